@@ -1,0 +1,48 @@
+"""Extremum: max@k, pass@k and min-form credit for language-model RL in JAX."""
+
+import setuptools
+
+REQUIRES = [
+  "jax>=0.7",  # arrays, autodiff, compilation, sharding: the engine
+  "flax>=0.12",  # Linen modules in models/, struct dataclasses everywhere
+  "optax>=0.2.5",  # optimisers, schedules, gradient clipping
+  "orbax-checkpoint>=0.11",  # sharded, atomic, resumable checkpoints
+  "transformers>=5",  # tokenizers and Hugging Face configurations
+  "tokenizers",  # trains the small BPE of the text experiments
+  "tensorflow-datasets>=4.9.9",  # datasets as random-access files
+  "array_record",  # the file format in which tfds works without TensorFlow
+  "importlib_resources",  # tfds needs it and does not ask for it
+  "chex",  # shape checks on entry, test assertions
+  "ml-collections",  # experiment configs and their command-line flags
+  "absl-py",  # flags and logging, as in the rest of the field
+  "etils[epath]",  # paths that may be gs:// buckets
+  "numpy",
+  "rich",  # the progress line and the tables of a terminal
+  "tensorboardX",  # TensorBoard files without TensorFlow
+  "matplotlib",  # the curves of a report
+]
+EXTRAS = {
+  "test": [
+    "pytest",
+    "pytest-xdist",  # runs the suite on two cores
+    "ruff",  # lint and format
+    "nbclient",  # executes the notebooks
+    "ipykernel",
+    "tensorboard",  # reads back the event files that runs write
+  ],
+  "tpu": ["jax[tpu]"],
+  "cuda": ["jax[cuda12]"],
+}
+
+setuptools.setup(
+  name="extremum",
+  version="0.1.0",
+  description=__doc__.strip(),
+  license="Apache-2.0",
+  python_requires=">=3.11",
+  packages=setuptools.find_packages(
+    include=["rl*", "models*", "rewards*", "experiments*"]
+  ),
+  install_requires=REQUIRES,
+  extras_require=EXTRAS,
+)
