@@ -5,7 +5,7 @@ import setuptools
 REQUIRES = [
   "jax>=0.7",  # arrays, autodiff, compilation, sharding: the engine
   "flax>=0.12",  # Linen modules in models/, struct dataclasses everywhere
-  "optax>=0.2.5",  # optimisers, schedules, gradient clipping
+  "optax>=0.2.7",  # optimisers, schedules, gradient clipping
   "orbax-checkpoint>=0.11",  # sharded, atomic, resumable checkpoints
   "transformers>=5",  # tokenizers and Hugging Face configurations
   "tokenizers",  # trains the small BPE of the text experiments

@@ -1,0 +1,369 @@
+"""A method: who exists, what each choice earned, what is trained, the loss.
+
+One training step runs it in this order:
+
+  passes     scores the rollout under old and slot parameters   rl.probes
+  prepare    select, advantage, keep, signals, coefficients of controllers:
+             once per rollout, on the whole batch, without gradient
+  coefficients   aggregates of the minibatch's full masks
+  loss       differentiated, on any slice of the minibatch
+
+Whatever crosses prompts happens in `prepare` as plain `jnp` on global arrays,
+so it is the same under any sharding and any microbatching.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from rl import probes, transform, types
+from rl.slots import SlotRule
+from rl.tally import Tally
+from rl.terms import Loss, Term
+from rl.transform import LevelError, Transform
+
+Array = jax.Array
+State = Any
+_ENTROPY = probes.Need("policy", probes.entropy)
+_LOG_PROBS = probes.Need("policy", probes.log_probs)
+_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+  """A published method, as a value.
+
+  Attributes:
+    loss: a term or a sum of terms, minimised.
+    advantage: source -> sample or token; never differentiated.
+    select: -> sample bool: who exists, for statistics and loss.
+    keep: -> sample or token bool: who is in the loss only.
+    slots: parameter sets it reads, `((name, rule), ...)`.
+    name: for logs.
+  """
+
+  loss: Loss | Term
+  advantage: Transform | None = None
+  select: Transform | None = None
+  keep: Transform | None = None
+  slots: tuple[tuple[str, SlotRule], ...] = ()
+  name: str = "method"
+
+  def __post_init__(self):
+    if isinstance(self.loss, Term):
+      object.__setattr__(self, "loss", Loss((self.loss,)))
+    for what, t in (
+      ("advantage", self.advantage),
+      ("select", self.select),
+      ("keep", self.keep),
+    ):
+      if t is not None and t.takes != "none":
+        takes = t.takes if isinstance(t.takes, str) else " or ".join(t.takes)
+        raise LevelError(
+          f"{self.name}: {what} = {t} takes a {takes} signal; start it from a "
+          "source, e.g. scores() or step_scores()"
+        )
+    for term in self.loss.terms:
+      self._check_signal(term)
+
+  def _check_signal(self, term: Term) -> None:
+    if term.takes == "none":
+      return
+    signal = term.signal or self.advantage
+    if signal is None:
+      raise LevelError(
+        f"{self.name}: {term} reads a signal but the method has no advantage"
+      )
+    broadcast = (signal.gives, term.takes) == ("sample", "token")
+    if signal.gives != term.takes and not broadcast:
+      raise LevelError(
+        f"{self.name}: {term} reads a {term.takes} signal but {signal} gives a "
+        f"{signal.gives} signal; append a transform to a {term.takes} level"
+      )
+
+  @property
+  def transforms(self) -> tuple[Transform | None, ...]:
+    """Every transform, in the order of the method's state."""
+    found = [self.select, self.advantage, self.keep]
+    for term in self.loss.terms:
+      controller = term.coefficient
+      is_transform = isinstance(controller, Transform)
+      found += [term.signal, term.keep, controller if is_transform else None]
+    return tuple(found)
+
+  @property
+  def signal_needs(self) -> frozenset[probes.Need]:
+    """What must be known before `prepare`."""
+    found = [t.needs for t in self.transforms if t is not None]
+    return frozenset().union(*found)
+
+  @property
+  def term_needs(self) -> frozenset[probes.Need]:
+    """What only the loss reads."""
+    found = [t.needs for t in self.loss.terms]
+    return frozenset().union(*found) - self.signal_needs
+
+  def init(self) -> State:
+    """The state of every transform, empty for the stateless."""
+    return tuple(() if t is None else t.init() for t in self.transforms)
+
+  def __str__(self) -> str:
+    rows = [self.name]
+
+    def put(head, lines):
+      for i, (text, right) in enumerate(lines):
+        rows.append(f"  {'' if i else head:10}{text:60} {right}".rstrip())
+
+    for head, t in (
+      ("select", self.select),
+      ("advantage", self.advantage),
+      ("keep", self.keep),
+    ):
+      if t is not None:
+        put(head, transform.describe(t))
+    for i, term in enumerate(self.loss.terms):
+      put("+" if i else "loss", [(str(term), str(term.aggregate))])
+      if term.signal is not None:
+        put("  of", transform.describe(term.signal))
+      if term.keep is not None:
+        put("  on", transform.describe(term.keep))
+    sources: dict[str, list[str]] = {}
+    for need in sorted(self.signal_needs | self.term_needs, key=str):
+      source, _, probe = str(need).partition("/")
+      sources.setdefault(source, []).append(probe)
+    put("passes", [(f"{k}: {', '.join(v)}", "") for k, v in sources.items()])
+    shapes = [
+      (f"{t}: {jax.tree.map(jnp.shape, t.init())}", "")
+      for t in self.transforms
+      if t is not None and jax.tree.leaves(t.init())
+    ]
+    put("state", shapes)
+    put("slots", [(f"{name} <- {rule}", "") for name, rule in self.slots])
+    return "\n".join(rows)
+
+
+@flax.struct.dataclass
+class Batch:
+  """A prepared rollout; every leaf starts with P and may be sliced there.
+
+  Attributes:
+    rollout: with select applied to its masks.
+    signals: one per term, at the level it takes (zeros `[P]` if none).
+    masks: one per term, `[P, S, T]` tokens in its loss.
+  """
+
+  rollout: types.Rollout
+  signals: tuple[Array, ...]
+  masks: tuple[Array, ...]
+
+
+def _to_level(signal: Array, level: types.Level, mask: Array) -> Array:
+  """A finished sample-level advantage is broadcast; nothing else is."""
+  if level == "token" and signal.ndim == 2:
+    return jnp.where(mask, signal[..., None], 0.0)
+  return signal
+
+
+def _restrict(mask: Array, keep: Array | None) -> Array:
+  if keep is None:
+    return mask
+  return mask & (keep if keep.ndim == 3 else keep[..., None])
+
+
+def prepare(
+  method: Method, rollout: types.Rollout, state: State
+) -> tuple[Batch, tuple[Array, ...], State]:
+  """Everything of a method that is not differentiated, once per rollout.
+
+  Args:
+    method: the method.
+    rollout: with every need of `method.signal_needs` in its extras.
+    state: of `method.init()` or an earlier call.
+
+  Returns:
+    The batch; the scalar coefficient of each term; the new state.
+  """
+  state = list(state)
+
+  def run(slot, t):
+    if t is None:
+      return None
+    value, state[slot] = t.apply(None, rollout, state[slot])
+    return value
+
+  selected = run(0, method.select)
+  sample_mask = rollout.sample_mask
+  if selected is not None:
+    sample_mask &= selected
+  rollout = rollout.replace(
+    sample_mask=sample_mask,
+    tokens=rollout.tokens.replace(
+      mask=rollout.tokens.mask & sample_mask[..., None]
+    ),
+  )
+  advantage = run(1, method.advantage)
+  keep = run(2, method.keep)
+  signals, masks, scales = [], [], []
+  for i, term in enumerate(method.loss.terms):
+    slot = 3 + 3 * i
+    own_signal, own_keep = run(slot, term.signal), run(slot + 1, term.keep)
+    mask = probes.view_tokens(rollout, term.view).mask & sample_mask[..., None]
+    masks.append(_restrict(mask, keep if term.keep is None else own_keep))
+    if term.takes == "none":
+      signals.append(jnp.zeros(sample_mask.shape[:1]))
+    else:
+      signal = advantage if term.signal is None else own_signal
+      signals.append(_to_level(signal, term.takes, rollout.mask))
+    coefficient = term.coefficient
+    if isinstance(coefficient, Transform):
+      coefficient = run(slot + 2, coefficient)
+    scales.append(jnp.asarray(coefficient, jnp.float32))
+  batch = Batch(rollout, tuple(signals), tuple(masks))
+  return jax.lax.stop_gradient((batch, tuple(scales), tuple(state)))
+
+
+def coefficients(method: Method, batch: Batch) -> tuple[Array, ...]:
+  """Linear coefficients of each term, from the whole minibatch's masks."""
+  return tuple(
+    term.aggregate.fn(mask)
+    for term, mask in zip(method.loss.terms, batch.masks, strict=True)
+  )
+
+
+def loss(
+  method: Method,
+  policy: types.Policy,
+  params: types.PyTree,
+  batch: Batch,
+  coefs: tuple[Array, ...],
+  scales: tuple[Array, ...],
+  *,
+  temperature: float = 1.0,
+  chunk: int | None = None,
+) -> tuple[Array, Tally]:
+  """The loss of a slice of a minibatch; slices sum to the whole.
+
+  An "old" need that no pass has filled in is read off the policy itself, with
+  its gradient stopped: at the first update of a rollout they are the same
+  numbers, and a whole forward pass is saved.
+
+  Args:
+    method, policy: what to compute, of which model.
+    params: differentiated.
+    batch, coefs: matching slices along P.
+    scales: from `prepare`.
+    temperature, chunk: as in `rl.probes.read`.
+
+  Returns:
+    The scalar, and the metrics of this slice.
+  """
+  rollout = batch.rollout
+  own_old = {
+    need
+    for need in method.term_needs
+    if need.source == "old" and need not in rollout.extras
+  }
+  wanted = {n for n in method.term_needs if n.source == "policy"}
+  wanted |= {probes.Need("policy", n.probe, n.view) for n in own_old}
+  wanted |= {_LOG_PROBS, _ENTROPY}
+  found: dict[str, Array] = {}
+  for view in sorted({n.view for n in wanted}):
+    values = probes.read(
+      policy,
+      params,
+      probes.view_tokens(rollout, view),
+      [n.probe for n in wanted if n.view == view],
+      rollout.extras,
+      temperature,
+      chunk,
+    )
+    prefix = f"{view}/" if view else ""
+    found |= {prefix + name: value for name, value in values.items()}
+  named = types.Named(found)
+  stopped = jax.lax.stop_gradient(found)
+  old = {
+    str(n): stopped[(f"{n.view}/" if n.view else "") + n.probe.name]
+    for n in own_old
+  }
+  rollout = rollout.replace(extras=rollout.extras.update(old))
+
+  total = jnp.zeros(())
+  tally = _policy_tally(stopped, rollout)
+  for term, signal, mask, coef, scale in zip(
+    method.loss.terms, batch.signals, batch.masks, coefs, scales, strict=True
+  ):
+    seen = rollout
+    if not term.view:
+      seen = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
+    value = term.fn(signal, named, seen)
+    value, metrics = value if isinstance(value, tuple) else (value, {})
+    if value.shape != coef.shape:
+      raise LevelError(
+        f"{term}: declared one value per {term.gives} {coef.shape}, returned "
+        f"shape {value.shape}"
+      )
+    # A masked value may be anything; it must not reach the gradient as 0 * inf.
+    part = scale * jnp.sum(jnp.where(coef != 0, value, 0.0) * coef)
+    total = total + part
+    tally = tally.add(metrics, mask).add_sums({f"loss/{term.name}": part})
+  tally = tally.add_sums({"loss/total": total})
+  return total, jax.lax.stop_gradient(tally)
+
+
+def _policy_tally(found: Mapping[str, Array], rollout: types.Rollout) -> Tally:
+  """Entropy, and how far sampler and trainer disagree about one policy."""
+  current = found[probes.log_probs.name]
+  old = rollout.extras.arrays.get(str(_OLD_LOG_PROBS), current)
+  difference = jnp.abs(old - rollout.behavior_log_probs)
+  values = {
+    "policy/entropy": found[probes.entropy.name],
+    "policy/sampler_log_prob_diff_mean": difference,
+    "policy/sampler_log_prob_diff_max": difference,
+  }
+  return Tally().add(values, rollout.valid("token"))
+
+
+def check(
+  method: Method,
+  policy: types.Policy,
+  parameters: Mapping[str, types.PyTree],
+  rollout: types.Rollout,
+) -> None:
+  """Traces one step on abstract arrays; nothing is compiled or computed.
+
+  Args:
+    method, policy: what will run.
+    parameters: `{"policy": params, slot: params, ...}`, arrays or
+      `jax.ShapeDtypeStruct`s.
+    rollout: likewise.
+
+  Raises:
+    KeyError: an undeclared need, a missing slot, view, head or component.
+    LevelError: a wrong level or shape.
+    ValueError: what a transform itself refuses (k > S, no step scores).
+  """
+  missing = [name for name, _ in method.slots if name not in parameters]
+  if missing:
+    raise KeyError(f"{method.name} needs the slots {missing}")
+
+  def go(parameters, rollout):
+    sources = {"old": parameters["policy"], **parameters}
+    needs = method.signal_needs | {
+      n for n in method.term_needs if n.source not in ("policy", "old")
+    }
+    rollout = probes.passes(policy, sources, needs, rollout)
+    batch, scales, _ = prepare(method, rollout, method.init())
+
+    def total(params):
+      coefs = coefficients(method, batch)
+      return loss(method, policy, params, batch, coefs, scales)[0]
+
+    return jax.grad(total)(parameters["policy"])
+
+  jax.eval_shape(go, dict(parameters), rollout)

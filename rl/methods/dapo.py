@@ -1,0 +1,24 @@
+"""Decoupled clip and dynamic sampling."""
+
+from rl.method import Method
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transform import chain
+from rl.transforms import finished, group_normalize, mixed_verdicts, scores
+
+
+def dapo(low: float = 0.2, high: float = 0.28, ddof: int = 1) -> Method:
+  """GRPO's z-score, clip-higher, token mean, no KL, two filters.
+
+  Trained on: samples that ended by themselves (overlong filtering), of groups
+  with a right and a wrong verdict (dynamic sampling). Filters read the verdict,
+  not the shaped score.
+  Deviation: filtered groups are dropped, not resampled until the batch is full;
+  that loop belongs to the host.
+  Source: Yu et al. 2025, DAPO.
+  """
+  return Method(
+    advantage=chain(scores(), group_normalize(ddof)),
+    keep=mixed_verdicts() & finished(),
+    loss=policy_gradient(ppo_clip(low, high)),
+  )

@@ -1,0 +1,44 @@
+"""Min-form credit: the return is the worst step still to come, softly."""
+
+from rl.method import Method
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transform import chain
+from rl.transforms import (
+  broadcast,
+  leave_one_out,
+  min_form_rewards,
+  minus_others_mean_return,
+  place_at_step_ends,
+  returns_to_go,
+  step_scores,
+  verdicts,
+)
+
+
+def min_form(
+  temperature: float = 0.1,
+  verifiable: float = 0.0,
+  horizon: int | None = None,
+  clip: float = 0.2,
+) -> Method:
+  """A_t = G_t - others' mean return, G the return-to-go of soft-min rewards.
+
+  r*_k = s_k softmax_k(-s_k / temperature) stands on the last token of step k,
+  so a sample collects the soft minimum of its step scores however many steps it
+  makes. `verifiable` adds that much of the verdict's leave-one-out advantage.
+  `horizon` is the longest completion, by default the T of the batch.
+  Source: Cheng et al. 2025, Stop Summation (PURE), the paper's layout.
+  """
+  process = chain(
+    step_scores(),
+    min_form_rewards(temperature),
+    place_at_step_ends(),
+    returns_to_go(),
+    minus_others_mean_return(horizon),
+  )
+  outcome = chain(verdicts(), leave_one_out(), broadcast())
+  return Method(
+    advantage=process + verifiable * outcome if verifiable else process,
+    loss=policy_gradient(ppo_clip(clip, clip)),
+  )

@@ -1,0 +1,21 @@
+"""REINFORCE leave-one-out."""
+
+from rl.aggregates import seq_mean_token_sum
+from rl.method import Method
+from rl.surrogates import reinforce
+from rl.terms import policy_gradient
+from rl.transform import chain
+from rl.transforms import leave_one_out, scores
+
+
+def rloo() -> Method:
+  """A_i = R_i - mean of the others; sequence-level REINFORCE.
+
+  Unbiased for grad E[R]; strictly on-policy: one update per rollout.
+  Deviation: without the paper's k1 penalty in the reward.
+  Source: Kool et al. 2019; Ahmadian et al. 2024, Back to Basics.
+  """
+  return Method(
+    advantage=chain(scores(), leave_one_out()),
+    loss=policy_gradient(reinforce(), aggregate=seq_mean_token_sum()),
+  )

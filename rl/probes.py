@@ -1,0 +1,229 @@
+"""Probes and passes: what a method reads of a forward pass.
+
+A `Probe` is a pure function of the head's output at a batch of positions; a
+`Need` says of which parameters (and which text) it is wanted. All needs of one
+source share one forward pass, and heads run on rematerialised chunks of
+positions, so whole logits `[P, S, T, V]` never exist.
+
+Sources: "policy", the parameters being differentiated; "old", the parameters
+at the start of the training step; any slot of the state ("ref", "ema").
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from rl import types
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+  """One quantity per token, read from a head of the policy.
+
+  Attributes:
+    name: with its hyper-parameters; the key under which it is found.
+    fn: `(head output [N, ...], token [N], *reads [N, ...]) -> [N, ...]`.
+    head: which head of `rl.types.Scored` it reads.
+    reads: needs of earlier passes whose values it takes as arguments.
+  """
+
+  name: str
+  fn: Callable[..., Array] = dataclasses.field(compare=False)
+  head: str = "logits"
+  reads: tuple[Need, ...] = ()
+
+  def __str__(self) -> str:
+    return self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+  """A probe, of some parameters, on some text.
+
+  Attributes:
+    source: "policy", "old" or a slot.
+    probe: what to read.
+    view: which text of `rollout.views`; "" is the rollout itself.
+  """
+
+  source: str
+  probe: Probe
+  view: str = ""
+
+  def __str__(self) -> str:
+    at = f"@{self.view}" if self.view else ""
+    return f"{self.source}{at}/{self.probe}"
+
+
+def _log_probs(logits: Array, tokens: Array) -> Array:
+  chosen = jnp.take_along_axis(logits, tokens[:, None], -1)[:, 0]
+  return chosen - jax.nn.logsumexp(logits, -1)
+
+
+def _entropy(logits: Array, tokens: Array) -> Array:
+  del tokens
+  log_probs = jax.nn.log_softmax(logits, -1)
+  return -jnp.sum(jnp.exp(log_probs) * log_probs, -1)
+
+
+def _value(values: Array, tokens: Array) -> Array:
+  del tokens
+  return values
+
+
+log_probs = Probe("log_probs", _log_probs)  # log pi(token), nats
+entropy = Probe("entropy", _entropy)  # of the whole next-token law, nats
+values = Probe("values", _value, head="value")  # V before the token
+
+
+def read(
+  policy: types.Policy,
+  params: types.PyTree,
+  tokens: types.Tokens,
+  probes: Iterable[Probe],
+  extras: types.Named,
+  temperature: float = 1.0,
+  chunk: int | None = None,
+) -> dict[str, Array]:
+  """One forward pass; every probe of it, `{name: [P, S, T, ...]}`.
+
+  Args:
+    policy, params: what scores.
+    tokens: the text.
+    probes: what to read; differentiable in `params`.
+    extras: where `probe.reads` are found.
+    temperature: divides the logits: "the policy" is the law sampled from.
+    chunk: positions of each sample that see logits at a time; None: all. T is
+      cut, never P, so a P sharded over devices stays where it is.
+  """
+  probes = sorted(set(probes), key=str)
+  if not probes:
+    return {}
+  scored = policy.score(params, tokens)
+  missing = {p.head for p in probes} - set(scored.heads)
+  if missing:
+    raise KeyError(
+      f"the policy has no head {sorted(missing)}; heads: {sorted(scored.heads)}"
+    )
+
+  def at_positions(hidden, completions, reads):
+    lead = completions.shape
+    flat = hidden.reshape(-1, hidden.shape[-1])
+    ids = completions.reshape(-1)
+    outputs = {h: scored.heads[h](flat) for h in {p.head for p in probes}}
+    if "logits" in outputs and temperature != 1.0:
+      outputs["logits"] = outputs["logits"] / temperature
+    result = {}
+    for probe in probes:
+      given = [
+        reads[str(n)].reshape(-1, *reads[str(n)].shape[len(lead) :])
+        for n in probe.reads
+      ]
+      value = probe.fn(outputs[probe.head], ids, *given)
+      result[probe.name] = jax.tree.map(
+        lambda v: v.reshape(*lead, *v.shape[1:]), value
+      )
+    return result
+
+  reads = {str(n): extras[n] for p in probes for n in p.reads}
+  inputs = (scored.hidden, tokens.completions, reads)
+  length = tokens.completions.shape[-1]
+  if chunk is None or chunk >= length:
+    return at_positions(*inputs)
+  chunks = -(-length // chunk)
+
+  def cut(x):
+    pad = [(0, 0)] * x.ndim
+    pad[2] = (0, chunks * chunk - length)
+    x = jnp.pad(x, pad)
+    x = x.reshape(*x.shape[:2], chunks, chunk, *x.shape[3:])
+    return jnp.moveaxis(x, 2, 0)
+
+  def join(x):
+    x = jnp.moveaxis(x, 0, 2)
+    return x.reshape(*x.shape[:2], chunks * chunk, *x.shape[4:])[:, :, :length]
+
+  body = jax.checkpoint(lambda carry, xs: (carry, at_positions(*xs)))
+  _, result = jax.lax.scan(body, (), jax.tree.map(cut, inputs))
+  return jax.tree.map(join, result)
+
+
+def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
+  """The text a need reads.
+
+  Raises:
+    KeyError: the rollout lacks that view.
+  """
+  if not view:
+    return rollout.tokens
+  if view not in rollout.views:
+    raise KeyError(
+      f"view {view!r} is not in the rollout: the task must provide it. "
+      f"available: {sorted(rollout.views)}"
+    )
+  return rollout.views[view]
+
+
+def passes(
+  policy: types.Policy,
+  parameters: Mapping[str, types.PyTree],
+  needs: Iterable[Need],
+  rollout: types.Rollout,
+  temperature: float = 1.0,
+  chunk: int | None = None,
+) -> types.Rollout:
+  """The rollout with every need in its extras: one forward per source and view.
+
+  Nothing of it is differentiated. A pass whose probes read another pass's
+  results runs after it.
+
+  Args:
+    policy: the three functions of the model.
+    parameters: `{source: params}`.
+    needs: what to find; "policy" is not a source here.
+    rollout: the text.
+    temperature, chunk: as in `read`.
+
+  Raises:
+    KeyError: a source without parameters, a missing view, or reads that no
+      order of the passes can satisfy.
+  """
+  waiting: dict[tuple[str, str], list[Need]] = {}
+  for need in sorted(needs, key=str):
+    waiting.setdefault((need.source, need.view), []).append(need)
+  while waiting:
+    ready = [
+      group
+      for group, wanted in waiting.items()
+      if all(n in rollout.extras for w in wanted for n in w.probe.reads)
+    ]
+    if not ready:
+      stuck = sorted(str(n) for wanted in waiting.values() for n in wanted)
+      raise KeyError(f"no order of passes gives {stuck} what they read")
+    source, view = ready[0]
+    wanted = waiting.pop((source, view))
+    if source not in parameters:
+      raise KeyError(
+        f"{[str(n) for n in wanted]} need the parameters {source!r}; the state "
+        f"has {sorted(parameters)}. Add a slot of that name to the method"
+      )
+    found = read(
+      policy,
+      parameters[source],
+      view_tokens(rollout, view),
+      [n.probe for n in wanted],
+      rollout.extras,
+      temperature,
+      chunk,
+    )
+    found = {str(n): found[n.probe.name] for n in wanted}
+    rollout = rollout.replace(
+      extras=rollout.extras.update(jax.lax.stop_gradient(found))
+    )
+  return rollout

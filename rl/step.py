@@ -1,0 +1,268 @@
+"""The train step: one pure function from (state, rollout) to (state, metrics).
+
+  passes      scores under old and slot parameters, no gradient
+  prepare     advantages, masks and coefficients, once, on the whole batch
+  for each epoch, for each minibatch:
+    aggregate   coefficients from the minibatch's whole masks
+    microbatches    loss and summed gradient, exactly the minibatch's
+    tx          one Optax update, skipped where a gradient is not finite
+  slots       follow their rules
+
+Minibatches and microbatches are *strided* slices of P: a P sharded over
+devices stays where it is, while contiguous slices would move every sample.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+
+from rl import method as methods
+from rl import metrics as statistics
+from rl import probes, types
+from rl.method import Method
+
+Array = jax.Array
+Metrics = dict[str, Array]
+
+
+@flax.struct.dataclass
+class State:
+  """Everything that training changes, and all that a checkpoint holds.
+
+  Attributes:
+    step: `[]` int32, training steps done (one rollout each).
+    params: the policy.
+    opt_state: of the Optax transformation.
+    method_state: of the method's transforms.
+    slots: `{name: params}`, further parameter sets the method reads.
+    key: typed PRNG key; constant: randomness is folded in from `step`.
+  """
+
+  step: Array
+  params: types.PyTree
+  opt_state: Any
+  method_state: Any
+  slots: dict[str, types.PyTree]
+  key: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """How a rollout is cut into updates; all static.
+
+  Attributes:
+    epochs: passes over the rollout.
+    minibatches: updates per epoch.
+    microbatches: slices of a minibatch whose gradients are summed: memory
+      falls with their number, the result does not change.
+    temperature: at which the rollout was sampled; the policy that is optimised
+      is the law sampled from.
+    chunk: positions of a sample whose logits exist at a time; None: all.
+  """
+
+  epochs: int = 1
+  minibatches: int = 1
+  microbatches: int = 1
+  temperature: float = 1.0
+  chunk: int | None = None
+
+  @property
+  def updates(self) -> int:
+    return self.epochs * self.minibatches
+
+  def check(self, prompts: int) -> None:
+    """Raises ValueError if `prompts` cannot be cut this way."""
+    for name in ("epochs", "minibatches", "microbatches"):
+      if getattr(self, name) < 1:
+        raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
+    parts = self.minibatches * self.microbatches
+    if prompts % parts:
+      raise ValueError(
+        f"{prompts} prompts cannot be cut into {self.minibatches} minibatches "
+        f"of {self.microbatches} microbatches: {parts} must divide {prompts}"
+      )
+
+
+def init(
+  method: Method,
+  params: types.PyTree,
+  tx: optax.GradientTransformation,
+  key: Array,
+) -> State:
+  """The state before the first step; slots start as copies of `params`."""
+  return State(
+    step=jnp.zeros((), jnp.int32),
+    params=params,
+    opt_state=tx.init(params),
+    method_state=method.init(),
+    slots={name: jax.tree.map(jnp.copy, params) for name, _ in method.slots},
+    key=key,
+  )
+
+
+def split(tree: types.PyTree, parts: int) -> types.PyTree:
+  """`[P, ...]` leaves -> `[parts, P / parts, ...]`, strided; scalars repeat."""
+
+  def cut(x):
+    if jnp.ndim(x) == 0:
+      return jnp.broadcast_to(x, (parts,))
+    strided = x.reshape(x.shape[0] // parts, parts, *x.shape[1:])
+    return jnp.swapaxes(strided, 0, 1)
+
+  return jax.tree.map(cut, tree)
+
+
+def _scan(body: Callable, carry: Any, xs: types.PyTree, parts: int):
+  """`lax.scan`, or a plain call where there is a single part."""
+  if parts == 1:
+    carry, out = body(carry, jax.tree.map(lambda x: x[0], xs))
+    return carry, jax.tree.map(lambda x: x[None], out)
+  return jax.lax.scan(body, carry, xs)
+
+
+def gradients(
+  method: Method,
+  policy: types.Policy,
+  params: types.PyTree,
+  batch: methods.Batch,
+  scales: tuple[Array, ...],
+  plan: Plan,
+) -> tuple[types.PyTree, Metrics]:
+  """Gradient of a minibatch's loss, accumulated over its microbatches.
+
+  Args:
+    method, policy, params: what to differentiate.
+    batch, scales: of `rl.method.prepare`, or a minibatch of it.
+    plan: its microbatches, temperature and chunk.
+
+  Returns:
+    The gradient, shaped like `params`, and the loss's metrics.
+  """
+  coefs = methods.coefficients(method, batch)
+
+  def total(params, batch, coefs):
+    return methods.loss(
+      method,
+      policy,
+      params,
+      batch,
+      coefs,
+      scales,
+      temperature=plan.temperature,
+      chunk=plan.chunk,
+    )
+
+  def microbatch(accumulated, part):
+    found, tally = jax.grad(total, has_aux=True)(params, *part)
+    return jax.tree.map(jnp.add, accumulated, found), tally
+
+  if plan.microbatches == 1:  # no accumulator
+    found, tally = jax.grad(total, has_aux=True)(params, batch, coefs)
+    tally = jax.tree.map(lambda x: x[None], tally)
+  else:
+    found, tally = jax.lax.scan(
+      microbatch,
+      jax.tree.map(jnp.zeros_like, params),
+      split((batch, coefs), plan.microbatches),
+    )
+  return found, tally.merge()
+
+
+def make(
+  method: Method,
+  policy: types.Policy,
+  tx: optax.GradientTransformation,
+  plan: Plan,
+) -> Callable[[State, types.Rollout], tuple[State, Metrics]]:
+  """The pure train step `(state, rollout) -> (state, metrics)`.
+
+  Jit it yourself, with the state donated and whatever shardings you like; the
+  numbers do not depend on them. Deterministic: minibatches are the same slices
+  in every epoch.
+
+  With a single update per rollout, what only the loss reads of the "old"
+  policy is read off the current one, which is the same, and no pass is run.
+  """
+
+  needs = set(method.signal_needs)
+  needs |= {n for n in method.term_needs if n.source not in ("policy", "old")}
+  if plan.updates > 1:
+    needs |= {n for n in method.term_needs if n.source == "old"}
+    needs.add(probes.Need("old", probes.log_probs))
+
+  def update(carry, minibatch, scales):
+    params, opt_state = carry
+    grads, found = gradients(method, policy, params, minibatch, scales, plan)
+    norm = optax.tree.norm(grads)
+    updates, new_opt_state = tx.update(grads, opt_state, params)
+    new_params = optax.apply_updates(params, updates)
+    finite = jnp.isfinite(norm) & jnp.isfinite(found["loss/total"])
+
+    def choose(new, old):
+      return jnp.where(finite, new, old)
+
+    params = jax.tree.map(choose, new_params, params)
+    opt_state = jax.tree.map(choose, new_opt_state, opt_state)
+    found["optim/grad_norm"] = norm
+    found["optim/skipped"] = 1.0 - finite
+    return (params, opt_state), found
+
+  def train_step(state: State, rollout: types.Rollout):
+    plan.check(rollout.scores.shape[0])
+    parameters = {"old": state.params, **state.slots}
+    rollout = probes.passes(
+      policy,
+      parameters,
+      needs,
+      rollout,
+      plan.temperature,
+      plan.chunk,
+    )
+    before = statistics.rollout_metrics(rollout)
+    batch, scales, method_state = methods.prepare(
+      method, rollout, state.method_state
+    )
+    minibatches = split(batch, plan.minibatches)
+
+    def epoch(carry, _):
+      return _scan(
+        lambda c, minibatch: update(c, minibatch, scales),
+        carry,
+        minibatches,
+        plan.minibatches,
+      )
+
+    carry = (state.params, state.opt_state)
+    carry, found = _scan(epoch, carry, jnp.arange(plan.epochs), plan.epochs)
+    params, opt_state = carry
+    slots = {
+      name: rule.update(state.slots[name], params, state.step)
+      for name, rule in method.slots
+    }
+    metrics = {
+      **before,
+      **statistics.advantage_metrics(batch.signals[0], batch.masks[0]),
+      **{
+        name: jnp.max(v) if name.endswith("_max") else jnp.mean(v)
+        for name, v in found.items()
+      },
+    }
+    metrics["optim/skipped"] = found["optim/skipped"].sum()
+    new_state = State(
+      step=state.step + 1,
+      params=params,
+      opt_state=opt_state,
+      method_state=method_state,
+      slots=slots,
+      key=state.key,
+    )
+    return new_state, metrics
+
+  return train_step

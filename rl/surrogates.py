@@ -1,0 +1,120 @@
+"""Surrogates: the per-token objective that a policy gradient maximises.
+
+A surrogate is `(log_ratio, advantages, policy, rollout) -> values [, metrics]`.
+At log_ratio = 0 its gradient is `A grad log pi`, and it is positively
+homogeneous in A (weights multiply through); contract tests hold each of them
+to both. log_ratio is clamped to +-20 before `exp`, never after.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+import jax
+import jax.numpy as jnp
+
+from rl import probes, transform, types
+
+Array = jax.Array
+_LARGEST_LOG_RATIO = 20.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Surrogate:
+  """A named surrogate.
+
+  Attributes:
+    name: with its hyper-parameters.
+    fn: `(log_ratio, advantages, policy, rollout) -> values [, metrics]`, values
+      at level `gives`; metrics are `{name: [P, S, T]}` averaged over the trained
+      tokens (or their maximum, where the name ends in "_max").
+    gives: "token" or "sample".
+    needs: probes it reads beyond the log-probs.
+    uses_ratio: False for plain REINFORCE, which has no old policy.
+  """
+
+  name: str
+  fn: Callable
+  gives: types.Level = "token"
+  needs: frozenset = frozenset()
+  uses_ratio: bool = True
+
+  def __str__(self) -> str:
+    return self.name
+
+
+def surrogate(
+  gives: types.Level = "token",
+  needs: Iterable | Callable = (),
+  uses_ratio: bool = True,
+) -> Callable[[Callable], Callable[..., Surrogate]]:
+  """Decorator: a function with keyword-only hyper-parameters -> a factory."""
+
+  def decorate(fn: Callable) -> Callable[..., Surrogate]:
+    def build(hyper: dict) -> Surrogate:
+      return Surrogate(
+        transform.label(fn.__name__, hyper),
+        lambda ratio, a, policy, rollout: fn(
+          ratio, a, policy, rollout, **hyper
+        ),
+        gives,
+        transform.resolve_needs(needs, hyper),
+        uses_ratio,
+      )
+
+    return transform.factory(fn, 4, build)
+
+  return decorate
+
+
+def ratio(log_ratio: Array) -> Array:
+  """rho = exp(log_ratio), finite whatever the drift."""
+  return jnp.exp(jnp.clip(log_ratio, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO))
+
+
+@surrogate(uses_ratio=False)
+def reinforce(
+  log_ratio: Array,
+  advantages: Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+) -> Array:
+  """A log pi: the score-function estimator, strictly on-policy.
+
+  Source: Williams 1992.
+  """
+  del log_ratio, rollout
+  return advantages * policy[probes.log_probs]
+
+
+@surrogate()
+def ppo_clip(
+  log_ratio: Array,
+  advantages: Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+  *,
+  low: float = 0.2,
+  high: float = 0.2,
+  dual: float | None = None,
+) -> tuple[Array, dict[str, Array]]:
+  """min(A rho, A clip(rho, 1 - low, 1 + high)).
+
+  The gradient vanishes where A > 0 and rho > 1 + high, and where A < 0 and
+  rho < 1 - low. `dual` (> 1, verl's 3, DAPO's recipe 10) bounds the loss of a
+  negative advantage: max(that, A dual).
+  Source: Schulman et al. 2017; Ye et al. 2020 (dual clip).
+  """
+  del policy, rollout
+  rho = ratio(log_ratio)
+  clipped = jnp.clip(rho, 1 - low, 1 + high)
+  value = jnp.minimum(advantages * rho, advantages * clipped)
+  if dual is not None:
+    value = jnp.where(
+      advantages < 0, jnp.maximum(value, advantages * dual), value
+    )
+  return value, {
+    "policy/clip_frac_low": (rho < 1 - low) & (advantages < 0),
+    "policy/clip_frac_high": (rho > 1 + high) & (advantages > 0),
+  }

@@ -1,0 +1,269 @@
+"""Terms: the summands of a loss, each with its level, aggregate and needs.
+
+  loss = policy_gradient(ppo_clip(0.2, 0.28)) + 0.001 * kl("k2")
+
+Terms are minimised. A term may have a signal, a filter, a text and a
+coefficient of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+import jax
+import jax.numpy as jnp
+
+from rl import aggregates, probes, ratios, surrogates, transform, types
+from rl.transform import LevelError, Transform
+
+Array = jax.Array
+KL_ESTIMATORS = ("k1", "k2", "k3")
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+  """One summand of the loss.
+
+  Attributes:
+    name: with its hyper-parameters.
+    fn: `(signal, policy, rollout) -> values` at `gives`, or `(values,
+      metrics)`; `policy` holds the differentiated probes, metrics are
+      `{name: [P, S, T]}` averaged over the trained tokens, or their maximum
+      where the name ends in "_max".
+    takes: level of the signal, "none" if it reads none.
+    gives: level of the values: token, sample or prompt.
+    aggregate: how the values are weighed.
+    coefficient: a number, or a transform giving a scalar (controller).
+    signal: its own signal; None: the method's advantage.
+    keep: its own filter; None: the method's.
+    view: its own text; "" is the rollout itself.
+    needs: probes it reads.
+  """
+
+  name: str
+  fn: Callable[[Array, types.Named, types.Rollout], Array]
+  takes: types.Level
+  gives: types.Level
+  aggregate: aggregates.Aggregate
+  coefficient: float | Transform = 1.0
+  signal: Transform | None = None
+  keep: Transform | None = None
+  view: str = ""
+  needs: frozenset[probes.Need] = frozenset()
+
+  def __post_init__(self):
+    if self.gives != self.aggregate.level:
+      raise LevelError(
+        f"{self.name} gives one value per {self.gives}, but the aggregate "
+        f"{self.aggregate} weighs one per {self.aggregate.level}"
+      )
+
+  def __str__(self) -> str:
+    if isinstance(self.coefficient, Transform) or self.coefficient != 1.0:
+      shown = self.coefficient
+      shown = shown if isinstance(shown, Transform) else f"{shown:g}"
+      return f"{shown} * {self.name}"
+    return self.name
+
+  def __rmul__(self, factor: float | Transform) -> Term:
+    if isinstance(self.coefficient, Transform):
+      raise TypeError(
+        f"{self.name} already has the coefficient {self.coefficient}"
+      )
+    if not isinstance(factor, Transform):
+      factor = factor * self.coefficient
+    elif factor.gives != "scalar":
+      raise LevelError(
+        f"a coefficient is a number or gives a scalar; {factor} gives a "
+        f"{factor.gives} signal"
+      )
+    elif self.coefficient != 1.0:
+      raise TypeError(
+        f"{self.name} already has the coefficient {self.coefficient:g}"
+      )
+    return dataclasses.replace(self, coefficient=factor)
+
+  def __add__(self, other: Term | Loss) -> Loss:
+    return Loss((self,)) + other
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+  """A sum of terms."""
+
+  terms: tuple[Term, ...]
+
+  def __add__(self, other: Term | Loss) -> Loss:
+    more = other.terms if isinstance(other, Loss) else (other,)
+    return Loss(self.terms + more)
+
+  def __str__(self) -> str:
+    return " + ".join(map(str, self.terms))
+
+
+def term(
+  takes: types.Level = "sample",
+  gives: types.Level = "token",
+  aggregate: aggregates.Aggregate | None = None,
+  *,
+  needs: Iterable | Callable = (),
+) -> Callable[[Callable], Callable[..., Term]]:
+  """Decorator: `(signal, policy, rollout, *, hyper...)` -> a factory of terms."""
+  aggregate = (
+    aggregate
+    or {
+      "token": aggregates.token_mean,
+      "sample": aggregates.sample_mean,
+      "prompt": aggregates.prompt_mean,
+    }[gives]()
+  )
+
+  def decorate(fn: Callable) -> Callable[..., Term]:
+    def build(hyper: dict) -> Term:
+      return Term(
+        transform.label(fn.__name__, hyper),
+        lambda signal, policy, rollout: fn(signal, policy, rollout, **hyper),
+        takes,
+        gives,
+        aggregate,
+        needs=transform.resolve_needs(needs, hyper),
+      )
+
+    return transform.factory(fn, 3, build)
+
+  return decorate
+
+
+_POLICY_LOG_PROBS = probes.Need("policy", probes.log_probs)
+_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
+
+
+def policy_gradient(
+  surrogate: surrogates.Surrogate,
+  ratio: Callable[[Array, Array, Array], Array] = ratios.token,
+  aggregate: aggregates.Aggregate | None = None,
+  against: str = "old",
+) -> Term:
+  """- aggregate( surrogate(log_ratio, advantages) ).
+
+  Args:
+    surrogate: what is maximised.
+    ratio: how log-probs become log-ratios.
+    aggregate: by default the token mean.
+    against: the ratio's denominator, "old" (recomputed by the trainer at the
+      step's start) or "behavior" (as the sampler reported).
+
+  Raises:
+    ValueError: `against` is neither.
+  """
+  if against not in ("old", "behavior"):
+    raise ValueError(
+      f"unknown against {against!r}; available: ['old', 'behavior']"
+    )
+  needs = {_POLICY_LOG_PROBS} | surrogate.needs
+  name = f"policy_gradient({surrogate})"
+  if surrogate.uses_ratio:
+    name = f"policy_gradient({surrogate}, {ratio.__name__} ratio to {against})"
+    needs |= {_OLD_LOG_PROBS} if against == "old" else set()
+
+  def fn(advantages, policy, rollout):
+    metrics = {}
+    log_ratio = None
+    if surrogate.uses_ratio:
+      reference = (
+        rollout.extras[_OLD_LOG_PROBS]
+        if against == "old"
+        else rollout.behavior_log_probs
+      )
+      log_ratio = ratio(policy[probes.log_probs], reference, rollout.mask)
+      rho = surrogates.ratio(log_ratio)
+      metrics = {"policy/ratio_mean": rho, "policy/ratio_max": rho}
+    value = surrogate.fn(log_ratio, advantages, policy, rollout)
+    if isinstance(value, tuple):
+      value, more = value
+      metrics |= more
+    return -value, metrics
+
+  return Term(
+    name,
+    fn,
+    "token",
+    surrogate.gives,
+    aggregate or aggregates.token_mean(),
+    needs=frozenset(needs),
+  )
+
+
+def kl(
+  estimator: str = "k2",
+  reference: str = "ref",
+  aggregate: aggregates.Aggregate | None = None,
+) -> Term:
+  """A penalty on d = log pi - log pi_ref at the sampled tokens.
+
+  By what the *gradient* computes, sampled on-policy:
+
+    k1 = d              zero: use it in the reward, not as a loss
+    k2 = d^2 / 2        the gradient of the reverse KL(pi || ref), exactly
+    k3 = e^-d - 1 + d   the gradient of the *forward* KL(ref || pi), although
+                        its value estimates the reverse one
+
+  Logged as `policy/kl`: the k3 value, >= 0 at every token.
+  Source: Schulman 2020, Approximating KL Divergence.
+
+  Raises:
+    ValueError: unknown estimator.
+  """
+  if estimator not in KL_ESTIMATORS:
+    raise ValueError(
+      f"unknown KL estimator {estimator!r}; available: {list(KL_ESTIMATORS)}"
+    )
+  need = probes.Need(reference, probes.log_probs)
+
+  def fn(_, policy, rollout):
+    d = policy[probes.log_probs] - rollout.extras[need]
+    k3 = jnp.expm1(-d) + d
+    value = {"k1": d, "k2": d**2 / 2, "k3": k3}[estimator]
+    return value, {"policy/kl": k3}
+
+  return Term(
+    f"kl({estimator}, {reference})",
+    fn,
+    "none",
+    "token",
+    aggregate or aggregates.token_mean(),
+    needs=frozenset({_POLICY_LOG_PROBS, need}),
+  )
+
+
+def entropy(aggregate: aggregates.Aggregate | None = None) -> Term:
+  """The entropy of the next-token law; `-0.001 * entropy()` is a bonus."""
+  return Term(
+    "entropy",
+    lambda _, policy, rollout: policy[probes.entropy],
+    "none",
+    "token",
+    aggregate or aggregates.token_mean(),
+    needs=frozenset({probes.Need("policy", probes.entropy)}),
+  )
+
+
+def nll(
+  keep: Transform | None = None,
+  view: str = "",
+  aggregate: aggregates.Aggregate | None = None,
+) -> Term:
+  """- log pi of the tokens kept: supervised learning on a text."""
+  need = probes.Need("policy", probes.log_probs, view)
+  key = f"{view}/{probes.log_probs}" if view else str(probes.log_probs)
+  return Term(
+    f"nll({view or 'completions'})",
+    lambda _, policy, rollout: -policy[key],
+    "none",
+    "token",
+    aggregate or aggregates.token_mean(),
+    keep=keep,
+    view=view,
+    needs=frozenset({need}),
+  )

@@ -1,0 +1,289 @@
+"""Transforms to compose: sources, baselines, credit, placement, filters.
+
+The array functions of `objectives`, `advantages` and `credit` stand here under
+the same names, lifted over rollouts; their docstrings hold the equations.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rl import advantages, credit, masked, objectives, probes, types
+from rl.transform import Transform, lift, transform
+
+Array = jax.Array
+
+
+def _samples(rollout: types.Rollout) -> Array:
+  return rollout.sample_mask
+
+
+# Sources: where a signal comes from.
+
+
+@transform("none", "sample")
+def scores(_, rollout: types.Rollout) -> Array:
+  """The graded outcome reward, `[P, S]`."""
+  return rollout.scores
+
+
+@transform("none", "sample")
+def verdicts(_, rollout: types.Rollout) -> Array:
+  """1 correct, 0 wrong or unknown, `[P, S]`; see `known_verdict`."""
+  return (rollout.correct == 1).astype(jnp.float32)
+
+
+@transform("none", "step")
+def step_scores(_, rollout: types.Rollout) -> Array:
+  """The process reward of each step, `[P, S, K]`.
+
+  Raises:
+    ValueError: the rollout has none.
+  """
+  if rollout.step_scores is None:
+    raise ValueError(
+      "step_scores(): the rollout has no step scores; choose a task with "
+      "checkable steps (chain) or give it a process reward model"
+    )
+  return rollout.step_scores
+
+
+@transform("none", "vector")
+def components(_, rollout: types.Rollout, *, names: tuple[str, ...]) -> Array:
+  """Named reward components, `[M, P, S]`.
+
+  Raises:
+    KeyError: a name the rollout lacks.
+  """
+  missing = [name for name in names if name not in rollout.components]
+  if missing:
+    raise KeyError(
+      f"components: {missing} are not in the rollout; available: "
+      f"{sorted(rollout.components)}"
+    )
+  return jnp.stack([rollout.components[name] for name in names])
+
+
+def probe(need: probes.Need, level: types.Level = "token") -> Transform:
+  """What a scoring pass found, as a signal."""
+  return Transform(
+    f"probe({need})",
+    "none",
+    level,
+    tuple,
+    lambda _, rollout, state: (rollout.extras[need], state),
+    frozenset({need}),
+  )
+
+
+def known_verdict(rollout: types.Rollout) -> Array:
+  """`[P, S]` samples whose verdict is known; for `among`."""
+  return rollout.correct >= 0
+
+
+# Baselines and set objectives over a group.
+
+center = lift(advantages.center, valid=_samples)
+leave_one_out = lift(advantages.leave_one_out, valid=_samples)
+group_normalize = lift(advantages.group_normalize, valid=_samples)
+max_at_k_weights = lift(objectives.max_at_k_weights, valid=_samples)
+
+
+@transform("sample")
+def pass_at_k_advantages(
+  signal: Array, rollout: types.Rollout, *, k: int, form: str = "analytic"
+) -> Array:
+  """`objectives.pass_at_k_advantages`; subsets are drawn by prompt key."""
+  if form != "bootstrap":
+    return objectives.pass_at_k_advantages(signal, k, rollout.sample_mask, form)
+
+  def one(scores, valid, key):
+    return objectives.pass_at_k_advantages(scores, k, valid, form, key)
+
+  return jax.vmap(one)(signal, rollout.sample_mask, rollout.keys)
+
+
+@transform(
+  "sample",
+  init=lambda decay: {"mean": jnp.zeros(()), "weight": jnp.zeros(())},
+)
+def minus_running_mean(
+  signal: Array, rollout: types.Rollout, state, *, decay: float = 0.95
+) -> tuple[Array, dict[str, Array]]:
+  """R - b, b the bias-corrected moving average of *earlier* batches' means.
+
+  b is 0 before the first batch, so the baseline never contains the sample it
+  is subtracted from.
+  """
+  seen = state["weight"] > 0
+  baseline = state["mean"] / jnp.where(seen, state["weight"], 1.0)
+  mean = masked.mean(signal, rollout.sample_mask, axis=(0, 1))
+  new = {
+    "mean": decay * state["mean"] + (1 - decay) * mean,
+    "weight": decay * state["weight"] + (1 - decay),
+  }
+  return jnp.where(rollout.sample_mask, signal - baseline, 0.0), new
+
+
+@transform("token")
+def minus_others_mean_return(
+  signal: Array, rollout: types.Rollout, *, horizon: int | None = None
+) -> Array:
+  """G_it - sum_{j != i} sum_t G_jt / ((n - 1) L): the baseline of PURE.
+
+  Args:
+    signal: `[P, S, T]` returns-to-go.
+    horizon: L, the longest completion in tokens, a constant and not the
+      sample's length; None takes the T of the batch.
+
+  A group of one has no baseline: advantage 0.
+  """
+  valid = rollout.valid("token")
+  totals = masked.sum(signal, valid)
+  n = masked.count(rollout.sample_mask, keepdims=True)
+  others = masked.sum(totals, rollout.sample_mask, keepdims=True) - totals
+  length = horizon or signal.shape[-1]
+  baseline = others / (jnp.maximum(n - 1, 1.0) * length)
+  alone = (n <= 1)[..., None]
+  return jnp.where(valid & ~alone, signal - baseline[..., None], 0.0)
+
+
+@transform(("sample", "step", "token"))
+def whiten(
+  signal: Array, valid: Array, *, ddof: int = 0, eps: float = 1e-8
+) -> Array:
+  """Mean 0 and variance 1 over all valid entries of the batch."""
+  return masked.whiten(signal, valid, tuple(range(signal.ndim)), ddof, eps)
+
+
+# Credit.
+
+min_form_rewards = lift(
+  credit.min_form_rewards, "step", step_mask=lambda r: r.valid("step")
+)
+
+
+@transform(("step", "token"))
+def returns_to_go(
+  signal: Array, valid: Array, *, gamma: float = 1.0, reduce: str = "sum"
+) -> Array:
+  """`credit.returns_to_go` over steps or tokens."""
+  return credit.returns_to_go(signal, valid, gamma, reduce)
+
+
+_OLD_VALUES = probes.Need("old", probes.values)
+gae = lift(
+  credit.gae,
+  "token",
+  needs={_OLD_VALUES},
+  values=lambda r: r.extras[_OLD_VALUES],
+  mask=lambda r: r.valid("token"),
+  segments=lambda r: r.segments,
+)
+
+
+# From one level to another.
+
+
+@transform("sample", "token")
+def broadcast(signal: Array, rollout: types.Rollout) -> Array:
+  """A finished advantage, the same at every token of its sample."""
+  return jnp.where(rollout.mask, signal[..., None], 0.0)
+
+
+@transform("sample", "token")
+def place_last(signal: Array, rollout: types.Rollout) -> Array:
+  """A reward, on the last scored token of its sample."""
+  positions = jnp.arange(rollout.mask.shape[-1])
+  last = jnp.max(jnp.where(rollout.mask, positions, -1), -1, keepdims=True)
+  return jnp.where(positions == last, signal[..., None], 0.0)
+
+
+def step_ends(rollout: types.Rollout) -> Array:
+  """`[P, S, T]` bool, the last token of each step."""
+  ids = rollout.step_ids
+  following = jnp.concatenate(
+    [ids[..., 1:], jnp.full_like(ids[..., :1], -1)], -1
+  )
+  return (ids >= 0) & (ids != following)
+
+
+def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:
+  """The value of each token's step; 0 outside steps."""
+  at = jnp.clip(rollout.step_ids, 0, signal.shape[-1] - 1)
+  values = jnp.take_along_axis(signal, at, -1)
+  return jnp.where(rollout.step_ids >= 0, values, 0.0)
+
+
+@transform("step", "token")
+def place_at_step_ends(signal: Array, rollout: types.Rollout) -> Array:
+  """Rewards, each on the last token of its step."""
+  return jnp.where(step_ends(rollout), _at_tokens(signal, rollout), 0.0)
+
+
+@transform("step", "token")
+def broadcast_steps(signal: Array, rollout: types.Rollout) -> Array:
+  """Finished advantages, each at every token of its step."""
+  return jnp.where(rollout.mask, _at_tokens(signal, rollout), 0.0)
+
+
+@transform("step", "sample")
+def sum_steps(signal: Array, rollout: types.Rollout) -> Array:
+  """Sum over the steps of a sample; 0 of none."""
+  return masked.sum(signal, rollout.valid("step"))
+
+
+@transform("step", "sample")
+def min_steps(signal: Array, rollout: types.Rollout) -> Array:
+  """The worst step of a sample; 0 of none."""
+  valid = rollout.valid("step")
+  return jnp.where(valid.any(-1), masked.min(signal, valid), 0.0)
+
+
+@transform("step", "sample")
+def last_step(signal: Array, rollout: types.Rollout) -> Array:
+  """The last step of a sample; 0 of none."""
+  valid = rollout.valid("step")
+  index = jnp.max(jnp.where(valid, jnp.arange(valid.shape[-1]), -1), -1)
+  last = jnp.take_along_axis(signal, jnp.maximum(index, 0)[..., None], -1)
+  return jnp.where(index >= 0, last[..., 0], 0.0)
+
+
+@transform("token", "sample")
+def sum_tokens(signal: Array, rollout: types.Rollout) -> Array:
+  """Sum over the scored tokens of a sample."""
+  return masked.sum(signal, rollout.valid("token"))
+
+
+@transform("token", "sample")
+def mean_tokens(signal: Array, rollout: types.Rollout) -> Array:
+  """Mean over the scored tokens of a sample; 0 of none."""
+  return masked.mean(signal, rollout.valid("token"))
+
+
+@transform("vector", "sample")
+def weighted_sum(
+  signal: Array, rollout: types.Rollout, *, weights: tuple[float, ...]
+) -> Array:
+  """sum_m weight_m component_m."""
+  del rollout
+  return jnp.tensordot(jnp.asarray(weights, jnp.float32), signal, 1)
+
+
+# Filters: who is trained on. They read the verdict, not the shaped score.
+
+
+@transform("none", "sample")
+def mixed_verdicts(_, rollout: types.Rollout) -> Array:
+  """Groups with a right and a wrong sample (dynamic sampling of DAPO)."""
+  real = rollout.sample_mask
+  right = ((rollout.correct == 1) & real).any(-1, keepdims=True)
+  wrong = ((rollout.correct == 0) & real).any(-1, keepdims=True)
+  return jnp.broadcast_to(right & wrong, real.shape)
+
+
+@transform("none", "sample")
+def finished(_, rollout: types.Rollout) -> Array:
+  """Samples that ended by themselves (overlong filtering of DAPO)."""
+  return rollout.finished

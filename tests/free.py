@@ -1,0 +1,76 @@
+"""A policy whose parameters are its own hidden states, and random rollouts.
+
+Its gradient is the gradient at every single position, so what leaks from
+padding or from a slot that does not exist shows up where it leaks.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rl import types
+
+P, S, T, K, V = 4, 6, 7, 3, 5
+
+
+def _score(params, tokens):
+  del tokens
+  heads = {"logits": lambda h: h[..., :V], "value": lambda h: h[..., V]}
+  return types.Scored(params["hidden"], heads)
+
+
+def _undefined(*args):
+  raise AssertionError("a free policy has nothing to decode", args)
+
+
+policy = types.Policy(_score, _undefined, _undefined)
+
+
+def params(seed=0, p=P, s=S, t=T):
+  key = jax.random.key(seed)
+  return {"hidden": jax.random.normal(key, (p, s, t, V + 1))}
+
+
+def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
+  """A random rollout; `garbage` is what stands in masked float entries."""
+  rng = np.random.default_rng(seed)
+  lengths = rng.integers(k, t + 1, (p, s))
+  mask = np.arange(t) < lengths[..., None]
+  sample_mask = np.ones((p, s), bool)
+  if ragged:
+    for row in range(p):
+      sample_mask[row, rng.integers(s - 2, s + 1) :] = False
+  step_ids = np.minimum(np.arange(t) * k // lengths[..., None], k - 1)
+  step_ids = np.where(mask, step_ids, -1)
+  step_mask = np.arange(k) <= step_ids.max(-1)[..., None]
+  correct = (rng.random((p, s)) < 0.5).astype(np.int8)
+  correct[0, :2] = 0, 1  # at least one group is mixed
+  scores = np.where(correct == 1, 1.0, rng.random((p, s)).round(1) / 2)
+  step_scores = rng.uniform(-1, 1, (p, s, k))
+  log_probs = -rng.uniform(0.1, 3.0, (p, s, t))
+  real = mask & sample_mask[..., None]
+  return types.Rollout(
+    tokens=types.Tokens(
+      prompts=jnp.asarray(rng.integers(0, V, (p, 2))),
+      prompt_mask=jnp.ones((p, 2), bool),
+      completions=jnp.asarray(rng.integers(0, V, (p, s, t))),
+      lengths=jnp.asarray(lengths),
+      mask=jnp.asarray(mask),
+    ),
+    sample_mask=jnp.asarray(sample_mask),
+    behavior_log_probs=jnp.asarray(
+      np.where(real, log_probs, garbage), jnp.float32
+    ),
+    finished=jnp.asarray((rng.random((p, s)) < 0.8) | (np.arange(s) < 2)),
+    scores=jnp.asarray(np.where(sample_mask, scores, garbage), jnp.float32),
+    correct=jnp.asarray(correct),
+    prompt_ids=jnp.arange(p),
+    keys=jax.random.split(jax.random.key(seed), p),
+    step=jnp.zeros((), jnp.int32),
+    step_ids=jnp.asarray(step_ids),
+    step_scores=jnp.asarray(
+      np.where(step_mask & sample_mask[..., None], step_scores, garbage),
+      jnp.float32,
+    ),
+    step_mask=jnp.asarray(step_mask),
+  )

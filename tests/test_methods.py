@@ -1,0 +1,415 @@
+"""The contract that every method inherits by adding one row."""
+
+import dataclasses
+import functools
+import inspect
+import itertools
+
+import free
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from rl import method as methods_core
+from rl import methods, probes, step, types
+from rl.method import prepare
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One method under contract.
+
+  Attributes:
+    hyper: what it is built with.
+    signal: the rollout fields whose vanishing leaves nothing to learn.
+    breaks: properties that its definition does not have, each with the reason.
+  """
+
+  hyper: dict = dataclasses.field(default_factory=dict)
+  signal: tuple[str, ...] = ("scores",)
+  breaks: dict = dataclasses.field(default_factory=dict)
+
+
+_STEPS = ("step_scores", "correct")
+ROWS = {
+  "grpo": Row({"beta": 0.1}),
+  "dr_grpo": Row(),
+  "rloo": Row(),
+  "reinforce": Row(),
+  "dapo": Row(),
+  "pass_at_k": Row({"k": 2}),
+  "max_at_k": Row({"k": 2}),
+  "min_form": Row({"verifiable": 0.5}, _STEPS),
+  "sum_form": Row({"verifiable": 0.5}, _STEPS),
+}
+every_method = pytest.mark.parametrize("name", sorted(ROWS))
+
+
+def test_every_method_has_its_row_and_its_documentation():
+  assert sorted(ROWS) == methods.names()
+  for name in methods.names():
+    make = getattr(__import__(f"rl.methods.{name}", fromlist=[name]), name)
+    doc = inspect.getdoc(make)
+    assert "Source:" in doc, name
+    for parameter in inspect.signature(make).parameters.values():
+      assert parameter.default is not parameter.empty, (name, parameter)
+
+
+@functools.cache
+def compiled(name, microbatches=1):
+  """(params, slots, rollout) -> (gradient, advantages), compiled once."""
+  m = methods.get(name, **ROWS[name].hyper)
+  plan = step.Plan(microbatches=microbatches)
+
+  def run(params, slots, rollout):
+    needs = {n for n in m.signal_needs | m.term_needs if n.source != "policy"}
+    rollout = probes.passes(
+      free.policy, {"old": params, **slots}, needs, rollout
+    )
+    batch, scales, _ = prepare(m, rollout, m.init())
+    found, metrics = step.gradients(m, free.policy, params, batch, scales, plan)
+    return found["hidden"], batch.signals[0], metrics
+
+  return jax.jit(run)
+
+
+def slots_of(name):
+  m = methods.get(name, **ROWS[name].hyper)
+  return {slot: free.params(9) for slot, _ in m.slots}
+
+
+def run(name, rollout, params=None, **kwargs):
+  params = free.params() if params is None else params
+  out = compiled(name, **kwargs)(params, slots_of(name), rollout)
+  return jax.tree.map(np.asarray, out)
+
+
+@every_method
+def test_padding_and_invalid_slots_have_exactly_zero_gradient(name):
+  clean, dirty = free.rollout(), free.rollout(garbage=1e6)
+  g, a, _ = run(name, clean)
+  assert np.abs(g).max() > 0
+  outside = ~np.asarray(clean.valid("token"))
+  assert not g[outside].any()
+  g_dirty, a_dirty, _ = run(name, dirty)
+  np.testing.assert_array_equal(g_dirty, g)
+  np.testing.assert_array_equal(a_dirty, a)
+
+
+@every_method
+def test_permuting_the_samples_permutes_everything(name):
+  rollout, params = free.rollout(), free.params()
+  order = np.random.default_rng(0).permutation(free.S)
+
+  def permute(x):
+    is_sampled = jnp.ndim(x) >= 2 and x.shape[:2] == (free.P, free.S)
+    return x[:, order] if is_sampled else x
+
+  g, a, _ = run(name, rollout)
+  moved = compiled(name)(
+    jax.tree.map(permute, params),
+    jax.tree.map(permute, slots_of(name)),
+    jax.tree.map(permute, rollout),
+  )
+  np.testing.assert_allclose(moved[0], g[:, order], atol=1e-6)
+  np.testing.assert_allclose(moved[1], a[:, order], atol=2e-6)
+
+
+@every_method
+def test_microbatches_change_nothing(name):
+  rollout, params = free.rollout(), free.params()
+  m = methods.get(name, **ROWS[name].hyper)
+  slots = slots_of(name)
+  needs = {n for n in m.signal_needs | m.term_needs if n.source != "policy"}
+  rollout = probes.passes(free.policy, {"old": params, **slots}, needs, rollout)
+
+  # A free policy's parameters are cut with the prompts, so each microbatch is
+  # a tabular policy's: gradients of shared parameters add up.
+  shared = {"table": jax.random.normal(jax.random.key(5), (3, free.V + 1))}
+
+  def score(params, tokens):
+    row = tokens.completions % 3
+    return types.Scored(
+      params["table"][row], free.policy.score({"hidden": 0}, tokens).heads
+    )
+
+  policy = dataclasses.replace(free.policy, score=score)
+
+  @jax.jit
+  def both(params, rollout):
+    batch, scales, _ = prepare(m, rollout, m.init())
+    return [
+      step.gradients(
+        m, policy, params, batch, scales, step.Plan(microbatches=n)
+      )
+      for n in (1, 2, 4)
+    ]
+
+  (whole, metrics), *cut = both(shared, rollout)
+  for part, part_metrics in cut:
+    np.testing.assert_allclose(part["table"], whole["table"], atol=1e-6)
+    for key, want in metrics.items():
+      np.testing.assert_allclose(
+        part_metrics[key], want, atol=1e-5, err_msg=key
+      )
+
+
+@every_method
+def test_no_signal_no_policy_gradient(name):
+  m = methods.get(name, **ROWS[name].hyper)
+  rollout = free.rollout()
+  rollout = rollout.replace(
+    **{
+      field: jnp.zeros_like(getattr(rollout, field))
+      for field in ROWS[name].signal
+    }
+  )
+  params = free.params()
+  slots = {slot: params for slot, _ in m.slots}  # at the reference: no pull
+  g, a, _ = compiled(name)(params, slots, rollout)
+  assert not np.asarray(a).any()
+  np.testing.assert_allclose(g, 0, atol=1e-7)
+
+
+def extremes():
+  rollout = free.rollout(ragged=False)
+  one, none = jnp.ones_like(rollout.correct), jnp.zeros_like(rollout.correct)
+  alone = rollout.sample_mask & (jnp.arange(free.S) == 0)
+  yield "all_correct", {"correct": one, "scores": one.astype(jnp.float32)}
+  yield "all_wrong", {"correct": none, "scores": none.astype(jnp.float32)}
+  yield "one_sample", {"sample_mask": alone}
+  yield "no_sample", {"sample_mask": jnp.zeros_like(rollout.sample_mask)}
+  yield "truncated", {"finished": jnp.zeros_like(rollout.finished)}
+  yield (
+    "no_token",
+    {
+      "tokens": rollout.tokens.replace(mask=jnp.zeros_like(rollout.tokens.mask))
+    },
+  )
+
+
+@every_method
+def test_extreme_groups_stay_finite(name):
+  for case, changes in extremes():
+    rollout = free.rollout(ragged=False).replace(**changes)
+    g, a, metrics = run(name, rollout)
+    assert np.isfinite(g).all(), case
+    assert np.isfinite(a).all(), case
+    assert all(np.isfinite(m).all() for m in metrics.values()), case
+    if case in ("no_sample", "no_token"):
+      assert not g.any(), case
+
+
+@every_method
+def test_state_advances_once_per_rollout_and_keeps_its_shape(name):
+  m = methods.get(name, **ROWS[name].hyper)
+  params = free.params()
+  state = step.init(m, params, optax.sgd(0.1), jax.random.key(0))
+  plan = step.Plan(epochs=2, minibatches=2)
+  whole_batch = dataclasses.replace(
+    free.policy,
+    score=lambda params, tokens: types.Scored(
+      params["hidden"][: tokens.completions.shape[0]],
+      free.policy.score({"hidden": 0}, tokens).heads,
+    ),
+  )
+  traces = []
+
+  def counted(state, rollout):
+    traces.append(1)
+    return step.make(m, whole_batch, optax.sgd(0.1), plan)(state, rollout)
+
+  train_step = jax.jit(counted)
+  new, metrics = train_step(state, free.rollout())
+  for seed in range(1, 4):
+    new, metrics = train_step(new, free.rollout(seed))
+  assert len(traces) == 1, "the step was traced again"
+  assert jax.tree.structure(new) == jax.tree.structure(state)
+  assert int(new.step) == 4
+  for metric in ("loss/total", "optim/grad_norm", "advantage/mean"):
+    assert np.isfinite(metrics[metric]), metric
+  assert int(metrics["optim/skipped"]) == 0
+
+
+@every_method
+def test_the_same_on_eight_devices(name):
+  """P over (data, fsdp): 8 prompts on a 2x2x2 mesh and on one device."""
+  rollout = free.rollout(3, p=8)
+  params = free.params(3, p=8)
+  slots = {slot: free.params(9, p=8) for slot in slots_of(name)}
+  mesh = jax.make_mesh(
+    (2, 2, 2), ("data", "fsdp", "tensor"), axis_types=(AxisType.Auto,) * 3
+  )
+  spread = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
+  everywhere = NamedSharding(mesh, PartitionSpec())
+
+  def place(x):
+    return jax.device_put(x, spread if jnp.ndim(x) else everywhere)
+
+  g, a, _ = compiled(name)(params, slots, rollout)
+  inputs = jax.tree.map(place, (params, slots, rollout))
+  g8, a8, _ = compiled(name)(*inputs)
+  limit = 1e-5 * np.abs(g).max()
+  np.testing.assert_allclose(g8, g, atol=limit)
+  np.testing.assert_allclose(a8, a, atol=1e-5)
+
+
+# Exact equalities between methods and with the true gradient.
+
+
+LOGITS = np.array([0.3, -0.4, 0.1])
+REWARDS = np.array([0.2, 1.0, -0.5])
+
+
+def expected_gradient(name, n, **hyper):
+  """E over all groups of n one-token samples of - the loss's gradient."""
+  m = methods.get(name, **hyper)
+  tuples = np.array(list(itertools.product(range(3), repeat=n)))
+  p = np.exp(LOGITS) / np.exp(LOGITS).sum()
+  base = free.rollout(p=1, s=n, t=1, k=1, ragged=False)
+
+  def score(params, tokens):
+    hidden = jnp.broadcast_to(params["logits"], (*tokens.completions.shape, 3))
+    return types.Scored(hidden, {"logits": lambda h: h})
+
+  policy = dataclasses.replace(free.policy, score=score)
+
+  @jax.jit
+  @jax.vmap
+  def one(actions):
+    rollout = base.replace(
+      tokens=base.tokens.replace(
+        completions=actions[None, :, None], mask=jnp.ones((1, n, 1), bool)
+      ),
+      scores=jnp.asarray(REWARDS, jnp.float32)[actions][None],
+    )
+    params = {"logits": jnp.asarray(LOGITS, jnp.float32)}
+    batch, scales, _ = prepare(m, rollout, m.init())
+    found, _ = step.gradients(m, policy, params, batch, scales, step.Plan())
+    return -found["logits"]
+
+  return p[tuples].prod(-1) @ np.asarray(one(jnp.asarray(tuples)))
+
+
+def true_gradient(k):
+  tuples = np.array(list(itertools.product(range(3), repeat=k)))
+  p = np.exp(LOGITS) / np.exp(LOGITS).sum()
+  score = (np.eye(3)[tuples] - p).sum(1)
+  best = REWARDS[tuples].max(-1)
+  return np.einsum("g,g,gv->v", p[tuples].prod(-1), best, score)
+
+
+@pytest.mark.parametrize(
+  ("name", "k", "hyper"),
+  [
+    ("max_at_k", 1, {"k": 1}),
+    ("max_at_k", 2, {"k": 2}),
+    ("max_at_k", 3, {"k": 3, "baseline": "leave_one_out"}),
+    ("max_at_k", 3, {"k": 3, "baseline": "centered"}),
+    ("rloo", 1, {}),
+    ("reinforce", 1, {}),
+  ],
+)
+def test_the_whole_method_is_unbiased(name, k, hyper):
+  """From rollout to parameter gradient, against enumeration."""
+  np.testing.assert_allclose(
+    expected_gradient(name, 4, **hyper), true_gradient(k), atol=2e-6
+  )
+
+
+def test_dr_grpo_is_rloo_scaled_by_the_group_and_the_horizon():
+  n, horizon = 4, 5
+  np.testing.assert_allclose(
+    expected_gradient("dr_grpo", n, horizon=horizon) * horizon,
+    expected_gradient("rloo", n) * (n - 1) / n,
+    atol=1e-6,
+  )
+
+
+def test_pass_at_1_is_grpo_with_ddof_0():
+  rollout = free.rollout()
+
+  def advantage(m):
+    return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+
+  np.testing.assert_allclose(
+    advantage(methods.get("pass_at_k", k=1)),
+    advantage(methods.get("grpo", ddof=0, eps=0.0)),
+    atol=2e-6,
+  )
+
+
+def test_min_and_sum_form_agree_on_samples_of_one_step():
+  rollout = free.rollout(k=1)
+  forms = [methods.get(name) for name in ("min_form", "sum_form")]
+  a, b = (
+    m.advantage.apply(None, rollout, m.advantage.init())[0] for m in forms
+  )
+  np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_the_process_advantage_of_pure_worked_by_hand():
+  """Card values: lengths 8, 6, 8 of at most 8; temperature 0.1."""
+  steps = [[3, 2, 3], [2, 4], [2, 2, 2, 2]]
+  scores = [[0.9, 0.2, 0.7], [0.8, 0.6], [-0.5, 0.9, 0.9, 0.9]]
+  ids = np.full((1, 3, 8), -1)
+  values, exists = np.zeros((1, 3, 4)), np.zeros((1, 3, 4), bool)
+  for i, (lengths, s) in enumerate(zip(steps, scores, strict=True)):
+    ids[0, i, : sum(lengths)] = np.repeat(np.arange(len(lengths)), lengths)
+    values[0, i, : len(s)], exists[0, i, : len(s)] = s, True
+  base = free.rollout(p=1, s=3, t=8, k=4, ragged=False)
+  rollout = base.replace(
+    tokens=base.tokens.replace(mask=jnp.asarray(ids >= 0)),
+    step_ids=jnp.asarray(ids),
+    step_scores=jnp.asarray(values, jnp.float32),
+    step_mask=jnp.asarray(exists),
+    correct=jnp.array([[1, 1, 0]], jnp.int8),
+  )
+  process = [
+    [0.056376] * 3 + [0.055562] * 2 + [-0.14292] * 3,
+    [0.621821] * 2 + [0.526459] * 4 + [0] * 2,
+    [-0.774615] * 2 + [-0.274617] * 6,
+  ]
+  outcome = [[0.5] * 8, [0.5] * 6 + [0] * 2, [-1] * 8]
+  for verifiable in (0.0, 1.0):
+    m = methods.get("min_form", verifiable=verifiable)
+    got, _ = m.advantage.apply(None, rollout, m.advantage.init())
+    want = np.array(process) + verifiable * np.array(outcome)
+    np.testing.assert_allclose(got[0], want, atol=2e-6)
+
+
+def test_dapo_drops_groups_by_verdict_and_truncated_samples():
+  rollout = free.rollout()
+  g, _, _ = run("dapo", rollout)
+  correct = np.asarray(rollout.correct)
+  real = np.asarray(rollout.sample_mask)
+  for p in range(free.P):
+    mixed = len(set(correct[p, real[p]])) == 2
+    trained = g[p].any((-2, -1))
+    finished = np.asarray(rollout.finished)[p]
+    assert not trained[~(finished & real[p] & mixed)].any()
+
+
+def test_an_unknown_method_or_setting_names_the_nearest():
+  with pytest.raises(ValueError, match="'maxk'; did you mean 'max_at_k'"):
+    methods.get("maxk")
+  with pytest.raises(ValueError, match=r"'kk'; did you mean 'k'.*baseline"):
+    methods.get("max_at_k", kk=2)
+
+
+def test_one_update_needs_no_old_pass():
+  """The old policy of a single update is the current one: same numbers."""
+  m = methods.get("pass_at_k", k=2)
+  policy, rollout, params = free.policy, free.rollout(), free.params()
+  old = probes.Need("old", probes.log_probs)
+  passed = probes.passes(policy, {"old": params}, {old}, rollout)
+  found = []
+  for r in (rollout, passed):
+    batch, scales, _ = methods_core.prepare(m, r, m.init())
+    found.append(
+      step.gradients(m, policy, params, batch, scales, step.Plan())[0]
+    )
+  np.testing.assert_array_equal(found[0]["hidden"], found[1]["hidden"])

@@ -1,0 +1,322 @@
+"""Set objectives against enumeration: values, weights, unbiasedness."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rl import objectives
+
+OUTCOMES = 3
+LOGITS = np.array([0.3, -0.4, 0.1])
+REWARDS = np.array([0.2, 1.0, -0.5])
+
+# Compiled: eager operations on many shapes cost more than the programs.
+max_at_k_value = jax.jit(objectives.max_at_k_value, static_argnums=1)
+max_at_k_weights = jax.jit(objectives.max_at_k_weights, static_argnums=(1, 3))
+off_policy_weights = jax.jit(
+  objectives.max_at_k_off_policy_weights, static_argnums=(2, 4)
+)
+pass_at_k_value = jax.jit(objectives.pass_at_k_value, static_argnums=1)
+pass_at_k_advantages = jax.jit(
+  objectives.pass_at_k_advantages, static_argnums=(1, 3)
+)
+
+
+def softmax(z):
+  e = np.exp(z - z.max())
+  return e / e.sum()
+
+
+def subsets(n, k):
+  return list(itertools.combinations(range(n), k))
+
+
+def value_by_subsets(g, k):
+  return np.mean([max(g[list(i)]) for i in subsets(len(g), k)])
+
+
+def weights_by_subsets(g, k):
+  """s_i, from its definition."""
+  s = np.zeros(len(g))
+  for subset in subsets(len(g), k):
+    s[list(subset)] += max(g[list(subset)])
+  return s / math.comb(len(g), k)
+
+
+def groups():
+  """Scores with ties, without, constant, shifted far from 0; n = 1 .. 6."""
+  rng = np.random.default_rng(0)
+  for n in range(1, 7):
+    yield rng.normal(size=n)
+    yield rng.integers(0, 3, n) / 2.0
+    yield np.full(n, 0.7)
+    yield rng.normal(size=n) + 50.0
+
+
+def in_slots(g, slots=8):
+  """The group scattered over `slots` slots, garbage elsewhere."""
+  rng = np.random.default_rng(len(g))
+  at = np.sort(rng.permutation(slots)[: len(g)])
+  row = np.full(slots, np.nan)
+  row[at] = g
+  valid = np.zeros(slots, bool)
+  valid[at] = True
+  return jnp.asarray(row, jnp.float32), jnp.asarray(valid), at
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 6])
+def test_value_and_weights_are_means_over_subsets_of_ragged_groups(k):
+  for g in groups():
+    row, valid, at = in_slots(g)
+    value = max_at_k_value(row, k, valid)
+    s = np.asarray(max_at_k_weights(row, k, valid))
+    if len(g) < k:
+      assert value == 0
+      assert not s.any()
+      continue
+    np.testing.assert_allclose(value, value_by_subsets(g, k), rtol=1e-5)
+    atol = 1e-6 * abs(g).max()
+    np.testing.assert_allclose(s[at], weights_by_subsets(g, k), atol=atol)
+    assert not np.delete(s, at).any()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 6])
+def test_baselines_are_their_definitions(k):
+  for g in groups():
+    n = len(g)
+    if n < k:
+      continue
+    row, valid, at = in_slots(g)
+    s = weights_by_subsets(g, k)
+    without = [np.delete(g, i) for i in range(n)]
+
+    def value(others, size):
+      if size == 0 or len(others) < size:
+        return 0.0
+      return value_by_subsets(others, size)
+
+    expected = {
+      "leave_one_out": s
+      - [k / max(n - 1, 1) * value(others, k) for others in without],
+      "leave_one_out_minus_one": s
+      - [k / n * value(others, k - 1) for others in without],
+      "centered": (s - s.mean()) / (1 - k / n) if n > k else 0 * s,
+    }
+    for baseline, want in expected.items():
+      got = max_at_k_weights(row, k, valid, baseline)
+      atol = 3e-6 * max(1.0, abs(g).max())
+      np.testing.assert_allclose(np.asarray(got)[at], want, atol=atol)
+
+
+def expected_estimate(weigh, n, sampler=LOGITS):
+  """E over all n-tuples of sum_i w_i grad log pi(y_i), exactly."""
+  tuples = np.array(list(itertools.product(range(OUTCOMES), repeat=n)))
+  probability = softmax(sampler)[tuples].prod(-1)
+  weights = np.asarray(weigh(tuples))
+  score = np.eye(OUTCOMES)[tuples] - softmax(LOGITS)
+  return np.einsum("g,gn,gnv->v", probability, weights, score)
+
+
+def exact_gradient(k):
+  """Gradient in the logits of E[max of k draws], by enumeration."""
+  tuples = np.array(list(itertools.product(range(OUTCOMES), repeat=k)))
+  best = REWARDS[tuples].max(-1)
+  p = softmax(LOGITS)
+  score = (np.eye(OUTCOMES)[tuples] - p).sum(1)
+  return np.einsum("g,g,gv->v", p[tuples].prod(-1), best, score)
+
+
+@pytest.mark.parametrize(
+  ("n", "k", "baseline"),
+  [
+    (n, k, baseline)
+    for n, k in ((4, 1), (4, 2), (5, 3), (4, 4))
+    for baseline in objectives.BASELINES
+    if n > k or baseline != "centered"  # s is flat at n = k
+  ],
+)
+def test_every_baseline_is_unbiased(n, k, baseline):
+  got = expected_estimate(
+    lambda t: max_at_k_weights(jnp.asarray(REWARDS[t]), k, None, baseline),
+    n,
+  )
+  np.testing.assert_allclose(got, exact_gradient(k), atol=2e-6)
+
+
+def test_value_is_unbiased():
+  tuples = np.array(list(itertools.product(range(OUTCOMES), repeat=5)))
+  probability = softmax(LOGITS)[tuples].prod(-1)
+  for k in (1, 2, 4):
+    best = np.array(list(itertools.product(range(OUTCOMES), repeat=k)))
+    true = softmax(LOGITS)[best].prod(-1) @ REWARDS[best].max(-1)
+    values = max_at_k_value(jnp.asarray(REWARDS[tuples]), k)
+    np.testing.assert_allclose(
+      probability @ np.asarray(values), true, atol=1e-6
+    )
+
+
+def test_plain_mean_centering_shrinks_the_gradient_by_one_minus_k_over_n():
+  def weigh(t):
+    s = max_at_k_weights(jnp.asarray(REWARDS[t]), 2)
+    return s - s.mean(-1, keepdims=True)
+
+  np.testing.assert_allclose(
+    expected_estimate(weigh, 5), (1 - 2 / 5) * exact_gradient(2), atol=2e-6
+  )
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_exact_off_policy_weights_are_unbiased_where_on_policy_ones_are_not(k):
+  sampler = np.array([0.1, 0.5, -0.2])
+  log_ratio = np.log(softmax(LOGITS) / softmax(sampler))
+
+  def weigh(order):
+    return lambda t: off_policy_weights(
+      jnp.asarray(REWARDS[t], jnp.float32),
+      jnp.asarray(log_ratio[t], jnp.float32),
+      k,
+      None,
+      order,
+    )
+
+  exact = exact_gradient(k)
+  got = expected_estimate(weigh("exact"), 4, sampler)
+  np.testing.assert_allclose(got, exact, atol=2e-6)
+  first = expected_estimate(weigh("first"), 4, sampler)
+  uncorrected = expected_estimate(
+    lambda t: max_at_k_weights(jnp.asarray(REWARDS[t]), k),
+    4,
+    sampler,
+  )
+  assert np.abs(first - exact).max() < np.abs(uncorrected - exact).max()
+
+
+def test_off_policy_weights_equal_products_over_subsets():
+  g = np.array([0.1, 0.7, 0.7, 1.0, -0.3])
+  rho = np.array([1.1, 0.9, 1.0, 1.2, 0.6])
+  delta = rho - 1
+  for k in (1, 2, 4, 5):
+    exact, first = np.zeros(5), np.zeros(5)
+    for subset in map(list, subsets(5, k)):
+      exact[subset] += rho[subset].prod() * g[subset].max()
+      first[subset] += (1 + delta[subset].sum()) * g[subset].max()
+    row, valid, at = in_slots(g)
+    ratios = np.full(8, np.nan)
+    ratios[at] = np.log(rho)
+    for order, want in (("exact", exact), ("first", first)):
+      got = off_policy_weights(
+        row, jnp.asarray(ratios, jnp.float32), k, valid, order
+      )
+      np.testing.assert_allclose(
+        np.asarray(got)[at], want / math.comb(5, k), atol=2e-6
+      )
+      assert not np.delete(np.asarray(got), at).any()
+
+
+def test_off_policy_is_on_policy_at_ratio_one():
+  g = jnp.asarray(np.random.default_rng(1).normal(size=(3, 6)), jnp.float32)
+  zero = jnp.zeros_like(g)
+  for order in objectives.ORDERS:
+    np.testing.assert_allclose(
+      off_policy_weights(g, zero, 3, None, order),
+      max_at_k_weights(g, 3),
+      atol=1e-6,
+    )
+  np.testing.assert_allclose(
+    objectives.max_at_k_off_policy_value(g, zero, 3),
+    max_at_k_value(g, 3),
+    atol=1e-6,
+  )
+
+
+def test_pass_at_k_is_one_minus_the_chance_of_k_wrong_ones():
+  for n, c, k in itertools.product((1, 4, 9), (0, 1, 3, 9), (1, 2, 4)):
+    if c > n or k > n:
+      continue
+    correct = jnp.arange(n) < c
+    want = 1 - math.comb(n - c, k) / math.comb(n, k)
+    np.testing.assert_allclose(pass_at_k_value(correct, k), want, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_analytic_advantages_are_mean_z_scores_over_subsets(k):
+  for g in groups():
+    if len(g) < k:
+      continue
+    row, valid, at = in_slots(g)
+    best = np.array([max(g[list(i)]) for i in subsets(len(g), k)])
+    want = np.zeros(len(g))
+    if best.std() > 1e-12 * max(1, abs(g).max()):
+      z = (best - best.mean()) / best.std()
+      held = np.array(
+        [[i in s for i in range(len(g))] for s in subsets(len(g), k)]
+      )
+      want = (z[:, None] * held).sum(0) / held.sum(0)
+    got = np.asarray(pass_at_k_advantages(row, k, valid))
+    np.testing.assert_allclose(got[at], want, atol=5e-5)
+    assert not np.delete(got, at).any()
+
+
+def test_numbers_of_the_pass_at_k_paper_and_of_pkpo():
+  """Worked values, computed by hand from the papers' formulas."""
+  close = lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4)  # noqa: E731
+  binary = jnp.array([1.0, 0, 0, 1])
+  graded = jnp.array([0.1, 0.7, 0.7, 1.0])
+  a = pass_at_k_advantages
+  close(a(binary, 2), [0.4472, -0.4472, -0.4472, 0.4472])
+  close(a(jnp.array([0.0, 0, 0, 1]), 2), [-1 / 3, -1 / 3, -1 / 3, 1])
+  close(a(graded, 2), [-1 / 3, -1 / 3, -1 / 3, 1])
+  close(a(binary, 2, None, "full"), [0, 0, 0, 0])
+  close(a(graded, 2, None, "full"), [-1, -1, 1, 1])
+  w = max_at_k_weights
+  close(w(binary, 2, None, "leave_one_out"), [0.0556, -0.3333, -0.3333, 0.0556])
+  close(w(graded, 3, None, "leave_one_out_minus_one"), [0, 0, 0, 0.225])
+  close(w(graded, 4, None, "leave_one_out_minus_one"), [0, 0, 0, 0.3])
+
+
+def test_bootstrap_subsets_are_fair_and_keyed():
+  """Averaged over keys they point where the analytic advantages do."""
+  g = jnp.array([1.0, 0, 0, 1, 0, 0])
+  draw = jax.vmap(
+    lambda key: pass_at_k_advantages(g, 2, None, "bootstrap", key)
+  )
+  keys = jax.random.split(jax.random.key(0), 4000)
+  mean = np.asarray(draw(keys)).mean(0)
+  analytic = np.asarray(pass_at_k_advantages(g, 2))
+  cosine = mean @ analytic / np.linalg.norm(mean) / np.linalg.norm(analytic)
+  assert cosine > 0.999
+  np.testing.assert_array_equal(draw(keys[:3]), draw(keys[:3]))
+  with pytest.raises(ValueError, match="needs a key"):
+    pass_at_k_advantages(g, 2, None, "bootstrap")
+
+
+def test_full_form_leaves_out_the_remainder_and_invalid_slots():
+  g = jnp.array([0.0, 9.0, 1.0, 1.0, 0.0, 1.0])
+  valid = jnp.array([True, False, True, True, True, True])
+  got = pass_at_k_advantages(g, 2, valid, "full")
+  # Valid in order: 0 1 | 1 0 | 1: both maxima are 1.
+  np.testing.assert_array_equal(got, np.zeros(6))
+  got = pass_at_k_advantages(-g, 2, valid, "full")
+  # -0 -1 | -1 -0 | left: maxima 0 and 0.
+  np.testing.assert_array_equal(got, np.zeros(6))
+  h = jnp.array([0.0, 9.0, 0.0, 1.0, 0.0, 5.0])
+  got = pass_at_k_advantages(h, 2, valid, "full")
+  np.testing.assert_allclose(got, [-1, 0, -1, 1, 1, 0], atol=1e-6)
+
+
+def test_equal_scores_give_exactly_zero_however_large():
+  for value in (0.1, 1e4, -3.3):
+    g = jnp.full((7,), value)
+    assert not pass_at_k_advantages(g, 3).any()
+    for baseline in ("leave_one_out_minus_one", "centered"):
+      assert not max_at_k_weights(g, 3, None, baseline).any()
+
+
+@pytest.mark.parametrize("k", [0, 5, 2.0])
+def test_a_k_that_is_no_subset_size_is_refused(k):
+  with pytest.raises((ValueError, TypeError), match="k "):
+    max_at_k_value(jnp.ones(4), k)
