@@ -1,0 +1,342 @@
+"""Checkpoints: any tree of arrays and keys, saved whole and found again bitwise.
+
+Orbax does the work. What is added is small: typed PRNG keys travel as their
+data, arrays come back on the shardings that are asked for, a state that does
+not fit is refused before anything is read, and the parameters of a run can be
+read alone. A checkpoint becomes visible by the rename that ends its writing,
+so a run that is killed while saving resumes from the one before.
+
+A workdir also keeps the config it was made with, and refuses another.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import orbax.checkpoint as ocp
+from etils import epath
+
+from experiments import jsonl
+
+PyTree = Any
+
+CONFIG_FILE = "config.json"
+# Keys that say how long or how often, never what one step computes: a run may
+# go on with other values of them.
+MAY_DIFFER = (
+  "steps",
+  "log_every",
+  "checkpoint_every",
+  "keep_checkpoints",
+  "evaluate_every",
+  "rollouts_every",
+  "sinks",
+)
+
+
+class Checkpoints:
+  """The checkpoints of one run, written in the background.
+
+  Args:
+    directory: where they live, local or in a bucket; made when missing.
+    keep: how many of the latest are kept.
+    every: steps that are multiples of it are saved, the others only when forced
+      or when the machine is about to be taken away.
+  """
+
+  def __init__(
+    self, directory: epath.PathLike, keep: int = 3, every: int = 1
+  ) -> None:
+    self.directory = epath.Path(directory).absolute()
+    policies = ocp.checkpoint_managers
+    self._manager = ocp.CheckpointManager(
+      self.directory,
+      options=ocp.CheckpointManagerOptions(
+        max_to_keep=keep,
+        save_decision_policy=policies.AnySavePolicy(
+          [
+            policies.PreemptionCheckpointingPolicy(),
+            policies.FixedIntervalPolicy(every),
+          ]
+        ),
+        cleanup_tmp_directories=True,
+      ),
+      item_handlers={
+        "state": ocp.StandardCheckpointHandler(),
+        "data": ocp.JsonCheckpointHandler(),
+      },
+    )
+
+  def save(
+    self,
+    step: int,
+    state: PyTree,
+    meta: dict[str, Any],
+    force: bool = False,
+  ) -> bool:
+    """Starts saving; the arrays may be donated as soon as it returns.
+
+    Args:
+      step: finished updates.
+      state: tree of arrays and typed PRNG keys, under any sharding.
+      meta: JSON values that belong to it.
+      force: save although `every` says not to (the last step).
+
+    Returns:
+      Whether saving started; False too where this step is already there.
+    """
+    if step in self._manager.all_steps():
+      return False
+    return self._manager.save(
+      step,
+      args=ocp.args.Composite(
+        state=ocp.args.StandardSave(_keys_to_data(state)),
+        data=ocp.args.JsonSave(meta),
+      ),
+      force=force,
+    )
+
+  def restore(
+    self, abstract_state: PyTree, step: int | None = None
+  ) -> tuple[PyTree, dict[str, Any]]:
+    """Reads a state onto the shardings that `abstract_state` carries.
+
+    Args:
+      abstract_state: tree of `jax.ShapeDtypeStruct` or arrays like the saved
+        one; a leaf without a sharding comes back on the first local device.
+      step: which one; None reads the latest.
+
+    Returns:
+      (state, meta), bit for bit as they were saved.
+
+    Raises:
+      FileNotFoundError: there is no checkpoint, or none of that step.
+      ValueError: the saved tree, a shape or a dtype is another.
+    """
+    step = _existing(self._manager, self.directory, step)
+    target = _abstract(abstract_state)
+    _check_fits(target, self._manager.item_metadata(step)["state"].tree, step)
+    restored = self._manager.restore(
+      step,
+      args=ocp.args.Composite(
+        state=ocp.args.StandardRestore(target), data=ocp.args.JsonRestore()
+      ),
+    )
+    state = jax.tree.map(_data_to_key, restored.state, abstract_state)
+    return state, restored.data
+
+  def latest_step(self) -> int | None:
+    """Step of the latest checkpoint, None where there is none."""
+    return self._manager.latest_step()
+
+  def wait(self) -> None:
+    """Returns when everything saved so far is on disk."""
+    self._manager.wait_until_finished()
+
+  def close(self) -> None:
+    """Waits, then releases the threads."""
+    self._manager.close()
+
+  def __enter__(self) -> Checkpoints:
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.close()
+
+
+def restore_params(
+  directory: epath.PathLike,
+  abstract_params: PyTree | None = None,
+  step: int | None = None,
+) -> PyTree:
+  """Reads `state.params` of a checkpoint and nothing else of it.
+
+  Args:
+    directory: of `Checkpoints`, possibly another run's.
+    abstract_params: the tree with the shardings wanted; None reads what is
+      there, as nested dicts, onto the first local device.
+    step: which one; None reads the latest.
+
+  Returns:
+    The parameters.
+
+  Raises:
+    FileNotFoundError: there is no checkpoint, or none of that step.
+    ValueError: the saved tree, a shape or a dtype is another.
+  """
+  directory = epath.Path(directory).absolute()
+  if not directory.exists():
+    raise FileNotFoundError(f"no checkpoints: {directory} does not exist")
+  with ocp.CheckpointManager(
+    directory,
+    options=ocp.CheckpointManagerOptions(read_only=True),
+    item_handlers={"state": ocp.PyTreeCheckpointHandler()},
+  ) as manager:
+    step = _existing(manager, directory, step)
+    saved = manager.item_metadata(step)["state"].tree["params"]
+    target = _abstract(saved if abstract_params is None else abstract_params)
+    _check_fits(target, saved, step)
+    item = {"params": target}
+    restored = manager.restore(
+      step,
+      args=ocp.args.Composite(
+        state=ocp.args.PyTreeRestore(
+          item,
+          restore_args=ocp.checkpoint_utils.construct_restore_args(item),
+          partial_restore=True,
+        )
+      ),
+    )
+  return restored["state"]["params"]
+
+
+def _is_key(leaf: Any) -> bool:
+  return hasattr(leaf, "dtype") and jnp.issubdtype(
+    leaf.dtype, jax.dtypes.prng_key
+  )
+
+
+def _keys_to_data(tree: PyTree) -> PyTree:
+  return jax.tree.map(
+    lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, tree
+  )
+
+
+def _data_to_key(data: jax.Array, like: Any) -> jax.Array:
+  if not _is_key(like):
+    return data
+  implementation = jax.random.key_impl(jnp.empty((), like.dtype))
+  keys = jax.random.wrap_key_data(data, impl=implementation)
+  return jax.device_put(keys, _sharding(like))
+
+
+def _sharding(leaf: Any) -> jax.sharding.Sharding:
+  sharding = getattr(leaf, "sharding", None)
+  if isinstance(sharding, jax.sharding.Sharding):
+    return sharding
+  return jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+
+
+def _abstract(tree: PyTree) -> PyTree:
+  """Shapes, dtypes and shardings of what is stored for `tree`."""
+
+  def describe(leaf: Any) -> jax.ShapeDtypeStruct:
+    stored = leaf
+    if _is_key(leaf):
+      stored = jax.eval_shape(
+        jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+      )
+    return jax.ShapeDtypeStruct(
+      stored.shape, stored.dtype, sharding=_sharding(leaf)
+    )
+
+  return jax.tree.map(describe, tree)
+
+
+def _check_fits(target: PyTree, saved: PyTree, step: int) -> None:
+  """Raises ValueError at the first leaf that is not what was saved."""
+  want, have = _leaves(target), _leaves(saved)
+  for name in sorted(want.keys() | have.keys()):
+    wanted, found = want.get(name, "absent"), have.get(name, "absent")
+    if wanted != found:
+      raise ValueError(
+        f"the checkpoint of step {step} does not fit: {name} is {found} there, "
+        f"{wanted} here"
+      )
+
+
+def _leaves(tree: PyTree) -> dict[str, str]:
+  """Dotted path -> dtype[shape], the same for a struct, a tuple and a dict."""
+  leaves = {}
+  for path, leaf in jax.tree.flatten_with_path(tree)[0]:
+    name = jax.tree_util.keystr(path, simple=True, separator=".")
+    shape = ",".join(str(size) for size in leaf.shape)
+    leaves[name] = f"{jnp.dtype(leaf.dtype).name}[{shape}]"
+  return leaves
+
+
+def _existing(
+  manager: ocp.CheckpointManager, directory: epath.Path, step: int | None
+) -> int:
+  steps = sorted(manager.all_steps())
+  if not steps:
+    raise FileNotFoundError(f"no checkpoint in {directory}")
+  if step is None:
+    return steps[-1]
+  if step not in steps:
+    nearest = min(steps, key=lambda other: abs(other - step))
+    raise FileNotFoundError(
+      f"no checkpoint of step {step} in {directory}; available: {steps}, "
+      f"nearest {nearest}"
+    )
+  return step
+
+
+def write_config(
+  workdir: epath.PathLike, config: ml_collections.ConfigDict
+) -> None:
+  """Writes `config.json`, whole or not at all.
+
+  Args:
+    workdir: made when missing.
+    config: of the run, with JSON values.
+
+  Raises:
+    TypeError: a value is not JSON.
+  """
+  text = json.dumps(_plain(config), indent=2) + "\n"
+  if jax.process_index() != 0:
+    return
+  jsonl.replace(epath.Path(workdir) / CONFIG_FILE, text)
+
+
+def check_config(
+  workdir: epath.PathLike, config: ml_collections.ConfigDict
+) -> None:
+  """Refuses a workdir that was made with another config; writes nothing.
+
+  Args:
+    workdir: of the run; one without a config fits every config.
+    config: of the run about to start. The keys `MAY_DIFFER` may differ.
+
+  Raises:
+    ValueError: names the first keys that differ and both values.
+  """
+  path = epath.Path(workdir) / CONFIG_FILE
+  if not path.exists():
+    return
+  before, now = _flat(json.loads(path.read_text())), _flat(_plain(config))
+  differing = [
+    f"{key} is {_show(before, key)} there, {_show(now, key)} here"
+    for key in sorted(before.keys() | now.keys())
+    if _show(before, key) != _show(now, key)
+    and key.split(".")[0] not in MAY_DIFFER
+  ]
+  if differing:
+    more = f"; {len(differing) - 3} more" if len(differing) > 3 else ""
+    raise ValueError(
+      f"{workdir} was made with another config: {'; '.join(differing[:3])}"
+      f"{more}. use another workdir; only {', '.join(MAY_DIFFER)} may change"
+    )
+
+
+def _plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
+  return json.loads(config.to_json())
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+  flat = {}
+  for key, value in tree.items():
+    if isinstance(value, dict) and value:
+      flat.update(_flat(value, f"{prefix}{key}."))
+    else:
+      flat[prefix + key] = value
+  return flat
+
+
+def _show(flat: dict[str, Any], key: str) -> str:
+  return json.dumps(flat[key]) if key in flat else "absent"

@@ -1,0 +1,176 @@
+"""Where a run's numbers go: a file, TensorBoard, a line on the terminal.
+
+  with Logger(workdir, total_steps, resume_step=20) as logger:
+    logger.log(step, jax.device_get(metrics))
+
+`step` counts finished updates: 0 is the base policy. `metrics.jsonl` is always
+written, one JSON object a line: "step" and flat names whose values are numbers,
+or lists for arrays (see `experiments.jsonl`). Only process 0 writes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import rich.console
+from etils import epath
+
+from experiments import jsonl
+from experiments import sinks as sinks_lib
+
+
+class Logger:
+  """Sends host numbers to every sink of a run.
+
+  Args:
+    workdir: of the run, local or in a bucket.
+    total_steps: at which the run ends.
+    sinks: names in `sinks.SINKS`, beside the file and the line on the terminal.
+    resume_step: updates already done; what the files say of later ones is of an
+      interrupted run and is dropped.
+    config: JSON values that describe the run, for the sinks that keep them.
+    console: where lines go; a terminal gets one live progress line.
+    seconds_between_lines: elsewhere, the least time from one line to the next.
+
+  Raises:
+    ValueError: unknown sink.
+    ImportError: a sink's package is not installed.
+  """
+
+  def __init__(
+    self,
+    workdir: epath.PathLike,
+    total_steps: int,
+    *,
+    sinks: Sequence[str] = ("tensorboard",),
+    resume_step: int = 0,
+    config: Mapping[str, Any] | None = None,
+    console: rich.console.Console | None = None,
+    seconds_between_lines: float = 10.0,
+  ) -> None:
+    makers = [_sink(name) for name in sinks]
+    self._console = console or rich.console.Console()
+    self._sinks: list[sinks_lib.Sink] = []
+    if jax.process_index() != 0:
+      return
+    workdir = epath.Path(workdir)
+    workdir.mkdir(parents=True, exist_ok=True)
+    self._sinks.append(sinks_lib.JsonLines(workdir, resume_step))
+    for make in makers:
+      self._sinks.append(make(workdir, resume_step, dict(config or {})))
+    if self._console.is_terminal:
+      line = sinks_lib.ProgressLine(self._console, total_steps, resume_step)
+    else:
+      line = sinks_lib.PlainLines(
+        self._console, total_steps, seconds_between_lines
+      )
+    self._sinks.append(line)
+
+  def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+    """Writes the metrics of one step.
+
+    Args:
+      step: finished updates.
+      metrics: `{name: number or array}` on the host; a step may be logged in
+        several parts.
+
+    Raises:
+      TypeError: a value is still on the device (reading it here would stall the
+        next step), or is no number.
+    """
+    values = {name: _host(name, value) for name, value in metrics.items()}
+    for sink in self._sinks:
+      sink.write(int(step), values)
+
+  def say(self, *renderables: Any) -> None:
+    """Prints lines or tables, above the progress line where there is one."""
+    if self._sinks:
+      self._console.print(*renderables)
+
+  def close(self) -> None:
+    """Flushes and closes every sink."""
+    for sink in reversed(self._sinks):
+      sink.close()
+    self._sinks = []
+
+  def __enter__(self) -> Logger:
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.close()
+
+
+def read_metrics(
+  workdir: epath.PathLike,
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+  """Reads `metrics.jsonl` as one series per metric.
+
+  Args:
+    workdir: of a run; one that logged nothing has no series.
+
+  Returns:
+    `{name: (steps [n] int64, values [n] or [n, ...] float64)}`.
+  """
+  series: dict[str, tuple[list[int], list[Any]]] = {}
+  for record in jsonl.read(epath.Path(workdir) / sinks_lib.METRICS_FILE):
+    step = record.pop("step")
+    for name, value in record.items():
+      steps, values = series.setdefault(name, ([], []))
+      steps.append(step)
+      values.append(np.asarray(value, np.float64))
+  return {
+    name: (np.asarray(steps), np.stack(values))
+    for name, (steps, values) in series.items()
+  }
+
+
+def write_rollouts(
+  workdir: epath.PathLike, step: int, records: Iterable[Mapping[str, Any]]
+) -> None:
+  """Writes samples for a person to read: `rollouts/step_000020.jsonl`.
+
+  Args:
+    workdir: of the run.
+    step: finished updates when they were sampled.
+    records: one per sample, with "prompt" and "completion" (text), "score",
+      "correct" (1, 0 or -1 unknown) and "advantages" (one per token).
+  """
+  if jax.process_index() != 0:
+    return
+  path = epath.Path(workdir) / "rollouts" / f"step_{step:06d}.jsonl"
+  jsonl.write(path, records)
+
+
+def _sink(name: str) -> Any:
+  if name not in sinks_lib.SINKS:
+    close = difflib.get_close_matches(name, sinks_lib.SINKS, n=1, cutoff=0.0)
+    raise ValueError(
+      f"unknown sink {name!r}; did you mean {close[0]!r}? available: "
+      f"{sorted(sinks_lib.SINKS)}"
+    )
+  if name == "wandb":
+    try:
+      importlib.import_module("wandb")
+    except ImportError as error:
+      raise ImportError(
+        "sink 'wandb' needs a package that is not installed: pip install wandb"
+      ) from error
+  return sinks_lib.SINKS[name]
+
+
+def _host(name: str, value: Any) -> sinks_lib.Value:
+  if isinstance(value, jax.Array):
+    raise TypeError(
+      f"metric {name!r} is still on the device; fetch it one step late with "
+      "jax.device_get"
+    )
+  array = np.asarray(value)
+  if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+    raise TypeError(f"metric {name!r} is no number: {value!r}")
+  array = array.astype(np.float64)
+  return float(array) if array.ndim == 0 else array

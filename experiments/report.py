@@ -1,0 +1,281 @@
+"""What became of a run, from its files alone.
+
+  python -m experiments.report DIR...
+
+prints the table of every run (base, trained, their difference) and, of several
+runs, the trained policies side by side; writes `report.png` into each DIR:
+pass@k against k with 95 % bands, and the training curves. Reads `config.json`,
+`metrics.jsonl`, `evaluation_base.json` and `evaluation.json` (with their
+`.npz`); what a run does not have yet is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.axes
+import matplotlib.figure
+import matplotlib.ticker
+import numpy as np
+import rich.console
+from etils import epath
+
+from experiments import checkpoint, estimates, logging
+
+FIGURE_FILE = "report.png"
+EVALUATIONS = {"base": "evaluation_base.json", "trained": "evaluation.json"}
+CURVES = {
+  "reward/mean": "mean reward",
+  "accuracy/pass@1": "pass@1",
+  "policy/entropy": "entropy",
+}
+COLORS = {"base": "#6e7781", "trained": "#0969da"}
+INK, GRID = "#24292f", "#d8dee4"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """What the files of one workdir say.
+
+  Attributes:
+    workdir: the folder.
+    config: of the run, empty where it is not written yet.
+    series: `{metric: (steps, values)}`, see `logging.read_metrics`.
+    evaluations: "base" and "trained", those that are there.
+  """
+
+  workdir: epath.Path
+  config: dict[str, Any]
+  series: dict[str, tuple[np.ndarray, np.ndarray]]
+  evaluations: dict[str, estimates.Evaluation]
+
+
+def read(workdir: epath.PathLike) -> Run:
+  """Reads the files of a run.
+
+  Args:
+    workdir: of the run.
+
+  Returns:
+    The run.
+
+  Raises:
+    ValueError: the folder holds none of them.
+  """
+  workdir = epath.Path(workdir)
+  config_path = workdir / checkpoint.CONFIG_FILE
+  config = json.loads(config_path.read_text()) if config_path.exists() else {}
+  run = Run(
+    workdir=workdir,
+    config=config,
+    series=logging.read_metrics(workdir),
+    evaluations={
+      name: estimates.load(workdir / file)
+      for name, file in EVALUATIONS.items()
+      if (workdir / file).exists()
+    },
+  )
+  if not (run.config or run.series or run.evaluations):
+    expected = ", ".join(
+      (checkpoint.CONFIG_FILE, "metrics.jsonl", *EVALUATIONS.values())
+    )
+    raise ValueError(f"{workdir} holds no run: none of {expected} is there")
+  return run
+
+
+def figure(run: Run) -> matplotlib.figure.Figure:
+  """pass@k of the evaluations on the left, the training curves on the right.
+
+  Args:
+    run: with at least one evaluation or one curve; others are left out.
+
+  Returns:
+    The figure, attached to no window and to no global state.
+  """
+  curves = [name for name in CURVES if name in run.series]
+  drawn = matplotlib.figure.Figure(figsize=(10, 4.6), layout="constrained")
+  drawn.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
+  has_both = bool(run.evaluations and curves)
+  parts = drawn.subfigures(1, 2 if has_both else 1, squeeze=False)[0]
+  if run.evaluations:
+    _draw_pass_at_k(parts[0].subplots(), run.evaluations)
+  if curves:
+    panels = parts[-1].subplots(len(curves), 1, sharex=True, squeeze=False)
+    for axes, name in zip(panels[:, 0], curves, strict=True):
+      _draw_curve(axes, CURVES[name], *run.series[name])
+    panels[-1, 0].set_xlabel("step", color=INK)
+  drawn.suptitle(_title(run), color=INK, fontsize=12, fontweight="bold")
+  return drawn
+
+
+def _title(run: Run) -> str:
+  tasks = sorted({e.task for e in run.evaluations.values()})
+  return "  ·  ".join([run.workdir.name, *tasks])
+
+
+def _draw_pass_at_k(
+  axes: matplotlib.axes.Axes, evaluations: dict[str, estimates.Evaluation]
+) -> None:
+  most = max(e.samples for e in evaluations.values())
+  for name, evaluation in evaluations.items():
+    ks = np.arange(1, evaluation.samples + 1)
+    curve = np.array(
+      [evaluation.estimates[f"accuracy/pass@{k}"] for k in ks]
+    )  # [S, (mean, low, high)]
+    color = COLORS[name]
+    axes.fill_between(
+      ks, curve[:, 1], curve[:, 2], color=color, alpha=0.16, linewidth=0
+    )
+    label = f"{name} (step {evaluation.step})"
+    axes.plot(ks, curve[:, 0], color=color, linewidth=2, label=label)
+    dots = np.array(estimates.budgets(evaluation.samples))
+    axes.plot(dots, curve[dots - 1, 0], "o", color=color, markersize=4)
+  axes.set_xscale("log", base=2)
+  axes.set_xticks(estimates.budgets(most))
+  axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
+  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+  axes.set_ylim(bottom=0.0)
+  axes.set_xlabel("k (samples per problem)", color=INK)
+  problems = len(next(iter(evaluations.values())).ids)
+  axes.set_title(
+    f"pass@k on {problems} held-out problems, 95 % bands",
+    color=INK,
+    fontsize=10,
+    loc="left",
+  )
+  _dress(axes)
+  axes.legend(frameon=False, loc="lower right", labelcolor=INK)
+
+
+def _draw_curve(
+  axes: matplotlib.axes.Axes, label: str, steps: np.ndarray, values: np.ndarray
+) -> None:
+  color = COLORS["trained"]
+  axes.plot(steps, values, color=color, linewidth=0.8, alpha=0.35)
+  axes.plot(steps, _smooth(values), color=color, linewidth=2)
+  axes.set_title(label, color=INK, fontsize=10, loc="left")
+  axes.yaxis.set_major_locator(matplotlib.ticker.MaxNLocator(4))
+  _dress(axes)
+
+
+def _smooth(values: np.ndarray) -> np.ndarray:
+  """Straight-line fits over about a sixth of the run, centred, cut at its ends.
+
+  A line and not a mean, so that the ends of a trend do not lean inwards.
+  """
+  half = len(values) // 12
+  at = np.arange(len(values), dtype=np.float64)
+  smooth = np.full(len(values), np.nan)
+  for i in range(len(values)):
+    near = slice(max(i - half, 0), i + half + 1)
+    known = np.isfinite(values[near])
+    t, y = at[near][known] - i, values[near][known]
+    if len(t) > 2:
+      slope = (t - t.mean()) @ y / np.sum((t - t.mean()) ** 2)
+      smooth[i] = y.mean() - slope * t.mean()
+    elif len(t):
+      smooth[i] = y.mean()
+  return smooth
+
+
+def _dress(axes: matplotlib.axes.Axes) -> None:
+  axes.grid(color=GRID, linewidth=0.7)
+  axes.set_axisbelow(True)
+  axes.tick_params(colors=INK, labelsize=9, length=0)
+  for side, spine in axes.spines.items():
+    spine.set_visible(side in ("left", "bottom"))
+    spine.set_color(GRID)
+
+
+def write_figure(run: Run) -> epath.Path:
+  """Writes `report.png` into the workdir.
+
+  Args:
+    run: to draw.
+
+  Returns:
+    The path of the picture.
+  """
+  picture = io.BytesIO()
+  figure(run).savefig(picture, format="png", dpi=150, facecolor="white")
+  path = run.workdir / FIGURE_FILE
+  path.write_bytes(picture.getvalue())
+  return path
+
+
+def show(run: Run, console: rich.console.Console) -> None:
+  """Prints a run's table, or how far it got where nothing was evaluated.
+
+  Args:
+    run: to show.
+    console: where to.
+  """
+  if run.evaluations:
+    console.print(estimates.table(run.evaluations, title=_title(run)))
+    return
+  last = max((steps[-1] for steps, _ in run.series.values()), default=0)
+  console.print(
+    f"{run.workdir}: not evaluated yet, {last} steps logged", soft_wrap=True
+  )
+
+
+def show_side_by_side(
+  runs: Sequence[Run], console: rich.console.Console
+) -> None:
+  """Prints the trained policies of several runs in one table per task.
+
+  Args:
+    runs: those without a trained evaluation are passed over.
+    console: where to.
+  """
+  names = [run.workdir.name for run in runs]
+  tasks: dict[str, dict[str, estimates.Evaluation]] = {}
+  for run in runs:
+    if "trained" in run.evaluations:
+      trained = run.evaluations["trained"]
+      key = f"{trained.task}, {len(trained.ids)} problems"
+      name = run.workdir.name
+      heading = name if names.count(name) == 1 else str(run.workdir)
+      tasks.setdefault(key, {})[heading] = trained
+  for task, evaluations in tasks.items():
+    if len(evaluations) > 1:
+      console.print(estimates.table(evaluations, title=f"trained  ·  {task}"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line.
+
+  Args:
+    argv: its words; None takes the process's.
+
+  Returns:
+    The exit status: 0, or 2 for a folder that holds no run.
+  """
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.report",
+    description="Tables and report.png of finished or running runs.",
+  )
+  parser.add_argument("workdirs", nargs="+", metavar="DIR")
+  workdirs = parser.parse_args(argv).workdirs
+  console = rich.console.Console()
+  try:
+    runs = [read(workdir) for workdir in workdirs]
+  except ValueError as error:
+    print(error, file=sys.stderr)
+    return 2
+  for run in runs:
+    show(run, console)
+    if run.evaluations or run.series:
+      console.print(f"wrote {write_figure(run)}", soft_wrap=True)
+  show_side_by_side(runs, console)
+  return 0
+
+
+if __name__ == "__main__":
+  sys.exit(main())

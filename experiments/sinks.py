@@ -1,0 +1,204 @@
+"""The places a run's numbers go to; `experiments.logging` feeds them.
+
+A sink takes `write(step, metrics)` with host numbers (floats, or arrays) and
+`close()`. Those in `SINKS` are chosen by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import rich.console
+import rich.progress
+import tensorboardX
+from etils import epath
+
+from experiments import jsonl
+
+METRICS_FILE = "metrics.jsonl"
+# What a person watches, and what it is called on a line.
+SHOWN = {
+  "loss": "loss",
+  "reward/mean": "reward",
+  "accuracy/pass@1": "pass@1",
+  "policy/entropy": "entropy",
+  "length/mean": "length",
+  "perf/tokens_per_s": "tok/s",
+}
+
+Value = float | np.ndarray
+
+
+class Sink(Protocol):
+  """A place that takes numbers."""
+
+  def write(self, step: int, metrics: Mapping[str, Value]) -> None: ...
+
+  def close(self) -> None: ...
+
+
+class JsonLines:
+  """`metrics.jsonl`; a resumed run goes on where its checkpoint was taken."""
+
+  def __init__(self, workdir: epath.Path, resume_step: int) -> None:
+    path = workdir / METRICS_FILE
+    kept = [r for r in jsonl.read(path) if r["step"] <= resume_step]
+    jsonl.write(path, kept)
+    self._file = path.open("a")
+
+  def write(self, step: int, metrics: Mapping[str, Value]) -> None:
+    self._file.write(jsonl.dump({"step": step, **metrics}))
+    self._file.flush()
+
+  def close(self) -> None:
+    self._file.close()
+
+
+class TensorBoard:
+  """`tensorboard/`; what was written beyond the resumed step is purged."""
+
+  def __init__(
+    self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
+  ) -> None:
+    self._writer = tensorboardX.SummaryWriter(
+      str(workdir / "tensorboard"),
+      purge_step=resume_step + 1,
+      # Files are named by the second: two runs within one stay apart.
+      filename_suffix=f".from_{resume_step:06d}",
+    )
+    if config:
+      text = json.dumps(config, indent=2, default=str)
+      self._writer.add_text("config", f"```\n{text}\n```", resume_step)
+
+  def write(self, step: int, metrics: Mapping[str, Value]) -> None:
+    for name, value in metrics.items():
+      if not np.isfinite(value).all():
+        continue
+      if np.ndim(value) == 0:
+        self._writer.add_scalar(name, value, step)
+      else:
+        self._add_counts(name, np.ravel(value), step)
+
+  def _add_counts(self, name: str, counts: np.ndarray, step: int) -> None:
+    """An array is the share of each value 0, 1, 2, ..."""
+    at = np.arange(len(counts))
+    self._writer.add_histogram_raw(
+      name,
+      min=0.0,
+      max=float(at[-1]),
+      num=float(counts.sum()),
+      sum=float((at * counts).sum()),
+      sum_squares=float((at**2 * counts).sum()),
+      bucket_limits=(at + 0.5).tolist(),
+      bucket_counts=counts.tolist(),
+      global_step=step,
+    )
+
+  def close(self) -> None:
+    self._writer.close()
+
+
+class WeightsAndBiases:
+  """A W&B run whose identity is the workdir, so that resuming continues it."""
+
+  def __init__(
+    self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
+  ) -> None:
+    del resume_step  # every point carries its step, the axis of all charts
+    identity = str(epath.Path(workdir).absolute())
+    self._run = importlib.import_module("wandb").init(
+      project="extremum",
+      name=workdir.name,
+      id=hashlib.sha256(identity.encode()).hexdigest()[:16],
+      resume="allow",
+      dir=str(workdir),
+      config=config,
+    )
+    self._run.define_metric("*", step_metric="step")
+
+  def write(self, step: int, metrics: Mapping[str, Value]) -> None:
+    values = {
+      name: value if np.ndim(value) == 0 else value.tolist()
+      for name, value in metrics.items()
+    }
+    self._run.log({"step": step, **values})
+
+  def close(self) -> None:
+    self._run.finish()
+
+
+class ProgressLine:
+  """One live line: bar, step, time left, the latest numbers."""
+
+  def __init__(
+    self, console: rich.console.Console, total_steps: int, resume_step: int
+  ) -> None:
+    self._latest: dict[str, Value] = {}
+    self._progress = rich.progress.Progress(
+      rich.progress.BarColumn(bar_width=24),
+      rich.progress.MofNCompleteColumn(),
+      rich.progress.TimeElapsedColumn(),
+      rich.progress.TimeRemainingColumn(),
+      rich.progress.TextColumn("{task.description}"),
+      console=console,
+    )
+    self._task = self._progress.add_task(
+      "", total=total_steps, completed=resume_step
+    )
+    self._progress.start()
+
+  def write(self, step: int, metrics: Mapping[str, Value]) -> None:
+    self._latest.update(metrics)
+    self._progress.update(
+      self._task, completed=step, description=_summary(self._latest)
+    )
+
+  def close(self) -> None:
+    self._progress.stop()
+
+
+class PlainLines:
+  """A line now and then, for logs that are read later."""
+
+  def __init__(
+    self, console: rich.console.Console, total_steps: int, seconds: float
+  ) -> None:
+    self._console = console
+    self._total = total_steps
+    self._seconds = seconds
+    self._start = time.monotonic()
+    self._last = -math.inf
+
+  def write(self, step: int, metrics: Mapping[str, Value]) -> None:
+    summary = _summary(metrics)
+    now = time.monotonic()
+    due = now - self._last >= self._seconds or step >= self._total
+    if not summary or not due:
+      return
+    self._last = now
+    self._console.print(
+      f"step {step}/{self._total}  {summary}  {now - self._start:.0f} s",
+      soft_wrap=True,
+      highlight=False,
+    )
+
+  def close(self) -> None:
+    pass
+
+
+SINKS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+
+def _summary(metrics: Mapping[str, Value]) -> str:
+  return "  ".join(
+    f"{short} {metrics[name]:.4g}"
+    for name, short in SHOWN.items()
+    if name in metrics
+  )

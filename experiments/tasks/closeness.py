@@ -1,0 +1,59 @@
+"""Closeness: countdown whose score says how near the value is to the target.
+
+The embedded task with a continuous score, for max@k. Problems, demonstrations
+and the verdict are countdown's; only the score differs, so a base policy of one
+task serves the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from experiments.tasks import countdown
+from experiments.tasks.task import Judged, Problems, Task
+from rewards import closeness as reward
+from rewards import countdown as rules
+
+Array = jax.Array
+
+
+def closeness(count: int = 4, scale: float = 3.0) -> Task:
+  """Graded countdown: exp(-|value - target| / scale), 0 if illegal.
+
+  `correct` remains the exact hit, and `answer_ids` countdown's.
+
+  Args:
+    count: how many numbers, 2 to 7; the difficulty.
+    scale: the distance that costs a factor e; small is hard.
+
+  Returns:
+    The task.
+
+  Raises:
+    ValueError: `count` is out of range or `scale` is not positive.
+  """
+  if not scale > 0:
+    raise ValueError(f"scale={scale} must be positive; the default is 3.0")
+  base = countdown.countdown(count)
+
+  def score(
+    problems: Problems, completions: Array, lengths: Array, finished: Array
+  ) -> Judged:
+    del finished  # a legal expression ends with EOS
+    target = problems.facts["target"][:, None]
+    values, legal = rules.expression_value(
+      completions, lengths, problems.facts["numbers"][:, None]
+    )
+    hits = rules.exact_hit(values, legal, target)
+    return Judged(
+      scores=reward.closeness(values, legal, target, scale),
+      correct=hits.astype(jnp.int8),
+      answer_ids=countdown.answer_ids(values, legal),
+      components={"legal": legal.astype(jnp.float32), "exact": hits},
+    )
+
+  name = f"closeness(count={count}, scale={scale:g})"
+  return dataclasses.replace(base, name=name, score=score)

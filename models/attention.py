@@ -1,0 +1,111 @@
+"""Attention over several sets of keys, and rotary position embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+# Finite, so that a row without any key stays free of NaN; far below any score.
+MASKED = -1e30
+
+
+class Keys(NamedTuple):
+  """A set of keys with their values, and who may see them.
+
+  Attributes:
+    keys, values: `[P, kv_heads, U, head_dim]` when the S branches of a prompt
+      share them, else `[P, S, kv_heads, U, head_dim]`.
+    visible: bool, broadcastable to `[P, N, U]`: query n may see key u.
+  """
+
+  keys: jax.Array
+  values: jax.Array
+  visible: jax.Array
+
+
+def attend(queries: jax.Array, sources: Sequence[Keys]) -> jax.Array:
+  """Softmax attention over the union of several key sets.
+
+  `out = sum_i exp(q k_i / sqrt(d)) v_i / sum_i exp(q k_i / sqrt(d))`, i over
+  the visible keys of all sources. The sources are never concatenated, so keys
+  shared by S branches exist once. A query that sees no key gets exactly 0 and
+  passes no gradient.
+
+  Args:
+    queries: `[P, S, heads, N, head_dim]`; head h reads key head
+      `h // (heads / kv_heads)`.
+    sources: the key sets.
+
+  Returns:
+    `[P, S, heads, N, head_dim]` in the dtype of `queries`.
+  """
+  P, S, heads, N, head_dim = queries.shape
+  kv_heads = sources[0].keys.shape[-3]
+  grouped = queries.reshape(P, S, kv_heads, heads // kv_heads, N, head_dim)
+  scores = []
+  for keys, _, visible in sources:
+    axes = "pgud" if keys.ndim == 4 else "psgud"
+    score = jnp.einsum(
+      f"psgrnd,{axes}->psgrnu",
+      grouped,
+      keys,
+      preferred_element_type=jnp.float32,
+    )
+    visible = visible[:, None, None, None]
+    scores.append(jnp.where(visible, score * head_dim**-0.5, MASKED))
+  highest = MASKED / 2  # so that exp of a masked score is exactly 0
+  for score in scores:
+    top = score.max(-1, keepdims=True, initial=MASKED)
+    highest = jnp.maximum(highest, jax.lax.stop_gradient(top))
+  total = jnp.zeros((), jnp.float32)
+  out = jnp.zeros((), jnp.float32)
+  for score, (_, values, _) in zip(scores, sources, strict=True):
+    weights = jnp.exp(score - highest)
+    total += weights.sum(-1, keepdims=True)
+    axes = "pgud" if values.ndim == 4 else "psgud"
+    out += jnp.einsum(
+      f"psgrnu,{axes}->psgrnd",
+      weights.astype(values.dtype),
+      values,
+      preferred_element_type=jnp.float32,
+    )
+  out /= jnp.where(total > 0, total, 1.0)
+  return out.reshape(queries.shape).astype(queries.dtype)
+
+
+def rotary_tables(
+  positions: jax.Array, head_dim: int, theta: float
+) -> tuple[jax.Array, jax.Array]:
+  """Cosines and sines of `position * theta^(-2 i / head_dim)`.
+
+  Args:
+    positions: `[..., N]` integers.
+    head_dim: channels of one head.
+    theta: base of the wavelengths.
+
+  Returns:
+    Two float32 arrays `[..., N, head_dim / 2]`.
+  """
+  half = head_dim // 2
+  frequencies = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
+  angles = positions[..., None].astype(jnp.float32) * frequencies
+  return jnp.cos(angles), jnp.sin(angles)
+
+
+def rotate(x: jax.Array, tables: tuple[jax.Array, jax.Array]) -> jax.Array:
+  """Rotary embedding (Su et al. 2021), channel i paired with i + d/2.
+
+  Args:
+    x: `[..., N, head_dim]`.
+    tables: cosines and sines, broadcastable to `[..., N, head_dim / 2]`.
+
+  Returns:
+    `x` turned by its position's angles, same shape and dtype.
+  """
+  cos, sin = tables
+  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+  turned = (first * cos - second * sin, second * cos + first * sin)
+  return jnp.concatenate(turned, axis=-1).astype(x.dtype)

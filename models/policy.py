@@ -1,0 +1,25 @@
+"""A decoder as the three functions that `rl` knows of a model."""
+
+from __future__ import annotations
+
+import functools
+
+from models import decoding, transformer
+from models.config import ModelConfig
+from rl import types
+
+
+def bind(config: ModelConfig) -> types.Policy:
+  """The policy of a decoder: its functions with the shape filled in.
+
+  Args:
+    config: the decoder's shape; parameters come from `transformer.init`.
+
+  Returns:
+    `Policy(score, prefill, decode)`, pure functions of the parameters.
+  """
+  return types.Policy(
+    score=functools.partial(transformer.score, config),
+    prefill=functools.partial(decoding.prefill, config),
+    decode=functools.partial(decoding.decode, config),
+  )

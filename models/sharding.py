@@ -1,0 +1,200 @@
+"""Where arrays live: a mesh, and rules from parameter paths to its axes.
+
+The mesh is `(data, fsdp, tensor)`. Batches are split over data and fsdp;
+parameters over fsdp (gathered before use, Rajbhandari et al. 2020) and tensor
+(heads and MLP channels, Shoeybi et al. 2019); over data they are copied.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+AXES = ("data", "fsdp", "tensor")
+Rules = tuple[tuple[str, P], ...]
+
+# A rule holds for the leaves whose dotted path ends with its expression. Axis
+# 0 of the layers' parameters is the layer: it is scanned and never split.
+RULES: Rules = (
+  (r"embed\.table", P("tensor", "fsdp")),
+  (r"unembed\.kernel", P("fsdp", "tensor")),
+  (
+    r"layers\.attention\.(query|key|value)\.kernel",
+    P(None, "fsdp", "tensor", None),
+  ),
+  (r"layers\.attention\.(query|key|value)\.bias", P(None, "tensor", None)),
+  (r"layers\.attention\.output\.kernel", P(None, "tensor", None, "fsdp")),
+  (r"layers\.mlp\.(gate|up)\.kernel", P(None, "fsdp", "tensor")),
+  (r"layers\.mlp\.down\.kernel", P(None, "tensor", "fsdp")),
+  (r"layers\.(attention|mlp)_norm\.scale", P()),
+  (r"layers\.attention\.(query|key)_norm\.scale", P()),
+  (r"final_norm\.scale", P()),
+  (r"value\.(kernel|bias)", P()),
+)
+
+
+def make_mesh(
+  data: int = -1,
+  fsdp: int = 1,
+  tensor: int = 1,
+  devices: Sequence[jax.Device] | None = None,
+) -> Mesh:
+  """A `(data, fsdp, tensor)` mesh over all devices.
+
+  Args:
+    data, fsdp, tensor: sizes of the axes; one of them may be -1, which takes
+      the devices that the others leave.
+    devices: what to use, by default every device of every process.
+
+  Returns:
+    The mesh. Its axes are of type Auto: under Explicit, JAX's default, the
+    gathers of a policy do not compile.
+
+  Raises:
+    ValueError: the sizes do not multiply to the number of devices.
+  """
+  devices = jax.devices() if devices is None else list(devices)
+  sizes = dict(zip(AXES, (data, fsdp, tensor), strict=True))
+  asked = ", ".join(f"{name}={size}" for name, size in sizes.items())
+  free = [name for name, size in sizes.items() if size == -1]
+  fixed = [size for size in sizes.values() if size != -1]
+  if len(free) > 1 or min(fixed, default=1) < 1:
+    raise ValueError(
+      f"mesh {asked}: sizes must be positive integers, at most one of them -1"
+    )
+  product = math.prod(fixed)
+  count = len(devices)
+  if count % product or (not free and product != count):
+    fits = [n for n in range(1, count + 1) if count % n == 0]
+    raise ValueError(
+      f"mesh {asked} does not fit {count} devices: the fixed sizes multiply "
+      f"to {product}, allowed are products "
+      + (f"in {fits}" if free else f"of exactly {count}")
+      + f"; nearest: data=-1 with fsdp * tensor in {fits}"
+    )
+  if free:
+    sizes[free[0]] = count // product
+  return jax.make_mesh(
+    tuple(sizes.values()),
+    AXES,
+    axis_types=(AxisType.Auto,) * len(AXES),
+    devices=devices,
+  )
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+  """Axis 0 (prompts) over data and fsdp, everything else whole."""
+  return NamedSharding(mesh, P(("data", "fsdp")))
+
+
+def specs(tree: Any, rules: Rules = RULES) -> Any:
+  """The partition of every leaf, from its path.
+
+  Args:
+    tree: parameters, an optimiser state or any struct whose paths end like
+      parameter paths; arrays or `jax.ShapeDtypeStruct`.
+    rules: pairs (expression, PartitionSpec); the first that matches the end of
+      the dotted path holds.
+
+  Returns:
+    A tree of PartitionSpec. A leaf of another rank than its rule's (a factored
+    second moment) is whole on every device, and so is a leaf without a rule
+    that has fewer than two axes (a count, a key).
+
+  Raises:
+    ValueError: a leaf with two or more axes matches no rule.
+  """
+
+  def spec(path: Any, leaf: Any) -> P:
+    name = dotted(path)
+    for expression, found in rules:
+      if re.search(rf"(^|\.)({expression})$", name):
+        return found if len(found) == len(leaf.shape) else P()
+    if len(leaf.shape) < 2:
+      return P()
+    expressions = [expression.replace("\\", "") for expression, _ in rules]
+    close = difflib.get_close_matches(name, expressions, n=1, cutoff=0.0)
+    raise ValueError(
+      f"no sharding rule for {name!r} of shape {tuple(leaf.shape)}; "
+      f"add one (nearest: {close[0] if close else 'none'!r})"
+    )
+
+  return jax.tree_util.tree_map_with_path(spec, tree)
+
+
+def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
+  """`specs` placed on a mesh, checked against the shapes.
+
+  Args:
+    tree: as for `specs`.
+    mesh: where to.
+    rules: as for `specs`.
+
+  Returns:
+    A tree of NamedSharding, for `jax.device_put`, `out_shardings` or Orbax.
+
+  Raises:
+    ValueError: a mesh axis does not divide the dimension it should split.
+  """
+
+  def place(path: Any, leaf: Any, spec: P) -> NamedSharding:
+    for axis, names in enumerate(spec):
+      names = (names,) if isinstance(names, str) else tuple(names or ())
+      parts = math.prod(mesh.shape[name] for name in names)
+      size = leaf.shape[axis]
+      if size % parts:
+        works = [n for n in range(1, size + 1) if size % n == 0][:8]
+        raise ValueError(
+          f"{dotted(path)}: dimension {axis} of shape {tuple(leaf.shape)} is "
+          f"{size}, which mesh axis {'*'.join(names)} = {parts} does not "
+          f"divide; what works: {'*'.join(names)} in {works}, or a dimension "
+          f"of {math.ceil(size / parts) * parts}"
+        )
+    return NamedSharding(mesh, spec)
+
+  return jax.tree_util.tree_map_with_path(place, tree, specs(tree, rules))
+
+
+def explain(tree: Any, mesh: Mesh, rules: Rules = RULES) -> str:
+  """A table of what lies where, one line per leaf.
+
+  Args:
+    tree: as for `specs`.
+    mesh: where to.
+    rules: as for `specs`.
+
+  Returns:
+    Lines "path, shape, partition, bytes per device", with the total last.
+  """
+  rows = [("parameter", "shape", "partition", "bytes/device")]
+  total = 0
+  leaves = jax.tree_util.tree_leaves_with_path(tree)
+  placed = jax.tree.leaves(shardings(tree, mesh, rules))
+  for (path, leaf), sharding in zip(leaves, placed, strict=True):
+    local = math.prod(sharding.shard_shape(tuple(leaf.shape)))
+    size = local * leaf.dtype.itemsize
+    total += size
+    partition = ", ".join(str(axis) for axis in sharding.spec) or "whole"
+    shape = " x ".join(str(n) for n in leaf.shape) or "scalar"
+    rows.append((dotted(path), shape, partition, f"{size:,}"))
+  rows.append(("total", "", "", f"{total:,}"))
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  lines = (
+    "  ".join(
+      cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+    )
+    for row in rows
+  )
+  return "\n".join(line.rstrip() for line in lines)
+
+
+def dotted(path: Any) -> str:
+  """A tree path as `layers.attention.query.kernel`."""
+  return jax.tree_util.keystr(path, simple=True, separator=".")

@@ -1,0 +1,215 @@
+"""Estimators against enumeration of every subset; statistics by hand."""
+
+import collections
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rl import metrics, types
+
+RAGGED = np.array([[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0]])
+
+
+def _subset_mean(row, k, value):
+  """Mean of `value(subset)` over every k-subset of the indices in `row`."""
+  return np.mean([value(list(s)) for s in itertools.combinations(row, k)])
+
+
+def _vote(answers, correct):
+  """Worth of a majority vote, as the definition says it."""
+
+  def value(subset):
+    votes = collections.Counter(a for a in answers[subset] if a >= 0)
+    if not votes:
+      return 0.0
+    most = max(votes.values())
+    winners = [a for a, n in votes.items() if n == most]
+    return np.mean([correct[answers == a].mean() for a in winners])
+
+  return value
+
+
+@pytest.mark.parametrize("valid", [None, RAGGED.astype(bool)])
+def test_curves_are_means_over_all_subsets(valid):
+  rng = np.random.default_rng(0)
+  scores = rng.normal(size=(3, 6)).astype(np.float32)
+  correct = scores > 0.2
+  slots = np.ones((3, 6), bool) if valid is None else valid
+  ks = (1, 2, 4)
+  passed = metrics.pass_at_k_curve(jnp.asarray(correct), ks, valid)
+  best = metrics.max_at_k_curve(jnp.asarray(scores), ks, valid)
+  for column, k in enumerate(ks):
+    groups = [p for p in range(3) if slots[p].sum() >= k]
+    rows = [np.flatnonzero(slots[p]) for p in groups]
+    want_pass = np.mean(
+      [
+        _subset_mean(r, k, lambda s, p=p: correct[p, s].any())
+        for p, r in zip(groups, rows, strict=True)
+      ]
+    )
+    want_best = np.mean(
+      [
+        _subset_mean(r, k, lambda s, p=p: scores[p, s].max())
+        for p, r in zip(groups, rows, strict=True)
+      ]
+    )
+    np.testing.assert_allclose(passed[column], want_pass, atol=1e-6)
+    np.testing.assert_allclose(best[column], want_best, atol=1e-6)
+
+
+def test_no_group_large_enough_has_no_value():
+  valid = jnp.array([[True, True, False, False]])
+  curve = metrics.pass_at_k_curve(jnp.ones((1, 4)), (2, 3), valid)
+  assert curve[0] == 1.0
+  assert jnp.isnan(curve[1])
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_majority_is_the_mean_vote_over_all_subsets(ragged):
+  rng = np.random.default_rng(1)
+  for _ in range(10):
+    answers = rng.integers(-1, 4, size=(2, 7))
+    correct = (answers == 2).astype(np.int8)
+    valid = rng.random((2, 7)) < 0.8 if ragged else np.ones((2, 7), bool)
+    found = metrics.majority_at_k(answers, correct, range(1, 8), valid)
+    for p in range(2):
+      real = np.flatnonzero(valid[p])
+      for k in range(1, 8):
+        if k > len(real):
+          assert np.isnan(found[p, k - 1])
+          continue
+        want = _subset_mean(
+          range(len(real)), k, _vote(answers[p][real], correct[p][real])
+        )
+        np.testing.assert_allclose(found[p, k - 1], want, atol=1e-12)
+
+
+def test_majority_of_an_answer_with_mixed_verdicts_is_worth_their_mean():
+  answers = np.array([[5, 5, 5, 7]])
+  correct = np.array([[1, 0, -1, 1]])
+  vote = metrics.majority_at_k(answers, correct, (4,))
+  np.testing.assert_allclose(vote, [[1 / 3]])
+
+
+def test_majority_of_one_is_pass_at_1_and_of_all_is_the_plurality():
+  rng = np.random.default_rng(2)
+  answers = rng.integers(0, 9, size=(20, 64))
+  answers[:, :20] = 3
+  answers[:10, 20:50] = 4
+  correct = answers == 3
+  curve = metrics.majority_at_k(answers, correct, (1, 64))
+  np.testing.assert_allclose(curve[:, 0], correct.mean(-1), atol=1e-12)
+  np.testing.assert_allclose(curve[:, 1], [0.0] * 10 + [1.0] * 10, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [0, 5])
+def test_impossible_budget_names_itself_and_what_is_possible(k):
+  with pytest.raises(ValueError, match=rf"k={k} .*1\.\.4"):
+    metrics.majority_at_k(np.zeros((1, 4), int), np.zeros((1, 4)), (k,))
+  with pytest.raises(ValueError, match=f"k = {k} .*1 to the 4"):
+    metrics.pass_at_k_curve(jnp.zeros((1, 4)), (k,))
+
+
+def test_bootstrap_covers_the_true_mean_as_often_as_it_says():
+  # 400 studies of 100 Bernoulli(.3) problems; the standard error of the
+  # observed coverage at .9 is .015.
+  keys = jax.random.split(jax.random.key(0), 400)
+
+  def covered(key):
+    data, draws = jax.random.split(key)
+    values = jax.random.bernoulli(data, 0.3, (100,)).astype(jnp.float32)
+    low, high = metrics.bootstrap_interval(values, draws, 0.9, 300)
+    return (low <= 0.3) & (high >= 0.3)
+
+  coverage = jnp.mean(jax.lax.map(covered, keys, batch_size=50))
+  assert 0.85 <= coverage <= 0.95
+
+
+def test_bootstrap_width_is_that_of_the_normal_limit():
+  values = jax.random.normal(jax.random.key(1), (2000, 2)) * jnp.array([1, 3.0])
+  low, high = metrics.bootstrap_interval(values, jax.random.key(2))
+  standard_error = jnp.std(values, axis=0) / jnp.sqrt(2000.0)
+  ratio = (high - low) / (2 * 1.96 * standard_error)
+  np.testing.assert_allclose(ratio, 1.0, atol=0.1)
+  assert bool((low < values.mean(0)).all() & (values.mean(0) < high).all())
+
+
+def test_bootstrap_of_columns_is_paired_and_leaves_absent_values_out():
+  values = np.random.default_rng(3).normal(size=(40, 1))
+  both = np.concatenate([values, values + 2.0, np.full((40, 1), 7.0)], -1)
+  both[::2, 2] = np.nan
+  low, high = metrics.bootstrap_interval(both, jax.random.key(0))
+  np.testing.assert_allclose(low[1] - low[0], 2.0, atol=1e-5)
+  np.testing.assert_allclose([low[2], high[2]], 7.0, atol=1e-5)
+
+
+def test_bootstrap_level_must_be_a_coverage():
+  with pytest.raises(ValueError, match=r"level=95.*0 < level < 1"):
+    metrics.bootstrap_interval(jnp.zeros(3), jax.random.key(0), 95)
+
+
+def _rollout():
+  """Two groups of three; the last slot of the second group does not exist."""
+  lengths = jnp.array([[2, 3, 4], [1, 4, 4]])
+  mask = jnp.arange(4) < lengths[..., None]
+  shape = (2, 3)
+  return types.Rollout(
+    tokens=types.Tokens(
+      prompts=jnp.zeros((2, 1), jnp.int32),
+      prompt_mask=jnp.ones((2, 1), bool),
+      completions=jnp.zeros((*shape, 4), jnp.int32),
+      lengths=lengths,
+      mask=mask,
+    ),
+    sample_mask=jnp.array([[True, True, True], [True, True, False]]),
+    behavior_log_probs=jnp.zeros((*shape, 4)),
+    finished=jnp.array([[True, True, False], [True, True, False]]),
+    scores=jnp.array([[1.0, 0.0, 2.0], [0.5, 0.5, 99.0]]),
+    correct=jnp.array([[1, 0, 1], [-1, 0, 1]], jnp.int8),
+    prompt_ids=jnp.arange(2),
+    keys=jax.random.split(jax.random.key(0), 2),
+    step=jnp.array(0),
+    components={"format": jnp.array([[1.0, 1.0, 0.0], [0.0, 0.0, 99.0]])},
+    step_mask=jnp.array(
+      [[[1, 0], [1, 1], [1, 1]], [[1, 0], [1, 1], [1, 1]]], bool
+    ),
+  )
+
+
+def test_rollout_metrics_count_real_samples_and_known_verdicts_only():
+  found = jax.jit(metrics.rollout_metrics)(_rollout())
+  histogram = found.pop("group/solve_count_hist")
+  want = {
+    "reward/mean": 4 / 5,
+    "reward/std": np.std([1, 0, 2, 0.5, 0.5]),
+    "score/format/mean": 2 / 5,
+    "accuracy/pass@1": (2 / 3 + 0) / 2,
+    "accuracy/pass@3": 1.0,  # only the first group has three verdicts
+    "group/zero_variance_frac": 1 / 2,
+    "length/mean": 14 / 5,
+    "length/max": 4.0,
+    "length/truncated_frac": 1 / 5,
+    "length/steps_mean": 8 / 5,
+  }
+  assert set(found) == set(want)
+  for name, value in want.items():
+    np.testing.assert_allclose(found[name], value, rtol=1e-6, err_msg=name)
+  np.testing.assert_allclose(histogram, [0.5, 0, 0.5, 0])
+
+
+def test_accuracy_without_a_verdict_is_not_a_number():
+  rollout = _rollout().replace(correct=-jnp.ones((2, 3), jnp.int8))
+  found = metrics.rollout_metrics(rollout)
+  assert jnp.isnan(found["accuracy/pass@1"])
+  assert found["reward/mean"] == pytest.approx(0.8)
+
+
+def test_advantage_metrics_ignore_masked_entries():
+  advantages = jnp.array([[1.0, -1.0, jnp.nan], [2.0, jnp.nan, -2.0]])
+  found = metrics.advantage_metrics(advantages, ~jnp.isnan(advantages))
+  assert float(found["advantage/mean"]) == 0.0
+  assert float(found["advantage/abs_mean"]) == 1.5
+  assert float(found["advantage/std"]) == pytest.approx(np.sqrt(2.5))

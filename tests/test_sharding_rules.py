@@ -1,0 +1,145 @@
+"""Every parameter has a place, and a mesh that does not fit says why."""
+
+import dataclasses
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from models import sharding, transformer
+from models.config import ModelConfig
+
+CONFIG = ModelConfig(
+  vocab_size=16,
+  width=8,
+  layers=3,
+  heads=4,
+  kv_heads=2,
+  head_dim=4,
+  mlp_width=12,
+  qk_norm=True,
+  attention_bias=True,
+  value_head=True,
+)
+
+
+def abstract(config: ModelConfig = CONFIG):
+  return jax.eval_shape(lambda: transformer.init(config, jax.random.key(0)))
+
+
+@pytest.fixture(scope="module")
+def mesh():
+  return sharding.make_mesh(data=2, fsdp=2, tensor=2)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_matrix_is_split_over_fsdp_and_tensor(tied, mesh):
+  params = abstract(dataclasses.replace(CONFIG, tied_embeddings=tied))
+  specs = sharding.specs(params)
+  leaves = jax.tree_util.tree_leaves_with_path(params)
+  placed = jax.tree.leaves(specs, is_leaf=lambda x: isinstance(x, P))
+  for (path, _), spec in zip(leaves, placed, strict=True):
+    if path[-1].key in ("kernel", "table") and path[0].key != "value":
+      assert {"fsdp", "tensor"} <= set(spec), sharding.dotted(path)
+    if path[0].key == "layers":  # scanned: the layer axis stays whole
+      assert not spec or spec[0] is None, sharding.dotted(path)
+
+
+def test_each_rule_places_some_parameter():
+  paths = jax.tree_util.tree_leaves_with_path(abstract())
+  names = [sharding.dotted(path) for path, _ in paths]
+  for expression, _ in sharding.RULES:
+    assert any(re.search(f"{expression}$", name) for name in names), expression
+
+
+def test_optimiser_states_lie_like_their_parameters(mesh):
+  params = abstract()
+  state = jax.eval_shape(optax.adamw(1e-3).init, params)
+  placed = sharding.shardings(state, mesh)
+  expected = sharding.shardings(params, mesh)
+  assert placed[0].mu == placed[0].nu == expected
+  assert placed[0].count.spec == P()
+
+
+def test_a_factored_second_moment_is_placed(mesh):
+  state = jax.eval_shape(
+    optax.adafactor(1e-3, min_dim_size_to_factor=2).init, abstract()
+  )
+  for leaf, place in zip(
+    jax.tree.leaves(state),
+    jax.tree.leaves(sharding.shardings(state, mesh)),
+    strict=True,
+  ):
+    place.shard_shape(leaf.shape)  # raises where a shard is uneven
+
+
+def test_shards_hold_the_parameters_once_per_data_replica(mesh):
+  shapes = abstract()
+  params = jax.tree.map(
+    lambda x: jnp.arange(x.size, dtype=x.dtype).reshape(x.shape), shapes
+  )
+  placed = jax.device_put(params, sharding.shardings(params, mesh))
+  table = placed["embed"]["table"]
+  assert {shard.data.shape for shard in table.addressable_shards} == {(8, 4)}
+  np.testing.assert_array_equal(table, params["embed"]["table"])
+
+
+def test_a_batch_is_split_over_data_and_fsdp(mesh):
+  assert sharding.batch_sharding(mesh).shard_shape((8, 5)) == (2, 5)
+
+
+def test_explain_counts_the_bytes_of_one_device(mesh):
+  params = abstract()
+  lines = sharding.explain(params, mesh).splitlines()
+  assert len(lines) == len(jax.tree.leaves(params)) + 2
+  placed = sharding.shardings(params, mesh)
+  sizes = jax.tree.map(
+    lambda x, place: 4 * math.prod(place.shard_shape(x.shape)), params, placed
+  )
+  total = sum(jax.tree.leaves(sizes))
+  assert lines[-1].split() == ["total", f"{total:,}"]
+
+
+def test_a_dimension_that_does_not_divide_is_named(mesh):
+  params = abstract(dataclasses.replace(CONFIG, kv_heads=1))
+  with pytest.raises(
+    ValueError,
+    match=r"layers\.attention\.key\.(kernel|bias): dimension \d of .* is 1, "
+    r"which mesh axis tensor = 2 does not divide; what works: tensor in \[1\]",
+  ):
+    sharding.shardings(params, mesh)
+
+
+def test_a_matrix_without_a_rule_is_named():
+  tree = {"layers": {"mlp": {"gates": {"kernel": jnp.zeros((2, 2))}}}}
+  with pytest.raises(
+    ValueError, match=r"no sharding rule for 'layers\.mlp\.gates\.kernel'"
+  ):
+    sharding.specs(tree)
+
+
+def test_minus_one_takes_the_remaining_devices():
+  mesh = sharding.make_mesh(data=2, tensor=-1)
+  assert dict(mesh.shape) == {"data": 2, "fsdp": 1, "tensor": 4}
+
+
+@pytest.mark.parametrize(
+  ("sizes", "message"),
+  [
+    ({"fsdp": 3}, "does not fit 8 devices.*multiply to 3"),
+    (
+      {"data": 2, "fsdp": 2},
+      "multiply to 4, allowed are products of exactly 8",
+    ),
+    ({"data": -1, "fsdp": -1}, "at most one of them -1"),
+    ({"data": 0}, "sizes must be positive"),
+  ],
+)
+def test_a_mesh_that_does_not_fit_is_refused(sizes, message):
+  with pytest.raises(ValueError, match=message):
+    sharding.make_mesh(**sizes)

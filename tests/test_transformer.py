@@ -1,0 +1,317 @@
+"""The decoder against a plain numpy one, and its trunk against plain rows."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models import decoding, policy, transformer
+from models.config import ModelConfig
+from rl import types
+
+BASE = ModelConfig(
+  vocab_size=11,
+  width=8,
+  layers=2,
+  heads=2,
+  kv_heads=2,
+  head_dim=4,
+  mlp_width=12,
+)
+CONFIGS = {
+  "multi_head": BASE,
+  "grouped": dataclasses.replace(BASE, heads=4, kv_heads=2),
+  "multi_query_qk_norm": dataclasses.replace(BASE, kv_heads=1, qk_norm=True),
+  "bias_tied_remat": dataclasses.replace(
+    BASE, attention_bias=True, tied_embeddings=True, remat="full"
+  ),
+  "value_head": dataclasses.replace(BASE, value_head=True, rope_theta=100.0),
+}
+P, S, L, T = 3, 2, 5, 4
+PROMPT_LENGTHS = np.array([5, 3, 1])
+LENGTHS = np.array([[4, 2], [1, 4], [3, 3]])
+
+
+def generic(config: ModelConfig, seed: int = 0) -> dict:
+  """Parameters without a special value: no zero bias, no unit scale."""
+  shapes = jax.eval_shape(lambda: transformer.init(config, jax.random.key(0)))
+  normal = np.random.default_rng(seed).normal
+  return jax.tree.map(
+    lambda x: jnp.asarray(0.4 * normal(size=x.shape), x.dtype), shapes
+  )
+
+
+def batch(prompt_room: int = L) -> types.Tokens:
+  generator = np.random.default_rng(1)
+  prompts = np.zeros((P, prompt_room), np.int32)
+  prompt_mask = np.arange(prompt_room) >= prompt_room - PROMPT_LENGTHS[:, None]
+  prompts[prompt_mask] = generator.integers(0, 11, PROMPT_LENGTHS.sum())
+  completions = generator.integers(0, 11, (P, S, T)).astype(np.int32)
+  mask = np.arange(T) < LENGTHS[..., None]
+  return types.Tokens(
+    *map(jnp.asarray, (prompts, prompt_mask, completions, LENGTHS, mask))
+  )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def completion_logits(config, params, tokens):
+  scored = transformer.score(config, params, tokens)
+  return scored.heads["logits"](scored.hidden)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def plain_logits(config, params, tokens, mask):
+  return transformer.logits(config, params, tokens, mask)
+
+
+def joined(tokens: types.Tokens) -> tuple[np.ndarray, np.ndarray]:
+  """Every sample as a row of its own: `[P S, L + T]` ids and mask."""
+  widen = lambda x: np.repeat(np.asarray(x), S, axis=0)  # noqa: E731
+  completions = np.asarray(tokens.completions).reshape(P * S, T)
+  real = np.asarray(tokens.mask).reshape(P * S, T)
+  ids = np.concatenate([widen(tokens.prompts), completions], 1)
+  return ids, np.concatenate([widen(tokens.prompt_mask), real], 1)
+
+
+def numpy_logits(config: ModelConfig, params: dict, ids: np.ndarray):
+  """One unpadded row in float64, head by head and query by query."""
+  p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+
+  def norm(x, scale):
+    square = np.mean(x * x, axis=-1, keepdims=True)
+    return x / np.sqrt(square + config.norm_eps) * scale
+
+  def turn(x, position):
+    half = config.head_dim // 2
+    pairs = x[:half] + 1j * x[half:]
+    angles = position * config.rope_theta ** (-np.arange(half) / half)
+    turned = pairs * np.exp(1j * angles)
+    return np.concatenate([turned.real, turned.imag])
+
+  x = p["embed"]["table"][ids]
+  for n in range(config.layers):
+    layer = jax.tree.map(lambda stacked, n=n: stacked[n], p["layers"])
+    weights = layer["attention"]
+    normed = norm(x, layer["attention_norm"]["scale"])
+    made = {}
+    for name in ("query", "key", "value"):
+      made[name] = np.einsum("nd,dhk->nhk", normed, weights[name]["kernel"])
+      if config.attention_bias:
+        made[name] += weights[name]["bias"]
+      if config.qk_norm and name != "value":
+        made[name] = norm(made[name], weights[f"{name}_norm"]["scale"])
+    mixed = np.zeros((len(ids), config.heads, config.head_dim))
+    for h in range(config.heads):
+      g = h // (config.heads // config.kv_heads)
+      for i in range(len(ids)):
+        query = turn(made["query"][i, h], i)
+        keys = [turn(made["key"][j, g], j) for j in range(i + 1)]
+        exponent = np.array([query @ key for key in keys])
+        exponent = np.exp(exponent / np.sqrt(config.head_dim))
+        mixed[i, h] = exponent @ made["value"][: i + 1, g] / exponent.sum()
+    x = x + np.einsum("nhk,hkd->nd", mixed, weights["output"]["kernel"])
+    normed = norm(x, layer["mlp_norm"]["scale"])
+    gate = normed @ layer["mlp"]["gate"]["kernel"]
+    up = normed @ layer["mlp"]["up"]["kernel"]
+    x = x + (gate / (1 + np.exp(-gate)) * up) @ layer["mlp"]["down"]["kernel"]
+  x = norm(x, p["final_norm"]["scale"])
+  if config.tied_embeddings:
+    return x @ p["embed"]["table"].T
+  return x @ p["unembed"]["kernel"]
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def model(request):
+  config = CONFIGS[request.param]
+  return config, generic(config)
+
+
+def test_logits_equal_a_numpy_decoder(model):
+  config, params = model
+  ids, mask = joined(batch())
+  logits = plain_logits(config, params, ids, mask)
+  for row, real, found in zip(ids, mask, np.asarray(logits), strict=True):
+    expected = numpy_logits(config, params, row[real])
+    np.testing.assert_allclose(found[real], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_score_equals_one_plain_row_per_sample(model):
+  config, params = model
+  tokens = batch()
+  shared = jax.nn.log_softmax(completion_logits(config, params, tokens))
+  rows = plain_logits(config, params, *joined(tokens))
+  plain = jax.nn.log_softmax(rows)[:, L - 1 : -1].reshape(shared.shape)
+  real = np.asarray(tokens.mask)
+  np.testing.assert_allclose(shared[real], plain[real], atol=1e-5)
+
+
+def test_decoding_token_by_token_equals_score(model):
+  config, params = model
+  tokens = batch()
+  whole = completion_logits(config, params, tokens)
+  bound = policy.bind(config)
+  prefill = jax.jit(bound.prefill, static_argnums=(3, 4))
+  decode = jax.jit(bound.decode)
+  logits, cache = prefill(params, tokens.prompts, tokens.prompt_mask, S, T)
+  for s in range(S):
+    np.testing.assert_allclose(logits, whole[:, s, 0], atol=1e-5)
+  for t in range(T - 1):
+    logits, cache = decode(params, tokens.completions[..., t], t, cache)
+    read = t < LENGTHS  # token t is real, so its successor is predicted
+    np.testing.assert_allclose(
+      logits[read], whole[:, :, t + 1][read], atol=1e-5
+    )
+
+
+def test_a_prompt_is_cached_once_for_all_samples():
+  tokens = batch()
+  prefill = functools.partial(decoding.prefill, BASE)
+  shapes = jax.eval_shape(
+    lambda params: prefill(params, tokens.prompts, tokens.prompt_mask, 64, T),
+    generic(BASE),
+  )[1]
+  for keys, values in shapes.trunk:
+    assert keys.shape == values.shape == (P, BASE.kv_heads, L, BASE.head_dim)
+
+
+def test_left_padding_changes_nothing():
+  params = generic(BASE)
+  snug, loose = batch(), batch(L + 3)
+  np.testing.assert_allclose(
+    completion_logits(BASE, params, snug),
+    completion_logits(BASE, params, loose),
+    atol=1e-5,
+  )
+
+
+def test_prompts_of_their_own_equal_a_shared_prompt():
+  params = generic(BASE)
+  tokens = batch()
+  repeat = lambda x: jnp.repeat(x[:, None], S, axis=1)  # noqa: E731
+  view = tokens.replace(
+    prompts=repeat(tokens.prompts), prompt_mask=repeat(tokens.prompt_mask)
+  )
+  np.testing.assert_allclose(
+    completion_logits(BASE, params, tokens),
+    completion_logits(BASE, params, view),
+    atol=1e-5,
+  )
+
+
+def test_ids_of_padding_change_nothing():
+  params = generic(BASE)
+  tokens = batch()
+  other = tokens.replace(
+    prompts=jnp.where(tokens.prompt_mask, tokens.prompts, 7),
+    completions=jnp.where(tokens.mask, tokens.completions, 9),
+  )
+  one = completion_logits(BASE, params, tokens)
+  two = completion_logits(BASE, params, other)
+  np.testing.assert_array_equal(one, two)
+
+
+def test_padding_has_exactly_zero_gradient():
+  # Ids 9 and 10 stand on padding only, so their embeddings must get none.
+  params = generic(BASE)
+  tokens = batch()
+  tokens = tokens.replace(
+    prompts=jnp.where(tokens.prompt_mask, tokens.prompts % 9, 9),
+    completions=jnp.where(tokens.mask, tokens.completions % 9, 10),
+  )
+
+  @jax.jit
+  @jax.grad
+  def gradient(params):
+    scored = transformer.score(BASE, params, tokens)
+    log_probs = jax.nn.log_softmax(scored.heads["logits"](scored.hidden))
+    chosen = jnp.take_along_axis(log_probs, tokens.completions[..., None], -1)
+    return jnp.where(tokens.mask, chosen[..., 0], 0.0).sum()
+
+  table = np.asarray(gradient(params)["embed"]["table"])
+  # A completion's last token is read by nobody who is scored.
+  read = np.arange(T) < LENGTHS[..., None] - 1
+  prompt_ids = np.asarray(tokens.prompts)[np.asarray(tokens.prompt_mask)]
+  seen = {*prompt_ids, *np.asarray(tokens.completions)[read]}
+  assert {i for i in range(11) if (table[i] != 0).any()} == seen
+
+
+def test_an_empty_prompt_is_finite_forward_and_backward():
+  config = CONFIGS["bias_tied_remat"]
+  params = generic(config)
+  tokens = batch()
+  tokens = tokens.replace(prompt_mask=tokens.prompt_mask.at[1].set(False))
+
+  def total(params):
+    scored = transformer.score(config, params, tokens)
+    return jnp.sum(scored.heads["logits"](scored.hidden) ** 2)
+
+  value, gradient = jax.jit(jax.value_and_grad(total))(params)
+  assert np.isfinite(value)
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
+
+
+def test_one_token_completions_read_the_prompt_alone():
+  params = generic(BASE)
+  tokens = batch()
+  short = tokens.replace(
+    completions=tokens.completions[..., :1], lengths=jnp.ones((P, S), int)
+  )
+  found = completion_logits(BASE, params, short)
+  whole = completion_logits(BASE, params, tokens)
+  np.testing.assert_allclose(found, whole[:, :, :1], atol=1e-5)
+
+
+def test_initial_kernels_have_the_documented_deviation():
+  config = dataclasses.replace(BASE, width=64, heads=8, mlp_width=128)
+  params = transformer.init(config, jax.random.key(0))
+  attention = params["layers"]["attention"]
+  for kernel, deviation in (
+    (params["embed"]["table"], 1 / 8),
+    (attention["query"]["kernel"], 1 / 8),
+    (attention["output"]["kernel"], 1 / np.sqrt(32 * 2 * config.layers)),
+    (params["layers"]["mlp"]["gate"]["kernel"], 1 / 8),
+  ):
+    # Four standard errors of the deviation of so many normal numbers.
+    error = 4 * deviation / np.sqrt(2 * kernel.size)
+    assert np.std(kernel) == pytest.approx(deviation, abs=error)
+  first, second = attention["query"]["kernel"]
+  assert (first != second).all()
+
+
+def test_the_value_head_is_linear_in_hidden_states():
+  config = CONFIGS["value_head"]
+  params = generic(config)
+  hidden = np.random.default_rng(2).normal(size=(6, config.width))
+  value = transformer.heads(config, params)["value"](jnp.asarray(hidden))
+  expected = hidden @ params["value"]["kernel"] + params["value"]["bias"]
+  np.testing.assert_allclose(value, expected, atol=1e-5)
+  assert "value" not in transformer.heads(BASE, generic(BASE))
+
+
+def test_bfloat16_compute_gives_float32_logits_near_the_exact_ones():
+  config = dataclasses.replace(BASE, dtype="bfloat16")
+  params = generic(BASE)
+  tokens = batch()
+  rough = completion_logits(config, params, tokens)
+  exact = completion_logits(BASE, params, tokens)
+  assert rough.dtype == jnp.float32
+  np.testing.assert_allclose(rough, exact, atol=0.1)  # 8 bits of mantissa
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    ({"kv_heads": 3, "heads": 8}, "kv_heads = 3 must divide heads = 8"),
+    ({"head_dim": 5}, "head_dim = 5 must be even"),
+    ({"dtype": "bfloat"}, "unknown dtype 'bfloat'; did you mean 'bfloat16'"),
+    ({"remat": "all"}, "unknown remat 'all'.*none, full"),
+    ({"layers": 0}, "layers = 0 must be a positive integer"),
+    ({"norm_eps": 0.0}, "norm_eps = 0.0 must be positive"),
+  ],
+)
+def test_an_impossible_shape_is_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    dataclasses.replace(BASE, **change)

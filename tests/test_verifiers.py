@@ -1,0 +1,136 @@
+"""Facts about numbers and about who is to blame for an unreadable one."""
+
+from fractions import Fraction
+
+import pytest
+
+from rewards.verifiers import Item, numbers
+
+
+def outcome(completion, reference="18"):
+  return numbers.verify([Item("?", completion, reference)])[0]
+
+
+@pytest.mark.parametrize(
+  ("text", "value"),
+  [
+    ("18", 18),
+    ("+18", 18),
+    ("-18", -18),
+    ("\N{MINUS SIGN}18", -18),
+    ("18.", 18),
+    ("18.00", 18),
+    ("007", 7),
+    ("1,234,567", 1234567),
+    ("1,234.5", Fraction(2469, 2)),
+    (".5", Fraction(1, 2)),
+    ("0.1", Fraction(1, 10)),
+    ("3/4", Fraction(3, 4)),
+    ("-3 / 4", Fraction(-3, 4)),
+    ("1.5/0.5", 3),
+    ("$1,000", 1000),
+    ("-$5", -5),
+    ("$-5", -5),
+    ("20%", 20),
+    ("20 %.", 20),
+    ("  42\n", 42),
+  ],
+)
+def test_reads_numbers_exactly(text, value):
+  assert numbers.parse(text) == value
+
+
+@pytest.mark.parametrize(
+  "text",
+  [
+    "",
+    "-",
+    "$",
+    ".",
+    "7 or 8",
+    "18 apples",
+    "x = 3",
+    "1,23",
+    "12,3456",
+    "1/0",
+    "1//2",
+    "--5",
+    "-$-5",
+    "1e5",
+    "1.2.3",
+    "nan",
+    "inf",
+    "\N{SUPERSCRIPT TWO}",
+    "\N{ARABIC-INDIC DIGIT THREE}",
+    "1_000",
+    "0x10",
+  ],
+)
+def test_anything_else_is_not_a_number(text):
+  assert numbers.parse(text) is None
+
+
+def test_printing_and_reading_is_the_identity():
+  for top in range(-40, 41, 7):
+    for bottom in (1, 2, 7, 100):
+      value = Fraction(top, bottom)
+      assert numbers.parse(str(value)) == value
+      assert numbers.parse(f"{top:,}/{bottom}") == value
+
+
+def test_no_float_equality():
+  assert outcome("#### 0.3", "3/10").verdict == 1
+  assert outcome("#### 1/3", "0.3333333333333333").verdict == 0
+  big = 2**99
+  assert outcome(f"#### 1/{big}", f"1/{big - 1}").verdict == 0
+  assert outcome("#### 9007199254740993", "9007199254740992").verdict == 0
+
+
+def test_the_answer_follows_the_last_mark():
+  assert outcome("#### 7\nno, wait\n#### 18").verdict == 1
+  assert outcome("#### 18\n#### 7").verdict == 0
+  assert outcome("#### 18\nso 18").verdict == 0
+  assert outcome("18").verdict == 0
+  assert outcome("####18").answer == "18"
+  assert outcome("the answer is 18").answer == ""
+
+
+def test_an_unreadable_reference_is_unknown_and_a_completion_wrong():
+  unknown = outcome("#### 18", "eighteen")
+  assert (unknown.score, unknown.verdict) == (0.0, -1)
+  wrong = outcome("#### eighteen", "18")
+  assert (wrong.score, wrong.verdict, wrong.answer_id) == (0.0, 0, -1)
+  assert outcome("#### 5", "2 + 3\n#### 5").verdict == 1
+
+
+def test_equal_numbers_share_an_id_within_a_call():
+  texts = ["#### 2", "#### 1/2", "####", "#### 2.0", "#### 0.5", "#### $2"]
+  ids = [o.answer_id for o in numbers.verify([Item("", t, "2") for t in texts])]
+  assert ids[2] == -1
+  assert ids[0] == ids[3] == ids[5] >= 0
+  assert ids[1] == ids[4] >= 0
+  assert ids[0] != ids[1]
+
+
+@pytest.mark.parametrize(
+  "completion",
+  [
+    None,
+    b"#### 18",
+    "#### " + "9" * 10**5,
+    "#" * 10**5,
+    "\x00####\x00",
+    "#### 1e999999999",
+    "#### 1/" + "0" * 50,
+  ],
+)
+def test_never_raises(completion):
+  assert outcome(completion).verdict == 0
+  assert outcome("#### 18", completion).verdict == -1
+
+
+def test_order_and_number_of_outcomes():
+  assert numbers.verify([]) == []
+  items = [Item("", f"#### {i % 3}", "1") for i in range(7)]
+  verdicts = [o.verdict for o in numbers.verify(items)]
+  assert verdicts == [0, 1, 0, 0, 1, 0, 0]
