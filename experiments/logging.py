@@ -10,7 +10,6 @@ or lists for arrays (see `experiments.jsonl`). Only process 0 writes.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from etils import epath
 
 from experiments import jsonl
 from experiments import sinks as sinks_lib
+from rl import choices
 
 
 class Logger:
@@ -148,11 +148,7 @@ def write_rollouts(
 
 def _sink(name: str) -> Any:
   if name not in sinks_lib.SINKS:
-    close = difflib.get_close_matches(name, sinks_lib.SINKS, n=1, cutoff=0.0)
-    raise ValueError(
-      f"unknown sink {name!r}; did you mean {close[0]!r}? available: "
-      f"{sorted(sinks_lib.SINKS)}"
-    )
+    raise ValueError(choices.unknown("sink", name, sorted(sinks_lib.SINKS)))
   if name == "wandb":
     try:
       importlib.import_module("wandb")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Sequence
+
+from rl import choices
 
 DTYPES = ("float32", "bfloat16")
 REMATS = ("none", "full")
@@ -89,11 +90,6 @@ class ModelConfig:
     _check_choice("remat", self.remat, REMATS)
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-  if value in choices:
-    return
-  close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.3)
-  hint = f"did you mean {close[0]!r}? " if close else ""
-  raise ValueError(
-    f"unknown {name} {value!r}; {hint}available: {', '.join(choices)}"
-  )
+def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
+  if value not in allowed:
+    raise ValueError(choices.unknown(name, value, allowed))

@@ -12,6 +12,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rl import choices
+
 Array = jax.Array
 REDUCE = ("sum", "min")
 
@@ -88,7 +90,7 @@ def returns_to_go(
     ValueError: unknown `reduce`, or gamma != 1 with "min".
   """
   if reduce not in REDUCE:
-    raise ValueError(f"unknown reduce {reduce!r}; available: {list(REDUCE)}")
+    raise ValueError(choices.unknown("reduce", reduce, REDUCE))
   if reduce == "min":
     if gamma != 1.0:
       raise ValueError(f"reduce='min' has no discount, got gamma = {gamma}")

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl import masked
+from rl import choices, masked
 
 Array = jax.Array
 BASELINES = ("none", "leave_one_out", "leave_one_out_minus_one", "centered")
@@ -69,7 +69,7 @@ def _check_k(k: int, size: int) -> None:
 
 def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:
   if value not in allowed:
-    raise ValueError(f"unknown {what} {value!r}; available: {list(allowed)}")
+    raise ValueError(choices.unknown(what, value, allowed))
 
 
 def _sort(scores: Array, k: int, valid: Array | None) -> _Sorted:

@@ -175,6 +175,17 @@ def gradients(
   return found, tally.merge()
 
 
+def _advantage_metrics(method: Method, batch: methods.Batch) -> Metrics:
+  """Of the first term that reads a signal; a supervised loss has none."""
+  for term, signal, mask in zip(
+    method.loss.terms, batch.signals, batch.masks, strict=True
+  ):
+    if term.takes in ("sample", "token"):
+      mask = mask if signal.ndim == 3 else mask.any(-1)
+      return statistics.advantage_metrics(signal, mask)
+  return {}
+
+
 def make(
   method: Method,
   policy: types.Policy,
@@ -248,7 +259,7 @@ def make(
     }
     metrics = {
       **before,
-      **statistics.advantage_metrics(batch.signals[0], batch.masks[0]),
+      **_advantage_metrics(method, batch),
       **{
         name: jnp.max(v) if name.endswith("_max") else jnp.mean(v)
         for name, v in found.items()

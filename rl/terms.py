@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 
-from rl import aggregates, probes, ratios, surrogates, transform, types
+from rl import aggregates, choices, probes, ratios, surrogates, transform, types
 from rl.transform import LevelError, Transform
 
 Array = jax.Array
@@ -158,9 +158,7 @@ def policy_gradient(
     ValueError: `against` is neither.
   """
   if against not in ("old", "behavior"):
-    raise ValueError(
-      f"unknown against {against!r}; available: ['old', 'behavior']"
-    )
+    raise ValueError(choices.unknown("against", against, ("old", "behavior")))
   needs = {_POLICY_LOG_PROBS} | surrogate.needs
   name = f"policy_gradient({surrogate})"
   if surrogate.uses_ratio:
@@ -216,9 +214,7 @@ def kl(
     ValueError: unknown estimator.
   """
   if estimator not in KL_ESTIMATORS:
-    raise ValueError(
-      f"unknown KL estimator {estimator!r}; available: {list(KL_ESTIMATORS)}"
-    )
+    raise ValueError(choices.unknown("KL estimator", estimator, KL_ESTIMATORS))
   need = probes.Need(reference, probes.log_probs)
 
   def fn(_, policy, rollout):

@@ -7,22 +7,39 @@ for, so that the embedded tasks do not wait for the libraries of the text ones.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
+from rl import choices
 
-__all__ = ["Judged", "Problems", "Task", "get", "names", "supervised_tokens"]
+__all__ = [
+  "Judged",
+  "Problems",
+  "Task",
+  "get",
+  "names",
+  "settings",
+  "supervised_tokens",
+]
 
 
 def names() -> list[str]:
   """The tasks that `get` knows, sorted."""
   files = {module.name for module in pkgutil.iter_modules(__path__)}
   return sorted(files - {"task"})  # the interface, not a task
+
+
+def settings(name: str) -> list[str]:
+  """The keywords that a task's factory takes.
+
+  Raises:
+    ValueError: the name is unknown.
+  """
+  return list(inspect.signature(_factory(name)).parameters)
 
 
 def get(name: str, **kwargs: Any) -> Task:
@@ -38,17 +55,16 @@ def get(name: str, **kwargs: Any) -> Task:
   Raises:
     ValueError: the name or a keyword is unknown, or its value is refused.
   """
-  if name not in names():
-    raise ValueError(_unknown("task", name, names()))
-  factory = getattr(importlib.import_module(f"{__name__}.{name}"), name)
-  allowed = list(inspect.signature(factory).parameters)
+  allowed = settings(name)
   for keyword in kwargs:
     if keyword not in allowed:
-      raise ValueError(_unknown(f"setting of task {name!r}", keyword, allowed))
-  return factory(**kwargs)
+      raise ValueError(
+        choices.unknown(f"setting of task {name!r}", keyword, allowed)
+      )
+  return _factory(name)(**kwargs)
 
 
-def _unknown(kind: str, value: str, allowed: Iterable[str]) -> str:
-  near = difflib.get_close_matches(str(value), allowed, 1, cutoff=0.0)
-  guess = f"; did you mean {near[0]!r}?" if near else ";"
-  return f"unknown {kind} {value!r}{guess} available: {', '.join(allowed)}"
+def _factory(name: str) -> Callable[..., Task]:
+  if name not in names():
+    raise ValueError(choices.unknown("task", name, names()))
+  return getattr(importlib.import_module(f"{__name__}.{name}"), name)

@@ -11,7 +11,6 @@ operation. The multiples of 7 are held out. Difficulty grows with `operations`.
 
 from __future__ import annotations
 
-import difflib
 import functools
 
 import jax
@@ -20,6 +19,7 @@ import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
 from rewards import chain as reward
+from rl import choices
 
 Array = jax.Array
 
@@ -59,11 +59,7 @@ def chain(operations: int = 3, prm: str = "clean") -> Task:
       f"{OPERATIONS[0]} to {OPERATIONS[-1]}, the nearest is {nearest}"
     )
   if prm not in reward.PRMS:
-    near = difflib.get_close_matches(str(prm), reward.PRMS, 1, cutoff=0.0)[0]
-    raise ValueError(
-      f"unknown prm {prm!r}; did you mean {near!r}? available: "
-      f"{', '.join(reward.PRMS)}"
-    )
+    raise ValueError(choices.unknown("prm", prm, reward.PRMS))
   problems_in_all = 10 * CHOICES**operations
   held_out = -(-problems_in_all // HELD_OUT)
   room = 8 * operations + 4

@@ -9,7 +9,6 @@ Source: Cobbe et al. 2021, "Training Verifiers to Solve Math Word Problems".
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tempfile
@@ -25,6 +24,7 @@ from experiments import data
 from experiments.tasks.task import Judged, Problems, Task
 from models import tokenizer as bpe
 from rewards.verifiers import Item, numbers
+from rl import choices
 
 Array = np.ndarray
 _CALCULATION = re.compile(r"<<(.*?)>>")
@@ -96,11 +96,7 @@ def gsm8k(
       the bytes, or lengths that no problem fits.
   """
   if solution not in SOLUTIONS:
-    near = difflib.get_close_matches(str(solution), SOLUTIONS, 1, cutoff=0.0)
-    raise ValueError(
-      f"unknown solution {solution!r}; did you mean {near[0]!r}? available: "
-      f"{', '.join(SOLUTIONS)}"
-    )
+    raise ValueError(choices.unknown("solution", solution, SOLUTIONS))
   files = data.find("gsm8k", data_path)
   folder = Path(cache).expanduser() / f"gsm8k-{data.fingerprint(files)}"
   splits = data.read(files, folder)

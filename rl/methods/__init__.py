@@ -7,27 +7,18 @@ the file is all it takes.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import inspect
 import pkgutil
 from typing import Any
 
-from rl import transform
+from rl import choices, transform
 from rl.method import Method
 
 
 def names() -> list[str]:
   """The methods there are, sorted."""
   return sorted(module.name for module in pkgutil.iter_modules(__path__))
-
-
-def _unknown(what: str, value: str, allowed: list[str]) -> ValueError:
-  near = difflib.get_close_matches(value, allowed, n=1, cutoff=0.4)
-  guess = f"; did you mean {near[0]!r}?" if near else ""
-  return ValueError(
-    f"unknown {what} {value!r}{guess} available: {', '.join(allowed)}"
-  )
 
 
 def get(name: str, **hyper: Any) -> Method:
@@ -41,11 +32,13 @@ def get(name: str, **hyper: Any) -> Method:
     ValueError: unknown method or hyper-parameter, with the nearest one.
   """
   if name not in names():
-    raise _unknown("method", name, names())
+    raise ValueError(choices.unknown("method", name, names()))
   make = getattr(importlib.import_module(f"{__name__}.{name}"), name)
   allowed = list(inspect.signature(make).parameters)
   for key in hyper:
     if key not in allowed:
-      raise _unknown(f"hyper-parameter of {name}", key, allowed)
+      raise ValueError(
+        choices.unknown(f"hyper-parameter of {name}", key, allowed)
+      )
   shown = transform.label(name, hyper) if hyper else name
   return dataclasses.replace(make(**hyper), name=shown)

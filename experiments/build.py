@@ -1,0 +1,276 @@
+"""From a config to the pieces of an experiment, checked before anything runs.
+
+Every mistake that a config can hold is found here, as a ValueError of one line;
+nothing is written and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import ml_collections
+import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from experiments import collect, spec, tasks
+from models import policy as policies
+from models import sharding, transformer
+from models.config import ModelConfig
+from rl import choices, methods, step, terms, types
+from rl import method as method_lib
+from rl import rollout as rollouts
+
+KINDS = ("rl", "supervised")
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+  """The pieces, all static.
+
+  Attributes:
+    config: what they were made from.
+    task: problems and scores.
+    model: shape of the decoder.
+    policy: its three functions.
+    method: what is learned; supervised experiments learn the NLL.
+    tx: the optimiser.
+    schedule: step of the optimiser -> learning rate.
+    plan: how a rollout is cut into updates.
+    sampling: how completions are drawn.
+    mesh: of the devices.
+  """
+
+  config: ml_collections.ConfigDict
+  task: tasks.Task
+  model: ModelConfig
+  policy: types.Policy
+  method: method_lib.Method
+  tx: optax.GradientTransformation
+  schedule: optax.Schedule
+  plan: step.Plan
+  sampling: rollouts.Sampling
+  mesh: Mesh
+
+  def init(self, params: types.PyTree | None = None) -> step.State:
+    """The state at step 0, on the mesh; fresh parameters unless given."""
+    key = jax.random.key(self.config.seed)
+    if params is None:
+      params = jax.jit(
+        lambda k: transformer.init(self.model, k),
+        out_shardings=self.shardings.params,
+      )(jax.random.fold_in(key, 0))
+    return jax.jit(
+      lambda p, k: step.init(self.method, p, self.tx, k),
+      out_shardings=self.shardings,
+    )(params, key)
+
+  @property
+  def abstract(self) -> step.State:
+    """Shapes and shardings of the state."""
+    state = _abstract_state(self)
+    return jax.tree.map(
+      lambda leaf, place: jax.ShapeDtypeStruct(
+        leaf.shape, leaf.dtype, sharding=place
+      ),
+      state,
+      self.shardings,
+    )
+
+  @property
+  def shardings(self) -> step.State:
+    """Where each part of the state lives."""
+    return sharding.shardings(_abstract_state(self), self.mesh)
+
+  @property
+  def samples_own(self) -> bool:
+    """Whether it learns from its own samples, not from demonstrations."""
+    return self.config.kind == "rl"
+
+  @property
+  def batch_sharding(self) -> NamedSharding:
+    """Prompts over the data axes of the mesh."""
+    return sharding.batch_sharding(self.mesh)
+
+  @property
+  def replicated(self) -> NamedSharding:
+    return NamedSharding(self.mesh, PartitionSpec())
+
+
+def _abstract_state(e: Experiment) -> step.State:
+  def start(key):
+    return step.init(e.method, transformer.init(e.model, key), e.tx, key)
+
+  return jax.eval_shape(start, jax.random.key(0))
+
+
+def build(config: ml_collections.ConfigDict) -> Experiment:
+  """The experiment of a config.
+
+  Raises:
+    ValueError: whatever is wrong with it, in one line.
+  """
+  if config.kind not in KINDS:
+    raise ValueError(choices.unknown("kind", config.kind, KINDS))
+  supervised = config.kind == "supervised"
+  mesh = sharding.make_mesh(**config.mesh)
+  method = _supervised() if supervised else make_method(config.method)
+  tx, schedule = make_optimizer(config.optimizer)
+  plan = step.Plan(
+    **config.plan,
+    temperature=1.0 if supervised else config.rollout.temperature,
+  )
+  plan.check(config.rollout.prompts)
+  _check_batch(config, plan, mesh)
+  _check_cadence(config)
+  task = make_task(config)
+  model = make_model(config.model, task)
+  sampling = rollouts.Sampling(
+    samples=config.rollout.samples,
+    max_tokens=config.rollout.max_tokens or task.completion_length,
+    eos_ids=(task.eos_id,),
+    pad_id=task.pad_id,
+    temperature=config.rollout.temperature,
+    top_k=config.rollout.top_k,
+    top_p=config.rollout.top_p,
+    min_p=config.rollout.min_p,
+  )
+  experiment = Experiment(
+    config=config,
+    task=task,
+    model=model,
+    policy=policies.bind(model),
+    method=method,
+    tx=tx,
+    schedule=schedule,
+    plan=plan,
+    sampling=sampling,
+    mesh=mesh,
+  )
+  _check(experiment)
+  return experiment
+
+
+def _supervised() -> method_lib.Method:
+  return method_lib.Method(loss=terms.nll(), name="supervised")
+
+
+def make_method(text: str) -> method_lib.Method:
+  """The method that `"name(hyper=value)"` says."""
+  name, hyper = spec.parse(text)
+  try:
+    return methods.get(name, **hyper)
+  except TypeError as error:
+    raise ValueError(f"method {text}: {error}") from None
+
+
+def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
+  """The task that `config.task` says, with the data settings it takes."""
+  name, settings = spec.parse(config.task)
+  takes = tasks.settings(name)
+  for key, value in config.data.items():
+    if value and key in takes and key not in settings:
+      settings[key] = value
+  try:
+    return tasks.get(name, **settings)
+  except TypeError as error:
+    raise ValueError(f"task {config.task}: {error}") from None
+
+
+def make_model(
+  config: ml_collections.ConfigDict, task: tasks.Task
+) -> ModelConfig:
+  """The decoder's shape; `vocab_size` 0 takes the task's."""
+  settings = dict(config)
+  settings["vocab_size"] = settings["vocab_size"] or task.vocab_size
+  if settings["vocab_size"] < task.vocab_size:
+    raise ValueError(
+      f"model.vocab_size = {settings['vocab_size']} is smaller than the "
+      f"{task.vocab_size} tokens of {task.name}; use at least "
+      f"{task.vocab_size}, or 0 for just as many"
+    )
+  return ModelConfig(**settings)
+
+
+def make_optimizer(
+  config: ml_collections.ConfigDict,
+) -> tuple[optax.GradientTransformation, optax.Schedule]:
+  """AdamW behind a clip of the global norm, and its learning rate."""
+  if config.schedule not in SCHEDULES:
+    raise ValueError(choices.unknown("schedule", config.schedule, SCHEDULES))
+  rate = config.learning_rate
+  if config.schedule == "constant":
+    decay = optax.constant_schedule(rate)
+  else:
+    decay = optax.cosine_decay_schedule(
+      rate, max(config.decay_steps - config.warmup_steps, 1), config.final_scale
+    )
+  schedule = decay
+  if config.warmup_steps:
+    warmup = optax.linear_schedule(0.0, rate, config.warmup_steps)
+    schedule = optax.join_schedules([warmup, decay], [config.warmup_steps])
+  parts = [
+    optax.adamw(
+      schedule,
+      b1=config.b1,
+      b2=config.b2,
+      eps=config.eps,
+      weight_decay=config.weight_decay,
+    )
+  ]
+  if config.clip_norm:
+    parts.insert(0, optax.clip_by_global_norm(config.clip_norm))
+  return optax.chain(*parts), schedule
+
+
+def _check_batch(config: Any, plan: step.Plan, mesh: Mesh) -> None:
+  shards = mesh.shape["data"] * mesh.shape["fsdp"]
+  prompts = config.rollout.prompts
+  slice_size = prompts // (plan.minibatches * plan.microbatches)
+  for what, size in (
+    ("rollout.prompts", prompts),
+    ("rollout.prompts / (plan.minibatches * plan.microbatches)", slice_size),
+    ("evaluation.batch", config.evaluation.batch),
+  ):
+    if size % shards or size < 1:
+      nearest = max(shards, round(size / shards) * shards)
+      raise ValueError(
+        f"{what} = {size} is not divisible by the mesh's data * fsdp = "
+        f"{shards}; nearest: {nearest}"
+      )
+
+
+def _check_cadence(config: Any) -> None:
+  """A dispatch of several steps must end where something is due."""
+  size = config.steps_per_dispatch
+  if size < 1:
+    raise ValueError(f"steps_per_dispatch = {size} must be at least 1")
+  for name in ("steps", "checkpoint_every", "evaluate_every", "rollouts_every"):
+    if config[name] < 0 or config[name] % size:
+      raise ValueError(
+        f"{name} = {config[name]} must be a multiple of steps_per_dispatch = "
+        f"{size}; nearest: {max(round(config[name] / size), 1) * size}"
+      )
+
+
+def _check(e: Experiment) -> None:
+  """Sharding rules fit, and one step traces: needs, levels, k against S."""
+  _ = e.shardings
+  if e.config.steps_per_dispatch > 1 and not e.task.jittable:
+    raise ValueError(
+      f"steps_per_dispatch = {e.config.steps_per_dispatch}: {e.task.name} is "
+      "scored on the host, so each step is dispatched alone; use 1"
+    )
+  samples = e.sampling.samples if e.samples_own else 1
+  rollout = collect.abstract_rollout(
+    e.task, e.config.rollout.prompts, samples, e.sampling.max_tokens
+  )
+  state = _abstract_state(e)
+  try:
+    method_lib.check(
+      e.method, e.policy, {"policy": state.params, **state.slots}, rollout
+    )
+  except (KeyError, TypeError) as error:
+    raise ValueError(f"{e.method.name}: {error.args[0]}") from None

@@ -1,0 +1,122 @@
+"""What the experiments of this folder share: every setting, with its meaning.
+
+`rl()` and `supervised()` are complete configs; a file of this folder changes
+what makes it that experiment. Override anything from the command line:
+`--config.optimizer.learning_rate=3e-4 --config.method="max_at_k(k=8)"`.
+"""
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import FieldReference
+
+
+def model(**shape: int) -> ConfigDict:
+  """A small decoder: 2 layers of width 64, about 100k parameters."""
+  return ConfigDict(
+    {
+      "vocab_size": 0,  # 0: the task's
+      "width": 64,
+      "layers": 2,
+      "heads": 4,
+      "kv_heads": 4,
+      "head_dim": 16,
+      "mlp_width": 256,
+      "dtype": "float32",
+      "remat": "none",
+      **shape,
+    }
+  )
+
+
+def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
+  return ConfigDict(
+    {
+      "kind": "rl",  # or "supervised"
+      "seed": seed,  # of parameters, problems and samples
+      "steps": steps,  # one rollout each
+      "task": "countdown(count=4)",
+      "data": {
+        "data_path": "",  # of text tasks; "": $EXTREMUM_DATA
+        "cache": "~/.cache/extremum",  # prepared data and tokenizers
+      },
+      "model": model(),
+      "rollout": {
+        "prompts": 32,  # P, over all devices
+        "samples": 16,  # S, per prompt
+        "max_tokens": 0,  # T; 0: what the task's solutions need
+        "temperature": 1.0,
+        "top_k": 0,  # 0: off
+        "top_p": 1.0,
+        "min_p": 0.0,
+      },
+      "plan": {
+        "epochs": 1,
+        "minibatches": 1,
+        "microbatches": 1,
+        "chunk": None,  # positions of a sample whose logits exist at a time
+      },
+      "optimizer": {
+        "learning_rate": 1.5e-4,
+        "schedule": "constant",  # or "cosine", over decay_steps
+        "warmup_steps": 0,
+        "decay_steps": 0,
+        "final_scale": 0.1,  # where the cosine ends
+        "b1": 0.9,
+        "b2": 0.98,
+        "eps": 1e-8,
+        "weight_decay": 0.0,
+        "clip_norm": 1.0,  # 0: off
+      },
+      "mesh": {"data": -1, "fsdp": 1, "tensor": 1},  # -1: what is left
+      "steps_per_dispatch": 1,  # more: the fused loop, for jittable tasks
+      "evaluation": {
+        "problems": 256,  # held out, the same in every run
+        "samples": 64,
+        "batch": 64,  # problems at a time
+        "temperature": 1.0,
+        "seed": 0,
+      },
+      "evaluate_every": 0,  # besides before and after; 0: never
+      "log_every": 1,
+      "checkpoint_every": 0,  # besides the end; 0: never
+      "keep_checkpoints": 2,
+      "rollouts_every": 0,  # samples written for reading; 0: never
+      "sinks": ("tensorboard",),  # besides metrics.jsonl; "wandb"
+    }
+  )
+
+
+def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
+  """Reinforcement learning from the policy's own samples."""
+  config = _shared(seed, steps)
+  config.method = "grpo(beta=0.0)"
+  config.base = ConfigDict()  # a supervised config to start from
+  config.init_from = ""  # or the workdir of another run
+  return config
+
+
+def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
+  """Imitation of the task's own demonstrations."""
+  horizon = FieldReference(steps)
+  config = _shared(seed, steps)
+  config.steps = horizon
+  config.kind = "supervised"
+  config.rollout.prompts = 256
+  config.optimizer.learning_rate = 2e-3
+  config.optimizer.schedule = "cosine"
+  config.optimizer.warmup_steps = 50
+  config.optimizer.decay_steps = horizon
+  config.log_every = 20
+  return config
+
+
+def with_base(config: ConfigDict, base: ConfigDict) -> ConfigDict:
+  """`config`, started from the supervised run `base`, for the same task.
+
+  Seed, task, data, model and mesh are then one setting for both.
+  """
+  config.base = base
+  for name in ("data", "model", "mesh"):
+    config[name] = base[name]
+  for name in ("seed", "task"):
+    config[name] = base.get_ref(name)
+  return config

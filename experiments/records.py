@@ -1,0 +1,74 @@
+"""A rollout for a person to read: prompt, completion, score, advantages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.build import Experiment
+from experiments.collect import Staged
+from rl import method, probes, step
+
+
+def of_next_rollout(
+  e: Experiment, state: step.State, gather: Staged
+) -> list[dict[str, Any]]:
+  """One record per sample of the rollout that the next step learns from.
+
+  It is sampled once more, and is the same: a rollout is a pure function of the
+  state.
+
+  Args:
+    e: the experiment.
+    state: of the next step.
+    gather: `state -> (rollout, times)`.
+
+  Returns:
+    Records with "prompt", "completion" (text), "score", "correct" (1, 0, -1
+    unknown), "finished", "tokens" and "advantages" (one per token, null where
+    the loss reads no signal).
+  """
+  rollout, _ = gather(state)
+  prepared, advantages = jax.device_get(_prepare(e, state, rollout))
+  tokens = prepared.tokens
+  records = []
+  for p, s in np.ndindex(tokens.lengths.shape):
+    if not prepared.sample_mask[p, s]:
+      continue
+    ids = tokens.completions[p, s, : tokens.lengths[p, s]]
+    credit = advantages[p, s, : len(ids)] if advantages.ndim == 3 else None
+    records.append(
+      {
+        "prompt_id": int(prepared.prompt_ids[p]),
+        "prompt": e.task.decode(tokens.prompts[p][tokens.prompt_mask[p]]),
+        "completion": e.task.decode(ids),
+        "score": float(prepared.scores[p, s]),
+        "correct": int(prepared.correct[p, s]),
+        "finished": bool(prepared.finished[p, s]),
+        "tokens": ids.tolist(),
+        "advantages": None if credit is None else credit.tolist(),
+      }
+    )
+  return records
+
+
+def _prepare(e: Experiment, state: step.State, rollout):
+  """The rollout and the signal of the first term, as the step sees them."""
+
+  @jax.jit
+  def prepare(state, rollout):
+    sources = {"old": state.params, **state.slots}
+    scored = probes.passes(
+      e.policy,
+      sources,
+      e.method.signal_needs,
+      rollout,
+      e.plan.temperature,
+      e.plan.chunk,
+    )
+    batch, _, _ = method.prepare(e.method, scored, state.method_state)
+    return batch.rollout.replace(extras=rollout.extras), batch.signals[0]
+
+  return prepare(state, rollout)

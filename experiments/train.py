@@ -1,0 +1,284 @@
+"""A run: base policy, evaluation, the training loop, evaluation, a table.
+
+A run lives in a workdir and can be killed and started again at any time; what
+is done is not done twice. `base/` holds the supervised run it starts from,
+which is a run like any other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import ml_collections
+from etils import epath
+
+from experiments import (
+  build,
+  checkpoint,
+  collect,
+  estimates,
+  evaluate,
+  logging,
+  records,
+  report,
+)
+from experiments.build import Experiment
+from rl import loop, step, types
+
+CHECKPOINTS = "checkpoints"
+BASE = "base"
+Times = dict[str, float]
+# One dispatch: state -> (state, metrics of its steps, host times).
+Advance = Callable[[step.State], tuple[step.State, step.Metrics, Times]]
+
+
+def validate(
+  config: ml_collections.ConfigDict, workdir: epath.PathLike
+) -> Experiment:
+  """The experiment, if it can run in this workdir; writes nothing.
+
+  Raises:
+    ValueError: a mistake in the config, or a workdir of another config.
+    FileNotFoundError: `init_from` holds no checkpoint.
+  """
+  checkpoint.check_config(workdir, config)
+  experiment = build.build(config)
+  if _has_base(config):
+    base = build.build(config.base)
+    if base.model != experiment.model:
+      raise ValueError(f"base.model {base.model} is not {experiment.model}")
+  if config.get("init_from"):
+    source = epath.Path(config.init_from) / CHECKPOINTS
+    if not source.exists():
+      raise FileNotFoundError(f"init_from: there is no {source}")
+  return experiment
+
+
+def run(experiment: Experiment, workdir: epath.PathLike) -> None:
+  """Runs or resumes an experiment to its last step.
+
+  Writes `config.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/` and
+  `rollouts/`; an RL run also `base/`, `evaluation_base.json`,
+  `evaluation.json` and `report.png`.
+  """
+  config, workdir = experiment.config, epath.Path(workdir)
+  workdir.mkdir(parents=True, exist_ok=True)
+  checkpoint.write_config(workdir, config)
+  if _has_base(config):
+    run(build.build(config.base), workdir / BASE)
+  with checkpoint.Checkpoints(
+    workdir / CHECKPOINTS,
+    keep=config.keep_checkpoints,
+    every=config.checkpoint_every or config.steps,
+  ) as checkpoints:
+    if checkpoints.latest_step() is None:
+      state = experiment.init(_starting_params(experiment, workdir))
+    else:
+      state, _ = checkpoints.restore(experiment.abstract)
+    with logging.Logger(
+      workdir,
+      config.steps,
+      sinks=config.sinks,
+      resume_step=int(state.step),
+      config=config.to_dict(),
+    ) as logger:
+      _announce(experiment, workdir, int(state.step), logger)
+      base = workdir / report.EVALUATIONS["base"]
+      if experiment.samples_own and int(state.step) == 0 and not base.exists():
+        _evaluate(experiment, state, base)
+      state = _loop(experiment, state, workdir, checkpoints, logger)
+  if experiment.samples_own:
+    final = workdir / report.EVALUATIONS["trained"]
+    if not final.exists() or estimates.load(final).step != config.steps:
+      _evaluate(experiment, state, final)
+    report.main([str(workdir)])
+
+
+def _has_base(config: ml_collections.ConfigDict) -> bool:
+  return bool(config.get("base")) and not config.get("init_from")
+
+
+def _starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
+  """Another run's parameters, or None to start from scratch."""
+  if e.config.get("init_from"):
+    source = epath.Path(e.config.init_from)
+  elif _has_base(e.config):
+    source = workdir / BASE
+  else:
+    return None
+  return checkpoint.restore_params(source / CHECKPOINTS, e.abstract.params)
+
+
+def _announce(
+  e: Experiment, workdir: epath.Path, done: int, logger: logging.Logger
+) -> None:
+  if done >= e.config.steps:
+    logger.say(f"{workdir}: complete at step {done}")
+  elif done:
+    logger.say(f"{workdir}: resumed after step {done} of {e.config.steps}")
+  else:
+    logger.say(f"{workdir}: {e.config.steps} steps of {e.task.name}")
+    logger.say(str(e.method))
+
+
+def gatherer(e: Experiment) -> collect.Staged:
+  """`state -> (rollout, times)`, compiled as far as the task allows."""
+  prompts, place = e.config.rollout.prompts, e.batch_sharding
+  if not e.task.jittable:
+    if e.samples_own:
+      return collect.on_host(e.task, e.policy, e.sampling, prompts, place)
+    return collect.shown_on_host(e.task, prompts, place)
+  gather = jax.jit(_pure_gatherer(e))
+  return lambda state: (gather(state), {})
+
+
+def _pure_gatherer(e: Experiment) -> collect.Collect:
+  prompts, place = e.config.rollout.prompts, e.batch_sharding
+  if e.samples_own:
+    return collect.on_device(e.task, e.policy, e.sampling, prompts, place)
+  return collect.shown_on_device(e.task, prompts, place)
+
+
+def make_advance(e: Experiment) -> Advance:
+  """The body of the training loop.
+
+  With `steps_per_dispatch` > 1 sampling, reward and update are one program
+  scanned over steps; else they are programs of their own, and a reward that
+  runs on the host stands between them.
+  """
+  train_step = step.make(e.method, e.policy, e.tx, e.plan)
+  outputs = (e.shardings, e.replicated)
+  if e.config.steps_per_dispatch > 1:
+    body = loop.iteration(_pure_gatherer(e), train_step)
+    fused = jax.jit(
+      loop.scan(body, e.config.steps_per_dispatch),
+      donate_argnums=0,
+      out_shardings=outputs,
+    )
+    return lambda state: (*fused(state), {})
+  gather = gatherer(e)
+  train_step = jax.jit(train_step, donate_argnums=0, out_shardings=outputs)
+
+  def advance(state):
+    rollout, times = gather(state)
+    return (*train_step(state, rollout), times)
+
+  return advance
+
+
+def _loop(
+  e: Experiment,
+  state: step.State,
+  workdir: epath.Path,
+  checkpoints: checkpoint.Checkpoints,
+  logger: logging.Logger,
+) -> step.State:
+  """Steps until the last; metrics are fetched one dispatch late."""
+  config, done = e.config, int(state.step)
+  if done >= config.steps:
+    return state
+  advance = make_advance(e)
+  meter = _Meter(e, logger)
+  while done < config.steps:
+    if _due(done, config.rollouts_every):
+      meter.flush()
+      lines = records.of_next_rollout(e, state, gatherer(e))
+      logging.write_rollouts(workdir, done, lines)
+      meter.restart()
+    state, metrics, times = advance(state)
+    done += config.steps_per_dispatch
+    meter.flush()
+    meter.hold(done, metrics, times)
+    is_last = done >= config.steps
+    if is_last or _due(done, config.checkpoint_every):
+      meter.flush()  # a resumed run must find the metrics of what is saved
+      checkpoints.save(done, state, {}, force=is_last)
+    if _due(done, config.evaluate_every) and not is_last:
+      meter.flush()
+      found = _evaluate(e, state, workdir / f"evaluation_{done:06d}.json")
+      means = {f"evaluation/{k}": v.mean for k, v in found.estimates.items()}
+      logger.log(done, means)
+      meter.restart()
+  return state
+
+
+def _due(done: int, every: int) -> bool:
+  return bool(every) and done % every == 0
+
+
+class _Meter:
+  """Holds the metrics of the newest dispatch while it is still running."""
+
+  def __init__(self, e: Experiment, logger: logging.Logger) -> None:
+    self._e, self._logger = e, logger
+    self._held: tuple[int, step.Metrics, Times] | None = None
+    self.restart()
+
+  def restart(self) -> None:
+    """Starts the clock anew: what went before was no training."""
+    self._clock = time.perf_counter()
+
+  def hold(self, done: int, metrics: step.Metrics, times: Times) -> None:
+    self._held = done, metrics, times
+
+  def flush(self) -> None:
+    """Waits for the held dispatch and logs its steps."""
+    if self._held is None:
+      return
+    done, metrics, times = self._held
+    self._held = None
+    metrics = jax.device_get(metrics)
+    now = time.perf_counter()
+    size = self._e.config.steps_per_dispatch
+    times = {**times, "time/step_s": (now - self._clock) / size}
+    self._clock = now
+    for i in range(size):
+      number = done - size + 1 + i
+      one = {k: v[i] for k, v in metrics.items()} if size > 1 else metrics
+      if self._is_logged(number):
+        self._logger.log(number, self._complete(number, one, times))
+
+  def _is_logged(self, number: int) -> bool:
+    config = self._e.config
+    return number % config.log_every == 0 or number == config.steps
+
+  def _complete(
+    self, number: int, metrics: dict[str, Any], times: Times
+  ) -> dict[str, Any]:
+    """Adds what only the host knows."""
+    e = self._e
+    rows = e.config.rollout.prompts * (
+      e.sampling.samples if e.samples_own else 1
+    )
+    tokens = float(metrics["length/mean"]) * rows
+    return {
+      **metrics,
+      **times,
+      "optim/lr": float(e.schedule((number - 1) * e.plan.updates)),
+      "perf/tokens_per_s": tokens / times["time/step_s"],
+    }
+
+
+def _evaluate(
+  e: Experiment, state: step.State, path: epath.Path
+) -> estimates.Evaluation:
+  """Samples the held-out problems and writes what came out."""
+  settings = e.config.evaluation
+  found = evaluate.evaluate(
+    e.task,
+    e.policy,
+    state.params,
+    problems=settings.problems,
+    samples=settings.samples,
+    batch=settings.batch,
+    key=jax.random.key(settings.seed),
+    step=int(state.step),
+    temperature=settings.temperature,
+    sharding=e.batch_sharding,
+  )
+  if jax.process_index() == 0:
+    estimates.save(found, path)
+  return found
