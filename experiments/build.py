@@ -14,7 +14,7 @@ import ml_collections
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments import collect, spec, tasks
+from experiments import collect, sinks, spec, tasks
 from models import policy as policies
 from models import sharding, transformer
 from models.config import ModelConfig
@@ -125,6 +125,9 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
   plan.check(config.rollout.prompts)
   _check_batch(config, plan, mesh)
   _check_cadence(config)
+  for name in config.sinks:
+    if name not in sinks.SINKS:
+      raise ValueError(choices.unknown("sink", name, sorted(sinks.SINKS)))
   task = make_task(config)
   model = make_model(config.model, task)
   sampling = rollouts.Sampling(
@@ -150,6 +153,8 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
     mesh=mesh,
   )
   _check(experiment)
+  if experiment.samples_own:
+    check_evaluation(experiment)
   return experiment
 
 
@@ -247,6 +252,8 @@ def _check_cadence(config: Any) -> None:
   size = config.steps_per_dispatch
   if size < 1:
     raise ValueError(f"steps_per_dispatch = {size} must be at least 1")
+  if config.log_every < 1:
+    raise ValueError(f"log_every = {config.log_every} must be at least 1")
   for name in ("steps", "checkpoint_every", "evaluate_every", "rollouts_every"):
     if config[name] < 0 or config[name] % size:
       raise ValueError(
@@ -272,5 +279,21 @@ def _check(e: Experiment) -> None:
     method_lib.check(
       e.method, e.policy, {"policy": state.params, **state.slots}, rollout
     )
-  except (KeyError, TypeError) as error:
+  except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{e.method.name}: {error.args[0]}") from None
+
+
+def check_evaluation(e: Experiment) -> None:
+  """Raises ValueError where its evaluation asks for what there is not."""
+  settings = e.config.evaluation
+  if settings.problems < 1:
+    raise ValueError(
+      f"evaluation.problems = {settings.problems} must be at least 1"
+    )
+  try:
+    e.task.test(settings.problems)
+    dataclasses.replace(
+      e.sampling, samples=settings.samples, temperature=settings.temperature
+    )
+  except ValueError as error:
+    raise ValueError(f"evaluation: {error}") from None

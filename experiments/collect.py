@@ -125,6 +125,8 @@ def on_host(
   assemble = jax.jit(to_rollout)
 
   def collect(state: State):
+    called = time.perf_counter()
+    jax.block_until_ready(state)
     start = time.perf_counter()
     problem_key, sample_key = _keys(state)
     host_problems = task.train(problem_key, int(state.step), prompts)
@@ -146,6 +148,7 @@ def on_host(
     judged = jax.device_put(judged, sharding)
     rollout = assemble(problems, samples, judged, keys, state.step)
     times = {
+      "time/update_s": start - called,  # what was left of the last one
       "time/rollout_s": sampled - start,
       "time/score_s": scored - sampled,
     }

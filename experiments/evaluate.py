@@ -1,5 +1,11 @@
 """Samples a policy on held-out problems; `experiments.estimates` says the rest.
 
+  python -m experiments.evaluate --workdir DIR [--step N] [--problems N]
+    [--samples S] [--batch B] [--temperature T] [--out FILE.json]
+
+prints the table of one checkpoint of a run, the latest unless told; what is not
+given is as in the run's config. Nothing is written but `--out`.
+
 The problems are a task's fixed test set and the randomness is keyed by problem
 and sample, so two policies, or one policy on another machine, are measured on
 the same draws whatever the batch and the sharding.
@@ -7,14 +13,24 @@ the same draws whatever the batch and the sharding.
 
 from __future__ import annotations
 
+import argparse
 import functools
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+import ml_collections
 import numpy as np
+import orbax.checkpoint as ocp
+import rich.console
+from absl import logging
+from etils import epath
 from jax.experimental import multihost_utils
 
-from experiments import estimates
+from experiments import build, checkpoint, estimates
 from experiments.tasks import task as task_lib
 from rl import rollout, types
 
@@ -43,7 +59,8 @@ def evaluate(
     problems: N.
     samples: S per problem.
     batch: problems sampled at once; the last batch is padded to this shape, so
-      one program serves all, and later calls with the same policy too.
+      one program serves all, later calls with the same policy too, and N need
+      not be divisible by the devices.
     key: of the sampling; problem and sample fix the randomness, not the batch.
     step: finished updates of the policy, for the record.
     temperature: of sampling.
@@ -60,7 +77,6 @@ def evaluate(
     temperature=temperature,
   )
   test = jax.tree.map(np.asarray, task.test(problems))
-  batch = min(batch, problems)
   parts = []
   for start in range(0, problems, batch):
     rows = np.minimum(np.arange(start, start + batch), problems - 1)
@@ -129,3 +145,102 @@ def _score(
 def _fetch(tree: PyTree) -> PyTree:
   """Whole arrays on the host of every process."""
   return jax.tree.map(np.asarray, multihost_utils.process_allgather(tree, True))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line.
+
+  Args:
+    argv: its words; None takes the process's.
+
+  Returns:
+    The exit status: 0, or 2 for a mistake, which is said in one line.
+  """
+  options = _parser().parse_args(argv)
+  try:
+    if options.out and options.out.suffix != ".json":
+      raise ValueError(
+        f"--out {options.out} must end in .json; nearest: "
+        f"{options.out.with_suffix('.json')}"
+      )
+    experiment = _experiment(options)
+    step, params = _params(experiment, options)
+  except (ValueError, FileNotFoundError) as error:
+    print(f"error: {error}", file=sys.stderr)
+    return 2
+  settings = experiment.config.evaluation
+  found = evaluate(
+    experiment.task,
+    experiment.policy,
+    params,
+    problems=settings.problems,
+    samples=settings.samples,
+    batch=settings.batch,
+    key=jax.random.key(settings.seed),
+    step=step,
+    temperature=settings.temperature,
+    sharding=experiment.batch_sharding,
+  )
+  console = rich.console.Console()
+  console.print(
+    f"{options.workdir}: {found.task}, {len(found.ids)} problems",
+    soft_wrap=True,
+  )
+  console.print(estimates.table({f"step {step}": found}))
+  if options.out:
+    estimates.save(found, options.out)
+    console.print(f"wrote {options.out}", soft_wrap=True)
+  return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.evaluate",
+    description="Evaluates a checkpoint of a run on held-out problems.",
+  )
+  add = parser.add_argument
+  add("--workdir", required=True, type=pathlib.Path, help="folder of the run")
+  add("--step", type=int, help="of the checkpoint; default: the latest")
+  add("--problems", type=int, help="how many; default: the config's")
+  add("--samples", type=int, help="of each problem; default: the config's")
+  add("--batch", type=int, help="problems at a time; default: the config's")
+  add("--temperature", type=float, help="default: the config's")
+  add("--out", type=pathlib.Path, help="a .json file to write")
+  return parser
+
+
+def _experiment(options: argparse.Namespace) -> build.Experiment:
+  """The run's experiment, evaluated as the command line asks."""
+  path = options.workdir / checkpoint.CONFIG_FILE
+  if not path.exists():
+    raise FileNotFoundError(
+      f"{options.workdir} holds no run: there is no {path}"
+    )
+  config = ml_collections.ConfigDict(json.loads(path.read_text()))
+  for name in ("problems", "samples", "batch", "temperature"):
+    if getattr(options, name) is not None:
+      config.evaluation[name] = getattr(options, name)
+  experiment = build.build(config)
+  build.check_evaluation(experiment)
+  return experiment
+
+
+def _params(
+  experiment: build.Experiment, options: argparse.Namespace
+) -> tuple[int, PyTree]:
+  """The step and the parameters of the checkpoint that is asked for."""
+  from experiments import train  # which imports this module
+
+  directory = epath.Path(options.workdir) / train.CHECKPOINTS
+  step = options.step
+  if step is None and directory.exists():
+    step = max(ocp.utils.checkpoint_steps(directory), default=None)
+  params = checkpoint.restore_params(
+    directory, experiment.abstract.params, step
+  )
+  return step, params
+
+
+if __name__ == "__main__":
+  logging.set_verbosity(logging.ERROR)  # Orbax warns of reading a part
+  sys.exit(main())

@@ -90,7 +90,9 @@ class Logger:
   def say(self, *renderables: Any) -> None:
     """Prints lines or tables, above the progress line where there is one."""
     if self._sinks:
-      self._console.print(*renderables)
+      self._console.print(
+        *renderables, markup=False, highlight=False, soft_wrap=True
+      )
 
   def close(self) -> None:
     """Flushes and closes every sink."""

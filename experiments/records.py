@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,27 +12,36 @@ from experiments.build import Experiment
 from experiments.collect import Staged
 from rl import method, probes, step
 
+Record = dict[str, Any]
 
-def of_next_rollout(
-  e: Experiment, state: step.State, gather: Staged
-) -> list[dict[str, Any]]:
-  """One record per sample of the rollout that the next step learns from.
+
+def recorder(
+  e: Experiment, gather: Staged
+) -> Callable[[step.State], list[Record]]:
+  """What writes down the rollout that a state's next step learns from.
 
   It is sampled once more, and is the same: a rollout is a pure function of the
   state.
 
   Args:
     e: the experiment.
-    state: of the next step.
     gather: `state -> (rollout, times)`.
 
   Returns:
-    Records with "prompt", "completion" (text), "score", "correct" (1, 0, -1
-    unknown), "finished", "tokens" and "advantages" (one per token, null where
-    the loss reads no signal).
+    `state -> records`, one per sample, with "prompt", "completion" (text),
+    "score", "correct" (1, 0, -1 unknown), "finished", "tokens" and "advantages"
+    (one per token, null where the loss reads no signal).
   """
-  rollout, _ = gather(state)
-  prepared, advantages = jax.device_get(_prepare(e, state, rollout))
+  prepare = _preparer(e)
+
+  def record(state: step.State) -> list[Record]:
+    rollout, _ = gather(state)
+    return _records(e, *jax.device_get(prepare(state, rollout)))
+
+  return record
+
+
+def _records(e: Experiment, prepared, advantages) -> list[Record]:
   tokens = prepared.tokens
   records = []
   for p, s in np.ndindex(tokens.lengths.shape):
@@ -54,7 +64,7 @@ def of_next_rollout(
   return records
 
 
-def _prepare(e: Experiment, state: step.State, rollout):
+def _preparer(e: Experiment) -> Callable:
   """The rollout and the signal of the first term, as the step sees them."""
 
   @jax.jit
@@ -71,4 +81,4 @@ def _prepare(e: Experiment, state: step.State, rollout):
     batch, _, _ = method.prepare(e.method, scored, state.method_state)
     return batch.rollout.replace(extras=rollout.extras), batch.signals[0]
 
-  return prepare(state, rollout)
+  return prepare

@@ -4,7 +4,8 @@
 
 prints the table of every run (base, trained, their difference) and, of several
 runs, the trained policies side by side; writes `report.png` into each DIR:
-pass@k against k with 95 % bands, and the training curves. Reads `config.json`,
+pass@k against k with 95 % bands, and the training curves; `--out FILE.png`
+draws the pass@k of all of them in one picture. Reads `config.json`,
 `metrics.jsonl`, `evaluation_base.json` and `evaluation.json` (with their
 `.npz`); what a run does not have yet is left out.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -35,7 +37,8 @@ CURVES = {
   "accuracy/pass@1": "pass@1",
   "policy/entropy": "entropy",
 }
-COLORS = {"base": "#6e7781", "trained": "#0969da"}
+# Of the base, then of each trained policy (Okabe and Ito's, for every eye).
+COLORS = ("#6e7781", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 INK, GRID = "#24292f", "#d8dee4"
 
 
@@ -123,12 +126,14 @@ def _draw_pass_at_k(
   axes: matplotlib.axes.Axes, evaluations: dict[str, estimates.Evaluation]
 ) -> None:
   most = max(e.samples for e in evaluations.values())
-  for name, evaluation in evaluations.items():
+  colors = itertools.chain(COLORS[:1], itertools.cycle(COLORS[1:]))
+  for (name, evaluation), color in zip(
+    evaluations.items(), colors, strict=False
+  ):
     ks = np.arange(1, evaluation.samples + 1)
     curve = np.array(
       [evaluation.estimates[f"accuracy/pass@{k}"] for k in ks]
     )  # [S, (mean, low, high)]
-    color = COLORS[name]
     axes.fill_between(
       ks, curve[:, 1], curve[:, 2], color=color, alpha=0.16, linewidth=0
     )
@@ -156,7 +161,7 @@ def _draw_pass_at_k(
 def _draw_curve(
   axes: matplotlib.axes.Axes, label: str, steps: np.ndarray, values: np.ndarray
 ) -> None:
-  color = COLORS["trained"]
+  color = COLORS[1]
   axes.plot(steps, values, color=color, linewidth=0.8, alpha=0.35)
   axes.plot(steps, _smooth(values), color=color, linewidth=2)
   axes.set_title(label, color=INK, fontsize=10, loc="left")
@@ -193,18 +198,39 @@ def _dress(axes: matplotlib.axes.Axes) -> None:
     spine.set_color(GRID)
 
 
-def write_figure(run: Run) -> epath.Path:
-  """Writes `report.png` into the workdir.
+def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
+  """pass@k of the first run's base and of every trained policy.
 
   Args:
-    run: to draw.
+    runs: of one task; those without a trained evaluation are passed over.
 
   Returns:
-    The path of the picture.
+    The figure.
+
+  Raises:
+    ValueError: no run was evaluated.
   """
+  evaluations = {
+    run.workdir.name: run.evaluations["trained"]
+    for run in runs
+    if "trained" in run.evaluations
+  }
+  if "base" in runs[0].evaluations:
+    evaluations = {"base": runs[0].evaluations["base"], **evaluations}
+  if not evaluations:
+    raise ValueError("nothing to compare: none of the runs was evaluated")
+  drawn = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
+  _draw_pass_at_k(drawn.subplots(), evaluations)
+  return drawn
+
+
+def write_figure(
+  drawn: matplotlib.figure.Figure, path: epath.PathLike
+) -> epath.Path:
+  """Writes a figure as a PNG and returns its path."""
   picture = io.BytesIO()
-  figure(run).savefig(picture, format="png", dpi=150, facecolor="white")
-  path = run.workdir / FIGURE_FILE
+  drawn.savefig(picture, format="png", dpi=150, facecolor="white")
+  path = epath.Path(path)
   path.write_bytes(picture.getvalue())
   return path
 
@@ -262,18 +288,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     description="Tables and report.png of finished or running runs.",
   )
   parser.add_argument("workdirs", nargs="+", metavar="DIR")
-  workdirs = parser.parse_args(argv).workdirs
+  parser.add_argument("--out", help="a .png file that compares the runs")
+  options = parser.parse_args(argv)
   console = rich.console.Console()
   try:
-    runs = [read(workdir) for workdir in workdirs]
+    runs = [read(workdir) for workdir in options.workdirs]
   except ValueError as error:
     print(error, file=sys.stderr)
     return 2
   for run in runs:
     show(run, console)
     if run.evaluations or run.series:
-      console.print(f"wrote {write_figure(run)}", soft_wrap=True)
+      path = write_figure(figure(run), run.workdir / FIGURE_FILE)
+      console.print(f"wrote {path}", soft_wrap=True)
   show_side_by_side(runs, console)
+  if options.out:
+    path = write_figure(comparison(runs), options.out)
+    console.print(f"wrote {path}", soft_wrap=True)
   return 0
 
 

@@ -10,15 +10,17 @@ Mistakes are one line and exit code 2, before anything is written. Flags only:
 from __future__ import annotations
 
 import difflib
+import itertools
+import os
 import pathlib
 import re
 import sys
+from collections.abc import Sequence
 
+import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "Config file.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 USAGE = 2
 
@@ -42,70 +44,122 @@ def _check_packages() -> None:
       )
 
 
-def _keys(config, prefix: str = "config.") -> list[str]:
+def _keys(config: ml_collections.ConfigDict, prefix: str) -> list[str]:
   """Every dotted key of a config."""
   found = []
   for key in config:
     found.append(prefix + key)
-    if hasattr(config[key], "keys"):
+    if isinstance(config[key], ml_collections.ConfigDict):
       found += _keys(config[key], f"{prefix}{key}.")
   return found
 
 
-def _parse(argv: list[str]) -> None:
-  """Parses the flags; what absl says at length is said in a line."""
+def _read(
+  argv: Sequence[str], overrides: bool
+) -> tuple[flags.FlagValues, list[str]]:
+  """The flags, with the config's `--config.key=value` applied or left aside."""
+  values = flags.FlagValues()  # fresh: the global ones can be read only once
+  values.set_gnu_getopt()
+  config_flags.DEFINE_config_file(
+    "config",
+    None,
+    "Config file.",
+    flag_values=values,
+    sys_argv=list(argv) if overrides else [],
+  )
+  flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
   try:
-    rest = flags.FLAGS(argv)
-  except (
-    flags.Error,
-    AttributeError,
-    KeyError,
-    TypeError,
-    ValueError,
-  ) as error:
-    raise _Mistake(_explain(argv, error)) from None
-  except (OSError, ImportError, SyntaxError) as error:
-    raise _Mistake(f"cannot load the config: {error}") from None
-  if len(rest) > 1:
-    raise _Mistake(f"unexpected argument {rest[1]!r}; flags start with --")
-  for flag in (_CONFIG, _WORKDIR):
-    if flag.value is None:
-      raise _Mistake(f"--{flag.name} is missing; see --help")
+    rest = values(list(argv), known_only=not overrides)
+  except (flags.Error, TypeError, ValueError) as error:
+    # Of an error inside the config file absl shows the whole traceback.
+    lines = str(error).strip().splitlines()
+    raise _Mistake(lines[-1] if "Traceback" in str(error) else lines[0]) from (
+      None
+    )
+  for name in ("config", "workdir"):
+    if values[name].value is None:
+      raise _Mistake(f"--{name} is missing; see --help")
+  return values, rest[1:]
 
 
-def _explain(argv: list[str], error: Exception) -> str:
-  """Which flag is unknown, and the nearest one."""
-  first = str(error).splitlines()[0] if str(error) else repr(error)
-  given = [re.split("[= ]", a)[0].lstrip("-") for a in argv[1:]]
-  config = flags.FLAGS["config"].value
-  known = ["config", "workdir", *(_keys(config) if config else [])]
-  for name in given:
-    if name.startswith("config.") and config and name not in known:
-      near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
-      guess = f"did you mean {near[0]!r}? " if near else ""
-      parent = name.rpartition(".")[0]
-      there = [k for k in known if k.rpartition(".")[0] == parent]
-      there = there or [k for k in known if k.count(".") == 1]
-      return f"unknown key {name!r}; {guess}available: {', '.join(there)}"
-  return first
+def _check_config_file(argv: Sequence[str]) -> None:
+  """The file of `--config` must be there before it can be loaded."""
+  for word, following in itertools.pairwise([*argv[1:], ""]):
+    given = re.match(r"--?config(?:=(.*))?$", word)
+    if not given:
+      continue
+    text = following if given[1] is None else given[1]
+    path = pathlib.Path(text.partition(":")[0])
+    if not path.is_file():
+      there = sorted(str(found) for found in path.parent.glob("*.py"))
+      near = difflib.get_close_matches(str(path), there, n=1)
+      guess = f"; did you mean {near[0]!r}?" if near else ""
+      raise _Mistake(f"there is no config file {str(path)!r}{guess}")
 
 
-def main(argv: list[str]) -> int:
+def _check_names(
+  argv: Sequence[str], config: ml_collections.ConfigDict
+) -> None:
+  """Every flag given must be one, and every config key a key."""
+  known = ["config", "workdir", *_keys(config, "config.")]
+  for word in argv[1:]:
+    given = re.match(r"--?(?:no(?=config\.))?([A-Za-z][^=]*)", word)
+    if not given or given[1] in known:
+      continue
+    name = given[1]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
+    guess = f"did you mean {near[0]!r}? " if near else ""
+    parents = [name.rpartition(".")[0], "config" if "." in name else ""]
+    there = next(
+      among
+      for parent in parents
+      if (among := [k for k in known if k.rpartition(".")[0] == parent])
+    )
+    kind = "key" if "." in name else "flag"
+    raise _Mistake(
+      f"unknown {kind} {name!r}; {guess}available: {', '.join(there)}"
+    )
+
+
+def _parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, str]:
+  """The config with its overrides, and the workdir."""
+  _check_config_file(argv)
+  plain, _ = _read(argv, overrides=False)
+  _check_names(argv, plain.config)
+  values, rest = _read(argv, overrides=True)
+  if rest:
+    raise _Mistake(f"unexpected argument {rest[0]!r}; flags start with --")
+  return values.config, values.workdir
+
+
+def main(argv: Sequence[str]) -> int:
+  """The command line.
+
+  Args:
+    argv: its words, the program's name first.
+
+  Returns:
+    The exit status: 0, or 2 for a mistake, which is said in one line.
+  """
+  if {"--help", "-h"} & set(argv):
+    print(__doc__)
+    return 0
+  # Tokenizers need no PyTorch; without this, transformers misses it aloud.
+  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   try:
-    _parse(argv)
-    from experiments import train
-
+    config, workdir = _parse(argv)
     _check_packages()
-    config = _CONFIG.value
-    config.lock()
+    from experiments import devices, train
+
     try:
-      experiment = train.validate(config, _WORKDIR.value)
+      devices.split_cpu(config.cpu_devices)
+      experiment = train.validate(config, workdir)
     except (ValueError, FileNotFoundError, ImportError) as error:
       raise _Mistake(str(error)) from None
   except _Mistake as mistake:
-    print(f"error: {mistake}", file=sys.stderr)
+    print(f"error: {' '.join(str(mistake).split())}", file=sys.stderr)
     return USAGE
-  train.run(experiment, _WORKDIR.value)
+  train.run(experiment, workdir)
   return 0
 
 

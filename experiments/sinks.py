@@ -25,7 +25,7 @@ from experiments import jsonl
 METRICS_FILE = "metrics.jsonl"
 # What a person watches, and what it is called on a line.
 SHOWN = {
-  "loss": "loss",
+  "loss/total": "loss",
   "reward/mean": "reward",
   "accuracy/pass@1": "pass@1",
   "policy/entropy": "entropy",

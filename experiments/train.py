@@ -30,6 +30,8 @@ from rl import loop, step, types
 
 CHECKPOINTS = "checkpoints"
 BASE = "base"
+# What a supervised run logs: its demonstrations have no reward and no sampler.
+_SUPERVISED = ("loss/", "policy/entropy", "optim/", "length/")
 Times = dict[str, float]
 # One dispatch: state -> (state, metrics of its steps, host times).
 Advance = Callable[[step.State], tuple[step.State, step.Metrics, Times]]
@@ -92,7 +94,7 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
       state = _loop(experiment, state, workdir, checkpoints, logger)
   if experiment.samples_own:
     final = workdir / report.EVALUATIONS["trained"]
-    if not final.exists() or estimates.load(final).step != config.steps:
+    if not final.exists() or estimates.load(final).step != int(state.step):
       _evaluate(experiment, state, final)
     report.main([str(workdir)])
 
@@ -142,12 +144,16 @@ def _pure_gatherer(e: Experiment) -> collect.Collect:
   return collect.shown_on_device(e.task, prompts, place)
 
 
-def make_advance(e: Experiment) -> Advance:
+def make_advance(e: Experiment, gather: collect.Staged) -> Advance:
   """The body of the training loop.
 
   With `steps_per_dispatch` > 1 sampling, reward and update are one program
   scanned over steps; else they are programs of their own, and a reward that
   runs on the host stands between them.
+
+  Args:
+    e: the experiment.
+    gather: of `gatherer`; the fused loop samples by itself.
   """
   train_step = step.make(e.method, e.policy, e.tx, e.plan)
   outputs = (e.shardings, e.replicated)
@@ -159,7 +165,6 @@ def make_advance(e: Experiment) -> Advance:
       out_shardings=outputs,
     )
     return lambda state: (*fused(state), {})
-  gather = gatherer(e)
   train_step = jax.jit(train_step, donate_argnums=0, out_shardings=outputs)
 
   def advance(state):
@@ -180,28 +185,29 @@ def _loop(
   config, done = e.config, int(state.step)
   if done >= config.steps:
     return state
-  advance = make_advance(e)
+  gather = gatherer(e)
+  advance = make_advance(e, gather)
+  record = records.recorder(e, gather)
   meter = _Meter(e, logger)
   while done < config.steps:
     if _due(done, config.rollouts_every):
       meter.flush()
-      lines = records.of_next_rollout(e, state, gatherer(e))
-      logging.write_rollouts(workdir, done, lines)
+      logging.write_rollouts(workdir, done, record(state))
       meter.restart()
     state, metrics, times = advance(state)
     done += config.steps_per_dispatch
     meter.flush()
     meter.hold(done, metrics, times)
     is_last = done >= config.steps
-    if is_last or _due(done, config.checkpoint_every):
-      meter.flush()  # a resumed run must find the metrics of what is saved
-      checkpoints.save(done, state, {}, force=is_last)
     if _due(done, config.evaluate_every) and not is_last:
       meter.flush()
       found = _evaluate(e, state, workdir / f"evaluation_{done:06d}.json")
       means = {f"evaluation/{k}": v.mean for k, v in found.estimates.items()}
       logger.log(done, means)
       meter.restart()
+    if is_last or _due(done, config.checkpoint_every):
+      meter.flush()  # a resumed run must find the metrics of what is saved
+      checkpoints.save(done, state, {}, force=is_last)
   return state
 
 
@@ -250,6 +256,8 @@ class _Meter:
   ) -> dict[str, Any]:
     """Adds what only the host knows."""
     e = self._e
+    if not e.samples_own:
+      metrics = {k: v for k, v in metrics.items() if k.startswith(_SUPERVISED)}
     rows = e.config.rollout.prompts * (
       e.sampling.samples if e.samples_own else 1
     )

@@ -294,6 +294,7 @@ def loss(
   rollout = rollout.replace(extras=rollout.extras.update(old))
 
   total = jnp.zeros(())
+  parts: dict[str, Array] = {}
   tally = _policy_tally(stopped, rollout)
   for term, signal, mask, coef, scale in zip(
     method.loss.terms, batch.signals, batch.masks, coefs, scales, strict=True
@@ -311,8 +312,10 @@ def loss(
     # A masked value may be anything; it must not reach the gradient as 0 * inf.
     part = scale * jnp.sum(jnp.where(coef != 0, value, 0.0) * coef)
     total = total + part
-    tally = tally.add(metrics, mask).add_sums({f"loss/{term.name}": part})
-  tally = tally.add_sums({"loss/total": total})
+    family = f"loss/{term.name.partition('(')[0]}"
+    parts[family] = parts.get(family, 0.0) + part
+    tally = tally.add(metrics, mask)
+  tally = tally.add_sums({**parts, "loss/total": total})
   return total, jax.lax.stop_gradient(tally)
 
 

@@ -67,6 +67,7 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
         "clip_norm": 1.0,  # 0: off
       },
       "mesh": {"data": -1, "fsdp": 1, "tensor": 1},  # -1: what is left
+      "cpu_devices": 1,  # split the host's CPU; accelerators are left alone
       "steps_per_dispatch": 1,  # more: the fused loop, for jittable tasks
       "evaluation": {
         "problems": 256,  # held out, the same in every run
@@ -117,6 +118,6 @@ def with_base(config: ConfigDict, base: ConfigDict) -> ConfigDict:
   config.base = base
   for name in ("data", "model", "mesh"):
     config[name] = base[name]
-  for name in ("seed", "task"):
+  for name in ("seed", "task", "cpu_devices"):
     config[name] = base.get_ref(name)
   return config

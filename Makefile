@@ -1,0 +1,17 @@
+# Each target is enough on a fresh machine: it makes .venv and installs first.
+PYTHON ?= python3
+RUN := runs/demo
+
+.PHONY: demo test
+
+demo: .venv/installed
+	.venv/bin/python -m experiments.run \
+	  --config experiments/configs/demo.py --workdir $(RUN)
+
+test: .venv/installed
+	.venv/bin/python -m pytest -n 2
+
+.venv/installed: setup.py
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --editable '.[test]'
+	touch $@

@@ -1,0 +1,16 @@
+"""max@8 of a continuous score: how near countdown comes to its target.
+
+  python -m experiments.run --config experiments/configs/closeness_max_at_k.py \
+    --workdir runs/closeness_max_at_k
+"""
+
+from experiments.configs import common, countdown_base
+
+
+def get_config():
+  base = countdown_base.get_config()
+  base.task = "closeness(count=4)"
+  config = common.with_base(common.rl(steps=120), base)
+  config.method = "max_at_k(k=8)"
+  config.steps_per_dispatch = 10
+  return config

@@ -1,0 +1,17 @@
+"""The demonstration of `make demo`: a base policy, then max@4 on countdown.
+
+  python -m experiments.run --config experiments/configs/demo.py \
+    --workdir runs/demo
+"""
+
+from experiments.configs import common, countdown_base
+
+
+def get_config():
+  config = common.with_base(common.rl(steps=300), countdown_base.get_config())
+  config.method = "max_at_k(k=4)"
+  config.steps_per_dispatch = 10
+  config.checkpoint_every = 100
+  config.rollouts_every = 100
+  config.evaluation.problems = 512
+  return config

@@ -1,0 +1,25 @@
+"""A small policy for grade-school word problems, by imitation.
+
+  EXTREMUM_DATA=FOLDER python -m experiments.run \
+    --config experiments/configs/gsm8k_base.py --workdir runs/gsm8k_base
+
+FOLDER holds `gsm8k_train.jsonl` and `gsm8k_test.jsonl`.
+"""
+
+from experiments.configs import common
+
+
+def get_config():
+  config = common.supervised(steps=400)
+  config.task = (
+    "gsm8k(vocab_size=1024, prompt_length=192, completion_length=96)"
+  )
+  config.model = common.model(
+    width=256, layers=4, heads=4, head_dim=64, mlp_width=768
+  )
+  config.rollout.prompts = 32
+  config.cpu_devices = 2
+  config.optimizer.learning_rate = 2e-3
+  config.optimizer.warmup_steps = 50
+  config.optimizer.weight_decay = 0.1
+  return config

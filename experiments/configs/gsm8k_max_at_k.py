@@ -1,0 +1,19 @@
+"""max@k RL of a small policy on grade-school word problems, from scratch.
+
+  EXTREMUM_DATA=FOLDER python -m experiments.run \
+    --config experiments/configs/gsm8k_max_at_k.py --workdir runs/gsm8k
+"""
+
+from experiments.configs import common, gsm8k_base
+
+
+def get_config():
+  config = common.with_base(common.rl(steps=60), gsm8k_base.get_config())
+  config.method = "max_at_k(k=8)"
+  config.rollout.prompts = 16
+  config.rollout.samples = 16
+  config.optimizer.learning_rate = 1e-4
+  config.evaluation.problems = 256
+  config.evaluation.samples = 64
+  config.evaluation.batch = 16
+  return config

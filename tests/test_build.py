@@ -1,0 +1,113 @@
+"""The pieces that a config stands for."""
+
+import importlib
+import math
+import pkgutil
+
+import jax
+import numpy as np
+import pytest
+import tiny
+
+from experiments import build, configs, train
+from experiments.configs import common
+from rl import methods
+
+# Those that need no data beside the checkout.
+EMBEDDED = sorted(
+  module.name
+  for module in pkgutil.iter_modules(configs.__path__)
+  if module.name != "common" and "gsm8k" not in module.name
+)
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_every_config_can_run(name, tmp_path):
+  module = importlib.import_module(f"experiments.configs.{name}")
+  config = module.get_config()
+  e = train.validate(config, tmp_path / "run")
+  assert e.config.kind in build.KINDS
+  assert not list(tmp_path.iterdir())
+  assert f"--config experiments/configs/{name}.py" in module.__doc__
+
+
+def test_a_base_is_of_the_same_task_seed_and_model():
+  """One override on the command line changes both."""
+  config = common.with_base(common.rl(), common.supervised())
+  config.task, config.seed, config.model.width = "chain", 5, 32
+  assert (config.base.task, config.base.seed) == ("chain", 5)
+  assert config.base.model.width == 32
+  config.base.model = common.model(width=16)
+  with pytest.raises(ValueError, match=r"base\.model .*width=16.*width=32"):
+    train.validate(config, "/no/such/run")
+
+
+def test_a_vocabulary_of_zero_is_the_tasks():
+  task = build.make_task(common.rl())
+  config = common.model()
+  assert build.make_model(config, task).vocab_size == task.vocab_size
+  config.vocab_size = 32  # room for rows that split over a mesh
+  assert build.make_model(config, task).vocab_size == 32
+
+
+def test_a_method_is_what_its_call_says():
+  found = build.make_method("max_at_k(k=2, baseline='none')")
+  expected = methods.get("max_at_k", k=2, baseline="none")
+  assert found.name == "max_at_k(k=2, baseline=none)"
+  assert str(found) == str(expected)
+
+
+def test_the_learning_rate_warms_up_and_decays_to_its_floor():
+  config = common.supervised().optimizer
+  config.learning_rate, config.final_scale = 3e-3, 0.1
+  config.warmup_steps, config.decay_steps = 50, 250
+  _, schedule = build.make_optimizer(config)
+  at = {step: float(schedule(step)) for step in (0, 25, 50, 150, 250, 999)}
+  assert at[0] == 0.0
+  assert math.isclose(at[25], 1.5e-3, rel_tol=1e-6)
+  assert math.isclose(at[50], 3e-3, rel_tol=1e-6)
+  halfway = 3e-3 * (1 + 0.1) / 2  # of a cosine, its mean
+  assert math.isclose(at[150], halfway, rel_tol=1e-6)
+  assert math.isclose(at[250], 3e-4, rel_tol=1e-6)
+  assert at[999] == at[250]
+
+
+def test_the_clip_bounds_what_the_optimiser_sees():
+  """Adam does not see the scale of a gradient that is clipped anyway."""
+  config = common.rl().optimizer
+  config.clip_norm = 0.5
+  tx, _ = build.make_optimizer(config)
+  params = {"w": np.ones(4, np.float32)}
+  states = []
+  for scale in (10.0, 1000.0):
+    grads = {"w": np.full(4, scale, np.float32)}
+    states.append(tx.update(grads, tx.init(params), params)[1])
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), *states
+  )
+
+
+def test_imitation_is_at_temperature_one():
+  config = tiny.config("supervised", rollout__temperature=0.5)
+  assert build.build(config).plan.temperature == 1.0
+  config = tiny.config("rl", rollout__temperature=0.5)
+  assert build.build(config).plan.temperature == 0.5
+
+
+def test_the_state_is_where_it_was_said_to_be():
+  config = tiny.config(
+    method="grpo(beta=0.1)",
+    mesh={"data": 2, "fsdp": 2, "tensor": 2},
+    model__vocab_size=26,
+  )
+  e = build.build(config)
+  state = e.init()
+  said = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), e.abstract)
+  found = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), state)
+  assert said == found
+  assert any(
+    leaf.addressable_shards[0].data.size == leaf.size // 4
+    for leaf in jax.tree.leaves(state.opt_state)
+  )
+  # The reference starts as the policy, in memory of its own.
+  jax.tree.map(np.testing.assert_array_equal, state.slots["ref"], state.params)

@@ -1,0 +1,42 @@
+"""The README tells the truth: its code runs, its commands and files exist."""
+
+import importlib.util
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.M | re.S)
+PYTHON = [code for language, code in BLOCKS if language == "python"]
+SHELL = "\n".join(code for language, code in BLOCKS if language == "bash")
+
+
+def test_the_python_of_the_readme_runs():
+  """All blocks in order, in one namespace, as a reader would."""
+  assert PYTHON
+  namespace = {"__name__": "readme"}
+  for code in PYTHON:
+    exec(compile(code, "README.md", "exec"), namespace)
+
+
+@pytest.mark.parametrize(
+  "module", sorted(set(re.findall(r"-m (\w+(?:\.\w+)*)", SHELL)))
+)
+def test_every_command_is_one(module):
+  assert module in ("venv", "pip", "pytest") or importlib.util.find_spec(module)
+
+
+def test_every_file_it_names_is_there():
+  named = set(re.findall(r"experiments/configs/\w+\.py", TEXT))
+  named |= set(re.findall(r"\]\(([^)#:]+)\)", TEXT))
+  named |= set(re.findall(r"`((?:rl|models|rewards|tests)/[\w/]+\.py)`", TEXT))
+  missing = [name for name in sorted(named) if not (ROOT / name).exists()]
+  assert not missing
+
+
+def test_every_make_target_it_names_is_one():
+  makefile = (ROOT / "Makefile").read_text()
+  for target in set(re.findall(r"make (\w+)", SHELL)):
+    assert re.search(rf"^{target}:", makefile, re.M), target

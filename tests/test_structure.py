@@ -1,0 +1,128 @@
+"""The house: imports point one way, files stay one idea, ruff is content."""
+
+import ast
+import importlib
+import inspect
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGES = ("rl", "models", "rewards", "experiments")
+MAY_IMPORT = {
+  "rl": {"rl"},
+  "models": {"models", "rl"},
+  "rewards": {"rewards", "rl"},
+  "experiments": set(PACKAGES),
+}
+# All that models know of rl: the interface, and how to say what is unknown.
+RL_SEEN_BY_MODELS = {"rl", "rl.types", "rl.choices"}
+NOT_FOR_THE_CORE = {"ml_collections", "absl", "transformers", "orbax", "etils"}
+
+
+def sources(package):
+  return sorted((ROOT / package).rglob("*.py"))
+
+
+def imports(path):
+  """Dotted names of everything a file imports, wherever in it."""
+  for node in ast.walk(ast.parse(path.read_text())):
+    if isinstance(node, ast.Import):
+      yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      yield node.module
+      yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_dependencies_point_one_way(package):
+  for path in sources(package):
+    for name in imports(path):
+      top = name.split(".")[0]
+      assert top not in PACKAGES or top in MAY_IMPORT[package], (path, name)
+      if package == "rl":
+        assert top not in NOT_FOR_THE_CORE, (path, name)
+      if package == "models" and top == "rl":
+        seen = ".".join(name.split(".")[:2])
+        assert seen in RL_SEEN_BY_MODELS, (path, name)
+
+
+def test_the_core_is_light():
+  """Importing rl pulls in no tokenizer, no dataset library, no config."""
+  code = (
+    "import sys, pkgutil, importlib, rl, rl.methods\n"
+    "for package in (rl, rl.methods):\n"
+    "  for m in pkgutil.iter_modules(package.__path__):\n"
+    "    importlib.import_module(f'{package.__name__}.{m.name}')\n"
+    "heavy = {'transformers', 'tensorflow_datasets', 'tensorflow', 'orbax',\n"
+    "         'ml_collections', 'flax.nnx', 'matplotlib'}\n"
+    "sys.exit(' '.join(heavy & set(sys.modules)) or None)\n"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+  )
+  assert done.returncode == 0, done.stderr
+
+
+def test_ruff_is_content():
+  for command in (["check"], ["format", "--check"]):
+    done = subprocess.run(
+      [sys.executable, "-m", "ruff", *command, "."],
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_importing_does_nothing():
+  """At the top level stand definitions, constants and imports only."""
+  for package in ("rl", "models", "rewards"):
+    for path in sources(package):
+      for node in ast.parse(path.read_text()).body:
+        is_call = isinstance(node, ast.Expr) and isinstance(
+          node.value, ast.Call
+        )
+        assert not is_call, (path, ast.unparse(node))
+        assert not isinstance(node, ast.For | ast.While | ast.With), path
+
+
+# The promise to whoever builds on this: names and their parameters.
+PUBLIC = {
+  "rl.objectives": {
+    "max_at_k_value": ["scores", "k", "valid"],
+    "max_at_k_weights": ["scores", "k", "valid", "baseline"],
+    "max_at_k_off_policy_value": ["scores", "log_ratios", "k", "valid"],
+    "max_at_k_off_policy_weights": [
+      "scores",
+      "log_ratios",
+      "k",
+      "valid",
+      "order",
+    ],
+    "pass_at_k_value": ["correct", "k", "valid"],
+    "pass_at_k_advantages": ["scores", "k", "valid", "form", "key"],
+  },
+  "rl.credit": {
+    "min_form_rewards": ["step_scores", "step_mask", "temperature"],
+    "returns_to_go": ["rewards", "mask", "gamma", "reduce"],
+    "gae": ["rewards", "values", "mask", "gamma", "lam", "segments"],
+  },
+  "rl.advantages": {
+    "leave_one_out": ["scores", "valid"],
+    "group_normalize": ["scores", "valid", "ddof", "eps"],
+  },
+  "rl.method": {"prepare": ["method", "rollout", "state"]},
+  "rl.methods": {"get": ["name", "hyper"], "names": []},
+  "rl.metrics": {"pass_at_k_curve": ["correct", "ks", "valid"]},
+}
+
+
+@pytest.mark.parametrize("module", sorted(PUBLIC))
+def test_public_names_keep_their_signatures(module):
+  found = importlib.import_module(module)
+  for name, parameters in PUBLIC[module].items():
+    signature = inspect.signature(getattr(found, name))
+    assert list(signature.parameters) == parameters, name

@@ -1,0 +1,92 @@
+"""A run small enough for tests, and its programs compiled once.
+
+The policy has one layer of width 16; the reward is how large the token ids are,
+of which a policy that was never trained earns some too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.compilation_cache import compilation_cache
+from ml_collections import ConfigDict
+
+from experiments import build
+from experiments.configs import common
+from experiments.tasks import Task
+from models import sharding
+
+PROMPTS, SAMPLES = 8, 4
+
+
+def config(kind: str = "rl", **changes: object) -> ConfigDict:
+  """countdown(count=2), 8 prompts, 4 samples; `a__b=1` changes `a.b`."""
+  found = common.rl() if kind == "rl" else common.supervised()
+  found.model = common.model(
+    width=16, layers=1, heads=2, kv_heads=2, head_dim=8, mlp_width=32
+  )
+  found.task = "countdown(count=2)"
+  found.sinks = ()
+  found.log_every = 1
+  found.rollout.prompts = PROMPTS
+  found.rollout.samples = SAMPLES
+  found.optimizer.learning_rate = 3e-3
+  found.evaluation.problems = 8
+  found.evaluation.samples = 2
+  found.evaluation.batch = 8
+  with found.unlocked():
+    found.update_from_flattened_dict(
+      {name.replace("__", "."): value for name, value in changes.items()}
+    )
+  return found
+
+
+def experiment(kind: str = "rl", **changes: object) -> build.Experiment:
+  """Of `config(kind, **changes)`, on one device, rewarded by ids."""
+  found = on_one_device(build.build(config(kind, **changes)))
+  return dataclasses.replace(found, task=rewarding_ids(found.task))
+
+
+def on_one_device(found: build.Experiment) -> build.Experiment:
+  """The same experiment; programs for one device compile sooner than for 8."""
+  mesh = sharding.make_mesh(devices=jax.devices()[:1])
+  return dataclasses.replace(found, mesh=mesh)
+
+
+def rewarding_ids(task: Task) -> Task:
+  """The same problems; the score is the sum of the ids, padding being 0."""
+
+  def score(problems, completions, lengths, finished):
+    judged = task.score(problems, completions, lengths, finished)
+    return dataclasses.replace(
+      judged,
+      scores=completions.sum(-1) / (task.completion_length * task.vocab_size),
+      correct=finished.astype(jnp.int8),
+    )
+
+  return dataclasses.replace(task, score=score)
+
+
+@contextlib.contextmanager
+def compiled_once(folder: Path) -> Iterator[None]:
+  """Equal programs are compiled a single time, and without much effort."""
+  options = {
+    "jax_compilation_cache_dir": str(folder),
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_disable_most_optimizations": True,
+  }
+  before = {name: jax.config.values[name] for name in options}
+  for name, value in options.items():
+    jax.config.update(name, value)
+  compilation_cache.reset_cache()
+  try:
+    yield
+  finally:
+    for name, value in before.items():
+      jax.config.update(name, value)
+    compilation_cache.reset_cache()
