@@ -11,7 +11,9 @@ A workdir also keeps the config it was made with, and refuses another.
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -25,6 +27,7 @@ from experiments import jsonl
 PyTree = Any
 
 CONFIG_FILE = "config.json"
+FOLDER = "checkpoints"  # of a workdir
 # Keys that say how long or how often, never what one step computes: a run may
 # go on with other values of them.
 MAY_DIFFER = (
@@ -117,7 +120,7 @@ class Checkpoints:
       FileNotFoundError: there is no checkpoint, or none of that step.
       ValueError: the saved tree, a shape or a dtype is another.
     """
-    step = _existing(self._manager, self.directory, step)
+    step = _existing(self._manager.all_steps(), self.directory, step)
     target = _abstract(abstract_state)
     _check_fits(target, self._manager.item_metadata(step)["state"].tree, step)
     restored = self._manager.restore(
@@ -148,6 +151,25 @@ class Checkpoints:
     self.close()
 
 
+def latest_step(directory: epath.PathLike) -> int | None:
+  """Step of the latest complete checkpoint there, None where there is none."""
+  directory = epath.Path(directory)
+  if not directory.exists():
+    return None
+  return max(ocp.utils.checkpoint_steps(directory), default=None)
+
+
+def check_params(
+  directory: epath.PathLike, abstract_params: PyTree, step: int | None = None
+) -> None:
+  """Refuses a checkpoint without these parameters; reads no array.
+
+  Args, Raises: as of `restore_params`.
+  """
+  with _Params(directory, step) as saved:
+    saved.check(abstract_params)
+
+
 def restore_params(
   directory: epath.PathLike,
   abstract_params: PyTree | None = None,
@@ -168,30 +190,44 @@ def restore_params(
     FileNotFoundError: there is no checkpoint, or none of that step.
     ValueError: the saved tree, a shape or a dtype is another.
   """
-  directory = epath.Path(directory).absolute()
-  if not directory.exists():
-    raise FileNotFoundError(f"no checkpoints: {directory} does not exist")
-  with ocp.CheckpointManager(
-    directory,
-    options=ocp.CheckpointManagerOptions(read_only=True),
-    item_handlers={"state": ocp.PyTreeCheckpointHandler()},
-  ) as manager:
-    step = _existing(manager, directory, step)
-    saved = manager.item_metadata(step)["state"].tree["params"]
-    target = _abstract(saved if abstract_params is None else abstract_params)
-    _check_fits(target, saved, step)
-    item = {"params": target}
-    restored = manager.restore(
-      step,
-      args=ocp.args.Composite(
-        state=ocp.args.PyTreeRestore(
-          item,
-          restore_args=ocp.checkpoint_utils.construct_restore_args(item),
-          partial_restore=True,
-        )
+  with _Params(directory, step) as saved:
+    return saved.restore(
+      saved.tree if abstract_params is None else abstract_params
+    )
+
+
+class _Params(contextlib.AbstractContextManager):
+  """The parameters of one checkpoint, before anything is read."""
+
+  def __init__(self, directory: epath.PathLike, step: int | None) -> None:
+    directory = epath.Path(directory).absolute()
+    if not directory.exists():
+      raise FileNotFoundError(f"no checkpoints: {directory} does not exist")
+    steps = ocp.utils.checkpoint_steps(directory)
+    self.step = _existing(steps, directory, step)
+    self._path = directory / str(self.step) / "state"
+    self._handler = ocp.PyTreeCheckpointHandler()
+    self.tree = self._handler.metadata(self._path).tree["params"]
+
+  def check(self, abstract: PyTree) -> PyTree:
+    target = _abstract(abstract)
+    _check_fits(target, self.tree, self.step)
+    return target
+
+  def restore(self, abstract: PyTree) -> PyTree:
+    item = {"params": self.check(abstract)}
+    restored = self._handler.restore(
+      self._path,
+      args=ocp.args.PyTreeRestore(
+        item,
+        restore_args=ocp.checkpoint_utils.construct_restore_args(item),
+        partial_restore=True,
       ),
     )
-  return restored["state"]["params"]
+    return restored["params"]
+
+  def __exit__(self, *_: object) -> None:
+    self._handler.close()
 
 
 def _is_key(leaf: Any) -> bool:
@@ -260,9 +296,9 @@ def _leaves(tree: PyTree) -> dict[str, str]:
 
 
 def _existing(
-  manager: ocp.CheckpointManager, directory: epath.Path, step: int | None
+  steps: Iterable[int], directory: epath.Path, step: int | None
 ) -> int:
-  steps = sorted(manager.all_steps())
+  steps = sorted(steps)
   if not steps:
     raise FileNotFoundError(f"no checkpoint in {directory}")
   if step is None:

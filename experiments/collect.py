@@ -80,14 +80,18 @@ def on_device(
   policy: types.Policy,
   sampling: rollouts.Sampling,
   prompts: int,
-  sharding: NamedSharding,
+  sharding: NamedSharding | None = None,
 ) -> Collect:
-  """Sampling and a jittable reward, as one pure function of the state."""
+  """Sampling and a jittable reward, as one pure function of the state.
+
+  `sharding` splits the prompts over a mesh; None leaves them where they are.
+  """
 
   def collect(state: State) -> types.Rollout:
     problem_key, sample_key = _keys(state)
     problems = task.train(problem_key, state.step, prompts)
-    problems = jax.lax.with_sharding_constraint(problems, sharding)
+    if sharding is not None:
+      problems = jax.lax.with_sharding_constraint(problems, sharding)
     keys = rollouts.prompt_keys(sample_key, state.step, problems.ids)
     samples = rollouts.generate(
       policy,

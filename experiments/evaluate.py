@@ -24,13 +24,11 @@ from typing import Any
 import jax
 import ml_collections
 import numpy as np
-import orbax.checkpoint as ocp
 import rich.console
-from absl import logging
 from etils import epath
 from jax.experimental import multihost_utils
 
-from experiments import build, checkpoint, estimates
+from experiments import build, checkpoint, devices, estimates
 from experiments.tasks import task as task_lib
 from rl import rollout, types
 
@@ -220,6 +218,7 @@ def _experiment(options: argparse.Namespace) -> build.Experiment:
   for name in ("problems", "samples", "batch", "temperature"):
     if getattr(options, name) is not None:
       config.evaluation[name] = getattr(options, name)
+  devices.split_cpu(config.cpu_devices)
   experiment = build.build(config)
   build.check_evaluation(experiment)
   return experiment
@@ -229,12 +228,10 @@ def _params(
   experiment: build.Experiment, options: argparse.Namespace
 ) -> tuple[int, PyTree]:
   """The step and the parameters of the checkpoint that is asked for."""
-  from experiments import train  # which imports this module
-
-  directory = epath.Path(options.workdir) / train.CHECKPOINTS
+  directory = epath.Path(options.workdir) / checkpoint.FOLDER
   step = options.step
-  if step is None and directory.exists():
-    step = max(ocp.utils.checkpoint_steps(directory), default=None)
+  if step is None:
+    step = checkpoint.latest_step(directory)
   params = checkpoint.restore_params(
     directory, experiment.abstract.params, step
   )
@@ -242,5 +239,4 @@ def _params(
 
 
 if __name__ == "__main__":
-  logging.set_verbosity(logging.ERROR)  # Orbax warns of reading a part
   sys.exit(main())

@@ -28,7 +28,6 @@ from experiments import (
 from experiments.build import Experiment
 from rl import loop, step, types
 
-CHECKPOINTS = "checkpoints"
 BASE = "base"
 # What a supervised run logs: its demonstrations have no reward and no sampler.
 _SUPERVISED = ("loss/", "policy/entropy", "optim/", "length/")
@@ -43,8 +42,8 @@ def validate(
   """The experiment, if it can run in this workdir; writes nothing.
 
   Raises:
-    ValueError: a mistake in the config, or a workdir of another config.
-    FileNotFoundError: `init_from` holds no checkpoint.
+    ValueError: a mistake in the config, a workdir of another config, or an
+      `init_from` without a checkpoint that fits.
   """
   checkpoint.check_config(workdir, config)
   experiment = build.build(config)
@@ -53,9 +52,11 @@ def validate(
     if base.model != experiment.model:
       raise ValueError(f"base.model {base.model} is not {experiment.model}")
   if config.get("init_from"):
-    source = epath.Path(config.init_from) / CHECKPOINTS
-    if not source.exists():
-      raise FileNotFoundError(f"init_from: there is no {source}")
+    source = epath.Path(config.init_from) / checkpoint.FOLDER
+    try:
+      checkpoint.check_params(source, experiment.abstract.params)
+    except (ValueError, FileNotFoundError) as error:
+      raise ValueError(f"init_from: {error}") from None
   return experiment
 
 
@@ -72,7 +73,7 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
   if _has_base(config):
     run(build.build(config.base), workdir / BASE)
   with checkpoint.Checkpoints(
-    workdir / CHECKPOINTS,
+    workdir / checkpoint.FOLDER,
     keep=config.keep_checkpoints,
     every=config.checkpoint_every or config.steps,
   ) as checkpoints:
@@ -111,7 +112,9 @@ def _starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
     source = workdir / BASE
   else:
     return None
-  return checkpoint.restore_params(source / CHECKPOINTS, e.abstract.params)
+  return checkpoint.restore_params(
+    source / checkpoint.FOLDER, e.abstract.params
+  )
 
 
 def _announce(
@@ -123,6 +126,7 @@ def _announce(
     logger.say(f"{workdir}: resumed after step {done} of {e.config.steps}")
   else:
     logger.say(f"{workdir}: {e.config.steps} steps of {e.task.name}")
+    logger.say(*e.task.notes)
     logger.say(str(e.method))
 
 

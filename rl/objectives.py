@@ -64,7 +64,10 @@ def _check_k(k: int, size: int) -> None:
   if not isinstance(k, int) or isinstance(k, bool):
     raise TypeError(f"k must be a static int, got {k!r}")
   if not 1 <= k <= size:
-    raise ValueError(f"k = {k} must be from 1 to the {size} samples of a group")
+    raise ValueError(
+      f"k = {k} must be from 1 to the {size} samples of a group; nearest: "
+      f"{min(max(k, 1), size)}"
+    )
 
 
 def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:

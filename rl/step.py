@@ -84,9 +84,11 @@ class Plan:
         raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
     parts = self.minibatches * self.microbatches
     if prompts % parts:
+      nearest = max(parts, round(prompts / parts) * parts)
       raise ValueError(
         f"{prompts} prompts cannot be cut into {self.minibatches} minibatches "
-        f"of {self.microbatches} microbatches: {parts} must divide {prompts}"
+        f"of {self.microbatches} microbatches: {parts} must divide {prompts}; "
+        f"nearest: {nearest} prompts"
       )
 
 

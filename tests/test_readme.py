@@ -4,7 +4,12 @@ import importlib.util
 import pathlib
 import re
 
+import numpy as np
 import pytest
+import tiny
+
+from experiments import logging, train
+from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -19,6 +24,19 @@ def test_the_python_of_the_readme_runs():
   namespace = {"__name__": "readme"}
   for code in PYTHON:
     exec(compile(code, "README.md", "exec"), namespace)
+
+
+def test_the_method_of_the_readme_is_found_and_trains(tmp_path, monkeypatch):
+  """Saved in a folder of methods, it is a name on the command line."""
+  code = next(code for code in PYTHON if "def median_po" in code)
+  (tmp_path / "median_po.py").write_text(code)
+  monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
+  config = tiny.config(method="median_po(power=1.0)", steps=1)
+  config.mesh.data = 8
+  train.run(train.validate(config, tmp_path / "run"), tmp_path / "run")
+  steps, losses = logging.read_metrics(tmp_path / "run")["loss/total"]
+  assert steps.tolist() == [1]
+  assert np.isfinite(losses).all()
 
 
 @pytest.mark.parametrize(

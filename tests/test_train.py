@@ -75,7 +75,7 @@ def straight(tmp_path_factory):
 
 
 def final_state(e: build.Experiment, workdir: pathlib.Path):
-  with checkpoint.Checkpoints(workdir / train.CHECKPOINTS) as checkpoints:
+  with checkpoint.Checkpoints(workdir / checkpoint.FOLDER) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
   return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
 
@@ -240,7 +240,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, programs):
   )
   workdir = tmp_path / "killed"
   process = command(workdir, config_file, programs)
-  saved = workdir / train.CHECKPOINTS / "2"
+  saved = workdir / checkpoint.FOLDER / "2"
   while not saved.exists() and process.poll() is None:
     time.sleep(0.002)
   process.kill()

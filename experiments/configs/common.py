@@ -6,7 +6,7 @@ what makes it that experiment. Override anything from the command line:
 """
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import FieldReference
+from ml_collections.config_dict import FieldReference, placeholder
 
 
 def model(**shape: int) -> ConfigDict:
@@ -52,7 +52,9 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
         "epochs": 1,
         "minibatches": 1,
         "microbatches": 1,
-        "chunk": None,  # positions of a sample whose logits exist at a time
+        "chunk": placeholder(
+          int
+        ),  # positions of a sample whose logits exist at a time
       },
       "optimizer": {
         "learning_rate": 1.5e-4,

@@ -18,7 +18,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from absl import logging
 
 from experiments import data
 from experiments.tasks.task import Judged, Problems, Task
@@ -72,8 +71,8 @@ def gsm8k(
   Reasoning via Knowledge Distillation"). The 1 % of answers without annotations
   become the bare `#### 18`.
 
-  Nothing is ever cut: train problems whose question or solution is too long are
-  left out, test problems only when the question is; both counts are logged. The
+  Nothing is ever cut: train problems whose question or solution is too long
+  are left out, test problems only when the question is (`notes` counts). The
   test set is a fixed permutation of the test file, and `test(n)` its first n.
   `answer_ids` are the numbers answered: equal numbers vote together. A
   completion that did not finish has no answer, for its number may be cut.
@@ -126,8 +125,8 @@ def gsm8k(
   ]
   asks = np.array([len(ids) <= prompt_length for ids in prompts])
   fits = np.array([len(ids) <= completion_length for ids in solutions])
-  train_rows = _keep("train", train_rows, asks & fits)
-  test_rows = _keep("test", test_rows, asks)
+  train_rows, train_note = _keep("train", train_rows, asks & fits)
+  test_rows, test_note = _keep("test", test_rows, asks)
   test_rows = np.random.default_rng(0).permutation(test_rows)
 
   def problems(rows: Array) -> Problems:
@@ -217,23 +216,22 @@ def gsm8k(
     decode=decode,
     gold=gold,
     jittable=False,
+    notes=(train_note, test_note),
   )
 
 
-def _keep(split: str, rows: Array, fits: Array) -> Array:
+def _keep(split: str, rows: Array, fits: Array) -> tuple[Array, str]:
+  """The rows that fit, and a line that counts the others."""
   kept = rows[fits[rows]]
-  logging.info(
-    "gsm8k %s: %d problems, %d too long and left out",
-    split,
-    len(kept),
-    len(rows) - len(kept),
-  )
   if not len(kept):
     raise ValueError(
       f"no {split} problem of gsm8k fits; allow a longer prompt_length or "
       "completion_length"
     )
-  return kept
+  left_out = len(rows) - len(kept)
+  return kept, (
+    f"gsm8k {split}: {len(kept)} problems, {left_out} too long and left out"
+  )
 
 
 def _shuffled(rows: Array, key: Any, places: Array) -> Array:

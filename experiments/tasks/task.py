@@ -84,6 +84,7 @@ class Task:
     jittable: whether `train`, `score` and `demonstrate` may run inside jit.
     gold: `(Problems) -> (completions [P, T], lengths [P])`, a solution that
       scores full marks: the contract tests use it.
+    notes: what a reader of results must know ("7 of 7473 left out").
   """
 
   name: str
@@ -99,6 +100,7 @@ class Task:
   decode: Callable[[Any], str]
   gold: Callable[[Problems], tuple[Array, Array]]
   jittable: bool = True
+  notes: tuple[str, ...] = ()
 
 
 def supervised_tokens(
