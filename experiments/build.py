@@ -56,16 +56,19 @@ class Experiment:
 
   def init(self, params: types.PyTree | None = None) -> step.State:
     """The state at step 0, on the mesh; fresh parameters unless given."""
-    key = jax.random.key(self.config.seed)
+    # A run and the base it starts from share a seed, not their problems.
+    seed = jax.random.key(self.config.seed)
+    own = jax.random.fold_in(seed, KINDS.index(self.config.kind))
+    params_key, run_key = jax.random.split(own)
     if params is None:
       params = jax.jit(
         lambda k: transformer.init(self.model, k),
         out_shardings=self.shardings.params,
-      )(jax.random.fold_in(key, 0))
+      )(params_key)
     return jax.jit(
       lambda p, k: step.init(self.method, p, self.tx, k),
       out_shardings=self.shardings,
-    )(params, key)
+    )(params, run_key)
 
   @property
   def abstract(self) -> step.State:
@@ -81,8 +84,15 @@ class Experiment:
 
   @property
   def shardings(self) -> step.State:
-    """Where each part of the state lives."""
-    return sharding.shardings(_abstract_state(self), self.mesh)
+    """Where each part of the state lives.
+
+    Parameters, and what is shaped like them, by the rules of the mesh; the
+    method's own state on every device.
+    """
+    state = _abstract_state(self)
+    placed = sharding.shardings(state.replace(method_state=()), self.mesh)
+    everywhere = jax.tree.map(lambda _: self.replicated, state.method_state)
+    return placed.replace(method_state=everywhere)
 
   @property
   def samples_own(self) -> bool:
@@ -117,12 +127,12 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
   supervised = config.kind == "supervised"
   mesh = sharding.make_mesh(**config.mesh)
   method = _supervised() if supervised else make_method(config.method)
-  tx, schedule = make_optimizer(config.optimizer)
   plan = step.Plan(
     **config.plan,
     temperature=1.0 if supervised else config.rollout.temperature,
   )
   plan.check(config.rollout.prompts)
+  tx, schedule = make_optimizer(config.optimizer, plan.updates)
   _check_batch(config, plan, mesh)
   _check_cadence(config)
   for name in config.sinks:
@@ -200,9 +210,17 @@ def make_model(
 
 
 def make_optimizer(
-  config: ml_collections.ConfigDict,
+  config: ml_collections.ConfigDict, updates: int
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
-  """AdamW behind a clip of the global norm, and its learning rate."""
+  """AdamW behind a clip of the global norm, and its learning rate.
+
+  Args:
+    config: of the optimiser; its schedule counts training steps.
+    updates: per training step.
+
+  Returns:
+    The transformation, and the schedule `training steps done -> rate`.
+  """
   if config.schedule not in SCHEDULES:
     raise ValueError(choices.unknown("schedule", config.schedule, SCHEDULES))
   rate = config.learning_rate
@@ -218,7 +236,7 @@ def make_optimizer(
     schedule = optax.join_schedules([warmup, decay], [config.warmup_steps])
   parts = [
     optax.adamw(
-      schedule,
+      lambda count: schedule(count // updates),
       b1=config.b1,
       b2=config.b2,
       eps=config.eps,
@@ -265,6 +283,12 @@ def _check_cadence(config: Any) -> None:
 def _check(e: Experiment) -> None:
   """Sharding rules fit, and one step traces: needs, levels, k against S."""
   _ = e.shardings
+  step.make(e.method, e.policy, e.tx, e.plan)  # refuses what it cannot do
+  if e.samples_own and e.sampling.temperature <= 0:
+    raise ValueError(
+      f"rollout.temperature = {e.sampling.temperature}: learning needs samples; "
+      "it must be above 0, nearest useful: 1.0 (evaluation may use 0)"
+    )
   if e.config.steps_per_dispatch > 1 and not e.task.jittable:
     raise ValueError(
       f"steps_per_dispatch = {e.config.steps_per_dispatch}: {e.task.name} is "

@@ -47,8 +47,7 @@ class Checkpoints:
   Args:
     directory: where they live, local or in a bucket; made when missing.
     keep: how many of the latest are kept.
-    every: steps that are multiples of it are saved, the others only when forced
-      or when the machine is about to be taken away.
+    every: steps that are multiples of it are saved, the others when forced.
   """
 
   def __init__(
@@ -60,12 +59,7 @@ class Checkpoints:
       self.directory,
       options=ocp.CheckpointManagerOptions(
         max_to_keep=keep,
-        save_decision_policy=policies.AnySavePolicy(
-          [
-            policies.PreemptionCheckpointingPolicy(),
-            policies.FixedIntervalPolicy(every),
-          ]
-        ),
+        save_decision_policy=policies.FixedIntervalPolicy(every),
         cleanup_tmp_directories=True,
       ),
       item_handlers={

@@ -54,7 +54,11 @@ def to_rollout(
       lengths=samples.lengths,
       mask=mask,
     ),
-    sample_mask=jnp.ones(samples.lengths.shape, bool),
+    sample_mask=(
+      jnp.ones(samples.lengths.shape, bool)
+      if judged.scored is None
+      else jnp.asarray(judged.scored)
+    ),
     behavior_log_probs=samples.log_probs,
     finished=samples.finished,
     scores=jnp.asarray(judged.scores, jnp.float32),
@@ -186,7 +190,8 @@ def shown_on_host(task: Task, prompts: int, sharding: NamedSharding) -> Staged:
     start = time.perf_counter()
     problem_key, solution_key = _keys(state)
     problems = task.train(problem_key, int(state.step), prompts)
-    shown = task.demonstrate(solution_key, problems)
+    key = jax.random.fold_in(solution_key, int(state.step))
+    shown = task.demonstrate(key, problems)
     placed = jax.device_put((problems, shown), sharding)
     rollout = assemble(*placed, state)
     return rollout, {"time/rollout_s": time.perf_counter() - start}

@@ -77,7 +77,9 @@ class Evaluation:
     ks = range(1, self.samples + 1)
     known = self.correct >= 0
     count = known.sum(-1)
-    majority = metrics.majority_at_k(self.answer_ids, self.correct == 1, ks)
+    majority = metrics.majority_at_k(
+      self.answer_ids, self.correct == 1, ks, known
+    )
     columns = {}
     for k in ks:
       passed = objectives.pass_at_k_value(self.correct == 1, k, known)
@@ -165,7 +167,7 @@ def table(
     pad_edge=False,
     collapse_padding=True,
   )
-  shown.add_column("")
+  shown.add_column("", no_wrap=True, min_width=9)
   for name in evaluations:
     shown.add_column(name, justify="right", no_wrap=True)
   differences = compare(first, others[0]) if len(others) == 1 else None
@@ -185,24 +187,27 @@ def table(
   ]
   for group in groups:
     for name, label in group.items():
-      cells = [_cell(e.estimates[name]) for e in evaluations.values()]
+      digits = 1 if name.startswith("length/mean") else 3
+      cells = [_cell(e.estimates[name], digits) for e in evaluations.values()]
       if differences is not None:
-        cells.append(_cell(differences[name], signed=True))
+        cells.append(_cell(differences[name], digits, signed=True))
       shown.add_row(label, *cells)
     shown.add_section()
   return shown
 
 
-def _cell(estimate: Estimate, signed: bool = False) -> rich.text.Text:
-  mean = format(estimate.mean, "+.3f" if signed else ".3f")
+def _cell(
+  estimate: Estimate, digits: int, signed: bool = False
+) -> rich.text.Text:
+  mean, low, high = (f"{x:.{digits}f}" for x in estimate)
+  if signed:
+    mean = f"{estimate.mean:+.{digits}f}"
   style = ""
   if signed and estimate.low > 0:
     style = "bold green"
   elif signed and estimate.high < 0:
     style = "bold red"
-  return rich.text.Text.assemble(
-    (mean, style), (f" [{estimate.low:.3f}, {estimate.high:.3f}]", "dim")
-  )
+  return rich.text.Text.assemble((mean, style), (f" [{low}, {high}]", "dim"))
 
 
 def save(evaluation: Evaluation, path: epath.PathLike) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.build import Experiment
@@ -30,7 +31,7 @@ def recorder(
   Returns:
     `state -> records`, one per sample, with "prompt", "completion" (text),
     "score", "correct" (1, 0, -1 unknown), "finished", "tokens" and "advantages"
-    (one per token, null where the loss reads no signal).
+    (one per token; null where the loss reads no signal).
   """
   prepare = _preparer(e)
 
@@ -48,7 +49,6 @@ def _records(e: Experiment, prepared, advantages) -> list[Record]:
     if not prepared.sample_mask[p, s]:
       continue
     ids = tokens.completions[p, s, : tokens.lengths[p, s]]
-    credit = advantages[p, s, : len(ids)] if advantages.ndim == 3 else None
     records.append(
       {
         "prompt_id": int(prepared.prompt_ids[p]),
@@ -58,14 +58,16 @@ def _records(e: Experiment, prepared, advantages) -> list[Record]:
         "correct": int(prepared.correct[p, s]),
         "finished": bool(prepared.finished[p, s]),
         "tokens": ids.tolist(),
-        "advantages": None if credit is None else credit.tolist(),
+        "advantages": (
+          None if advantages is None else advantages[p, s, : len(ids)].tolist()
+        ),
       }
     )
   return records
 
 
 def _preparer(e: Experiment) -> Callable:
-  """The rollout and the signal of the first term, as the step sees them."""
+  """The rollout and its advantages at tokens, as the step sees them."""
 
   @jax.jit
   def prepare(state, rollout):
@@ -73,12 +75,20 @@ def _preparer(e: Experiment) -> Callable:
     scored = probes.passes(
       e.policy,
       sources,
-      e.method.signal_needs,
+      method.required(e.method, e.plan.updates),
       rollout,
       e.plan.temperature,
       e.plan.chunk,
+      e.plan.microbatches,
     )
     batch, _, _ = method.prepare(e.method, scored, state.method_state)
-    return batch.rollout.replace(extras=rollout.extras), batch.signals[0]
+    kept = batch.rollout.replace(extras=rollout.extras)
+    found = method.first_signal(e.method, batch)
+    if found is None:
+      return kept, None
+    signal, mask = found
+    if signal.ndim == 2:  # a value of the sample, shown at its tokens
+      signal, mask = signal[..., None], kept.mask
+    return kept, jnp.where(mask, signal, 0.0)
 
   return prepare

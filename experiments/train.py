@@ -269,7 +269,7 @@ class _Meter:
     return {
       **metrics,
       **times,
-      "optim/lr": float(e.schedule((number - 1) * e.plan.updates)),
+      "optim/lr": float(e.schedule(number - 1)),
       "perf/tokens_per_s": tokens / times["time/step_s"],
     }
 

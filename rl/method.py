@@ -15,6 +15,7 @@ so it is the same under any sharding and any microbatching.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,16 @@ class Method:
           f"{self.name}: {what} = {t} takes a {takes} signal; start it from a "
           "source, e.g. scores() or step_scores()"
         )
+    for what, t, levels in (
+      ("advantage", self.advantage, ("sample", "token")),
+      ("select", self.select, ("sample",)),
+      ("keep", self.keep, ("sample", "token")),
+    ):
+      if t is not None and t.gives not in levels:
+        raise LevelError(
+          f"{self.name}: {what} = {t} gives a {t.gives} signal where "
+          f"{' or '.join(levels)} is needed{transform.mend(t.gives, levels)}"
+        )
     for term in self.loss.terms:
       self._check_signal(term)
 
@@ -80,11 +91,19 @@ class Method:
       raise LevelError(
         f"{self.name}: {term} reads a signal but the method has no advantage"
       )
+    if term.view and "token" in (
+      signal.gives,
+      self.keep.gives if self.keep is not None and term.keep is None else "",
+    ):
+      raise LevelError(
+        f"{self.name}: {term} reads the text {term.view!r}, whose tokens are "
+        "not the rollout's; give it a signal and a keep of samples"
+      )
     broadcast = (signal.gives, term.takes) == ("sample", "token")
     if signal.gives != term.takes and not broadcast:
       raise LevelError(
         f"{self.name}: {term} reads a {term.takes} signal but {signal} gives a "
-        f"{signal.gives} signal; append a transform to a {term.takes} level"
+        f"{signal.gives} signal{transform.mend(signal.gives, (term.takes,))}"
       )
 
   @property
@@ -163,6 +182,43 @@ class Batch:
   masks: tuple[Array, ...]
 
 
+def required(method: Method, updates: int = 1) -> frozenset[probes.Need]:
+  """What must be read by passes before the first update of a rollout.
+
+  Args:
+    method: the method.
+    updates: per rollout. With one, what only the loss reads of the "old"
+      policy is not among them: the loss reads it off the current one.
+  """
+  live = {n for n in method.term_needs if n.source == "policy"}
+  old = {n for n in method.term_needs if n.source == "old"}
+  needs = set(method.signal_needs) | (method.term_needs - live - old)
+  if updates > 1:
+    needs |= old | {_OLD_LOG_PROBS}
+  asking = list(live | needs)
+  while asking:
+    for read in asking.pop().probe.reads:
+      if read not in needs:
+        needs.add(read)
+        asking.append(read)
+  return frozenset(needs)
+
+
+def first_signal(method: Method, batch: Batch) -> tuple[Array, Array] | None:
+  """The signal that the loss reads first, and which of it counts.
+
+  Returns:
+    `[P, S, T]` or `[P, S]` and a mask of that shape; None if the loss reads no
+    signal of samples or tokens.
+  """
+  for term, signal, mask in zip(
+    method.loss.terms, batch.signals, batch.masks, strict=True
+  ):
+    if term.takes in ("sample", "token"):
+      return signal, mask if signal.ndim == 3 else mask.any(-1)
+  return None
+
+
 def _to_level(signal: Array, level: types.Level, mask: Array) -> Array:
   """A finished sample-level advantage is broadcast; nothing else is."""
   if level == "token" and signal.ndim == 2:
@@ -219,7 +275,7 @@ def prepare(
       signals.append(jnp.zeros(sample_mask.shape[:1]))
     else:
       signal = advantage if term.signal is None else own_signal
-      signals.append(_to_level(signal, term.takes, rollout.mask))
+      signals.append(_to_level(signal, term.takes, mask))
     coefficient = term.coefficient
     if isinstance(coefficient, Transform):
       coefficient = run(slot + 2, coefficient)
@@ -284,7 +340,12 @@ def loss(
       chunk,
     )
     prefix = f"{view}/" if view else ""
-    found |= {prefix + name: value for name, value in values.items()}
+    mask = probes.view_tokens(rollout, view).mask
+    mask &= rollout.sample_mask[..., None]
+    for name, value in values.items():
+      found[prefix + name] = jax.tree.map(
+        functools.partial(_silence, mask), value
+      )
   named = types.Named(found)
   stopped = jax.lax.stop_gradient(found)
   old = {
@@ -309,7 +370,6 @@ def loss(
         f"{term}: declared one value per {term.gives} {coef.shape}, returned "
         f"shape {value.shape}"
       )
-    # A masked value may be anything; it must not reach the gradient as 0 * inf.
     part = scale * jnp.sum(jnp.where(coef != 0, value, 0.0) * coef)
     total = total + part
     family = f"loss/{term.name.partition('(')[0]}"
@@ -317,6 +377,12 @@ def loss(
     tally = tally.add(metrics, mask)
   tally = tally.add_sums({**parts, "loss/total": total})
   return total, jax.lax.stop_gradient(tally)
+
+
+def _silence(mask: Array, value: Array) -> Array:
+  """0 where nothing is scored, so that no infinity there meets a gradient."""
+  mask = mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim))
+  return jnp.where(mask, value, jnp.zeros_like(value))
 
 
 def _policy_tally(found: Mapping[str, Array], rollout: types.Rollout) -> Tally:
@@ -357,10 +423,7 @@ def check(
 
   def go(parameters, rollout):
     sources = {"old": parameters["policy"], **parameters}
-    needs = method.signal_needs | {
-      n for n in method.term_needs if n.source not in ("policy", "old")
-    }
-    rollout = probes.passes(policy, sources, needs, rollout)
+    rollout = probes.passes(policy, sources, required(method), rollout)
     batch, scales, _ = prepare(method, rollout, method.init())
 
     def total(params):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 import jax
 import jax.numpy as jnp
 
-from rl import types
+from rl import slices, types
 
 Array = jax.Array
 
@@ -177,11 +177,12 @@ def passes(
   rollout: types.Rollout,
   temperature: float = 1.0,
   chunk: int | None = None,
+  parts: int = 1,
 ) -> types.Rollout:
   """The rollout with every need in its extras: one forward per source and view.
 
-  Nothing of it is differentiated. A pass whose probes read another pass's
-  results runs after it.
+  Nothing of it is differentiated. A probe that reads another's result is read
+  in a later forward.
 
   Args:
     policy: the three functions of the model.
@@ -189,39 +190,42 @@ def passes(
     needs: what to find; "policy" is not a source here.
     rollout: the text.
     temperature, chunk: as in `read`.
+    parts: slices of P that are scored one after another, to save memory.
 
   Raises:
     KeyError: a source without parameters, a missing view, or reads that no
       order of the passes can satisfy.
   """
-  waiting: dict[tuple[str, str], list[Need]] = {}
-  for need in sorted(needs, key=str):
-    waiting.setdefault((need.source, need.view), []).append(need)
+  waiting = set(needs)
   while waiting:
     ready = [
-      group
-      for group, wanted in waiting.items()
-      if all(n in rollout.extras for w in wanted for n in w.probe.reads)
+      need
+      for need in sorted(waiting, key=str)
+      if all(n in rollout.extras for n in need.probe.reads)
     ]
     if not ready:
-      stuck = sorted(str(n) for wanted in waiting.values() for n in wanted)
+      stuck = sorted(map(str, waiting))
       raise KeyError(f"no order of passes gives {stuck} what they read")
-    source, view = ready[0]
-    wanted = waiting.pop((source, view))
+    source, view = ready[0].source, ready[0].view
+    wanted = [n for n in ready if (n.source, n.view) == (source, view)]
     if source not in parameters:
       raise KeyError(
         f"{[str(n) for n in wanted]} need the parameters {source!r}; the state "
         f"has {sorted(parameters)}. Add a slot of that name to the method"
       )
-    found = read(
-      policy,
-      parameters[source],
-      view_tokens(rollout, view),
-      [n.probe for n in wanted],
-      rollout.extras,
-      temperature,
-      chunk,
-    )
+    waiting.difference_update(wanted)
+
+    def score(part, source=source, wanted=wanted):
+      tokens, extras = part
+      probes = [n.probe for n in wanted]
+      return read(
+        policy, parameters[source], tokens, probes, extras, temperature, chunk
+      )
+
+    reads = {str(n) for w in wanted for n in w.probe.reads}
+    extras = types.Named({k: rollout.extras[k] for k in reads})
+    texts = (view_tokens(rollout, view), extras)
+    found = slices.map_parts(score, texts, parts)
     found = {str(n): found[n.probe.name] for n in wanted}
     rollout = rollout.replace(
       extras=rollout.extras.update(jax.lax.stop_gradient(found))

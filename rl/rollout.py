@@ -87,6 +87,8 @@ class Samples:
 def prompt_keys(key: Array, step: Array | int, prompt_ids: Array) -> Array:
   """One key per prompt, the same in whatever batch the prompt appears.
 
+  A prompt that a batch holds several times has a key for each of its places.
+
   Args:
     key: PRNG key of the seed.
     step: training step.
@@ -95,8 +97,11 @@ def prompt_keys(key: Array, step: Array | int, prompt_ids: Array) -> Array:
   Returns:
     `[P]` keys.
   """
+  fold = jax.vmap(jax.random.fold_in)
   at_step = jax.random.fold_in(key, step)
-  return jax.vmap(jax.random.fold_in, (None, 0))(at_step, prompt_ids)
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(at_step, prompt_ids)
+  same = prompt_ids[:, None] == prompt_ids[None, :]
+  return fold(keys, jnp.tril(same, -1).sum(-1))
 
 
 def generate(

@@ -1,7 +1,7 @@
 """Slots: further parameter sets that a method reads, and how they follow.
 
-A reference policy, a moving average, an old generator. Each starts as a copy of
-the policy and is updated once at the end of every training step by its rule.
+A reference policy, a moving average, an old generator. Each starts from the
+policy and is updated once at the end of every training step by its rule.
 """
 
 from __future__ import annotations
@@ -19,10 +19,19 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class SlotRule:
-  """`update(slot, params, step) -> slot`, after training step `step`."""
+  """How a slot begins and follows.
+
+  Attributes:
+    name: with its hyper-parameters.
+    update: `(slot, params, step) -> slot`, after training step `step`.
+    init: `params -> slot`.
+  """
 
   name: str
   update: Callable[[types.PyTree, types.PyTree, Array], types.PyTree]
+  init: Callable[[types.PyTree], types.PyTree] = lambda params: jax.tree.map(
+    jnp.copy, params
+  )
 
   def __str__(self) -> str:
     return self.name
@@ -34,16 +43,25 @@ def frozen() -> SlotRule:
 
 
 def ema(decay: float, every: int = 1) -> SlotRule:
-  """slot <- decay slot + (1 - decay) params, every so many steps."""
+  """slot <- decay slot + (1 - decay) params, every so many steps.
+
+  Kept in float32 at least: bfloat16 would round every small step away.
+  """
+
+  def wide(params):
+    return jax.tree.map(
+      lambda p: p.astype(jnp.promote_types(p.dtype, jnp.float32)), params
+    )
 
   def update(slot, params, step):
     due = (step + 1) % every == 0
-    keep = jnp.where(due, decay, 1.0)
     return jax.tree.map(
-      lambda s, p: (keep * s + (1 - keep) * p).astype(s.dtype), slot, params
+      lambda s, p: jnp.where(due, decay * s + (1 - decay) * p, s),
+      slot,
+      wide(params),
     )
 
-  return SlotRule(f"ema(decay={decay:g}, every={every})", update)
+  return SlotRule(f"ema(decay={decay:g}, every={every})", update, wide)
 
 
 def sync(every: int) -> SlotRule:

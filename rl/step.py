@@ -8,8 +8,7 @@
     tx          one Optax update, skipped where a gradient is not finite
   slots       follow their rules
 
-Minibatches and microbatches are *strided* slices of P: a P sharded over
-devices stays where it is, while contiguous slices would move every sample.
+Minibatches and microbatches are slices of P (`rl.slices`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import optax
 
 from rl import method as methods
 from rl import metrics as statistics
-from rl import probes, types
+from rl import probes, slices, types
 from rl.method import Method
 
 Array = jax.Array
@@ -63,7 +62,9 @@ class Plan:
     microbatches: slices of a minibatch whose gradients are summed: memory
       falls with their number, the result does not change.
     temperature: at which the rollout was sampled; the policy that is optimised
-      is the law sampled from.
+      is the law sampled from. Top-k, top-p and min-p are not undone: with them
+      the rollout is off-policy, by as much as
+      `policy/sampler_log_prob_diff_mean` says.
     chunk: positions of a sample whose logits exist at a time; None: all.
   """
 
@@ -98,27 +99,15 @@ def init(
   tx: optax.GradientTransformation,
   key: Array,
 ) -> State:
-  """The state before the first step; slots start as copies of `params`."""
+  """The state before the first step; slots start from `params`."""
   return State(
     step=jnp.zeros((), jnp.int32),
     params=params,
     opt_state=tx.init(params),
     method_state=method.init(),
-    slots={name: jax.tree.map(jnp.copy, params) for name, _ in method.slots},
+    slots={name: rule.init(params) for name, rule in method.slots},
     key=key,
   )
-
-
-def split(tree: types.PyTree, parts: int) -> types.PyTree:
-  """`[P, ...]` leaves -> `[parts, P / parts, ...]`, strided; scalars repeat."""
-
-  def cut(x):
-    if jnp.ndim(x) == 0:
-      return jnp.broadcast_to(x, (parts,))
-    strided = x.reshape(x.shape[0] // parts, parts, *x.shape[1:])
-    return jnp.swapaxes(strided, 0, 1)
-
-  return jax.tree.map(cut, tree)
 
 
 def _scan(body: Callable, carry: Any, xs: types.PyTree, parts: int):
@@ -172,20 +161,14 @@ def gradients(
     found, tally = jax.lax.scan(
       microbatch,
       jax.tree.map(jnp.zeros_like, params),
-      split((batch, coefs), plan.microbatches),
+      slices.split((batch, coefs), plan.microbatches),
     )
   return found, tally.merge()
 
 
 def _advantage_metrics(method: Method, batch: methods.Batch) -> Metrics:
-  """Of the first term that reads a signal; a supervised loss has none."""
-  for term, signal, mask in zip(
-    method.loss.terms, batch.signals, batch.masks, strict=True
-  ):
-    if term.takes in ("sample", "token"):
-      mask = mask if signal.ndim == 3 else mask.any(-1)
-      return statistics.advantage_metrics(signal, mask)
-  return {}
+  found = methods.first_signal(method, batch)
+  return {} if found is None else statistics.advantage_metrics(*found)
 
 
 def make(
@@ -202,13 +185,20 @@ def make(
 
   With a single update per rollout, what only the loss reads of the "old"
   policy is read off the current one, which is the same, and no pass is run.
-  """
 
-  needs = set(method.signal_needs)
-  needs |= {n for n in method.term_needs if n.source not in ("policy", "old")}
-  if plan.updates > 1:
-    needs |= {n for n in method.term_needs if n.source == "old"}
-    needs.add(probes.Need("old", probes.log_probs))
+  Raises:
+    ValueError: several updates per rollout of a method without a ratio, which
+      is wrong from the second update on.
+  """
+  strict = [t.name for t in method.loss.terms if t.on_policy]
+  if plan.updates > 1 and strict:
+    raise ValueError(
+      f"{method.name}: {strict[0]} is strictly on-policy, but epochs = "
+      f"{plan.epochs} and minibatches = {plan.minibatches} make {plan.updates} "
+      "updates per rollout; use 1 and 1, or a surrogate with a ratio"
+    )
+
+  needs = methods.required(method, plan.updates)
 
   def update(carry, minibatch, scales):
     params, opt_state = carry
@@ -237,12 +227,13 @@ def make(
       rollout,
       plan.temperature,
       plan.chunk,
+      plan.microbatches,
     )
     before = statistics.rollout_metrics(rollout)
     batch, scales, method_state = methods.prepare(
       method, rollout, state.method_state
     )
-    minibatches = split(batch, plan.minibatches)
+    minibatches = slices.split(batch, plan.minibatches)
 
     def epoch(carry, _):
       return _scan(

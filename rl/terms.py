@@ -19,6 +19,13 @@ from rl.transform import LevelError, Transform
 
 Array = jax.Array
 KL_ESTIMATORS = ("k1", "k2", "k3")
+_SIGNALS = ("none", "prompt", "sample", "token")
+# How values are weighed where nothing is said.
+_MEANS = {
+  "token": aggregates.token_mean,
+  "sample": aggregates.sample_mean,
+  "prompt": aggregates.prompt_mean,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +46,7 @@ class Term:
     keep: its own filter; None: the method's.
     view: its own text; "" is the rollout itself.
     needs: probes it reads.
+    on_policy: right only for the first update of a rollout.
   """
 
   name: str
@@ -51,8 +59,19 @@ class Term:
   keep: Transform | None = None
   view: str = ""
   needs: frozenset[probes.Need] = frozenset()
+  on_policy: bool = False
 
   def __post_init__(self):
+    if self.takes not in _SIGNALS:
+      raise LevelError(
+        f"{self.name} takes a {self.takes} signal; a term takes one of "
+        f"{_SIGNALS}"
+      )
+    if self.keep is not None and self.keep.gives not in ("sample", "token"):
+      raise LevelError(
+        f"{self.name}: keep = {self.keep} gives a {self.keep.gives} signal; a "
+        "filter gives sample or token"
+      )
     if self.gives != self.aggregate.level:
       raise LevelError(
         f"{self.name} gives one value per {self.gives}, but the aggregate "
@@ -150,7 +169,7 @@ def policy_gradient(
   Args:
     surrogate: what is maximised.
     ratio: how log-probs become log-ratios.
-    aggregate: by default the token mean.
+    aggregate: by default the mean over what the surrogate gives.
     against: the ratio's denominator, "old" (recomputed by the trainer at the
       step's start) or "behavior" (as the sampler reported).
 
@@ -188,8 +207,9 @@ def policy_gradient(
     fn,
     "token",
     surrogate.gives,
-    aggregate or aggregates.token_mean(),
+    aggregate or _MEANS[surrogate.gives](),
     needs=frozenset(needs),
+    on_policy=not surrogate.uses_ratio,
   )
 
 
@@ -207,7 +227,8 @@ def kl(
     k3 = e^-d - 1 + d   the gradient of the *forward* KL(ref || pi), although
                         its value estimates the reverse one
 
-  Logged as `policy/kl`: the k3 value, >= 0 at every token.
+  Logged as `policy/kl` (to another slot, `policy/kl_SLOT`): the k3 value,
+  >= 0 at every token.
   Source: Schulman 2020, Approximating KL Divergence.
 
   Raises:
@@ -216,12 +237,13 @@ def kl(
   if estimator not in KL_ESTIMATORS:
     raise ValueError(choices.unknown("KL estimator", estimator, KL_ESTIMATORS))
   need = probes.Need(reference, probes.log_probs)
+  metric = "policy/kl" if reference == "ref" else f"policy/kl_{reference}"
 
   def fn(_, policy, rollout):
     d = policy[probes.log_probs] - rollout.extras[need]
     k3 = jnp.expm1(-d) + d
     value = {"k1": d, "k2": d**2 / 2, "k3": k3}[estimator]
-    return value, {"policy/kl": k3}
+    return value, {metric: k3}
 
   return Term(
     f"kl({estimator}, {reference})",

@@ -271,6 +271,12 @@ def _check_shape(stage: Transform, signal: Array, rollout) -> None:
     )
 
 
+def mend(level: str, accepted: Iterable[str]) -> str:
+  """What to insert after a signal at `level`, as the end of an error."""
+  found = [_BRIDGES[level, a] for a in accepted if (level, a) in _BRIDGES]
+  return f"; insert {' or '.join(found)}" if found else ""
+
+
 def _fit(stage: Transform, previous: Transform) -> Transform:
   """`stage` bound to what `previous` gives, or the error that says why not."""
   level = previous.gives
@@ -282,11 +288,9 @@ def _fit(stage: Transform, previous: Transform) -> Transform:
       f"chain: {stage} is a source and cannot follow {previous}; put it first, "
       "or add it with `+`"
     )
-  mends = [_BRIDGES[level, a] for a in accepted if (level, a) in _BRIDGES]
-  mend = f"; insert {' or '.join(mends)}" if mends else ""
   raise LevelError(
     f"chain: {stage} takes a {' or '.join(accepted)} signal but {previous} "
-    f"gives a {level} signal{mend}"
+    f"gives a {level} signal{mend(level, accepted)}"
   )
 
 
@@ -381,7 +385,7 @@ def _parallel(
   return Transform(name, a.takes, a.gives, init, apply, needs, None, shown)
 
 
-@transform(("sample", "vector", "step", "token"))
+@transform(("scalar", "prompt", "sample", "vector", "step", "token"))
 def scale(signal: Array, valid: Array, *, factor: float) -> Array:
   """Multiplies the signal; `2.0 * t` is `chain(t, scale(2.0))`."""
   del valid
@@ -417,7 +421,8 @@ def among(
       tokens=tokens, sample_mask=rollout.sample_mask & samples
     )
     result, state = inner.apply(signal, subset, state)
-    return jnp.where(subset.valid(inner.gives), result, 0.0), state
+    nothing = jnp.zeros_like(result)
+    return jnp.where(subset.valid(inner.gives), result, nothing), state
 
   return dataclasses.replace(inner, name=name, apply=apply, stages=())
 

@@ -119,6 +119,7 @@ def minus_running_mean(
   seen = state["weight"] > 0
   baseline = state["mean"] / jnp.where(seen, state["weight"], 1.0)
   mean = masked.mean(signal, rollout.sample_mask, axis=(0, 1))
+  decay = jnp.where(rollout.sample_mask.any(), decay, 1.0)  # nothing to learn
   new = {
     "mean": decay * state["mean"] + (1 - decay) * mean,
     "weight": decay * state["weight"] + (1 - decay),
@@ -201,12 +202,21 @@ def place_last(signal: Array, rollout: types.Rollout) -> Array:
 
 
 def step_ends(rollout: types.Rollout) -> Array:
-  """`[P, S, T]` bool, the last token of each step."""
-  ids = rollout.step_ids
+  """`[P, S, T]` bool, the last scored token of each step.
+
+  A tool's tokens inside a step do not end it, and a step whose last tokens are
+  not scored ends at the last one that is.
+  """
+  scored = rollout.mask & (rollout.step_ids >= 0)
+  size = scored.shape[-1]
+  index = jnp.where(scored, jnp.arange(size), size)
+  index = jax.lax.cummin(index, axis=scored.ndim - 1, reverse=True)
   following = jnp.concatenate(
-    [ids[..., 1:], jnp.full_like(ids[..., :1], -1)], -1
+    [index[..., 1:], jnp.full_like(index[..., :1], size)], -1
   )
-  return (ids >= 0) & (ids != following)
+  at = jnp.minimum(following, size - 1)
+  next_id = jnp.take_along_axis(rollout.step_ids, at, -1)
+  return scored & ((following == size) | (next_id != rollout.step_ids))
 
 
 def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:

@@ -151,6 +151,8 @@ class Rollout:
       return self.tokens.mask & self.sample_mask[..., None]
     if level == "prompt":
       return self.sample_mask.any(-1)
+    if level == "scalar":
+      return self.sample_mask.any()
     return self.sample_mask
 
 

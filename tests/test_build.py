@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import tiny
 
-from experiments import build, configs, train
+from experiments import build, collect, configs, tasks, train
 from experiments.configs import common
 from rl import methods
+from rl import rollout as rollouts
 
 # Those that need no data beside the checkout.
 EMBEDDED = sorted(
@@ -61,7 +62,7 @@ def test_the_learning_rate_warms_up_and_decays_to_its_floor():
   config = common.supervised().optimizer
   config.learning_rate, config.final_scale = 3e-3, 0.1
   config.warmup_steps, config.decay_steps = 50, 250
-  _, schedule = build.make_optimizer(config)
+  _, schedule = build.make_optimizer(config, 1)
   at = {step: float(schedule(step)) for step in (0, 25, 50, 150, 250, 999)}
   assert at[0] == 0.0
   assert math.isclose(at[25], 1.5e-3, rel_tol=1e-6)
@@ -76,7 +77,7 @@ def test_the_clip_bounds_what_the_optimiser_sees():
   """Adam does not see the scale of a gradient that is clipped anyway."""
   config = common.rl().optimizer
   config.clip_norm = 0.5
-  tx, _ = build.make_optimizer(config)
+  tx, _ = build.make_optimizer(config, 1)
   params = {"w": np.ones(4, np.float32)}
   states = []
   for scale in (10.0, 1000.0):
@@ -111,3 +112,66 @@ def test_the_state_is_where_it_was_said_to_be():
   )
   # The reference starts as the policy, in memory of its own.
   jax.tree.map(np.testing.assert_array_equal, state.slots["ref"], state.params)
+
+
+def test_a_schedule_counts_training_steps_whatever_the_updates_of_one():
+  """The rate that the optimiser uses, read off the size of its update."""
+  config = common.supervised().optimizer
+  config.clip_norm, config.warmup_steps, config.decay_steps = 0.0, 0, 10
+  params, grads = {"w": np.zeros(1)}, {"w": np.ones(1)}
+  sizes = {}
+  for updates in (1, 2):
+    tx, schedule = build.make_optimizer(config, updates)
+    state, sizes[updates] = tx.init(params), []
+    for _ in range(10 * updates):
+      delta, state = tx.update(grads, state, params)
+      sizes[updates].append(-float(delta["w"][0]))
+  steps = [float(schedule(i)) for i in range(10)]
+  np.testing.assert_allclose(sizes[1], steps, rtol=1e-4)
+  np.testing.assert_allclose(sizes[2], np.repeat(steps, 2), rtol=1e-4)
+
+
+def test_a_run_and_its_base_share_a_seed_and_not_their_problems():
+  keys = {}
+  for kind in build.KINDS:
+    e = tiny.experiment(kind)
+    state = e.init()
+    problem_key, _ = jax.random.split(state.key)
+    keys[kind] = np.asarray(e.task.train(problem_key, 0, 32).ids)
+  assert (keys["rl"] != keys["supervised"]).any()
+
+
+def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
+  e = tiny.experiment()
+  P, S, T = tiny.PROMPTS, tiny.SAMPLES, e.sampling.max_tokens
+  problems = e.task.train(jax.random.key(0), 0, P)
+  samples = rollouts.Samples(
+    completions=np.zeros((P, S, T), np.int32),
+    lengths=np.ones((P, S), np.int32),
+    log_probs=np.zeros((P, S, T), np.float32),
+    finished=np.ones((P, S), bool),
+  )
+  scores = np.tile([1.0, 1.0, 1.0, 0.0], (P, 1))
+  judged = tasks.Judged(
+    scores=scores,
+    correct=np.tile(np.array([1, 1, 1, -1], np.int8), (P, 1)),
+    answer_ids=np.zeros((P, S), np.int32),
+    scored=scores > 0,
+  )
+  keys = rollouts.prompt_keys(jax.random.key(0), 0, problems.ids)
+  rollout = collect.to_rollout(problems, samples, judged, keys, 0)
+  grpo = methods.get("grpo")
+  advantages, _ = grpo.advantage.apply(None, rollout, grpo.advantage.init())
+  assert not np.asarray(advantages).any()
+
+
+@pytest.mark.parametrize(
+  ("changes", "said"),
+  [
+    ({"rollout__temperature": 0.0}, "rollout.temperature = 0.0"),
+    ({"method": "rloo", "plan__epochs": 2}, "strictly on-policy"),
+  ],
+)
+def test_what_cannot_learn_is_refused(changes, said):
+  with pytest.raises(ValueError, match=said):
+    build.build(tiny.config(**changes))

@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from rl import method as methods_core
-from rl import methods, probes, step, types
+from rl import methods, probes, ratios, slots, step, terms, types
 from rl.method import prepare
 
 
@@ -89,12 +89,15 @@ def run(name, rollout, params=None, **kwargs):
 
 @every_method
 def test_padding_and_invalid_slots_have_exactly_zero_gradient(name):
-  clean, dirty = free.rollout(), free.rollout(garbage=1e6)
+  clean, dirty = free.rollout(), free.rollout(garbage=np.nan)
   g, a, _ = run(name, clean)
   assert np.abs(g).max() > 0
   outside = ~np.asarray(clean.valid("token"))
   assert not g[outside].any()
-  g_dirty, a_dirty, _ = run(name, dirty)
+  # Far from the reference and from the old policy where nothing is scored.
+  far = jnp.asarray(outside)[..., None]
+  params = {"hidden": jnp.where(far, 300.0, free.params()["hidden"])}
+  g_dirty, a_dirty, _ = run(name, dirty, params)
   np.testing.assert_array_equal(g_dirty, g)
   np.testing.assert_array_equal(a_dirty, a)
 
@@ -208,7 +211,8 @@ def test_state_advances_once_per_rollout_and_keeps_its_shape(name):
   m = methods.get(name, **ROWS[name].hyper)
   params = free.params()
   state = step.init(m, params, optax.sgd(0.1), jax.random.key(0))
-  plan = step.Plan(epochs=2, minibatches=2)
+  strict = any(term.on_policy for term in m.loss.terms)
+  plan = step.Plan() if strict else step.Plan(epochs=2, minibatches=2)
   whole_batch = dataclasses.replace(
     free.policy,
     score=lambda params, tokens: types.Scored(
@@ -413,3 +417,90 @@ def test_one_update_needs_no_old_pass():
       step.gradients(m, policy, params, batch, scales, step.Plan())[0]
     )
   np.testing.assert_array_equal(found[0]["hidden"], found[1]["hidden"])
+
+
+@pytest.mark.parametrize("name", ["rloo", "reinforce"])
+def test_a_strictly_on_policy_method_refuses_a_second_update(name):
+  m, plan = methods.get(name), step.Plan(epochs=2)
+  with pytest.raises(ValueError, match=f"{name}.*strictly on-policy"):
+    step.make(m, free.policy, optax.sgd(0.1), plan)
+
+
+def spread_to_top_token():
+  """A term whose policy probe reads what a pass found (as SimKO's does)."""
+  top = probes.Need(
+    "old", probes.Probe("top", lambda logits, ids: jnp.argmax(logits, -1))
+  )
+  at_top = probes.Need(
+    "policy",
+    probes.Probe(
+      "log_probs_at_top",
+      lambda logits, ids, best: jnp.take_along_axis(
+        jax.nn.log_softmax(logits), best[:, None], -1
+      )[:, 0],
+      reads=(top,),
+    ),
+  )
+
+  @terms.term("none", "token", needs={at_top})
+  def spread(_, policy, rollout):
+    del rollout
+    return -policy["log_probs_at_top"]
+
+  return methods_core.Method(spread())
+
+
+def test_a_probe_that_reads_a_pass_gets_it_with_one_update_and_with_many():
+  """What the needs of a loss read is needed too."""
+  m = spread_to_top_token()
+  rollout, params = free.rollout(), free.params()
+  methods_core.check(m, free.policy, {"policy": params}, rollout)
+  logits = params["hidden"][..., : free.V]
+  best = jax.nn.log_softmax(logits).max(-1)
+  want = -jnp.sum(jnp.where(rollout.valid("token"), best, 0.0))
+  for updates in (1, 2):
+    needs = methods_core.required(m, updates)
+    passed = probes.passes(free.policy, {"old": params}, needs, rollout)
+    batch, scales, _ = prepare(m, passed, m.init())
+    coefs = methods_core.coefficients(m, batch)
+    got, _ = methods_core.loss(m, free.policy, params, batch, coefs, scales)
+    np.testing.assert_allclose(
+      got, want / rollout.valid("token").sum(), rtol=1e-5
+    )
+
+
+def test_a_moving_average_moves_in_bfloat16_too():
+  """200 steps at .999 cover 1 - .999^200 of the way."""
+  rule = slots.ema(0.999)
+  slot = rule.init({"w": jnp.ones((), jnp.bfloat16)})
+  target = {"w": jnp.full((), 2.0, jnp.bfloat16)}
+  for i in range(200):
+    slot = rule.update(slot, target, jnp.asarray(i))
+  np.testing.assert_allclose(slot["w"], 2 - 0.999**200, rtol=1e-4)
+
+
+def test_slot_rules_follow_when_they_are_due():
+  params = {"w": jnp.full((), 5.0)}
+  kept = {"w": jnp.zeros(())}
+  at = lambda rule, i: float(rule.update(kept, params, jnp.asarray(i))["w"])  # noqa: E731
+  assert [at(slots.sync(3), i) for i in range(4)] == [0, 0, 5, 0]
+  assert [at(slots.frozen(), i) for i in range(2)] == [0, 0]
+  assert [at(slots.ema(0.5, every=2), i) for i in range(2)] == [0, 2.5]
+
+
+def test_sequence_ratios_carry_the_sequence_and_keep_each_tokens_gradient():
+  """GSPO's is the mean, the true ratio the sum; at T = 1 both are the token's."""
+  rng = np.random.default_rng(0)
+  new, old = jnp.asarray(rng.normal(size=(2, 1, 1, 4)), jnp.float32)
+  mask = jnp.array([[[True, True, True, False]]])
+  for ratio, total in (
+    (ratios.sequence_mean, np.mean),
+    (ratios.sequence, np.sum),
+  ):
+    value = ratio(new, old, mask)
+    want = total(np.asarray(new - old)[0, 0, :3])
+    np.testing.assert_allclose(value[0, 0, :3], want, rtol=1e-5)
+    slope = jax.grad(lambda n, r=ratio: r(n, old, mask)[0, 0, 1])(new)
+    np.testing.assert_array_equal(slope, [[[0, 1, 0, 0]]])
+    one = ratio(new[..., :1], old[..., :1], mask[..., :1])
+    np.testing.assert_allclose(one, ratios.token(new, old, mask)[..., :1])

@@ -266,3 +266,12 @@ def test_decoding_stops_when_all_rows_have_ended():
 def test_impossible_sampling_is_refused(change, message):
   with pytest.raises(ValueError, match=message):
     dataclasses.replace(PLAIN, **change)
+
+
+def test_a_prompt_that_stands_twice_in_a_batch_draws_twice():
+  """Else the second group would be the first again."""
+  alone = rollout.prompt_keys(jax.random.key(0), 3, jnp.array([5, 7]))
+  twice = rollout.prompt_keys(jax.random.key(0), 3, jnp.array([5, 7, 5, 5]))
+  data = jax.random.key_data
+  np.testing.assert_array_equal(data(twice)[:2], data(alone))
+  assert len(np.unique(data(twice), axis=0)) == 4

@@ -14,6 +14,7 @@ from rl.method import Method
 from rl.terms import kl, policy_gradient
 from rl.transform import (
   _BRIDGES,
+  LevelError,
   among,
   chain,
   each,
@@ -80,6 +81,13 @@ def test_among_uses_the_statistics_of_its_subset_and_is_zero_outside():
   assert not got[~inside].any()
 
 
+def test_among_of_a_filter_is_a_filter():
+  def everyone(rollout):
+    return rollout.sample_mask
+
+  assert value(among(everyone, transforms.finished())).dtype == bool
+
+
 def test_each_runs_over_components():
   rollout = ROLLOUT.replace(
     components={"a": ROLLOUT.scores, "b": 2 * ROLLOUT.scores}
@@ -117,6 +125,23 @@ def test_placement_puts_a_value_once_and_at_the_right_token():
   np.testing.assert_allclose(ends.sum(-1), total, atol=1e-6)
   steps = np.asarray(ROLLOUT.valid("step")).sum(-1)
   np.testing.assert_array_equal((ends != 0).sum(-1), steps)
+
+
+def test_a_step_ends_at_its_last_scored_token():
+  """A tool's tokens inside a step do not end it, nor do they carry its end."""
+  ids = jnp.array([[[0, 0, -1, 0, 1, 1, 1]] * 2])
+  mask = jnp.array([[[1, 1, 0, 1, 1, 1, 0]] * 2], bool)
+  rollout = free.rollout(p=1, s=2, t=7, k=2, ragged=False)
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(mask=mask),
+    step_ids=ids,
+    step_scores=jnp.array([[[1.0, 5.0]] * 2]),
+    step_mask=jnp.ones((1, 2, 2), bool),
+  )
+  placed = chain(step_scores(), place_at_step_ends())
+  np.testing.assert_array_equal(
+    value(placed, rollout)[0, 0], [0, 0, 0, 1, 0, 5, 0]
+  )
 
 
 def test_step_reductions():
@@ -192,7 +217,7 @@ def mistakes():
   yield (
     "an advantage that ends at steps",
     lambda: Method(token, chain(step_scores(), min_form_rewards())),
-    ["reads a token signal", "gives a step signal"],
+    ["gives a step signal", "sample or token", "place_at_step_ends()"],
   )
   yield ("no advantage", lambda: Method(token), ["has no advantage"])
   yield (
@@ -227,6 +252,23 @@ def test_a_mistake_is_a_sentence_at_construction(make, said):
   for words in said:
     assert words in str(error.value)
   assert "\n" not in str(error.value)
+
+
+@transform("none", "prompt")
+def easy_prompts(_, rollout):
+  """One truth per prompt: no filter has that level."""
+  return rollout.prompt_ids > 1
+
+
+def test_a_filter_of_prompts_is_refused_and_not_read_as_one_of_samples():
+  signal = chain(scores(), center())
+  for where in ("keep", "select"):
+    with pytest.raises(
+      LevelError, match=f"{where} = easy_prompts.. gives a pro"
+    ):
+      Method(GRADIENT, signal, **{where: easy_prompts()})
+  with pytest.raises(LevelError, match="a filter gives sample or token"):
+    terms.nll(keep=easy_prompts())
 
 
 def check(m, rollout=ROLLOUT, **slots):
@@ -330,9 +372,13 @@ def test_a_controller_is_a_coefficient_with_state():
   def one_over_step(_, rollout, state):
     return 1.0 / (1.0 + rollout.step), state
 
-  m = Method(GRADIENT + one_over_step() * kl(), chain(scores(), center()))
   rollout = ROLLOUT.replace(step=jnp.asarray(3))
-  assert method.prepare(m, rollout, m.init())[1][1] == 0.25
+  for controller, want in (
+    (one_over_step(), 0.25),
+    (2.0 * one_over_step(), 0.5),
+  ):
+    m = Method(GRADIENT + controller * kl(), chain(scores(), center()))
+    assert method.prepare(m, rollout, m.init())[1][1] == want
 
 
 def test_verdicts_read_the_verdict_and_not_the_score():

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference, placeholder
 
 
-def model(**shape: int) -> ConfigDict:
+def model(**shape: int | float | str | bool) -> ConfigDict:
   """A small decoder: 2 layers of width 64, about 100k parameters."""
   return ConfigDict(
     {
@@ -20,8 +20,15 @@ def model(**shape: int) -> ConfigDict:
       "kv_heads": 4,
       "head_dim": 16,
       "mlp_width": 256,
-      "dtype": "float32",
-      "remat": "none",
+      "rope_theta": 10000.0,
+      "norm_eps": 1e-6,
+      "tied_embeddings": False,
+      "qk_norm": False,
+      "attention_bias": False,
+      "dtype": "float32",  # of activations; or "bfloat16"
+      "param_dtype": "float32",
+      "remat": "none",  # or "full": recompute layers in the backward pass
+      "value_head": False,
       **shape,
     }
   )
@@ -44,6 +51,8 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
         "samples": 16,  # S, per prompt
         "max_tokens": 0,  # T; 0: what the task's solutions need
         "temperature": 1.0,
+        # Truncations make the rollout off-policy; the trainer does not undo
+        # them.
         "top_k": 0,  # 0: off
         "top_p": 1.0,
         "min_p": 0.0,

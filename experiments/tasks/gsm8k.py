@@ -181,7 +181,13 @@ def gsm8k(
     verdicts = np.array([o.verdict for o in outcomes], np.int8).reshape(shape)
     ids = np.array([o.answer_id for o in outcomes], np.int32).reshape(shape)
     answered = (ids >= 0).astype(np.float32)
-    return Judged(scores, verdicts, ids, components={"answered": answered})
+    return Judged(
+      scores,
+      verdicts,
+      ids,
+      scored=verdicts >= 0,
+      components={"answered": answered},
+    )
 
   def write(table: list[list[int]], rows: Array) -> tuple[Array, Array]:
     lengths = np.array([len(table[row]) for row in rows], np.int32)

@@ -47,6 +47,9 @@ class Judged:
     correct: `[P, S]` int8: 1 right, 0 wrong, -1 unknown.
     answer_ids: `[P, S]` int32, the final answer as a class: equal answers to a
       prompt have equal ids, -1 means no answer. For majority voting.
+    scored: `[P, S]` bool, False where no score could be found (a time-out, an
+      unreadable reference); such samples are left out, never taken for 0. None:
+      all are scored.
     components: `{name: [P, S]}`, named parts worth logging.
     step_ids: `[P, S, T]` int32 or None, reasoning step of each token, -1
       outside. A truncated row's last token ends its last step.
@@ -56,6 +59,7 @@ class Judged:
   scores: Array
   correct: Array
   answer_ids: Array
+  scored: Array | None = None
   components: dict[str, Array] = flax.struct.field(default_factory=dict)
   step_ids: Array | None = None
   step_scores: Array | None = None

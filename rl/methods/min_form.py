@@ -3,9 +3,10 @@
 from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
-from rl.transform import chain
+from rl.transform import among, chain
 from rl.transforms import (
   broadcast,
+  known_verdict,
   leave_one_out,
   min_form_rewards,
   minus_others_mean_return,
@@ -26,7 +27,8 @@ def min_form(
 
   r*_k = s_k softmax_k(-s_k / temperature) stands on the last token of step k,
   so a sample collects the soft minimum of its step scores however many steps it
-  makes. `verifiable` adds that much of the verdict's leave-one-out advantage.
+  makes. `verifiable` adds that much of the leave-one-out advantage of
+  the known verdicts.
   `horizon` is the longest completion, by default the T of the batch.
   Source: Cheng et al. 2025, Stop Summation (PURE), the paper's layout.
   """
@@ -37,7 +39,9 @@ def min_form(
     returns_to_go(),
     minus_others_mean_return(horizon),
   )
-  outcome = chain(verdicts(), leave_one_out(), broadcast())
+  outcome = among(
+    known_verdict, chain(verdicts(), leave_one_out(), broadcast())
+  )
   return Method(
     advantage=process + verifiable * outcome if verifiable else process,
     loss=policy_gradient(ppo_clip(clip, clip)),

@@ -3,9 +3,10 @@
 from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
-from rl.transform import chain
+from rl.transform import among, chain
 from rl.transforms import (
   broadcast,
+  known_verdict,
   leave_one_out,
   minus_others_mean_return,
   place_at_step_ends,
@@ -34,7 +35,9 @@ def sum_form(
     returns_to_go(gamma),
     minus_others_mean_return(horizon),
   )
-  outcome = chain(verdicts(), leave_one_out(), broadcast())
+  outcome = among(
+    known_verdict, chain(verdicts(), leave_one_out(), broadcast())
+  )
   return Method(
     advantage=process + verifiable * outcome if verifiable else process,
     loss=policy_gradient(ppo_clip(clip, clip)),
