@@ -98,6 +98,7 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
     if not final.exists() or estimates.load(final).step != int(state.step):
       _evaluate(experiment, state, final)
     report.main([str(workdir)])
+  print(f"run folder: {workdir}")
 
 
 def _has_base(config: ml_collections.ConfigDict) -> bool:
@@ -126,7 +127,8 @@ def _announce(
     logger.say(f"{workdir}: resumed after step {done} of {e.config.steps}")
   else:
     logger.say(f"{workdir}: {e.config.steps} steps of {e.task.name}")
-    logger.say(*e.task.notes)
+    for note in e.task.notes:
+      logger.say(note)
     logger.say(str(e.method))
 
 
@@ -250,6 +252,12 @@ class _Meter:
       one = {k: v[i] for k, v in metrics.items()} if size > 1 else metrics
       if self._is_logged(number):
         self._logger.log(number, self._complete(number, one, times))
+      if one["guard/bad_sample"] >= 0:
+        raise FloatingPointError(
+          f"step {number}: the score of sample {int(one['guard/bad_sample'])} of "
+          f"prompt {int(one['guard/bad_prompt'])} is not finite; that update was "
+          "skipped"
+        )
 
   def _is_logged(self, number: int) -> bool:
     config = self._e.config

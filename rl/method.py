@@ -219,11 +219,17 @@ def first_signal(method: Method, batch: Batch) -> tuple[Array, Array] | None:
   return None
 
 
-def _to_level(signal: Array, level: types.Level, mask: Array) -> Array:
-  """A finished sample-level advantage is broadcast; nothing else is."""
-  if level == "token" and signal.ndim == 2:
-    return jnp.where(mask, signal[..., None], 0.0)
-  return signal
+def _to_level(
+  signal: Array, level: types.Level, mask: Array, sample_mask: Array
+) -> Array:
+  """The signal at the term's level, 0 where nothing exists.
+
+  A finished sample-level advantage is broadcast to tokens; nothing else is.
+  """
+  if level == "token":
+    wide = signal if signal.ndim == 3 else signal[..., None]
+    return jnp.where(mask, wide, 0.0)
+  return jnp.where(sample_mask, signal, 0.0) if level == "sample" else signal
 
 
 def _restrict(mask: Array, keep: Array | None) -> Array:
@@ -275,7 +281,7 @@ def prepare(
       signals.append(jnp.zeros(sample_mask.shape[:1]))
     else:
       signal = advantage if term.signal is None else own_signal
-      signals.append(_to_level(signal, term.takes, mask))
+      signals.append(_to_level(signal, term.takes, mask, sample_mask))
     coefficient = term.coefficient
     if isinstance(coefficient, Transform):
       coefficient = run(slot + 2, coefficient)

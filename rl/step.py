@@ -66,6 +66,8 @@ class Plan:
       the rollout is off-policy, by as much as
       `policy/sampler_log_prob_diff_mean` says.
     chunk: positions of a sample whose logits exist at a time; None: all.
+    max_mean_ratio: an update is skipped when the mean importance ratio of its
+      minibatch exceeds this (PURE's 10).
   """
 
   epochs: int = 1
@@ -73,6 +75,7 @@ class Plan:
   microbatches: int = 1
   temperature: float = 1.0
   chunk: int | None = None
+  max_mean_ratio: float = 10.0
 
   @property
   def updates(self) -> int:
@@ -171,6 +174,24 @@ def _advantage_metrics(method: Method, batch: methods.Batch) -> Metrics:
   return {} if found is None else statistics.advantage_metrics(*found)
 
 
+def _bad_sample(rollout: types.Rollout) -> Metrics:
+  """The first sample with a score or step score that is not finite, or -1."""
+  bad = ~jnp.isfinite(rollout.scores)
+  if rollout.step_scores is not None:
+    wrong = rollout.step_mask & ~jnp.isfinite(rollout.step_scores)
+    bad |= wrong.any(-1)
+  bad = (bad & rollout.sample_mask).ravel()
+  row, sample = jnp.divmod(jnp.argmax(bad), rollout.scores.shape[1])
+  return {
+    "guard/bad_prompt": jnp.where(bad.any(), rollout.prompt_ids[row], -1),
+    "guard/bad_sample": jnp.where(bad.any(), sample, -1),
+  }
+
+
+def _choose(condition: Array, new: types.PyTree, old: types.PyTree):
+  return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
+
+
 def make(
   method: Method,
   policy: types.Policy,
@@ -180,7 +201,8 @@ def make(
   """The pure train step `(state, rollout) -> (state, metrics)`.
 
   Jit it yourself, with the state donated and whatever shardings you like; the
-  numbers do not depend on them. Deterministic: minibatches are the same slices
+  numbers do not depend on them. An update whose loss, gradient or scores are
+  not finite is a no-op (`optim/skipped`; `guard/bad_*` names the sample). Deterministic: minibatches are the same slices
   in every epoch.
 
   With a single update per rollout, what only the loss reads of the "old"
@@ -200,21 +222,19 @@ def make(
 
   needs = methods.required(method, plan.updates)
 
-  def update(carry, minibatch, scales):
+  def update(carry, minibatch, scales, usable):
     params, opt_state = carry
     grads, found = gradients(method, policy, params, minibatch, scales, plan)
     norm = optax.tree.norm(grads)
     updates, new_opt_state = tx.update(grads, opt_state, params)
     new_params = optax.apply_updates(params, updates)
-    finite = jnp.isfinite(norm) & jnp.isfinite(found["loss/total"])
-
-    def choose(new, old):
-      return jnp.where(finite, new, old)
-
-    params = jax.tree.map(choose, new_params, params)
-    opt_state = jax.tree.map(choose, new_opt_state, opt_state)
+    ratio = found.get("policy/ratio_mean", jnp.ones(()))
+    done = usable & jnp.isfinite(norm) & jnp.isfinite(found["loss/total"])
+    done &= ratio <= plan.max_mean_ratio
+    params = _choose(done, new_params, params)
+    opt_state = _choose(done, new_opt_state, opt_state)
     found["optim/grad_norm"] = norm
-    found["optim/skipped"] = 1.0 - finite
+    found["optim/skipped"] = 1.0 - done
     return (params, opt_state), found
 
   def train_step(state: State, rollout: types.Rollout):
@@ -229,7 +249,8 @@ def make(
       plan.chunk,
       plan.microbatches,
     )
-    before = statistics.rollout_metrics(rollout)
+    before = statistics.rollout_metrics(rollout) | _bad_sample(rollout)
+    usable = before["guard/bad_sample"] < 0
     batch, scales, method_state = methods.prepare(
       method, rollout, state.method_state
     )
@@ -237,7 +258,7 @@ def make(
 
     def epoch(carry, _):
       return _scan(
-        lambda c, minibatch: update(c, minibatch, scales),
+        lambda c, minibatch: update(c, minibatch, scales, usable),
         carry,
         minibatches,
         plan.minibatches,
@@ -263,7 +284,7 @@ def make(
       step=state.step + 1,
       params=params,
       opt_state=opt_state,
-      method_state=method_state,
+      method_state=_choose(usable, method_state, state.method_state),
       slots=slots,
       key=state.key,
     )

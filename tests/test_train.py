@@ -1,6 +1,7 @@
 """Whole runs: resumed, killed, fused, on a host, from a base, read back."""
 
 import collections
+import dataclasses
 import logging
 import os
 import pathlib
@@ -362,3 +363,23 @@ def test_every_kind_of_credit_trains(task, method):
     assert found["length/steps_mean"] > 0
     assert found["advantage/abs_mean"] > 0
     assert found["optim/grad_norm"] > 0
+
+
+def test_a_score_that_is_not_finite_stops_the_run_and_names_its_sample(
+  tmp_path,
+):
+  """The device skips the update; the host raises when it reads of it."""
+  e = tiny.experiment(steps=3)
+
+  def score(problems, completions, lengths, finished):
+    judged = e.task.score(problems, completions, lengths, finished)
+    if completions.shape[1] != tiny.SAMPLES:  # the evaluation is left alone
+      return judged
+    return judged.replace(scores=judged.scores.at[3, 1].set(np.nan))
+
+  spoilt = dataclasses.replace(e, task=dataclasses.replace(e.task, score=score))
+  with pytest.raises(
+    FloatingPointError, match=r"step 1: .* sample 1 of prompt"
+  ):
+    train.run(spoilt, tmp_path)
+  assert [line["optim/skipped"] for line in metrics(tmp_path)] == [1.0]

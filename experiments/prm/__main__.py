@@ -1,0 +1,177 @@
+"""Trains a process reward model on automatic labels, and measures it.
+
+  python -m experiments.prm --workdir DIR [--base DIR]
+    [--labels {checker,monte_carlo,binary_search}] [--steps N] [--seed S]
+
+A base policy of the chained task (`experiments/configs/chain_base.py`, trained
+in `DIR/base` unless --base names a run) writes samples; their steps are labelled
+by an exact checker, by Monte-Carlo continuations of every prefix, or by binary
+search of the first error; a copy of the base with a two-class head learns the
+labels. Held-out chains then say how well it finds first errors and how much
+choosing by it gains over a majority vote.
+
+Writes `config.json`, `labels.npz`, `checkpoints/` and `metrics.json`. What is
+done is not done twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import rich.console
+import rich.table
+
+from experiments import checkpoint, jsonl, train
+from experiments.prm import fit, label, measure, settings
+from experiments.prm.settings import Prepared
+from rewards.process.labels import Labels
+from rl import types
+
+METRICS = "metrics.json"
+LABELLED = "labels.npz"
+
+
+def run(e: Prepared) -> dict[str, Any]:
+  """Runs or resumes a checked experiment.
+
+  Args:
+    e: of `settings.prepare`.
+
+  Returns:
+    What `metrics.json` holds.
+  """
+  results = e.workdir / METRICS
+  if results.exists():
+    return json.loads(results.read_text())
+  e.workdir.mkdir(parents=True, exist_ok=True)
+  checkpoint.write_config(e.workdir, e.config)
+  if not e.config.init_from:
+    train.run(e.base, e.base_dir)
+  base_params = checkpoint.restore_params(e.base_dir / checkpoint.FOLDER)
+  clock = time.perf_counter()
+  rollout, labels, prefixes = _labelled(e, base_params)
+  times = {"time/label_s": time.perf_counter() - clock}
+  clock = time.perf_counter()
+  with checkpoint.Checkpoints(
+    e.workdir / checkpoint.FOLDER, keep=1, every=e.config.checkpoint_every
+  ) as checkpoints:
+    state = fit.start(e, base_params)
+    state, loss = fit.fit(e, state, rollout, labels, checkpoints)
+  times["time/fit_s"] = time.perf_counter() - clock
+  clock = time.perf_counter()
+  found = measure.measure(e, base_params, state["params"])
+  times["time/measure_s"] = time.perf_counter() - clock
+  shares = {
+    "labels/prefixes": prefixes,
+    "labels/steps": float((labels.weights > 0).sum()),
+    "labels/bad_frac": float(
+      ((labels.values == 0) & (labels.weights > 0)).sum()
+      / (labels.weights > 0).sum()
+    ),
+    "loss": loss,
+  }
+  found = {"labels": e.config.labels, **found, **shares, **times}
+  found = jsonl.strict(found)
+  jsonl.replace(results, json.dumps(found, indent=2) + "\n")
+  return found
+
+
+def _labelled(
+  e: Prepared, params: types.PyTree
+) -> tuple[types.Rollout, Labels, int]:
+  """The samples, drawn again when they are needed again, and their labels."""
+  problem_key, sample_key = (
+    jax.random.fold_in(jax.random.key(e.config.seed), i) for i in (1, 2)
+  )
+  task = e.base.task
+  problems = task.train(problem_key, 0, e.config.problems)
+  rollout = label.draw(
+    task,
+    e.base.policy,
+    params,
+    problems,
+    e.config.samples,
+    sample_key,
+    e.config.evaluation.batch,
+  )
+  path = e.workdir / LABELLED
+  if path.exists():
+    with np.load(path) as saved:
+      labels = Labels(saved["values"], saved["weights"])
+      return rollout, labels, int(saved["prefixes"])
+  labels, counted = label.label(e, params, problems, rollout)
+  partial = pathlib.Path(f"{path}.partial.npz")
+  np.savez_compressed(
+    partial, values=labels.values, weights=labels.weights, **counted
+  )
+  partial.replace(path)
+  return rollout, labels, counted["prefixes"]
+
+
+def table(found: dict[str, Any]) -> rich.table.Table:
+  """What a person reads."""
+  shown = rich.table.Table("", "mean", "95 % interval")
+  for name, value in found.items():
+    if not isinstance(value, dict):
+      continue
+    interval = ""
+    if "low" in value:
+      interval = f"{float(value['low']):+.4f} .. {float(value['high']):+.4f}"
+    shown.add_row(name, f"{float(value['mean']):.4f}", interval)
+  return shown
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line.
+
+  Args:
+    argv: its words; None takes the process's.
+
+  Returns:
+    The exit status: 0, or 2 for a mistake, which is said in one line.
+  """
+  options = _parser().parse_args(argv)
+  config = settings.default(options.labels, options.steps, options.seed)
+  if options.base:
+    config.init_from = options.base
+    config.base = {}
+  try:
+    prepared = settings.prepare(config, options.workdir)
+  except (ValueError, FileNotFoundError) as error:
+    print(f"error: {error}", file=sys.stderr)
+    return 2
+  found = run(prepared)
+  console = rich.console.Console()
+  console.print(
+    f"{options.workdir}: labels {options.labels}, first error F1 "
+    f"{float(found['first_error/f1']['mean']):.3f}",
+    soft_wrap=True,
+  )
+  console.print(table(found))
+  return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.prm",
+    description="Trains a process reward model on automatic labels.",
+  )
+  add = parser.add_argument
+  add("--workdir", required=True, help="folder of the run")
+  add("--base", default="", help="folder of a chain run; default: train one")
+  add("--labels", default="monte_carlo", help=", ".join(settings.LABELS))
+  add("--steps", type=int, default=1000, help="updates of the model")
+  add("--seed", type=int, default=0, help="of everything")
+  return parser
+
+
+if __name__ == "__main__":
+  sys.exit(main())

@@ -1,0 +1,107 @@
+"""The process reward model learns its labels."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from experiments import build, checkpoint
+from experiments.prm.settings import Prepared
+from models import heads
+from rewards.process import losses, model
+from rewards.process.labels import Labels
+from rl import types
+
+Array = jax.Array
+State = dict[str, types.PyTree]  # params and opt_state
+DISPATCH = 50  # updates in one program
+
+
+def process_model(base: build.Experiment) -> model.ProcessModel:
+  """The base's decoder with a two-class head, read as `p(good) - p(bad)`."""
+  return model.ProcessModel(base.policy, heads.linear, heads.two_class_score)
+
+
+def start(e: Prepared, params: types.PyTree) -> State:
+  """The state before the first update: the base's decoder and a new head."""
+  key = jax.random.fold_in(jax.random.key(e.config.seed), 3)
+  params = {
+    "decoder": params,
+    "head": heads.init_linear(key, e.base.model.width, 2),
+  }
+  return {"params": params, "opt_state": _optimizer(e).init(params)}
+
+
+def fit(
+  e: Prepared,
+  state: State,
+  rollout: types.Rollout,
+  labels: Labels,
+  checkpoints: checkpoint.Checkpoints,
+) -> tuple[State, float]:
+  """Updates from the latest checkpoint to the last, saved on the way.
+
+  Batches are a function of the seed and the number of the update, so a resumed
+  run is the uninterrupted one.
+
+  Args:
+    e: the experiment.
+    state: of `start`; where there is a checkpoint, that is taken instead.
+    rollout: the samples.
+    labels: of their steps.
+    checkpoints: where states are saved.
+
+  Returns:
+    The last state, and the mean loss of its last dispatch.
+  """
+  tx, scorer = _optimizer(e), process_model(e.base)
+  key = jax.random.fold_in(jax.random.key(e.config.seed), 4)
+  steps = rollout.step_mask.shape[-1]
+  data = (rollout.tokens, rollout.step_ids, labels)
+
+  def loss(params, tokens, step_ids, labels):
+    logits = model.score_steps(scorer, params, tokens, step_ids, steps)
+    return losses.two_class_cross_entropy(logits, labels.values, labels.weights)
+
+  def update(carry, number, data):
+    params, opt_state = carry
+    chosen = jax.random.choice(
+      jax.random.fold_in(key, number),
+      e.config.problems,
+      (e.config.batch,),
+      replace=False,
+    )
+    rows = jax.tree.map(lambda x: x[chosen], data)
+    value, gradient = jax.value_and_grad(loss)(params, *rows)
+    change, opt_state = tx.update(gradient, opt_state, params)
+    return (optax.apply_updates(params, change), opt_state), value
+
+  @jax.jit
+  def updates(state, numbers, data):
+    carry = state["params"], state["opt_state"]
+    carry, values = jax.lax.scan(
+      lambda c, number: update(c, number, data), carry, numbers
+    )
+    return dict(zip(("params", "opt_state"), carry, strict=True)), values.mean()
+
+  done, meta = checkpoints.latest_step() or 0, {}
+  if done:
+    state, meta = checkpoints.restore(state)
+  while done < e.config.updates:
+    after = min(done + DISPATCH, e.config.updates)
+    state, mean = updates(state, jnp.arange(done, after), data)
+    done, meta = after, {"loss": float(mean)}
+    checkpoints.save(done, state, meta, force=done == e.config.updates)
+  return state, meta["loss"]
+
+
+def _optimizer(e: Prepared) -> optax.GradientTransformation:
+  rate = optax.warmup_cosine_decay_schedule(
+    0.0,
+    e.config.learning_rate,
+    warmup_steps=min(50, e.config.updates // 10),
+    decay_steps=e.config.updates,
+    end_value=0.1 * e.config.learning_rate,
+  )
+  return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate, b2=0.98))

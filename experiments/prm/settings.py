@@ -1,0 +1,143 @@
+"""What an experiment with a process reward model is, and what can be wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import ml_collections
+from etils import epath
+
+from experiments import build, checkpoint, spec, tasks, train
+from experiments.configs import chain_base
+from rl import choices
+
+# Where labels come from, and the checker whose notion of an error they share:
+# a detour that leads back is an error to "clean" alone, since a continuation
+# recovers from it.
+LABELS = {
+  "checker": "clean",
+  "monte_carlo": "filler",
+  "binary_search": "filler",
+}
+
+
+def default(
+  labels: str = "monte_carlo", updates: int = 1000, seed: int = 0
+) -> ml_collections.ConfigDict:
+  """Every setting with its meaning.
+
+  Args:
+    labels: one of `LABELS`.
+    updates: of the process reward model.
+    seed: of the base, the samples, the labels and the model.
+  """
+  base = chain_base.get_config()
+  base.seed = seed
+  return ml_collections.ConfigDict(
+    {
+      "kind": "prm",
+      "seed": seed,
+      "labels": labels,
+      "updates": updates,
+      "base": base,  # trained first, in `base/`; unless
+      "init_from": "",  # the workdir of a run that is there
+      "problems": 1024,  # whose samples are labelled
+      "samples": 8,  # of each
+      "continuations": 8,  # M, of each prefix
+      "least": 2,  # of them must succeed: one may be luck
+      "prefixes": 512,  # continued at a time
+      "batch": 16,  # problems of an update, with all their samples
+      "learning_rate": 1e-3,
+      "checkpoint_every": 250,
+      "evaluation": {
+        "problems": 512,  # held out
+        "samples": 32,
+        "batch": 64,  # problems at a time
+        "ns": (2, 4, 8, 16),  # samples that the best is chosen from
+      },
+    }
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+  """A checked experiment.
+
+  Attributes:
+    config: of `default`.
+    workdir: where it lives.
+    base: the experiment whose policy is sampled.
+    base_dir: its workdir.
+    checkers: `{name: task}`, the same chains judged by each checker.
+  """
+
+  config: ml_collections.ConfigDict
+  workdir: epath.Path
+  base: build.Experiment
+  base_dir: epath.Path
+  checkers: dict[str, tasks.Task]
+
+
+def prepare(
+  config: ml_collections.ConfigDict, workdir: epath.PathLike
+) -> Prepared:
+  """Finds every mistake before anything is written.
+
+  Args:
+    config: of `default`.
+    workdir: of the run; it may hold a part of the same run.
+
+  Raises:
+    ValueError, FileNotFoundError: what is wrong, in one line.
+  """
+  workdir = epath.Path(workdir)
+  if config.labels not in LABELS:
+    raise ValueError(choices.unknown("labels", config.labels, LABELS))
+  for name in ("updates", "problems", "samples", "continuations", "batch"):
+    if config[name] < 1:
+      raise ValueError(f"{name} = {config[name]} must be at least 1")
+  if config.batch > config.problems:
+    raise ValueError(
+      f"batch = {config.batch} is more than the {config.problems} problems"
+    )
+  if not 1 <= config.least <= config.continuations:
+    raise ValueError(
+      f"least = {config.least} must be in 1..continuations = "
+      f"{config.continuations}"
+    )
+  if max(config.evaluation.ns) > config.evaluation.samples:
+    raise ValueError(
+      f"evaluation.ns = {tuple(config.evaluation.ns)} asks for more than "
+      f"evaluation.samples = {config.evaluation.samples}"
+    )
+  checkpoint.check_config(workdir, config)
+  if config.init_from:
+    base_dir = epath.Path(config.init_from)
+    base = _existing(base_dir)
+  else:
+    base_dir = workdir / train.BASE
+    base = train.validate(config.base, base_dir)
+  name, arguments = spec.parse(base.config.task)
+  if name != "chain":
+    raise ValueError(
+      f"the base policy is of task {name!r}, whose steps no rule can check; "
+      "use a base of 'chain'"
+    )
+  checkers = {
+    prm: tasks.get(name, **{**arguments, "prm": prm})
+    for prm in dict.fromkeys(LABELS.values())
+  }
+  base.task.test(config.evaluation.problems)
+  return Prepared(config, workdir, base, base_dir, checkers)
+
+
+def _existing(folder: epath.Path) -> build.Experiment:
+  """The experiment of a run that has a checkpoint."""
+  path = folder / checkpoint.CONFIG_FILE
+  if not path.exists():
+    raise FileNotFoundError(f"--base {folder} holds no run: no {path}")
+  config = ml_collections.ConfigDict(json.loads(path.read_text()))
+  base = build.build(config)
+  checkpoint.check_params(folder / checkpoint.FOLDER, base.abstract.params)
+  return base
