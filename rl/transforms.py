@@ -141,9 +141,10 @@ def minus_others_mean_return(
   A group of one has no baseline: advantage 0.
   """
   valid = rollout.valid("token")
+  rows = valid.any(-1)  # a sample without a scored token is no member
   totals = masked.sum(signal, valid)
-  n = masked.count(rollout.sample_mask, keepdims=True)
-  others = masked.sum(totals, rollout.sample_mask, keepdims=True) - totals
+  n = masked.count(rows, keepdims=True)
+  others = masked.sum(totals, rows, keepdims=True) - totals
   length = horizon or signal.shape[-1]
   baseline = others / (jnp.maximum(n - 1, 1.0) * length)
   alone = (n <= 1)[..., None]

@@ -42,8 +42,14 @@ ROWS = {
   "dapo": Row(),
   "pass_at_k": Row({"k": 2}),
   "max_at_k": Row({"k": 2}),
+  "max_at_k_off_policy": Row({"k": 2}),
+  "bon_mean": Row({"k": 2, "beta": 0.1}),
   "min_form": Row({"verifiable": 0.5}, _STEPS),
   "sum_form": Row({"verifiable": 0.5}, _STEPS),
+  "strict_min_form": Row({"verifiable": 0.5}, _STEPS),
+  "pure_verl": Row({"verifiable": 0.5}, _STEPS),
+  "pure_openrlhf": Row({"verifiable": 0.5}, _STEPS),
+  "clip_delta": Row({}, _STEPS),
 }
 every_method = pytest.mark.parametrize("name", sorted(ROWS))
 
@@ -268,11 +274,11 @@ LOGITS = np.array([0.3, -0.4, 0.1])
 REWARDS = np.array([0.2, 1.0, -0.5])
 
 
-def expected_gradient(name, n, **hyper):
+def expected_gradient(name, n, sampler=LOGITS, **hyper):
   """E over all groups of n one-token samples of - the loss's gradient."""
   m = methods.get(name, **hyper)
   tuples = np.array(list(itertools.product(range(3), repeat=n)))
-  p = np.exp(LOGITS) / np.exp(LOGITS).sum()
+  p = np.exp(sampler) / np.exp(sampler).sum()
   base = free.rollout(p=1, s=n, t=1, k=1, ragged=False)
 
   def score(params, tokens):
@@ -289,6 +295,9 @@ def expected_gradient(name, n, **hyper):
         completions=actions[None, :, None], mask=jnp.ones((1, n, 1), bool)
       ),
       scores=jnp.asarray(REWARDS, jnp.float32)[actions][None],
+      behavior_log_probs=jnp.log(jnp.asarray(p, jnp.float32))[
+        actions[None, :, None]
+      ],
     )
     params = {"logits": jnp.asarray(LOGITS, jnp.float32)}
     batch, scales, _ = prepare(m, rollout, m.init())
@@ -321,6 +330,54 @@ def test_the_whole_method_is_unbiased(name, k, hyper):
   """From rollout to parameter gradient, against enumeration."""
   np.testing.assert_allclose(
     expected_gradient(name, 4, **hyper), true_gradient(k), atol=2e-6
+  )
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_off_policy_max_at_k_is_unbiased_under_another_sampler(k):
+  got = expected_gradient(
+    "max_at_k_off_policy", 4, np.array([0.1, 0.5, -0.2]), k=k
+  )
+  np.testing.assert_allclose(got, true_gradient(k), atol=2e-6)
+
+
+def test_the_bias_of_the_first_order_form_is_of_second_order():
+  """Half as far from the sampler: a quarter of its bias, half of max_at_k's."""
+  exact, away = true_gradient(2), np.array([-0.3, 1.0, -0.4])
+  shrinks = {}
+  for name, hyper in (
+    ("max_at_k_off_policy", {"order": "first"}),
+    ("max_at_k", {}),
+  ):
+    far, near = (
+      np.abs(
+        expected_gradient(name, 4, LOGITS + d * away, k=2, **hyper) - exact
+      )
+      for d in (0.2, 0.1)
+    )
+    shrinks[name] = far.max() / near.max()
+  assert abs(shrinks["max_at_k_off_policy"] - 4) < 0.5
+  assert abs(shrinks["max_at_k"] - 2) < 0.3
+
+
+def test_bon_mean_turns_the_sign_of_the_second_best():
+  """Card values: GRPO rewards both 0.7s, the best of two does not."""
+  rollout = free.rollout(p=1, s=4, ragged=False).replace(
+    scores=jnp.array([[0.1, 0.7, 0.7, 1.0]])
+  )
+
+  def advantage(m):
+    return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
+
+  np.testing.assert_allclose(
+    advantage(methods.get("bon_mean", k=2)),
+    [[-0.577, -0.577, -0.577, 1.732]],
+    atol=1e-3,
+  )
+  np.testing.assert_allclose(
+    advantage(methods.get("grpo", ddof=0)),
+    [[-1.606, 0.229, 0.229, 1.147]],
+    atol=1e-3,
   )
 
 
@@ -504,3 +561,49 @@ def test_sequence_ratios_carry_the_sequence_and_keep_each_tokens_gradient():
     np.testing.assert_array_equal(slope, [[[0, 1, 0, 0]]])
     one = ratio(new[..., :1], old[..., :1], mask[..., :1])
     np.testing.assert_allclose(one, ratios.token(new, old, mask)[..., :1])
+
+
+@pytest.mark.parametrize(
+  ("field", "at"), [("scores", (2, 1)), ("step_scores", (2, 1, 0))]
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_score_that_is_not_finite_makes_the_step_a_no_op(field, at, value):
+  """Nothing moves, the running mean included, and the sample is named."""
+  rollout = free.rollout(ragged=False)
+  rollout = rollout.replace(
+    **{field: getattr(rollout, field).at[at].set(value)},
+    prompt_ids=10 * rollout.prompt_ids,
+  )
+  m = methods.get("reinforce")
+  tx = optax.adam(0.1)
+  state = step.init(m, free.params(), tx, jax.random.key(0))
+  train_step = step.make(m, free.policy, tx, step.Plan())
+  after, metrics = train_step(state, rollout)
+  for part in ("params", "opt_state", "method_state"):
+    jax.tree.map(
+      np.testing.assert_array_equal, getattr(after, part), getattr(state, part)
+    )
+  assert int(after.step) == 1
+  assert metrics["optim/skipped"] == 1
+  assert metrics["guard/bad_prompt"] == 20
+  assert metrics["guard/bad_sample"] == 1
+  masked_out = rollout.replace(
+    sample_mask=rollout.sample_mask.at[2, 1].set(False)
+  )
+  _, metrics = train_step(state, masked_out)
+  assert metrics["guard/bad_sample"] == -1
+  assert metrics["optim/skipped"] == 0
+
+
+def test_an_update_far_from_its_sampler_is_skipped():
+  """PURE skips where the mean ratio exceeds 10."""
+  m, tx, plan = methods.get("grpo", beta=0.0), optax.sgd(0.1), step.Plan(2)
+  rollout, params = free.rollout(), free.params()
+  state = step.init(m, params, tx, jax.random.key(0))
+  assert (
+    step.make(m, free.policy, tx, plan)(state, rollout)[1]["optim/skipped"] == 0
+  )
+  strict = dataclasses.replace(plan, max_mean_ratio=0.5)
+  after, metrics = step.make(m, free.policy, tx, strict)(state, rollout)
+  assert metrics["optim/skipped"] == 2
+  np.testing.assert_array_equal(after.params["hidden"], params["hidden"])

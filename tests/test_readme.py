@@ -54,6 +54,11 @@ def test_every_file_it_names_is_there():
   assert not missing
 
 
+def test_it_lists_every_method():
+  listed = re.search(r"^Methods so far: (.*?)\.\n", TEXT, re.M | re.S)[1]
+  assert re.findall(r"`(\w+)`", listed) == methods.names()
+
+
 def test_every_make_target_it_names_is_one():
   makefile = (ROOT / "Makefile").read_text()
   for target in set(re.findall(r"make (\w+)", SHELL)):
