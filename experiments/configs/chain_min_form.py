@@ -3,9 +3,10 @@
   python -m experiments.run --config experiments/configs/chain_min_form.py \
     --workdir runs/chain_min_form
 
-With `--config.task="chain(operations=3, prm='filler')"` the process reward
-passes any true arithmetic, useful or not. Then compare
-`--config.method=sum_form`: it pads with fillers and stops answering.
+Expected: about a minute and a half on two cores; right answers rise from .65
+to .96. With `--config.task="chain(operations=3, prm='filler')"` the process
+reward passes any true arithmetic, useful or not: min-form still reaches .96,
+while `--config.method=sum_form` ends at .00, writing fillers to the limit.
 """
 
 from experiments.configs import chain_base, common

@@ -2,6 +2,9 @@
 
   python -m experiments.run --config experiments/configs/closeness_max_at_k.py \
     --workdir runs/closeness_max_at_k
+
+Expected: about a minute and a half on two cores. The expected best of 8 rises
+from .82 to .84 and the mean from .41 to .46; the best of 64 loses .02.
 """
 
 from experiments.configs import common, countdown_base

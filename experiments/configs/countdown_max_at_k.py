@@ -1,7 +1,11 @@
-"""max@8 of the exact hit, on countdown: pass@k training at its plainest.
+"""max@8 of the exact hit, on countdown: breadth before sharpness.
 
   python -m experiments.run --config experiments/configs/countdown_max_at_k.py \
     --workdir runs/countdown_max_at_k
+
+Expected: about a minute and a half on two cores, most of it the base policy's.
+pass@1 rises by about .06 and pass@8 by about .07, while pass@64 stays within
+its interval.
 """
 
 from experiments.configs import common, countdown_base

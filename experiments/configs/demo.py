@@ -2,6 +2,10 @@
 
   python -m experiments.run --config experiments/configs/demo.py \
     --workdir runs/demo
+
+Expected: under two minutes and 2 GiB on two cores. pass@1 rises from .20 to
+.31, pass@8 from .61 to .67; pass@64 falls from .91 to .84, where GRPO
+(`--config.method="grpo(beta=0.0)"`) ends at .72.
 """
 
 from experiments.configs import common, countdown_base

@@ -167,8 +167,8 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add("--workdir", required=True, help="folder of the run")
   add("--base", default="", help="folder of a chain run; default: train one")
-  add("--labels", default="monte_carlo", help=", ".join(settings.LABELS))
-  add("--steps", type=int, default=1000, help="updates of the model")
+  add("--labels", default="binary_search", help=", ".join(settings.LABELS))
+  add("--steps", type=int, default=2500, help="updates of the model")
   add("--seed", type=int, default=0, help="of everything")
   return parser
 

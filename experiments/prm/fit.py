@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import optax
 
-from experiments import build, checkpoint
+from experiments import checkpoint
 from experiments.prm.settings import Prepared
-from models import heads
+from models import grow, heads
+from models import policy as policies
 from rewards.process import losses, model
 from rewards.process.labels import Labels
 from rl import types
@@ -18,17 +21,27 @@ State = dict[str, types.PyTree]  # params and opt_state
 DISPATCH = 50  # updates in one program
 
 
-def process_model(base: build.Experiment) -> model.ProcessModel:
-  """The base's decoder with a two-class head, read as `p(good) - p(bad)`."""
-  return model.ProcessModel(base.policy, heads.linear, heads.two_class_score)
+def process_model(e: Prepared) -> model.ProcessModel:
+  """The base's decoder, grown, with a head read as `p(good) - p(bad)`."""
+  shape = e.base.model
+  shape = dataclasses.replace(shape, layers=shape.layers + e.config.layers)
+  policy = policies.bind(shape)
+  return model.ProcessModel(policy, heads.linear, heads.two_class_score)
 
 
 def start(e: Prepared, params: types.PyTree) -> State:
-  """The state before the first update: the base's decoder and a new head."""
+  """The state before the first update.
+
+  The base's decoder, with layers that change nothing yet, and a new head.
+  """
   key = jax.random.fold_in(jax.random.key(e.config.seed), 3)
+  layers_key, head_key = jax.random.split(key)
+  _, decoder = grow.append_layers(
+    e.base.model, params, e.config.layers, layers_key
+  )
   params = {
-    "decoder": params,
-    "head": heads.init_linear(key, e.base.model.width, 2),
+    "decoder": decoder,
+    "head": heads.init_linear(head_key, e.base.model.width, 2),
   }
   return {"params": params, "opt_state": _optimizer(e).init(params)}
 
@@ -55,14 +68,23 @@ def fit(
   Returns:
     The last state, and the mean loss of its last dispatch.
   """
-  tx, scorer = _optimizer(e), process_model(e.base)
+  tx, scorer = _optimizer(e), process_model(e)
   key = jax.random.fold_in(jax.random.key(e.config.seed), 4)
   steps = rollout.step_mask.shape[-1]
   data = (rollout.tokens, rollout.step_ids, labels)
 
   def loss(params, tokens, step_ids, labels):
-    logits = model.score_steps(scorer, params, tokens, step_ids, steps)
-    return losses.two_class_cross_entropy(logits, labels.values, labels.weights)
+    read = model.read_through(scorer.policy, params["decoder"], tokens)
+    outputs = model.at_step_ends(scorer, params, read.hidden, step_ids, steps)
+    language = losses.language_loss(
+      read.heads["logits"](read.hidden[:, :, :-1]),
+      tokens.completions,
+      tokens.mask,
+    )
+    return (
+      losses.two_class_cross_entropy(outputs, labels.values, labels.weights)
+      + e.config.language_coefficient * language
+    )
 
   def update(carry, number, data):
     params, opt_state = carry

@@ -1,7 +1,8 @@
 """What a process reward model is worth on held-out chains.
 
   first_error/<checker>/{f1,erroneous,correct}  ProcessBench's scores
-  auc/<checker>           a good step scores above a bad one
+  auc/<checker>           a good step scores above a bad one, of the steps up
+                          to each sample's first error
   accuracy/pass@1         a sample is right
   accuracy/maj@n          the commonest answer of n samples is
   accuracy/<rule>@n       the best of n by worst, mean or last step is
@@ -56,7 +57,7 @@ def measure(
     jax.random.fold_in(jax.random.key(e.config.seed), 5),
     settings.batch,
   )
-  scored = score(fit.process_model(e.base), params, rollout, settings.batch)
+  scored = score(fit.process_model(e), params, rollout, settings.batch)
   key = jax.random.key(0)
   found = {}
   for name, checker in e.checkers.items():
@@ -100,17 +101,19 @@ def _first_errors(
 ) -> dict[str, dict[str, float]]:
   """Against one checker's step scores `[P, S, K]`."""
   mask = scored.step_mask
-  pair = (
-    step_metrics.first_error(scored.step_scores, mask),
-    step_metrics.first_error(truth, mask),
-  )
+  first = step_metrics.first_error(truth, mask)
+  pair = step_metrics.first_error(scored.step_scores, mask), first
   mean = step_metrics.first_error_f1(*pair)
   low, high = step_metrics.first_error_interval(*pair, key)
   found = {
     f"first_error/{name}/{field}": _estimate(*values)
     for field, *values in zip(mean._fields, mean, low, high, strict=True)
   }
-  area = step_metrics.auc(scored.step_scores, truth > 0, mask)
+  # What comes after an error was not learned, and has no sensible truth.
+  until = (first[..., None] < 0) | (
+    jnp.arange(mask.shape[-1]) <= first[..., None]
+  )
+  area = step_metrics.auc(scored.step_scores, truth > 0, mask & until)
   return {**found, f"auc/{name}": {"mean": float(area)}}
 
 

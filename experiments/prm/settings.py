@@ -23,7 +23,7 @@ LABELS = {
 
 
 def default(
-  labels: str = "monte_carlo", updates: int = 1000, seed: int = 0
+  labels: str = "binary_search", updates: int = 2500, seed: int = 0
 ) -> ml_collections.ConfigDict:
   """Every setting with its meaning.
 
@@ -42,13 +42,15 @@ def default(
       "updates": updates,
       "base": base,  # trained first, in `base/`; unless
       "init_from": "",  # the workdir of a run that is there
-      "problems": 1024,  # whose samples are labelled
-      "samples": 8,  # of each
+      "problems": 8192,  # whose samples are labelled
+      "samples": 4,  # of each
       "continuations": 8,  # M, of each prefix
       "least": 2,  # of them must succeed: one may be luck
       "prefixes": 512,  # continued at a time
-      "batch": 16,  # problems of an update, with all their samples
-      "learning_rate": 1e-3,
+      "layers": 1,  # on top of the base's, for it to read its own opinion
+      "batch": 32,  # problems of an update, with all their samples
+      "learning_rate": 2e-3,
+      "language_coefficient": 0.5,  # of predicting the samples' tokens
       "checkpoint_every": 250,
       "evaluation": {
         "problems": 512,  # held out

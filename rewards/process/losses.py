@@ -1,0 +1,84 @@
+"""Losses of step scores against labels in [0, 1].
+
+Every step has a weight, and a step of weight 0 is not there: whatever it holds,
+NaN included, it changes neither the loss nor a gradient. The loss is a mean over
+the batch's weight, so long samples count for more, as they do in PQM and SCAN.
+Without any weight it is 0.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+def soft_label_bce(logits: Array, labels: Array, weights: Array) -> Array:
+  """Binary cross-entropy `sum w (softplus(s) - y s) / sum w`.
+
+  Its gradient in s is `(sigmoid(s) - y) w / sum w`.
+
+  Args:
+    logits: `[...]` s, of "this step is good".
+    labels: `[...]` y in [0, 1]; a fraction is a soft label.
+    weights: `[...]`, at least 0.
+
+  Returns:
+    `[]`, nats per unit of weight.
+
+  Source: Lightman et al. 2023, Let's Verify Step by Step; soft labels: Wang et
+  al. 2023, Math-Shepherd.
+  """
+  counts = weights > 0
+  logits = jnp.where(counts, logits, 0.0)
+  losses = jax.nn.softplus(logits) - jnp.where(counts, labels, 0.0) * logits
+  return _weighted_mean(losses, weights)
+
+
+def two_class_cross_entropy(
+  logits: Array, labels: Array, weights: Array
+) -> Array:
+  """Cross-entropy `-sum w (y log p_1 + (1 - y) log p_0) / sum w`.
+
+  Args:
+    logits: `[..., 2]`, of "bad" and "good".
+    labels: `[...]` y in [0, 1], probability of "good".
+    weights: `[...]`, at least 0.
+
+  Returns:
+    `[]`, nats per unit of weight; `soft_label_bce` of `l_1 - l_0`.
+
+  Source: Cheng et al. 2025, Stop Summation (PURE).
+  """
+  counts = weights > 0
+  logits = jnp.where(counts[..., None], logits, 0.0)
+  labels = jnp.where(counts, labels, 0.0)
+  bad, good = jnp.moveaxis(jax.nn.log_softmax(logits, -1), -1, 0)
+  return _weighted_mean(-(labels * good + (1.0 - labels) * bad), weights)
+
+
+def language_loss(logits: Array, tokens: Array, mask: Array) -> Array:
+  """Mean negative log-likelihood of the tokens that a mask keeps.
+
+  Added to a step loss it keeps in the decoder what predicting has taught it:
+  to see that a result is wrong is to know the right one.
+
+  Args:
+    logits: `[..., T, V]`, entry t predicts token t.
+    tokens: `[..., T]` int32.
+    mask: `[..., T]` bool.
+
+  Returns:
+    `[]`, nats a token.
+
+  Source: Yu et al. 2024, OVM, which trains its verifier with the same term.
+  """
+  log_probs = jax.nn.log_softmax(logits.astype(jnp.float32), -1)
+  chosen = jnp.take_along_axis(log_probs, tokens[..., None], -1)[..., 0]
+  return _weighted_mean(-chosen, mask.astype(jnp.float32))
+
+
+def _weighted_mean(losses: Array, weights: Array) -> Array:
+  total = jnp.sum(weights)
+  return jnp.sum(losses * weights) / jnp.where(total > 0, total, 1.0)
