@@ -3,7 +3,9 @@
   EXTREMUM_DATA=FOLDER python -m experiments.run \
     --config experiments/configs/gsm8k_base.py --workdir runs/gsm8k_base
 
-FOLDER holds `gsm8k_train.jsonl` and `gsm8k_test.jsonl`.
+FOLDER holds `gsm8k_train.jsonl` and `gsm8k_test.jsonl`. Expected: 400 steps in
+10 to 16 minutes on two cores, to a loss near 1.15 nats a token; then about 1 %
+of single answers are right, and 43 % of problems within 64 samples.
 """
 
 from experiments.configs import common

@@ -2,6 +2,11 @@
 
   EXTREMUM_DATA=FOLDER python -m experiments.run \
     --config experiments/configs/gsm8k_max_at_k.py --workdir runs/gsm8k
+
+FOLDER holds `gsm8k_train.jsonl` and `gsm8k_test.jsonl`. Expected: under half an
+hour on two cores, most of it the base policy's. On 256 held-out problems pass@1
+rises from .013 to .024 and pass@8 from .095 to .129; pass@64 falls from .43 to
+.36.
 """
 
 from experiments.configs import common, gsm8k_base
