@@ -52,6 +52,8 @@ METRICS = {
   "optim/grad_norm",
   "optim/lr",
   "optim/skipped",
+  "guard/bad_prompt",
+  "guard/bad_sample",
   "time/step_s",
   "perf/tokens_per_s",
 }
@@ -274,7 +276,8 @@ def text(tmp_path_factory):
     "data__cache": str(folder / "cache"),
     "evaluation__problems": small_gsm8k.TEST,
   }
-  base = tiny.config("supervised", steps=8, **changes)
+  learning = {"optimizer__warmup_steps": 0, "optimizer__learning_rate": 1e-2}
+  base = tiny.config("supervised", steps=8, **learning, **changes)
   config = common.with_base(tiny.config(steps=2, **changes), base)
   config.method = "max_at_k(k=2)"
   train.run(tiny.on_one_device(build.build(config)), folder / "run")
