@@ -7,6 +7,7 @@ nothing is written and nothing is compiled.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from experiments import collect, sinks, spec, tasks
 from models import policy as policies
 from models import sharding, transformer
 from models.config import ModelConfig
-from rl import choices, methods, step, terms, types
+from rl import choices, learners, methods, step, terms, types
 from rl import method as method_lib
 from rl import rollout as rollouts
 
@@ -35,9 +36,10 @@ class Experiment:
     task: problems and scores.
     model: shape of the decoder.
     policy: its three functions.
-    method: what is learned; supervised experiments learn the NLL.
-    tx: the optimiser.
-    schedule: step of the optimiser -> learning rate.
+    methods: what each learner learns, by slot, the policy among them;
+      supervised experiments learn the NLL.
+    txs: the optimiser of each learner.
+    schedules: of each learner, training steps done -> learning rate.
     plan: how a rollout is cut into updates.
     sampling: how completions are drawn.
     mesh: of the devices.
@@ -47,12 +49,22 @@ class Experiment:
   task: tasks.Task
   model: ModelConfig
   policy: types.Policy
-  method: method_lib.Method
-  tx: optax.GradientTransformation
-  schedule: optax.Schedule
+  methods: Mapping[str, method_lib.Method]
+  txs: Mapping[str, optax.GradientTransformation]
+  schedules: Mapping[str, optax.Schedule]
   plan: step.Plan
   sampling: rollouts.Sampling
   mesh: Mesh
+
+  @property
+  def method(self) -> method_lib.Method:
+    """The policy's own."""
+    return self.methods[learners.POLICY]
+
+  @property
+  def tx(self) -> optax.GradientTransformation:
+    """The policy's own."""
+    return self.txs[learners.POLICY]
 
   def init(self, params: types.PyTree | None = None) -> step.State:
     """The state at step 0, on the mesh; fresh parameters unless given."""
@@ -66,7 +78,7 @@ class Experiment:
         out_shardings=self.shardings.params,
       )(params_key)
     return jax.jit(
-      lambda p, k: step.init(self.method, p, self.tx, k),
+      lambda p, k: step.init(self.methods, p, self.txs, k),
       out_shardings=self.shardings,
     )(params, run_key)
 
@@ -87,12 +99,16 @@ class Experiment:
     """Where each part of the state lives.
 
     Parameters, and what is shaped like them, by the rules of the mesh; the
-    method's own state on every device.
+    methods' own state on every device.
     """
     state = _abstract_state(self)
-    placed = sharding.shardings(state.replace(method_state=()), self.mesh)
-    everywhere = jax.tree.map(lambda _: self.replicated, state.method_state)
-    return placed.replace(method_state=everywhere)
+    kept = (
+      state.method_state,
+      {name: held.method_state for name, held in state.learners.items()},
+    )
+    placed = sharding.shardings(_with_method_states(state, (), {}), self.mesh)
+    everywhere = jax.tree.map(lambda _: self.replicated, kept)
+    return _with_method_states(placed, *everywhere)
 
   @property
   def samples_own(self) -> bool:
@@ -111,9 +127,22 @@ class Experiment:
 
 def _abstract_state(e: Experiment) -> step.State:
   def start(key):
-    return step.init(e.method, transformer.init(e.model, key), e.tx, key)
+    return step.init(e.methods, transformer.init(e.model, key), e.txs, key)
 
   return jax.eval_shape(start, jax.random.key(0))
+
+
+def _with_method_states(
+  state: step.State, own: types.PyTree, others: Mapping[str, types.PyTree]
+) -> step.State:
+  """The state with other method states; a learner not named gets ()."""
+  return state.replace(
+    method_state=own,
+    learners={
+      name: held.replace(method_state=others.get(name, ()))
+      for name, held in state.learners.items()
+    },
+  )
 
 
 def build(config: ml_collections.ConfigDict) -> Experiment:
@@ -126,13 +155,14 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
     raise ValueError(choices.unknown("kind", config.kind, KINDS))
   supervised = config.kind == "supervised"
   mesh = sharding.make_mesh(**config.mesh)
-  method = _supervised() if supervised else make_method(config.method)
+  made = _supervised() if supervised else make_method(config.method)
+  trained = learners.by_slot(made)
   plan = step.Plan(
     **config.plan,
     temperature=1.0 if supervised else config.rollout.temperature,
   )
   plan.check(config.rollout.prompts)
-  tx, schedule = make_optimizer(config.optimizer, plan.updates)
+  optimizers = make_optimizers(config, list(trained), plan)
   _check_batch(config, plan, mesh)
   _check_cadence(config)
   for name in config.sinks:
@@ -155,9 +185,9 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
     task=task,
     model=model,
     policy=policies.bind(model),
-    method=method,
-    tx=tx,
-    schedule=schedule,
+    methods=trained,
+    txs={name: tx for name, (tx, _) in optimizers.items()},
+    schedules={name: schedule for name, (_, schedule) in optimizers.items()},
     plan=plan,
     sampling=sampling,
     mesh=mesh,
@@ -172,8 +202,8 @@ def _supervised() -> method_lib.Method:
   return method_lib.Method(loss=terms.nll(), name="supervised")
 
 
-def make_method(text: str) -> method_lib.Method:
-  """The method that `"name(hyper=value)"` says."""
+def make_method(text: str) -> method_lib.Method | dict[str, method_lib.Method]:
+  """The method, or the methods by learner, that `"name(hyper=value)"` says."""
   name, hyper = spec.parse(text)
   try:
     return methods.get(name, **hyper)
@@ -207,6 +237,39 @@ def make_model(
       f"{task.vocab_size}, or 0 for just as many"
     )
   return ModelConfig(**settings)
+
+
+def make_optimizers(
+  config: ml_collections.ConfigDict, names: Sequence[str], plan: step.Plan
+) -> dict[str, tuple[optax.GradientTransformation, optax.Schedule]]:
+  """`make_optimizer` of every learner.
+
+  Args:
+    config: `optimizer` is the policy's; `learners.SLOT` says in what that of
+      another learner differs.
+    names: of the learners.
+    plan: of the policy.
+
+  Raises:
+    ValueError: settings for a learner that there is not, or unknown ones.
+  """
+  changes = config.get("learners") or {}
+  others = [name for name in names if name != learners.POLICY]
+  found = {}
+  for name in changes:
+    if name not in others:
+      raise ValueError(
+        choices.unknown(f"learner of method {config.method}", name, others)
+      )
+    for key in changes[name]:
+      if key not in config.optimizer:
+        kind = f"setting of learners.{name}"
+        raise ValueError(choices.unknown(kind, key, config.optimizer))
+  for name in names:
+    settings = config.optimizer.to_dict() | dict(changes.get(name, {}))
+    updates = (plan if name == learners.POLICY else plan.single).updates
+    found[name] = make_optimizer(ml_collections.ConfigDict(settings), updates)
+  return found
 
 
 def make_optimizer(
@@ -283,7 +346,7 @@ def _check_cadence(config: Any) -> None:
 def _check(e: Experiment) -> None:
   """Sharding rules fit, and one step traces: needs, levels, k against S."""
   _ = e.shardings
-  step.make(e.method, e.policy, e.tx, e.plan)  # refuses what it cannot do
+  step.make(e.methods, e.policy, e.txs, e.plan)  # refuses what it cannot do
   if e.samples_own and e.sampling.temperature <= 0:
     raise ValueError(
       f"rollout.temperature = {e.sampling.temperature}: learning needs samples; "
@@ -299,12 +362,11 @@ def _check(e: Experiment) -> None:
     e.task, e.config.rollout.prompts, samples, e.sampling.max_tokens
   )
   state = _abstract_state(e)
+  parameters = {learners.POLICY: state.params, **state.slots}
   try:
-    method_lib.check(
-      e.method, e.policy, {"policy": state.params, **state.slots}, rollout
-    )
+    learners.check(e.methods, e.policy, parameters, rollout)
   except (KeyError, TypeError, ValueError) as error:
-    raise ValueError(f"{e.method.name}: {error.args[0]}") from None
+    raise ValueError(error.args[0]) from None
 
 
 def check_evaluation(e: Experiment) -> None:

@@ -166,7 +166,7 @@ def on_host(
 
 
 def shown_on_device(
-  task: Task, prompts: int, sharding: NamedSharding
+  task: Task, prompts: int, sharding: NamedSharding | None = None
 ) -> Collect:
   """A jittable task's own solutions in place of samples, one per prompt."""
 
@@ -176,8 +176,11 @@ def shown_on_device(
     shown = task.demonstrate(
       jax.random.fold_in(solution_key, state.step), problems
     )
-    constrain = jax.lax.with_sharding_constraint
-    return supervised_rollout(*constrain((problems, shown), sharding), state)
+    if sharding is not None:
+      problems, shown = jax.lax.with_sharding_constraint(
+        (problems, shown), sharding
+      )
+    return supervised_rollout(problems, shown, state)
 
   return collect
 

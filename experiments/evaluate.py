@@ -28,7 +28,7 @@ import rich.console
 from etils import epath
 from jax.experimental import multihost_utils
 
-from experiments import build, checkpoint, devices, estimates
+from experiments import build, checkpoint, devices, estimates, mistakes
 from experiments.tasks import task as task_lib
 from rl import rollout, types
 
@@ -145,6 +145,7 @@ def _fetch(tree: PyTree) -> PyTree:
   return jax.tree.map(np.asarray, multihost_utils.process_allgather(tree, True))
 
 
+@mistakes.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -155,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     The exit status: 0, or 2 for a mistake, which is said in one line.
   """
   options = _parser().parse_args(argv)
-  try:
+  with mistakes.expected():
     if options.out and options.out.suffix != ".json":
       raise ValueError(
         f"--out {options.out} must end in .json; nearest: "
@@ -163,9 +164,6 @@ def main(argv: Sequence[str] | None = None) -> int:
       )
     experiment = _experiment(options)
     step, params = _params(experiment, options)
-  except (ValueError, FileNotFoundError) as error:
-    print(f"error: {error}", file=sys.stderr)
-    return 2
   settings = experiment.config.evaluation
   found = evaluate(
     experiment.task,

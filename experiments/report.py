@@ -28,7 +28,7 @@ import numpy as np
 import rich.console
 from etils import epath
 
-from experiments import checkpoint, estimates, logging
+from experiments import checkpoint, estimates, logging, mistakes
 
 FIGURE_FILE = "report.png"
 EVALUATIONS = {"base": "evaluation_base.json", "trained": "evaluation.json"}
@@ -154,7 +154,7 @@ def _draw_pass_at_k(
     fontsize=10,
     loc="left",
   )
-  _dress(axes)
+  dress(axes)
   axes.legend(frameon=False, loc="lower right", labelcolor=INK)
 
 
@@ -166,7 +166,7 @@ def _draw_curve(
   axes.plot(steps, _smooth(values), color=color, linewidth=2)
   axes.set_title(label, color=INK, fontsize=10, loc="left")
   axes.yaxis.set_major_locator(matplotlib.ticker.MaxNLocator(4))
-  _dress(axes)
+  dress(axes)
 
 
 def _smooth(values: np.ndarray) -> np.ndarray:
@@ -189,7 +189,8 @@ def _smooth(values: np.ndarray) -> np.ndarray:
   return smooth
 
 
-def _dress(axes: matplotlib.axes.Axes) -> None:
+def dress(axes: matplotlib.axes.Axes) -> None:
+  """A light grid, no ticks, two spines: how every figure here looks."""
   axes.grid(color=GRID, linewidth=0.7)
   axes.set_axisbelow(True)
   axes.tick_params(colors=INK, labelsize=9, length=0)
@@ -274,6 +275,7 @@ def show_side_by_side(
       console.print(estimates.table(evaluations, title=f"trained  ·  {task}"))
 
 
+@mistakes.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -281,7 +283,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv: its words; None takes the process's.
 
   Returns:
-    The exit status: 0, or 2 for a folder that holds no run.
+    The exit status: 0, or 2 for a mistake, which is said in one line.
   """
   parser = argparse.ArgumentParser(
     prog="python -m experiments.report",
@@ -291,11 +293,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument("--out", help="a .png file that compares the runs")
   options = parser.parse_args(argv)
   console = rich.console.Console()
-  try:
+  with mistakes.expected():
     runs = [read(workdir) for workdir in options.workdirs]
-  except ValueError as error:
-    print(error, file=sys.stderr)
-    return 2
   for run in runs:
     show(run, console)
     if run.evaluations or run.series:
@@ -303,7 +302,9 @@ def main(argv: Sequence[str] | None = None) -> int:
       console.print(f"wrote {path}", soft_wrap=True)
   show_side_by_side(runs, console)
   if options.out:
-    path = write_figure(comparison(runs), options.out)
+    with mistakes.expected():
+      drawn = comparison(runs)
+    path = write_figure(drawn, options.out)
     console.print(f"wrote {path}", soft_wrap=True)
   return 0
 

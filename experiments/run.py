@@ -21,12 +21,9 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
+from experiments import mistakes
+
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
-USAGE = 2
-
-
-class _Mistake(Exception):
-  """The user's, to be said in one line."""
 
 
 def _check_packages() -> None:
@@ -38,7 +35,7 @@ def _check_packages() -> None:
   for package in (rl, models, rewards):
     found = pathlib.Path(package.__file__).resolve().parent.parent
     if found != _ROOT:
-      raise _Mistake(
+      raise mistakes.Mistake(
         f"package {package.__name__!r} comes from {found}, not from {_ROOT}; "
         "run from the checkout, or `pip install -e .` in it"
       )
@@ -73,12 +70,11 @@ def _read(
   except (flags.Error, TypeError, ValueError) as error:
     # Of an error inside the config file absl shows the whole traceback.
     lines = str(error).strip().splitlines()
-    raise _Mistake(lines[-1] if "Traceback" in str(error) else lines[0]) from (
-      None
-    )
+    line = lines[-1] if "Traceback" in str(error) else lines[0]
+    raise mistakes.Mistake(line) from None
   for name in ("config", "workdir"):
     if values[name].value is None:
-      raise _Mistake(f"--{name} is missing; see --help")
+      raise mistakes.Mistake(f"--{name} is missing; see --help")
   return values, rest[1:]
 
 
@@ -94,7 +90,7 @@ def _check_config_file(argv: Sequence[str]) -> None:
       there = sorted(str(found) for found in path.parent.glob("*.py"))
       near = difflib.get_close_matches(str(path), there, n=1)
       guess = f"; did you mean {near[0]!r}?" if near else ""
-      raise _Mistake(f"there is no config file {str(path)!r}{guess}")
+      raise mistakes.Mistake(f"there is no config file {str(path)!r}{guess}")
 
 
 def _check_names(
@@ -116,7 +112,7 @@ def _check_names(
       if (among := [k for k in known if k.rpartition(".")[0] == parent])
     )
     kind = "key" if "." in name else "flag"
-    raise _Mistake(
+    raise mistakes.Mistake(
       f"unknown {kind} {name!r}; {guess}available: {', '.join(there)}"
     )
 
@@ -128,10 +124,13 @@ def _parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, str]:
   _check_names(argv, plain.config)
   values, rest = _read(argv, overrides=True)
   if rest:
-    raise _Mistake(f"unexpected argument {rest[0]!r}; flags start with --")
+    raise mistakes.Mistake(
+      f"unexpected argument {rest[0]!r}; flags start with --"
+    )
   return values.config, values.workdir
 
 
+@mistakes.one_line
 def main(argv: Sequence[str]) -> int:
   """The command line.
 
@@ -146,19 +145,13 @@ def main(argv: Sequence[str]) -> int:
     return 0
   # Tokenizers need no PyTorch; without this, transformers misses it aloud.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-  try:
-    config, workdir = _parse(argv)
-    _check_packages()
-    from experiments import devices, train
+  config, workdir = _parse(argv)
+  _check_packages()
+  from experiments import devices, train
 
-    try:
-      devices.split_cpu(config.cpu_devices)
-      experiment = train.validate(config, workdir)
-    except (ValueError, FileNotFoundError, ImportError) as error:
-      raise _Mistake(str(error)) from None
-  except _Mistake as mistake:
-    print(f"error: {' '.join(str(mistake).split())}", file=sys.stderr)
-    return USAGE
+  with mistakes.expected():
+    devices.split_cpu(config.cpu_devices)
+    experiment = train.validate(config, workdir)
   train.run(experiment, workdir)
   return 0
 

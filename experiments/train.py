@@ -26,7 +26,7 @@ from experiments import (
   report,
 )
 from experiments.build import Experiment
-from rl import loop, step, types
+from rl import learners, loop, step, types
 
 BASE = "base"
 # What a supervised run logs: its demonstrations have no reward and no sampler.
@@ -129,7 +129,8 @@ def _announce(
     logger.say(f"{workdir}: {e.config.steps} steps of {e.task.name}")
     for note in e.task.notes:
       logger.say(note)
-    logger.say(str(e.method))
+    for method in e.methods.values():
+      logger.say(str(method))
 
 
 def gatherer(e: Experiment) -> collect.Staged:
@@ -161,7 +162,7 @@ def make_advance(e: Experiment, gather: collect.Staged) -> Advance:
     e: the experiment.
     gather: of `gatherer`; the fused loop samples by itself.
   """
-  train_step = step.make(e.method, e.policy, e.tx, e.plan)
+  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
   outputs = (e.shardings, e.replicated)
   if e.config.steps_per_dispatch > 1:
     body = loop.iteration(_pure_gatherer(e), train_step)
@@ -277,7 +278,10 @@ class _Meter:
     return {
       **metrics,
       **times,
-      "optim/lr": float(e.schedule(number - 1)),
+      **{
+        f"{learners.prefix(name)}optim/lr": float(schedule(number - 1))
+        for name, schedule in e.schedules.items()
+      },
       "perf/tokens_per_s": tokens / times["time/step_s"],
     }
 

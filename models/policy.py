@@ -9,8 +9,12 @@ from models.config import ModelConfig
 from rl import types
 
 
+@functools.cache
 def bind(config: ModelConfig) -> types.Policy:
   """The policy of a decoder: its functions with the shape filled in.
+
+  The same shape gives the same functions, so that a program compiled with them
+  is found again.
 
   Args:
     config: the decoder's shape; parameters come from `transformer.init`.

@@ -380,9 +380,15 @@ def loss(
     total = total + part
     family = f"loss/{term.name.partition('(')[0]}"
     parts[family] = parts.get(family, 0.0) + part
-    tally = tally.add(metrics, mask)
+    for metric, found_there in metrics.items():
+      tally = tally.add({metric: found_there}, _mask_of(found_there, mask))
   tally = tally.add_sums({**parts, "loss/total": total})
   return total, jax.lax.stop_gradient(tally)
+
+
+def _mask_of(metric: Array, mask: Array) -> Array:
+  """The trained tokens, samples or prompts, as many axes as the metric has."""
+  return mask.any(tuple(range(metric.ndim - 3, 0))) if metric.ndim < 3 else mask
 
 
 def _silence(mask: Array, value: Array) -> Array:

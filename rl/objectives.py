@@ -41,7 +41,7 @@ from rl import choices, masked
 Array = jax.Array
 BASELINES = ("none", "leave_one_out", "leave_one_out_minus_one", "centered")
 FORMS = ("analytic", "bootstrap", "full")
-ORDERS = ("exact", "first")
+ORDERS = ("exact", "first", "zeroth")
 
 
 class _Sorted(NamedTuple):
@@ -159,6 +159,23 @@ def max_at_k_weights(
   At k = 1 "none" and "leave_one_out_minus_one" are g_i / n, and "centered" is
   RLOO's advantage over n.
 
+  Where a group prefers no sample. s is flat where x_k = ... = x_n: at k = n
+  always; with 0/1 scores, c of them right, at c = 0 and where n - c < k. For
+  c > 0 and k > 1 (the last row includes k = n, c > 1):
+
+                       none  leave_one_out     ..._minus_one           centered
+    n - c = k-1, k < n  k/n   -k / (n (n-1))    k/n / C(n-1, k-1) if    0
+                                                right, 0 if wrong
+    k = n, c = 1        1     1                 1 if right, 0 if wrong  0
+    n - c < k - 1       as above, the same      0                       0
+
+  At c = 0 all are 0. "none" and "leave_one_out" go on weighing all samples of a
+  flat group alike, which prefers none of them and adds variance; "centered" is
+  0 there. "leave_one_out_minus_one" is the last to stop: it is 0 only where
+  x_{k-1} = ... = x_n, so wherever it is 0 the other three are flat. (That is
+  why `rl.methods.max_at_k` has it for default.) At k = n it is the gap to the
+  runner-up, for the single best sample, while "centered" has stopped for good.
+
   Args:
     scores: `[..., S]` any real score.
     k: size of the subset, 1..S.
@@ -258,14 +275,17 @@ def max_at_k_off_policy_weights(
   """Weights of grad log pi(y_i) for samples drawn from another policy.
 
   exact: d J / d log rho_i = (1/C(n,k)) sum_{I containing i} prod_I rho max_I.
-  first: its first-order expansion in rho - 1, as in The Best of N Worlds.
+  first: its first-order expansion in rho - 1, as in The Best of N Worlds; its
+  bias is of second order in rho - 1.
+  zeroth: its value at rho = 1, the on-policy weights, uncorrected: biased to
+  first order in rho - 1.
 
   Args:
     scores: `[..., S]` any real score.
     log_ratios: `[..., S]` log pi(y_i) - log mu(y_i) of whole samples.
     k: size of the subset, 1..S.
     valid: `[..., S]` bool, real samples; None keeps all.
-    order: "exact" or "first".
+    order: one of `ORDERS`.
 
   Returns:
     `[..., S]`; 0 in invalid slots and where fewer than k samples are valid.
@@ -274,6 +294,8 @@ def max_at_k_off_policy_weights(
     ValueError: k is not in 1..S, or an unknown order.
   """
   _check_choice("order", order, ORDERS)
+  if order == "zeroth":
+    return max_at_k_weights(scores, k, valid)
   weights = jax.grad(
     lambda r: max_at_k_off_policy_value(scores, r, k, valid).sum()
   )
@@ -321,6 +343,11 @@ def pass_at_k_advantages(
              z-scores (over the drawn subsets) of those that hold i.
   full       floor(n/k) disjoint subsets in sampling order, z-scored; samples
              left over get 0.
+
+  All three are 0 where every k-subset has the same maximum (x_k = ... = x_n,
+  see `max_at_k_weights`): at c = 0, at saturation n - c < k, and at k = n
+  always. "analytic" is 0 only there. "full" is also 0 for every k > n/2, which
+  leaves a single subset, and wherever its subsets agree; so is "bootstrap".
 
   Args:
     scores: `[..., S]` any real score.

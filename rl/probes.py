@@ -6,7 +6,8 @@ source share one forward pass, and heads run on rematerialised chunks of
 positions, so whole logits `[P, S, T, V]` never exist.
 
 Sources: "policy", the parameters being differentiated; "old", the parameters
-at the start of the training step; any slot of the state ("ref", "ema").
+at the start of the training step; any slot of the state ("ref", "ema"). The
+first two are the learner's own, if several learn (`rl.learners`).
 """
 
 from __future__ import annotations
@@ -55,6 +56,12 @@ class Need:
   source: str
   probe: Probe
   view: str = ""
+
+  @property
+  def sources(self) -> frozenset[str]:
+    """The parameters its value depends on, those of what it reads included."""
+    read = (need.sources for need in self.probe.reads)
+    return frozenset({self.source}).union(*read)
 
   def __str__(self) -> str:
     at = f"@{self.view}" if self.view else ""

@@ -1,7 +1,8 @@
 """Slots: further parameter sets that a method reads, and how they follow.
 
 A reference policy, a moving average, an old generator. Each starts from the
-policy and is updated once at the end of every training step by its rule.
+policy and is updated once at the end of every training step by its rule. A
+`learned` slot is trained instead, by the learner of that name (`rl.learners`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class SlotRule:
     name: with its hyper-parameters.
     update: `(slot, params, step) -> slot`, after training step `step`.
     init: `params -> slot`.
+    trained: whether a learner of the slot's name changes it.
   """
 
   name: str
@@ -32,6 +34,7 @@ class SlotRule:
   init: Callable[[types.PyTree], types.PyTree] = lambda params: jax.tree.map(
     jnp.copy, params
   )
+  trained: bool = False
 
   def __str__(self) -> str:
     return self.name
@@ -40,6 +43,11 @@ class SlotRule:
 def frozen() -> SlotRule:
   """The parameters the run started from."""
   return SlotRule("frozen()", lambda slot, params, step: slot)
+
+
+def learned() -> SlotRule:
+  """Starts as the policy; the learner of this name trains it, no rule moves it."""
+  return SlotRule("learned()", lambda slot, params, step: slot, trained=True)
 
 
 def ema(decay: float, every: int = 1) -> SlotRule:

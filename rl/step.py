@@ -1,11 +1,12 @@
 """The train step: one pure function from (state, rollout) to (state, metrics).
 
-  passes      scores under old and slot parameters, no gradient
-  prepare     advantages, masks and coefficients, once, on the whole batch
-  for each epoch, for each minibatch:
-    aggregate   coefficients from the minibatch's whole masks
-    microbatches    loss and summed gradient, exactly the minibatch's
-    tx          one Optax update, skipped where a gradient is not finite
+  for each learner (`rl.learners`; mostly there is one, the policy):
+    passes      scores under old and slot parameters, no gradient
+    prepare     advantages, masks and coefficients, once, on the whole batch
+    for each epoch, for each minibatch:
+      aggregate   coefficients from the minibatch's whole masks
+      microbatches    loss and summed gradient, exactly the minibatch's
+      tx          one Optax update, skipped where a gradient is not finite
   slots       follow their rules
 
 Minibatches and microbatches are slices of P (`rl.slices`).
@@ -13,8 +14,7 @@ Minibatches and microbatches are slices of P (`rl.slices`).
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.struct
@@ -22,13 +22,33 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from rl import learners as learning
 from rl import method as methods
 from rl import metrics as statistics
 from rl import probes, slices, types
+from rl.learners import POLICY
 from rl.method import Method
+from rl.plan import Plan
 
 Array = jax.Array
 Metrics = dict[str, Array]
+Methods = Method | Mapping[str, Method]
+Optimizers = (
+  optax.GradientTransformation | Mapping[str, optax.GradientTransformation]
+)
+
+
+@flax.struct.dataclass
+class Learner:
+  """What training changes of a learner, besides its parameters.
+
+  Attributes:
+    opt_state: of its Optax transformation.
+    method_state: of its method's transforms.
+  """
+
+  opt_state: Any
+  method_state: Any
 
 
 @flax.struct.dataclass
@@ -42,6 +62,8 @@ class State:
     method_state: of the method's transforms.
     slots: `{name: params}`, further parameter sets the method reads.
     key: typed PRNG key; constant: randomness is folded in from `step`.
+    learners: `{slot: Learner}`, the learners besides the policy; what they
+      train is `slots[slot]`.
   """
 
   step: Array
@@ -50,66 +72,40 @@ class State:
   method_state: Any
   slots: dict[str, types.PyTree]
   key: Array
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-  """How a rollout is cut into updates; all static.
-
-  Attributes:
-    epochs: passes over the rollout.
-    minibatches: updates per epoch.
-    microbatches: slices of a minibatch whose gradients are summed: memory
-      falls with their number, the result does not change.
-    temperature: at which the rollout was sampled; the policy that is optimised
-      is the law sampled from. Top-k, top-p and min-p are not undone: with them
-      the rollout is off-policy, by as much as
-      `policy/sampler_log_prob_diff_mean` says.
-    chunk: positions of a sample whose logits exist at a time; None: all.
-    max_mean_ratio: an update is skipped when the mean importance ratio of its
-      minibatch exceeds this (PURE's 10).
-  """
-
-  epochs: int = 1
-  minibatches: int = 1
-  microbatches: int = 1
-  temperature: float = 1.0
-  chunk: int | None = None
-  max_mean_ratio: float = 10.0
-
-  @property
-  def updates(self) -> int:
-    return self.epochs * self.minibatches
-
-  def check(self, prompts: int) -> None:
-    """Raises ValueError if `prompts` cannot be cut this way."""
-    for name in ("epochs", "minibatches", "microbatches"):
-      if getattr(self, name) < 1:
-        raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
-    parts = self.minibatches * self.microbatches
-    if prompts % parts:
-      nearest = max(parts, round(prompts / parts) * parts)
-      raise ValueError(
-        f"{prompts} prompts cannot be cut into {self.minibatches} minibatches "
-        f"of {self.microbatches} microbatches: {parts} must divide {prompts}; "
-        f"nearest: {nearest} prompts"
-      )
+  learners: dict[str, Learner] = flax.struct.field(default_factory=dict)
 
 
 def init(
-  method: Method,
+  method: Methods,
   params: types.PyTree,
-  tx: optax.GradientTransformation,
+  tx: Optimizers,
   key: Array,
 ) -> State:
-  """The state before the first step; slots start from `params`."""
+  """The state before the first step; slots start from `params`.
+
+  Args:
+    method, tx: of the policy, or `{slot: ...}` of every learner.
+    params: of the policy.
+    key: typed PRNG key.
+  """
+  found, txs = learning.pair(method, tx)
+  rules = learning.slot_rules(found)
+  slots = {name: rule.init(params) for name, rule in rules.items()}
+  held = {
+    name: Learner(
+      txs[name].init(params if name == POLICY else slots[name]), one.init()
+    )
+    for name, one in found.items()
+  }
+  own = held.pop(POLICY)
   return State(
     step=jnp.zeros((), jnp.int32),
     params=params,
-    opt_state=tx.init(params),
-    method_state=method.init(),
-    slots={name: rule.init(params) for name, rule in method.slots},
+    opt_state=own.opt_state,
+    method_state=own.method_state,
+    slots=slots,
     key=key,
+    learners=held,
   )
 
 
@@ -192,25 +188,18 @@ def _choose(condition: Array, new: types.PyTree, old: types.PyTree):
   return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
 
 
-def make(
+def _learner(
   method: Method,
   policy: types.Policy,
   tx: optax.GradientTransformation,
   plan: Plan,
-) -> Callable[[State, types.Rollout], tuple[State, Metrics]]:
-  """The pure train step `(state, rollout) -> (state, metrics)`.
+  moving: set[str],
+) -> Callable:
+  """How one learner learns: `(params, held, slots, rollout, usable) -> ...`.
 
-  Jit it yourself, with the state donated and whatever shardings you like; the
-  numbers do not depend on them. An update whose loss, gradient or scores are
-  not finite is a no-op (`optim/skipped`; `guard/bad_*` names the sample). Deterministic: minibatches are the same slices
-  in every epoch.
-
-  With a single update per rollout, what only the loss reads of the "old"
-  policy is read off the current one, which is the same, and no pass is run.
-
-  Raises:
-    ValueError: several updates per rollout of a method without a ratio, which
-      is wrong from the second update on.
+  It returns its parameters, its `Learner`, its metrics, and the rollout with
+  those extras that the next learner would find the same: of no parameters that
+  are `moving`. Other args as of `make`.
   """
   strict = [t.name for t in method.loss.terms if t.on_policy]
   if plan.updates > 1 and strict:
@@ -221,6 +210,7 @@ def make(
     )
 
   needs = methods.required(method, plan.updates)
+  lasting = [str(need) for need in needs if not need.sources & moving]
 
   def update(carry, minibatch, scales, usable):
     params, opt_state = carry
@@ -231,28 +221,26 @@ def make(
     ratio = found.get("policy/ratio_mean", jnp.ones(()))
     done = usable & jnp.isfinite(norm) & jnp.isfinite(found["loss/total"])
     done &= ratio <= plan.max_mean_ratio
+    # Nothing to learn from: no momentum, no decay either.
+    done &= jnp.stack([mask.any() for mask in minibatch.masks]).any()
     params = _choose(done, new_params, params)
     opt_state = _choose(done, new_opt_state, opt_state)
     found["optim/grad_norm"] = norm
     found["optim/skipped"] = 1.0 - done
     return (params, opt_state), found
 
-  def train_step(state: State, rollout: types.Rollout):
-    plan.check(rollout.scores.shape[0])
-    parameters = {"old": state.params, **state.slots}
-    rollout = probes.passes(
+  def learn(params, held, slots, rollout, usable):
+    scored = probes.passes(
       policy,
-      parameters,
-      needs,
+      {"old": params, **slots},
+      {need for need in needs if need not in rollout.extras},
       rollout,
       plan.temperature,
       plan.chunk,
       plan.microbatches,
     )
-    before = statistics.rollout_metrics(rollout) | _bad_sample(rollout)
-    usable = before["guard/bad_sample"] < 0
     batch, scales, method_state = methods.prepare(
-      method, rollout, state.method_state
+      method, scored, held.method_state
     )
     minibatches = slices.split(batch, plan.minibatches)
 
@@ -264,15 +252,10 @@ def make(
         plan.minibatches,
       )
 
-    carry = (state.params, state.opt_state)
+    carry = (params, held.opt_state)
     carry, found = _scan(epoch, carry, jnp.arange(plan.epochs), plan.epochs)
     params, opt_state = carry
-    slots = {
-      name: rule.update(state.slots[name], params, state.step)
-      for name, rule in method.slots
-    }
     metrics = {
-      **before,
       **_advantage_metrics(method, batch),
       **{
         name: jnp.max(v) if name.endswith("_max") else jnp.mean(v)
@@ -280,13 +263,82 @@ def make(
       },
     }
     metrics["optim/skipped"] = found["optim/skipped"].sum()
+    method_state = _choose(usable, method_state, held.method_state)
+    known = {name: scored.extras[name] for name in lasting}
+    rollout = rollout.replace(extras=rollout.extras.update(known))
+    return params, Learner(opt_state, method_state), metrics, rollout
+
+  return learn
+
+
+def make(
+  method: Methods,
+  policy: types.Policy,
+  tx: Optimizers,
+  plan: Plan,
+) -> Callable[[State, types.Rollout], tuple[State, Metrics]]:
+  """The pure train step `(state, rollout) -> (state, metrics)`.
+
+  Jit it yourself, with the state donated and whatever shardings you like; the
+  numbers do not depend on them. An update whose loss, gradient or scores are
+  not finite is a no-op (`optim/skipped`; `guard/bad_*` names the sample), and
+  so is one of which nothing is trained on. Deterministic: minibatches are the
+  same slices in every epoch.
+
+  With a single update per rollout, what only the loss reads of the "old"
+  policy is read off the current one, which is the same, and no pass is run.
+
+  Args:
+    method, tx: of the policy, or `{slot: ...}` of every learner, in the order
+      in which they learn.
+    policy: the model that all of them share, each with its parameters.
+    plan: of the policy; every other learner makes one update per rollout
+      (`plan.single`).
+
+  Returns:
+    The train step. Metrics of a learner besides the policy have its slot before
+    their names: `prm/loss/total`.
+
+  Raises:
+    ValueError: several updates per rollout of a method without a ratio, which
+      is wrong from the second update on; learners and slots that do not fit.
+  """
+  found, txs = learning.pair(method, tx)
+  rules = learning.slot_rules(found)
+  moving = {"old", *found}
+  learn = {
+    name: _learner(
+      one, policy, txs[name], plan if name == POLICY else plan.single, moving
+    )
+    for name, one in found.items()
+  }
+
+  def train_step(state: State, rollout: types.Rollout):
+    plan.check(rollout.scores.shape[0])
+    metrics = statistics.rollout_metrics(rollout) | _bad_sample(rollout)
+    usable = metrics["guard/bad_sample"] < 0
+    params = {POLICY: state.params, **state.slots}
+    held = {POLICY: Learner(state.opt_state, state.method_state)}
+    held |= state.learners
+    for name in found:
+      slots = {slot: params[slot] for slot in rules}
+      params[name], held[name], new, rollout = learn[name](
+        params[name], held[name], slots, rollout, usable
+      )
+      prefix = learning.prefix(name)
+      metrics |= {prefix + key: value for key, value in new.items()}
+    own = held.pop(POLICY)
     new_state = State(
       step=state.step + 1,
-      params=params,
-      opt_state=opt_state,
-      method_state=_choose(usable, method_state, state.method_state),
-      slots=slots,
+      params=params[POLICY],
+      opt_state=own.opt_state,
+      method_state=own.method_state,
+      slots={
+        name: rule.update(params[name], params[POLICY], state.step)
+        for name, rule in rules.items()
+      },
       key=state.key,
+      learners=held,
     )
     return new_state, metrics
 

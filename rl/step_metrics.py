@@ -27,7 +27,7 @@ class FirstError(NamedTuple):
 
 
 def first_error(
-  step_scores: Array, step_mask: Array, threshold: float = 0.0
+  step_scores: Array, step_mask: Array, threshold: float | Array = 0.0
 ) -> Array:
   """The first step that scores below the threshold.
 
@@ -62,6 +62,43 @@ def first_error_f1(
   Source: Zheng et al. 2024, ProcessBench.
   """
   return _f1(_counts(predicted, truth, masked.all_valid(truth, valid)).sum(0))
+
+
+def best_threshold(
+  step_scores: Array,
+  step_mask: Array,
+  truth: Array,
+  valid: Array | None = None,
+  candidates: int = 101,
+) -> Array:
+  """The threshold of `first_error` whose F1 is highest.
+
+  Scores that learned from rare errors are calibrated to call few steps bad,
+  while F1 weighs samples with and without errors alike; so the threshold is
+  set on labelled samples, never on those that the F1 is reported of.
+
+  Args:
+    step_scores: `[P, S, K]`.
+    step_mask: `[P, S, K]` bool, which steps there are.
+    truth: `[P, S]` int32, first error, -1 for none.
+    valid: `[P, S]` bool, samples that count; None means all.
+    candidates: number of quantiles of the scores that are tried, at least 2.
+
+  Returns:
+    `[]` float32, the lowest of the best; the lowest score, which names no
+    error, where all samples are of one kind.
+
+  Source: Zheng et al. 2024, ProcessBench, which sets the threshold of
+  discriminative models on one of its subsets.
+  """
+  scores = jnp.where(step_mask, step_scores, jnp.nan)
+  thresholds = jnp.nanquantile(scores, jnp.linspace(0.0, 1.0, candidates))
+
+  def f1(threshold: Array) -> Array:
+    named = first_error(step_scores, step_mask, threshold)
+    return first_error_f1(named, truth, valid).f1
+
+  return thresholds[jnp.argmax(jax.lax.map(f1, thresholds))]
 
 
 def first_error_interval(

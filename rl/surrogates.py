@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 
-from rl import probes, transform, types
+from rl import factories, probes, types
 
 Array = jax.Array
 _LARGEST_LOG_RATIO = 20.0
@@ -54,16 +54,16 @@ def surrogate(
   def decorate(fn: Callable) -> Callable[..., Surrogate]:
     def build(hyper: dict) -> Surrogate:
       return Surrogate(
-        transform.label(fn.__name__, hyper),
+        factories.label(fn.__name__, hyper),
         lambda ratio, a, policy, rollout: fn(
           ratio, a, policy, rollout, **hyper
         ),
         gives,
-        transform.resolve_needs(needs, hyper),
+        factories.resolve_needs(needs, hyper),
         uses_ratio,
       )
 
-    return transform.factory(fn, 4, build)
+    return factories.factory(fn, 4, build)
 
   return decorate
 

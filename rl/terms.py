@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 
-from rl import aggregates, choices, probes, ratios, surrogates, transform, types
+from rl import aggregates, choices, factories, probes, ratios, surrogates, types
 from rl.transform import LevelError, Transform
 
 Array = jax.Array
@@ -141,15 +141,15 @@ def term(
   def decorate(fn: Callable) -> Callable[..., Term]:
     def build(hyper: dict) -> Term:
       return Term(
-        transform.label(fn.__name__, hyper),
+        factories.label(fn.__name__, hyper),
         lambda signal, policy, rollout: fn(signal, policy, rollout, **hyper),
         takes,
         gives,
         aggregate,
-        needs=transform.resolve_needs(needs, hyper),
+        needs=factories.resolve_needs(needs, hyper),
       )
 
-    return transform.factory(fn, 3, build)
+    return factories.factory(fn, 3, build)
 
   return decorate
 

@@ -1,16 +1,28 @@
 """Transforms to compose: sources, baselines, credit, placement, filters.
 
-The array functions of `objectives`, `advantages` and `credit` stand here under
-the same names, lifted over rollouts; their docstrings hold the equations.
+The array functions of `objectives`, `advantages`, `noise` and `credit` stand
+here under the same names, lifted over rollouts; their docstrings hold the
+equations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, credit, masked, objectives, probes, types
-from rl.transform import Transform, lift, transform
+from rl import (
+  advantages,
+  credit,
+  masked,
+  noise,
+  objectives,
+  probes,
+  segmentation,
+  types,
+)
+from rl.transform import Transform, among, chain, lift, transform
 
 Array = jax.Array
 
@@ -77,9 +89,68 @@ def probe(need: probes.Need, level: types.Level = "token") -> Transform:
   )
 
 
+@transform("none", "sample")
+def signed_verdicts(
+  _, rollout: types.Rollout, *, right: float = 1.0, wrong: float = 1.0
+) -> Array:
+  """+right where correct, -wrong where not, 0 where unknown; no baseline."""
+  return right * (rollout.correct == 1) - wrong * (rollout.correct == 0)
+
+
+# Subsets, for `among` and `only`.
+
+
 def known_verdict(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples whose verdict is known; for `among`."""
+  """`[P, S]` samples whose verdict is known."""
   return rollout.correct >= 0
+
+
+def right_verdict(rollout: types.Rollout) -> Array:
+  """`[P, S]` samples known to be right."""
+  return rollout.correct == 1
+
+
+def wrong_verdict(rollout: types.Rollout) -> Array:
+  """`[P, S]` samples known to be wrong."""
+  return rollout.correct == 0
+
+
+_HASH_BITS = 24
+
+
+def _hash(ids: Array) -> Array:
+  """A fixed integer hash, uniform over `[0, 2^24)`: MurmurHash3's finalizer."""
+  x = ids.astype(jnp.uint32) + jnp.uint32(0x9E3779B9)  # 0 would stay 0
+  x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+  x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+  return (x ^ (x >> 16)) >> (32 - _HASH_BITS)
+
+
+def labelled(fraction: float) -> Callable[[types.Rollout], Array]:
+  """`rollout -> [P, S]`, the samples of about that fraction of the prompts.
+
+  A prompt is chosen by a hash of its id: always or never, in whatever batch and
+  place it comes, and every prompt of a smaller fraction is in a larger one.
+
+  Args:
+    fraction: 0 chooses none, 1 all.
+
+  Raises:
+    ValueError: it is not in [0, 1].
+  """
+  if not 0 <= fraction <= 1:
+    raise ValueError(
+      f"labelled({fraction:g}): a fraction of the prompts is from 0 to 1; "
+      f"nearest: {min(max(fraction, 0.0), 1.0):g}"
+    )
+  bound = round(fraction * 2**_HASH_BITS)
+
+  def chosen(rollout: types.Rollout) -> Array:
+    prompts = _hash(rollout.prompt_ids) < bound
+    return jnp.broadcast_to(prompts[:, None], rollout.sample_mask.shape)
+
+  chosen.__name__ = f"labelled({fraction:g})"
+  return chosen
 
 
 # Baselines and set objectives over a group.
@@ -88,6 +159,22 @@ center = lift(advantages.center, valid=_samples)
 leave_one_out = lift(advantages.leave_one_out, valid=_samples)
 group_normalize = lift(advantages.group_normalize, valid=_samples)
 max_at_k_weights = lift(objectives.max_at_k_weights, valid=_samples)
+
+
+def usable_verdicts(fraction: float, *stages: Transform) -> Transform:
+  """`chain(verdicts(), *stages)` among the verdicts that may be used.
+
+  These are the known ones, of the prompts in `labelled(fraction)`; the others
+  are in no statistic and give 0. The rollout keeps every verdict, for metrics.
+  """
+  known = among(known_verdict, chain(verdicts(), *stages))
+  return among(labelled(fraction), known)
+
+
+# Rewards of a verifier that errs.
+
+backward_correction = lift(noise.backward_correction)
+forward_weights = lift(noise.forward_weights)
 
 
 @transform("sample")
@@ -203,21 +290,8 @@ def place_last(signal: Array, rollout: types.Rollout) -> Array:
 
 
 def step_ends(rollout: types.Rollout) -> Array:
-  """`[P, S, T]` bool, the last scored token of each step.
-
-  A tool's tokens inside a step do not end it, and a step whose last tokens are
-  not scored ends at the last one that is.
-  """
-  scored = rollout.mask & (rollout.step_ids >= 0)
-  size = scored.shape[-1]
-  index = jnp.where(scored, jnp.arange(size), size)
-  index = jax.lax.cummin(index, axis=scored.ndim - 1, reverse=True)
-  following = jnp.concatenate(
-    [index[..., 1:], jnp.full_like(index[..., :1], size)], -1
-  )
-  at = jnp.minimum(following, size - 1)
-  next_id = jnp.take_along_axis(rollout.step_ids, at, -1)
-  return scored & ((following == size) | (next_id != rollout.step_ids))
+  """`[P, S, T]` bool, the last scored token of each step."""
+  return segmentation.step_ends(rollout.step_ids, rollout.mask)
 
 
 def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:
@@ -283,6 +357,14 @@ def weighted_sum(
 
 
 # Filters: who is trained on. They read the verdict, not the shaped score.
+
+
+@transform("none", "sample")
+def only(
+  _, rollout: types.Rollout, *, where: Callable[[types.Rollout], Array]
+) -> Array:
+  """The samples of a subset, `rollout -> [P, S]`."""
+  return where(rollout)
 
 
 @transform("none", "sample")

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import pathlib
 
 import free
 import jax
@@ -14,7 +15,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from rl import method as methods_core
-from rl import methods, probes, ratios, slots, step, terms, types
+from rl import methods, objectives, probes, ratios, slots, step, terms, types
 from rl.method import prepare
 
 
@@ -24,7 +25,8 @@ class Row:
 
   Attributes:
     hyper: what it is built with.
-    signal: the rollout fields whose vanishing leaves nothing to learn.
+    signal: the rollout fields whose vanishing leaves nothing to learn: scores
+      of 0, unknown verdicts.
     breaks: properties that its definition does not have, each with the reason.
   """
 
@@ -34,6 +36,7 @@ class Row:
 
 
 _STEPS = ("step_scores", "correct")
+_VERDICTS = ("correct",)
 ROWS = {
   "grpo": Row({"beta": 0.1}),
   "dr_grpo": Row(),
@@ -41,6 +44,9 @@ ROWS = {
   "reinforce": Row(),
   "dapo": Row(),
   "pass_at_k": Row({"k": 2}),
+  "pass_at_k_exceeding": Row({"k": 2}),
+  "pass_at_k_combination": Row({"k": 2}),
+  "pass_at_k_adaptive": Row({"k": 2}),
   "max_at_k": Row({"k": 2}),
   "max_at_k_off_policy": Row({"k": 2}),
   "bon_mean": Row({"k": 2, "beta": 0.1}),
@@ -50,12 +56,23 @@ ROWS = {
   "pure_verl": Row({"verifiable": 0.5}, _STEPS),
   "pure_openrlhf": Row({"verifiable": 0.5}, _STEPS),
   "clip_delta": Row({}, _STEPS),
+  "psr": Row({}, _VERDICTS),
+  "nsr": Row({}, _VERDICTS),
+  "w_reinforce": Row({}, _VERDICTS),
+  "noisy_backward": Row(),
+  "noisy_forward": Row(
+    breaks={"no_signal": "a score of 0 is a rejection, and weighs r1 - 1"}
+  ),
 }
 every_method = pytest.mark.parametrize("name", sorted(ROWS))
 
 
 def test_every_method_has_its_row_and_its_documentation():
-  assert sorted(ROWS) == methods.names()
+  """Or, where several networks learn, tests of its own."""
+  several = [n for n in methods.names() if isinstance(methods.get(n), dict)]
+  assert sorted([*ROWS, *several]) == methods.names()
+  for name in several:
+    assert pathlib.Path(__file__).with_name(f"test_{name}.py").exists()
   for name in methods.names():
     make = getattr(__import__(f"rl.methods.{name}", fromlist=[name]), name)
     doc = inspect.getdoc(make)
@@ -172,13 +189,18 @@ def test_no_signal_no_policy_gradient(name):
   rollout = free.rollout()
   rollout = rollout.replace(
     **{
-      field: jnp.zeros_like(getattr(rollout, field))
+      field: jnp.full_like(
+        getattr(rollout, field), -1 if field == "correct" else 0
+      )
       for field in ROWS[name].signal
     }
   )
   params = free.params()
   slots = {slot: params for slot, _ in m.slots}  # at the reference: no pull
   g, a, _ = compiled(name)(params, slots, rollout)
+  if "no_signal" in ROWS[name].breaks:
+    assert np.asarray(a).any()
+    return
   assert not np.asarray(a).any()
   np.testing.assert_allclose(g, 0, atol=1e-7)
 
@@ -342,22 +364,30 @@ def test_off_policy_max_at_k_is_unbiased_under_another_sampler(k):
 
 
 def test_the_bias_of_the_first_order_form_is_of_second_order():
-  """Half as far from the sampler: a quarter of its bias, half of max_at_k's."""
+  """Half as far from the sampler: a quarter of its bias, half of zeroth's."""
   exact, away = true_gradient(2), np.array([-0.3, 1.0, -0.4])
   shrinks = {}
-  for name, hyper in (
-    ("max_at_k_off_policy", {"order": "first"}),
-    ("max_at_k", {}),
-  ):
+  for order in ("first", "zeroth"):
     far, near = (
       np.abs(
-        expected_gradient(name, 4, LOGITS + d * away, k=2, **hyper) - exact
+        expected_gradient(
+          "max_at_k_off_policy", 4, LOGITS + d * away, k=2, order=order
+        )
+        - exact
       )
       for d in (0.2, 0.1)
     )
-    shrinks[name] = far.max() / near.max()
-  assert abs(shrinks["max_at_k_off_policy"] - 4) < 0.5
-  assert abs(shrinks["max_at_k"] - 2) < 0.3
+    shrinks[order] = far.max() / near.max()
+  assert abs(shrinks["first"] - 4) < 0.5
+  assert abs(shrinks["zeroth"] - 2) < 0.3
+
+
+def test_the_orders_are_one_at_the_first_update():
+  """Sampler and policy agree: every order is max_at_k without a baseline."""
+  want = expected_gradient("max_at_k", 4, k=3, baseline="none")
+  for order in objectives.ORDERS:
+    got = expected_gradient("max_at_k_off_policy", 4, k=3, order=order)
+    np.testing.assert_allclose(got, want, atol=2e-6)
 
 
 def test_bon_mean_turns_the_sign_of_the_second_best():

@@ -1,86 +1,40 @@
 """PURE in all its layouts, from token ids to advantages; clip, delta, products.
 
-The worked example is the card's: three samples of at most L = 8 tokens, with
-steps of 3 2 3, 2 4 and 2 2 2 2 tokens, temperature 0.1.
+The worked example is the card's (`pure_groups`), at temperature 0.1.
 """
 
-import functools
 import itertools
 
-import free
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from pure_groups import (
+  EOS,
+  GLUED,
+  LAYOUTS,
+  SEP,
+  WORD,
+  L,
+  advantages,
+  close,
+  group,
+  prompts,
+  returns,
+  value,
+  worked_example,
+)
 
 from rl import methods, step_rewards, step_transforms, transforms
-from rl.aggregates import seq_mean_token_mean
 from rl.segmentation import segment_steps, step_mask
 from rl.transform import chain
 
-SEP, EOS, WORD = 7, 1, 5
-GLUED = 9  # a full stop and a blank line in one token
-L, K = 8, 4
-WORKED_STEPS = ((3, 2, 3), (2, 4), (2, 2, 2, 2))
-WORKED_SCORES = ((0.9, 0.2, 0.7), (0.8, 0.6), (-0.5, 0.9, 0.9, 0.9))
-WORKED_CORRECT = (1, 1, 0)
-WHITENED = ("pure_verl", "pure_openrlhf")
-close = functools.partial(np.testing.assert_allclose, atol=1e-6, rtol=0)
-
-
-def group(steps, scores, correct=None, room=L, k=K):
-  """One prompt: step lengths and scores per sample, as text with separators.
-
-  Every step but the last ends at a separator; padding holds separators too.
-  """
-  n = len(steps)
-  completions = np.full((1, n, room), SEP)
-  values = np.full((1, n, k), np.nan)
-  for i, (sizes, s) in enumerate(zip(steps, scores, strict=True)):
-    ends = np.cumsum(sizes, dtype=int)
-    completions[0, i, : sum(sizes)] = WORD
-    completions[0, i, ends[:-1] - 1] = SEP
-    values[0, i, : len(s)] = s
-  lengths = jnp.array([[sum(sizes) for sizes in steps]])
-  completions = jnp.asarray(completions)
-  ids = segment_steps(completions, lengths, (SEP,), k)
-  base = free.rollout(p=1, s=n, t=room, k=1, ragged=False)
-  return base.replace(
-    tokens=base.tokens.replace(
-      completions=completions, lengths=lengths, mask=ids >= 0
-    ),
-    correct=jnp.array([correct or [0] * n], jnp.int8),
-    scores=jnp.array([correct or [0] * n], jnp.float32),
-    step_ids=ids,
-    step_scores=jnp.asarray(values, jnp.float32),
-    step_mask=step_mask(ids, k),
-  )
-
-
-@functools.cache
-def compiled(name, whitened, hyper):
-  advantage = methods.get(name, **dict(hyper)).advantage
-  if name in WHITENED and not whitened:
-    *before, last = [stage for _, stage in advantage.stages]
-    assert "whiten" in str(last)
-    advantage = chain(*before)
-  return jax.jit(lambda r: advantage.apply(None, r, advantage.init())[0])
-
-
-def advantages(name, rollout, whitened=False, **hyper):
-  """`[P, S, T]`; without the last stage where that is the whitening."""
-  whitened = whitened and name in WHITENED
-  run = compiled(name, whitened, tuple(sorted(hyper.items())))
-  return np.asarray(run(rollout))
-
-
-def value(t, rollout):
-  return np.asarray(t.apply(None, rollout, t.init())[0])
+every_layout = pytest.mark.parametrize(("name", "hyper"), LAYOUTS)
 
 
 @pytest.fixture(scope="module")
 def worked():
-  return group(WORKED_STEPS, WORKED_SCORES, WORKED_CORRECT)
+  return worked_example()
 
 
 # Segmentation.
@@ -189,7 +143,6 @@ OPENRLHF = {
 }
 OUTCOME = [[0.5] * 8, [0.5] * 6 + [0] * 2, [-1.0] * 8]
 VERL_OUTCOME = [[1 - 6 / 16] * 8, [1 - 8 / 16] * 6 + [0] * 2, [-14 / 16] * 8]
-MASK = np.array([[1] * 8, [1] * 6 + [0] * 2, [1] * 8], bool)
 # Strict: others' mean returns are (3.6 + 4.4) / 16, (3.1 + 4.4) / 16, 6.7 / 16.
 STRICT = [
   [0.2 - 0.5] * 5 + [0.7 - 0.5] * 3,
@@ -263,17 +216,6 @@ def random_group(rng, n=3, room=L, equal=False):
   return group(steps, scores, rng.integers(0, 2, n).tolist(), room)
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def returns(rollout, temperature):
-  t = chain(
-    transforms.step_scores(),
-    transforms.min_form_rewards(temperature),
-    transforms.place_at_step_ends(),
-    transforms.returns_to_go(),
-  )
-  return t.apply(None, rollout, t.init())[0]
-
-
 def test_cold_returns_are_the_minimum_until_it_is_met_and_then_nothing(worked):
   close(
     returns(worked, 1e-3)[0],
@@ -293,21 +235,6 @@ def test_a_shift_of_all_scores_shifts_every_samples_return_by_it(worked):
   shifted = worked.replace(step_scores=worked.step_scores + 0.1)
   got = returns(shifted, 0.1) - returns(worked, 0.1)
   close(got[0, :, 0], 0.1)
-
-
-LAYOUTS = [
-  ("min_form", {}),
-  ("sum_form", {}),
-  ("strict_min_form", {}),
-  ("pure_verl", {"verifiable": 0.0}),
-  ("pure_openrlhf", {"verifiable": 0.0, "baseline": "step"}),
-]
-RELEASED = [
-  ("pure_verl", {}),
-  ("pure_openrlhf", {}),
-  ("pure_openrlhf", {"baseline": "step"}),
-]
-every_layout = pytest.mark.parametrize(("name", "hyper"), LAYOUTS)
 
 
 @every_layout
@@ -378,15 +305,6 @@ def test_process_only_ignores_the_verdicts(worked, name, hyper):
   )
 
 
-def prompts(*groups):
-  """Groups of one size, of several prompts, as one rollout."""
-  whole = jax.tree.map(
-    lambda *x: jnp.concatenate(x),
-    *(g.replace(step=jnp.zeros((1,), jnp.int32)) for g in groups),
-  )
-  return whole.replace(step=jnp.zeros((), jnp.int32))
-
-
 @pytest.mark.parametrize(
   ("name", "hyper"),
   [
@@ -428,69 +346,6 @@ def test_an_unknown_verdict_is_not_a_wrong_one(worked, name, hyper):
   close((both - process)[0], [[1.0] * 8, [-1.0] * 6 + [0] * 2, [0.0] * 8])
 
 
-# Known faults of released code.
-
-
-def test_strict_minima_see_no_zeros_of_padding_or_of_other_tokens(worked):
-  """Released: the minimum over later tokens of the row, so never above 0."""
-  t = chain(
-    transforms.step_scores(),
-    transforms.returns_to_go(reduce="min"),
-    transforms.broadcast_steps(),
-  )
-  close(
-    value(t, worked)[0],
-    [[0.2] * 5 + [0.7] * 3, [0.6] * 6 + [0] * 2, [-0.5] * 2 + [0.9] * 6],
-  )
-
-
-def test_the_padded_length_is_named_or_it_is_part_of_the_baseline(worked):
-  """Released: row sums over the padded length, which then sets the scale.
-
-  Padded to 12, the baseline is 8/12 of what it is at 8, unless L is given.
-  """
-  wide = group(WORKED_STEPS, WORKED_SCORES, WORKED_CORRECT, 12)
-  narrow = advantages("min_form", worked)[0]
-  close(advantages("min_form", wide, horizon=8)[0, :, :8], narrow)
-  found = advantages("min_form", wide)[0, :, :8]
-  togo = np.asarray(returns(worked, 0.1))[0]
-  close(np.where(MASK, togo - found, 0), (togo - narrow) * 8 / 12)
-
-
-@pytest.mark.parametrize(
-  ("name", "hyper"),
-  [*LAYOUTS, *RELEASED, ("clip_delta", {"threshold": 0.5})],
-)
-def test_a_group_of_one_learns_nothing_and_moves_no_other(worked, name, hyper):
-  """Not its raw score, and not minus the batch's mean after whitening."""
-  only = worked.replace(sample_mask=jnp.array([[True, False, False]]))
-  got = advantages(name, prompts(worked, only), whitened=True, **hyper)
-  assert (got[1] == 0).all()
-  close(got[0], advantages(name, worked, whitened=True, **hyper)[0])
-
-
-@every_layout
-def test_equal_float32_scores_leave_rounding_only(name, hyper):
-  """0.1 and 0.7 have no finite binary form; two units in the last place stay.
-
-  Whitening divides them by sqrt(eps) = 1e-4 at least.
-  """
-  rollout = prompts(*(group([[L]] * 3, [[s]] * 3, [1] * 3) for s in (0.1, 0.7)))
-  close(advantages(name, rollout, **hyper), 0, atol=2.5e-7)
-  whitened = advantages(name, rollout, whitened=True, **hyper)
-  close(whitened, 0, atol=2.5e-7 / 1e-4)
-
-
-@pytest.mark.parametrize(("name", "hyper"), [LAYOUTS[0], *RELEASED], ids=str)
-def test_samples_that_do_not_exist_are_never_counted(name, hyper):
-  pair = group(WORKED_STEPS[:2], WORKED_SCORES[:2], [1, 0])
-  third = group(WORKED_STEPS, WORKED_SCORES, [1, 0, 1])
-  third = third.replace(sample_mask=jnp.array([[True, True, False]]))
-  got = advantages(name, third, whitened=True, **hyper)
-  close(got[0, :2], advantages(name, pair, whitened=True, **hyper)[0])
-  assert not got[0, 2].any()
-
-
 def test_a_step_is_charged_for_its_tokens_but_not_for_its_separator():
   """The others earn .6 with 3 tokens; steps of 3, 1 (empty) and 2 tokens."""
   rewards = jnp.array([[0, 0, 1.0, 2, 0, 3], [0, 0, 0.6, 0, 0, 0]])
@@ -498,19 +353,6 @@ def test_a_step_is_charged_for_its_tokens_but_not_for_its_separator():
   ends = jnp.array([[0, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0]], bool)
   got = step_rewards.minus_others_token_rate(rewards, mask, ends)
   close(got, [[0, 0, 1 - 0.4, 2, 0, 3 - 0.2], [0, 0, 0.6 - 2, 0, 0, 0]])
-
-
-@pytest.mark.parametrize("baseline", ["token", "step"])
-def test_a_sample_without_tokens_is_no_ones_baseline(baseline):
-  rollout = group([[3, 5], []], [[0.9, -0.4], []])
-  got = advantages("pure_openrlhf", rollout, baseline=baseline)
-  assert not got.any(), "as in a group of one"
-
-
-def test_a_fully_masked_row_is_not_in_the_mean_over_rows():
-  mask = jnp.array([[[True, True], [True, False]], [[False] * 2] * 2])
-  found = seq_mean_token_mean().fn(mask)
-  close(found, [[[0.25, 0.25], [0.5, 0]], [[0, 0], [0, 0]]])
 
 
 def test_an_empty_step_has_its_own_score_and_its_own_credit():

@@ -101,6 +101,8 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   """Reinforcement learning from the policy's own samples."""
   config = _shared(seed, steps)
   config.method = "grpo(beta=0.0)"
+  # Where several networks learn: {slot: how its optimizer differs}.
+  config.learners = ConfigDict()
   config.base = ConfigDict()  # a supervised config to start from
   config.init_from = ""  # or the workdir of another run
   return config

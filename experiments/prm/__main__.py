@@ -32,6 +32,7 @@ import rich.table
 from experiments import checkpoint, jsonl, train
 from experiments.prm import fit, label, measure, settings
 from experiments.prm.settings import Prepared
+from experiments.tasks.task import Problems
 from rewards.process.labels import Labels
 from rl import types
 
@@ -57,7 +58,7 @@ def run(e: Prepared) -> dict[str, Any]:
     train.run(e.base, e.base_dir)
   base_params = checkpoint.restore_params(e.base_dir / checkpoint.FOLDER)
   clock = time.perf_counter()
-  rollout, labels, prefixes = _labelled(e, base_params)
+  problems, rollout, labels, prefixes = _labelled(e, base_params)
   times = {"time/label_s": time.perf_counter() - clock}
   clock = time.perf_counter()
   with checkpoint.Checkpoints(
@@ -67,9 +68,12 @@ def run(e: Prepared) -> dict[str, Any]:
     state, loss = fit.fit(e, state, rollout, labels, checkpoints)
   times["time/fit_s"] = time.perf_counter() - clock
   clock = time.perf_counter()
-  found = measure.measure(e, base_params, state["params"])
+  threshold = measure.calibrate(e, state["params"], rollout, labels)
+  found = measure.measure(e, base_params, state["params"], threshold)
   times["time/measure_s"] = time.perf_counter() - clock
   shares = {
+    "threshold": threshold,
+    **measure.label_quality(e, problems, rollout, labels),
     "labels/prefixes": prefixes,
     "labels/steps": float((labels.weights > 0).sum()),
     "labels/bad_frac": float(
@@ -86,7 +90,7 @@ def run(e: Prepared) -> dict[str, Any]:
 
 def _labelled(
   e: Prepared, params: types.PyTree
-) -> tuple[types.Rollout, Labels, int]:
+) -> tuple[Problems, types.Rollout, Labels, int]:
   """The samples, drawn again when they are needed again, and their labels."""
   problem_key, sample_key = (
     jax.random.fold_in(jax.random.key(e.config.seed), i) for i in (1, 2)
@@ -106,14 +110,14 @@ def _labelled(
   if path.exists():
     with np.load(path) as saved:
       labels = Labels(saved["values"], saved["weights"])
-      return rollout, labels, int(saved["prefixes"])
+      return problems, rollout, labels, int(saved["prefixes"])
   labels, counted = label.label(e, params, problems, rollout)
   partial = pathlib.Path(f"{path}.partial.npz")
   np.savez_compressed(
     partial, values=labels.values, weights=labels.weights, **counted
   )
   partial.replace(path)
-  return rollout, labels, counted["prefixes"]
+  return problems, rollout, labels, counted["prefixes"]
 
 
 def table(found: dict[str, Any]) -> rich.table.Table:
@@ -168,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
   add("--workdir", required=True, help="folder of the run")
   add("--base", default="", help="folder of a chain run; default: train one")
   add("--labels", default="binary_search", help=", ".join(settings.LABELS))
-  add("--steps", type=int, default=2500, help="updates of the model")
+  add("--steps", type=int, default=600, help="updates of the model")
   add("--seed", type=int, default=0, help="of everything")
   return parser
 

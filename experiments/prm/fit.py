@@ -41,7 +41,9 @@ def start(e: Prepared, params: types.PyTree) -> State:
   )
   params = {
     "decoder": decoder,
-    "head": heads.init_linear(head_key, e.base.model.width, 2),
+    "head": heads.init_linear(
+      head_key, e.base.model.width + model.SURPRISES, 2
+    ),
   }
   return {"params": params, "opt_state": _optimizer(e).init(params)}
 
@@ -61,7 +63,8 @@ def fit(
   Args:
     e: the experiment.
     state: of `start`; where there is a checkpoint, that is taken instead.
-    rollout: the samples.
+    rollout: the samples; those of the last `calibration` problems are not
+      looked at.
     labels: of their steps.
     checkpoints: where states are saved.
 
@@ -71,16 +74,16 @@ def fit(
   tx, scorer = _optimizer(e), process_model(e)
   key = jax.random.fold_in(jax.random.key(e.config.seed), 4)
   steps = rollout.step_mask.shape[-1]
-  data = (rollout.tokens, rollout.step_ids, labels)
+  problems = e.config.problems - e.config.calibration
+  data = jax.tree.map(
+    lambda x: x[:problems], (rollout.tokens, rollout.step_ids, labels)
+  )
 
   def loss(params, tokens, step_ids, labels):
-    read = model.read_through(scorer.policy, params["decoder"], tokens)
-    outputs = model.at_step_ends(scorer, params, read.hidden, step_ids, steps)
-    language = losses.language_loss(
-      read.heads["logits"](read.hidden[:, :, :-1]),
-      tokens.completions,
-      tokens.mask,
-    )
+    reading = model.read_through(scorer.policy, params["decoder"], tokens)
+    features = model.step_features(reading, step_ids, steps)
+    outputs = scorer.head(params["head"], features)
+    language = losses.language_loss(reading.log_probs, tokens.mask)
     return (
       losses.two_class_cross_entropy(outputs, labels.values, labels.weights)
       + e.config.language_coefficient * language
@@ -90,7 +93,7 @@ def fit(
     params, opt_state = carry
     chosen = jax.random.choice(
       jax.random.fold_in(key, number),
-      e.config.problems,
+      problems,
       (e.config.batch,),
       replace=False,
     )

@@ -1,6 +1,7 @@
 """What a process reward model is worth on held-out chains.
 
-  first_error/<checker>/{f1,erroneous,correct}  ProcessBench's scores
+  first_error/<checker>/{f1,erroneous,correct}  ProcessBench's scores, an error
+                          being the first step below the calibrated threshold
   auc/<checker>           a good step scores above a bad one, of the steps up
                           to each sample's first error
   accuracy/pass@1         a sample is right
@@ -21,7 +22,9 @@ import numpy as np
 
 from experiments.prm import fit, label
 from experiments.prm.settings import LABELS, Prepared
+from experiments.tasks.task import Problems
 from rewards.process import model
+from rewards.process.labels import Labels
 from rl import metrics, step_metrics, types
 
 Array = jax.Array
@@ -33,7 +36,10 @@ RULES = {
 
 
 def measure(
-  e: Prepared, base_params: types.PyTree, params: types.PyTree
+  e: Prepared,
+  base_params: types.PyTree,
+  params: types.PyTree,
+  threshold: float,
 ) -> dict[str, Any]:
   """Samples the held-out problems and scores their steps.
 
@@ -41,6 +47,7 @@ def measure(
     e: the experiment.
     base_params: of the policy that is sampled.
     params: of the process reward model.
+    threshold: of `calibrate`; a step that scores below it is an error.
 
   Returns:
     `{name: {"mean", "low", "high"}}`, and "first_error/f1", that of the checker
@@ -62,13 +69,68 @@ def measure(
   found = {}
   for name, checker in e.checkers.items():
     truth = label.check(checker, problems, scored)
-    found.update(_first_errors(name, scored, truth, key))
+    found.update(_first_errors(name, scored, truth, threshold, key))
   found["first_error/f1"] = found[f"first_error/{LABELS[e.config.labels]}/f1"]
   judged = jax.jit(task.score)(
     problems, rollout.completions, rollout.lengths, rollout.finished
   )
   answers = np.asarray(judged.answer_ids)
   return {**found, **_choices(scored, answers, tuple(settings.ns), key)}
+
+
+def calibrate(
+  e: Prepared, params: types.PyTree, rollout: types.Rollout, labels: Labels
+) -> float:
+  """The threshold that agrees best with labels that the fit did not see.
+
+  Args:
+    e: the experiment.
+    params: of the process reward model.
+    rollout, labels: what was labelled; its last problems are used.
+
+  Returns:
+    A threshold of step scores; no checker and no held-out chain decides it.
+  """
+  kept = slice(e.config.problems - e.config.calibration, None)
+  scored = score(
+    fit.process_model(e),
+    params,
+    _rows(rollout, kept),
+    e.config.evaluation.batch,
+  )
+  first = first_labelled(labels)[kept]
+  return float(
+    step_metrics.best_threshold(scored.step_scores, scored.step_mask, first)
+  )
+
+
+def label_quality(
+  e: Prepared, problems: Problems, rollout: types.Rollout, labels: Labels
+) -> dict[str, float]:
+  """The labels themselves against the exact checker, as if they were a model.
+
+  Args:
+    e: the experiment.
+    problems, rollout, labels: what was labelled.
+
+  Returns:
+    "labels/f1", and "labels/erroneous": what it is made of, since a sample
+    without an error is never labelled with one but by bad luck.
+  """
+  checker = e.checkers[LABELS[e.config.labels]]
+  truth = label.check(checker, problems, rollout)
+  found = step_metrics.first_error_f1(
+    first_labelled(labels), step_metrics.first_error(truth, rollout.step_mask)
+  )
+  return {
+    "labels/erroneous": float(found.erroneous),
+    "labels/f1": float(found.f1),
+  }
+
+
+def first_labelled(labels: Labels) -> Array:
+  """`[P, S]` int32, the first step labelled 0, -1 where there is none."""
+  return step_metrics.first_error(labels.values, labels.weights > 0, 0.5)
 
 
 def score(
@@ -97,12 +159,13 @@ def _rows(rollout: types.Rollout, cut: slice) -> types.Rollout:
 
 
 def _first_errors(
-  name: str, scored: types.Rollout, truth: Array, key: Array
+  name: str, scored: types.Rollout, truth: Array, threshold: float, key: Array
 ) -> dict[str, dict[str, float]]:
   """Against one checker's step scores `[P, S, K]`."""
   mask = scored.step_mask
   first = step_metrics.first_error(truth, mask)
-  pair = step_metrics.first_error(scored.step_scores, mask), first
+  named = step_metrics.first_error(scored.step_scores, mask, threshold)
+  pair = named, first
   mean = step_metrics.first_error_f1(*pair)
   low, high = step_metrics.first_error_interval(*pair, key)
   found = {

@@ -14,7 +14,8 @@ from rl import choices
 
 # Where labels come from, and the checker whose notion of an error they share:
 # a detour that leads back is an error to "clean" alone, since a continuation
-# recovers from it.
+# recovers from it. What no outcome can show, a wrong result that a later
+# operation undoes (times 0), stays an error to both.
 LABELS = {
   "checker": "clean",
   "monte_carlo": "filler",
@@ -23,7 +24,7 @@ LABELS = {
 
 
 def default(
-  labels: str = "binary_search", updates: int = 2500, seed: int = 0
+  labels: str = "binary_search", updates: int = 600, seed: int = 0
 ) -> ml_collections.ConfigDict:
   """Every setting with its meaning.
 
@@ -34,6 +35,7 @@ def default(
   """
   base = chain_base.get_config()
   base.seed = seed
+  base.task = "chain(operations=5)"  # of 3, a vote of 16 is never wrong
   return ml_collections.ConfigDict(
     {
       "kind": "prm",
@@ -42,13 +44,14 @@ def default(
       "updates": updates,
       "base": base,  # trained first, in `base/`; unless
       "init_from": "",  # the workdir of a run that is there
-      "problems": 8192,  # whose samples are labelled
+      "problems": 4096,  # whose samples are labelled
+      "calibration": 512,  # of them, kept from the fit to set the threshold
       "samples": 4,  # of each
       "continuations": 8,  # M, of each prefix
       "least": 2,  # of them must succeed: one may be luck
       "prefixes": 512,  # continued at a time
       "layers": 1,  # on top of the base's, for it to read its own opinion
-      "batch": 32,  # problems of an update, with all their samples
+      "batch": 16,  # problems of an update, with all their samples
       "learning_rate": 2e-3,
       "language_coefficient": 0.5,  # of predicting the samples' tokens
       "checkpoint_every": 250,
@@ -96,12 +99,21 @@ def prepare(
   workdir = epath.Path(workdir)
   if config.labels not in LABELS:
     raise ValueError(choices.unknown("labels", config.labels, LABELS))
-  for name in ("updates", "problems", "samples", "continuations", "batch"):
+  for name in (
+    "updates",
+    "problems",
+    "calibration",
+    "samples",
+    "continuations",
+    "batch",
+  ):
     if config[name] < 1:
       raise ValueError(f"{name} = {config[name]} must be at least 1")
-  if config.batch > config.problems:
+  if config.batch > config.problems - config.calibration:
     raise ValueError(
-      f"batch = {config.batch} is more than the {config.problems} problems"
+      f"batch = {config.batch} is more than the "
+      f"{config.problems - config.calibration} problems that are left of "
+      f"problems = {config.problems} after calibration = {config.calibration}"
     )
   if not 1 <= config.least <= config.continuations:
     raise ValueError(

@@ -58,15 +58,14 @@ def two_class_cross_entropy(
   return _weighted_mean(-(labels * good + (1.0 - labels) * bad), weights)
 
 
-def language_loss(logits: Array, tokens: Array, mask: Array) -> Array:
+def language_loss(log_probs: Array, mask: Array) -> Array:
   """Mean negative log-likelihood of the tokens that a mask keeps.
 
   Added to a step loss it keeps in the decoder what predicting has taught it:
   to see that a result is wrong is to know the right one.
 
   Args:
-    logits: `[..., T, V]`, entry t predicts token t.
-    tokens: `[..., T]` int32.
+    log_probs: `[..., T]`, nats, of the tokens that were written.
     mask: `[..., T]` bool.
 
   Returns:
@@ -74,9 +73,7 @@ def language_loss(logits: Array, tokens: Array, mask: Array) -> Array:
 
   Source: Yu et al. 2024, OVM, which trains its verifier with the same term.
   """
-  log_probs = jax.nn.log_softmax(logits.astype(jnp.float32), -1)
-  chosen = jnp.take_along_axis(log_probs, tokens[..., None], -1)[..., 0]
-  return _weighted_mean(-chosen, mask.astype(jnp.float32))
+  return _weighted_mean(-log_probs, mask.astype(jnp.float32))
 
 
 def _weighted_mean(losses: Array, weights: Array) -> Array:

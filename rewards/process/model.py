@@ -1,28 +1,39 @@
 """A process reward model: a decoder and a head, read where a step ends.
 
-  score of step k = head(hidden state after the last token of step k)
+  score of step k = head(h, max_t n_t, sum_t n_t)
 
-so a score knows the prompt and all steps up to its own, and no later one. The
-functions are pure and jittable: a frozen model scores rollouts inside the
-training loop, a learning one is differentiated.
+with h the hidden state after the last token of step k and n_t = -log p(t) how
+much the decoder, which still predicts tokens, is surprised by each token of the
+step. So a score knows the prompt and all steps up to its own, and no later one.
+Surprise is what a decoder knows of errors before it has seen any label; the
+head learns how much of it, and where, is one. The functions are pure and
+jittable: a frozen model scores rollouts inside the training loop, a learning
+one is differentiated.
 
 Usage:
   model = ProcessModel(policy, heads.linear, heads.two_class_score)
-  params = {"decoder": ..., "head": heads.init_linear(key, width, 2)}
+  head = heads.init_linear(key, width + SURPRISES, 2)
+  params = {"decoder": ..., "head": head}
   rollout = score_rollout(model, params, rollout)  # fills step_scores
+
+Source: step-end scores of Lightman et al. 2023, Let's Verify Step by Step; the
+likelihood of a step as a sign of an error: Han et al. 2025, Uncertainty-Based
+Methods for Automated Process Reward Data Construction.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from rl import types
+from rl import segmentation, types
 
 Array = jax.Array
+SURPRISES = 2  # the largest of a step, and their sum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +42,26 @@ class ProcessModel:
 
   Attributes:
     policy: whose `score` gives the hidden states.
-    head: `(params, hidden [..., D]) -> [..., C]`, raw outputs of the classes.
+    head: `(params, features [..., D + SURPRISES]) -> [..., C]`, raw outputs of
+      the classes.
     read: `(outputs [..., C]) -> [...]`, one score of a step.
   """
 
   policy: types.Policy
   head: Callable[[types.PyTree, Array], Array]
   read: Callable[[Array], Array]
+
+
+class Reading(NamedTuple):
+  """What one pass over samples leaves to read.
+
+  Attributes:
+    hidden: `[P, S, T + 1, D]`, before the first token and after each.
+    log_probs: `[P, S, T]`, nats, of every token; 0 of what is not scored.
+  """
+
+  hidden: Array
+  log_probs: Array
 
 
 def step_ends(step_ids: Array, steps: int) -> tuple[Array, Array]:
@@ -51,19 +75,15 @@ def step_ends(step_ids: Array, steps: int) -> tuple[Array, Array]:
     `[..., K]` int32 positions, 0 where there is no such step; and `[..., K]`
     bool, which steps there are.
   """
-  positions = jnp.arange(step_ids.shape[-1])
-  flat = step_ids.reshape(-1, step_ids.shape[-1])
-  slots = jnp.where(flat >= 0, flat, steps)  # out of range: dropped
-  last = jax.vmap(
-    lambda row: jnp.full(steps, -1).at[row].max(positions, mode="drop")
-  )(slots)
-  last = last.reshape(*step_ids.shape[:-1], steps)
-  return jnp.maximum(last, 0), last >= 0
+  ends = segmentation.step_ends(step_ids, step_ids >= 0)
+  ended = jnp.where(ends, step_ids, -1)  # the step that a token ends
+  found = ended[..., None, :] == jnp.arange(steps)[:, None]
+  return jnp.argmax(found, -1), found.any(-1)
 
 
 def read_through(
   policy: types.Policy, params: types.PyTree, tokens: types.Tokens
-) -> types.Scored:
+) -> Reading:
   """States before and after every token, from one forward pass.
 
   `rl.types.Scored` has at t the state that token t is predicted from, one
@@ -75,15 +95,50 @@ def read_through(
     tokens: `[P, S, T]` completions of their prompts.
 
   Returns:
-    `Scored` whose `hidden` is `[P, S, T + 1, D]`: before the first token, and
-    after each.
+    `Reading`.
   """
   room = [(0, 0), (0, 0), (0, 1)]
   longer = tokens.replace(
     completions=jnp.pad(tokens.completions, room),
     mask=jnp.pad(tokens.mask, room),
   )
-  return policy.score(params, longer)
+  scored = policy.score(params, longer)
+  logits = scored.heads["logits"](scored.hidden[:, :, :-1])
+  log_probs = jnp.take_along_axis(
+    jax.nn.log_softmax(logits.astype(jnp.float32), -1),
+    tokens.completions[..., None],
+    -1,
+  )[..., 0]
+  return Reading(scored.hidden, jnp.where(tokens.mask, log_probs, 0.0))
+
+
+def step_features(reading: Reading, step_ids: Array, steps: int) -> Array:
+  """What a head reads of every step.
+
+  Args:
+    reading: of `read_through`.
+    step_ids: `[P, S, T]` int32, -1 outside.
+    steps: K, static.
+
+  Returns:
+    `[P, S, K, D + SURPRISES]` float32: the state after the step, and the
+    largest and the sum of its tokens' surprises in nats.
+  """
+  ends, _ = step_ends(step_ids, steps)
+  after = jnp.take_along_axis(reading.hidden, ends[..., None] + 1, axis=2)
+  slots = jnp.where(step_ids >= 0, step_ids, steps)  # out of range: dropped
+  room = slots.shape[-1]
+
+  def of_row(slots: Array, surprise: Array) -> Array:
+    none = jnp.zeros(steps)
+    largest = none.at[slots].max(surprise, mode="drop")
+    return jnp.stack([largest, none.at[slots].add(surprise, mode="drop")], -1)
+
+  surprises = jax.vmap(of_row)(
+    slots.reshape(-1, room), -reading.log_probs.reshape(-1, room)
+  )
+  surprises = surprises.reshape(*after.shape[:-1], SURPRISES)
+  return jnp.concatenate([after.astype(jnp.float32), surprises], -1)
 
 
 def score_steps(
@@ -105,29 +160,8 @@ def score_steps(
   Returns:
     `[P, S, K, C]` float32; finite and without meaning where there is no step.
   """
-  read = read_through(model.policy, params["decoder"], tokens)
-  return at_step_ends(model, params, read.hidden, step_ids, steps)
-
-
-def at_step_ends(
-  model: ProcessModel,
-  params: types.PyTree,
-  hidden: Array,
-  step_ids: Array,
-  steps: int,
-) -> Array:
-  """The head's outputs, where the states are known.
-
-  Args:
-    model, params, step_ids, steps: as of `score_steps`.
-    hidden: `[P, S, T + 1, D]`, of `read_through`.
-
-  Returns:
-    `[P, S, K, C]` float32.
-  """
-  ends, _ = step_ends(step_ids, steps)
-  after = jnp.take_along_axis(hidden, ends[..., None] + 1, axis=2)
-  return model.head(params["head"], after)
+  reading = read_through(model.policy, params["decoder"], tokens)
+  return model.head(params["head"], step_features(reading, step_ids, steps))
 
 
 def score_rollout(

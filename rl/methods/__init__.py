@@ -1,7 +1,8 @@
 """Published methods, one short file each, found by name.
 
-A file `rl/methods/NAME.py` holds a function `NAME(**hyper) -> Method`; adding
-the file is all it takes.
+A file `rl/methods/NAME.py` holds a function `NAME(**hyper) -> Method`, or `->
+{slot: Method}` where several networks learn (`rl.learners`); adding the file is
+all it takes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Mapping
 from typing import Any
 
-from rl import choices, transform
+from rl import choices, learners, transform
 from rl.method import Method
 
 
@@ -21,8 +23,8 @@ def names() -> list[str]:
   return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
-def get(name: str, **hyper: Any) -> Method:
-  """The method of that name.
+def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
+  """The method of that name, or the methods of its learners by slot.
 
   Args:
     name: one of `names()`.
@@ -41,4 +43,12 @@ def get(name: str, **hyper: Any) -> Method:
         choices.unknown(f"hyper-parameter of {name}", key, allowed)
       )
   shown = transform.label(name, hyper) if hyper else name
-  return dataclasses.replace(make(**hyper), name=shown)
+  made = make(**hyper)
+  if not isinstance(made, Mapping):
+    return dataclasses.replace(made, name=shown)
+  titles = {slot: f"{shown}: {slot}" for slot in made}
+  titles[learners.POLICY] = shown
+  return {
+    slot: dataclasses.replace(one, name=titles[slot])
+    for slot, one in made.items()
+  }

@@ -5,16 +5,15 @@ from rl.method import Method
 from rl.step_transforms import clip_rewards, delta_rewards
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
-from rl.transform import among, chain
+from rl.transform import chain
 from rl.transforms import (
   broadcast,
-  known_verdict,
   leave_one_out,
   minus_others_mean_return,
   place_at_step_ends,
   returns_to_go,
   step_scores,
-  verdicts,
+  usable_verdicts,
 )
 
 
@@ -22,6 +21,7 @@ def clip_delta(
   form: str = "clip_delta",
   threshold: float | None = None,
   alpha: float = 0.1,
+  labelled: float = 1.0,
   horizon: int | None = None,
   clip: float = 0.2,
 ) -> Method:
@@ -29,7 +29,8 @@ def clip_delta(
 
   clip: r_k = min(s_k - threshold, 0). delta: r_k = s_k - s_{k+1}, the last step
   judged by success alone. clip_delta: first the one, then the other. Success is
-  the leave-one-out advantage of the known verdicts.
+  the leave-one-out advantage of the known verdicts of a fraction `labelled` of
+  the prompts.
   `threshold` None is the mean score of the batch; neither it nor `alpha` is
   known from the paper. Deviation: group baselines (`horizon` as in `min_form`)
   for the paper's critic.
@@ -37,7 +38,7 @@ def clip_delta(
   LLM Reasoning.
 
   Raises:
-    ValueError: `form` is unknown.
+    ValueError: `form` is unknown, or `labelled` is not in [0, 1].
   """
   bounded = {
     "clip": (clip_rewards(threshold),),
@@ -53,9 +54,7 @@ def clip_delta(
     returns_to_go(),
     minus_others_mean_return(horizon),
   )
-  success = among(
-    known_verdict, chain(verdicts(), leave_one_out(), broadcast())
-  )
+  success = usable_verdicts(labelled, leave_one_out(), broadcast())
   return Method(
     advantage=success + alpha * dense,
     loss=policy_gradient(ppo_clip(clip, clip)),

@@ -16,7 +16,10 @@ def max_at_k(
   Each sample weighs its unbiased max@k weight (`rl.objectives`), summed over
   the group and its tokens, averaged over prompts: at the first update of a
   rollout the expected gradient is exactly that of max@k. PPO-clip guards later
-  updates. k = 1 maximises the mean.
+  updates. k = 1 maximises the mean, with no baseline.
+  The default baseline is the last to fall silent: a group in which it is 0
+  (with 0/1 scores: none right, or fewer than k - 1 wrong) has equal weights
+  under every other, and it learns at k = n, where "centered" never does.
   Source: Walder & Karkhanis 2025, Pass@K Policy Optimization.
   """
   return Method(

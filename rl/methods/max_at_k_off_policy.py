@@ -45,9 +45,11 @@ def max_at_k_off_policy(
 
   The weight of sample i is the mean over the k-subsets that hold i of their
   product of sequence ratios times their maximum ("exact"), or its first-order
-  expansion ("first"). Log-ratios of samples are clamped to +-`bound`; within it
-  the gradient is unbiased, whatever the sampler was. No token-level clip: the
-  ratios are already in the weights.
+  expansion ("first"), or that product without the ratios ("zeroth": on-policy
+  weights, uncorrected, the baseline to compare with). Log-ratios of samples are
+  clamped to +-`bound`; within it the exact gradient is unbiased, whatever the
+  sampler was, the others are not. No token-level clip: the ratios are already
+  in the weights.
   Source: The Best of N Worlds (off-policy max@k); the exact form is ours.
   """
   return Method(advantage=scores(), loss=off_policy_max_at_k(k, order, bound))

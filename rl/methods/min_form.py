@@ -3,23 +3,23 @@
 from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
-from rl.transform import among, chain
+from rl.transform import chain
 from rl.transforms import (
   broadcast,
-  known_verdict,
   leave_one_out,
   min_form_rewards,
   minus_others_mean_return,
   place_at_step_ends,
   returns_to_go,
   step_scores,
-  verdicts,
+  usable_verdicts,
 )
 
 
 def min_form(
   temperature: float = 0.1,
   verifiable: float = 0.0,
+  labelled: float = 1.0,
   horizon: int | None = None,
   clip: float = 0.2,
 ) -> Method:
@@ -27,10 +27,14 @@ def min_form(
 
   r*_k = s_k softmax_k(-s_k / temperature) stands on the last token of step k,
   so a sample collects the soft minimum of its step scores however many steps it
-  makes. `verifiable` adds that much of the leave-one-out advantage of
-  the known verdicts.
+  makes. `verifiable` adds that much of the leave-one-out advantage of the
+  known verdicts, of a fraction `labelled` of the prompts (the paper's best run:
+  about a tenth): always the same prompts, by their ids.
   `horizon` is the longest completion, by default the T of the batch.
   Source: Cheng et al. 2025, Stop Summation (PURE), the paper's layout.
+
+  Raises:
+    ValueError: `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),
@@ -39,9 +43,7 @@ def min_form(
     returns_to_go(),
     minus_others_mean_return(horizon),
   )
-  outcome = among(
-    known_verdict, chain(verdicts(), leave_one_out(), broadcast())
-  )
+  outcome = usable_verdicts(labelled, leave_one_out(), broadcast())
   return Method(
     advantage=process + verifiable * outcome if verifiable else process,
     loss=policy_gradient(ppo_clip(clip, clip)),

@@ -14,8 +14,10 @@ def pass_at_k(
 
   Clip-higher and token mean. A group in which every k-subset has the same
   maximum (fewer than k wrong samples, or none right) has A exactly 0: the
-  prompt counts as solved, or teaches nothing. `form` is "analytic" (exact),
-  "bootstrap" or "full" (random or disjoint subsets).
+  prompt counts as solved, or teaches nothing. At k = n that is every
+  group; `max_at_k` still learns there from a single best sample, and anywhere
+  from k - 1 wrong ones. `form` is "analytic" (exact), "bootstrap" or
+  "full" (random or disjoint subsets; "full" needs two of them, k <= n/2).
   Source: Chen et al. 2025, Pass@k Training.
   """
   return Method(

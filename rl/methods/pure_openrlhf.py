@@ -12,14 +12,13 @@ from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import among, chain
 from rl.transforms import (
-  known_verdict,
   leave_one_out,
   min_form_rewards,
   place_at_step_ends,
   place_last,
   returns_to_go,
   step_scores,
-  verdicts,
+  usable_verdicts,
   whiten,
 )
 
@@ -33,6 +32,7 @@ def pure_openrlhf(
   temperature: float = 0.1,
   baseline: str = "token",
   verifiable: float = 1.0,
+  labelled: float = 1.0,
   clip: float = 0.2,
 ) -> Method:
   """A_t = whiten(return-to-go of r*_k - b_k and of the outcome's advantage).
@@ -40,8 +40,9 @@ def pure_openrlhf(
   b_k is what the others earn per token times the tokens of step k without its
   separator (`baseline` = "token"), or their mean reward per step ("step"). On
   the last token stands `verifiable` times the leave-one-out advantage of the
-  known verdicts (of ok - 1 in the released code: the same). Tokens that end a
-  step have advantage 0 and are not in the whitening, whose variance is biased.
+  known verdicts (of ok - 1 in the released code: the same), of a fraction
+  `labelled` of the prompts. Tokens that end a step have advantage 0 and are not
+  in the whitening, whose variance is biased.
   Deviations: no penalty 0.001 k1 in the reward (add `kl` to the loss); the
   released whitening finds separators by advantage == 0 and lets their
   distance from the mean into the variance; a group of one has advantage 0 and
@@ -49,7 +50,7 @@ def pure_openrlhf(
   Source: Cheng et al. 2025, Stop Summation (PURE), released code, main branch.
 
   Raises:
-    ValueError: `baseline` is unknown.
+    ValueError: `baseline` is unknown, or `labelled` is not in [0, 1].
   """
   if baseline not in _BASELINES:
     raise ValueError(choices.unknown("baseline", baseline, _BASELINES))
@@ -59,9 +60,7 @@ def pure_openrlhf(
     place_at_step_ends(),
     _BASELINES[baseline](),
   )
-  outcome = among(
-    known_verdict, chain(verdicts(), leave_one_out(), place_last())
-  )
+  outcome = usable_verdicts(labelled, leave_one_out(), place_last())
   rewards = process + verifiable * outcome if verifiable else process
   return Method(
     advantage=chain(

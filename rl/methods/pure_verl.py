@@ -6,14 +6,13 @@ from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import among, chain
 from rl.transforms import (
-  known_verdict,
   min_form_rewards,
   minus_others_mean_return,
   place_at_step_ends,
   place_last,
   returns_to_go,
   step_scores,
-  verdicts,
+  usable_verdicts,
   whiten,
 )
 
@@ -21,6 +20,7 @@ from rl.transforms import (
 def pure_verl(
   temperature: float = 0.1,
   verifiable: float = 1.0,
+  labelled: float = 1.0,
   horizon: int | None = None,
   clip: float = 0.2,
   ddof: int = 1,
@@ -28,21 +28,25 @@ def pure_verl(
   """A_t = whiten(G_t - sum_{j != i} sum_t G_jt / ((n - 1) L)).
 
   G is the return-to-go of r*_k on the last token of step k plus `verifiable`
-  times a known verdict on the sample's last token. The outcome thus shares the
-  baseline, which divides sums over *real* tokens by the *padded* length L
-  (`horizon`, by default the T of the batch): where the others are shorter than
-  L their success is charged in part only, so that equal rewards have a positive
-  advantage before whitening. `min_form` keeps the outcome out of this; without
-  outcome and whitening the two are equal. Whitening is over all tokens of the
-  batch, `ddof` = 1 as released.
+  times a known verdict, of a fraction `labelled` of the prompts, on the last
+  token of the sample. The outcome thus shares the baseline, which divides sums
+  over *real* tokens by the *padded* length L (`horizon`, by default the T of
+  the batch): where the others are shorter than L their success is charged in
+  part only, so that equal rewards have a positive advantage before whitening.
+  `min_form` keeps the outcome out of this; without outcome and whitening the
+  two are equal. Whitening is over all tokens of the batch, `ddof` = 1 as
+  released.
   Deviations: no penalty 0.001 k3 in the reward (add `kl` to the loss); a group
   of one has advantage 0 and stays out of the whitening.
   Source: Cheng et al. 2025, Stop Summation (PURE), released code, verl branch.
+
+  Raises:
+    ValueError: `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(), min_form_rewards(temperature), place_at_step_ends()
   )
-  outcome = among(known_verdict, chain(verdicts(), place_last()))
+  outcome = usable_verdicts(labelled, place_last())
   rewards = process + verifiable * outcome if verifiable else process
   return Method(
     advantage=chain(

@@ -3,33 +3,36 @@
 from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
-from rl.transform import among, chain
+from rl.transform import chain
 from rl.transforms import (
   broadcast,
   broadcast_steps,
-  known_verdict,
   leave_one_out,
   minus_others_mean_return,
   returns_to_go,
   step_scores,
-  verdicts,
+  usable_verdicts,
 )
 
 
 def strict_min_form(
   verifiable: float = 0.0,
+  labelled: float = 1.0,
   horizon: int | None = None,
   clip: float = 0.2,
 ) -> Method:
   """A_t = G_t - others' mean return, G_t = min over steps k ending at or after t.
 
   Unlike the soft form of temperature 0, whose return is 0 after the worst
-  step, this one goes on with the next worst. `verifiable` and `horizon` as in
-  `min_form`.
+  step, this one goes on with the next worst. `verifiable`, `labelled` and
+  `horizon` as in `min_form`.
   Deviation: the released code takes its minimum over *tokens* of the padded
   row, zeros included, so its returns are almost nowhere positive; the paper's,
   and this one, over steps.
   Source: Cheng et al. 2025, Stop Summation (PURE), strict min-form.
+
+  Raises:
+    ValueError: `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),
@@ -37,9 +40,7 @@ def strict_min_form(
     broadcast_steps(),
     minus_others_mean_return(horizon),
   )
-  outcome = among(
-    known_verdict, chain(verdicts(), leave_one_out(), broadcast())
-  )
+  outcome = usable_verdicts(labelled, leave_one_out(), broadcast())
   return Method(
     advantage=process + verifiable * outcome if verifiable else process,
     loss=policy_gradient(ppo_clip(clip, clip)),

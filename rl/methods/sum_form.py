@@ -3,31 +3,34 @@
 from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
-from rl.transform import among, chain
+from rl.transform import chain
 from rl.transforms import (
   broadcast,
-  known_verdict,
   leave_one_out,
   minus_others_mean_return,
   place_at_step_ends,
   returns_to_go,
   step_scores,
-  verdicts,
+  usable_verdicts,
 )
 
 
 def sum_form(
   gamma: float = 1.0,
   verifiable: float = 0.0,
+  labelled: float = 1.0,
   horizon: int | None = None,
   clip: float = 0.2,
 ) -> Method:
   """A_t = G_t - others' mean return, G the return-to-go of the step scores.
 
   The usual process reward, and its weakness: K passable steps collect K units,
-  so a policy learns to pad. `gamma` discounts per token; `verifiable` and
-  `horizon` as in `min_form`, of which this is the baseline.
+  so a policy learns to pad. `gamma` discounts per token; `verifiable`,
+  `labelled` and `horizon` as in `min_form`, of which this is the baseline.
   Source: Cheng et al. 2025, Stop Summation (PURE); Uesato et al. 2022.
+
+  Raises:
+    ValueError: `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),
@@ -35,9 +38,7 @@ def sum_form(
     returns_to_go(gamma),
     minus_others_mean_return(horizon),
   )
-  outcome = among(
-    known_verdict, chain(verdicts(), leave_one_out(), broadcast())
-  )
+  outcome = usable_verdicts(labelled, leave_one_out(), broadcast())
   return Method(
     advantage=process + verifiable * outcome if verifiable else process,
     loss=policy_gradient(ppo_clip(clip, clip)),

@@ -1,0 +1,88 @@
+"""Measures what things cost.
+
+  python -m experiments.benchmark NAME [--json FILE]
+  python -m experiments.benchmark "objectives(largest=1024)"
+  python -m experiments.benchmark --list
+
+Prints a table and PASS or FAIL; the exit status is 1 when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+import rich.console
+
+from experiments import jsonl, mistakes, spec
+from experiments.benchmark.objectives import objectives
+from experiments.benchmark.outcome import Outcome
+from rl import choices
+
+BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {"objectives": objectives}
+WIDTH = 120  # of a table, also where it goes to a file
+
+
+@mistakes.one_line
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line.
+
+  Args:
+    argv: its words; None takes the process's.
+
+  Returns:
+    The exit status: 0, 1 where a limit is missed, or 2 for a mistake, which is
+    said in one line.
+  """
+  options = _parser().parse_args(argv)
+  console = rich.console.Console()
+  if options.list:
+    for name, benchmark in BENCHMARKS.items():
+      console.print(f"{name}: {benchmark.__doc__.splitlines()[0]}")
+    return 0
+  with mistakes.expected():
+    name, settings = _named(options.name)
+  outcome = BENCHMARKS[name](console, **settings)
+  rich.console.Console(width=WIDTH).print(outcome.table)
+  word = "PASS" if outcome.passed else "FAIL"
+  console.print(f"{word}: {outcome.verdict}", soft_wrap=True)
+  if options.json:
+    text = json.dumps(jsonl.strict(outcome.results), indent=2)
+    jsonl.replace(options.json, text + "\n")
+    console.print(f"wrote {options.json}", soft_wrap=True)
+  return 0 if outcome.passed else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.benchmark",
+    description="Measures what things cost.",
+  )
+  add = parser.add_argument
+  add("name", nargs="?", default="", help=f"one of: {', '.join(BENCHMARKS)}")
+  add("--list", action="store_true", help="says what each one measures")
+  add("--json", metavar="FILE", help="a file for the numbers")
+  return parser
+
+
+def _named(text: str) -> tuple[str, dict[str, object]]:
+  """The benchmark and its settings.
+
+  Raises:
+    ValueError: unknown benchmark or setting, with the nearest one.
+  """
+  name, settings = spec.parse(text) if text else ("", {})
+  if name not in BENCHMARKS:
+    raise ValueError(choices.unknown("benchmark", name, BENCHMARKS))
+  allowed = list(inspect.signature(BENCHMARKS[name]).parameters)[1:]
+  for key in settings:
+    if key not in allowed:
+      raise ValueError(choices.unknown(f"setting of {name}", key, allowed))
+  return name, settings
+
+
+if __name__ == "__main__":
+  sys.exit(main())

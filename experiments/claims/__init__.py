@@ -1,0 +1,38 @@
+"""Papers' claims as commands: `python -m experiments.claims`.
+
+arms      one config trained and evaluated from several seeds, kept on disk
+claim     a statement, its arms, its test, and what the test says
+settings  the base policies and sizes they share
+draw      panels of their figures
+page      one page and one table of what came out
+
+Each other file is a claim, with a function of its name.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from experiments.claims.claim import Claim
+from rl import choices
+
+NAMES = (
+  "pass_at_k_training",
+  "max_at_k_training",
+  "min_form_credit",
+  "negative_reinforcement",
+  "coverage",
+  "flipped_rewards",
+  "random_rewards",
+)
+
+
+def get(name: str) -> Claim:
+  """The claim of a name.
+
+  Raises:
+    ValueError: the name is unknown.
+  """
+  if name not in NAMES:
+    raise ValueError(choices.unknown("claim", name, NAMES))
+  return getattr(importlib.import_module(f"{__name__}.{name}"), name)()

@@ -1,0 +1,114 @@
+"""Tries papers' claims on the embedded tasks.
+
+  python -m experiments.claims [--list] [NAME...] [--seeds 8]
+    [--workdir runs/claims] [--cpu_devices 2]
+
+Each claim is a statement, a small sweep over seeds, and a test fixed before the
+run; it ends as reproduced, not reproduced or inconclusive. Writes, into the
+workdir, `index.html` (a table and a plot per claim), `claims.md` (the table of
+the README), `claims.json` and `arms/`; arms that are finished there are not run
+again, so a stopped run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import time
+from collections.abc import Sequence
+
+import rich.console
+import rich.table
+
+from experiments import claims, devices, mistakes
+from experiments.claims import draw, page
+from experiments.claims.arms import Store
+from experiments.claims.claim import Claim
+
+
+def run(claim: Claim, store: Store, seeds: int) -> page.Tried:
+  """Runs what is missing of a claim's arms, and its test.
+
+  Args:
+    claim: to try.
+    store: of its arms.
+    seeds: 0 to `seeds - 1`.
+  """
+  outcomes = {
+    name: store.outcome(arm, range(seeds)) for name, arm in claim.arms.items()
+  }
+  comparisons = claim.test(outcomes)
+  picture = page.png(draw.figure(claim, outcomes, comparisons))
+  seconds = sum(outcome.seconds.sum() for outcome in outcomes.values())
+  return page.Tried(claim, comparisons, seeds, seconds / 60, picture)
+
+
+def table(tried: Sequence[page.Tried]) -> rich.table.Table:
+  """What a person reads."""
+  shown = rich.table.Table(
+    "claim", "comparison", "effect", "claimed", "", show_lines=False
+  )
+  for t in tried:
+    shown.add_row(t.claim.name, f"[bold]{t.verdict}", "", "", "")
+    for c in t.comparisons:
+      shown.add_row("", c.label, page.effect(c), c.expected, page.mark(c))
+    shown.add_section()
+  return shown
+
+
+@mistakes.one_line
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line.
+
+  Args:
+    argv: its words; None takes the process's.
+
+  Returns:
+    The exit status: 0, or 2 for a mistake, which is said in one line.
+  """
+  options = _parser().parse_args(argv)
+  console = rich.console.Console()
+  with mistakes.expected():
+    if options.seeds < 2:
+      raise ValueError(
+        f"--seeds {options.seeds} gives no interval; use at least 2"
+      )
+    devices.split_cpu(options.cpu_devices)
+    chosen = [claims.get(name) for name in options.names or claims.NAMES]
+  if options.list:
+    for claim in chosen:
+      console.print(f"[bold]{claim.name}[/]: {claim.statement}")
+    return 0
+  began = time.monotonic()
+
+  def say(line: str) -> None:
+    minutes = (time.monotonic() - began) / 60
+    console.print(f"{minutes:5.1f} min  {line}", soft_wrap=True, markup=False)
+
+  store, tried = Store(options.workdir, say), []
+  for claim in chosen:
+    say(f"{claim.name}: {len(claim.arms)} arms of {options.seeds} seeds")
+    tried.append(run(claim, store, options.seeds))
+    page.write(tried, options.workdir)
+  console.print(table(tried))
+  console.print(f"wrote {options.workdir / 'index.html'}", soft_wrap=True)
+  return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.claims",
+    description="Tries papers' claims on the embedded tasks.",
+  )
+  add = parser.add_argument
+  add("names", nargs="*", metavar="NAME", help=", ".join(claims.NAMES))
+  add("--list", action="store_true", help="say what is claimed, and stop")
+  add("--seeds", type=int, default=8, help="of every arm")
+  add("--workdir", type=pathlib.Path, default=pathlib.Path("runs/claims"))
+  add("--cpu_devices", type=int, default=2, help="seeds at a time on a CPU")
+  return parser
+
+
+if __name__ == "__main__":
+  sys.exit(main())

@@ -1,0 +1,22 @@
+"""PRIME on chained arithmetic: process rewards from outcome labels alone.
+
+  python -m experiments.run --config experiments/configs/chain_prime.py \
+    --workdir runs/chain_prime
+
+An implicit process reward model starts as the policy, learns beside it from
+right and wrong answers, and pays every token; nobody labels a step.
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.configs import chain_base, common
+
+
+def get_config():
+  config = common.with_base(common.rl(steps=100), chain_base.get_config())
+  config.method = "prime"
+  config.learners.prm = ConfigDict({"learning_rate": 4e-4})
+  config.rollout.prompts = 16
+  config.optimizer.learning_rate = 2e-4
+  config.steps_per_dispatch = 10
+  return config

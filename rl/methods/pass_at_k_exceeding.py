@@ -1,0 +1,39 @@
+"""Exceeding Pass@k Training: still more of the effort to hard prompts."""
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked, types
+from rl.method import Method
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transform import chain, transform
+from rl.transforms import pass_at_k_advantages, scores
+
+
+@transform("sample")
+def weigh_by_rarity(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
+  """f(c) times the signal, f(c) = 4 / (10 log(c + 1/2)), c right samples."""
+  right = masked.sum(rollout.scores, rollout.sample_mask, keepdims=True)
+  weight = 4 / (10 * jnp.log(jnp.maximum(right, 1.0) + 0.5))
+  return jnp.where(rollout.sample_mask, signal * weight, 0.0)
+
+
+def pass_at_k_exceeding(
+  k: int = 4, form: str = "analytic", low: float = 0.2, high: float = 0.28
+) -> Method:
+  """A_i = f(c) times that of `pass_at_k`, f(c) = 4 / (10 log(c + 1/2)).
+
+  c is the number of right samples of the group: f is .99 for one, .27 for four,
+  .11 for thirty-two. Sum |A|, the effort that a prompt gets, is largest where a
+  single sample is right, whatever k; that of `pass_at_k` moves towards there as
+  k grows. The paper's log is read as the natural one: with log 10 f is 2.3
+  times that, and peaks where it does.
+  Scores are in [0, 1] and c is their sum, counted as 1 below that. With scores
+  of 0 and 1 this is the paper's, and c = 0 has A = 0.
+  Source: Chen et al. 2025, Pass@k Training, section 4.2.1.
+  """
+  return Method(
+    advantage=chain(scores(), pass_at_k_advantages(k, form), weigh_by_rarity()),
+    loss=policy_gradient(ppo_clip(low, high)),
+  )

@@ -1,0 +1,91 @@
+"""PRIME: an implicit process reward model that learns beside the policy."""
+
+from rl import choices
+from rl.group_filters import accuracy_between, all_finished
+from rl.implicit_rewards import (
+  all_but_last,
+  implicit_cross_entropy,
+  implicit_rewards,
+  minus_others_token_mean,
+  over_largest_return,
+)
+from rl.method import Method
+from rl.slots import frozen, learned
+from rl.step_transforms import has_others
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transform import among, chain
+from rl.transforms import (
+  known_verdict,
+  leave_one_out,
+  only,
+  place_last,
+  returns_to_go,
+  verdicts,
+  whiten,
+)
+
+UPDATES = ("after", "before")
+
+
+def prime(
+  beta: float = 0.05,
+  process_coef: float = 1.0,
+  update: str = "after",
+  baseline: str = "released",
+  low: float = 0.2,
+  high: float = 0.8,
+  clip: float = 0.2,
+  ddof: int = 1,
+) -> dict[str, Method]:
+  """A = whiten(returns-to-go of process_coef r~ + o~); outcome labels only.
+
+    q_t   log pi_prm - log pi_ref of each token, 0 on the last
+    r     q / (largest |return-to-go| of the batch + 1e-6)
+    r~    n/(n-1) r_it - sum_j mean_t r_jt / (n-1)
+    o~    the leave-one-out verdict, on the last token
+
+  Two learners. "prm" starts as the policy and takes one step per rollout on the
+  cross-entropy of sigma(beta sum_t q_t) against the verdict; the policy is
+  trained with PPO-clip over the mean token, without KL. Both see only groups
+  with an accuracy in [low, high] and no truncated sample: the others are in no
+  statistic, and without any group nothing moves. `update`: the rewards are
+  those of the PRM "after" which it is updated (released script; one forward
+  saved) or "before" which it is, so that it scores again.
+  The reference is the policy that the run starts from. The PRM's own rate,
+  twice the policy's in the paper (1e-6, 5e-7), is `config.learners.prm`.
+
+  Deviations and choices: the group baseline is that of the code; the paper's
+  r_it - mean_{j != i} mean_t r_jt is `baseline="paper"`. The reward of the last
+  token is dropped as in verl's recipe; the first release kept it. Both weights
+  are 1: the recipe's 5 and 5 are the same after whitening. Groups are dropped,
+  not sampled until the batch is full. Unknown verdicts are in neither the
+  outcome nor the cross-entropy; a group of one has advantage 0.
+  Source: Cui et al. 2025, Process Reinforcement through Implicit Rewards.
+  """
+  if update not in UPDATES:
+    raise ValueError(choices.unknown("update", update, UPDATES))
+  select = accuracy_between(low, high) & all_finished()
+  process = chain(
+    implicit_rewards(),
+    all_but_last(),
+    over_largest_return(),
+    minus_others_token_mean(baseline),
+  )
+  outcome = chain(verdicts(), leave_one_out(), place_last())
+  rewards = process_coef * process + among(known_verdict, outcome)
+  policy = Method(
+    select=select,
+    advantage=chain(rewards, returns_to_go(), among(has_others, whiten(ddof))),
+    loss=policy_gradient(ppo_clip(clip, clip)),
+    slots=(("prm", learned()), ("ref", frozen())),
+  )
+  prm = Method(
+    select=select,
+    keep=only(known_verdict),
+    loss=implicit_cross_entropy(beta),
+    slots=(("ref", frozen()),),
+  )
+  if update == "before":
+    return {"prm": prm, "policy": policy}
+  return {"policy": policy, "prm": prm}

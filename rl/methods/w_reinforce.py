@@ -1,0 +1,20 @@
+"""Weighted-REINFORCE: a little of the right samples, all of the wrong ones."""
+
+from rl.method import Method
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transforms import known_verdict, only, signed_verdicts
+
+
+def w_reinforce(positive: float = 0.1, clip: float = 0.2) -> Method:
+  """A_i = +lambda on right samples, -1 on wrong ones, lambda = `positive`.
+
+  1 is REINFORCE with rewards of +-1, 0 is `nsr` up to the number of tokens it
+  divides by: here all tokens with a known verdict. Otherwise as `psr`.
+  Source: The Surprising Effectiveness of Negative Reinforcement.
+  """
+  return Method(
+    advantage=signed_verdicts(right=positive),
+    keep=only(known_verdict),
+    loss=policy_gradient(ppo_clip(clip, clip)),
+  )

@@ -1,0 +1,167 @@
+"""Benchmarks: what they list and refuse, and their arithmetic; no timings."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+
+from experiments.benchmark import __main__ as command
+from experiments.benchmark import objectives, timing
+from rl import advantages, credit
+from rl import objectives as rl_objectives
+
+NAMES = list(objectives.functions(64))
+WEIGHTS = "max_at_k_weights(k=8, none)"
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_the_exponent_of_a_power_is_the_power(power):
+  sizes = np.array([64, 256, 1024, 4096])
+  assert timing.exponent(sizes, 3e-6 * sizes**power) == pytest.approx(power)
+
+
+def test_the_exponent_is_that_of_the_last_three_sizes():
+  sizes = [4, 16, 64, 256, 1024]
+  constant_below = [max(n, 64) ** 2 for n in sizes]
+  assert timing.exponent(sizes, constant_below) == pytest.approx(2)
+  assert timing.exponent(sizes[:2], sizes[:2]) == pytest.approx(1)
+  assert timing.exponent(sizes[:1], sizes[:1]) is None
+
+
+class Machine:
+  """Simulated: work takes time, and what else it does slows all by turns."""
+
+  def __init__(self):
+    self.now, self.calls = 0.0, []
+
+  def work(self, name, seconds):
+    def call():
+      slowness = 1 + len(self.calls) // 2 % 5  # changes from pair to pair
+      self.calls.append(name)
+      self.now += slowness * seconds
+
+    return call
+
+
+def test_ratios_are_those_of_a_quiet_machine():
+  machine = Machine()
+  costs = {"twice": 2.0, "half": 0.5, "same": 1.0}
+  calls = {name: machine.work(name, cost) for name, cost in costs.items()}
+  found = timing.compare(
+    calls, machine.work("reference", 1.0), budget=1e9, clock=lambda: machine.now
+  )
+  for name, cost in costs.items():
+    assert found[name].ratio == pytest.approx(cost), name
+  timed = machine.calls[len(costs) + 1 :]
+  pairs = list(zip(timed[::2], timed[1::2], strict=True))
+  assert all("reference" in pair for pair in pairs)
+  assert {pair.index("reference") for pair in pairs} == {0, 1}, "in both places"
+  leaders = {name for pair in pairs[:: len(costs)] for name in pair}
+  assert leaders == {*costs, "reference"}, "each starts some round"
+
+
+def test_a_function_that_spent_its_budget_waits_for_the_others():
+  machine = Machine()
+  calls = {"slow": machine.work("slow", 10), "fast": machine.work("fast", 0.01)}
+  timing.compare(
+    calls, machine.work("reference", 1), rounds=9, clock=lambda: machine.now
+  )
+  assert machine.calls.count("slow") == 2  # the one before, and one
+  assert machine.calls.count("fast") == 10
+
+
+@pytest.mark.parametrize("module", [rl_objectives, advantages, credit])
+def test_every_array_function_is_listed(module):
+  for name, fn in inspect.getmembers(module, inspect.isfunction):
+    if fn.__module__ == module.__name__ and not name.startswith("_"):
+      listed = [n for n in NAMES if n.partition("(")[0] == name]
+      assert listed, f"{name} needs an entry in {objectives.__name__}"
+      settings = inspect.signature(fn).parameters
+      if "k" in settings:
+        assert any("k=8" in n for n in listed)
+        assert any("k=n/2" in n for n in listed)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+  """`(ratio, power)` fakes a machine on which the weights cost so much.
+
+  It returns which functions were timed, size after size.
+  """
+
+  def fake(ratio, power=1.0):
+    sizes = iter(objectives.SIZES)
+    asked = []
+
+    def compare(calls, reference):
+      n = next(sizes)
+      asked.append(sorted(calls))
+      groups = objectives.ELEMENTS / n
+      return {
+        name: timing.Timing(
+          1e-8 * groups * n ** (power if name == WEIGHTS else 1.0),
+          ratio if name == WEIGHTS else 1.0,
+        )
+        for name in calls
+      }
+
+    monkeypatch.setattr(timing, "compare", compare)
+    one = {WEIGHTS: lambda x: x.scores}
+    monkeypatch.setattr(objectives, "functions", lambda n: one)
+    return asked
+
+  return fake
+
+
+@pytest.mark.parametrize(
+  ("ratio", "status", "word"), [(4.0, 0, "PASS"), (4.1, 1, "FAIL")]
+)
+def test_the_limit_decides_the_exit_status(
+  ratio, status, word, measured, tmp_path, capsys
+):
+  measured(ratio)
+  path = tmp_path / "found.json"
+  assert command.main(["objectives", "--json", str(path)]) == status
+  assert f"{word}: " in capsys.readouterr().out
+  found = json.loads(path.read_text())
+  sizes = dict.fromkeys(map(str, objectives.SIZES), ratio)
+  assert found[WEIGHTS] == sizes | {"exponent": pytest.approx(1)}
+
+
+def test_what_would_take_over_a_second_is_not_called(measured, capsys):
+  # .08 s and .67 s, so that n^1.5 foretells 5.4 s.
+  asked = measured(1.0, power=2.5)
+  assert command.main(["objectives"]) == 1, "nobody knows whether it passes"
+  called = [WEIGHTS in names for names in asked]
+  assert called == [True, True, False, False, False]
+  out = capsys.readouterr().out
+  assert "(5 s)" in out
+  assert f"not waited for: {WEIGHTS}" in out
+
+
+def test_the_list_says_what_each_one_measures(capsys):
+  assert command.main(["--list"]) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert [line.partition(":")[0] for line in lines] == list(command.BENCHMARKS)
+  assert all(line.partition(": ")[2] for line in lines)
+
+
+@pytest.mark.parametrize(
+  ("given", "parts"),
+  [
+    (["objectivs"], ["'objectivs'", "did you mean 'objectives'?"]),
+    ([], ["unknown benchmark", "available: objectives"]),
+    (["objectives(larges=64)"], ["'larges'", "did you mean 'largest'?"]),
+    (["objectives(largest=8)"], ["largest = 8", "nearest: 64"]),
+    (["objectives(8)"], ["cannot read", "settings"]),
+  ],
+)
+def test_a_mistake_is_one_line_and_status_2(given, parts, capsys):
+  assert command.main(given) == 2
+  out, err = capsys.readouterr()
+  assert not out
+  assert err.startswith("error: ")
+  assert err.count("\n") == 1
+  for part in parts:
+    assert part in err, err

@@ -1,0 +1,219 @@
+"""Claims: what the test says of known numbers, and arms that are kept."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import zlib
+
+import matplotlib.figure
+import numpy as np
+import pytest
+
+from experiments import claims
+from experiments.claims import __main__ as command
+from experiments.claims import draw, page, settings
+from experiments.claims.arms import Arm, Store
+from experiments.claims.claim import Claim, Comparison, verdict
+from experiments.configs import smoke
+
+# Student's t, 0.975 and 0.8 quantiles with 3 degrees of freedom (tables).
+T_975, T_80 = 3.182446, 0.978472
+EFFECTS = np.array([1.0, 2.0, 3.0, 6.0])  # mean 3, s.e. 1.0801
+
+
+def test_the_interval_is_students():
+  found = Comparison("", EFFECTS)
+  error = np.sqrt(14 / 3) / 2
+  assert found.mean == 3
+  np.testing.assert_allclose(
+    found.interval, [3 - T_975 * error, 3 + T_975 * error], rtol=1e-4
+  )
+  np.testing.assert_allclose(
+    found.detectable, (T_975 + T_80) * error, rtol=1e-4
+  )
+
+
+@pytest.mark.parametrize(
+  ("region", "bound", "holds"),
+  [
+    ("above", -1.0, True),
+    ("above", 0.0, None),
+    ("above", 7.0, False),
+    ("below", 7.0, True),
+    ("below", 6.0, None),
+    ("below", -1.0, False),
+    ("within", 7.0, True),
+    ("within", 3.0, None),
+  ],
+)
+def test_a_region_holds_when_the_interval_is_inside(region, bound, holds):
+  # The interval is (-0.437, 6.437).
+  assert Comparison("", EFFECTS, region, bound).holds is holds
+
+
+def test_within_fails_outside_only():
+  assert Comparison("", EFFECTS + 1, "within", 0.5).holds is False
+  assert Comparison("", -EFFECTS - 1, "within", 0.5).holds is False
+
+
+def test_all_parts_make_the_verdict():
+  yes, no = Comparison("", EFFECTS + 9), Comparison("", -EFFECTS - 9)
+  perhaps = Comparison("", EFFECTS)
+  assert verdict([yes, yes]) == "reproduced"
+  assert verdict([yes, perhaps]) == "inconclusive"
+  assert verdict([yes, perhaps, no]) == "not reproduced"
+
+
+def test_an_interval_needs_two_seeds():
+  with pytest.raises(ValueError, match="at least 2"):
+    Comparison("one seed", np.ones(1))
+
+
+@pytest.mark.parametrize("name", claims.NAMES)
+def test_every_claim_can_be_built(name):
+  claim = claims.get(name)
+  assert claim.name == name
+  assert claim.statement.endswith(".")
+  for arm in claim.arms.values():
+    config = arm.config
+    updates = config.steps * config.plan.epochs * config.plan.minibatches
+    assert updates >= 150 or config.steps == 0
+    assert config.evaluation.samples >= 256  # pass@64 is no extreme of it
+
+
+def test_an_unknown_claim_is_refused(capsys):
+  assert command.main(["pass_at_k_trainin"]) == 2
+  assert "did you mean 'pass_at_k_training'" in capsys.readouterr().err
+  assert command.main(["--seeds", "1"]) == 2
+  assert "at least 2" in capsys.readouterr().err
+
+
+def tiny(method="rloo", steps=4):
+  """An arm of seconds and its base."""
+  config = smoke.get_config()
+  base = config.base
+  base.evaluation = config.evaluation
+  base.steps = 10
+  config.base = {}
+  config.task, config.method, config.steps = base.task, method, steps
+  config.steps_per_dispatch = base.steps_per_dispatch = 1
+  config.checkpoint_every = config.rollouts_every = 0
+  return Arm(config, Arm(base))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  return tmp_path_factory.mktemp("claims")
+
+
+@pytest.fixture(scope="module")
+def outcome(folder):
+  lines = []
+  found = Store(folder, lines.append).outcome(tiny(), range(3))
+  assert any("4 of 4" in line for line in lines)
+  return found
+
+
+def test_seeds_differ_and_are_shaped(outcome):
+  assert outcome.scores.shape == (3, 16, 8)
+  assert outcome.series["reward/mean"].shape == (3, 4)
+  assert not np.array_equal(outcome.lengths[0], outcome.lengths[1])
+  np.testing.assert_allclose(
+    outcome.pass_at(1), outcome.correct.mean((1, 2)), atol=1e-6
+  )
+  np.testing.assert_allclose(
+    outcome.max_at(8), outcome.scores.max(-1).mean(-1), atol=1e-6
+  )
+
+
+def test_finished_seeds_are_not_run_again(folder, outcome):
+  def refuse(line):
+    raise AssertionError(line)
+
+  again = Store(folder, refuse).outcome(tiny(), range(3))
+  np.testing.assert_array_equal(again.scores, outcome.scores)
+
+
+def test_a_lost_seed_comes_back_the_same(folder, outcome):
+  """Whatever runs beside it: a seed is a function of its number."""
+  store = Store(folder, lambda line: None)
+  path = store._file(tiny(), 2)
+  path.unlink()
+  assert store.missing(tiny(), range(3)) == [2]
+  again = store.outcome(tiny(), range(3))
+  np.testing.assert_array_equal(again.scores, outcome.scores)
+  np.testing.assert_array_equal(
+    again.series["reward/mean"], outcome.series["reward/mean"]
+  )
+
+
+def test_the_same_arm_has_the_same_name_and_another_has_not():
+  assert tiny().digest == tiny().digest
+  seeded = tiny()
+  seeded.config.seed = 5
+  assert seeded.digest == tiny().digest
+  others = [tiny("grpo"), tiny(steps=5), Arm(tiny().config)]
+  changed_base = tiny()
+  changed_base.start.config.steps = 11
+  digests = {arm.digest for arm in (tiny(), changed_base, *others)}
+  assert len(digests) == 5
+
+
+def test_an_untrained_arm_is_its_base(folder, outcome):
+  del outcome  # the base is there
+  store = Store(folder, lambda line: None)
+  idle = store.outcome(tiny(steps=0), range(2))
+  base = store.outcome(tiny().start, range(2))
+  np.testing.assert_array_equal(idle.correct, base.correct)
+
+
+def test_the_page_says_what_the_test_said(tmp_path, outcome):
+  arms = {"base": tiny().start, "trained": tiny()}
+  claim = Claim(
+    "tiny",
+    "A <statement>.",
+    "a paper",
+    "a setting",
+    arms,
+    lambda outcomes: [
+      Comparison("trained - base", outcomes["trained"].pass_at(1) - 2, "below"),
+    ],
+    draw.pass_at_k,
+  )
+  outcomes = {"base": outcome, "trained": outcome}
+  found = claim.test(outcomes)
+  picture = page.png(draw.figure(claim, outcomes, found))
+  assert zlib.crc32(picture)  # a picture was drawn
+  page.write([page.Tried(claim, found, 3, 0.5, picture)], tmp_path)
+  text = (tmp_path / "index.html").read_text()
+  assert "A &lt;statement&gt;." in text
+  assert "reproduced" in text
+  assert "src='data:image/png;base64," in text
+  assert "http" not in text.replace("http-equiv", "")
+  saved = json.loads((tmp_path / "claims.json").read_text())["tiny"]
+  assert saved["verdict"] == "reproduced"
+  assert saved["comparisons"][0]["mean"] == pytest.approx(found[0].mean)
+  assert "**reproduced**" in (tmp_path / "claims.md").read_text()
+
+
+@pytest.mark.parametrize(
+  "panel", [draw.pass_at_k, draw.max_at_k, draw.accuracies, draw.entropies]
+)
+def test_panels_draw(panel, outcome):
+  axes = matplotlib.figure.Figure().subplots()
+  panel(axes, {"base": outcome, "trained": outcome})
+  assert axes.lines
+
+
+def test_the_list_says_every_statement():
+  done = subprocess.run(
+    [sys.executable, "-m", "experiments.claims", "--list"],
+    cwd=pathlib.Path(__file__).parent.parent,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  for name in claims.NAMES:
+    assert name in done.stdout
+  assert settings.STEPS >= 150

@@ -1,0 +1,131 @@
+"""What a process reward model is trained with: losses, heads, deeper trunks."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models import grow, heads, transformer
+from models.config import ModelConfig
+from rewards.process import losses
+
+CONFIG = ModelConfig(
+  vocab_size=11,
+  width=16,
+  layers=1,
+  heads=2,
+  kv_heads=2,
+  head_dim=8,
+  mlp_width=32,
+)
+
+
+def test_the_gradient_of_bce_is_sigmoid_minus_label():
+  rng = np.random.default_rng(0)
+  logits, labelled = rng.normal(size=(2, 3, 5)).astype(np.float32)
+  labelled = 1 / (1 + np.exp(-labelled))
+  weights = rng.integers(0, 3, (3, 5)).astype(np.float32)
+  found = jax.grad(losses.soft_label_bce)(logits, labelled, weights)
+  want = (jax.nn.sigmoid(logits) - labelled) * weights / weights.sum()
+  np.testing.assert_allclose(found, want, atol=1e-7)
+
+
+def test_a_constant_feature_learns_the_weighted_mean_label():
+  labelled = jnp.array([1.0, 0.0, 0.3, 0.9])
+  weights = jnp.array([2.0, 1.0, 1.0, 4.0])
+  mean = float((labelled * weights).sum() / weights.sum())
+  best = math.log(mean / (1 - mean))
+  slope = jax.grad(
+    lambda s: losses.soft_label_bce(jnp.full(4, s), labelled, weights)
+  )
+  assert abs(slope(best)) < 1e-7
+  assert slope(best - 0.1) < 0 < slope(best + 0.1)
+
+
+def test_undecided_labels_cost_log_two():
+  halves, ones = jnp.full((2, 3), 0.5), jnp.ones((2, 3))
+  for found in (
+    losses.soft_label_bce(jnp.zeros((2, 3)), halves, ones),
+    losses.two_class_cross_entropy(jnp.zeros((2, 3, 2)), halves, ones),
+  ):
+    assert found == pytest.approx(math.log(2), abs=1e-6)
+
+
+def test_two_classes_are_one_logit():
+  """The difference of two logits is a logit; PURE's score is 2 p - 1."""
+  logits = jax.random.normal(jax.random.key(0), (4, 3, 2))
+  labelled = jax.random.uniform(jax.random.key(1), (4, 3))
+  weights = jax.random.uniform(jax.random.key(2), (4, 3))
+  one = logits[..., 1] - logits[..., 0]
+  np.testing.assert_allclose(
+    losses.two_class_cross_entropy(logits, labelled, weights),
+    losses.soft_label_bce(one, labelled, weights),
+    rtol=1e-6,
+  )
+  good = jax.nn.softmax(logits, -1)
+  np.testing.assert_allclose(
+    heads.two_class_score(logits), good[..., 1] - good[..., 0], atol=1e-6
+  )
+  np.testing.assert_allclose(
+    heads.two_class_score(logits), 2 * jax.nn.sigmoid(one) - 1, atol=1e-6
+  )
+
+
+@pytest.mark.parametrize("extra", [3.0, jnp.nan, jnp.inf])
+def test_a_step_without_weight_is_not_there(extra):
+  logits = jnp.array([0.5, -1.0, extra])
+  given = (jnp.array([1.0, 0.0, extra]), jnp.array([1.0, 2.0, 0.0]))
+  part = (given[0][:2], given[1][:2])
+  loss, gradient = jax.value_and_grad(losses.soft_label_bce)(logits, *given)
+  want, slope = jax.value_and_grad(losses.soft_label_bce)(logits[:2], *part)
+  assert loss == want
+  np.testing.assert_array_equal(gradient, [*slope, 0.0])
+  pair = jnp.stack([-logits, logits], -1)
+  loss = losses.two_class_cross_entropy(pair, *given)
+  assert loss == losses.two_class_cross_entropy(pair[:2], *part)
+  nothing = jnp.zeros(3)
+  assert losses.soft_label_bce(logits, given[0], nothing) == 0
+
+
+def test_the_language_loss_of_a_uniform_guess_is_log_v():
+  mask = jnp.array([[True] * 3, [True, False, False]])
+  flat = jnp.full((2, 3), -math.log(7))
+  found = losses.language_loss(jnp.where(mask, flat, -50.0), mask)
+  assert found == pytest.approx(math.log(7), abs=1e-6)
+  assert losses.language_loss(flat, jnp.zeros((2, 3), bool)) == 0
+
+
+def test_a_head_is_an_affine_map_in_float32():
+  params = heads.init_linear(jax.random.key(0), 6, 3)
+  hidden = jax.random.normal(jax.random.key(1), (2, 5, 6))
+  params["bias"] = jnp.array([1.0, 2.0, 3.0])
+  found = heads.linear(params, hidden)
+  want = np.einsum("abd,dk->abk", hidden, params["kernel"]) + params["bias"]
+  np.testing.assert_allclose(found, want, atol=1e-6)
+  assert heads.linear(params, hidden.astype(jnp.bfloat16)).dtype == jnp.float32
+  wide = heads.init_linear(jax.random.key(0), 1000, 64)["kernel"]
+  assert jnp.std(wide) == pytest.approx(1 / 1001, rel=0.02)
+
+
+def test_a_grown_decoder_is_the_same_function_and_can_learn():
+  config = CONFIG
+  params = transformer.init(config, jax.random.key(0))
+  deeper, grown = grow.append_layers(config, params, 2, jax.random.key(1))
+  assert deeper.layers == 3
+  tokens = jnp.arange(10).reshape(2, 5)
+  mask = jnp.ones((2, 5), bool)
+  np.testing.assert_array_equal(
+    transformer.logits(deeper, grown, tokens, mask),
+    transformer.logits(config, params, tokens, mask),
+  )
+  slopes = jax.grad(
+    lambda p: transformer.logits(deeper, p, tokens, mask)[..., 3].sum()
+  )(grown)
+  for name, part in (("attention", "output"), ("mlp", "down")):
+    kernel = slopes["layers"][name][part]["kernel"]
+    assert (jnp.abs(kernel).max((1, 2)) > 0).all()
+  assert grow.append_layers(config, params, 0, None) == (config, params)
+  with pytest.raises(ValueError, match=r"layers = -1.*nearest: 0"):
+    grow.append_layers(config, params, -1, None)

@@ -1,0 +1,128 @@
+"""Scores of steps: what a process reward model reads, and where."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models import heads, transformer
+from models import policy as policies
+from models.config import ModelConfig
+from rewards.process import model
+from rl import types
+
+CONFIG = ModelConfig(
+  vocab_size=11,
+  width=16,
+  layers=1,
+  heads=2,
+  kv_heads=2,
+  head_dim=8,
+  mlp_width=32,
+)
+# Steps of 2, 3 and 1 tokens, one of 6, and a sample cut after 2 steps.
+STEP_IDS = np.array(
+  [[[0, 0, 1, 1, 1, 2], [0] * 6], [[0, 1, -1, -1, -1, -1], [0, 0, 0, 1, 2, 3]]]
+)
+
+
+@pytest.fixture(scope="module")
+def scored():
+  """(model, parameters, tokens, jitted scorer) of an untrained decoder."""
+  scorer = model.ProcessModel(
+    policies.bind(CONFIG), heads.linear, heads.two_class_score
+  )
+  params = {
+    "decoder": transformer.init(CONFIG, jax.random.key(0)),
+    "head": heads.init_linear(
+      jax.random.key(1), CONFIG.width + model.SURPRISES, 2
+    ),
+  }
+  rng = np.random.default_rng(0)
+  prompts = jnp.asarray(rng.integers(1, 11, (2, 4)))
+  mask = jnp.array([[True] * 4, [False, True, True, True]])
+  real = jnp.asarray(STEP_IDS >= 0)
+  tokens = types.Tokens(
+    prompts=jnp.where(mask, prompts, 0),
+    prompt_mask=mask,
+    completions=jnp.where(real, rng.integers(1, 11, STEP_IDS.shape), 0),
+    lengths=real.sum(-1),
+    mask=real,
+  )
+  run = jax.jit(
+    lambda params, tokens, ids: model.score_steps(
+      scorer, params, tokens, ids, 4
+    )
+  )
+  return scorer, params, tokens, run
+
+
+def test_step_ends_are_the_last_tokens():
+  ends, exists = model.step_ends(jnp.asarray(STEP_IDS), 4)
+  for p, s, k in np.ndindex(2, 2, 4):
+    (at,) = np.nonzero(STEP_IDS[p, s] == k)
+    assert exists[p, s, k] == (at.size > 0)
+    assert not at.size or ends[p, s, k] == at[-1]
+
+
+def test_a_score_is_the_head_of_the_state_after_the_step_and_its_surprises(
+  scored,
+):
+  """Both by hand, from the plain forward pass over prompt and completion."""
+  _, params, tokens, run = scored
+  found = run(params, tokens, STEP_IDS)
+  sequences = jnp.concatenate(
+    [jnp.repeat(tokens.prompts[:, None], 2, 1), tokens.completions], -1
+  ).reshape(4, 10)
+  mask = jnp.concatenate(
+    [jnp.repeat(tokens.prompt_mask[:, None], 2, 1), tokens.mask], -1
+  ).reshape(4, 10)
+  plain = transformer.logits(CONFIG, params["decoder"], sequences, mask)
+  law = jax.nn.log_softmax(plain, -1).reshape(2, 2, 10, 11)
+  # With the identity as unembedding, the logits are the hidden states.
+  open_ = dataclasses.replace(CONFIG, vocab_size=CONFIG.width)
+  table = jnp.pad(params["decoder"]["embed"]["table"], ((0, 5), (0, 0)))
+  decoder = {
+    **params["decoder"],
+    "embed": {"table": table},
+    "unembed": {"kernel": jnp.eye(CONFIG.width)},
+  }
+  hidden = transformer.logits(open_, decoder, sequences, mask)
+  hidden = hidden.reshape(2, 2, 10, CONFIG.width)
+  for p, s, k in np.ndindex(2, 2, 4):
+    (at,) = np.nonzero(STEP_IDS[p, s] == k)
+    if at.size:
+      surprises = [-law[p, s, 3 + t, tokens.completions[p, s, t]] for t in at]
+      features = [*hidden[p, s, 4 + at[-1]], max(surprises), sum(surprises)]
+      want = heads.linear(params["head"], jnp.array(features))
+      np.testing.assert_allclose(found[p, s, k], want, atol=1e-5)
+
+
+def test_what_the_policy_did_not_choose_surprises_nobody(scored):
+  """A tool's token in a step is read, but is no evidence of an error."""
+  scorer, params, tokens, _ = scored
+  chosen = tokens.mask.at[0, 0, 1].set(False)
+  reading = model.read_through(
+    scorer.policy, params["decoder"], tokens.replace(mask=chosen)
+  )
+  assert (reading.log_probs[~chosen] == 0).all()
+  assert (reading.log_probs[chosen] < 0).all()
+  features = model.step_features(reading, jnp.asarray(STEP_IDS), 4)
+  largest, total = jnp.moveaxis(features[0, 0, 0, -model.SURPRISES :], -1, 0)
+  assert largest == total == -reading.log_probs[0, 0, 0]
+
+
+def test_a_token_moves_its_own_step_and_no_earlier_one(scored):
+  _, params, tokens, run = scored
+  before = run(params, tokens, STEP_IDS)
+  for t in range(6):
+    changed = tokens.completions.at[0, 0, t].add(1) % 11
+    after = run(params, tokens.replace(completions=changed), STEP_IDS)
+    step = STEP_IDS[0, 0, t]
+    np.testing.assert_array_equal(after[0, 0, :step], before[0, 0, :step])
+    for later in range(step, 3):
+      assert jnp.abs(after[0, 0, later] - before[0, 0, later]).max() > 1e-6
+    np.testing.assert_array_equal(after[1], before[1])
+    np.testing.assert_array_equal(after[0, 1], before[0, 1])
