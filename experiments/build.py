@@ -61,11 +61,6 @@ class Experiment:
     """The policy's own."""
     return self.methods[learners.POLICY]
 
-  @property
-  def tx(self) -> optax.GradientTransformation:
-    """The policy's own."""
-    return self.txs[learners.POLICY]
-
   def init(self, params: types.PyTree | None = None) -> step.State:
     """The state at step 0, on the mesh; fresh parameters unless given."""
     # A run and the base it starts from share a seed, not their problems.

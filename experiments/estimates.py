@@ -25,7 +25,7 @@ import rich.table
 import rich.text
 from etils import epath
 
-from experiments import jsonl
+from experiments import jsonl, majority
 from rl import metrics, objectives
 
 
@@ -77,7 +77,7 @@ class Evaluation:
     ks = range(1, self.samples + 1)
     known = self.correct >= 0
     count = known.sum(-1)
-    majority = metrics.majority_at_k(
+    votes = majority.majority_at_k(
       self.answer_ids, self.correct == 1, ks, known
     )
     columns = {}
@@ -85,7 +85,7 @@ class Evaluation:
       passed = objectives.pass_at_k_value(self.correct == 1, k, known)
       columns[f"accuracy/pass@{k}"] = np.where(count >= k, passed, np.nan)
     for k in ks:
-      columns[f"accuracy/maj@{k}"] = majority[:, k - 1]
+      columns[f"accuracy/maj@{k}"] = votes[:, k - 1]
     for k in ks:
       best = objectives.max_at_k_value(self.scores, k)
       columns[f"reward/max@{k}"] = np.asarray(best)

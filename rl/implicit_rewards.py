@@ -6,7 +6,9 @@ answers from wrong ones scores every prefix on the way,
   r(y) = beta sum_t q_t,  q_t = log phi(y_t | y_<t) - log ref(y_t | y_<t)
 
 without a label of any step. If phi is proportional to ref exp(R / beta), then
-beta sum_{u <= t} q_u = beta log E_ref[e^{R/beta} | y_<=t] - beta log E_ref[e^{R/beta}],
+
+  beta sum_{u <= t} q_u = V(y_<=t) - V(),  V = beta log E_ref[e^{R/beta} | .],
+
 the soft value of the prefix less that of the prompt: q is a potential's
 difference. Source: Yuan et al. 2024, Free Process Rewards without Process
 Labels; Cui et al. 2025, Process Reinforcement through Implicit Rewards (PRIME).

@@ -407,15 +407,18 @@ def _subset_advantages(
   scores: Array, valid: Array, order: Array, drawn: Array, k: int
 ) -> Array:
   """Sum over drawn subsets `order [..., G, k]` of their z-scored maxima."""
-  wide = jnp.broadcast_to(
-    scores[..., None, :], (*order.shape[:-1], scores.shape[-1])
-  )
-  best = jnp.max(jnp.take_along_axis(wide, order, -1), -1)
+  slots = order.reshape(*order.shape[:-2], -1)  # gathered, never one-hot
+  members = jnp.take_along_axis(scores, slots, -1).reshape(order.shape)
+  best = members.max(-1)
   drawn = drawn & (masked.count(valid, keepdims=True) >= k)
   centered = best - masked.mean(best, drawn, keepdims=True)
   spread = masked.std(best, drawn, keepdims=True)
   z = jnp.where(
     drawn & (spread > 0), centered / jnp.where(spread > 0, spread, 1.0), 0.0
   )
-  member = jax.nn.one_hot(order, scores.shape[-1]).sum(-2)
-  return jnp.where(valid, jnp.sum(z[..., None] * member, -2), 0.0)
+  z = jnp.broadcast_to(z[..., None], order.shape).reshape(slots.shape)
+  add = jnp.vectorize(
+    lambda slots, z: jnp.zeros(scores.shape[-1]).at[slots].add(z),
+    signature="(m),(m)->(s)",
+  )
+  return jnp.where(valid, add(slots, z), 0.0)

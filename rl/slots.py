@@ -46,7 +46,7 @@ def frozen() -> SlotRule:
 
 
 def learned() -> SlotRule:
-  """Starts as the policy; the learner of this name trains it, no rule moves it."""
+  """Starts as the policy; then the learner of this name trains it."""
   return SlotRule("learned()", lambda slot, params, step: slot, trained=True)
 
 

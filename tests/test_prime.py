@@ -1,5 +1,6 @@
 """Implicit rewards and PRIME: the mathematics of one rollout."""
 
+import functools
 import itertools
 
 import free
@@ -7,15 +8,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 
 from rl import implicit_rewards as implicit
 from rl import methods, probes, step
 from rl.group_filters import accuracy_between, all_finished
 from rl.method import prepare
-from rl.transform import chain
 
 BETA = 0.05
 OPEN = {"low": 0.0, "high": 1.0}  # no group is filtered by its accuracy
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs(tmp_path_factory):
+  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
+    yield
 
 
 def scored(rollout, params, prm, ref):
@@ -25,26 +32,53 @@ def scored(rollout, params, prm, ref):
   return probes.passes(free.policy, sources, needs, rollout)
 
 
-def advantages(rollout, prm, ref, **hyper):
+@functools.cache
+def policy_program(**hyper):
   m = methods.get("prime", **hyper)["policy"]
-  batch, _, _ = prepare(m, scored(rollout, ref, prm, ref), m.init())
-  return np.asarray(batch.signals[0]), np.asarray(batch.masks[0])
+
+  @jax.jit
+  def program(rollout, prm, ref):
+    batch, _, _ = prepare(m, scored(rollout, ref, prm, ref), m.init())
+    return batch.signals[0], batch.masks[0]
+
+  return program
+
+
+@functools.cache
+def prm_program(**hyper):
+  m = methods.get("prime", **hyper)["prm"]
+
+  @jax.jit
+  def program(rollout, prm, ref):
+    batch, scales, _ = prepare(m, scored(rollout, prm, prm, ref), m.init())
+    return step.gradients(m, free.policy, prm, batch, scales, step.Plan())
+
+  return program
+
+
+@jax.jit
+def rewards_program(rollout, prm, ref):
+  t = implicit.implicit_rewards()
+  return t.apply(None, scored(rollout, ref, prm, ref), t.init())[0]
+
+
+def advantages(rollout, prm, ref, **hyper):
+  return jax.tree.map(np.asarray, policy_program(**hyper)(rollout, prm, ref))
 
 
 def loss_and_gradient(rollout, prm, ref, **hyper):
   """Of the reward model: the loss's metrics, its gradient at every position."""
-  m = methods.get("prime", **hyper)["prm"]
-  batch, scales, _ = prepare(m, scored(rollout, prm, prm, ref), m.init())
-  found, metrics = step.gradients(
-    m, free.policy, prm, batch, scales, step.Plan()
-  )
+  found, metrics = prm_program(**hyper)(rollout, prm, ref)
   return metrics, np.asarray(found["hidden"])
 
 
-def rewards_of(rollout, prm, ref, *stages):
-  t = chain(implicit.implicit_rewards(), *stages)
-  found, _ = t.apply(None, scored(rollout, ref, prm, ref), t.init())
-  return np.asarray(found)
+def rewards_of(rollout, prm, ref):
+  return np.asarray(rewards_program(rollout, prm, ref))
+
+
+def without_the_last(q, rollout):
+  t = implicit.all_but_last()
+  return np.asarray(t.apply(jnp.asarray(q), rollout, t.init())[0])
 
 
 def finished(**kwargs):
@@ -215,7 +249,7 @@ def test_the_scale_of_the_rewards_cancels():
 def test_the_last_scored_token_has_no_process_reward():
   rollout, prm, ref = free.rollout(), free.params(1), free.params(2)
   q = rewards_of(rollout, prm, ref)
-  got = rewards_of(rollout, prm, ref, implicit.all_but_last())
+  got = without_the_last(q, rollout)
   last = np.asarray(rollout.lengths) - 1
   is_last = np.arange(free.T) == last[..., None]
   np.testing.assert_array_equal(got, np.where(is_last, 0, q))
@@ -245,7 +279,7 @@ def test_a_reward_model_at_its_reference_leaves_whitened_leave_one_out(update):
 
 def test_the_whole_advantage_against_the_loops_of_its_definition():
   rollout, prm, ref = finished(), free.params(1), free.params(2)
-  q = rewards_of(rollout, prm, ref, implicit.all_but_last())
+  q = without_the_last(rewards_of(rollout, prm, ref), rollout)
   valid = np.asarray(rollout.valid("token"))
   right = np.asarray(rollout.correct) == 1
   returns = np.flip(np.cumsum(np.flip(q, -1), -1), -1)

@@ -68,6 +68,7 @@ def commit() -> str:
   try:
     found = subprocess.run(
       ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
+      cwd=pathlib.Path(__file__).parent,
       capture_output=True,
       text=True,
       check=True,

@@ -7,8 +7,14 @@ A base policy of the chained task (`experiments/configs/chain_base.py`, trained
 in `DIR/base` unless --base names a run) writes samples; their steps are labelled
 by an exact checker, by Monte-Carlo continuations of every prefix, or by binary
 search of the first error; a copy of the base with a two-class head learns the
-labels. Held-out chains then say how well it finds first errors and how much
-choosing by it gains over a majority vote.
+labels, and the last of them set its threshold. Held-out chains then say how
+well it finds first errors and how much choosing by it gains over a majority
+vote.
+
+Expected, with the defaults on chains of five operations: a first-error F1 of
+.85 to .89, where the labels themselves have .80 to .82 since they miss errors
+that later operations undo; best-of-16 by the worst step 1.5 to 5 points
+above a majority of 16, which is right in .94 to .98 of the problems.
 
 Writes `config.json`, `labels.npz`, `checkpoints/` and `metrics.json`. What is
 done is not done twice.
@@ -29,7 +35,7 @@ import numpy as np
 import rich.console
 import rich.table
 
-from experiments import checkpoint, jsonl, train
+from experiments import checkpoint, jsonl, mistakes, train
 from experiments.prm import fit, label, measure, settings
 from experiments.prm.settings import Prepared
 from experiments.tasks.task import Problems
@@ -133,6 +139,7 @@ def table(found: dict[str, Any]) -> rich.table.Table:
   return shown
 
 
+@mistakes.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -147,11 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   if options.base:
     config.init_from = options.base
     config.base = {}
-  try:
+  with mistakes.expected():
     prepared = settings.prepare(config, options.workdir)
-  except (ValueError, FileNotFoundError) as error:
-    print(f"error: {error}", file=sys.stderr)
-    return 2
   found = run(prepared)
   console = rich.console.Console()
   console.print(

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments import majority
 from experiments.prm import fit, label
 from experiments.prm.settings import LABELS, Prepared
 from experiments.tasks.task import Problems
@@ -185,15 +186,15 @@ def _choices(
 ) -> dict[str, dict[str, float]]:
   """Choosing one of n samples, by vote and by every rule."""
   correct = scored.correct
-  majority = metrics.majority_at_k(answers, np.asarray(correct), ns)
+  votes = majority.majority_at_k(answers, np.asarray(correct), ns)
   columns = {"accuracy/pass@1": np.asarray((correct == 1).mean(-1))}
   for i, n in enumerate(ns):
-    columns[f"accuracy/maj@{n}"] = majority[:, i]
+    columns[f"accuracy/maj@{n}"] = votes[:, i]
     for rule, reduce in RULES.items():
       by = reduce(scored.step_scores, scored.step_mask)
       best = np.asarray(step_metrics.best_of_n_value(by, correct, n))
       columns[f"accuracy/{rule}@{n}"] = best
-      columns[f"uplift/{rule}@{n}"] = best - majority[:, i]
+      columns[f"uplift/{rule}@{n}"] = best - votes[:, i]
   values = np.stack(list(columns.values()), -1)
   low, high = metrics.bootstrap_interval(values, key)
   return {

@@ -14,7 +14,7 @@ import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
-from rl import choices, learners, transform
+from rl import choices, factories, learners
 from rl.method import Method
 
 
@@ -42,7 +42,7 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
       raise ValueError(
         choices.unknown(f"hyper-parameter of {name}", key, allowed)
       )
-  shown = transform.label(name, hyper) if hyper else name
+  shown = factories.label(name, hyper) if hyper else name
   made = make(**hyper)
   if not isinstance(made, Mapping):
     return dataclasses.replace(made, name=shown)
