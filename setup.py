@@ -17,6 +17,7 @@ REQUIRES = [
   "absl-py",  # flags and logging, as in the rest of the field
   "etils[epath]",  # paths that may be gs:// buckets
   "numpy",
+  "scipy",  # Student's quantiles of a claim's interval
   "rich",  # the progress line and the tables of a terminal
   "tensorboardX",  # TensorBoard files without TensorFlow
   "matplotlib",  # the curves of a report

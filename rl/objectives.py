@@ -31,6 +31,7 @@ Pass@k Training (normalised by the spread over subsets); The Best of N Worlds
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -241,6 +242,17 @@ def max_at_k_off_policy_value(
   Raises:
     ValueError: k is not in 1..S.
   """
+  group, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
+  return jnp.sum(group.weights * group.x * ratios * means, -1)
+
+
+def _sort_ratios(
+  scores: Array, log_ratios: Array, k: int, valid: Array | None
+) -> tuple[_Sorted, Array, Array]:
+  """The group, its ratios in order of score, and p_{k-1} of those before each.
+
+  All `[..., S]`; p as in `max_at_k_off_policy_value`.
+  """
   valid = masked.all_valid(scores, valid)
   group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
   ratios = jnp.where(valid, jnp.exp(jnp.where(valid, log_ratios, 0.0)), 0.0)
@@ -254,15 +266,12 @@ def max_at_k_off_policy_value(
       [jnp.zeros_like(means[..., :1]), means[..., :-1]], -1
     )
     grown = (1 - share) * means + share * ratio[..., None] * smaller
-    return grown, ratio * means[..., k - 1]
+    return grown, means[..., k - 1]
 
   start = jnp.zeros((*scores.shape[:-1], k)).at[..., 0].set(1.0)
   m = jnp.arange(1, scores.shape[-1] + 1, dtype=jnp.float32)
-  _, products = jax.lax.scan(
-    add_sample, start, (m, jnp.moveaxis(ratios, -1, 0))
-  )
-  products = jnp.moveaxis(products, 0, -1)
-  return jnp.sum(group.weights * group.x * products, -1)
+  _, means = jax.lax.scan(add_sample, start, (m, jnp.moveaxis(ratios, -1, 0)))
+  return group, ratios, jnp.moveaxis(means, 0, -1)
 
 
 def max_at_k_off_policy_weights(
@@ -301,10 +310,58 @@ def max_at_k_off_policy_weights(
   )
   if order == "exact":
     return weights(log_ratios)
+  return _expand(weights, log_ratios, order)
+
+
+def _expand(exact: Callable, log_ratios: Array, order: str) -> Array:
+  """`exact` at rho = 1, and to first order in rho - 1."""
   on_policy = jnp.zeros_like(log_ratios)
+  if order == "zeroth":
+    return exact(on_policy)
   # d log rho = d rho at rho = 1.
-  primal, tangent = jax.jvp(weights, (on_policy,), (jnp.expm1(log_ratios),))
+  primal, tangent = jax.jvp(exact, (on_policy,), (jnp.expm1(log_ratios),))
   return primal + tangent
+
+
+def max_at_k_off_policy_advantages(
+  scores: Array,
+  log_ratios: Array,
+  k: int,
+  valid: Array | None = None,
+  order: str = "exact",
+) -> Array:
+  """The off-policy weights less their leave-one-out-minus-one baseline.
+
+  (rho_i / C(n,k)) sum_{I containing i} prod_{I-i} rho (max_I - max_{I-i}): the
+  baseline does not know y_i, so `sum_i A_i grad log pi(y_i)` keeps the exact
+  weights' expectation, with far less variance. Since elementary symmetric
+  polynomials add up, sum_{j<=m} rho_j E_{k-2}(rho_1..rho_{j-1}) =
+  E_{k-1}(rho_1..rho_m), it is one cumulative sum over the sorted scores,
+
+    A_i = rho_i sum_{j <= i} w_j (x_j - x_{j-1}) p_{k-1}(rho_1..rho_{j-1}),
+
+  with w of this file, p of `max_at_k_off_policy_value` and x_0 = 0. At rho = 1
+  it is `max_at_k_weights(..., baseline="leave_one_out_minus_one")`. A_i >= 0
+  for k >= 2; at k = 1 there is no baseline and A_i = rho_i g_i / n.
+
+  Args, Returns, Raises, orders: as of `max_at_k_off_policy_weights`.
+
+  Source: ours; the baseline is that of Walder & Karkhanis, Pass@K Policy
+  Optimization, the ratios those of The Best of N Worlds.
+  """
+  _check_choice("order", order, ORDERS)
+
+  def exact(log_ratios):
+    group, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
+    below = jnp.concatenate(
+      [jnp.zeros_like(group.x[..., :1]), group.x[..., :-1]], -1
+    )
+    gained = jnp.cumsum(group.weights * (group.x - below) * means, -1)
+    return _unsort(group, ratios * gained)
+
+  if order == "exact":
+    return exact(log_ratios)
+  return _expand(exact, log_ratios, order)
 
 
 def pass_at_k_value(

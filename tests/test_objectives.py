@@ -17,6 +17,9 @@ REWARDS = np.array([0.2, 1.0, -0.5])
 # Compiled: eager operations on many shapes cost more than the programs.
 max_at_k_value = jax.jit(objectives.max_at_k_value, static_argnums=1)
 max_at_k_weights = jax.jit(objectives.max_at_k_weights, static_argnums=(1, 3))
+off_policy_advantages = jax.jit(
+  objectives.max_at_k_off_policy_advantages, static_argnums=(2, 4)
+)
 off_policy_weights = jax.jit(
   objectives.max_at_k_off_policy_weights, static_argnums=(2, 4)
 )
@@ -183,9 +186,17 @@ def test_exact_off_policy_weights_are_unbiased_where_on_policy_ones_are_not(k):
       order,
     )
 
+  def gain(t):
+    return off_policy_advantages(
+      jnp.asarray(REWARDS[t], jnp.float32),
+      jnp.asarray(log_ratio[t], jnp.float32),
+      k,
+    )
+
   exact = exact_gradient(k)
-  got = expected_estimate(weigh("exact"), 4, sampler)
-  np.testing.assert_allclose(got, exact, atol=2e-6)
+  for estimator in (weigh("exact"), gain):
+    got = expected_estimate(estimator, 4, sampler)
+    np.testing.assert_allclose(got, exact, atol=2e-6)
   first = expected_estimate(weigh("first"), 4, sampler)
   uncorrected = expected_estimate(
     lambda t: max_at_k_weights(jnp.asarray(REWARDS[t]), k),
@@ -231,31 +242,39 @@ def test_the_orders_err_as_the_card_says():
       np.testing.assert_allclose(error, want, atol=1e-4, err_msg=(k, order))
 
 
-def test_off_policy_weights_equal_products_over_subsets():
+def best_of(scores):
+  """The best of some samples; 0 of none."""
+  return scores.max() if scores.size else 0.0
+
+
+@pytest.mark.parametrize(
+  ("estimator", "has_baseline"),
+  [(off_policy_weights, False), (off_policy_advantages, True)],
+)
+def test_off_policy_forms_equal_products_over_subsets(estimator, has_baseline):
   g = np.array([0.1, 0.7, 0.7, 1.0, -0.3])
   rho = np.array([1.1, 0.9, 1.0, 1.2, 0.6])
   delta = rho - 1
   for k in (1, 2, 4, 5):
-    exact, first, zeroth = np.zeros((3, 5))
-    for subset in map(list, subsets(5, k)):
-      exact[subset] += rho[subset].prod() * g[subset].max()
-      first[subset] += (1 + delta[subset].sum()) * g[subset].max()
-      zeroth[subset] += g[subset].max()
+    want = dict(
+      zip(("exact", "first", "zeroth"), np.zeros((3, 5)), strict=True)
+    )
+    for subset in map(np.array, subsets(5, k)):
+      for i in subset:
+        without = best_of(g[subset[subset != i]]) if has_baseline else 0.0
+        gain = g[subset].max() - without
+        want["exact"][i] += rho[subset].prod() * gain
+        want["first"][i] += (1 + delta[subset].sum()) * gain
+        want["zeroth"][i] += gain
     row, valid, at = in_slots(g)
     ratios = np.full(8, np.nan)
     ratios[at] = np.log(rho)
-    for order, want in (
-      ("exact", exact),
-      ("first", first),
-      ("zeroth", zeroth),
-    ):
-      got = off_policy_weights(
-        row, jnp.asarray(ratios, jnp.float32), k, valid, order
+    for order, sums in want.items():
+      got = np.asarray(
+        estimator(row, jnp.asarray(ratios, jnp.float32), k, valid, order)
       )
-      np.testing.assert_allclose(
-        np.asarray(got)[at], want / math.comb(5, k), atol=2e-6
-      )
-      assert not np.delete(np.asarray(got), at).any()
+      np.testing.assert_allclose(got[at], sums / math.comb(5, k), atol=2e-6)
+      assert not np.delete(got, at).any()
 
 
 def test_off_policy_is_on_policy_at_ratio_one():
@@ -265,6 +284,11 @@ def test_off_policy_is_on_policy_at_ratio_one():
     np.testing.assert_allclose(
       off_policy_weights(g, zero, 3, None, order),
       max_at_k_weights(g, 3),
+      atol=1e-6,
+    )
+    np.testing.assert_allclose(
+      off_policy_advantages(g, zero, 3, None, order),
+      max_at_k_weights(g, 3, baseline="leave_one_out_minus_one"),
       atol=1e-6,
     )
   np.testing.assert_allclose(

@@ -106,3 +106,9 @@ def test_exact_off_policy_weights_of_512_samples_with_k_256():
   _, on_policy = exact_weights(g, k)
   near = np.abs(np.asarray(small) - on_policy).max()
   assert near < 1e-2 * np.abs(on_policy).max()
+  # The baseline: what the others' (k-1)-subsets reach, times the ratio.
+  lost = off_policy_value(x, without, k - 1)
+  want[order] -= rho * lost * math.comb(n, k - 1) / math.comb(n, k)
+  gains = jax.jit(objectives.max_at_k_off_policy_advantages, static_argnums=2)
+  got = np.asarray(gains(jnp.asarray(g), jnp.asarray(log_ratios), k))
+  assert np.abs(got - want).max() < 1e-3 * np.abs(want).max()

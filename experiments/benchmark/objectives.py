@@ -148,6 +148,11 @@ def _of_k(shown: str, k: int) -> dict[str, Callable[[Inputs], Array]]:
         x.scores, x.log_ratios, k, order=order
       )
     )
+    found[f"max_at_k_off_policy_advantages(k={shown}, {order})"] = (
+      lambda x, order=order: o.max_at_k_off_policy_advantages(
+        x.scores, x.log_ratios, k, order=order
+      )
+    )
   return found
 
 

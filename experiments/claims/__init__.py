@@ -1,10 +1,11 @@
 """Papers' claims as commands: `python -m experiments.claims`.
 
-arms      one config trained and evaluated from several seeds, kept on disk
-claim     a statement, its arms, its test, and what the test says
-settings  the base policies and sizes they share
-draw      panels of their figures
-page      one page and one table of what came out
+arms        one config trained and evaluated from several seeds, kept on disk
+claim       a statement, its arms, its test, and what the test says
+settings    the base policies and sizes they share
+draw        panels of their figures
+page        one page and one table of what came out
+provenance  what made a result
 
 Each other file is a claim, with a function of its name.
 """
@@ -27,12 +28,17 @@ NAMES = (
 )
 
 
-def get(name: str) -> Claim:
-  """The claim of a name.
+def check(name: str) -> str:
+  """The name, if there is such a claim.
 
   Raises:
-    ValueError: the name is unknown.
+    ValueError: there is none.
   """
   if name not in NAMES:
     raise ValueError(choices.unknown("claim", name, NAMES))
+  return name
+
+
+def get(name: str) -> Claim:
+  """The claim of a name of `NAMES`."""
   return getattr(importlib.import_module(f"{__name__}.{name}"), name)()

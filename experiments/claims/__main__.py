@@ -21,34 +21,45 @@ from collections.abc import Sequence
 import rich.console
 import rich.table
 
-from experiments import claims, devices, mistakes
+from experiments import build, claims, devices, mistakes
 from experiments.claims import draw, page
 from experiments.claims.arms import Store
 from experiments.claims.claim import Claim
 
 
-def run(claim: Claim, store: Store, seeds: int) -> page.Tried:
-  """Runs what is missing of a claim's arms, and its test.
-
-  Args:
-    claim: to try.
-    store: of its arms.
-    seeds: 0 to `seeds - 1`.
-  """
+def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Tried:
+  """Runs what is missing of a claim's arms, and its test."""
   outcomes = {
-    name: store.outcome(arm, range(seeds)) for name, arm in claim.arms.items()
+    name: store.outcome(arm, seeds) for name, arm in claim.arms.items()
   }
   comparisons = claim.test(outcomes)
   picture = page.png(draw.figure(claim, outcomes, comparisons))
-  seconds = sum(outcome.seconds.sum() for outcome in outcomes.values())
-  return page.Tried(claim, comparisons, seeds, seconds / 60, picture)
+  made = set().union(*(store.made(arm, seeds) for arm in claim.arms.values()))
+  return page.Tried(claim, comparisons, len(seeds), sorted(made), picture)
+
+
+def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:
+  """The claims of which every arm is there, in their order."""
+  found = map(claims.get, claims.NAMES)
+  return [
+    claim
+    for claim in found
+    if not any(store.missing(arm, seeds) for arm in claim.arms.values())
+  ]
+
+
+def minutes(
+  store: Store, chosen: Sequence[Claim], seeds: Sequence[int]
+) -> float:
+  """What the arms of some claims took, each counted once, their bases too."""
+  arms = {arm.digest: arm for claim in chosen for arm in claim.arms.values()}
+  arms |= {arm.start.digest: arm.start for arm in arms.values() if arm.start}
+  return sum(store.seconds(arm, seeds) for arm in arms.values()) / 60
 
 
 def table(tried: Sequence[page.Tried]) -> rich.table.Table:
   """What a person reads."""
-  shown = rich.table.Table(
-    "claim", "comparison", "effect", "claimed", "", show_lines=False
-  )
+  shown = rich.table.Table("claim", "comparison", "effect", "claimed", "")
   for t in tried:
     shown.add_row(t.claim.name, f"[bold]{t.verdict}", "", "", "")
     for c in t.comparisons:
@@ -75,24 +86,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"--seeds {options.seeds} gives no interval; use at least 2"
       )
     devices.split_cpu(options.cpu_devices)
-    chosen = [claims.get(name) for name in options.names or claims.NAMES]
+    names = [claims.check(name) for name in options.names]
+  chosen = [claims.get(name) for name in names or claims.NAMES]
   if options.list:
     for claim in chosen:
       console.print(f"[bold]{claim.name}[/]: {claim.statement}")
     return 0
-  began = time.monotonic()
+  began, seeds = time.monotonic(), range(options.seeds)
 
   def say(line: str) -> None:
-    minutes = (time.monotonic() - began) / 60
-    console.print(f"{minutes:5.1f} min  {line}", soft_wrap=True, markup=False)
+    passed = (time.monotonic() - began) / 60
+    console.print(f"{passed:5.1f} min  {line}", soft_wrap=True, markup=False)
 
-  store, tried = Store(options.workdir, say), []
+  store = Store(options.workdir, say)
+  with mistakes.expected():
+    for claim in chosen:
+      for arm in claim.arms.values():
+        if store.missing(arm, seeds):
+          build.build(arm.config)
+  # With those of earlier runs: one page holds all that is there.
+  tried = {c.name: run(c, store, seeds) for c in finished(store, seeds)}
   for claim in chosen:
     say(f"{claim.name}: {len(claim.arms)} arms of {options.seeds} seeds")
-    tried.append(run(claim, store, options.seeds))
-    page.write(tried, options.workdir)
-  console.print(table(tried))
-  console.print(f"wrote {options.workdir / 'index.html'}", soft_wrap=True)
+    if claim.name not in tried:
+      tried[claim.name] = run(claim, store, seeds)
+    shown = [tried[name] for name in claims.NAMES if name in tried]
+    page.write(shown, options.workdir)
+  console.print(table(shown))
+  took = minutes(store, [t.claim for t in shown], seeds)
+  console.print(
+    f"the arms took {took:.0f} minutes; wrote {options.workdir / 'index.html'}",
+    soft_wrap=True,
+  )
   return 0
 
 

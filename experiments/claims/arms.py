@@ -1,8 +1,9 @@
 """Arms: one config, trained and evaluated from several seeds, kept on disk.
 
 The seeds of an arm run side by side, one to a CPU core or many to an
-accelerator, as one program compiled once. A finished seed is a file and is
-never run again; two claims that ask for the same arm share it.
+accelerator, as one program compiled once. A finished seed is a file, which says
+by what it was made, and is never run again; claims that ask for the same arm
+share it. A supervised arm keeps its parameters, another its held-out samples.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jax.sharding import Mesh
 
 from experiments import build, collect, evaluate, jsonl
 from experiments.build import Experiment
+from experiments.claims import provenance
 from rl import loop, metrics, step, types
 
 PARAMS = "params/"
@@ -46,6 +48,13 @@ class Arm:
   config: ml_collections.ConfigDict
   start: Arm | None = None
 
+  def __post_init__(self):
+    for name in ("base", "init_from"):
+      if self.config.get(name):
+        raise ValueError(
+          f"an arm starts from another arm, not by config.{name}"
+        )
+
   @functools.cached_property
   def digest(self) -> str:
     """Twelve hex digits that change with anything that matters."""
@@ -54,10 +63,6 @@ class Arm:
     text = json.dumps(said, sort_keys=True, default=str)
     text += self.start.digest if self.start else ""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-  @property
-  def is_supervised(self) -> bool:
-    return self.config.kind == "supervised"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,18 +74,12 @@ class Outcome:
     scores: `[seeds, N, S]` float32 of the held-out problems.
     correct: `[seeds, N, S]` bool.
     lengths: `[seeds, N, S]` int32.
-    seconds: `[seeds]`, what each took, evaluation included.
   """
 
   series: dict[str, np.ndarray]
   scores: np.ndarray
   correct: np.ndarray
   lengths: np.ndarray
-  seconds: np.ndarray
-
-  @property
-  def seeds(self) -> int:
-    return len(self.scores)
 
   def pass_at(self, k: int) -> np.ndarray:
     """`[seeds]` pass@k."""
@@ -135,10 +134,18 @@ class Store:
     names = sorted(n for n in found[0] if n.startswith(METRIC))
     stacked = {
       name: np.stack([one[name] for one in found])
-      for name in (*names, "scores", "correct", "lengths", "seconds")
+      for name in (*names, "scores", "correct", "lengths")
     }
     series = {name.removeprefix(METRIC): stacked.pop(name) for name in names}
     return Outcome(series, **stacked)
+
+  def seconds(self, arm: Arm, seeds: Sequence[int]) -> float:
+    """What the finished seeds took, evaluation included."""
+    return sum(float(self._read(arm, seed)["seconds"]) for seed in seeds)
+
+  def made(self, arm: Arm, seeds: Sequence[int]) -> set[str]:
+    """When and by what the finished seeds were made."""
+    return {str(self._read(arm, seed)["made"]) for seed in seeds}
 
   def _complete(self, arm: Arm, seeds: Sequence[int]) -> None:
     missing = self.missing(arm, seeds)
@@ -199,11 +206,10 @@ class _Runner:
     self._arm, self._say = arm, say
     self._e = build.build(arm.config)
     self._mesh = Mesh(np.array(jax.devices()), ("seed",))
-    self._size = -(-arm.config.steps // DISPATCHES)
+    steps = arm.config.steps
+    self._size = steps if steps % DISPATCHES else steps // DISPATCHES
     self._advance = jax.jit(
-      loop.over_seeds(
-        loop.scan(_iteration(self._e), self._size or 1), self._mesh
-      ),
+      loop.over_seeds(loop.scan(_iteration(self._e), self._size), self._mesh),
       donate_argnums=0,
     )
 
@@ -212,33 +218,34 @@ class _Runner:
   ) -> Iterator[dict[str, np.ndarray]]:
     """What is kept of each seed, in their order."""
     began = time.perf_counter()
+    steps = self._arm.config.steps
     what = self._arm.config.method if self._e.samples_own else "supervised"
     label = f"{self._e.task.name}, {what}, seeds {seeds}"
     state = self._start(seeds, starts)
     parts = []
-    for done in range(0, self._arm.config.steps, self._size or 1):
+    for done in range(0, steps, self._size or 1):
       state, found = self._advance(state)
-      parts.append(jax.device_get(found))
-      self._say(f"{label}: {done + self._size} of {self._arm.config.steps}")
+      found = jax.device_get(found)
+      if (found["guard/bad_sample"] >= 0).any():
+        raise FloatingPointError(f"{label}: a score is not finite")
+      parts.append(found)
+      self._say(f"{label}: {done + self._size} of {steps}")
     series = {
       METRIC + name: np.concatenate([part[name] for part in parts], 1)
       for name in (parts[0] if parts else ())
     }
-    trained = time.perf_counter()
+    training = (time.perf_counter() - began) / len(seeds)
     for i, seed in enumerate(seeds):
-      params = jax.tree.map(lambda x, i=i: np.asarray(x[i]), state.params)
       clock = time.perf_counter()
-      evaluation = self._evaluate(params)
-      took = (trained - began) / len(seeds) + time.perf_counter() - clock
-      reward = evaluation.scores.mean()
-      self._say(f"{label}: seed {seed} scores {reward:.3f}, {took:.0f} s")
+      params = jax.tree.map(lambda x, i=i: np.asarray(x[i]), state.params)
+      kept = self._evaluated(params) if self._e.samples_own else _flat(params)
+      took = training + time.perf_counter() - clock
+      self._say(f"{label}: seed {seed} took {took:.0f} s")
       yield {
         **{name: values[i] for name, values in series.items()},
-        **(_flat(params) if self._arm.is_supervised else {}),
-        "scores": evaluation.scores,
-        "correct": evaluation.correct == 1,
-        "lengths": evaluation.lengths,
+        **kept,
         "seconds": np.asarray(took),
+        "made": np.asarray(provenance.now()),
       }
 
   def _start(self, seeds, starts) -> step.State:
@@ -253,9 +260,9 @@ class _Runner:
     states += states[-1:] * short  # computed, and left aside
     return jax.tree.map(lambda *xs: jnp.stack(xs), *states)
 
-  def _evaluate(self, params):
+  def _evaluated(self, params: types.PyTree) -> dict[str, np.ndarray]:
     settings = self._arm.config.evaluation
-    return evaluate.evaluate(
+    found = evaluate.evaluate(
       self._e.task,
       self._e.policy,
       jax.device_put(params, self._e.replicated),
@@ -266,6 +273,11 @@ class _Runner:
       temperature=settings.temperature,
       sharding=self._e.batch_sharding,
     )
+    return {
+      "scores": found.scores,
+      "correct": found.correct == 1,
+      "lengths": found.lengths,
+    }
 
 
 def _iteration(e: Experiment) -> loop.Iteration:

@@ -6,16 +6,17 @@ and a region that the statement says it lies in:
 
   above b    holds if the interval is above b, fails if it is below
   below b    the reverse
-  within b   holds if the interval is inside (-b, b), fails if it is outside
+  reported   worth knowing, and no part of the verdict
 
 All hold: reproduced. One fails: not reproduced. Else inconclusive, and the
-smallest effect that so many seeds could have shown is reported.
+smallest effect that so many seeds could have shown is reported. The interval is
+over seeds of training; the held-out problems are the same for all of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import matplotlib.axes
@@ -27,7 +28,7 @@ from rl import choices
 
 Outcomes = Mapping[str, Outcome]
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
-REGIONS = ("above", "below", "within")
+REGIONS = ("above", "below", "reported")
 CONFIDENCE, POWER = 0.95, 0.8
 
 
@@ -38,7 +39,7 @@ class Comparison:
   Attributes:
     label: what is compared, in words.
     effects: `[seeds]`.
-    region: "above", "below" or "within".
+    region: "above", "below" or "reported".
     bound: of the region, in the units of the effects.
   """
 
@@ -85,27 +86,31 @@ class Comparison:
   @property
   def expected(self) -> str:
     """The region, in words."""
-    if self.region == "within":
-      return f"within ±{self.bound:g}"
+    if self.region == "reported":
+      return ""
     return f"{self.region} {self.bound:g}"
 
   @property
   def holds(self) -> bool | None:
     """Whether the interval lies in the region; None: it cannot be said."""
+    if self.region == "reported":
+      return None
     low, high = self.interval
-    if self.region == "within":
-      inside = -self.bound < low and high < self.bound
-      outside = low > self.bound or high < -self.bound
-      return True if inside else False if outside else None
     above, below = low > self.bound, high < self.bound
     if self.region == "below":
       above, below = below, above
     return True if above else False if below else None
 
 
-def verdict(comparisons: list[Comparison]) -> Verdict:
-  """What the comparisons say together."""
-  found = [comparison.holds for comparison in comparisons]
+def verdict(comparisons: Sequence[Comparison]) -> Verdict:
+  """What the comparisons with a region say together.
+
+  Raises:
+    ValueError: there is none.
+  """
+  found = [c.holds for c in comparisons if c.region != "reported"]
+  if not found:
+    raise ValueError("a claim needs at least one comparison with a region")
   if all(found):
     return "reproduced"
   return "not reproduced" if False in found else "inconclusive"

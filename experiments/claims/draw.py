@@ -120,7 +120,7 @@ def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
     low, high = {
       "above": (comparison.bound, 1.15 * reach),
       "below": (-1.15 * reach, comparison.bound),
-      "within": (-comparison.bound, comparison.bound),
+      "reported": (0.0, 0.0),
     }[comparison.region]
     axes.barh(at, high - low, left=low, height=0.5, color=report.GRID, zorder=0)
     axes.plot(comparison.interval, [at, at], color=color, linewidth=2.5)

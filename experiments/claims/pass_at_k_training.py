@@ -47,4 +47,9 @@ def _test(outcomes: Outcomes) -> list[Comparison]:
     Comparison(
       f"pass@1: pass@{K} training - base", many.pass_at(1) - base.pass_at(1)
     ),
+    Comparison(
+      f"pass@1: pass@{K} training - pass@1 training",
+      many.pass_at(1) - one.pass_at(1),
+      "reported",
+    ),
   ]

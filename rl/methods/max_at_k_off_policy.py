@@ -25,31 +25,35 @@ def off_policy_max_at_k(
   order: str,
   bound: float,
 ) -> jax.Array:
-  """- sum_i sg[w_i] log rho_i, one value per prompt, rho of whole samples."""
+  """- sum_i sg[A_i] log rho_i, one value per prompt, rho of whole samples.
+
+  A sample that has moved beyond `bound` the way A pushes it is left alone.
+  """
   difference = policy[probes.log_probs] - rollout.behavior_log_probs
   log_ratios = jnp.where(rollout.mask, difference, 0.0).sum(-1)
-  weights = objectives.max_at_k_off_policy_weights(
-    signal,
-    jnp.clip(jax.lax.stop_gradient(log_ratios), -bound, bound),
-    k,
-    rollout.sample_mask,
-    order,
+  moved = jax.lax.stop_gradient(log_ratios)
+  gains = objectives.max_at_k_off_policy_advantages(
+    signal, jnp.clip(moved, -bound, bound), k, rollout.sample_mask, order
   )
-  return -jnp.sum(jax.lax.stop_gradient(weights) * log_ratios, -1)
+  near = jnp.where(gains > 0, moved <= bound, moved >= -bound)
+  return -jnp.sum(jnp.where(near, gains, 0.0) * log_ratios, -1)
 
 
 def max_at_k_off_policy(
-  k: int = 4, order: str = "exact", bound: float = 3.0
+  k: int = 4, order: str = "exact", bound: float = 1.0
 ) -> Method:
   """Ascends the importance-weighted E[max of k], for several updates a rollout.
 
-  The weight of sample i is the mean over the k-subsets that hold i of their
-  product of sequence ratios times their maximum ("exact"), or its first-order
-  expansion ("first"), or that product without the ratios ("zeroth": on-policy
-  weights, uncorrected, the baseline to compare with). Log-ratios of samples are
-  clamped to +-`bound`; within it the exact gradient is unbiased, whatever the
-  sampler was, the others are not. No token-level clip: the ratios are already
-  in the weights.
+  A sample counts for what it adds to the k-subsets that hold it, each weighed by
+  the product of its sequence ratios ("exact"), by that product's expansion to
+  first order in rho - 1 ("first"), or without them ("zeroth": the on-policy
+  advantages, uncorrected, the baseline to compare with). Log-ratios of samples
+  are clamped to +-`bound`, and a sample that has moved further where it is
+  pushed rests; within that the exact gradient is unbiased, whatever the sampler
+  was, the others are not. No token-level clip: the ratios are already in the
+  advantages.
+  Deviations: the leave-one-out-minus-one baseline for the paper's group mean,
+  and a bound on samples for its clip of tokens.
   Source: The Best of N Worlds (off-policy max@k); the exact form is ours.
   """
   return Method(advantage=scores(), loss=off_policy_max_at_k(k, order, bound))
