@@ -44,7 +44,8 @@ def implicit_rewards(
 ) -> Array:
   """q_t = log pi_model - log pi_reference of each scored token, in nats.
 
-  The reward in units of the outcome is beta q; PRIME's scale cancels beta.
+  The reward in units of the outcome is beta q; PRIME's scale cancels beta, up
+  to its eps.
 
   Args:
     model, reference: slots.
@@ -139,7 +140,8 @@ def implicit_cross_entropy(
 ) -> tuple[Array, dict[str, Array]]:
   """-[y log sigma(r) + (1 - y) log(1 - sigma(r))], r = beta sum_t q_t.
 
-  y is the verdict. The model that is trained is the learner's own; at the
+  y is the verdict; give the term `keep=only(known_verdict)`, or an unknown one
+  counts as wrong. The model that is trained is the learner's own; at the
   reference r = 0 and the loss is log 2. Logged: `pair_accuracy`, the share of a
   group's pairs of a right and a wrong sample that r orders so (ties and groups
   without such pairs: 1/2).

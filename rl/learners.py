@@ -23,8 +23,10 @@ from rl import method as method_lib
 from rl import types
 from rl.method import Method
 from rl.slots import SlotRule
+from rl.transform import LevelError
 
 POLICY = "policy"  # the learner that samples; its parameters are no slot
+RESERVED = (POLICY, "old")  # of a learner, now and at its turn's start
 T = TypeVar("T")
 
 
@@ -60,8 +62,9 @@ def slot_rules(methods: Mapping[str, Method]) -> dict[str, SlotRule]:
   """The rule of every slot that some learner reads.
 
   Raises:
-    ValueError: no policy among the learners, two rules for one slot, a slot to
-      be learned without a learner, or a learner whose slot nobody reads.
+    ValueError: no policy among the learners, a reserved name or two rules for a
+      slot, a slot to be learned without a learner, or a learner whose slot
+      nobody reads.
   """
   if POLICY not in methods:
     raise ValueError(
@@ -71,6 +74,12 @@ def slot_rules(methods: Mapping[str, Method]) -> dict[str, SlotRule]:
   rules: dict[str, SlotRule] = {}
   for method in methods.values():
     for name, rule in method.slots:
+      if name in RESERVED:
+        raise ValueError(
+          f"{method.name}: a slot cannot be named {name!r}: a learner's own "
+          f"parameters are {' and '.join(map(repr, RESERVED))}; call it "
+          f"{name + '_slot'!r}"
+        )
       known = rules.setdefault(name, rule)
       if str(known) != str(rule):
         raise ValueError(
@@ -110,8 +119,9 @@ def check(
     rollout: likewise.
 
   Raises:
-    KeyError, TypeError, ValueError: as `rl.method.check` and `slot_rules`, with
-      the method's name.
+    KeyError, ValueError, LevelError: as `rl.method.check` and `slot_rules`,
+      with the method's name.
+    TypeError: JAX's own, of a transform that cannot be traced.
   """
   methods = by_slot(method)
   slot_rules(methods)
@@ -124,5 +134,5 @@ def check(
     own = {**parameters, POLICY: parameters[name]}
     try:
       method_lib.check(one, policy, own, rollout)
-    except (KeyError, TypeError, ValueError) as error:
-      raise type(error)(f"{one.name}: {error.args[0]}") from None
+    except (KeyError, ValueError, LevelError) as error:
+      raise type(error)(f"{one.name}: {error.args[0]}") from error

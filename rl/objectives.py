@@ -162,13 +162,14 @@ def max_at_k_weights(
 
   Where a group prefers no sample. s is flat where x_k = ... = x_n: at k = n
   always; with 0/1 scores, c of them right, at c = 0 and where n - c < k. For
-  c > 0 and k > 1 (the last row includes k = n, c > 1):
+  c > 0 and k > 1:
 
                        none  leave_one_out     ..._minus_one           centered
     n - c = k-1, k < n  k/n   -k / (n (n-1))    k/n / C(n-1, k-1) if    0
                                                 right, 0 if wrong
     k = n, c = 1        1     1                 1 if right, 0 if wrong  0
-    n - c < k - 1       as above, the same      0                       0
+    n - c < k-1, k < n  k/n   -k / (n (n-1))    0                       0
+    k = n, c > 1        1     1                 0                       0
 
   At c = 0 all are 0. "none" and "leave_one_out" go on weighing all samples of a
   flat group alike, which prefers none of them and adds variance; "centered" is
@@ -303,8 +304,6 @@ def max_at_k_off_policy_weights(
     ValueError: k is not in 1..S, or an unknown order.
   """
   _check_choice("order", order, ORDERS)
-  if order == "zeroth":
-    return max_at_k_weights(scores, k, valid)
   weights = jax.grad(
     lambda r: max_at_k_off_policy_value(scores, r, k, valid).sum()
   )
@@ -464,18 +463,20 @@ def _subset_advantages(
   scores: Array, valid: Array, order: Array, drawn: Array, k: int
 ) -> Array:
   """Sum over drawn subsets `order [..., G, k]` of their z-scored maxima."""
-  slots = order.reshape(*order.shape[:-2], -1)  # gathered, never one-hot
-  members = jnp.take_along_axis(scores, slots, -1).reshape(order.shape)
-  best = members.max(-1)
+  slots = order.reshape(*order.shape[:-2], -1)
+  best = jnp.take_along_axis(scores, slots, -1).reshape(order.shape).max(-1)
   drawn = drawn & (masked.count(valid, keepdims=True) >= k)
   centered = best - masked.mean(best, drawn, keepdims=True)
   spread = masked.std(best, drawn, keepdims=True)
   z = jnp.where(
     drawn & (spread > 0), centered / jnp.where(spread > 0, spread, 1.0), 0.0
   )
-  z = jnp.broadcast_to(z[..., None], order.shape).reshape(slots.shape)
-  add = jnp.vectorize(
-    lambda slots, z: jnp.zeros(scores.shape[-1]).at[slots].add(z),
-    signature="(m),(m)->(s)",
+  # Members are set and not added up: in the same order on every device.
+  member = jnp.put_along_axis(
+    jnp.zeros((*order.shape[:-1], scores.shape[-1])),
+    order,
+    1.0,
+    axis=-1,
+    inplace=False,
   )
-  return jnp.where(valid, add(slots, z), 0.0)
+  return jnp.where(valid, jnp.einsum("...g,...gs->...s", z, member), 0.0)

@@ -91,7 +91,8 @@ def best_threshold(
   Source: Zheng et al. 2024, ProcessBench, which sets the threshold of
   discriminative models on one of its subsets.
   """
-  scores = jnp.where(step_mask, step_scores, jnp.nan)
+  counted = step_mask & masked.all_valid(truth, valid)[..., None]
+  scores = jnp.where(counted, step_scores, jnp.nan)
   thresholds = jnp.nanquantile(scores, jnp.linspace(0.0, 1.0, candidates))
 
   def f1(threshold: Array) -> Array:

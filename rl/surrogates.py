@@ -27,8 +27,7 @@ class Surrogate:
   Attributes:
     name: with its hyper-parameters.
     fn: `(log_ratio, advantages, policy, rollout) -> values [, metrics]`, values
-      at level `gives`; metrics are `{name: [P, S, T]}` averaged over the trained
-      tokens (or their maximum, where the name ends in "_max").
+      at level `gives`; metrics as of `rl.terms.Term`.
     gives: "token" or "sample".
     needs: probes it reads beyond the log-probs.
     uses_ratio: False for plain REINFORCE, which has no old policy.

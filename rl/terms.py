@@ -36,8 +36,8 @@ class Term:
     name: with its hyper-parameters.
     fn: `(signal, policy, rollout) -> values` at `gives`, or `(values,
       metrics)`; `policy` holds the differentiated probes, metrics are
-      `{name: [P, S, T]}` averaged over the trained tokens, or their maximum
-      where the name ends in "_max".
+      `{name: [P, S, T], [P, S] or [P]}` averaged over the trained tokens,
+      samples or prompts, or their maximum where the name ends in "_max".
     takes: level of the signal, "none" if it reads none.
     gives: level of the values: token, sample or prompt.
     aggregate: how the values are weighed.

@@ -90,11 +90,9 @@ def probe(need: probes.Need, level: types.Level = "token") -> Transform:
 
 
 @transform("none", "sample")
-def signed_verdicts(
-  _, rollout: types.Rollout, *, right: float = 1.0, wrong: float = 1.0
-) -> Array:
-  """+right where correct, -wrong where not, 0 where unknown; no baseline."""
-  return right * (rollout.correct == 1) - wrong * (rollout.correct == 0)
+def signed_verdicts(_, rollout: types.Rollout, *, right: float = 1.0) -> Array:
+  """+right where correct, -1 where not, 0 where unknown; no baseline."""
+  return right * (rollout.correct == 1) - 1.0 * (rollout.correct == 0)
 
 
 # Subsets, for `among` and `only`.

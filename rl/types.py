@@ -98,7 +98,7 @@ class Rollout:
     finished: `[P, S]` bool, ended by EOS and not by the length limit.
     scores: `[P, S]` float32, the graded outcome reward.
     correct: `[P, S]` int8, the verdict: 1 right, 0 wrong, -1 unknown. Filters
-      and pass@k read the verdict, not the score.
+      and metrics read the verdict, not the score.
     prompt_ids: `[P]` int32, identity of each prompt across batches.
     keys: `[P]` PRNG keys: randomness by prompt is the same under any sharding.
     step: `[]` int32, the training step; schedules read it and need no state.

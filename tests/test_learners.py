@@ -15,6 +15,7 @@ from experiments import build, checkpoint, jsonl, train
 from models import sharding, transformer
 from rl import learners, loop, methods, probes, slots, step, types
 from rl import rollout as rollouts
+from rl.transform import transform
 
 P, S, V = 8, 4, real.MODEL.vocab_size
 # Every group takes part, whatever its accuracy.
@@ -396,16 +397,31 @@ def test_learners_and_slots_must_fit():
 
   plain = methods.get("rloo")
   other = dataclasses.replace(prm, slots=(("ref", slots.sync(2)),))
+  old = dataclasses.replace(plain, slots=(("old", slots.sync(2)),))
   for refused, said in (
     (make(policy, tx), "slot 'prm' is learned().*'prm' is not among"),
     (make({"policy": plain, "prm": prm}, TXS), "declares as learned"),
     (make({"prm": prm}, {"prm": tx}), "lack 'policy'"),
     (make(AFTER, tx), r"learners \['policy', 'prm'\], optimisers for"),
     (make({**AFTER, "prm": other}, TXS), "follows sync.*frozen"),
+    (make(old, tx), "cannot be named 'old'.*'old_slot'"),
   ):
     said = said.replace("()", r"\(\)")
     with pytest.raises(ValueError, match=said):
       refused()
+
+
+def test_what_cannot_be_traced_is_said_by_jax():
+  """An error that cannot be made anew, with a name before it, is not."""
+
+  @transform("none", "sample")
+  def branching(_, rollout):
+    return rollout.scores if rollout.scores.sum() > 0 else -rollout.scores
+
+  bad = dataclasses.replace(methods.get("rloo"), advantage=branching())
+  params = {"policy": free.params()}
+  with pytest.raises(jax.errors.TracerBoolConversionError):
+    learners.check(bad, free.policy, params, free.rollout())
 
 
 def test_checking_finds_what_any_learner_lacks():

@@ -382,6 +382,32 @@ def test_the_bias_of_the_first_order_form_is_of_second_order():
   assert abs(shrinks["zeroth"] - 2) < 0.3
 
 
+def test_a_sample_beyond_the_bound_rests():
+  """Moved up as it is pushed: no gradient. Moved down: it is still pushed."""
+  m = methods.get("max_at_k_off_policy", k=2, bound=1.0)
+  rollout = free.rollout(p=1, s=3, t=1, k=1, ragged=False).replace(
+    scores=jnp.array([[0.0, 1.0, 2.0]])
+  )
+  (term,) = m.loss.terms
+
+  def gradient(moved):
+    now = jnp.zeros((1, 3, 1))
+    seen = rollout.replace(behavior_log_probs=now - jnp.array(moved)[:, None])
+
+    def value(log_probs):
+      named = types.Named({"log_probs": log_probs})
+      return term.fn(rollout.scores, named, seen).sum()
+
+    return np.asarray(jax.grad(value)(now))[0, :, 0]
+
+  inside = gradient([0.0, 0.9, 0.9])
+  assert not inside[0]  # the worst of a group adds nothing to any pair
+  assert (inside[1:] < 0).all()
+  beyond = gradient([0.0, 0.9, 1.1])
+  assert beyond[1] < 0 == beyond[2]
+  assert (gradient([0.0, 0.9, -1.1])[1:] < 0).all()
+
+
 def test_the_orders_are_one_at_the_first_update():
   """Sampler and policy agree: every order is max_at_k without a baseline."""
   want = expected_gradient("max_at_k", 4, k=3, baseline="none")

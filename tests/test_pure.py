@@ -504,3 +504,12 @@ def test_two_wrong_steps_do_not_make_a_right():
 def test_an_unknown_form_names_the_nearest(name, hyper, said):
   with pytest.raises(ValueError, match=said):
     methods.get(name, **hyper)
+
+
+def test_an_unknown_verdict_is_in_no_baseline():
+  """Two right samples and one unknown: nobody is better than anybody."""
+  steps, scores = ((2,), (2,), (2,)), ((0.0,), (0.0,), (0.0,))
+  rollout = group(steps, scores, (1, -1, 1), room=2, k=1)
+  for name in ("pure_verl", "min_form"):
+    found = advantages(name, rollout, verifiable=1.0)
+    close(found, np.zeros_like(found))

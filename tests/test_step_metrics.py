@@ -52,6 +52,11 @@ def test_the_best_threshold_is_the_best_of_all():
   found = step_metrics.best_threshold(
     scores, mask, truth, valid, candidates=int(mask.sum())
   )
+  spoilt = np.where(valid[..., None], scores, np.inf)  # of what does not count
+  again = step_metrics.best_threshold(
+    spoilt, mask, truth, valid, candidates=int(mask.sum())
+  )
+  assert float(again) == float(found)
   cuts = np.sort(scores[mask])
   every = [*(cuts[1:] + cuts[:-1]) / 2, cuts[0] - 1, cuts[-1] + 1]
   assert 0 < max(map(f1, every)) == f1(found)

@@ -13,7 +13,7 @@ def noisy_forward(false_negative: float = 0.2, clip: float = 0.2) -> Method:
 
   In the place of an advantage, with no baseline: its mean over the verifier's
   errors is 0 for right answers and -(1 - r0 - r1) for wrong ones, so that the
-  expected gradient is parallel to the clean one, whatever r0. It is affine in
+  expected gradient is parallel to the clean one for any r0 < 1 - r1. It is affine in
   the observed R~, R~ + r1 - 1: a constant baseline of 1 - r1, which any
   baseline of the group would cancel.
   Reads scores in {0, 1}, which are what was observed; verdicts may be the

@@ -11,6 +11,7 @@ from rl.transform import chain, transform
 from rl.transforms import scores
 
 _ENTROPY = probes.Need("old", probes.entropy)
+_ROUNDING = 1e-3  # so that .53 of 100 prompts are 53
 
 
 @transform("sample", needs={_ENTROPY})
@@ -31,7 +32,8 @@ def choose_k_by_entropy(
     rollout.extras[_ENTROPY], rollout.valid("token"), axis=(-2, -1)
   )
   at_least = exists & (entropy >= entropy[:, None])
-  explores = masked.count(at_least) <= exploit * masked.count(exists)
+  room = exploit * masked.count(exists) + _ROUNDING
+  explores = masked.count(at_least) <= room
   one = objectives.pass_at_k_advantages(signal, 1, valid)
   many = objectives.pass_at_k_advantages(signal, k, valid)
   return jnp.where(explores[:, None], one, many)

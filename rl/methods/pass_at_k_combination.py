@@ -13,9 +13,9 @@ from rl.transform import chain, transform
 from rl.transforms import scores
 
 
-def accuracy(accuracy: jax.Array) -> jax.Array:
+def accuracy(share: jax.Array) -> jax.Array:
   """The paper's blend: pass@k counts as much as the prompt is solved."""
-  return accuracy
+  return share
 
 
 @transform("sample")

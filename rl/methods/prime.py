@@ -49,9 +49,9 @@ def prime(
   cross-entropy of sigma(beta sum_t q_t) against the verdict; the policy is
   trained with PPO-clip over the mean token, without KL. Both see only groups
   with an accuracy in [low, high] and no truncated sample: the others are in no
-  statistic, and without any group nothing moves. `update`: the rewards are
-  those of the PRM "after" which it is updated (released script; one forward
-  saved) or "before" which it is, so that it scores again.
+  statistic, and without any group nothing moves. `update` = "after"
+  (released script): the policy is paid by the PRM as it was at the start of the
+  step. "before": the PRM learns first, and then pays.
   The reference is the policy that the run starts from. The PRM's own rate,
   twice the policy's in the paper (1e-6, 5e-7), is `config.learners.prm`.
 

@@ -43,17 +43,14 @@ def pure_verl(
   Raises:
     ValueError: `labelled` is not in [0, 1].
   """
+  returns = returns_to_go(), minus_others_mean_return(horizon)
   process = chain(
-    step_scores(), min_form_rewards(temperature), place_at_step_ends()
+    step_scores(), min_form_rewards(temperature), place_at_step_ends(), *returns
   )
-  outcome = usable_verdicts(labelled, place_last())
-  rewards = process + verifiable * outcome if verifiable else process
+  # Both stages are linear, and so an unknown verdict is in no baseline.
+  outcome = usable_verdicts(labelled, place_last(), *returns)
+  advantage = process + verifiable * outcome if verifiable else process
   return Method(
-    advantage=chain(
-      rewards,
-      returns_to_go(),
-      minus_others_mean_return(horizon),
-      among(has_others, whiten(ddof)),
-    ),
+    advantage=chain(advantage, among(has_others, whiten(ddof))),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )
