@@ -63,3 +63,10 @@ def test_every_make_target_it_names_is_one():
   makefile = (ROOT / "Makefile").read_text()
   for target in set(re.findall(r"make (\w+)", SHELL)):
     assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+@pytest.mark.parametrize("name", ["README.md", "BENCHMARKS.md"])
+def test_nothing_is_left_to_be_filled_in(name):
+  text = (ROOT / name).read_text()
+  blanks = set(re.findall(r"\b(?:[A-Z]+_[A-Z_]+|COMMIT|TODO)\b", text))
+  assert blanks <= {"EXTREMUM_DATA"}

@@ -130,6 +130,8 @@ def table(found: dict[str, Any]) -> rich.table.Table:
   """What a person reads."""
   shown = rich.table.Table("", "mean", "95 % interval")
   for name, value in found.items():
+    if isinstance(value, float):
+      shown.add_row(name, f"{value:.4f}", "")
     if not isinstance(value, dict):
       continue
     interval = ""
