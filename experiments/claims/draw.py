@@ -117,6 +117,8 @@ def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
   reach = max(max(np.abs([*c.interval, c.bound])) for c in comparisons)
   for at, comparison in enumerate(comparisons):
     color = MARKS[comparison.holds]
+    if comparison.region == "reported":
+      color = report.COLORS[0]
     low, high = {
       "above": (comparison.bound, 1.15 * reach),
       "below": (-1.15 * reach, comparison.bound),
