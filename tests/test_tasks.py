@@ -15,6 +15,12 @@ ROWS = {
   "countdown": {"count": 4},
   "countdown-easy": {"count": 2},
   "closeness": {"count": 3},
+  # Flips have tests of their own; without them it is the other task.
+  "noisy": {
+    "of": "countdown(count=3)",
+    "false_positive": 0.0,
+    "false_negative": 0.0,
+  },
   "chain-clean": {"operations": 3, "prm": "clean"},
   "chain-local": {"operations": 1, "prm": "local"},
   "gsm8k": {"vocab_size": 300, "prompt_length": 64, "completion_length": 40},
