@@ -57,7 +57,10 @@ class Arm:
 
   @functools.cached_property
   def digest(self) -> str:
-    """Twelve hex digits that change with anything that matters."""
+    """Twelve hex digits of the config, but its seed, and of the start's.
+
+    Not of the code: what made a seed is kept with it (`Store.made`).
+    """
     said = self.config.to_dict()
     said.pop("seed")
     text = json.dumps(said, sort_keys=True, default=str)

@@ -1,7 +1,7 @@
 """A claim: a paper's statement, its sweep, and a test fixed before the run.
 
 A claim is a conjunction of comparisons. Each is a number per seed (an effect,
-paired by seed and so by base policy and problems) with a Student 95 % interval,
+paired by seed: base policy and training problems) with a Student 95 % interval,
 and a region that the statement says it lies in:
 
   above b    holds if the interval is above b, fails if it is below
@@ -30,6 +30,15 @@ Outcomes = Mapping[str, Outcome]
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
 REGIONS = ("above", "below", "reported")
 CONFIDENCE, POWER = 0.95, 0.8
+
+
+def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Student's 95 % interval of the mean over the first axis."""
+  n = len(values)
+  error = np.std(values, axis=0, ddof=1) / np.sqrt(n)
+  half = error * stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)
+  mean = np.mean(values, axis=0)
+  return mean - half, mean + half
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +78,8 @@ class Comparison:
   @property
   def interval(self) -> tuple[float, float]:
     """Student's 95 % interval of the mean over seeds."""
-    freedom = len(self.effects) - 1
-    half = self.standard_error * stats.t.ppf((1 + CONFIDENCE) / 2, freedom)
-    return self.mean - half, self.mean + half
+    low, high = student_interval(self.effects)
+    return float(low), float(high)
 
   @property
   def detectable(self) -> float:

@@ -9,11 +9,15 @@ import matplotlib.axes
 import matplotlib.figure
 import matplotlib.ticker
 import numpy as np
-from scipy import stats
 
 from experiments import report
 from experiments.claims.arms import Outcome
-from experiments.claims.claim import Claim, Comparison, Outcomes
+from experiments.claims.claim import (
+  Claim,
+  Comparison,
+  Outcomes,
+  student_interval,
+)
 
 # The base in grey, then one colour an arm.
 COLORS = (*report.COLORS, "#56b4e9", "#8c510a", "#b2182b", "#1b7837")
@@ -148,11 +152,8 @@ def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
 
 
 def _interval(values: np.ndarray) -> tuple[np.ndarray, ...]:
-  """Mean and Student's 95 % interval over the first axis."""
-  n = len(values)
-  mean = values.mean(0)
-  half = values.std(0, ddof=1) / np.sqrt(n) * stats.t.ppf(0.975, n - 1)
-  return mean, mean - half, mean + half
+  """Mean and 95 % interval over seeds."""
+  return values.mean(0), *student_interval(values)
 
 
 def _budgets(outcomes: Outcomes) -> list[int]:

@@ -69,7 +69,7 @@ def markdown(tried: Sequence[Tried]) -> str:
   rows = [
     f"{_made(tried)}. Effects are means over "
     f"{', '.join(map(str, sorted({t.seeds for t in tried})))} seeds with "
-    "Student's 95 % intervals, on the same 128 held-out problems for all.",
+    "Student's 95 % intervals, on the same held-out problems for all.",
     "",
     "| claim | measured | effect | claimed | |",
     "|---|---|---|---|---|",
@@ -124,8 +124,8 @@ def page(tried: Sequence[Tried]) -> str:
     "<!doctype html><html lang='en'><meta charset='utf-8'>"
     "<meta name='viewport' content='width=device-width'>"
     f"<title>Claims</title><style>{_STYLE}</style>"
-    f"<h1>Claims</h1><p>{html.escape(_made(tried))}. Every test was fixed "
-    "before its run; intervals are Student's, 95 %, over seeds of training, on "
+    f"<h1>Claims</h1><p>{html.escape(_made(tried))}. The test of a "
+    "claim stands in its file; intervals are Student's, 95 %, over seeds of training, on "
     "the same held-out problems for all.</p>"
     "<table><tr><th scope='col'>claim</th><th scope='col'>verdict</th></tr>"
     f"{head}</table>" + "".join(map(_section, tried)) + "</html>\n"
