@@ -25,8 +25,8 @@ import rich.table
 import rich.text
 from etils import epath
 
-from experiments import jsonl, majority
-from rl import metrics, objectives
+from experiments import intervals, jsonl, majority
+from rl import objectives
 
 
 class Estimate(NamedTuple):
@@ -131,7 +131,7 @@ def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
 def _estimates(columns: dict[str, np.ndarray]) -> dict[str, Estimate]:
   values = np.stack(list(columns.values()), -1)
   # A fixed key: an interval is a function of the data alone.
-  low, high = metrics.bootstrap_interval(values, jax.random.key(0))
+  low, high = intervals.bootstrap_interval(values, jax.random.key(0))
   known = np.maximum((~np.isnan(values)).sum(0), 1)
   mean = np.where(np.isnan(values).all(0), np.nan, np.nansum(values, 0) / known)
   return {

@@ -12,7 +12,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices
+from rl import choices, masked
 
 Array = jax.Array
 REDUCE = ("sum", "min")
@@ -129,14 +129,7 @@ def gae(
   Returns:
     `[..., T]` advantages, 0 where masked.
   """
-  size = rewards.shape[-1]
-  index = jnp.where(mask, jnp.arange(size), size)
-  following = jax.lax.cummin(index, axis=mask.ndim - 1, reverse=True)
-  following = jnp.concatenate(
-    [following[..., 1:], jnp.full_like(following[..., :1], size)], -1
-  )
-  linked = following < size
-  at = jnp.minimum(following, size - 1)
+  at, linked = masked.following(mask)
   if segments is not None:
     linked &= jnp.take_along_axis(segments, at, -1) == segments
   next_value = jnp.where(linked, jnp.take_along_axis(values, at, -1), 0.0)
@@ -145,3 +138,22 @@ def gae(
   trace = jnp.where(linked, gamma * lam[..., None], 0.0)
   decay = jnp.where(mask, trace, 1.0)
   return jnp.where(mask, _reverse_recurrence(decay, deltas), 0.0)
+
+
+def step_ends(step_ids: Array, scored: Array) -> Array:
+  """The last scored token of each step.
+
+  A step is a run of tokens. A tool's tokens inside a step do not end it, and a
+  step whose last tokens are not scored ends at the last one that is.
+
+  Args:
+    step_ids: `[..., T]` int, -1 outside.
+    scored: `[..., T]` bool, the tokens that can end a step.
+
+  Returns:
+    `[..., T]` bool.
+  """
+  scored = scored & (step_ids >= 0)
+  at, linked = masked.following(scored)
+  next_id = jnp.take_along_axis(step_ids, at, -1)
+  return scored & (~linked | (next_id != step_ids))

@@ -104,3 +104,18 @@ def whiten(
 def all_valid(x: Array, valid: Array | None) -> Array:
   """`valid`, or a mask that keeps everything when it is None."""
   return jnp.ones(x.shape, bool) if valid is None else valid
+
+
+def following(mask: Array) -> tuple[Array, Array]:
+  """The next entry that exists, on the last axis.
+
+  Returns:
+    Its index, of any entry where there is none; and whether there is one.
+  """
+  size = mask.shape[-1]
+  index = jnp.where(mask, jnp.arange(size), size)
+  index = jax.lax.cummin(index, axis=mask.ndim - 1, reverse=True)
+  index = jnp.concatenate(
+    [index[..., 1:], jnp.full_like(index[..., :1], size)], -1
+  )
+  return jnp.minimum(index, size - 1), index < size

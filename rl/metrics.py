@@ -70,42 +70,29 @@ def _curve(
   )
 
 
-def bootstrap_interval(
-  values: Array, key: Array, level: float = 0.95, resamples: int = 1000
-) -> tuple[Array, Array]:
-  """Percentile bootstrap interval of the mean over problems.
+def auc(scores: Array, labels: Array, valid: Array | None = None) -> Array:
+  """Chance that a good one scores above a bad one, ties counting half.
 
-  Problems are drawn with replacement; all C columns share the draws, so that
-  differences between columns keep their pairing.
+  `sum over pairs (1[s_+ > s_-] + 1[s_+ = s_-] / 2) / (n_+ n_-)`
 
   Args:
-    values: `[N]` or `[N, C]`, one row per problem; NaN marks a value that a
-      problem does not have, left out of that column's mean.
-    key: PRNG key; the same key and N give the same draws.
-    level: coverage, in (0, 1).
-    resamples: number of draws.
+    scores: any shape, finite where valid.
+    labels: same shape, bool or 0/1: good or bad.
+    valid: same shape, bool; None means all.
 
   Returns:
-    (low, high), each `[]` or `[C]` float32.
+    `[]` float32; NaN without both kinds.
 
-  Raises:
-    ValueError: `level` outside (0, 1).
-
-  Source: Efron and Tibshirani 1993, section 13.3.
+  Source: Mann and Whitney 1947.
   """
-  if not 0.0 < level < 1.0:
-    raise ValueError(f"level={level} is not a coverage; allowed: 0 < level < 1")
-  values = jnp.asarray(values, jnp.float32)
-  count = values.shape[0]
-  drawn = jax.random.randint(key, (resamples, count), 0, count)
-  times = jax.vmap(lambda row: jnp.bincount(row, length=count))(drawn)
-  times = times.astype(jnp.float32)
-  known = ~jnp.isnan(values)
-  total = jnp.matmul(times, jnp.where(known, values, 0.0), precision="highest")
-  weight = jnp.matmul(times, known.astype(jnp.float32), precision="highest")
-  tails = jnp.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-  low, high = jnp.nanquantile(total / weight, tails, axis=0)
-  return low, high
+  scores, labels = jnp.ravel(jnp.asarray(scores)), jnp.ravel(labels) > 0
+  valid = masked.all_valid(scores, None if valid is None else jnp.ravel(valid))
+  good, bad = valid & labels, valid & ~labels
+  ordered = jnp.sort(jnp.where(bad, scores, jnp.inf))
+  below = jnp.searchsorted(ordered, scores, side="left")
+  at_most = jnp.searchsorted(ordered, scores, side="right")
+  share = (below + at_most) / (2.0 * masked.count(bad))
+  return masked.sum(share, good) / masked.count(good)
 
 
 def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:

@@ -1,28 +1,16 @@
-"""Transforms to compose: sources, baselines, credit, placement, filters.
+"""Transforms to compose: sources, baselines, credit, placement.
 
-The array functions of `objectives`, `advantages`, `noise` and `credit` stand
-here under the same names, lifted over rollouts; their docstrings hold the
+The array functions of `objectives`, `advantages` and `credit` stand here under the same names, lifted over rollouts; their docstrings hold the
 equations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 
-from rl import (
-  advantages,
-  credit,
-  masked,
-  noise,
-  objectives,
-  probes,
-  segmentation,
-  types,
-)
-from rl.transform import Transform, among, chain, lift, transform
+from rl import advantages, credit, masked, objectives, probes, types
+from rl.transform import Transform, lift, transform
 
 Array = jax.Array
 
@@ -42,7 +30,7 @@ def scores(_, rollout: types.Rollout) -> Array:
 
 @transform("none", "sample")
 def verdicts(_, rollout: types.Rollout) -> Array:
-  """1 correct, 0 wrong or unknown, `[P, S]`; see `known_verdict`."""
+  """1 correct, 0 wrong or unknown, `[P, S]`; see `filters.known_verdict`."""
   return (rollout.correct == 1).astype(jnp.float32)
 
 
@@ -89,90 +77,12 @@ def probe(need: probes.Need, level: types.Level = "token") -> Transform:
   )
 
 
-@transform("none", "sample")
-def signed_verdicts(_, rollout: types.Rollout, *, right: float = 1.0) -> Array:
-  """+right where correct, -1 where not, 0 where unknown; no baseline."""
-  return right * (rollout.correct == 1) - 1.0 * (rollout.correct == 0)
-
-
-# Subsets, for `among` and `only`.
-
-
-def known_verdict(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples whose verdict is known."""
-  return rollout.correct >= 0
-
-
-def right_verdict(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples known to be right."""
-  return rollout.correct == 1
-
-
-def wrong_verdict(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples known to be wrong."""
-  return rollout.correct == 0
-
-
-_HASH_BITS = 24
-
-
-def _hash(ids: Array) -> Array:
-  """A fixed integer hash, uniform over `[0, 2^24)`: MurmurHash3's finalizer."""
-  x = ids.astype(jnp.uint32) + jnp.uint32(0x9E3779B9)  # 0 would stay 0
-  x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
-  x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
-  return (x ^ (x >> 16)) >> (32 - _HASH_BITS)
-
-
-def labelled(fraction: float) -> Callable[[types.Rollout], Array]:
-  """`rollout -> [P, S]`, the samples of about that fraction of the prompts.
-
-  A prompt is chosen by a hash of its id: always or never, in whatever batch and
-  place it comes, and every prompt of a smaller fraction is in a larger one.
-
-  Args:
-    fraction: 0 chooses none, 1 all.
-
-  Raises:
-    ValueError: it is not in [0, 1].
-  """
-  if not 0 <= fraction <= 1:
-    raise ValueError(
-      f"labelled({fraction:g}): a fraction of the prompts is from 0 to 1; "
-      f"nearest: {min(max(fraction, 0.0), 1.0):g}"
-    )
-  bound = round(fraction * 2**_HASH_BITS)
-
-  def chosen(rollout: types.Rollout) -> Array:
-    prompts = _hash(rollout.prompt_ids) < bound
-    return jnp.broadcast_to(prompts[:, None], rollout.sample_mask.shape)
-
-  chosen.__name__ = f"labelled({fraction:g})"
-  return chosen
-
-
 # Baselines and set objectives over a group.
 
 center = lift(advantages.center, valid=_samples)
 leave_one_out = lift(advantages.leave_one_out, valid=_samples)
 group_normalize = lift(advantages.group_normalize, valid=_samples)
 max_at_k_weights = lift(objectives.max_at_k_weights, valid=_samples)
-
-
-def usable_verdicts(fraction: float, *stages: Transform) -> Transform:
-  """`chain(verdicts(), *stages)` among the verdicts that may be used.
-
-  These are the known ones, of the prompts in `labelled(fraction)`; the others
-  are in no statistic and give 0. The rollout keeps every verdict, for metrics.
-  """
-  known = among(known_verdict, chain(verdicts(), *stages))
-  return among(labelled(fraction), known)
-
-
-# Rewards of a verifier that errs.
-
-backward_correction = lift(noise.backward_correction)
-forward_weights = lift(noise.forward_weights)
 
 
 @transform("sample")
@@ -210,30 +120,6 @@ def minus_running_mean(
     "weight": decay * state["weight"] + (1 - decay),
   }
   return jnp.where(rollout.sample_mask, signal - baseline, 0.0), new
-
-
-@transform("token")
-def minus_others_mean_return(
-  signal: Array, rollout: types.Rollout, *, horizon: int | None = None
-) -> Array:
-  """G_it - sum_{j != i} sum_t G_jt / ((n - 1) L): the baseline of PURE.
-
-  Args:
-    signal: `[P, S, T]` returns-to-go.
-    horizon: L, the longest completion in tokens, a constant and not the
-      sample's length; None takes the T of the batch.
-
-  A group of one has no baseline: advantage 0.
-  """
-  valid = rollout.valid("token")
-  rows = valid.any(-1)  # a sample without a scored token is no member
-  totals = masked.sum(signal, valid)
-  n = masked.count(rows, keepdims=True)
-  others = masked.sum(totals, rows, keepdims=True) - totals
-  length = horizon or signal.shape[-1]
-  baseline = others / (jnp.maximum(n - 1, 1.0) * length)
-  alone = (n <= 1)[..., None]
-  return jnp.where(valid & ~alone, signal - baseline[..., None], 0.0)
 
 
 @transform(("sample", "step", "token"))
@@ -289,7 +175,7 @@ def place_last(signal: Array, rollout: types.Rollout) -> Array:
 
 def step_ends(rollout: types.Rollout) -> Array:
   """`[P, S, T]` bool, the last scored token of each step."""
-  return segmentation.step_ends(rollout.step_ids, rollout.mask)
+  return credit.step_ends(rollout.step_ids, rollout.mask)
 
 
 def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:
@@ -352,29 +238,3 @@ def weighted_sum(
   """sum_m weight_m component_m."""
   del rollout
   return jnp.tensordot(jnp.asarray(weights, jnp.float32), signal, 1)
-
-
-# Filters: who is trained on. They read the verdict, not the shaped score.
-
-
-@transform("none", "sample")
-def only(
-  _, rollout: types.Rollout, *, where: Callable[[types.Rollout], Array]
-) -> Array:
-  """The samples of a subset, `rollout -> [P, S]`."""
-  return where(rollout)
-
-
-@transform("none", "sample")
-def mixed_verdicts(_, rollout: types.Rollout) -> Array:
-  """Groups with a right and a wrong sample (dynamic sampling of DAPO)."""
-  real = rollout.sample_mask
-  right = ((rollout.correct == 1) & real).any(-1, keepdims=True)
-  wrong = ((rollout.correct == 0) & real).any(-1, keepdims=True)
-  return jnp.broadcast_to(right & wrong, real.shape)
-
-
-@transform("none", "sample")
-def finished(_, rollout: types.Rollout) -> Array:
-  """Samples that ended by themselves (overlong filtering of DAPO)."""
-  return rollout.finished

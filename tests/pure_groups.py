@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rewards.process.segmentation import segment_steps, step_mask
 from rl import methods, transforms
-from rl.segmentation import segment_steps, step_mask
 from rl.transform import chain
 
 SEP, EOS, WORD = 7, 1, 5

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl import methods, transforms
+from rl import filters, methods, transforms
+from rl.methods.process import labels
 from rl.transform import among, chain
 
 FORMS = ("min_form", "sum_form", "strict_min_form")
@@ -20,7 +21,7 @@ def chosen(ids, fraction):
   rollout = free.rollout(p=2, s=2, ragged=False).replace(
     prompt_ids=ids, sample_mask=jnp.ones((len(ids), 2), bool)
   )
-  where = np.asarray(transforms.labelled(fraction)(rollout))
+  where = np.asarray(labels.labelled(fraction)(rollout))
   assert (where == where[:, :1]).all(), "whole prompts"
   return where[:, 0]
 
@@ -59,7 +60,7 @@ def test_neighbours_are_chosen_independently():
 @pytest.mark.parametrize(("fraction", "nearest"), [(-0.1, "0"), (10.0, "1")])
 def test_what_is_no_fraction_is_refused(fraction, nearest):
   with pytest.raises(ValueError, match=f"from 0 to 1; nearest: {nearest}$"):
-    transforms.labelled(fraction)
+    labels.labelled(fraction)
 
 
 def test_the_fraction_is_printed():
@@ -96,7 +97,7 @@ def test_no_label_is_process_only_and_every_label_is_no_restriction(
   none = advantages(name, rollout, verifiable=2.0, labelled=0.0)
   np.testing.assert_array_equal(none, process)
   outcome = among(
-    transforms.known_verdict,
+    filters.known_verdict,
     chain(
       transforms.verdicts(), transforms.leave_one_out(), transforms.broadcast()
     ),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments import intervals
 from rl import metrics, types
 
 RAGGED = np.array([[1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0]])
@@ -66,7 +67,7 @@ def test_bootstrap_covers_the_true_mean_as_often_as_it_says():
   def covered(key):
     data, draws = jax.random.split(key)
     values = jax.random.bernoulli(data, 0.3, (100,)).astype(jnp.float32)
-    low, high = metrics.bootstrap_interval(values, draws, 0.9, 300)
+    low, high = intervals.bootstrap_interval(values, draws, 0.9, 300)
     return (low <= 0.3) & (high >= 0.3)
 
   coverage = jnp.mean(jax.lax.map(covered, keys, batch_size=50))
@@ -75,7 +76,7 @@ def test_bootstrap_covers_the_true_mean_as_often_as_it_says():
 
 def test_bootstrap_width_is_that_of_the_normal_limit():
   values = jax.random.normal(jax.random.key(1), (2000, 2)) * jnp.array([1, 3.0])
-  low, high = metrics.bootstrap_interval(values, jax.random.key(2))
+  low, high = intervals.bootstrap_interval(values, jax.random.key(2))
   standard_error = jnp.std(values, axis=0) / jnp.sqrt(2000.0)
   ratio = (high - low) / (2 * 1.96 * standard_error)
   np.testing.assert_allclose(ratio, 1.0, atol=0.1)
@@ -86,14 +87,14 @@ def test_bootstrap_of_columns_is_paired_and_leaves_absent_values_out():
   values = np.random.default_rng(3).normal(size=(40, 1))
   both = np.concatenate([values, values + 2.0, np.full((40, 1), 7.0)], -1)
   both[::2, 2] = np.nan
-  low, high = metrics.bootstrap_interval(both, jax.random.key(0))
+  low, high = intervals.bootstrap_interval(both, jax.random.key(0))
   np.testing.assert_allclose(low[1] - low[0], 2.0, atol=1e-5)
   np.testing.assert_allclose([low[2], high[2]], 7.0, atol=1e-5)
 
 
 def test_bootstrap_level_must_be_a_coverage():
   with pytest.raises(ValueError, match=r"level=95.*0 < level < 1"):
-    metrics.bootstrap_interval(jnp.zeros(3), jax.random.key(0), 95)
+    intervals.bootstrap_interval(jnp.zeros(3), jax.random.key(0), 95)
 
 
 def _rollout():

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tiny
 
-from rl import implicit_rewards as implicit
 from rl import methods, probes, step
-from rl.group_filters import accuracy_between, all_finished
+from rl.filters import accuracy_between, all_finished
 from rl.method import prepare
+from rl.methods.process import implicit
 
 BETA = 0.05
 OPEN = {"low": 0.0, "high": 1.0}  # no group is filtered by its accuracy

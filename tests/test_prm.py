@@ -13,7 +13,7 @@ from experiments.configs import chain_base, common
 from experiments.prm import __main__ as command
 from experiments.prm import fit, label, measure, reward, settings
 from rewards.process import labels, model
-from rl import step_metrics
+from rewards.process import metrics as step_metrics
 
 TINY = {
   "width": 16,

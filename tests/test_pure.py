@@ -25,8 +25,9 @@ from pure_groups import (
   worked_example,
 )
 
-from rl import methods, step_rewards, step_transforms, transforms
-from rl.segmentation import segment_steps, step_mask
+from rewards.process.segmentation import segment_steps, step_mask
+from rl import methods, transforms
+from rl.methods.process import step_rewards, step_transforms
 from rl.transform import chain
 
 every_layout = pytest.mark.parametrize(("name", "hyper"), LAYOUTS)

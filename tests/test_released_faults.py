@@ -42,7 +42,7 @@ from rl import (
   transforms,
   types,
 )
-from rl.step_transforms import within_steps
+from rl.methods.process.step_transforms import within_steps
 from rl.transform import among, chain
 
 every_layout = pytest.mark.parametrize(("name", "hyper"), LAYOUTS)

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl import step_metrics
+from rewards.process import metrics as step_metrics
+from rl import metrics
 
 
 def test_the_first_error_is_the_first_step_below_the_threshold():
@@ -95,14 +96,14 @@ def test_auc_counts_pairs():
   rng = np.random.default_rng(0)
   scores = rng.integers(0, 5, (4, 9)).astype(np.float32)  # many ties
   good, valid = rng.random((2, 4, 9)) < 0.6
-  found = jax.jit(step_metrics.auc)(scores, good, valid)
+  found = jax.jit(metrics.auc)(scores, good, valid)
   high, low = scores[good & valid], scores[~good & valid]
   pairs = high[:, None] - low[None]
   want = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
   assert found == pytest.approx(want, abs=1e-6)
-  mirrored = float(step_metrics.auc(-scores, good))
-  assert step_metrics.auc(scores, good) == pytest.approx(1 - mirrored, abs=1e-6)
-  assert jnp.isnan(step_metrics.auc(scores, np.ones((4, 9), bool)))
+  mirrored = float(metrics.auc(-scores, good))
+  assert metrics.auc(scores, good) == pytest.approx(1 - mirrored, abs=1e-6)
+  assert jnp.isnan(metrics.auc(scores, np.ones((4, 9), bool)))
 
 
 def test_scores_of_samples_by_their_steps():

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl import method, methods, noise, step, types
+from rl import method, methods, step, types
 from rl.advantages import group_normalize, leave_one_out
+from rl.methods.verdicts import noise
 
 P3 = np.array([0.5, 0.3, 0.2])
 close = functools.partial(np.testing.assert_allclose, atol=1e-6, rtol=0)

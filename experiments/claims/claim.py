@@ -24,21 +24,13 @@ import numpy as np
 from scipy import stats
 
 from experiments.claims.arms import Arm, Outcome
+from experiments.intervals import CONFIDENCE, student_interval
 from rl import choices
 
 Outcomes = Mapping[str, Outcome]
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
 REGIONS = ("above", "below", "reported")
-CONFIDENCE, POWER = 0.95, 0.8
-
-
-def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Student's 95 % interval of the mean over the first axis."""
-  n = len(values)
-  error = np.std(values, axis=0, ddof=1) / np.sqrt(n)
-  half = error * stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)
-  mean = np.mean(values, axis=0)
-  return mean - half, mean + half
+POWER = 0.8
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,8 @@ from experiments.claims.claim import (
   Claim,
   Comparison,
   Outcomes,
-  student_interval,
 )
+from experiments.intervals import student_interval
 
 # The base in grey, then one colour an arm.
 COLORS = (*report.COLORS, "#56b4e9", "#8c510a", "#b2182b", "#1b7837")

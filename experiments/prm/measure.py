@@ -20,13 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import majority
+from experiments import intervals, majority
 from experiments.prm import fit, label
 from experiments.prm.settings import LABELS, Prepared
 from experiments.tasks.task import Problems
+from rewards.process import metrics as step_metrics
 from rewards.process import model
 from rewards.process.labels import Labels
-from rl import metrics, step_metrics, types
+from rl import metrics, types
 
 Array = jax.Array
 RULES = {
@@ -177,7 +178,7 @@ def _first_errors(
   until = (first[..., None] < 0) | (
     jnp.arange(mask.shape[-1]) <= first[..., None]
   )
-  area = step_metrics.auc(scored.step_scores, truth > 0, mask & until)
+  area = metrics.auc(scored.step_scores, truth > 0, mask & until)
   return {**found, f"auc/{name}": {"mean": float(area)}}
 
 
@@ -196,7 +197,7 @@ def _choices(
       columns[f"accuracy/{rule}@{n}"] = best
       columns[f"uplift/{rule}@{n}"] = best - votes[:, i]
   values = np.stack(list(columns.values()), -1)
-  low, high = metrics.bootstrap_interval(values, key)
+  low, high = intervals.bootstrap_interval(values, key)
   return {
     name: _estimate(*x)
     for name, *x in zip(columns, values.mean(0), low, high, strict=True)

@@ -1,26 +1,61 @@
 """Published methods, one short file each, found by name.
 
-A file `rl/methods/NAME.py` holds a function `NAME(**hyper) -> Method`, or `->
-{slot: Method}` where several networks learn (`rl.learners`); adding the file is
-all it takes.
+A file `NAME.py`, here or in a family's folder, holds a function
+`NAME(**hyper) -> Method`, or `-> {slot: Method}` where several networks learn
+(`rl.learners`); adding the file is all it takes. Other files of a folder hold
+what only that family shares.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rl import choices, factories, learners
 from rl.method import Method
 
 
+def _factories() -> dict[str, Callable]:
+  """Every function that a module of its own name defines, by that name."""
+  return _defined(tuple(__path__))
+
+
+@functools.cache
+def _defined(folders: tuple[str, ...]) -> dict[str, Callable]:
+  found = {}
+  for module in pkgutil.walk_packages(folders, f"{__name__}."):
+    name = module.name.rpartition(".")[-1]
+    make = getattr(importlib.import_module(module.name), name, None)
+    if inspect.isfunction(make):
+      found[name] = make
+  return dict(sorted(found.items()))
+
+
 def names() -> list[str]:
   """The methods there are, sorted."""
-  return sorted(module.name for module in pkgutil.iter_modules(__path__))
+  return list(_factories())
+
+
+def factory(name: str) -> Callable[..., Method | dict[str, Method]]:
+  """The function that makes the method of that name.
+
+  Raises:
+    ValueError: unknown method, with the nearest one.
+  """
+  if name not in _factories():
+    raise ValueError(choices.unknown("method", name, names()))
+  return _factories()[name]
+
+
+def family(name: str) -> str:
+  """The folder of a method: group, sets, process, ...; "" of a loose file."""
+  folders = factory(name).__module__.split(".")[2:-1]
+  return folders[0] if folders else ""
 
 
 def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
@@ -33,9 +68,7 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
   Raises:
     ValueError: unknown method or hyper-parameter, with the nearest one.
   """
-  if name not in names():
-    raise ValueError(choices.unknown("method", name, names()))
-  make = getattr(importlib.import_module(f"{__name__}.{name}"), name)
+  make = factory(name)
   allowed = list(inspect.signature(make).parameters)
   for key in hyper:
     if key not in allowed:

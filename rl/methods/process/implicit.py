@@ -19,7 +19,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, credit, masked, probes, step_metrics, types
+from rl import choices, credit, masked, metrics, probes, types
 from rl.terms import term
 from rl.transform import transform
 
@@ -165,6 +165,6 @@ def pair_accuracy(scores: Array, right: Array, valid: Array) -> Array:
   Returns:
     `[P]`; ties count 1/2, and so does a group that lacks one kind.
   """
-  found = jax.vmap(step_metrics.auc)(scores, right, valid)
+  found = jax.vmap(metrics.auc)(scores, right, valid)
   mixed = (valid & (right > 0)).any(-1) & (valid & (right <= 0)).any(-1)
   return jnp.where(mixed, found, 0.5)

@@ -1,10 +1,11 @@
 """Decoupled clip and dynamic sampling."""
 
+from rl.filters import finished, mixed_verdicts
 from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain
-from rl.transforms import finished, group_normalize, mixed_verdicts, scores
+from rl.transforms import group_normalize, scores
 
 
 def dapo(low: float = 0.2, high: float = 0.28, ddof: int = 1) -> Method:

@@ -154,31 +154,6 @@ def _f1(counts: Array) -> FirstError:
   return FirstError(erroneous, correct, f1)
 
 
-def auc(scores: Array, labels: Array, valid: Array | None = None) -> Array:
-  """Chance that a good one scores above a bad one, ties counting half.
-
-  `sum over pairs (1[s_+ > s_-] + 1[s_+ = s_-] / 2) / (n_+ n_-)`
-
-  Args:
-    scores: any shape, finite where valid.
-    labels: same shape, bool or 0/1: good or bad.
-    valid: same shape, bool; None means all.
-
-  Returns:
-    `[]` float32; NaN without both kinds.
-
-  Source: Mann and Whitney 1947.
-  """
-  scores, labels = jnp.ravel(jnp.asarray(scores)), jnp.ravel(labels) > 0
-  valid = masked.all_valid(scores, None if valid is None else jnp.ravel(valid))
-  good, bad = valid & labels, valid & ~labels
-  ordered = jnp.sort(jnp.where(bad, scores, jnp.inf))
-  below = jnp.searchsorted(ordered, scores, side="left")
-  at_most = jnp.searchsorted(ordered, scores, side="right")
-  share = (below + at_most) / (2.0 * masked.count(bad))
-  return masked.sum(share, good) / masked.count(good)
-
-
 def worst_step(step_scores: Array, step_mask: Array) -> Array:
   """The lowest score `[..., K] -> [...]`; -inf of no step."""
   return _or_never(masked.min(step_scores, step_mask), step_mask)

@@ -1,17 +1,17 @@
 """Sum-form credit: the return is the sum of the step scores to come."""
 
 from rl.method import Method
+from rl.methods.process.labels import usable_verdicts
+from rl.methods.process.step_transforms import minus_others_mean_return
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain
 from rl.transforms import (
   broadcast,
   leave_one_out,
-  minus_others_mean_return,
   place_at_step_ends,
   returns_to_go,
   step_scores,
-  usable_verdicts,
 )
 
 

@@ -71,28 +71,3 @@ def step_mask(step_ids: Array, steps: int) -> Array:
     `[..., K]` bool; none for a sample without tokens.
   """
   return jnp.arange(steps) <= jnp.max(step_ids, -1, keepdims=True)
-
-
-def step_ends(step_ids: Array, scored: Array) -> Array:
-  """The last scored token of each step.
-
-  A step is a run of tokens. A tool's tokens inside a step do not end it, and a
-  step whose last tokens are not scored ends at the last one that is.
-
-  Args:
-    step_ids: `[..., T]` int, -1 outside.
-    scored: `[..., T]` bool, the tokens that can end a step.
-
-  Returns:
-    `[..., T]` bool.
-  """
-  scored = scored & (step_ids >= 0)
-  size = scored.shape[-1]
-  index = jnp.where(scored, jnp.arange(size), size)
-  index = jax.lax.cummin(index, axis=scored.ndim - 1, reverse=True)
-  following = jnp.concatenate(
-    [index[..., 1:], jnp.full_like(index[..., :1], size)], -1
-  )
-  at = jnp.minimum(following, size - 1)
-  next_id = jnp.take_along_axis(step_ids, at, -1)
-  return scored & ((following == size) | (next_id != step_ids))

@@ -1,11 +1,11 @@
 """Backward correction of a verifier that errs."""
 
-from rl import noise
 from rl.method import Method
+from rl.methods.verdicts import noise
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain
-from rl.transforms import backward_correction, leave_one_out, scores
+from rl.transforms import leave_one_out, scores
 
 
 def noisy_backward(
@@ -21,14 +21,14 @@ def noisy_backward(
   Adam, the size cancels too.
   Reads scores, which are what was observed; verdicts may be the truth.
   PPO-clip, token mean. The default rates are an example, not the paper's; for
-  rates by prompt see `rl.noise`. R^ is not clipped, which would bias it.
+  rates by prompt see `noise`. R^ is not clipped, which would bias it.
   Source: RLVR under Imperfect Verifiers (backward correction).
 
   Raises:
     ValueError: a rate is no probability, or r0 + r1 >= 1.
   """
   noise.check_rates(false_positive, false_negative)
-  correction = backward_correction(false_positive, false_negative)
+  correction = noise.backward(false_positive, false_negative)
   return Method(
     advantage=chain(scores(), correction, leave_one_out()),
     loss=policy_gradient(ppo_clip(clip, clip)),

@@ -1,18 +1,20 @@
 """PURE in the layout of its verl branch: one return for process and outcome."""
 
 from rl.method import Method
-from rl.step_transforms import has_others
+from rl.methods.process.labels import usable_verdicts
+from rl.methods.process.step_transforms import (
+  has_others,
+  minus_others_mean_return,
+)
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import among, chain
 from rl.transforms import (
   min_form_rewards,
-  minus_others_mean_return,
   place_at_step_ends,
   place_last,
   returns_to_go,
   step_scores,
-  usable_verdicts,
   whiten,
 )
 

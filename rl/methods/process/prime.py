@@ -1,24 +1,22 @@
 """PRIME: an implicit process reward model that learns beside the policy."""
 
 from rl import choices
-from rl.group_filters import accuracy_between, all_finished
-from rl.implicit_rewards import (
+from rl.filters import accuracy_between, all_finished, known_verdict, only
+from rl.method import Method
+from rl.methods.process.implicit import (
   all_but_last,
   implicit_cross_entropy,
   implicit_rewards,
   minus_others_token_mean,
   over_largest_return,
 )
-from rl.method import Method
+from rl.methods.process.step_transforms import has_others
 from rl.slots import frozen, learned
-from rl.step_transforms import has_others
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import among, chain
 from rl.transforms import (
-  known_verdict,
   leave_one_out,
-  only,
   place_last,
   returns_to_go,
   verdicts,

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import jax
 
+from rl.transform import lift
+
 Array = jax.Array
 
 
@@ -75,3 +77,9 @@ def forward_weights(observed: Array, false_negative: Array | float) -> Array:
     `[..., S]`, in place of advantages.
   """
   return observed + false_negative - 1
+
+
+# Lifted over rollouts.
+
+backward = lift(backward_correction)
+forward = lift(forward_weights)

@@ -1,11 +1,11 @@
 """Forward correction of a verifier that errs."""
 
-from rl import noise
 from rl.method import Method
+from rl.methods.verdicts import noise
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain
-from rl.transforms import forward_weights, scores
+from rl.transforms import scores
 
 
 def noisy_forward(false_negative: float = 0.2, clip: float = 0.2) -> Method:
@@ -25,6 +25,6 @@ def noisy_forward(false_negative: float = 0.2, clip: float = 0.2) -> Method:
   """
   noise.check_rates(0.0, false_negative)
   return Method(
-    advantage=chain(scores(), forward_weights(false_negative)),
+    advantage=chain(scores(), noise.forward(false_negative)),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

@@ -1,6 +1,8 @@
 """Strict min-form credit: the return is the worst step still to come."""
 
 from rl.method import Method
+from rl.methods.process.labels import usable_verdicts
+from rl.methods.process.step_transforms import minus_others_mean_return
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain
@@ -8,10 +10,8 @@ from rl.transforms import (
   broadcast,
   broadcast_steps,
   leave_one_out,
-  minus_others_mean_return,
   returns_to_go,
   step_scores,
-  usable_verdicts,
 )
 
 

@@ -2,18 +2,21 @@
 
 from rl import choices
 from rl.method import Method
-from rl.step_transforms import clip_rewards, delta_rewards
+from rl.methods.process.labels import usable_verdicts
+from rl.methods.process.step_transforms import (
+  clip_rewards,
+  delta_rewards,
+  minus_others_mean_return,
+)
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain
 from rl.transforms import (
   broadcast,
   leave_one_out,
-  minus_others_mean_return,
   place_at_step_ends,
   returns_to_go,
   step_scores,
-  usable_verdicts,
 )
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, step_rewards, types
+from rl import masked, types
+from rl.methods.process import step_rewards
 from rl.transform import lift, transform
 from rl.transforms import step_ends
 
@@ -44,6 +45,31 @@ minus_others_step_mean = lift(
   mask=_tokens,
   step_ends=step_ends,
 )
+
+
+@transform("token")
+def minus_others_mean_return(
+  signal: Array, rollout: types.Rollout, *, horizon: int | None = None
+) -> Array:
+  """G_it - sum_{j != i} sum_t G_jt / ((n - 1) L): the baseline of PURE.
+
+  Args:
+    signal: `[P, S, T]` returns-to-go.
+    horizon: L, the longest completion in tokens, a constant and not the
+      sample's length; None takes the T of the batch.
+
+  A group of one has no baseline: advantage 0.
+  """
+  valid = rollout.valid("token")
+  rows = valid.any(-1)  # a sample without a scored token is no member
+  totals = masked.sum(signal, valid)
+  n = masked.count(rows, keepdims=True)
+  others = masked.sum(totals, rows, keepdims=True) - totals
+  length = horizon or signal.shape[-1]
+  baseline = others / (jnp.maximum(n - 1, 1.0) * length)
+  alone = (n <= 1)[..., None]
+  return jnp.where(valid & ~alone, signal - baseline[..., None], 0.0)
+
 
 # One outcome reward of all steps (Pan et al. 2023, Let's Reinforce Step by
 # Step); the fourth of theirs, the minimum, is `transforms.min_steps`.

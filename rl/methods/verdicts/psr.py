@@ -1,9 +1,10 @@
 """Positive sample reinforcement: learn from right samples only."""
 
+from rl.filters import only, right_verdict
 from rl.method import Method
+from rl.methods.verdicts.signed import signed_verdicts
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
-from rl.transforms import only, right_verdict, signed_verdicts
 
 
 def psr(clip: float = 0.2) -> Method:

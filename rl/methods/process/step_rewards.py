@@ -56,15 +56,9 @@ def delta_rewards(step_scores: Array, step_mask: Array) -> Array:
   Returns:
     `[..., K]` rewards.
   """
-  size = step_mask.shape[-1]
-  index = jnp.where(step_mask, jnp.arange(size), size)
-  index = jax.lax.cummin(index, axis=index.ndim - 1, reverse=True)
-  following = jnp.concatenate(
-    [index[..., 1:], jnp.full_like(index[..., :1], size)], -1
-  )
-  has_next = step_mask & (following < size)
+  at, linked = masked.following(step_mask)
+  has_next = step_mask & linked
   judged = jnp.where(has_next, step_scores, 0.0)  # all but the last step
-  at = jnp.minimum(following, size - 1)
   after = jnp.take_along_axis(judged, at, -1)
   return judged - jnp.where(has_next, after, 0.0)
 

@@ -2,7 +2,8 @@
 
 from rl import choices
 from rl.method import Method
-from rl.step_transforms import (
+from rl.methods.process.labels import usable_verdicts
+from rl.methods.process.step_transforms import (
   has_others,
   minus_others_step_mean,
   minus_others_token_rate,
@@ -18,7 +19,6 @@ from rl.transforms import (
   place_last,
   returns_to_go,
   step_scores,
-  usable_verdicts,
   whiten,
 )
 

@@ -1,6 +1,8 @@
 """Min-form credit: the return is the worst step still to come, softly."""
 
 from rl.method import Method
+from rl.methods.process.labels import usable_verdicts
+from rl.methods.process.step_transforms import minus_others_mean_return
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain
@@ -8,11 +10,9 @@ from rl.transforms import (
   broadcast,
   leave_one_out,
   min_form_rewards,
-  minus_others_mean_return,
   place_at_step_ends,
   returns_to_go,
   step_scores,
-  usable_verdicts,
 )
 
 

@@ -1,0 +1,1 @@
+"""A value head as the baseline."""

@@ -1,0 +1,1 @@
+"""Baselines and scales: what a sample is worth against its group."""

@@ -1,0 +1,1 @@
+"""Losses of pairs and groups with the policy inside."""

@@ -1,0 +1,1 @@
+"""Rewards of steps, and how they become credit."""

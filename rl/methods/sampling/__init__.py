@@ -1,0 +1,1 @@
+"""How many samples, of which parameters, and which are kept."""

@@ -1,0 +1,1 @@
+"""Set objectives: pass@k and max@k of the group itself."""

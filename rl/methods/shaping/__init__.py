@@ -1,0 +1,1 @@
+"""Token-level shaping of a group's advantages."""

@@ -1,0 +1,1 @@
+"""What the policy gradient maximises: ratios, clips, regularisers."""

@@ -1,0 +1,1 @@
+"""Signed verdicts without a baseline, and verifiers that err."""
