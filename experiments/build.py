@@ -101,9 +101,11 @@ class Experiment:
       state.method_state,
       {name: held.method_state for name, held in state.learners.items()},
     )
-    placed = sharding.shardings(_with_method_states(state, (), {}), self.mesh)
+    bare = _with_method_states(state, (), {}).replace(memory=())
+    placed = sharding.shardings(bare, self.mesh)
     everywhere = jax.tree.map(lambda _: self.replicated, kept)
-    return _with_method_states(placed, *everywhere)
+    memory = jax.tree.map(lambda _: self.replicated, state.memory)
+    return _with_method_states(placed, *everywhere).replace(memory=memory)
 
   @property
   def samples_own(self) -> bool:
@@ -347,16 +349,27 @@ def _check(e: Experiment) -> None:
       f"rollout.temperature = {e.sampling.temperature}: learning needs samples; "
       "it must be above 0, nearest useful: 1.0 (evaluation may use 0)"
     )
+  asked = sorted(map(str, collect.host_needs(e.methods)))
+  if e.config.steps_per_dispatch > 1 and asked:
+    raise ValueError(
+      f"steps_per_dispatch = {e.config.steps_per_dispatch}: {e.method.name} "
+      f"needs {', '.join(asked)}, so each step is dispatched alone; use 1"
+    )
   if e.config.steps_per_dispatch > 1 and not e.task.jittable:
     raise ValueError(
       f"steps_per_dispatch = {e.config.steps_per_dispatch}: {e.task.name} is "
       "scored on the host, so each step is dispatched alone; use 1"
     )
   samples = e.sampling.samples if e.samples_own else 1
-  rollout = collect.abstract_rollout(
-    e.task, e.config.rollout.prompts, samples, e.sampling.max_tokens
-  )
   state = _abstract_state(e)
+  rollout = collect.abstract_rollout(
+    e.task,
+    e.policy,
+    dataclasses.replace(e.sampling, samples=samples),
+    e.config.rollout.prompts,
+    e.method,
+    state.params,
+  )
   parameters = {learners.POLICY: state.params, **state.slots}
   try:
     learners.check(e.methods, e.policy, parameters, rollout)

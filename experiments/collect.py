@@ -6,8 +6,10 @@ same rollout can be made again: after a restart, or to look at it.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +17,17 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
+from rl import learners, probes, stages, types
 from rl import rollout as rollouts
-from rl import types
-from rl.step import State
+from rl.method import Method
+from rl.plan import Plan
+from rl.stages import Sampler
+from rl.step import Rollouts, State
 
 Array = jax.Array
 # Pure and jittable; or host code around programs, which says what took long.
-Collect = Callable[[State], types.Rollout]
-Staged = Callable[[State], tuple[types.Rollout, dict[str, float]]]
+Collect = Callable[[State], Rollouts]
+Staged = Callable[[State], tuple[Rollouts, dict[str, float]]]
 # Folded into a prompt's key for what is not sampling (bootstrap subsets):
 # sample indices never get this far.
 _NOT_A_SAMPLE = 2**31 - 1
@@ -70,6 +75,15 @@ def to_rollout(
     step_ids=judged.step_ids,
     step_scores=judged.step_scores,
     step_mask=judged.step_mask,
+    extras=types.Named(
+      {
+        f"task/{name}": jnp.asarray(value)
+        for name, value in {
+          "answer_ids": judged.answer_ids,
+          **judged.extras,
+        }.items()
+      }
+    ),
   )
 
 
@@ -79,36 +93,80 @@ def _keys(state: State) -> tuple[Array, Array]:
   return problems, samples
 
 
+def _sampled(method: Method | None, sampler: Sampler, state: State) -> Rollouts:
+  """What the method's stage makes of the sampler; plain without a method."""
+  if method is None:
+    return stages.once().run(sampler, ())
+  return method.stage.run(sampler, state.memory)
+
+
+def _acting(method: Method | None, state: State) -> types.PyTree:
+  """The parameters that sample."""
+  if method is None or method.behavior == learners.POLICY:
+    return state.params
+  return state.slots[method.behavior]
+
+
+def _at(
+  sampling: rollouts.Sampling, count: int, temperature: float | None
+) -> rollouts.Sampling:
+  if temperature is None:
+    return dataclasses.replace(sampling, samples=count)
+  return dataclasses.replace(
+    sampling,
+    samples=count,
+    temperature=temperature,
+    top_k=0,
+    top_p=1.0,
+    min_p=0,
+  )
+
+
 def on_device(
   task: Task,
   policy: types.Policy,
   sampling: rollouts.Sampling,
   prompts: int,
   sharding: NamedSharding | None = None,
+  method: Method | None = None,
 ) -> Collect:
   """Sampling and a jittable reward, as one pure function of the state.
 
-  `sharding` splits the prompts over a mesh; None leaves them where they are.
+  Args:
+    task, policy, sampling: what is asked, who answers, and how.
+    prompts: P.
+    sharding: splits the prompts over a mesh; None leaves them where they are.
+    method: whose stage and behavior policy sample; None: the policy, once.
   """
 
-  def collect(state: State) -> types.Rollout:
+  def collect(state: State) -> Rollouts:
     problem_key, sample_key = _keys(state)
     problems = task.train(problem_key, state.step, prompts)
     if sharding is not None:
       problems = jax.lax.with_sharding_constraint(problems, sharding)
     keys = rollouts.prompt_keys(sample_key, state.step, problems.ids)
-    samples = rollouts.generate(
-      policy,
-      state.params,
-      problems.prompts,
-      problems.prompt_mask,
-      keys,
-      sampling,
-    )
-    judged = task.score(
-      problems, samples.completions, samples.lengths, samples.finished
-    )
-    return to_rollout(problems, samples, judged, keys, state.step)
+
+    def draw(params, count, first=0, active=None, temperature=None):
+      return rollouts.generate(
+        policy,
+        params,
+        problems.prompts,
+        problems.prompt_mask,
+        keys,
+        _at(sampling, count, temperature),
+        first,
+        active,
+      )
+
+    def judge(samples):
+      judged = task.score(
+        problems, samples.completions, samples.lengths, samples.finished
+      )
+      return to_rollout(problems, samples, judged, keys, state.step)
+
+    acting = _acting(method, state)
+    sampler = Sampler(policy, acting, sampling.samples, draw, judge)
+    return _sampled(method, sampler, state)
 
   return collect
 
@@ -119,50 +177,114 @@ def on_host(
   sampling: rollouts.Sampling,
   prompts: int,
   sharding: NamedSharding,
+  method: Method | None = None,
 ) -> Staged:
-  """Sampling as one program, then a reward that runs on the host."""
+  """Sampling as compiled programs, then a reward that runs on the host."""
 
-  @jax.jit
-  def draw(params, prompts, prompt_mask, ids, key, step):
-    keys = rollouts.prompt_keys(key, step, ids)
-    samples = rollouts.generate(
-      policy, params, prompts, prompt_mask, keys, sampling
+  @functools.partial(jax.jit, static_argnames=("how", "first"))
+  def generate(params, prompts, prompt_mask, keys, active, how, first):
+    return rollouts.generate(
+      policy, params, prompts, prompt_mask, keys, how, first, active
     )
-    return samples, keys
 
+  keys_of = jax.jit(rollouts.prompt_keys)
   assemble = jax.jit(to_rollout)
 
   def collect(state: State):
     called = time.perf_counter()
     jax.block_until_ready(state)
     start = time.perf_counter()
+    scoring = 0.0
     problem_key, sample_key = _keys(state)
     host_problems = task.train(problem_key, int(state.step), prompts)
     problems = jax.device_put(host_problems, sharding)
-    samples, keys = draw(
-      state.params,
-      problems.prompts,
-      problems.prompt_mask,
-      problems.ids,
-      sample_key,
-      state.step,
-    )
-    drawn = jax.device_get(samples)
-    sampled = time.perf_counter()
-    judged = task.score(
-      host_problems, drawn.completions, drawn.lengths, drawn.finished
-    )
-    scored = time.perf_counter()
-    judged = jax.device_put(judged, sharding)
-    rollout = assemble(problems, samples, judged, keys, state.step)
+    keys = keys_of(sample_key, state.step, problems.ids)
+
+    def draw(params, count, first=0, active=None, temperature=None):
+      how = _at(sampling, count, temperature)
+      asked = problems.prompts, problems.prompt_mask
+      return generate(params, *asked, keys, active, how, first)
+
+    def judge(samples):
+      nonlocal scoring
+      drawn = jax.device_get(samples)
+      began = time.perf_counter()
+      judged = task.score(
+        host_problems, drawn.completions, drawn.lengths, drawn.finished
+      )
+      scoring += time.perf_counter() - began
+      judged = jax.device_put(judged, sharding)
+      return assemble(problems, samples, judged, keys, state.step)
+
+    acting = _acting(method, state)
+    sampler = Sampler(policy, acting, sampling.samples, draw, judge)
+    rollout = _sampled(method, sampler, state)
     times = {
       "time/update_s": start - called,  # what was left of the last one
-      "time/rollout_s": sampled - start,
-      "time/score_s": scored - sampled,
+      "time/rollout_s": time.perf_counter() - start - scoring,
+      "time/score_s": scoring,
     }
     return rollout, times
 
   return collect
+
+
+def with_host_needs(
+  gather: Staged,
+  methods: Mapping[str, Method],
+  policy: types.Policy,
+  plan: Plan,
+) -> Staged:
+  """And what numpy finds of the rollout, before the compiled step.
+
+  Args:
+    gather: what samples.
+    methods: of the learners; those of the policy may have host needs.
+    policy: scores what host needs read, in a program of its own.
+    plan: its temperature and chunk.
+
+  Returns:
+    `gather` itself where no method asks for the host.
+  """
+  needs = host_needs(methods)
+  if not needs:
+    return gather
+  reads = {read for need in needs for read in need.probe.reads}
+
+  @jax.jit
+  def score(state, rollout):
+    sources = {"old": state.params, **state.slots}
+    return probes.passes(
+      policy, sources, reads, rollout, plan.temperature, plan.chunk
+    )
+
+  def collect(state: State):
+    given, times = gather(state)
+    given = learners.by_slot(given)
+    scored = score(state, given[learners.POLICY])
+    start = time.perf_counter()
+    jax.block_until_ready(scored)
+    began = time.perf_counter()
+    rollout = probes.on_host(needs, scored)
+    return {**given, learners.POLICY: rollout}, {
+      **times,
+      "time/score_s": times.get("time/score_s", 0.0)
+      + time.perf_counter()
+      - began,
+      "time/rollout_s": times.get("time/rollout_s", 0.0) + began - start,
+    }
+
+  return collect
+
+
+def host_needs(methods: Mapping[str, Method]) -> set[probes.Need]:
+  """What the learners ask of the host."""
+  return {
+    need
+    for method in methods.values()
+    for need in method.signal_needs | method.term_needs
+    if need.source == "host"
+  }
 
 
 def shown_on_device(
@@ -223,27 +345,53 @@ def supervised_rollout(
 
 
 def abstract_rollout(
-  task: Task, prompts: int, samples: int, max_tokens: int
-) -> types.Rollout:
-  """Shapes of a rollout of this task, for checks; no sampling is traced."""
-  drawn = rollouts.Samples(
-    completions=np.full((prompts, samples, max_tokens), task.pad_id, np.int32),
-    lengths=np.ones((prompts, samples), np.int32),
-    log_probs=np.zeros((prompts, samples, max_tokens), np.float32),
-    finished=np.ones((prompts, samples), bool),
-  )
+  task: Task,
+  policy: types.Policy,
+  sampling: rollouts.Sampling,
+  prompts: int,
+  method: Method | None = None,
+  params: types.PyTree = None,
+) -> Rollouts:
+  """Shapes of a rollout of this task, for checks; no sampling is traced.
 
-  def ask(key):
-    problems = task.train(key, 0, prompts)
-    return problems, task.score(
-      problems, drawn.completions, drawn.lengths, drawn.finished
+  Args:
+    task, policy, sampling, prompts, method: as of `on_device`.
+    params: abstract parameters of the policy, for stages that read them.
+  """
+
+  def drawn(count):
+    shape = prompts, count, sampling.max_tokens
+    return rollouts.Samples(
+      completions=np.full(shape, task.pad_id, np.int32),
+      lengths=np.ones(shape[:2], np.int32),
+      log_probs=np.zeros(shape, np.float32),
+      finished=np.ones(shape[:2], bool),
     )
 
-  def assemble(problems, judged, key):
-    keys = rollouts.prompt_keys(key, 0, problems.ids)
-    step = jnp.zeros((), jnp.int32)
-    return to_rollout(problems, drawn, judged, keys, step)
+  def ask(key):
+    return task.train(key, 0, prompts)
+
+  def draw(params, count, first=0, active=None, temperature=None):
+    del params, first, active, temperature
+    return drawn(count)
 
   key = jax.random.key(0)
-  asked = jax.eval_shape(ask, key) if task.jittable else ask(key)
-  return jax.eval_shape(assemble, *asked, key)
+  host_problems = None if task.jittable else ask(key)
+
+  def sample(key, params):
+    problems = ask(key) if task.jittable else host_problems
+    keys = rollouts.prompt_keys(key, 0, jnp.asarray(problems.ids))
+    step = jnp.zeros((), jnp.int32)
+
+    def judge(samples):
+      fake = drawn(samples.lengths.shape[1])
+      judged = task.score(
+        problems, fake.completions, fake.lengths, fake.finished
+      )
+      return to_rollout(problems, fake, judged, keys, step)
+
+    sampler = Sampler(policy, params, sampling.samples, draw, judge)
+    stage = stages.once() if method is None else method.stage
+    return stage.run(sampler, stage.init())
+
+  return jax.eval_shape(sample, key, params)

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.build import Experiment
 from experiments.collect import Staged
-from rl import method, probes, step
+from rl import learners, method, probes, step
 
 Record = dict[str, Any]
 
@@ -37,6 +37,7 @@ def recorder(
 
   def record(state: step.State) -> list[Record]:
     rollout, _ = gather(state)
+    rollout = learners.by_slot(rollout)[learners.POLICY]
     return _records(e, *jax.device_get(prepare(state, rollout)))
 
   return record

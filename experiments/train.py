@@ -138,16 +138,22 @@ def gatherer(e: Experiment) -> collect.Staged:
   prompts, place = e.config.rollout.prompts, e.batch_sharding
   if not e.task.jittable:
     if e.samples_own:
-      return collect.on_host(e.task, e.policy, e.sampling, prompts, place)
+      gather = collect.on_host(
+        e.task, e.policy, e.sampling, prompts, place, e.method
+      )
+      return collect.with_host_needs(gather, e.methods, e.policy, e.plan)
     return collect.shown_on_host(e.task, prompts, place)
-  gather = jax.jit(_pure_gatherer(e))
-  return lambda state: (gather(state), {})
+  pure = jax.jit(_pure_gatherer(e))
+  gather = lambda state: (pure(state), {})  # noqa: E731
+  return collect.with_host_needs(gather, e.methods, e.policy, e.plan)
 
 
 def _pure_gatherer(e: Experiment) -> collect.Collect:
   prompts, place = e.config.rollout.prompts, e.batch_sharding
   if e.samples_own:
-    return collect.on_device(e.task, e.policy, e.sampling, prompts, place)
+    return collect.on_device(
+      e.task, e.policy, e.sampling, prompts, place, e.method
+    )
   return collect.shown_on_device(e.task, prompts, place)
 
 

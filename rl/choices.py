@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os.path
 from collections.abc import Iterable
 
 
@@ -15,6 +16,13 @@ def unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
     allowed: what there is.
   """
   allowed = [str(choice) for choice in allowed]
-  near = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.3)
+  near = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.3)
+  # Of equally near ones, that which begins alike.
+  near.sort(key=lambda choice: -_likeness(str(value), choice))
   guess = f"did you mean {near[0]!r}? " if near else ""
   return f"unknown {kind} {value!r}; {guess}available: {', '.join(allowed) or 'none'}"
+
+
+def _likeness(value: str, choice: str) -> float:
+  ratio = difflib.SequenceMatcher(a=value, b=choice).ratio()
+  return ratio + 0.01 * len(os.path.commonprefix([value, choice]))

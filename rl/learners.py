@@ -44,7 +44,7 @@ def pair(
   method: Method | Mapping[str, Method],
   tx: optax.GradientTransformation | Mapping[str, optax.GradientTransformation],
 ) -> tuple[dict[str, Method], dict[str, optax.GradientTransformation]]:
-  """Methods and optimisers by slot.
+  """Methods, and what they make of their optimisers, by slot.
 
   Raises:
     ValueError: a learner has one of them only.
@@ -55,7 +55,9 @@ def pair(
       f"methods are given for the learners {sorted(methods)}, optimisers for "
       f"{sorted(txs)}; each learner needs both"
     )
-  return methods, txs
+  return methods, {
+    name: methods[name].optimizer(one) for name, one in txs.items()
+  }
 
 
 def slot_rules(methods: Mapping[str, Method]) -> dict[str, SlotRule]:
@@ -107,7 +109,7 @@ def check(
   method: Method | Mapping[str, Method],
   policy: types.Policy,
   parameters: Mapping[str, types.PyTree],
-  rollout: types.Rollout,
+  rollout: types.Rollout | Mapping[str, types.Rollout],
 ) -> None:
   """`rl.method.check` of every learner.
 
@@ -116,7 +118,7 @@ def check(
     policy: what will run.
     parameters: `{"policy": params, slot: params, ...}`, arrays or
       `jax.ShapeDtypeStruct`s.
-    rollout: likewise.
+    rollout: likewise; of the policy, or by learner.
 
   Raises:
     KeyError, ValueError, LevelError: as `rl.method.check` and `slot_rules`,
@@ -130,9 +132,11 @@ def check(
     raise KeyError(
       f"the learners {missing} have no parameters; given: {sorted(parameters)}"
     )
+  rollouts = by_slot(rollout)
   for name, one in methods.items():
     own = {**parameters, POLICY: parameters[name]}
     try:
-      method_lib.check(one, policy, own, rollout)
+      seen = rollouts.get(name, rollouts[POLICY])
+      method_lib.check(one, policy, own, seen)
     except (KeyError, ValueError, LevelError) as error:
       raise type(error)(f"{one.name}: {error.args[0]}") from error

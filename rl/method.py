@@ -2,11 +2,13 @@
 
 One training step runs it in this order:
 
+  stage      samples the rollout                                rl.stages
   passes     scores the rollout under old and slot parameters   rl.probes
-  prepare    select, advantage, keep, signals, coefficients of controllers:
+  prepare    select, advantage, prepared, keep, signals, coefficients of controllers:
              once per rollout, on the whole batch, without gradient
   coefficients   aggregates of the minibatch's full masks
   loss       differentiated, on any slice of the minibatch
+  phases     further losses, until they are small
 
 Whatever crosses prompts happens in `prepare` as plain `jnp` on global arrays,
 so it is the same under any sharding and any microbatching.
@@ -16,14 +18,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+import optax
 
-from rl import probes, transform, types
+from rl import choices, probes, stages, transform, types
 from rl.slots import SlotRule
 from rl.tally import Tally
 from rl.terms import Loss, Term
@@ -37,6 +40,23 @@ _OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
 
 
 @dataclasses.dataclass(frozen=True)
+class Phase:
+  """Further updates after those of the loss, until a metric is small enough.
+
+  Attributes:
+    loss: stepped on, minibatch by minibatch.
+    metric: of the loss; a minibatch is stepped on while it exceeds `limit`.
+    limit: what the metric may be.
+    most: passes over the rollout.
+  """
+
+  loss: Loss | Term
+  metric: str
+  limit: float
+  most: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Method:
   """A published method, as a value.
 
@@ -46,6 +66,13 @@ class Method:
     select: -> sample bool: who exists, for statistics and loss.
     keep: -> sample or token bool: who is in the loss only.
     slots: parameter sets it reads, `((name, rule), ...)`.
+    prepared: signals that keep, terms and coefficients read as
+      "prepared/NAME", `((name, transform), ...)`; "prepared/advantage" is the
+      finished advantage.
+    stage: how its rollouts are sampled.
+    behavior: whose parameters sample them, "policy" or a slot.
+    optimizer: what it makes of the optimiser it is given.
+    phases: what is stepped on after the loss.
     name: for logs.
   """
 
@@ -54,15 +81,30 @@ class Method:
   select: Transform | None = None
   keep: Transform | None = None
   slots: tuple[tuple[str, SlotRule], ...] = ()
+  prepared: tuple[tuple[str, Transform], ...] = ()
+  stage: stages.Stage = dataclasses.field(default_factory=stages.once)
+  behavior: str = "policy"
+  optimizer: Callable[
+    [optax.GradientTransformation], optax.GradientTransformation
+  ] = lambda tx: tx
+  phases: tuple[Phase, ...] = ()
   name: str = "method"
 
   def __post_init__(self):
     if isinstance(self.loss, Term):
       object.__setattr__(self, "loss", Loss((self.loss,)))
+    if self.behavior not in ("policy", *dict(self.slots)):
+      raise ValueError(
+        f"{self.name}: "
+        + choices.unknown(
+          "behavior", self.behavior, ["policy", *dict(self.slots)]
+        )
+      )
     for what, t in (
       ("advantage", self.advantage),
       ("select", self.select),
       ("keep", self.keep),
+      *((f"prepared {name}", t) for name, t in self.prepared),
     ):
       if t is not None and t.takes != "none":
         takes = t.takes if isinstance(t.takes, str) else " or ".join(t.takes)
@@ -109,7 +151,8 @@ class Method:
   @property
   def transforms(self) -> tuple[Transform | None, ...]:
     """Every transform, in the order of the method's state."""
-    found = [self.select, self.advantage, self.keep]
+    found = [self.select, self.advantage, *(t for _, t in self.prepared)]
+    found.append(self.keep)
     for term in self.loss.terms:
       controller = term.coefficient
       is_transform = isinstance(controller, Transform)
@@ -152,6 +195,8 @@ class Method:
         put("  of", transform.describe(term.signal))
       if term.keep is not None:
         put("  on", transform.describe(term.keep))
+    for name, t in self.prepared:
+      put(name, transform.describe(t))
     sources: dict[str, list[str]] = {}
     for need in sorted(self.signal_needs | self.term_needs, key=str):
       source, _, probe = str(need).partition("/")
@@ -164,6 +209,11 @@ class Method:
     ]
     put("state", shapes)
     put("slots", [(f"{name} <- {rule}", "") for name, rule in self.slots])
+    if self.stage.name != "once()" or self.behavior != "policy":
+      put("sampled", [(f"{self.stage} by {self.behavior}", "")])
+    for phase in self.phases:
+      until = f"until {phase.metric} <= {phase.limit:g}, {phase.most} passes"
+      put("then", [(str(phase.loss), until)])
     return "\n".join(rows)
 
 
@@ -193,8 +243,10 @@ def required(method: Method, updates: int = 1) -> frozenset[probes.Need]:
   live = {n for n in method.term_needs if n.source == "policy"}
   old = {n for n in method.term_needs if n.source == "old"}
   needs = set(method.signal_needs) | (method.term_needs - live - old)
-  if updates > 1:
+  if updates > 1 or method.phases:
     needs |= old | {_OLD_LOG_PROBS}
+  for phase in method.phases:
+    needs |= {n for n in phase_method(phase).term_needs if n.source != "policy"}
   asking = list(live | needs)
   while asking:
     for read in asking.pop().probe.reads:
@@ -202,6 +254,11 @@ def required(method: Method, updates: int = 1) -> frozenset[probes.Need]:
         needs.add(read)
         asking.append(read)
   return frozenset(needs)
+
+
+def phase_method(phase: Phase) -> Method:
+  """The loss of a phase alone; its terms read no advantage."""
+  return Method(phase.loss, name="phase")
 
 
 def first_signal(method: Method, batch: Batch) -> tuple[Array, Array] | None:
@@ -270,10 +327,16 @@ def prepare(
     ),
   )
   advantage = run(1, method.advantage)
-  keep = run(2, method.keep)
+  opened = {} if advantage is None else {"prepared/advantage": advantage}
+  for i, (name, t) in enumerate(method.prepared):
+    rollout = rollout.replace(extras=rollout.extras.update(opened))
+    opened = {f"prepared/{name}": run(2 + i, t)}
+  rollout = rollout.replace(extras=rollout.extras.update(opened))
+  behind = 2 + len(method.prepared)
+  keep = run(behind, method.keep)
   signals, masks, scales = [], [], []
   for i, term in enumerate(method.loss.terms):
-    slot = 3 + 3 * i
+    slot = behind + 1 + 3 * i
     own_signal, own_keep = run(slot, term.signal), run(slot + 1, term.keep)
     mask = probes.view_tokens(rollout, term.view).mask & sample_mask[..., None]
     masks.append(_restrict(mask, keep if term.keep is None else own_keep))
@@ -432,6 +495,14 @@ def check(
   missing = [name for name, _ in method.slots if name not in parameters]
   if missing:
     raise KeyError(f"{method.name} needs the slots {missing}")
+
+  shapes = {"token": rollout.mask.shape, "sample": rollout.mask.shape[:2]}
+  awaited = {
+    str(n): jax.ShapeDtypeStruct(shapes[n.probe.level], jnp.float32)
+    for n in required(method)
+    if n.source == "host"
+  }
+  rollout = rollout.replace(extras=rollout.extras.update(awaited))
 
   def go(parameters, rollout):
     sources = {"old": parameters["policy"], **parameters}

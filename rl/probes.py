@@ -7,20 +7,32 @@ positions, so whole logits `[P, S, T, V]` never exist.
 
 Sources: "policy", the parameters being differentiated; "old", the parameters
 at the start of the training step; any slot of the state ("ref", "ema"). The
-first two are the learner's own, if several learn (`rl.learners`).
+first two are the learner's own, if several learn (`rl.learners`). What no
+forward pass gives has a source too: "task" and "stage" (`given`), "host"
+(`host`), and "prepared" (`rl.method`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rl import slices, types
 
 Array = jax.Array
+# Who else fills `rollout.extras`, and what to say where it was not done.
+GIVEN = {
+  "task": "the task does not give it",
+  "stage": "the method's sampling stage does not give it",
+  "host": "compute it between sampling and the step, by rl.probes.on_host",
+  "prepared": "name it in the method's `prepared`",
+}
+PROMPT = "prompt"  # the view of the prompt's own tokens, always there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,14 +42,17 @@ class Probe:
   Attributes:
     name: with its hyper-parameters; the key under which it is found.
     fn: `(head output [N, ...], token [N], *reads [N, ...]) -> [N, ...]`.
-    head: which head of `rl.types.Scored` it reads.
+    head: which head of `rl.types.Scored` it reads; "hidden" is what the heads
+      themselves read, `[N, D]`.
     reads: needs of earlier passes whose values it takes as arguments.
+    level: of what no pass gives; passes give tokens.
   """
 
   name: str
   fn: Callable[..., Array] = dataclasses.field(compare=False)
   head: str = "logits"
   reads: tuple[Need, ...] = ()
+  level: types.Level = "token"
 
   def __str__(self) -> str:
     return self.name
@@ -48,9 +63,10 @@ class Need:
   """A probe, of some parameters, on some text.
 
   Attributes:
-    source: "policy", "old" or a slot.
+    source: "policy", "old", a slot, or one of `GIVEN`.
     probe: what to read.
-    view: which text of `rollout.views`; "" is the rollout itself.
+    view: which text of `rollout.views`; "" is the rollout itself, "prompt" the
+      prompts' own tokens.
   """
 
   source: str
@@ -89,6 +105,39 @@ entropy = Probe("entropy", _entropy)  # of the whole next-token law, nats
 values = Probe("values", _value, head="value")  # V before the token
 
 
+def given(source: str, name: str) -> Need:
+  """What the task, the sampling stage or `Method.prepared` knows, by name."""
+  return Need(source, Probe(name, _value))
+
+
+def host(
+  name: str,
+  fn: Callable[[types.Rollout], Any],
+  level: types.Level = "token",
+  reads: Iterable[Need] = (),
+) -> Need:
+  """What numpy finds between sampling and the compiled step.
+
+  Args:
+    name: with its hyper-parameters.
+    fn: `rollout -> array` at `level`; the rollout holds numpy arrays, and what
+      it `reads` in its extras.
+    level: "sample" or "token".
+    reads: needs of passes that run before.
+  """
+  return Need("host", Probe(name, fn, reads=tuple(reads), level=level))
+
+
+def on_host(needs: Iterable[Need], rollout: types.Rollout) -> types.Rollout:
+  """The rollout with every host need in its extras; reads are there already."""
+  wanted = sorted({n for n in needs if n.source == "host"}, key=str)
+  if not wanted:
+    return rollout
+  seen = jax.device_get(rollout.replace(keys=None))
+  found = {str(n): np.asarray(n.probe.fn(seen), np.float32) for n in wanted}
+  return rollout.replace(extras=rollout.extras.update(found))
+
+
 def read(
   policy: types.Policy,
   params: types.PyTree,
@@ -113,17 +162,18 @@ def read(
   if not probes:
     return {}
   scored = policy.score(params, tokens)
-  missing = {p.head for p in probes} - set(scored.heads)
+  heads = {"hidden": lambda hidden: hidden, **scored.heads}
+  missing = {p.head for p in probes} - set(heads)
   if missing:
     raise KeyError(
-      f"the policy has no head {sorted(missing)}; heads: {sorted(scored.heads)}"
+      f"the policy has no head {sorted(missing)}; heads: {sorted(heads)}"
     )
 
   def at_positions(hidden, completions, reads):
     lead = completions.shape
     flat = hidden.reshape(-1, hidden.shape[-1])
     ids = completions.reshape(-1)
-    outputs = {h: scored.heads[h](flat) for h in {p.head for p in probes}}
+    outputs = {h: heads[h](flat) for h in {p.head for p in probes}}
     if "logits" in outputs and temperature != 1.0:
       outputs["logits"] = outputs["logits"] / temperature
     result = {}
@@ -169,12 +219,30 @@ def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
   """
   if not view:
     return rollout.tokens
+  if view == PROMPT:
+    return _prompts(rollout.tokens)
   if view not in rollout.views:
     raise KeyError(
       f"view {view!r} is not in the rollout: the task must provide it. "
       f"available: {sorted(rollout.views)}"
     )
   return rollout.views[view]
+
+
+def _prompts(tokens: types.Tokens) -> types.Tokens:
+  """Each prompt after its first token, as the one sample of that token."""
+  size = tokens.prompts.shape[-1]
+  count = tokens.prompt_mask.sum(-1, keepdims=True)
+  at = jnp.minimum(size - count + jnp.arange(size), size - 1)
+  moved = jnp.take_along_axis(tokens.prompts, at, -1)
+  mask = jnp.arange(size - 1) < count - 1
+  return types.Tokens(
+    prompts=moved[:, :1],
+    prompt_mask=count > 0,
+    completions=moved[:, None, 1:],
+    lengths=jnp.maximum(count - 1, 0),
+    mask=mask[:, None],
+  )
 
 
 def passes(
@@ -200,10 +268,13 @@ def passes(
     parts: slices of P that are scored one after another, to save memory.
 
   Raises:
-    KeyError: a source without parameters, a missing view, or reads that no
-      order of the passes can satisfy.
+    KeyError: a source without parameters, a missing view, what was to be given
+      and is not, or reads that no order of the passes can satisfy.
   """
-  waiting = set(needs)
+  waiting = {need for need in needs if need.source not in GIVEN}
+  for need in set(needs) - waiting:
+    if need.source != "prepared" and need not in rollout.extras:
+      raise KeyError(f"{need} is not there: {GIVEN[need.source]}")
   while waiting:
     ready = [
       need

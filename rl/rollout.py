@@ -111,6 +111,8 @@ def generate(
   prompt_mask: Array,
   keys: Array,
   sampling: Sampling,
+  first: int = 0,
+  active: Array | None = None,
 ) -> Samples:
   """Draws S completions of every prompt, and stops when all have ended.
 
@@ -121,6 +123,9 @@ def generate(
     prompt_mask: `[P, L]` bool.
     keys: `[P]`, of `prompt_keys`.
     sampling: how to draw; static under jit.
+    first: number of the first sample: drawing n and then m more with first = n
+      gives those of drawing n + m.
+    active: `[P, S]` bool, samples wanted; the others stay empty. None: all.
 
   Returns:
     The samples.
@@ -128,7 +133,8 @@ def generate(
   P, S, T = len(prompts), sampling.samples, sampling.max_tokens
   eos_ids = jnp.asarray(sampling.eos_ids, jnp.int32)
   fold = jax.vmap(jax.random.fold_in, (0, None))
-  sample_keys = jax.vmap(fold, (None, 0), 1)(keys, jnp.arange(S))  # [P, S]
+  numbers = first + jnp.arange(S)
+  sample_keys = jax.vmap(fold, (None, 0), 1)(keys, numbers)  # [P, S]
   sample_keys = sample_keys.reshape(P * S, *keys.shape[1:])
 
   def draw(logits: Array, t: Array, drawn: Samples) -> Samples:
@@ -166,7 +172,7 @@ def generate(
     completions=jnp.full((P, S, T), sampling.pad_id, jnp.int32),
     lengths=jnp.zeros((P, S), jnp.int32),
     log_probs=jnp.zeros((P, S, T), jnp.float32),
-    finished=jnp.zeros((P, S), bool),
+    finished=jnp.zeros((P, S), bool) if active is None else ~active,
   )
   logits = jnp.broadcast_to(logits[:, None], (P, S, logits.shape[-1]))
   drawn = draw(logits, jnp.int32(0), nothing)

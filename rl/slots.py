@@ -27,6 +27,7 @@ class SlotRule:
     update: `(slot, params, step) -> slot`, after training step `step`.
     init: `params -> slot`.
     trained: whether a learner of the slot's name changes it.
+    lagged: whether `update` sees the parameters from before the step.
   """
 
   name: str
@@ -35,6 +36,7 @@ class SlotRule:
     jnp.copy, params
   )
   trained: bool = False
+  lagged: bool = False
 
   def __str__(self) -> str:
     return self.name
@@ -48,6 +50,11 @@ def frozen() -> SlotRule:
 def learned() -> SlotRule:
   """Starts as the policy; then the learner of this name trains it."""
   return SlotRule("learned()", lambda slot, params, step: slot, trained=True)
+
+
+def previous() -> SlotRule:
+  """The parameters at the start of the previous step."""
+  return SlotRule("previous()", lambda slot, params, step: params, lagged=True)
 
 
 def ema(decay: float, every: int = 1) -> SlotRule:

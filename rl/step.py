@@ -7,6 +7,7 @@
       aggregate   coefficients from the minibatch's whole masks
       microbatches    loss and summed gradient, exactly the minibatch's
       tx          one Optax update, skipped where a gradient is not finite
+    phases      further updates, while their metric is large
   slots       follow their rules
 
 Minibatches and microbatches are slices of P (`rl.slices`).
@@ -33,6 +34,7 @@ from rl.plan import Plan
 Array = jax.Array
 Metrics = dict[str, Array]
 Methods = Method | Mapping[str, Method]
+Rollouts = types.Rollout | Mapping[str, types.Rollout]
 Optimizers = (
   optax.GradientTransformation | Mapping[str, optax.GradientTransformation]
 )
@@ -64,6 +66,7 @@ class State:
     key: typed PRNG key; constant: randomness is folded in from `step`.
     learners: `{slot: Learner}`, the learners besides the policy; what they
       train is `slots[slot]`.
+    memory: of the policy's sampling stage.
   """
 
   step: Array
@@ -73,6 +76,7 @@ class State:
   slots: dict[str, types.PyTree]
   key: Array
   learners: dict[str, Learner] = flax.struct.field(default_factory=dict)
+  memory: Any = ()
 
 
 def init(
@@ -106,6 +110,7 @@ def init(
     slots=slots,
     key=key,
     learners=held,
+    memory=found[POLICY].stage.init(),
   )
 
 
@@ -210,6 +215,8 @@ def _learner(
     )
 
   needs = methods.required(method, plan.updates)
+  phases = [(phase, methods.phase_method(phase)) for phase in method.phases]
+  moving = moving | {"prepared"}
   lasting = [str(need) for need in needs if not need.sources & moving]
 
   def update(carry, minibatch, scales, usable):
@@ -228,6 +235,31 @@ def _learner(
     found["optim/grad_norm"] = norm
     found["optim/skipped"] = 1.0 - done
     return (params, opt_state), found
+
+  def repair(carry, batch, usable, phase, own):
+    """Passes of a phase over the rollout, until one steps on nothing."""
+    prepared, scales, _ = methods.prepare(own, batch.rollout, own.init())
+    minibatches = slices.split(prepared, plan.minibatches)
+
+    def visit(carry, minibatch):
+      params, opt_state = carry
+      grads, found = gradients(own, policy, params, minibatch, scales, plan)
+      updates, new_opt_state = tx.update(grads, opt_state, params)
+      due = usable & (found[phase.metric] > phase.limit)
+      due &= jnp.isfinite(optax.tree.norm(grads))
+      new = optax.apply_updates(params, updates), new_opt_state
+      return _choose(due, new, carry), due
+
+    def again(loop):
+      carry, passes, _ = loop
+      carry, due = _scan(visit, carry, minibatches, plan.minibatches)
+      return carry, passes + 1, due.any()
+
+    start = (carry, jnp.zeros((), jnp.int32), jnp.ones((), bool))
+    carry, passes, _ = jax.lax.while_loop(
+      lambda loop: loop[2] & (loop[1] < phase.most), again, start
+    )
+    return carry, passes
 
   def learn(params, held, slots, rollout, usable):
     scored = probes.passes(
@@ -254,8 +286,14 @@ def _learner(
 
     carry = (params, held.opt_state)
     carry, found = _scan(epoch, carry, jnp.arange(plan.epochs), plan.epochs)
+    passes = {}
+    for phase, own in phases:
+      carry, passes[f"phase/{phase.metric}_passes"] = repair(
+        carry, batch, usable, phase, own
+      )
     params, opt_state = carry
     metrics = {
+      **passes,
       **_advantage_metrics(method, batch),
       **{
         name: jnp.max(v) if name.endswith("_max") else jnp.mean(v)
@@ -276,7 +314,7 @@ def make(
   policy: types.Policy,
   tx: Optimizers,
   plan: Plan,
-) -> Callable[[State, types.Rollout], tuple[State, Metrics]]:
+) -> Callable[[State, Rollouts], tuple[State, Metrics]]:
   """The pure train step `(state, rollout) -> (state, metrics)`.
 
   Jit it yourself, with the state donated and whatever shardings you like; the
@@ -296,7 +334,8 @@ def make(
       (`plan.single`).
 
   Returns:
-    The train step. Metrics of a learner besides the policy have its slot before
+    The train step. A learner with a rollout of its own finds it under its name
+    where the rollout is a mapping; the others share the policy's. Metrics of a learner besides the policy have its slot before
     their names: `prm/loss/total`.
 
   Raises:
@@ -313,7 +352,11 @@ def make(
     for name, one in found.items()
   }
 
-  def train_step(state: State, rollout: types.Rollout):
+  def train_step(state: State, rollouts: Rollouts):
+    given = learning.by_slot(rollouts)
+    memory = given[POLICY].memory
+    given = {name: one.replace(memory=()) for name, one in given.items()}
+    rollout = given.pop(POLICY)
     plan.check(rollout.scores.shape[0])
     metrics = statistics.rollout_metrics(rollout) | _bad_sample(rollout)
     usable = metrics["guard/bad_sample"] < 0
@@ -322,9 +365,11 @@ def make(
     held |= state.learners
     for name in found:
       slots = {slot: params[slot] for slot in rules}
-      params[name], held[name], new, rollout = learn[name](
-        params[name], held[name], slots, rollout, usable
+      own = given.get(name, rollout)
+      params[name], held[name], new, seen = learn[name](
+        params[name], held[name], slots, own, usable
       )
+      rollout = rollout if name in given else seen
       prefix = learning.prefix(name)
       metrics |= {prefix + key: value for key, value in new.items()}
     own = held.pop(POLICY)
@@ -334,11 +379,16 @@ def make(
       opt_state=own.opt_state,
       method_state=own.method_state,
       slots={
-        name: rule.update(params[name], params[POLICY], state.step)
+        name: rule.update(
+          params[name],
+          state.params if rule.lagged else params[POLICY],
+          state.step,
+        )
         for name, rule in rules.items()
       },
       key=state.key,
       learners=held,
+      memory=_choose(usable, memory, state.memory),
     )
     return new_state, metrics
 

@@ -18,7 +18,7 @@ from rl import aggregates, choices, factories, probes, ratios, surrogates, types
 from rl.transform import LevelError, Transform
 
 Array = jax.Array
-KL_ESTIMATORS = ("k1", "k2", "k3")
+KL_ESTIMATORS = ("k1", "k2", "k3", "k3+")
 _SIGNALS = ("none", "prompt", "sample", "token")
 # How values are weighed where nothing is said.
 _MEANS = {
@@ -226,6 +226,7 @@ def kl(
     k2 = d^2 / 2        the gradient of the reverse KL(pi || ref), exactly
     k3 = e^-d - 1 + d   the gradient of the *forward* KL(ref || pi), although
                         its value estimates the reverse one
+    k3+                 the value of k3 with the gradient of k2
 
   Logged as `policy/kl` (to another slot, `policy/kl_SLOT`): the k3 value,
   >= 0 at every token.
@@ -242,7 +243,9 @@ def kl(
   def fn(_, policy, rollout):
     d = policy[probes.log_probs] - rollout.extras[need]
     k3 = jnp.expm1(-d) + d
-    value = {"k1": d, "k2": d**2 / 2, "k3": k3}[estimator]
+    k2 = d**2 / 2
+    straight = k2 + jax.lax.stop_gradient(k3 - k2)
+    value = {"k1": d, "k2": k2, "k3": k3, "k3+": straight}[estimator]
     return value, {metric: k3}
 
   return Term(

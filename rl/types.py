@@ -108,7 +108,9 @@ class Rollout:
     segments: `[P, S, T]` int32, turn or role of each token, -1 outside.
     views: `{name: Tokens}`, other texts to score, made by the task (`rl` never
       tokenizes).
-    extras: `{"source/probe": array}`, what the scoring passes found.
+    extras: `{"source/probe": array}`, what the scoring passes found, and what
+      the task and the sampling stage know (`rl.probes.given`).
+    memory: what the sampling stage remembers for its next rollout.
   """
 
   tokens: Tokens
@@ -127,6 +129,7 @@ class Rollout:
   segments: Array | None = None
   views: dict[str, Tokens] = flax.struct.field(default_factory=dict)
   extras: Named = flax.struct.field(default_factory=Named)
+  memory: PyTree = ()
 
   @property
   def mask(self) -> Array:

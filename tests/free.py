@@ -1,7 +1,8 @@
 """A policy whose parameters are its own hidden states, and random rollouts.
 
 Its gradient is the gradient at every single position, so what leaks from
-padding or from a slot that does not exist shows up where it leaks.
+padding or from a slot that does not exist shows up where it leaks. A prompt's
+first token is its row of the parameters, so any slice of a batch finds its own.
 """
 
 import jax
@@ -14,9 +15,10 @@ P, S, T, K, V = 4, 6, 7, 3, 5
 
 
 def _score(params, tokens):
-  del tokens
+  samples, length = tokens.completions.shape[1:]
+  own = params["hidden"][tokens.prompts[:, 0]]
   heads = {"logits": lambda h: h[..., :V], "value": lambda h: h[..., V]}
-  return types.Scored(params["hidden"], heads)
+  return types.Scored(own[:, :samples, :length], heads)
 
 
 def _undefined(*args):
@@ -51,8 +53,10 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
   real = mask & sample_mask[..., None]
   return types.Rollout(
     tokens=types.Tokens(
-      prompts=jnp.asarray(rng.integers(0, V, (p, 2))),
-      prompt_mask=jnp.ones((p, 2), bool),
+      prompts=jnp.asarray(
+        np.column_stack([np.arange(p), rng.integers(0, V, (p, 3))])
+      ),
+      prompt_mask=jnp.ones((p, 4), bool),
       completions=jnp.asarray(rng.integers(0, V, (p, s, t))),
       lengths=jnp.asarray(lengths),
       mask=jnp.asarray(mask),
@@ -73,4 +77,28 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
       jnp.float32,
     ),
     step_mask=jnp.asarray(step_mask),
+    components={
+      "accuracy": jnp.asarray(
+        np.where(sample_mask, correct == 1, garbage), jnp.float32
+      ),
+      "format": jnp.asarray(
+        np.where(sample_mask, rng.random((p, s)) < 0.7, garbage), jnp.float32
+      ),
+    },
+    extras=types.Named(
+      {
+        "task/answer_ids": jnp.asarray(
+          np.where(correct == 1, 0, rng.integers(-1, 3, (p, s)))
+        ),
+        "task/durations": jnp.asarray(
+          np.where(
+            step_mask & sample_mask[..., None],
+            rng.uniform(0.1, 9, (p, s, k)),
+            garbage,
+          ),
+          jnp.float32,
+        ),
+        "stage/greedy_scores": jnp.asarray(rng.random(p), jnp.float32),
+      }
+    ),
   )

@@ -18,7 +18,9 @@ from rl import rollout as rollouts
 EMBEDDED = sorted(
   module.name
   for module in pkgutil.iter_modules(configs.__path__)
-  if module.name != "common" and "gsm8k" not in module.name
+  if not module.ispkg
+  and module.name != "common"
+  and "gsm8k" not in module.name
 )
 
 
@@ -30,6 +32,15 @@ def test_every_config_can_run(name, tmp_path):
   assert e.config.kind in build.KINDS
   assert not list(tmp_path.iterdir())
   assert f"--config experiments/configs/{name}.py" in module.__doc__
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_has_a_config_that_can_run(name):
+  """The method, at the paper's settings, on the embedded task."""
+  module = importlib.import_module(f"experiments.configs.methods.{name}")
+  e = build.build(module.get_config())
+  assert e.method.name.startswith(name)
+  assert f"--config experiments/configs/methods/{name}.py" in module.__doc__
 
 
 def test_a_base_is_of_the_same_task_seed_and_model():

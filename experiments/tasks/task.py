@@ -54,6 +54,9 @@ class Judged:
     step_ids: `[P, S, T]` int32 or None, reasoning step of each token, -1
       outside. A truncated row's last token ends its last step.
     step_scores, step_mask: `[P, S, K]` float32 and bool, or None.
+    extras: `{name: [P, S, ...]}`, what else the task knows of a sample:
+      "preferences" `[P, S, S]` of a pairwise judge (1 the first is better, 0.5
+      a tie), "durations" `[P, S, K]` in seconds. Methods read "task/NAME".
   """
 
   scores: Array
@@ -64,6 +67,7 @@ class Judged:
   step_ids: Array | None = None
   step_scores: Array | None = None
   step_mask: Array | None = None
+  extras: dict[str, Array] = flax.struct.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

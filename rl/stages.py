@@ -1,0 +1,152 @@
+"""Stages: how a rollout is sampled, when once is not enough.
+
+A stage turns a `Sampler`, which can draw completions of a batch of prompts and
+have them judged, into a rollout: in one pass, in several with a budget by
+prompt, with other parameters. It is made of the sampler's functions and `jnp`,
+so it runs inside the fused loop where the task is jittable, and around host
+verifiers where it is not. Samples are numbered and drawn by number, so a second
+pass never repeats the first, and a stage that asks for nothing more gives the
+bits of a rollout without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rl import types
+from rl.rollout import Samples
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+  """One batch of prompts, ready to be drawn from.
+
+  Attributes:
+    policy: the model.
+    params: that the method's behavior policy samples with.
+    samples: S, slots per prompt of the rollout to be made.
+    draw: `(params, count, first=0, active=None, temperature=None) -> Samples`,
+      completions number `first` to `first + count - 1` of every prompt; see
+      `rl.rollout.generate`. None is the experiment's temperature.
+    judge: `Samples -> Rollout`, scored by the task.
+  """
+
+  policy: types.Policy
+  params: types.PyTree
+  samples: int
+  draw: Callable[..., Samples]
+  judge: Callable[[Samples], types.Rollout]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+  """A named way to sample.
+
+  Attributes:
+    name: with its hyper-parameters.
+    run: `(sampler, memory) -> rollout`, whose `memory` is the next one.
+    init: `() -> memory`.
+  """
+
+  name: str
+  run: Callable[[Sampler, Any], types.Rollout]
+  init: Callable[[], Any] = tuple
+
+  def __str__(self) -> str:
+    return self.name
+
+
+def once() -> Stage:
+  """All samples of every prompt in one pass."""
+
+  def run(sampler: Sampler, memory: Any) -> types.Rollout:
+    del memory
+    return sampler.judge(sampler.draw(sampler.params, sampler.samples))
+
+  return Stage("once()", run)
+
+
+def greedy() -> Stage:
+  """And the most likely completion of each prompt: "stage/greedy_scores" [P].
+
+  Source: Li et al. 2023, ReMax.
+  """
+
+  def run(sampler: Sampler, memory: Any) -> types.Rollout:
+    rollout = once().run(sampler, memory)
+    best = sampler.judge(sampler.draw(sampler.params, 1, temperature=0.0))
+    return _with(
+      rollout,
+      greedy_scores=best.scores[:, 0],
+      tokens=rollout.lengths.sum() + best.lengths.sum(),
+    )
+
+  return Stage("greedy()", run)
+
+
+def second_pass(
+  pilot: int,
+  budget: Callable[[types.Rollout, int, Any], tuple[Array, Any]],
+  name: str,
+  init: Callable[[], Any] = tuple,
+) -> Stage:
+  """A pilot of every prompt, then as many more of each as its budget says.
+
+  Shapes are static: the rollout has S slots, and those that a prompt does not
+  get are no samples (`sample_mask`). pilot >= S switches the second pass off.
+
+  Args:
+    pilot: samples of every prompt in the first pass.
+    budget: `(pilot rollout, most, memory) -> ([P] further samples, memory)`;
+      `most` is S - pilot.
+    name: for logs.
+    init: of the memory.
+  """
+
+  def run(sampler: Sampler, memory: Any) -> types.Rollout:
+    most = sampler.samples - pilot
+    if most <= 0:
+      return once().run(sampler, memory).replace(memory=memory)
+    first = sampler.judge(sampler.draw(sampler.params, pilot))
+    wanted, memory = budget(first, most, memory)
+    active = jnp.arange(most) < wanted[:, None]
+    drawn = sampler.draw(sampler.params, most, first=pilot, active=active)
+    more = sampler.judge(drawn)
+    more = more.replace(sample_mask=more.sample_mask & active)
+    return join(first, more).replace(memory=memory)
+
+  return Stage(name, run, init)
+
+
+def join(first: types.Rollout, more: types.Rollout) -> types.Rollout:
+  """Two rollouts of the same prompts as one, with the samples of both."""
+  p, s = first.sample_mask.shape
+  q = more.sample_mask.shape[1]
+
+  def glue(a: Array, b: Array) -> Array:
+    sampled = a.ndim >= 2 and a.shape[:2] == (p, s) and b.shape[:2] == (p, q)
+    return jnp.concatenate([a, b], 1) if sampled else a
+
+  prompts = {"prompts": first.tokens.prompts}
+  prompts["prompt_mask"] = first.tokens.prompt_mask
+  bare = [
+    r.replace(
+      tokens=r.tokens.replace(prompts=None, prompt_mask=None), keys=None
+    )
+    for r in (first, more)
+  ]
+  whole = jax.tree.map(glue, *bare)
+  return whole.replace(tokens=whole.tokens.replace(**prompts), keys=first.keys)
+
+
+def _with(rollout: types.Rollout, **arrays: Array) -> types.Rollout:
+  """The rollout with what a stage found, as "stage/NAME" in its extras."""
+  found = {f"stage/{name}": array for name, array in arrays.items()}
+  return rollout.replace(extras=rollout.extras.update(found))

@@ -1,0 +1,169 @@
+"""What the core promises every method: needs, slots, ratios, guards."""
+
+import dataclasses
+
+import free
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rl import method as methods_core
+from rl import methods, probes, ratios, slots, step, terms
+from rl.method import prepare
+
+
+def test_an_unknown_method_or_setting_names_the_nearest():
+  with pytest.raises(ValueError, match="'maxk'; did you mean 'max_at_k'"):
+    methods.get("maxk")
+  with pytest.raises(ValueError, match=r"'kk'; did you mean 'k'.*baseline"):
+    methods.get("max_at_k", kk=2)
+
+
+def test_one_update_needs_no_old_pass():
+  """The old policy of a single update is the current one: same numbers."""
+  m = methods.get("pass_at_k", k=2)
+  policy, rollout, params = free.policy, free.rollout(), free.params()
+  old = probes.Need("old", probes.log_probs)
+  passed = probes.passes(policy, {"old": params}, {old}, rollout)
+  found = []
+  for r in (rollout, passed):
+    batch, scales, _ = methods_core.prepare(m, r, m.init())
+    found.append(
+      step.gradients(m, policy, params, batch, scales, step.Plan())[0]
+    )
+  np.testing.assert_array_equal(found[0]["hidden"], found[1]["hidden"])
+
+
+@pytest.mark.parametrize("name", ["rloo", "reinforce"])
+def test_a_strictly_on_policy_method_refuses_a_second_update(name):
+  m, plan = methods.get(name), step.Plan(epochs=2)
+  with pytest.raises(ValueError, match=f"{name}.*strictly on-policy"):
+    step.make(m, free.policy, optax.sgd(0.1), plan)
+
+
+def spread_to_top_token():
+  """A term whose policy probe reads what a pass found (as SimKO's does)."""
+  top = probes.Need(
+    "old", probes.Probe("top", lambda logits, ids: jnp.argmax(logits, -1))
+  )
+  at_top = probes.Need(
+    "policy",
+    probes.Probe(
+      "log_probs_at_top",
+      lambda logits, ids, best: jnp.take_along_axis(
+        jax.nn.log_softmax(logits), best[:, None], -1
+      )[:, 0],
+      reads=(top,),
+    ),
+  )
+
+  @terms.term("none", "token", needs={at_top})
+  def spread(_, policy, rollout):
+    del rollout
+    return -policy["log_probs_at_top"]
+
+  return methods_core.Method(spread())
+
+
+def test_a_probe_that_reads_a_pass_gets_it_with_one_update_and_with_many():
+  """What the needs of a loss read is needed too."""
+  m = spread_to_top_token()
+  rollout, params = free.rollout(), free.params()
+  methods_core.check(m, free.policy, {"policy": params}, rollout)
+  logits = params["hidden"][..., : free.V]
+  best = jax.nn.log_softmax(logits).max(-1)
+  want = -jnp.sum(jnp.where(rollout.valid("token"), best, 0.0))
+  for updates in (1, 2):
+    needs = methods_core.required(m, updates)
+    passed = probes.passes(free.policy, {"old": params}, needs, rollout)
+    batch, scales, _ = prepare(m, passed, m.init())
+    coefs = methods_core.coefficients(m, batch)
+    got, _ = methods_core.loss(m, free.policy, params, batch, coefs, scales)
+    np.testing.assert_allclose(
+      got, want / rollout.valid("token").sum(), rtol=1e-5
+    )
+
+
+def test_a_moving_average_moves_in_bfloat16_too():
+  """200 steps at .999 cover 1 - .999^200 of the way."""
+  rule = slots.ema(0.999)
+  slot = rule.init({"w": jnp.ones((), jnp.bfloat16)})
+  target = {"w": jnp.full((), 2.0, jnp.bfloat16)}
+  for i in range(200):
+    slot = rule.update(slot, target, jnp.asarray(i))
+  np.testing.assert_allclose(slot["w"], 2 - 0.999**200, rtol=1e-4)
+
+
+def test_slot_rules_follow_when_they_are_due():
+  params = {"w": jnp.full((), 5.0)}
+  kept = {"w": jnp.zeros(())}
+  at = lambda rule, i: float(rule.update(kept, params, jnp.asarray(i))["w"])  # noqa: E731
+  assert [at(slots.sync(3), i) for i in range(4)] == [0, 0, 5, 0]
+  assert [at(slots.frozen(), i) for i in range(2)] == [0, 0]
+  assert [at(slots.ema(0.5, every=2), i) for i in range(2)] == [0, 2.5]
+
+
+def test_sequence_ratios_carry_the_sequence_and_keep_each_tokens_gradient():
+  """GSPO's is the mean, the true ratio the sum; at T = 1 both are the token's."""
+  rng = np.random.default_rng(0)
+  new, old = jnp.asarray(rng.normal(size=(2, 1, 1, 4)), jnp.float32)
+  mask = jnp.array([[[True, True, True, False]]])
+  for ratio, total in (
+    (ratios.sequence_mean, np.mean),
+    (ratios.sequence, np.sum),
+  ):
+    value = ratio(new, old, mask)
+    want = total(np.asarray(new - old)[0, 0, :3])
+    np.testing.assert_allclose(value[0, 0, :3], want, rtol=1e-5)
+    slope = jax.grad(lambda n, r=ratio: r(n, old, mask)[0, 0, 1])(new)
+    np.testing.assert_array_equal(slope, [[[0, 1, 0, 0]]])
+    one = ratio(new[..., :1], old[..., :1], mask[..., :1])
+    np.testing.assert_allclose(one, ratios.token(new, old, mask)[..., :1])
+
+
+@pytest.mark.parametrize(
+  ("field", "at"), [("scores", (2, 1)), ("step_scores", (2, 1, 0))]
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_score_that_is_not_finite_makes_the_step_a_no_op(field, at, value):
+  """Nothing moves, the running mean included, and the sample is named."""
+  rollout = free.rollout(ragged=False)
+  rollout = rollout.replace(
+    **{field: getattr(rollout, field).at[at].set(value)},
+    prompt_ids=10 * rollout.prompt_ids,
+  )
+  m = methods.get("reinforce")
+  tx = optax.adam(0.1)
+  state = step.init(m, free.params(), tx, jax.random.key(0))
+  train_step = step.make(m, free.policy, tx, step.Plan())
+  after, metrics = train_step(state, rollout)
+  for part in ("params", "opt_state", "method_state"):
+    jax.tree.map(
+      np.testing.assert_array_equal, getattr(after, part), getattr(state, part)
+    )
+  assert int(after.step) == 1
+  assert metrics["optim/skipped"] == 1
+  assert metrics["guard/bad_prompt"] == 20
+  assert metrics["guard/bad_sample"] == 1
+  masked_out = rollout.replace(
+    sample_mask=rollout.sample_mask.at[2, 1].set(False)
+  )
+  _, metrics = train_step(state, masked_out)
+  assert metrics["guard/bad_sample"] == -1
+  assert metrics["optim/skipped"] == 0
+
+
+def test_an_update_far_from_its_sampler_is_skipped():
+  """PURE skips where the mean ratio exceeds 10."""
+  m, tx, plan = methods.get("grpo", beta=0.0), optax.sgd(0.1), step.Plan(2)
+  rollout, params = free.rollout(), free.params()
+  state = step.init(m, params, tx, jax.random.key(0))
+  assert (
+    step.make(m, free.policy, tx, plan)(state, rollout)[1]["optim/skipped"] == 0
+  )
+  strict = dataclasses.replace(plan, max_mean_ratio=0.5)
+  after, metrics = step.make(m, free.policy, tx, strict)(state, rollout)
+  assert metrics["optim/skipped"] == 2
+  np.testing.assert_array_equal(after.params["hidden"], params["hidden"])
