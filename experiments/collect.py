@@ -17,6 +17,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
+from rewards.process import continuations
 from rl import learners, probes, stages, types
 from rl import rollout as rollouts
 from rl.method import Method
@@ -107,6 +108,58 @@ def _acting(method: Method | None, state: State) -> types.PyTree:
   return state.slots[method.behavior]
 
 
+def _prefixes(
+  rollout: types.Rollout, kept: Array, keys: Array
+) -> tuple[Array, Array, Array]:
+  """Prefixes of all samples as prompts `[P S, L + T]`, mask, and keys."""
+  p, s = kept.shape
+  rows = jnp.arange(p * s)
+  asked = continuations.prefix_prompts(rollout.tokens, rows, kept.reshape(-1))
+  fold = jax.vmap(jax.random.fold_in)
+  own = fold(fold(keys[rows // s], _NOT_A_SAMPLE - 1 - rows % s), kept.ravel())
+  return *asked, own
+
+
+def _whole(
+  rollout: types.Rollout, kept: Array, drawn: rollouts.Samples, pad_id: int
+) -> tuple[Array, Array, Array]:
+  """Continuations with their prefixes, `[P, S M, T]`, lengths and finished."""
+  p, s = kept.shape
+  rows = jnp.arange(p * s)
+  whole = continuations.attach(
+    rollout.tokens, rows, kept.reshape(-1), drawn, pad_id
+  )
+  return jax.tree.map(lambda x: x.reshape(p, -1, *x.shape[2:]), whole)
+
+
+def _extension(
+  rollout: types.Rollout,
+  prefixes: tuple[Array, Array, Array],
+  drawn: rollouts.Samples,
+  judged: Judged,
+) -> types.Rollout:
+  """Continuations `[P S, M]` as a rollout of their own."""
+  prompts, real, keys = prefixes
+  p, s = rollout.sample_mask.shape
+  m = drawn.lengths.shape[1]
+  each = lambda x: jnp.asarray(x).reshape(p * s, m)  # noqa: E731
+  scored = each(
+    np.ones((p, s * m), bool) if judged.scored is None else judged.scored
+  )
+  mask = jnp.arange(drawn.completions.shape[-1]) < drawn.lengths[..., None]
+  return types.Rollout(
+    tokens=types.Tokens(prompts, real, drawn.completions, drawn.lengths, mask),
+    sample_mask=scored & rollout.sample_mask.reshape(-1, 1),
+    behavior_log_probs=drawn.log_probs,
+    finished=drawn.finished,
+    scores=each(judged.scores).astype(jnp.float32),
+    correct=each(judged.correct).astype(jnp.int8),
+    prompt_ids=jnp.repeat(rollout.prompt_ids, s),
+    keys=keys,
+    step=rollout.step,
+  )
+
+
 def _at(
   sampling: rollouts.Sampling, count: int, temperature: float | None
 ) -> rollouts.Sampling:
@@ -164,8 +217,24 @@ def on_device(
       )
       return to_rollout(problems, samples, judged, keys, state.step)
 
-    acting = _acting(method, state)
-    sampler = Sampler(policy, acting, sampling.samples, draw, judge)
+    def extend(params, rollout, kept, count):
+      prefixes = _prefixes(rollout, kept, keys)
+      how = _at(sampling, count, None)
+      drawn = rollouts.generate(policy, params, *prefixes, how)
+      whole = _whole(rollout, kept, drawn, sampling.pad_id)
+      judged = task.score(problems, *whole)
+      return _extension(rollout, prefixes, drawn, judged)
+
+    sampler = Sampler(
+      policy,
+      _acting(method, state),
+      state.slots,
+      sampling.samples,
+      sampling.temperature,
+      draw,
+      judge,
+      extend,
+    )
     return _sampled(method, sampler, state)
 
   return collect
@@ -216,8 +285,24 @@ def on_host(
       judged = jax.device_put(judged, sharding)
       return assemble(problems, samples, judged, keys, state.step)
 
-    acting = _acting(method, state)
-    sampler = Sampler(policy, acting, sampling.samples, draw, judge)
+    def extend(params, rollout, kept, count):
+      prefixes = _prefixes(rollout, kept, keys)
+      how = _at(sampling, count, None)
+      drawn = generate(params, *prefixes, None, how, 0)
+      whole = jax.device_get(_whole(rollout, kept, drawn, sampling.pad_id))
+      judged = task.score(host_problems, *whole)
+      return _extension(rollout, prefixes, drawn, judged)
+
+    sampler = Sampler(
+      policy,
+      _acting(method, state),
+      state.slots,
+      sampling.samples,
+      sampling.temperature,
+      draw,
+      judge,
+      extend,
+    )
     rollout = _sampled(method, sampler, state)
     times = {
       "time/update_s": start - called,  # what was left of the last one
@@ -344,6 +429,16 @@ def supervised_rollout(
   )
 
 
+def _nothing(shape: tuple[int, int, int], pad_id: int) -> rollouts.Samples:
+  """Samples `[P, S, T]` of the right shapes."""
+  return rollouts.Samples(
+    completions=np.full(shape, pad_id, np.int32),
+    lengths=np.ones(shape[:2], np.int32),
+    log_probs=np.zeros(shape, np.float32),
+    finished=np.ones(shape[:2], bool),
+  )
+
+
 def abstract_rollout(
   task: Task,
   policy: types.Policy,
@@ -360,13 +455,7 @@ def abstract_rollout(
   """
 
   def drawn(count):
-    shape = prompts, count, sampling.max_tokens
-    return rollouts.Samples(
-      completions=np.full(shape, task.pad_id, np.int32),
-      lengths=np.ones(shape[:2], np.int32),
-      log_probs=np.zeros(shape, np.float32),
-      finished=np.ones(shape[:2], bool),
-    )
+    return _nothing((prompts, count, sampling.max_tokens), task.pad_id)
 
   def ask(key):
     return task.train(key, 0, prompts)
@@ -390,7 +479,29 @@ def abstract_rollout(
       )
       return to_rollout(problems, fake, judged, keys, step)
 
-    sampler = Sampler(policy, params, sampling.samples, draw, judge)
+    def extend(params, rollout, kept, count):
+      del params
+      prefixes = _prefixes(rollout, kept, keys)
+      shape = len(prefixes[0]), count, sampling.max_tokens
+      fake = _nothing(shape, task.pad_id)
+      whole = np.shape(kept)[0], np.shape(kept)[1] * count, sampling.max_tokens
+      whole = _nothing(whole, task.pad_id)
+      judged = task.score(
+        problems, whole.completions, whole.lengths, whole.finished
+      )
+      return _extension(rollout, prefixes, fake, judged)
+
+    slots = {} if method is None else {name: params for name, _ in method.slots}
+    sampler = Sampler(
+      policy,
+      params,
+      slots,
+      sampling.samples,
+      sampling.temperature,
+      draw,
+      judge,
+      extend,
+    )
     stage = stages.once() if method is None else method.stage
     return stage.run(sampler, stage.init())
 

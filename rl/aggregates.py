@@ -32,7 +32,7 @@ class Aggregate:
     return self.name
 
 
-def _at_least_one(n: Array) -> Array:
+def at_least_one(n: Array) -> Array:
   return jnp.maximum(n, 1).astype(jnp.float32)
 
 
@@ -48,7 +48,7 @@ def _prompts(mask: Array) -> Array:
 
 def token_mean() -> Aggregate:
   """Sum over tokens / number of tokens: long samples weigh more (DAPO)."""
-  return Aggregate("token_mean", "token", lambda m: m / _at_least_one(m.sum()))
+  return Aggregate("token_mean", "token", lambda m: m / at_least_one(m.sum()))
 
 
 def token_sum() -> Aggregate:
@@ -63,8 +63,8 @@ def seq_mean_token_mean() -> Aggregate:
     "token",
     lambda m: (
       m
-      / _at_least_one(m.sum(-1, keepdims=True))
-      / _at_least_one(_samples(m).sum())
+      / at_least_one(m.sum(-1, keepdims=True))
+      / at_least_one(_samples(m).sum())
     ),
   )
 
@@ -74,7 +74,7 @@ def seq_mean_token_sum() -> Aggregate:
   return Aggregate(
     "seq_mean_token_sum",
     "token",
-    lambda m: m / _at_least_one(_samples(m).sum()),
+    lambda m: m / at_least_one(_samples(m).sum()),
   )
 
 
@@ -90,7 +90,7 @@ def seq_mean_token_sum_norm(horizon: int | None = None) -> Aggregate:
     name,
     "token",
     lambda m: (
-      m / _at_least_one(_samples(m).sum()) / float(horizon or m.shape[-1])
+      m / at_least_one(_samples(m).sum()) / float(horizon or m.shape[-1])
     ),
   )
 
@@ -100,7 +100,7 @@ def prompt_mean_token_sum() -> Aggregate:
   return Aggregate(
     "prompt_mean_token_sum",
     "token",
-    lambda m: m / _at_least_one(_prompts(m).sum()),
+    lambda m: m / at_least_one(_prompts(m).sum()),
   )
 
 
@@ -109,7 +109,7 @@ def sample_mean() -> Aggregate:
   return Aggregate(
     "sample_mean",
     "sample",
-    lambda m: _samples(m) / _at_least_one(_samples(m).sum()),
+    lambda m: _samples(m) / at_least_one(_samples(m).sum()),
   )
 
 
@@ -118,5 +118,5 @@ def prompt_mean() -> Aggregate:
   return Aggregate(
     "prompt_mean",
     "prompt",
-    lambda m: _prompts(m) / _at_least_one(_prompts(m).sum()),
+    lambda m: _prompts(m) / at_least_one(_prompts(m).sum()),
   )

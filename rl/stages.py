@@ -12,7 +12,7 @@ bits of a rollout without it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -31,18 +31,26 @@ class Sampler:
   Attributes:
     policy: the model.
     params: that the method's behavior policy samples with.
+    slots: the other parameter sets of the state.
     samples: S, slots per prompt of the rollout to be made.
+    temperature: at which they are drawn.
     draw: `(params, count, first=0, active=None, temperature=None) -> Samples`,
       completions number `first` to `first + count - 1` of every prompt; see
       `rl.rollout.generate`. None is the experiment's temperature.
     judge: `Samples -> Rollout`, scored by the task.
+    extend: `(params, rollout, kept [P, S], count) -> Rollout [P S, count]`,
+      completions of the first `kept` tokens of every sample, judged as a whole:
+      prompts are the prefixes, completions what was added.
   """
 
   policy: types.Policy
   params: types.PyTree
+  slots: Mapping[str, types.PyTree]
   samples: int
+  temperature: float
   draw: Callable[..., Samples]
   judge: Callable[[Samples], types.Rollout]
+  extend: Callable[..., types.Rollout]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,13 +124,27 @@ def second_pass(
       return once().run(sampler, memory).replace(memory=memory)
     first = sampler.judge(sampler.draw(sampler.params, pilot))
     wanted, memory = budget(first, most, memory)
-    active = jnp.arange(most) < wanted[:, None]
-    drawn = sampler.draw(sampler.params, most, first=pilot, active=active)
-    more = sampler.judge(drawn)
-    more = more.replace(sample_mask=more.sample_mask & active)
-    return join(first, more).replace(memory=memory)
+    return more(sampler, first, most, wanted).replace(memory=memory)
 
   return Stage(name, run, init)
+
+
+def more(
+  sampler: Sampler, rollout: types.Rollout, count: int, wanted: Array
+) -> types.Rollout:
+  """The rollout with `count` further slots, of which a prompt gets `wanted`.
+
+  Args:
+    sampler: of the same prompts.
+    rollout: `[P, S]`, the samples 0 to S - 1.
+    count: further slots of every prompt.
+    wanted: `[P]`, how many of them are drawn.
+  """
+  active = jnp.arange(count) < wanted[:, None]
+  first = rollout.sample_mask.shape[1]
+  drawn = sampler.draw(sampler.params, count, first=first, active=active)
+  new = sampler.judge(drawn)
+  return join(rollout, new.replace(sample_mask=new.sample_mask & active))
 
 
 def join(first: types.Rollout, more: types.Rollout) -> types.Rollout:

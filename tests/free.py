@@ -47,6 +47,8 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
   step_mask = np.arange(k) <= step_ids.max(-1)[..., None]
   correct = (rng.random((p, s)) < 0.5).astype(np.int8)
   correct[0, :2] = 0, 1  # at least one group is mixed
+  if p > 1:  # and one has a single right sample
+    correct[-1] = np.arange(s) == 1
   scores = np.where(correct == 1, 1.0, rng.random((p, s)).round(1) / 2)
   step_scores = rng.uniform(-1, 1, (p, s, k))
   log_probs = -rng.uniform(0.1, 3.0, (p, s, t))

@@ -10,4 +10,5 @@ ROWS = {
   "pass_at_k_adaptive": Row({"k": 2}),
   "pass_at_k_combination": Row({"k": 2}),
   "pass_at_k_exceeding": Row({"k": 2}),
+  "top_minus_second": Row(),
 }

@@ -79,14 +79,34 @@ def complete(
   """
   prompts, mask = prefix_prompts(tokens, rows, kept)
   drawn = rollouts.generate(policy, params, prompts, mask, keys, sampling)
+  return attach(tokens, rows, kept, drawn, sampling.pad_id)
+
+
+def attach(
+  tokens: types.Tokens,
+  rows: Array,
+  kept: Array,
+  drawn: rollouts.Samples,
+  pad_id: int,
+) -> tuple[Array, Array, Array]:
+  """Whole completions: the prefixes, and what was drawn after them.
+
+  Args:
+    tokens, rows, kept: as of `complete`.
+    drawn: M continuations of each prefix.
+    pad_id: what stands after the end.
+
+  Returns:
+    As of `complete`.
+  """
   room = tokens.completions.shape[-1]
   prefix = tokens.completions.reshape(-1, room)[rows][:, None]
   t, kept = jnp.arange(room), kept[:, None]
-  after = jnp.clip(t - kept, 0, sampling.max_tokens - 1)[:, None]
+  after = jnp.clip(t - kept, 0, drawn.completions.shape[-1] - 1)[:, None]
   added = jnp.take_along_axis(drawn.completions, after, -1)
   lengths = kept + drawn.lengths
   joined = jnp.where(t < kept[..., None], prefix, added)
-  joined = jnp.where(t < lengths[..., None], joined, sampling.pad_id)
+  joined = jnp.where(t < lengths[..., None], joined, pad_id)
   finished = drawn.finished & (lengths <= room)
   return joined, jnp.minimum(lengths, room), finished
 

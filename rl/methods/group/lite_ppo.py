@@ -1,0 +1,37 @@
+"""The group's mean and the batch's spread, under a plain PPO clip."""
+
+from __future__ import annotations
+
+import jax
+
+from rl import advantages, masked, types
+from rl.method import Method
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transform import chain, transform
+from rl.transforms import scores
+
+
+@transform("sample")
+def batch_normalize(
+  signal: jax.Array, rollout: types.Rollout, *, ddof: int, eps: float
+) -> jax.Array:
+  """(R_i - mean of the group) / (std of the batch's raw R + eps)."""
+  real = rollout.sample_mask
+  spread = masked.std(signal, real, (0, 1), ddof)
+  return advantages.center(signal, real) / (spread + eps)
+
+
+def lite_ppo(clip: float = 0.2, ddof: int = 0, eps: float = 1e-6) -> Method:
+  """A_i = (R_i - mean R) / (std of all scores of the batch + eps).
+
+  Token mean, PPO-clip, no KL, no filter, no critic. One spread for all prompts:
+  easy and hard ones are not blown up as by GRPO's own; of a single prompt it is
+  GRPO. What is open: some frameworks take the spread of the centred scores.
+  Source: Liu et al. 2025, Part I: Tricks or Traps? A Deep Dive into RL for LLM
+  Reasoning.
+  """
+  return Method(
+    advantage=chain(scores(), batch_normalize(ddof, eps)),
+    loss=policy_gradient(ppo_clip(clip, clip)),
+  )

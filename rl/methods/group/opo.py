@@ -1,0 +1,40 @@
+"""The baseline of least variance where longer samples have larger gradients."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked, types
+from rl.aggregates import seq_mean_token_sum
+from rl.method import Method
+from rl.surrogates import reinforce
+from rl.terms import policy_gradient
+from rl.transform import chain, transform
+from rl.transforms import scores
+
+
+@transform("sample")
+def minus_length_weighted_mean(
+  signal: jax.Array, rollout: types.Rollout
+) -> jax.Array:
+  """R_i - sum_j l_j R_j / sum_j l_j, l the scored tokens of a sample."""
+  real = rollout.sample_mask
+  tokens = masked.sum(rollout.lengths, real, keepdims=True)
+  weighted = masked.sum(rollout.lengths * signal, real, keepdims=True)
+  varied = real & ~masked.is_constant(signal, real, keepdims=True)
+  return jnp.where(varied, signal - weighted / jnp.maximum(tokens, 1), 0.0)
+
+
+def opo() -> Method:
+  """A_i = R_i - sum_j l_j R_j / sum_j l_j; strictly on-policy REINFORCE.
+
+  The variance of the gradient is least for b = E[R |g|^2] / E[|g|^2]; |g|^2 is
+  taken to grow with the length l. No clip, no KL, no division by the spread.
+  With equal lengths A is that of `dr_grpo`.
+  Source: Hao et al. 2025, On-Policy RL with Optimal Reward Baseline.
+  """
+  return Method(
+    advantage=chain(scores(), minus_length_weighted_mean()),
+    loss=policy_gradient(reinforce(), aggregate=seq_mean_token_sum()),
+  )

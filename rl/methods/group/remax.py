@@ -1,0 +1,37 @@
+"""REINFORCE against the score of the greedy completion."""
+
+from __future__ import annotations
+
+import jax
+
+from rl import probes, stages, types
+from rl.aggregates import seq_mean_token_sum
+from rl.method import Method
+from rl.surrogates import reinforce
+from rl.terms import policy_gradient
+from rl.transform import chain, transform
+from rl.transforms import scores
+
+_GREEDY = probes.given("stage", "greedy_scores")
+
+
+@transform("sample", needs={_GREEDY})
+def minus_greedy(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
+  """R_i - R(greedy decode of the same prompt)."""
+  return signal - rollout.extras[_GREEDY][:, None]
+
+
+def remax() -> Method:
+  """A_i = R_i - R(greedy); one greedy completion more per prompt.
+
+  The baseline depends on the prompt alone, so it is unbiased for grad E[R] and
+  S may be 1. A group of equal scores that differ from the greedy one is still
+  pushed. Strictly on-policy.
+  Deviation: without the paper's k1 penalty in the reward.
+  Source: Li et al. 2023, ReMax.
+  """
+  return Method(
+    advantage=chain(scores(), minus_greedy()),
+    loss=policy_gradient(reinforce(), aggregate=seq_mean_token_sum()),
+    stage=stages.greedy(),
+  )

@@ -1,0 +1,109 @@
+"""Half of the samples from a policy that has just forgotten the other half."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked, probes, types
+from rl.aggregates import seq_mean_token_mean
+from rl.method import Method
+from rl.stages import Sampler, Stage, join, once
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transform import chain
+from rl.transforms import group_normalize, scores
+
+Array = jax.Array
+_LARGEST = 1 - 1e-4  # of a probability, so that log(1 - p) is finite
+
+
+def unlearning_loss(log_probs: Array, mask: Array) -> Array:
+  """mean over samples of mean_t - log(1 - p_t); d/d log p = p / (1 - p).
+
+  Descending it lowers the probability of what was sampled, most where the
+  policy is sure.
+
+  Args:
+    log_probs, mask: `[P, S, T]`.
+  """
+  p = jnp.minimum(jnp.exp(log_probs), _LARGEST)
+  each = masked.mean(-jnp.log1p(-p), mask)
+  return masked.mean(each, mask.any(-1), (0, 1))
+
+
+def forget(rate: float, threshold: float, window: int) -> Stage:
+  """The second half is drawn after one step of `unlearning_loss` on the first.
+
+  Only while the mean entropy of the last `window` steps is below `threshold`
+  (nats); the forgetful parameters last for this rollout. Memory: the entropies.
+  """
+
+  def run(sampler: Sampler, memory: Any) -> types.Rollout:
+    half = sampler.samples // 2
+    first = sampler.judge(sampler.draw(sampler.params, half))
+    mask = first.valid("token")
+
+    def read(params, *wanted):
+      return probes.read(
+        sampler.policy,
+        params,
+        first.tokens,
+        wanted,
+        types.Named(),
+        sampler.temperature,
+      )
+
+    def loss(params):
+      found = read(params, probes.log_probs, probes.entropy)
+      entropy = masked.mean(found["entropy"], mask, (0, 1, 2))
+      return unlearning_loss(found["log_probs"], mask), entropy
+
+    gradient, entropy = jax.grad(loss, has_aux=True)(sampler.params)
+    recent = jnp.append(memory["entropies"][1:], entropy)
+    seen = jnp.minimum(memory["seen"] + 1, window)
+    mean = jnp.nansum(recent) / seen
+    step = jnp.where(mean < threshold, rate, 0.0)
+    forgetful = jax.tree.map(
+      lambda p, g: (p - step * g).astype(p.dtype), sampler.params, gradient
+    )
+    drawn = sampler.draw(forgetful, sampler.samples - half, first=half)
+    rollout = join(first, sampler.judge(drawn))
+    return rollout.replace(memory={"entropies": recent, "seen": seen})
+
+  def init():
+    return {
+      "entropies": jnp.zeros(window),
+      "seen": jnp.zeros((), jnp.int32),
+    }
+
+  name = f"forget(rate={rate:g}, threshold={threshold:g}, window={window})"
+  return Stage(name, run, init)
+
+
+def eepo(
+  rate: float = 3e-3,
+  threshold: float = 0.3,
+  window: int = 3,
+  clip: float = 0.2,
+  ddof: int = 1,
+) -> Method:
+  """Samples half, forgets it for a moment, and samples the other half.
+
+  GRPO on all samples, with ratios to the parameters that drew each half: the
+  behavior log-probs of the second are those of theta' = theta - rate grad of
+  `unlearning_loss` on the first, one plain SGD step. rate = 0: GRPO.
+  Source: EEPO: Exploration-Enhanced Policy Optimization via Sample-Then-Forget,
+  2025.
+  """
+  return Method(
+    advantage=chain(scores(), group_normalize(ddof)),
+    loss=policy_gradient(
+      ppo_clip(clip, clip),
+      aggregate=seq_mean_token_mean(),
+      against="behavior",
+    ),
+    stage=forget(rate, threshold, window) if rate else once(),
+  )

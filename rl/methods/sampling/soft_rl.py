@@ -1,0 +1,85 @@
+"""Maximum entropy: surprise is a reward, and what is to come of it counts."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked, probes, types
+from rl.method import Method
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transform import chain, transform
+from rl.transforms import place_last, returns_to_go, scores
+
+Array = jax.Array
+_OLD = probes.Need("old", probes.log_probs)
+
+
+@transform(
+  "token",
+  init=lambda alpha, target, rate: {"log_alpha": jnp.log(jnp.float32(alpha))},
+  needs={_OLD},
+)
+def plus_surprise(
+  rewards: Array,
+  rollout: types.Rollout,
+  state,
+  *,
+  alpha: float,
+  target: float,
+  rate: float,
+) -> tuple[Array, dict[str, Array]]:
+  """r_t - alpha log pi_old(y_t); alpha rises while entropy is below `target`.
+
+  J(alpha) = - alpha mean(log pi + target) is descended in log alpha, over the
+  scored tokens; with rate 0 alpha stays.
+  """
+  valid, log_probs = rollout.valid("token"), rollout.extras[_OLD]
+  alpha = jnp.exp(state["log_alpha"]) if alpha > 0 else 0.0
+  gap = masked.mean(log_probs + target, valid, (0, 1, 2))
+  new = state["log_alpha"] + rate * alpha * gap if rate else state["log_alpha"]
+  soft = jnp.where(valid, rewards - alpha * log_probs, 0.0)
+  return soft, {"log_alpha": new}
+
+
+@transform("token")
+def minus_others_mean_token(signal: Array, rollout: types.Rollout) -> Array:
+  """G_it - mean over the others of mean_t G_jt; 0 in a group of one."""
+  valid = rollout.valid("token")
+  rows = valid.any(-1)
+  means = masked.mean(signal, valid)
+  n = masked.count(rows, keepdims=True)
+  others = masked.sum(means, rows, keepdims=True) - means
+  baseline = others / jnp.maximum(n - 1, 1.0)
+  return jnp.where(
+    valid & (n > 1)[..., None], signal - baseline[..., None], 0.0
+  )
+
+
+def soft_rl(
+  alpha: float = 0.01,
+  target: float = 0.5,
+  rate: float = 3e-4,
+  clip: float = 0.2,
+) -> Method:
+  """Soft returns: the score plus alpha times the surprise still to come.
+
+  G_t = sum_{u >= t} (r_u - alpha log pi(y_u)), r the score on the last token,
+  against the others' mean: entropy of *future* tokens is credited to earlier
+  ones, which an entropy bonus does not do. One token: the fixed point is
+  pi ~ exp(r / alpha). alpha is tuned to a target entropy in nats per token;
+  target and the start of alpha depend on the task. alpha = 0 is plain RL.
+  Deviation: no critics, replay or reparameterisation.
+  Source: Haarnoja et al. 2018, Soft Actor-Critic.
+  """
+  return Method(
+    advantage=chain(
+      scores(),
+      place_last(),
+      plus_surprise(alpha, target, rate),
+      returns_to_go(),
+      minus_others_mean_token(),
+    ),
+    loss=policy_gradient(ppo_clip(clip, clip)),
+  )

@@ -1,0 +1,22 @@
+"""Baselines and scales of a group under contract."""
+
+from contract import Row
+
+ROWS = {
+  "canon": Row(),
+  "copo": Row(),
+  "dr_grpo": Row(),
+  "gdpo": Row(breaks={"no_signal": "its other rewards do not vanish"}),
+  "gpg": Row(),
+  "grpo": Row({"beta": 0.1}),
+  "lite_ppo": Row(),
+  "opo": Row(),
+  "qae": Row(),
+  "reinforce": Row(),
+  "reinforce_pp": Row({"beta": 0.1}),
+  "reinforce_pp_baseline": Row({"beta": 0.1}),
+  "remax": Row(signal=("scores", "stage/greedy_scores")),
+  "riskpo": Row({"bundle": 2}),
+  "rloo": Row(),
+  "unlikeliness": Row(),
+}
