@@ -477,7 +477,8 @@ def abstract_rollout(
       judged = task.score(
         problems, fake.completions, fake.lengths, fake.finished
       )
-      return to_rollout(problems, fake, judged, keys, step)
+      shown = jax.tree.map(jnp.asarray, fake)
+      return to_rollout(problems, shown, judged, keys, step)
 
     def extend(params, rollout, kept, count):
       del params

@@ -87,7 +87,7 @@ class Case:
     """A random rollout, with what the host finds of it."""
     return self.complete(free.rollout(seed, p=P, **kwargs))
 
-  def complete(self, rollout):
+  def complete(self, rollout, params=None):
     """With the host's part, and the memory of the sampling stage."""
     policy = self.methods[learners.POLICY]
     rollout = rollout.replace(memory=policy.stage.init())
@@ -95,7 +95,7 @@ class Case:
     if not host:
       return rollout
     reads = {read for need in host for read in need.probe.reads}
-    sources = {"old": free.params(p=P)}
+    sources = {"old": free.params(p=P) if params is None else params}
     return probes.on_host(
       host, probes.passes(free.policy, sources, reads, rollout)
     )

@@ -17,6 +17,8 @@ P, S, T, K, V = 4, 6, 7, 3, 5
 def _score(params, tokens):
   samples, length = tokens.completions.shape[1:]
   own = params["hidden"][tokens.prompts[:, 0]]
+  if samples == 1:  # a prompt's own tokens belong to no sample
+    own = own.mean(1, keepdims=True)
   heads = {"logits": lambda h: h[..., :V], "value": lambda h: h[..., V]}
   return types.Scored(own[:, :samples, :length], heads)
 
@@ -46,7 +48,7 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
   step_ids = np.where(mask, step_ids, -1)
   step_mask = np.arange(k) <= step_ids.max(-1)[..., None]
   correct = (rng.random((p, s)) < 0.5).astype(np.int8)
-  correct[0, :2] = 0, 1  # at least one group is mixed
+  correct[0, :2] = (0, 1)[:s]  # at least one group is mixed
   if p > 1:  # and one has a single right sample
     correct[-1] = np.arange(s) == 1
   scores = np.where(correct == 1, 1.0, rng.random((p, s)).round(1) / 2)

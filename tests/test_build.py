@@ -18,9 +18,7 @@ from rl import rollout as rollouts
 EMBEDDED = sorted(
   module.name
   for module in pkgutil.iter_modules(configs.__path__)
-  if not module.ispkg
-  and module.name != "common"
-  and "gsm8k" not in module.name
+  if not module.ispkg and module.name != "common" and "gsm8k" not in module.name
 )
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from experiments import build, claims
+from experiments.arms import Arm, Outcome, Store
 from experiments.claims import __main__ as command
 from experiments.claims import draw, page, settings
-from experiments.claims.arms import Arm, Outcome, Store
 from experiments.claims.claim import Claim, Comparison, verdict
 from experiments.configs import smoke
 
@@ -89,7 +89,8 @@ def test_the_tests_read_what_the_arms_left(name):
   rng = np.random.default_rng(0)
   scores = rng.integers(0, 2, (3, 4, 256)).astype(np.float32)
   entropy = {"policy/entropy": np.ones((3, 20))}
-  alike = Outcome(entropy, scores, scores > 0, np.ones(scores.shape, int))
+  lengths, steps = np.ones(scores.shape, int), np.full(3, 20)
+  alike = Outcome(entropy, steps, scores, scores > 0, lengths)
   claim = claims.get(name)
   found = claim.test(dict.fromkeys(claim.arms, alike))
   assert any(c.region != "reported" for c in found)

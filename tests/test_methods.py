@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 from contract import P
 
 from experiments import checkpoint
@@ -15,6 +16,12 @@ from rl import methods
 
 ROWS = contract.rows()
 KNOWN = {"permutation", "no_signal", "padding", "microbatches", "mesh"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs(tmp_path_factory):
+  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
+    yield
 
 
 @pytest.fixture(scope="module", params=sorted(ROWS))
@@ -61,9 +68,9 @@ def test_permuting_the_samples_permutes_everything(case):
   order = np.random.default_rng(0).permutation(free.S)
   rollout, state = case.rollout(), case.state()
   g, _, _ = case.run(rollout)
+  other = contract.permuted(state, order)
   moved, _, _ = case.run(
-    case.complete(contract.permuted(rollout, order)),
-    contract.permuted(state, order),
+    case.complete(contract.permuted(rollout, order), other.params), other
   )
   if "permutation" in case.row.breaks:
     assert np.abs(moved - g[:, order]).max() > 1e-5

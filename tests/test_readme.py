@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 
-from experiments import logging, train
+from experiments import catalogue, logging, train
 from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -54,9 +54,10 @@ def test_every_file_it_names_is_there():
   assert not missing
 
 
-def test_it_lists_every_method():
-  listed = re.search(r"^Methods so far: (.*?)\.\n", TEXT, re.M | re.S)[1]
-  assert re.findall(r"`(\w+)`", listed) == methods.names()
+def test_its_table_of_methods_is_what_the_command_prints(capsys):
+  found = re.search(r"<!-- methods -->\n(.*?)<!-- /methods -->", TEXT, re.S)
+  assert catalogue.main(["methods", "--markdown"]) == 0
+  assert found[1] == capsys.readouterr().out
 
 
 def test_every_make_target_it_names_is_one():

@@ -31,6 +31,7 @@ from pure_groups import (
 from rl import (
   aggregates,
   credit,
+  filters,
   method,
   methods,
   metrics,
@@ -326,12 +327,12 @@ def test_shaping_a_reward_hides_a_solved_group_from_the_filter():
   rollout = free.rollout(ragged=False)
   solved = rollout.replace(correct=jnp.ones_like(rollout.correct))
   assert (np.ptp(np.asarray(solved.scores), axis=-1) > 0).all()
-  assert not value(transforms.mixed_verdicts(), solved).any()
+  assert not value(filters.mixed_verdicts(), solved).any()
   mixed = solved.replace(
     correct=solved.correct.at[:, 0].set(0),
     scores=jnp.full_like(solved.scores, 0.5),
   )
-  assert value(transforms.mixed_verdicts(), mixed).all()
+  assert value(filters.mixed_verdicts(), mixed).all()
 
 
 # pass@k and best-of-n.

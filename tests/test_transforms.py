@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from rl import masked, method, methods, probes, surrogates, terms, transforms
+from rl import (
+  filters,
+  masked,
+  method,
+  methods,
+  probes,
+  surrogates,
+  terms,
+  transforms,
+)
 from rl.aggregates import prompt_mean, token_mean
 from rl.method import Method
 from rl.terms import kl, policy_gradient
@@ -59,12 +68,12 @@ def test_chain_sum_and_scale_do_what_they_say():
 
 
 def test_filters_intersect():
-  got = value(transforms.mixed_verdicts() & transforms.finished())
-  want = value(transforms.mixed_verdicts()) & np.asarray(ROLLOUT.finished)
+  got = value(filters.mixed_verdicts() & filters.finished())
+  want = value(filters.mixed_verdicts()) & np.asarray(ROLLOUT.finished)
   np.testing.assert_array_equal(got, want)
   for p in range(free.P):
     real = np.asarray(ROLLOUT.correct)[p, np.asarray(ROLLOUT.sample_mask)[p]]
-    assert value(transforms.mixed_verdicts())[p].all() == (0 < real.mean() < 1)
+    assert value(filters.mixed_verdicts())[p].all() == (0 < real.mean() < 1)
 
 
 def test_among_uses_the_statistics_of_its_subset_and_is_zero_outside():
@@ -85,7 +94,7 @@ def test_among_of_a_filter_is_a_filter():
   def everyone(rollout):
     return rollout.sample_mask
 
-  assert value(among(everyone, transforms.finished())).dtype == bool
+  assert value(among(everyone, filters.finished())).dtype == bool
 
 
 def test_each_runs_over_components():
@@ -384,7 +393,7 @@ def test_a_controller_is_a_coefficient_with_state():
 def test_verdicts_read_the_verdict_and_not_the_score():
   rollout = ROLLOUT.replace(correct=-jnp.ones_like(ROLLOUT.correct))
   assert not value(verdicts(), rollout).any()
-  assert not np.asarray(transforms.known_verdict(rollout)).any()
+  assert not np.asarray(filters.known_verdict(rollout)).any()
 
 
 def test_terms_have_the_coefficients_they_print():

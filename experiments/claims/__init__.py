@@ -1,11 +1,10 @@
 """Papers' claims as commands: `python -m experiments.claims`.
 
-arms        one config trained and evaluated from several seeds, kept on disk
-claim       a statement, its arms, its test, and what the test says
-settings    the base policies and sizes they share
-draw        panels of their figures
-page        one page and one table of what came out
-provenance  what made a result
+claim     a statement, its arms (`experiments.arms`), its test, and what the
+          test says
+settings  the base policies and sizes they share
+draw      panels of their figures
+page      one page and one table of what came out
 
 Each other file is a claim, with a function of its name.
 """

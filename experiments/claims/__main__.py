@@ -22,8 +22,8 @@ import rich.console
 import rich.table
 
 from experiments import build, claims, devices, mistakes
+from experiments.arms import Store
 from experiments.claims import draw, page
-from experiments.claims.arms import Store
 from experiments.claims.claim import Claim
 
 

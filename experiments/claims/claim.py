@@ -23,7 +23,7 @@ import matplotlib.axes
 import numpy as np
 from scipy import stats
 
-from experiments.claims.arms import Arm, Outcome
+from experiments.arms import Arm, Outcome
 from experiments.intervals import CONFIDENCE, student_interval
 from rl import choices
 

@@ -11,7 +11,7 @@ import matplotlib.ticker
 import numpy as np
 
 from experiments import report
-from experiments.claims.arms import Outcome
+from experiments.arms import Outcome
 from experiments.claims.claim import (
   Claim,
   Comparison,

@@ -16,7 +16,7 @@ import matplotlib.figure
 from experiments import jsonl
 from experiments.claims.claim import Claim, Comparison, verdict
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto;
   padding: 0 1rem; }
@@ -123,7 +123,7 @@ def page(tried: Sequence[Tried]) -> str:
   return (
     "<!doctype html><html lang='en'><meta charset='utf-8'>"
     "<meta name='viewport' content='width=device-width'>"
-    f"<title>Claims</title><style>{_STYLE}</style>"
+    f"<title>Claims</title><style>{STYLE}</style>"
     f"<h1>Claims</h1><p>{html.escape(_made(tried))}. The test of a "
     "claim stands in its file; intervals are Student's, 95 %, over seeds of training, on "
     "the same held-out problems for all.</p>"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.claims.arms import Arm
+from experiments.arms import Arm
 from experiments.configs import chain_base, common, countdown_base
 
 STEPS = 160

@@ -43,7 +43,8 @@ def on_task(method: str, task: str = COUNTDOWN, **changes: Any) -> ConfigDict:
   """Reinforcement learning by a method, from the task's base policy.
 
   32 prompts of 16 samples a step, in two minibatches: ratios differ from 1 in
-  the second. A strictly on-policy method sets `plan__minibatches=1`.
+  the second. A strictly on-policy method sets `plan__minibatches=1`, one that
+  needs the host `steps_per_dispatch=1`.
 
   Args:
     method: with its hyper-parameters, as in `config.method`.
@@ -53,6 +54,7 @@ def on_task(method: str, task: str = COUNTDOWN, **changes: Any) -> ConfigDict:
   config = common.with_base(common.rl(steps=STEPS), base(task))
   config.method = method
   config.plan.minibatches = 2
+  config.steps_per_dispatch = 10
   config.evaluation.problems = 128
   config.update_from_flattened_dict(
     {key.replace("__", "."): value for key, value in changes.items()}

@@ -1,4 +1,4 @@
-"""bon_mean on the embedded task: Best-of-N max@k with a mean baseline.
+"""bon_mean on the embedded task: Best-of-N max@k, mean baseline.
 
   python -m experiments.run --config experiments/configs/methods/bon_mean.py \
     --workdir runs/bon_mean

@@ -8,4 +8,4 @@ from experiments.configs import methods
 
 
 def get_config():
-  return methods.on_task("less")
+  return methods.on_task("less", steps_per_dispatch=1)

@@ -1,0 +1,5 @@
+"""Every method on one embedded task: `python -m experiments.bakeoff`.
+
+entrants  the methods' own configs as arms of one base policy and one budget
+table     what they differ in from GRPO, and how it is written
+"""

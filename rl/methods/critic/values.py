@@ -1,0 +1,57 @@
+"""What methods with a learned critic share: its targets and its loss.
+
+The critic is the policy's "value" head, so one network learns both; V_t is the
+value of the state before token t is emitted, and 0 after the last one.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rl import probes, types
+from rl.terms import term
+from rl.transform import transform
+
+Array = jax.Array
+OLD_VALUES = probes.Need("old", probes.values)
+_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
+_REFERENCE = probes.Need("ref", probes.log_probs)
+
+
+@transform("none", "token", needs={_OLD_LOG_PROBS, _REFERENCE})
+def reference_log_ratio(_, rollout: types.Rollout) -> Array:
+  """k1 = log pi_old - log pi_ref of each scored token, a cost in the reward.
+
+  Its expectation is KL(pi_old || pi_ref) of that token.
+  """
+  k1 = rollout.extras[_OLD_LOG_PROBS] - rollout.extras[_REFERENCE]
+  return jnp.where(rollout.valid("token"), k1, 0.0)
+
+
+@transform("token", needs={OLD_VALUES})
+def plus_old_values(signal: Array, rollout: types.Rollout) -> Array:
+  """G_t = A_t + V_old(t): an advantage as a target of the critic."""
+  returns = signal + rollout.extras[OLD_VALUES]
+  return jnp.where(rollout.valid("token"), returns, 0.0)
+
+
+@term(
+  "token", "token", needs={probes.Need("policy", probes.values), OLD_VALUES}
+)
+def value_loss(
+  signal: Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+  *,
+  clip: float,
+) -> tuple[Array, dict[str, Array]]:
+  """max((V - G)^2, (V_old + clip(V - V_old, -clip, clip) - G)^2).
+
+  G is the term's own signal. The gradient vanishes where V has moved more than
+  `clip` towards G. Logged: `value/clip_frac`, the share of such tokens.
+  """
+  value, old = policy[probes.values], rollout.extras[OLD_VALUES]
+  near = old + jnp.clip(value - old, -clip, clip)
+  free, clipped = (value - signal) ** 2, (near - signal) ** 2
+  return jnp.maximum(free, clipped), {"value/clip_frac": clipped > free}

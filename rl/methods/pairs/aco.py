@@ -1,0 +1,58 @@
+"""Genius: advantage-calibrated optimisation, without any label."""
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked, types
+from rl.method import Method
+from rl.methods.pairs.contrast import best_and_worst, contrasted, contrastive
+from rl.methods.pairs.pairwise import members
+from rl.slots import frozen
+from rl.transform import chain, transform
+
+
+@transform("none", "sample")
+def foresight(_, rollout: types.Rollout) -> jax.Array:
+  """w_i = mean log pi of what follows the first step of sample i, in nats."""
+  tokens = rollout.valid("token")
+  if rollout.step_ids is not None:
+    later = tokens & (rollout.step_ids != 0)
+    tokens = jnp.where(later.any(-1, keepdims=True), later, tokens)
+  return masked.mean(rollout.behavior_log_probs, tokens)
+
+
+@transform("sample")
+def calibrated_pair(
+  signal: jax.Array, rollout: types.Rollout, *, alpha: float, most: float
+) -> jax.Array:
+  """+1 on the best, -f on the worst, f = max(1, exp((w_+ - w_-) / alpha))."""
+  best, worst = best_and_worst(signal, members(rollout))
+  gap = masked.sum(signal, best) - masked.sum(signal, worst)
+  factor = jnp.clip(jnp.exp(gap / alpha), 1.0, most)[..., None]
+  return best - factor * worst
+
+
+def aco(beta: float = 0.1, alpha: float = 1.0, most: float = 10.0) -> Method:
+  """DPO between a group's most and least promising sample, without a label.
+
+    w_i   mean log-probability of what follows the first step of sample i
+    loss  -log sigma(beta [d_+ - f d_-]), d = log pi - log ref of a sample
+    f     max(1, exp((w_+ - w_-) / alpha)), at most `most`
+
+  The further the rejected sample is behind, the harder it is pushed down; at
+  f = 1 it is DPO. A group of equal w has no pair.
+  Deviations: the samples of a group are the candidates for its first step and
+  their own continuations the foresight; the paper searches step by step with a
+  beam of short simulated futures, and rejects a random candidate instead of
+  the last. Without step ids w is the mean over the whole sample. The cap on f
+  and beta are ours.
+  Source: Xu et al. 2025, Genius: A Generalizable and Purely Unsupervised
+  Self-Training Framework for Advanced Reasoning.
+  """
+  pair = chain(foresight(), calibrated_pair(alpha, most))
+  return Method(
+    advantage=pair,
+    keep=chain(pair, contrasted()),
+    loss=contrastive(beta),
+    slots=(("ref", frozen()),),
+  )

@@ -1,0 +1,42 @@
+"""Pref-GRPO: win rates within the group in place of scores."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked, types
+from rl.method import Method
+from rl.methods.group.grpo import grpo
+from rl.methods.pairs import pairwise
+from rl.transform import chain, transform
+from rl.transforms import group_normalize
+
+
+@transform("none", "sample")
+def win_rates(_, rollout: types.Rollout) -> jax.Array:
+  """R_i, the mean of pref[i, j] over the others that i was compared with."""
+  preferred = pairwise.preferences(rollout)
+  compared = pairwise.pairs(rollout.sample_mask) & jnp.isfinite(preferred)
+  return masked.mean(preferred, compared)
+
+
+def pref_grpo(
+  clip: float = 0.2, beta: float = 0.04, ddof: int = 1, eps: float = 1e-6
+) -> Method:
+  """GRPO whose reward is the share of its group that a sample wins against.
+
+  R_i = 1/(n-1) sum_{j != i} pref[i, j], pref in {0, 1/2, 1}; then `grpo`.
+
+  Win rates have one spread whatever the scores, so that no gap of a hundredth
+  is blown up by a small standard deviation; any monotone change of the scores
+  leaves them alone. All ties: A = 0. Cycles are fine.
+  Preferences are the task's ("task/preferences"), of all pairs or of some, else
+  the order of the scores. Clip and KL are those of GRPO here; the paper's are
+  for flow models.
+  Source: Wang et al. 2025, Pref-GRPO: Pairwise Preference Reward-based GRPO.
+  """
+  return dataclasses.replace(
+    grpo(clip, beta, ddof, eps),
+    advantage=chain(win_rates(), group_normalize(ddof, eps)),
+  )

@@ -1,0 +1,61 @@
+"""Semi-online GRPO: samples of a generator that lags behind."""
+
+import jax
+import jax.numpy as jnp
+
+from rl import surrogates, types
+from rl.aggregates import seq_mean_token_mean
+from rl.method import Method
+from rl.slots import frozen, sync
+from rl.surrogates import surrogate
+from rl.terms import kl, policy_gradient
+from rl.transform import chain
+from rl.transforms import group_normalize, scores
+
+
+@surrogate()
+def truncated_importance(
+  log_ratio: jax.Array,
+  advantages: jax.Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+  *,
+  cap: float,
+) -> jax.Array:
+  """A sg[min(rho, cap)] exp(log pi - sg[log pi])."""
+  del policy, rollout
+  stopped = jax.lax.stop_gradient(log_ratio)
+  weight = jnp.minimum(surrogates.ratio(stopped), cap)
+  return advantages * weight * jnp.exp(log_ratio - stopped)
+
+
+def semi_online_grpo(
+  every: int = 10,
+  cap: float = 2.0,
+  beta: float = 0.001,
+  ddof: int = 1,
+  eps: float = 1e-6,
+) -> Method:
+  """GRPO without a clip on the samples of an older policy, weights capped.
+
+    A     (R - mean R) / (std R + eps)
+    loss  - sg[min(rho_t, cap)] A grad log pi(y_t) + beta k3 to the start,
+          mean over samples of the mean over tokens
+
+  rho_t = pi / pi_generator, as the sampler reported it. The generator takes the
+  policy's parameters after `every` training steps: with 1 and one update per
+  rollout this is `grpo`; the paper goes to 100.
+  Source: Lanchantin et al. 2025, Bridging Offline and Online Reinforcement
+  Learning for LLMs.
+  """
+  aggregate = seq_mean_token_mean()
+  loss = policy_gradient(
+    truncated_importance(cap), aggregate=aggregate, against="behavior"
+  )
+  generator = (("generator", sync(every)),)
+  return Method(
+    advantage=chain(scores(), group_normalize(ddof, eps)),
+    loss=loss + beta * kl("k3", aggregate=aggregate) if beta else loss,
+    slots=(("ref", frozen()), *generator) if beta else generator,
+    behavior="generator",
+  )

@@ -1,0 +1,64 @@
+"""Policy gradients at the most uncertain tokens only."""
+
+import dataclasses
+
+import jax
+
+from rl import choices, masked, probes, types
+from rl.filters import finished, mixed_verdicts
+from rl.method import Method
+from rl.slots import frozen
+from rl.surrogates import ppo_clip
+from rl.terms import kl, policy_gradient
+from rl.transform import chain, transform
+from rl.transforms import group_normalize, scores
+
+_ENTROPY = probes.Need("old", probes.entropy)
+_ROUNDING = 1e-6  # nats: equal entropies reach their own quantile
+_SCOPES = {"response": -1, "batch": (0, 1, 2)}
+
+
+@transform("sample", "token", needs={_ENTROPY})
+def most_uncertain(
+  signal: jax.Array, rollout: types.Rollout, *, rho: float, scope: str
+) -> jax.Array:
+  """Of the samples kept, tokens whose H reaches the (1 - rho) quantile."""
+  valid, entropy = rollout.valid("token"), rollout.extras[_ENTROPY]
+  limit = masked.quantile(entropy, valid, 1 - rho, _SCOPES[scope], True)
+  return signal[..., None] & valid & (entropy >= limit - _ROUNDING)
+
+
+def earl(
+  rho: float = 0.2,
+  scope: str = "response",
+  beta: float = 0.001,
+  low: float = 0.2,
+  high: float = 0.28,
+  ddof: int = 1,
+) -> Method:
+  """DAPO on the share `rho` of tokens with the highest entropy, plus a KL.
+
+  A token is trained if H_t reaches the (1 - rho) quantile of its response, or
+  of the batch (`scope="batch"`, the 80/20 rule of Wang et al. 2025); ties at
+  the quantile stay, and of a short response at least one token. The mean is
+  over the tokens kept. beta k3 to the starting policy acts on all tokens of the
+  samples kept; rho = 1 and beta = 0 is DAPO.
+  Open: rho and beta are not given. Its reward (syntax, interface, function) is
+  the task's.
+  Source: Shi et al. 2025, EARL: Entropy-Aware RL Alignment of LLMs for Reliable
+  RTL Code Generation.
+
+  Raises:
+    ValueError: unknown scope.
+  """
+  if scope not in _SCOPES:
+    raise ValueError(choices.unknown("scope", scope, _SCOPES))
+  whole = mixed_verdicts() & finished()
+  loss = policy_gradient(ppo_clip(low, high))
+  penalty = dataclasses.replace(kl("k3"), keep=whole)
+  return Method(
+    advantage=chain(scores(), group_normalize(ddof)),
+    keep=chain(whole, most_uncertain(rho, scope)),
+    loss=loss + beta * penalty if beta else loss,
+    slots=(("ref", frozen()),) if beta else (),
+  )

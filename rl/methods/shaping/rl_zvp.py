@@ -1,0 +1,56 @@
+"""Zero-variance prompts, credited by entropy."""
+
+import jax
+import jax.numpy as jnp
+
+from rl import probes, types
+from rl.method import Method
+from rl.surrogates import ppo_clip
+from rl.terms import policy_gradient
+from rl.transform import chain, transform
+from rl.transforms import group_normalize, scores
+
+_ENTROPY = probes.Need("old", probes.entropy)
+
+
+@transform("sample", "token", needs={_ENTROPY})
+def credit_zero_variance(
+  signal: jax.Array, rollout: types.Rollout, *, alpha: float
+) -> jax.Array:
+  """+alpha H_t where a whole group is right, -alpha (max H - H_t) if wrong.
+
+  The maximum is over the tokens of the sample. Other groups keep the signal.
+  """
+  valid, real = rollout.valid("token"), rollout.sample_mask
+  entropy = jnp.where(valid, rollout.extras[_ENTROPY], 0.0)
+  below_peak = entropy.max(-1, keepdims=True) - entropy
+  silent = (signal == 0).all(-1)
+
+  def all_are(verdict):
+    agree = ((rollout.correct == verdict) | ~real).all(-1)
+    return (silent & agree)[:, None, None]
+
+  shaped = jnp.where(all_are(1), alpha * entropy, signal[..., None])
+  shaped = jnp.where(all_are(0), -alpha * below_peak, shaped)
+  return jnp.where(valid, shaped, 0.0)
+
+
+def rl_zvp(alpha: float = 0.1, clip: float = 0.2, ddof: int = 1) -> Method:
+  """GRPO that learns from groups without variance, token by token.
+
+    mixed group   the z-score of GRPO
+    all right     A_t = alpha H_t: uncertain tokens are reinforced most
+    all wrong     A_t = -alpha (max_t' H_t' - H_t): uncertain ones blamed least
+
+  H is the entropy of the old policy. A group is right or wrong by its verdicts,
+  and keeps A = 0 if they are unknown or differ at equal scores.
+  Open: alpha, 0.1 to 0.2 by the size of the model. The loss is PPO-clip over
+  the mean token without KL or filters.
+  Source: Le et al. 2025, No Prompt Left Behind (RL-ZVP).
+  """
+  return Method(
+    advantage=chain(
+      scores(), group_normalize(ddof), credit_zero_variance(alpha)
+    ),
+    loss=policy_gradient(ppo_clip(clip, clip)),
+  )

@@ -1,0 +1,48 @@
+"""GMPO: the geometric mean of a sample's clipped ratios."""
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked, surrogates, types
+from rl.method import Method
+from rl.terms import policy_gradient
+from rl.transform import chain
+from rl.transforms import group_normalize, scores
+
+
+@surrogates.surrogate("sample")
+def geometric_mean(
+  log_ratio: jax.Array,
+  advantages: jax.Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+  *,
+  clip: float,
+) -> jax.Array:
+  """A exp(mean_t l_t): l = min(log rho, clip) if A > 0, else max(., -clip).
+
+  A is the mean over the sample's tokens.
+  """
+  del policy
+  mask = rollout.mask
+  clipped = jnp.where(
+    advantages > 0,
+    jnp.minimum(log_ratio, clip),
+    jnp.maximum(log_ratio, -clip),
+  )
+  rho = surrogates.ratio(masked.mean(clipped, mask))
+  return masked.mean(advantages, mask) * rho
+
+
+def gmpo(clip: float = 0.4, ddof: int = 1) -> Method:
+  """Maximises A_i (prod_t rho_t)^(1 / T_i), the log-ratios clipped per token.
+
+  log rho_t is cut at +clip where A > 0 and at -clip where A < 0, so that a
+  clipped token has no gradient and still counts in the mean. Mean over samples
+  with a token; the z-score of the group; no KL.
+  Source: Zhao et al. 2025, Geometric-Mean Policy Optimization.
+  """
+  return Method(
+    advantage=chain(scores(), group_normalize(ddof)),
+    loss=policy_gradient(geometric_mean(clip)),
+  )

@@ -1,0 +1,72 @@
+"""KL-Cov: the tokens that would cost the most entropy are held back."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from rl import probes, surrogates, types
+from rl.method import Method
+from rl.methods.surrogates.selection import lowest, token_covariance
+from rl.terms import policy_gradient, term
+from rl.transform import chain, transform
+from rl.transforms import broadcast, group_normalize, scores
+
+_LOG_PROBS = probes.Need("policy", probes.log_probs)
+_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
+_ADVANTAGE = probes.given("prepared", "advantage")
+_ROUNDING = 1e-5  # nats: two passes of one policy differ, and |d| has a slope
+
+
+@surrogates.surrogate()
+def importance(
+  log_ratio: jax.Array,
+  advantages: jax.Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+) -> jax.Array:
+  """A rho, without a clip."""
+  del policy, rollout
+  return advantages * surrogates.ratio(log_ratio)
+
+
+@transform("none", "token", needs={_OLD_LOG_PROBS, _ADVANTAGE})
+def highest_covariance(
+  _, rollout: types.Rollout, *, fraction: float
+) -> jax.Array:
+  """1 at the `fraction` of all tokens with the largest covariance, else 0."""
+  mask = rollout.valid("token")
+  covariance = token_covariance(
+    rollout.extras[_ADVANTAGE], rollout.extras[_OLD_LOG_PROBS], mask
+  )
+  count = jnp.maximum(jnp.floor(fraction * mask.sum()), 1.0)
+  chosen = lowest(-covariance, mask & (covariance > 0), count)
+  return chosen.astype(jnp.float32)
+
+
+@term("token", needs={_LOG_PROBS, _OLD_LOG_PROBS})
+def distance_to_old(
+  signal: jax.Array, policy: types.Named, rollout: types.Rollout
+) -> jax.Array:
+  """w |log pi - log pi_old|; a weight of 0 stays in the denominator."""
+  moved = jnp.abs(policy[probes.log_probs] - rollout.extras[_OLD_LOG_PROBS])
+  return signal * jnp.where(moved > _ROUNDING, moved, 0.0)
+
+
+def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
+  """Loss - A rho, plus beta |log rho| at the tokens of largest covariance.
+
+  cov_t = (A - mean A)(log pi - mean log pi), of which the largest `fraction`
+  of all tokens are penalised, at least one and only where cov > 0. No clip;
+  the z-score of the group; the token mean over all tokens. The first update of
+  a rollout is GRPO's: there the penalty has no gradient.
+  Deviation: the covariance is that of the policy before the step.
+  Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
+  """
+  held = beta * distance_to_old()
+  chosen = highest_covariance(fraction)
+  return Method(
+    advantage=chain(scores(), group_normalize(ddof), broadcast()),
+    loss=policy_gradient(importance())
+    + dataclasses.replace(held, signal=chosen),
+  )

@@ -1,0 +1,39 @@
+"""Weighted REINFORCE: ratios that weigh the score function, not gradients."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rl import probes, surrogates, types
+
+Array = jax.Array
+
+
+@surrogates.surrogate()
+def weighted_reinforce(
+  log_ratio: Array,
+  advantages: Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+  *,
+  positive: tuple[float, float],
+  negative: tuple[float, float],
+) -> tuple[Array, dict[str, Array]]:
+  """sg[clip(rho, bounds)] A log pi, with bounds by the sign of A.
+
+  A clip of the weight, where PPO's is of the objective: beyond a bound a token
+  is weighed by the bound, and keeps its gradient.
+
+  Args:
+    positive, negative: smallest and largest *weight*, where A > 0 and A < 0.
+  """
+  del rollout
+  rho = jax.lax.stop_gradient(surrogates.ratio(log_ratio))
+  low = jnp.where(advantages > 0, positive[0], negative[0])
+  high = jnp.where(advantages > 0, positive[1], negative[1])
+  value = jnp.clip(rho, low, high) * advantages * policy[probes.log_probs]
+  return value, {
+    "policy/clip_frac_low": rho < low,
+    "policy/clip_frac_high": rho > high,
+  }
