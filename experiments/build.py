@@ -15,7 +15,7 @@ import ml_collections
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments import collect, sinks, spec, tasks
+from experiments import collect, shapes, sinks, spec, tasks
 from models import policy as policies
 from models import sharding, transformer
 from models.config import ModelConfig
@@ -362,7 +362,7 @@ def _check(e: Experiment) -> None:
     )
   samples = e.sampling.samples if e.samples_own else 1
   state = _abstract_state(e)
-  rollout = collect.abstract_rollout(
+  rollout = shapes.abstract_rollout(
     e.task,
     e.policy,
     dataclasses.replace(e.sampling, samples=samples),

@@ -68,6 +68,18 @@ def make(e: Experiment, tokens: int | None = None, say: Say = print):
   return (SideBySide if fused else OneByOne)(e, tokens, say)
 
 
+def device_seconds() -> float:
+  """Seconds that the devices have worked, on an arbitrary clock.
+
+  On a CPU those of this process on all cores, which other work on the machine
+  hardly changes; else wall-clock seconds times the number of devices.
+  """
+  devices = jax.devices()
+  if devices[0].platform == "cpu":
+    return time.process_time()
+  return time.perf_counter() * len(devices)
+
+
 def sampled_tokens(rollouts: step.Rollouts) -> Array:
   """`[]` int32, tokens that a step sampled, of all learners' rollouts.
 
@@ -173,15 +185,15 @@ class SideBySide(_Trainer):
     parts, taken, seconds = [], [], []
     while self._going(steps, tokens).any():
       advance = self._advance(progress)
-      clock = time.perf_counter()
+      clock = device_seconds()
       progress, found = advance(progress)
       found, reached, tokens = jax.device_get(
         (found, progress.state.step, progress.tokens)
       )
-      wall = time.perf_counter() - clock
+      spent = device_seconds() - clock
       before, steps, tokens = steps, reached[:count], tokens[:count]
       taken.append(steps - before)
-      seconds.append(wall * self._mesh.size / places)
+      seconds.append(spent / places)
       parts.append(found)
       self._report(numbers, steps, tokens)
     trained = []
@@ -268,15 +280,14 @@ class OneByOne(_Trainer):
     state = self._state(number, params).state
     tokens, rows, seconds = 0, [], []
     while self._going(len(rows), tokens):
-      clock = time.perf_counter()
+      clock = device_seconds()
       rollout, _ = self._gather(state)
       tokens += int(sampled_tokens(rollout))
       said = {SURPRISE: surprise(rollout)}
       state, found = self._train_step(state, rollout)
       found |= said
       rows.append(jax.tree.map(lambda x: x[None], jax.device_get(found)))
-      wall = time.perf_counter() - clock
-      seconds.append(wall * self._e.mesh.size)
+      seconds.append(device_seconds() - clock)
       self._check(rows[-1:])
       if len(rows) % self._size == 0:
         self._report([number], [len(rows)], [tokens])

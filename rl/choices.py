@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os.path
 from collections.abc import Iterable
 
 
@@ -24,5 +23,6 @@ def unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
 
 
 def _likeness(value: str, choice: str) -> float:
-  ratio = difflib.SequenceMatcher(a=value, b=choice).ratio()
-  return ratio + 0.01 * len(os.path.commonprefix([value, choice]))
+  match = difflib.SequenceMatcher(a=value, b=choice)
+  begins = match.find_longest_match(0, 1, 0, 1).size  # the first letter
+  return match.ratio() + 0.01 * begins

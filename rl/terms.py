@@ -106,6 +106,14 @@ class Term:
   def __add__(self, other: Term | Loss) -> Loss:
     return Loss((self,)) + other
 
+  def of(
+    self, signal: Transform | None = None, keep: Transform | None = None
+  ) -> Term:
+    """The term with a signal or a filter of its own."""
+    changes = {"signal": signal, "keep": keep}
+    given = {key: t for key, t in changes.items() if t is not None}
+    return dataclasses.replace(self, **given)
+
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
@@ -129,14 +137,7 @@ def term(
   needs: Iterable | Callable = (),
 ) -> Callable[[Callable], Callable[..., Term]]:
   """Decorator: `(signal, policy, rollout, *, hyper...)` -> a factory of terms."""
-  aggregate = (
-    aggregate
-    or {
-      "token": aggregates.token_mean,
-      "sample": aggregates.sample_mean,
-      "prompt": aggregates.prompt_mean,
-    }[gives]()
-  )
+  aggregate = aggregate or _MEANS[gives]()
 
   def decorate(fn: Callable) -> Callable[..., Term]:
     def build(hyper: dict) -> Term:

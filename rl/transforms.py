@@ -77,6 +77,31 @@ def probe(need: probes.Need, level: types.Level = "token") -> Transform:
   )
 
 
+def _log_probs(source: str) -> probes.Need:
+  return probes.Need(source, probes.log_probs)
+
+
+@transform(
+  "none",
+  "token",
+  needs=lambda model, reference: {_log_probs(model), _log_probs(reference)},
+)
+def log_ratios(
+  _, rollout: types.Rollout, *, model: str, reference: str
+) -> Array:
+  """log pi_model - log pi_reference of each scored token, in nats.
+
+  Where `model` sampled, its mean is KL(model || reference) of a token.
+
+  Args:
+    model, reference: "old", the policy at the step's start, or slots.
+  """
+  gap = (
+    rollout.extras[_log_probs(model)] - rollout.extras[_log_probs(reference)]
+  )
+  return jnp.where(rollout.valid("token"), gap, 0.0)
+
+
 # Baselines and set objectives over a group.
 
 center = lift(advantages.center, valid=_samples)
@@ -165,12 +190,17 @@ def broadcast(signal: Array, rollout: types.Rollout) -> Array:
   return jnp.where(rollout.mask, signal[..., None], 0.0)
 
 
+def sample_ends(rollout: types.Rollout) -> Array:
+  """`[P, S, T]` bool, the last scored token of each sample."""
+  positions = jnp.arange(rollout.mask.shape[-1])
+  last = jnp.max(jnp.where(rollout.mask, positions, -1), -1, keepdims=True)
+  return positions == last
+
+
 @transform("sample", "token")
 def place_last(signal: Array, rollout: types.Rollout) -> Array:
   """A reward, on the last scored token of its sample."""
-  positions = jnp.arange(rollout.mask.shape[-1])
-  last = jnp.max(jnp.where(rollout.mask, positions, -1), -1, keepdims=True)
-  return jnp.where(positions == last, signal[..., None], 0.0)
+  return jnp.where(sample_ends(rollout), signal[..., None], 0.0)
 
 
 def step_ends(rollout: types.Rollout) -> Array:

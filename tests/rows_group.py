@@ -10,6 +10,7 @@ ROWS = {
   "gpg": Row(),
   "grpo": Row({"beta": 0.1}),
   "lite_ppo": Row(),
+  "one_shot": Row(breaks={"no_signal": "the entropy bonus needs no reward"}),
   "opo": Row(),
   "qae": Row(),
   "reinforce": Row(),

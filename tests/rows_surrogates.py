@@ -3,14 +3,15 @@
 from contract import Row
 
 ROWS = {
+  "chi_squared": Row(),
   "cispo": Row(),
   "clip_cov": Row(
     {"fraction": 0.05},
     breaks={"permutation": "the dropped tokens are drawn by their place"},
   ),
-  "fixpo": Row(),
   "dapo": Row(),
   "dispo": Row(),
+  "fixpo": Row(),
   "flex_clip": Row({"schedule": "od"}),
   "gmpo": Row(),
   "gspo": Row(),

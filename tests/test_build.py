@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tiny
 
-from experiments import build, collect, configs, tasks, train
+from experiments import assemble, build, configs, tasks, train
 from experiments.configs import common
 from rl import methods
 from rl import rollout as rollouts
@@ -168,7 +168,7 @@ def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
     scored=scores > 0,
   )
   keys = rollouts.prompt_keys(jax.random.key(0), 0, problems.ids)
-  rollout = collect.to_rollout(problems, samples, judged, keys, 0)
+  rollout = assemble.to_rollout(problems, samples, judged, keys, 0)
   grpo = methods.get("grpo")
   advantages, _ = grpo.advantage.apply(None, rollout, grpo.advantage.init())
   assert not np.asarray(advantages).any()

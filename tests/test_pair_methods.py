@@ -434,9 +434,9 @@ def test_brpo_drops_a_group_of_one():
 
 
 def answers(verdicts, likelihoods, **changes):
-  """Two tokens each: a first step the copy cannot predict, and the answer."""
+  """Two tokens each: a first step, ever less likely, and the answer."""
   log_p = jnp.log(jnp.asarray(likelihoods, jnp.float32))[None]
-  copy = jnp.stack([jnp.full_like(log_p, -5.0), log_p], -1)
+  copy = jnp.stack([-jnp.ones_like(log_p).cumsum(-1), log_p], -1)
   ids = jnp.broadcast_to(jnp.array([0, 1]), copy.shape)
   rollout = group(verdicts, t=2, extras={"ema/log_probs": copy})
   return rollout.replace(**{"step_ids": ids, **changes})
@@ -455,8 +455,8 @@ def test_care_pays_every_right_answer_where_all_are_as_likely():
 
 
 def test_care_pays_right_answers_as_likely_as_their_mean():
-  """Mean .5 of the right ones: .49 is within the margin, .3 is not."""
-  rollout = answers([1, 1, 1, 0], [0.3, 0.495, 0.705, 0.9])
+  """Mean .5 of the right ones: .495 is within the margin of .01, .46 is not."""
+  rollout = answers([1, 1, 1, 0], [0.46, 0.495, 0.545, 0.9])
   np.testing.assert_allclose(rewards(rollout), [1, 1.5, 1.5, 0])
 
 

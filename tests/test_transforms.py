@@ -333,7 +333,7 @@ def wrong_level(_, policy, rollout):
         ),
       ),
       ROLLOUT,
-      ["'style'", "available: []"],
+      ["'style'", "available: ['accuracy', 'format']"],
     ),
     (methods.get("pass_at_k", k=9), ROLLOUT, ["k = 9", "6 samples"]),
     (

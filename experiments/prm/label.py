@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments import collect
+from experiments import assemble
 from experiments.prm.settings import LABELS, Prepared
 from experiments.tasks.task import Problems, Task
 from rewards.process import continuations, labels
@@ -73,7 +73,7 @@ def draw(
     parts.append(part(params, chosen, keys[cut]))
   drawn, judged = jax.tree.map(lambda *xs: jnp.concatenate(xs), *parts)
   step = jnp.zeros((), jnp.int32)
-  return collect.to_rollout(problems, drawn, judged, keys, step)
+  return assemble.to_rollout(problems, drawn, judged, keys, step)
 
 
 def check(task: Task, problems: Problems, rollout: types.Rollout) -> Array:

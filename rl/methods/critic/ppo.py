@@ -1,18 +1,12 @@
 """Proximal policy optimisation with a value head."""
 
-import dataclasses
-
 from rl.method import Method
-from rl.methods.critic.values import (
-  plus_old_values,
-  reference_log_ratio,
-  value_loss,
-)
+from rl.methods.critic.values import plus_old_values, value_loss
 from rl.slots import frozen
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import gae, place_last, scores, whiten
+from rl.transform import Transform, chain
+from rl.transforms import gae, log_ratios, place_last, scores, whiten
 
 
 def ppo(
@@ -38,13 +32,25 @@ def ppo(
   Source: Schulman et al. 2017, Proximal Policy Optimization Algorithms; Ouyang
   et al. 2022, Training language models to follow instructions.
   """
-  rewards = chain(scores(), place_last())
+  return actor_critic(scores(), gamma, lam, beta, clip, value_clip, value_coef)
+
+
+def actor_critic(
+  outcome: Transform,
+  gamma: float,
+  lam: float,
+  beta: float,
+  clip: float,
+  value_clip: float,
+  value_coef: float,
+) -> Method:
+  """`ppo` on an outcome reward of samples."""
+  rewards = chain(outcome, place_last())
   if beta:
-    rewards = rewards + -beta * reference_log_ratio()
+    rewards += -beta * log_ratios("old", "ref")
   credit = chain(rewards, gae(gamma, lam))
-  critic = dataclasses.replace(
-    value_loss(value_clip), signal=chain(credit, plus_old_values())
-  )
+  targets = chain(credit, plus_old_values())
+  critic = value_loss(value_clip).of(signal=targets)
   return Method(
     advantage=chain(credit, whiten(ddof=1)),
     loss=policy_gradient(ppo_clip(clip, clip)) + value_coef * critic,

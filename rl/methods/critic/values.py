@@ -15,18 +15,6 @@ from rl.transform import transform
 
 Array = jax.Array
 OLD_VALUES = probes.Need("old", probes.values)
-_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
-_REFERENCE = probes.Need("ref", probes.log_probs)
-
-
-@transform("none", "token", needs={_OLD_LOG_PROBS, _REFERENCE})
-def reference_log_ratio(_, rollout: types.Rollout) -> Array:
-  """k1 = log pi_old - log pi_ref of each scored token, a cost in the reward.
-
-  Its expectation is KL(pi_old || pi_ref) of that token.
-  """
-  k1 = rollout.extras[_OLD_LOG_PROBS] - rollout.extras[_REFERENCE]
-  return jnp.where(rollout.valid("token"), k1, 0.0)
 
 
 @transform("token", needs={OLD_VALUES})

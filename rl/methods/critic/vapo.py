@@ -1,7 +1,5 @@
 """Value-based augmented PPO."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -59,7 +57,7 @@ def vapo(
   loss = started * policy_gradient(ppo_clip(low, high))
   if mu:
     loss += mu * started * nll(keep=only(right_verdict))
-  critic = dataclasses.replace(value_loss(value_clip), signal=targets)
+  critic = value_loss(value_clip).of(signal=targets)
   return Method(
     advantage=chain(rewards, length_adaptive_gae(alpha), whiten(ddof=1)),
     loss=loss + value_coef * critic,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -58,6 +56,4 @@ def copo(gamma: float = 10.0, rho: float = 0.5, clip: float = 0.2) -> Method:
     scores(), group_mean_z_score(), gate_by_disagreement(-gamma, rho)
   )
   loss = policy_gradient(ppo_clip(clip, clip))
-  return Method(
-    advantage=within, loss=loss + dataclasses.replace(loss, signal=across)
-  )
+  return Method(advantage=within, loss=loss + loss.of(signal=across))

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 
 from rl import choices, credit, masked, metrics, probes, types
 from rl.terms import term
-from rl.transform import transform
+from rl.transform import Transform, transform
+from rl.transforms import log_ratios, sample_ends
 
 Array = jax.Array
 BASELINES = ("released", "paper")
@@ -34,31 +35,19 @@ def _log_probs(source: str) -> probes.Need:
 # Rewards.
 
 
-@transform(
-  "none",
-  "token",
-  needs=lambda model, reference: {_log_probs(model), _log_probs(reference)},
-)
-def implicit_rewards(
-  _, rollout: types.Rollout, *, model: str = "prm", reference: str = "ref"
-) -> Array:
-  """q_t = log pi_model - log pi_reference of each scored token, in nats.
+def implicit_rewards() -> Transform:
+  """q_t = log pi_prm - log pi_ref of each scored token, in nats.
 
   The reward in units of the outcome is beta q; PRIME's scale cancels beta, up
   to its eps.
-
-  Args:
-    model, reference: slots.
   """
-  q = rollout.extras[_log_probs(model)] - rollout.extras[_log_probs(reference)]
-  return jnp.where(rollout.valid("token"), q, 0.0)
+  return log_ratios("prm", "ref")
 
 
 @transform("token")
 def all_but_last(signal: Array, rollout: types.Rollout) -> Array:
   """The rewards, but 0 on the last scored token of each sample."""
-  later = jnp.flip(jnp.cumsum(jnp.flip(rollout.mask, -1), -1), -1)
-  return jnp.where(later > 1, signal, 0.0)
+  return jnp.where(sample_ends(rollout), 0.0, signal)
 
 
 @transform("token")

@@ -1,7 +1,5 @@
 """Policy gradients at the most uncertain tokens only."""
 
-import dataclasses
-
 import jax
 
 from rl import choices, masked, probes, types
@@ -55,7 +53,7 @@ def earl(
     raise ValueError(choices.unknown("scope", scope, _SCOPES))
   whole = mixed_verdicts() & finished()
   loss = policy_gradient(ppo_clip(low, high))
-  penalty = dataclasses.replace(kl("k3"), keep=whole)
+  penalty = kl("k3").of(keep=whole)
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
     keep=chain(whole, most_uncertain(rho, scope)),

@@ -9,7 +9,7 @@ from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain, transform
-from rl.transforms import broadcast, group_normalize, scores
+from rl.transforms import broadcast, group_normalize, sample_ends, scores
 
 
 def presence(
@@ -86,8 +86,7 @@ def add_key_tokens(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   totals = kinds.sum(1)[:, None, None]
   args = (held[..., 0], held[..., 1], totals[..., 0], totals[..., 1])
   bonus = key_bonus(*args, real.shape[1])
-  later = jnp.flip(jnp.cumsum(jnp.flip(valid, -1), -1), -1) - valid
-  ends = (later == 0) & rollout.finished[..., None]
+  ends = sample_ends(rollout) & rollout.finished[..., None]
   return jnp.where(valid, signal + jnp.where(ends, 0.0, bonus), 0.0)
 
 

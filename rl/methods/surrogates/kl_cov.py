@@ -1,7 +1,5 @@
 """KL-Cov: the tokens that would cost the most entropy are held back."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -63,10 +61,8 @@ def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
   Deviation: the covariance is that of the policy before the step.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
   """
-  held = beta * distance_to_old()
-  chosen = highest_covariance(fraction)
+  held = distance_to_old().of(signal=highest_covariance(fraction))
   return Method(
     advantage=chain(scores(), group_normalize(ddof), broadcast()),
-    loss=policy_gradient(importance())
-    + dataclasses.replace(held, signal=chosen),
+    loss=policy_gradient(importance()) + beta * held,
   )

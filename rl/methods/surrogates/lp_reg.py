@@ -1,7 +1,5 @@
 """Lp-Reg: unlikely tokens of wrong samples are kept, if they make sense."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -72,9 +70,7 @@ def lp_reg(
   Source: Huang et al. 2025, Low-probability Tokens Sustain Exploration in
   Reinforcement Learning with Verifiable Reward.
   """
-  pull = dataclasses.replace(
-    pull_to_proxy(kappa), signal=least_likely(fraction)
-  )
+  pull = pull_to_proxy(kappa).of(signal=least_likely(fraction))
   return Method(
     advantage=chain(scores(), group_normalize(ddof), broadcast()),
     loss=policy_gradient(ppo_clip(1.0, high)) + beta * pull,

@@ -1,7 +1,5 @@
 """SIREN: the entropy of likely words at open positions stays as it began."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 
@@ -93,7 +91,7 @@ def siren(
   Source: Jiang et al. 2025, Rethinking Entropy Regularization in Large
   Reasoning Models.
   """
-  held = dataclasses.replace(nucleus_entropy(p), keep=open_positions(quantile))
+  held = nucleus_entropy(p).of(keep=open_positions(quantile))
   return Method(
     advantage=chain(scores(), center()),
     loss=policy_gradient(
