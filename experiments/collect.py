@@ -146,7 +146,7 @@ def on_host(
     )
 
   keys_of = jax.jit(rollouts.prompt_keys)
-  assemble = jax.jit(assemble.to_rollout)
+  put_together = jax.jit(assemble.to_rollout)
 
   def collect(state: State):
     called = time.perf_counter()
@@ -172,7 +172,7 @@ def on_host(
       )
       scoring += time.perf_counter() - began
       judged = jax.device_put(judged, sharding)
-      return assemble(problems, samples, judged, keys, state.step)
+      return put_together(problems, samples, judged, keys, state.step)
 
     def extend(params, rollout, kept, count):
       prefixes = assemble.prefixes(rollout, kept, keys)
@@ -285,7 +285,7 @@ def shown_on_device(
 
 def shown_on_host(task: Task, prompts: int, sharding: NamedSharding) -> Staged:
   """A host task's own solutions in place of samples, one per prompt."""
-  assemble = jax.jit(assemble.supervised_rollout)
+  put_together = jax.jit(assemble.supervised_rollout)
 
   def collect(state: State):
     start = time.perf_counter()
@@ -294,7 +294,7 @@ def shown_on_host(task: Task, prompts: int, sharding: NamedSharding) -> Staged:
     key = jax.random.fold_in(solution_key, int(state.step))
     shown = task.demonstrate(key, problems)
     placed = jax.device_put((problems, shown), sharding)
-    rollout = assemble(*placed, state)
+    rollout = put_together(*placed, state)
     return rollout, {"time/rollout_s": time.perf_counter() - start}
 
   return collect
