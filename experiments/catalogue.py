@@ -26,6 +26,7 @@ WIDTH = 160  # of the table, also where it goes to a file
 COLUMNS = ("method", "paper", "family", "needs", "in a line")
 # What is there or is read anyway.
 _USUAL = {"policy/log_probs", "old/log_probs", "policy/entropy"}
+_PLAIN = {f.name: f.default for f in dataclasses.fields(Method)}["optimizer"]
 _SOURCE = re.compile(r"Source: (.*?)(?=\n\s*\n|\Z)", re.S)
 
 
@@ -69,6 +70,7 @@ def needs(made: Mapping[str, Method]) -> tuple[str, ...]:
   head, what the task or the host must tell, and what else passes read.
   """
   found: list[str] = []
+  given = {name for one in made.values() for name in one.stage.gives}
   if len(made) > 1:
     found.append(f"learners {', '.join(made)}")
   slots = {
@@ -85,8 +87,11 @@ def needs(made: Mapping[str, Method]) -> tuple[str, ...]:
     if one.behavior != learners.POLICY:
       found.append(f"samples by {one.behavior}")
     found += [f"phase on {phase.metric}" for phase in one.phases]
-    if any(_takes_steps(t) for t in one.transforms if t is not None):
+    takes_steps = any(_takes_steps(t) for t in one.transforms if t is not None)
+    if takes_steps and "step_scores" not in given:
       found.append("step scores")
+    if one.optimizer is not _PLAIN:
+      found.append("a say in the optimiser")
     asked = sorted(one.signal_needs | one.term_needs, key=str)
     found += [text for need in asked if (text := _asked(need))]
   return tuple(dict.fromkeys(found))
@@ -102,7 +107,8 @@ def _asked(need: probes.Need) -> str:
     return f"{need.source}: {need.probe}"
   if need.probe == probes.log_probs and not need.view:
     return ""  # of a slot, which is told
-  return f"pass {need}"
+  text = f"@{need.view}" if need.view else ""
+  return f"pass {need.source}{text}/{need.probe.name.partition('(')[0]}"
 
 
 def _takes_steps(t: transform.Transform) -> bool:

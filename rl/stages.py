@@ -61,11 +61,13 @@ class Stage:
     name: with its hyper-parameters.
     run: `(sampler, memory) -> rollout`, whose `memory` is the next one.
     init: `() -> memory`.
+    gives: what it adds to the rollout of the task.
   """
 
   name: str
   run: Callable[[Sampler, Any], types.Rollout]
   init: Callable[[], Any] = tuple
+  gives: tuple[str, ...] = ()
 
   def __str__(self) -> str:
     return self.name
@@ -96,7 +98,7 @@ def greedy() -> Stage:
       tokens=rollout.lengths.sum() + best.lengths.sum(),
     )
 
-  return Stage("greedy()", run)
+  return Stage("greedy()", run, gives=("stage/greedy_scores",))
 
 
 def second_pass(

@@ -96,15 +96,14 @@ def ppo_clip(
   *,
   low: float = 0.2,
   high: float = 0.2,
-  dual: float | None = None,
   cap: float | None = None,
 ) -> tuple[Array, dict[str, Array]]:
   """min(A rho, A clip(rho, 1 - low, 1 + high)).
 
   The gradient vanishes where A > 0 and rho > 1 + high, and where A < 0 and
-  rho < 1 - low. `dual` (> 1, verl's 3, DAPO's recipe 10) bounds the loss of a
-  negative advantage: max(that, A dual). `cap` (INTELLECT-2's 4) puts
-  min(rho, cap) in the place of rho; from 1 + high up it is the dual clip.
+  rho < 1 - low. `cap` (INTELLECT-2's 4) puts min(rho, cap) in the place of
+  rho, which bounds the loss of a negative advantage. From 1 + high up that is
+  the dual clip, max(the value, A cap) where A < 0 (verl's 3, DAPO's recipe 10).
   Source: Schulman et al. 2017; Ye et al. 2020 (dual clip); Prime Intellect
   2025, INTELLECT-2 (two-sided clip).
   """
@@ -113,12 +112,7 @@ def ppo_clip(
   if cap is not None:
     rho = jnp.minimum(rho, cap)
   clipped = jnp.clip(rho, 1 - low, 1 + high)
-  value = jnp.minimum(advantages * rho, advantages * clipped)
-  if dual is not None:
-    value = jnp.where(
-      advantages < 0, jnp.maximum(value, advantages * dual), value
-    )
-  return value, {
+  return jnp.minimum(advantages * rho, advantages * clipped), {
     "policy/clip_frac_low": (rho < 1 - low) & (advantages < 0),
     "policy/clip_frac_high": (rho > 1 + high) & (advantages > 0),
   }

@@ -96,10 +96,8 @@ def log_ratios(
   Args:
     model, reference: "old", the policy at the step's start, or slots.
   """
-  gap = (
-    rollout.extras[_log_probs(model)] - rollout.extras[_log_probs(reference)]
-  )
-  return jnp.where(rollout.valid("token"), gap, 0.0)
+  ours, theirs = (rollout.extras[_log_probs(s)] for s in (model, reference))
+  return jnp.where(rollout.valid("token"), ours - theirs, 0.0)
 
 
 # Baselines and set objectives over a group.

@@ -24,7 +24,7 @@ class Row:
   Attributes:
     hyper: what it is built with.
     signal: what vanishes when there is nothing to learn: rollout fields (scores
-      of 0, unknown verdicts) or keys of its extras.
+      of 0, unknown verdicts, components all 0) or keys of its extras.
     breaks: properties that its definition does not have, each with the reason:
       "permutation", "no_signal", "one_sample", ...
   """

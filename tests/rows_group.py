@@ -6,7 +6,7 @@ ROWS = {
   "canon": Row(),
   "copo": Row(),
   "dr_grpo": Row(),
-  "gdpo": Row(breaks={"no_signal": "its other rewards do not vanish"}),
+  "gdpo": Row(signal=("scores", "components")),
   "gpg": Row(),
   "grpo": Row({"beta": 0.1}),
   "lite_ppo": Row(),

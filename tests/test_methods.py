@@ -87,7 +87,10 @@ def test_no_signal_no_policy_gradient(case):
       extras[name] = jnp.zeros_like(extras[name])
       continue
     nothing = -1 if name == "correct" else 0
-    value = jnp.full_like(getattr(rollout, name), nothing)
+    value = jax.tree.map(
+      lambda x, nothing=nothing: jnp.full_like(x, nothing),
+      getattr(rollout, name),
+    )
     rollout = rollout.replace(**{name: value})
   rollout = rollout.replace(extras=rollout.extras.update(extras))
   params = free.params(p=P)

@@ -60,7 +60,8 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
     return {"policy": whole, "summary": jax.tree.map(glue, *parts)}
 
   shares = ", ".join(f"{share:g}" for share in budgets)
-  return Stage(f"anytime(({shares}), summaries={summaries})", run)
+  name = f"anytime(({shares}), summaries={summaries})"
+  return Stage(name, run, gives=("step_scores",))
 
 
 @transform("step")

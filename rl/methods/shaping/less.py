@@ -90,7 +90,7 @@ def less(
   share: float = 0.8,
   low: float = 0.2,
   high: float = 0.28,
-  dual: float = 10.0,
+  cap: float = 10.0,
   ddof: int = 1,
 ) -> Method:
   """GRPO whose fluent passages count by how many like responses share them.
@@ -103,8 +103,8 @@ def less(
   multiply A. A segment is a run of at least `mu` tokens with H strictly below
   the quantile; one that occurs inside a segment of another response is shared,
   of nested pieces the smallest, at its first occurrence. Weights never exceed
-  1; unknown verdicts have weight 1. PPO-clip with a dual clip, mean over
-  tokens.
+  1; unknown verdicts have weight 1. PPO-clip with a dual clip at `cap`, mean
+  over tokens.
   Deviation: where pieces overlap, 0 wins and then the larger weight; in the
   code the order of discovery decides.
   Source: Chen et al. 2025, Beyond High-Entropy Exploration: Correctness-Aware
@@ -113,5 +113,5 @@ def less(
   credit = (scores(), group_normalize(ddof), broadcast())
   return Method(
     advantage=chain(*credit, times_segment_weights(mu, share)),
-    loss=policy_gradient(ppo_clip(low, high, dual)),
+    loss=policy_gradient(ppo_clip(low, high, cap)),
   )
