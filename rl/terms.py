@@ -136,7 +136,7 @@ def term(
   *,
   needs: Iterable | Callable = (),
 ) -> Callable[[Callable], Callable[..., Term]]:
-  """Decorator: `(signal, policy, rollout, *, hyper...)` -> a factory of terms."""
+  """Decorator: `(signal, policy, rollout, *, hyper)` -> a factory of terms."""
   aggregate = aggregate or _MEANS[gives]()
 
   def decorate(fn: Callable) -> Callable[..., Term]:

@@ -1,7 +1,7 @@
 """Transforms to compose: sources, baselines, credit, placement.
 
-The array functions of `objectives`, `advantages` and `credit` stand here under the same names, lifted over rollouts; their docstrings hold the
-equations.
+The array functions of `objectives`, `advantages` and `credit` stand here under
+the same names, lifted over rollouts; their docstrings hold the equations.
 """
 
 from __future__ import annotations
@@ -122,6 +122,27 @@ def pass_at_k_advantages(
   return jax.vmap(one)(signal, rollout.sample_mask, rollout.keys)
 
 
+def moving_average(state: dict[str, Array]) -> Array:
+  """What `moved` has seen, corrected for its start at 0; 0 of nothing."""
+  weight = state["weight"]
+  return state["mean"] / jnp.where(weight > 0, weight, 1.0)
+
+
+def moved(
+  state: dict[str, Array], value: Array, decay: float, some: Array
+) -> dict[str, Array]:
+  """`{"mean", "weight"}` after one more value; as it was if there is not one.
+
+  Args:
+    state: zeros of the value's shape, and 0, to start with.
+    value: counts 1 - decay.
+    some: `[]` bool, whether there is a value.
+  """
+  decay = jnp.where(some, decay, 1.0)
+  seen = {"mean": value, "weight": 1.0}
+  return jax.tree.map(lambda old, x: decay * old + (1 - decay) * x, state, seen)
+
+
 @transform(
   "sample",
   init=lambda decay: {"mean": jnp.zeros(()), "weight": jnp.zeros(())},
@@ -134,15 +155,10 @@ def minus_running_mean(
   b is 0 before the first batch, so the baseline never contains the sample it
   is subtracted from.
   """
-  seen = state["weight"] > 0
-  baseline = state["mean"] / jnp.where(seen, state["weight"], 1.0)
-  mean = masked.mean(signal, rollout.sample_mask, axis=(0, 1))
-  decay = jnp.where(rollout.sample_mask.any(), decay, 1.0)  # nothing to learn
-  new = {
-    "mean": decay * state["mean"] + (1 - decay) * mean,
-    "weight": decay * state["weight"] + (1 - decay),
-  }
-  return jnp.where(rollout.sample_mask, signal - baseline, 0.0), new
+  real = rollout.sample_mask
+  centred = jnp.where(real, signal - moving_average(state), 0.0)
+  mean = masked.mean(signal, real, axis=(0, 1))
+  return centred, moved(state, mean, decay, real.any())
 
 
 @transform(("sample", "step", "token"))

@@ -134,6 +134,20 @@ def permuted(tree, order):
   return jax.tree.map(permute, tree)
 
 
+def silenced(rollout, names):
+  """Nothing to learn: these fields or extras are 0, verdicts unknown."""
+
+  def nothing(name, arrays):
+    value = -1 if name == "correct" else 0
+    return jax.tree.map(lambda x: jnp.full_like(x, value), arrays)
+
+  given = rollout.extras
+  extras = {n: nothing(n, given[n]) for n in names if n in given}
+  rest = [n for n in names if n not in given]
+  fields = {n: nothing(n, getattr(rollout, n)) for n in rest}
+  return rollout.replace(**fields, extras=given.update(extras))
+
+
 def extremes(case):
   """Groups at the edge of what a method is made for."""
   rollout = free.rollout(p=P, ragged=False)

@@ -16,9 +16,8 @@ P, S, T, K, V = 4, 6, 7, 3, 5
 
 def _score(params, tokens):
   samples, length = tokens.completions.shape[1:]
-  own = params["hidden"][tokens.prompts[:, 0]]
-  if samples == 1:  # a prompt's own tokens belong to no sample
-    own = own.mean(1, keepdims=True)
+  is_prompt = tokens.prompts.shape[-1] == 1  # the view of its own tokens
+  own = params["prompt" if is_prompt else "hidden"][tokens.prompts[:, 0]]
   heads = {"logits": lambda h: h[..., :V], "value": lambda h: h[..., V]}
   return types.Scored(own[:, :samples, :length], heads)
 
@@ -32,7 +31,10 @@ policy = types.Policy(_score, _undefined, _undefined)
 
 def params(seed=0, p=P, s=S, t=T):
   key = jax.random.key(seed)
-  return {"hidden": jax.random.normal(key, (p, s, t, V + 1))}
+  return {
+    "hidden": jax.random.normal(key, (p, s, t, V + 1)),
+    "prompt": jax.random.normal(jax.random.fold_in(key, 1), (p, 1, t, V + 1)),
+  }
 
 
 def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):

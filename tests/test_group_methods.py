@@ -400,9 +400,9 @@ def test_the_mixed_risk_worked_by_hand():
     (1.5, [-5, -2, -2 / 3, 0]),
     (1e6, [-5, 0, 0, 0]),
   ):
-    got = mixed_risk(totals, quantiles, 0.2, 0.8, w)
+    got = mixed_risk(totals, quantiles, (0.2, 0.8), w)
     np.testing.assert_allclose(got, want, atol=1e-4)
-  linear = mixed_risk(totals, jnp.array([-1.0, 6]), 0.2, 0.8, 0.0)
+  linear = mixed_risk(totals, jnp.array([-1.0, 6]), (0.2, 0.8), 0.0)
   np.testing.assert_allclose(np.diff(linear), np.diff(totals) / 0.6, rtol=1e-5)
 
 
@@ -412,19 +412,20 @@ def test_the_tracked_quantiles_start_at_the_batchs_and_find_the_laws():
   rng = np.random.default_rng(0)
   drawn = jnp.asarray(rng.random((2000, 2, 16)), jnp.float32)
   everyone = jnp.ones((2, 16), bool)
-  first = track(
-    jnp.zeros(2), jnp.array(False), drawn[0], everyone, levels, rate
-  )
-  np.testing.assert_allclose(first, np.quantile(drawn[0], levels), atol=1e-6)
+  start = {"quantiles": jnp.zeros(2), "seen": jnp.array(False)}
+  first = track(start, drawn[0], everyone, levels, rate)
+  want = np.quantile(drawn[0], levels)
+  np.testing.assert_allclose(first["quantiles"], want, atol=1e-6)
 
-  def after(q, totals):
-    return track(q, jnp.array(True), totals, everyone, levels, rate), None
+  def after(state, totals):
+    return track(state, totals, everyone, levels, rate), None
 
-  last, _ = jax.lax.scan(after, jnp.array([0.5, 0.5]), drawn)
-  np.testing.assert_allclose(last, levels, atol=0.05)
+  start = {"quantiles": jnp.array([0.5, 0.5]), "seen": jnp.array(True)}
+  last, _ = jax.lax.scan(after, start, drawn)
+  np.testing.assert_allclose(last["quantiles"], levels, atol=0.05)
   nobody = jnp.zeros((2, 16), bool)
-  kept = track(first, jnp.array(True), drawn[1], nobody, levels, rate)
-  np.testing.assert_array_equal(kept, first)
+  kept = track(first, drawn[1], nobody, levels, rate)
+  np.testing.assert_array_equal(kept["quantiles"], first["quantiles"])
 
 
 def test_riskpo_shares_a_bundles_risk_by_each_prompts_spread():

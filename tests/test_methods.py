@@ -53,7 +53,8 @@ def test_padding_and_invalid_slots_have_exactly_zero_gradient(case):
   assert np.abs(g).max() > 0
   outside = ~np.asarray(clean.valid("token"))
   far = jnp.asarray(outside)[..., None]
-  params = {"hidden": jnp.where(far, 300.0, free.params(p=P)["hidden"])}
+  params = free.params(p=P)
+  params["hidden"] = jnp.where(far, 300.0, params["hidden"])
   dirty = case.rollout(garbage=np.nan)
   g_dirty, metrics_dirty, _ = case.run(dirty, case.state(params))
   assert metrics["guard/bad_sample"] == metrics_dirty["guard/bad_sample"] == -1
@@ -80,20 +81,8 @@ def test_permuting_the_samples_permutes_everything(case):
 
 def test_no_signal_no_policy_gradient(case):
   """At the reference, with every slot where the policy is."""
-  rollout = case.rollout()
-  extras = dict(rollout.extras.arrays)
-  for name in case.row.signal:
-    if name in extras:
-      extras[name] = jnp.zeros_like(extras[name])
-      continue
-    nothing = -1 if name == "correct" else 0
-    value = jax.tree.map(
-      lambda x, nothing=nothing: jnp.full_like(x, nothing),
-      getattr(rollout, name),
-    )
-    rollout = rollout.replace(**{name: value})
-  rollout = rollout.replace(extras=rollout.extras.update(extras))
-  params = free.params(p=P)
+  rollout, params = case.rollout(), free.params(p=P)
+  rollout = contract.silenced(rollout, case.row.signal)
   g, _, _ = case.run(case.complete(rollout), case.state(params, params))
   if "no_signal" in case.row.breaks:
     assert np.abs(g).max() > 1e-6

@@ -136,10 +136,10 @@ def code_lines(path):
   text = path.read_text()
   documented = set()
   for node in ast.walk(ast.parse(text)):
-    body = getattr(node, "body", None)
-    if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-      if isinstance(getattr(body[0].value, "value", None), str):
-        documented |= set(range(body[0].lineno, body[0].end_lineno + 1))
+    documentable = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    if isinstance(node, documentable) and ast.get_docstring(node):
+      first = node.body[0]
+      documented |= set(range(first.lineno, first.end_lineno + 1))
   return sum(
     bool(line.strip()) and not line.strip().startswith("#")
     for number, line in enumerate(text.splitlines(), 1)

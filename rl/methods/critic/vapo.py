@@ -1,4 +1,4 @@
-"""Value-based augmented PPO."""
+"""VAPO: a critic that sees whole returns, a trace that fits the length."""
 
 import jax
 import jax.numpy as jnp

@@ -19,11 +19,12 @@ def reinforce_pp(
 ) -> Method:
   """A_t = whiten(G_t), G_t = sum_{u >= t} gamma^(u - t) (r_u - beta k1_u).
 
-  r is the score, on the last token; k1 = log pi_old - log pi_ref. Mean and standard deviation (ddof 0) are
-  over all tokens of the batch, so long samples weigh more; no group is needed.
-  PPO-clip, token mean. beta = 0 drops the reference and its forward pass.
-  With equal scores everywhere what is whitened is the KL alone. Deviation: a
-  batch of fewer than two tokens rests.
+  r is the score, on the last token, and k1 = log pi_old - log pi_ref. Mean and
+  standard deviation (ddof 0) are over all tokens of the batch, so long samples
+  weigh more; no group is needed. PPO-clip, token mean. beta = 0 drops the
+  reference and its forward pass. With equal scores everywhere what is whitened
+  is the KL alone.
+  Deviation: a batch of fewer than two tokens rests.
   Source: Hu 2025, REINFORCE++; beta: the released scripts.
   """
   rewards = chain(scores(), place_last())

@@ -13,36 +13,38 @@ from rl.transform import chain, transform
 from rl.transforms import scores
 
 Array = jax.Array
+State = dict[str, Array]
 _SMALLEST_SPREAD = 1e-3
 
 
 def mixed_risk(
-  totals: Array, quantiles: Array, low: float, high: float, w: float
+  totals: Array, quantiles: Array, levels: tuple[float, float], w: float
 ) -> Array:
   """(w CVaR + RVaR) / (w + 1) of each total: linear between the quantiles.
 
   RVaR = (relu(s - q_low) - relu(s - q_high) + q_low - q_high) / (high - low);
   CVaR = - relu(q_low - s) / low.
   """
-  q_low, q_high = quantiles
+  (low, high), (q_low, q_high) = levels, quantiles
   above_low, above_high = (jax.nn.relu(totals - q) for q in (q_low, q_high))
   rvar = (above_low - above_high + q_low - q_high) / (high - low)
   return (rvar - w * jax.nn.relu(q_low - totals) / low) / (w + 1.0)
 
 
 def track(
-  quantiles: Array,
-  seen: Array,
+  state: State,
   totals: Array,
   valid: Array,
-  levels: tuple[float, ...],
+  levels: tuple[float, float],
   rate: float,
-) -> Array:
+) -> State:
   """q + rate (level - share of totals below q); at first, the quantiles."""
+  old, seen, some = state["quantiles"], state["seen"], valid.any()
   first = jnp.stack([masked.quantile(totals, valid, a, (0, 1)) for a in levels])
-  below = jnp.stack([masked.mean(totals < q, valid, (0, 1)) for q in quantiles])
-  later = quantiles + rate * (jnp.asarray(levels) - below)
-  return jnp.where(valid.any(), jnp.where(seen, later, first), quantiles)
+  below = jnp.stack([masked.mean(totals < q, valid, (0, 1)) for q in old])
+  later = old + rate * (jnp.asarray(levels) - below)
+  new = jnp.where(some, jnp.where(seen, later, first), old)
+  return {"quantiles": new, "seen": seen | some}
 
 
 def _spread(signal: Array, valid: Array) -> Array:
@@ -57,14 +59,13 @@ def _spread(signal: Array, valid: Array) -> Array:
 def bundle_risk(
   signal: Array,
   rollout: types.Rollout,
-  state: dict[str, Array],
+  state: State,
   *,
   bundle: int,
-  low: float,
-  high: float,
+  levels: tuple[float, float],
   w: float,
   rate: float,
-) -> tuple[Array, dict[str, Array]]:
+) -> tuple[Array, State]:
   """The risk of sample j's bundle / its spread over j / its prompt's spread."""
   p, s = signal.shape
   whole = p // bundle * bundle
@@ -72,14 +73,11 @@ def bundle_risk(
   parts = jnp.where(real, signal, 0.0)[:whole].reshape(-1, bundle, s)
   totals = parts.sum(1)
   valid = real[:whole].reshape(-1, bundle, s).all(1)
-  quantiles = track(
-    state["quantiles"], state["seen"], totals, valid, (low, high), rate
-  )
-  risk = mixed_risk(totals, quantiles, low, high, w) / _spread(totals, valid)
-  risk = jnp.repeat(jnp.where(valid, risk, 0.0), bundle, 0)
-  risk = jnp.pad(risk, ((0, p - whole), (0, 0))) / _spread(signal, real)
-  new = {"quantiles": quantiles, "seen": state["seen"] | valid.any()}
-  return jnp.where(real, risk, 0.0), new
+  state = track(state, totals, valid, levels, rate)
+  risk = mixed_risk(totals, state["quantiles"], levels, w)
+  risk = jnp.where(valid, risk / _spread(totals, valid), 0.0)
+  risk = jnp.pad(jnp.repeat(risk, bundle, 0), ((0, p - whole), (0, 0)))
+  return jnp.where(real, risk / _spread(signal, real), 0.0), state
 
 
 def riskpo(
@@ -104,6 +102,6 @@ def riskpo(
   Source: Ren et al. 2025, RiskPO: Risk-based Policy Optimization, and its code.
   """
   return Method(
-    advantage=chain(scores(), bundle_risk(bundle, low, high, w, rate)),
+    advantage=chain(scores(), bundle_risk(bundle, (low, high), w, rate)),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

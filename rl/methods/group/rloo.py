@@ -1,4 +1,4 @@
-"""REINFORCE leave-one-out."""
+"""REINFORCE leave-one-out: the mean of the others is the baseline."""
 
 from rl.aggregates import seq_mean_token_sum
 from rl.method import Method

@@ -26,10 +26,8 @@ from rl.transforms import log_ratios, sample_ends
 
 Array = jax.Array
 BASELINES = ("released", "paper")
-
-
-def _log_probs(source: str) -> probes.Need:
-  return probes.Need(source, probes.log_probs)
+_POLICY = probes.Need("policy", probes.log_probs)
+_REFERENCE = probes.Need("ref", probes.log_probs)
 
 
 # Rewards.
@@ -51,10 +49,8 @@ def all_but_last(signal: Array, rollout: types.Rollout) -> Array:
 
 
 @transform("token")
-def over_largest_return(
-  signal: Array, rollout: types.Rollout, *, eps: float = 1e-6
-) -> Array:
-  """r_t / (max over the batch's tokens of |sum_{u >= t} r_u| + eps).
+def over_largest_return(signal: Array, rollout: types.Rollout) -> Array:
+  """r_t / (max over the batch's tokens of |sum_{u >= t} r_u| + 1e-6).
 
   Returns then lie in [-1, 1] whatever the scale of r; as the maximum is the
   whole batch's, it belongs in `rl.method.prepare`, where transforms run.
@@ -62,7 +58,7 @@ def over_largest_return(
   """
   valid = rollout.valid("token")
   returns = credit.returns_to_go(signal, valid)
-  return jnp.where(valid, signal, 0.0) / (jnp.abs(returns).max() + eps)
+  return jnp.where(valid, signal, 0.0) / (jnp.abs(returns).max() + 1e-6)
 
 
 def leave_one_out_tokens(
@@ -114,18 +110,9 @@ def minus_others_token_mean(
 # Learning the model from outcomes.
 
 
-@term(
-  "none",
-  "sample",
-  needs=lambda beta, reference: {_log_probs("policy"), _log_probs(reference)},
-)
+@term("none", "sample", needs={_POLICY, _REFERENCE})
 def implicit_cross_entropy(
-  _,
-  policy: types.Named,
-  rollout: types.Rollout,
-  *,
-  beta: float = 0.05,
-  reference: str = "ref",
+  _, policy: types.Named, rollout: types.Rollout, *, beta: float
 ) -> tuple[Array, dict[str, Array]]:
   """-[y log sigma(r) + (1 - y) log(1 - sigma(r))], r = beta sum_t q_t.
 
@@ -136,7 +123,7 @@ def implicit_cross_entropy(
   without such pairs: 1/2).
   Source: Yuan et al. 2024; the pair accuracy: PRIME's released code.
   """
-  q = policy[probes.log_probs] - rollout.extras[_log_probs(reference)]
+  q = policy[probes.log_probs] - rollout.extras[_REFERENCE]
   r = beta * masked.sum(q.astype(jnp.float32), rollout.mask)
   y = (rollout.correct == 1).astype(jnp.float32)
   found = pair_accuracy(jax.lax.stop_gradient(r), y, rollout.mask.any(-1))

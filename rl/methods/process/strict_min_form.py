@@ -21,7 +21,7 @@ def strict_min_form(
   horizon: int | None = None,
   clip: float = 0.2,
 ) -> Method:
-  """A_t = G_t - others' mean return, G_t = min over steps k ending at or after t.
+  """A_t = G_t - others' mean return, G_t the least of steps not yet over.
 
   Unlike the soft form of temperature 0, whose return is 0 after the worst
   step, this one goes on with the next worst. `verifiable`, `labelled` and

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from rl import masked, probes, types
 from rl.method import Method
+from rl.methods.process.implicit import minus_others_token_mean
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain, transform
@@ -43,20 +44,6 @@ def plus_surprise(
   return soft, {"log_alpha": new}
 
 
-@transform("token")
-def minus_others_mean_token(signal: Array, rollout: types.Rollout) -> Array:
-  """G_it - mean over the others of mean_t G_jt; 0 in a group of one."""
-  valid = rollout.valid("token")
-  rows = valid.any(-1)
-  means = masked.mean(signal, valid)
-  n = masked.count(rows, keepdims=True)
-  others = masked.sum(means, rows, keepdims=True) - means
-  baseline = others / jnp.maximum(n - 1, 1.0)
-  return jnp.where(
-    valid & (n > 1)[..., None], signal - baseline[..., None], 0.0
-  )
-
-
 def soft_rl(
   alpha: float = 0.01,
   target: float = 0.5,
@@ -79,7 +66,7 @@ def soft_rl(
       place_last(),
       plus_surprise(alpha, target, rate),
       returns_to_go(),
-      minus_others_mean_token(),
+      minus_others_token_mean("paper"),
     ),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

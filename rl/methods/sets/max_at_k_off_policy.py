@@ -44,9 +44,9 @@ def max_at_k_off_policy(
 ) -> Method:
   """Ascends the importance-weighted E[max of k], for several updates a rollout.
 
-  A sample counts for what it adds to the k-subsets that hold it, each weighed by
-  the product of its sequence ratios ("exact"), by that product's expansion to
-  first order in rho - 1 ("first"), or without them ("zeroth": the on-policy
+  A sample counts for what it adds to the k-subsets that hold it, each weighed
+  by the product of its sequence ratios ("exact"), by that product's expansion
+  to first order in rho - 1 ("first"), or without them ("zeroth": the on-policy
   advantages, uncorrected, the baseline to compare with). Log-ratios of samples
   are clamped to +-`bound`, and a sample that has moved further where it is
   pushed rests; within that the exact gradient is unbiased, whatever the sampler

@@ -27,8 +27,8 @@ def pass_at_k_exceeding(
   c is the number of right samples of the group: f is .99 for one, .27 for four,
   .11 for thirty-two. Sum |A|, the effort that a prompt gets, is largest where a
   single sample is right (at the paper's n = 32, for every k); that of
-  `pass_at_k` moves towards there as k grows. The paper's log is read as the natural one: with log 10 f is 2.3
-  times that, and peaks where it does.
+  `pass_at_k` moves towards there as k grows. The paper's log is read as the
+  natural one: with log 10 f is 2.3 times that, and peaks where it does.
   Scores are in [0, 1] and c is their sum, counted as 1 below that. With scores
   of 0 and 1 this is the paper's, and c = 0 has A = 0.
   Source: Chen et al. 2025, Pass@k Training, section 4.2.1.

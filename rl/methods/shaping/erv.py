@@ -9,7 +9,7 @@ from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import group_normalize, moved, moving_average, scores
 
 _HIDDEN = probes.Need(
   "old", probes.Probe("hidden", lambda hidden, tokens: hidden, head="hidden")
@@ -75,20 +75,15 @@ def explore_or_exploit(
   """A + min(relu(Phi), |A| / kappa), from the second rollout on."""
   measure = jax.vmap(jax.vmap(lambda h, m: rank_statistics(h, m, stride)))
   found, long = measure(rollout.extras[_HIDDEN], rollout.valid("token"))
-  seen = state["weight"] > 0
-  usual = state["mean"] / jnp.where(seen, state["weight"], 1.0)
+  usual, seen = moving_average(state), state["weight"] > 0
   deviation = jnp.clip((found - usual) / (jnp.abs(usual) + 1e-8), -5.0, 5.0)
   explore = jax.nn.sigmoid(gain * deviation[..., 0])
   velocity, rank = jnp.tanh(deviation[..., 1]), jnp.tanh(deviation[..., 2])
   phi = explore * rank + (1 - explore) * velocity
   bonus = jnp.minimum(jax.nn.relu(phi), jnp.abs(signal) / kappa)
   counted = jnp.broadcast_to(long[..., None], found.shape)
-  kept = jnp.where(long.any(), 1 - rate, 1.0)  # nothing to learn from none
-  new = {
-    "mean": kept * state["mean"]
-    + (1 - kept) * masked.mean(found, counted, (0, 1)),
-    "weight": kept * state["weight"] + (1 - kept),
-  }
+  mean = masked.mean(found, counted, (0, 1))
+  new = moved(state, mean, 1 - rate, long.any())
   return signal + jnp.where(seen & long, bonus, 0.0), new
 
 
@@ -116,8 +111,8 @@ def erv(
   Source: Huang et al. 2025, Beyond the Exploration-Exploitation Trade-off: A
   Hidden State Approach for LLM Reasoning (VERL).
   """
-  shaped = explore_or_exploit(stride, rate, gain, kappa)
+  bonus = explore_or_exploit(stride, rate, gain, kappa)
   return Method(
-    advantage=chain(scores(), group_normalize(ddof), shaped),
+    advantage=chain(scores(), group_normalize(ddof), bonus),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

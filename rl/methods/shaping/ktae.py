@@ -1,4 +1,4 @@
-"""Key-tokens advantage estimation."""
+"""KTAE: tokens that tell the right samples from the wrong are paid more."""
 
 import jax
 import jax.numpy as jnp
@@ -41,10 +41,8 @@ def presence(
 def key_bonus(
   a: jax.Array, b: jax.Array, right: jax.Array, wrong: jax.Array, most: int
 ) -> jax.Array:
-  """2 sigma((F + IG) x / 2) - 1 of an id in a right and b wrong samples.
+  """What `ktae` adds for an id in a of the right and b of the wrong samples.
 
-  F = exp(-2 p) of Fisher's exact test (two-sided; 0 at p = 1), IG the
-  information gain in bits, x = asin sqrt(a / right) - asin sqrt(b / wrong).
   0 where right or wrong is 0. `most` >= right bounds the sum of the test.
   """
 
@@ -93,19 +91,21 @@ def add_key_tokens(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
 def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
   """GRPO plus a bonus for ids that tell right samples of a group from wrong.
 
-    A_t = A + 2 sigma((F + IG) x / 2) - 1
+    A_t  A + 2 sigma((F + IG) x / 2) - 1, of the token's id, which a share a of
+         the right and a share b of the wrong samples contain
+    F    exp(-2 p), p of Fisher's exact test (two-sided); 0 at p = 1
+    IG   the information gain in bits
+    x    asin sqrt(a) - asin sqrt(b)
 
-  of the token's id, by how many right and wrong samples contain it: F of
-  Fisher's test, IG the information gain, x the difference of the arcsines (see
-  `key_bonus`); in (-1, 1), 0 where a group lacks one kind and at the EOS of a
-  finished sample. Samples of unknown verdict are not counted. PPO-clip over the
-  mean token, no KL.
+  The bonus is 0 where a group lacks one kind and at the EOS of a finished
+  sample. Samples of unknown verdict are not counted. PPO-clip over the mean
+  token, no KL.
   Left out: the optional term frequency in x.
   Source: Sun et al. 2025, KTAE: A Model-Free Algorithm to Key-Tokens Advantage
   Estimation in Mathematical Reasoning.
   """
-  credit = (scores(), group_normalize(ddof), broadcast(), add_key_tokens())
+  advantage = chain(scores(), group_normalize(ddof), broadcast())
   return Method(
-    advantage=chain(*credit),
+    advantage=chain(advantage, add_key_tokens()),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

@@ -110,8 +110,8 @@ def less(
   Source: Chen et al. 2025, Beyond High-Entropy Exploration: Correctness-Aware
   Low-Entropy Segment-Based Advantage Shaping (LESS).
   """
-  credit = (scores(), group_normalize(ddof), broadcast())
+  advantage = chain(scores(), group_normalize(ddof), broadcast())
   return Method(
-    advantage=chain(*credit, times_segment_weights(mu, share)),
+    advantage=chain(advantage, times_segment_weights(mu, share)),
     loss=policy_gradient(ppo_clip(low, high, cap)),
   )

@@ -25,13 +25,12 @@ def credit_zero_variance(
   entropy = jnp.where(valid, rollout.extras[_ENTROPY], 0.0)
   below_peak = entropy.max(-1, keepdims=True) - entropy
   silent = (signal == 0).all(-1)
-
-  def all_are(verdict):
-    agree = ((rollout.correct == verdict) | ~real).all(-1)
-    return (silent & agree)[:, None, None]
-
-  shaped = jnp.where(all_are(1), alpha * entropy, signal[..., None])
-  shaped = jnp.where(all_are(0), -alpha * below_peak, shaped)
+  right, wrong = (
+    (silent & ((rollout.correct == v) | ~real).all(-1))[:, None, None]
+    for v in (1, 0)
+  )
+  shaped = jnp.where(right, alpha * entropy, signal[..., None])
+  shaped = jnp.where(wrong, -alpha * below_peak, shaped)
   return jnp.where(valid, shaped, 0.0)
 
 

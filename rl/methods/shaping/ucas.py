@@ -1,4 +1,4 @@
-"""Uncertainty-aware advantage shaping."""
+"""UCAS: more for unsure right answers, less for sure wrong ones."""
 
 import jax
 import jax.numpy as jnp
@@ -68,8 +68,8 @@ def ucas(
   Groups of equal scores are left with -penalty u. `reduce="sum"` adds over the
   tokens, as the released code does; length then counts as certainty. Logits are
   those at the sampling temperature. PPO-clip over the mean token, no KL.
-  Source: Xie et al. 2025, Unlocking Exploration in RLVR: Uncertainty-aware Advantage
-  Shaping (UCAS).
+  Source: Xie et al. 2025, Unlocking Exploration in RLVR: Uncertainty-aware
+  Advantage Shaping (UCAS).
 
   Raises:
     ValueError: unknown `reduce`.

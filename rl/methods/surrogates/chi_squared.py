@@ -23,7 +23,7 @@ def chi_squared_to_reference(
 
   Samples are the policy's own: grad E_ref[rho^2] = 2 E_pi[rho grad log pi], and
   E_pi[grad log pi] = 0 is taken off, so that each sample rests at the
-  reference. Logged: `policy/chi_squared`, rho - 1, whose mean is the divergence.
+  reference. Logged: `policy/chi_squared`, rho - 1; its mean is the divergence.
   """
   gap = policy[probes.log_probs] - rollout.extras[_REFERENCE]
   log_rho = masked.sum(gap, rollout.mask)

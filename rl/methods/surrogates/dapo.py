@@ -1,4 +1,4 @@
-"""Decoupled clip and dynamic sampling."""
+"""DAPO: a clip with more room above, and only groups that disagree."""
 
 from rl.filters import finished, mixed_verdicts
 from rl.method import Method

@@ -6,36 +6,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import masked, probes, surrogates, types
+from rl import masked
 from rl.method import Method, Phase
+from rl.methods.surrogates.top_tokens import at, likeliest
+from rl.methods.surrogates.weights import importance_weighted
 from rl.slots import previous
 from rl.terms import Term, policy_gradient, term
 from rl.transform import chain, transform
 from rl.transforms import group_normalize, scores
 
 Array = jax.Array
-
-
-def likeliest(source: str, k: int) -> probes.Need:
-  """The ids of the k likeliest tokens, `[..., k]`."""
-
-  def fn(logits, tokens):
-    del tokens
-    return jax.lax.top_k(logits, min(k, logits.shape[-1]))[1]
-
-  return probes.Need(source, probes.Probe(f"top_ids({k})", fn))
-
-
-def at(source: str, ids: probes.Need) -> probes.Need:
-  """log pi of these tokens, `[..., k]`."""
-
-  def fn(logits, tokens, chosen):
-    del tokens
-    return jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, -1)
-
-  return probes.Need(
-    source, probes.Probe(f"log_probs_at({ids})", fn, reads=(ids,))
-  )
 
 
 def divergence(p: Array, q: Array) -> Array:
@@ -95,18 +75,6 @@ def dual(k: int, eps: float, safety: float, rate: float, start: float):
     return beta, {"beta": beta, "adam": new}
 
   return trust_region_price()
-
-
-@surrogates.surrogate()
-def importance_weighted(
-  log_ratio: Array,
-  advantages: Array,
-  policy: types.Named,
-  rollout: types.Rollout,
-) -> Array:
-  """rho A, unclipped."""
-  del policy, rollout
-  return surrogates.ratio(log_ratio) * advantages
 
 
 def fixpo(

@@ -12,7 +12,6 @@ from rl.transforms import group_normalize, scores
 
 _ENTROPY = probes.Need("old", probes.entropy)
 _PHASE = probes.given("prepared", "phase")
-SCHEDULES = ("id", "did", "od")
 
 
 @transform("none", "scalar")
@@ -24,7 +23,7 @@ def time_phase(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
 @transform(
   "none",
   "scalar",
-  init=lambda steps: {"start": jnp.zeros(()), "phase": jnp.zeros(())},
+  init=lambda **_: {"start": jnp.zeros(()), "phase": jnp.zeros(())},
   needs={_ENTROPY},
 )
 def entropy_phase(
@@ -38,6 +37,9 @@ def entropy_phase(
   phase = jnp.where(h > start * (0.2 + 0.8 * left), 0.0, state["phase"])
   phase = jnp.where(mask.any() & (h <= 0.2 * start), 1.0, phase)
   return phase, {"start": start, "phase": phase}
+
+
+SCHEDULES = {"id": time_phase, "did": time_phase, "od": entropy_phase}
 
 
 @surrogates.surrogate(needs={_PHASE})
@@ -98,10 +100,9 @@ def flex_clip(
   """
   if schedule not in SCHEDULES:
     raise ValueError(choices.unknown("schedule", schedule, SCHEDULES))
-  phase = entropy_phase if schedule == "od" else time_phase
   surrogate = moving_clip(upper, lower, clip, falling=schedule == "did")
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
-    prepared=(("phase", phase(steps)),),
+    prepared=(("phase", SCHEDULES[schedule](steps)),),
     loss=policy_gradient(surrogate),
   )

@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 
-from rl import probes, surrogates, types
+from rl import probes, types
 from rl.method import Method
 from rl.methods.surrogates.selection import lowest, token_covariance
+from rl.methods.surrogates.weights import importance_weighted
 from rl.terms import policy_gradient, term
 from rl.transform import chain, transform
 from rl.transforms import broadcast, group_normalize, scores
@@ -16,30 +17,15 @@ _ADVANTAGE = probes.given("prepared", "advantage")
 _ROUNDING = 1e-5  # nats: two passes of one policy differ, and |d| has a slope
 
 
-@surrogates.surrogate()
-def importance(
-  log_ratio: jax.Array,
-  advantages: jax.Array,
-  policy: types.Named,
-  rollout: types.Rollout,
-) -> jax.Array:
-  """A rho, without a clip."""
-  del policy, rollout
-  return advantages * surrogates.ratio(log_ratio)
-
-
 @transform("none", "token", needs={_OLD_LOG_PROBS, _ADVANTAGE})
 def highest_covariance(
   _, rollout: types.Rollout, *, fraction: float
 ) -> jax.Array:
   """1 at the `fraction` of all tokens with the largest covariance, else 0."""
-  mask = rollout.valid("token")
-  covariance = token_covariance(
-    rollout.extras[_ADVANTAGE], rollout.extras[_OLD_LOG_PROBS], mask
-  )
+  mask, found = rollout.valid("token"), rollout.extras
+  covariance = token_covariance(found[_ADVANTAGE], found[_OLD_LOG_PROBS], mask)
   count = jnp.maximum(jnp.floor(fraction * mask.sum()), 1.0)
-  chosen = lowest(-covariance, mask & (covariance > 0), count)
-  return chosen.astype(jnp.float32)
+  return 1.0 * lowest(-covariance, mask & (covariance > 0), count)
 
 
 @term("token", needs={_LOG_PROBS, _OLD_LOG_PROBS})
@@ -64,5 +50,5 @@ def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
   held = distance_to_old().of(signal=highest_covariance(fraction))
   return Method(
     advantage=chain(scores(), group_normalize(ddof), broadcast()),
-    loss=policy_gradient(importance()) + beta * held,
+    loss=policy_gradient(importance_weighted()) + beta * held,
   )

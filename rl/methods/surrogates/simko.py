@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from rl import masked, probes, surrogates, types
 from rl.aggregates import seq_mean_token_mean
 from rl.method import Method
+from rl.methods.surrogates.top_tokens import at, likeliest
 from rl.terms import policy_gradient
 from rl.transform import chain
 from rl.transforms import group_normalize, scores
@@ -13,30 +14,13 @@ from rl.transforms import group_normalize, scores
 _ENTROPY = probes.Need("old", probes.entropy)
 
 
-def candidates(k: int) -> probes.Need:
-  """The ids of the k likeliest tokens of the old policy, `[..., k]`."""
-
-  def fn(logits, tokens):
-    del tokens
-    return jax.lax.top_k(logits, k)[1]
-
-  return probes.Need("old", probes.Probe(f"top_ids({k})", fn))
+def candidates(k: int) -> tuple[probes.Need, probes.Need]:
+  """The old policy's k likeliest tokens, and the policy's log pi of them."""
+  ids = likeliest("old", k)
+  return ids, at("policy", ids)
 
 
-def at_candidates(k: int) -> probes.Need:
-  """log pi of those tokens under the current policy, `[..., k]`."""
-
-  def fn(logits, tokens, ids):
-    del tokens
-    return jnp.take_along_axis(jax.nn.log_softmax(logits), ids, -1)
-
-  probe = probes.Probe(f"log_probs_at_top({k})", fn, reads=(candidates(k),))
-  return probes.Need("policy", probe)
-
-
-@surrogates.surrogate(
-  needs=lambda k, **_: {_ENTROPY, candidates(k), at_candidates(k)}
-)
+@surrogates.surrogate(needs=lambda k, **_: {_ENTROPY, *candidates(k)})
 def spread_and_press(
   log_ratio: jax.Array,
   advantages: jax.Array,
@@ -54,11 +38,12 @@ def spread_and_press(
   entropy = rollout.extras[_ENTROPY]
   edge = masked.quantile(entropy, rollout.mask, quantile, keepdims=True)
   open_ = rollout.mask & (entropy > edge)
-  rivals = policy[at_candidates(k).probe].mean(-1)
+  ids, log_probs = candidates(k)
+  rivals = policy[log_probs.probe].mean(-1)
   mixed = (1 - alpha) * log_ratio + alpha * rivals
   spread = stop(log_ratio) + mixed - stop(mixed)
   log_ratio = jnp.where(open_ & (advantages > 0), spread, log_ratio)
-  favourite = rollout.completions == rollout.extras[candidates(k)][..., 0]
+  favourite = rollout.completions == rollout.extras[ids][..., 0]
   pressed = open_ & favourite & (advantages < 0)
   advantages = jnp.where(pressed, press * advantages, advantages)
   return surrogates.ppo_clip(clip, clip).fn(

@@ -9,7 +9,7 @@ from rl.method import Method
 from rl.methods.surrogates.selection import EVERYWHERE
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient, term
-from rl.transform import chain, scale, transform
+from rl.transform import chain, transform
 from rl.transforms import center, scores
 
 _ENTROPY = probes.Need("old", probes.entropy)
@@ -42,8 +42,8 @@ def open_positions(_, rollout: types.Rollout, *, quantile: float) -> jax.Array:
 @transform(
   "none",
   "scalar",
-  init=lambda p, quantile: {"anchor": jnp.zeros(()), "set": jnp.array(False)},
-  needs=lambda p, quantile: {_ENTROPY, probes.Need("old", top_p_entropy(p))},
+  init=lambda **_: {"anchor": jnp.zeros(()), "set": jnp.array(False)},
+  needs=lambda p, **_: {_ENTROPY, probes.Need("old", top_p_entropy(p))},
 )
 def entropy_gap(
   _, rollout: types.Rollout, state, *, p: float, quantile: float
@@ -54,10 +54,8 @@ def entropy_gap(
   weights = seq_mean_token_mean().fn(kept)
   h = jnp.sum(weights * jnp.where(kept, values, 0.0))
   anchor = jnp.where(state["set"], state["anchor"], h)
-  return 2 * (h - anchor), {
-    "anchor": anchor,
-    "set": state["set"] | kept.any(),
-  }
+  new = {"anchor": anchor, "set": state["set"] | kept.any()}
+  return 2 * (h - anchor), new
 
 
 @term(
@@ -97,5 +95,5 @@ def siren(
     loss=policy_gradient(
       ppo_clip(low, high), aggregate=seq_mean_token_sum_norm(horizon)
     )
-    + chain(entropy_gap(p, quantile), scale(coef)) * held,
+    + (coef * entropy_gap(p, quantile)) * held,
   )

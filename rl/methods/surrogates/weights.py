@@ -1,4 +1,4 @@
-"""Weighted REINFORCE: ratios that weigh the score function, not gradients."""
+"""Ratios as weights: of the objective unclipped, or of the score function."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ import jax.numpy as jnp
 from rl import probes, surrogates, types
 
 Array = jax.Array
+
+
+@surrogates.surrogate()
+def importance_weighted(
+  log_ratio: Array,
+  advantages: Array,
+  policy: types.Named,
+  rollout: types.Rollout,
+) -> Array:
+  """rho A, unclipped."""
+  del policy, rollout
+  return surrogates.ratio(log_ratio) * advantages
 
 
 @surrogates.surrogate()

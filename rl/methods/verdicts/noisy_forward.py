@@ -13,8 +13,8 @@ def noisy_forward(false_negative: float = 0.2, clip: float = 0.2) -> Method:
 
   In the place of an advantage, with no baseline: its mean over the verifier's
   errors is 0 for right answers and -(1 - r0 - r1) for wrong ones, so that the
-  expected gradient is parallel to the clean one for any r0 < 1 - r1. It is affine in
-  the observed R~, R~ + r1 - 1: a constant baseline of 1 - r1, which any
+  expected gradient is parallel to the clean one for any r0 < 1 - r1. It is
+  R~ + r1 - 1 of the observed R~: a constant baseline of 1 - r1, which any
   baseline of the group would cancel.
   Reads scores in {0, 1}, which are what was observed; verdicts may be the
   truth. PPO-clip, token mean. The default rate is an example, not the paper's.

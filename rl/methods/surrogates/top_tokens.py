@@ -1,0 +1,30 @@
+"""The likeliest tokens of one policy, read under another."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rl import probes
+
+
+def likeliest(source: str, k: int) -> probes.Need:
+  """The ids of the k likeliest tokens, `[..., k]`."""
+
+  def fn(logits, tokens):
+    del tokens
+    return jax.lax.top_k(logits, min(k, logits.shape[-1]))[1]
+
+  return probes.Need(source, probes.Probe(f"top_ids({k})", fn))
+
+
+def at(source: str, ids: probes.Need) -> probes.Need:
+  """log pi of these tokens, `[..., k]`."""
+
+  def fn(logits, tokens, chosen):
+    del tokens
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, -1)
+
+  return probes.Need(
+    source, probes.Probe(f"log_probs_at({ids})", fn, reads=(ids,))
+  )

@@ -1,0 +1,497 @@
+"""Loss and gradient of every method that verl or TRL has too, against theirs.
+
+Theirs are written from the definitions in `peers.py`; all see one stored batch
+on which every clip bites on both sides. Slopes are those in each current
+log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
+
+  ours                   peer  its name               how
+  grpo                   verl  grpo, vanilla          =, without its dual clip
+                         TRL   loss_type grpo         =, eps 1e-4, beta 0.04
+  dr_grpo                verl  norm_adv_by_std False  x 1 / samples: theirs is a
+                               seq-mean-token-sum-norm  sum over samples
+                         TRL   dr_grpo, scale none    =
+  rloo                   verl  rloo, reinforce        =
+                         TRL   RLOOTrainer            slopes =, on-policy: it has
+                                                      ratios of whole samples
+  reinforce_pp           verl  reinforce_plus_plus    x sqrt(n / (n - 1)): ddof 0
+  reinforce_pp_baseline  verl  ..._baseline           x sqrt(n / (n - 1)): ddof 0
+  remax, opo, gpg        verl  remax, opo, gpg        =; gpg counts scores
+  gdpo                   TRL   normalize_then_sum     x sqrt(n / (n - 1)): ddof 0,
+                                                      and = with its eps, ddof
+  dapo                   verl  grpo, clip-higher      =, and without the filters
+                         TRL   dapo                   =, mask_truncated
+  lite_ppo               TRL   scale_rewards batch    =, ddof 1, eps 1e-4
+  ppo                    verl  gae, value loss        =, value_clip 0.5
+                         TRL   PPOTrainer             policy =, lam 1: its reward
+                                                      comes one state later
+  gspo                   verl  gspo                   =
+                         TRL   level sequence         =, eps 1e-4
+  cispo                  verl  cispo                  =, low and high are excesses
+                         TRL   cispo                  =, its epsilon_high is the
+                                                      cap itself: ours + 1
+  sapo                   verl  sapo                   =
+                         TRL   sapo                   =, eps 1e-4
+  gmpo                   verl  geo_mean               =, a mean over rows in use
+  clip_cov, kl_cov       verl  clip_cov, kl_cov       = where its covariance, of
+                               the current policy, is that of the old one, and
+                               where nothing is drawn by chance; kl_cov: cov > 0
+  top_minus_second       verl  grpo_passk             x samples: ours is the mean
+                                                      over prompts
+  semi_online_dpo        TRL   DPO, sigmoid           =
+  kl k1, k2, k3, k3+     verl  kl_penalty             =; theirs clamps k3 at 10
+  ppo_clip cap           verl  clip_ratio_c           =, cap = 3
+                         TRL   delta                  =, cap = 4
+  aggregates             both  agg_loss, loss_type    =, but for the above
+
+What no definition of theirs says: a group of one earns nothing, equal scores
+exactly nothing, rows without a token are not counted, and denominators are
+those of the whole minibatch. Not here: `pf_ppo`, whose draws verl takes from
+the batch and not from the group. What their float32 makes of their definitions
+is in `test_released_faults.py`.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import peers
+import pytest
+from peers import BATCH, NOW, OLD, SHIFTED, Point, P, S, T
+
+from rl import (
+  advantages,
+  aggregates,
+  credit,
+  filters,
+  method,
+  methods,
+  plan,
+  probes,
+  ratios,
+  step,
+  surrogates,
+  terms,
+  transforms,
+  types,
+)
+from rl.methods.critic import values
+from rl.methods.group import lite_ppo
+from rl.transform import chain, each
+
+TOKENS = BATCH.mask.sum()
+DDOF = {
+  "tokens": np.sqrt(TOKENS / (TOKENS - 1)),
+  "samples": np.sqrt(P * S / (P * S - 1)),
+}
+COMPONENTS = ("accuracy", "format")
+
+
+def _score(params, tokens):
+  """The stored log-prob for token 0, the rest of the mass for token 1."""
+  own = tokens.prompts[:, 0]
+  hidden = jnp.stack([params.log_probs[own], params.values[own]], -1)
+
+  def logits(h):
+    first = h[..., 0]
+    return jnp.stack([first, jnp.log1p(-jnp.exp(first))], -1)
+
+  return types.Scored(hidden, {"logits": logits, "value": lambda h: h[..., 1]})
+
+
+def _undefined(*args):
+  raise AssertionError("a stored batch has nothing to decode", args)
+
+
+POLICY = types.Policy(_score, _undefined, _undefined)
+
+
+def rollout(**changes):
+  """The stored batch, as methods see it."""
+  found = types.Rollout(
+    tokens=types.Tokens(
+      prompts=jnp.arange(P)[:, None],
+      prompt_mask=jnp.ones((P, 1), bool),
+      completions=jnp.zeros((P, S, T), int),
+      lengths=jnp.asarray(BATCH.lengths),
+      mask=jnp.asarray(BATCH.mask > 0),
+    ),
+    sample_mask=jnp.ones((P, S), bool),
+    behavior_log_probs=jnp.asarray(BATCH.old_log_probs, jnp.float32),
+    finished=jnp.asarray(BATCH.finished == 1),
+    scores=jnp.asarray(BATCH.scores, jnp.float32),
+    correct=jnp.asarray(BATCH.correct, jnp.int8),
+    prompt_ids=jnp.arange(P),
+    keys=jax.random.split(jax.random.key(0), P),
+    step=jnp.zeros((), jnp.int32),
+    components={
+      "accuracy": jnp.asarray(BATCH.correct, jnp.float32),
+      "format": jnp.asarray(BATCH.format, jnp.float32),
+    },
+    extras=types.Named(
+      {"stage/greedy_scores": jnp.asarray(BATCH.greedy_scores, jnp.float32)}
+    ),
+  )
+  return found.replace(**changes)
+
+
+def single(point):
+  return Point(*(jnp.asarray(x, jnp.float32) for x in point))
+
+
+def ours(m, at=NOW, seen=None, microbatches=1):
+  """Loss and slopes of the whole method, as the train step computes them."""
+  seen = rollout() if seen is None else seen
+  ref = OLD._replace(log_probs=BATCH.ref_log_probs)
+  sources = {"old": single(OLD), "ref": single(ref)}
+  needs = method.required(m, updates=2)
+  scored = probes.passes(POLICY, sources, needs, seen)
+  batch, scales, _ = method.prepare(m, scored, m.init())
+  cut = plan.Plan(microbatches=microbatches)
+  found, metrics = step.gradients(m, POLICY, single(at), batch, scales, cut)
+  return float(metrics["loss/total"]), Point(*map(np.asarray, found))
+
+
+def close(got, want):
+  """Within 1e-5 of the largest number there is."""
+  scale = np.abs(want).max()
+  assert scale > 1e-6
+  np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * scale)
+
+
+def composed(loss, advantage=None, **kwargs):
+  """A method of our pieces, by default with GRPO's advantage."""
+  default = chain(transforms.scores(), z_score(1e-6))
+  return method.Method(loss, advantage or default, **kwargs)
+
+
+def z_score(eps):
+  return transforms.group_normalize(1, eps)
+
+
+def clipped(aggregate, **kwargs):
+  """PPO-clip of GRPO's advantages under another mean."""
+  surrogate = surrogates.ppo_clip(**kwargs)
+  return composed(terms.policy_gradient(surrogate, aggregate=aggregate))
+
+
+def with_trl_eps(name, **hyper):
+  """A method on TRL's z-score, which adds 1e-4 to the deviation."""
+  return dataclasses.replace(
+    methods.get(name, **hyper),
+    advantage=chain(transforms.scores(), z_score(1e-4)),
+  )
+
+
+def unfiltered(name, keep=None, **hyper):
+  return dataclasses.replace(methods.get(name, **hyper), keep=keep)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A method and its peer.
+
+  Attributes:
+    ours, theirs: what is compared.
+    factor: ours over theirs.
+    at: where the policy stands.
+    loss: whether the values of the losses are the same, too.
+    says: (who, words): the docstring that explains what differs.
+  """
+
+  ours: method.Method
+  theirs: object
+  factor: float = 1.0
+  at: Point = NOW
+  loss: bool = True
+  says: tuple = ()
+
+
+SCORES = BATCH.scores
+GROUP = peers.on_tokens(peers.verl_group(SCORES))
+TRL_GROUP = peers.on_tokens(peers.trl_group(SCORES))
+CENTRED = peers.on_tokens(peers.verl_group(SCORES, eps=None))
+PUNISHED = peers.overlong(SCORES, limit=6, cache=3)
+MIXED = np.array([1, 1, 0, 1])[:, None, None] * BATCH.mask
+FINISHED = BATCH.finished[..., None] * BATCH.mask
+WHITE = peers.whitened(CENTRED, BATCH.mask)
+REWARDS = peers.token_rewards(SCORES, 0.05)
+GAE, RETURNS = peers.verl_gae(REWARDS, OLD.values, 0.9, 0.8)
+TRL_GAE = peers.trl_gae(SCORES, OLD.values, 0.05, lam=1.0)
+TERMINAL = peers.token_rewards(SCORES, 0.0)
+PARTS = np.stack([BATCH.correct, BATCH.format]).astype(float)
+# The first best and the first worst of each group that has both.
+CHOSEN, REJECTED = [(0, 0), (1, 1), (3, 3)], [(0, 1), (1, 2), (3, 0)]
+
+
+def verl(a, mean="token-mean", low=0.2, high=0.2, **kwargs):
+  return peers.verl_clip(a, low, high, mean, **kwargs)
+
+
+CASES = {
+  "grpo, verl": Case(
+    methods.get("grpo", beta=0.001),
+    peers.total(
+      (1.0, verl(GROUP, "seq-mean-token-mean")),
+      (0.001, peers.verl_kl("k3", "seq-mean-token-mean")),
+    ),
+  ),
+  "grpo, TRL": Case(
+    methods.get("grpo", eps=1e-4),
+    peers.total(
+      (1.0, peers.trl_clip(TRL_GROUP, "grpo")), (0.04, peers.trl_kl("grpo"))
+    ),
+  ),
+  "dr_grpo, verl": Case(
+    methods.get("dr_grpo"),
+    verl(CENTRED, "seq-mean-token-sum-norm"),
+    factor=1 / (P * S),
+    says=("dr_grpo", "sum over tokens / (samples x horizon)"),
+  ),
+  "dr_grpo, TRL": Case(
+    methods.get("dr_grpo", horizon=T), peers.trl_clip(CENTRED, "dr_grpo")
+  ),
+  "rloo, verl": Case(
+    methods.get("rloo"),
+    peers.verl_reinforce(
+      peers.on_tokens(peers.verl_leave_one_out(SCORES)), "seq-mean-token-sum"
+    ),
+  ),
+  "rloo, TRL": Case(
+    methods.get("rloo"),
+    peers.trl_rloo(peers.verl_leave_one_out(SCORES), 0.2),
+    at=OLD,
+    loss=False,
+    says=("rloo", "sequence-level REINFORCE"),
+  ),
+  "rloo with ratios, TRL": Case(
+    composed(
+      terms.policy_gradient(
+        surrogates.ppo_clip(),
+        ratio=ratios.sequence,
+        aggregate=aggregates.seq_mean_token_sum(),
+      ),
+      chain(transforms.scores(), transforms.leave_one_out()),
+    ),
+    peers.trl_rloo(peers.verl_leave_one_out(SCORES), 0.2),
+    loss=False,
+    says=(ratios, "carry the value of the whole sequence at each token"),
+  ),
+  "reinforce_pp, verl": Case(
+    methods.get("reinforce_pp", beta=0.05, gamma=0.9),
+    verl(peers.whitened(peers.verl_returns(REWARDS, 0.9), BATCH.mask)),
+    factor=DDOF["tokens"],
+    says=("reinforce_pp", "standard deviation (ddof 0)"),
+  ),
+  "reinforce_pp_baseline, verl": Case(
+    methods.get("reinforce_pp_baseline", beta=0.001),
+    peers.total(
+      (1.0, verl(WHITE)), (0.001 / DDOF["tokens"], peers.verl_kl("k2"))
+    ),
+    factor=DDOF["tokens"],
+    says=("reinforce_pp_baseline", "Statistics (ddof 0)"),
+  ),
+  "remax, verl": Case(
+    methods.get("remax"),
+    peers.verl_reinforce(
+      peers.on_tokens(SCORES - BATCH.greedy_scores[:, None]),
+      "seq-mean-token-sum",
+    ),
+  ),
+  "opo, verl": Case(
+    methods.get("opo"),
+    peers.verl_reinforce(
+      peers.on_tokens(peers.verl_length_weighted(SCORES, BATCH.lengths)),
+      "seq-mean-token-sum",
+    ),
+  ),
+  "gpg, verl": Case(
+    methods.get("gpg", count="scores"),
+    peers.verl_reinforce(peers.on_tokens(peers.verl_gpg(SCORES)), "token-mean"),
+  ),
+  "gdpo, TRL": Case(
+    methods.get("gdpo", names=COMPONENTS),
+    peers.trl_clip(
+      peers.on_tokens(peers.trl_components(PARTS, eps=(1e-6, 0.0))), "dapo"
+    ),
+    factor=DDOF["samples"],
+  ),
+  "gdpo of our pieces, TRL": Case(
+    composed(
+      terms.policy_gradient(surrogates.ppo_clip()),
+      chain(
+        transforms.components(COMPONENTS),
+        each(z_score(1e-4)),
+        transforms.weighted_sum((1.0, 1.0)),
+        lite_ppo.batch_normalize(1, 1e-4),
+      ),
+    ),
+    peers.trl_clip(peers.on_tokens(peers.trl_components(PARTS)), "dapo"),
+  ),
+  "dapo without filters, verl": Case(
+    unfiltered("dapo", max_length=6, cache=3),
+    verl(peers.on_tokens(peers.verl_group(PUNISHED)), high=0.28),
+  ),
+  "dapo with dynamic sampling, verl": Case(
+    unfiltered("dapo", filters.mixed_verdicts(), max_length=6, cache=3),
+    verl(peers.on_tokens(peers.verl_group(PUNISHED)), high=0.28, mask=MIXED),
+  ),
+  "dapo, verl and TRL": Case(
+    methods.get("dapo", max_length=6, cache=3),
+    verl(
+      peers.on_tokens(peers.verl_group(PUNISHED)),
+      high=0.28,
+      mask=MIXED * FINISHED,
+    ),
+  ),
+  "dapo without dynamic sampling, TRL": Case(
+    dataclasses.replace(
+      unfiltered("dapo", filters.finished()),
+      advantage=chain(transforms.scores(), z_score(1e-4)),
+    ),
+    peers.trl_clip(TRL_GROUP, "dapo", high=0.28, mask=FINISHED),
+  ),
+  "lite_ppo, TRL": Case(
+    methods.get("lite_ppo", ddof=1, eps=1e-4),
+    peers.trl_clip(peers.on_tokens(peers.trl_group(SCORES, "batch")), "dapo"),
+  ),
+  "ppo, verl": Case(
+    methods.get("ppo", gamma=0.9, lam=0.8, value_clip=0.5),
+    peers.total(
+      (1.0, verl(peers.whitened(GAE, BATCH.mask))),
+      (1.0, peers.verl_value(RETURNS, 0.5)),
+    ),
+  ),
+  "ppo of undiscounted returns, verl": Case(
+    methods.get("ppo", beta=0.0),
+    peers.total(
+      (
+        1.0,
+        verl(
+          peers.whitened(
+            peers.verl_gae(TERMINAL, OLD.values, 1.0, 1.0)[0], BATCH.mask
+          )
+        ),
+      ),
+      (1.0, peers.verl_value(peers.on_tokens(SCORES), 0.2)),
+    ),
+  ),
+  "ppo without its critic's loss, TRL": Case(
+    methods.get("ppo", value_coef=0.0),
+    peers.trl_clip(peers.whitened(TRL_GAE, BATCH.mask), "dapo"),
+  ),
+  "gspo, verl": Case(methods.get("gspo"), peers.verl_gspo(GROUP, 3e-4, 4e-4)),
+  "gspo, TRL": Case(
+    with_trl_eps("gspo"), peers.trl_sequence(TRL_GROUP, 3e-4, 4e-4)
+  ),
+  "cispo, verl": Case(
+    methods.get("cispo", low=0.2, high=0.28), peers.verl_cispo(GROUP, 0.2, 0.28)
+  ),
+  "cispo, TRL": Case(
+    with_trl_eps("cispo", high=3.0),
+    peers.trl_cispo(TRL_GROUP, cap=4.0),
+    says=("cispo", "TRL's `epsilon_high` is that weight itself"),
+  ),
+  "sapo, verl": Case(methods.get("sapo"), peers.verl_sapo(GROUP, 1.0, 1.05)),
+  "sapo, TRL": Case(with_trl_eps("sapo"), peers.trl_sapo(TRL_GROUP, 1.0, 1.05)),
+  "gmpo, verl": Case(
+    methods.get("gmpo"), peers.verl_geo_mean(peers.verl_group(SCORES), 0.4)
+  ),
+  "clip_cov, verl": Case(
+    methods.get("clip_cov", fraction=1.0, low=0.1, high=0.6),
+    peers.verl_clip_cov(GROUP, 0.1, 0.6, 0.2),
+    at=SHIFTED,
+    says=("clip_cov", "the covariance is that of the policy before the step"),
+  ),
+  "kl_cov, verl": Case(
+    methods.get("kl_cov", fraction=0.1, beta=0.1),
+    peers.verl_kl_cov(GROUP, 0.1, 0.1),
+    at=SHIFTED,
+    says=("kl_cov", "the covariance is that of the policy before the step"),
+  ),
+  "top_minus_second, verl": Case(
+    methods.get("top_minus_second"),
+    verl(
+      peers.on_tokens(peers.verl_best_of_group(SCORES, by_std=False)),
+      "seq-mean-token-sum",
+    ),
+    factor=S,
+    says=("top_minus_second", "Summed over the group"),
+  ),
+  "top_minus_second scaled, verl": Case(
+    methods.get("top_minus_second", scaled=True),
+    verl(
+      peers.on_tokens(peers.verl_best_of_group(SCORES, by_std=True)),
+      "seq-mean-token-sum",
+    ),
+    factor=S,
+    says=("top_minus_second", "Summed over the group"),
+  ),
+  "semi_online_dpo, TRL": Case(
+    methods.get("semi_online_dpo"), peers.trl_dpo(CHOSEN, REJECTED, 0.1)
+  ),
+  "dual clip, verl": Case(
+    clipped(aggregates.token_mean(), cap=3.0), verl(GROUP, dual=3.0)
+  ),
+  "two-sided clip, TRL": Case(
+    dataclasses.replace(
+      clipped(aggregates.token_mean(), cap=4.0),
+      advantage=chain(transforms.scores(), z_score(1e-4)),
+    ),
+    peers.trl_clip(TRL_GROUP, "dapo", delta=4.0),
+  ),
+  **{
+    f"kl {kind}, verl": Case(composed(terms.kl(kind)), peers.verl_kl(kind))
+    for kind in terms.KL_ESTIMATORS
+  },
+  **{
+    f"{aggregate}, {name}": Case(clipped(aggregate), peer, factor)
+    for aggregate, name, peer, factor in (
+      (aggregates.token_mean(), "verl", verl(GROUP), 1.0),
+      (
+        aggregates.seq_mean_token_mean(),
+        "verl",
+        verl(GROUP, "seq-mean-token-mean"),
+        1.0,
+      ),
+      (
+        aggregates.seq_mean_token_sum(),
+        "verl",
+        verl(GROUP, "seq-mean-token-sum"),
+        1.0,
+      ),
+      (
+        aggregates.seq_mean_token_sum_norm(),
+        "verl",
+        verl(GROUP, "seq-mean-token-sum-norm"),
+        1 / (P * S),
+      ),
+    )
+  },
+}
+
+
+def words(who):
+  """A docstring on one line: of a method by name, or of an object."""
+  doc = (methods.factory(who) if isinstance(who, str) else who).__doc__
+  return " ".join(doc.split())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loss_and_slopes_are_those_of_the_peer(name):
+  case = CASES[name]
+  loss, found = ours(case.ours, case.at)
+  if case.loss:
+    close(loss, case.factor * case.theirs(case.at, case.at))
+  want = peers.slopes(case.theirs, case.at)
+  for got, slope in zip(found, want, strict=True):
+    if np.abs(slope).max() > 1e-8:
+      close(got, case.factor * slope)
+    else:
+      assert not got.any()
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if CASES[n].says])
+def test_what_differs_is_explained(name):
+  who, says = CASES[name].says
+  assert says in words(who)
