@@ -230,7 +230,8 @@ def kl(
     k3+                 the value of k3 with the gradient of k2
 
   Logged as `policy/kl` (to another slot, `policy/kl_SLOT`): the k3 value,
-  >= 0 at every token.
+  >= 0 at every token, and not clamped (verl clamps it at 10, which takes the
+  gradient away where the policy is furthest).
   Source: Schulman 2020, Approximating KL Divergence.
 
   Raises:

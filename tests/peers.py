@@ -201,7 +201,9 @@ def overlong(scores, limit, cache):
 
 
 def on_tokens(advantages):
-  return np.broadcast_to(advantages[..., None], (*advantages.shape, T))
+  """`[P, S, T]`, of samples or of tokens already."""
+  wide = advantages if advantages.ndim == 3 else advantages[..., None]
+  return np.broadcast_to(wide, (P, S, T))
 
 
 def whitened(x, mask):
@@ -261,6 +263,7 @@ def ratio(now):
 
 def verl_clip(a, low, high, mean, dual=np.inf, mask=BATCH.mask):
   """vanilla: PPO with the dual clip, verl's default being 3."""
+  a = on_tokens(a)
 
   def peer(now, held):
     rho = ratio(now)
@@ -274,6 +277,7 @@ def verl_clip(a, low, high, mean, dual=np.inf, mask=BATCH.mask):
 
 def verl_reinforce(a, mean):
   """reinforce, and gpg with the token mean."""
+  a = on_tokens(a)
   return lambda now, held: VERL_MEANS[mean](-a * now.log_probs, BATCH.mask)
 
 
@@ -283,6 +287,8 @@ def mean_log_ratio(point):
 
 
 def verl_gspo(a, low, high):
+  a = on_tokens(a)
+
   def peer(now, held):
     own = now.log_probs - held.log_probs
     rho = np.exp(np.minimum(mean_log_ratio(held)[..., None] + own, 10.0))
@@ -294,6 +300,7 @@ def verl_gspo(a, low, high):
 
 def gate(a, positive, negative):
   """SAPO's loss at every token, alike in both."""
+  a = on_tokens(a)
   tau = np.where(a > 0, positive, negative)
   return lambda now: -a * 4 / tau / (1 + np.exp(-tau * (ratio(now) - 1)))
 
@@ -305,6 +312,8 @@ def verl_sapo(a, positive, negative):
 
 
 def verl_cispo(a, low, high):
+  a = on_tokens(a)
+
   def peer(now, held):
     weight = ratio(held).clip(1 - low, 1 + high)
     return VERL_MEANS["token-mean"](-weight * a * now.log_probs, BATCH.mask)
@@ -329,13 +338,14 @@ def verl_geo_mean(a, clip, mask=BATCH.mask):
 def covariances(a, point):
   """Of advantages and log-probs over all tokens; -inf in the padding."""
   real = BATCH.mask > 0
-  log_probs = point.log_probs
+  a, log_probs = on_tokens(a), point.log_probs
   found = (a - a[real].mean()) * (log_probs - log_probs[real].mean())
   return np.where(real, found, -np.inf)
 
 
 def verl_clip_cov(a, low, high, clip):
   """Every token with a covariance in (low, high): nothing is drawn."""
+  a = on_tokens(a)
 
   def peer(now, held):
     rho, at = ratio(now), ratio(held)
@@ -355,6 +365,8 @@ def largest_covariances(a, point, fraction):
 
 
 def verl_kl_cov(a, fraction, coefficient):
+  a = on_tokens(a)
+
   def peer(now, held):
     moved = np.abs(now.log_probs - BATCH.old_log_probs)
     held_back = largest_covariances(a, held, fraction)
@@ -385,6 +397,7 @@ def verl_kl(kind, mean="token-mean"):
 
 def verl_value(returns, clip):
   """Half the token mean of the worse of two squares; alike in both."""
+  returns = on_tokens(returns)
 
   def peer(now, held):
     near = np.clip(now.values, OLD.values - clip, OLD.values + clip)
@@ -397,6 +410,8 @@ def verl_value(returns, clip):
 def trl_clip(
   a, loss_type, epsilon=0.2, high=0.2, delta=np.inf, mask=BATCH.mask
 ):
+  a = on_tokens(a)
+
   def peer(now, held):
     rho = ratio(now)
     cut = rho.clip(1 - epsilon, 1 + high)
@@ -408,6 +423,7 @@ def trl_clip(
 
 def trl_sequence(a, epsilon, high):
   """importance_sampling_level "sequence" with the loss "grpo"."""
+  a = on_tokens(a)
 
   def peer(now, held):
     rho = np.exp(mean_log_ratio(now))[..., None]
@@ -418,6 +434,8 @@ def trl_sequence(a, epsilon, high):
 
 
 def trl_cispo(a, cap):
+  a = on_tokens(a)
+
   def peer(now, held):
     weight = np.minimum(ratio(held), cap)
     return TRL_MEANS["dapo"](-weight * a * now.log_probs, BATCH.mask)

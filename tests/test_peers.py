@@ -18,8 +18,9 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
   remax, opo, gpg        verl  remax, opo, gpg        =; gpg counts scores
   gdpo                   TRL   normalize_then_sum     x sqrt(n / (n - 1)): ddof 0,
                                                       and = with its eps, ddof
-  dapo                   verl  grpo, clip-higher      =, and without the filters
-                         TRL   dapo                   =, mask_truncated
+  dapo                   verl  grpo, clip-higher      =, filtered groups cut;
+                               dynamic sampling         dual clip off
+                         TRL   dapo, mask_truncated   =, eps 1e-4
   lite_ppo               TRL   scale_rewards batch    =, ddof 1, eps 1e-4
   ppo                    verl  gae, value loss        =, value_clip 0.5
                          TRL   PPOTrainer             policy =, lam 1: its reward
@@ -43,21 +44,23 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
                          TRL   delta                  =, cap = 4
   aggregates             both  agg_loss, loss_type    =, but for the above
 
-What no definition of theirs says: a group of one earns nothing, equal scores
-exactly nothing, rows without a token are not counted, and denominators are
-those of the whole minibatch. Not here: `pf_ppo`, whose draws verl takes from
+By design: a group of one earns nothing (verl: its score), equal scores exactly
+nothing (both: what rounding leaves), rows without a token are not counted (TRL
+and geo_mean: they are), and denominators are those of the whole minibatch
+(TRL's bnpo: of a microbatch). Not here: `pf_ppo`, whose draws verl takes from
 the batch and not from the group. What their float32 makes of their definitions
 is in `test_released_faults.py`.
 """
 
 import dataclasses
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import peers
 import pytest
-from peers import BATCH, NOW, OLD, SHIFTED, Point, P, S, T
+from peers import BATCH, NOW, OLD, SHIFTED, P, Point, S, T
 
 from rl import (
   advantages,
@@ -175,15 +178,14 @@ def clipped(aggregate, **kwargs):
   return composed(terms.policy_gradient(surrogate, aggregate=aggregate))
 
 
-def with_trl_eps(name, **hyper):
-  """A method on TRL's z-score, which adds 1e-4 to the deviation."""
-  return dataclasses.replace(
-    methods.get(name, **hyper),
-    advantage=chain(transforms.scores(), z_score(1e-4)),
-  )
+def with_trl_eps(m):
+  """The method on TRL's z-score, which adds 1e-4 to the deviation."""
+  advantage = chain(transforms.scores(), z_score(1e-4))
+  return dataclasses.replace(m, advantage=advantage)
 
 
-def unfiltered(name, keep=None, **hyper):
+def with_keep(name, keep=None, **hyper):
+  """The method with another filter, by default none."""
   return dataclasses.replace(methods.get(name, **hyper), keep=keep)
 
 
@@ -200,7 +202,7 @@ class Case:
   """
 
   ours: method.Method
-  theirs: object
+  theirs: Callable[[Point, Point], float]
   factor: float = 1.0
   at: Point = NOW
   loss: bool = True
@@ -208,17 +210,19 @@ class Case:
 
 
 SCORES = BATCH.scores
-GROUP = peers.on_tokens(peers.verl_group(SCORES))
-TRL_GROUP = peers.on_tokens(peers.trl_group(SCORES))
-CENTRED = peers.on_tokens(peers.verl_group(SCORES, eps=None))
+GROUP = peers.verl_group(SCORES)
+TRL_GROUP = peers.trl_group(SCORES)
+CENTRED = peers.verl_group(SCORES, eps=None)
 PUNISHED = peers.overlong(SCORES, limit=6, cache=3)
 MIXED = np.array([1, 1, 0, 1])[:, None, None] * BATCH.mask
 FINISHED = BATCH.finished[..., None] * BATCH.mask
-WHITE = peers.whitened(CENTRED, BATCH.mask)
+WHITE = peers.whitened(peers.on_tokens(CENTRED), BATCH.mask)
 REWARDS = peers.token_rewards(SCORES, 0.05)
 GAE, RETURNS = peers.verl_gae(REWARDS, OLD.values, 0.9, 0.8)
 TRL_GAE = peers.trl_gae(SCORES, OLD.values, 0.05, lam=1.0)
-TERMINAL = peers.token_rewards(SCORES, 0.0)
+PLAIN, _ = peers.verl_gae(
+  peers.token_rewards(SCORES, 0.0), OLD.values, 1.0, 1.0
+)
 PARTS = np.stack([BATCH.correct, BATCH.format]).astype(float)
 # The first best and the first worst of each group that has both.
 CHOSEN, REJECTED = [(0, 0), (1, 1), (3, 3)], [(0, 1), (1, 2), (3, 0)]
@@ -254,7 +258,7 @@ CASES = {
   "rloo, verl": Case(
     methods.get("rloo"),
     peers.verl_reinforce(
-      peers.on_tokens(peers.verl_leave_one_out(SCORES)), "seq-mean-token-sum"
+      peers.verl_leave_one_out(SCORES), "seq-mean-token-sum"
     ),
   ),
   "rloo, TRL": Case(
@@ -294,26 +298,22 @@ CASES = {
   "remax, verl": Case(
     methods.get("remax"),
     peers.verl_reinforce(
-      peers.on_tokens(SCORES - BATCH.greedy_scores[:, None]),
-      "seq-mean-token-sum",
+      SCORES - BATCH.greedy_scores[:, None], "seq-mean-token-sum"
     ),
   ),
   "opo, verl": Case(
     methods.get("opo"),
     peers.verl_reinforce(
-      peers.on_tokens(peers.verl_length_weighted(SCORES, BATCH.lengths)),
-      "seq-mean-token-sum",
+      peers.verl_length_weighted(SCORES, BATCH.lengths), "seq-mean-token-sum"
     ),
   ),
   "gpg, verl": Case(
     methods.get("gpg", count="scores"),
-    peers.verl_reinforce(peers.on_tokens(peers.verl_gpg(SCORES)), "token-mean"),
+    peers.verl_reinforce(peers.verl_gpg(SCORES), "token-mean"),
   ),
   "gdpo, TRL": Case(
     methods.get("gdpo", names=COMPONENTS),
-    peers.trl_clip(
-      peers.on_tokens(peers.trl_components(PARTS, eps=(1e-6, 0.0))), "dapo"
-    ),
+    peers.trl_clip(peers.trl_components(PARTS, eps=(1e-6, 0.0)), "dapo"),
     factor=DDOF["samples"],
   ),
   "gdpo of our pieces, TRL": Case(
@@ -326,34 +326,27 @@ CASES = {
         lite_ppo.batch_normalize(1, 1e-4),
       ),
     ),
-    peers.trl_clip(peers.on_tokens(peers.trl_components(PARTS)), "dapo"),
+    peers.trl_clip(peers.trl_components(PARTS), "dapo"),
   ),
   "dapo without filters, verl": Case(
-    unfiltered("dapo", max_length=6, cache=3),
-    verl(peers.on_tokens(peers.verl_group(PUNISHED)), high=0.28),
+    with_keep("dapo", max_length=6, cache=3),
+    verl(peers.verl_group(PUNISHED), high=0.28),
   ),
   "dapo with dynamic sampling, verl": Case(
-    unfiltered("dapo", filters.mixed_verdicts(), max_length=6, cache=3),
-    verl(peers.on_tokens(peers.verl_group(PUNISHED)), high=0.28, mask=MIXED),
+    with_keep("dapo", filters.mixed_verdicts(), max_length=6, cache=3),
+    verl(peers.verl_group(PUNISHED), high=0.28, mask=MIXED),
   ),
-  "dapo, verl and TRL": Case(
+  "dapo, filters of verl and TRL": Case(
     methods.get("dapo", max_length=6, cache=3),
-    verl(
-      peers.on_tokens(peers.verl_group(PUNISHED)),
-      high=0.28,
-      mask=MIXED * FINISHED,
-    ),
+    verl(peers.verl_group(PUNISHED), high=0.28, mask=MIXED * FINISHED),
   ),
   "dapo without dynamic sampling, TRL": Case(
-    dataclasses.replace(
-      unfiltered("dapo", filters.finished()),
-      advantage=chain(transforms.scores(), z_score(1e-4)),
-    ),
+    with_trl_eps(with_keep("dapo", filters.finished())),
     peers.trl_clip(TRL_GROUP, "dapo", high=0.28, mask=FINISHED),
   ),
   "lite_ppo, TRL": Case(
     methods.get("lite_ppo", ddof=1, eps=1e-4),
-    peers.trl_clip(peers.on_tokens(peers.trl_group(SCORES, "batch")), "dapo"),
+    peers.trl_clip(peers.trl_group(SCORES, "batch"), "dapo"),
   ),
   "ppo, verl": Case(
     methods.get("ppo", gamma=0.9, lam=0.8, value_clip=0.5),
@@ -365,15 +358,8 @@ CASES = {
   "ppo of undiscounted returns, verl": Case(
     methods.get("ppo", beta=0.0),
     peers.total(
-      (
-        1.0,
-        verl(
-          peers.whitened(
-            peers.verl_gae(TERMINAL, OLD.values, 1.0, 1.0)[0], BATCH.mask
-          )
-        ),
-      ),
-      (1.0, peers.verl_value(peers.on_tokens(SCORES), 0.2)),
+      (1.0, verl(peers.whitened(PLAIN, BATCH.mask))),
+      (1.0, peers.verl_value(SCORES, 0.2)),
     ),
   ),
   "ppo without its critic's loss, TRL": Case(
@@ -382,18 +368,20 @@ CASES = {
   ),
   "gspo, verl": Case(methods.get("gspo"), peers.verl_gspo(GROUP, 3e-4, 4e-4)),
   "gspo, TRL": Case(
-    with_trl_eps("gspo"), peers.trl_sequence(TRL_GROUP, 3e-4, 4e-4)
+    with_trl_eps(methods.get("gspo")), peers.trl_sequence(TRL_GROUP, 3e-4, 4e-4)
   ),
   "cispo, verl": Case(
     methods.get("cispo", low=0.2, high=0.28), peers.verl_cispo(GROUP, 0.2, 0.28)
   ),
   "cispo, TRL": Case(
-    with_trl_eps("cispo", high=3.0),
+    with_trl_eps(methods.get("cispo", high=3.0)),
     peers.trl_cispo(TRL_GROUP, cap=4.0),
     says=("cispo", "TRL's `epsilon_high` is that weight itself"),
   ),
   "sapo, verl": Case(methods.get("sapo"), peers.verl_sapo(GROUP, 1.0, 1.05)),
-  "sapo, TRL": Case(with_trl_eps("sapo"), peers.trl_sapo(TRL_GROUP, 1.0, 1.05)),
+  "sapo, TRL": Case(
+    with_trl_eps(methods.get("sapo")), peers.trl_sapo(TRL_GROUP, 1.0, 1.05)
+  ),
   "gmpo, verl": Case(
     methods.get("gmpo"), peers.verl_geo_mean(peers.verl_group(SCORES), 0.4)
   ),
@@ -411,33 +399,36 @@ CASES = {
   ),
   "top_minus_second, verl": Case(
     methods.get("top_minus_second"),
-    verl(
-      peers.on_tokens(peers.verl_best_of_group(SCORES, by_std=False)),
-      "seq-mean-token-sum",
-    ),
+    verl(peers.verl_best_of_group(SCORES, by_std=False), "seq-mean-token-sum"),
     factor=S,
     says=("top_minus_second", "Summed over the group"),
   ),
   "top_minus_second scaled, verl": Case(
     methods.get("top_minus_second", scaled=True),
-    verl(
-      peers.on_tokens(peers.verl_best_of_group(SCORES, by_std=True)),
-      "seq-mean-token-sum",
-    ),
+    verl(peers.verl_best_of_group(SCORES, by_std=True), "seq-mean-token-sum"),
     factor=S,
     says=("top_minus_second", "Summed over the group"),
   ),
   "semi_online_dpo, TRL": Case(
     methods.get("semi_online_dpo"), peers.trl_dpo(CHOSEN, REJECTED, 0.1)
   ),
+  "seq_mean_token_mean with a row cut, TRL": Case(
+    with_keep("grpo", filters.finished(), eps=1e-4, beta=0.0),
+    peers.trl_clip(TRL_GROUP, "grpo", mask=FINISHED),
+    factor=P * S / (P * S - 1),
+    says=(aggregates, "Rows without a trained token are never counted"),
+  ),
+  "gmpo with a row cut, verl": Case(
+    with_keep("gmpo", filters.finished()),
+    peers.verl_geo_mean(peers.verl_group(SCORES), 0.4, mask=FINISHED),
+    factor=P * S / (P * S - 1),
+    says=("gmpo", "Mean over samples with a token"),
+  ),
   "dual clip, verl": Case(
     clipped(aggregates.token_mean(), cap=3.0), verl(GROUP, dual=3.0)
   ),
   "two-sided clip, TRL": Case(
-    dataclasses.replace(
-      clipped(aggregates.token_mean(), cap=4.0),
-      advantage=chain(transforms.scores(), z_score(1e-4)),
-    ),
+    with_trl_eps(clipped(aggregates.token_mean(), cap=4.0)),
     peers.trl_clip(TRL_GROUP, "dapo", delta=4.0),
   ),
   **{
@@ -445,25 +436,14 @@ CASES = {
     for kind in terms.KL_ESTIMATORS
   },
   **{
-    f"{aggregate}, {name}": Case(clipped(aggregate), peer, factor)
-    for aggregate, name, peer, factor in (
-      (aggregates.token_mean(), "verl", verl(GROUP), 1.0),
+    f"{mean}, verl": Case(clipped(aggregate), verl(GROUP, mean), factor)
+    for mean, aggregate, factor in (
+      ("token-mean", aggregates.token_mean(), 1.0),
+      ("seq-mean-token-mean", aggregates.seq_mean_token_mean(), 1.0),
+      ("seq-mean-token-sum", aggregates.seq_mean_token_sum(), 1.0),
       (
-        aggregates.seq_mean_token_mean(),
-        "verl",
-        verl(GROUP, "seq-mean-token-mean"),
-        1.0,
-      ),
-      (
-        aggregates.seq_mean_token_sum(),
-        "verl",
-        verl(GROUP, "seq-mean-token-sum"),
-        1.0,
-      ),
-      (
+        "seq-mean-token-sum-norm",
         aggregates.seq_mean_token_sum_norm(),
-        "verl",
-        verl(GROUP, "seq-mean-token-sum-norm"),
         1 / (P * S),
       ),
     )
@@ -495,3 +475,150 @@ def test_loss_and_slopes_are_those_of_the_peer(name):
 def test_what_differs_is_explained(name):
   who, says = CASES[name].says
   assert says in words(who)
+
+
+def test_the_batch_reaches_every_branch():
+  """And stands away from every kink, whose slope would be anybody's."""
+  mask, rho = BATCH.mask > 0, peers.ratio(NOW)
+  for sign in (-1, 1):
+    paid = mask & (sign * peers.on_tokens(GROUP) > 0)
+    for crossed in (rho < 0.8, rho > 1.28, rho > 3.0, rho > 4.0):
+      assert (paid & crossed).any()
+  means = peers.mean_log_ratio(NOW)
+  assert (means > np.log1p(4e-4)).any()
+  assert (means < np.log1p(-3e-4)).any()
+  assert (np.abs(means) < 2.5e-4).sum() == 2
+  moved = NOW.values - OLD.values
+  for clip in (0.2, 0.5):
+    assert (moved[mask] > clip).any()
+    assert (moved[mask] < -clip).any()
+    assert np.abs(np.abs(moved[mask]) - clip).min() > 1e-3
+  for kink in (0.8, 1.2, 1.28, 3.0, 4.0, np.exp(0.4), np.exp(-0.4)):
+    assert np.abs(rho[mask] - kink).min() > 1e-3
+  held_back = peers.largest_covariances(GROUP, SHIFTED, 0.1)
+  assert held_back.sum() == int(0.1 * TOKENS)
+  assert peers.covariances(GROUP, SHIFTED)[held_back].min() > 0
+  inside = peers.covariances(GROUP, SHIFTED)[mask]
+  assert 1 < ((inside > 0.1) & (inside < 0.6)).sum() < (inside > 0.1).sum()
+  assert len(set(BATCH.lengths.ravel())) > 3
+  assert BATCH.finished.sum() == P * S - 1
+  assert np.ptp(SCORES, axis=-1)[2] == 0
+
+
+# Where the peers' definitions say otherwise.
+
+ALONE = SCORES[:, :1]
+GROUPS_OF_ONE = {
+  "grpo": peers.verl_group(ALONE),
+  "dr_grpo": peers.verl_group(ALONE, eps=None),
+  "rloo": peers.verl_leave_one_out(ALONE),
+  "opo": peers.verl_length_weighted(ALONE, BATCH.lengths[:, :1]),
+  "gpg": peers.verl_gpg(ALONE),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS_OF_ONE)
+def test_a_group_of_one_keeps_its_score_in_verl_and_earns_nothing_here(name):
+  theirs = GROUPS_OF_ONE[name]
+  np.testing.assert_allclose(theirs / theirs.max(), ALONE, atol=1e-5)
+  hyper = {"beta": 0.0} if name == "grpo" else {}
+  alone = jnp.arange(S) == jnp.zeros((P, 1), int)
+  _, found = ours(methods.get(name, **hyper), seen=rollout(sample_mask=alone))
+  assert not found.log_probs.any()
+
+
+def test_a_group_of_one_is_explained():
+  assert "a group of equal scores, or of one, has A exactly 0" in words("grpo")
+  assert "a group of one and an empty group have advantage exactly 0" in words(
+    advantages
+  )
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    "clip_cov",
+    "cispo",
+    "dr_grpo",
+    "gmpo",
+    "gpg",
+    "gspo",
+    "lite_ppo",
+    "opo",
+    "rloo",
+    "sapo",
+    "top_minus_second",
+  ],
+)
+def test_the_group_of_equal_scores_is_exactly_silent(name):
+  """Not up to rounding: bit for bit."""
+  _, found = ours(methods.get(name))
+  assert not found.log_probs[2].any()
+  assert found.log_probs[[1, 3]].any((1, 2)).all()
+
+
+def test_denominators_are_those_of_the_whole_minibatch():
+  """TRL's bnpo averages the token means of the microbatches."""
+  m = with_trl_eps(methods.get("lite_ppo"))
+  whole = peers.trl_clip(TRL_GROUP, "dapo")
+  for microbatches in (1, 2):
+    loss, found = ours(m, microbatches=microbatches)
+    close(loss, whole(NOW, NOW))
+    close(found.log_probs, peers.slopes(whole, NOW).log_probs)
+  odd = (np.arange(P) % 2)[:, None, None]
+  halves = [
+    peers.trl_clip(TRL_GROUP, "dapo", mask=BATCH.mask * half)
+    for half in (odd, 1 - odd)
+  ]
+  bnpo = peers.total(*((0.5, half) for half in halves))
+  assert abs(bnpo(NOW, NOW) / whole(NOW, NOW) - 1) > 0.01
+  says = "Coefficients are made from the whole minibatch before it is cut up"
+  assert says in words(aggregates)
+
+
+@pytest.mark.parametrize("lam", [1.0, 0.9])
+def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
+  """A_last is less by (1 - lam)(R - V) there; here that V is 0, and paid."""
+  rewards = peers.token_rewards(SCORES, 0.05)
+  theirs = peers.trl_gae(SCORES, OLD.values, 0.05, lam)
+  here, _ = peers.verl_gae(rewards, OLD.values, 1.0, lam)
+  mask = jnp.asarray(BATCH.mask > 0)
+  found = credit.gae(
+    jnp.asarray(rewards), jnp.asarray(OLD.values), mask, 1, lam
+  )
+  close(np.asarray(found), here * BATCH.mask)
+  room = BATCH.lengths < T
+  last = (BATCH.lengths - 1)[..., None]
+  behind = np.minimum(last + 1, T - 1)
+  value = np.take_along_axis(OLD.values, behind, -1)[..., 0]
+  gap = np.take_along_axis(theirs - here, last, -1)[..., 0]
+  want = np.where(room, -(1 - lam) * (SCORES - value), 0.0)
+  np.testing.assert_allclose(gap, want, atol=1e-12)
+  assert "after the last one V and A are 0" in words(credit.gae)
+  assert "and 0 after the last one" in words(values)
+
+
+@pytest.mark.parametrize(
+  ("aggregate", "mean"),
+  [
+    (aggregates.token_mean(), "token-mean"),
+    (aggregates.seq_mean_token_sum(), "seq-mean-token-sum"),
+    (aggregates.seq_mean_token_mean(), "seq-mean-token-mean"),
+  ],
+  ids=str,
+)
+def test_the_entropy_bonus_is_verls(aggregate, mean):
+  """Subtracted, and weighed as the loss is."""
+  bonus = -0.01 * terms.entropy(aggregate)
+  weights = aggregate.fn(jnp.asarray(BATCH.mask > 0))
+
+  def loss(entropies):
+    named = types.Named({"entropy": entropies})
+    return bonus.coefficient * jnp.sum(weights * bonus.fn(None, named, None))
+
+  entropies = jnp.asarray(BATCH.entropies, jnp.float32)
+  value, slope = jax.value_and_grad(loss)(entropies)
+  close(value, -0.01 * peers.VERL_MEANS[mean](BATCH.entropies, BATCH.mask))
+  each_token = np.eye(P * S * T).reshape(-1, P, S, T)
+  want = [peers.VERL_MEANS[mean](one, BATCH.mask) for one in each_token]
+  close(np.asarray(slope).ravel(), -0.01 * np.array(want))

@@ -35,7 +35,7 @@ def gpg(count: str = "groups") -> Method:
   Informative are the samples of groups whose scores differ (`count` "groups",
   the paper), or those whose score is not 0 ("scores", verl). - A log pi, token
   mean: no ratio, no clip, no KL, one update per rollout; F_norm of the paper
-  is 1.
+  is 1. A group of one has A = 0 (verl: its score).
   Source: Chu et al. 2025, GPG: A Simple and Strong RL Baseline.
 
   Raises:

@@ -31,7 +31,8 @@ def opo() -> Method:
 
   The variance of the gradient is least for b = E[R |g|^2] / E[|g|^2]; |g|^2 is
   taken to grow with the length l. No clip, no KL, no division by the spread.
-  With equal lengths A is that of `dr_grpo`.
+  With equal lengths A is that of `dr_grpo`. A group of one, or of equal scores,
+  has A exactly 0 (verl leaves a group of one its score).
   Source: Hao et al. 2025, On-Policy RL with Optimal Reward Baseline.
   """
   return Method(

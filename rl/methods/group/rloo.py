@@ -12,6 +12,7 @@ def rloo() -> Method:
   """A_i = R_i - mean of the others; sequence-level REINFORCE.
 
   Unbiased for grad E[R]; strictly on-policy: one update per rollout.
+  A group of one has A = 0 (verl: its score).
   Deviation: without the paper's k1 penalty in the reward.
   Source: Kool et al. 2019; Ahmadian et al. 2024, Back to Basics.
   """
