@@ -4,7 +4,7 @@ One training step runs it in this order:
 
   stage      samples the rollout                                rl.stages
   passes     scores the rollout under old and slot parameters   rl.probes
-  prepare    select, advantage, prepared, keep, signals, coefficients of controllers:
+  prepare    select, advantage, prepared, keep, signals, controllers' coefficients:
              once per rollout, on the whole batch, without gradient
   coefficients   aggregates of the minibatch's full masks
   loss       differentiated, on any slice of the minibatch

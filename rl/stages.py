@@ -86,6 +86,7 @@ def once() -> Stage:
 def greedy() -> Stage:
   """And the most likely completion of each prompt: "stage/greedy_scores" [P].
 
+  NaN where it could not be scored.
   Source: Li et al. 2023, ReMax.
   """
 
@@ -94,7 +95,7 @@ def greedy() -> Stage:
     best = sampler.judge(sampler.draw(sampler.params, 1, temperature=0.0))
     return _with(
       rollout,
-      greedy_scores=best.scores[:, 0],
+      greedy_scores=jnp.where(best.sample_mask, best.scores, jnp.nan)[:, 0],
       tokens=rollout.lengths.sum() + best.lengths.sum(),
     )
 

@@ -335,8 +335,9 @@ def make(
 
   Returns:
     The train step. A learner with a rollout of its own finds it under its name
-    where the rollout is a mapping; the others share the policy's. Metrics of a learner besides the policy have its slot before
-    their names: `prm/loss/total`.
+    where the rollout is a mapping; the others share the policy's. Metrics of a
+    learner besides the policy have its slot before their names:
+    `prm/loss/total`.
 
   Raises:
     ValueError: several updates per rollout of a method without a ratio, which

@@ -31,15 +31,20 @@ class Tally:
   maxima: dict[str, Array] = flax.struct.field(default_factory=dict)
 
   def add(self, values: Mapping[str, Array], mask: Array) -> Tally:
-    """With values over the entries of `mask`: means, or maxima of "..._max"."""
+    """With values over the entries of `mask`: means, or maxima of "..._max".
+
+    A name that is there already is continued: two terms may log one metric.
+    """
     totals, weights = dict(self.totals), dict(self.weights)
     maxima = dict(self.maxima)
     for name, value in values.items():
       if name.endswith("_max"):
-        maxima[name] = jnp.max(jnp.where(mask, value, -jnp.inf))
+        largest = jnp.max(jnp.where(mask, value, -jnp.inf))
+        maxima[name] = jnp.maximum(maxima.get(name, -jnp.inf), largest)
       else:
-        totals[name] = jnp.sum(jnp.where(mask, value, 0.0))
-        weights[name] = mask.sum().astype(jnp.float32)
+        total = jnp.sum(jnp.where(mask, value, 0.0))
+        totals[name] = totals.get(name, 0.0) + total
+        weights[name] = weights.get(name, 0.0) + mask.sum().astype(jnp.float32)
     return self.replace(totals=totals, weights=weights, maxima=maxima)
 
   def add_sums(self, values: Mapping[str, Array]) -> Tally:

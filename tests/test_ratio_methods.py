@@ -182,7 +182,9 @@ def test_the_soft_overlong_punishment_on_the_cards_numbers():
   mask = np.arange(20481) < lengths[..., None]
   rollout = free.rollout(p=1, s=4, ragged=False)
   rollout = rollout.replace(
-    tokens=rollout.tokens.replace(mask=jnp.asarray(mask))
+    tokens=rollout.tokens.replace(
+      mask=jnp.asarray(mask), lengths=jnp.asarray(lengths)
+    )
   )
   punish = overlong.soft_overlong()
   got, _ = punish.apply(jnp.ones((1, 4)), rollout, ())
@@ -211,7 +213,9 @@ def test_dapo_punishes_length_before_it_compares():
   lengths = jnp.array([[2, 4, 6]])
   rollout = rollout.replace(
     scores=jnp.ones((1, 3)),
-    tokens=rollout.tokens.replace(mask=jnp.arange(7) < lengths[..., None]),
+    tokens=rollout.tokens.replace(
+      mask=jnp.arange(7) < lengths[..., None], lengths=lengths
+    ),
   )
   m = methods.get("dapo", max_length=6, cache=4)
   a, _ = m.advantage.apply(None, rollout, m.advantage.init())

@@ -8,4 +8,4 @@ from experiments.configs import methods
 
 
 def get_config():
-  return methods.on_task("unlikeliness")
+  return methods.on_task("unlikeliness", plan__epochs=2)

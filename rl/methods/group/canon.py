@@ -38,7 +38,8 @@ def conditional(
   if metric == "entropy":
     found = masked.mean(rollout.extras[_ENTROPY], rollout.valid("token"))
   if mu is None:
-    mu = 1.0 - masked.mean(signal, real, (0, 1))
+    known = real & (rollout.correct >= 0)
+    mu = 1.0 - masked.mean(rollout.correct == 1, known, (0, 1))
   order = jnp.argsort(jnp.where(real, found, jnp.inf), -1, stable=True)
   low = real & (jnp.argsort(order, -1) < n // 2)
   high = real & ~low
@@ -64,7 +65,7 @@ def canon(
   A group is split at the middle of a metric, "entropy" (mean over the tokens)
   or "length". mu = 1 (the released default) asks which half does better, mu = 0
   who does better in it, mu = 1/2 of an even group is `dr_grpo`; None is 1 - the
-  batch's mean score: between halves first, within them later. alpha < 1
+  batch's accuracy: between halves first, within them later. alpha < 1
   discounts the scores of the low-entropy, or of the long half. Sum over tokens
   / (samples x horizon).
   Left out: mu by a cosine with restarts.

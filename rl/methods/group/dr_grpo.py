@@ -12,8 +12,8 @@ def dr_grpo(clip: float = 0.2, horizon: int | None = None) -> Method:
   """A_i = R_i - mean R; loss = sum over tokens / (samples x horizon).
 
   `horizon` is a constant, by default the T of the batch; changing it rescales
-  the learning rate only. A group of one has A = 0. Source: Liu et al. 2025, Understanding R1-Zero-like
-  Training.
+  the learning rate only. A group of one has A = 0. Source: Liu et al. 2025,
+  Understanding R1-Zero-like Training.
   """
   return Method(
     advantage=chain(scores(), center()),

@@ -27,7 +27,8 @@ def lite_ppo(clip: float = 0.2, ddof: int = 0, eps: float = 1e-6) -> Method:
 
   Token mean, PPO-clip, no KL, no filter, no critic. One spread for all prompts:
   easy and hard ones are not blown up as by GRPO's own; of a single prompt it is
-  GRPO. What is open: some frameworks take the spread of the centred scores.
+  GRPO (of the same ddof). What is open: some frameworks take the spread of the
+  centred scores.
   Source: Liu et al. 2025, Part I: Tricks or Traps? A Deep Dive into RL for LLM
   Reasoning.
   """

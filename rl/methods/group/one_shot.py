@@ -18,7 +18,7 @@ def one_shot(
   """GRPO + beta k3 - c H, the recipe of training on one problem.
 
   Late in such a run all samples are right and the advantages are 0; what still
-  moves the policy is the entropy bonus, which is why it is there. The single
+  moves the policy are the entropy bonus and the KL. The single
   problem is the task's: each of its copies in a batch is a group of its own.
   Source: Wang et al. 2025, Reinforcement Learning for Reasoning in Large
   Language Models with One Training Example.

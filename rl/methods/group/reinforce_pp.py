@@ -22,8 +22,8 @@ def reinforce_pp(
   r is the score, on the last token, and k1 = log pi_old - log pi_ref. Mean and
   standard deviation (ddof 0) are over all tokens of the batch, so long samples
   weigh more; no group is needed. PPO-clip, token mean. beta = 0 drops the
-  reference and its forward pass. With equal scores everywhere what is whitened
-  is the KL alone.
+  reference and its forward pass. With equal scores everywhere, and gamma 1,
+  what is whitened is the KL alone.
   Deviation: a batch of fewer than two tokens rests.
   Source: Hu 2025, REINFORCE++; beta: the released scripts.
   """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 from rl import probes, stages, types
 from rl.aggregates import seq_mean_token_sum
@@ -17,8 +18,9 @@ _GREEDY = probes.given("stage", "greedy_scores")
 
 @transform("sample", needs={_GREEDY})
 def minus_greedy(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """R_i - R(greedy decode of the same prompt)."""
-  return signal - rollout.extras[_GREEDY][:, None]
+  """R_i - R(greedy decode of the same prompt); 0 where that has no score."""
+  greedy = rollout.extras[_GREEDY][:, None]
+  return jnp.where(jnp.isnan(greedy), 0.0, signal - greedy)
 
 
 def remax() -> Method:

@@ -69,15 +69,18 @@ def bundle_risk(
   """The risk of sample j's bundle / its spread over j / its prompt's spread."""
   p, s = signal.shape
   whole = p // bundle * bundle
+  if not whole:
+    return jnp.zeros_like(signal), state
   real = rollout.sample_mask
   parts = jnp.where(real, signal, 0.0)[:whole].reshape(-1, bundle, s)
   totals = parts.sum(1)
   valid = real[:whole].reshape(-1, bundle, s).all(1)
-  state = track(state, totals, valid, levels, rate)
-  risk = mixed_risk(totals, state["quantiles"], levels, w)
+  new = track(state, totals, valid, levels, rate)
+  quantiles = jnp.where(state["seen"], state["quantiles"], new["quantiles"])
+  risk = mixed_risk(totals, quantiles, levels, w)
   risk = jnp.where(valid, risk / _spread(totals, valid), 0.0)
   risk = jnp.pad(jnp.repeat(risk, bundle, 0), ((0, p - whole), (0, 0)))
-  return jnp.where(real, risk / _spread(signal, real), 0.0), state
+  return jnp.where(real, risk / _spread(signal, real), 0.0), new
 
 
 def riskpo(
@@ -92,13 +95,15 @@ def riskpo(
 
   Sample j of `bundle` prompts in a row make a total; its risk is steep below
   the `low` quantile, gentle up to the `high` one, constant above. The quantiles
-  are those of the first batch, then q <- q + rate (level - share below q). Each
+  are those of the first batch, then q <- q + rate (level - share below q) after
+  each batch. Each
   member's advantage is that risk / the bundle's spread / its own prompt's
   spread. PPO-clip, token mean, no KL. Prompts of a last incomplete bundle, and
   samples that a member of the bundle lacks, rest.
   Left out: the other ways to share a bundle's risk out, and quantile levels
-  nobody reads. Deviation: a bundle's spread below 1e-3 counts as 1, as a
-  prompt's does.
+  nobody reads. Open: released scripts pair .8 with another sharing and without
+  the constant q_low - q_high, or .9 with this one. Deviation: a bundle's spread
+  below 1e-3 counts as 1, as a prompt's does.
   Source: Ren et al. 2025, RiskPO: Risk-based Policy Optimization, and its code.
   """
   return Method(

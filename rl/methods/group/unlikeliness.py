@@ -20,16 +20,18 @@ _OLD = probes.Need("old", probes.log_probs)
 def discount_likely(
   signal: jax.Array, rollout: types.Rollout, *, beta_rank: float
 ) -> jax.Array:
-  """R_i (1 - beta rank_i / n), rank by mean_t log pi_old, likeliest n - 1.
+  """R_i (1 - beta rank_i / n) where right, R_i elsewhere.
 
-  Ties in the order of samples.
+  Ranks by mean_t log pi_old, the likeliest n - 1; ties in the order of samples.
   """
   real = rollout.sample_mask
   likelihood = masked.mean(rollout.extras[_OLD], rollout.valid("token"))
   order = jnp.argsort(jnp.where(real, likelihood, jnp.inf), -1, stable=True)
   rank = jnp.argsort(order, -1)
   n = jnp.maximum(masked.count(real, keepdims=True), 1.0)
-  return jnp.where(real, signal * (1.0 - beta_rank * rank / n), 0.0)
+  right = rollout.correct == 1
+  factor = jnp.where(right, 1.0 - beta_rank * rank / n, 1.0)
+  return jnp.where(real, signal * factor, 0.0)
 
 
 def unlikeliness(
@@ -37,9 +39,9 @@ def unlikeliness(
 ) -> Method:
   """A = z-score of R_i (1 - beta_rank rank_i / n), rank by mean log pi_old.
 
-  Scores of 0 stay 0, so only right samples change, and a group that is all
-  right has a signal: its likeliest are pushed down. The rest is `grpo` with the
-  paper's stronger KL; it makes two epochs over a rollout (`plan.epochs`).
+  Only right samples change, and a group that is all right has a signal: its
+  likeliest are pushed down. The rest is `grpo` with the paper's stronger KL;
+  the paper makes two epochs over a rollout (`plan.epochs`).
   Left out: skipping groups whose advantages are below a threshold.
   Source: He et al. 2025, Rewarding the Unlikely.
   """

@@ -56,12 +56,16 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
     )
     if not parts:
       return {"policy": whole, "summary": whole}
-    glue = lambda *xs: jnp.concatenate(xs, 0) if xs[0].ndim else xs[0]  # noqa: E731
-    return {"policy": whole, "summary": jax.tree.map(glue, *parts)}
+    return {"policy": whole, "summary": jax.tree.map(_stacked, *parts)}
 
   shares = ", ".join(f"{share:g}" for share in budgets)
   name = f"anytime(({shares}), summaries={summaries})"
   return Stage(name, run, gives=("step_scores",))
+
+
+def _stacked(*parts: Array) -> Array:
+  """Prompts after prompts; what is no array of prompts is the same in all."""
+  return jnp.concatenate(parts, 0) if parts[0].ndim else parts[0]
 
 
 @transform("step")

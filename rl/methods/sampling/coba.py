@@ -18,7 +18,7 @@ Array = jax.Array
 
 
 def value(n: Array, p: Array, alpha: Array, beta: Array, tau: float) -> Array:
-  """V(n, p) = (1 - exp(-n p (1 - p) / tau)) Beta(p; alpha, beta); 0 at p = 0, 1.
+  """(1 - exp(-n p (1 - p) / tau)) Beta(p; alpha, beta); 0 at p = 0 and 1.
 
   Concave in n, so that dealing samples one by one to the largest gain is
   optimal.

@@ -19,7 +19,7 @@ Array = jax.Array
 
 
 def divergence(p: Array, q: Array) -> Array:
-  """KL(p || q) over the tokens given and all others as one, `[..., k] -> [...]`.
+  """KL(p || q), `[..., k] -> [...]`: the tokens given, and the others as one.
 
   Exact where k is the vocabulary, a lower bound else.
 

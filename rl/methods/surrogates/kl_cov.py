@@ -43,7 +43,9 @@ def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
   cov_t = (A - mean A)(log pi - mean log pi), of which the largest `fraction`
   of all tokens are penalised, at least one and only where cov > 0. No clip;
   the z-score of the group; the token mean over all tokens. The first update of
-  a rollout is GRPO's: there the penalty has no gradient.
+  a rollout is GRPO's: there the penalty has no gradient (in float32; in
+  bfloat16 two passes of one policy differ by more than the 1e-5 nats that are
+  taken for rounding).
   Deviation: the covariance is that of the policy before the step.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
   """

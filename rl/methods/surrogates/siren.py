@@ -84,7 +84,7 @@ def siren(
   h is the entropy within the nucleus of mass p, averaged over the tokens of a
   sample whose whole entropy reaches the batch's `quantile`, then over samples;
   h* is the h of the first rollout. Built as the linear term
-  2 coef (h_old - h*) h: the same gradient at the first update of a rollout,
+  2 coef (h_old - h*) h: the gradient at a first update with the whole rollout,
   with its slope held over the later ones. `horizon` as in `dr_grpo`.
   Source: Jiang et al. 2025, Rethinking Entropy Regularization in Large
   Reasoning Models.
