@@ -119,10 +119,14 @@ def whole(
 def extension(
   rollout: types.Rollout,
   prefixes: tuple[Array, Array, Array],
+  kept: Array,
   drawn: rollouts.Samples,
   judged: Judged,
 ) -> types.Rollout:
-  """Continuations `[P S, M]` as a rollout of their own."""
+  """Continuations `[P S, M]` as a rollout of their own.
+
+  What a continuation says beyond T tokens in all was not judged, and is cut.
+  """
   prompts, real, keys = prefixes
   p, s = rollout.sample_mask.shape
   m = drawn.lengths.shape[1]
@@ -130,12 +134,14 @@ def extension(
   scored = each(
     np.ones((p, s * m), bool) if judged.scored is None else judged.scored
   )
-  mask = jnp.arange(drawn.completions.shape[-1]) < drawn.lengths[..., None]
+  room = rollout.mask.shape[-1] - kept.reshape(-1, 1)
+  lengths = jnp.minimum(drawn.lengths, room)
+  mask = jnp.arange(drawn.completions.shape[-1]) < lengths[..., None]
   return types.Rollout(
-    tokens=types.Tokens(prompts, real, drawn.completions, drawn.lengths, mask),
+    tokens=types.Tokens(prompts, real, drawn.completions, lengths, mask),
     sample_mask=scored & rollout.sample_mask.reshape(-1, 1),
     behavior_log_probs=drawn.log_probs,
-    finished=drawn.finished,
+    finished=drawn.finished & (drawn.lengths <= room),
     scores=each(judged.scores).astype(jnp.float32),
     correct=each(judged.correct).astype(jnp.int8),
     prompt_ids=jnp.repeat(rollout.prompt_ids, s),

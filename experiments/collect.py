@@ -112,7 +112,7 @@ def on_device(
       drawn = rollouts.generate(policy, params, *prefixes, how)
       whole = assemble.whole(rollout, kept, drawn, sampling.pad_id)
       judged = task.score(problems, *whole)
-      return assemble.extension(rollout, prefixes, drawn, judged)
+      return assemble.extension(rollout, prefixes, kept, drawn, judged)
 
     sampler = Sampler(
       policy,
@@ -163,14 +163,16 @@ def on_host(
       asked = problems.prompts, problems.prompt_mask
       return generate(params, *asked, keys, active, how, first)
 
-    def judge(samples):
+    def score(completions, lengths, finished):
       nonlocal scoring
-      drawn = jax.device_get(samples)
       began = time.perf_counter()
-      judged = task.score(
-        host_problems, drawn.completions, drawn.lengths, drawn.finished
-      )
+      judged = task.score(host_problems, completions, lengths, finished)
       scoring += time.perf_counter() - began
+      return judged
+
+    def judge(samples):
+      drawn = jax.device_get(samples)
+      judged = score(drawn.completions, drawn.lengths, drawn.finished)
       judged = jax.device_put(judged, sharding)
       return put_together(problems, samples, judged, keys, state.step)
 
@@ -181,8 +183,8 @@ def on_host(
       whole = jax.device_get(
         assemble.whole(rollout, kept, drawn, sampling.pad_id)
       )
-      judged = task.score(host_problems, *whole)
-      return assemble.extension(rollout, prefixes, drawn, judged)
+      judged = score(*whole)
+      return assemble.extension(rollout, prefixes, kept, drawn, judged)
 
     sampler = Sampler(
       policy,
@@ -241,7 +243,10 @@ def with_host_needs(
     start = time.perf_counter()
     jax.block_until_ready(scored)
     began = time.perf_counter()
-    rollout = probes.on_host(needs, scored)
+    found = probes.on_host(needs, scored).extras.arrays
+    own = {str(need): found[str(need)] for need in needs}
+    rollout = given[learners.POLICY]
+    rollout = rollout.replace(extras=rollout.extras.update(own))
     return {**given, learners.POLICY: rollout}, {
       **times,
       "time/score_s": times.get("time/score_s", 0.0)

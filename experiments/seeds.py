@@ -193,7 +193,7 @@ class SideBySide(_Trainer):
       spent = device_seconds() - clock
       before, steps, tokens = steps, reached[:count], tokens[:count]
       taken.append(steps - before)
-      seconds.append(spent / places)
+      seconds.append(spent / self._worked(steps - before, places))
       parts.append(found)
       self._report(numbers, steps, tokens)
     trained = []
@@ -209,6 +209,18 @@ class SideBySide(_Trainer):
         )
       )
     return trained
+
+  def _worked(self, steps: np.ndarray, places: int) -> float:
+    """Steps of one seed that a dispatch computed, over the largest number.
+
+    With a seed to a device a seed at rest costs nothing; side by side on one,
+    all cost what a step costs.
+    """
+    if places == self._mesh.size:
+      done = steps.sum() + (places - len(steps)) * steps[-1]
+    else:
+      done = places * self._size
+    return max(done / max(steps.max(), 1), 1e-9)
 
   def _start(self, numbers, starts) -> tuple[Progress, int]:
     """The seeds' states, one entry for each place on the devices."""

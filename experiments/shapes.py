@@ -76,7 +76,7 @@ def abstract_rollout(
       judged = task.score(
         problems, whole.completions, whole.lengths, whole.finished
       )
-      return assemble.extension(rollout, prefixes, fake, judged)
+      return assemble.extension(rollout, prefixes, kept, fake, judged)
 
     slots = {} if method is None else {name: params for name, _ in method.slots}
     sampler = Sampler(

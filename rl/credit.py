@@ -138,22 +138,3 @@ def gae(
   trace = jnp.where(linked, gamma * lam[..., None], 0.0)
   decay = jnp.where(mask, trace, 1.0)
   return jnp.where(mask, _reverse_recurrence(decay, deltas), 0.0)
-
-
-def step_ends(step_ids: Array, scored: Array) -> Array:
-  """The last scored token of each step.
-
-  A step is a run of tokens. A tool's tokens inside a step do not end it, and a
-  step whose last tokens are not scored ends at the last one that is.
-
-  Args:
-    step_ids: `[..., T]` int, -1 outside.
-    scored: `[..., T]` bool, the tokens that can end a step.
-
-  Returns:
-    `[..., T]` bool.
-  """
-  scored = scored & (step_ids >= 0)
-  at, linked = masked.following(scored)
-  next_id = jnp.take_along_axis(step_ids, at, -1)
-  return scored & (~linked | (next_id != step_ids))

@@ -119,3 +119,13 @@ def following(mask: Array) -> tuple[Array, Array]:
     [index[..., 1:], jnp.full_like(index[..., :1], size)], -1
   )
   return jnp.minimum(index, size - 1), index < size
+
+
+def run_ends(ids: Array, mask: Array) -> Array:
+  """The last entry that exists of each run of equal ids, on the last axis.
+
+  Entries of a negative id are in no run; masked entries do not end one.
+  """
+  mask = mask & (ids >= 0)
+  at, linked = following(mask)
+  return mask & (~linked | (jnp.take_along_axis(ids, at, -1) != ids))

@@ -37,6 +37,7 @@ State = Any
 _ENTROPY = probes.Need("policy", probes.entropy)
 _LOG_PROBS = probes.Need("policy", probes.log_probs)
 _OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
+_PREPARED = ("scalar", "prompt", "sample", "step", "token")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Phase:
 
   Attributes:
     loss: stepped on, minibatch by minibatch.
-    metric: of the loss; a minibatch is stepped on while it exceeds `limit`.
+    metric: of the loss; a minibatch is stepped on while it exceeds `limit`,
+      each time with a step of the optimiser, whose schedule counts it.
     limit: what the metric may be.
     most: passes over the rollout.
   """
@@ -116,6 +118,7 @@ class Method:
       ("advantage", self.advantage, ("sample", "token")),
       ("select", self.select, ("sample",)),
       ("keep", self.keep, ("sample", "token")),
+      *((f"prepared {name}", t, _PREPARED) for name, t in self.prepared),
     ):
       if t is not None and t.gives not in levels:
         raise LevelError(

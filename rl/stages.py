@@ -151,9 +151,18 @@ def more(
 
 
 def join(first: types.Rollout, more: types.Rollout) -> types.Rollout:
-  """Two rollouts of the same prompts as one, with the samples of both."""
+  """Two rollouts of the same prompts as one, with the samples of both.
+
+  Raises:
+    ValueError: what the task says of pairs of samples cannot be joined.
+  """
   p, s = first.sample_mask.shape
   q = more.sample_mask.shape[1]
+  if "task/preferences" in first.extras:
+    raise ValueError(
+      "task/preferences compare the samples of one pass; a stage with several "
+      "passes needs a task without a pairwise judge"
+    )
 
   def glue(a: Array, b: Array) -> Array:
     sampled = a.ndim >= 2 and a.shape[:2] == (p, s) and b.shape[:2] == (p, q)

@@ -219,7 +219,7 @@ def place_last(signal: Array, rollout: types.Rollout) -> Array:
 
 def step_ends(rollout: types.Rollout) -> Array:
   """`[P, S, T]` bool, the last scored token of each step."""
-  return credit.step_ends(rollout.step_ids, rollout.mask)
+  return masked.run_ends(rollout.step_ids, rollout.mask)
 
 
 def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:

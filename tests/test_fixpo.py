@@ -43,11 +43,16 @@ def test_the_price_of_the_region_has_the_gradient_of_the_dual():
       str(fixpo.at("before", ids)): jnp.broadcast_to(p, shape),
       str(fixpo.at("old", ids)): jnp.broadcast_to(q, shape),
     }
-    seen = rollout.replace(extras=rollout.extras.update(extras))
+    seen = rollout.replace(
+      extras=rollout.extras.update(extras), step=jnp.int32(1)
+    )
     t = fixpo.dual(free.V, 0.2, 2.0, 0.01, 1.0)
     beta, _ = t.apply(None, seen, t.init())
     # Adam's first step has the size of its rate.
     np.testing.assert_allclose(beta, 1 + sign * 0.01, atol=1e-5)
+    # Nothing has moved before the first step, and so does not the price.
+    still, _ = t.apply(None, seen.replace(step=jnp.int32(0)), t.init())
+    assert still == 1
 
 
 def test_the_price_is_never_negative():
@@ -55,7 +60,9 @@ def test_the_price_is_never_negative():
   ids = fixpo.likeliest("before", 2)
   flat = jnp.full((*rollout.mask.shape, 2), -1.0)
   extras = {str(fixpo.at(s, ids)): flat for s in ("before", "old")}
-  seen = rollout.replace(extras=rollout.extras.update(extras))
+  seen = rollout.replace(
+    extras=rollout.extras.update(extras), step=jnp.int32(1)
+  )
   t = fixpo.dual(2, 0.2, 2.0, 0.5, 1.0)
   state = t.init()
   for _ in range(5):

@@ -11,6 +11,7 @@ import pytest
 from rl import aggregates, methods, step, types
 from rl.method import prepare
 from rl.methods.group.riskpo import mixed_risk, track
+from rl.methods.group.unlikeliness import discount_likely
 
 
 def groups(scores, lengths=None, **extras):
@@ -566,3 +567,39 @@ def test_the_worked_aggregates_of_two_samples():
   ):
     got = (aggregate.fn(mask) * values).sum()
     np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=str(aggregate))
+
+
+def test_a_batch_without_a_whole_bundle_rests():
+  """Four prompts, bundles of five: nothing to compare, and no crash."""
+  rollout = free.rollout(p=4)
+  m = methods.get("riskpo", bundle=5)
+  a, state = m.advantage.apply(None, rollout, m.advantage.init())
+  assert not np.asarray(a).any()
+  assert not np.asarray(jax.tree.leaves(state)[1]).any()
+
+
+def test_a_greedy_answer_without_a_score_pays_nobody():
+  rollout = free.rollout()
+  greedy = rollout.extras["stage/greedy_scores"].at[1].set(jnp.nan)
+  seen = rollout.replace(
+    extras=rollout.extras.update({"stage/greedy_scores": greedy})
+  )
+  a = advantage("remax", seen)
+  assert not a[1].any()
+  assert a[0].any()
+  assert np.isfinite(a).all()
+
+
+def test_unlikeliness_leaves_wrong_samples_alone_whatever_they_scored():
+  """A wrong score of -1 is not made less bad by being likely."""
+  rollout = free.rollout(p=1, s=4, ragged=False)
+  rollout = rollout.replace(
+    scores=jnp.array([[1.0, -1.0, 0.5, 1.0]]),
+    correct=jnp.array([[1, 0, 0, 1]], jnp.int8),
+    extras=rollout.extras.update({"old/log_probs": rollout.behavior_log_probs}),
+  )
+  t = discount_likely(0.25)
+  shaped, _ = t.apply(rollout.scores, rollout, ())
+  np.testing.assert_array_equal(shaped[0, 1:3], [-1.0, 0.5])
+  assert (shaped[0, [0, 3]] <= 1).all()
+  assert shaped[0, [0, 3]].min() < 1

@@ -10,8 +10,10 @@ import optax
 import pytest
 
 from rl import method as methods_core
-from rl import methods, probes, ratios, slots, step, terms
+from rl import methods, probes, ratios, slots, step, terms, transforms
 from rl.method import prepare
+from rl.tally import Tally
+from rl.transform import LevelError
 
 
 def test_an_unknown_method_or_setting_names_the_nearest():
@@ -167,3 +169,22 @@ def test_an_update_far_from_its_sampler_is_skipped():
   after, metrics = step.make(m, free.policy, tx, strict)(state, rollout)
   assert metrics["optim/skipped"] == 2
   np.testing.assert_array_equal(after.params["hidden"], params["hidden"])
+
+
+def test_two_terms_that_log_one_metric_are_averaged_over_both():
+  """Half of the tokens each: the mean of both halves, the larger maximum."""
+  x = jnp.array([1.0, 2.0, 3.0, 6.0])
+  first, second = jnp.arange(4) < 2, jnp.arange(4) >= 2
+  tally = Tally().add({"a": x, "a_max": x}, first)
+  tally = tally.add({"a": x, "a_max": x}, second)
+  found = jax.tree.map(lambda v: v[None], tally).merge()
+  assert found["a"] == 3
+  assert found["a_max"] == 6
+
+
+def test_a_vector_cannot_be_prepared():
+  """It does not begin with the prompts, along which a batch is cut."""
+  with pytest.raises(LevelError, match="prepared parts"):
+    methods_core.Method(
+      terms.nll(), prepared=(("parts", transforms.components(("format",))),)
+    )

@@ -10,6 +10,7 @@ from rl import method as core
 from rl import methods, step, types
 from rl.methods.pairs import pairwise
 from rl.methods.pairs.brpo_writing import against_random_member
+from rl.methods.pairs.duration_aware import weighted_by_duration
 
 LN2 = np.log(2)
 
@@ -608,3 +609,39 @@ def test_modelled_advantages_are_centred_and_read_before_the_last_token():
 def test_without_rehearsal_the_advantage_model_pays_plain_ppo():
   (term,) = methods.get("advantage_model", gamma=0.0)["policy"].loss.terms
   assert term.name.startswith("policy_gradient(ppo_clip(low=0.2, high=0.2)")
+
+
+def test_what_the_judge_did_not_compare_is_neither_won_nor_lost():
+  """One sample without an opinion: no blame, and in no statistic."""
+  nan = np.nan
+  wins = np.array(
+    [[0.5, 1, 1, nan], [0, 0.5, 0, nan], [0, 1, 0.5, nan], [nan] * 4]
+  )
+  rollout = judged(jnp.asarray(wins, jnp.float32))
+  rates = advantage(methods.get("pref_grpo"), rollout)
+  alone = judged(jnp.asarray(wins[:3, :3], jnp.float32))
+  np.testing.assert_allclose(
+    rates[0, :3], advantage(methods.get("pref_grpo"), alone)[0], atol=1e-6
+  )
+  assert rates[0, 3] == 0
+  for seed in range(6):
+    keys = jax.random.split(jax.random.key(seed), 1)
+    drawn = against_random_member(1.0).apply(
+      None, rollout.replace(keys=keys), ()
+    )[0]
+    assert drawn[0, 3] == 0
+
+
+def test_an_action_that_never_returned_took_the_timeout():
+  rollout = free.rollout(p=1, s=2, t=2, k=2, ragged=False)
+  rollout = rollout.replace(
+    step_ids=jnp.array([[[0, 1], [0, 1]]]),
+    step_mask=jnp.ones((1, 2, 2), bool),
+    tokens=rollout.tokens.replace(mask=jnp.ones((1, 2, 2), bool)),
+    extras=rollout.extras.update(
+      {"task/durations": jnp.array([[[1.0, np.inf], [2.0, np.nan]]])}
+    ),
+  )
+  t = weighted_by_duration(9.0)
+  got, _ = t.apply(jnp.ones((1, 2)), rollout, ())
+  np.testing.assert_allclose(got[0], [[0.25, 2.25], [0.5, 1]], atol=1e-6)

@@ -209,7 +209,13 @@ def test_bleu_is_one_of_a_copy_and_none_of_a_stranger():
   words = [1, 2, 3, 4, 5, 6]
   assert diver.bleu(words, words) == pytest.approx(1)
   assert diver.bleu(words, [7, 8, 9]) == 0
-  # Half of the unigrams, a brevity penalty of exp(1 - 4/2).
+  # p_n of 3/6, 2/5, 1/4, with the weights of 1- to 3-grams, then no 4-gram.
+  assert diver.bleu([1, 2, 3, 7, 8, 9], [1, 2, 3, 4, 5, 6]) == 0
+  # 5/6, 4/5, 3/4, 2/3 and 1/2 by their weights, which sum to .9.
+  precisions = np.array([5 / 6, 4 / 5, 3 / 4, 2 / 3, 1 / 2])
+  assert diver.bleu([1, 2, 3, 4, 5, 9], words) == pytest.approx(
+    np.exp(np.array(diver.WEIGHTS) @ np.log(precisions))
+  )
   assert diver.bleu([1, 9], [1, 2, 3, 4]) == 0  # no common bigram
   assert diver.bleu([1], [1, 2]) == pytest.approx(np.exp(-1))
 
@@ -331,10 +337,11 @@ def test_the_price_falls_while_entropy_is_above_its_target():
     old = jnp.full((1, 2, 1), log_prob)
     seen = rollout.replace(extras=rollout.extras.update({"old/log_probs": old}))
     state = m.advantage.apply(None, seen, m.advantage.init())[1]
-    (log_alpha,) = jax.tree.leaves(state)
-    return float(jnp.exp(log_alpha))
+    return float(jnp.exp(optax.tree.get(state, "log_alpha")))
 
-  assert after(-2.0) < 0.1 < after(-0.5)
+  # Adam's first step has the size of its rate.
+  np.testing.assert_allclose(after(-2.0), 0.1 * np.exp(-0.1), rtol=1e-3)
+  np.testing.assert_allclose(after(-0.5), 0.1 * np.exp(0.1), rtol=1e-3)
 
 
 def test_surprise_to_come_is_credited_to_the_tokens_before_it():

@@ -3,7 +3,9 @@
 For the study of imperfect verifiers: every sample's flip is drawn alone. The
 verdict (`correct`) stays the truth, so accuracy is measured rightly; a method
 that reads it, in a filter say, sees through the noise. Held-out problems are
-judged without noise. Rates of one half make a reward of coin tosses.
+judged without noise. Rates of one half make a reward of coin tosses. A flip is
+drawn by prompt and place among the samples judged together, so a second
+sampling pass repeats those of the first.
 """
 
 from __future__ import annotations

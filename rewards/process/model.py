@@ -30,7 +30,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl import credit, types
+from rl import masked, types
 
 Array = jax.Array
 SURPRISES = 2  # the largest of a step, and their sum
@@ -75,7 +75,7 @@ def step_ends(step_ids: Array, steps: int) -> tuple[Array, Array]:
     `[..., K]` int32 positions, 0 where there is no such step; and `[..., K]`
     bool, which steps there are.
   """
-  ends = credit.step_ends(step_ids, step_ids >= 0)
+  ends = masked.run_ends(step_ids, step_ids >= 0)
   ended = jnp.where(ends, step_ids, -1)  # the step that a token ends
   found = ended[..., None, :] == jnp.arange(steps)[:, None]
   return jnp.argmax(found, -1), found.any(-1)

@@ -16,7 +16,7 @@ def foresight(_, rollout: types.Rollout) -> jax.Array:
   """w_i = mean log pi of what follows the first step of sample i, in nats."""
   tokens = rollout.valid("token")
   if rollout.step_ids is not None:
-    later = tokens & (rollout.step_ids != 0)
+    later = tokens & (rollout.step_ids > 0)
     tokens = jnp.where(later.any(-1, keepdims=True), later, tokens)
   return masked.mean(rollout.behavior_log_probs, tokens)
 

@@ -31,6 +31,14 @@ def modelled_advantages(_, rollout: types.Rollout) -> jax.Array:
   return _centered(rollout.extras[MODEL], rollout)
 
 
+@transform("none", "sample")
+def varied_groups(_, rollout: types.Rollout) -> jax.Array:
+  """A filter: groups with two different scores."""
+  known = members(rollout)
+  flat = masked.is_constant(rollout.scores, known, keepdims=True)
+  return jnp.broadcast_to(~flat, known.shape)
+
+
 @term("sample", "prompt", needs={probes.Need("policy", probes.values)})
 def bounded_ranking(
   signal: jax.Array,
@@ -54,7 +62,7 @@ def advantage_model(
   """PPO on a learned advantage, while the best samples are rehearsed.
 
     a      v - mean of the group's v, v read before a sample's last token
-    model  mean over pairs with R_c > R_r of -log sigma(a_c - a_r)
+    model  mean over groups of the mean over pairs with R_c > R_r of -log sigma(a_c - a_r)
            - log sigma(m - a_c) - log sigma(m + a_r), m = `margin`
     policy PPO-clip with a at every token, + gamma NLL of each group's best by a
 
@@ -76,5 +84,7 @@ def advantage_model(
     loss=loss + gamma * rehearsal if gamma else loss,
     slots=(("advantage_model", learned()),),
   )
-  model = Method(advantage=scores(), loss=bounded_ranking(margin))
+  model = Method(
+    advantage=scores(), keep=varied_groups(), loss=bounded_ranking(margin)
+  )
   return {"advantage_model": model, "policy": policy}

@@ -15,13 +15,17 @@ from rl.transform import chain, transform
 def against_random_member(
   _, rollout: types.Rollout, *, limit: float
 ) -> jax.Array:
-  """+1 where i beats the reference, -1 where not; 0 in lopsided groups."""
+  """+1 where i beats the reference, -1 where not; 0 in lopsided groups.
+
+  0 too where the judge did not compare the two.
+  """
   valid = rollout.sample_mask
   weights = jnp.where(valid, 0.0, -jnp.inf)
   drawn = jax.vmap(jax.random.categorical)(rollout.keys, weights)[:, None]
   wins = jnp.take_along_axis(preferences(rollout), drawn[..., None], -1)
   sign = jnp.where(wins[..., 0] == 1, 1.0, -1.0)
   challenger = valid & (jnp.arange(valid.shape[-1]) != drawn)
+  challenger &= jnp.isfinite(wins[..., 0])
   advantages = jnp.where(challenger, sign, 0.0)
   share = jnp.abs(advantages.sum(-1)) / jnp.maximum(masked.count(valid), 1.0)
   return jnp.where((share <= limit)[:, None], advantages, 0.0)

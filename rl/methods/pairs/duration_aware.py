@@ -23,13 +23,13 @@ def weighted_by_duration(
   advantages = jnp.where(rollout.mask, signal[..., None], 0.0)
   if DURATIONS not in rollout.extras:
     return advantages
-  if rollout.step_ids is None:
+  if rollout.step_ids is None or rollout.step_mask is None:
     raise ValueError(
-      "weighted_by_duration: the task gives task/durations but no step_ids, "
-      "which say whose action a token is; it needs both"
+      "weighted_by_duration: the task gives task/durations but no step_ids "
+      "and step_mask, which say whose action a token is; it needs them all"
     )
   taken = jnp.minimum(rollout.extras[DURATIONS], timeout)
-  known = rollout.valid("step") & jnp.isfinite(rollout.extras[DURATIONS])
+  known = rollout.valid("step") & jnp.isfinite(taken)
   mean = masked.mean(taken, known, (0, 1, 2))
   timed = known & (mean > 0)
   weights = jnp.where(timed, taken / jnp.where(mean > 0, mean, 1.0), 1.0)

@@ -9,16 +9,25 @@ from rl import masked, types
 from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.methods.pairs import pairwise
-from rl.transform import chain, transform
+from rl.transform import among, chain, transform
 from rl.transforms import group_normalize
+
+
+def compared(rollout: types.Rollout) -> jax.Array:
+  """`[P, S, S]` the pairs of two samples that the judge has an opinion on."""
+  known = jnp.isfinite(pairwise.preferences(rollout))
+  return pairwise.pairs(rollout.sample_mask) & known
+
+
+def judged(rollout: types.Rollout) -> jax.Array:
+  """`[P, S]` the samples that were compared with another one."""
+  return compared(rollout).any(-1)
 
 
 @transform("none", "sample")
 def win_rates(_, rollout: types.Rollout) -> jax.Array:
   """R_i, the mean of pref[i, j] over the others that i was compared with."""
-  preferred = pairwise.preferences(rollout)
-  compared = pairwise.pairs(rollout.sample_mask) & jnp.isfinite(preferred)
-  return masked.mean(preferred, compared)
+  return masked.mean(pairwise.preferences(rollout), compared(rollout))
 
 
 def pref_grpo(
@@ -31,12 +40,13 @@ def pref_grpo(
   Win rates have one spread whatever the scores, so that no gap of a hundredth
   is blown up by a small standard deviation; any monotone change of the scores
   leaves them alone. All ties: A = 0. Cycles are fine.
-  Preferences are the task's ("task/preferences"), of all pairs or of some, else
-  the order of the scores. Clip and KL are those of GRPO here; the paper's are
+  Preferences are the task's ("task/preferences"), of all pairs or of some (what
+  was compared with nothing is in no statistic and has A = 0), else the order of
+  the scores. Clip and KL are those of GRPO here; the paper's are
   for flow models.
   Source: Wang et al. 2025, Pref-GRPO: Pairwise Preference Reward-based GRPO.
   """
   return dataclasses.replace(
     grpo(clip, beta, ddof, eps),
-    advantage=chain(win_rates(), group_normalize(ddof, eps)),
+    advantage=chain(win_rates(), among(judged, group_normalize(ddof, eps))),
   )

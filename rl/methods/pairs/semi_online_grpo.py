@@ -43,8 +43,9 @@ def semi_online_grpo(
           mean over samples of the mean over tokens
 
   rho_t = pi / pi_generator, as the sampler reported it. The generator takes the
-  policy's parameters after `every` training steps: with 1 and one update per
-  rollout this is `grpo`; the paper goes to 100.
+  policy's parameters after `every` training steps: with 1, one update per
+  rollout, the same beta, and a sampler that agrees with the trainer this is
+  `grpo`; the paper goes to 100.
   Source: Lanchantin et al. 2025, Bridging Offline and Online Reinforcement
   Learning for LLMs.
   """

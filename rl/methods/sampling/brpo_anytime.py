@@ -34,10 +34,11 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
     room = rollout.mask.shape[-1]
     ends = [max(round(share * room), 1) for share in budgets]
     own = rollout.scores[..., None]
-    found, parts = [], []
+    found, known, parts = [], [], []
     for end in ends:
       if end >= room:  # the whole sample
         found.append(own)
+        known.append(jnp.ones_like(own, bool))
         continue
       kept = jnp.minimum(rollout.tokens.lengths, end)
       part = sampler.extend(sampler.slots["summary"], rollout, kept, summaries)
@@ -46,16 +47,19 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
       parts.append(part.replace(sample_mask=real))
       mean = masked.mean(part.scores, real).reshape(open_.shape)
       found.append(jnp.where(open_, mean, rollout.scores)[..., None])
+      judged = real.any(-1).reshape(open_.shape)
+      known.append((~open_ | judged)[..., None])
     at = jnp.searchsorted(
       jnp.asarray(ends[:-1]), jnp.arange(room), side="right"
     )
     whole = rollout.replace(
       step_ids=jnp.where(rollout.mask, at, -1),
       step_scores=jnp.concatenate(found, -1),
-      step_mask=jnp.ones((*own.shape[:2], len(ends)), bool),
+      step_mask=jnp.concatenate(known, -1),
     )
     if not parts:
-      return {"policy": whole, "summary": whole}
+      nothing = rollout.replace(sample_mask=jnp.zeros_like(rollout.sample_mask))
+      return {"policy": whole, "summary": nothing}
     return {"policy": whole, "summary": jax.tree.map(_stacked, *parts)}
 
   shares = ", ".join(f"{share:g}" for share in budgets)
@@ -104,7 +108,7 @@ def brpo_anytime(
   "policy": A of `budget_relative` on the tokens of each budget, PPO-clip.
   "summary", a policy of its own that starts as the same: REINFORCE with the
   score minus the mean of the summaries of the same cut, no standard deviation.
-  One budget is Dr. GRPO. A group of one has advantage 0.
+  One budget has the advantage of Dr. GRPO. A group of one has advantage 0.
   Deviations: budgets are shares of T (the paper: 2000 to 8000 tokens, each
   weighing the same); a summary continues the thought itself, and the whole
   sample answers for itself.

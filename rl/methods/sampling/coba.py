@@ -58,7 +58,7 @@ def allocate(
 
 def coba(
   pilot: int = 4,
-  mean_samples: int = 8,
+  mean_samples: int = 16,
   tau: float = 1.0,
   lowest: float = 1.5,
   slope: float = 8.0,
@@ -72,8 +72,9 @@ def coba(
   beta = 11 - alpha: a policy that fails often is given easier prompts. A pilot
   of every prompt estimates its pass rate; `allocate` deals the rest of
   `mean_samples` a prompt (at most the slots there are). Then GRPO.
-  Open: tau, slope, decay and the bounds are not known from the paper; these
-  reach its examples (alpha 2.5 to 7.3). pilot >= slots: no second pass.
+  Open: tau, slope, decay and the bounds of alpha are not known from the paper;
+  these reach its examples (alpha 2.5 to 7.3). The least of a prompt is the
+  pilot, 4 where the paper has 2, since it must estimate the pass rate. pilot >= slots: no second pass.
   Source: CoBA-RL: Capability-Oriented Budget Allocation, 2025.
   """
 

@@ -47,14 +47,14 @@ def further_samples(
 def dars(
   schedule: str = "equal_treatment",
   pilot: int = 8,
-  total: int = 32,
+  total: int | None = None,
   standardized: bool = False,
   clip: float = 0.2,
 ) -> Method:
   """Prompts solved less than half the time get more samples in a second pass.
 
-  After a pilot of 8 samples, `further_samples` up to `total` in all (the paper:
-  32 for equal treatment, 64 for hardness-weighted), or to the slots that the
+  After a pilot of 8 samples, `further_samples` up to `total` in all (None: 32
+  for equal treatment, 64 for hardness-weighted), or to the slots that the
   rollout has. A = R - mean R over the merged group (z-score if `standardized`);
   groups all right or all wrong are dropped. pilot >= slots: no second pass.
   The breadth variant is the config's: larger batches, two epochs.
@@ -65,6 +65,9 @@ def dars(
   """
   if schedule not in SCHEDULES:
     raise ValueError(choices.unknown("schedule", schedule, SCHEDULES))
+
+  if total is None:
+    total = 32 if schedule == SCHEDULES[0] else 64
 
   def budget(rollout, most, memory):
     solved = accuracy(rollout)

@@ -30,8 +30,8 @@ def bleu(one: list[int], other: list[int]) -> float:
   """BLEU of one token sequence against another, 0..1, without smoothing.
 
   exp(sum_n w_n log p_n) times the brevity penalty, p_n the clipped precision of
-  n-grams; lengths n that the sequence does not have are left out and the
-  weights renormalised.
+  n-grams; of a sequence too short for all n, the weights of those it has are
+  scaled up to the sum of all.
   """
   logs, total = 0.0, 0.0
   for n, weight in enumerate(WEIGHTS, 1):
@@ -46,7 +46,7 @@ def bleu(one: list[int], other: list[int]) -> float:
   if not total:
     return 0.0
   brevity = min(0.0, 1 - len(other) / len(one))
-  return math.exp(logs / total + brevity)
+  return math.exp(logs * sum(WEIGHTS) / total + brevity)
 
 
 def bleu_diversity(samples: list[list[int]]) -> list[float]:
@@ -124,8 +124,8 @@ def diver(
   "steps": the share of its reasoning steps that no other sample has (the
   paper's equations), cap .42. Both on the host; the bonus ends after `steps`.
   Deviation: n-grams of tokens, of whole samples, not of the first 1000
-  characters; the mix of both, and the cosine decay, are left out, as is the
-  potential form of the paper.
+  characters; the mix of both, the scaling of the second by the group's accuracy,
+  its cosine decay and the potential form of the paper are left out.
   Source: DIVER: Diversity-Incentivized Exploration for Versatile Reasoning,
   2025.
 

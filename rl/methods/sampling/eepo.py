@@ -43,6 +43,8 @@ def forget(rate: float, threshold: float, window: int) -> Stage:
 
   def run(sampler: Sampler, memory: Any) -> types.Rollout:
     half = sampler.samples // 2
+    if not half:
+      return once().run(sampler, memory).replace(memory=memory)
     first = sampler.judge(sampler.draw(sampler.params, half))
     mask = first.valid("token")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from rl import masked, probes, types
 from rl.method import Method
@@ -19,7 +20,10 @@ _OLD = probes.Need("old", probes.log_probs)
 
 @transform(
   "token",
-  init=lambda alpha, target, rate: {"log_alpha": jnp.log(jnp.float32(alpha))},
+  init=lambda alpha, target, rate: {
+    "log_alpha": jnp.log(jnp.float32(alpha)),
+    "adam": optax.adam(rate).init(jnp.float32(0)),
+  },
   needs={_OLD},
 )
 def plus_surprise(
@@ -33,15 +37,16 @@ def plus_surprise(
 ) -> tuple[Array, dict[str, Array]]:
   """r_t - alpha log pi_old(y_t); alpha rises while entropy is below `target`.
 
-  J(alpha) = - alpha mean(log pi + target) is descended in log alpha, over the
-  scored tokens; with rate 0 alpha stays.
+  J(alpha) = - alpha mean(log pi + target) is descended in log alpha by Adam,
+  over the scored tokens; with rate 0 alpha stays.
   """
   valid, log_probs = rollout.valid("token"), rollout.extras[_OLD]
   alpha = jnp.exp(state["log_alpha"]) if alpha > 0 else 0.0
   gap = masked.mean(log_probs + target, valid, (0, 1, 2))
-  new = state["log_alpha"] + rate * alpha * gap if rate else state["log_alpha"]
+  step, adam = optax.adam(rate).update(-alpha * gap, state["adam"])
+  new = {"log_alpha": state["log_alpha"] + step, "adam": adam}
   soft = jnp.where(valid, rewards - alpha * log_probs, 0.0)
-  return soft, {"log_alpha": new}
+  return soft, new
 
 
 def soft_rl(

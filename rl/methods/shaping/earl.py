@@ -40,7 +40,8 @@ def earl(
   of the batch (`scope="batch"`, the 80/20 rule of Wang et al. 2025); ties at
   the quantile stay, and of a short response at least one token. The mean is
   over the tokens kept. beta k3 to the starting policy acts on all tokens of the
-  samples kept; rho = 1 and beta = 0 is DAPO.
+  samples kept; rho = 1 and beta = 0 is DAPO without its
+  punishment of length.
   Open: rho and beta are not given. Its reward (syntax, interface, function) is
   the task's.
   Source: Shi et al. 2025, EARL: Entropy-Aware RL Alignment of LLMs for Reliable

@@ -24,7 +24,7 @@ def modulate_by_entropy(
   zeta: float,
 ) -> jax.Array:
   """A g_k + zeta f_{k+1}, less its mean over the steps of the batch."""
-  if rollout.step_ids is None:
+  if rollout.step_ids is None or rollout.step_mask is None:
     raise ValueError(
       "empg(): the rollout has no steps; choose a task with them"
     )

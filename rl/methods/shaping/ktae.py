@@ -58,8 +58,8 @@ def key_bonus(
   seen, x = log_chance(a), jnp.arange(most + 1.0)
   others = jax.vmap(log_chance, out_axes=-1)(x)
   as_rare = others <= seen[..., None] + 1e-4  # of rounding
-  total = log_ways(everyone, held)[..., None]
-  p = jnp.sum(jnp.where(as_rare, jnp.exp(others - total), 0.0), -1)
+  ways = jnp.exp(others - others.max(-1, keepdims=True))
+  p = jnp.sum(jnp.where(as_rare, ways, 0.0), -1) / ways.sum(-1)
   fisher = jnp.where(p < 1 - 1e-5, jnp.exp(-2 * p), 0.0)
 
   def bits(k, n):

@@ -1,21 +1,32 @@
 """Reward held to the base policy by the chi-squared divergence."""
 
 import jax
+import jax.numpy as jnp
 
 from rl import masked, probes, types
 from rl.aggregates import sample_mean, seq_mean_token_sum
 from rl.method import Method
 from rl.slots import frozen
-from rl.surrogates import ppo_clip, ratio
+from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient, term
-from rl.transform import chain
+from rl.transform import chain, transform
 from rl.transforms import leave_one_out, scores
 
-_LOG_PROBS = probes.Need("policy", probes.log_probs)
-_REFERENCE = probes.Need("ref", probes.log_probs)
+_POLICY, _OLD, _REFERENCE = (
+  probes.Need(source, probes.log_probs) for source in ("policy", "old", "ref")
+)
+_STRAIGHT = 10.0  # beyond it, e^x goes on as its tangent
+_LEAST = 1e-4  # of the divergence, under the root
 
 
-@term("none", "sample", sample_mean(), needs={_LOG_PROBS, _REFERENCE})
+def excess(log_rho: jax.Array) -> jax.Array:
+  """rho - 1, a straight line beyond log rho = 10 so that nothing overflows."""
+  bent = jnp.expm1(jnp.minimum(log_rho, _STRAIGHT))
+  straight = jnp.exp(_STRAIGHT) * (1 + log_rho - _STRAIGHT) - 1
+  return jnp.where(log_rho > _STRAIGHT, straight, bent)
+
+
+@term("none", "sample", sample_mean(), needs={_POLICY, _REFERENCE})
 def chi_squared_to_reference(
   _, policy: types.Named, rollout: types.Rollout
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -27,25 +38,41 @@ def chi_squared_to_reference(
   """
   gap = policy[probes.log_probs] - rollout.extras[_REFERENCE]
   log_rho = masked.sum(gap, rollout.mask)
-  rho = ratio(log_rho)
-  value = 2 * (rho - 1 - log_rho)
-  return value, {"policy/chi_squared": jax.lax.stop_gradient(rho) - 1}
+  beyond = excess(log_rho)
+  logged = {"policy/chi_squared": jax.lax.stop_gradient(beyond)}
+  return 2 * (beyond - log_rho), logged
+
+
+@transform("none", "scalar", needs={_OLD, _REFERENCE})
+def slope_of_the_root(_, rollout: types.Rollout, *, coef: float) -> jax.Array:
+  """coef / (2 sqrt chi^2), 0 below 1e-4; chi^2 of the policy before the step.
+
+  chi^2 = mean of (rho - 1) + (1 / rho - 1), whose second part is 0 on average
+  and makes every sample count at least 0.
+  """
+  gap = rollout.extras[_OLD] - rollout.extras[_REFERENCE]
+  log_rho = masked.sum(gap, rollout.mask)
+  each = excess(log_rho) + excess(-log_rho)
+  found = masked.mean(each, rollout.valid("token").any(-1), (0, 1))
+  far = found > _LEAST
+  return jnp.where(far, 0.5 * coef / jnp.sqrt(jnp.where(far, found, 1.0)), 0.0)
 
 
 def chi_squared(coef: float = 0.1, clip: float = 0.2) -> Method:
-  """Leave-one-out rewards less the chi-squared divergence from the base.
+  """Leave-one-out rewards less the root of the divergence from the base.
 
-  Loss: - A log pi, PPO-clipped, plus coef (E_ref[(pi / ref)^2] - 1) over whole
-  samples. Where a proxy reward correlates with the true one under the base
-  policy, this bound of the regret is in the chi-squared, not in the KL.
-  Open: the coefficient is the task's. Long samples have ratios that overflow
-  (their logarithm is clamped at 20).
+  Loss: - A log pi, PPO-clipped, plus coef sqrt(max(chi^2, 1e-4)), chi^2 =
+  E_ref[(pi / ref)^2] - 1 over whole samples. Where a proxy reward correlates
+  with the true one under the base policy, this bounds what can be lost.
+  Built as the root's slope times the linear term: exact at a first update.
+  Open: the coefficient is the task's. Deviation: the gradient of the divergence
+  itself; the released code differentiates the estimate at fixed samples.
   Source: Laidlaw et al. 2024, Correlated Proxies: A New Definition and Improved
   Mitigation for Reward Hacking.
   """
   return Method(
     advantage=chain(scores(), leave_one_out()),
     loss=policy_gradient(ppo_clip(clip, clip), aggregate=seq_mean_token_sum())
-    + coef * chi_squared_to_reference(),
+    + slope_of_the_root(coef) * chi_squared_to_reference(),
     slots=(("ref", frozen()),),
   )

@@ -72,7 +72,10 @@ def dual(k: int, eps: float, safety: float, rate: float, start: float):
     largest = jnp.maximum(masked.max(kl, real, (0, 1, 2)), 0.0)
     step, new = adam.update(eps - safety * largest, state["adam"])
     beta = jnp.maximum(state["beta"] + step, 0.0)
-    return beta, {"beta": beta, "adam": new}
+    moved = {"beta": beta, "adam": new}
+    first = rollout.step == 0  # nothing has been taken yet
+    moved = jax.tree.map(lambda a, b: jnp.where(first, a, b), state, moved)
+    return moved["beta"], moved
 
   return trust_region_price()
 
