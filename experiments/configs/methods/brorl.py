@@ -1,4 +1,4 @@
-"""brorl on the embedded task: 128 samples, a moving reference.
+"""brorl on the embedded task: 64 samples, a moving reference.
 
   python -m experiments.run --config experiments/configs/methods/brorl.py \
     --workdir runs/brorl
@@ -10,7 +10,7 @@ from experiments.configs import methods
 def get_config():
   return methods.on_task(
     "brorl(every=20)",
-    rollout__prompts=4,
-    rollout__samples=128,
+    rollout__prompts=8,
+    rollout__samples=64,
     plan__minibatches=1,
   )
