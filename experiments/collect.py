@@ -35,8 +35,26 @@ def _keys(state: State) -> tuple[Array, Array]:
   return problems, samples
 
 
-def _sampled(method: Method | None, sampler: Sampler, state: State) -> Rollouts:
-  """What the method's stage makes of the sampler; plain without a method."""
+def _sampled(
+  method: Method | None,
+  policy: types.Policy,
+  sampling: rollouts.Sampling,
+  state: State,
+  draw: Callable,
+  judge: Callable,
+  extend: Callable,
+) -> Rollouts:
+  """What the method's stage makes of a sampler; plain without a method."""
+  sampler = Sampler(
+    policy,
+    _acting(method, state),
+    state.slots,
+    sampling.samples,
+    sampling.temperature,
+    draw,
+    judge,
+    extend,
+  )
   if method is None:
     return stages.once().run(sampler, ())
   return method.stage.run(sampler, state.memory)
@@ -114,17 +132,7 @@ def on_device(
       judged = task.score(problems, *whole)
       return assemble.extension(rollout, prefixes, kept, drawn, judged)
 
-    sampler = Sampler(
-      policy,
-      _acting(method, state),
-      state.slots,
-      sampling.samples,
-      sampling.temperature,
-      draw,
-      judge,
-      extend,
-    )
-    return _sampled(method, sampler, state)
+    return _sampled(method, policy, sampling, state, draw, judge, extend)
 
   return collect
 
@@ -186,17 +194,7 @@ def on_host(
       judged = score(*whole)
       return assemble.extension(rollout, prefixes, kept, drawn, judged)
 
-    sampler = Sampler(
-      policy,
-      _acting(method, state),
-      state.slots,
-      sampling.samples,
-      sampling.temperature,
-      draw,
-      judge,
-      extend,
-    )
-    rollout = _sampled(method, sampler, state)
+    rollout = _sampled(method, policy, sampling, state, draw, judge, extend)
     times = {
       "time/update_s": start - called,  # what was left of the last one
       "time/rollout_s": time.perf_counter() - start - scoring,

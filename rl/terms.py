@@ -273,11 +273,10 @@ def entropy(aggregate: aggregates.Aggregate | None = None) -> Term:
 
 
 def nll(
-  keep: Transform | None = None,
   view: str = "",
   aggregate: aggregates.Aggregate | None = None,
 ) -> Term:
-  """- log pi of the tokens kept: supervised learning on a text."""
+  """- log pi of the tokens: supervised learning on a text."""
   need = probes.Need("policy", probes.log_probs, view)
   key = f"{view}/{probes.log_probs}" if view else str(probes.log_probs)
   return Term(
@@ -286,7 +285,6 @@ def nll(
     "none",
     "token",
     aggregate or aggregates.token_mean(),
-    keep=keep,
     view=view,
     needs=frozenset({need}),
   )

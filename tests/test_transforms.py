@@ -277,7 +277,7 @@ def test_a_filter_of_prompts_is_refused_and_not_read_as_one_of_samples():
     ):
       Method(GRADIENT, signal, **{where: easy_prompts()})
   with pytest.raises(LevelError, match="a filter gives sample or token"):
-    terms.nll(keep=easy_prompts())
+    terms.nll().of(keep=easy_prompts())
 
 
 def check(m, rollout=ROLLOUT, **slots):

@@ -78,7 +78,7 @@ def advantage_model(
   """
   advantages = modelled_advantages()
   loss = policy_gradient(ppo_clip(clip, clip))
-  rehearsal = nll(keep=chain(advantages, best_of_group()))
+  rehearsal = nll().of(keep=chain(advantages, best_of_group()))
   policy = Method(
     advantage=advantages,
     loss=loss + gamma * rehearsal if gamma else loss,

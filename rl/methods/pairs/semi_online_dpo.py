@@ -45,7 +45,7 @@ def semi_online_dpo(
   loss = contrastive(beta)
   if nll_coef:
     chosen = chain(pair, best_of_group()) & chain(pair, contrasted())
-    loss = loss + nll_coef * nll(keep=chosen)
+    loss = loss + nll_coef * nll().of(keep=chosen)
   return Method(
     advantage=pair,
     keep=chain(pair, contrasted()),

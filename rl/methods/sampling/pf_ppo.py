@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from rl import choices, masked, types
 from rl.method import Method
+from rl.methods.pairs.contrast import first_best
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
 from rl.transform import chain, transform
@@ -18,9 +19,7 @@ _LEAST = 1e-8  # so that a group always has something to draw
 
 def best(scores: Array, valid: Array) -> Array:
   """1 for the best sample, the first of equals, 0 for the others."""
-  known = jnp.where(valid, scores, -jnp.inf)
-  first = jnp.arange(scores.shape[-1]) == jnp.argmax(known, -1)[..., None]
-  return (first & valid).astype(jnp.float32)
+  return first_best(scores, valid).astype(jnp.float32)
 
 
 def best_random(scores: Array, valid: Array) -> Array:
