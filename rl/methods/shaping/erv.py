@@ -28,10 +28,19 @@ def effective_rank(hidden: jax.Array, mask: jax.Array) -> jax.Array:
   centred = hidden - masked.mean(hidden, rows, 0, keepdims=True)
   x = jnp.where(rows, centred, 0.0)
   x = x.T if x.shape[0] > x.shape[1] else x
-  spectrum = jnp.linalg.eigvalsh(jnp.matmul(x, x.T, precision="highest"))
+  spectrum = _eigenvalues(jnp.matmul(x, x.T, precision="highest"))
   kept = spectrum > 1e-6 * spectrum.max()
   values = jnp.sqrt(jnp.where(kept, spectrum, 0.0))
   return jnp.exp(entr(values / jnp.maximum(values.sum(), 1e-30)).sum())
+
+
+def _eigenvalues(gram: jax.Array) -> jax.Array:
+  # On CPU one matrix at a time: XLA (jaxlib 0.10.2) spreads a batch over the
+  # threads that run the devices, and two devices then wait for each other.
+  alone = jax.custom_batching.sequential_vmap(lambda x: jnp.linalg.eigvalsh(x))
+  return jax.lax.platform_dependent(
+    gram, cpu=alone, default=lambda x: jnp.linalg.eigvalsh(x)
+  )
 
 
 def rank_statistics(
