@@ -8,6 +8,8 @@ REQUIRES = [
   "optax>=0.2.7",  # optimisers, schedules, gradient clipping
   "orbax-checkpoint>=0.11",  # sharded, atomic, resumable checkpoints
   "transformers>=5",  # tokenizers and Hugging Face configurations
+  "safetensors",  # reads and writes the weights of a model folder, by slices
+  "jinja2",  # chat templates, which transformers renders and does not ask for
   "tokenizers",  # trains the small BPE of the text experiments
   "tensorflow-datasets>=4.9.9",  # datasets as random-access files
   "array_record",  # the file format in which tfds works without TensorFlow
@@ -31,6 +33,7 @@ EXTRAS = {
     "ipykernel",
     "tensorboard",  # reads back the event files that runs write
   ],
+  "parity": ["torch==2.13.0"],  # the decoder against transformers' own
   "tpu": ["jax[tpu]"],
   "cuda": ["jax[cuda12]"],
 }

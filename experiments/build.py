@@ -7,7 +7,7 @@ nothing is written and nothing is compiled.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,15 +16,27 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import collect, shapes, sinks, spec, tasks
+from models import hf, lora, presets, sharding, transformer
 from models import policy as policies
-from models import sharding, transformer
 from models.config import ModelConfig
+from models.rope import RopeScaling
 from rl import choices, learners, methods, step, terms, types
 from rl import method as method_lib
 from rl import rollout as rollouts
 
 KINDS = ("rl", "supervised")
 SCHEDULES = ("constant", "cosine")
+# What a config says of a decoder whose shape a folder or a preset gives.
+_OWN = (
+  "dtype",
+  "param_dtype",
+  "remat",
+  "value_head",
+  "extra_heads",
+  "lora_rank",
+  "lora_alpha",
+  "lora_targets",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,32 +74,58 @@ class Experiment:
     return self.methods[learners.POLICY]
 
   def init(self, params: types.PyTree | None = None) -> step.State:
-    """The state at step 0, on the mesh; fresh parameters unless given."""
+    """The state at step 0, on the mesh.
+
+    Args:
+      params: of the decoder, on the mesh; adapters and heads that it lacks are
+        fresh. None: all of it is. What is frozen is not copied.
+    """
     # A run and the base it starts from share a seed, not their problems.
     seed = jax.random.key(self.config.seed)
     own = jax.random.fold_in(seed, KINDS.index(self.config.kind))
     params_key, run_key = jax.random.split(own)
     if params is None:
-      params = jax.jit(
-        lambda k: transformer.init(self.model, k),
-        out_shardings=self.shardings.params,
-      )(params_key)
-    return jax.jit(
-      lambda p, k: step.init(self.methods, p, self.txs, k),
-      out_shardings=self.shardings,
-    )(params, run_key)
+      params = self._made(lambda key: transformer.init(self.model, key))(
+        params_key
+      )
+    else:
+      params = types.join(params, self._made(self._additions)(params_key))
+    trained, frozen = lora.split(self.model, params)
+    places = self.shardings.replace(frozen={})
+    state = jax.jit(
+      lambda p, k: step.init(self.methods, p, self.txs, k), out_shardings=places
+    )(trained, run_key)
+    return state.replace(frozen=frozen)
+
+  def _made(self, make: Callable) -> Callable:
+    """Parameters made where they will live."""
+    shapes = jax.eval_shape(make, jax.random.key(0))
+    return jax.jit(make, out_shardings=sharding.shardings(shapes, self.mesh))
+
+  def _additions(self, key: jax.Array) -> types.PyTree:
+    """What a folder of weights may lack."""
+    if self.model.lora_rank:
+      return lora.init(self.model, key)
+    return transformer.init_heads(self.model, key)
+
+  @property
+  def plain(self) -> ModelConfig:
+    """The decoder without adapters: what another run's weights are of."""
+    return dataclasses.replace(self.model, lora_rank=0)
+
+  @property
+  def abstract_plain(self) -> types.PyTree:
+    """Shapes and shardings of its parameters."""
+    shapes = jax.eval_shape(
+      lambda key: transformer.init(self.plain, key), jax.random.key(0)
+    )
+    places = sharding.shardings(shapes, self.mesh)
+    return jax.tree.map(_placed, shapes, places)
 
   @property
   def abstract(self) -> step.State:
     """Shapes and shardings of the state."""
-    state = _abstract_state(self)
-    return jax.tree.map(
-      lambda leaf, place: jax.ShapeDtypeStruct(
-        leaf.shape, leaf.dtype, sharding=place
-      ),
-      state,
-      self.shardings,
-    )
+    return jax.tree.map(_placed, _abstract_state(self), self.shardings)
 
   @property
   def shardings(self) -> step.State:
@@ -124,9 +162,15 @@ class Experiment:
 
 def _abstract_state(e: Experiment) -> step.State:
   def start(key):
-    return step.init(e.methods, transformer.init(e.model, key), e.txs, key)
+    params = transformer.init(e.model, key)
+    trained, frozen = lora.split(e.model, params)
+    return step.init(e.methods, trained, e.txs, key, frozen)
 
   return jax.eval_shape(start, jax.random.key(0))
+
+
+def _placed(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
+  return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
 
 
 def _with_method_states(
@@ -166,11 +210,11 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
     if name not in sinks.SINKS:
       raise ValueError(choices.unknown("sink", name, sorted(sinks.SINKS)))
   task = make_task(config)
-  model = make_model(config.model, task)
+  model = make_model(config, task)
   sampling = rollouts.Sampling(
     samples=config.rollout.samples,
     max_tokens=config.rollout.max_tokens or task.completion_length,
-    eos_ids=(task.eos_id,),
+    eos_ids=task.eos_ids,
     pad_id=task.pad_id,
     temperature=config.rollout.temperature,
     top_k=config.rollout.top_k,
@@ -209,10 +253,14 @@ def make_method(text: str) -> method_lib.Method | dict[str, method_lib.Method]:
 
 
 def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
-  """The task that `config.task` says, with the data settings it takes."""
+  """The task that `config.task` says, with the data settings it takes.
+
+  A text task of a policy from a folder takes the folder's tokenizer.
+  """
   name, settings = spec.parse(config.task)
   takes = tasks.settings(name)
-  for key, value in config.data.items():
+  given = {**config.data, "tokenizer": config.policy.path}
+  for key, value in given.items():
     if value and key in takes and key not in settings:
       settings[key] = value
   try:
@@ -224,16 +272,32 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
 def make_model(
   config: ml_collections.ConfigDict, task: tasks.Task
 ) -> ModelConfig:
-  """The decoder's shape; `vocab_size` 0 takes the task's."""
-  settings = dict(config)
-  settings["vocab_size"] = settings["vocab_size"] or task.vocab_size
-  if settings["vocab_size"] < task.vocab_size:
+  """The decoder's shape: of a folder, of a preset, or `config.model`.
+
+  There `vocab_size` 0 takes the task's.
+  """
+  settings = dict(config.model)
+  own = {name: settings[name] for name in _OWN}
+  path, preset = config.policy.path, config.policy.preset
+  if path:
+    shape = hf.config(path)
+    model = dataclasses.replace(shape, **own)
+    hf.check_tokenizer(model, task.vocab_size, path)
+  elif preset:
+    model = presets.get(preset, **own)
+  else:
+    settings["vocab_size"] = settings["vocab_size"] or task.vocab_size
+    if settings["rope_scaling"] is not None:
+      settings["rope_scaling"] = RopeScaling(**settings["rope_scaling"])
+    model = ModelConfig(**settings)
+  if model.vocab_size < task.vocab_size:
     raise ValueError(
-      f"model.vocab_size = {settings['vocab_size']} is smaller than the "
+      f"model.vocab_size = {model.vocab_size} is smaller than the "
       f"{task.vocab_size} tokens of {task.name}; use at least "
       f"{task.vocab_size}, or 0 for just as many"
     )
-  return ModelConfig(**settings)
+  lora.targets(model)  # refuses an expression that finds nothing
+  return model
 
 
 def make_optimizers(
@@ -362,16 +426,19 @@ def _check(e: Experiment) -> None:
     )
   samples = e.sampling.samples if e.samples_own else 1
   state = _abstract_state(e)
-  rollout = shapes.abstract_rollout(
-    e.task,
-    e.policy,
-    dataclasses.replace(e.sampling, samples=samples),
-    e.config.rollout.prompts,
-    e.method,
-    state.params,
-  )
-  parameters = {learners.POLICY: state.params, **state.slots}
+  parameters = {
+    name: types.join(params, state.frozen)
+    for name, params in {learners.POLICY: state.params, **state.slots}.items()
+  }
   try:
+    rollout = shapes.abstract_rollout(
+      e.task,
+      e.policy,
+      dataclasses.replace(e.sampling, samples=samples),
+      e.config.rollout.prompts,
+      e.method,
+      parameters[learners.POLICY],
+    )
     learners.check(e.methods, e.policy, parameters, rollout)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(error.args[0]) from None

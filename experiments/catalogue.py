@@ -1,10 +1,12 @@
 """What there is, read off the code.
 
   python -m experiments.catalogue methods [--markdown]
+  python -m experiments.catalogue presets [--markdown]
 
 prints every method with its paper, its family, what it needs beyond the scores
-and the log-probabilities of a rollout, and one line; `--markdown` is the table
-of the README.
+and the log-probabilities of a rollout, and one line; or every preset with its
+size, its shape and the memory of its weights. `--markdown` is the table of the
+README.
 """
 
 from __future__ import annotations
@@ -14,53 +16,59 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import rich.console
 import rich.table
 
+from models import presets
 from rl import learners, methods, probes, transform
 from rl.method import Method
 
 WIDTH = 160  # of the table, also where it goes to a file
-COLUMNS = ("method", "paper", "family", "needs", "in a line")
+# Of a thing, its cells by column; the name comes first.
+Row = Mapping[str, str]
 # What is there or is read anyway.
 _USUAL = {"policy/log_probs", "old/log_probs", "policy/entropy"}
 _PLAIN = {f.name: f.default for f in dataclasses.fields(Method)}["optimizer"]
 _SOURCE = re.compile(r"Source: (.*?)(?=\n\s*\n|\Z)", re.S)
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-  """A row.
-
-  Attributes:
-    name: of the method.
-    paper: its source, as the docstring says it.
-    family: its folder.
-    needs: beyond scores and log-probabilities.
-    line: the first of its file.
-  """
-
-  name: str
-  paper: str
-  family: str
-  needs: tuple[str, ...]
-  line: str
-
-
-def method(name: str) -> Entry:
-  """The row of a method, from its file and from the method itself."""
+def method(name: str) -> Row:
+  """A method, from its file and from what it is made of."""
   make = methods.factory(name)
   about = inspect.getdoc(inspect.getmodule(make)) or ""
   found = _SOURCE.search(inspect.getdoc(make) or "") or _SOURCE.search(about)
-  return Entry(
-    name=name,
-    paper=" ".join(found[1].split()).rstrip(".") if found else "",
-    family=methods.family(name),
-    needs=needs(learners.by_slot(methods.get(name))),
-    line=" ".join(about.partition("\n\n")[0].split()).rstrip("."),
-  )
+  return {
+    "method": name,
+    "paper": " ".join(found[1].split()).rstrip(".") if found else "",
+    "family": methods.family(name),
+    "needs": "; ".join(needs(learners.by_slot(methods.get(name)))),
+    "in a line": " ".join(about.partition("\n\n")[0].split()).rstrip("."),
+  }
+
+
+def preset(name: str) -> Row:
+  """A preset, from its config and from the shapes of its parameters."""
+  config = presets.get(name)
+  size = presets.parameters(config)
+  mlp = f"MLP {config.mlp_width}"
+  active = ""
+  if config.experts:
+    mlp = f"{config.experts_per_token} of {config.experts} experts of "
+    mlp += str(config.mlp_width)
+    active = f"{presets.active_parameters(config):,}"
+  stack = f"{config.layers} layers of {config.width}"
+  heads = f"{config.heads}/{config.kv_heads} heads of {config.head_dim}"
+  return {
+    "preset": name,
+    "family": config.family,
+    "parameters": f"{size:,}",
+    "active per token": active,
+    "shape": f"{stack}, {heads}, {mlp}",
+    "context": str(config.max_positions),
+    "GiB in bf16": f"{2 * size / 2**30:.2f}",
+  }
 
 
 def needs(made: Mapping[str, Method]) -> tuple[str, ...]:
@@ -115,33 +123,34 @@ def _takes_steps(t: transform.Transform) -> bool:
   return any(level == "step" for _, level in transform.describe(t))
 
 
-def listed() -> list[Entry]:
-  """All methods, by name."""
-  return [method(name) for name in methods.names()]
+def markdown(rows: Sequence[Row]) -> str:
+  """A table, one line a row."""
+
+  def line(cells: Iterable[str]) -> str:
+    escaped = (cell.replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+  columns = list(rows[0])
+  lines = [line(columns), line(["---"] * len(columns))]
+  for row in rows:
+    name, *rest = row.values()
+    lines.append(line([f"`{name}`", *rest]))
+  return "\n".join(lines) + "\n"
 
 
-def markdown(entries: Sequence[Entry]) -> str:
-  """A table, one line an entry."""
-
-  def line(cells) -> str:
-    return f"| {' | '.join(cells)} |"
-
-  rows = [line(COLUMNS), line(["---"] * len(COLUMNS))]
-  for e in entries:
-    named = (f"`{e.name}`", e.paper, e.family, "; ".join(e.needs), e.line)
-    rows.append(line(cell.replace("|", r"\|") for cell in named))
-  return "\n".join(rows) + "\n"
-
-
-def table(entries: Sequence[Entry]) -> rich.table.Table:
+def table(rows: Sequence[Row]) -> rich.table.Table:
   """What a person reads."""
-  shown = rich.table.Table(*COLUMNS)
-  for e in entries:
-    shown.add_row(e.name, e.paper, e.family, "; ".join(e.needs), e.line)
+  shown = rich.table.Table(*rows[0])
+  for row in rows:
+    shown.add_row(*row.values())
   return shown
 
 
-KINDS: Mapping[str, Callable[[], list[Entry]]] = {"methods": listed}
+# Of each kind, the names and what is told of one.
+KINDS: Mapping[str, tuple[Callable[[], list[str]], Callable[[str], Row]]] = {
+  "methods": (methods.names, method),
+  "presets": (presets.names, preset),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -161,12 +170,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     "--markdown", action="store_true", help="the table of the README"
   )
   options = parser.parse_args(argv)
-  entries = KINDS[options.kind]()
+  names, tell = KINDS[options.kind]
+  rows = [tell(name) for name in names()]
   if options.markdown:
-    print(markdown(entries), end="")
+    print(markdown(rows), end="")
   else:
     console = rich.console.Console(width=WIDTH)
-    console.print(table(entries), markup=False)
+    console.print(table(rows), markup=False)
   return 0
 
 

@@ -12,6 +12,7 @@ A workdir also keeps the config it was made with, and refuses another.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -23,10 +24,12 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from experiments import jsonl
+from models.config import ModelConfig
 
 PyTree = Any
 
 CONFIG_FILE = "config.json"
+MODEL_FILE = "model.json"
 FOLDER = "checkpoints"  # of a workdir
 # Keys that say how long or how often, never what one step computes: a run may
 # go on with other values of them.
@@ -322,6 +325,28 @@ def write_config(
   if jax.process_index() != 0:
     return
   jsonl.replace(epath.Path(workdir) / CONFIG_FILE, text)
+
+
+def write_model(
+  workdir: epath.PathLike, model: ModelConfig, folder: str
+) -> None:
+  """Writes `model.json`: what `python -m models.hf export` needs to know.
+
+  Args:
+    workdir: of the run.
+    model: the decoder's shape.
+    folder: of the weights and the tokenizer that it began with, or "".
+  """
+  if jax.process_index() != 0:
+    return
+  told = {
+    "model": dataclasses.asdict(model),
+    "tokenizer": folder,
+    "frozen": folder if model.lora_rank else "",
+  }
+  jsonl.replace(
+    epath.Path(workdir) / MODEL_FILE, json.dumps(told, indent=2) + "\n"
+  )
 
 
 def check_config(

@@ -48,7 +48,7 @@ def _sampled(
   sampler = Sampler(
     policy,
     _acting(method, state),
-    state.slots,
+    {name: _whole(params, state) for name, params in state.slots.items()},
     sampling.samples,
     sampling.temperature,
     draw,
@@ -63,8 +63,12 @@ def _sampled(
 def _acting(method: Method | None, state: State) -> types.PyTree:
   """The parameters that sample."""
   if method is None or method.behavior == learners.POLICY:
-    return state.params
-  return state.slots[method.behavior]
+    return _whole(state.params, state)
+  return _whole(state.slots[method.behavior], state)
+
+
+def _whole(params: types.PyTree, state: State) -> types.PyTree:
+  return types.join(params, state.frozen)
 
 
 def _at(
@@ -231,7 +235,12 @@ def with_host_needs(
   def score(state, rollout):
     sources = {"old": state.params, **state.slots}
     return probes.passes(
-      policy, sources, reads, rollout, plan.temperature, plan.chunk
+      policy.given(state.frozen),
+      sources,
+      reads,
+      rollout,
+      plan.temperature,
+      plan.chunk,
     )
 
   def collect(state: State):

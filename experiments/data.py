@@ -13,7 +13,7 @@ import difflib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,20 @@ VARIABLE = "EXTREMUM_DATA"
 
 
 class QuestionsAnswers(tfds.core.GeneratorBasedBuilder):
-  """Rows `{"question": ..., "answer": ...}` of one jsonl file per split."""
+  """Rows of one jsonl file per split, objects with some named texts."""
 
   VERSION = tfds.core.Version("1.0.0")
 
-  def __init__(self, *, files: Mapping[str, Path], **kwargs: Any):
+  def __init__(
+    self,
+    *,
+    files: Mapping[str, Path],
+    fields: Sequence[str],
+    optional: Sequence[str],
+    **kwargs: Any,
+  ):
     self._files = dict(files)
+    self._fields, self._optional = tuple(fields), tuple(optional)
     super().__init__(**kwargs)
 
   def _info(self) -> tfds.core.DatasetInfo:
@@ -39,8 +47,7 @@ class QuestionsAnswers(tfds.core.GeneratorBasedBuilder):
       features=tfds.features.FeaturesDict(
         {
           "row": np.int64,  # line of the file, since tfds shuffles
-          "question": tfds.features.Text(),
-          "answer": tfds.features.Text(),
+          **{name: tfds.features.Text() for name in self._fields},
         }
       ),
     )
@@ -56,31 +63,47 @@ class QuestionsAnswers(tfds.core.GeneratorBasedBuilder):
     with path.open(encoding="utf-8") as lines:
       for row, line in enumerate(lines):
         try:
-          fields = json.loads(line)
-          question, answer = fields["question"], fields["answer"]
-        except (ValueError, KeyError, TypeError) as error:
+          found = json.loads(line)
+          texts = {name: self._text(found, name) for name in self._fields}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+          wanted = [n for n in self._fields if n not in self._optional]
           raise ValueError(
             f"{path.name} line {row + 1} is not a JSON object with "
-            "'question' and 'answer'"
+            f"{' and '.join(map(repr, wanted))}"
           ) from error
-        yield row, {"row": row, "question": question, "answer": answer}
+        yield row, {"row": row, **texts}
+
+  def _text(self, found: Mapping[str, Any], name: str) -> str:
+    if name in self._optional and found.get(name) is None:
+      return ""
+    text = found[name]
+    if isinstance(text, int | float):  # an answer may be written as a number
+      return str(text)
+    if not isinstance(text, str):
+      raise TypeError(f"{name!r} is not a text")
+    return text
 
 
-def find(name: str, data_path: str | Path | None = None) -> dict[str, Path]:
+def find(
+  name: str,
+  data_path: str | Path | None = None,
+  required: Sequence[str] = SPLITS,
+) -> dict[str, Path]:
   """The jsonl files of a dataset.
 
   Args:
     name: prefix of the files, such as `gsm8k`.
     data_path: folder that holds them; None reads `$EXTREMUM_DATA`.
+    required: the splits that must be there; a further one is taken if it is.
 
   Returns:
-    `{split: file}` for train and test.
+    `{split: file}`, train before test.
 
   Raises:
     ValueError: no folder was named, or it or one of the files is missing.
   """
   wanted = {split: f"{name}_{split}.jsonl" for split in SPLITS}
-  listing = " and ".join(wanted.values())
+  listing = " and ".join(wanted[split] for split in required)
   data_path = data_path or os.environ.get(VARIABLE)
   if not data_path:
     raise ValueError(
@@ -94,12 +117,14 @@ def find(name: str, data_path: str | Path | None = None) -> dict[str, Path]:
       f"{listing}"
     )
   there = sorted(path.name for path in folder.iterdir())
-  for file in wanted.values():
+  for file in (wanted[split] for split in required):
     if file not in there:
       near = difflib.get_close_matches(file, there, 1)
       guess = f"; the nearest name there is {near[0]!r}" if near else ""
       raise ValueError(f"no {file!r} in {str(data_path)!r}{guess}")
-  return {split: folder / file for split, file in wanted.items()}
+  return {
+    split: folder / file for split, file in wanted.items() if file in there
+  }
 
 
 def fingerprint(files: Mapping[str, Path]) -> str:
@@ -111,24 +136,33 @@ def fingerprint(files: Mapping[str, Path]) -> str:
 
 
 def read(
-  files: Mapping[str, Path], cache: str | Path
-) -> dict[str, list[tuple[str, str]]]:
-  """Questions and answers of each split, in the order of the files.
+  files: Mapping[str, Path],
+  cache: str | Path,
+  fields: Sequence[str] = ("question", "answer"),
+  optional: Sequence[str] = (),
+) -> dict[str, list[tuple[str, ...]]]:
+  """The texts of each split, in the order of the files.
 
   Args:
     files: `{split: jsonl file}`, of `find`.
     cache: folder for the prepared ArrayRecord files; made where missing, and
       reused by later calls.
+    fields: keys of a line to read; others are passed over.
+    optional: those of them that may be missing, and are "" then.
 
   Returns:
-    `{split: [(question, answer), ...]}`.
+    `{split: [(text of each field), ...]}`.
 
   Raises:
-    ValueError: a line is not an object with `question` and `answer`.
+    ValueError: a line is not an object with texts or numbers under `fields`.
   """
   tfds.disable_progress_bar()
   builder = QuestionsAnswers(
-    files=files, data_dir=str(cache), file_format="array_record"
+    files=files,
+    fields=fields,
+    optional=optional,
+    data_dir=str(cache),
+    file_format="array_record",
   )
   builder.download_and_prepare()
   splits = {}
@@ -138,6 +172,6 @@ def read(
       (source[i] for i in range(len(source))), key=lambda row: row["row"]
     )
     splits[split] = [
-      (row["question"].decode(), row["answer"].decode()) for row in rows
+      tuple(row[name].decode() for name in fields) for row in rows
     ]
   return splits

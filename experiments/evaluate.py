@@ -1,10 +1,17 @@
 """Samples a policy on held-out problems; `experiments.estimates` says the rest.
 
   python -m experiments.evaluate --workdir DIR [--step N] [--problems N]
-    [--samples S] [--batch B] [--temperature T] [--out FILE.json]
+    [--samples S] [--batch B] [--temperature T] [--seed N] [--out FILE.json]
 
 prints the table of one checkpoint of a run, the latest unless told; what is not
-given is as in the run's config. Nothing is written but `--out`.
+given is as in the run's config.
+
+  python -m experiments.evaluate --policy FOLDER --task "gsm8k(chat=False)"
+    [--problems N] [--samples S] [--batch B] [--temperature T] [--seed N]
+    [--max_tokens T] [--dtype bfloat16] [--out FILE.json]
+
+does so for a Hugging Face folder, on all local devices. A text task takes the
+folder's tokenizer. Nothing is written but `--out`.
 
 The problems are a task's fixed test set and the randomness is keyed by problem
 and sample, so two policies, or one policy on another machine, are measured on
@@ -15,20 +22,18 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
+import os
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import ml_collections
 import numpy as np
 import rich.console
-from etils import epath
 from jax.experimental import multihost_utils
 
-from experiments import build, checkpoint, devices, estimates, mistakes
+from experiments import estimates, mistakes, tasks
 from experiments.tasks import task as task_lib
 from rl import rollout, types
 
@@ -46,6 +51,7 @@ def evaluate(
   key: jax.Array,
   step: int = 0,
   temperature: float = 1.0,
+  max_tokens: int | None = None,
   sharding: jax.sharding.Sharding | None = None,
 ) -> estimates.Evaluation:
   """Samples the task's held-out problems and scores the completions.
@@ -62,6 +68,7 @@ def evaluate(
     key: of the sampling; problem and sample fix the randomness, not the batch.
     step: finished updates of the policy, for the record.
     temperature: of sampling.
+    max_tokens: where a completion is cut; None is the task's T.
     sharding: of the problems' axis; None is wherever `params` are.
 
   Returns:
@@ -69,8 +76,8 @@ def evaluate(
   """
   sampling = rollout.Sampling(
     samples=samples,
-    max_tokens=task.completion_length,
-    eos_ids=(task.eos_id,),
+    max_tokens=(task.completion_length if max_tokens is None else max_tokens),
+    eos_ids=task.eos_ids,
     pad_id=task.pad_id,
     temperature=temperature,
   )
@@ -155,85 +162,97 @@ def main(argv: Sequence[str] | None = None) -> int:
   Returns:
     The exit status: 0, or 2 for a mistake, which is said in one line.
   """
-  options = _parser().parse_args(argv)
+  # Tokenizers need no PyTorch; without this, transformers misses it aloud.
+  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+  from experiments import subject as subjects  # it reads runs, which evaluate
+
+  options = _parser(subjects.USUAL).parse_args(argv)
   with mistakes.expected():
     if options.out and options.out.suffix != ".json":
       raise ValueError(
         f"--out {options.out} must end in .json; nearest: "
         f"{options.out.with_suffix('.json')}"
       )
-    experiment = _experiment(options)
-    step, params = _params(experiment, options)
-  settings = experiment.config.evaluation
+    _check_words(options)
+    if options.workdir:
+      subject = subjects.of_run(
+        options.workdir, options.step, _given(options, subjects.USUAL)
+      )
+    else:
+      given = _given(options, (*subjects.USUAL, "max_tokens", "dtype"))
+      subject = subjects.of_folder(options.policy, options.task, **given)
+  settings = dict(subject.settings)
   found = evaluate(
-    experiment.task,
-    experiment.policy,
-    params,
-    problems=settings.problems,
-    samples=settings.samples,
-    batch=settings.batch,
-    key=jax.random.key(settings.seed),
-    step=step,
-    temperature=settings.temperature,
-    sharding=experiment.batch_sharding,
+    subject.task,
+    subject.policy,
+    subject.params,
+    key=jax.random.key(settings.pop("seed")),
+    step=subject.step,
+    sharding=subject.sharding,
+    **settings,
   )
   console = rich.console.Console()
   console.print(
-    f"{options.workdir}: {found.task}, {len(found.ids)} problems",
-    soft_wrap=True,
+    f"{subject.name}: {found.task}, {len(found.ids)} problems", soft_wrap=True
   )
-  console.print(estimates.table({f"step {step}": found}))
+  for note in subject.task.notes:
+    console.print(note, soft_wrap=True, markup=False)
+  console.print(estimates.table({f"step {subject.step}": found}))
   if options.out:
     estimates.save(found, options.out)
     console.print(f"wrote {options.out}", soft_wrap=True)
   return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _given(options: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+  """What was said of these settings."""
+  said = {name: getattr(options, name) for name in names}
+  return {name: value for name, value in said.items() if value is not None}
+
+
+def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog="python -m experiments.evaluate",
-    description="Evaluates a checkpoint of a run on held-out problems.",
+    description="Evaluates a checkpoint of a run, or a Hugging Face folder, "
+    "on held-out problems.",
   )
   add = parser.add_argument
-  add("--workdir", required=True, type=pathlib.Path, help="folder of the run")
-  add("--step", type=int, help="of the checkpoint; default: the latest")
-  add("--problems", type=int, help="how many; default: the config's")
-  add("--samples", type=int, help="of each problem; default: the config's")
-  add("--batch", type=int, help="problems at a time; default: the config's")
-  add("--temperature", type=float, help="default: the config's")
+  add("--workdir", type=pathlib.Path, help="folder of a run")
+  add("--step", type=int, help="of the run's checkpoint; default: the latest")
+  add("--policy", type=pathlib.Path, help="Hugging Face folder of a model")
+  add("--task", help='of the policy: a name, or "name(setting=value)"')
+  add("--max_tokens", type=int, help="of a completion; default: the task's")
+  add("--dtype", help="of the policy; default: float32")
+  for name, kind, about in (
+    ("problems", int, "how many"),
+    ("samples", int, "of each problem"),
+    ("batch", int, "problems at a time"),
+    ("temperature", float, "of sampling"),
+    ("seed", int, "of sampling"),
+  ):
+    default = f"default: {usual[name]}, of a run its config's"
+    add(f"--{name}", type=kind, help=f"{about}; {default}")
   add("--out", type=pathlib.Path, help="a .json file to write")
   return parser
 
 
-def _experiment(options: argparse.Namespace) -> build.Experiment:
-  """The run's experiment, evaluated as the command line asks."""
-  path = options.workdir / checkpoint.CONFIG_FILE
-  if not path.exists():
-    raise FileNotFoundError(
-      f"{options.workdir} holds no run: there is no {path}"
+def _check_words(options: argparse.Namespace) -> None:
+  """Either a run or a folder, and nothing said of the other."""
+  if bool(options.workdir) == bool(options.policy):
+    raise ValueError(
+      "name either --workdir, a run, or --policy, a Hugging Face folder: one "
+      "and not both"
     )
-  config = ml_collections.ConfigDict(json.loads(path.read_text()))
-  for name in ("problems", "samples", "batch", "temperature"):
+  given, others = "--workdir", ("task", "max_tokens", "dtype")
+  if options.policy:
+    given, others = "--policy", ("step",)
+    if not options.task:
+      raise ValueError(
+        "--policy needs a --task; available: " + ", ".join(tasks.names())
+      )
+  for name in others:
     if getattr(options, name) is not None:
-      config.evaluation[name] = getattr(options, name)
-  devices.split_cpu(config.cpu_devices)
-  experiment = build.build(config)
-  build.check_evaluation(experiment)
-  return experiment
-
-
-def _params(
-  experiment: build.Experiment, options: argparse.Namespace
-) -> tuple[int, PyTree]:
-  """The step and the parameters of the checkpoint that is asked for."""
-  directory = epath.Path(options.workdir) / checkpoint.FOLDER
-  step = options.step
-  if step is None:
-    step = checkpoint.latest_step(directory)
-  params = checkpoint.restore_params(
-    directory, experiment.abstract.params, step
-  )
-  return step, params
+      raise ValueError(f"--{name} has no meaning with {given}; leave it out")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def _preparer(e: Experiment) -> Callable:
   def prepare(state, rollout):
     sources = {"old": state.params, **state.slots}
     scored = probes.passes(
-      e.policy,
+      e.policy.given(state.frozen),
       sources,
       method.required(e.method, e.plan.updates),
       rollout,

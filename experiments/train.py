@@ -26,6 +26,7 @@ from experiments import (
   report,
 )
 from experiments.build import Experiment
+from models import hf
 from rl import learners, loop, step, types
 
 BASE = "base"
@@ -48,13 +49,13 @@ def validate(
   checkpoint.check_config(workdir, config)
   experiment = build.build(config)
   if _has_base(config):
-    base = build.build(config.base)
-    if base.model != experiment.model:
-      raise ValueError(f"base.model {base.model} is not {experiment.model}")
+    base = build.build(_base(config))
+    if base.model != experiment.plain:
+      raise ValueError(f"base.model {base.model} is not {experiment.plain}")
   if config.get("init_from"):
     source = epath.Path(config.init_from) / checkpoint.FOLDER
     try:
-      checkpoint.check_params(source, experiment.abstract.params)
+      checkpoint.check_params(source, experiment.abstract_plain)
     except (ValueError, FileNotFoundError) as error:
       raise ValueError(f"init_from: {error}") from None
   return experiment
@@ -70,17 +71,15 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
   config, workdir = experiment.config, epath.Path(workdir)
   workdir.mkdir(parents=True, exist_ok=True)
   checkpoint.write_config(workdir, config)
+  checkpoint.write_model(workdir, experiment.model, config.policy.path)
   if _has_base(config):
-    run(build.build(config.base), workdir / BASE)
+    run(build.build(_base(config)), workdir / BASE)
   with checkpoint.Checkpoints(
     workdir / checkpoint.FOLDER,
     keep=config.keep_checkpoints,
     every=config.checkpoint_every or config.steps,
   ) as checkpoints:
-    if checkpoints.latest_step() is None:
-      state = experiment.init(_starting_params(experiment, workdir))
-    else:
-      state, _ = checkpoints.restore(experiment.abstract)
+    state = _start(experiment, workdir, checkpoints)
     with logging.Logger(
       workdir,
       config.steps,
@@ -102,20 +101,49 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
 
 
 def _has_base(config: ml_collections.ConfigDict) -> bool:
-  return bool(config.get("base")) and not config.get("init_from")
+  given = config.get("init_from") or config.policy.path
+  return bool(config.get("base")) and not given
 
 
-def _starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
-  """Another run's parameters, or None to start from scratch."""
+def _base(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """The config of the base, which trains no adapters."""
+  base = config.base.copy_and_resolve_references()
+  base.model.lora_rank = 0
+  return base
+
+
+def _start(
+  e: Experiment, workdir: epath.Path, checkpoints: checkpoint.Checkpoints
+) -> step.State:
+  """The state of the latest checkpoint, or that at step 0.
+
+  What is frozen is in no checkpoint: it is read again where it came from.
+  """
+  if checkpoints.latest_step() is None:
+    return e.init(starting_params(e, workdir))
+  state, _ = checkpoints.restore(e.abstract.replace(frozen={}))
+  return state.replace(frozen=frozen(e, workdir))
+
+
+def frozen(e: Experiment, workdir: epath.Path) -> types.PyTree:
+  """What the experiment of a workdir does not train."""
+  if not e.model.lora_rank:
+    return {}
+  return e.init(starting_params(e, workdir)).frozen
+
+
+def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
+  """Another run's parameters or a folder's; None to start from scratch."""
   if e.config.get("init_from"):
     source = epath.Path(e.config.init_from)
   elif _has_base(e.config):
     source = workdir / BASE
+  elif e.config.policy.path:
+    dtype = e.model.param_dtype
+    return hf.load(e.config.policy.path, dtype=dtype, mesh=e.mesh)[1]
   else:
     return None
-  return checkpoint.restore_params(
-    source / checkpoint.FOLDER, e.abstract.params
-  )
+  return checkpoint.restore_params(source / checkpoint.FOLDER, e.abstract_plain)
 
 
 def _announce(
@@ -220,7 +248,7 @@ def _loop(
       meter.restart()
     if is_last or _due(done, config.checkpoint_every):
       meter.flush()  # a resumed run must find the metrics of what is saved
-      checkpoints.save(done, state, {}, force=is_last)
+      checkpoints.save(done, state.replace(frozen={}), {}, force=is_last)
   return state
 
 
@@ -300,7 +328,7 @@ def _evaluate(
   found = evaluate.evaluate(
     e.task,
     e.policy,
-    state.params,
+    types.join(state.params, state.frozen),
     problems=settings.problems,
     samples=settings.samples,
     batch=settings.batch,

@@ -1,4 +1,4 @@
-"""Attention over several sets of keys, and rotary position embedding."""
+"""Attention over several sets of keys, and the rotation of heads."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ class Keys(NamedTuple):
   visible: jax.Array
 
 
-def attend(queries: jax.Array, sources: Sequence[Keys]) -> jax.Array:
+def attend(
+  queries: jax.Array,
+  sources: Sequence[Keys],
+  scale: float = 0.0,
+  softcap: float = 0.0,
+) -> jax.Array:
   """Softmax attention over the union of several key sets.
 
-  `out = sum_i exp(q k_i / sqrt(d)) v_i / sum_i exp(q k_i / sqrt(d))`, i over
-  the visible keys of all sources. The sources are never concatenated, so keys
+  `out = sum_i exp(s_i) v_i / sum_i exp(s_i)`, `s_i = scale q k_i`, i over the
+  visible keys of all sources. The sources are never concatenated, so keys
   shared by S branches exist once. A query that sees no key gets exactly 0 and
   passes no gradient.
 
@@ -38,6 +43,8 @@ def attend(queries: jax.Array, sources: Sequence[Keys]) -> jax.Array:
     queries: `[P, S, heads, N, head_dim]`; head h reads key head
       `h // (heads / kv_heads)`.
     sources: the key sets.
+    scale: of the scores; 0 is `head_dim ** -0.5`.
+    softcap: c in `c tanh(s / c)`, which takes a score's place; 0 is none.
 
   Returns:
     `[P, S, heads, N, head_dim]` in the dtype of `queries`.
@@ -45,6 +52,7 @@ def attend(queries: jax.Array, sources: Sequence[Keys]) -> jax.Array:
   P, S, heads, N, head_dim = queries.shape
   kv_heads = sources[0].keys.shape[-3]
   grouped = queries.reshape(P, S, kv_heads, heads // kv_heads, N, head_dim)
+  scale = scale or head_dim**-0.5
   scores = []
   for keys, _, visible in sources:
     axes = "pgud" if keys.ndim == 4 else "psgud"
@@ -54,8 +62,11 @@ def attend(queries: jax.Array, sources: Sequence[Keys]) -> jax.Array:
       keys,
       preferred_element_type=jnp.float32,
     )
+    score *= scale
+    if softcap:
+      score = softcap * jnp.tanh(score / softcap)
     visible = visible[:, None, None, None]
-    scores.append(jnp.where(visible, score * head_dim**-0.5, MASKED))
+    scores.append(jnp.where(visible, score, MASKED))
   highest = MASKED / 2  # so that exp of a masked score is exactly 0
   for score in scores:
     top = score.max(-1, keepdims=True, initial=MASKED)
@@ -76,36 +87,19 @@ def attend(queries: jax.Array, sources: Sequence[Keys]) -> jax.Array:
   return out.reshape(queries.shape).astype(queries.dtype)
 
 
-def rotary_tables(
-  positions: jax.Array, head_dim: int, theta: float
-) -> tuple[jax.Array, jax.Array]:
-  """Cosines and sines of `position * theta^(-2 i / head_dim)`.
-
-  Args:
-    positions: `[..., N]` integers.
-    head_dim: channels of one head.
-    theta: base of the wavelengths.
-
-  Returns:
-    Two float32 arrays `[..., N, head_dim / 2]`.
-  """
-  half = head_dim // 2
-  frequencies = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
-  angles = positions[..., None].astype(jnp.float32) * frequencies
-  return jnp.cos(angles), jnp.sin(angles)
-
-
-def rotate(x: jax.Array, tables: tuple[jax.Array, jax.Array]) -> jax.Array:
+def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
   """Rotary embedding (Su et al. 2021), channel i paired with i + d/2.
 
   Args:
     x: `[..., N, head_dim]`.
-    tables: cosines and sines, broadcastable to `[..., N, head_dim / 2]`.
+    cos, sin: of each position's angles, broadcastable to `[..., N, d / 2]`; the
+      first d channels are turned.
 
   Returns:
     `x` turned by its position's angles, same shape and dtype.
   """
-  cos, sin = tables
-  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  turned = (first * cos - second * sin, second * cos + first * sin)
+  half = cos.shape[-1]
+  wide = x.astype(jnp.float32)
+  first, second, rest = jnp.split(wide, (half, 2 * half), axis=-1)
+  turned = (first * cos - second * sin, second * cos + first * sin, rest)
   return jnp.concatenate(turned, axis=-1).astype(x.dtype)

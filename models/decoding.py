@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from models import transformer
-from models.attention import Keys
 from models.config import ModelConfig
 
 Array = jax.Array
@@ -53,15 +52,18 @@ def prefill(
   Returns:
     Logits of the first completion token `[P, V]` float32, and the cache.
   """
-  tables = transformer.trunk_tables(config, prompt_mask)
+  at = transformer.positions(prompt_mask)
+  length = prompts.shape[-1] + room
+  places = transformer.places(config, at, length)
 
-  def step(x, layer_params):
+  def step(x, layer):
+    layer_params, kind = layer
     return transformer.apply_layer(
-      config, layer_params, "trunk", x, tables, prompt_mask
+      config, layer_params, "trunk", x, places.of(kind), prompt_mask
     )
 
-  x = transformer.embed(config, params, prompts, prompt_mask)
-  x, (keys, values) = jax.lax.scan(step, x, params["layers"])
+  x = transformer.embed(config, params, prompts, prompt_mask, at)
+  x, (keys, values) = jax.lax.scan(step, x, transformer.stacked(config, params))
   shape = (len(prompts), samples, config.kv_heads, room, config.head_dim)
   empty = jnp.zeros(shape, config.dtype)
   cache = Cache(
@@ -96,21 +98,22 @@ def decode(
   """
   room = cache.branch[0][0].shape[3]
   t = jnp.asarray(t)
-  tables = transformer.branch_tables(config, cache.prompt_mask, t[None])
-  prompt_visible = cache.prompt_mask[:, None, :]
-  branch_visible = (jnp.arange(room) <= t)[None, None]
+  at = transformer.following(cache.prompt_mask, t[None])
+  length = cache.prompt_mask.shape[-1] + room
+  places = transformer.places(config, at, length)
   real = jnp.ones((*tokens.shape, 1), bool)
-  x = transformer.embed(config, params, tokens[..., None], real)
+  x = transformer.embed(config, params, tokens[..., None], real, at)
   branch = []
-  for i in range(config.layers):
+  for i, kind in enumerate(config.kinds):
     x, kept = transformer.apply_layer(
       config,
       jax.tree.map(lambda stacked, i=i: stacked[i], params["layers"]),
       "append",
       x,
-      tables,
-      Keys(*cache.trunk[i], prompt_visible),
-      Keys(*cache.branch[i], branch_visible),
+      places.of(places.kinds.index(kind)),
+      cache.trunk[i],
+      cache.prompt_mask,
+      cache.branch[i],
       t,
     )
     branch.append(kept)

@@ -1,7 +1,10 @@
 """Heads: small pure functions of hidden states, beside those of the decoder.
 
 A head has parameters of its own, a plain nested dict, and computes in float32
-whatever the decoder's dtype is.
+whatever the decoder's dtype is. A decoder carries a scalar one for a value or a
+reward (`ModelConfig.value_head`) and any number of wider ones by name
+(`ModelConfig.extra_heads`); what a language model says of two tokens is
+`transformer.unembed` of their ids, without a head.
 """
 
 from __future__ import annotations
@@ -11,6 +14,31 @@ import jax.numpy as jnp
 
 Array = jax.Array
 Params = dict[str, Array]
+
+
+def init_scalar(width: int) -> Params:
+  """Parameters of `scalar`, all 0: every value is 0 before the first update.
+
+  Args:
+    width: D, channels of the hidden states.
+
+  Returns:
+    `{"kernel": [D], "bias": []}` float32.
+  """
+  return {"kernel": jnp.zeros(width), "bias": jnp.zeros(())}
+
+
+def scalar(params: Params, hidden: Array) -> Array:
+  """`h w + b`, one number of every position.
+
+  Args:
+    params: of `init_scalar`.
+    hidden: `[..., D]` after the decoder's final norm.
+
+  Returns:
+    `[...]` float32.
+  """
+  return linear(params, hidden)
 
 
 def init_linear(key: Array, width: int, outputs: int) -> Params:
@@ -43,8 +71,8 @@ def linear(params: Params, hidden: Array) -> Array:
   Returns:
     `[..., K]` float32.
   """
-  hidden = hidden.astype(jnp.float32)
-  return hidden @ params["kernel"] + params["bias"]
+  wide = [leaf.astype(jnp.float32) for leaf in (hidden, params["kernel"])]
+  return wide[0] @ wide[1] + params["bias"].astype(jnp.float32)
 
 
 def two_class_score(logits: Array) -> Array:

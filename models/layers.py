@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
+import re
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,33 +20,85 @@ from models.attention import Keys
 from models.config import ModelConfig
 
 Array = jax.Array
-Tables = tuple[Array, Array]
+ACTIVATIONS = {
+  "silu": nn.silu,
+  "gelu": functools.partial(nn.gelu, approximate=False),
+  "gelu_tanh": functools.partial(nn.gelu, approximate=True),
+}
+
+
+class Place(NamedTuple):
+  """Where the tokens of a stream stand, as one layer sees it.
+
+  Attributes:
+    cos, sin: of the rotation, broadcastable to `[..., N, rotary_dim / 2]`; None
+      does not rotate.
+    window: how many positions a token sees, its own among them; None: all.
+  """
+
+  cos: Array | None
+  sin: Array | None
+  window: Array | int | None
 
 
 class RMSNorm(nn.Module):
-  """`x / sqrt(mean(x^2) + eps) * scale`, in float32 (Zhang, Sennrich 2019)."""
+  """`x / sqrt(mean(x^2) + eps) * scale`, in float32 (Zhang, Sennrich 2019).
+
+  Attributes:
+    config: eps, dtypes, and what is added to the scale.
+    axes: trailing axes over which the mean goes; the scale's shape.
+  """
+
+  config: ModelConfig
+  axes: int = 1
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    c = self.config
+    dtype = jnp.dtype(c.param_dtype)
+    # The function starts at scale 1, whatever is added to what is stored.
+    start = nn.initializers.constant(1 - c.norm_offset)
+    scale = self.param("scale", start, x.shape[-self.axes :], dtype)
+    wide = x.astype(jnp.float32)
+    axes = tuple(range(-self.axes, 0))
+    mean_square = jnp.mean(wide * wide, axis=axes, keepdims=True)
+    wide *= jax.lax.rsqrt(mean_square + c.norm_eps)
+    return (wide * (scale.astype(jnp.float32) + c.norm_offset)).astype(x.dtype)
+
+
+class LayerNorm(nn.Module):
+  """`(x - mean) / sqrt(var + eps) * scale + bias`, float32 (Ba et al. 2016)."""
 
   config: ModelConfig
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    scale = self.param(
-      "scale",
-      nn.initializers.ones,
-      x.shape[-1:],
-      jnp.dtype(self.config.param_dtype),
-    )
+    c = self.config
+    dtype, shape = jnp.dtype(c.param_dtype), x.shape[-1:]
+    scale = self.param("scale", nn.initializers.ones, shape, dtype)
+    bias = self.param("bias", nn.initializers.zeros, shape, dtype)
     wide = x.astype(jnp.float32)
-    mean_square = jnp.mean(wide * wide, axis=-1, keepdims=True)
-    wide *= jax.lax.rsqrt(mean_square + self.config.norm_eps)
-    return (wide * scale.astype(jnp.float32)).astype(x.dtype)
+    wide -= jnp.mean(wide, axis=-1, keepdims=True)
+    variance = jnp.mean(wide * wide, axis=-1, keepdims=True)
+    wide *= jax.lax.rsqrt(variance + c.norm_eps)
+    wide = wide * scale.astype(jnp.float32) + bias.astype(jnp.float32)
+    return wide.astype(x.dtype)
+
+
+def norm(config: ModelConfig, name: str | None = None) -> nn.Module:
+  """The normalisation of the residual stream."""
+  kind = RMSNorm if config.norm == "rms" else LayerNorm
+  return kind(config, name=name)
 
 
 class Linear(nn.Module):
   """An einsum with a kernel of standard deviation `gain / sqrt(inputs)`.
 
+  Where the config's adapters are meant for it, `x A B alpha / rank` is added
+  (Hu et al. 2021, LoRA); A is drawn like the kernel, B is 0 at first.
+
   Attributes:
-    config: dtypes.
+    config: dtypes and adapters.
     equation: of input and kernel.
     shape: of the kernel.
     inputs: number of leading kernel axes that are summed over.
@@ -61,16 +115,32 @@ class Linear(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    stddev = self.gain / math.sqrt(math.prod(self.shape[: self.inputs]))
-    param_dtype = jnp.dtype(self.config.param_dtype)
-    normal = nn.initializers.normal(stddev)
-    kernel = self.param("kernel", normal, self.shape, param_dtype)
+    c = self.config
+    ins, outs = self.shape[: self.inputs], self.shape[self.inputs :]
+    deviation = 1 / math.sqrt(math.prod(ins))
+    dtype = jnp.dtype(c.param_dtype)
+    normal = nn.initializers.normal
+    kernel = self.param(
+      "kernel", normal(self.gain * deviation), self.shape, dtype
+    )
     out = jnp.einsum(self.equation, x, kernel.astype(x.dtype))
     if self.bias:
-      zeros = nn.initializers.zeros
-      bias = self.param("bias", zeros, self.shape[self.inputs :], param_dtype)
+      bias = self.param("bias", nn.initializers.zeros, outs, dtype)
       out += bias.astype(x.dtype)
+    if c.lora_rank and re.fullmatch(c.lora_targets, ".".join(self.path)):
+      a = self.param("lora_a", normal(deviation), (*ins, c.lora_rank))
+      b = self.param("lora_b", nn.initializers.zeros, (c.lora_rank, *outs))
+      out += self._adapted(x, a.astype(x.dtype), b.astype(x.dtype))
     return out
+
+  def _adapted(self, x: Array, a: Array, b: Array) -> Array:
+    read, written = self.equation.split("->")
+    given, kernel = read.split(",")
+    summed, kept = kernel[: self.inputs], kernel[self.inputs :]
+    low = "".join(axis for axis in given if axis not in summed) + "r"
+    reduced = jnp.einsum(f"{given},{summed}r->{low}", x, a)
+    scale = self.config.lora_alpha / self.config.lora_rank
+    return jnp.einsum(f"{low},r{kept}->{written}", reduced * scale, b)
 
 
 class Attention(nn.Module):
@@ -97,122 +167,243 @@ class Attention(nn.Module):
       "...hnk,hkd->...nd",
       (c.heads, c.head_dim, c.width),
       inputs=2,
-      gain=_residual_gain(c),
+      gain=residual_gain(c),
+      bias=c.output_bias,
     )
-    if c.qk_norm:
-      self.query_norm = RMSNorm(c)
-      self.key_norm = RMSNorm(c)
+    if c.qk_norm != "none":
+      axes = 1 if c.qk_norm == "head" else 2
+      self.query_norm = RMSNorm(c, axes)
+      self.key_norm = RMSNorm(c, axes)
 
-  def project(self, x: Array, tables: Tables) -> tuple[Array, Array, Array]:
+  def project(self, x: Array, place: Place) -> tuple[Array, Array, Array]:
     """`[..., N, D]` to queries, keys and values `[..., heads, N, head_dim]`."""
-    queries, keys, values = (
-      linear(x).swapaxes(-3, -2)
-      for linear in (self.query, self.key, self.value)
-    )
-    if self.config.qk_norm:
+    c = self.config
+    made = self.query(x), self.key(x), self.value(x)
+    queries, keys, values = made
+    if c.qk_norm != "none":
       queries, keys = self.query_norm(queries), self.key_norm(keys)
-    queries = attention.rotate(queries, tables)
-    return queries, attention.rotate(keys, tables), values
+    made = queries, keys, values
+    if c.qkv_clip:
+      made = (jnp.clip(heads, -c.qkv_clip, c.qkv_clip) for heads in made)
+    queries, keys, values = (heads.swapaxes(-3, -2) for heads in made)
+    if place.cos is not None:
+      queries = attention.rotate(queries, place.cos, place.sin)
+      keys = attention.rotate(keys, place.cos, place.sin)
+    return queries, keys, values
+
+  def attend(self, queries: Array, *sources: Keys) -> Array:
+    """What the heads read of the sources, before the output projection."""
+    c = self.config
+    return attention.attend(
+      queries, sources, c.attention_scale, c.attention_softcap
+    )
 
 
 class MLP(nn.Module):
-  """`down(silu(gate(x)) * up(x))` (Shazeer 2020)."""
+  """`down(act(gate(x)) * up(x))` (Shazeer 2020), or without the gate."""
 
   config: ModelConfig
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
     c = self.config
+    act, bias = ACTIVATIONS[c.activation], c.mlp_bias
     wide, narrow = (c.width, c.mlp_width), (c.mlp_width, c.width)
-    gate = Linear(c, "...d,df->...f", wide, name="gate")(x)
-    up = Linear(c, "...d,df->...f", wide, name="up")(x)
-    down = Linear(
-      c, "...f,fd->...d", narrow, gain=_residual_gain(c), name="down"
-    )
-    return down(nn.silu(gate) * up)
+    widen = functools.partial(Linear, c, "...d,df->...f", wide, bias=bias)
+    up = widen(name="up")(x)
+    hidden = act(widen(name="gate")(x)) * up if c.gated_mlp else act(up)
+    gain = residual_gain(c)
+    return Linear(
+      c, "...f,fd->...d", narrow, gain=gain, bias=bias, name="down"
+    )(hidden)
+
+
+class ExpertLinear(nn.Module):
+  """One matrix per expert, each for the rows of its group.
+
+  Attributes:
+    config: dtypes.
+    shape: of the kernel, `[E, inputs, outputs]`.
+    gain: scale of the initial kernel.
+  """
+
+  config: ModelConfig
+  shape: tuple[int, int, int]
+  gain: float = 1.0
+
+  @nn.compact
+  def __call__(self, x: Array, sizes: Array) -> Array:
+    normal = nn.initializers.normal(self.gain / math.sqrt(self.shape[1]))
+    dtype = jnp.dtype(self.config.param_dtype)
+    kernel = self.param("kernel", normal, self.shape, dtype)
+    return jax.lax.ragged_dot(x, kernel.astype(x.dtype), sizes)
+
+
+class Experts(nn.Module):
+  """A mixture of gated MLPs: `sum_e w_e MLP_e(x)` over the k likeliest.
+
+  The weights are the router's probabilities over all experts, of the k chosen
+  ones, and where the config says so they are made to sum to 1. No expert has a
+  capacity, so a token's output depends on no other token.
+
+  Source: Shazeer et al. 2017, Outrageously Large Neural Networks; as here,
+  Jiang et al. 2024, Mixtral of Experts.
+  """
+
+  config: ModelConfig
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    c = self.config
+    experts, k = c.experts, c.experts_per_token
+    rows = x.reshape(-1, c.width)
+    router = Linear(c, "nd,de->ne", (c.width, experts), name="router")
+    odds = jax.nn.softmax(router(rows).astype(jnp.float32))
+    weights, chosen = jax.lax.top_k(odds, k)
+    if c.normalize_experts:
+      weights /= weights.sum(-1, keepdims=True)
+    # Rows in the order of their experts, each k times.
+    order = jnp.argsort(chosen.reshape(-1))
+    sizes = jnp.zeros(experts, jnp.int32).at[chosen.reshape(-1)].add(1)
+    grouped = rows[order // k]
+    wide = (experts, c.width, c.mlp_width)
+    gate = ExpertLinear(c, wide, name="gate")(grouped, sizes)
+    up = ExpertLinear(c, wide, name="up")(grouped, sizes)
+    hidden = ACTIVATIONS[c.activation](gate) * up
+    narrow = (experts, c.mlp_width, c.width)
+    down = ExpertLinear(c, narrow, residual_gain(c), name="down")
+    out = down(hidden, sizes)[jnp.argsort(order)].reshape(-1, k, c.width)
+    mixed = jnp.einsum("nkd,nk->nd", out, weights.astype(out.dtype))
+    return mixed.reshape(x.shape)
 
 
 class Layer(nn.Module):
-  """One block: attention and MLP, each on a normalised residual stream."""
+  """One block: attention, then an MLP or experts, on a residual stream."""
 
   config: ModelConfig
 
   def setup(self) -> None:
-    self.attention_norm = RMSNorm(self.config)
-    self.attention = Attention(self.config)
-    self.mlp_norm = RMSNorm(self.config)
-    self.mlp = MLP(self.config)
+    c = self.config
+    if c.norm_place != "post":
+      self.attention_norm, self.mlp_norm = norm(c), norm(c)
+    if c.norm_place != "pre":
+      self.attention_post_norm, self.mlp_post_norm = norm(c), norm(c)
+    self.attention = Attention(c)
+    if c.experts:
+      self.experts = Experts(c)
+    else:
+      self.mlp = MLP(c)
 
   def trunk(
-    self, x: Array, tables: Tables, mask: Array
+    self, x: Array, place: Place, mask: Array
   ) -> tuple[Array, tuple[Array, Array]]:
     """A sequence of its own.
 
     Args:
       x: `[P, L, D]`.
-      tables: of its positions, `[P, 1, L, head_dim / 2]`.
+      place: of its tokens, tables `[P, 1, L, rotary_dim / 2]`.
       mask: `[P, L]`, real tokens.
 
     Returns:
       The stream after the layer, and the layer's keys and values
       `[P, kv_heads, L, head_dim]`.
     """
-    normed = self.attention_norm(x)
-    queries, keys, values = self.attention.project(normed, tables)
-    visible = causal(x.shape[-2]) & mask[:, None, :]
+    queries, keys, values = self._project(x, place)
+    visible = causal(x.shape[-2], place.window) & mask[:, None, :]
     own = Keys(keys, values, visible)
-    mixed = attention.attend(queries[:, None], [own])[:, 0]
+    mixed = self.attention.attend(queries[:, None], own)[:, 0]
     return self._residual(x, mixed), (keys, values)
 
-  def branch(self, x: Array, tables: Tables, trunk: Keys) -> Array:
+  def branch(
+    self, x: Array, place: Place, trunk: tuple[Array, Array], mask: Array
+  ) -> Array:
     """The S continuations of every trunk.
 
     Args:
       x: `[P, S, T, D]`.
-      tables: of their positions, `[P, 1, 1, T, head_dim / 2]`.
-      trunk: this layer's keys of the trunk.
+      place: of their tokens, tables `[P, 1, 1, T, rotary_dim / 2]`.
+      trunk: this layer's keys and values of the trunk.
+      mask: `[P, L]`, real tokens of the trunk, the last ones of its L.
 
     Returns:
       The stream after the layer.
     """
-    normed = self.attention_norm(x)
-    queries, keys, values = self.attention.project(normed, tables)
-    own = Keys(keys, values, causal(x.shape[-2]))
-    return self._residual(x, attention.attend(queries, [trunk, own]))
+    queries, keys, values = self._project(x, place)
+    T = x.shape[-2]
+    before = Keys(*trunk, _trunk_visible(mask, jnp.arange(T), place.window))
+    own = Keys(keys, values, causal(T, place.window))
+    return self._residual(x, self.attention.attend(queries, before, own))
 
   def append(
-    self, x: Array, tables: Tables, trunk: Keys, branch: Keys, t: Array
+    self,
+    x: Array,
+    place: Place,
+    trunk: tuple[Array, Array],
+    mask: Array,
+    branch: tuple[Array, Array],
+    t: Array,
   ) -> tuple[Array, tuple[Array, Array]]:
     """One more token in every branch.
 
     Args:
       x: `[P, S, 1, D]`.
-      tables: of its position, `[P, 1, 1, 1, head_dim / 2]`.
-      trunk: this layer's keys of the trunk.
+      place: of the token, tables `[P, 1, 1, 1, rotary_dim / 2]`.
+      trunk, mask: as of `branch`.
       branch: this layer's cache of the branches.
       t: `[]`, the token's place in the cache.
 
     Returns:
       The stream after the layer, and the cache's new keys and values.
     """
-    normed = self.attention_norm(x)
-    queries, keys, values = self.attention.project(normed, tables)
-    put = functools.partial(jax.lax.dynamic_update_slice_in_dim, axis=3)
-    keys = put(branch.keys, keys.astype(branch.keys.dtype), t)
-    values = put(branch.values, values.astype(branch.values.dtype), t)
-    own = Keys(keys, values, branch.visible)
-    mixed = attention.attend(queries, [trunk, own])
+    queries, *new = self._project(x, place)
+    keys, values = (
+      jax.lax.dynamic_update_slice_in_dim(
+        cache, added.astype(cache.dtype), t, axis=3
+      )
+      for cache, added in zip(branch, new, strict=True)
+    )
+    distance = t - jnp.arange(keys.shape[3])
+    visible = distance >= 0
+    if place.window is not None:
+      visible &= distance < place.window
+    before = Keys(*trunk, _trunk_visible(mask, t[None], place.window))
+    own = Keys(keys, values, visible[None, None])
+    mixed = self.attention.attend(queries, before, own)
     return self._residual(x, mixed), (keys, values)
 
+  def _project(self, x: Array, place: Place) -> tuple[Array, Array, Array]:
+    if self.config.norm_place != "post":
+      x = self.attention_norm(x)
+    return self.attention.project(x, place)
+
   def _residual(self, x: Array, mixed: Array) -> Array:
-    x = x + self.attention.output(mixed)
-    return x + self.mlp(self.mlp_norm(x))
+    place = self.config.norm_place
+    mixed = self.attention.output(mixed)
+    x += self.attention_post_norm(mixed) if place != "pre" else mixed
+    read = self.mlp_norm(x) if place != "post" else x
+    found = self.experts(read) if self.config.experts else self.mlp(read)
+    return x + (self.mlp_post_norm(found) if place != "pre" else found)
 
 
-def causal(length: int) -> Array:
+def causal(length: int, window: Array | int | None = None) -> Array:
   """`[1, length, length]` bool: a query sees itself and what is before."""
-  return jnp.tri(length, dtype=bool)[None]
+  place = jnp.arange(length)
+  distance = place[:, None] - place
+  visible = distance >= 0
+  if window is not None:
+    visible &= distance < window
+  return visible[None]
 
 
-def _residual_gain(config: ModelConfig) -> float:
+def residual_gain(config: ModelConfig) -> float:
+  """Of kernels that write into the stream: it keeps its size with depth."""
   return (2 * config.layers) ** -0.5
+
+
+def _trunk_visible(mask: Array, t: Array, window: Array | int | None) -> Array:
+  """`[P, T or 1, L]`: which trunk tokens completion tokens t `[T]` see."""
+  if window is None:
+    return mask[:, None, :]
+  length = mask.shape[-1]
+  distance = length + t[:, None] - jnp.arange(length)
+  return mask[:, None, :] & (distance < window)

@@ -33,10 +33,27 @@ RULES: Rules = (
   (r"layers\.attention\.output\.kernel", P(None, "tensor", None, "fsdp")),
   (r"layers\.mlp\.(gate|up)\.kernel", P(None, "fsdp", "tensor")),
   (r"layers\.mlp\.down\.kernel", P(None, "tensor", "fsdp")),
-  (r"layers\.(attention|mlp)_norm\.scale", P()),
+  (r"layers\.mlp\.(gate|up)\.bias", P(None, "tensor")),
+  (r"layers\.(attention\.output|mlp\.down)\.bias", P()),
+  (r"layers\.experts\.router\.kernel", P(None, "fsdp", None)),
+  (r"layers\.experts\.(gate|up)\.kernel", P(None, None, "fsdp", "tensor")),
+  (r"layers\.experts\.down\.kernel", P(None, None, "tensor", "fsdp")),
+  # What an adapter reads or writes is split like the kernel's, its rank never.
+  (r"layers\.attention\.(query|key|value)\.lora_a", P(None, "fsdp", None)),
+  (
+    r"layers\.attention\.(query|key|value)\.lora_b",
+    P(None, None, "tensor", None),
+  ),
+  (r"layers\.attention\.output\.lora_a", P(None, "tensor", None, None)),
+  (r"layers\.attention\.output\.lora_b", P(None, None, "fsdp")),
+  (r"layers\.mlp\.(gate|up)\.lora_a", P(None, "fsdp", None)),
+  (r"layers\.mlp\.(gate|up)\.lora_b", P(None, None, "tensor")),
+  (r"layers\.mlp\.down\.lora_a", P(None, "tensor", None)),
+  (r"layers\.mlp\.down\.lora_b", P(None, None, "fsdp")),
+  (r"(layers\.(attention|mlp)|final)_(post_)?norm\.(scale|bias)", P()),
   (r"layers\.attention\.(query|key)_norm\.scale", P()),
-  (r"final_norm\.scale", P()),
-  (r"value\.(kernel|bias)", P()),
+  (r"positions\.table", P(None, "fsdp")),
+  (r"value\.(kernel|bias)|heads\.\w+\.(kernel|bias)", P()),
 )
 
 

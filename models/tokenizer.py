@@ -1,14 +1,20 @@
-"""A small byte-level BPE: trained, saved and reloaded as a Hugging Face folder.
+"""Tokenizers of Hugging Face folders, and a small one trained here.
 
-Digits are tokens of their own, so a number is written place by place and no
-vocabulary entry hides its digits. Every byte has a token: there is no unknown.
+From any folder: texts and conversations to ids and back, and which ids end a
+completion, pad, or hold a line break.
+
+The one trained here is a byte-level BPE. Digits are tokens of their own, so a
+number is written place by place and no vocabulary entry hides its digits. Every
+byte has a token: there is no unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import tokenizers
 import transformers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -71,10 +77,158 @@ def load(folder: str | Path) -> Tokenizer:
   """Reads a tokenizer's folder, this file's or any of Hugging Face's.
 
   Raises:
-    ValueError: there is no such folder.
+    ValueError: there is no such folder, or no tokenizer in it.
   """
   if not Path(folder).is_dir():
     raise ValueError(f"no tokenizer at {str(folder)!r}; expected a folder")
-  return transformers.AutoTokenizer.from_pretrained(
-    str(folder), local_files_only=True
+  try:
+    return transformers.AutoTokenizer.from_pretrained(
+      str(folder), local_files_only=True
+    )
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise ValueError(
+      f"no readable tokenizer in {str(folder)!r} (tokenizer.json, "
+      f"tokenizer_config.json): {error}"
+    ) from None
+
+
+def size(tokenizer: Tokenizer) -> int:
+  """Rows that an embedding needs: one more than the largest id.
+
+  That is `len(tokenizer)`, unless tokens were added beyond a gap.
+  """
+  return 1 + max(tokenizer.get_vocab().values())
+
+
+def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
+  """The tokens that end a completion.
+
+  They are those of the folder's `generation_config.json` (an instruction model
+  often has several), else the tokenizer's EOS.
+
+  Raises:
+    ValueError: there is none.
+  """
+  path = Path(folder) / "generation_config.json"
+  found = None
+  if path.is_file():
+    try:
+      found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+    except (ValueError, AttributeError) as error:
+      raise ValueError(f"{path} is not a JSON object: {error}") from None
+  if isinstance(found, int):
+    found = [found]
+  known = size(tokenizer)
+  ids = [i for i in found or () if isinstance(i, int) and 0 <= i < known]
+  if not ids and tokenizer.eos_token_id is not None:
+    ids = [tokenizer.eos_token_id]
+  if not ids:
+    raise ValueError(
+      f"the tokenizer in {str(folder)!r} has no EOS, so nothing would end a "
+      "completion; set eos_token in tokenizer_config.json or eos_token_id in "
+      "generation_config.json"
+    )
+  return tuple(dict.fromkeys(ids))
+
+
+def turn_end(tokenizer: Tokenizer, stops: Sequence[int]) -> int | None:
+  """The stop that the chat template writes after an assistant's turn.
+
+  Returns:
+    One of `stops`; None if the template writes none of them there.
+  """
+  ask = {"role": "user", "content": "a"}
+  reply = {"role": "assistant", "content": "b"}
+  asked, replied = _render(tokenizer, [[ask], [ask, reply]], False, {})
+  before, after = encode(tokenizer, [asked, replied])
+  same = [a == b for a, b in zip(before, after, strict=False)]
+  start = same.index(False) if False in same else len(same)
+  return next((i for i in after[start:] if i in stops), None)
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+  """Ids of each text as it stands: no special token is added."""
+  if not texts:
+    return []
+  return tokenizer(
+    list(texts),
+    add_special_tokens=False,
+    return_attention_mask=False,
+    verbose=False,  # too long for the model is for the caller to say
+  )["input_ids"]
+
+
+def plain_prompts(
+  tokenizer: Tokenizer, texts: Sequence[str]
+) -> list[list[int]]:
+  """Ids of texts to be continued: after BOS where the tokenizer adds it."""
+  bos = tokenizer("")["input_ids"][:1]
+  if bos != [tokenizer.bos_token_id]:
+    bos = []
+  return [bos + ids for ids in encode(tokenizer, texts)]
+
+
+def chat_prompts(
+  tokenizer: Tokenizer,
+  conversations: Sequence[Sequence[Mapping[str, str]]],
+  **options: object,
+) -> list[list[int]]:
+  """Ids of conversations up to where the assistant is to answer.
+
+  Args:
+    tokenizer: has a chat template.
+    conversations: turns `{"role": ..., "content": ...}`.
+    **options: what the template reads besides, such as `enable_thinking`.
+
+  Raises:
+    ValueError: there is no template, or it refuses (a system turn, say).
+  """
+  texts = _render(tokenizer, conversations, True, options)
+  return encode(tokenizer, texts)  # the template wrote all special tokens
+
+
+def _render(
+  tokenizer: Tokenizer,
+  conversations: Sequence[Sequence[Mapping[str, str]]],
+  add_generation_prompt: bool,
+  options: Mapping[str, object],
+) -> list[str]:
+  if not conversations:
+    return []
+  try:
+    return tokenizer.apply_chat_template(
+      [list(turns) for turns in conversations],
+      add_generation_prompt=add_generation_prompt,
+      tokenize=False,
+      **options,
+    )
+  except ImportError:  # jinja2
+    raise
+  except Exception as error:  # a template is somebody's program
+    raise ValueError(f"the chat template refuses: {error}") from None
+
+
+def decode(
+  tokenizer: Tokenizer, rows: Iterable[Sequence[int]], known: int
+) -> list[str]:
+  """The text of each row of ids, without special tokens.
+
+  Args:
+    tokenizer: of the ids.
+    rows: ids.
+    known: its `size`; larger ids, of an embedding with spare rows, are passed
+      over.
+  """
+  rows = [np.asarray(row, np.int64) for row in rows]
+  return tokenizer.batch_decode(
+    [row[(row >= 0) & (row < known)].tolist() for row in rows],
+    skip_special_tokens=True,
+    clean_up_tokenization_spaces=False,
   )
+
+
+def holding(tokenizer: Tokenizer, separator: str) -> tuple[int, ...]:
+  """Ids of every token whose own text contains the separator."""
+  known = size(tokenizer)
+  texts = decode(tokenizer, np.arange(known)[:, None], known)
+  return tuple(i for i, text in enumerate(texts) if separator in text)

@@ -6,35 +6,74 @@ attends to all of its trunk, whose keys the S branches share, and causally to
 itself. So a prompt is computed once per group, in scoring, training and
 sampling alike. A plain language model on `[B, T]` is a trunk without branches.
 
-Parameters are a plain nested dict; those of the layers are stacked on axis 0:
+Parameters are a plain nested dict; those of the layers are stacked on axis 0.
+What a config does not ask for is not there:
 
-  embed.table [V, D]                     unembed.kernel [D, V] unless tied
-  layers.attention_norm.scale [N, D]     layers.mlp_norm.scale [N, D]
+  embed.table [V, D]                     unembed.kernel [D, V]
+  positions.table [max_positions, D]     final_norm.scale [D]
+  layers.{attention,mlp}_{norm,post_norm}.scale [N, D]
   layers.attention.{query,key,value}.kernel [N, D, heads, head_dim]
   layers.attention.{query,key,value}.bias [N, heads, head_dim]
-  layers.attention.{query,key}_norm.scale [N, head_dim]
-  layers.attention.output.kernel [N, heads, head_dim, D]
-  layers.mlp.{gate,up}.kernel [N, D, F]  layers.mlp.down.kernel [N, F, D]
-  final_norm.scale [D]                   value.{kernel [D], bias []}
+  layers.attention.{query,key}_norm.scale [N, head_dim] or [N, heads, head_dim]
+  layers.attention.output.kernel [N, heads, head_dim, D], .bias [N, D]
+  layers.mlp.{gate,up}.kernel [N, D, F], .bias [N, F]
+  layers.mlp.down.kernel [N, F, D], .bias [N, D]
+  layers.experts.router.kernel [N, D, E]
+  layers.experts.{gate,up}.kernel [N, E, D, F], .down.kernel [N, E, F, D]
+  value.{kernel [D], bias []}            heads.NAME.{kernel [D, K], bias [K]}
+
+Beside every scale of a LayerNorm is a bias, and beside the kernel of an adapted
+projection are lora_a [N, inputs, r] and lora_b [N, r, outputs].
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
-from models.attention import Keys, rotary_tables
+from models import heads as head_lib
 from models.config import ModelConfig
-from models.layers import Layer, RMSNorm, Tables
+from models.layers import Layer, Place, norm
+from models.rope import frequencies
 from rl import types
 
 Array = jax.Array
 Params = dict[str, Any]
+_EVERYTHING = 2**30  # positions: a window that hides none
+
+
+class Places(NamedTuple):
+  """Where the tokens of a stream stand, as each kind of layer sees it.
+
+  Attributes:
+    kinds: of the layers, each once, in the order of the tables' axis 0.
+    cos, sin: `[kinds, ..., N, rotary_dim / 2]`, or None.
+    windows: of each kind; None where no layer has one.
+  """
+
+  kinds: tuple[str, ...]
+  cos: Array | None
+  sin: Array | None
+  windows: tuple[int, ...] | None
+
+  def of(self, number: Array | int) -> Place:
+    """As the kind of this number in `kinds` sees it; traced or not."""
+    if len(self.kinds) == 1:
+      number = 0
+    window = None
+    if self.windows is not None:
+      plain = isinstance(number, int)
+      windows = self.windows if plain else jnp.asarray(self.windows)
+      window = windows[number]
+    if self.cos is None:
+      return Place(None, None, window)
+    return Place(self.cos[number], self.sin[number], window)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -59,26 +98,37 @@ def init(config: ModelConfig, key: Array) -> Params:
   normal = nn.initializers.normal(width**-0.5)
   x = jnp.zeros((1, 1, width))
   mask = jnp.ones((1, 1), bool)
+  place = places(config, positions(mask), 1).of(0)
   init_layer = functools.partial(
-    Layer(config).init,
-    x=x,
-    tables=trunk_tables(config, mask),
-    mask=mask,
-    method="trunk",
+    Layer(config).init, x=x, place=place, mask=mask, method="trunk"
   )
   layer_keys = jax.random.split(layers_key, config.layers)
   params = {
     "embed": {"table": normal(embed_key, (vocab, width), dtype)},
     "layers": jax.vmap(init_layer)(layer_keys)["params"],
-    "final_norm": {"scale": jnp.ones(width, dtype)},
+    "final_norm": norm(config).init(key, x)["params"],
   }
+  if config.positions == "learned":
+    rows = (config.max_positions, width)
+    table = normal(jax.random.fold_in(embed_key, 1), rows, dtype)
+    params["positions"] = {"table": table}
   if not config.tied_embeddings:
     kernel = normal(unembed_key, (width, vocab), dtype)
     params["unembed"] = {"kernel": kernel}
+  return params | init_heads(config, jax.random.fold_in(key, 1))
+
+
+def init_heads(config: ModelConfig, key: Array) -> Params:
+  """Fresh parameters of the heads besides the logits, in float32."""
+  params: Params = {}
   if config.value_head:
-    params["value"] = {
-      "kernel": jnp.zeros(width, dtype),
-      "bias": jnp.zeros((), dtype),
+    params["value"] = head_lib.init_scalar(config.width)
+  if config.extra_heads:
+    params["heads"] = {
+      name: head_lib.init_linear(
+        jax.random.fold_in(key, number), config.width, outputs
+      )
+      for number, (name, outputs) in enumerate(config.extra_heads)
     }
   return params
 
@@ -97,14 +147,16 @@ def logits(
   Returns:
     `[B, T, V]` float32; entry t predicts token t + 1. Finite on padding.
   """
-  tables = trunk_tables(config, mask)
+  at = positions(mask)
+  seen = places(config, at, mask.shape[-1])
 
-  def step(x, layer_params):
-    x, _ = apply_layer(config, layer_params, "trunk", x, tables, mask)
+  def step(x, layer):
+    layer_params, kind = layer
+    x, _ = apply_layer(config, layer_params, "trunk", x, seen.of(kind), mask)
     return x, None
 
-  x = embed(config, params, tokens, mask)
-  x, _ = jax.lax.scan(_remat(config, step), x, params["layers"])
+  x = embed(config, params, tokens, mask, at)
+  x, _ = jax.lax.scan(_remat(config, step), x, stacked(config, params))
   return unembed(config, params, final_norm(config, params, x))
 
 
@@ -135,21 +187,25 @@ def score(
   lengths = tokens.lengths.reshape(*groups, 1)
   # The last token predicts nothing here, so only T - 1 are fed.
   fed = jnp.arange(T - 1)
-  trunk = embed(config, params, prompts, prompt_mask)
-  branch = embed(config, params, completions[..., :-1], fed < lengths)
-  before = trunk_tables(config, prompt_mask)
-  after = branch_tables(config, prompt_mask, fed)
-  visible = prompt_mask[:, None, :]
+  before, after = positions(prompt_mask), following(prompt_mask, fed)
+  trunk = embed(config, params, prompts, prompt_mask, before)
+  branch = embed(config, params, completions[..., :-1], fed < lengths, after)
+  length = prompts.shape[-1] + T
+  trunk_places = places(config, before, length)
+  branch_places = places(config, after, length)
 
-  def step(streams, layer_params):
+  def step(streams, layer):
     trunk, branch = streams
+    layer_params, kind = layer
     apply = functools.partial(apply_layer, config, layer_params)
-    trunk, kept = apply("trunk", trunk, before, prompt_mask)
-    branch = apply("branch", branch, after, Keys(*kept, visible))
+    place = trunk_places.of(kind)
+    trunk, kept = apply("trunk", trunk, place, prompt_mask)
+    place = branch_places.of(kind)
+    branch = apply("branch", branch, place, kept, prompt_mask)
     return (trunk, branch), None
 
   (trunk, branch), _ = jax.lax.scan(
-    _remat(config, step), (trunk, branch), params["layers"]
+    _remat(config, step), (trunk, branch), stacked(config, params)
   )
   first = jnp.broadcast_to(trunk[:, None, -1:], (*groups, 1, config.width))
   hidden = jnp.concatenate([first, branch], axis=2)
@@ -163,36 +219,68 @@ def heads(
   """The functions of hidden states that `config` has, by name."""
   found = {"logits": functools.partial(unembed, config, params)}
   if config.value_head:
-    found["value"] = functools.partial(_value, params)
+    found["value"] = functools.partial(head_lib.scalar, params["value"])
+  for name, _ in config.extra_heads:
+    found[name] = functools.partial(head_lib.linear, params["heads"][name])
   return found
 
 
 def embed(
-  config: ModelConfig, params: Params, tokens: Array, mask: Array
+  config: ModelConfig, params: Params, tokens: Array, mask: Array, at: Array
 ) -> Array:
-  """Token embeddings in the compute dtype; padding is exactly 0."""
-  table = params["embed"]["table"]
-  x = table[tokens].astype(config.dtype)
+  """Token embeddings in the compute dtype; padding is exactly 0.
+
+  Args:
+    config: the decoder's shape.
+    params: its parameters.
+    tokens: `[..., N]` ids.
+    mask: real tokens, broadcastable to the tokens.
+    at: their positions, as `mask`.
+  """
+  x = params["embed"]["table"][tokens].astype(config.dtype)
+  if config.embedding_scale != 1:
+    x *= jnp.asarray(config.embedding_scale, x.dtype)
+  if config.positions == "learned":
+    x += params["positions"]["table"][at].astype(config.dtype)
   return jnp.where(mask[..., None], x, jnp.zeros((), x.dtype))
 
 
-def unembed(config: ModelConfig, params: Params, hidden: Array) -> Array:
-  """Hidden states `[..., D]` to float32 logits `[..., V]`."""
-  if config.tied_embeddings:
-    kernel = params["embed"]["table"].T
-  else:
-    kernel = params["unembed"]["kernel"]
-  return jnp.einsum(
+def unembed(
+  config: ModelConfig,
+  params: Params,
+  hidden: Array,
+  ids: Sequence[int] | None = None,
+) -> Array:
+  """Logits of hidden states.
+
+  Args:
+    config: the decoder's shape.
+    params: its parameters.
+    hidden: `[..., D]` after the final norm.
+    ids: N tokens whose logits are wanted, such as a verifier's "-" and "+"
+      (`heads.two_class_score` reads them so); None: all.
+
+  Returns:
+    `[..., V]` or `[..., N]` float32. Of a few tokens no other logit is formed.
+  """
+  tied = config.tied_embeddings
+  kernel = params["embed"]["table"].T if tied else params["unembed"]["kernel"]
+  if ids is not None:
+    kernel = kernel[:, jnp.asarray(ids)]
+  logits = jnp.einsum(
     "...d,dv->...v",
     hidden,
     kernel.astype(hidden.dtype),
     preferred_element_type=jnp.float32,
   )
+  if config.logit_softcap:
+    logits = config.logit_softcap * jnp.tanh(logits / config.logit_softcap)
+  return logits
 
 
 def final_norm(config: ModelConfig, params: Params, x: Array) -> Array:
   """The norm between the last layer and the heads."""
-  return RMSNorm(config).apply({"params": params["final_norm"]}, x)
+  return norm(config).apply({"params": params["final_norm"]}, x)
 
 
 def apply_layer(
@@ -202,34 +290,68 @@ def apply_layer(
   return Layer(config).apply({"params": layer_params}, *args, method=method)
 
 
-def trunk_tables(config: ModelConfig, mask: Array) -> Tables:
-  """Rotary tables of sequences that start at their first real token.
+def stacked(config: ModelConfig, params: Params) -> tuple[Params, Array]:
+  """What a scan over the layers runs over: parameters, number of the kind."""
+  kinds = list(dict.fromkeys(config.kinds))
+  return params["layers"], jnp.asarray([kinds.index(k) for k in config.kinds])
+
+
+def positions(mask: Array) -> Array:
+  """Positions of sequences that start at their first real token, `[P, L]`."""
+  return jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
+
+
+def following(prompt_mask: Array, t: Array) -> Array:
+  """Positions `[P, 1, T]` of completion tokens t `[T]`, after the prompt."""
+  return (prompt_mask.sum(-1)[:, None] + t)[:, None]
+
+
+def places(config: ModelConfig, at: Array, length: int) -> Places:
+  """What the layers need to know of positions.
 
   Args:
     config: the decoder's shape.
-    mask: `[P, L]` bool, real tokens.
+    at: `[..., N]` positions.
+    length: longest sequence that the program can hold, padding included.
 
   Returns:
-    Tables `[P, 1, L, head_dim / 2]`.
+    Tables `[kinds, ..., 1, N, rotary_dim / 2]`, to turn heads before the N.
+
+  Raises:
+    ValueError: there are fewer learned positions than `length`.
   """
-  positions = jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)[:, None]
-  return rotary_tables(positions, config.head_dim, config.rope_theta)
+  kinds = tuple(dict.fromkeys(config.kinds))
+  windows = None
+  if "local" in kinds:
+    windows = tuple(
+      config.window if kind == "local" else _EVERYTHING for kind in kinds
+    )
+  if config.positions == "learned":
+    if length > config.max_positions:
+      raise ValueError(
+        f"prompt and completion have room for {length} tokens, but the decoder "
+        f"has {config.max_positions} learned positions; use at most as many"
+      )
+    return Places(kinds, None, None, windows)
+  angles, factors = [], []
+  for kind in kinds:
+    turned, factor = _frequencies(config, kind, length)
+    angles.append(at[..., None, :, None].astype(jnp.float32) * turned)
+    factors.append(factor)
+  cos = [jnp.cos(a) * factor for a, factor in zip(angles, factors, strict=True)]
+  sin = [jnp.sin(a) * factor for a, factor in zip(angles, factors, strict=True)]
+  return Places(kinds, jnp.stack(cos), jnp.stack(sin), windows)
 
 
-def branch_tables(config: ModelConfig, prompt_mask: Array, t: Array) -> Tables:
-  """Rotary tables of completion tokens t, which follow the prompt.
-
-  Args:
-    config: the decoder's shape.
-    prompt_mask: `[P, L]` bool, real tokens of the prompt.
-    t: `[T]` integers, token numbers in the completion.
-
-  Returns:
-    Tables `[P, 1, 1, T, head_dim / 2]`.
-  """
-  starts = prompt_mask.sum(-1)
-  positions = (starts[:, None] + t)[:, None, None]
-  return rotary_tables(positions, config.head_dim, config.rope_theta)
+def _frequencies(
+  config: ModelConfig, kind: str, length: int
+) -> tuple[np.ndarray, float]:
+  dim = config.rotary_dim
+  if kind == "nope":  # angle 0 turns nothing
+    return np.zeros(dim // 2, np.float32), 1.0
+  if kind == "local" and config.local_rope_theta:
+    return frequencies(dim, config.local_rope_theta, None, length)
+  return frequencies(dim, config.rope_theta, config.rope_scaling, length)
 
 
 def _remat(config: ModelConfig, step: Callable) -> Callable:
@@ -237,8 +359,3 @@ def _remat(config: ModelConfig, step: Callable) -> Callable:
     return step
   # Inside a scan nothing could undo the recomputation, so no barrier is needed.
   return jax.checkpoint(step, prevent_cse=False)
-
-
-def _value(params: Params, hidden: Array) -> Array:
-  head = jax.tree.map(lambda x: x.astype(jnp.float32), params["value"])
-  return hidden.astype(jnp.float32) @ head["kernel"] + head["bias"]

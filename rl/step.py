@@ -67,6 +67,8 @@ class State:
     learners: `{slot: Learner}`, the learners besides the policy; what they
       train is `slots[slot]`.
     memory: of the policy's sampling stage.
+    frozen: parameters that nothing trains and all parameter sets share; with
+      `params`, or with a slot, they are the model's (`types.join`).
   """
 
   step: Array
@@ -77,6 +79,7 @@ class State:
   key: Array
   learners: dict[str, Learner] = flax.struct.field(default_factory=dict)
   memory: Any = ()
+  frozen: types.PyTree = flax.struct.field(default_factory=dict)
 
 
 def init(
@@ -84,13 +87,15 @@ def init(
   params: types.PyTree,
   tx: Optimizers,
   key: Array,
+  frozen: types.PyTree | None = None,
 ) -> State:
   """The state before the first step; slots start from `params`.
 
   Args:
     method, tx: of the policy, or `{slot: ...}` of every learner.
-    params: of the policy.
+    params: of the policy, those that are trained.
     key: typed PRNG key.
+    frozen: the policy's other parameters; None: there are none.
   """
   found, txs = learning.pair(method, tx)
   rules = learning.slot_rules(found)
@@ -111,6 +116,7 @@ def init(
     key=key,
     learners=held,
     memory=found[POLICY].stage.init(),
+    frozen={} if frozen is None else frozen,
   )
 
 
@@ -195,12 +201,13 @@ def _choose(condition: Array, new: types.PyTree, old: types.PyTree):
 
 def _learner(
   method: Method,
-  policy: types.Policy,
   tx: optax.GradientTransformation,
   plan: Plan,
   moving: set[str],
 ) -> Callable:
-  """How one learner learns: `(params, held, slots, rollout, usable) -> ...`.
+  """How one learner learns.
+
+  The function found is `(policy, params, held, slots, rollout, usable) -> ...`.
 
   It returns its parameters, its `Learner`, its metrics, and the rollout with
   those extras that the next learner would find the same: of no parameters that
@@ -219,7 +226,7 @@ def _learner(
   moving = moving | {"prepared"}
   lasting = [str(need) for need in needs if not need.sources & moving]
 
-  def update(carry, minibatch, scales, usable):
+  def update(policy, carry, minibatch, scales, usable):
     params, opt_state = carry
     grads, found = gradients(method, policy, params, minibatch, scales, plan)
     norm = optax.tree.norm(grads)
@@ -236,7 +243,7 @@ def _learner(
     found["optim/skipped"] = 1.0 - done
     return (params, opt_state), found
 
-  def repair(carry, batch, usable, phase, own):
+  def repair(policy, carry, batch, usable, phase, own):
     """Passes of a phase over the rollout, until one steps on nothing."""
     prepared, scales, _ = methods.prepare(own, batch.rollout, own.init())
     minibatches = slices.split(prepared, plan.minibatches)
@@ -261,7 +268,7 @@ def _learner(
     )
     return carry, passes
 
-  def learn(params, held, slots, rollout, usable):
+  def learn(policy, params, held, slots, rollout, usable):
     scored = probes.passes(
       policy,
       {"old": params, **slots},
@@ -278,7 +285,7 @@ def _learner(
 
     def epoch(carry, _):
       return _scan(
-        lambda c, minibatch: update(c, minibatch, scales, usable),
+        lambda c, minibatch: update(policy, c, minibatch, scales, usable),
         carry,
         minibatches,
         plan.minibatches,
@@ -289,7 +296,7 @@ def _learner(
     passes = {}
     for phase, own in phases:
       carry, passes[f"phase/{phase.metric}_passes"] = repair(
-        carry, batch, usable, phase, own
+        policy, carry, batch, usable, phase, own
       )
     params, opt_state = carry
     metrics = {
@@ -348,7 +355,7 @@ def make(
   moving = {"old", *found}
   learn = {
     name: _learner(
-      one, policy, txs[name], plan if name == POLICY else plan.single, moving
+      one, txs[name], plan if name == POLICY else plan.single, moving
     )
     for name, one in found.items()
   }
@@ -361,6 +368,7 @@ def make(
     plan.check(rollout.scores.shape[0])
     metrics = statistics.rollout_metrics(rollout) | _bad_sample(rollout)
     usable = metrics["guard/bad_sample"] < 0
+    whole = policy.given(state.frozen)
     params = {POLICY: state.params, **state.slots}
     held = {POLICY: Learner(state.opt_state, state.method_state)}
     held |= state.learners
@@ -368,7 +376,7 @@ def make(
       slots = {slot: params[slot] for slot in rules}
       own = given.get(name, rollout)
       params[name], held[name], new, seen = learn[name](
-        params[name], held[name], slots, own, usable
+        whole, params[name], held[name], slots, own, usable
       )
       rollout = rollout if name in given else seen
       prefix = learning.prefix(name)
@@ -390,6 +398,7 @@ def make(
       key=state.key,
       learners=held,
       memory=_choose(usable, memory, state.memory),
+      frozen=state.frozen,
     )
     return new_state, metrics
 

@@ -194,3 +194,23 @@ class Policy:
   score: Callable[[PyTree, Tokens], Scored]
   prefill: Callable[..., tuple[Array, PyTree]]
   decode: Callable[..., tuple[Array, PyTree]]
+
+  def given(self, frozen: PyTree) -> Policy:
+    """The same policy as functions of the other parameters alone."""
+    if not frozen:
+      return self
+    return Policy(
+      score=lambda params, *args: self.score(join(params, frozen), *args),
+      prefill=lambda params, *args: self.prefill(join(params, frozen), *args),
+      decode=lambda params, *args: self.decode(join(params, frozen), *args),
+    )
+
+
+def join(params: PyTree, frozen: PyTree) -> PyTree:
+  """Two nested dicts as one; where both have a leaf it is that of `params`."""
+  if not (isinstance(params, Mapping) and isinstance(frozen, Mapping)):
+    return params
+  both = {
+    name: join(params[name], frozen[name]) for name in params if name in frozen
+  }
+  return {**frozen, **params, **both}

@@ -53,10 +53,10 @@ def test_a_base_is_of_the_same_task_seed_and_model():
 
 
 def test_a_vocabulary_of_zero_is_the_tasks():
-  task = build.make_task(common.rl())
-  config = common.model()
+  config = common.rl()
+  task = build.make_task(config)
   assert build.make_model(config, task).vocab_size == task.vocab_size
-  config.vocab_size = 32  # room for rows that split over a mesh
+  config.model.vocab_size = 32  # room for rows that split over a mesh
   assert build.make_model(config, task).vocab_size == 32
 
 

@@ -1,8 +1,9 @@
-"""The catalogue says of every method what its code says."""
+"""The catalogue says of everything what its code says."""
 
 import pytest
 
 from experiments import catalogue
+from models import presets
 from rl import learners, methods, probes, stages, terms
 from rl.method import Method
 from rl.slots import ema, frozen, learned
@@ -31,12 +32,12 @@ def needs(*made, **others):
 
 @pytest.mark.parametrize("name", methods.names())
 def test_every_method_has_its_paper_and_its_line(name):
-  entry = catalogue.method(name)
-  assert entry.name == name
-  assert entry.paper
-  assert len(entry.line) > 10
-  assert entry.family == methods.family(name)
-  assert "\n" not in entry.paper + entry.line
+  row = catalogue.method(name)
+  assert row["method"] == name
+  assert row["paper"]
+  assert len(row["in a line"]) > 10
+  assert row["family"] == methods.family(name)
+  assert "\n" not in row["paper"] + row["in a line"]
 
 
 def test_what_every_rollout_has_is_no_need():
@@ -50,7 +51,7 @@ def test_steps_of_reasoning_are_a_need():
   credit = chain(step_scores(), broadcast_steps())
   assert needs(Method(LOSS, credit)) == ("step scores",)
   assert needs(Method(LOSS, credit + credit)) == ("step scores",)
-  assert catalogue.method("min_form").needs == ("step scores",)
+  assert catalogue.method("min_form")["needs"] == "step scores"
 
 
 def test_slots_are_named_once_and_learned_ones_are_learners():
@@ -88,10 +89,30 @@ def test_stages_and_who_samples_are_needs():
 
 
 def test_a_row_is_one_line_whatever_is_in_it():
-  entry = catalogue.Entry("a", "P | Q 2020", "sets", ("x", "y"), "Says |A|")
-  head, rule, row = catalogue.markdown([entry]).splitlines()
-  assert row == r"| `a` | P \| Q 2020 | sets | x; y | Says \|A\| |"
-  assert head.count("|") == rule.count("|") == 6
+  row = {"method": "a", "paper": "P | Q 2020", "in a line": "Says |A|"}
+  head, rule, line = catalogue.markdown([row]).splitlines()
+  assert head == "| method | paper | in a line |"
+  assert line == r"| `a` | P \| Q 2020 | Says \|A\| |"
+  assert head.count("|") == rule.count("|") == 4
+
+
+def test_a_preset_is_told_by_its_size_and_its_shape():
+  assert list(catalogue.preset("llama2-7b").values()) == [
+    "llama2-7b",
+    "llama",
+    "6,738,415,616",
+    "",
+    "32 layers of 4096, 32/32 heads of 128, MLP 11008",
+    "4096",
+    "12.55",  # two bytes each, over 2^30
+  ]
+  mixture = catalogue.preset("mixtral-8x7b")
+  # "each token has access to 47B parameters, but only uses 13B active
+  # parameters", Jiang et al. 2024.
+  sizes = [mixture[name] for name in ("parameters", "active per token")]
+  billions = [round(int(size.replace(",", "")) / 1e9) for size in sizes]
+  assert billions == [47, 13]
+  assert "2 of 8 experts of 14336" in mixture["shape"]
 
 
 def test_the_command_prints_all_of_them(capsys):
@@ -101,6 +122,15 @@ def test_the_command_prints_all_of_them(capsys):
   assert catalogue.main(["methods"]) == 0
   shown = capsys.readouterr().out
   assert "Shao et al. 2024" in shown
+
+
+def test_the_command_prints_all_presets(capsys):
+  assert catalogue.main(["presets", "--markdown"]) == 0
+  rows = capsys.readouterr().out.splitlines()[2:]
+  assert [row.split("`")[1] for row in rows] == presets.names()
+  assert catalogue.main(["presets"]) == 0
+  shown = capsys.readouterr().out
+  assert "596,049,920" in shown  # qwen3-0.6b, on one line
 
 
 def test_it_lists_only_what_there_is(capsys):

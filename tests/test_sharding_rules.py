@@ -22,10 +22,22 @@ CONFIG = ModelConfig(
   kv_heads=2,
   head_dim=4,
   mlp_width=12,
-  qk_norm=True,
+  qk_norm="head",
   attention_bias=True,
   value_head=True,
 )
+LEARNED = dataclasses.replace(
+  CONFIG,
+  positions="learned",
+  max_positions=8,
+  norm="layer",
+  output_bias=True,
+  mlp_bias=True,
+  extra_heads=(("steps", 2),),
+  lora_rank=2,
+  lora_targets=".*",
+)
+EXPERTS = dataclasses.replace(CONFIG, experts=4, experts_per_token=2)
 
 
 def abstract(config: ModelConfig = CONFIG):
@@ -51,8 +63,10 @@ def test_every_matrix_is_split_over_fsdp_and_tensor(tied, mesh):
 
 
 def test_each_rule_places_some_parameter():
-  paths = jax.tree_util.tree_leaves_with_path(abstract())
-  names = [sharding.dotted(path) for path, _ in paths]
+  names = []
+  for config in (CONFIG, LEARNED, EXPERTS):
+    paths = jax.tree_util.tree_leaves_with_path(abstract(config))
+    names += [sharding.dotted(path) for path, _ in paths]
   for expression, _ in sharding.RULES:
     assert any(re.search(f"{expression}$", name) for name in names), expression
 

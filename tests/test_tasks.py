@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 import small_gsm8k
+import small_math
 
 from experiments import tasks
 
@@ -24,7 +25,9 @@ ROWS = {
   "chain-clean": {"operations": 3, "prm": "clean"},
   "chain-local": {"operations": 1, "prm": "local"},
   "gsm8k": {"vocab_size": 300, "prompt_length": 64, "completion_length": 40},
+  "math": {"vocab_size": 300, "prompt_length": 64, "completion_length": 80},
 }
+FILES = {"gsm8k": small_gsm8k, "math": small_math}
 P, S, HELD_OUT = 12, 3, 5
 
 
@@ -32,9 +35,9 @@ P, S, HELD_OUT = 12, 3, 5
 def case(request, tmp_path_factory):
   """A task, some of its problems, and completions good, noisy and spoilt."""
   name, settings = request.param.split("-")[0], dict(ROWS[request.param])
-  if name == "gsm8k":
-    folder = tmp_path_factory.mktemp("gsm8k")
-    settings["data_path"] = str(small_gsm8k.write(folder / "data"))
+  if name in FILES:
+    folder = tmp_path_factory.mktemp(name)
+    settings["data_path"] = str(FILES[name].write(folder / "data"))
     settings["cache"] = str(folder / "cache")
   task = tasks.get(name, **settings)
 
@@ -189,10 +192,10 @@ def test_prompts_are_judged_one_by_one(case):
     mapped = jax.jit(jax.vmap(one))(*args)
     jax.tree.map(np.testing.assert_array_equal, mapped, together)
     return
-  for p in range(len(case.lengths)):  # answer ids may be other ones
+  for p in range(len(case.lengths)):
     alone = one(*jax.tree.map(lambda leaf, p=p: leaf[p], args))
-    np.testing.assert_array_equal(alone.scores, together.scores[p])
-    np.testing.assert_array_equal(alone.correct, together.correct[p])
+    whole = jax.tree.map(lambda leaf, p=p: leaf[p], together)
+    jax.tree.map(np.testing.assert_array_equal, alone, whole)
 
 
 def test_steps_cover_the_completion_in_order(case):

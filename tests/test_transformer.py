@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models import decoding, policy, transformer
+from models import decoding, heads, policy, transformer
 from models.config import ModelConfig
+from models.rope import RopeScaling
 from rl import types
 
 BASE = ModelConfig(
@@ -24,11 +25,54 @@ BASE = ModelConfig(
 CONFIGS = {
   "multi_head": BASE,
   "grouped": dataclasses.replace(BASE, heads=4, kv_heads=2),
-  "multi_query_qk_norm": dataclasses.replace(BASE, kv_heads=1, qk_norm=True),
+  "multi_query_qk_norm": dataclasses.replace(BASE, kv_heads=1, qk_norm="head"),
   "bias_tied_remat": dataclasses.replace(
     BASE, attention_bias=True, tied_embeddings=True, remat="full"
   ),
   "value_head": dataclasses.replace(BASE, value_head=True, rope_theta=100.0),
+}
+# What no plain numpy decoder is written for here; torch's is the oracle, in
+# tests/test_hf_parity.py.
+VARIANTS = {
+  "windows_softcaps_yarn": dataclasses.replace(
+    BASE,
+    head_dim=8,
+    layers=3,
+    layer_kinds=("local", "nope", "global"),
+    window=3,
+    local_rope_theta=100.0,
+    rope_scaling=RopeScaling("yarn", factor=4.0, original=8),
+    rope_fraction=0.5,
+    norm_place="both",
+    norm_offset=1.0,
+    qk_norm="head",
+    attention_softcap=2.0,
+    logit_softcap=3.0,
+    attention_scale=0.3,
+    embedding_scale=2.0,
+    activation="gelu_tanh",
+  ),
+  "learned_layer_norm": dataclasses.replace(
+    BASE,
+    positions="learned",
+    max_positions=16,
+    norm="layer",
+    gated_mlp=False,
+    attention_bias=True,
+    output_bias=True,
+    mlp_bias=True,
+    activation="gelu",
+    extra_heads=(("steps", 3),),
+  ),
+  "experts_after_norms": dataclasses.replace(
+    BASE,
+    experts=4,
+    experts_per_token=2,
+    norm_place="post",
+    qk_norm="all",
+    qkv_clip=0.7,
+    lora_rank=2,
+  ),
 }
 P, S, L, T = 3, 2, 5, 4
 PROMPT_LENGTHS = np.array([5, 3, 1])
@@ -101,7 +145,7 @@ def numpy_logits(config: ModelConfig, params: dict, ids: np.ndarray):
       made[name] = np.einsum("nd,dhk->nhk", normed, weights[name]["kernel"])
       if config.attention_bias:
         made[name] += weights[name]["bias"]
-      if config.qk_norm and name != "value":
+      if config.qk_norm == "head" and name != "value":
         made[name] = norm(made[name], weights[f"{name}_norm"]["scale"])
     mixed = np.zeros((len(ids), config.heads, config.head_dim))
     for h in range(config.heads):
@@ -129,6 +173,12 @@ def model(request):
   return config, generic(config)
 
 
+@pytest.fixture(scope="module", params=CONFIGS | VARIANTS)
+def any_model(request):
+  config = (CONFIGS | VARIANTS)[request.param]
+  return config, generic(config)
+
+
 def test_logits_equal_a_numpy_decoder(model):
   config, params = model
   ids, mask = joined(batch())
@@ -138,8 +188,8 @@ def test_logits_equal_a_numpy_decoder(model):
     np.testing.assert_allclose(found[real], expected, atol=1e-5, rtol=1e-5)
 
 
-def test_score_equals_one_plain_row_per_sample(model):
-  config, params = model
+def test_score_equals_one_plain_row_per_sample(any_model):
+  config, params = any_model
   tokens = batch()
   shared = jax.nn.log_softmax(completion_logits(config, params, tokens))
   rows = plain_logits(config, params, *joined(tokens))
@@ -148,8 +198,8 @@ def test_score_equals_one_plain_row_per_sample(model):
   np.testing.assert_allclose(shared[real], plain[real], atol=1e-5)
 
 
-def test_decoding_token_by_token_equals_score(model):
-  config, params = model
+def test_decoding_token_by_token_equals_score(any_model):
+  config, params = any_model
   tokens = batch()
   whole = completion_logits(config, params, tokens)
   bound = policy.bind(config)
@@ -291,6 +341,30 @@ def test_the_value_head_is_linear_in_hidden_states():
   assert "value" not in transformer.heads(BASE, generic(BASE))
 
 
+def test_further_heads_are_linear_and_start_near_nothing():
+  config = VARIANTS["learned_layer_norm"]
+  params = generic(config)
+  hidden = jnp.asarray(np.random.default_rng(2).normal(size=(6, config.width)))
+  found = transformer.heads(config, params)["steps"](hidden)
+  head = params["heads"]["steps"]
+  expected = hidden @ head["kernel"] + head["bias"]
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  fresh = transformer.init_heads(config, jax.random.key(0))
+  assert np.abs(transformer.heads(config, fresh)["steps"](hidden)).max() < 1
+
+
+def test_the_logits_of_two_tokens_are_those_among_all():
+  config = VARIANTS["windows_softcaps_yarn"]
+  params = generic(config)
+  hidden = jnp.asarray(np.random.default_rng(2).normal(size=(6, config.width)))
+  pair = transformer.unembed(config, params, hidden, (7, 2))
+  whole = transformer.unembed(config, params, hidden)
+  np.testing.assert_allclose(pair, whole[:, [7, 2]], atol=1e-6)
+  sure = heads.two_class_score(pair)
+  odds = jax.nn.softmax(whole[:, [7, 2]])
+  np.testing.assert_allclose(sure, odds[:, 1] - odds[:, 0], atol=1e-6)
+
+
 def test_bfloat16_compute_gives_float32_logits_near_the_exact_ones():
   config = dataclasses.replace(BASE, dtype="bfloat16")
   params = generic(BASE)
@@ -305,7 +379,17 @@ def test_bfloat16_compute_gives_float32_logits_near_the_exact_ones():
   ("change", "message"),
   [
     ({"kv_heads": 3, "heads": 8}, "kv_heads = 3 must divide heads = 8"),
-    ({"head_dim": 5}, "head_dim = 5 must be even"),
+    ({"head_dim": 5}, "head_dim = 5 times rope_fraction = 1.0 is 5.*even"),
+    ({"rope_fraction": 0.75}, "is 3, which must be even"),
+    ({"layer_kinds": ("local",)}, "window = 0, but there are local layers"),
+    ({"layer_kinds": ("glob",)}, "unknown layer kind 'glob'; did you mean"),
+    ({"positions": "learned"}, "max_positions = 0 leaves no learned"),
+    ({"experts": 2}, "experts_per_token = 0 must lie in 1..experts = 2"),
+    ({"extra_heads": (("value", 2),)}, "extra head 'value' is there already"),
+    (
+      {"rope_scaling": RopeScaling("longrope", original=8)},
+      "short_factors has 0 numbers; allowed: 2",
+    ),
     ({"dtype": "bfloat"}, "unknown dtype 'bfloat'; did you mean 'bfloat16'"),
     ({"remat": "all"}, "unknown remat 'all'.*none, full"),
     ({"layers": 0}, "layers = 0 must be a positive integer"),

@@ -5,33 +5,33 @@ what makes it that experiment. Override anything from the command line:
 `--config.optimizer.learning_rate=3e-4 --config.method="max_at_k(k=8)"`.
 """
 
+import dataclasses
+
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference, placeholder
 
+from models.config import ModelConfig
+
 
 def model(**shape: int | float | str | bool) -> ConfigDict:
-  """A small decoder: 2 layers of width 64, about 100k parameters."""
-  return ConfigDict(
-    {
-      "vocab_size": 0,  # 0: the task's
-      "width": 64,
-      "layers": 2,
-      "heads": 4,
-      "kv_heads": 4,
-      "head_dim": 16,
-      "mlp_width": 256,
-      "rope_theta": 10000.0,
-      "norm_eps": 1e-6,
-      "tied_embeddings": False,
-      "qk_norm": False,
-      "attention_bias": False,
-      "dtype": "float32",  # of activations; or "bfloat16"
-      "param_dtype": "float32",
-      "remat": "none",  # or "full": recompute layers in the backward pass
-      "value_head": False,
-      **shape,
-    }
-  )
+  """A small decoder: 2 layers of width 64, about 100k parameters.
+
+  What each field means: `models.config.ModelConfig`, whose defaults hold for
+  those that are not set here.
+  """
+  fields = dataclasses.fields(ModelConfig)
+  defaults = {f.name: f.default for f in fields if f.name != "family"}
+  small = {
+    "vocab_size": 0,  # 0: the task's
+    "width": 64,
+    "layers": 2,
+    "heads": 4,
+    "kv_heads": 4,
+    "head_dim": 16,
+    "mlp_width": 256,
+  }
+  defaults["rope_scaling"] = placeholder(dict)
+  return ConfigDict({**defaults, **small, **shape})
 
 
 def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
@@ -44,6 +44,13 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       "data": {
         "data_path": "",  # of text tasks; "": $EXTREMUM_DATA
         "cache": "~/.cache/extremum",  # prepared data and tokenizers
+      },
+      # A downloaded checkpoint, or a published shape with random weights, takes
+      # the place of `model` and of `base`. Of `model` then only these hold:
+      # dtype, param_dtype, remat, value_head, extra_heads and lora_*.
+      "policy": {
+        "path": "",  # a Hugging Face folder: weights, shape and tokenizer
+        "preset": "",  # or a name of `python -m experiments.catalogue presets`
       },
       "model": model(),
       "rollout": {

@@ -23,7 +23,7 @@ def sampling(task: Task, samples: int) -> rollouts.Sampling:
   return rollouts.Sampling(
     samples=samples,
     max_tokens=task.completion_length,
-    eos_ids=(task.eos_id,),
+    eos_ids=task.eos_ids,
     pad_id=task.pad_id,
   )
 

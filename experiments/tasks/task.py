@@ -77,7 +77,8 @@ class Task:
   Attributes:
     name: the task with its settings, for logs.
     vocab_size: ids run from 0 to `vocab_size - 1`, specials included.
-    eos_id, pad_id: special tokens.
+    eos_id: ends a demonstration.
+    pad_id: fills up; lengths and masks say what is real, so it may be an EOS.
     prompt_length: L, static.
     completion_length: T that lets every reference solution finish.
     train: `(key, step, n) -> Problems`, the n problems of training step `step`:
@@ -93,6 +94,7 @@ class Task:
     gold: `(Problems) -> (completions [P, T], lengths [P])`, a solution that
       scores full marks: the contract tests use it.
     notes: what a reader of results must know ("7 of 7473 left out").
+    stop_ids: further tokens that end a completion.
   """
 
   name: str
@@ -109,6 +111,13 @@ class Task:
   gold: Callable[[Problems], tuple[Array, Array]]
   jittable: bool = True
   notes: tuple[str, ...] = ()
+  stop_ids: tuple[int, ...] = ()
+
+  @property
+  def eos_ids(self) -> tuple[int, ...]:
+    """All tokens that end a completion, a demonstration's first."""
+    others = (i for i in self.stop_ids if i != self.eos_id)
+    return (self.eos_id, *dict.fromkeys(others))
 
 
 def supervised_tokens(

@@ -12,7 +12,9 @@ verdict unknown.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 
@@ -41,10 +43,36 @@ class Outcome:
     score: the graded score, in [0, 1]; 0 where the verdict is unknown.
     verdict: 1 right, 0 wrong, -1 unknown (fits int8).
     answer: the answer as it was read, empty if there is none.
-    answer_id: equal answers of one call have equal ids, -1 means no answer.
+    answer_id: equal answers have equal ids, -1 means no answer.
+    reason: why the verdict is unknown, in one line; else empty.
   """
 
   score: float
   verdict: int
   answer: str
   answer_id: int
+  reason: str = ""
+
+
+def unscored(reason: str, answer: str = "", identity: int = -1) -> Outcome:
+  """The outcome of an item of which nothing can be said: verdict -1."""
+  return Outcome(0.0, -1, answer, identity, reason)
+
+
+def answer_id(value: Fraction | str) -> int:
+  """A number of 31 bits for an answer, the same in every call and process.
+
+  Samples of one prompt that are judged in several calls can thus vote together.
+  Two different answers share an id with probability 2^-31.
+
+  Args:
+    value: what is compared: equal values have equal ids.
+
+  Returns:
+    An int32, never negative.
+  """
+  if isinstance(value, Fraction):  # in base 16 there is no limit of digits
+    value = f"{value.numerator:x}/{value.denominator:x}"
+  text = value.encode("utf-8", "backslashreplace")
+  digest = hashlib.blake2b(text, digest_size=4).digest()
+  return int.from_bytes(digest, "big") & 0x7FFFFFFF

@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rewards.verifiers import Item, Outcome
+from rewards.verifiers import Item, Outcome, answer_id
 
 MARK = "####"
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)"
@@ -68,10 +68,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   Returns:
     Outcomes in order. Score and verdict are 1 if the numbers are equal and 0
     if they differ or the completion has none; the verdict is -1, the score 0,
-    if the reference is not a number. `answer_id` counts the different numbers
-    of this call in order of appearance.
+    if the reference is not a number. `answer_id` is the number's.
   """
-  ids: dict[Fraction, int] = {}
   outcomes = []
   for item in items:
     answer = final_answer(str(item.completion))
@@ -79,8 +77,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     reference = str(item.reference)
     truth = parse(final_answer(reference) if MARK in reference else reference)
     verdict = -1 if truth is None else int(value == truth)
-    answer_id = -1 if value is None else ids.setdefault(value, len(ids))
-    outcomes.append(Outcome(float(verdict == 1), verdict, answer, answer_id))
+    identity = -1 if value is None else answer_id(value)
+    outcomes.append(Outcome(float(verdict == 1), verdict, answer, identity))
   return outcomes
 
 

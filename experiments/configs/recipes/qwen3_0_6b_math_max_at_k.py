@@ -1,0 +1,23 @@
+"""max@8 of Qwen3-0.6B on MATH. Not yet run.
+
+  EXTREMUM_DATA=FOLDER python -m experiments.run \
+    --config experiments/configs/recipes/qwen3_0_6b_math_max_at_k.py \
+    --config.policy.path=CHECKPOINT --workdir runs/qwen3_0_6b_math_max_at_k
+
+FOLDER holds `math_train.jsonl` and `math_test.jsonl`; CHECKPOINT is the
+downloaded Qwen/Qwen3-0.6B. Estimate: 123 GiB over all devices, so it should fit
+8 of 40 GiB; `recipes/__init__.py` has the sum, and what to set for one device.
+
+The score is the verdict, 0 or 1, so the best of 8 is right or wrong and the
+objective is that of pass@8: max@k's unbiased gradient here, where the pass_at_k
+recipe divides by the spread of the subsets. A prompt of which none or more than
+9 of the 16 samples are right teaches nothing. Expected: held-out pass@8 and
+pass@16 rise, and pass@1 less than a mean-reward method would raise it (Walder &
+Karkhanis 2025).
+"""
+
+from experiments.configs import recipes
+
+
+def get_config():
+  return recipes.recipe("qwen3-0.6b", "math", "max_at_k")

@@ -1,0 +1,112 @@
+"""MATH: competition problems, answered in a box, scored on the host.
+
+The prompt is the problem, the completion a solution with `\\boxed{...}` in it.
+`rewards.verifiers.boxed` compares the box with the dataset's answer;
+`experiments.tasks.text` does the rest.
+
+Source: Hendrycks et al. 2021, "Measuring Mathematical Problem Solving With the
+MATH Dataset"; MATH-500 is the test part of Lightman et al. 2023, "Let's Verify
+Step by Step".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments import data
+from experiments.tasks import text
+from experiments.tasks.task import Task
+from rewards.verifiers import boxed
+
+INSTRUCTION = "Reason step by step, and put the final answer in \\boxed{}."
+FIELDS = ("problem", "solution", "answer")
+
+
+def math(
+  data_path: str | None = None,
+  cache: str = "~/.cache/extremum",
+  dataset: str = "math",
+  tokenizer: str = "",
+  vocab_size: int = 2048,
+  prompt_length: int = 512,
+  completion_length: int = 1024,
+  chat: bool | str = "auto",
+  instruction: str | None = None,
+  system: str = "",
+  thinking: bool | None = None,
+  too_long: str = "drop",
+  steps: bool = False,
+  max_steps: int = 16,
+) -> Task:
+  """MATH, or a dataset of the same form, from local jsonl files.
+
+  A line is `{"problem": ..., "solution": ..., "answer": ...}`. Without an
+  answer, it is the solution's last box; without a solution, or without a box in
+  it, the boxed answer is written behind. `answer_ids` are the answers: equal
+  ones vote together. A completion that did not finish has no answer.
+
+  Args:
+    data_path: folder of the files; None reads `$EXTREMUM_DATA`.
+    cache: folder for prepared data and the tokenizer, made once per content.
+    dataset: how the files' names begin, `math_train.jsonl` and
+      `math_test.jsonl`. A test file alone, `math500_test.jsonl` say, makes a
+      task that can be evaluated and not trained; it needs a tokenizer.
+    tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
+    vocab_size: largest number of tokens of the task's own BPE.
+    prompt_length: L.
+    completion_length: T.
+    chat, system, thinking, too_long: as of `text.Prompting`.
+    instruction: a line after the problem; None is one that asks for the box,
+      and nothing with the own BPE.
+    steps, max_steps: whether to score steps, and K, as of `text.build`.
+
+  Returns:
+    The task, which is not jittable.
+
+  Raises:
+    ValueError: missing data, a line of another form, a tokenizer without EOS or
+      without the chat template asked for, a vocabulary without room for the
+      bytes, or lengths that no problem fits.
+  """
+  files = data.find(dataset, data_path, required=("test",))
+  folder = Path(cache).expanduser() / f"{dataset}-{data.fingerprint(files)}"
+  found = data.read(files, folder, FIELDS, optional=FIELDS[1:])
+  splits = {
+    split: [
+      _row(f"{files[split].name} line {line}", *fields)
+      for line, fields in enumerate(rows, 1)
+    ]
+    for split, rows in found.items()
+  }
+  kept = folder / f"tokenizer-{vocab_size}"
+  spoken = text.language(tokenizer, splits, vocab_size, kept)
+  if instruction is None:
+    instruction = "" if spoken.own else INSTRUCTION
+  return text.build(
+    dataset,
+    splits,
+    spoken,
+    text.Prompting(chat, instruction, system, thinking, too_long),
+    boxed.verify,
+    shortest=_box,
+    prompt_length=prompt_length,
+    completion_length=completion_length,
+    steps=steps,
+    max_steps=max_steps,
+  )
+
+
+def _row(where: str, problem: str, solution: str, answer: str) -> text.Row:
+  solution, boxes = solution.strip(), boxed.final_answer(solution)
+  answer = answer.strip() or boxes
+  if not answer:
+    raise ValueError(
+      f"{where} has no answer: neither 'answer' nor a \\boxed{{}} in 'solution'"
+    )
+  if not boxes:
+    solution = f"{solution}\n{_box(answer)}".strip()
+  return text.Row(problem.strip(), solution, answer)
+
+
+def _box(answer: str) -> str:
+  return f"\\boxed{{{answer}}}"

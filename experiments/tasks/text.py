@@ -1,0 +1,455 @@
+"""What tasks in natural language share: rows of text and a tokenizer -> a task.
+
+A row is a question, a worked solution and the reference answer. The question
+becomes a prompt, a conversation where the tokenizer has a chat template, and a
+verifier of `rewards.verifiers` compares the end of the completion with the
+reference, on the host. Problem r is row r of the train split, and the test
+split follows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments import data
+from experiments.tasks.task import Judged, Problems, Task
+from models import tokenizer as tokenizers
+from rewards.process import segmentation
+from rewards.verifiers import Item, Outcome, equations
+from rl import choices
+
+Array = np.ndarray
+Tokenizer = tokenizers.Tokenizer
+Verify = Callable[[Sequence[Item]], list[Outcome]]
+
+TOO_LONG = ("drop", "cut", "refuse")
+
+
+class Row(NamedTuple):
+  """A problem; `question` and `solution` are stripped."""
+
+  question: str
+  solution: str
+  answer: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Language:
+  """A tokenizer and the tokens that mean something to a task.
+
+  Attributes:
+    tokenizer: texts to ids and back.
+    stop_ids: tokens that end a completion.
+    own: whether it was learnt from the task's own text, so that the policy
+      reads nothing else.
+  """
+
+  tokenizer: Tokenizer
+  stop_ids: tuple[int, ...]
+  own: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompting:
+  """How a question becomes a prompt.
+
+  Attributes:
+    chat: True writes a conversation with the tokenizer's chat template, False
+      the text alone, "auto" the former where there is a template.
+    instruction: a line after the question.
+    system: the conversation's system turn, or the beginning of a plain text.
+    thinking: what the template gets as `enable_thinking`; None: nothing.
+    too_long: what is done with a prompt beyond the room for it: "drop" leaves
+      the problem out, "cut" keeps the prompt's end, "refuse" raises.
+
+  Raises:
+    ValueError: `chat` or `too_long` is none of these.
+  """
+
+  chat: bool | str = "auto"
+  instruction: str = ""
+  system: str = ""
+  thinking: bool | None = None
+  too_long: str = "drop"
+
+  def __post_init__(self) -> None:
+    if self.chat not in (True, False, "auto"):
+      allowed = ("True", "False", "auto")
+      raise ValueError(choices.unknown("chat", self.chat, allowed))
+    if self.too_long not in TOO_LONG:
+      raise ValueError(choices.unknown("too_long", self.too_long, TOO_LONG))
+
+  def is_chat(self, tokenizer: Tokenizer) -> bool:
+    """Whether prompts are conversations.
+
+    Raises:
+      ValueError: they must be, and the tokenizer has no chat template.
+    """
+    there = bool(tokenizer.chat_template)
+    if self.chat is True and not there:
+      raise ValueError(
+        "chat=True, but the tokenizer has no chat template; allowed: "
+        "chat=False or chat='auto'"
+      )
+    return there and self.chat is not False
+
+  def encode(
+    self, tokenizer: Tokenizer, questions: Sequence[str]
+  ) -> list[list[int]]:
+    """Ids of the prompt of each question."""
+    after = f"\n{self.instruction}" if self.instruction else ""
+    asked = [question + after for question in questions]
+    if not self.is_chat(tokenizer):
+      before = f"{self.system}\n" if self.system else ""
+      texts = [f"{before}{text}\n" for text in asked]
+      return tokenizers.plain_prompts(tokenizer, texts)
+    system = [{"role": "system", "content": self.system}]
+    system = system if self.system else []
+    conversations = [
+      [*system, {"role": "user", "content": text}] for text in asked
+    ]
+    options = {}
+    if self.thinking is not None:
+      options["enable_thinking"] = self.thinking
+    return tokenizers.chat_prompts(tokenizer, conversations, **options)
+
+
+def language(
+  folder: str,
+  splits: Mapping[str, Sequence[Row]],
+  vocab_size: int,
+  cache: Path,
+) -> Language:
+  """The tokenizer of a folder, or one learnt from the train split.
+
+  Args:
+    folder: of a Hugging Face tokenizer or model; "" learns a byte-level BPE.
+    splits: its `train` is what is learnt from.
+    vocab_size: largest number of tokens of the BPE.
+    cache: folder that keeps the BPE, made once.
+
+  Raises:
+    ValueError: no tokenizer there, none of its tokens ends a completion, or
+      there is nothing to learn from.
+  """
+  if folder:
+    tokenizer = tokenizers.load(folder)
+    stops = tokenizers.stop_ids(tokenizer, folder)
+    return Language(tokenizer, stops, own=False)
+  if "train" not in splits:
+    raise ValueError(
+      "there are no train problems to learn a tokenizer from; name a folder, "
+      "tokenizer='FOLDER'"
+    )
+  if not cache.is_dir():
+    texts = [
+      text
+      for row in splits["train"]
+      for text in (f"{row.question}\n", row.solution)
+    ]
+    _keep_tokenizer(tokenizers.train(texts, vocab_size), cache)
+  tokenizer = tokenizers.load(cache)
+  return Language(tokenizer, (tokenizer.eos_token_id,), own=True)
+
+
+def build(
+  name: str,
+  splits: Mapping[str, Sequence[Row]],
+  spoken: Language,
+  prompting: Prompting,
+  verify: Verify,
+  shortest: Callable[[str], str],
+  *,
+  prompt_length: int,
+  completion_length: int,
+  settings: str = "",
+  steps: bool = False,
+  max_steps: int = 16,
+) -> Task:
+  """A task over rows of text.
+
+  Train problems whose solution has more than T tokens are left out, and what is
+  done with prompts of more than L is `prompting`'s to say (`notes` counts). The
+  test set is a fixed permutation of the test split, and `test(n)` its first n.
+  A completion that did not finish has no answer, for it may be cut in a number.
+
+  With `steps`, lines are the steps of reasoning: each is scored 1 if all its
+  equations are true, -1 if one is false, 0 if there is none, and the last line,
+  which holds the answer, 1 or -1 by the verdict (0 of an unknown one).
+  `rewards.verifiers.equations` reads the equations and says what this cannot
+  see: a line such as `1 + 1 = 2` is true and useless, and scores 1.
+
+  Args:
+    name: of the task, for messages.
+    splits: `{"train": rows, "test": rows}`; without train it is a task for
+      evaluation alone.
+    spoken: tokenizer.
+    prompting: from question to prompt.
+    verify: of `rewards.verifiers`.
+    shortest: `(reference) -> completion` that answers and says nothing else.
+    prompt_length: L.
+    completion_length: T.
+    settings: what else the task's name tells, "solution=plain".
+    steps: whether to score steps.
+    max_steps: K; what follows the K-th line belongs to it.
+
+  Returns:
+    The task, which is not jittable.
+
+  Raises:
+    ValueError: a length or `max_steps` is not positive, no problem fits, or
+      prompts are too long and that is refused.
+  """
+  for what, length in (
+    ("prompt_length", prompt_length),
+    ("completion_length", completion_length),
+    ("max_steps", max_steps),
+  ):
+    if length < 1:
+      raise ValueError(f"{what}={length} must be at least 1; nearest: 1")
+  tokenizer, stops = spoken.tokenizer, spoken.stop_ids
+  size = tokenizers.size(tokenizer)
+  chat = prompting.is_chat(tokenizer)
+  eos = _end(tokenizer, stops, chat)
+  pad = tokenizer.pad_token_id
+  pad = eos if pad is None else pad
+  rows = [row for split in data.SPLITS for row in splits.get(split, ())]
+  prompts = prompting.encode(tokenizer, [row.question for row in rows])
+  texts = [row.solution for row in rows]
+  solutions = [[*ids, eos] for ids in tokenizers.encode(tokenizer, texts)]
+  fits = np.array([len(ids) <= completion_length for ids in solutions])
+  of_train = np.arange(len(splits.get("train", ())))
+  of_test = np.arange(len(of_train), len(rows))
+  kept, notes = {}, []
+  for split, of_split, usable in (
+    ("train", of_train, fits),
+    ("test", of_test, np.ones_like(fits)),
+  ):
+    if len(of_split):
+      what = f"{name} {split}"
+      kept[split], note = _kept(
+        what, of_split, prompts, usable, prompt_length, prompting.too_long
+      )
+      notes.append(note)
+  test_rows = np.random.default_rng(0).permutation(kept["test"])
+  separators = tokenizers.holding(tokenizer, "\n") if steps else ()
+
+  def problems(chosen: Array) -> Problems:
+    tokens = np.full((len(chosen), prompt_length), pad, np.int32)
+    mask = np.zeros(tokens.shape, bool)
+    for i, row in enumerate(chosen):
+      ids = prompts[row][-prompt_length:]
+      start = prompt_length - len(ids)
+      tokens[i, start:], mask[i, start:] = ids, True
+    chosen = np.asarray(chosen, np.int32)
+    return Problems(tokens, mask, ids=chosen, facts={"row": chosen})
+
+  def train(key: Any, step: Any, n: int) -> Problems:
+    if "train" not in kept:
+      raise ValueError(
+        f"{name} has no train problems here, only {len(test_rows)} to evaluate "
+        f"on; training needs a file {name}_train.jsonl"
+      )
+    places = int(step) * n + np.arange(n)
+    return problems(_shuffled(kept["train"], key, places))
+
+  def test(n: int) -> Problems:
+    if n > len(test_rows):
+      raise ValueError(
+        f"n={n} test problems, but {name} has {len(test_rows)}; ask for 1 to "
+        f"{len(test_rows)}"
+      )
+    return problems(test_rows[:n])
+
+  def decode(ids: Any) -> str:
+    ids = np.asarray(ids)
+    real = np.flatnonzero(ids != pad)
+    inside = ids[real[0] : real[-1] + 1] if len(real) else ids[:0]
+    return tokenizer.decode(inside.tolist(), clean_up_tokenization_spaces=False)
+
+  def score(
+    problems: Problems, completions: Any, lengths: Any, finished: Any
+  ) -> Judged:
+    completions, lengths = np.asarray(completions), np.asarray(lengths)
+    shape = lengths.shape
+    ended = np.asarray(finished).reshape(-1)
+    said = [
+      ids[:length]
+      for ids, length in zip(
+        completions.reshape(lengths.size, -1), lengths.reshape(-1), strict=True
+      )
+    ]
+    # A stop need not be special to the tokenizer, and would then be text.
+    said = [i[:-1] if len(i) and i[-1] in stops else i for i in said]
+    texts = tokenizers.decode(tokenizer, said, size)
+    chosen = np.repeat(np.asarray(problems.facts["row"]), shape[1])
+    items = [
+      Item(
+        rows[row].question,
+        text if whole else "",
+        rows[row].answer,
+        {"row": int(row)},
+      )
+      for row, text, whole in zip(chosen, texts, ended, strict=True)
+    ]
+    outcomes = verify(items)
+    scores = np.array([o.score for o in outcomes], np.float32).reshape(shape)
+    verdicts = np.array([o.verdict for o in outcomes], np.int8).reshape(shape)
+    ids = np.array([o.answer_id for o in outcomes], np.int32).reshape(shape)
+    by_step = {}
+    if steps:
+      texts_of = functools.partial(tokenizers.decode, tokenizer, known=size)
+      by_step = _steps(
+        texts_of, completions, lengths, verdicts, separators, max_steps
+      )
+    return Judged(
+      scores,
+      verdicts,
+      ids,
+      scored=verdicts >= 0,
+      components={"answered": (ids >= 0).astype(np.float32)},
+      **by_step,
+    )
+
+  def write(table: Sequence[list[int]]) -> tuple[Array, Array]:
+    lengths = np.array([len(ids) for ids in table], np.int32)
+    if lengths.max(initial=0) > completion_length:
+      raise ValueError(
+        f"completion_length={completion_length} cuts a solution of "
+        f"{lengths.max()} tokens; allowed: {lengths.max()} or more"
+      )
+    tokens = np.full((len(table), completion_length), pad, np.int32)
+    for i, ids in enumerate(table):
+      tokens[i, : lengths[i]] = ids
+    return tokens, lengths
+
+  def demonstrate(key: Any, problems: Problems) -> tuple[Array, Array]:
+    del key  # there is one solution a problem
+    return write([solutions[row] for row in problems.facts["row"]])
+
+  def gold(problems: Problems) -> tuple[Array, Array]:
+    answers = [shortest(rows[row].answer) for row in problems.facts["row"]]
+    found = tokenizers.encode(tokenizer, answers)
+    return write([[*ids, eos] for ids in found])
+
+  told = [settings, f"vocab_size={size}", "chat=True" if chat else ""]
+  return Task(
+    name=f"{name}({', '.join(filter(None, told))})",
+    vocab_size=size,
+    eos_id=eos,
+    stop_ids=tuple(i for i in stops if i != eos),
+    pad_id=pad,
+    prompt_length=prompt_length,
+    completion_length=completion_length,
+    train=train,
+    test=test,
+    score=score,
+    demonstrate=demonstrate,
+    decode=decode,
+    gold=gold,
+    jittable=False,
+    notes=tuple(notes),
+  )
+
+
+def _end(tokenizer: Tokenizer, stops: Sequence[int], chat: bool) -> int:
+  """The stop with which a demonstration ends: where one ends by habit."""
+  found = tokenizers.turn_end(tokenizer, stops) if chat else None
+  if found is None:
+    own = tokenizer.eos_token_id
+    found = own if own in stops else stops[0]
+  return found
+
+
+def _kept(
+  what: str,
+  rows: Array,
+  prompts: Sequence[list[int]],
+  usable: Array,
+  room: int,
+  too_long: str,
+) -> tuple[Array, str]:
+  """The rows that stay, and a line that counts the others."""
+  lengths = np.array([len(prompts[row]) for row in rows])
+  beyond = lengths > room
+  if too_long == "refuse" and beyond.any():
+    raise ValueError(
+      f"{beyond.sum()} prompts of {what} are longer than prompt_length={room}; "
+      f"the longest has {lengths.max()} tokens: allow as many, or say "
+      "too_long='drop' or 'cut'"
+    )
+  stays = usable[rows]
+  if too_long == "drop":
+    stays = stays & ~beyond
+  kept = rows[stays]
+  if not len(kept):
+    raise ValueError(
+      f"no {' problem of '.join(reversed(what.split()))} fits; allow a longer "
+      "prompt_length or completion_length"
+    )
+  left_out = len(rows) - len(kept)
+  note = f"{what}: {len(kept)} problems, {left_out} too long and left out"
+  cut = int((beyond & stays).sum())
+  return kept, note + (f", {cut} prompts cut to {room} tokens" if cut else "")
+
+
+def _steps(
+  texts_of: Callable[[Sequence[Array]], list[str]],
+  completions: Array,
+  lengths: Array,
+  verdicts: Array,
+  separators: tuple[int, ...],
+  max_steps: int,
+) -> dict[str, Array]:
+  """`step_ids`, `step_scores` and `step_mask` of `[P, S, T]` completions."""
+  # The shapes of a rollout are found by calling this under a trace.
+  with jax.ensure_compile_time_eval():
+    ids = segmentation.segment_steps(
+      completions, lengths, separators, max_steps
+    )
+    mask = np.asarray(segmentation.step_mask(ids, max_steps))
+    ids = np.asarray(ids)
+  places = np.argwhere(mask)
+  texts = texts_of([completions[p, s][ids[p, s] == k] for p, s, k in places])
+  scores = np.zeros(mask.shape, np.float32)
+  scores[mask] = [equations.score(text) for text in texts]
+  p, s = np.nonzero(mask.any(-1))
+  verdicts = verdicts.astype(np.int32)[p, s]
+  scores[p, s, ids.max(-1)[p, s]] = np.where(verdicts < 0, 0, 2 * verdicts - 1)
+  return {"step_ids": ids, "step_scores": scores, "step_mask": mask}
+
+
+def _shuffled(rows: Array, key: Any, places: Array) -> Array:
+  """Entries `places` of an endless series of permutations of `rows`.
+
+  Every epoch holds each row once, and any place is found without the ones
+  before it.
+  """
+  seed = np.asarray(jax.random.key_data(key)).reshape(-1).tolist()
+  picked = np.empty(len(places), rows.dtype)
+  epochs, within = np.divmod(places, len(rows))
+  for epoch in np.unique(epochs):
+    order = np.random.default_rng([*seed, int(epoch)]).permutation(rows)
+    picked[epochs == epoch] = order[within[epochs == epoch]]
+  return picked
+
+
+def _keep_tokenizer(trained: Tokenizer, folder: Path) -> None:
+  """Saves a tokenizer; another process may be doing the same."""
+  with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+    whole = Path(scratch) / "tokenizer"
+    tokenizers.save(trained, whole)
+    try:  # a rename is atomic: no other process ever reads half a folder
+      os.rename(whole, folder)
+    except OSError:
+      if not folder.is_dir():  # else another process was first
+        raise

@@ -1,0 +1,26 @@
+"""Hugging Face folders: published decoders in, trained ones out.
+
+  config, params = hf.load(folder, dtype="bfloat16", mesh=mesh)
+  hf.save(config, params, new_folder, tokenizer=folder)
+
+Which families there are: `models.hf.families.FAMILIES`. The command line is
+`python -m models.hf import|export`.
+"""
+
+from models.hf.reading import (
+  Generation,
+  check_tokenizer,
+  config,
+  generation,
+  load,
+)
+from models.hf.writing import save
+
+__all__ = [
+  "Generation",
+  "check_tokenizer",
+  "config",
+  "generation",
+  "load",
+  "save",
+]

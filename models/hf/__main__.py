@@ -1,0 +1,174 @@
+"""The command line: `python -m models.hf import|export --help`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from etils import epath
+
+from models import hf, transformer
+from models.config import DTYPES, ModelConfig
+from models.hf import writing
+from models.rope import RopeScaling
+from rl import types
+
+Params = transformer.Params
+MODEL_FILE = "model.json"
+CHECKPOINTS = "checkpoints"
+
+
+def main(words: Sequence[str]) -> int:
+  """Reads or writes a Hugging Face folder.
+
+  Args:
+    words: of the command line, without the program's name.
+
+  Returns:
+    The exit status: 0, or 2 for a mistake, which is said in one line.
+  """
+  parser = argparse.ArgumentParser(
+    prog="python -m models.hf", description=hf.__doc__
+  )
+  commands = parser.add_subparsers(dest="command", required=True)
+  importing = commands.add_parser(
+    "import", help="a Hugging Face folder to a workdir, for config.init_from"
+  )
+  importing.add_argument("folder", metavar="FOLDER")
+  importing.add_argument("out", metavar="OUT")
+  importing.add_argument("--dtype", choices=DTYPES, default="float32")
+  exporting = commands.add_parser(
+    "export", help="a run's workdir to a Hugging Face folder"
+  )
+  exporting.add_argument("workdir", metavar="WORKDIR")
+  exporting.add_argument("out", metavar="OUT")
+  exporting.add_argument("--step", type=int, help="by default the latest")
+  given = parser.parse_args(words)
+  # What transformers would say of PyTorch, which is not needed.
+  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+  start = time.perf_counter()
+  try:
+    if given.command == "import":
+      params = import_folder(given.folder, given.out, given.dtype)
+    else:
+      params = export_workdir(given.workdir, given.out, given.step)
+  except (ValueError, OSError) as error:
+    print(" ".join(str(error).split()), file=sys.stderr)
+    return 2
+  leaves = jax.tree.leaves(params)
+  print(
+    f"{given.out}: {sum(leaf.size for leaf in leaves):,} parameters, "
+    f"{sum(leaf.nbytes for leaf in leaves):,} bytes, "
+    f"{time.perf_counter() - start:.1f} s"
+  )
+  return 0
+
+
+def import_folder(folder: str, out: str, dtype: str) -> Params:
+  """Writes a folder's decoder as the checkpoint of step 0 of a workdir."""
+  workdir = pathlib.Path(out)
+  if (workdir / CHECKPOINTS).exists():
+    raise ValueError(f"{workdir / CHECKPOINTS} is there already")
+  config, params = hf.load(folder, dtype=dtype)
+  print(f"read {folder}: {config.family}, {config.layers} layers")
+  workdir.mkdir(parents=True, exist_ok=True)
+  told = {
+    "model": dataclasses.asdict(config),
+    "tokenizer": str(pathlib.Path(folder).absolute()),
+    "frozen": "",
+  }
+  (workdir / MODEL_FILE).write_text(json.dumps(told, indent=2) + "\n")
+  with ocp.CheckpointManager(
+    (workdir / CHECKPOINTS).absolute(),
+    item_handlers={"state": ocp.StandardCheckpointHandler()},
+  ) as manager:
+    state = ocp.args.StandardSave({"params": params})
+    manager.save(0, args=ocp.args.Composite(state=state))
+  print(f"wrote {workdir / CHECKPOINTS}")
+  return params
+
+
+def export_workdir(workdir: str, out: str, step: int | None) -> Params:
+  """Writes the policy of a workdir's checkpoint as a Hugging Face folder."""
+  folder = epath.Path(workdir)
+  if not (folder / MODEL_FILE).exists():
+    raise ValueError(f"{folder} has no {MODEL_FILE}; is it a run's workdir?")
+  told = json.loads((folder / MODEL_FILE).read_text())
+  config = model_config(told["model"])
+  params = _restore(folder / CHECKPOINTS, step)
+  print(f"read {folder}: {config.family}, {config.layers} layers")
+  if told["frozen"]:
+    base = _base(epath.Path(told["frozen"]), config.param_dtype)
+    params = types.join(params, base)
+    print(f"read the frozen base {told['frozen']}")
+  tokenizer = told["tokenizer"]
+  if not (tokenizer and writing.has_tokenizer(tokenizer)):
+    tokenizer = None
+  hf.save(config, params, out, tokenizer=tokenizer)
+  print(f"wrote {out}, {'tokenizer' if tokenizer else 'no tokenizer'} beside")
+  return params
+
+
+def model_config(fields: dict[str, Any]) -> ModelConfig:
+  """A `ModelConfig` from its fields in JSON."""
+  scaling = fields["rope_scaling"]
+  if scaling is not None:
+    scaling = RopeScaling(**scaling)
+  return ModelConfig(**{**fields, "rope_scaling": scaling})
+
+
+def _base(folder: epath.Path, dtype: str) -> Params:
+  """What an adapter was trained on: a Hugging Face folder, or a workdir."""
+  if (folder / CHECKPOINTS).exists():
+    return _restore(folder / CHECKPOINTS, None)
+  return hf.load(folder, dtype=dtype)[1]
+
+
+def _restore(directory: epath.Path, step: int | None) -> Params:
+  """`state.params` of a checkpoint, whole on the first local device."""
+  steps = []
+  if directory.exists():
+    steps = sorted(ocp.utils.checkpoint_steps(directory))
+  if step is None and steps:
+    step = steps[-1]
+  if step not in steps:
+    asked = "" if step is None else f" of step {step}"
+    raise ValueError(
+      f"no checkpoint{asked} in {directory}; available: {steps or 'none'}"
+    )
+  path = directory.absolute() / str(step) / "state"
+  place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  handler = ocp.PyTreeCheckpointHandler()
+  saved = handler.metadata(path).tree["params"]
+  item = jax.tree.map(
+    lambda leaf: jax.ShapeDtypeStruct(
+      leaf.shape, jnp.dtype(leaf.dtype), sharding=place
+    ),
+    saved,
+  )
+  restored = handler.restore(
+    path,
+    args=ocp.args.PyTreeRestore(
+      {"params": item},
+      restore_args=ocp.checkpoint_utils.construct_restore_args(
+        {"params": item}
+      ),
+      partial_restore=True,
+    ),
+  )
+  handler.close()
+  return restored["params"]
+
+
+if __name__ == "__main__":
+  sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""Equations in a text, checked exactly: `48 / 2 = 24` is true.
+
+A line of worked arithmetic is right or wrong by itself, so every step of a
+solution gets a score without a judge. What it cannot see: whether the step is
+of any use. `1 + 1 = 2` is true wherever it stands, and a policy paid for true
+steps can write such lines for ever; nor is a true equation about the wrong
+numbers noticed. Nothing but arithmetic is read: numbers with `+ - * / ( )`, the
+signs `x`, `\\times`, `\\cdot`, `\\div` between numbers, a currency sign passed
+over. An equation with a letter, a power, a percent sign or a LaTeX command at
+its side is left alone, as is one whose left side calculates nothing (`x = 5`,
+`20% of 50 = 10`). Rounding is false: `100/3=33.33` is not an equation.
+
+Usage:
+  check("48/2 = <<48/2=24>>24 clips") == [True]
+  score("So 48 + 24 = 73.") == -1
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from fractions import Fraction
+
+_REPLACED = (
+  (re.compile(r"\\\\|<<|>>|\r"), "\n"),
+  (re.compile(r"\\text\{[^{}]*\}|\\[()\[\],;! ]|\\left|\\right|[$&~]"), " "),
+  (re.compile(r"\\times|\\cdot|[\u00d7\u00b7]"), "*"),
+  (re.compile(r"\\div|÷"), "/"),
+  (re.compile("[\N{MINUS SIGN}\N{EN DASH}]"), "-"),
+  (re.compile(r"(?<=[\w)])\*\*(?=[\w(])"), "^"),  # a power, else bold type
+  (re.compile(r"\*\*"), "\n"),
+  (re.compile(r"^[ \t]*[-*+•][ \t]+", re.M), ""),  # of a list
+  (re.compile(r"(?<=[0-9)])([ \t]*)[xX](?=[ \t]*[0-9(.])"), r"\1*"),
+)
+# Points and commas belong to a number only where digits follow.
+_ARITHMETIC = re.compile(r"(?:[0-9+\-*/()= \t]|[.,](?=[0-9]))+")
+_TOKEN = re.compile(
+  r"[ \t]*(?:([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.?[0-9]+)(?![0-9.,])"
+  r"|([-+*/()]))"
+)
+_OPERATION = re.compile(r"[0-9)][ \t]*[-+*/]")
+_GLUE = "^_{}\\%|"  # beside them, a number is part of something else
+_LONGEST = 200  # characters of one side
+_RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+def check(text: str) -> list[bool]:
+  """Whether each equation of a text is true, in order of appearance.
+
+  `a = b = c` is two equations.
+
+  Args:
+    text: anything.
+
+  Returns:
+    One truth value for each equation that could be read; never raises.
+  """
+  for expression, replacement in _REPLACED:
+    text = expression.sub(replacement, text)
+  found = []
+  for run in _ARITHMETIC.finditer(text):
+    if "=" not in run[0]:
+      continue
+    start, end = run.span()
+    before, after = text[max(start - 2, 0) : start], text[end : end + 1]
+    sides = run[0].split("=")
+    values = [evaluate(side) for side in sides]
+    if _hangs(before, sides[0], run[0][0]):
+      values[0] = None
+    if after and (
+      after in _GLUE or (after.isalnum() and run[0][-1] not in " \t")
+    ):
+      values[-1] = None
+    calculated = False  # by a side so far
+    for side, (left, right) in zip(
+      sides, itertools.pairwise(values), strict=False
+    ):
+      calculated = calculated or bool(_OPERATION.search(side))
+      if left is not None and right is not None and calculated:
+        found.append(left == right)
+  return found
+
+
+def _hangs(before: str, side: str, first: str) -> bool:
+  """Whether a run's first side continues the two characters before it."""
+  last = before[-1:]
+  if not last or last == "\n":
+    return False
+  if last in _GLUE or before in (" x", " X"):  # `60 minutes x 2/3 = 40`
+    return True
+  signed = side.lstrip()[:1] in ("+", "-", "*", "/")
+  return signed or ((last.isalnum() or last == ":") and first not in " \t")
+
+
+def score(text: str) -> int:
+  """1 if the text has equations and all are true, -1 if one is false, else 0."""
+  truths = check(text)
+  return min((1 if true else -1 for true in truths), default=0)
+
+
+def evaluate(text: str) -> Fraction | None:
+  """The value of an expression of numbers and `+ - * / ( )`.
+
+  Args:
+    text: such as `(3 + 4) * 1,000 / 2.5` or `-7`.
+
+  Returns:
+    The exact value; None if the text is anything else or divides by zero.
+  """
+  text = text.strip()
+  if not text or len(text) > _LONGEST:
+    return None
+  values: list[Fraction] = []
+  waiting: list[str] = []
+  operand = True  # whether one is due
+  position = 0
+  try:
+    while position < len(text):
+      token = _TOKEN.match(text, position)
+      if token is None:
+        return None
+      position = token.end()
+      number, sign = token.groups()
+      if number:
+        if not operand:
+          return None
+        values.append(Fraction(number.replace(",", "")))
+        operand = False
+      elif sign == "(":
+        if not operand:
+          return None
+        waiting.append(sign)
+      elif sign == ")":
+        if operand:
+          return None
+        while waiting[-1] != "(":
+          _apply(waiting.pop(), values)
+        waiting.pop()
+      elif operand:  # a sign, which binds like a difference from 0
+        if sign not in "+-" or (waiting and waiting[-1] != "("):
+          return None
+        values.append(Fraction(0))
+        waiting.append(sign)
+      else:
+        while waiting and _RANK.get(waiting[-1], 0) >= _RANK[sign]:
+          _apply(waiting.pop(), values)
+        waiting.append(sign)
+        operand = True
+    while waiting:
+      _apply(waiting.pop(), values)
+  except (IndexError, KeyError, ZeroDivisionError, ValueError):
+    return None
+  return values[0] if len(values) == 1 and not operand else None
+
+
+def _apply(sign: str, values: list[Fraction]) -> None:
+  right, left = values.pop(), values.pop()
+  if sign == "+":
+    values.append(left + right)
+  elif sign == "-":
+    values.append(left - right)
+  elif sign == "*":
+    values.append(left * right)
+  elif sign == "/":
+    values.append(left / right)
+  else:  # a bracket that is never closed
+    raise ValueError(sign)

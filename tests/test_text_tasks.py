@@ -1,0 +1,404 @@
+"""Text tasks over a policy's own tokenizer: prompts, stops, lengths, steps."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import small_chat
+import small_gsm8k
+import small_math
+from tokenizers import processors
+
+from experiments import tasks
+from experiments.tasks import gsm8k as gsm8k_module
+from models import tokenizer as tokenizers
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("data")
+  small_math.write(folder)
+  small_math.write(folder, "math500", train=False)
+  return small_gsm8k.write(folder)
+
+
+@pytest.fixture(scope="module")
+def build(data, tmp_path_factory):
+  cache = tmp_path_factory.mktemp("cache")
+
+  def build(name="gsm8k", **settings):
+    usual = {"prompt_length": 200, "completion_length": 120}
+    return tasks.get(
+      name, data_path=str(data), cache=str(cache), **{**usual, **settings}
+    )
+
+  return build
+
+
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory):
+  """The folder of a chat model's tokenizer that stops at two tokens."""
+  folder = tmp_path_factory.mktemp("chat")
+  made = small_chat.write(folder)
+  end = made.convert_tokens_to_ids(small_chat.TURN)
+  small_chat.write(folder, stops=[made.eos_token_id, end])
+  return str(folder)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+  """The same without a chat template and without a generation config."""
+  folder = tmp_path_factory.mktemp("bare")
+  small_chat.write(folder, template="")
+  return str(folder)
+
+
+def question(problems, i):
+  """The text of problem i of a batch."""
+  return small_gsm8k.row(int(problems.facts["row"][i]))["question"]
+
+
+def ids_of(folder, texts, end=""):
+  """`[P, 1, T]` completions, their lengths, and that all are finished."""
+  rows = tokenizers.encode(tokenizers.load(folder), [t + end for t in texts])
+  lengths = np.array([[len(row)] for row in rows], np.int32)
+  completions = np.zeros((len(rows), 1, lengths.max()), np.int32)
+  for i, row in enumerate(rows):
+    completions[i, 0, : len(row)] = row
+  return completions, lengths, np.ones(lengths.shape, bool)
+
+
+def test_a_question_becomes_a_conversation(build, chat):
+  task = build(tokenizer=chat)
+  problems = task.test(3)
+  tokenizer = tokenizers.load(chat)
+  for i in range(3):
+    asked = f"{question(problems, i)}\n{gsm8k_module.INSTRUCTION}"
+    real = problems.prompts[i][problems.prompt_mask[i]]
+    whole = f"<|user|>{asked}<|end|><|assistant|>"
+    assert tokenizer.decode(real) == task.decode(problems.prompts[i]) == whole
+    assert problems.prompt_mask[i, -1]
+  assert task.vocab_size == len(tokenizer)
+  assert "chat=True" in task.name
+
+
+def test_system_instruction_and_thinking_are_settings(build, chat):
+  task = build(tokenizer=chat, system="Count.", instruction="", thinking=False)
+  problems = task.test(1)
+  assert task.decode(problems.prompts[0]) == (
+    f"<|system|>Count.<|end|><|user|>{question(problems, 0)}<|end|>"
+    "<|assistant|><quick>"
+  )
+  plain = build(tokenizer=chat, chat=False, system="Count.", instruction="Go.")
+  assert plain.decode(plain.test(1).prompts[0]) == (
+    f"Count.\n{question(problems, 0)}\nGo.\n"
+  )
+
+
+def test_the_own_tokenizer_sees_the_question_alone(build):
+  task = build(vocab_size=300)
+  problems = task.test(1)
+  assert task.decode(problems.prompts[0]) == f"{question(problems, 0)}\n"
+
+
+def test_what_the_template_refuses_is_one_line(build, tmp_path):
+  refusing = "{{ raise_exception('no system turns') }}"
+  small_chat.write(tmp_path, template=refusing)
+  with pytest.raises(ValueError, match="template refuses: no system turns"):
+    build(tokenizer=str(tmp_path))
+
+
+def test_a_chat_without_a_template_is_refused(build, bare):
+  with pytest.raises(ValueError, match=r"chat=True, .* no chat template"):
+    build(tokenizer=bare, chat=True)
+  assert "chat" not in build(tokenizer=bare).name
+  with pytest.raises(ValueError, match="unknown chat 'yes'"):
+    build(tokenizer=bare, chat="yes")
+
+
+@pytest.mark.parametrize("template", ["<bos> $A", "<bos> $A <eos>", "$A <eos>"])
+def test_plain_prompts_begin_with_bos_where_the_tokenizer_says(
+  build, tmp_path, template
+):
+  made = small_chat.write(tmp_path, template="")
+  made.add_special_tokens({"bos_token": "<bos>"})
+  made.backend_tokenizer.post_processor = processors.TemplateProcessing(
+    single=template,
+    special_tokens=[("<bos>", made.bos_token_id), ("<eos>", 1)],
+  )
+  made.save_pretrained(tmp_path)
+  task = build(tokenizer=str(tmp_path), instruction="")
+  problems = task.test(1)
+  bos = "<bos>" if "<bos>" in template else ""
+  text = task.decode(problems.prompts[0])
+  assert text == f"{bos}{question(problems, 0)}\n"
+
+
+def test_every_stop_ends_a_completion(build, chat):
+  tokenizer = tokenizers.load(chat)
+  task = build(tokenizer=chat)
+  end = tokenizer.convert_tokens_to_ids(small_chat.TURN)
+  # A demonstration ends as the template ends a turn.
+  assert (task.eos_id, task.eos_ids) == (end, (end, tokenizer.eos_token_id))
+  completions, lengths = task.demonstrate(None, task.test(2))
+  assert completions[0, lengths[0] - 1] == end
+  plain = build(tokenizer=chat, chat=False)
+  assert plain.eos_ids == (tokenizer.eos_token_id, end)
+  problems = task.test(2)
+  answers = [small_gsm8k.row(int(r))["answer"] for r in problems.facts["row"]]
+  for stop in (small_chat.TURN, "<eos>"):
+    judged = task.score(problems, *ids_of(chat, answers, stop))
+    np.testing.assert_array_equal(judged.correct, 1)
+
+
+@pytest.mark.parametrize(
+  ("stops", "found"), [(None, (1,)), (5, (5,)), ([7, 1, 7], (7, 1)), ([], (1,))]
+)
+def test_stops_are_those_of_the_generation_config(tmp_path, stops, found):
+  made = small_chat.write(tmp_path, stops=stops)
+  assert tokenizers.stop_ids(made, tmp_path) == found
+
+
+def test_a_stop_that_is_an_ordinary_token_is_not_text(build, tmp_path):
+  made = small_chat.write(tmp_path, template="")
+  stop = made.encode("y")[0]
+  small_chat.write(tmp_path, template="", stops=stop)
+  task = build(tokenizer=str(tmp_path))
+  problems = task.test(1)
+  answer = small_gsm8k.row(int(problems.facts["row"][0]))["answer"]
+  judged = task.score(problems, *ids_of(tmp_path, [answer], "y"))
+  np.testing.assert_array_equal(judged.correct, 1)
+
+
+def test_without_any_stop_a_tokenizer_is_refused(build, tmp_path):
+  made = small_chat.write(tmp_path, template="")
+  made.eos_token = None
+  made.save_pretrained(tmp_path)
+  with pytest.raises(ValueError, match="has no EOS"):
+    build(tokenizer=str(tmp_path))
+  (tmp_path / "empty").mkdir()
+  with pytest.raises(ValueError, match="no readable tokenizer in"):
+    build(tokenizer=str(tmp_path / "empty"))
+
+
+def test_without_a_pad_an_eos_fills_and_nothing_changes(build, bare, tmp_path):
+  made = tokenizers.load(bare)
+  made.pad_token = None
+  made.save_pretrained(tmp_path)
+  padded, task = build(tokenizer=bare), build(tokenizer=str(tmp_path))
+  assert (padded.pad_id, task.pad_id) == (0, 1)
+  one, other = padded.test(4), task.test(4)
+  np.testing.assert_array_equal(one.prompt_mask, other.prompt_mask)
+  np.testing.assert_array_equal(
+    one.prompts[one.prompt_mask], other.prompts[other.prompt_mask]
+  )
+  judged = task.score(
+    other, *(x[:, None] for x in task.gold(other)), np.ones((4, 1), bool)
+  )
+  np.testing.assert_array_equal(judged.correct, 1)
+  asked = f"{question(other, 0)}\n{gsm8k_module.INSTRUCTION}\n"
+  assert task.decode(other.prompts[0]) == asked
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_passed_over(build, bare):
+  task = build(tokenizer=bare)
+  problems = task.test(2)
+  completions, lengths = task.gold(problems)
+  wider = np.insert(completions, 0, task.vocab_size + 7, axis=1)
+  judged = task.score(
+    problems, wider[:, None], lengths[:, None] + 1, np.ones((2, 1), bool)
+  )
+  np.testing.assert_array_equal(judged.correct, 1)
+
+
+def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
+  rows = [{"question": "7" * (i + 1), "answer": "#### 7"} for i in range(5)]
+  text = "\n".join(map(json.dumps, rows))
+  (tmp_path / "gsm8k_test.jsonl").write_text(text)
+
+  def build(**settings):
+    return tasks.get(
+      "gsm8k",
+      data_path=str(tmp_path),
+      cache=str(tmp_path / "cache"),
+      tokenizer=chat,
+      instruction="",
+      **settings,
+    )
+
+  # A turn's token, a token for each digit, its end and the next turn's token.
+  whole, room = build(prompt_length=8).test(5), 6
+  lengths = whole.prompt_mask.sum(-1)
+  assert sorted(lengths) == [4, 5, 6, 7, 8]
+  dropped = build(prompt_length=room)
+  assert sorted(dropped.test(3).prompt_mask.sum(-1)) == [4, 5, 6]
+  assert dropped.notes == ("gsm8k test: 3 problems, 2 too long and left out",)
+  with pytest.raises(ValueError, match="n=4 test problems, but gsm8k has 3"):
+    dropped.test(4)
+  cut = build(prompt_length=room, too_long="cut")
+  same = cut.test(5)
+  np.testing.assert_array_equal(same.ids, whole.ids)
+  np.testing.assert_array_equal(same.prompts, whole.prompts[:, -room:])
+  assert cut.notes[0].endswith("2 prompts cut to 6 tokens")
+  assert (
+    build(prompt_length=8, too_long="refuse")
+    .notes[0]
+    .startswith("gsm8k test: 5 problems, 0 too long")
+  )
+  message = "2 prompts of gsm8k test are longer than prompt_length=6; .* has 8"
+  with pytest.raises(ValueError, match=message):
+    build(prompt_length=room, too_long="refuse")
+  with pytest.raises(ValueError, match="'dropp'; did you mean 'drop'"):
+    build(too_long="dropp")
+  with pytest.raises(ValueError, match="no test problem of gsm8k fits"):
+    build(prompt_length=3)
+
+
+def test_math_is_judged_by_its_box(build, bare):
+  task = build("math", tokenizer=bare)
+  problems = task.test(3)
+  rows = [small_math.row(int(r)) for r in problems.facts["row"]]
+  right = [row["solution"] for row in rows]
+  same = [
+    rf"\boxed{{ {row['answer'].replace('frac', 'dfrac')} }}" for row in rows
+  ]
+  wrong = [rf"\boxed{{{row['answer']}1}}" for row in rows]
+  bare_answer = [row["answer"] for row in rows]
+  for texts, verdict in ((right, 1), (same, 1), (wrong, 0), (bare_answer, 0)):
+    judged = task.score(problems, *ids_of(bare, texts, "<eos>"))
+    assert judged.correct.tolist() == [[verdict]] * 3
+  assert "\\boxed{}" in task.decode(problems.prompts[0])
+
+
+def test_a_test_file_alone_can_be_evaluated_and_not_trained(build, bare):
+  task = build("math", dataset="math500", tokenizer=bare)
+  assert len(task.test(small_math.TEST).ids) == small_math.TEST
+  with pytest.raises(ValueError, match="math500 has no train problems"):
+    task.train(jax.random.key(0), 0, 1)
+  with pytest.raises(ValueError, match="no train problems to learn a token"):
+    build("math", dataset="math500")
+  with pytest.raises(ValueError, match=r"no 'math50_test.jsonl' .* 'math500_"):
+    build("math", dataset="math50", tokenizer=bare)
+
+
+@pytest.mark.parametrize(
+  ("row", "demonstration", "answer"),
+  [
+    ({"problem": "?", "solution": r"a \boxed{3}"}, r"a \boxed{3}", "3"),
+    ({"problem": "?", "answer": 27.0}, r"\boxed{27.0}", "27"),
+    (
+      {"problem": "?", "solution": "so 5", "answer": "5", "level": 2},
+      "so 5\n\\boxed{5}",
+      "5",
+    ),
+  ],
+)
+def test_rows_of_other_sets_are_completed(
+  tmp_path, bare, row, demonstration, answer
+):
+  (tmp_path / "aime_test.jsonl").write_text(json.dumps(row))
+  task = tasks.get(
+    "math",
+    data_path=str(tmp_path),
+    cache=str(tmp_path / "cache"),
+    dataset="aime",
+    tokenizer=bare,
+  )
+  problems = task.test(1)
+  completions, lengths = task.demonstrate(None, problems)
+  text = task.decode(completions[0, : lengths[0]])
+  assert text == f"{demonstration}<eos>"
+  written = [rf"\boxed{{{answer}}}"]
+  judged = task.score(problems, *ids_of(bare, written, "<eos>"))
+  assert judged.correct.tolist() == [[1]]
+
+
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ({"question": "?", "answer": "1"}, "line 2 is not a JSON object with 'pro"),
+    ({"problem": "?"}, "line 2 has no answer"),
+    ({"problem": "?", "solution": "so 5"}, "line 2 has no answer"),
+    ({"problem": ["?"], "answer": "1"}, "line 2 is not a JSON object"),
+  ],
+)
+def test_a_row_of_another_form_is_named(tmp_path, bare, line, message):
+  rows = [small_math.row(0), line]
+  text = "\n".join(map(json.dumps, rows))
+  (tmp_path / "math_test.jsonl").write_text(text)
+  with pytest.raises(ValueError, match=rf"math_test\.jsonl {message}"):
+    tasks.get(
+      "math", data_path=str(tmp_path), cache=str(tmp_path), tokenizer=bare
+    )
+
+
+def by_step(task, folder, texts, end="<eos>"):
+  """Scores of the steps of each text, of problem 0."""
+  problems = jax.tree.map(lambda leaf: leaf.repeat(len(texts), 0), task.test(1))
+  answer = small_gsm8k.row(int(problems.facts["row"][0]))["answer"]
+  texts = [t.format(answer.split()[-1]) for t in texts]
+  judged = task.score(problems, *ids_of(folder, texts, end))
+  at = zip(judged.step_scores[:, 0], judged.step_mask[:, 0], strict=True)
+  return [scores[mask].tolist() for scores, mask in at]
+
+
+def test_steps_are_lines_and_score_by_their_equations(build, bare):
+  task = build(tokenizer=bare, steps=True)
+  assert by_step(
+    task,
+    bare,
+    [
+      "2+3=5\n2+3=6\nWell.\n#### {}",
+      "2+3=5\n#### 1{}",
+      "#### {}",
+      "2+3=5\n1+1=3",  # the last line is where an answer would be
+    ],
+  ) == [[1, -1, 0, 1], [1, -1], [1], [1, -1]]
+
+
+def test_a_true_and_useless_line_passes(build, bare):
+  """What the score cannot see: padding a solution with true equations."""
+  filler = "1+1=2\n" * 5 + "#### 1{}"
+  found = by_step(build(tokenizer=bare, steps=True), bare, [filler])
+  assert found == [[1, 1, 1, 1, 1, -1]]
+
+
+def test_beyond_the_last_step_there_is_room_for_the_rest(build, bare):
+  task = build(tokenizer=bare, steps=True, max_steps=2)
+  found = by_step(task, bare, ["1+1=2\n1+1=3\n1+1=2\n#### {}", ""], end="")
+  assert found == [[1, 1], []]
+  with pytest.raises(ValueError, match="max_steps=0 must be at least 1"):
+    build(tokenizer=bare, steps=True, max_steps=0)
+
+
+def test_steps_cover_the_tokens_and_gold_lines_are_true(build):
+  task = build("math", vocab_size=300, steps=True)
+  problems = task.train(jax.random.key(0), 0, 5)
+  completions, lengths = task.demonstrate(None, problems)
+  judged = task.score(
+    problems, completions[:, None], lengths[:, None], np.ones((5, 1), bool)
+  )
+  inside = np.arange(completions.shape[1]) < lengths[:, None]
+  np.testing.assert_array_equal(judged.step_ids[:, 0] >= 0, inside)
+  lines = np.cumsum(
+    [[task.decode([i]) == "\n" for i in row] for row in completions], -1
+  )
+  ends = [int(line[n - 1]) for line, n in zip(lines, lengths, strict=True)]
+  np.testing.assert_array_equal(judged.step_ids[:, 0].max(-1), ends)
+  np.testing.assert_array_equal(judged.step_scores[:, 0, :2], 1.0)
+
+
+def test_shapes_are_found_without_sampling(build, bare):
+  """A rollout's shapes come from a trace in which the task is called."""
+  task = build(tokenizer=bare, steps=True)
+  problems = task.test(2)
+
+  def shapes():
+    empty = np.zeros((2, 3, 8), np.int32)
+    ones = np.ones((2, 3), np.int32)
+    return task.score(problems, empty, ones, ones.astype(bool))
+
+  found = jax.eval_shape(shapes)
+  assert found.step_ids.shape == (2, 3, 8)
+  assert found.step_scores.shape == found.step_mask.shape == (2, 3, 16)
