@@ -113,6 +113,17 @@ class Experiment:
     """The decoder without adapters: what another run's weights are of."""
     return dataclasses.replace(self.model, lora_rank=0)
 
+  def fitting(self, params: types.PyTree) -> types.PyTree:
+    """Of a folder's parameters those that the decoder has: no other head."""
+
+    def chosen(found: types.PyTree, wanted: types.PyTree) -> types.PyTree:
+      if not isinstance(found, dict):
+        return found
+      shared = found.keys() & wanted.keys()
+      return {name: chosen(found[name], wanted[name]) for name in shared}
+
+    return chosen(params, self.abstract_plain)
+
   @property
   def abstract_plain(self) -> types.PyTree:
     """Shapes and shardings of its parameters."""
@@ -280,6 +291,7 @@ def make_model(
   own = {name: settings[name] for name in _OWN}
   path, preset = config.policy.path, config.policy.preset
   if path:
+    hf.check(path)
     shape = hf.config(path)
     model = dataclasses.replace(shape, **own)
     hf.check_tokenizer(model, task.vocab_size, path)

@@ -328,21 +328,23 @@ def write_config(
 
 
 def write_model(
-  workdir: epath.PathLike, model: ModelConfig, folder: str
+  workdir: epath.PathLike, model: ModelConfig, tokenizer: str, frozen: str
 ) -> None:
   """Writes `model.json`: what `python -m models.hf export` needs to know.
 
   Args:
     workdir: of the run.
     model: the decoder's shape.
-    folder: of the weights and the tokenizer that it began with, or "".
+    tokenizer: folder of the tokenizer, or "".
+    frozen: folder or workdir of the weights that checkpoints do not hold, or
+      "" where they hold all.
   """
   if jax.process_index() != 0:
     return
   told = {
     "model": dataclasses.asdict(model),
-    "tokenizer": folder,
-    "frozen": folder if model.lora_rank else "",
+    "tokenizer": tokenizer,
+    "frozen": frozen,
   }
   jsonl.replace(
     epath.Path(workdir) / MODEL_FILE, json.dumps(told, indent=2) + "\n"

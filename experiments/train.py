@@ -71,7 +71,12 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
   config, workdir = experiment.config, epath.Path(workdir)
   workdir.mkdir(parents=True, exist_ok=True)
   checkpoint.write_config(workdir, config)
-  checkpoint.write_model(workdir, experiment.model, config.policy.path)
+  checkpoint.write_model(
+    workdir,
+    experiment.model,
+    tokenizer=config.policy.path,
+    frozen=_origin(experiment, workdir) if experiment.model.lora_rank else "",
+  )
   if _has_base(config):
     run(build.build(_base(config)), workdir / BASE)
   with checkpoint.Checkpoints(
@@ -134,16 +139,22 @@ def frozen(e: Experiment, workdir: epath.Path) -> types.PyTree:
 
 def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
   """Another run's parameters or a folder's; None to start from scratch."""
-  if e.config.get("init_from"):
-    source = epath.Path(e.config.init_from)
-  elif _has_base(e.config):
-    source = workdir / BASE
-  elif e.config.policy.path:
-    dtype = e.model.param_dtype
-    return hf.load(e.config.policy.path, dtype=dtype, mesh=e.mesh)[1]
-  else:
+  origin = _origin(e, workdir)
+  if not origin:
     return None
-  return checkpoint.restore_params(source / checkpoint.FOLDER, e.abstract_plain)
+  if origin == e.config.policy.path:
+    _, params = hf.load(origin, dtype=e.model.param_dtype, mesh=e.mesh)
+    return e.fitting(params)
+  return checkpoint.restore_params(
+    epath.Path(origin) / checkpoint.FOLDER, e.abstract_plain
+  )
+
+
+def _origin(e: Experiment, workdir: epath.Path) -> str:
+  """The workdir or the folder that a run starts from; "" is scratch."""
+  if _has_base(e.config):
+    return str(workdir / BASE)
+  return e.config.get("init_from") or e.config.policy.path
 
 
 def _announce(

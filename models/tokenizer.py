@@ -104,18 +104,19 @@ def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
   """The tokens that end a completion.
 
   They are those of the folder's `generation_config.json` (an instruction model
-  often has several), else the tokenizer's EOS.
+  often has several), else of its `config.json`, else the tokenizer's EOS.
 
   Raises:
     ValueError: there is none.
   """
-  path = Path(folder) / "generation_config.json"
   found = None
-  if path.is_file():
-    try:
-      found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
-    except (ValueError, AttributeError) as error:
-      raise ValueError(f"{path} is not a JSON object: {error}") from None
+  for name in ("generation_config.json", "config.json"):
+    path = Path(folder) / name
+    if found is None and path.is_file():
+      try:
+        found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+      except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is not a JSON object: {error}") from None
   if isinstance(found, int):
     found = [found]
   known = size(tokenizer)

@@ -12,7 +12,7 @@ import tiny
 from ml_collections import ConfigDict
 
 from experiments import build, checkpoint, train
-from models import hf, transformer
+from models import hf, lora, transformer
 from models import tokenizer as bpe
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
@@ -161,6 +161,39 @@ def test_adapters_are_merged_on_export(folder, adapted, tmp_path):
   np.testing.assert_allclose(found, expected, atol=1e-5)
   plain = transformer.logits(config, base, tokens, mask)
   assert np.abs(found - plain).max() > 1e-3
+
+
+def test_adapters_on_another_run_are_merged_with_it(folder, whole, tmp_path):
+  """`init_from`: the base is what that run had learned."""
+  source, _, learned = whole
+  e = experiment(folder, init_from=str(source), steps=1, **LORA)
+  state = run(e, tmp_path / "run")
+  assert convert(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
+  _, merged = hf.load(tmp_path / "out")
+  _, expected = lora.merge(e.model, types.join(state.params, learned.params))
+  for name, leaf in leaves(expected).items():
+    np.testing.assert_allclose(leaves(merged)[name], leaf, atol=1e-6)
+
+
+def test_heads_are_those_that_the_config_asks_for(folder, tmp_path):
+  """A folder may have others, and may lack some."""
+  headed = dataclasses.replace(
+    MODEL, value_head=True, extra_heads=(("steps", 2), ("gone", 1))
+  )
+  params = transformer.init(headed, jax.random.key(3))
+  hf.save(headed, params, tmp_path / "headed")
+  e = experiment(
+    tmp_path / "headed", model__extra_heads=(("steps", 2), ("new", 3))
+  )
+  state = e.init(train.starting_params(e, tmp_path))
+  found = leaves(state.params)
+  assert found.keys() == leaves(e.abstract_plain).keys()
+  np.testing.assert_array_equal(
+    found["['heads']['steps']['kernel']"], params["heads"]["steps"]["kernel"]
+  )
+  assert found["['heads']['new']['kernel']"].shape == (16, 3)
+  assert not any(name.startswith("['value']") for name in found)
+  assert not any("gone" in name for name in found)
 
 
 @pytest.mark.parametrize("settings", [{}, LORA], ids=["whole", "adapters"])

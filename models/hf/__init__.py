@@ -8,19 +8,17 @@ Which families there are: `models.hf.families.FAMILIES`. The command line is
 """
 
 from models.hf.reading import (
-  Generation,
+  check,
   check_tokenizer,
   config,
-  generation,
   load,
 )
 from models.hf.writing import save
 
 __all__ = [
-  "Generation",
+  "check",
   "check_tokenizer",
   "config",
-  "generation",
   "load",
   "save",
 ]

@@ -142,7 +142,9 @@ def _window_by_layer(c: Reader) -> Fields:
         choices.unknown("layer type in config.json", name, _KINDS)
       )
   kinds = shortest(tuple(_KINDS[name] for name in types))
-  window = c("sliding_window", 0) if c("use_sliding_window", True) else 0
+  window = c("sliding_window", 0)
+  if not c("use_sliding_window", True):
+    window = 0
   if "local" not in kinds:
     return {"layer_kinds": kinds}
   if not window:

@@ -30,22 +30,9 @@ GENERATION = "generation_config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 HEADS = "heads.safetensors"  # ours: Hugging Face has no place for them
-_STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_STORED = ("F32", "BF16", "F16")
 _ROWS = 4096  # of an embedding, compared at a time
-
-
-class Generation(NamedTuple):
-  """How a folder says that text begins, ends and is padded.
-
-  Attributes:
-    eos_ids: tokens that end a completion; maybe none.
-    pad_id: what is written after the end; None where the folder names none.
-    bos_id: what texts begin with; None where the folder names none.
-  """
-
-  eos_ids: tuple[int, ...]
-  pad_id: int | None
-  bos_id: int | None
+_ALIGNMENT = 64  # bytes, XLA's on CPU
 
 
 def load(
@@ -104,23 +91,16 @@ def config(folder: Folder, dtype: str = "float32") -> ModelConfig:
   return dataclasses.replace(shape, **told)
 
 
-def generation(folder: Folder) -> Generation:
-  """What `generation_config.json` says, and where it does not `config.json`.
+def check(folder: Folder) -> None:
+  """Refuses a folder that `load` would refuse; reads headers, no weights.
 
   Raises:
-    ValueError: there is no such folder, or no `config.json`.
+    ValueError: as of `load`.
   """
-  told = read_json(folder, CONFIG)
-  if (pathlib.Path(folder) / GENERATION).exists():
-    given = read_json(folder, GENERATION)
-    told |= {key: value for key, value in given.items() if value is not None}
-  eos = told.get("eos_token_id")
-  eos = [] if eos is None else eos
-  return Generation(
-    tuple(eos) if isinstance(eos, list) else (eos,),
-    told.get("pad_token_id"),
-    told.get("bos_token_id"),
-  )
+  shape = config(folder)
+  found = _open(folder)
+  names = _names(shape, found, folder)
+  _check_tensors(shape, tensors.table(shape), names, found, folder)
 
 
 def check_tokenizer(config: ModelConfig, length: int, folder: Folder) -> None:
@@ -180,7 +160,8 @@ def _open(folder: Folder) -> dict[str, _Tensor]:
   if (folder / WEIGHTS).exists():
     shards = [WEIGHTS]
   elif (folder / INDEX).exists():
-    shards = sorted(set(read_json(folder, INDEX)["weight_map"].values()))
+    where = read_json(folder, INDEX).get("weight_map", {})
+    shards = sorted(set(where.values()))
     for shard in shards:
       if not (folder / shard).exists():
         raise ValueError(f"shard {shard}, which {INDEX} names, is missing")
@@ -327,7 +308,7 @@ def _array(
 
   def read(bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
     sizes = [stop - start for start, stop in bounds]
-    buffer = np.empty(sizes, jnp.dtype(leaf.dtype))
+    buffer = _empty(sizes, jnp.dtype(leaf.dtype))
     stack = len(entry.counts)
     inner = tuple(slice(*bound) for bound in bounds[stack:])
     for number in itertools.product(*(range(*b) for b in bounds[:stack])):
@@ -335,11 +316,19 @@ def _array(
       at = tuple(
         n - start for n, (start, _) in zip(number, bounds, strict=False)
       )
-      buffer[at] = entry.take(tensor, inner)
+      entry.take(tensor, inner, buffer[at])
     return buffer
 
   array = jax.make_array_from_callback(leaf.shape, place, part)
   return jax.block_until_ready(array)
+
+
+def _empty(shape: list[int], dtype: np.dtype) -> np.ndarray:
+  """Host memory so aligned that on CPU it becomes the array without a copy."""
+  size = math.prod(shape) * dtype.itemsize
+  memory = np.empty(size + _ALIGNMENT, np.uint8)
+  start = -memory.ctypes.data % _ALIGNMENT
+  return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def _heads(folder: Folder, mesh: Mesh | None) -> Params:

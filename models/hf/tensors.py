@@ -22,6 +22,8 @@ from models.config import ModelConfig
 
 Index = tuple[slice, ...]
 
+_ROWS = 16  # of a transpose at a time; measured, eight times faster than all
+
 
 class Stored(Protocol):
   """A tensor of a file, of which parts are read when it is indexed."""
@@ -69,10 +71,6 @@ class Entry:
       sizes[self.fused] = self.total
     return tuple(sizes)
 
-  @property
-  def _order(self) -> list[int]:
-    return [axis for merged in self.axes for axis in merged]
-
   def numbers(self) -> Iterator[tuple[int, ...]]:
     """The layer, or layer and expert, of every tensor."""
     return itertools.product(*map(range, self.counts))
@@ -86,15 +84,13 @@ class Entry:
     """Of all tensors."""
     return [self.filled(number) for number in self.numbers()]
 
-  def take(self, tensor: Stored, index: Index) -> np.ndarray:
-    """What a part of one layer's leaf is, read from its tensor.
+  def take(self, tensor: Stored, index: Index, part: np.ndarray) -> None:
+    """Reads a part of one layer's leaf from its tensor.
 
     Args:
       tensor: of the whole `stored_shape`; only what is needed is read.
       index: of the leaf, slices with a start and a stop.
-
-    Returns:
-      The part, in the tensor's dtype.
+      part: contiguous; filled, in its own dtype.
     """
     read, split, inner = [], [], []
     for axis, (first, *rest) in enumerate(self.axes):
@@ -106,7 +102,8 @@ class Entry:
       split += [stop - start, *(self.shape[other] for other in rest)]
       inner += [slice(None), *(index[other] for other in rest)]
     found = tensor[tuple(read)].reshape(split)[tuple(inner)]
-    return found.transpose(np.argsort(self._order))
+    into = self._as_stored(part)
+    _copy(found.reshape(into.shape), into)
 
   def put(self, part: np.ndarray, tensor: np.ndarray) -> None:
     """Writes one layer's leaf where it belongs in its tensor."""
@@ -114,7 +111,15 @@ class Entry:
     if self.fused is not None:
       stop = self.start + self.sizes[self.fused]
       place[self.fused] = slice(self.start, stop)
-    tensor[tuple(place)] = part.transpose(self._order).reshape(self.sizes)
+    _copy(self._as_stored(part), tensor[tuple(place)])
+
+  def _as_stored(self, part: np.ndarray) -> np.ndarray:
+    """A contiguous part of a leaf, seen with the axes of its tensor."""
+    order = np.argsort([merged[0] for merged in self.axes])
+    sizes = [
+      math.prod(part.shape[axis] for axis in self.axes[i]) for i in order
+    ]
+    return part.reshape(sizes).transpose(np.argsort(order))
 
 
 @functools.cache
@@ -177,6 +182,13 @@ def prefixes(config: ModelConfig) -> tuple[str, ...]:
   if config.family == "gemma3_text":
     return ("model.", "", "language_model.model.", "model.language_model.")
   return ("model.", "")
+
+
+def _copy(source: np.ndarray, into: np.ndarray) -> None:
+  """`into[:] = source` a few rows at a time: a transpose stays in the cache."""
+  for start in range(0, len(source), _ROWS):
+    rows = slice(start, start + _ROWS)
+    into[rows] = source[rows]
 
 
 def _axes(

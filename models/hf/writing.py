@@ -195,6 +195,7 @@ def _save_file(
 ) -> None:
   leaves = {name: np.asarray(leaf, order="C") for name, leaf in leaves.items()}
   safetensors.numpy.save_file(leaves, path, metadata=metadata)
+  shutil.copymode(path.parent / reading.CONFIG, path)  # the umask's, not 0600
 
 
 def _copy_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
