@@ -18,6 +18,7 @@ REQUIRES = [
   "ml-collections",  # experiment configs and their command-line flags
   "absl-py",  # flags and logging, as in the rest of the field
   "etils[epath]",  # paths that may be gs:// buckets
+  "math-verify==0.9.0",  # reads LaTeX answers into sympy
   "numpy",
   "scipy",  # Student's quantiles of a claim's interval
   "rich",  # the progress line and the tables of a terminal

@@ -86,7 +86,10 @@ def of_run(
     params=types.join(params, frozen),
     step=step,
     sharding=experiment.batch_sharding,
-    settings={name: config.evaluation[name] for name in USUAL},
+    settings={
+      "max_tokens": experiment.sampling.max_tokens,
+      **{name: config.evaluation[name] for name in USUAL},
+    },
   )
 
 

@@ -346,6 +346,7 @@ def _evaluate(
     key=jax.random.key(settings.seed),
     step=int(state.step),
     temperature=settings.temperature,
+    max_tokens=e.sampling.max_tokens,
     sharding=e.batch_sharding,
   )
   if jax.process_index() == 0:

@@ -67,7 +67,7 @@ def _presets() -> Mapping[str, ModelConfig]:
     "qwen2.5-1.5b": _qwen2(1536, 28, 12, 2, 8960),
     "qwen2.5-3b": _qwen2(2048, 36, 16, 2, 11008),
     "qwen2.5-7b": _qwen2(3584, 28, 28, 4, 18944, tied=False),
-    "qwen2.5-32b": _qwen2(5120, 64, 40, 8, 27648, tied=False, norm_eps=1e-5),
+    "qwen2.5-32b": _qwen2(5120, 64, 40, 8, 27648, tied=False),
     "qwen3-0.6b": _qwen3(1024, 28, 16, 8, 3072, tied=True),
     "qwen3-1.7b": _qwen3(2048, 28, 16, 8, 6144, tied=True),
     "qwen3-4b": _qwen3(2560, 36, 32, 8, 9728, tied=True),

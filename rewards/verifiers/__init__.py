@@ -6,7 +6,7 @@ They run on the host, over text, and share one interface:
 
 one outcome per item, in order. A verifier never raises over what an item says:
 a completion it cannot read is wrong, a reference it cannot read leaves the
-verdict unknown.
+verdict unknown. `pool.Pool` runs a verifier in processes that can be killed.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Outcome:
     verdict: 1 right, 0 wrong, -1 unknown (fits int8).
     answer: the answer as it was read, empty if there is none.
     answer_id: equal answers have equal ids, -1 means no answer.
+    parts: named terms of the score, for logs; empty if it has one.
     reason: why the verdict is unknown, in one line; else empty.
   """
 
@@ -51,12 +52,13 @@ class Outcome:
   verdict: int
   answer: str
   answer_id: int
+  parts: Mapping[str, float] = dataclasses.field(default_factory=dict)
   reason: str = ""
 
 
 def unscored(reason: str, answer: str = "", identity: int = -1) -> Outcome:
   """The outcome of an item of which nothing can be said: verdict -1."""
-  return Outcome(0.0, -1, answer, identity, reason)
+  return Outcome(0.0, -1, answer, identity, reason=reason)
 
 
 def answer_id(value: Fraction | str) -> int:

@@ -1,0 +1,254 @@
+"""What a mathematical answer can be, and when two of them are equal.
+
+`reading.read` makes forms of texts; `symbolic` compares formulas. The rules are
+those of `rewards.verifiers.maths`.
+
+Usage:
+  equal(Quantity(Fraction(1, 2)), Quantity(Fraction(50), "%"))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from fractions import Fraction
+
+import sympy
+
+from rewards.verifiers import symbolic, units
+from rewards.verifiers.typography import UNION
+
+_MANY = 50  # members of a set
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantity:
+  """A number or formula, with "%", "°" or the name of a unit, or with none."""
+
+  value: Fraction | sympy.Expr
+  unit: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+  """An answer in words, or the letter of a choice."""
+
+  text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Unread:
+  """A text that is none of these."""
+
+  text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """Several answers: of kind `{}`, `()`, `[]`, `⟨⟩` (a vector) or `matrix`."""
+
+  kind: str
+  members: tuple[Form, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+  """A set of real numbers: intervals and points, in order."""
+
+  parts: tuple[sympy.Set, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Relation:
+  """`difference = 0`, `< 0`, `<= 0` or `!= 0`; `value` if it defines one."""
+
+  sign: str
+  difference: sympy.Expr
+  value: Quantity | None = None
+
+
+Form = Quantity | Words | Unread | Group | Region | Relation
+
+
+def equal(gold: Form, found: Form) -> bool:
+  """Whether an answer is the reference's, by the rules of `maths`."""
+  gold, found = _single(gold), _single(found)
+  if isinstance(found, Unread) or isinstance(gold, Unread):
+    return gold == found
+  if isinstance(gold, Relation) and isinstance(found, Relation):
+    return _equal_relations(gold, found)
+  if isinstance(gold, Relation) and gold.value:
+    gold = gold.value
+  if isinstance(found, Relation) and found.value:
+    found = found.value
+  if isinstance(gold, Region) or isinstance(found, Region):
+    first, second = region(gold), region(found)
+    return bool(first and second) and _equal_regions(first, second)
+  if type(gold) is not type(found):
+    return False
+  if isinstance(gold, Quantity):
+    return _equal_quantities(gold, found)
+  if isinstance(gold, Group):
+    return _equal_groups(gold, found)
+  return gold == found
+
+
+def key(form: Form) -> Fraction | str:
+  """What equal answers have in common, for `answer_id`."""
+  form = _single(form)
+  if isinstance(form, Relation):
+    if form.value is None:
+      scale = next((v for v in symbolic.values(form.difference) if v), 1)
+      return form.sign + symbolic.key(form.difference / scale)
+    form = form.value
+  if isinstance(form, Quantity):
+    value = form.value / 100 if form.unit == "%" else form.value
+    if isinstance(value, Fraction):
+      return value
+    return symbolic.key(value)
+  if isinstance(form, Group):
+    if form.kind == "⟨⟩":  # a vector is equal to a tuple
+      form = Group("()", form.members)
+    interval = region(form) if form.kind in ("()", "[]") else None
+    if interval:
+      return key(interval)
+    members = [_hexadecimal(key(member)) for member in form.members]
+    if form.kind == "{}":
+      members = sorted(set(members))
+    return f"{form.kind}{';'.join(members)}"
+  if isinstance(form, Region):
+    return UNION.join(
+      f"{part.left_open}{symbolic.key(part.start)},{symbolic.key(part.end)}"
+      f"{part.right_open}"
+      for part in form.parts
+      if isinstance(part, sympy.Interval)
+    ) + "".join(
+      str(sorted(map(symbolic.key, part)))
+      for part in form.parts
+      if isinstance(part, sympy.FiniteSet)
+    )
+  return form.text
+
+
+def _hexadecimal(value: Fraction | str) -> str:
+  if isinstance(value, str):  # in base 10 there is a limit of digits
+    return value
+  return f"{value.numerator:x}/{value.denominator:x}"
+
+
+def readable(form: Form) -> bool:
+  """Whether all of a text could be read."""
+  if isinstance(form, Group):
+    return all(map(readable, form.members))
+  return not isinstance(form, Unread)
+
+
+def region(form: Form) -> Region | None:
+  """A form as numbers on the line, if it can be meant so."""
+  if isinstance(form, Region) or form is None:
+    return form
+  if not isinstance(form, Group) or not all(
+    isinstance(member, Quantity) for member in form.members
+  ):
+    return None
+  values = [sympy.sympify(member.value) for member in form.members]
+  if form.kind == "{}":
+    return Region((sympy.FiniteSet(*values),))
+  if form.kind not in ("()", "[]") or len(values) != 2:
+    return None
+  is_open = form.kind == "()"
+  found = sympy.Interval(*values, is_open, is_open)
+  return Region((found,)) if isinstance(found, sympy.Interval) else None
+
+
+def _single(form: Form) -> Form:
+  """`{5}` is 5."""
+  if isinstance(form, Group) and form.kind == "{}" and len(form.members) == 1:
+    return form.members[0]
+  return form
+
+
+def _same(first: Fraction | sympy.Expr, second: Fraction | sympy.Expr) -> bool:
+  if isinstance(first, Fraction) and isinstance(second, Fraction):
+    return first == second
+  return symbolic.same(sympy.sympify(first), sympy.sympify(second))
+
+
+def _equal_quantities(gold: Quantity, found: Quantity) -> bool:
+  signs = {gold.unit, found.unit}
+  if "%" in signs and len(signs) == 2:
+    share = Fraction(1, 100)
+    if gold.unit == "%":
+      return _same(gold.value, found.value) or _same(
+        gold.value * share, found.value
+      )
+    proportion = isinstance(gold.value, Fraction) and abs(gold.value) < 1
+    return _same(gold.value, found.value * share) or (
+      not proportion and _same(gold.value, found.value)
+    )
+  if signs == {"°", ""}:
+    radians = sympy.pi / 180
+    turned = [
+      radians * form.value if form.unit else form.value
+      for form in (gold, found)
+    ]
+    return _same(gold.value, found.value) or _same(*turned)
+  sizes = [units.size(form.unit) for form in (gold, found)]
+  if None not in sizes:
+    (kind, size), (other, other_size) = sizes
+    if kind != other:
+      return False
+    return _same(gold.value * size, found.value * other_size)
+  return _same(gold.value, found.value)
+
+
+def _equal_groups(gold: Group, found: Group) -> bool:
+  kinds = {gold.kind, found.kind}
+  if gold.kind == "{}" == found.kind:
+    first, second = _distinct(gold.members), _distinct(found.members)
+    return len(first) == len(second) and all(
+      any(equal(member, other) for other in second) for member in first
+    )
+  if "{}" in kinds or kinds in ({"()", "[]"}, {"matrix", "()"}):
+    return False
+  return len(gold.members) == len(found.members) and all(
+    map(equal, gold.members, found.members)
+  )
+
+
+def _distinct(members: tuple[Form, ...]) -> list[Form]:
+  if len(members) > _MANY:
+    raise ValueError(f"a set of {len(members)} members")
+  kept: list[Form] = []
+  for member in members:
+    if not any(equal(member, other) for other in kept):
+      kept.append(member)
+  return kept
+
+
+def _equal_relations(gold: Relation, found: Relation) -> bool:
+  ratio = symbolic.proportional(gold.difference, found.difference)
+  symmetric = gold.sign in "=≠" or (ratio is not None and ratio.is_positive)
+  if gold.sign == found.sign and ratio is not None and symmetric:
+    return True
+  both = gold.value and found.value
+  return bool(both) and _equal_quantities(gold.value, found.value)
+
+
+def _equal_regions(gold: Region, found: Region) -> bool:
+  return len(gold.parts) == len(found.parts) and all(
+    type(a) is type(b)
+    and getattr(a, "left_open", None) == getattr(b, "left_open", None)
+    and getattr(a, "right_open", None) == getattr(b, "right_open", None)
+    and len(a.args) == len(b.args)
+    and all(
+      x == y or (isinstance(x, sympy.Expr) and symbolic.same(x, y))
+      for x, y in zip(a.args, b.args, strict=True)
+    )
+    for a, b in zip(gold.parts, found.parts, strict=True)
+  )
+
+
+def letters(text: str) -> str:
+  """A text without spaces, marks of words and capitals: words are equal so."""
+  return re.sub(r"[\s⟦⟧]", "", text).lower()

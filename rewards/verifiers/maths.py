@@ -1,0 +1,108 @@
+"""Mathematical answers: is the final answer exactly the reference's value?
+
+`answers.final_answer` finds the answer; this file takes the typography away and
+reads numbers, sets, tuples, intervals, inequalities, equations, matrices, units
+and words; what remains are formulas, which `symbolic` reads and compares. Two
+answers are equal if they are the same text, or the same value, exactly:
+
+  decimals       0.5 is 1/2; 0.333 is not 1/3, 3.14 is not pi
+  percent        50% is 1/2 and 0.5. Beside a reference with a sign, 50 alone is
+                 right too; beside a bare one of 1 or more, 50 is 50%; beside a
+                 bare one below 1, 0.5% is not 0.5
+  units          may be left out on either side, as may degrees and currency
+                 signs; of lengths, masses, times and volumes with a unit on both
+                 sides the quantities are compared; other units are not compared
+                 a word that counts multiplies: 4 million is 4,000,000
+  name =         is dropped; y = 2x + 1 is 2x + 1, and also y - 2x = 1
+  x > 3          is (3, oo); a pair and an open interval are written alike, and
+                 are compared as what the other side is
+  1, 2           without brackets is a set, as is +-2; x = 1, y = 2 is (1, 2)
+  (1, 2)         is neither (2, 1) nor {1, 2} nor [1, 2]; {5} is 5
+
+An answer that cannot be read is wrong, unless it is the reference's text; so is
+what is equal but not proved to be. A reference that cannot be read (a sum, a
+tower of powers) makes any other answer unscored.
+
+Answer ids come from the answer alone, never from the reference: the exact
+number, or else the value to 15 digits at fixed points, or the text. Percents
+count as fractions, units do not count, so 50% votes with 0.5 and 5 cm with 5.
+Where a formula has no values its printed form counts, and two equal answers in
+different forms may have two ids; y = 2x + 1 votes with 2x + 1, not with
+y - 2x = 1.
+
+Nothing here takes long on honest answers, but only a process that can be killed
+makes it certain: use it as `Pool(maths.verify)`.
+
+Usage:
+  verify([Item("?", "So $\\\\boxed{\\\\frac{14}{2}}$.", "7")])[0].verdict == 1
+
+Source: math-verify (Hugging Face, Apache-2.0), whose grammar is used; and the
+faults that it has are the tests'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rewards.verifiers import Item, Outcome, answer_id, unscored
+from rewards.verifiers.answers import final_answer
+from rewards.verifiers.forms import Words, equal, key, letters, readable
+from rewards.verifiers.reading import read
+from rewards.verifiers.typography import plain
+
+
+def verify(items: Sequence[Item]) -> list[Outcome]:
+  """Compares each completion's final answer with its reference.
+
+  Args:
+    items: completions; a reference may be the bare answer or a text with a box.
+      A box of the prompt, repeated, is no answer.
+
+  Returns:
+    Outcomes in order. Score and verdict are 1 if the answers are equal, and 0
+    if they are not or the completion has none; the verdict is -1, the score 0,
+    if the reference is empty, or cannot be read and is not the answer's text.
+  """
+  outcomes = []
+  for item in items:
+    try:
+      outcomes.append(_judge(item))
+    except (Exception, RecursionError, MemoryError) as error:
+      outcomes.append(unscored(f"{type(error).__name__}: {error}"[:200]))
+  return outcomes
+
+
+def _judge(item: Item) -> Outcome:
+  reference = str(item.reference)
+  truth = plain(_boxed(reference) or reference)
+  answer = final_answer(str(item.completion), str(item.prompt))
+  found = plain(answer)
+  if not truth:
+    return unscored("the reference is empty", answer, _identity(found))
+  if not found:
+    return Outcome(0.0, 0, answer, -1)
+  identity = _identity(found)
+  if "".join(found.split()) == "".join(truth.split()):
+    return Outcome(1.0, 1, answer, identity)
+  gold = read(truth)  # first, so that a bad one costs nothing more
+  if not readable(gold):
+    return unscored("the reference cannot be read", answer, identity)
+  try:
+    right = equal(gold, read(found))
+  except (ArithmeticError, AttributeError, TypeError, ValueError):
+    right = False  # sympy could not compare them: not proved
+  right = right or (isinstance(gold, Words) and gold.text == letters(found))
+  return Outcome(float(right), int(right), answer, identity)
+
+
+def _boxed(reference: str) -> str:
+  return final_answer(reference) if "boxed" in reference else ""
+
+
+def _identity(text: str) -> int:
+  if not text:
+    return -1
+  try:
+    return answer_id(key(read(text)))
+  except (ArithmeticError, AttributeError, TypeError, ValueError):
+    return answer_id("".join(text.split()))

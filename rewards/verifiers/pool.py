@@ -1,0 +1,325 @@
+"""Verifiers in processes that can be killed.
+
+What a policy writes can make a verifier hang, eat memory or crash, and nothing
+inside the process stops that for certain: sympy swallows the exception of an
+alarm, and a thread cannot be killed. Here N workers, each a fresh interpreter
+in a session of its own, judge items one by one and report each verdict. Whose
+verdict is not there in time is killed with all that it started, and a new one
+takes over:
+
+  time-out or CPU limit      the item is unscored
+  death (signal, memory)     the item is tried once more, then unscored
+  an exception               the item is unscored
+
+Unscored is verdict -1 with the reason, logged and counted, never a silent 0.
+Workers see no standard input and end with this process, however it ends: the
+kernel signals them when the pipe that it holds is closed. A child that a
+verifier starts in a further session has to see to its own end. The limits are
+those of POSIX (`setrlimit`). It is no sandbox: a worker may do what this process
+may. A verifier must be importable, so none of a notebook or the running script.
+
+Usage:
+  with Pool(maths.verify, workers=8, timeout=5) as verify:
+    outcomes = verify(items)
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing import connection
+
+from rewards.verifiers import Item, Outcome, unscored
+
+Verify = Callable[[Sequence[Item]], list[Outcome]]
+_START = (
+  "import sys; sys.path[:] = {path}; from rewards.verifiers import pool; "
+)
+_READY = "ready"
+_STARTS = 4  # that may fail in succession
+_LOG = logging.getLogger(__name__)
+
+
+class Pool:
+  """A verifier: calling it judges items in worker processes, in order.
+
+  Calls from several threads take turns. `statistics` counts items, timeouts,
+  restarts of workers and unscored items over all calls.
+  """
+
+  def __init__(
+    self,
+    verify: Verify,
+    workers: int = 2,
+    timeout: float = 10.0,
+    memory: int = 2 << 30,
+    batch: int = 32,
+    start_timeout: float = 120.0,
+  ):
+    """Starts the workers and waits until each has loaded the verifier.
+
+    Args:
+      verify: a function that a module defines (a lambda cannot be sent), or a
+        `functools.partial` of one.
+      workers: number of processes.
+      timeout: seconds that one item may take, by the clock; of CPU time it may
+        take a second more.
+      memory: bytes of address space of one worker.
+      batch: items sent at once, at most.
+      start_timeout: seconds that a worker may take to load the verifier.
+
+    Raises:
+      ValueError: a limit that is not positive, or a verifier that cannot be
+        sent to another process.
+      RuntimeError: a worker that cannot load the verifier.
+    """
+    for name, value in (
+      ("workers", workers),
+      ("timeout", timeout),
+      ("memory", memory),
+      ("batch", batch),
+      ("start_timeout", start_timeout),
+    ):
+      if value <= 0:
+        raise ValueError(f"{name} is {value!r}; it must be positive")
+    if getattr(verify, "__module__", "") == "__main__":
+      raise ValueError(
+        f"verify is {verify!r} of the running script, which a worker cannot "
+        "import; allowed: a function at the top level of a module"
+      )
+    names = (getattr(verify, n, "") for n in ("__module__", "__qualname__"))
+    self.name = ".".join(filter(None, names)) or repr(verify)
+    try:
+      self._verify = pickle.dumps(verify)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+      raise ValueError(
+        f"verify is {verify!r}, which cannot be sent to a worker ({error}); "
+        "allowed: a function at the top level of a module"
+      ) from error
+    self._limits = (memory, timeout + 1)
+    self._timeout, self._start_timeout = timeout, start_timeout
+    self._batch = batch
+    self._turn = threading.Lock()
+    self.statistics = collections.Counter(
+      items=0, timeouts=0, restarts=0, unscored=0
+    )
+    self._failed_starts = 0
+    self._workers: list[_Worker] = []
+    try:
+      for _ in range(workers):
+        self._workers.append(self._start())
+      while any(not worker.ready for worker in self._workers):
+        self._attend([], collections.deque(), {}, collections.Counter())
+    except BaseException:
+      self.close()
+      raise
+
+  def __call__(self, items: Sequence[Item]) -> list[Outcome]:
+    """One outcome per item, in order; never raises over what an item says.
+
+    Raises:
+      RuntimeError: the pool is closed, or workers do not start any more.
+    """
+    with self._turn:
+      if not self._workers:
+        raise RuntimeError(f"the pool of {self.name} is closed")
+      outcomes: dict[int, Outcome] = {}
+      deaths = collections.Counter()
+      share = -(-len(items) // (4 * len(self._workers)))
+      size = max(1, min(self._batch, share))
+      waiting = collections.deque(
+        list(range(i, min(i + size, len(items))))
+        for i in range(0, len(items), size)
+      )
+      try:
+        while len(outcomes) < len(items):
+          self._attend(items, waiting, outcomes, deaths)
+      except BaseException:  # an interrupt leaves half-read pipes behind
+        self.close()
+        raise
+      self.statistics["items"] += len(items)
+      self.statistics["unscored"] += sum(
+        outcome.verdict == -1 for outcome in outcomes.values()
+      )
+      return [outcomes[i] for i in range(len(items))]
+
+  def __enter__(self) -> Pool:
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.close()
+
+  def close(self) -> None:
+    """Kills the workers and waits for their end. May be called twice."""
+    while self._workers:
+      self._workers.pop().kill()
+
+  def _start(self) -> _Worker:
+    return _Worker(self._verify, self._limits, self._start_timeout)
+
+  def _attend(self, items, waiting, outcomes, deaths) -> None:
+    """Hands out work, waits for news or a deadline, and acts on it."""
+    for slot, worker in enumerate(self._workers):
+      if waiting and worker.ready and not worker.pending:
+        work = waiting.popleft()
+        try:
+          worker.give(work, [items[i] for i in work], self._timeout)
+        except OSError:  # it died idle: nobody's fault
+          waiting.appendleft(work)
+          self._restart(slot)
+    busy = {
+      worker.connection: slot
+      for slot, worker in enumerate(self._workers)
+      if worker.pending or not worker.ready
+    }
+    nearest = min(self._workers[slot].deadline for slot in busy.values())
+    news = connection.wait(list(busy), max(0.0, nearest - time.monotonic()))
+    for slot in map(busy.get, news):
+      worker = self._workers[slot]
+      try:
+        while worker.connection.poll():
+          message = worker.connection.recv()
+          if worker.ready:
+            i = worker.pending.popleft()
+            outcomes[i] = self._read(i, message)
+          elif message == _READY:
+            worker.ready, self._failed_starts = True, 0
+          else:
+            raise RuntimeError(f"no worker can load {self.name}: {message}")
+          worker.deadline = time.monotonic() + self._timeout
+      except (EOFError, OSError, pickle.UnpicklingError):
+        self._bury(slot, waiting, outcomes, deaths)
+    for slot in set(busy.values()) - set(map(busy.get, news)):
+      worker = self._workers[slot]
+      if time.monotonic() >= worker.deadline:
+        self._bury(slot, waiting, outcomes, deaths, late=True)
+
+  def _read(self, i: int, message: Outcome | str) -> Outcome:
+    if isinstance(message, Outcome):
+      return message
+    _LOG.warning("%s: item %d is unscored: %s", self.name, i, message)
+    return unscored(message)
+
+  def _bury(self, slot, waiting, outcomes, deaths, late=False) -> None:
+    """A worker is late or dead: decides about its items and replaces it."""
+    worker = self._workers[slot]
+    pending, status = worker.pending, worker.kill()
+    self._failed_starts += not worker.ready
+    if self._failed_starts == _STARTS:
+      fate = "too late" if late else f"dead ({status})"
+      raise RuntimeError(
+        f"workers of {self.name} do not start; the last of {_STARTS} is {fate}"
+      )
+    if pending:
+      i = pending.popleft()
+      deaths[i] += 1
+      late = late or status == -signal.SIGXCPU
+      self.statistics["timeouts"] += late
+      if late:
+        reason = f"no verdict within {self._timeout:g} s"
+        outcomes[i] = self._read(i, reason)
+      elif deaths[i] > 1:
+        outcomes[i] = self._read(i, f"two workers died of it ({status})")
+      else:
+        waiting.appendleft([i])
+      if pending:
+        waiting.append(list(pending))
+    self._restart(slot)
+
+  def _restart(self, slot: int) -> None:
+    self._workers[slot].kill()
+    self._workers[slot] = self._start()
+    self.statistics["restarts"] += 1
+
+
+class _Worker:
+  """A process, the way to talk to it, and what it has not answered yet."""
+
+  def __init__(self, verify: bytes, limits: tuple, start_timeout: float):
+    self.connection, theirs = connection.Pipe()
+    # Closed by the kernel when this process ends, and only then: see `_work`.
+    reader, self._lifeline = os.pipe()
+    path = [entry or os.getcwd() for entry in sys.path]
+    call = f"pool._work({theirs.fileno()}, {reader})"
+    try:
+      self._process = subprocess.Popen(
+        [sys.executable, "-c", _START.format(path=path) + call],
+        stdin=subprocess.DEVNULL,
+        pass_fds=(theirs.fileno(), reader),
+        start_new_session=True,
+      )
+    finally:
+      theirs.close()
+      os.close(reader)
+    self.ready = False
+    self.pending: collections.deque[int] = collections.deque()
+    self.deadline = time.monotonic() + start_timeout
+    with contextlib.suppress(OSError):  # dead, as the first wait will say
+      self.connection.send((verify, *limits))
+
+  def give(self, indices: list[int], items: list[Item], timeout: float) -> None:
+    self.connection.send(items)
+    self.pending.extend(indices)
+    self.deadline = time.monotonic() + timeout
+
+  def kill(self) -> int:
+    """Ends it and what it started; its exit status, as of subprocess."""
+    if self._lifeline is not None:
+      with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(self._process.pid, signal.SIGKILL)
+      self._process.wait()
+      self.connection.close()
+      os.close(self._lifeline)
+      self._lifeline = None
+    return self._process.returncode
+
+
+def _work(channel: int, lifeline: int) -> None:
+  """What a worker does: loads the verifier, then judges until it is killed."""
+  import fcntl  # POSIX only, as is `resource`
+  import resource
+  import select
+
+  # SIGIO, which ends a process, to all of this session when the pool's process
+  # is gone, even while C code runs.
+  fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())
+  flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+  fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
+  if select.select([lifeline], [], [], 0)[0]:  # it was gone before
+    return
+  parent = connection.Connection(channel)
+  verify, memory, seconds = parent.recv()
+  resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+  resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+  try:
+    verify = pickle.loads(verify)
+  except Exception as error:
+    parent.send(f"{type(error).__name__}: {error}")
+    return
+  parent.send(_READY)
+  while True:
+    try:
+      items = parent.recv()
+    except EOFError:
+      return
+    for item in items:
+      used = resource.getrusage(resource.RUSAGE_SELF)
+      allowed = int(used.ru_utime + used.ru_stime + seconds) + 1
+      hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+      resource.setrlimit(resource.RLIMIT_CPU, (allowed, hard))
+      try:
+        (outcome,) = verify([item])
+        if not isinstance(outcome, Outcome):
+          raise TypeError(f"{type(outcome).__name__} instead of an Outcome")
+      except Exception as error:
+        outcome = f"{type(error).__name__}: {error}"[:200]
+      parent.send(outcome)

@@ -1,0 +1,256 @@
+"""LaTeX formulas as exact sympy expressions, and whether two are equal.
+
+math-verify's grammar (latex2sympy2_extended) reads the formula into a tree in
+which nothing is calculated yet. The tree is then calculated from its leaves up,
+and each power, factorial and binomial coefficient is refused beforehand if its
+value would not fit into some thousands of bits: `9^{9^{9^9}}` costs nothing.
+Commands outside a list (sums, integrals, limits) are not read at all. Decimals
+are fractions; nothing is rounded.
+
+Two expressions are equal if sympy proves that their difference is zero. Their
+values at fixed points to 30 digits come first: where these differ there is
+nothing to prove. math-verify's own comparison rounds, and is not used.
+
+Usage:
+  same(read("(1+\\\\sqrt{2})^2"), read("3+2\\\\sqrt{2}"))
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+
+import sympy
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
+
+_GREEK = (
+  "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa "
+  "lambda mu nu xi pi rho sigma tau phi varphi chi psi omega Gamma Delta Theta "
+  "Lambda Xi Pi Sigma Phi Psi Omega"
+)
+_COMMANDS = frozenset(
+  "frac sqrt cdot times div sin cos tan cot sec csc arcsin arccos arctan sinh "
+  f"cosh tanh ln log lfloor rfloor lceil rceil binom {_GREEK}".split()
+)
+_COMMAND = re.compile(r"\\([A-Za-z]+|.)")
+_ALLOWED = re.compile(r"[-0-9A-Za-z+*/^_(){}\[\]|!.\\ ]+")
+_SMALL_BINOMIAL = re.compile(r"\\binom\s*\{\s*\d{1,3}\s*\}\s*\{\s*\d{1,3}\s*\}")
+_IMAGINARY = re.compile(r"(?<![A-Za-z\\])[iI](?![A-Za-z])")
+_SIDE_BY_SIDE = re.compile(r"[0-9!)}]\s+[0-9]|\)[0-9]")
+_LOG_BASE = re.compile(r"\\log_(?:\{[^{}]*\}|[0-9A-Za-z])\s*")
+# The grammar takes 2(3) and (2)(3) for mixed numbers, 5.
+_PRODUCTS = (
+  re.compile(r"(?<![_\w])([0-9.]*[0-9])\s*(?=\(|\\frac)"),
+  re.compile(r"(\))\s*(?=\(|\\frac)"),
+  re.compile(r"(\})\s*(?=\(|\\frac)"),
+)
+_FUNCTIONS = (
+  sympy.sin, sympy.cos, sympy.tan, sympy.cot, sympy.sec, sympy.csc, sympy.asin,
+  sympy.acos, sympy.atan, sympy.sinh, sympy.cosh, sympy.tanh, sympy.log,
+  sympy.exp, sympy.Abs, sympy.floor, sympy.ceiling, sympy.Add, sympy.Mul,
+)  # fmt: skip
+_LONGEST = 300  # characters
+_DEEPEST = 8  # brackets in one another
+_BITS = 20_000  # of a number
+_ROOT_BITS = 512  # of a number under a root, which sympy tries to factor
+_TOWER = 2  # exponents with symbols in one another
+_BARS = 4  # of absolute values; more take the grammar too long
+_FACTORIAL = 2000
+_DEGREE = 30  # of a power of a sum
+_EXPONENT = 10**5  # of e and other numbers that stay powers
+_POINTS = 3  # at which expressions are compared
+
+
+class Refused(Exception):
+  """A formula that is not read: unknown, or too large to calculate."""
+
+
+@functools.lru_cache(maxsize=4096)
+def read(latex: str) -> sympy.Expr:
+  """The exact expression that a formula is.
+
+  Args:
+    latex: one expression in LaTeX, or in plain characters.
+
+  Raises:
+    Refused: it cannot be read, has no finite value, or is too large.
+  """
+  names = {found[1] for found in _COMMAND.finditer(latex)}
+  binomials = _SMALL_BINOMIAL.sub("", latex)  # of others it takes the value
+  if (
+    len(latex) > _LONGEST
+    or not _ALLOWED.fullmatch(latex)
+    or not names <= _COMMANDS
+    or "binom" in binomials
+    or _depth(latex) > _DEEPEST
+    or latex.count("|") > _BARS
+    or _SIDE_BY_SIDE.search(_LOG_BASE.sub("", latex))
+  ):
+    raise Refused(latex)
+  # In braces, for the grammar reads I^2 as I and calculates e^x at once.
+  text = _IMAGINARY.sub("{I}", re.sub(r"e(?=\s*\^)", "{e}", latex))
+  text = "I" if text == "{I}" else text  # else it would be a set
+  real = "I" not in text
+  if text.count("I") > max(text.count("{I}"), text == "I"):
+    raise Refused(latex)
+  for product in _PRODUCTS if "log_" not in text else _PRODUCTS[:2]:
+    text = product.sub(r"\1\\cdot ", text)
+  config = ConversionConfig(lowercase_symbols=False)
+  try:
+    tree = latex2sympy(
+      text, is_real=real, normalization_config=None, conversion_config=config
+    )
+    value = _calculate(tree, real)
+    if value.has(sympy.zoo, sympy.oo, -sympy.oo, sympy.nan):
+      raise Refused(latex)
+  except MemoryError:
+    raise
+  except Exception as error:  # its errors are of any class
+    raise Refused(latex) from error
+  return value
+
+
+@functools.lru_cache(maxsize=4096)
+def same(first: sympy.Expr, second: sympy.Expr) -> bool:
+  """Whether two expressions are proved equal."""
+  if first == second:
+    return True
+  if first.is_Rational and second.is_Rational:
+    return False
+  pairs = [
+    (a, b)
+    for a, b in zip(values(first), values(second), strict=True)
+    if a is not None and b is not None
+  ]
+  if not pairs or not all(_near(a, b) for a, b in pairs):
+    return False
+  difference = first - second
+  for prove in (sympy.expand, sympy.simplify):
+    if prove(difference) == 0:
+      return True
+  return difference.equals(0) is True
+
+
+def proportional(first: sympy.Expr, second: sympy.Expr) -> sympy.Expr | None:
+  """The constant c, not 0, with `first = c second`; None if there is none."""
+  if first == 0 or second == 0:
+    return None
+  ratios = [
+    None if a is None or not b else (a / b).evalf(30)
+    for a, b in zip(values(first), values(second), strict=True)
+  ]
+  if None in ratios or not all(_near(ratios[0], ratio) for ratio in ratios):
+    return None
+  ratio = sympy.simplify(first / second)
+  return ratio if ratio.is_number and ratio != 0 else None
+
+
+@functools.lru_cache(maxsize=4096)
+def values(expression: sympy.Expr) -> tuple[sympy.Expr | None, ...]:
+  """The values at three fixed points to 30 digits; None where there is none.
+
+  What is less than 1e-30 beside a larger part counts as 0.
+  """
+  symbols = sorted(expression.free_symbols, key=str)
+  found: list[sympy.Expr | None] = []
+  for point in range(_POINTS if symbols else 1):
+    there = {symbol: _place(symbol, point) for symbol in symbols}
+    value = expression.evalf(30, subs=there, chop=True)
+    known = value.is_number and all(x.is_Float or x == 0 for x in _parts(value))
+    found.append(value if known else None)
+  return tuple(found if symbols else found * _POINTS)
+
+
+def key(expression: sympy.Expr) -> str:
+  """A text that equal expressions share: the values to 15 digits.
+
+  Without three values it is the expression as sympy prints it.
+  """
+  found = values(expression)
+  if None in found:
+    return str(expression)
+  texts = (
+    ",".join(f"{sympy.Float(x, 15):.14e}" if x else "0" for x in _parts(value))
+    for value in found
+  )
+  names = sorted(map(str, expression.free_symbols))
+  return f"{names} {' '.join(texts)}"
+
+
+def _place(symbol: sympy.Symbol, point: int) -> sympy.Rational:
+  """A number between -3 and 3 with three decimals, by the symbol's name."""
+  digest = hashlib.blake2b(f"{point} {symbol}".encode(), digest_size=4).digest()
+  return sympy.Rational(int.from_bytes(digest, "big") % 5999 - 2999, 1000)
+
+
+def _parts(value: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+  return value.as_real_imag()
+
+
+def _near(a: sympy.Expr, b: sympy.Expr) -> bool:
+  return bool(abs(a - b) <= sympy.Float("1e-20") * (abs(a) + abs(b)))
+
+
+def _depth(text: str) -> int:
+  depth = deepest = 0
+  for character in text:
+    depth += (character in "({[") - (character in ")}]")
+    deepest = max(deepest, depth)
+  return deepest
+
+
+def _calculate(node: sympy.Basic, real: bool) -> sympy.Expr:
+  """The value of a tree; its parts are calculated first, and checked."""
+  if node.is_Float:
+    return sympy.Rational(str(node))
+  if node.is_Number or node.is_NumberSymbol or node.is_Symbol:
+    return node
+  if node == sympy.I:
+    return node
+  parts = [_calculate(part, real) for part in node.args]
+  if isinstance(node, sympy.Pow):
+    return _power(*parts, real)
+  if isinstance(node, sympy.factorial | sympy.binomial):
+    for part in parts:
+      if part.is_number and not (part.is_Integer and abs(part) <= _FACTORIAL):
+        raise Refused(str(node.func))
+  elif isinstance(node, sympy.UnevaluatedExpr):
+    return parts[0]
+  elif not isinstance(node, _FUNCTIONS):
+    raise Refused(str(node.func))
+  return _checked(node.func(*parts))
+
+
+def _power(base: sympy.Expr, exponent: sympy.Expr, real: bool) -> sympy.Expr:
+  if base.is_Rational and exponent.is_Rational:
+    bits = max(abs(base.p), base.q).bit_length() - 1
+    if abs(exponent) * bits > _BITS or (exponent.q > 1 and bits > _ROOT_BITS):
+      raise Refused("a large power, or the root of a large number")
+    if real and base < 0 and exponent.q % 2 and exponent.q > 1:
+      return (-1) ** exponent.p * _checked(sympy.Pow(-base, exponent))
+  elif exponent.is_number:
+    if abs(exponent.evalf(5)) > (_EXPONENT if base.is_number else _BITS):
+      raise Refused("a large power")
+    if base.is_Add and base.free_symbols and abs(exponent) > _DEGREE:
+      raise Refused("a power of a sum")
+  elif base.is_number and abs(base.evalf(5)) > _EXPONENT:
+    raise Refused("a power of a large number")
+  if _tower(exponent) > _TOWER:
+    raise Refused("a tower of powers")
+  return _checked(sympy.Pow(base, exponent))
+
+
+def _tower(exponent: sympy.Expr) -> int:
+  """How many exponents with symbols stand above one another."""
+  if not exponent.free_symbols:
+    return 0
+  powers = exponent.atoms(sympy.Pow, sympy.exp)
+  return 1 + max((_tower(power.exp) for power in powers), default=0)
+
+
+def _checked(value: sympy.Expr) -> sympy.Expr:
+  for number in value.atoms(sympy.Rational):
+    if max(abs(number.p), number.q).bit_length() > _BITS:
+      raise Refused("a large number")
+  return value

@@ -1,0 +1,285 @@
+"""Tool calls as JSON: are they the reference's, and how nearly?
+
+Calls stand in `<tool_call>...</tool_call>`, one or several JSON objects in each
+block, or, in a text without that tag, they are the whole of it or of its one
+code fence: an object, several, or a list. A call has a "name" and "parameters"
+(or "arguments", an object or the JSON text of one; OpenAI's
+`{"function": {...}}` is read as well). What is not that has no calls: all of
+the text is then malformed, as in the source. `1` and `1.0` are one value, `1`
+and `true` are two, and the order of parameters does not count.
+
+  R = format + correctness,   format in {0, 1},   correctness in [-3, 3]
+
+  correctness = 6 (J(names) + sum_r match(r)) / (1 + sum_r (1 + |r|)) - 3
+  match(r) = J(parameter names) + number of equal values, of the call that is
+             assigned to the reference's call r, of the same name
+
+with J the Jaccard index of multisets. The source assigns calls one after
+another, each to the best that is left; here the assignment is the best there
+is, so that the order of calls does not count. The two differ only among several
+calls of one tool, and then this one is higher. A call for no tool scores as in
+the source: the reference having none, correctness is 0.
+
+Usage:
+  calls = '<tool_call>\\n{"name": "get", "parameters": {"a": 1}}\\n</tool_call>'
+  verify([Item("?", calls, calls)])[0].verdict == 1
+
+Source: Qian et al. 2025, "ToolRL: Reward is All Tool Learning Needs".
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+
+from rewards.verifiers import Item, Outcome, answer_id, unscored
+
+BOUND = 3.0  # correctness runs from -BOUND to BOUND
+MOST_CALLS = 256  # more in one text are malformed
+_TAG = re.compile(r"</?(?:think|tool_call|response)>")
+_FENCE = re.compile(r"```[a-z]*\s(.*?)```", re.S)
+_BETWEEN = re.compile(r"[\s,]*")
+_JSON = re.compile(r"\{|\[\s*[{\]]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+  """One call.
+
+  Attributes:
+    name: the tool's.
+    parameters: `{name: value}`, values in a canonical JSON text.
+  """
+
+  name: str
+  parameters: Mapping[str, str]
+
+  def key(self) -> str:
+    """Equal calls have equal keys."""
+    return json.dumps([self.name, sorted(self.parameters.items())])
+
+
+def parse(text: str) -> list[Call] | None:
+  """The calls of a text.
+
+  Args:
+    text: a completion or a reference.
+
+  Returns:
+    The calls in order, `[]` of a text that has none, None of one whose calls
+    cannot be read.
+  """
+  if "<tool_call>" in text or "</tool_call>" in text:
+    before, *blocks = text.split("<tool_call>")
+    closed = [block.split("</tool_call>") for block in blocks]
+    if "</tool_call>" in before or any(len(block) != 2 for block in closed):
+      return None
+    return _calls("\n".join(block[0] for block in closed))
+  text = _untagged(text)
+  return _calls(text) if _JSON.match(text) else []
+
+
+def format_score(completion: str, reference: str) -> float:
+  """1 if the completion has the reference's tags in their order, else 0.
+
+  The tags are `<think>`, `<tool_call>` and `<response>`, and nothing may stand
+  outside of them. A reference without tags asks for none: then a completion is
+  in form if its calls can be read.
+  """
+  tags = _TAG.findall(reference)
+  if _TAG.findall(completion) != tags:
+    return 0.0
+  if not tags:
+    calls = parse(completion)
+    return float(bool(calls) if parse(reference) else calls == [])
+  pairs = re.findall(r"<(think|tool_call|response)>.*?</\1>", reference, re.S)
+  inside = r"\s*".join(rf"<{tag}>.*?</{tag}>" for tag in pairs)
+  return float(bool(re.fullmatch(rf"\s*{inside}\s*", completion, re.S)))
+
+
+def correctness(
+  calls: Sequence[Call] | None, reference: Sequence[Call]
+) -> float:
+  """How nearly the calls are the reference's, from -3 to 3.
+
+  Args:
+    calls: of `parse`; None, malformed, is -3.
+    reference: the true calls; none at all is 0 whatever the calls are.
+  """
+  if not reference:
+    return 0.0
+  if not calls:
+    return -BOUND
+  score = jaccard((c.name for c in calls), (c.name for c in reference))
+  matches = np.array([[_match(c, r) for c in calls] for r in reference])
+  rows, columns = scipy.optimize.linear_sum_assignment(matches, maximize=True)
+  score += float(matches[rows, columns].sum())
+  best = 1 + sum(1 + len(call.parameters) for call in reference)
+  return 2 * BOUND * score / best - BOUND
+
+
+def toolrl_reward(completion: str, reference: str) -> dict[str, float]:
+  """The two terms of the reward, by name; their sum is R, in [-3, 4].
+
+  Raises:
+    ValueError: the reference's calls cannot be read.
+  """
+  truth = parse(reference)
+  if truth is None:
+    raise ValueError(f"reference without readable tool calls: {reference!r}")
+  return {
+    "format": format_score(completion, reference),
+    "correctness": correctness(parse(completion), truth),
+  }
+
+
+def verify(items: Sequence[Item]) -> list[Outcome]:
+  """Compares each completion's calls with its reference's.
+
+  Args:
+    items: completions; references are texts with calls, or without any where no
+      tool is to be called.
+
+  Returns:
+    Outcomes in order. The verdict is 1 if the calls are the same multiset. The
+    score is R between its lowest and its highest value for that reference:
+    `(R + 3) / 7`, and the format alone where there is no call to make. The
+    answer is the calls as JSON. The verdict is -1, the score 0, if the
+    reference cannot be read.
+  """
+  return [_outcome(str(i.completion), str(i.reference)) for i in items]
+
+
+def completeness_reward(
+  judgements: Sequence[bool],
+  calls: Sequence[Call] | None,
+  failed: int = 0,
+  penalty: float = 0.1,
+) -> float:
+  """Is the sequence of calls complete? As judged, less what rules forbid.
+
+      R = mean(judgements) - penalty * (malformed + repeated + failed)
+
+  Args:
+    judgements: of one sequence of calls, each by a judge who sees the task and
+      the calls but no reference answer; none is 0.
+    calls: of `parse`; None is malformed.
+    failed: how many calls returned an error.
+    penalty: of each fault; the card's natural reading, not the paper's number.
+
+  Returns:
+    The reward, at most 1; it has no lower bound.
+
+  Source: "Encouraging Good Processes Without the Need for Good Answers:
+  Reinforcement Learning for LLM Agent Planning" (RLTR), from its abstract.
+  """
+  counts = collections.Counter(call.key() for call in calls or ())
+  repeated = sum(counts.values()) - len(counts)
+  faults = int(calls is None) + repeated + failed
+  complete = sum(judgements) / len(judgements) if judgements else 0.0
+  return complete - penalty * faults
+
+
+def jaccard(a: Iterable[str], b: Iterable[str]) -> float:
+  """Shared over all, of multisets; 1 of two empty ones."""
+  left, right = collections.Counter(a), collections.Counter(b)
+  union = (left | right).total()
+  return (left & right).total() / union if union else 1.0
+
+
+def _outcome(completion: str, reference: str) -> Outcome:
+  truth = parse(reference)
+  if truth is None:
+    return unscored("the reference's calls cannot be read")
+  calls = parse(completion)
+  form = format_score(completion, reference)
+  score = form
+  if truth:
+    score = (form + correctness(calls, truth) + BOUND) / (1 + 2 * BOUND)
+  if calls is None:
+    return Outcome(score, 0, "", -1)
+  keys = sorted(call.key() for call in calls)
+  same = keys == sorted(call.key() for call in truth)
+  answer = "[" + ", ".join(keys) + "]"
+  return Outcome(score, int(same), answer, answer_id(answer))
+
+
+def _match(call: Call, truth: Call) -> float:
+  if call.name != truth.name:
+    return 0.0
+  equal = call.parameters.items() & truth.parameters.items()
+  return jaccard(list(call.parameters), list(truth.parameters)) + len(equal)
+
+
+def _untagged(text: str) -> str:
+  """The text after its thoughts, or what its one code fence holds."""
+  text = text.rpartition("</think>")[2].strip()
+  fences = _FENCE.findall(text)
+  return fences[0].strip() if len(fences) == 1 else text
+
+
+def _calls(text: str) -> list[Call] | None:
+  """All JSON values of a text as calls; None if anything else is in it."""
+  decoder = json.JSONDecoder(**_STRICT)
+  found: list[Call] = []
+  position = _BETWEEN.match(text).end()
+  try:
+    while position < len(text):
+      value, position = decoder.raw_decode(text, position)
+      values = value if isinstance(value, list) else [value]
+      found += [_call(value) for value in values]
+      if len(found) > MOST_CALLS:
+        return None
+      position = _BETWEEN.match(text, position).end()
+  except (ValueError, KeyError, TypeError, RecursionError):
+    return None
+  return found
+
+
+def _call(value: Any) -> Call:
+  """One call; raises ValueError, KeyError or TypeError if it is none."""
+  value = value.get("function", value) if isinstance(value, dict) else value
+  if not isinstance(value["name"], str):
+    raise TypeError(value["name"])
+  key = "parameters" if "parameters" in value else "arguments"
+  parameters = value.get(key, {})
+  if isinstance(parameters, str):
+    parameters = json.loads(parameters, **_STRICT)
+  if not isinstance(parameters, dict):
+    raise TypeError(parameters)
+  canonical = {k: json.dumps(_plain(v)) for k, v in parameters.items()}
+  return Call(value["name"], canonical)
+
+
+def _plain(value: Any) -> Any:
+  """Keys in order, and whole numbers without a point."""
+  if isinstance(value, dict):
+    return {key: _plain(value[key]) for key in sorted(value)}
+  if isinstance(value, list):
+    return [_plain(each) for each in value]
+  if isinstance(value, float) and value.is_integer():
+    return int(value)
+  return value
+
+
+def _refuse(constant: str) -> None:
+  raise ValueError(constant)
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  if len(dict(pairs)) < len(pairs):
+    raise ValueError("a key twice")
+  return dict(pairs)
+
+
+_STRICT = {
+  "parse_constant": _refuse,  # NaN and Infinity
+  "object_pairs_hook": _without_duplicates,
+}

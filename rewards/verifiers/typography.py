@@ -1,0 +1,113 @@
+"""LaTeX and unicode mathematics in one spelling, for reading.
+
+What only sets the type is taken away (spaces, `\\left`, `$`, `\\displaystyle`),
+what has several spellings gets one: `\\dfrac12`, `½` and `\\frac{1}{2}`; `\\le`,
+`\\leq` and `≤`; `\\{` and `\\lbrace`. Relations, set operations and brackets
+become single characters; words in `\\text{}` stand in `⟦⟧`, but `or` and `and`
+become `∨` and `∧` wherever they stand.
+
+Usage:
+  plain("\\\\left( -\\\\infty, \\\\dfrac12 \\\\right]") == "( -∞, \\\\frac{1}{2} ]"
+"""
+
+from __future__ import annotations
+
+import re
+
+# Characters that look like letters, by name.
+OR, AND = "\N{LOGICAL OR}", "\N{LOGICAL AND}"
+UNION, INTERSECTION = "\N{UNION}", "\N{INTERSECTION}"
+WITHOUT, REALS = "\N{SET MINUS}", "\N{DOUBLE-STRUCK CAPITAL R}"
+
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
+_VULGAR = {
+  "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5",
+  "⅖": "2/5", "⅗": "3/5", "⅘": "4/5", "⅙": "1/6", "⅚": "5/6", "⅛": "1/8",
+  "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
+}  # fmt: skip
+_CHARACTERS = str.maketrans(
+  {
+    **{chr(0xFF10 + digit): str(digit) for digit in range(10)},
+    **{
+      fraction: "\\frac{{{}}}{{{}}}".format(*value.split("/"))
+      for fraction, value in _VULGAR.items()
+    },
+    **dict.fromkeys("\N{MINUS SIGN}\N{EN DASH}\N{HYPHEN}", "-"),
+    **dict.fromkeys("\u2009\u200a\u202f\u200b\u2060$£€", ""),
+    **dict.fromkeys("\u00a0\t\n\r", " "),
+    "\N{MULTIPLICATION SIGN}": "\\times ", "\N{MIDDLE DOT}": "\\cdot ", "\N{DOT OPERATOR}": "\\cdot ", "\N{DIVISION SIGN}": "/", "\N{FRACTION SLASH}": "/",
+    "\N{ASTERISK OPERATOR}": "*", "π": "\\pi ", "θ": "\\theta ", "\N{GREEK SMALL LETTER ALPHA}": "\\alpha ", "β": "\\beta ",
+    "\N{GREEK SMALL LETTER GAMMA}": "\\gamma ", "λ": "\\lambda ", "φ": "\\phi ", "ω": "\\omega ",
+    "⩽": "≤", "⩾": "≥", "ø": "∅",
+  }
+)  # fmt: skip
+_SYMBOLS = {
+  "le leq leqslant": "≤", "ge geq geqslant": "≥", "ne neq": "≠", "lt": "<",
+  "gt": ">", "in": "∈", "cup": UNION, "cap": INTERSECTION, "setminus backslash": WITHOUT,
+  "infty": "∞", "emptyset varnothing": "∅", "pm": "±", "lor vee": OR,
+  "land wedge": AND, "langle": "⟨", "rangle": "⟩", "lbrace": "⦃",
+  "rbrace": "⦄", "degree": "°", "R": REALS, "lvert rvert vert": "|", "ast": "*",
+  "quad qquad": " ",
+  "left right big Big bigl bigr Bigl Bigr displaystyle textstyle limits": "",
+}  # fmt: skip
+_COMMANDS = {
+  name: symbol for names, symbol in _SYMBOLS.items() for name in names.split()
+}
+_COMMAND = re.compile(r"\\([A-Za-z]+)")
+_SPACES = re.compile(r"(?<!\\)\\[,;:!]|(?<!\\)\\ |~|\\[()\[\]]")
+_SIZED = re.compile(r"\\[dtc]frac(?![A-Za-z])")
+_SET = re.compile(r"\\(?:mathbb|Bbb|mathbf)\s*\{?\s*R\s*\}?")
+_TEXT = re.compile(
+  r"\\(?:text|textbf|textit|textrm|mbox|mathrm|mathbf|operatorname|rm)"
+  r"\s*\{([^{}]*)\}"
+)
+_NAMED = re.compile(  # of points and vectors; the bar of z is not z
+  r"\\(?:overline|overrightarrow|vec|angle|triangle)\s*"
+  r"(?:\{([A-Z]{2,})\}|(?=\s*[A-Z]{2}))"
+)
+_EXPONENTIAL = re.compile(r"\\exp\s*(?:\(([^()]*)\)|\{([^{}]*)\})")
+_FUNCTION = re.compile(r"(sin|cos|tan|ln|log|arcsin|arccos|arctan)")
+_JOINT = re.compile(r"(?<![A-Za-z\\])(or|and)(?![A-Za-z])")
+_DEGREE = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))")
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+|[A-Za-z]))")
+_LONE = re.compile(r"([\^_])\{\s*([A-Za-z0-9])\s*\}")
+_BARE_ROOT = re.compile(r"\\sqrt\s*([A-Za-z0-9])")
+_BARE_TOP = re.compile(r"\\frac\s*([A-Za-z0-9])")
+_BARE_BOTTOM = re.compile(r"(\\frac\{[^{}]*\})\s*([A-Za-z0-9])")
+_LONGEST = 1000  # characters; a longer answer is left as it is
+
+
+def plain(answer: str) -> str:
+  """An answer in one spelling; empty if nothing but typography is left."""
+  if len(answer) > _LONGEST:
+    return answer
+  text = _RAISED.sub(
+    lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", answer
+  )
+  text = text.replace("\\$", "").translate(_CHARACTERS).replace("{,}", "")
+  text = text.replace("\\\\%", "%").replace("\\%", "%").replace("\\&", "&")
+  text = text.replace("\\{", "⦃").replace("\\}", "⦄").replace("\\|", "|")
+  text = text.replace("\\\\", "\0")  # a matrix's end of line
+  text = _SPACES.sub("", text.replace("\\ ", " "))
+  text = _SET.sub(REALS, _SIZED.sub(r"\\frac", text))
+  text = _TEXT.sub(_word, _DEGREE.sub("°", text))
+  text = _NAMED.sub(lambda found: found[1] or "", text)
+  text = _EXPONENTIAL.sub(lambda found: f"e^{{{found[1] or found[2]}}}", text)
+  text = _COMMAND.sub(lambda found: _COMMANDS.get(found[1], found[0]), text)
+  text = _JOINT.sub(lambda found: OR if found[1] == "or" else AND, text)
+  text = re.sub(rf",\s*([{AND}{OR}])", r"\1", text)  # 3, 5, and 7
+  text = _ROOT.sub(lambda found: f"\\sqrt{{{found[1] or found[2]}}}", text)
+  text = _BARE_ROOT.sub(r"\\sqrt{\1}", _BARE_TOP.sub(r"\\frac{\1}", text))
+  text = _BARE_BOTTOM.sub(r"\1{\2}", text).replace("\0", "\\\\")
+  text = _LONE.sub(r"\1\2", text)
+  return text.strip().rstrip(" \\").removesuffix(".").strip(" *")
+
+
+def _word(found: re.Match[str]) -> str:
+  word = " ".join(found[1].split()).strip(".")
+  if word in ("or", "and", ""):
+    return f" {word} "
+  if len(word) == 1 and word not in "mgshlL" and not word.isupper():
+    return f" {word} "  # a variable
+  return f"\\{word} " if _FUNCTION.fullmatch(word) else f" ⟦{word}⟧ "

@@ -1,0 +1,92 @@
+"""Units of measure: which are the same quantity, and which words are none.
+
+A word that changes the value is no unit: `7 or so`, `7 halves`, `7 squared`.
+Those that are numbers themselves multiply: 4 million is 4,000,000.
+
+Usage:
+  size("cm^2") == ("length^2", Fraction(1, 10000))
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_SCALES = {
+  "dozen": 12,
+  "hundred": 10**2,
+  "thousand": 10**3,
+  "million": 10**6,
+  "billion": 10**9,
+  "trillion": 10**12,
+}
+_NONE = re.compile(
+  r"or|and|not|no|nor|maybe|perhaps|but|either|to|plus|minus|times|over|mod"
+  r"|factorial|negative|positive|is|are|because|approximately|about|almost|less"
+  r"|more|if|when|where|unless|with|without|by|base|half|halves|quarters?"
+  r"|[a-z]+(?:ths?|thirds?)|thirds?|seconds? power|i|pi|e|infinity|never|wrong"
+)
+_FIRST = ("squared", "cubed")  # they are powers, unless of a unit
+_WORD = re.compile(r"[a-z.'/^-]+")
+_MOST = 4  # words of a unit
+
+_MEASURES = {
+  "length": {
+    "mm millimeter millimetre": "1/1000",
+    "cm centimeter centimetre": "1/100",
+    "m meter metre": "1",
+    "km kilometer kilometre": "1000",
+    "in inch inche": "0.0254",
+    "ft foot feet": "0.3048",
+    "yd yard": "0.9144",
+    "mi mile": "1609.344",
+  },
+  "mass": {"mg": "1/1000", "g gram": "1", "kg kilogram": "1000"},
+  "time": {
+    "s sec second": "1",
+    "min minute": "60",
+    "h hr hour": "3600",
+    "day": "86400",
+  },
+  "volume": {"ml milliliter": "1/1000", "l liter litre": "1"},
+}
+_SIZES = {
+  name: (kind, Fraction(size))
+  for kind, table in _MEASURES.items()
+  for names, size in table.items()
+  for name in names.split()
+}
+
+
+def size(unit: str) -> tuple[str, Fraction] | None:
+  """Kind and size of a unit, such as `cm^2`; None of one without a table."""
+  name, _, power = unit.partition("^")
+  if name.startswith("square "):
+    name, power = name.removeprefix("square "), "2"
+  if name.startswith("cubic "):
+    name, power = name.removeprefix("cubic "), "3"
+  known = _SIZES.get(name) or _SIZES.get(name.removesuffix("s"))
+  if known is None:
+    return None
+  kind, size = known
+  return f"{kind}^{power or 1}", size ** int(power or 1)
+
+
+def parse(text: str) -> tuple[int, str] | None:
+  """What the words after a number mean.
+
+  Args:
+    text: such as `square feet` or `million dollars`.
+
+  Returns:
+    A factor and the unit, `(1000000, "dollars")`; None if they are no unit.
+  """
+  words = text.lower().split()
+  factor = 1
+  while words and words[0] in _SCALES:
+    factor *= _SCALES[words.pop(0)]
+  if len(words) > _MOST or not all(map(_WORD.fullmatch, words)):
+    return None
+  if any(map(_NONE.fullmatch, words)) or words[:1] in [[w] for w in _FIRST]:
+    return None
+  return factor, " ".join(words)

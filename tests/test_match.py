@@ -1,0 +1,180 @@
+"""Strings: what is equal, and that several letters are no answer."""
+
+import time
+
+import pytest
+
+from rewards.verifiers import Item, match
+
+
+def verdict(verify, completion, reference, **meta):
+  return verify([Item("?", completion, reference, meta)])[0].verdict
+
+
+@pytest.mark.parametrize(
+  ("text", "answer"),
+  [
+    ("Paris", "Paris"),
+    (" Paris\n", "Paris"),
+    ("I think so.\nAnswer: Paris\nBye.", "Paris"),
+    ("The answer is Paris.", "Paris."),
+    ("the final answer is: **Paris**", "Paris**"),
+    ("**Answer:** Paris", "Paris"),
+    ("Answer: Rome. No. Answer: Paris", "Paris"),
+    ("a <answer> Paris </answer> Answer: Rome", "Paris"),
+    ("<answer>Rome</answer><answer>Paris</answer>", "Paris"),
+    ("Paris</answer>", ""),
+    ("Answer:\nParis", "Paris"),
+    ("", ""),
+  ],
+)
+def test_the_answer_of_a_text(text, answer):
+  assert match.final_answer(text) == answer
+
+
+def test_exact():
+  assert verdict(match.exact, "Paris", " Paris ") == 1
+  assert verdict(match.exact, "paris", "Paris") == 0
+  assert verdict(match.exact, "Answer: NYC", "New York", answers=["NYC"]) == 1
+  assert verdict(match.exact, "", "Paris") == 0
+
+
+def test_normalised_as_in_squad():
+  for text in ("The Eiffel Tower!", "eiffel  tower", "an Eiffel-Tower"):
+    reference = "EiffelTower" if "-" in text else "Eiffel Tower"
+    assert verdict(match.normalized, text, reference) == 1
+  assert match.normalize("A cat's the  thing.") == "cats thing"
+  assert verdict(match.normalized, "Eiffel", "Eiffel Tower") == 0
+  assert verdict(match.normalized, "the", "a") == -1  # nothing is left of it
+
+
+def test_what_the_normal_form_drops_can_be_added_at_will():
+  """The rule's own weakness: punctuation and articles cost nothing."""
+  assert verdict(match.normalized, "Paris" + " the. a!" * 999, "Paris") == 1
+
+
+def test_pattern():
+  assert verdict(match.pattern, "Answer: 12 km", r"12\s*(km|kilometres)") == 1
+  assert verdict(match.pattern, "112 km", r"12\s*km") == 0
+  assert verdict(match.pattern, "x", "(") == -1
+  assert verdict(match.pattern, "x", "") == -1
+  assert verdict(match.pattern, "x", "y", answers=["x"]) == 1
+  assert verdict(match.pattern, "x" * 1001, "x*") == 0
+
+
+@pytest.mark.parametrize(
+  "text",
+  [
+    "B",
+    "b",
+    "(B)",
+    "B.",
+    "**B**",
+    "B) Paris",
+    "B: Paris is a city",
+    r"\boxed{B}",
+    r"$\boxed{\text{B}}$",
+    "The answer is B.",
+    "The correct answer is (B), because it is so.",
+    "Thinking of A and C.\nAnswer: B",
+    "Answer: option B",
+    "<answer>B</answer>",
+    "Answer: B. It has a charm, and I like it.",
+    "Answer: B. A city.",
+  ],
+)
+def test_one_letter(text):
+  assert verdict(match.choice, text, "B") == 1
+  assert verdict(match.choice, text, "C") == 0
+
+
+@pytest.mark.parametrize(
+  "text",
+  [
+    "A or B",
+    "B, A",
+    "A, B, C and D",
+    "(A)(B)",
+    "A/B",
+    "AB",
+    "B and not A",
+    "not A but B",
+    "Answer: B or A maybe",
+    "Answer: either A or B",
+    r"\boxed{A, B}",
+    "A B C D",
+    "A\nB\nC\nD",
+    "B" + " " * 2000 + "A",
+    "Z",
+    "Both",
+    "",
+    "()",
+    "Answer:",
+    "A dog",
+    "the answer is a dog",
+  ],
+)
+def test_several_letters_or_none_are_no_answer(text):
+  for letter in "ABCD":
+    assert verdict(match.choice, text, letter) == 0
+  assert match.choice([Item("?", text, "B")])[0].answer_id == -1
+
+
+def test_an_article_is_no_letter_but_a_verdict_is():
+  assert match.letter("A is correct") == "A"
+  assert match.letter("A because of it") == "A"
+  assert match.letter("A dog saw B") == "B"
+  assert match.letter("I believe B") == "B"
+
+
+def test_the_options_bound_the_letters():
+  options = ["Rome", "Paris", "Oslo"]
+  assert verdict(match.choice, "paris.", "B", choices=options) == 1
+  assert verdict(match.choice, "Rome", "B", choices=options) == 0
+  assert verdict(match.choice, "D", "B", choices=options) == 0
+  assert verdict(match.choice, "B", "D", choices=options) == -1
+  assert verdict(match.choice, "B", "(b)", choices=options) == 1
+  assert verdict(match.choice, "Rome", "A", choices=["Rome", "Rome"]) == 0
+  assert verdict(match.choice, "", "A", choices=["", "x"]) == 0
+
+
+VERIFIERS = [match.exact, match.normalized, match.pattern, match.choice]
+
+
+@pytest.mark.parametrize("verify", VERIFIERS)
+def test_gold_scores_full_and_nulls_nothing(verify):
+  prompt = "Which? A) Rome B) Paris C) Oslo D) Bern"
+  assert verify([Item(prompt, "Answer: B", "B")])[0].score == 1.0
+  nulls = ["", " ", "C", prompt, "####", "\n" * 9, "A B C D " * 99, "B" * 10**5]
+  nulls += ["Answer: A, B, C, D", "B" + "\n.C" * 30_000]
+  for text in nulls:
+    found = verify([Item(prompt, text, "B")])[0]
+    assert (found.score, found.verdict) == (0.0, 0)
+
+
+@pytest.mark.parametrize("verify", VERIFIERS)
+def test_never_raises_and_takes_a_short_time(verify):
+  texts = [None, 3, "\x00", "\ud800", "answer is " * 10**4, "answer" * 16_000]
+  texts += ["answer" + " " * 10**5, "<answer>" * 12_000, "</answer>" * 11_000]
+  texts += ["\\boxed" * 16_000, "A " * 50_000, "(" * 10**5]
+  for text in texts:
+    start = time.perf_counter()
+    assert verify([Item("?", text, "B")])[0].verdict == 0
+    assert verify([Item("?", "B", text)])[0].verdict in (-1, 0)
+    assert time.perf_counter() - start < 2
+  for meta in (
+    {"answers": 3, "choices": 4},
+    {"answers": None, "choices": None},
+  ):
+    assert verify([Item("?", "B", "B", meta)])[0].verdict == 1
+  assert verify([Item("?", "B", "")])[0].verdict == -1
+  assert verify([]) == []
+
+
+@pytest.mark.parametrize("verify", VERIFIERS)
+def test_equal_answers_vote_together(verify):
+  texts = ["B", "Answer: B", " B\n", "C", ""]
+  ids = [o.answer_id for o in verify([Item("?", t, "B") for t in texts])]
+  assert ids[0] == ids[1] == ids[2] >= 0
+  assert ids[3] not in (ids[0], -1)
+  assert ids[4] == -1

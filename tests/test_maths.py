@@ -1,0 +1,269 @@
+"""Facts about mathematical answers, and about those who want to be paid."""
+
+import itertools
+import time
+from fractions import Fraction
+
+import maths_cases
+import pytest
+
+from rewards.verifiers import Item, answer_id, maths
+from rewards.verifiers.answers import final_answer
+from rewards.verifiers.pool import Pool
+
+NEEDED = (
+  "forms",
+  "units",
+  "intervals and inequalities",
+  "sets and tuples",
+  "percentages",
+  "several boxes",
+  "echoed prompts",
+  "empty boxes",
+  "unicode",
+  "huge powers and factorials",
+)
+
+
+def judge(answer, reference, prompt="?"):
+  return maths.verify([Item(prompt, f"\\boxed{{{answer}}}", reference)])[0]
+
+
+@pytest.fixture(scope="module")
+def pool():
+  with Pool(maths.verify, workers=2, timeout=20) as found:
+    yield found
+
+
+def test_the_cases_are_many_and_of_every_kind():
+  counts = {name: 0 for name in NEEDED}
+  for case in maths_cases.CASES:
+    if case.category in counts:
+      counts[case.category] += 1
+  assert len(maths_cases.CASES) >= 150
+  assert min(counts.values()) >= 10
+  right = sum(case.right for case in maths_cases.CASES)
+  assert 0.3 < right / len(maths_cases.CASES) < 0.7
+
+
+def test_nearly_all_cases_are_judged_rightly_and_none_accepted_falsely(pool):
+  before = pool.statistics.copy()
+  items = [Item(c.prompt, c.completion, c.reference) for c in maths_cases.CASES]
+  outcomes = pool(items)
+  wrong, accepted = [], []
+  for case, outcome in zip(maths_cases.CASES, outcomes, strict=True):
+    if (outcome.verdict == 1) != case.right:
+      wrong.append(case)
+      if outcome.verdict == 1:
+        accepted.append(case)
+  assert not accepted
+  assert len(wrong) <= 0.03 * len(items), wrong
+  assert (pool.statistics - before)["timeouts"] == 0
+  assert pool.statistics["restarts"] == 0
+
+
+def test_a_reference_is_right_by_itself_and_null_answers_are_not(pool):
+  """Gold scores 1; what is written without solving anything never does."""
+  references = sorted({c.reference for c in maths_cases.CASES if c.reference})
+  gold = [Item("?", f"Thus \\boxed{{{r}}}.", r) for r in references]
+  assert {o.verdict for o in pool(gold)} == {1}
+  prompt = "Find the value and put it in \\boxed{}."
+  null = [
+    "",
+    "\\boxed{}",
+    "\\boxed{?}",
+    "\\boxed{x_9}",
+    prompt,
+    "\n\n\n",
+    "$" * 200,
+    "the final answer is",
+    "answer solution therefore equals box result",
+    "the value " * 5000,
+    "\\boxed{\\text{the answer}}",
+    "\\boxed{" + ", ".join(map(str, range(-40, 40))) + "}",
+  ]
+  items = [Item(prompt, n, r) for n, r in itertools.product(null, references)]
+  assert max(o.score for o in pool(items)) == 0
+
+
+HOSTILE = [
+  "9^{9^{9^{9}}}",
+  "((((9!)!)!)!)!",
+  "\\binom{10^{12}}{10^{11}}",
+  "\\sqrt{2000!+1}",
+  "(2^{19999}-1)^{1/3}",
+  "x^{x^{x^{x^{x}}}}",
+  "e^{9^{9^{9^9}}}",
+  "\\lfloor e^{99999} \\rfloor",
+  "\\sin(e^{99999})",
+  "((x+1)^{30}+1)^{30}",
+  "(\\sqrt2+\\sqrt3)^{20000}",
+  "|x" * 60,
+  "(" * 400 + ")" * 400,
+  "{" * 400 + "}" * 400,
+  "[" * 900,
+  "\\frac{1}{1+" * 8 + "x" + "}" * 8,
+  "=".join("7" * 200) + "=8",
+  "<".join("x" * 200),
+  "\\{" + ",".join(f"\\sqrt{{{i}}}" for i in range(2, 60)) + "\\}",
+  "1," * 400,
+  "\\pm" * 100,
+  "9" * 990,
+  "\\begin{pmatrix}" + "&".join("7" * 200) + "\\end{pmatrix}",
+  "\\text{" * 200 + "8",
+  "(,)",
+  "x\\in",
+  "\x00",
+  "\ud800",
+  "\\",
+  "^",
+]
+
+
+@pytest.mark.parametrize("reference", ["7", "x^2+1", "\\{1,2\\}", "x > 3"])
+def test_nothing_hangs_or_is_left_unscored_by_a_hostile_answer(pool, reference):
+  """To be left out would be better for a wrong answer than to be wrong."""
+  before = pool.statistics.copy()
+  items = [Item("?", f"\\boxed{{{text}}}", reference) for text in HOSTILE]
+  items += [Item("?", f"Answer: {text}", reference) for text in HOSTILE]
+  assert {o.verdict for o in pool(items)} == {0}
+  assert (pool.statistics - before)["timeouts"] == 0
+
+
+def test_long_texts_are_read_in_linear_time():
+  for text in (
+    "answer" + " " * 200_000,
+    "\\boxed" + " " * 200_000,
+    "\\boxed{" * 100_000,
+    "{}" * 200_000,
+    "Answer: 8\n" * 50_000,
+    "\\boxed{8}" * 50_000,
+  ):
+    start = time.monotonic()
+    assert maths.verify([Item("Answer: \\boxed{8}", text, "7")])[0].verdict == 0
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("junk", [None, 7.5, b"\\boxed{7}", ["7"], object()])
+def test_never_raises(junk):
+  assert maths.verify([Item("?", junk, "7")])[0].verdict == 0
+  assert maths.verify([Item(junk, "\\boxed{7}", "7")])[0].verdict == 1
+  assert maths.verify([Item("?", "\\boxed{7}", junk)])[0].verdict in (-1, 0)
+  assert maths.verify([]) == []
+
+
+def test_who_is_to_blame_for_what_cannot_be_read():
+  assert judge("7", "").verdict == -1
+  unknown = judge("7", "\\sum_{k=1}^n k")
+  assert (unknown.verdict, unknown.score) == (-1, 0.0)
+  assert "reference" in unknown.reason
+  assert judge("\\sum_{k=1}^n k", "\\sum_{k=1}^{n} k").verdict == 1
+  assert judge("\\sum_{k=1}^n k", "7").verdict == 0
+
+
+def test_exactness_survives_any_number_of_digits():
+  for power in (10, 99, 500, 5000):
+    half, quarter = f"\\frac{{1}}{{2^{{{power}}}}}", f"2^{{-{power + 1}}}"
+    assert judge(half, quarter).verdict == 0
+    assert judge(f"2 \\cdot {quarter}", half).verdict == 1
+    assert judge("0", half).verdict == 0
+
+
+def test_answer_ids_are_of_values():
+  """Equal answers vote together, whatever the reference is."""
+  classes = [
+    ["\\frac{1}{2}", "0.5", "1/2", "50\\%", "\\frac{2}{4}", "½", "x = 0.5"],
+    ["\\sqrt{8}", "2\\sqrt{2}", "2^{3/2}"],
+    ["x^2-1", "(x-1)(x+1)", "-1+x^2"],
+    ["x > 3", "(3,\\infty)", "3<x"],
+    ["1, 2", "2, 1", "\\{2,1\\}", "\\{1,1,2\\}"],
+    ["(1,2)", "x=1, y=2", "1 < x < 2"],
+    ["(2,1)"],
+    ["[1,2]"],
+    ["\\text{yes}", "Yes"],
+    ["y = 2x+1", "2x + 1"],
+    ["2^{100}", "1267650600228229401496703205376"],
+    ["2^{100}+1"],
+    ["9^{9^{9^9}}"],
+    ["9^{9^{9^8}}"],
+    ["\\frac{1}{2^{99}}"],
+    ["\\frac{1}{2^{98}}"],
+    ["\\emptyset", "\\{\\}"],
+  ]
+  ids = [{judge(text, "7").answer_id for text in texts} for texts in classes]
+  assert all(len(found) == 1 for found in ids), ids
+  assert len(set.union(*ids)) == len(classes)
+  for texts in classes:
+    one = {
+      judge(texts[0], reference).answer_id for reference in ("7", "0.5", "")
+    }
+    assert len(one) == 1
+
+
+def test_no_answer_has_no_id_and_plain_numbers_those_of_other_verifiers():
+  assert judge("", "7").answer_id == -1
+  assert judge("$$", "7").answer_id == -1
+  assert judge("7", "8").answer_id == answer_id(Fraction(7))
+  assert judge("\\frac{14}{4}", "8").answer_id == answer_id(Fraction(7, 2))
+
+
+def test_right_answers_share_the_reference_s_id_where_values_decide(pool):
+  """An accepted answer votes with the reference, but for signs and tables."""
+  left_out = ("units", "percentages", "unicode", "more forms")
+  for case in maths_cases.CASES:
+    if case.right and case.category not in (*left_out, "huge powers"):
+      found, gold = pool(
+        [
+          Item(case.prompt, case.completion, case.reference),
+          Item("?", f"\\boxed{{{case.reference}}}", case.reference),
+        ]
+      )
+      solved = "y - 2x" not in case.completion  # a value or an equation
+      if found.verdict == 1 and solved:
+        assert found.answer_id == gold.answer_id, case
+
+
+@pytest.mark.parametrize(
+  ("text", "answer"),
+  [
+    ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+    ("\\boxed{1} \\fbox{2}", "2"),
+    ("\\boxed{\\boxed{3}}", "3"),
+    ("\\boxed{1} \\boxed{", "1"),
+    ("\\boxed{}", ""),
+    ("1 \\boxed{}", ""),
+    ("\\boxed 5 .", "5"),
+    ("Answer: 7.5 metres. Good.", "7.5 metres"),
+    ("**Answer:** 7", "7"),
+    ("so the answer is 7", "7"),
+    ("x\n#### 7", "7"),
+    ("7", "7"),
+    ("I am not\nsure", ""),
+  ],
+)
+def test_where_an_answer_stands(text, answer):
+  assert final_answer(text) == answer
+
+
+def test_echoes_are_no_answers():
+  prompt = "An example: the sum of 2 and 2 is \\boxed{4}. What is 1 + 3?"
+  assert final_answer(prompt, prompt) == ""
+  assert final_answer(prompt + "\n\\boxed{5}", prompt) == "5"
+  assert final_answer("\\boxed{5} " + prompt, prompt) == "5"
+  assert final_answer("the sum of 1 and 3 is \\boxed{4}.", prompt) == "4"
+  assert final_answer("the sum of 2 and 2 is \\boxed{4}. What", prompt) == ""
+
+
+def test_three_hundred_simple_answers_a_second():
+  texts = ["42", "-7", "\\frac{3}{4}", "0.5", "1,000", "x = 5", "12\\%", "3.14"]
+  items = [
+    Item("?", f"Step {i}.\n" * 50 + f"\\boxed{{{texts[i % 8]}}}", "42")
+    for i in range(2000)
+  ]
+  with Pool(maths.verify, workers=2) as pool:
+    pool(items[:50])
+    start = time.monotonic()
+    outcomes = pool(items)
+    rate = len(items) / (time.monotonic() - start)
+  assert sum(o.verdict for o in outcomes) == len(items) / 8
+  assert rate > 300, rate

@@ -1,0 +1,504 @@
+"""What every reward function promises, and what those of a kind do.
+
+All: masked entries have no part in the value or its gradient, whatever they
+hold; all can be jitted, and mapped over prompts. Of a kind: rewards that telescope, rewards
+behind a gate, and rewards of a reference answer's likelihood.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rewards import (
+  calibration,
+  combine,
+  confidence,
+  ensembles,
+  gates,
+  hybrid,
+  labelfree,
+  length,
+  likelihood,
+  progress,
+  ranking,
+  self_aligned,
+  shaping,
+  significance,
+  similarity,
+  staged,
+  step_count,
+  turns,
+  variational,
+)
+from rl.methods.process import step_rewards
+
+P, S, T, K = 2, 4, 6, 3
+RNG = np.random.default_rng(0)
+LOGS = np.log(RNG.uniform(0.05, 0.95, (5, P, S, T))).astype(np.float32)
+UNIT = RNG.uniform(0.05, 0.95, (5, P, S, T)).astype(np.float32)
+TOKENS = np.arange(T) < RNG.integers(1, T, (P, S))[..., None]
+STEPS = np.arange(K) < np.array([[1, 2, 3, 2], [3, 3, 1, 2]])[..., None]
+VALID = np.array([[True, True, True, False], [True, False, True, True]])
+CORRECT = np.array([[1, 0, 1, 0], [0, 1, 1, 0]], np.int8)
+IDS = np.where(TOKENS, np.minimum(np.arange(T), K - 1), -1)
+
+# Name: the function, its arguments (P first), and which argument's entries
+# exist by which mask: an argument's index, or an array.
+SAMPLES, STEP_SCORES = UNIT[0, ..., 0], UNIT[0, ..., :K]
+CASES = {
+  "relative_length": (
+    lambda c, n, v: length.relative_length(c, n, valid=v),
+    (CORRECT, 100 * SAMPLES, VALID),
+    {1: 2},
+  ),
+  "token_price": (
+    lambda c, n, v: length.token_price(c, n, 0.001, v),
+    (CORRECT, 100 * SAMPLES, VALID),
+    {1: 2},
+  ),
+  "harmonized_length": (
+    length.harmonized_length,
+    (100 * SAMPLES + 1, VALID),
+    {0: 1},
+  ),
+  "significance": (
+    lambda x, m: significance.counts(x, m)[0] + 0 * x.sum(),
+    (np.where(TOKENS, UNIT[0], 0), TOKENS),
+    {},
+  ),
+  "significance_reward": (
+    lambda c, u, v, a, b: significance.reward(c, u, v, a, b),
+    (CORRECT, *(10 * UNIT[:4, ..., 0])),
+    {},
+  ),
+  "nonlinear": (step_count.nonlinear, (STEP_SCORES, STEPS), {0: 1}),
+  "weibull": (step_count.weibull, (STEP_SCORES, STEPS), {0: 1}),
+  "negative_entropy": (
+    confidence.negative_entropy,
+    (UNIT[0], TOKENS),
+    {0: 1},
+  ),
+  "self_certainty": (confidence.self_certainty, (UNIT[0], TOKENS), {0: 1}),
+  "answer_confidence": (
+    confidence.answer_confidence,
+    (LOGS[0], TOKENS),
+    {0: 1},
+  ),
+  "borda_votes": (
+    lambda x, i, v: confidence.borda_votes(x, i, valid=v),
+    (SAMPLES, IDS[..., 0], VALID),
+    {0: 2},
+  ),
+  "confidence_gaps": (
+    lambda x, c, v: confidence.confidence_gaps(x, c, v)[0],
+    (SAMPLES, CORRECT, VALID),
+    {0: 2},
+  ),
+  "clipped_confidence": (
+    confidence.clipped_confidence,
+    (CORRECT, LOGS[0], TOKENS),
+    {1: 2},
+  ),
+  "phase_entropy": (
+    lambda c, h, m: confidence.phase_entropy(c, h, m, jnp.int32(2)),
+    (CORRECT, UNIT[0], TOKENS),
+    {1: 2},
+  ),
+  "self_aligned": (
+    self_aligned.self_aligned,
+    (CORRECT, LOGS[0], LOGS[1], TOKENS),
+    {1: 3, 2: 3},
+  ),
+  "probability": (likelihood.probability, (LOGS[0], TOKENS), {0: 1}),
+  "mean_probability": (likelihood.mean_probability, (LOGS[0], TOKENS), {0: 1}),
+  "log_probability": (likelihood.log_probability, (LOGS[0], TOKENS), {0: 1}),
+  "mean_log_probability": (
+    likelihood.mean_log_probability,
+    (LOGS[0], TOKENS),
+    {0: 1},
+  ),
+  "group_log_mean": (
+    likelihood.group_log_mean,
+    (LOGS[0], TOKENS, VALID),
+    {0: TOKENS & VALID[..., None]},
+  ),
+  "group_log_mean_advantages": (
+    likelihood.group_log_mean_advantages,
+    (LOGS[0], TOKENS, VALID),
+    {0: TOKENS & VALID[..., None]},
+  ),
+  "verifree": (
+    lambda x, m, e, v: likelihood.verifree(x, m, e, v).thought,
+    (LOGS[0], TOKENS, VALID, VALID),
+    {0: TOKENS & VALID[..., None]},
+  ),
+  "debiased_probability": (
+    lambda x, m: likelihood.debiased_probability(x, m, 0.1, 1.0),
+    (LOGS[0], TOKENS),
+    {0: 1},
+  ),
+  "followup_likelihood": (
+    lambda x, m, y: likelihood.followup_likelihood(x, m, y, m),
+    (
+      np.moveaxis(LOGS[:4], 0, 2),
+      np.broadcast_to(TOKENS[:, :, None], (P, S, 4, T)),
+      np.moveaxis(LOGS[1:], 0, 2),
+    ),
+    {0: 1, 2: 1},
+  ),
+  "log_ratios": (
+    variational.log_ratios,
+    (*LOGS[:4], TOKENS),
+    dict.fromkeys(range(4), 4),
+  ),
+  "divergence": (
+    variational.divergence,
+    (LOGS[0], LOGS[1], CORRECT == 1, TOKENS),
+    {0: 3, 1: 3},
+  ),
+  "fraction_satisfied": (
+    labelfree.fraction_satisfied,
+    (UNIT[0] > 0.5, TOKENS),
+    {},
+  ),
+  "majority": (
+    lambda i, v: labelfree.majority(i, valid=v),
+    (IDS[..., 2], VALID),
+    {},
+  ),
+  "cluster_share": (labelfree.cluster_share, (IDS[..., 2], VALID), {}),
+  "preference": (
+    shaping.preference,
+    (SAMPLES, UNIT[0], TOKENS),
+    {1: 2},
+  ),
+  "polynomial": (shaping.polynomial, (SAMPLES, UNIT[0], TOKENS), {1: 2}),
+  "arctan": (shaping.arctan, (SAMPLES, UNIT[0], TOKENS), {1: 2}),
+  "reference_quantile": (
+    shaping.reference_quantile,
+    (UNIT[0], TOKENS),
+    {0: 1},
+  ),
+  "center_members": (
+    lambda x, v: ensembles.center_members(jnp.stack([x, x]), v)[0],
+    (SAMPLES, VALID),
+    {0: 1},
+  ),
+  "gated_accumulation": (
+    lambda r, v, m: gates.gated_accumulation(r, v, jnp.full(K, 0.5), m),
+    (
+      np.moveaxis(UNIT[:K], 0, 2),
+      np.moveaxis(UNIT[:K, ..., 0], 0, 2),
+      TOKENS,
+    ),
+    {0: np.broadcast_to(TOKENS[:, :, None], (P, S, K, T))},
+  ),
+  "posterior": (gates.posterior, (CORRECT, SAMPLES), {1: CORRECT == 1}),
+  "concise": (gates.concise, (CORRECT, SAMPLES), {1: CORRECT == 1}),
+  "stratified": (
+    lambda c, x, v: hybrid.stratified(c, x, valid=v),
+    (CORRECT, SAMPLES, VALID),
+    {1: 2},
+  ),
+  "prompt_weights": (
+    lambda x, v: hybrid.prompt_weights(x, 0.2, valid=v),
+    (SAMPLES, VALID),
+    {0: 1},
+  ),
+  "trusted": (
+    lambda o, x, v: hybrid.trusted(o, x, 10, valid=v),
+    (UNIT[1, ..., 0], SAMPLES, VALID),
+    {0: 2, 1: 2},
+  ),
+  "shape_by_potential": (
+    lambda r, p, m: turns.shape_by_potential(r, p, m, 0.9, 0.3),
+    (STEP_SCORES, UNIT[1, ..., :K], STEPS),
+    {0: 2, 1: 2},
+  ),
+  "information_gain": (
+    turns.information_gain,
+    (STEP_SCORES, STEPS, SAMPLES),
+    {0: 1},
+  ),
+  "normalize_in_group": (
+    turns.normalize_in_group,
+    (STEP_SCORES, STEPS),
+    {0: 1},
+  ),
+  "outcome_centered": (
+    turns.outcome_centered,
+    (STEP_SCORES, STEPS, SAMPLES),
+    {0: 1},
+  ),
+  "outcome_minus_errors": (
+    turns.outcome_minus_errors,
+    (CORRECT, STEP_SCORES, IDS),
+    {},
+  ),
+  "attribution_loss": (
+    turns.attribution_loss,
+    (STEP_SCORES, STEPS, SAMPLES),
+    {0: 1},
+  ),
+  "attributed": (
+    lambda c, g, m: turns.attributed(c, g, m),
+    (STEP_SCORES, UNIT[1, ..., :K], STEPS),
+    {0: 2, 1: 2},
+  ),
+  "gains_of_values": (
+    progress.gains,
+    (STEP_SCORES, SAMPLES, STEPS),
+    {0: 2},
+  ),
+  "significant_gains": (
+    progress.significant_gains,
+    (STEP_SCORES - 0.5, STEPS),
+    {0: 1},
+  ),
+  "judged_thoughts": (
+    progress.judged_thoughts,
+    (SAMPLES - 0.5, CORRECT, STEP_SCORES > 0.5, STEPS, SAMPLES),
+    {},
+  ),
+  "brier": (calibration.brier, (SAMPLES, CORRECT, VALID), {0: 2}),
+  "fidelity": (
+    lambda x, v: ranking.fidelity(x, jnp.arange(S, dtype=jnp.float32), valid=v),
+    (UNIT[0], TOKENS),
+    {0: 1},
+  ),
+  "cosine": (
+    similarity.cosine,
+    (UNIT[0], UNIT[1], VALID),
+    {0: np.broadcast_to(VALID[..., None], (P, S, T))},
+  ),
+  "staged": (
+    lambda ok, x, m: staged.dense(ok, staged.met(x, m), staged.met(x, m)),
+    (CORRECT, UNIT[0], TOKENS),
+    {1: 2},
+  ),
+  "combine": (
+    lambda a, b, v: (
+      combine.combine(
+        {"a": a, "b": b},
+        (combine.Term("a"), combine.Term("b", 0.5)),
+        "z_scores",
+        valid=v,
+      ).total
+    ),
+    (SAMPLES, UNIT[1, ..., 0], VALID),
+    {0: 2, 1: 2},
+  ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_masked_does_not_exist(name):
+  function, arguments, masks = CASES[name]
+  arguments = [jnp.asarray(x) for x in arguments]
+  run = jax.jit(function)
+  value = run(*arguments)
+  assert np.isfinite(value).all()
+  for index, mask in masks.items():
+    mask = np.asarray(arguments[mask] if isinstance(mask, int) else mask)
+    assert not mask.all()  # there is something to be ignored
+    assert mask.any()
+    poisoned = list(arguments)
+    poisoned[index] = jnp.where(mask, arguments[index], jnp.nan)
+    np.testing.assert_array_equal(run(*poisoned), value)
+    total = jax.grad(lambda *x: function(*x).sum(), index)
+    gradient = jax.jit(total)(*poisoned)
+    assert np.isfinite(gradient).all()
+    assert (np.asarray(gradient)[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_prompt_at_a_time_is_the_same(name):
+  function, arguments, _ = CASES[name]
+  arguments = [jnp.asarray(x) for x in arguments]
+  value = jax.jit(function)(*arguments)
+  rows = jax.jit(jax.vmap(function))(*arguments)
+  np.testing.assert_allclose(rows, value, rtol=2e-5, atol=1e-6)
+
+
+# Telescoping: what is collected is the last value less the first.
+
+
+def potential_sum(values, mask):
+  gamma, end = 0.9, 0.7
+  shaped = turns.shape_by_potential(
+    jnp.zeros_like(values), values, mask, gamma, end
+  )
+  n = mask.sum(-1)
+  place = jnp.maximum(jnp.cumsum(mask, -1) - 1, 0)
+  total = jnp.where(mask, gamma**place * shaped, 0.0).sum(-1)
+  return total, jnp.where(n > 0, gamma**n * end - first(values, mask), 0.0)
+
+
+def gain_sum(values, mask):
+  collected = turns.information_gain(values, mask, jnp.zeros(mask.shape[:-1]))
+  span = last(values, mask) - first(values, mask)
+  return collected.sum(-1), jnp.where(mask.any(-1), span, 0.0)
+
+
+def progress_sum(values, mask):
+  start = jnp.full(mask.shape[:-1], 0.25)
+  collected = progress.gains(values, start, mask)
+  some = mask.any(-1)
+  return collected.sum(-1), jnp.where(some, last(values, mask) - 0.25, 0.0)
+
+
+def delta_sum(values, mask):
+  """Delta collects the first step's score, if a second one follows."""
+  collected = step_rewards.delta_rewards(values, mask)
+  several = mask.sum(-1) > 1
+  return collected.sum(-1), jnp.where(several, first(values, mask), 0.0)
+
+
+def first(values, mask):
+  at = jnp.argmax(mask, -1)[..., None]
+  return jnp.take_along_axis(values, at, -1)[..., 0]
+
+
+def last(values, mask):
+  at = mask.shape[-1] - 1 - jnp.argmax(mask[..., ::-1], -1)[..., None]
+  return jnp.take_along_axis(values, at, -1)[..., 0]
+
+
+# The rule, and whether it skips what is masked between entries.
+TELESCOPING = {
+  potential_sum: True,
+  gain_sum: False,
+  progress_sum: False,
+  delta_sum: True,
+}
+
+
+@pytest.mark.parametrize("rule", TELESCOPING)
+def test_the_sum_is_the_last_less_the_first(rule):
+  rng = np.random.default_rng(1)
+  values = jnp.asarray(rng.normal(size=(40, 7)), jnp.float32)
+  if TELESCOPING[rule]:
+    mask = jnp.asarray(rng.random((40, 7)) < 0.6)
+  else:
+    mask = jnp.arange(7) < jnp.asarray(rng.integers(1, 8, (40, 1)))
+  mask = mask.at[0].set(False).at[1].set(True)
+  total, expected = rule(values, mask)
+  np.testing.assert_allclose(total, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("rule", [gain_sum, progress_sum, delta_sum])
+def test_a_detour_earns_nothing(rule):
+  """Leaving and coming back between the ends does not change the sum."""
+  straight, _ = rule(jnp.array([[0.2, 0.6]]), jnp.ones((1, 2), bool))
+  detour, _ = rule(
+    jnp.array([[0.2, 0.9, 0.1, 0.9, 0.6]]), jnp.ones((1, 5), bool)
+  )
+  np.testing.assert_allclose(straight, detour, atol=1e-6)
+
+
+# Gates: what a closed one hides has no effect at all.
+
+GATED = {  # hidden [S] -> total [S], and where the gate is closed
+  "posterior": (lambda x: gates.posterior(CORRECT[0], x), CORRECT[0] == 0),
+  "concise": (lambda x: gates.concise(CORRECT[0], x), CORRECT[0] == 0),
+  "accumulation": (
+    lambda x: gates.gated_accumulation(
+      jnp.stack([x, jnp.ones(S)], -1)[..., None],
+      jnp.stack([jnp.ones(S), jnp.asarray(CORRECT[0])], -1),
+      jnp.array([0.5, 0.5]),
+      jnp.ones((S, 1), bool),
+    )[..., 0],
+    CORRECT[0] == 0,
+  ),
+  "phase_entropy": (
+    lambda x: confidence.phase_entropy(
+      CORRECT[0], x[:, None], jnp.ones((S, 1), bool), jnp.int32(1)
+    ),
+    CORRECT[0] == 0,
+  ),
+  "staged": (
+    lambda x: staged.dense(
+      CORRECT[0], staged.Met(x, jnp.ones(S)), staged.Met(x, jnp.ones(S))
+    ),
+    CORRECT[0] == 0,
+  ),
+  "combine": (
+    lambda x: (
+      combine.combine(
+        {"ok": jnp.asarray(CORRECT[0]), "style": x},
+        (combine.Term("ok"), combine.Term("style", 0.3, gates=("ok",))),
+      ).total
+    ),
+    CORRECT[0] == 0,
+  ),
+  "trusted": (  # a group of one kind: nothing to compare, nothing counts
+    lambda x: hybrid.trusted(jnp.ones(S), x, 0),
+    np.ones(S, bool),
+  ),
+  "unanswered": (
+    lambda x: confidence.negative_entropy(
+      x[:, None], jnp.ones((S, 1), bool), CORRECT[0] == 1
+    ),
+    CORRECT[0] == 0,
+  ),
+}
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_a_closed_gate_hides_what_is_behind_it(name):
+  function, closed = GATED[name]
+  hidden = jnp.asarray(SAMPLES[0])
+  gradient = np.asarray(jax.grad(lambda x: function(x).sum())(hidden))
+  assert (gradient[closed] == 0).all()
+  assert (gradient[~closed] != 0).all()
+  changed = jnp.where(closed, jnp.nan, hidden)
+  np.testing.assert_array_equal(function(changed), function(hidden))
+
+
+# The reference-scoring signature.
+
+REFERENCE_SCORING = [
+  likelihood.probability,
+  likelihood.mean_probability,
+  likelihood.log_probability,
+  likelihood.mean_log_probability,
+  likelihood.debiased_probability,
+]
+
+
+@pytest.mark.parametrize("reward", REFERENCE_SCORING)
+def test_one_value_per_sample_that_rises_with_every_log_prob(reward):
+  logs, mask = jnp.asarray(LOGS[0]), jnp.asarray(TOKENS)
+  value = reward(logs, mask)
+  assert value.shape == (P, S)
+  assert value.dtype == jnp.float32
+  gradient = np.asarray(jax.grad(lambda x: reward(x, mask).sum())(logs))
+  assert (gradient[TOKENS] > 0).all()
+  assert (gradient[~TOKENS] == 0).all()
+  for t in range(T):
+    better = reward(logs.at[..., t].add(0.01), mask)
+    assert (better > value)[TOKENS[..., t]].all()
+    np.testing.assert_array_equal(
+      better[~TOKENS[..., t]], value[~TOKENS[..., t]]
+    )
+
+
+@pytest.mark.parametrize("reward", REFERENCE_SCORING)
+def test_padding_and_order_of_the_reference_change_nothing(reward):
+  logs, mask = jnp.asarray(LOGS[0]), jnp.asarray(TOKENS)
+  pad = ((0, 0), (0, 0), (0, 3))
+  longer = reward(
+    jnp.pad(logs, pad, constant_values=jnp.nan), jnp.pad(mask, pad)
+  )
+  np.testing.assert_allclose(longer, reward(logs, mask), rtol=1e-6)
+  turned = reward(logs[..., ::-1], mask[..., ::-1])
+  np.testing.assert_allclose(turned, reward(logs, mask), rtol=1e-6)
+
+
+@pytest.mark.parametrize("reward", REFERENCE_SCORING)
+def test_an_empty_reference_gives_every_sample_the_same(reward):
+  value = reward(jnp.asarray(LOGS[0]), jnp.zeros((P, S, T), bool))
+  np.testing.assert_array_equal(value, 0.0)
+  gradient = jax.grad(lambda x: reward(x, jnp.zeros((S, T), bool)).sum())
+  np.testing.assert_array_equal(gradient(jnp.asarray(LOGS[0, 0])), 0.0)

@@ -1,0 +1,394 @@
+"""SQL: what equals what, what a query may do, and that parts cannot beat it."""
+
+import functools
+import os
+import random
+import sqlite3
+import time
+
+import pytest
+
+from rewards.verifiers import Item, sql
+
+SCHEMA = """
+CREATE TABLE city (name TEXT, country TEXT, people INTEGER, area REAL);
+INSERT INTO city VALUES ('Rome', 'IT', 28, 1285.0), ('Milan', 'IT', 14, 181.5),
+  ('Oslo', 'NO', 7, 454.0), ('Bergen', 'NO', 3, 465.0), ('Bern', 'CH', 1, NULL);
+CREATE TABLE country (code TEXT, label TEXT);
+INSERT INTO country VALUES ('IT', 'Italy'), ('NO', 'Norway');
+CREATE VIEW small AS SELECT name FROM city WHERE people < 10;
+"""
+REFERENCE = "SELECT name FROM city WHERE people > 5 ORDER BY people DESC"
+
+
+def fenced(query):
+  return f"I look it up.\n```sql\n{query}\n```"
+
+
+def item(query, reference=REFERENCE, **meta):
+  return Item("Which?", fenced(query), reference, meta or {"schema": SCHEMA})
+
+
+def parts(query, reference=REFERENCE):
+  return sql.parts(item(query, reference))
+
+
+def verdict(query, reference=REFERENCE):
+  return sql.verify([item(query, reference)])[0].verdict
+
+
+@pytest.mark.parametrize(
+  ("query", "reference"),
+  [
+    ("SELECT name FROM city WHERE people>=7 ORDER BY -people;", REFERENCE),
+    ("SELECT c.name FROM city AS c WHERE c.people > 5 ORDER BY 1 DESC",
+     "SELECT name FROM city WHERE people > 5"),
+    ("SELECT 14 * 2.0", "SELECT 28"),
+    ("SELECT 0.1 + 0.2", "SELECT 0.3"),
+    ("SELECT NULL", "SELECT area FROM city WHERE name = 'Bern'"),
+    ("SELECT people AS n FROM city", "SELECT people FROM city"),
+    ("WITH c AS (SELECT * FROM city) SELECT count(*) FROM c",
+     "SELECT count(*) FROM city"),
+    ("SELECT name FROM city WHERE name = 'none'",
+     "SELECT label FROM country WHERE code = 'XX'"),
+    ("SELECT country FROM city GROUP BY country",
+     "SELECT DISTINCT country FROM (SELECT * FROM city ORDER BY name)"),
+    ("/* hm */ SELECT count(*) -- all\nFROM city", "SELECT 5"),
+  ],
+)  # fmt: skip
+def test_the_same_rows(query, reference):
+  assert verdict(query, reference) == 1
+
+
+@pytest.mark.parametrize(
+  ("query", "reference"),
+  [
+    ("SELECT name FROM city WHERE people > 5 ORDER BY people", REFERENCE),
+    ("SELECT country FROM city", "SELECT DISTINCT country FROM city"),
+    ("SELECT DISTINCT country FROM city", "SELECT country FROM city"),
+    ("SELECT people, name FROM city", "SELECT name, people FROM city"),
+    ("SELECT '28'", "SELECT 28"),
+    ("SELECT 'rome'", "SELECT 'Rome'"),
+    ("SELECT 0", "SELECT NULL"),
+    ("SELECT x'61'", "SELECT 'a'"),
+    ("SELECT 0.3000001", "SELECT 0.3"),
+    ("SELECT name FROM town", REFERENCE),
+    ("SELECT name FROM city WHERE", REFERENCE),
+    ("", "SELECT name FROM city WHERE 0"),
+    ("REINDEX", "SELECT name FROM city WHERE 0"),
+    ("SELECT 1, 2 WHERE 0", "SELECT name FROM city WHERE 0"),
+    ("-- nothing", "SELECT name FROM city WHERE 0"),
+    (";", "SELECT name FROM city WHERE 0"),
+    ("SELECT 1; SELECT 1", "SELECT 1"),
+    ("SELECT 1\0", "SELECT 1"),
+  ],
+)
+def test_other_rows_or_none(query, reference):
+  assert verdict(query, reference) == 0
+
+
+def test_an_empty_result_is_right_by_accident():
+  """Execution match cannot tell why there are no rows: a weakness of its own."""
+  assert verdict("SELECT 1 WHERE 0", "SELECT name FROM city WHERE 0") == 1
+
+
+def test_order_counts_where_the_reference_orders():
+  rows = "SELECT name FROM city"
+  shuffled = rows + " ORDER BY name DESC"
+  assert verdict(shuffled, rows + " ORDER BY name") == 0
+  assert verdict(shuffled, rows) == 1
+  assert verdict(shuffled, f"SELECT * FROM ({rows} ORDER BY name)") == 1
+  assert verdict(shuffled, rows + " -- ORDER BY name") == 1
+  assert verdict(shuffled, rows + " WHERE name <> 'ORDER BY'") == 1
+
+
+def test_parts_of_the_reference_are_full():
+  for reference in (
+    REFERENCE,
+    "SELECT 1",
+    "SELECT count(*) FROM small",
+    "SELECT label FROM country JOIN city ON code = country;",
+  ):
+    assert set(parts(reference, reference).values()) == {1.0}
+    outcome = sql.verify([item(reference, reference)])[0]
+    assert (outcome.score, outcome.verdict) == (1.0, 1)
+
+
+def test_schema_linking_by_hand():
+  # reference reads city, name, people; this reads city, name, country
+  assert parts("SELECT name, country FROM city")["schema"] == 2 / 4 * 1.0 + 0.0
+  assert parts("SELECT NAME FROM City x WHERE x.PEOPLE = 1")["schema"] == 1.0
+  # a view reads its table as well: small, small.name, city, name, people
+  assert parts("SELECT name FROM small")["schema"] == 3 / 5
+  assert parts("SELECT code FROM country")["schema"] == 0.0
+  assert parts("SELECT 1")["schema"] == 0.0
+  assert parts("SELECT name, people FROM city WHERE")["schema"] == 0.0
+
+
+def test_bigrams_by_hand():
+  # start SELECT, SELECT 1, 1 end against start SELECT, SELECT 2, 2 end
+  assert parts("SELECT 2", "SELECT 1")["ngram"] == 1 / 5
+  assert parts("select\n1 ;", "SELECT 1")["ngram"] == 1.0
+  assert parts("SELECT 'A'", "SELECT 'a'")["ngram"] == 1 / 5
+  assert parts("", "SELECT 1")["ngram"] == 0.0
+
+
+def test_jaccard_is_symmetric_and_bounded():
+  generator = random.Random(0)
+  for _ in range(100):
+    a, b = (
+      set(generator.choices("abcd", k=generator.randrange(4))) for _ in "ab"
+    )
+    value = sql.jaccard(a, b)
+    assert value == sql.jaccard(b, a)
+    assert 0 <= value <= 1
+    assert (value == 1) == (a == b)
+  assert sql.jaccard(set(), set(), empty=0.0) == 0.0
+
+
+def test_where_the_query_stands():
+  for completion, query, formed in (
+    ("SELECT 1", "SELECT 1", False),
+    ("a\n```sql\nSELECT 1\n```\nb", "SELECT 1", True),
+    ("```\nSELECT 1\n```", "SELECT 1", True),
+    ("```sql\nSELECT 2\n```\n```sql\nSELECT 1\n```", "SELECT 1", False),
+    ("<think>a</think><answer>SELECT 1</answer>", "SELECT 1", True),
+    ("<answer>\n```sql\nSELECT 1\n```\n</answer>", "SELECT 1", True),
+    ("<answer>SELECT 2</answer><answer>SELECT 1</answer>", "SELECT 1", False),
+    ("", "", False),
+  ):
+    assert sql.extract(completion) == (query, formed)
+
+
+@pytest.mark.parametrize(
+  "query",
+  [
+    "INSERT INTO city VALUES ('X', 'Y', 1, 1)",
+    "UPDATE city SET people = 0",
+    "DELETE FROM city",
+    "DROP TABLE city",
+    "CREATE TABLE t (a)",
+    "CREATE TEMP TABLE t (a)",
+    "ATTACH 'other.db' AS other",
+    "DETACH main",
+    "VACUUM INTO 'copy.db'",
+    "PRAGMA query_only = OFF",
+    "PRAGMA writable_schema = ON",
+    "SELECT * FROM pragma_table_info('city')",
+    "BEGIN",
+    "SELECT load_extension('x')",
+    "SELECT fts3_tokenizer('simple')",
+    "SELECT random()",
+    "ANALYZE",
+    "REINDEX",
+  ],
+)
+def test_only_reading_is_allowed(tmp_path, query, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  path = tmp_path / "towns.db"
+  with sqlite3.connect(path) as connection:
+    connection.executescript(SCHEMA)
+  connection.close()
+  before, listed = path.read_bytes(), sorted(os.listdir(tmp_path))
+  result = sql.run(query, {"database": str(path)})
+  assert result.rows is None
+  assert result.error
+  assert path.read_bytes() == before
+  assert sorted(os.listdir(tmp_path)) == listed
+  assert sql.verify([item(query, database=str(path))])[0].verdict == 0
+  assert sql.verify([item(REFERENCE, database=str(path))])[0].verdict == 1
+
+
+ENDLESS = (
+  "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) "
+  "SELECT count(*) FROM n"
+)
+
+
+def test_endless_and_huge_queries_are_wrong_and_bounded():
+  wide = ", ".join(["city"] * 12)
+  for query in (
+    ENDLESS,
+    ENDLESS.replace("count(*)", "x"),
+    f"SELECT count(*) FROM {', '.join(f'city c{i}' for i in range(14))}",
+    f"SELECT 1 FROM {wide}",
+    "SELECT zeroblob(1000000000)",
+    "SELECT replace(hex(zeroblob(50000)), '0', hex(zeroblob(50000)))",
+    "SELECT printf('%.*c', 99999999, 'x')",
+    "SELECT " + "(" * 4000 + "1" + ")" * 4000,
+    "SELECT 1" + " UNION SELECT 1" * 600,
+    "SELECT '" + "a" * 10**5 + "'",
+  ):
+    start = time.perf_counter()
+    assert verdict(query) == 0, query[:60]
+    assert time.perf_counter() - start < 8
+
+
+def test_the_clock_leaves_the_verdict_unknown_and_nothing_else_does():
+  clock = sql.Limits(steps=10**12, processor=60, clock=0.2)
+  outcome = sql.verify([item(ENDLESS)], limits=clock)[0]
+  assert (outcome.verdict, outcome.score) == (-1, 0.0)
+  assert "clock" in outcome.reason
+  steps = sql.Limits(steps=10**6, processor=60)
+  assert sql.verify([item(ENDLESS)], limits=steps)[0].verdict == 0
+  seconds = sql.Limits(steps=10**12, processor=0.2)
+  assert sql.verify([item(ENDLESS)], limits=seconds)[0].verdict == 0
+
+
+def test_a_policy_cannot_hide_by_being_slow():
+  """Few steps, each of them slow: still wrong, not unknown."""
+  slow = (
+    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT "
+    "count(replace(hex(zeroblob(40000)), '00', printf('%d', x % 10))) FROM n"
+  )
+  limits = sql.Limits(processor=0.3)
+  start = time.perf_counter()
+  outcome = sql.verify([item(slow)], limits=limits)[0]
+  assert outcome.verdict == 0
+  assert time.perf_counter() - start < 8
+
+
+def test_what_cannot_be_judged_is_unknown(tmp_path):
+  missing = str(tmp_path / "none.db")
+  broken = tmp_path / "broken.db"
+  broken.write_bytes(b"no database" * 100)
+  for case in (
+    item(REFERENCE, "SELECT nothing FROM nowhere"),
+    item(REFERENCE, ""),
+    item(REFERENCE, "DELETE FROM city"),
+    item(REFERENCE, ENDLESS),
+    item(REFERENCE, database=missing),
+    item(REFERENCE, database=str(broken)),
+    item(REFERENCE, schema="CREATE TABLE ("),
+    Item("?", fenced(REFERENCE), REFERENCE, {"nothing": 1}),
+  ):
+    outcome = sql.verify([case])[0]
+    assert (outcome.verdict, outcome.score) == (-1, 0.0)
+    assert outcome.reason
+  assert not os.path.exists(missing)
+
+
+def test_queries_of_one_database_do_not_see_each_other():
+  items = [item(q) for q in ("DROP TABLE city", REFERENCE, "DELETE FROM city")]
+  assert [o.verdict for o in sql.verify([*items, item(REFERENCE)])] == [
+    0,
+    1,
+    0,
+    1,
+  ]
+
+
+WRONG = [
+  "SELECT name FROM city WHERE people > 5 ORDER BY people",  # all parts but one
+  "SELECT name, people FROM city",
+  "SELECT name FROM city",
+  "SELECT 1",
+  "",
+  "name city people",
+  REFERENCE + " LIMIT 1",
+  REFERENCE.replace("5", "50"),
+  (REFERENCE + " ") * 300,
+]
+RIGHT = (
+  "WITH a AS (SELECT c.*, label FROM city c LEFT JOIN country ON code = country) "
+  "SELECT a.name FROM a WHERE NOT coalesce(people, 0) <= 5 ORDER BY -people"
+)
+
+
+def test_no_wrong_query_beats_a_right_one():
+  right = sql.verify([Item("?", RIGHT, REFERENCE, {"schema": SCHEMA})])[0]
+  assert right.verdict == 1
+  texts = [fenced(query) for query in WRONG]
+  texts += [
+    "",
+    "Which?",
+    "```sql\n```",
+    ";" * 100,
+    "SELECT " * 14_000,
+    "x" * 10**5,
+  ]
+  for text in texts:
+    wrong = sql.verify([Item("Which?", text, REFERENCE, {"schema": SCHEMA})])[0]
+    assert wrong.verdict == 0
+    assert wrong.score < right.score < 1
+
+
+def test_the_weights_sum_by_hand_and_execution_outweighs_the_rest():
+  named = parts("SELECT name FROM city")
+  others = named["syntax"] + named["schema"] + named["ngram"] + named["format"]
+  assert named["execution"] == 0.0
+  found = sql.verify([item("SELECT name FROM city")])[0]
+  assert found.score == pytest.approx(others / 11)
+  assert sql.WEIGHTS["execution"] > sum(sql.WEIGHTS.values()) / 2
+  alone = sql.verify(
+    [item("SELECT name FROM city")], weights={"execution": 1.0}
+  )
+  assert alone[0].score == 0.0
+
+
+def test_weights_that_could_be_gamed_are_refused():
+  recollected = {**dict.fromkeys(sql.WEIGHTS, 1.0), "execution": 3.0}
+  with pytest.raises(ValueError, match=r"execution weighs 3.0; allowed: more"):
+    sql.verify([], weights=recollected)
+  with pytest.raises(ValueError, match="did you mean 'execution'"):
+    sql.verify([], weights={"exection": 1.0})
+  with pytest.raises(ValueError, match="allowed: 0 or more"):
+    sql.verify([], weights={"execution": 1.0, "ngram": -1.0})
+
+
+def test_the_judge_is_asked_only_where_the_execution_differs():
+  asked = []
+
+  def judge(case, value):
+    asked.append(case)
+    return value
+
+  right, wrong = item(REFERENCE), item("SELECT name FROM city")
+  half = functools.partial(judge, value=0.5)
+  found = sql.verify([right, wrong], judge=half)
+  plain = sql.parts(wrong)
+  assert asked == [wrong]
+  assert found[0].score == 1.0
+  assert found[1].score == pytest.approx((sum(plain.values()) + 2 * 0.5) / 13)
+  assert (
+    sql.verify([wrong], judge=functools.partial(judge, value=9))[0].score < 0.5
+  )
+  silent = functools.partial(judge, value=None)
+  assert sql.verify([wrong], judge=silent)[0].verdict == -1
+
+  def broken(case):
+    raise RuntimeError("no answer")
+
+  assert sql.verify([wrong], judge=broken)[0].reason == "no answer"
+
+
+def test_never_raises_and_takes_a_short_time():
+  texts = [None, 3, "\ud800", "\x00", "```sql " * 15_000, "/*" * 50_000]
+  texts += [
+    "'" * 99_999,
+    '"' * 99_999,
+    "[" * 10**5,
+    "-- " * 33_000,
+    "(" * 10**5,
+  ]
+  texts += ["<answer>" * 12_000, "</answer>" * 11_000, "SELECT 1," * 11_000]
+  for text in texts:
+    start = time.perf_counter()
+    assert (
+      sql.verify([Item("?", text, REFERENCE, {"schema": SCHEMA})])[0].verdict
+      == 0
+    )
+    assert (
+      sql.verify([Item("?", "SELECT 1", text, {"schema": ""})])[0].verdict < 1
+    )
+    assert time.perf_counter() - start < 2
+  assert sql.verify([]) == []
+
+
+def test_equal_queries_vote_together():
+  texts = ["SELECT 1", "select  1;", fenced("SELECT 1 -- one"), "SELECT 2", ""]
+  items = [Item("?", text, "SELECT 1", {"schema": ""}) for text in texts]
+  ids = [o.answer_id for o in sql.verify(items)]
+  assert ids[0] == ids[1] == ids[2] >= 0
+  assert ids[3] != ids[0]
+  assert ids[4] == -1

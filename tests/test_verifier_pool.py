@@ -1,0 +1,240 @@
+"""Facts about workers that hang, die, eat memory, and about what is left."""
+
+import ctypes
+import logging
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import pytest
+
+from rewards.verifiers import Item, Outcome, answer_id, numbers
+from rewards.verifiers.pool import Pool
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def act(items):
+  """Does what a completion says; the verdict is 1 if it comes back."""
+  (item,) = items
+  what, _, argument = item.completion.partition(" ")
+  if what == "hang":
+    time.sleep(1000)
+  elif what == "spin":  # C code that holds the interpreter's lock
+    9 ** (9**9)
+  elif what == "child":  # a grandchild, which must not stay
+    child = subprocess.Popen(["sleep", "1000"])
+    pathlib.Path(argument).write_text(str(child.pid))
+    time.sleep(1000)
+  elif what == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+  elif what == "once" and not os.path.exists(argument):
+    pathlib.Path(argument).touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+  elif what == "exit":
+    os._exit(0)
+  elif what == "segfault":
+    ctypes.string_at(0)
+  elif what == "memory":
+    bytearray(50 << 30)
+  elif what == "raise":
+    raise ValueError("no")
+  elif what == "garbage":
+    return ["right"]
+  elif what == "none":
+    return []
+  elif what == "pid":
+    return [Outcome(1.0, 1, str(os.getpid()), 0)]
+  elif what == "stdin":
+    return [Outcome(1.0, 1, sys.stdin.read(), 0)]
+  return [Outcome(1.0, 1, item.completion, answer_id(item.completion))]
+
+
+class Broken:
+  """A verifier that no worker can load."""
+
+  def __reduce__(self):
+    return (_refuse, ())
+
+
+def _refuse():
+  if "rewards.verifiers.pool" in sys.modules and sys.argv[0] == "-c":
+    raise OSError("no such verifier")
+
+
+def of(*completions):
+  return [Item("?", completion, "!") for completion in completions]
+
+
+def alive(pid):
+  try:
+    state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+  except (FileNotFoundError, ProcessLookupError):
+    return False
+  return state.split()[0] not in "ZX"
+
+
+def gone(pids, seconds=5.0):
+  end = time.monotonic() + seconds
+  while any(map(alive, pids)) and time.monotonic() < end:
+    time.sleep(0.02)
+  return not any(map(alive, pids))
+
+
+def pids(pool):
+  return [worker._process.pid for worker in pool._workers]
+
+
+@pytest.fixture(scope="module")
+def pool():
+  with Pool(act, workers=2, timeout=1.0, memory=1 << 30, batch=4) as found:
+    yield found
+
+
+def test_results_are_in_order(pool):
+  names = [f"item {i}" for i in range(203)]
+  assert [o.answer for o in pool(of(*names))] == names
+  assert pool([]) == []
+
+
+def test_outcomes_are_those_of_the_verifier_itself():
+  items = [Item("", f"#### {i}", str(i % 3)) for i in range(50)]
+  with Pool(numbers.verify, workers=1) as verify:
+    assert verify(items) == numbers.verify(items)
+    assert verify.statistics["unscored"] == 0
+
+
+@pytest.mark.parametrize("what", ["hang", "spin"])
+def test_a_hanging_item_is_unscored_and_the_others_are_not(pool, what, caplog):
+  before = pool.statistics.copy()
+  start = time.monotonic()
+  with caplog.at_level(logging.WARNING):
+    outcomes = pool(of("a", "b", what, "c", "d", "e"))
+  assert time.monotonic() - start < 10
+  assert [o.verdict for o in outcomes] == [1, 1, -1, 1, 1, 1]
+  assert outcomes[2].score == 0
+  assert "within 1 s" in outcomes[2].reason
+  counts = pool.statistics - before
+  assert counts["timeouts"] == counts["unscored"] == counts["restarts"] == 1
+  assert "item 2" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["kill", "segfault", "exit"])
+def test_an_item_that_kills_twice_is_unscored(pool, what):
+  before = pool.statistics.copy()
+  outcomes = pool(of("a", what, "b", "c"))
+  assert [o.verdict for o in outcomes] == [1, -1, 1, 1]
+  counts = pool.statistics - before
+  assert (counts["restarts"], counts["timeouts"]) == (2, 0)
+
+
+def test_a_killed_worker_s_item_is_tried_again(pool, tmp_path):
+  outcomes = pool(of("a", f"once {tmp_path / 'flag'}", "b"))
+  assert [o.verdict for o in outcomes] == [1, 1, 1]
+
+
+def test_a_worker_that_dies_idle_is_replaced(pool):
+  old = pids(pool)
+  for pid in old:
+    os.kill(pid, signal.SIGKILL)
+  assert gone(old)
+  assert [o.verdict for o in pool(of(*"abcdefgh"))] == [1] * 8
+  assert not set(old) & set(pids(pool))
+
+
+@pytest.mark.parametrize(
+  ("what", "reason"),
+  [
+    ("memory", "MemoryError"),
+    ("raise", "ValueError: no"),
+    ("garbage", "instead of an Outcome"),
+    ("none", "not enough values"),
+  ],
+)
+def test_other_failures_are_unscored_and_cost_no_worker(pool, what, reason):
+  old, before = pids(pool), pool.statistics.copy()
+  outcomes = pool(of("a", what, "b"))
+  assert [o.verdict for o in outcomes] == [1, -1, 1]
+  assert reason in outcomes[1].reason
+  assert pids(pool) == old
+  assert (pool.statistics - before)["unscored"] == 1
+
+
+def test_many_hostile_items_at_once(pool):
+  acts = ["kill", "ok", "hang", "ok", "raise", "memory", "exit", "ok"] * 2
+  verdicts = [o.verdict for o in pool(of(*acts))]
+  assert verdicts == [1 if what == "ok" else -1 for what in acts]
+
+
+def test_a_time_out_takes_the_worker_s_children_with_it(pool, tmp_path):
+  note = tmp_path / "pid"
+  assert pool(of(f"child {note}"))[0].verdict == -1
+  assert gone([int(note.read_text())])
+
+
+def test_workers_are_sessions_of_their_own_without_input(pool):
+  pid = int(pool(of("pid"))[0].answer)
+  assert os.getsid(pid) == pid != os.getsid(0)
+  assert pool(of("stdin"))[0].answer == ""
+
+
+def test_both_workers_work():
+  with Pool(act, workers=2) as pool:
+    seen = {o.answer for o in pool(of(*["pid"] * 500))}
+    assert seen == set(map(str, pids(pool)))
+
+
+def test_close_leaves_nothing_and_may_be_called_twice():
+  before = len(os.listdir("/proc/self/fd"))
+  with Pool(act, workers=2) as pool:
+    workers = pids(pool)
+    assert all(map(alive, workers))
+  assert not any(map(alive, workers))
+  pool.close()
+  assert len(os.listdir("/proc/self/fd")) == before
+  with pytest.raises(RuntimeError, match="closed"):
+    pool(of("a"))
+
+
+@pytest.mark.parametrize("what", ["idle", "hang", "spin"])
+def test_workers_end_with_a_parent_that_is_killed(what, tmp_path):
+  note = tmp_path / "pids"
+  code = (
+    "import sys, pathlib\n"
+    f"sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
+    "import test_verifier_pool as t\n"
+    "pool = t.Pool(t.act, workers=2, timeout=500)\n"
+    f"note = pathlib.Path({str(note)!r})\n"
+    "note.write_text(' '.join(map(str, t.pids(pool))) + '.')\n"
+    f"pool(t.of({what!r}, {what!r}))\n"
+    "import time; time.sleep(1000)\n"
+  )
+  parent = subprocess.Popen([sys.executable, "-c", code])
+  end = time.monotonic() + 60
+  while time.monotonic() < end:
+    if note.exists() and note.read_text().endswith("."):
+      break
+    time.sleep(0.05)
+  time.sleep(0.3)
+  workers = [int(pid) for pid in note.read_text().strip(".").split()]
+  assert all(map(alive, workers))
+  parent.kill()
+  parent.wait()
+  assert gone(workers)
+
+
+def test_says_what_it_cannot_do():
+  with pytest.raises(ValueError, match="top level of a module"):
+    Pool(lambda items: [])
+  scripted = types.FunctionType(act.__code__, {}, "verify")
+  scripted.__module__ = "__main__"
+  with pytest.raises(ValueError, match="allowed: a function"):
+    Pool(scripted)
+  with pytest.raises(ValueError, match="workers is 0"):
+    Pool(act, workers=0)
+  with pytest.raises(RuntimeError, match=r"no worker can load.*no such"):
+    Pool(Broken(), workers=1)
