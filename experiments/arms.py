@@ -50,6 +50,12 @@ class Arm:
         raise ValueError(
           f"an arm starts from another arm, not by config.{name}"
         )
+    if self.config.policy.path:
+      raise ValueError("an arm starts from another arm, not by a policy.path")
+    if self.config.model.lora_rank:
+      raise ValueError(
+        "an arm trains all parameters: model.lora_rank must be 0"
+      )
 
   @functools.cached_property
   def digest(self) -> str:

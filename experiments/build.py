@@ -293,15 +293,19 @@ def make_model(
   if path:
     hf.check(path)
     shape = hf.config(path)
+    _check_heads(path, dict(shape.extra_heads), dict(own["extra_heads"]))
     model = dataclasses.replace(shape, **own)
     hf.check_tokenizer(model, task.vocab_size, path)
   elif preset:
     model = presets.get(preset, **own)
   else:
     settings["vocab_size"] = settings["vocab_size"] or task.vocab_size
-    if settings["rope_scaling"] is not None:
-      settings["rope_scaling"] = RopeScaling(**settings["rope_scaling"])
-    model = ModelConfig(**settings)
+    try:
+      if settings["rope_scaling"] is not None:
+        settings["rope_scaling"] = RopeScaling(**settings["rope_scaling"])
+      model = ModelConfig(**settings)
+    except TypeError as error:
+      raise ValueError(f"model: {error}") from None
   if model.vocab_size < task.vocab_size:
     raise ValueError(
       f"model.vocab_size = {model.vocab_size} is smaller than the "
@@ -310,6 +314,17 @@ def make_model(
     )
   lora.targets(model)  # refuses an expression that finds nothing
   return model
+
+
+def _check_heads(
+  path: str, there: Mapping[str, int], wanted: Mapping[str, int]
+) -> None:
+  for name in there.keys() & wanted.keys():
+    if there[name] != wanted[name]:
+      raise ValueError(
+        f"model.extra_heads: {name!r} of {path} has {there[name]} outputs, not "
+        f"{wanted[name]}; use as many, or another name"
+      )
 
 
 def make_optimizers(

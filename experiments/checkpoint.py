@@ -328,27 +328,40 @@ def write_config(
 
 
 def write_model(
-  workdir: epath.PathLike, model: ModelConfig, tokenizer: str, frozen: str
+  workdir: epath.PathLike,
+  model: ModelConfig,
+  tokenizer: str,
+  frozen: str,
+  frozen_step: int | None = None,
 ) -> None:
   """Writes `model.json`: what `python -m models.hf export` needs to know.
+
+  One that is there is left as it is: what a run began with does not change.
 
   Args:
     workdir: of the run.
     model: the decoder's shape.
     tokenizer: folder of the tokenizer, or "".
     frozen: folder or workdir of the weights that checkpoints do not hold, or
-      "" where they hold all.
+      "" where they hold all; as `tokenizer`, absolute or from the workdir.
+    frozen_step: of the checkpoint there; None: it has none, or its only one.
   """
-  if jax.process_index() != 0:
+  path = epath.Path(workdir) / MODEL_FILE
+  if jax.process_index() != 0 or path.exists():
     return
   told = {
     "model": dataclasses.asdict(model),
     "tokenizer": tokenizer,
     "frozen": frozen,
+    "frozen_step": frozen_step,
   }
-  jsonl.replace(
-    epath.Path(workdir) / MODEL_FILE, json.dumps(told, indent=2) + "\n"
-  )
+  jsonl.replace(path, json.dumps(told, indent=2) + "\n")
+
+
+def frozen_step(workdir: epath.PathLike) -> int | None:
+  """Step of the checkpoint that `model.json` names as the frozen base's."""
+  path = epath.Path(workdir) / MODEL_FILE
+  return json.loads(path.read_text())["frozen_step"] if path.exists() else None
 
 
 def check_config(

@@ -46,9 +46,9 @@ def _sampled(
 ) -> Rollouts:
   """What the method's stage makes of a sampler; plain without a method."""
   sampler = Sampler(
-    policy,
+    policy.given(state.frozen),
     _acting(method, state),
-    {name: _whole(params, state) for name, params in state.slots.items()},
+    state.slots,
     sampling.samples,
     sampling.temperature,
     draw,
@@ -63,12 +63,8 @@ def _sampled(
 def _acting(method: Method | None, state: State) -> types.PyTree:
   """The parameters that sample."""
   if method is None or method.behavior == learners.POLICY:
-    return _whole(state.params, state)
-  return _whole(state.slots[method.behavior], state)
-
-
-def _whole(params: types.PyTree, state: State) -> types.PyTree:
-  return types.join(params, state.frozen)
+    return state.params
+  return state.slots[method.behavior]
 
 
 def _at(
@@ -109,10 +105,11 @@ def on_device(
     if sharding is not None:
       problems = jax.lax.with_sharding_constraint(problems, sharding)
     keys = rollouts.prompt_keys(sample_key, state.step, problems.ids)
+    whole_policy = policy.given(state.frozen)
 
     def draw(params, count, first=0, active=None, temperature=None):
       return rollouts.generate(
-        policy,
+        whole_policy,
         params,
         problems.prompts,
         problems.prompt_mask,
@@ -131,7 +128,7 @@ def on_device(
     def extend(params, rollout, kept, count):
       prefixes = assemble.prefixes(rollout, kept, keys)
       how = _at(sampling, count, None)
-      drawn = rollouts.generate(policy, params, *prefixes, how)
+      drawn = rollouts.generate(whole_policy, params, *prefixes, how)
       whole = assemble.whole(rollout, kept, drawn, sampling.pad_id)
       judged = task.score(problems, *whole)
       return assemble.extension(rollout, prefixes, kept, drawn, judged)
@@ -173,6 +170,7 @@ def on_host(
     def draw(params, count, first=0, active=None, temperature=None):
       how = _at(sampling, count, temperature)
       asked = problems.prompts, problems.prompt_mask
+      params = types.join(params, state.frozen)
       return generate(params, *asked, keys, active, how, first)
 
     def score(completions, lengths, finished):
@@ -191,6 +189,7 @@ def on_host(
     def extend(params, rollout, kept, count):
       prefixes = assemble.prefixes(rollout, kept, keys)
       how = _at(sampling, count, None)
+      params = types.join(params, state.frozen)
       drawn = generate(params, *prefixes, None, how, 0)
       whole = jax.device_get(
         assemble.whole(rollout, kept, drawn, sampling.pad_id)

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 SPLITS = ("train", "test")
+FIELDS = ("question", "answer")
 VARIABLE = "EXTREMUM_DATA"
 
 
@@ -127,9 +128,13 @@ def find(
   }
 
 
-def fingerprint(files: Mapping[str, Path]) -> str:
-  """16 hex digits that change with the content of the files."""
+def fingerprint(
+  files: Mapping[str, Path], fields: Sequence[str] = FIELDS
+) -> str:
+  """16 hex digits that change with the content of the files and the fields."""
   digest = hashlib.sha256()
+  if tuple(fields) != FIELDS:  # what is prepared of these has its name already
+    digest.update(json.dumps(list(fields)).encode())
   for split in sorted(files):
     digest.update(files[split].read_bytes())
   return digest.hexdigest()[:16]
@@ -138,7 +143,7 @@ def fingerprint(files: Mapping[str, Path]) -> str:
 def read(
   files: Mapping[str, Path],
   cache: str | Path,
-  fields: Sequence[str] = ("question", "answer"),
+  fields: Sequence[str] = FIELDS,
   optional: Sequence[str] = (),
 ) -> dict[str, list[tuple[str, ...]]]:
   """The texts of each split, in the order of the files.
@@ -146,7 +151,7 @@ def read(
   Args:
     files: `{split: jsonl file}`, of `find`.
     cache: folder for the prepared ArrayRecord files; made where missing, and
-      reused by later calls.
+      reused by later calls, so one for each `fingerprint`.
     fields: keys of a line to read; others are passed over.
     optional: those of them that may be missing, and are "" then.
 

@@ -24,6 +24,7 @@ from experiments import (
   logging,
   records,
   report,
+  spec,
 )
 from experiments.build import Experiment
 from models import hf
@@ -71,12 +72,7 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
   config, workdir = experiment.config, epath.Path(workdir)
   workdir.mkdir(parents=True, exist_ok=True)
   checkpoint.write_config(workdir, config)
-  checkpoint.write_model(
-    workdir,
-    experiment.model,
-    tokenizer=config.policy.path,
-    frozen=_origin(experiment, workdir) if experiment.model.lora_rank else "",
-  )
+  _write_model(experiment, workdir)
   if _has_base(config):
     run(build.build(_base(config)), workdir / BASE)
   with checkpoint.Checkpoints(
@@ -106,7 +102,8 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
 
 
 def _has_base(config: ml_collections.ConfigDict) -> bool:
-  given = config.get("init_from") or config.policy.path
+  policy = config.policy
+  given = config.get("init_from") or policy.path or policy.preset
   return bool(config.get("base")) and not given
 
 
@@ -146,7 +143,9 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
     _, params = hf.load(origin, dtype=e.model.param_dtype, mesh=e.mesh)
     return e.fitting(params)
   return checkpoint.restore_params(
-    epath.Path(origin) / checkpoint.FOLDER, e.abstract_plain
+    epath.Path(origin) / checkpoint.FOLDER,
+    e.abstract_plain,
+    checkpoint.frozen_step(workdir),
   )
 
 
@@ -155,6 +154,22 @@ def _origin(e: Experiment, workdir: epath.Path) -> str:
   if _has_base(e.config):
     return str(workdir / BASE)
   return e.config.get("init_from") or e.config.policy.path
+
+
+def _write_model(e: Experiment, workdir: epath.Path) -> None:
+  """`model.json`, with paths that hold wherever it is read."""
+  path, source = e.config.policy.path, e.config.get("init_from")
+  tokenizer = spec.parse(e.config.task)[1].get("tokenizer") or path
+  frozen, step = "", None
+  if e.model.lora_rank:
+    frozen = BASE if _has_base(e.config) else _absolute(source or path)
+    if source:  # that run may go on: this base is what it is now
+      step = checkpoint.latest_step(epath.Path(source) / checkpoint.FOLDER)
+  checkpoint.write_model(workdir, e.model, _absolute(tokenizer), frozen, step)
+
+
+def _absolute(path: str) -> str:
+  return str(epath.Path(path).absolute()) if path else ""
 
 
 def _announce(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Sequence
 
 from models.rope import RopeScaling
@@ -220,6 +221,10 @@ class ModelConfig:
     names = [name for name, _ in self.extra_heads]
     for name, size in self.extra_heads:
       _check_whole(f"extra head {name!r}", size, least=1)
+      if not re.fullmatch(r"\w+", name):
+        raise ValueError(
+          f"extra head {name!r} must be named by letters, digits and _"
+        )
       if name in ("logits", "value") or names.count(name) > 1:
         raise ValueError(
           f"extra head {name!r} is there already; give it another name"

@@ -28,7 +28,7 @@ def append_layers(
   Args:
     config: the decoder's shape.
     params: its parameters.
-    layers: how many are added, at least 0.
+    layers: how many are added, at least 0; without adapters.
     key: PRNG key of the new kernels.
 
   Returns:
@@ -41,12 +41,20 @@ def append_layers(
     raise ValueError(f"layers = {layers} cannot be added; nearest: 0")
   if layers == 0:
     return config, params
+  if config.lora_rank:
+    raise ValueError("layers are added before adapters: lora_rank must be 0")
   added = transformer.init(dataclasses.replace(config, layers=layers), key)
-  silent = {"output", "down"}  # the kernels that write into the stream
+  # What writes into the stream: kernels, or the norms behind them.
+  silent = {"output", "down"}
+  if config.norm_place != "pre":
+    silent = {"attention_post_norm", "mlp_post_norm"}
 
   def start(path: tuple, leaf: Array) -> Array:
     names = {entry.key for entry in path}
-    return jnp.zeros_like(leaf) if names & silent else leaf
+    if not names & silent:
+      return leaf
+    offset = config.norm_offset if "scale" in names else 0.0
+    return jnp.full_like(leaf, -offset)
 
   above = jax.tree.map_with_path(start, added["layers"])
   stacked = jax.tree.map(

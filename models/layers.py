@@ -246,6 +246,10 @@ class Experts(nn.Module):
   ones, and where the config says so they are made to sum to 1. No expert has a
   capacity, so a token's output depends on no other token.
 
+  All rows of a batch are sorted by expert together, so on a mesh every device
+  computes all of them: mixtures are not split over data yet. On CPU
+  `jax.lax.ragged_dot` is as much work as all experts.
+
   Source: Shazeer et al. 2017, Outrageously Large Neural Networks; as here,
   Jiang et al. 2024, Mixtral of Experts.
   """

@@ -165,13 +165,15 @@ def _llama3(
   *shape: int, stretch: float = 0.0, tied: bool = False
 ) -> ModelConfig:
   """From 3.1 on the context is stretched, to 131072 tokens."""
-  scaling = RopeScaling("llama3", factor=stretch, original=8192)
+  scaling = None
+  if stretch:
+    scaling = RopeScaling("llama3", factor=stretch, original=8192)
   return _decoder(
     128256,
     *shape,
     tied=tied,
     rope_theta=500000.0,
-    rope_scaling=scaling if stretch else None,
+    rope_scaling=scaling,
     max_positions=131072 if stretch else 8192,
   )
 

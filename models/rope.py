@@ -73,6 +73,16 @@ class RopeScaling:
         f"original = {self.original} of {self.kind} rope scaling must be the "
         "length of pretraining, at least 1"
       )
+    if not (math.isfinite(self.factor) and self.factor > 0):
+      raise ValueError(
+        f"factor = {self.factor} of {self.kind} rope scaling must be positive "
+        "and finite"
+      )
+    if self.high_freq_factor <= self.low_freq_factor:
+      raise ValueError(
+        f"high_freq_factor = {self.high_freq_factor} must be above "
+        f"low_freq_factor = {self.low_freq_factor}"
+      )
     for name in ("short_factors", "long_factors"):  # lists of a JSON file
       object.__setattr__(self, name, tuple(getattr(self, name)))
 

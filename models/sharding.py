@@ -38,6 +38,8 @@ RULES: Rules = (
   (r"layers\.experts\.router\.kernel", P(None, "fsdp", None)),
   (r"layers\.experts\.(gate|up)\.kernel", P(None, None, "fsdp", "tensor")),
   (r"layers\.experts\.down\.kernel", P(None, None, "tensor", "fsdp")),
+  (r"layers\.experts\.router\.lora_a", P(None, "fsdp", None)),
+  (r"layers\.experts\.router\.lora_b", P()),
   # What an adapter reads or writes is split like the kernel's, its rank never.
   (r"layers\.attention\.(query|key|value)\.lora_a", P(None, "fsdp", None)),
   (

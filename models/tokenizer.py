@@ -22,6 +22,13 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 PAD, EOS = "<pad>", "<eos>"
 SMALLEST = 256 + len((PAD, EOS))  # every byte and the specials
 
+# Put before a chat template: what it writes must not change with the day.
+_DATE = (
+  "{%- macro strftime_now(format) -%}26 Jul 2024{%- endmacro %}"
+  "\n"  # not rendered: it ends a line of a block
+)
+_REPLY = "Nineteen."  # an assistant's, to see what a template writes after it
+
 Tokenizer = transformers.PreTrainedTokenizerBase
 
 
@@ -85,19 +92,49 @@ def load(folder: str | Path) -> Tokenizer:
     return transformers.AutoTokenizer.from_pretrained(
       str(folder), local_files_only=True
     )
-  except (OSError, ValueError, KeyError, TypeError) as error:
+  except ImportError:  # of a package that this tokenizer needs
+    raise
+  except Exception as error:  # the reader in Rust raises no narrower one
     raise ValueError(
       f"no readable tokenizer in {str(folder)!r} (tokenizer.json, "
       f"tokenizer_config.json): {error}"
     ) from None
 
 
-def size(tokenizer: Tokenizer) -> int:
-  """Rows that an embedding needs: one more than the largest id.
+def size(tokenizer: Tokenizer, stops: Iterable[int] = ()) -> int:
+  """Rows that an embedding needs: one more than the largest id in use.
 
-  That is `len(tokenizer)`, unless tokens were added beyond a gap.
+  Special tokens at the end of the vocabulary that nothing names are passed
+  over: neither the chat template's text, nor `stops`, nor the tokenizer as its
+  BOS, EOS, pad or unknown. Published folders have such ones beyond their
+  embedding (Gemma 3's `<image_soft_token>`). A text that spells one out has its
+  id all the same.
+
+  Args:
+    tokenizer: of any folder.
+    stops: tokens that end a completion.
   """
-  return 1 + max(tokenizer.get_vocab().values())
+  named = {
+    tokenizer.bos_token_id,
+    tokenizer.eos_token_id,
+    tokenizer.pad_token_id,
+    tokenizer.unk_token_id,
+    *stops,
+  }
+  template = str(tokenizer.chat_template or "")
+  added = tokenizer.added_tokens_decoder
+  spare = {
+    i for i in _special(tokenizer) - named if added[i].content not in template
+  }
+  ids = sorted(tokenizer.get_vocab().values())
+  while ids[-1] in spare:
+    ids.pop()
+  return 1 + ids[-1]
+
+
+def _special(tokenizer: Tokenizer) -> set[int]:
+  added = tokenizer.added_tokens_decoder
+  return {i for i, token in added.items() if token.special}
 
 
 def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
@@ -119,8 +156,8 @@ def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
         raise ValueError(f"{path} is not a JSON object: {error}") from None
   if isinstance(found, int):
     found = [found]
-  known = size(tokenizer)
-  ids = [i for i in found or () if isinstance(i, int) and 0 <= i < known]
+  known = set(tokenizer.get_vocab().values())
+  ids = [i for i in found or () if isinstance(i, int) and i in known]
   if not ids and tokenizer.eos_token_id is not None:
     ids = [tokenizer.eos_token_id]
   if not ids:
@@ -133,18 +170,25 @@ def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
 
 
 def turn_end(tokenizer: Tokenizer, stops: Sequence[int]) -> int | None:
-  """The stop that the chat template writes after an assistant's turn.
+  """The token with which the chat template ends an assistant's turn.
+
+  It is the first that the template writes after the reply and that is special
+  or one of `stops`. A base model's folder has it in its template and not in
+  its generation config.
 
   Returns:
-    One of `stops`; None if the template writes none of them there.
+    Its id; None if the template writes none there.
   """
-  ask = {"role": "user", "content": "a"}
-  reply = {"role": "assistant", "content": "b"}
-  asked, replied = _render(tokenizer, [[ask], [ask, reply]], False, {})
-  before, after = encode(tokenizer, [asked, replied])
-  same = [a == b for a, b in zip(before, after, strict=False)]
-  start = same.index(False) if False in same else len(same)
-  return next((i for i in after[start:] if i in stops), None)
+  turns = [
+    {"role": "user", "content": "?"},
+    {"role": "assistant", "content": _REPLY},
+  ]
+  (text,) = _render(tokenizer, [turns], False, {})
+  _, there, after = text.rpartition(_REPLY)
+  if not there:
+    return None
+  ends = {*stops, *_special(tokenizer)}
+  return next((i for i in encode(tokenizer, [after])[0] if i in ends), None)
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
@@ -176,6 +220,10 @@ def chat_prompts(
 ) -> list[list[int]]:
   """Ids of conversations up to where the assistant is to answer.
 
+  Where a template asks for today's date (Llama 3.2, SmolLM3), it is told
+  `26 Jul 2024` in whatever format, Llama 3.2's own for want of a date: prompts
+  are the same on every day.
+
   Args:
     tokenizer: has a chat template.
     conversations: turns `{"role": ..., "content": ...}`.
@@ -199,6 +247,7 @@ def _render(
   try:
     return tokenizer.apply_chat_template(
       [list(turns) for turns in conversations],
+      chat_template=_DATE + tokenizer.get_chat_template(),
       add_generation_prompt=add_generation_prompt,
       tokenize=False,
       **options,
@@ -217,8 +266,8 @@ def decode(
   Args:
     tokenizer: of the ids.
     rows: ids.
-    known: its `size`; larger ids, of an embedding with spare rows, are passed
-      over.
+    known: its `size`; larger ids, of an embedding with spare rows or of special
+      tokens not in use, are passed over.
   """
   rows = [np.asarray(row, np.int64) for row in rows]
   return tokenizer.batch_decode(

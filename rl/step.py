@@ -55,7 +55,7 @@ class Learner:
 
 @flax.struct.dataclass
 class State:
-  """Everything that training changes, and all that a checkpoint holds.
+  """Everything that training changes, and what it leaves frozen.
 
   Attributes:
     step: `[]` int32, training steps done (one rollout each).

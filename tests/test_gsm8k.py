@@ -6,7 +6,9 @@ import sys
 import jax
 import numpy as np
 import pytest
+import small_chat
 import small_gsm8k
+import small_math
 import transformers
 
 from experiments import data, tasks
@@ -140,9 +142,43 @@ def test_an_epoch_holds_every_problem_once(task):
 
 def test_the_test_set_is_the_test_file_permuted(task):
   size = small_gsm8k.TEST
-  ids = task.test(size).ids.tolist()
-  assert sorted(ids) == list(range(small_gsm8k.TRAIN, small_gsm8k.TRAIN + size))
+  problems = task.test(size)
+  ids = problems.ids.tolist()
+  assert sorted(ids) == list(range(2**30, 2**30 + size))
   assert task.test(3).ids.tolist() == ids[:3]
+  for i, prompt in zip(ids, problems.prompts, strict=True):
+    question, _ = expected("test")[i - 2**30]
+    assert task.decode(prompt) == f"{question}\n"
+
+
+def test_the_prompts_room_depends_on_the_tokenizer(folder, cache, tmp_path):
+  def build(**settings):
+    return tasks.get(
+      "gsm8k", data_path=str(folder), cache=str(cache), **settings
+    )
+
+  small_chat.write(tmp_path)
+  own, other = build(vocab_size=300), build(tokenizer=str(tmp_path))
+  assert (own.prompt_length, other.prompt_length) == (256, 512)
+  assert build(vocab_size=300, prompt_length=99).prompt_length == 99
+
+
+def test_one_folder_read_by_other_fields_is_prepared_anew(folder, cache):
+  files = data.find("gsm8k", folder)
+  both, one = ("question", "answer"), ("question",)
+  assert data.fingerprint(files) == data.fingerprint(files, both)
+  assert data.fingerprint(files) != data.fingerprint(files, one)
+  # A dataset of another task's name, as this task reads it and then as MATH.
+  mixed = [{**small_gsm8k.row(i), **small_math.row(i)} for i in range(5)]
+  lines = "\n".join(map(json.dumps, mixed))
+  for split in data.SPLITS:
+    (cache / f"gsm8k_{split}.jsonl").write_text(lines)
+  where = {"data_path": str(cache), "cache": str(cache / "mixed")}
+  settings = {**where, "vocab_size": 300}
+  first = tasks.get("gsm8k", **settings)
+  second = tasks.get("math", dataset="gsm8k", **settings)
+  assert first.decode(first.test(1).prompts[0]).startswith("Ann has")
+  assert second.decode(second.test(1).prompts[0]).startswith("What is")
 
 
 def complete(task, problems, texts, finished=True):
@@ -251,3 +287,12 @@ def test_a_saved_tokenizer_is_any_hugging_face_tokenizer(bpe, tmp_path):
     assert loaded.eos_token_id == bpe.eos_token_id
   with pytest.raises(ValueError, match=r"no tokenizer at .*absent"):
     tokenizer.load(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null"])
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json"])
+def test_an_unreadable_tokenizer_is_one_clear_error(bpe, tmp_path, file, text):
+  tokenizer.save(bpe, tmp_path)
+  (tmp_path / file).write_text(text)
+  with pytest.raises(ValueError, match="no readable tokenizer in"):
+    tokenizer.load(tmp_path)

@@ -724,6 +724,34 @@ def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):
   assert same(again, merged)
 
 
+def test_adapters_on_random_weights_are_not_exported(tmp_path, capsys):
+  checkpoint = pytest.importorskip("experiments.checkpoint")
+  config = dataclasses.replace(shape_of("llama"), lora_rank=2)
+  params = random_params(config)
+  trained, _ = lora.split(config, params)
+  checkpoint.write_model(tmp_path / "run", config, "", "")
+  with checkpoint.Checkpoints(tmp_path / "run" / "checkpoints") as saving:
+    saving.save(3, {"params": trained, "step": jnp.int32(3)}, {})
+  words = ["export", str(tmp_path / "run"), str(tmp_path / "out")]
+  assert cli.main(words) == 2
+  assert "adapters on random weights" in capsys.readouterr().err
+  with pytest.raises(ValueError, match=r"parameter embed\.table is absent"):
+    hf.save(config, trained, tmp_path / "out")
+
+
+def test_a_stored_unembedding_of_a_tied_decoder_may_not_differ(tmp_path):
+  """`check` reads headers and cannot see it, `load` does."""
+  config = dataclasses.replace(shape_of("llama"), tied_embeddings=True)
+  hf.save(config, random_params(config), tmp_path / "out")
+  path = tmp_path / "out" / "model.safetensors"
+  tensors = safetensors.numpy.load_file(path)
+  tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + 1
+  safetensors.numpy.save_file(tensors, path)
+  hf.check(tmp_path / "out")
+  with pytest.raises(ValueError, match=r"lm_head\.weight differs"):
+    hf.load(tmp_path / "out")
+
+
 def test_the_command_says_mistakes_in_one_line(tmp_path, capsys):
   def says(*words):
     assert cli.main([str(word) for word in words]) == 2

@@ -123,6 +123,26 @@ def adapted(folder, tmp_path_factory):
   return workdir, e, run(e, workdir)
 
 
+def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
+  """EEPO unlearns its first half for a moment: of what is trained."""
+  e = experiment(folder, method="eepo(rate=0.1, threshold=9.0)", **LORA)
+  state = e.init(train.starting_params(e, tmp_path))
+  rollout, _ = train.gatherer(e)(state)
+  assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
+  seen = []
+  forget = e.method.stage.run
+
+  def run(sampler, memory):
+    seen.append(jax.tree.structure(sampler.params))
+    return forget(sampler, memory)
+
+  stage = dataclasses.replace(e.method.stage, run=run)
+  method = dataclasses.replace(e.method, stage=stage)
+  watched = dataclasses.replace(e, methods={"policy": method})
+  train.gatherer(watched)(state)
+  assert seen[0] == jax.tree.structure(state.params)
+
+
 def test_a_checkpoint_holds_the_adapters_alone(adapted):
   workdir, _, state = adapted
   assert all("lora" in name for name in leaves(state.params))
@@ -194,6 +214,8 @@ def test_heads_are_those_that_the_config_asks_for(folder, tmp_path):
   assert found["['heads']['new']['kernel']"].shape == (16, 3)
   assert not any(name.startswith("['value']") for name in found)
   assert not any("gone" in name for name in found)
+  with pytest.raises(ValueError, match=r"'steps' of .* has 2 outputs, not 3"):
+    experiment(tmp_path / "headed", model__extra_heads=(("steps", 3),))
 
 
 @pytest.mark.parametrize("settings", [{}, LORA], ids=["whole", "adapters"])

@@ -1,5 +1,6 @@
 """What a process reward model is trained with: losses, heads, deeper trunks."""
 
+import dataclasses
 import math
 
 import jax
@@ -107,6 +108,24 @@ def test_a_head_is_an_affine_map_in_float32():
   assert heads.linear(params, hidden.astype(jnp.bfloat16)).dtype == jnp.float32
   wide = heads.init_linear(jax.random.key(0), 1000, 64)["kernel"]
   assert jnp.std(wide) == pytest.approx(1 / 1001, rel=0.02)
+
+
+def test_behind_norms_it_is_the_norms_that_are_silent_at_first():
+  """A normalised output is of full size however small the kernel is."""
+  config = dataclasses.replace(CONFIG, norm_place="both", norm_offset=1.0)
+  params = transformer.init(config, jax.random.key(0))
+  deeper, grown = grow.append_layers(config, params, 1, jax.random.key(1))
+  tokens, mask = jnp.arange(10).reshape(2, 5), jnp.ones((2, 5), bool)
+  np.testing.assert_array_equal(
+    transformer.logits(deeper, grown, tokens, mask),
+    transformer.logits(config, params, tokens, mask),
+  )
+  slopes = jax.grad(
+    lambda p: transformer.logits(deeper, p, tokens, mask)[..., 3].sum()
+  )(grown)["layers"]
+  for name in ("attention_post_norm", "mlp_post_norm"):
+    assert jnp.abs(slopes[name]["scale"][-1]).max() > 0
+  assert max(jnp.abs(x).max() for x in jax.tree.leaves(slopes)) < 1e3
 
 
 def test_a_grown_decoder_is_the_same_function_and_can_learn():

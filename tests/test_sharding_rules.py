@@ -37,7 +37,9 @@ LEARNED = dataclasses.replace(
   lora_rank=2,
   lora_targets=".*",
 )
-EXPERTS = dataclasses.replace(CONFIG, experts=4, experts_per_token=2)
+EXPERTS = dataclasses.replace(
+  CONFIG, experts=4, experts_per_token=2, lora_rank=2, lora_targets=".*"
+)
 
 
 def abstract(config: ModelConfig = CONFIG):

@@ -1,5 +1,6 @@
 """Text tasks over a policy's own tokenizer: prompts, stops, lengths, steps."""
 
+import datetime
 import json
 
 import jax
@@ -12,7 +13,9 @@ from tokenizers import processors
 
 from experiments import tasks
 from experiments.tasks import gsm8k as gsm8k_module
+from models import hf
 from models import tokenizer as tokenizers
+from models.config import ModelConfig
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +32,8 @@ def build(data, tmp_path_factory):
 
   def build(name="gsm8k", **settings):
     usual = {"prompt_length": 200, "completion_length": 120}
-    return tasks.get(
-      name, data_path=str(data), cache=str(cache), **{**usual, **settings}
-    )
+    usual |= {"data_path": str(data), "cache": str(cache)}
+    return tasks.get(name, **{**usual, **settings})
 
   return build
 
@@ -96,6 +98,87 @@ def test_system_instruction_and_thinking_are_settings(build, chat):
   )
 
 
+@pytest.mark.parametrize(
+  "settings",
+  [{"chat": 0}, {"chat": 1}, {"chat": None}, {"thinking": 0}, {"thinking": ""}],
+)
+def test_settings_are_not_read_by_what_they_equal(build, bare, settings):
+  (name,) = settings
+  with pytest.raises(ValueError, match=f"unknown {name} .* True, False"):
+    build(tokenizer=bare, **settings)
+
+
+def test_prompts_are_the_same_every_day(build, tmp_path):
+  dated = (
+    "{{ strftime_now('%Y-%m-%d') }}{% if strftime_now is defined %}"
+    "{% set day = strftime_now('%d %b %Y') %}{{ day }}{% endif %}|"
+  )
+  small_chat.write(tmp_path, template=dated + small_chat.TEMPLATE)
+  task = build(tokenizer=str(tmp_path))
+  day = "26 Jul 2024"
+  text = task.decode(task.test(1).prompts[0])
+  assert text.startswith(f"{day}{day}|<|user|>")
+  assert str(datetime.date.today().year) not in text
+
+
+def test_the_date_leaves_other_templates_as_they_are(build, tmp_path):
+  template = "\n  a\n{% if true %}\n b{% endif %}\n"
+  made = small_chat.write(tmp_path, template=template)
+  turns = [{"role": "user", "content": "a"}]
+  (ids,) = tokenizers.chat_prompts(made, [turns])
+  assert made.decode(ids) == made.apply_chat_template(
+    turns, tokenize=False, add_generation_prompt=True
+  )
+
+
+@pytest.mark.parametrize("spelled", [False, True])
+def test_a_special_token_that_nothing_names_needs_no_row(tmp_path, spelled):
+  made = small_chat.write(tmp_path)
+  rows = len(made)
+  names = ["<image>", "<spare>"]
+  made.add_special_tokens({"additional_special_tokens": names})
+  made.save_pretrained(tmp_path)
+  assert len(made) == rows + 2
+  row = {"question": "<image> 7?" if spelled else "7?", "answer": "#### 7"}
+  (tmp_path / "gsm8k_test.jsonl").write_text(json.dumps(row))
+  task = tasks.get(
+    "gsm8k",
+    data_path=str(tmp_path),
+    cache=str(tmp_path / "cache"),
+    tokenizer=str(tmp_path),
+  )
+  config = ModelConfig(
+    vocab_size=rows,
+    width=8,
+    layers=1,
+    heads=2,
+    kv_heads=1,
+    head_dim=4,
+    mlp_width=8,
+  )
+  if spelled:
+    assert task.vocab_size == rows + 1
+    with pytest.raises(ValueError, match=f"embedding has {rows} rows"):
+      hf.check_tokenizer(config, task.vocab_size, tmp_path)
+  else:
+    hf.check_tokenizer(config, task.vocab_size, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["pad_token", "bos_token", "unk_token"])
+def test_a_special_token_with_a_use_needs_a_row(tmp_path, name):
+  made = small_chat.write(tmp_path, template="")
+  rows = tokenizers.size(made)
+  assert rows < len(made)  # the turns' tokens are of no use without a template
+  made.add_special_tokens({name: "<last>"})
+  last = made.convert_tokens_to_ids("<last>")
+  assert tokenizers.size(made) == last + 1
+  setattr(made, name, None)
+  assert tokenizers.size(made) == rows
+  assert tokenizers.size(made, [last]) == last + 1
+  made.chat_template = "a <last> b"
+  assert tokenizers.size(made) == last + 1
+
+
 def test_the_own_tokenizer_sees_the_question_alone(build):
   task = build(vocab_size=300)
   problems = task.test(1)
@@ -150,6 +233,20 @@ def test_every_stop_ends_a_completion(build, chat):
   for stop in (small_chat.TURN, "<eos>"):
     judged = task.score(problems, *ids_of(chat, answers, stop))
     np.testing.assert_array_equal(judged.correct, 1)
+
+
+def test_the_end_of_the_templates_turn_is_a_stop(build, tmp_path):
+  """Of a base model: its generation config has the EOS alone, if anything."""
+  made = small_chat.write(tmp_path)
+  end = made.convert_tokens_to_ids(small_chat.TURN)
+  task = build(tokenizer=str(tmp_path))
+  assert task.eos_ids == (end, made.eos_token_id)
+  plain = build(tokenizer=str(tmp_path), chat=False)
+  assert plain.eos_ids == (made.eos_token_id,)
+  # Nothing special after the reply: the tokenizer's EOS ends alone.
+  open_end = small_chat.TEMPLATE.replace(small_chat.TURN, " over.")
+  small_chat.write(tmp_path, template=open_end)
+  assert build(tokenizer=str(tmp_path)).eos_ids == (made.eos_token_id,)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +329,10 @@ def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
   lengths = whole.prompt_mask.sum(-1)
   assert sorted(lengths) == [4, 5, 6, 7, 8]
   dropped = build(prompt_length=room)
-  assert sorted(dropped.test(3).prompt_mask.sum(-1)) == [4, 5, 6]
+  for shorter, n in ((room, 3), (7, 4)):  # the others keep their order
+    kept = whole.ids[lengths <= shorter]
+    few = build(prompt_length=shorter).test(n)
+    np.testing.assert_array_equal(few.ids, kept)
   assert dropped.notes == ("gsm8k test: 3 problems, 2 too long and left out",)
   with pytest.raises(ValueError, match="n=4 test problems, but gsm8k has 3"):
     dropped.test(4)
@@ -253,6 +353,33 @@ def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
     build(too_long="dropp")
   with pytest.raises(ValueError, match="no test problem of gsm8k fits"):
     build(prompt_length=3)
+
+
+def test_a_cut_prompt_keeps_its_bos(build, tmp_path):
+  made = small_chat.write(tmp_path, template="<bos>" + small_chat.TEMPLATE)
+  made.add_special_tokens({"bos_token": "<bos>"})
+  made.save_pretrained(tmp_path)
+  settings = {"tokenizer": str(tmp_path), "too_long": "cut"}
+  whole = build(prompt_length=300, **settings).test(1)
+  cut = build(prompt_length=9, **settings).test(1)
+  (real,) = whole.prompts[whole.prompt_mask][None]
+  assert real[0] == made.bos_token_id
+  np.testing.assert_array_equal(cut.prompts[0, 0], made.bos_token_id)
+  np.testing.assert_array_equal(cut.prompts[0, 1:], real[-8:])
+  alone = build(prompt_length=1, **settings).test(1)
+  assert alone.prompts.tolist() == [[made.bos_token_id]]
+
+
+def test_a_test_problem_has_one_id_with_and_without_train(
+  build, bare, data, tmp_path
+):
+  name = "gsm8k_test.jsonl"
+  (tmp_path / name).write_text((data / name).read_text())
+  both = build(tokenizer=bare).test(small_gsm8k.TEST)
+  alone = build(tokenizer=bare, data_path=str(tmp_path))
+  alone = alone.test(small_gsm8k.TEST)
+  np.testing.assert_array_equal(both.ids, alone.ids)
+  np.testing.assert_array_equal(both.prompts, alone.prompts)
 
 
 def test_math_is_judged_by_its_box(build, bare):
@@ -353,8 +480,10 @@ def test_steps_are_lines_and_score_by_their_equations(build, bare):
       "2+3=5\n#### 1{}",
       "#### {}",
       "2+3=5\n1+1=3",  # the last line is where an answer would be
+      "<think>1+1=3\n1+1=2</think>\n#### {}",  # of thoughts, too
+      "<think>\n#### {}",
     ],
-  ) == [[1, -1, 0, 1], [1, -1], [1], [1, -1]]
+  ) == [[1, -1, 0, 1], [1, -1], [1], [1, -1], [-1, 1, 1], [0, -1]]
 
 
 def test_a_true_and_useless_line_passes(build, bare):

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from rewards.verifiers import Item, numbers
+from rewards.verifiers import Item, boxed, numbers
 
 
 def outcome(completion, reference="18"):
@@ -70,6 +70,72 @@ def test_anything_else_is_not_a_number(text):
   assert numbers.parse(text) is None
 
 
+@pytest.mark.parametrize(
+  ("text", "value"),
+  [
+    ("18 dollars", 18),
+    ("**18**", 18),
+    ("$18$", 18),
+    (r"\$18", 18),
+    (r"**$\$18.50$**", Fraction(37, 2)),
+    (r"20\%", 20),
+    ("20 percent", 20),
+    ("**1,200** miles a day.", 1200),
+    ("-5 degrees", -5),
+    ("$18 per hour", 18),
+    ("18, in all", 18),
+    ("18. That is all", 18),
+    ("3/4 of a cup", Fraction(3, 4)),
+    # Another number, or none.
+    ("18 or 20", None),
+    ("18 or twenty", None),
+    ("8 and a half", None),
+    ("5 1/2 cups", None),
+    ("2 dozen eggs", None),
+    ("5 million", None),
+    ("18 - 2 apples", None),
+    ("18 = x", None),
+    ("18 x", None),
+    ("18x", None),
+    ("18th", None),
+    ("18k dollars", None),
+    ("1,23 apples", None),
+    ("1.2.3 is it", None),
+    ("1/0 apples", None),
+    ("about 18", None),
+    ("**", None),
+    ("", None),
+  ],
+)
+def test_a_completion_may_name_its_unit(text, value):
+  assert numbers.read(text) == value
+  assert outcome(f"#### {text}", str(value or 7)).verdict == (value is not None)
+
+
+def test_a_reference_must_be_a_bare_number():
+  assert outcome("#### 18", "18 dollars").verdict == -1
+  assert outcome("#### 18", "so\n#### 18 dollars").verdict == -1
+
+
+@pytest.mark.parametrize(
+  ("verify", "write"),
+  [(numbers.verify, "#### {}"), (boxed.verify, "\\boxed{{{}}}")],
+)
+def test_thoughts_hold_no_answer(verify, write):
+  seven, eight = write.format(7), write.format(8)
+
+  def verdict(text):
+    return verify([Item("?", text, "7")])[0].verdict
+
+  assert verdict(f"<think>{eight}</think>\n{seven}") == 1
+  assert verdict(f"<think>{seven}</think>\n{eight}") == 0
+  assert verdict(f"<think>{seven}</think>\nseven") == 0
+  assert verdict(f"{seven}</think>\n{eight}") == 0  # opened by the prompt
+  assert verdict(f"<think>so\n{seven}") == 0  # not finished
+  assert verdict(f"a</think><think>\n{seven}") == 0
+  assert verdict(f"<think>a</think><think>b</think>{seven}") == 1
+
+
 def test_printing_and_reading_is_the_identity():
   for top in range(-40, 41, 7):
     for bottom in (1, 2, 7, 100):
@@ -89,7 +155,9 @@ def test_no_float_equality():
 def test_the_answer_follows_the_last_mark():
   assert outcome("#### 7\nno, wait\n#### 18").verdict == 1
   assert outcome("#### 18\n#### 7").verdict == 0
-  assert outcome("#### 18\nso 18").verdict == 0
+  assert outcome("#### 18\nso 20").verdict == 1  # the line's, as it is marked
+  assert outcome("#### \n18\nso 20").answer == "18"
+  assert outcome("#### 18 so 20").verdict == 0
   assert outcome("18").verdict == 0
   assert outcome("####18").answer == "18"
   assert outcome("the answer is 18").answer == ""
@@ -122,6 +190,9 @@ def test_equal_numbers_share_an_id_within_a_call():
     "\x00####\x00",
     "#### 1e999999999",
     "#### 1/" + "0" * 50,
+    "#### -" + " " * 10**5 + "x",
+    "#### 1" + "." * 10**5 + "5",
+    "#### 1 " + "a " * 10**5 + "5",
   ],
 )
 def test_never_raises(completion):

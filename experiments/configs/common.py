@@ -20,7 +20,7 @@ def model(**shape: int | float | str | bool) -> ConfigDict:
   those that are not set here.
   """
   fields = dataclasses.fields(ModelConfig)
-  defaults = {f.name: f.default for f in fields if f.name != "family"}
+  defaults = {f.name: f.default for f in fields}
   small = {
     "vocab_size": 0,  # 0: the task's
     "width": 64,

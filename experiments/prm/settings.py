@@ -153,5 +153,10 @@ def _existing(folder: epath.Path) -> build.Experiment:
     raise FileNotFoundError(f"--base {folder} holds no run: no {path}")
   config = ml_collections.ConfigDict(json.loads(path.read_text()))
   base = build.build(config)
+  if base.model.lora_rank:
+    raise ValueError(
+      f"--base {folder} trained adapters, and a process model is grown from "
+      "whole parameters; use a run with model.lora_rank = 0"
+    )
   checkpoint.check_params(folder / checkpoint.FOLDER, base.abstract.params)
   return base

@@ -55,7 +55,7 @@ def gsm8k(
   cache: str = "~/.cache/extremum",
   solution: str = "equations",
   vocab_size: int = 2048,
-  prompt_length: int = 256,
+  prompt_length: int | None = None,
   completion_length: int | None = None,
   tokenizer: str = "",
   chat: bool | str = "auto",
@@ -88,7 +88,8 @@ def gsm8k(
     cache: folder for prepared data and the tokenizer, made once per content.
     solution: what demonstrations are: "equations", "plain" or "annotated".
     vocab_size: largest number of tokens of the task's own BPE.
-    prompt_length: L; 256 holds every test question at `vocab_size` 2048.
+    prompt_length: L; None is 256 with the own BPE, which holds every test
+      question at `vocab_size` 2048, and 512 with another.
     completion_length: T; None is 128 with the own BPE, which holds every test
       solution as equations, and 512 with another, every one as prose.
     tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
@@ -117,6 +118,8 @@ def gsm8k(
   spoken = text.language(tokenizer, splits, vocab_size, kept)
   if instruction is None:
     instruction = "" if spoken.own else INSTRUCTION
+  if prompt_length is None:
+    prompt_length = 256 if spoken.own else 512
   if completion_length is None:
     completion_length = 128 if spoken.own else 512
   return text.build(

@@ -69,7 +69,9 @@ def math(
       bytes, or lengths that no problem fits.
   """
   files = data.find(dataset, data_path, required=("test",))
-  folder = Path(cache).expanduser() / f"{dataset}-{data.fingerprint(files)}"
+  folder = Path(cache).expanduser() / (
+    f"{dataset}-{data.fingerprint(files, FIELDS)}"
+  )
   found = data.read(files, folder, FIELDS, optional=FIELDS[1:])
   splits = {
     split: [

@@ -3,8 +3,8 @@
 A row is a question, a worked solution and the reference answer. The question
 becomes a prompt, a conversation where the tokenizer has a chat template, and a
 verifier of `rewards.verifiers` compares the end of the completion with the
-reference, on the host. Problem r is row r of the train split, and the test
-split follows it.
+reference, on the host. The id of a problem is its row of the train split, or
+2^30 and its row of the test split, whether the train split is there or not.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ Tokenizer = tokenizers.Tokenizer
 Verify = Callable[[Sequence[Item]], list[Outcome]]
 
 TOO_LONG = ("drop", "cut", "refuse")
+_TEST = 2**30  # the test split's first id
 
 
 class Row(NamedTuple):
@@ -69,10 +70,12 @@ class Prompting:
     system: the conversation's system turn, or the beginning of a plain text.
     thinking: what the template gets as `enable_thinking`; None: nothing.
     too_long: what is done with a prompt beyond the room for it: "drop" leaves
-      the problem out, "cut" keeps the prompt's end, "refuse" raises.
+      the problem out, "refuse" raises, "cut" keeps the prompt's end after the
+      BOS that it begins with, if it does: what goes is the beginning of the
+      conversation, the system turn and the header of the user's included.
 
   Raises:
-    ValueError: `chat` or `too_long` is none of these.
+    ValueError: `chat`, `thinking` or `too_long` is none of these.
   """
 
   chat: bool | str = "auto"
@@ -82,9 +85,12 @@ class Prompting:
   too_long: str = "drop"
 
   def __post_init__(self) -> None:
-    if self.chat not in (True, False, "auto"):
+    if not (isinstance(self.chat, bool) or self.chat == "auto"):
       allowed = ("True", "False", "auto")
       raise ValueError(choices.unknown("chat", self.chat, allowed))
+    if not (isinstance(self.thinking, bool) or self.thinking is None):
+      allowed = ("True", "False", "None")
+      raise ValueError(choices.unknown("thinking", self.thinking, allowed))
     if self.too_long not in TOO_LONG:
       raise ValueError(choices.unknown("too_long", self.too_long, TOO_LONG))
 
@@ -179,14 +185,17 @@ def build(
 
   Train problems whose solution has more than T tokens are left out, and what is
   done with prompts of more than L is `prompting`'s to say (`notes` counts). The
-  test set is a fixed permutation of the test split, and `test(n)` its first n.
-  A completion that did not finish has no answer, for it may be cut in a number.
+  test set is a fixed permutation of the test split less what was left out, and
+  `test(n)` its first n. A completion that did not finish has no answer, for it
+  may be cut in a number. In a conversation, the token with which the template
+  ends the assistant's turn is a stop too.
 
   With `steps`, lines are the steps of reasoning: each is scored 1 if all its
   equations are true, -1 if one is false, 0 if there is none, and the last line,
   which holds the answer, 1 or -1 by the verdict (0 of an unknown one).
   `rewards.verifiers.equations` reads the equations and says what this cannot
-  see: a line such as `1 + 1 = 2` is true and useless, and scores 1.
+  see: a line such as `1 + 1 = 2` is true and useless, and scores 1. Lines of
+  thoughts, before `</think>`, are steps like the others.
 
   Args:
     name: of the task, for messages.
@@ -217,18 +226,27 @@ def build(
     if length < 1:
       raise ValueError(f"{what}={length} must be at least 1; nearest: 1")
   tokenizer, stops = spoken.tokenizer, spoken.stop_ids
-  size = tokenizers.size(tokenizer)
   chat = prompting.is_chat(tokenizer)
-  eos = _end(tokenizer, stops, chat)
+  end = tokenizers.turn_end(tokenizer, stops) if chat else None
+  if end is not None:
+    stops = tuple(dict.fromkeys((*stops, end)))
+  eos = _end(tokenizer, stops) if end is None else end
   pad = tokenizer.pad_token_id
   pad = eos if pad is None else pad
   rows = [row for split in data.SPLITS for row in splits.get(split, ())]
   prompts = prompting.encode(tokenizer, [row.question for row in rows])
   texts = [row.solution for row in rows]
   solutions = [[*ids, eos] for ids in tokenizers.encode(tokenizer, texts)]
+  size = max(
+    tokenizers.size(tokenizer, stops),
+    1 + max(max(ids, default=0) for ids in (*prompts, *solutions)),
+  )
   fits = np.array([len(ids) <= completion_length for ids in solutions])
   of_train = np.arange(len(splits.get("train", ())))
   of_test = np.arange(len(of_train), len(rows))
+  identities = np.concatenate(
+    [of_train, _TEST + np.arange(len(of_test))]
+  ).astype(np.int32)
   kept, notes = {}, []
   for split, of_split, usable in (
     ("train", of_train, fits),
@@ -240,18 +258,19 @@ def build(
         what, of_split, prompts, usable, prompt_length, prompting.too_long
       )
       notes.append(note)
-  test_rows = np.random.default_rng(0).permutation(kept["test"])
+  order = np.random.default_rng(0).permutation(of_test)
+  test_rows = order[np.isin(order, kept["test"])]
   separators = tokenizers.holding(tokenizer, "\n") if steps else ()
 
   def problems(chosen: Array) -> Problems:
     tokens = np.full((len(chosen), prompt_length), pad, np.int32)
     mask = np.zeros(tokens.shape, bool)
     for i, row in enumerate(chosen):
-      ids = prompts[row][-prompt_length:]
+      ids = _cut(prompts[row], prompt_length, tokenizer.bos_token_id)
       start = prompt_length - len(ids)
       tokens[i, start:], mask[i, start:] = ids, True
     chosen = np.asarray(chosen, np.int32)
-    return Problems(tokens, mask, ids=chosen, facts={"row": chosen})
+    return Problems(tokens, mask, ids=identities[chosen], facts={"row": chosen})
 
   def train(key: Any, step: Any, n: int) -> Problems:
     if "train" not in kept:
@@ -361,13 +380,18 @@ def build(
   )
 
 
-def _end(tokenizer: Tokenizer, stops: Sequence[int], chat: bool) -> int:
-  """The stop with which a demonstration ends: where one ends by habit."""
-  found = tokenizers.turn_end(tokenizer, stops) if chat else None
-  if found is None:
-    own = tokenizer.eos_token_id
-    found = own if own in stops else stops[0]
-  return found
+def _end(tokenizer: Tokenizer, stops: Sequence[int]) -> int:
+  """The stop with which a demonstration ends: the tokenizer's own, if it is."""
+  own = tokenizer.eos_token_id
+  return own if own in stops else stops[0]
+
+
+def _cut(ids: list[int], room: int, bos: int | None) -> list[int]:
+  """The end of a prompt, and its BOS."""
+  if len(ids) <= room:
+    return ids
+  first = ids[:1] if ids[0] == bos else []
+  return first + ids[len(ids) - room + len(first) :]
 
 
 def _kept(

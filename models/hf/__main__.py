@@ -108,9 +108,15 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   params = _restore(folder / CHECKPOINTS, step)
   print(f"read {folder}: {config.family}, {config.layers} layers")
   if told["frozen"]:
-    base = _base(epath.Path(told["frozen"]), config.param_dtype)
-    params = types.join(params, base)
-    print(f"read the frozen base {told['frozen']}")
+    base = folder / told["frozen"]
+    step = told.get("frozen_step")
+    params = types.join(params, _base(base, step, config.param_dtype))
+    print(f"read the frozen base {base}")
+  elif config.lora_rank:
+    raise ValueError(
+      f"{folder} trained adapters on random weights, which no file holds; "
+      "only adapters on a folder or on another run can be exported"
+    )
   tokenizer = told["tokenizer"]
   if not (tokenizer and writing.has_tokenizer(tokenizer)):
     tokenizer = None
@@ -127,10 +133,10 @@ def model_config(fields: dict[str, Any]) -> ModelConfig:
   return ModelConfig(**{**fields, "rope_scaling": scaling})
 
 
-def _base(folder: epath.Path, dtype: str) -> Params:
+def _base(folder: epath.Path, step: int | None, dtype: str) -> Params:
   """What an adapter was trained on: a Hugging Face folder, or a workdir."""
   if (folder / CHECKPOINTS).exists():
-    return _restore(folder / CHECKPOINTS, None)
+    return _restore(folder / CHECKPOINTS, step)
   return hf.load(folder, dtype=dtype)[1]
 
 

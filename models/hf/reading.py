@@ -31,6 +31,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 HEADS = "heads.safetensors"  # ours: Hugging Face has no place for them
 _STORED = ("F32", "BF16", "F16")
+_UNEMBEDDING = "lm_head.weight"
 _ROWS = 4096  # of an embedding, compared at a time
 _ALIGNMENT = 64  # bytes, XLA's on CPU
 
@@ -63,6 +64,9 @@ def load(
   names = _names(shape, found, folder)
   table = tensors.table(shape)
   _check_tensors(shape, table, names, found, folder)
+  if shape.tied_embeddings and _UNEMBEDDING in names:
+    first = found[names[tensors.embedding(shape)]]
+    _check_tied(first, found[names[_UNEMBEDDING]])
   shapes = tensors.shapes(shape)
   places = _places(shapes, mesh)
   leaves = {}
@@ -95,7 +99,7 @@ def check(folder: Folder) -> None:
   """Refuses a folder that `load` would refuse; reads headers, no weights.
 
   Raises:
-    ValueError: as of `load`.
+    ValueError: as of `load`, but that tied tables may differ.
   """
   shape = config(folder)
   found = _open(folder)
@@ -108,7 +112,7 @@ def check_tokenizer(config: ModelConfig, length: int, folder: Folder) -> None:
 
   Args:
     config: the decoder's shape.
-    length: tokens of the tokenizer.
+    length: of the tokenizer, `models.tokenizer.size`.
     folder: it came from, for the message.
 
   Raises:
@@ -228,10 +232,10 @@ def _check_tensors(
   wanted = {name: entry for entry in table for name in entry.names()}
   missing = sorted(wanted.keys() - names.keys())
   ignored = tensors.ignored(shape)
-  tied = ["lm_head.weight"] if shape.tied_embeddings else []
+  tied = {_UNEMBEDDING} if shape.tied_embeddings else set()
   unknown = sorted(
     names[name]
-    for name in names.keys() - wanted.keys() - set(tied)
+    for name in names.keys() - wanted.keys() - tied
     if not ignored.fullmatch(names[name])
   )
   if missing or unknown:
@@ -252,10 +256,6 @@ def _check_tensors(
         f"{tensor.name} has shape {tensor.shape}, but {CONFIG} asks for "
         f"{entry.stored_shape}"
       )
-  for name in tied:
-    if name in names:
-      first = found[names[tensors.embedding(shape)]]
-      _check_tied(first, found[names[name]])
 
 
 def _listed(kind: str, names: list[str]) -> str:

@@ -62,8 +62,9 @@ def save(
       something in the folder; in one line.
   """
   folder = pathlib.Path(folder)
-  config, params = lora.merge(config, params)
   told = translate.write(config, **_special_tokens(config, tokenizer))
+  _check_complete(config, _leaves(params))
+  config, params = lora.merge(config, params)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise ValueError(f"{folder} is there already; give a new folder")
   folder.parent.mkdir(parents=True, exist_ok=True)
@@ -93,19 +94,19 @@ def _special_tokens(
     return {}
   loaded = tokenizer_lib.load(tokenizer)
   reading.check_tokenizer(config, tokenizer_lib.size(loaded), tokenizer)
-  kinds = ("bos_token_id", "eos_token_id", "pad_token_id")
-  return {kind: getattr(loaded, kind) for kind in kinds}
+  stops = tokenizer_lib.stop_ids(loaded, tokenizer)
+  return {
+    "bos_token_id": loaded.bos_token_id,
+    "eos_token_id": list(stops) if len(stops) > 1 else stops[0],
+    "pad_token_id": loaded.pad_token_id,
+  }
 
 
 def _write_tensors(
   config: ModelConfig, params: Params, folder: pathlib.Path, most: int
 ) -> None:
   """Safetensors files of at most so many bytes, and their index."""
-  leaves = {
-    sharding.dotted(path): leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-  }
-  _check_complete(config, leaves)
+  leaves = _leaves(params)
   table = tensors.table(config)
   shards = _planned(table, leaves, most)
   name = "model-{:05}-of-{:05}.safetensors"
@@ -122,6 +123,14 @@ def _write_tensors(
     total = sum(math.prod(e.counts) * _bytes(e, leaves) for e in _each(table))
     index = {"metadata": {"total_size": total}, "weight_map": where}
     (folder / reading.INDEX).write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _leaves(params: Params) -> dict[str, jax.Array]:
+  """The parameters by dotted path."""
+  return {
+    sharding.dotted(path): leaf
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+  }
 
 
 def _check_complete(config: ModelConfig, leaves: dict[str, jax.Array]) -> None:
@@ -178,11 +187,11 @@ def _tensors(
 def _write_heads(
   config: ModelConfig, params: Params, folder: pathlib.Path
 ) -> None:
-  heads = {name: params[name] for name in ("value", "heads") if name in params}
-  leaves = {
-    sharding.dotted(path): np.asarray(leaf)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(heads)
-  }
+  heads = {"value": params["value"]} if config.value_head else {}
+  if config.extra_heads:
+    named = {name: params["heads"][name] for name, _ in config.extra_heads}
+    heads["heads"] = named
+  leaves = {name: np.asarray(leaf) for name, leaf in _leaves(heads).items()}
   if not leaves:
     return
   told = {"value_head": config.value_head, "extra_heads": config.extra_heads}

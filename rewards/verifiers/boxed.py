@@ -1,13 +1,14 @@
 """Final answers in a box, `\\boxed{...}`, as in MATH.
 
 The answer of a text is what its last complete `\\boxed{...}` or `\\fbox{...}`
-holds. Two answers are equal if they are the same number, exactly, or else the
-same string after typography is taken away: spaces, `$`, `\\left` and `\\right`,
-`\\text{}` around words, `\\dfrac` for `\\frac`, braces around one character,
-`x =` or `x \\in` before. Numbers are what `rewards.verifiers.numbers` reads,
-with LaTeX's thousands (`10{,}000`), fractions and mixed numbers
-(`2\\frac{1}{3}`), brackets around one number left out; percent, degree and
-currency signs and a unit at the end (`5\\text{ cm}^2`) are dropped.
+holds; a completion's thoughts, before `</think>`, hold none. Two answers are
+equal if they are the same number, exactly, or else the same string after
+typography is taken away: spaces, `$`, `\\left` and `\\right`, `\\text{}` around
+words, `\\dfrac` for `\\frac`, braces around one character, `x =` or `x \\in`
+before. Numbers are what `rewards.verifiers.numbers` parses, with LaTeX's
+thousands (`10{,}000`), fractions and mixed numbers (`2\\frac{1}{3}`), brackets
+around one number left out; percent, degree and currency signs and a unit at the
+end (`5\\text{ cm}^2`) are dropped.
 
 What this cannot equate is wrong: `\\sqrt{8}` and `2\\sqrt{2}`, `x+1` and `1+x`,
 `0.5x` and `\\frac{x}{2}`, `\\{1,2\\}` and `\\{2,1\\}`, `(A)` and `A`. It errs on
@@ -110,7 +111,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """Compares each completion's last box with its reference.
 
   Args:
-    items: completions; a reference may be the bare answer or a text with a box.
+    items: completions, read after their thoughts; a reference may be the bare
+      answer or a text with a box.
 
   Returns:
     Outcomes in order. Score and verdict are 1 if the answers are equal and 0 if
@@ -119,7 +121,7 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """
   outcomes = []
   for item in items:
-    answer = final_answer(str(item.completion))
+    answer = final_answer(numbers.after_thoughts(str(item.completion)))
     reference = str(item.reference)
     truth = canonical(final_answer(reference) or reference)
     found = canonical(answer)

@@ -8,7 +8,9 @@ numbers noticed. Nothing but arithmetic is read: numbers with `+ - * / ( )`, the
 signs `x`, `\\times`, `\\cdot`, `\\div` between numbers, a currency sign passed
 over. An equation with a letter, a power, a percent sign or a LaTeX command at
 its side is left alone, as is one whose left side calculates nothing (`x = 5`,
-`20% of 50 = 10`). Rounding is false: `100/3=33.33` is not an equation.
+`20% of 50 = 10`). So is a side that words make part of something else (`half of
+10 + 2 = 7`, `17/5 = 3 remainder 2`, `17/2 = 8 and a half`). Rounding is false:
+`100/3=33.33` is not an equation.
 
 Usage:
   check("48/2 = <<48/2=24>>24 clips") == [True]
@@ -23,7 +25,8 @@ from fractions import Fraction
 
 _REPLACED = (
   (re.compile(r"\\\\|<<|>>|\r"), "\n"),
-  (re.compile(r"\\text\{[^{}]*\}|\\[()\[\],;! ]|\\left|\\right|[$&~]"), " "),
+  (re.compile(r"\\!\s*"), ""),  # in `10,\!000`
+  (re.compile(r"\\text\{[^{}]*\}|\\[()\[\],; ]|\\left|\\right|[$&~]"), " "),
   (re.compile(r"\\times|\\cdot|[\u00d7\u00b7]"), "*"),
   (re.compile(r"\\div|÷"), "/"),
   (re.compile("[\N{MINUS SIGN}\N{EN DASH}]"), "-"),
@@ -40,6 +43,22 @@ _TOKEN = re.compile(
 )
 _OPERATION = re.compile(r"[0-9)][ \t]*[-+*/]")
 _GLUE = "^_{}\\%|"  # beside them, a number is part of something else
+# Before a first side: `half of 10 + 2 = 7`, `9 and 1/2 = 9.5`.
+_HOLDS = re.compile(
+  r"(?:√|(?<![A-Za-z])(?:of|than|times|by|minus|plus|over|mod|negative|half"
+  r"|twice|thrice|double|triple|log|ln|exp|sin|cos|tan|sqrt"
+  r"|(?<![,;.] )and))$",
+  re.I,
+)
+_HELD = 16  # characters that it looks at
+# After a last side: `6 + 1 = 7:30`, `17/5 = 3 r 2`, `17/5 = 3, remainder 2`.
+_GOES_ON = re.compile(
+  r":[0-9]|(?:r|and|cents?|pennies|[,;(]?\s?(?:with\s)?(?:an?\s|the\s)?"
+  r"rem(?:ainders?)?)(?![A-Za-z])",
+  re.I,
+)
+_ALSO = re.compile(r"\s?and(?=\s)", re.I)
+_FRACTION = re.compile(r"\s*[0-9]+\s*/\s*[0-9]+\s*")
 _LONGEST = 200  # characters of one side
 _RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
 
@@ -58,17 +77,21 @@ def check(text: str) -> list[bool]:
   for expression, replacement in _REPLACED:
     text = expression.sub(replacement, text)
   found = []
+  also = -1  # where an equation starts that an `and` joins to another
   for run in _ARITHMETIC.finditer(text):
     if "=" not in run[0]:
       continue
     start, end = run.span()
-    before, after = text[max(start - 2, 0) : start], text[end : end + 1]
+    before, after = text[max(start - _HELD, 0) : start], text[end : end + 1]
     sides = run[0].split("=")
     values = [evaluate(side) for side in sides]
-    if _hangs(before, sides[0], run[0][0]):
+    if start != also and _hangs(before, sides[0], run[0][0]):
       values[0] = None
-    if after and (
-      after in _GLUE or (after.isalnum() and run[0][-1] not in " \t")
+    also = _joined(text, end)
+    if also < 0 and (
+      _GOES_ON.match(text, end)
+      or (after and after in _GLUE)
+      or (after.isalnum() and run[0][-1] not in " \t")
     ):
       values[-1] = None
     calculated = False  # by a side so far
@@ -81,12 +104,27 @@ def check(text: str) -> list[bool]:
   return found
 
 
+def _joined(text: str, end: int) -> int:
+  """Where an equation starts if `and` and it follow, else -1.
+
+  One that begins with a bare fraction may be the rest of a mixed number.
+  """
+  also = _ALSO.match(text, end)
+  run = also and _ARITHMETIC.match(text, also.end())
+  if not run or "=" not in run[0]:
+    return -1
+  side = run[0].partition("=")[0]
+  return -1 if _FRACTION.fullmatch(side) else run.start()
+
+
 def _hangs(before: str, side: str, first: str) -> bool:
-  """Whether a run's first side continues the two characters before it."""
+  """Whether a run's first side continues the characters before it."""
   last = before[-1:]
   if not last or last == "\n":
     return False
-  if last in _GLUE or before in (" x", " X"):  # `60 minutes x 2/3 = 40`
+  if last in _GLUE or before[-2:] in (" x", " X"):  # `60 minutes x 2/3 = 40`
+    return True
+  if _HOLDS.search(before):
     return True
   signed = side.lstrip()[:1] in ("+", "-", "*", "/")
   return signed or ((last.isalnum() or last == ":") and first not in " \t")

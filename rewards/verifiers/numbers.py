@@ -4,7 +4,10 @@ The answer of a text is what follows its last `####`, as in GSM8K; a text
 without the mark has none. It is read as a fraction and never as a float, so
 `0.1` equals `1/10`, `1,000.0` equals `1000`, and nothing else is nearly equal.
 Currency and percent signs are units and are dropped: `$20`, `20%` and `20`
-are equal (GSM8K's references are written without them).
+are equal (GSM8K's references are written without them). Of a completion, what
+stands in thoughts is no answer, the answer is the rest of the mark's line (or
+the first line after it), and `**18 dollars**` is 18; a reference must be a
+number and no more.
 
 Usage:
   verify([Item("2 + 2?", "2 + 2 = 4\\n#### 4", "4")])[0].verdict == 1
@@ -28,12 +31,31 @@ _NUMBER = re.compile(
   rf"(?P<sign>[-+]?)\s*\$?\s*(?P<inner>[-+]?)\s*(?P<top>{_UNSIGNED})"
   rf"(?:\s*/\s*(?P<bottom>{_UNSIGNED}))?\s*%?\.?"
 )
+# What may follow a number that words tell more of: no sign of arithmetic, no
+# second number, and no word that makes another number of the first.
+_WORDS = re.compile(r"(?:[\s,;:.]|(?<=\s))[^\d=<>+*/\\^_{}]*")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_OTHER = re.compile(
+  r"\b(?:and|or|x|times|by|plus|minus|half|halves|thirds?|quarters?|fourths?"
+  r"|fifths?|dozens?|hundreds?|thousands?|[mbtr]illions?)\b",
+  re.I,
+)
 
 
 def final_answer(text: str) -> str:
   """What follows the last `####`, stripped; empty if there is no mark."""
   _, mark, answer = text.rpartition(MARK)
   return answer.strip() if mark else ""
+
+
+def after_thoughts(text: str) -> str:
+  """What follows the last `</think>`; empty if thoughts are not finished.
+
+  A text without either tag is returned as it is: where the prompt opens the
+  thoughts, they are told by their end alone.
+  """
+  text = text.rpartition("</think>")[2]
+  return "" if "<think>" in text else text
 
 
 def parse(text: str) -> Fraction | None:
@@ -48,8 +70,43 @@ def parse(text: str) -> Fraction | None:
   Returns:
     The exact value; None if the text is anything but one number.
   """
-  match = _NUMBER.fullmatch(text.strip().replace("\N{MINUS SIGN}", "-"))
-  if match is None or (match["sign"] and match["inner"]):
+  match = _NUMBER.fullmatch(_plain(text))
+  return None if match is None else _value(match)
+
+
+def read(answer: str) -> Fraction | None:
+  """The number that a line states, or None.
+
+  Reads what `parse` does, in bold type and between dollars too, and a number
+  that words follow: `**18 dollars** a day` is 18 and `3/4 of a cup` is 3/4. A
+  second number or what makes another number of the first leaves it unread:
+  `18 or 20`, `8 and a half`, `2 dozen`, `18 x`, `18th`.
+
+  Args:
+    answer: the first line of a completion's `final_answer`.
+  """
+  line = answer.replace("\\$", "$").replace("\\%", "%").replace("**", "")
+  line = _plain(line.strip("* \t$"))
+  match = _NUMBER.match(line)
+  if match is None:
+    return None
+  rest = line[match.end() :]
+  if rest and (
+    not _WORDS.fullmatch(line, match.end())
+    or not _WORD.search(rest)
+    or _OTHER.search(rest)
+  ):
+    return None
+  return _value(match)
+
+
+def _plain(text: str) -> str:
+  """With a minus of ASCII and single spaces."""
+  return " ".join(text.split()).replace("\N{MINUS SIGN}", "-")
+
+
+def _value(match: re.Match[str]) -> Fraction | None:
+  if match["sign"] and match["inner"]:
     return None
   try:
     value = _decimal(match["top"]) / _decimal(match["bottom"] or "1")
@@ -62,8 +119,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """Compares each completion's final answer with its reference.
 
   Args:
-    items: completions; a reference may be a bare number or a text that ends in
-      `#### number`.
+    items: completions, read after their thoughts; a reference may be a bare
+      number or a text that ends in `#### number`.
 
   Returns:
     Outcomes in order. Score and verdict are 1 if the numbers are equal and 0
@@ -72,8 +129,9 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """
   outcomes = []
   for item in items:
-    answer = final_answer(str(item.completion))
-    value = parse(answer)
+    said = after_thoughts(str(item.completion))
+    answer = final_answer(said).partition("\n")[0].strip()
+    value = read(answer)
     reference = str(item.reference)
     truth = parse(final_answer(reference) if MARK in reference else reference)
     verdict = -1 if truth is None else int(value == truth)
