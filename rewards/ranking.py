@@ -125,21 +125,21 @@ def recall(ranked: Array, relevance: Array, cut: int = 10) -> Array:
 def rank_biased_overlap(
   first: Array, second: Array, persistence: float = 1.0
 ) -> Array:
-  """How far two rankings of the same length agree, the top counting most.
+  """How far two rankings agree, the top counting most.
 
   sum_d w_d |first d of both| / d, w_d = (1 - p) p^{d-1}; with p = 1 the mean
-  over depths ("average overlap"), which is what the ranker's code uses. No
-  extrapolation. O(K^2).
+  over depths ("average overlap"), which is what the ranker's code uses. The
+  depths are those of the longer list. No extrapolation. O(K^2).
 
   Source: Webber, Moffat & Zobel 2010, A Similarity Measure for Indefinite
   Rankings.
 
   Args:
-    first, second: `[..., K]` int documents, each at most once, -1 for none.
+    first, second: `[..., K]` int documents, each at most once, then -1.
     persistence: p in (0, 1].
 
   Returns:
-    `[...]` float32 in [0, 1].
+    `[...]` float32 in [0, 1]; 0 of two empty lists.
   """
   size = first.shape[-1]
   same = first[..., :, None] == second[..., None, :]
@@ -150,10 +150,12 @@ def rank_biased_overlap(
   since = (depth[..., None] <= place).astype(jnp.float32)  # [K, K, K']
   shared = jnp.einsum("...ij,ijd->...d", same.astype(jnp.float32), since)
   agreement = shared / (place + 1.0)
+  length = jnp.maximum(masked.count(first >= 0), masked.count(second >= 0))
+  reached = place < length[..., None]
   if persistence == 1.0:
-    return jnp.mean(agreement, -1)
+    return masked.mean(agreement, reached)
   weights = (1.0 - persistence) * persistence**place
-  return jnp.sum(weights * agreement, -1)
+  return masked.sum(weights * agreement, reached)
 
 
 def listwise(

@@ -4,7 +4,8 @@
 
 is multiplied by a shape of the number of steps n: `nonlinear` grows with n as
 long as the steps are good and shrinks where they are bad, `weibull` has its
-mode near four steps.
+mode near four steps. The code's nonlinear shape holds m already, so there it
+counts twice.
 
 The weakness of `nonlinear` is the method's own: m is a mean, so a further step
 as good as the others always raises the reward, without bound.
@@ -73,7 +74,7 @@ def nonlinear_shape(quality: Array, steps: Array) -> Array:
 
 
 def nonlinear(probabilities: Array, step_mask: Array) -> Array:
-  """`nonlinear_shape` of the geometric mean; 0 of one step or none.
+  """m times `nonlinear_shape` of m, the geometric mean; 0 of one step or none.
 
   Args:
     probabilities: `[..., K]` that each step is right.
@@ -84,7 +85,7 @@ def nonlinear(probabilities: Array, step_mask: Array) -> Array:
   """
   steps = masked.count(step_mask)
   quality = geometric_mean(probabilities, step_mask)
-  return jnp.where(steps > 1, nonlinear_shape(quality, steps), 0.0)
+  return jnp.where(steps > 1, quality * nonlinear_shape(quality, steps), 0.0)
 
 
 def weibull_shape(

@@ -264,6 +264,18 @@ class TestProtection:
   def test_what_is_missing_is_the_machines_fault(self):
     assert not [text for text in MISSING if "sandbox that starts" in text]
 
+  def test_a_passing_failure_is_not_kept(self, monkeypatch):
+    failing, fine = [{"failed": "busy"}], [{"missing": []}, {"tests": 0}]
+    sandbox._found_missing.cache_clear()
+    with monkeypatch.context() as patch:
+      patch.setattr(sandbox, "_exchange", lambda job, seconds: failing)
+      assert sandbox.missing_protections() == ("a sandbox that starts (busy)",)
+      answers = iter([[], fine])  # the second attempt succeeds
+      patch.setattr(sandbox, "_exchange", lambda job, seconds: next(answers))
+      assert sandbox.missing_protections() == ()
+      assert sandbox.missing_protections() == ()  # without a third
+    sandbox._found_missing.cache_clear()
+
   def test_refuses_where_means_are_missing(self, monkeypatch):
     monkeypatch.setattr(sandbox, "missing_protections", lambda: ("a lock",))
     with pytest.raises(RuntimeError, match=r"lacks a lock\..*allow_unprot"):
@@ -717,6 +729,35 @@ class TestProcesses:
       return found
     """
     assert returns(source, []).verdict == 1
+
+  @pytest.mark.parametrize("processes", [0, 16])
+  def test_a_descriptor_has_no_owner(self, processes):
+    source = """
+    import array, fcntl, os, socket
+    def f():
+      found = []
+      reader, writer = os.pipe()
+      for command, argument in ((8, os.getppid()), (10, 9), (15, b"\\1" * 8)):
+        try:
+          fcntl.fcntl(reader, command, argument)
+          found.append(command)
+        except PermissionError:
+          pass
+      owner = array.array("i", [os.getppid()])
+      one, other = socket.socketpair()
+      for command in (0x8901, 0x8902):
+        try:
+          fcntl.ioctl(one, command, owner)
+          found.append(command)
+        except PermissionError:
+          pass
+      flags = fcntl.fcntl(reader, fcntl.F_GETFL)  # others are allowed
+      fcntl.fcntl(reader, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+      fcntl.ioctl(one, 0x541B, owner)
+      return found
+    """
+    limits = sandbox.Limits(processes=processes)
+    assert returns(source, [], limits).verdict == 1
 
   @pytest.mark.parametrize("processes", [0, 16])
   def test_fork_bomb(self, processes):

@@ -178,3 +178,22 @@ def test_equal_answers_vote_together(verify):
   assert ids[0] == ids[1] == ids[2] >= 0
   assert ids[3] not in (ids[0], -1)
   assert ids[4] == -1
+
+
+@pytest.mark.parametrize(
+  "text",
+  [
+    "The answer is not (B).",
+    "The answer isn't B.",
+    "Answer: anything but B",
+    "Answer: neither B",
+    "Answer: nor **B**",
+    "Answer: all except option B",
+    "Answer: not the answer (B)",
+    r"Answer: not \boxed{B}",
+  ],
+)
+def test_a_letter_that_is_denied_is_no_answer(text):
+  for letter in "ABCD":
+    assert verdict(match.choice, text, letter) == 0
+  assert match.choice([Item("?", text, "B")])[0].answer_id == -1

@@ -267,3 +267,78 @@ def test_three_hundred_simple_answers_a_second():
     rate = len(items) / (time.monotonic() - start)
   assert sum(o.verdict for o in outcomes) == len(items) / 8
   assert rate > 300, rate
+
+
+SAME = [
+  ("1000", "1 000"),
+  ("\\frac{19}{5}", "3 4/5"),
+  ("1, 234", "1,  234"),
+  ("(1, 2)", "(1,2)"),
+  ("4 thousands", "4000"),
+  ("3 dozens", "36"),
+  ("5 s", "5 seconds"),
+  ("12", "12 months"),
+  ("60", "60 mph"),
+  ("12", "12 square units"),
+  ("5", "5 dollars a day"),
+  ("3", "3 squares"),
+  ("3:00", "03:00"),
+  ("2:30 pm", "2:30\\text{ PM}"),
+  ("11 a.m.", "11:00 AM"),
+  ("2:3", "4:6"),
+]
+OTHER = [
+  ("34/5", "3 4/5"),
+  ("3 4/5", "34/5"),
+  ("11/2", "1 1/2"),
+  ("1 1/2", "11/2"),
+  ("2 3/4", "23/4"),
+  ("12", "1 2"),
+  ("12", "1\\ 2"),
+  ("12", "1\\quad 2"),
+  ("1,234", "1, 234"),
+  ("1,234", "1 , 234"),
+  ("2 sin x", "2"),
+  ("2 sin x", "2 cos x"),
+  ("2", "2 sqrt x"),
+  *((n, f"{n} {word}") for n in "37" for word in (
+    "abc", "xyz", "log", "root", "square", "inf", "thousands", "millions",
+    "tens", "hundreds", "score", "doz", "above", "remainder two", "sinx",
+    "point five", "choose k", "quadrillion",
+  )),
+  ("1:20", "2:40"),
+  ("11 a.m.", "11 p.m."),
+  ("11\\text{ a.m.}", "11\\text{ p.m.}"),
+  ("2:30 pm", "2:30 am"),
+  ("\\{50, 0.5\\}", "\\{50\\%, 7\\}"),
+  ("\\{50\\%, 7\\}", "\\{50, 0.5\\}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reference", "answer"), SAME)
+def test_spaces_counting_words_and_times_that_mean_the_same(reference, answer):
+  assert judge(answer, reference).verdict == 1
+
+
+@pytest.mark.parametrize(("reference", "answer"), OTHER)
+def test_spaces_words_and_times_that_change_the_value(reference, answer):
+  assert judge(answer, reference).verdict != 1
+  assert judge(reference, reference).verdict == 1
+  if reference.isdigit():  # and they do not vote together
+    assert (
+      judge(answer, reference).answer_id
+      != judge(reference, reference).answer_id
+    )
+
+
+@pytest.mark.parametrize("time", ["3:00", "2:30 pm", "11 a.m.", "1:20"])
+def test_times_can_be_read(time):
+  assert judge("4:00", time).verdict == judge("7", time).verdict == 0
+
+
+def test_thoughts_hold_no_answer():
+  thought = "<think>Maybe \\boxed{7}.</think>"
+  assert maths.verify([Item("?", thought, "7")])[0].verdict == 0
+  assert maths.verify([Item("?", thought + "It is 7.", "8")])[0].verdict == 0
+  assert final_answer(thought + " So \\boxed{8}.") == "8"
+  assert final_answer("<think>So \\boxed{8}") == ""

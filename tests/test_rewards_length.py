@@ -182,6 +182,13 @@ def test_mean_of_the_steps_and_no_reward_for_one():
     assert reward(p, jnp.zeros((3, 3), bool)).sum() == 0
 
 
+def test_the_nonlinear_reward_counts_the_mean_twice():
+  p = jnp.array([[0.9] * 6, [0.5] * 6, [0.1] * 6, [0.9] * 6])
+  mask = jnp.array([[True] * 6] * 3 + [[True] * 4 + [False] * 2])
+  expected = [0.9 * 8.122512, 0.5 * 3.943543, 0.1 * 0.604965, 0.9 * 6.65015]
+  np.testing.assert_allclose(step_count.nonlinear(p, mask), expected, rtol=1e-5)
+
+
 def test_the_weakness_of_the_nonlinear_shape_is_padding():
   """Further passable steps always pay; Weibull's shape ends that."""
   long = jnp.full((1, 64), 0.9)

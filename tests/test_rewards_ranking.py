@@ -136,6 +136,23 @@ def test_overlap_of_rankings_against_sets(p):
   np.testing.assert_allclose(same, 1.0)
 
 
+@pytest.mark.parametrize("p", [1.0, 0.8])
+def test_overlap_does_not_depend_on_padding(p):
+  lists = jnp.array([[4, 2, 7], [2, 4, 9]])
+  wide = jnp.pad(lists, ((0, 0), (0, 5)), constant_values=-1)
+  narrow = ranking.rank_biased_overlap(*lists, p)
+  np.testing.assert_allclose(ranking.rank_biased_overlap(*wide, p), narrow)
+  weights = [1 / 3] * 3 if p == 1 else [0.2, 0.16, 0.128]
+  expected = np.dot(weights, [0, 1, 2 / 3])
+  np.testing.assert_allclose(narrow, expected, rtol=1e-6)
+  # A shorter list is compared over the depths of the longer one.
+  short = ranking.rank_biased_overlap(lists[0], jnp.array([4, -1, -1]), p)
+  expected = np.dot(weights, [1, 1 / 2, 1 / 3])
+  np.testing.assert_allclose(short, expected, rtol=1e-6)
+  none = jnp.full(3, -1)
+  assert ranking.rank_biased_overlap(none, none, p) == 0
+
+
 def test_lists_and_the_null_audit():
   relevance = jnp.array([0.0, 1.0, 0.0, 1.0])
   reference = jnp.array([1, 3, 0, 2])

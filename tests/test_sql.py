@@ -392,3 +392,28 @@ def test_equal_queries_vote_together():
   assert ids[0] == ids[1] == ids[2] >= 0
   assert ids[3] != ids[0]
   assert ids[4] == -1
+
+
+@pytest.mark.parametrize(
+  ("query", "reference", "same"),
+  [
+    ("SELECT 12345678901", "SELECT 12345678901.0", True),
+    ("SELECT 12345678901", "SELECT 12345678902.0", False),
+    ("SELECT -9007199254740991", "SELECT -9007199254740991.0", True),
+    ("SELECT 12345678901.000002", "SELECT 12345678901.0", True),
+    ("SELECT 0.1 + 0.2", "SELECT 0.3", True),
+    ("SELECT 0.3001", "SELECT 0.3", False),
+    ("SELECT 1e300", "SELECT 1e300", True),
+    ("SELECT 9e999", "SELECT 9e999", True),
+    ("SELECT 9e999", "SELECT -9e999", False),
+  ],
+)
+def test_large_numbers(query, reference, same):
+  assert verdict(query, reference) == same
+
+
+def test_text_need_not_be_utf_8():
+  latin = "SELECT CAST(x'4de962' AS TEXT)"
+  assert verdict(latin, latin) == 1
+  assert verdict("SELECT CAST(x'4de863' AS TEXT)", latin) == 0
+  assert verdict("SELECT 'Mb'", latin) == 0

@@ -54,6 +54,16 @@ def act(items):
   return [Outcome(1.0, 1, item.completion, answer_id(item.completion))]
 
 
+class Unsendable:
+  """What an item may hold, and cannot be pickled, with an error of any kind."""
+
+  def __init__(self, error):
+    self.error = error
+
+  def __reduce__(self):
+    raise self.error
+
+
 class Broken:
   """A verifier that no worker can load."""
 
@@ -238,3 +248,43 @@ def test_says_what_it_cannot_do():
     Pool(act, workers=0)
   with pytest.raises(RuntimeError, match=r"no worker can load.*no such"):
     Pool(Broken(), workers=1)
+
+
+def test_an_item_that_cannot_be_sent_is_unscored_and_the_others_are_not(pool):
+  items, old = of(*"abcdefghij"), pids(pool)
+  for i, error in ((1, TypeError("no")), (2, OSError("no")), (9, KeyError(1))):
+    items[i] = Item("?", "x", "!", {"held": Unsendable(error)})
+  verdicts = [1, -1, -1, 1, 1, 1, 1, 1, 1, -1]
+  outcomes = pool(items)
+  assert [o.verdict for o in outcomes] == verdicts
+  assert "cannot be sent: TypeError: no" in outcomes[1].reason
+  assert [o.verdict for o in pool([items[1]])] == [-1]
+  assert pids(pool) == old
+
+
+def test_limits_that_the_machine_s_own_are_below():
+  code = (
+    "import resource, sys\n"
+    f"sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
+    "resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
+    "resource.setrlimit(resource.RLIMIT_CPU, (200, 200))\n"
+    "from rewards.verifiers import Item, numbers, pool\n"
+    "with pool.Pool(\n"
+    "  numbers.verify, workers=1, timeout=900, memory=8 << 30\n"
+    ") as verify:\n"
+    "  print(verify([Item('', '#### 7', '7')])[0].verdict)\n"
+  )
+  command = [sys.executable, "-c", code]
+  done = subprocess.run(command, capture_output=True, text=True, check=False)
+  assert done.stdout == "1\n", done.stderr
+
+
+def test_a_worker_that_cannot_be_started_leaves_no_pipe(monkeypatch):
+  def refuse(*args, **kwargs):
+    raise OSError("no more processes")
+
+  before = len(os.listdir("/proc/self/fd"))
+  monkeypatch.setattr(subprocess, "Popen", refuse)
+  with pytest.raises(OSError, match="no more processes"):
+    Pool(act, workers=1)
+  assert len(os.listdir("/proc/self/fd")) == before

@@ -1,6 +1,6 @@
 """Where the final answer of a text stands, without taking the prompt's for it.
 
-In this order:
+After its thoughts, those up to the last `</think>`, and in this order:
 
   1. the last complete `\\boxed{...}` or `\\fbox{...}`; of boxes in one another
      the innermost. An empty one is the answer that there is none: no number
@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+
+from rewards.verifiers import numbers
 
 _BRACES = re.compile(
   r"\\(?:boxed|fbox)\s*(?P<box>\{)|\\(?:boxed|fbox)\s+(?P<bare>[^\s$\\{}]+)"
@@ -45,6 +47,7 @@ def final_answer(completion: str, prompt: str = "") -> str:
     completion: what was written.
     prompt: what was asked; an echo of it holds no answer.
   """
+  completion = numbers.after_thoughts(completion)
   boxes = sorted(_boxes(completion))[-_BOXES:]
   for start, end, begin, stop in reversed(boxes):
     if not _echoed(completion, start, end, prompt):

@@ -206,9 +206,10 @@ def _equal_groups(gold: Group, found: Group) -> bool:
   kinds = {gold.kind, found.kind}
   if gold.kind == "{}" == found.kind:
     first, second = _distinct(gold.members), _distinct(found.members)
-    return len(first) == len(second) and all(
-      any(equal(member, other) for other in second) for member in first
-    )
+    if len(first) != len(second):
+      return False
+    pairs = [[equal(member, other) for other in second] for member in first]
+    return all(map(any, pairs)) and all(map(any, zip(*pairs, strict=True)))
   if "{}" in kinds or kinds in ({"()", "[]"}, {"matrix", "()"}):
     return False
   return len(gold.members) == len(found.members) and all(
@@ -251,4 +252,14 @@ def _equal_regions(gold: Region, found: Region) -> bool:
 
 def letters(text: str) -> str:
   """A text without spaces, marks of words and capitals: words are equal so."""
-  return re.sub(r"[\s⟦⟧]", "", text).lower()
+  return tight(re.sub("[⟦⟧]", "", text)).lower()
+
+
+def tight(text: str) -> str:
+  """A text without the spaces that mean nothing.
+
+  Those between digits, and between a comma and a digit, stay: `3 4/5` is not
+  34/5, and `1, 234` not 1,234.
+  """
+  text = re.sub(" (?![0-9])", "", " ".join(text.split()))
+  return re.sub("(?<![0-9])(?<![0-9],) ", "", text)

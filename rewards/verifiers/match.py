@@ -43,6 +43,11 @@ _LETTER = re.compile(r"(?<![\w'\u2019-])[A-Z](?![\w'\u2019-])")
 _IS_WORD = re.compile(
   r"[AI]\s+(?!(?:is|and|or|not|nor|but|because|since|as)\b)[a-z]"
 )
+_DENIED = re.compile(
+  r"(?:\b(?:not|nor|neither|never|but|except)|n['\u2019]t)"
+  r"[\s(\[{*_\"'$]+(?:(?:the|option|choice|answer)[\s(\[{*_\"'$]+){0,3}$",
+  re.I,
+)
 _LISTED = re.compile(r"(?:\b(?:or|and|not|nor)|[,/&])[\s(*]*$")
 
 
@@ -69,7 +74,8 @@ def letter(text: str, letters: str = LETTERS) -> str:
   """The one letter that an answer gives, or "" if it gives none or several.
 
   Reads `B`, `b`, `(B)`, `**B.**`, `B) Paris`, `\\boxed{B}`, `option B`. Letters
-  outside of `letters` are not options, and then there is no answer either.
+  outside of `letters` are not options, and then there is no answer either; nor
+  is there where it is denied: `not B`, `all but B`, `neither B`.
   """
   if len(text) > _LONGEST:
     return ""
@@ -79,6 +85,8 @@ def letter(text: str, letters: str = LETTERS) -> str:
     return bare.upper() if bare.upper() in letters else ""
   found = set()
   for match in _LETTER.finditer(text):
+    if _DENIED.search(text, 0, match.start()):
+      return ""
     listed = match[0] == "A" and _LISTED.search(text, 0, match.start())
     if listed or not _IS_WORD.match(text, match.start()):
       found.add(match[0])

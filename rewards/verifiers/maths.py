@@ -13,6 +13,7 @@ answers are equal if they are the same text, or the same value, exactly:
                  signs; of lengths, masses, times and volumes with a unit on both
                  sides the quantities are compared; other units are not compared
                  a word that counts multiplies: 4 million is 4,000,000
+  2:30 pm        is a time, and so is 2:30: neither a ratio nor a number
   name =         is dropped; y = 2x + 1 is 2x + 1, and also y - 2x = 1
   x > 3          is (3, oo); a pair and an open interval are written alike, and
                  are compared as what the other side is
@@ -46,7 +47,7 @@ from collections.abc import Sequence
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.answers import final_answer
-from rewards.verifiers.forms import Words, equal, key, letters, readable
+from rewards.verifiers.forms import Words, equal, key, letters, readable, tight
 from rewards.verifiers.reading import read
 from rewards.verifiers.typography import plain
 
@@ -82,7 +83,7 @@ def _judge(item: Item) -> Outcome:
   if not found:
     return Outcome(0.0, 0, answer, -1)
   identity = _identity(found)
-  if "".join(found.split()) == "".join(truth.split()):
+  if tight(found) == tight(truth):
     return Outcome(1.0, 1, answer, identity)
   gold = read(truth)  # first, so that a bad one costs nothing more
   if not readable(gold):
@@ -105,4 +106,4 @@ def _identity(text: str) -> int:
   try:
     return answer_id(key(read(text)))
   except (ArithmeticError, AttributeError, TypeError, ValueError):
-    return answer_id("".join(text.split()))
+    return answer_id(tight(text))

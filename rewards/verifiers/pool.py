@@ -10,10 +10,12 @@ takes over:
   time-out or CPU limit      the item is unscored
   death (signal, memory)     the item is tried once more, then unscored
   an exception               the item is unscored
+  it cannot be pickled       the item is unscored
 
 Unscored is verdict -1 with the reason, logged and counted, never a silent 0.
 Workers see no standard input and end with this process, however it ends: the
-kernel signals them when the pipe that it holds is closed. A child that a
+kernel signals them when the pipe that it holds is closed. (A child forked from
+this process holds it too, so then they end with the last such child.) One that a
 verifier starts in a further session has to see to its own end. The limits are
 those of POSIX (`setrlimit`). It is no sandbox: a worker may do what this process
 may. A verifier must be importable, so none of a notebook or the running script.
@@ -172,7 +174,16 @@ class Pool:
       if waiting and worker.ready and not worker.pending:
         work = waiting.popleft()
         try:
-          worker.give(work, [items[i] for i in work], self._timeout)
+          parcel = pickle.dumps([items[i] for i in work])
+        except Exception as error:  # of any kind: an item may pickle itself
+          if len(work) > 1:
+            waiting.extendleft([i] for i in reversed(work))
+          else:
+            reason = f"cannot be sent: {type(error).__name__}: {error}"[:200]
+            outcomes[work[0]] = self._read(work[0], reason)
+          continue
+        try:
+          worker.give(work, parcel, self._timeout)
         except OSError:  # it died idle: nobody's fault
           waiting.appendleft(work)
           self._restart(slot)
@@ -181,6 +192,8 @@ class Pool:
       for slot, worker in enumerate(self._workers)
       if worker.pending or not worker.ready
     }
+    if not busy:  # no item could be sent
+      return
     nearest = min(self._workers[slot].deadline for slot in busy.values())
     news = connection.wait(list(busy), max(0.0, nearest - time.monotonic()))
     for slot in map(busy.get, news):
@@ -257,6 +270,10 @@ class _Worker:
         pass_fds=(theirs.fileno(), reader),
         start_new_session=True,
       )
+    except BaseException:
+      self.connection.close()
+      os.close(self._lifeline)
+      raise
     finally:
       theirs.close()
       os.close(reader)
@@ -266,8 +283,8 @@ class _Worker:
     with contextlib.suppress(OSError):  # dead, as the first wait will say
       self.connection.send((verify, *limits))
 
-  def give(self, indices: list[int], items: list[Item], timeout: float) -> None:
-    self.connection.send(items)
+  def give(self, indices: list[int], parcel: bytes, timeout: float) -> None:
+    self.connection.send_bytes(parcel)
     self.pending.extend(indices)
     self.deadline = time.monotonic() + timeout
 
@@ -299,6 +316,7 @@ def _work(channel: int, lifeline: int) -> None:
   parent = connection.Connection(channel)
   verify, memory, seconds = parent.recv()
   resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+  memory = _allowed(resource.RLIMIT_AS, memory)
   resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
   try:
     verify = pickle.loads(verify)
@@ -313,7 +331,8 @@ def _work(channel: int, lifeline: int) -> None:
       return
     for item in items:
       used = resource.getrusage(resource.RUSAGE_SELF)
-      allowed = int(used.ru_utime + used.ru_stime + seconds) + 1
+      wanted = int(used.ru_utime + used.ru_stime + seconds) + 1
+      allowed = _allowed(resource.RLIMIT_CPU, wanted)
       hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
       resource.setrlimit(resource.RLIMIT_CPU, (allowed, hard))
       try:
@@ -323,3 +342,11 @@ def _work(channel: int, lifeline: int) -> None:
       except Exception as error:
         outcome = f"{type(error).__name__}: {error}"[:200]
       parent.send(outcome)
+
+
+def _allowed(kind: int, wanted: int) -> int:
+  """A limit, or the hard one that this process was born with, if smaller."""
+  import resource
+
+  hard = resource.getrlimit(kind)[1]
+  return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

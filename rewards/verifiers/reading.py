@@ -29,6 +29,7 @@ from rewards.verifiers.forms import (
   equal,
   letters,
   region,
+  tight,
 )
 from rewards.verifiers.typography import (
   AND,
@@ -52,6 +53,11 @@ _MIXED = re.compile(
 _REPEATING = re.compile(r"([-+]?)([0-9]*)\.([0-9]*)\\overline\{?([0-9]+)\}?")
 _GROUPED = re.compile(r"[-+]?[0-9]{1,3}(?: [0-9]{3})+(?:\.[0-9]+)?")
 _BASED = re.compile(r"([0-9A-F]+)_\{?([0-9]+)\}?")
+_TIME = re.compile(
+  r"(?P<hours>[01]?[0-9]|2[0-4])"
+  r"(?::(?P<minutes>[0-5][0-9])\s*|\s+|(?=⟦|[AaPp]\.))"
+  r"⟦?\s*(?:(?P<half>[AaPp])\.?\s?[Mm]\.?)?\s*⟧?"
+)
 _PROPORTION = re.compile(r"([0-9]+)\s*:\s*([0-9]+)")
 _BUILDER = re.compile(
   rf"⦃\s*\\?[A-Za-z]+\s*(?:∈\s*{REALS})?\s*(?:\\mid|:|\|)(.*)⦄", re.DOTALL
@@ -79,7 +85,7 @@ def read(text: str) -> Form:
   try:
     return _form(text)
   except (symbolic.Refused, TypeError, ValueError, RecursionError):
-    return Unread("".join(text.split()))
+    return Unread(tight(text))
 
 
 def _form(text: str) -> Form:
@@ -356,6 +362,10 @@ def _leaf(text: str) -> Form:
   based = _BASED.fullmatch(text)
   if based:
     return Words(f"{based[1]}_{based[2]}".lower())
+  time = _TIME.fullmatch(text)
+  if time and (time["minutes"] or time["half"]):
+    half = f"{time['half']}m".lower() if time["half"] else ""
+    return Words(f"{int(time['hours'])}:{time['minutes'] or '00'}{half}")
   parts = _PROPORTION.fullmatch(text)
   if parts and int(parts[2]):
     return Quantity(Fraction(int(parts[1]), int(parts[2])))
@@ -364,8 +374,9 @@ def _leaf(text: str) -> Form:
       return Quantity(_value(text[:-1]), sign)
   measured = _UNIT.fullmatch(text)
   if measured:
-    meant = units.parse(measured["text"] or measured["word"])
-    if meant is None:
+    bare = measured["word"] or ""
+    meant = units.parse(measured["text"] or bare)
+    if meant is None or units.variables(bare):
       raise ValueError(f"no unit: {text}")
     factor, unit = meant
     if unit in _SIGNS:

@@ -31,8 +31,9 @@ limits, so queries of a policy belong in the workers of
 `rewards.verifiers.pool`, whose memory is limited (temporary tables are kept in
 memory to that end).
 
-An order is compared with its ties. Numbers are compared to ten digits, `1`
-equals `1.0`, text is compared as it stands; names of columns do not count,
+An order is compared with its ties. Fractions are compared to ten digits, whole
+numbers to all, `1` equals `1.0`, text is compared as it stands, be it UTF-8 or
+not; names of columns do not count,
 their order does. Where the reference returns no rows, every query that returns
 none from as many columns is right: the method's own weakness, so leave such
 problems out.
@@ -50,6 +51,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import math
 import pathlib
 import re
 import sqlite3
@@ -322,6 +324,7 @@ def _connect(meta: Mapping[str, Any]) -> tuple[sqlite3.Connection, set[str]]:
     else:
       raise ValueError('neither "database" nor "schema" in the item\'s meta')
     connection = sqlite3.connect(where, uri=True, cached_statements=0)
+    connection.text_factory = _text
     if "database" not in meta:
       connection.executescript(str(meta["schema"]))
     connection.execute("PRAGMA query_only=ON")
@@ -350,7 +353,15 @@ def _same(found: Result, truth: Result, ordered: bool) -> bool:
 
 
 def _rounded(value: Any) -> Any:
-  return float(f"{value:.10g}") if isinstance(value, float) else value
+  if not isinstance(value, float) or not math.isfinite(value):
+    return value
+  if 1e10 <= abs(value) < 2**53:  # ten digits are less than the whole number
+    return round(value)
+  return float(f"{value:.10g}")
+
+
+def _text(stored: bytes) -> str:
+  return stored.decode("utf-8", "surrogateescape")
 
 
 def _tokens(query: str) -> list[str]:

@@ -10,6 +10,7 @@ Usage:
 from __future__ import annotations
 
 import re
+import string
 from fractions import Fraction
 
 _SCALES = {
@@ -19,13 +20,20 @@ _SCALES = {
   "million": 10**6,
   "billion": 10**9,
   "trillion": 10**12,
+  "quadrillion": 10**15,
 }
 _NONE = re.compile(
   r"or|and|not|no|nor|maybe|perhaps|but|either|to|plus|minus|times|over|mod"
   r"|factorial|negative|positive|is|are|because|approximately|about|almost|less"
   r"|more|if|when|where|unless|with|without|by|base|half|halves|quarters?"
-  r"|[a-z]+(?:ths?|thirds?)|thirds?|seconds? power|i|pi|e|infinity|never|wrong"
+  r"|(?!months?$)[a-z]+(?:ths?|thirds?)|thirds?|seconds? power|i|pi|e|infinity"
+  r"|inf|never|wrong"
+  r"|(?:(?:arc)?(?:sin|cos|tan)h?|csc|cot|log|ln|exp|abs|sqrt)[xyz]?"
+  r"|roots?|scores?|doz|remainder|above|below|zero|one|two|three|four|five|six"
+  r"|seven|eight|nine|tens?|eleven|twelve|twenty"
 )
+_ABBREVIATED = ("a", "mph", "kph", "mpg", "rpm", "lbs", "yrs", "pts", "ppm")
+_LAST = ("square", "cube", "cubic")  # they are powers, unless of a unit
 _FIRST = ("squared", "cubed")  # they are powers, unless of a unit
 _WORD = re.compile(r"[a-z.'/^-]+")
 _MOST = 4  # words of a unit
@@ -83,10 +91,29 @@ def parse(text: str) -> tuple[int, str] | None:
   """
   words = text.lower().split()
   factor = 1
-  while words and words[0] in _SCALES:
-    factor *= _SCALES[words.pop(0)]
+  while words and words[0].removesuffix("s") in _SCALES:
+    factor *= _SCALES[words.pop(0).removesuffix("s")]
   if len(words) > _MOST or not all(map(_WORD.fullmatch, words)):
     return None
   if any(map(_NONE.fullmatch, words)) or words[:1] in [[w] for w in _FIRST]:
     return None
+  if words and words[-1] in _LAST:
+    return None
   return factor, " ".join(words)
+
+
+def variables(text: str) -> bool:
+  """Whether a word that nothing marks as one may be a product: `x`, `abc`.
+
+  That is what has letters in the order of the alphabet, or three letters and no
+  vowel, unless it is the name of a unit.
+  """
+  return any(
+    size(word) is None
+    and word not in _ABBREVIATED
+    and (
+      word in string.ascii_lowercase
+      or (len(word) == 3 and not set(word) & set("aeiou"))
+    )
+    for word in text.lower().split()
+  )

@@ -12,8 +12,8 @@ What a program is kept from, on Linux:
   interpreter and `/usr` read-only and an empty `/tmp` of `disk_bytes`, which is
   its home and goes with its last process;
 * the host's processes: a process name space, an unprivileged user, no
-  capabilities, no new privileges; in it the judge can be neither signalled nor
-  traced;
+  capabilities, no new privileges; in it the judge can be neither signalled (by
+  no descriptor's owner either) nor traced;
 * the network: a network name space without a device, and no sockets but local
   ones;
 * secrets of the environment: it is made anew;
@@ -158,9 +158,23 @@ def run(
   return report
 
 
-@functools.cache
 def missing_protections() -> tuple[str, ...]:
-  """The means that this machine lacks, found by trying; empty: all are there."""
+  """The means that this machine lacks, found by trying; empty: all are there.
+
+  What was found is kept. A sandbox that does not start is tried again, now and
+  at the next call.
+  """
+  problem = ""
+  for _ in range(_ATTEMPTS):
+    try:
+      return _found_missing()
+    except OSError as error:
+      problem = str(error)
+  return (f"a sandbox that starts ({problem})",)
+
+
+@functools.cache
+def _found_missing() -> tuple[str, ...]:
   with tempfile.TemporaryDirectory(prefix="extremum-") as folder:
     job = {"program": "", "tests": [], "allow_unprotected": False}
     job |= {**dataclasses.asdict(DEFAULT), "folder": folder}
@@ -168,7 +182,7 @@ def missing_protections() -> tuple[str, ...]:
   told = {name: value for line in lines for name, value in line.items()}
   if told.get("missing") or "tests" in told:
     return tuple(told["missing"])
-  return (f"a sandbox that starts ({lines or 'it says nothing'})",)
+  raise OSError(told.get("failed") or told.get("unscored", "it says nothing"))
 
 
 def _exchange(job: dict, seconds: float) -> list[dict]:
