@@ -120,6 +120,11 @@ PUBLIC = {
   "rl.method": {"prepare": ["method", "rollout", "state"]},
   "rl.methods": {"get": ["name", "hyper"], "names": []},
   "rl.metrics": {"pass_at_k_curve": ["correct", "ks", "valid"]},
+  "models.transformer": {"logits": ["config", "params", "tokens", "mask"]},
+  "models.hf": {
+    "load": ["folder", "dtype", "mesh"],
+    "save": ["config", "params", "folder", "tokenizer", "shard_bytes"],
+  },
 }
 
 
