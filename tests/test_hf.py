@@ -19,6 +19,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
+from experiments import checkpoint
 from models import hf, lora, sharding, tokenizer, transformer
 from models.config import ModelConfig
 from models.hf import families, reading, translate
@@ -697,7 +698,6 @@ def test_import_makes_a_workdir_and_export_brings_it_back(
 
 
 def test_a_run_reads_what_import_wrote(tmp_path):
-  checkpoint = pytest.importorskip("experiments.checkpoint")
   config, params = write(tmp_path / "in")
   assert cli.main(["import", str(tmp_path / "in"), str(tmp_path / "run")]) == 0
   saved = tmp_path / "run" / checkpoint.FOLDER
@@ -707,7 +707,6 @@ def test_a_run_reads_what_import_wrote(tmp_path):
 
 
 def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):
-  checkpoint = pytest.importorskip("experiments.checkpoint")
   config, base = write(tmp_path / "base")
   config = dataclasses.replace(config, lora_rank=2, value_head=True)
   trained, _ = lora.split(config, random_params(config, seed=1))
@@ -725,7 +724,6 @@ def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):
 
 
 def test_adapters_on_random_weights_are_not_exported(tmp_path, capsys):
-  checkpoint = pytest.importorskip("experiments.checkpoint")
   config = dataclasses.replace(shape_of("llama"), lora_rank=2)
   params = random_params(config)
   trained, _ = lora.split(config, params)
