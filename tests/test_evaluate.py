@@ -173,10 +173,24 @@ def test_a_host_scored_task_gives_the_same():
 
 
 def test_one_program_serves_every_batch_and_every_parameter_value():
-  _evaluation(problems=20, samples=5, batch=8)
-  before = evaluate._generate._cache_size()
-  _evaluation(problems=20, samples=5, batch=8, right=0.9)
-  assert evaluate._generate._cache_size() == before
+  traced = []
+
+  def prefill(*args):
+    traced.append(args)
+    return _prefill(*args)
+
+  policy = types.Policy(score=None, prefill=prefill, decode=_decode)
+  for right in (0.5, 0.9):
+    evaluate.evaluate(
+      TASK,
+      policy,
+      _params(right),
+      problems=20,
+      samples=5,
+      batch=8,
+      key=jax.random.key(0),
+    )
+  assert len(traced) == 1
 
 
 def test_unknown_verdicts_are_left_out():

@@ -15,6 +15,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -36,11 +37,19 @@ _TEST = 2**30  # the test split's first id
 
 
 class Row(NamedTuple):
-  """A problem; `question` and `solution` are stripped."""
+  """A problem.
+
+  Attributes:
+    question: what is asked, stripped.
+    solution: what imitation is shown, stripped; "" if there is none.
+    answer: the reference, as the verifier reads it.
+    meta: what else the verifier reads (tests, constraints), as `Item.meta`.
+  """
 
   question: str
   solution: str
   answer: str
+  meta: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +187,7 @@ def build(
   prompt_length: int,
   completion_length: int,
   settings: str = "",
+  parts: Sequence[str] = (),
   steps: bool = False,
   max_steps: int = 16,
 ) -> Task:
@@ -208,6 +218,8 @@ def build(
     prompt_length: L.
     completion_length: T.
     settings: what else the task's name tells, "solution=plain".
+    parts: of the verifier's `Outcome.parts`, those that become components; one
+      that an outcome lacks is 0.
     steps: whether to score steps.
     max_steps: K; what follows the K-th line belongs to it.
 
@@ -316,7 +328,7 @@ def build(
         rows[row].question,
         text if whole else "",
         rows[row].answer,
-        {"row": int(row)},
+        {**rows[row].meta, "row": int(row)},
       )
       for row, text, whole in zip(chosen, texts, ended, strict=True)
     ]
@@ -324,6 +336,10 @@ def build(
     scores = np.array([o.score for o in outcomes], np.float32).reshape(shape)
     verdicts = np.array([o.verdict for o in outcomes], np.int8).reshape(shape)
     ids = np.array([o.answer_id for o in outcomes], np.int32).reshape(shape)
+    named = {
+      name: np.array([o.parts.get(name, 0.0) for o in outcomes], np.float32)
+      for name in parts
+    }
     by_step = {}
     if steps:
       texts_of = functools.partial(tokenizers.decode, tokenizer, known=size)
@@ -335,7 +351,10 @@ def build(
       verdicts,
       ids,
       scored=verdicts >= 0,
-      components={"answered": (ids >= 0).astype(np.float32)},
+      components={
+        "answered": (ids >= 0).astype(np.float32),
+        **{name: values.reshape(shape) for name, values in named.items()},
+      },
       **by_step,
     )
 
