@@ -60,6 +60,7 @@ def to_rollout(
     step_ids=judged.step_ids,
     step_scores=judged.step_scores,
     step_mask=judged.step_mask,
+    views=judged.views,
     extras=types.Named(
       {
         f"task/{name}": jnp.asarray(value)

@@ -20,11 +20,23 @@ from models import hf, lora, presets, sharding, transformer
 from models import policy as policies
 from models.config import ModelConfig
 from models.rope import RopeScaling
-from rl import choices, learners, methods, step, terms, types
+from rewards import combine, mix, sources
+from rl import choices, learners, methods, stages, step, terms, transform, types
 from rl import method as method_lib
+from rl import reward as reward_lib
 from rl import rollout as rollouts
 
 KINDS = ("rl", "supervised")
+STAGES: Mapping[str, Callable[..., stages.Stage]] = {
+  "greedy": stages.greedy,
+  "prefix_values": stages.prefix_values,
+}
+# Of a term's weight: steps -> (step -> share that is left of its course).
+WEIGHT_SCHEDULES: Mapping[str, Callable[[int], optax.Schedule]] = {
+  "constant": lambda over: optax.constant_schedule(1.0),
+  "linear": lambda over: optax.linear_schedule(1.0, 0.0, over),
+  "cosine": lambda over: optax.cosine_decay_schedule(1.0, over),
+}
 SCHEDULES = ("constant", "cosine")
 # What a config says of a decoder whose shape a folder or a preset gives.
 _OWN = (
@@ -207,7 +219,7 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
     raise ValueError(choices.unknown("kind", config.kind, KINDS))
   supervised = config.kind == "supervised"
   mesh = sharding.make_mesh(**config.mesh)
-  made = _supervised() if supervised else make_method(config.method)
+  made = _supervised() if supervised else _make_learners(config)
   trained = learners.by_slot(made)
   plan = step.Plan(
     **config.plan,
@@ -263,6 +275,72 @@ def make_method(text: str) -> method_lib.Method | dict[str, method_lib.Method]:
     raise ValueError(f"method {text}: {error}") from None
 
 
+def _make_learners(
+  config: ml_collections.ConfigDict,
+) -> dict[str, method_lib.Method]:
+  """The methods by learner; the policy's with the config's reward and stage."""
+  made = learners.by_slot(make_method(config.method))
+  own = made[learners.POLICY]
+  if config.get("stage"):
+    if own.stage.name != stages.once().name:
+      raise ValueError(
+        f"stage = {config.stage}: {own.name} samples by {own.stage} already; "
+        "leave it empty"
+      )
+    own = dataclasses.replace(own, stage=make_stage(config.stage))
+  reward = make_reward(config.get("mix") or {})
+  return {**made, learners.POLICY: dataclasses.replace(own, reward=reward)}
+
+
+def make_stage(text: str) -> stages.Stage:
+  """The way to sample that `"name(setting=value)"` says."""
+  name, settings = spec.parse(text)
+  if name not in STAGES:
+    raise ValueError(choices.unknown("stage", name, STAGES))
+  try:
+    return STAGES[name](**settings)
+  except TypeError as error:
+    raise ValueError(f"stage {text}: {error}") from None
+
+
+def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
+  """What `config.mix` pays for; None: the task's score."""
+  terms, steps = config.get("terms") or {}, config.get("steps")
+  if not terms and not steps:
+    return None
+  rewards, weighed = {}, []
+  for name, term in terms.items():
+    if term.reward:
+      found, settings = spec.parse(term.reward)
+      rewards[name] = sources.get(found, **settings)
+    weight = term.weight
+    if term.schedule != "constant":
+      weight = _weight_schedule(name, term)
+    gates = tuple(term.gates)
+    weighed.append(combine.Term(name, weight, gates, term.threshold))
+  by_step = None
+  if steps:
+    found, settings = spec.parse(steps)
+    by_step = sources.get(found, **settings)
+  try:
+    return mix.mix(rewards, weighed, config["rule"], by_step)
+  except transform.LevelError as error:
+    raise ValueError(f"mix: {error}") from None
+
+
+def _weight_schedule(name: str, term: ml_collections.ConfigDict) -> Callable:
+  if term.schedule not in WEIGHT_SCHEDULES:
+    raise ValueError(
+      choices.unknown(
+        f"schedule of term {name}", term.schedule, sorted(WEIGHT_SCHEDULES)
+      )
+    )
+  if term.over < 1:
+    raise ValueError(f"mix.terms.{name}.over = {term.over} must be at least 1")
+  share = WEIGHT_SCHEDULES[term.schedule](term.over)
+  return lambda step: term.final + (term.weight - term.final) * share(step)
+
+
 def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
   """The task that `config.task` says, with the data settings it takes.
 
@@ -270,7 +348,16 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
   """
   name, settings = spec.parse(config.task)
   takes = tasks.settings(name)
-  given = {**config.data, "tokenizer": config.policy.path}
+  given = {
+    **config.data,
+    "tokenizer": config.policy.path,
+    "reward": config.reward,
+  }
+  if config.reward and "reward" not in takes:
+    raise ValueError(
+      f"reward = {config.reward!r}: {name} judges by itself; leave it empty, or "
+      "use task=jsonl (what is paid for is said by mix)"
+    )
   for key, value in given.items():
     if value and key in takes and key not in settings:
       settings[key] = value

@@ -30,8 +30,9 @@ def recorder(
 
   Returns:
     `state -> records`, one per sample, with "prompt", "completion" (text),
-    "score", "correct" (1, 0, -1 unknown), "finished", "tokens" and "advantages"
-    (one per token; null where the loss reads no signal).
+    "score", "terms" (the components, as they went into the score), "correct"
+    (1, 0, -1 unknown), "finished", "tokens" and "advantages" (one per token;
+    null where the loss reads no signal).
   """
   prepare = _preparer(e)
 
@@ -56,6 +57,10 @@ def _records(e: Experiment, prepared, advantages) -> list[Record]:
         "prompt": e.task.decode(tokens.prompts[p][tokens.prompt_mask[p]]),
         "completion": e.task.decode(ids),
         "score": float(prepared.scores[p, s]),
+        "terms": {
+          name: float(values[p, s])
+          for name, values in prepared.components.items()
+        },
         "correct": int(prepared.correct[p, s]),
         "finished": bool(prepared.finished[p, s]),
         "tokens": ids.tolist(),

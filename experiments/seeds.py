@@ -22,6 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiments import collect, train
 from experiments.build import Experiment
 from rl import learners, loop, masked, step, types
+from rl import metrics as statistics
 
 Array = jax.Array
 DISPATCHES = 5  # of an arm's steps, so that progress shows
@@ -81,18 +82,10 @@ def device_seconds() -> float:
 
 
 def sampled_tokens(rollouts: step.Rollouts) -> Array:
-  """`[]` int32, tokens that a step sampled, of all learners' rollouts.
-
-  Those of all real samples, or what the sampling stage says ("stage/tokens"),
-  which knows of discarded ones too.
-  """
-
-  def of(rollout):
-    if "stage/tokens" in rollout.extras:
-      return jnp.asarray(rollout.extras["stage/tokens"], jnp.int32)
-    return jnp.where(rollout.sample_mask, rollout.tokens.lengths, 0).sum()
-
-  return sum(map(of, learners.by_slot(rollouts).values()))
+  """`[]` int32, tokens that a step sampled, of all learners' rollouts."""
+  return sum(
+    map(statistics.sampled_tokens, learners.by_slot(rollouts).values())
+  )
 
 
 def surprise(rollouts: step.Rollouts) -> Array:

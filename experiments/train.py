@@ -329,12 +329,9 @@ class _Meter:
   ) -> dict[str, Any]:
     """Adds what only the host knows."""
     e = self._e
+    sampled = float(metrics["cost/sampled_tokens"])
     if not e.samples_own:
       metrics = {k: v for k, v in metrics.items() if k.startswith(_SUPERVISED)}
-    rows = e.config.rollout.prompts * (
-      e.sampling.samples if e.samples_own else 1
-    )
-    tokens = float(metrics["length/mean"]) * rows
     return {
       **metrics,
       **times,
@@ -342,7 +339,7 @@ class _Meter:
         f"{learners.prefix(name)}optim/lr": float(schedule(number - 1))
         for name, schedule in e.schedules.items()
       },
-      "perf/tokens_per_s": tokens / times["time/step_s"],
+      "perf/tokens_per_s": sampled / times["time/step_s"],
     }
 
 

@@ -126,6 +126,11 @@ def _at(weight: float | Schedule, step: Array | int) -> Array:
   return jnp.asarray(value, jnp.float32)
 
 
+def weights_at(terms: Sequence[Term], step: Array | int) -> dict[str, Array]:
+  """`{name: []}` float32, each term's weight at a training step."""
+  return {term.name: _at(term.weight, step) for term in terms}
+
+
 RULES: dict[str, Rule] = {
   "sum": weighted_sum,
   "z_scores": weighted_z_scores,
@@ -173,13 +178,12 @@ def combine(
       raise KeyError(choices.unknown("reward", name, sorted(values)))
   thresholds = {term.name: term.threshold for term in terms}
   valid = masked.all_valid(jnp.asarray(values[names[0]]), valid)
-  kept, weights = {}, {}
+  kept, weights = {}, weights_at(terms, step)
   for term in terms:
     counted = valid
     for gate in term.gates:
       counted = counted & (values[gate] > thresholds.get(gate, 0.5))
     kept[term.name] = present(values[term.name], counted)
-    weights[term.name] = _at(term.weight, step)
   total = RULES[rule](
     jnp.stack(list(kept.values())), jnp.stack(list(weights.values())), valid
   )

@@ -4,8 +4,8 @@ One training step runs it in this order:
 
   stage      samples the rollout                                rl.stages
   passes     scores the rollout under old and slot parameters   rl.probes
-  prepare    select, advantage, prepared, keep, signals, controllers' coefficients:
-             once per rollout, on the whole batch, without gradient
+  prepare    reward, select, advantage, prepared, keep, signals, controllers'
+             coefficients: once per rollout, on the whole batch, no gradient
   coefficients   aggregates of the minibatch's full masks
   loss       differentiated, on any slice of the minibatch
   phases     further losses, until they are small
@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import optax
 
 from rl import choices, probes, stages, transform, types
+from rl.reward import Reward
 from rl.slots import SlotRule
 from rl.tally import Tally
 from rl.terms import Loss, Term
@@ -71,6 +72,7 @@ class Method:
     prepared: signals that keep, terms and coefficients read as
       "prepared/NAME", `((name, transform), ...)`; "prepared/advantage" is the
       finished advantage.
+    reward: what a rollout earns, where that is not the task's score.
     stage: how its rollouts are sampled.
     behavior: whose parameters sample them, "policy" or a slot.
     optimizer: what it makes of the optimiser it is given.
@@ -84,6 +86,7 @@ class Method:
   keep: Transform | None = None
   slots: tuple[tuple[str, SlotRule], ...] = ()
   prepared: tuple[tuple[str, Transform], ...] = ()
+  reward: Reward | None = None
   stage: stages.Stage = dataclasses.field(default_factory=stages.once)
   behavior: str = "policy"
   optimizer: Callable[
@@ -160,7 +163,7 @@ class Method:
       controller = term.coefficient
       is_transform = isinstance(controller, Transform)
       found += [term.signal, term.keep, controller if is_transform else None]
-    return tuple(found)
+    return (*found, *(() if self.reward is None else self.reward.transforms))
 
   @property
   def signal_needs(self) -> frozenset[probes.Need]:
@@ -185,6 +188,8 @@ class Method:
       for i, (text, right) in enumerate(lines):
         rows.append(f"  {'' if i else head:10}{text:60} {right}".rstrip())
 
+    if self.reward is not None:
+      put("reward", self.reward.describe())
     for head, t in (
       ("select", self.select),
       ("advantage", self.advantage),
@@ -225,7 +230,7 @@ class Batch:
   """A prepared rollout; every leaf starts with P and may be sliced there.
 
   Attributes:
-    rollout: with select applied to its masks.
+    rollout: with the reward in its scores, and select applied to its masks.
     signals: one per term, at the level it takes (zeros `[P]` if none).
     masks: one per term, `[P, S, T]` tokens in its loss.
   """
@@ -319,6 +324,9 @@ def prepare(
     value, state[slot] = t.apply(None, rollout, state[slot])
     return value
 
+  if method.reward is not None:
+    first = len(state) - len(method.reward.transforms)
+    rollout, state[first:] = method.reward.apply(rollout, tuple(state[first:]))
   selected = run(0, method.select)
   sample_mask = rollout.sample_mask
   if selected is not None:

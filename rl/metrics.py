@@ -6,12 +6,12 @@ value at k and is left out of the mean over groups; the mean of no group is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
 
-from rl import masked, objectives, types
+from rl import masked, objectives, probes, types
 
 Array = jax.Array
 
@@ -109,6 +109,7 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     length/mean, length/max           scored tokens
     length/truncated_frac             samples that the length limit cut
     length/steps_mean                 reasoning steps, where the task has them
+    cost/sampled_tokens               drawn for it, all passes of its stage
 
   Args:
     rollout: groups `[P, S]`, scored.
@@ -137,12 +138,49 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     "length/max": jnp.max(jnp.where(valid, lengths, 0.0)),
     "length/truncated_frac": masked.mean(~rollout.finished, valid, (0, 1)),
   }
+  metrics["cost/sampled_tokens"] = sampled_tokens(rollout).astype(jnp.float32)
   for name, component in rollout.components.items():
     metrics[f"score/{name}/mean"] = masked.mean(component, valid, (0, 1))
   if rollout.step_mask is not None:
     steps = masked.count(rollout.step_mask)
     metrics["length/steps_mean"] = masked.mean(steps, valid, (0, 1))
   return metrics
+
+
+def sampled_tokens(rollout: types.Rollout) -> Array:
+  """`[]` int32, tokens drawn for a rollout.
+
+  Those of all real samples, or what the sampling stage says ("stage/tokens"),
+  which knows of discarded ones too.
+  """
+  if "stage/tokens" in rollout.extras:
+    return jnp.asarray(rollout.extras["stage/tokens"], jnp.int32)
+  return jnp.where(rollout.sample_mask, rollout.tokens.lengths, 0).sum()
+
+
+def pass_metrics(
+  needs: Iterable[probes.Need], rollout: types.Rollout
+) -> dict[str, Array]:
+  """Tokens that the passes before an update read, prompts' included.
+
+    cost/<source>_tokens, cost/<source>@<view>_tokens
+
+  Args:
+    needs: what is read.
+    rollout: of which.
+
+  Returns:
+    `{name: []}` float32, an entry a pass.
+  """
+  found = {}
+  for need in sorted(needs, key=str):
+    if need.source in probes.GIVEN:
+      continue
+    at = f"@{need.view}" if need.view else ""
+    tokens = probes.view_tokens(rollout, need.view)
+    count = tokens.lengths.sum() + tokens.prompt_mask.sum()
+    found[f"cost/{need.source}{at}_tokens"] = count.astype(jnp.float32)
+  return found
 
 
 def advantage_metrics(advantages: Array, mask: Array) -> dict[str, Array]:

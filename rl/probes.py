@@ -32,7 +32,10 @@ GIVEN = {
   "host": "compute it between sampling and the step, by rl.probes.on_host",
   "prepared": "name it in the method's `prepared`",
 }
-PROMPT = "prompt"  # the view of the prompt's own tokens, always there
+# Views that are always there: the prompt's own tokens, and the completions
+# after no more than the prompt's first token (its BOS, where it has one).
+PROMPT = "prompt"
+ALONE = "alone"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Need:
     source: "policy", "old", a slot, or one of `GIVEN`.
     probe: what to read.
     view: which text of `rollout.views`; "" is the rollout itself, "prompt" the
-      prompts' own tokens.
+      prompts' own tokens, "alone" the completions without what was asked.
   """
 
   source: str
@@ -221,6 +224,8 @@ def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
     return rollout.tokens
   if view == PROMPT:
     return _prompts(rollout.tokens)
+  if view == ALONE:
+    return _alone(rollout.tokens)
   if view not in rollout.views:
     raise KeyError(
       f"view {view!r} is not in the rollout: the task must provide it. "
@@ -243,6 +248,14 @@ def _prompts(tokens: types.Tokens) -> types.Tokens:
     lengths=jnp.maximum(count - 1, 0),
     mask=mask[:, None],
   )
+
+
+def _alone(tokens: types.Tokens) -> types.Tokens:
+  """The same completions after the first token of their prompts alone."""
+  size = tokens.prompts.shape[-1]
+  first = size - tokens.prompt_mask.sum(-1, keepdims=True)
+  bos = jnp.take_along_axis(tokens.prompts, jnp.minimum(first, size - 1), -1)
+  return tokens.replace(prompts=bos, prompt_mask=first < size)
 
 
 def passes(

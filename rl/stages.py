@@ -102,6 +102,73 @@ def greedy() -> Stage:
   return Stage("greedy()", run, gives=("stage/greedy_scores",))
 
 
+def prefix_values(
+  continuations: int = 4, steps: int = 8, by: str = "policy"
+) -> Stage:
+  """And the chance of success after each step, by continuing from there.
+
+  "stage/values" `[P, S, K]`: V_k, the mean verdict of `continuations`
+  completions of steps 0 to k; of a sample's last step its own verdict, and 0
+  where there is no step. "stage/prompt_values" `[P]`: V of the prompt, the
+  group's mean verdict. Unknown verdicts do not count; where none is known V is
+  that of the step before. It samples up to steps x continuations x T more
+  tokens of each sample, which "stage/tokens" counts.
+
+  Source: Wang et al. 2024, Math-Shepherd; Setlur et al. 2025, Rewarding
+  Progress, whose prover is `by`.
+
+  Args:
+    continuations: of each prefix.
+    steps: that are valued; V of those that follow is that of the last.
+    by: who continues, "policy" or a slot of the method.
+
+  Raises:
+    ValueError: a number below 1, or a task without steps.
+  """
+  for what, number in (("continuations", continuations), ("steps", steps)):
+    if number < 1:
+      raise ValueError(f"{what} = {number} must be at least 1")
+
+  def run(sampler: Sampler, memory: Any) -> types.Rollout:
+    rollout = once().run(sampler, memory)
+    if rollout.step_ids is None:
+      raise ValueError(f"{name}: the task gives no steps to continue from")
+    params = sampler.params if by == "policy" else sampler.slots[by]
+    prompt = _success(rollout.correct, rollout.sample_mask)
+    before = jnp.broadcast_to(prompt[:, None], rollout.scores.shape)
+    size = rollout.step_mask.shape[-1]
+    last = rollout.step_ids.max(-1)
+    own = jnp.where(rollout.correct >= 0, rollout.correct, before)
+    values, tokens = [], rollout.tokens.lengths.sum()
+    for k in range(min(steps, size)):
+      # All tokens of steps 0 to k, those that nobody trains on too.
+      inside = (rollout.step_ids >= 0) & (rollout.step_ids <= k)
+      kept = jnp.where(inside, 1 + jnp.arange(inside.shape[-1]), 0).max(-1)
+      wanted = rollout.sample_mask & (k < last)
+      part = sampler.extend(params, rollout, kept, continuations)
+      asked = part.sample_mask & wanted.reshape(-1, 1)
+      found = _success(part.correct, asked, before.reshape(-1))
+      tokens += jnp.where(asked, part.tokens.lengths, 0).sum()
+      before = jnp.where(wanted, found.reshape(wanted.shape), before)
+      values.append(jnp.where(k == last, own, before))
+    values += [values[-1]] * (size - len(values))
+    values = jnp.where(rollout.step_mask, jnp.stack(values, -1), 0.0)
+    return _with(rollout, values=values, prompt_values=prompt, tokens=tokens)
+
+  name = f"prefix_values(continuations={continuations}, steps={steps}, by={by})"
+  return Stage(name, run, gives=("stage/values", "stage/prompt_values"))
+
+
+def _success(
+  correct: Array, valid: Array, otherwise: Array | float = 0.0
+) -> Array:
+  """Mean verdict over the last axis, of those that are known."""
+  known = valid & (correct >= 0)
+  count = known.sum(-1)
+  mean = ((correct == 1) & known).sum(-1) / jnp.maximum(count, 1)
+  return jnp.where(count > 0, mean, otherwise)
+
+
 def second_pass(
   pilot: int,
   budget: Callable[[types.Rollout, int, Any], tuple[Array, Any]],
@@ -168,16 +235,33 @@ def join(first: types.Rollout, more: types.Rollout) -> types.Rollout:
     sampled = a.ndim >= 2 and a.shape[:2] == (p, s) and b.shape[:2] == (p, q)
     return jnp.concatenate([a, b], 1) if sampled else a
 
-  prompts = {"prompts": first.tokens.prompts}
-  prompts["prompt_mask"] = first.tokens.prompt_mask
-  bare = [
-    r.replace(
-      tokens=r.tokens.replace(prompts=None, prompt_mask=None), keys=None
-    )
-    for r in (first, more)
-  ]
-  whole = jax.tree.map(glue, *bare)
-  return whole.replace(tokens=whole.tokens.replace(**prompts), keys=first.keys)
+  def bare(tokens: types.Tokens) -> types.Tokens:
+    if tokens.prompts.ndim == 3:  # each sample's own
+      return tokens
+    return tokens.replace(prompts=None, prompt_mask=None)
+
+  def whole(joined: types.Tokens, shown: types.Tokens) -> types.Tokens:
+    if joined.prompts is not None:
+      return joined
+    shared = {"prompts": shown.prompts, "prompt_mask": shown.prompt_mask}
+    return joined.replace(**shared)
+
+  both = jax.tree.map(
+    glue,
+    *(
+      r.replace(
+        tokens=bare(r.tokens),
+        views={name: bare(view) for name, view in r.views.items()},
+        keys=None,
+      )
+      for r in (first, more)
+    ),
+  )
+  return both.replace(
+    tokens=whole(both.tokens, first.tokens),
+    views={name: whole(both.views[name], v) for name, v in first.views.items()},
+    keys=first.keys,
+  )
 
 
 def _with(rollout: types.Rollout, **arrays: Array) -> types.Rollout:

@@ -195,6 +195,25 @@ def _bad_sample(rollout: types.Rollout) -> Metrics:
   }
 
 
+def _reward_metrics(
+  method: Method, judged: types.Rollout, prepared: types.Rollout
+) -> Metrics:
+  """Statistics of what the method's reward made of the task's scores."""
+  paid = judged.replace(
+    scores=prepared.scores,
+    components=prepared.components,
+    step_scores=prepared.step_scores,
+  )
+  of_task = statistics.rollout_metrics(judged)
+  weights = method.reward.weights(judged.step)
+  return {
+    **statistics.rollout_metrics(paid),
+    **_bad_sample(paid),
+    "reward/task": of_task["reward/mean"],
+    **{f"reward/weight/{name}": value for name, value in weights.items()},
+  }
+
+
 def _choose(condition: Array, new: types.PyTree, old: types.PyTree):
   return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
 
@@ -269,10 +288,12 @@ def _learner(
     return carry, passes
 
   def learn(policy, params, held, slots, rollout, usable):
+    missing = {need for need in needs if need not in rollout.extras}
+    cost = statistics.pass_metrics(missing, rollout)
     scored = probes.passes(
       policy,
       {"old": params, **slots},
-      {need for need in needs if need not in rollout.extras},
+      missing,
       rollout,
       plan.temperature,
       plan.chunk,
@@ -281,6 +302,10 @@ def _learner(
     batch, scales, method_state = methods.prepare(
       method, scored, held.method_state
     )
+    earned = {}
+    if method.reward is not None:
+      earned = _reward_metrics(method, scored, batch.rollout)
+      usable &= earned["guard/bad_sample"] < 0
     minibatches = slices.split(batch, plan.minibatches)
 
     def epoch(carry, _):
@@ -300,6 +325,8 @@ def _learner(
       )
     params, opt_state = carry
     metrics = {
+      **earned,
+      **cost,
       **passes,
       **_advantage_metrics(method, batch),
       **{

@@ -160,14 +160,15 @@ def lift(
   """An array function becomes a factory of transforms under the same name.
 
   `lift(leave_one_out, valid=lambda r: r.sample_mask)`: the first argument of
-  `fn` is the signal, those named in `context` are read from the rollout, and
-  the others are hyper-parameters.
+  `fn` is the signal, or none is where it `takes` "none"; those named in
+  `context` are read from the rollout, and the others are hyper-parameters.
   """
-  parameters = list(inspect.signature(fn).parameters.values())[1:]
+  reads_signal = takes != "none"
+  parameters = list(inspect.signature(fn).parameters.values())[reads_signal:]
 
   def wrapped(signal, rollout, **hyper):
     read = {name: get(rollout) for name, get in context.items()}
-    return fn(signal, **read, **hyper)
+    return fn(*[signal] * reads_signal, **read, **hyper)
 
   keyword = inspect.Parameter.KEYWORD_ONLY
   wrapped.__name__, wrapped.__doc__ = fn.__name__, fn.__doc__

@@ -139,6 +139,7 @@ def test_rollout_metrics_count_real_samples_and_known_verdicts_only():
     "length/max": 4.0,
     "length/truncated_frac": 1 / 5,
     "length/steps_mean": 8 / 5,
+    "cost/sampled_tokens": 2 + 3 + 4 + 1 + 4,
   }
   assert set(found) == set(want)
   for name, value in want.items():

@@ -45,6 +45,7 @@ METRICS = {
   "length/mean",
   "length/max",
   "length/truncated_frac",
+  "cost/sampled_tokens",
   "advantage/mean",
   "advantage/std",
   "advantage/abs_mean",

@@ -41,7 +41,10 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       "seed": seed,  # of parameters, problems and samples
       "steps": steps,  # one rollout each
       "task": "countdown(count=4)",
+      # Who judges what a task of `jsonl` says: "module:function"; "": its own.
+      "reward": "",
       "data": {
+        "path": "",  # of the task jsonl: the user's file
         "data_path": "",  # of text tasks; "": $EXTREMUM_DATA
         "cache": "~/.cache/extremum",  # prepared data and tokenizers
       },
@@ -108,11 +111,70 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   """Reinforcement learning from the policy's own samples."""
   config = _shared(seed, steps)
   config.method = "grpo(beta=0.0)"
+  # Another way to sample, for a method that samples once: a name of rl.stages.
+  config.stage = ""
+  config.mix = pay()
   # Where several networks learn: {slot: how its optimizer differs}.
   config.learners = ConfigDict()
   config.base = ConfigDict()  # a supervised config to start from
   config.init_from = ""  # or the workdir of another run
   return config
+
+
+def pay(
+  rule: str = "sum", steps: str = "", **terms: str | ConfigDict
+) -> ConfigDict:
+  """What a rollout earns, by rewards of `rewards.sources`.
+
+  Without terms it is the task's score, and without `steps` the task's step
+  scores.
+
+  Args:
+    rule: one of `rewards.combine.RULES`, of what follows.
+    steps: a reward of steps, "gains()".
+    **terms: each a reward, "majority(threshold=0.5)", or a `term`.
+  """
+  found = {
+    name: term(one) if isinstance(one, str) else one
+    for name, one in terms.items()
+  }
+  return ConfigDict({"rule": rule, "steps": steps, "terms": found})
+
+
+def term(
+  reward: str,
+  weight: float = 1.0,
+  *,
+  schedule: str = "constant",
+  final: float = 0.0,
+  over: int = 0,
+  gates: tuple[str, ...] = (),
+  threshold: float = 0.5,
+) -> ConfigDict:
+  """One reward of several.
+
+  Args:
+    reward: of `rewards.sources`, with its settings; "" is the component of the
+      task that has the term's name.
+    weight: of the term in the rule, at the start.
+    schedule: "constant", or how the weight goes to `final` over `over` steps:
+      "linear" or "cosine".
+    final, over: of the schedule.
+    gates: terms, or components of the task, that must exceed their threshold;
+      else this term is 0.
+    threshold: that this term must exceed where it is a gate.
+  """
+  return ConfigDict(
+    {
+      "reward": reward,
+      "weight": weight,
+      "schedule": schedule,
+      "final": final,
+      "over": over,
+      "gates": gates,
+      "threshold": threshold,
+    }
+  )
 
 
 def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:

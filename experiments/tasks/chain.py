@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
 from rewards import chain as reward
-from rl import choices
+from rl import choices, types
 
 Array = jax.Array
 
@@ -32,7 +32,9 @@ EARLY = 0.03
 POOL = 8192  # draws of which `test` keeps the distinct ones
 
 
-def chain(operations: int = 3, prm: str = "clean") -> Task:
+def chain(
+  operations: int = 3, prm: str = "clean", reference: bool = False
+) -> Task:
   """Chained arithmetic modulo 10 with exact step scores.
 
   A demonstration errs at each operation: with probability 0.08 its result is
@@ -45,6 +47,8 @@ def chain(operations: int = 3, prm: str = "clean") -> Task:
     operations: how many operations, 1 to 5; the difficulty.
     prm: process reward model: "clean", "filler" or "local". It makes
       `step_scores`, of which `scores` and `correct` know nothing.
+    reference: whether to give the view "reference", the true `ANS r EOS` after
+      what each sample says before its first `ANS` or EOS.
 
   Returns:
     The task: L = 2 operations + 2, T = 8 operations + 4, K = T.
@@ -91,6 +95,13 @@ def chain(operations: int = 3, prm: str = "clean") -> Task:
     del finished  # an answer ends with EOS
     facts = {name: fact[:, None] for name, fact in problems.facts.items()}
     steps = reward.read(completions, lengths, **facts)
+    views = {}
+    if reference:
+      truth = reward.result(**facts)
+      closing = (completions == reward.ANSWER) | (completions == reward.EOS)
+      at = jnp.where(closing.any(-1), jnp.argmax(closing, -1), lengths)
+      thought = jnp.minimum(at, lengths)
+      views["reference"] = _with_answer(problems, completions, thought, truth)
     return Judged(
       scores=steps.correct.astype(jnp.float32),
       correct=steps.correct.astype(jnp.int8),
@@ -99,6 +110,7 @@ def chain(operations: int = 3, prm: str = "clean") -> Task:
       step_ids=steps.ids,
       step_scores=reward.step_scores(steps, reward.PRMS[prm]),
       step_mask=steps.exists,
+      views=views,
     )
 
   def gold(problems: Problems) -> tuple[Array, Array]:
@@ -119,8 +131,9 @@ def chain(operations: int = 3, prm: str = "clean") -> Task:
       room,
     )
 
+  told = ", reference=True" if reference else ""
   return Task(
-    name=f"chain(operations={operations}, prm={prm})",
+    name=f"chain(operations={operations}, prm={prm}{told})",
     vocab_size=reward.VOCAB_SIZE,
     eos_id=reward.EOS,
     pad_id=reward.PAD,
@@ -165,6 +178,34 @@ def _problems(ids: Array, operations: int) -> Problems:
     prompt_mask=jnp.ones(prompts.shape, bool),
     ids=ids,
     facts={"start": start, "operators": operators, "operands": operands},
+  )
+
+
+def _with_answer(
+  problems: Problems, completions: Array, kept: Array, truth: Array
+) -> types.Tokens:
+  """The first `kept` tokens of each sample, then `ANS truth EOS`: the mask."""
+  shape = completions.shape
+  room = jnp.zeros((*shape[:-1], 3), completions.dtype)
+  positions = jnp.arange(shape[-1] + 3)
+  after = positions - kept[..., None]
+  answer = jnp.stack(
+    jnp.broadcast_arrays(
+      reward.ANSWER, truth + reward.DIGIT, jnp.full(kept.shape, reward.EOS)
+    ),
+    -1,
+  )
+  said = jnp.concatenate([completions, room], -1)
+  written = jnp.take_along_axis(answer, jnp.clip(after, 0, 2), -1)
+  mask = (after >= 0) & (after < 3)
+  return types.Tokens(
+    prompts=problems.prompts,
+    prompt_mask=problems.prompt_mask,
+    completions=jnp.where(
+      after < 0, said, jnp.where(mask, written, reward.PAD)
+    ),
+    lengths=kept + 3,
+    mask=mask,
   )
 
 

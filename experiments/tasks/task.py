@@ -57,6 +57,8 @@ class Judged:
     extras: `{name: [P, S, ...]}`, what else the task knows of a sample:
       "preferences" `[P, S, S]` of a pairwise judge (1 the first is better, 0.5
       a tie), "durations" `[P, S, K]` in seconds. Methods read "task/NAME".
+    views: `{name: Tokens [P, S]}`, other texts to score: "reference", the
+      reference answer after each sample's thought, its tokens in the mask.
   """
 
   scores: Array
@@ -68,6 +70,7 @@ class Judged:
   step_scores: Array | None = None
   step_mask: Array | None = None
   extras: dict[str, Array] = flax.struct.field(default_factory=dict)
+  views: dict[str, types.Tokens] = flax.struct.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,421 @@
+"""Rewards by name, mixed by a config, in the train step of the chained task."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+
+from experiments import assemble, build, collect, records
+from experiments.configs import common
+from rewards import combine, sources
+from rewards import mix as mixing
+from rl import probes, rollout, stages, step, transform, types
+from rl.stages import Sampler
+
+CHAIN = "chain(operations=2, reference=True)"
+P, S = 8, 4
+# What is told of a sample by a judge that the chained task does not have.
+JUDGED = ("thoughts", "style", "forecast")
+SETTINGS = {
+  "arctan": {"references": "stage/greedy_scores"},
+  "brier": {"forecast": "forecast"},
+  "ceiling": {"highest": 0.5},
+  "centered": {"references": "stage/greedy_scores"},
+  "component": {"of": "answered"},
+  "concise": {"conciseness": "style"},
+  "ensemble": {"members": ("thoughts", "style"), "rule": "worst"},
+  "late_preference": {"references": "stage/greedy_scores"},
+  "phase_entropy": {"thought_end": 4},
+  "polynomial": {"references": "stage/greedy_scores"},
+  "posterior": {"thoughts": "thoughts"},
+  "preference": {"references": "stage/greedy_scores"},
+  "stratified": {"model": "style"},
+  "tanh": {"references": "stage/greedy_scores"},
+  "trusted": {"thoughts": "thoughts"},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs(tmp_path_factory):
+  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
+    yield
+
+
+def experiment(**changes):
+  return tiny.on_one_device(build.build(tiny.config(task=CHAIN, **changes)))
+
+
+@pytest.fixture(scope="module")
+def judged():
+  """Demonstrations, right and wrong, scored by every pass that is needed."""
+  e = experiment()
+  problems = e.task.train(jax.random.key(1), 0, P)
+  shown = [e.task.demonstrate(jax.random.key(i), problems) for i in range(S)]
+  completions, lengths = (jnp.stack(x, 1) for x in zip(*shown, strict=True))
+  # One sample says a wrong digit, one is cut before it answers.
+  completions = completions.at[0, 0, lengths[0, 0] - 2].add(1)
+  lengths = lengths.at[1, 1].add(-2)
+  finished = jnp.ones((P, S), bool).at[1, 1].set(False)
+  found = assemble.to_rollout(
+    problems,
+    rollout.Samples(
+      completions, lengths, jnp.zeros(completions.shape), finished
+    ),
+    e.task.score(problems, completions, lengths, finished),
+    jax.random.split(jax.random.key(2), P),
+    jnp.int32(7),
+  )
+  values = jax.random.uniform(jax.random.key(3), found.step_mask.shape)
+  told = jax.random.uniform(jax.random.key(4), (len(JUDGED), P, S))
+  given = {
+    "stage/values": values,
+    "stage/prompt_values": values[:, 0, 0],
+    "stage/greedy_scores": jnp.linspace(0, 1, P).at[0].set(jnp.nan),
+    "task/paraphrase_answer_ids": found.extras["task/answer_ids"][:, ::-1],
+  }
+  found = found.replace(
+    sample_mask=found.sample_mask.at[2, 3].set(False),
+    components={**found.components, **dict(zip(JUDGED, told, strict=True))},
+    extras=found.extras.update(given),
+  )
+  params = e.init().params
+  made = {name: made_of(name) for name in sources.names()}
+  needs = frozenset().union(*(t.needs for t in made.values()))
+
+  @jax.jit
+  def scored(params, found):
+    return probes.passes(e.policy, {"old": params}, needs, found)
+
+  return SimpleNamespace(
+    e=e,
+    problems=problems,
+    params=params,
+    made=made,
+    rollout=scored(params, found),
+  )
+
+
+def made_of(name):
+  return sources.get(name, **SETTINGS.get(name, {}))
+
+
+@pytest.mark.parametrize("name", sources.names())
+def test_every_reward_is_fed_by_a_rollout(judged, name):
+  """In a chain, finite, and indifferent to what no sample holds."""
+  t = judged.made[name]
+  bridge = transform.chain(t)
+  value, _ = bridge.apply(None, judged.rollout, bridge.init())
+  real = judged.rollout.valid(t.gives)
+  assert np.isfinite(np.asarray(value)[np.asarray(real)]).all()
+  absent = ~judged.rollout.sample_mask
+
+  def spoilt(x, at):
+    return jnp.where(at, jnp.nan, x)
+
+  tokens = absent[..., None]
+  extras = {
+    key: spoilt(x, tokens) if jnp.shape(x)[:2] == (P, S) and x.ndim == 3 else x
+    for key, x in judged.rollout.extras.arrays.items()
+  }
+  dirty = judged.rollout.replace(
+    scores=spoilt(judged.rollout.scores, absent),
+    components={
+      key: spoilt(x, absent) for key, x in judged.rollout.components.items()
+    },
+    extras=types.Named(extras),
+  )
+  again, _ = bridge.apply(None, dirty, bridge.init())
+  np.testing.assert_array_equal(
+    np.asarray(again)[np.asarray(real)], np.asarray(value)[np.asarray(real)]
+  )
+
+
+def test_the_reference_is_scored_after_the_thought_whatever_was_answered(
+  judged,
+):
+  """By one plain pass over `thought ANS truth EOS`, written out by hand."""
+  found = judged.rollout
+  view = found.views["reference"]
+  facts = judged.problems.facts
+  for p, s in ((0, 0), (1, 1), (3, 2)):
+    said = found.completions[p, s, : found.tokens.lengths[p, s]].tolist()
+    thought = said[: said.index(4)] if 4 in said else said
+    value = int(facts["start"][p])
+    for op, d in zip(facts["operators"][p], facts["operands"][p], strict=True):
+      d = int(d)
+      value = [value + d, value - d, value * d][int(op)] % 10
+    length = int(view.lengths[p, s])
+    written = view.completions[p, s, :length].tolist()
+    assert written == [*thought, 4, 8 + value, 1], (p, s)
+    alone = types.Tokens(
+      prompts=found.tokens.prompts[p : p + 1],
+      prompt_mask=found.tokens.prompt_mask[p : p + 1],
+      completions=jnp.asarray([[written]]),
+      lengths=jnp.asarray([[length]]),
+      mask=jnp.ones((1, 1, length), bool),
+    )
+    one = probes.read(
+      judged.e.policy,
+      judged.params,
+      alone,
+      [probes.log_probs],
+      types.Named(),
+    )["log_probs"][0, 0, -3:]
+    t = judged.made["log_probability"]
+    value, _ = t.apply(None, found, ())
+    np.testing.assert_allclose(value[p, s], one.sum(), rtol=1e-5)
+
+
+def test_a_completion_is_scored_without_its_question(judged):
+  """The view "alone" keeps the first token of the prompt and no other."""
+  found = judged.rollout
+  p, s = 3, 1
+  length = int(found.tokens.lengths[p, s])
+  alone = types.Tokens(
+    prompts=found.tokens.prompts[p : p + 1, :1],
+    prompt_mask=jnp.ones((1, 1), bool),
+    completions=found.completions[p : p + 1, s : s + 1, :length],
+    lengths=found.tokens.lengths[p : p + 1, s : s + 1],
+    mask=jnp.ones((1, 1, length), bool),
+  )
+  one = probes.read(
+    judged.e.policy, judged.params, alone, [probes.log_probs], types.Named()
+  )["log_probs"][0, 0]
+  np.testing.assert_allclose(
+    found.extras["old@alone/log_probs"][p, s, :length], one, rtol=1e-4
+  )
+
+
+def test_the_streams_moments_are_carried(judged):
+  t = judged.made["min_max"]
+  low = judged.rollout.replace(scores=judged.rollout.scores * 0 - 3.0)
+  _, state = t.apply(None, low, t.init())
+  value, _ = t.apply(None, judged.rollout, state)
+  expected = (judged.rollout.scores + 3.0) / (judged.rollout.scores.max() + 3.0)
+  real = np.asarray(judged.rollout.sample_mask)
+  np.testing.assert_allclose(
+    np.asarray(value)[real], np.asarray(expected)[real], rtol=1e-6
+  )
+
+
+# Several as one.
+
+MIX = common.pay(
+  vote="majority()",
+  likely=common.term("mean_probability()", 0.5, gates=("vote",)),
+  brief=common.term(
+    "length_charge(free=4, price=0.1)", 2.0, schedule="linear", over=10
+  ),
+)
+
+
+def with_mix(e, mix, **changes):
+  own = dataclasses.replace(e.method, reward=build.make_reward(mix), **changes)
+  return dataclasses.replace(e, methods={"policy": own})
+
+
+def trained(e, state=None):
+  state = e.init() if state is None else state
+  gather = jax.jit(
+    collect.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+  )
+  made = jax.jit(step.make(e.methods, e.policy, e.txs, e.plan))
+  return made(state, gather(state))
+
+
+@pytest.fixture(scope="module")
+def mixed():
+  e = with_mix(experiment(rollout__samples=S), MIX)
+  state = e.init().replace(step=jnp.int32(4))
+  new, metrics = trained(e, state)
+  gather = jax.jit(
+    collect.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+  )
+  record = records.recorder(e, lambda state: (gather(state), {}))(state)
+  return SimpleNamespace(e=e, new=new, metrics=metrics, record=record)
+
+
+def test_the_total_follows_from_the_logged_terms_and_weights(mixed):
+  m = mixed.metrics
+  names = ("vote", "likely", "brief")
+  total = sum(
+    float(m[f"reward/weight/{n}"]) * float(m[f"score/{n}/mean"]) for n in names
+  )
+  np.testing.assert_allclose(m["reward/mean"], total, rtol=1e-5)
+  np.testing.assert_allclose(m["reward/weight/brief"], 2.0 * 0.6, rtol=1e-6)
+  assert float(m["score/brief/mean"]) < 0
+
+
+def test_the_total_follows_from_every_recorded_sample(mixed):
+  weights = {"vote": 1.0, "likely": 0.5, "brief": 1.2}
+  assert len(mixed.record) == P * S
+  for one in mixed.record:
+    total = sum(w * one["terms"][name] for name, w in weights.items())
+    np.testing.assert_allclose(one["score"], total, rtol=1e-4, atol=1e-6)
+    if one["terms"]["vote"] == 0:
+      assert one["terms"]["likely"] == 0
+
+
+def test_passes_are_declared_and_their_cost_is_told(mixed):
+  needs = {str(need) for need in mixed.e.method.signal_needs}
+  assert "old@reference/log_probs" in needs
+  tokens = float(mixed.metrics["cost/old@reference_tokens"])
+  task = mixed.e.task
+  least = P * task.prompt_length + 3 * P * S
+  most = P * task.prompt_length + (3 + task.completion_length) * P * S
+  assert least <= tokens <= most
+  assert "reward/task" in mixed.metrics
+
+
+def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
+  e = experiment(rollout__samples=S)
+  plain, _ = trained(e)
+  same, _ = trained(with_mix(e, common.pay(task="task()")))
+  jax.tree.map(np.testing.assert_array_equal, plain.params, same.params)
+
+
+def test_a_term_that_is_not_finite_skips_the_update_and_names_the_sample():
+  e = experiment(rollout__samples=S)
+  nan = transform.transform("none", "sample")(_not_finite)()
+  reward = mixing.mix({"broken": nan}, (combine.Term("broken"),))
+  own = dataclasses.replace(e.method, reward=reward)
+  broken = dataclasses.replace(e, methods={"policy": own})
+  state = broken.init()
+  new, metrics = trained(broken, state)
+  assert int(metrics["guard/bad_sample"]) == 1
+  assert int(metrics["guard/bad_prompt"]) >= 0
+  jax.tree.map(np.testing.assert_array_equal, new.params, state.params)
+
+
+def _not_finite(_, rollout):
+  return jnp.zeros(rollout.scores.shape).at[2, 1].set(jnp.nan)
+
+
+def test_step_scores_may_come_from_a_reward():
+  e = with_mix(
+    experiment(rollout__samples=S, method="sum_form"),
+    common.pay(steps="outcome_centered()"),
+  )
+  _, metrics = trained(e)
+  assert np.isfinite(float(metrics["loss/total"]))
+
+
+@pytest.mark.parametrize(
+  ("changes", "says"),
+  [
+    ({"mix": common.pay(a="majorty()")}, "did you mean 'majority'"),
+    ({"mix": common.pay(a="majority(treshold=1)")}, "'threshold'"),
+    ({"mix": common.pay(a="ceiling()")}, "highest"),
+    ({"mix": common.pay("summ", a="task()")}, "'sum'"),
+    ({"mix": common.pay(a=common.term("", 1.0))}, "unknown reward 'a'"),
+    (
+      {"mix": common.pay(a=common.term("task()", gates=("right",)))},
+      "unknown reward 'right'",
+    ),
+    (
+      {"mix": common.pay(a=common.term("task()", schedule="linaer", over=3))},
+      "'linear'",
+    ),
+    (
+      {"mix": common.pay(a=common.term("task()", schedule="linear"))},
+      "over = 0 must be at least 1",
+    ),
+    ({"mix": common.pay(a="component(of='answer')")}, "'answered'"),
+    ({"mix": common.pay(a="gains()")}, "none -> sample"),
+    ({"mix": common.pay(steps="gains()")}, "stage/values"),
+    ({"mix": common.pay(steps="task()")}, "none -> step"),
+    ({"stage": "greeedy()"}, "'greedy'"),
+    ({"stage": "prefix_values(continuations=0)"}, "at least 1"),
+    ({"task": "chain(operations=2)"}, "view 'reference'"),
+    ({"reward": "mine:judge"}, "chain judges by itself"),
+  ],
+)
+def test_mistakes_are_found_before_anything_runs(changes, says):
+  config = tiny.config(task=CHAIN)
+  if "task" in changes:
+    config.mix = common.pay(a="probability()")
+  for name, value in changes.items():
+    config[name] = value
+  with pytest.raises(ValueError, match=r"^.+$") as error:
+    build.build(config)
+  assert says in str(error.value)
+
+
+# Continuations.
+
+
+def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
+  """Of a sampler whose verdicts are known: right iff 2 tokens or more stand."""
+  ids = jnp.asarray([[[0, 0, 1, 2], [0, 1, 1, -1], [0, -1, -1, -1]]])
+  lengths = jnp.asarray([[4, 3, 1]])
+  mask = ids >= 0
+  steps = jnp.asarray([[[1, 1, 1], [1, 1, 0], [1, 0, 0]]], bool)
+  base = types.Rollout(
+    tokens=types.Tokens(
+      jnp.ones((1, 2), jnp.int32),
+      jnp.ones((1, 2), bool),
+      jnp.ones((1, 3, 4), jnp.int32),
+      lengths,
+      mask,
+    ),
+    sample_mask=jnp.ones((1, 3), bool),
+    behavior_log_probs=jnp.zeros((1, 3, 4)),
+    finished=jnp.ones((1, 3), bool),
+    scores=jnp.asarray([[1.0, 0.0, 0.0]]),
+    correct=jnp.asarray([[1, 0, 0]], jnp.int8),
+    prompt_ids=jnp.zeros((1,), jnp.int32),
+    keys=jax.random.split(jax.random.key(0), 1),
+    step=jnp.int32(0),
+    step_ids=ids,
+    step_scores=jnp.zeros((1, 3, 3)),
+    step_mask=steps,
+  )
+  asked = []
+
+  def extend(params, rollout, kept, count):
+    asked.append(np.asarray(kept).tolist())
+    good = (kept.reshape(-1, 1) >= 2) & (jnp.arange(count) > 0)
+    return base.replace(
+      tokens=base.tokens.replace(
+        completions=jnp.ones((3, count, 4), jnp.int32),
+        lengths=jnp.full((3, count), 2),
+        mask=jnp.ones((3, count, 4), bool),
+      ),
+      sample_mask=jnp.ones((3, count), bool),
+      correct=good.astype(jnp.int8),
+    )
+
+  sampler = Sampler(
+    None, {}, {}, 3, 1.0, lambda *a: None, lambda drawn: base, extend
+  )
+  stage = stages.prefix_values(continuations=4, steps=3)
+  found = stage.run(sampler, stage.init())
+  np.testing.assert_allclose(
+    found.extras["stage/values"],
+    # Sample 0: two tokens stand after step 0, one of the four is wrong.
+    [[[0.75, 0.75, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
+  )
+  np.testing.assert_allclose(found.extras["stage/prompt_values"], [1 / 3])
+  assert asked[:2] == [[[2, 1, 1]], [[3, 3, 1]]]
+  # 8 of the samples; two continued at step 0, one at step 1: 4 of 2 tokens.
+  assert int(found.extras["stage/tokens"]) == 8 + 3 * 4 * 2
+  gain = sources.get("gains").apply(None, found, ())[0]
+  np.testing.assert_allclose(gain.sum(-1)[0, 0], 1.0 - 1 / 3, rtol=1e-6)
+
+
+def test_the_chained_task_continues_from_its_steps():
+  e = experiment(
+    rollout__samples=2, stage="prefix_values(continuations=2, steps=3)"
+  )
+  e = with_mix(e, common.pay(steps="gains()"), stage=e.method.stage)
+  assert "stage/values" in e.method.stage.gives
+  _, metrics = trained(e)
+  assert np.isfinite(float(metrics["loss/total"]))
+  drawn = float(metrics["length/mean"]) * P * 2
+  assert float(metrics["cost/sampled_tokens"]) > drawn
