@@ -1,27 +1,33 @@
 """What there is, read off the code.
 
-  python -m experiments.catalogue methods [--markdown]
-  python -m experiments.catalogue presets [--markdown]
+  python -m experiments.catalogue methods|rewards|tasks|presets [--markdown]
 
 prints every method with its paper, its family, what it needs beyond the scores
-and the log-probabilities of a rollout, and one line; or every preset with its
-size, its shape and the memory of its weights. `--markdown` is the table of the
-README.
+and the log-probabilities of a rollout, and one line; every reward with where it
+runs, its name in a config and what it reads; every task with its settings; or
+every preset with its size, its shape and the memory of its weights.
+`--markdown` is the table of the README.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import rich.console
 import rich.table
 
+import rewards
+from experiments import tasks
 from models import presets
+from rewards import process, sources, verifiers
 from rl import learners, methods, probes, transform
 from rl.method import Method
 
@@ -31,20 +37,123 @@ Row = Mapping[str, str]
 # What is there or is read anyway.
 _USUAL = {"policy/log_probs", "old/log_probs", "policy/entropy"}
 _PLAIN = {f.name: f.default for f in dataclasses.fields(Method)}["optimizer"]
+# Of the packages of rewards, what is none: see `_functions`.
+_NO_REWARDS = {
+  *("inputs", "combine", "mix", "sources"),
+  *("chain", "closeness", "countdown"),
+  *("continuations", "segmentation", "labels"),
+}
+_SENTENCE_END = re.compile(r"(?<! al)\. (?=[A-Z])")
 _SOURCE = re.compile(r"Source: (.*?)(?=\n\s*\n|\Z)", re.S)
 
 
 def method(name: str) -> Row:
   """A method, from its file and from what it is made of."""
   make = methods.factory(name)
-  about = inspect.getdoc(inspect.getmodule(make)) or ""
-  found = _SOURCE.search(inspect.getdoc(make) or "") or _SOURCE.search(about)
   return {
     "method": name,
-    "paper": " ".join(found[1].split()).rstrip(".") if found else "",
+    "paper": _paper(make),
     "family": methods.family(name),
     "needs": "; ".join(needs(learners.by_slot(methods.get(name)))),
-    "in a line": " ".join(about.partition("\n\n")[0].split()).rstrip("."),
+    "in a line": _line(inspect.getmodule(make)),
+  }
+
+
+def _paper(fn: Callable) -> str:
+  """Its source, or its module's."""
+  about = inspect.getdoc(inspect.getmodule(fn)) or ""
+  found = _SOURCE.search(inspect.getdoc(fn) or "") or _SOURCE.search(about)
+  return " ".join(found[1].split()).rstrip(".") if found else ""
+
+
+def _line(documented: Any) -> str:
+  """The first sentence of a docstring."""
+  about = inspect.getdoc(documented) or ""
+  return " ".join(about.partition("\n\n")[0].split()).rstrip(".")
+
+
+def _functions() -> Mapping[str, Callable]:
+  """Rewards by `module.function`: of arrays, of texts, and of rollouts alone.
+
+  What is left out has a reason: `inputs`, `combine` and `mix` are how rewards
+  are read and put together, the modules of tasks are those tasks' rules, and
+  of `process` some make data for process reward models.
+  """
+  found: dict[str, Callable] = {}
+  for package in (rewards, process, verifiers):
+    for module in pkgutil.iter_modules(package.__path__):
+      if module.name in _NO_REWARDS or module.ispkg:
+        continue
+      name = f"{package.__name__}.{module.name}"
+      for key, fn in vars(importlib.import_module(name)).items():
+        own = inspect.isfunction(fn) and fn.__module__ == name
+        if own and not key.startswith("_") and _is_reward(package, fn):
+          found[f"{module.name}.{key}"] = fn
+  of_arrays = {id(fn) for fn in found.values()}
+  for key in sources.names():
+    fn = getattr(sources, key)
+    if id(inspect.unwrap(fn)) not in of_arrays and not _mentions(fn, found):
+      found[f"sources.{key}"] = fn
+  return found
+
+
+def _is_reward(package: Any, fn: Callable) -> bool:
+  """Of verifiers those that judge; elsewhere what gives an array."""
+  signature = inspect.signature(fn)
+  gives = str(signature.return_annotation)
+  if package is verifiers:
+    return (
+      gives == "list[Outcome]" and next(iter(signature.parameters)) == "items"
+    )
+  return "Array" in gives or gives in ("Labels", "Vote", "VeriFree")
+
+
+def _mentions(fn: Callable, names: Iterable[str]) -> list[str]:
+  about = inspect.getdoc(fn) or ""
+  return [name for name in names if f"`{name}`" in about]
+
+
+def rewards_there() -> list[str]:
+  """The names of `reward`."""
+  return sorted(_functions())
+
+
+def reward(name: str) -> Row:
+  """A reward, from its docstring and its arguments."""
+  fn = _functions()[name]
+  hosted = fn.__module__.startswith(verifiers.__name__)
+  bound = [
+    key
+    for key in sources.names()
+    if inspect.unwrap(getattr(sources, key)) is inspect.unwrap(fn)
+    or name in _mentions(getattr(sources, key), [name])
+  ]
+  read = [
+    key
+    for key, p in inspect.signature(inspect.unwrap(fn)).parameters.items()
+    if "Array" in str(p.annotation) or key == "items"
+  ]
+  return {
+    "reward": name,
+    "paper": _SENTENCE_END.split(_paper(inspect.unwrap(fn)))[0],
+    "runs": "host" if hosted else "jittable",
+    "in a config": ", ".join(bound),
+    "reads": "a rollout" if name.startswith("sources.") else ", ".join(read),
+    "in a line": _line(fn),
+  }
+
+
+def task(name: str) -> Row:
+  """A task, from its file."""
+  module = importlib.import_module(f"{tasks.__name__}.{name}")
+  settings = tasks.settings(name)
+  found = _SOURCE.search(inspect.getdoc(module) or "")
+  return {
+    "task": name,
+    "paper": " ".join(found[1].split()).rstrip(".") if found else "",
+    "scored": "on the host" if "tokenizer" in settings else "jittable",
+    "settings": ", ".join(settings),
+    "in a line": _line(module),
   }
 
 
@@ -140,7 +249,8 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def table(rows: Sequence[Row]) -> rich.table.Table:
   """What a person reads."""
-  shown = rich.table.Table(*rows[0])
+  name, *rest = rows[0]
+  shown = rich.table.Table(rich.table.Column(name, no_wrap=True), *rest)
   for row in rows:
     shown.add_row(*row.values())
   return shown
@@ -149,6 +259,8 @@ def table(rows: Sequence[Row]) -> rich.table.Table:
 # Of each kind, the names and what is told of one.
 KINDS: Mapping[str, tuple[Callable[[], list[str]], Callable[[str], Row]]] = {
   "methods": (methods.names, method),
+  "rewards": (rewards_there, reward),
+  "tasks": (tasks.names, task),
   "presets": (presets.names, preset),
 }
 

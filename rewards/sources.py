@@ -373,6 +373,14 @@ def co_reward(_, rollout: types.Rollout) -> Array:
 # Shapes of a score.
 
 
+def _named(bound: Callable, fn: Callable) -> Callable:
+  """`bound` under the name and the docstring of what it binds."""
+  bound.__signature__ = inspect.signature(bound)
+  bound.__name__, bound.__doc__ = fn.__name__, fn.__doc__
+  bound.__wrapped__ = fn
+  return bound
+
+
 def _shaped(shape: Callable) -> Callable[..., Transform]:
   """A relative shape of the task's score, as a source of its own name."""
 
@@ -385,9 +393,8 @@ def _shaped(shape: Callable) -> Callable[..., Transform]:
     there = jnp.isfinite(known)
     return shape(values, jnp.where(there, known, 0.0), there)
 
-  relative.__name__, relative.__doc__ = shape.__name__, shape.__doc__
   needs = lambda references, of: {_need(references)}  # noqa: E731
-  return transform("none", "sample", needs=needs)(relative)
+  return transform("none", "sample", needs=needs)(_named(relative, shape))
 
 
 preference = _shaped(shaping.preference)
@@ -411,7 +418,7 @@ def log_sigmoid(
 def ceiling(
   _, rollout: types.Rollout, *, highest: float, of: str = ""
 ) -> Array:
-  """min(r, highest) of the task's score, or of a component."""
+  """`shaping.ceiling`, min(r, highest), of the task's score, or of a component."""
   values = rollout.scores if not of else _component(rollout, of)
   return shaping.ceiling(values, highest)
 
@@ -426,9 +433,8 @@ def _of_stream(shape: Callable) -> Callable[..., Transform]:
     state = shaping.observe(state, values, rollout.sample_mask)
     return shape(values, state), state
 
-  streamed.__name__, streamed.__doc__ = shape.__name__, shape.__doc__
   init = lambda of: shaping.init_moments()  # noqa: E731
-  return transform("none", "sample", init=init)(streamed)
+  return transform("none", "sample", init=init)(_named(streamed, shape))
 
 
 standardized = _of_stream(shaping.standardized)
@@ -542,8 +548,7 @@ def _of_steps(fn: Callable) -> Callable[..., Transform]:
     scores, mask = _steps(rollout)
     return jnp.where(mask.any(-1), fn(scores, mask), 0.0)
 
-  of_steps.__name__, of_steps.__doc__ = fn.__name__, fn.__doc__
-  return transform("none", "sample")(of_steps)
+  return transform("none", "sample")(_named(of_steps, fn))
 
 
 worst_step = _of_steps(steps_to_one.worst_step)

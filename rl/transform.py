@@ -172,6 +172,7 @@ def lift(
 
   keyword = inspect.Parameter.KEYWORD_ONLY
   wrapped.__name__, wrapped.__doc__ = fn.__name__, fn.__doc__
+  wrapped.__wrapped__ = fn
   wrapped.__signature__ = inspect.Signature(
     [
       inspect.Parameter("signal", inspect.Parameter.POSITIONAL_ONLY),

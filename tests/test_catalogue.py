@@ -2,8 +2,9 @@
 
 import pytest
 
-from experiments import catalogue
+from experiments import catalogue, tasks
 from models import presets
+from rewards import sources
 from rl import learners, methods, probes, stages, terms
 from rl.method import Method
 from rl.slots import ema, frozen, learned
@@ -38,6 +39,32 @@ def test_every_method_has_its_paper_and_its_line(name):
   assert len(row["in a line"]) > 10
   assert row["family"] == methods.family(name)
   assert "\n" not in row["paper"] + row["in a line"]
+
+
+@pytest.mark.parametrize("name", catalogue.rewards_there())
+def test_every_reward_has_its_line_and_where_it_runs(name):
+  row = catalogue.reward(name)
+  assert row["reward"] == name
+  assert row["runs"] in ("host", "jittable")
+  assert len(row["in a line"]) > 10
+  assert row["reads"]
+  assert "\n" not in row["paper"] + row["in a line"]
+
+
+def test_every_reward_of_a_config_is_in_the_catalogue():
+  rows = [catalogue.reward(name) for name in catalogue.rewards_there()]
+  bound = {key for row in rows for key in row["in a config"].split(", ")}
+  assert bound - {""} == set(sources.names())
+  assert catalogue.reward("labelfree.majority")["in a config"] == "majority"
+  assert catalogue.reward("shaping.preference")["in a config"] == "preference"
+  assert catalogue.reward("maths.verify")["runs"] == "host"
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_every_task_has_its_line(name):
+  row = catalogue.task(name)
+  assert len(row["in a line"]) > 10
+  assert row["scored"] in ("jittable", "on the host")
 
 
 def test_what_every_rollout_has_is_no_need():

@@ -20,6 +20,7 @@ __all__ = [
   "Judged",
   "Problems",
   "Task",
+  "factory",
   "get",
   "names",
   "settings",
@@ -39,7 +40,7 @@ def settings(name: str) -> list[str]:
   Raises:
     ValueError: the name is unknown.
   """
-  return list(inspect.signature(_factory(name)).parameters)
+  return list(inspect.signature(factory(name)).parameters)
 
 
 def get(name: str, **kwargs: Any) -> Task:
@@ -61,10 +62,15 @@ def get(name: str, **kwargs: Any) -> Task:
       raise ValueError(
         choices.unknown(f"setting of task {name!r}", keyword, allowed)
       )
-  return _factory(name)(**kwargs)
+  return factory(name)(**kwargs)
 
 
-def _factory(name: str) -> Callable[..., Task]:
+def factory(name: str) -> Callable[..., Task]:
+  """The function that makes a task.
+
+  Raises:
+    ValueError: the name is unknown.
+  """
   if name not in names():
     raise ValueError(choices.unknown("task", name, names()))
   return getattr(importlib.import_module(f"{__name__}.{name}"), name)
