@@ -110,6 +110,8 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     length/truncated_frac             samples that the length limit cut
     length/steps_mean                 reasoning steps, where the task has them
     cost/sampled_tokens               drawn for it, all passes of its stage
+    verifier/unscored_frac            of what was drawn, without any score, and
+    verifier/timeout_frac             for which time ran out: of host verifiers
 
   Args:
     rollout: groups `[P, S]`, scored.
@@ -138,6 +140,11 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     "length/max": jnp.max(jnp.where(valid, lengths, 0.0)),
     "length/truncated_frac": masked.mean(~rollout.finished, valid, (0, 1)),
   }
+  if "task/timeout" in rollout.extras:
+    drawn = rollout.tokens.lengths > 0
+    late = rollout.extras["task/timeout"]
+    metrics["verifier/unscored_frac"] = masked.mean(~valid, drawn, (0, 1))
+    metrics["verifier/timeout_frac"] = masked.mean(late, drawn, (0, 1))
   metrics["cost/sampled_tokens"] = sampled_tokens(rollout).astype(jnp.float32)
   for name, component in rollout.components.items():
     metrics[f"score/{name}/mean"] = masked.mean(component, valid, (0, 1))

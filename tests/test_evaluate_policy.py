@@ -108,7 +108,7 @@ def test_bfloat16_and_the_seed_are_taken(folder, data, tmp_path):
   [
     ([], "name either --workdir, a run, or --policy"),
     (["--workdir", "a", "--policy", "b"], "one and not both"),
-    (["--policy", "{}"], "--policy needs a --task; available: chain"),
+    (["--policy", "{}"], "--policy needs a --task; available: aime"),
     (["--policy", "{}", "--task", "countdwon"], "did you mean 'countdown'"),
     (["--policy", "{}", "--task", "gsm8k(chatt=1)"], "did you mean 'chat'"),
     (["--policy", "{}", "--task", "gsm8k(data_path='no')"], "not a folder"),

@@ -230,6 +230,12 @@ def test_right_answers_share_the_reference_s_id_where_values_decide(pool):
     ("\\boxed{1} \\fbox{2}", "2"),
     ("\\boxed{\\boxed{3}}", "3"),
     ("\\boxed{1} \\boxed{", "1"),
+    ("\\boxed{7} and \\boxed{8", "7"),
+    ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
+    ("} \\boxed{5}", "5"),
+    ("{ \\boxed{5}", "5"),
+    ("\\boxed {6} cm", "6"),
+    ("\\fbox{ 4 }", "4"),
     ("\\boxed{}", ""),
     ("1 \\boxed{}", ""),
     ("\\boxed 5 .", "5"),
@@ -342,3 +348,54 @@ def test_thoughts_hold_no_answer():
   assert maths.verify([Item("?", thought + "It is 7.", "8")])[0].verdict == 0
   assert final_answer(thought + " So \\boxed{8}.") == "8"
   assert final_answer("<think>So \\boxed{8}") == ""
+
+
+@pytest.mark.parametrize(
+  ("reference", "answer"),
+  [
+    ("10,\\!000", "10{,}000"),
+    ("\\$18.90", "\\frac{189}{10}"),
+    ("90^{\\circ}", "90^\\circ"),
+    ("15\\mbox{ cm}^2", "15"),
+    ("5 \\text{ hours}.", "5"),
+    ("\\text{5}", "x = 5"),
+    ("\\frac3{10}", "\\tfrac{3}{10}"),
+    ("\\frac{1{,}000}{3}", "\\frac{1000}{3}"),
+    ("\\textbf{(055) }", "55"),
+    ("-2 \\frac{1}{3}", "-\\dfrac{7}{3}"),
+    ("\\left( 3, \\frac{\\pi}{2} \\right)", "(3,\\dfrac{\\pi}{2})"),
+    ("2 \\sqrt{5}", "2\\sqrt5"),
+    ("\\text{Evelyn}", "Evelyn"),
+    ("3\\sqrt{2}\\text{ cm}", "3\\sqrt{2}"),
+    ("x^{2} + 1", "x^2+1"),
+    ("x \\in [-2,7]", "[-2, 7]"),
+    (
+      "\\begin{pmatrix} 1 \\\\ -2 \\end{pmatrix}",
+      "\\begin{pmatrix}1\\\\-2\\end{pmatrix}",
+    ),
+    ("36.0", "\\$\\!$36"),
+  ],
+)
+def test_how_the_dataset_sets_its_type_does_not_matter(reference, answer):
+  """References as MATH writes them, both ways round."""
+  assert judge(answer, reference).verdict == 1
+  assert judge(reference, answer).verdict == 1
+
+
+@pytest.mark.parametrize(
+  ("one", "other"),
+  [
+    ("(1,234)", "1234"),
+    ("1011_2", "1011"),
+    ("\\frac{1}{2}", "\\frac{2}{1}"),
+    ("(1,2)", "[1,2]"),
+    ("5", "-5"),
+  ],
+)
+def test_what_looks_alike_differs_both_ways(one, other):
+  assert judge(one, other).verdict == judge(other, one).verdict == 0
+
+
+def test_a_reference_may_be_a_text_with_a_box():
+  assert judge("4", "2 + 2 = \\boxed{4.0}").verdict == 1
+  assert judge("5", "2 + 2 = \\boxed{4.0}").verdict == 0

@@ -160,3 +160,18 @@ def test_advantage_metrics_ignore_masked_entries():
   assert float(found["advantage/mean"]) == 0.0
   assert float(found["advantage/abs_mean"]) == 1.5
   assert float(found["advantage/std"]) == pytest.approx(np.sqrt(2.5))
+
+
+def test_what_a_host_verifier_left_unscored_and_what_took_too_long_is_told():
+  """Of what was drawn: an empty slot was not."""
+  found = _rollout()
+  lengths = found.tokens.lengths.at[1, 1].set(0)
+  late = jnp.array([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+  found = found.replace(
+    tokens=found.tokens.replace(lengths=lengths),
+    extras=found.extras.update({"task/timeout": late}),
+  )
+  told = metrics.rollout_metrics(found)
+  np.testing.assert_allclose(told["verifier/unscored_frac"], 1 / 5)
+  np.testing.assert_allclose(told["verifier/timeout_frac"], 2 / 5)
+  assert "verifier/unscored_frac" not in metrics.rollout_metrics(_rollout())

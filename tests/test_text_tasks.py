@@ -2,20 +2,29 @@
 
 import datetime
 import json
+import os
+from pathlib import Path
+from unittest import mock
 
 import jax
 import numpy as np
 import pytest
 import small_chat
+import small_contests
 import small_gsm8k
 import small_math
+import tiny
 from tokenizers import processors
 
-from experiments import tasks
+from experiments import build as build_lib
+from experiments import jsonl, spec, tasks, train
 from experiments.tasks import gsm8k as gsm8k_module
+from experiments.tasks import text as text_tasks
 from models import hf
 from models import tokenizer as tokenizers
 from models.config import ModelConfig
+from rewards.verifiers import Outcome
+from rewards.verifiers.pool import Pool
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +42,7 @@ def build(data, tmp_path_factory):
   def build(name="gsm8k", **settings):
     usual = {"prompt_length": 200, "completion_length": 120}
     usual |= {"data_path": str(data), "cache": str(cache)}
+    usual |= {"workers": 1} if name == "math" else {}
     return tasks.get(name, **{**usual, **settings})
 
   return build
@@ -390,12 +400,30 @@ def test_math_is_judged_by_its_box(build, bare):
   same = [
     rf"\boxed{{ {row['answer'].replace('frac', 'dfrac')} }}" for row in rows
   ]
-  wrong = [rf"\boxed{{{row['answer']}1}}" for row in rows]
-  bare_answer = [row["answer"] for row in rows]
-  for texts, verdict in ((right, 1), (same, 1), (wrong, 0), (bare_answer, 0)):
+  wrong = [rf"\boxed{{{row['answer']}+1}}" for row in rows]
+  no_box = [f"{row['answer']}\nis what I think" for row in rows]
+  for texts, verdict in ((right, 1), (same, 1), (wrong, 0), (no_box, 0)):
     judged = task.score(problems, *ids_of(bare, texts, "<eos>"))
     assert judged.correct.tolist() == [[verdict]] * 3
   assert "\\boxed{}" in task.decode(problems.prompts[0])
+
+
+def test_the_reference_stands_after_the_thought_of_each_sample(build, bare):
+  """Whatever it answered; and the mask holds the reference and its end."""
+  task = build("math", tokenizer=bare, reference=True)
+  problems = task.test(3)
+  answers = [small_math.row(int(r))["answer"] for r in problems.facts["row"]]
+  said = [r"so \boxed{1}, no \boxed{2} it is", "no answer", r"\boxed{3}"]
+  thoughts = [r"so \boxed{1}, no ", "no answer", ""]
+  view = task.score(problems, *ids_of(bare, said, "<eos>")).views["reference"]
+  assert view.prompts.shape == problems.prompts.shape
+  for i, (answer, thought) in enumerate(zip(answers, thoughts, strict=True)):
+    real = view.completions[i, 0, : view.lengths[i, 0]]
+    written = rf"\boxed{{{answer}}}<eos>"
+    assert task.decode(real) == thought + written
+    assert task.decode(view.completions[i, 0][view.mask[i, 0]]) == written
+  plain = build("math", tokenizer=bare)
+  assert not plain.score(problems, *ids_of(bare, said, "<eos>")).views
 
 
 def test_a_test_file_alone_can_be_evaluated_and_not_trained(build, bare):
@@ -431,6 +459,7 @@ def test_rows_of_other_sets_are_completed(
     cache=str(tmp_path / "cache"),
     dataset="aime",
     tokenizer=bare,
+    workers=1,
   )
   problems = task.test(1)
   completions, lengths = task.demonstrate(None, problems)
@@ -458,6 +487,179 @@ def test_a_row_of_another_form_is_named(tmp_path, bare, line, message):
     tasks.get(
       "math", data_path=str(tmp_path), cache=str(tmp_path), tokenizer=bare
     )
+
+
+@pytest.mark.parametrize(
+  ("name", "contest", "right", "wrong"),
+  [
+    ("aime", small_contests.AIME, ["021", "21", "21.0"], ["210", "0.21"]),
+    ("amc", small_contests.AMC, ["21.0", "21", "$21$"], ["21.5", "2.1"]),
+  ],
+)
+def test_contests_have_whole_numbers(
+  tmp_path, bare, name, contest, right, wrong
+):
+  contest.write(tmp_path)
+  task = tasks.get(
+    name,
+    data_path=str(tmp_path),
+    cache=str(tmp_path / "cache"),
+    tokenizer=bare,
+    prompt_length=200,
+    workers=1,
+  )
+  whole = task.test(small_contests.TEST)
+  (place,) = np.flatnonzero(whole.facts["row"] == 0)  # 3 times 7
+  problem = jax.tree.map(lambda leaf: leaf[place][None], whole)
+  assert "Find $3 \\cdot 7$." in task.decode(problem.prompts[0])
+  for texts, verdict in ((right, 1), (wrong, 0)):
+    boxed = [f"\\boxed{{{text}}}" for text in texts]
+    completions, lengths, finished = ids_of(bare, boxed, "<eos>")
+    judged = task.score(problem, completions[None, :, 0], lengths.T, finished.T)
+    assert judged.correct.tolist() == [[verdict] * len(texts)]
+  with pytest.raises(ValueError, match=f"{contest.name} has no train problems"):
+    task.train(jax.random.key(0), 0, 1)
+
+
+def scoring(verify, folder, texts, finished=True, **settings):
+  """What a task of one problem and `verify` says of texts."""
+  spoken = text_tasks.language(folder, {}, 0, None)
+  task = text_tasks.build(
+    "one",
+    {"test": [text_tasks.Row("2 + 2?", "4", "4")]},
+    spoken,
+    text_tasks.Prompting(),
+    verify,
+    str,
+    prompt_length=20,
+    completion_length=60,
+    **settings,
+  )
+  completions, lengths, ended = ids_of(folder, texts, "<eos>")
+  return task.score(
+    task.test(1), completions[None, :, 0], lengths.T, ended.T & finished
+  )
+
+
+def test_what_says_nothing_is_wrong_and_nobody_is_asked(bare):
+  seen = []
+
+  def verify(items):
+    seen.extend(item.completion for item in items)
+    return [Outcome(1.0, 1, "4", 7) for _ in items]
+
+  judged = scoring(verify, bare, ["4", "", "so 4"])
+  assert seen == ["4", "so 4"]
+  assert judged.correct.tolist() == [[1, 0, 1]]
+  assert judged.answer_ids.tolist() == [[7, -1, 7]]
+  assert judged.scored.all()
+  seen.clear()
+  judged = scoring(verify, bare, ["4", "so 4"], finished=False)
+  assert seen == []
+  assert judged.correct.tolist() == [[0, 0]]
+
+
+def test_time_outs_and_parts_are_told_apart(bare):
+  """What is unscored is left out; where time ran out, the task says it."""
+
+  def verify(items):
+    late = {"timeout": 1.0}
+    said = {
+      "late": Outcome(0.0, -1, "", -1, parts=late),
+      "slow": Outcome(0.0, 0, "", -1, parts={**late, "form": 0.5}),
+      "none": Outcome(0.0, -1, "", -1),
+      "good": Outcome(1.0, 1, "4", 7, parts={"form": 1.0}),
+    }
+    return [said[item.completion] for item in items]
+
+  texts = ["late", "slow", "none", "good", ""]
+  judged = scoring(verify, bare, texts, parts=("form",))
+  assert judged.scored.tolist() == [[False, True, False, True, True]]
+  assert judged.extras["timeout"].tolist() == [[1, 1, 0, 0, 0]]
+  assert judged.components["form"].tolist() == [[0, 0.5, 0, 1, 0]]
+  assert set(judged.components) == {"answered", "form"}
+  again = scoring(verify, bare, ["good"], parts=("form",))
+  assert again.components.keys() == judged.components.keys()
+  assert again.extras.keys() == judged.extras.keys()
+
+
+def test_building_and_finding_shapes_starts_no_worker(data, tmp_path):
+  """A config is validated so, and recipes of MATH are many."""
+  with mock.patch("subprocess.Popen", side_effect=AssertionError("started")):
+    config = tiny.config(
+      task="math(vocab_size=300, prompt_length=64, completion_length=80)",
+      data__data_path=str(data),
+      data__cache=str(tmp_path),
+      evaluation__problems=small_math.TEST,
+    )
+    experiment = tiny.on_one_device(build_lib.build(config))
+  assert not experiment.task.jittable
+
+
+def test_a_policy_trains_on_math_judged_by_workers(data, tmp_path, monkeypatch):
+  """A policy that was never trained, half of whose tokens end a completion."""
+  made = small_chat.write(tmp_path / "tokenizer", template="")
+  stops = list(range(0, len(made), 2))
+  small_chat.write(tmp_path / "tokenizer", template="", stops=stops)
+  pools = []
+
+  def watched(*args, **kwargs):
+    pools.append(Pool(*args, **kwargs))
+    return pools[-1]
+
+  monkeypatch.setattr("experiments.tasks.math.Pool", watched)
+  task = (
+    f"math(tokenizer={str(tmp_path / 'tokenizer')!r}, workers=1, "
+    "prompt_length=64, completion_length=80, instruction='')"
+  )
+  config = tiny.config(
+    task=task,
+    data__data_path=str(data),
+    data__cache=str(tmp_path / "cache"),
+    rollout__max_tokens=4,
+    rollout__samples=2,
+    evaluation__problems=4,
+    steps=2,
+  )
+  with tiny.compiled_once(tmp_path / "programs"):
+    experiment = tiny.on_one_device(build_lib.build(config))
+    assert pools[0].statistics["items"] == 0
+    train.run(experiment, tmp_path / "run")
+  lines = jsonl.read(tmp_path / "run" / "metrics.jsonl")
+  earned = [line["reward/mean"] for line in lines if "reward/mean" in line]
+  assert earned == [0, 0]  # finite: nothing is unscored
+  asked = sum(pool.statistics["items"] for pool in pools)
+  assert 10 < asked < 2 * 8 * 2 + 2 * 4 * 2
+  assert not any(pool.statistics["unscored"] for pool in pools)
+
+
+@pytest.mark.parametrize(
+  ("name", "problems"),
+  [("aime", 30), ("amc", 40), ("math(dataset='math500')", 500)],
+)
+def test_the_published_files_hold_their_own_answers(
+  bare, tmp_path, name, problems
+):
+  """Gold scores 1 on each problem, and an empty box on none."""
+  folder = os.environ.get("EXTREMUM_DATA", "")
+  if not (Path(folder) / "math500_test.jsonl").is_file():
+    pytest.skip("EXTREMUM_DATA names no folder with these files")
+  task = tasks.get(
+    spec.parse(name)[0],
+    **spec.parse(name)[1],
+    data_path=folder,
+    cache=str(tmp_path),
+    tokenizer=bare,
+    prompt_length=4000,
+  )
+  found = task.test(problems)
+  finished = np.ones((problems, 1), bool)
+  completions, lengths = task.gold(found)
+  judged = task.score(found, completions[:, None], lengths[:, None], finished)
+  assert judged.correct.sum() == problems
+  empty = ids_of(bare, ["\\boxed{}"], "<eos>")
+  nothing = [np.repeat(leaf, problems, 0) for leaf in empty]
+  assert task.score(found, *nothing).scores.sum() == 0
 
 
 def by_step(task, folder, texts, end="<eos>"):

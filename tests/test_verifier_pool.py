@@ -1,6 +1,7 @@
 """Facts about workers that hang, die, eat memory, and about what is left."""
 
 import ctypes
+import gc
 import logging
 import os
 import pathlib
@@ -47,6 +48,8 @@ def act(items):
     return ["right"]
   elif what == "none":
     return []
+  elif what == "score":
+    return [Outcome(float(argument), 1, "", 0)]
   elif what == "pid":
     return [Outcome(1.0, 1, str(os.getpid()), 0)]
   elif what == "stdin":
@@ -128,9 +131,11 @@ def test_a_hanging_item_is_unscored_and_the_others_are_not(pool, what, caplog):
   assert [o.verdict for o in outcomes] == [1, 1, -1, 1, 1, 1]
   assert outcomes[2].score == 0
   assert "within 1 s" in outcomes[2].reason
+  assert outcomes[2].parts == {"timeout": 1.0}
   counts = pool.statistics - before
   assert counts["timeouts"] == counts["unscored"] == counts["restarts"] == 1
-  assert "item 2" in caplog.text
+  (line,) = caplog.messages
+  assert "1 of 6 items unscored; item 2: no verdict within 1 s" in line
 
 
 @pytest.mark.parametrize("what", ["kill", "segfault", "exit"])
@@ -163,6 +168,8 @@ def test_a_worker_that_dies_idle_is_replaced(pool):
     ("raise", "ValueError: no"),
     ("garbage", "instead of an Outcome"),
     ("none", "not enough values"),
+    ("score nan", "a score of nan, not in [0, 1]"),
+    ("score 1.5", "a score of 1.5, not in [0, 1]"),
   ],
 )
 def test_other_failures_are_unscored_and_cost_no_worker(pool, what, reason):
@@ -217,7 +224,7 @@ def test_workers_end_with_a_parent_that_is_killed(what, tmp_path):
     "import sys, pathlib\n"
     f"sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
     "import test_verifier_pool as t\n"
-    "pool = t.Pool(t.act, workers=2, timeout=500)\n"
+    "pool = t.Pool(t.act, workers=2, timeout=500).__enter__()\n"
     f"note = pathlib.Path({str(note)!r})\n"
     "note.write_text(' '.join(map(str, t.pids(pool))) + '.')\n"
     f"pool(t.of({what!r}, {what!r}))\n"
@@ -237,6 +244,87 @@ def test_workers_end_with_a_parent_that_is_killed(what, tmp_path):
   assert gone(workers)
 
 
+def test_building_one_starts_nothing():
+  """A config is validated by building its task, which may hold a pool."""
+  before = len(os.listdir("/proc/self/fd"))
+  pool = Pool(act, workers=2)
+  assert pids(pool) == []
+  assert len(os.listdir("/proc/self/fd")) == before
+  assert pool.statistics["items"] == 0
+  assert pool(of("a"))[0].verdict == 1
+  assert len(pids(pool)) == 2
+  pool.close()
+  never = Pool(act)
+  never.close()
+  with pytest.raises(RuntimeError, match="closed"):
+    never(of("a"))
+
+
+def test_what_is_forgotten_is_closed():
+  before = len(os.listdir("/proc/self/fd"))
+  pool = Pool(act, workers=2)
+  pool(of("a"))
+  workers = pids(pool)
+  del pool
+  gc.collect()
+  assert not any(map(alive, workers))
+  assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_an_interrupted_call_leaves_a_pool_that_starts_anew(monkeypatch):
+  pool = Pool(act, workers=1)
+  pool(of("a"))
+  old = pids(pool)
+
+  def interrupt(*args):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patched:
+    patched.setattr(pool, "_attend", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+      pool(of("b"))
+  assert not any(map(alive, old))
+  assert pool(of("c"))[0].answer == "c"
+  pool.close()
+
+
+@pytest.mark.parametrize("what", ["ok", "unused", "fork"])
+def test_a_process_that_never_closes_its_pool_ends_cleanly(what):
+  """No traceback, no wait; and a child that was forked ends its own alone."""
+  code = (
+    "import os, sys\n"
+    f"sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
+    "import test_verifier_pool as t\n"
+    "pool = t.Pool(t.act, workers=2)\n"
+    f"what = {what!r}\n"
+    "if what != 'unused':\n"
+    "  pool(t.of('a'))\n"
+    "if what == 'fork':\n"
+    "  child = os.fork()\n"
+    "  if not child:\n"
+    "    sys.exit()\n"
+    "  os.waitpid(child, 0)\n"
+    "  old = t.pids(pool)\n"
+    "  assert pool(t.of('pid'))[0].answer in map(str, old)\n"
+    "print(*t.pids(pool))\n"
+  )
+  # The standard library warns of what a forked child did not start itself.
+  strict = [] if what == "fork" else ["-W", "error"]
+  start = time.monotonic()
+  done = subprocess.run(
+    [sys.executable, *strict, "-c", code],
+    capture_output=True,
+    text=True,
+    check=False,
+    timeout=60,
+  )
+  assert (done.returncode, done.stderr) == (0, "")
+  assert time.monotonic() - start < 30
+  workers = [int(pid) for pid in done.stdout.split()]
+  assert len(workers) == (0 if what == "unused" else 2)
+  assert gone(workers)
+
+
 def test_says_what_it_cannot_do():
   with pytest.raises(ValueError, match="top level of a module"):
     Pool(lambda items: [])
@@ -247,7 +335,7 @@ def test_says_what_it_cannot_do():
   with pytest.raises(ValueError, match="workers is 0"):
     Pool(act, workers=0)
   with pytest.raises(RuntimeError, match=r"no worker can load.*no such"):
-    Pool(Broken(), workers=1)
+    Pool(Broken(), workers=1)(of("a"))
 
 
 def test_an_item_that_cannot_be_sent_is_unscored_and_the_others_are_not(pool):
@@ -286,5 +374,5 @@ def test_a_worker_that_cannot_be_started_leaves_no_pipe(monkeypatch):
   before = len(os.listdir("/proc/self/fd"))
   monkeypatch.setattr(subprocess, "Popen", refuse)
   with pytest.raises(OSError, match="no more processes"):
-    Pool(act, workers=1)
+    Pool(act, workers=1)(of("a"))
   assert len(os.listdir("/proc/self/fd")) == before

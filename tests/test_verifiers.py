@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from rewards.verifiers import Item, boxed, numbers
+from rewards.verifiers import Item, maths, numbers
 
 
 def outcome(completion, reference="18"):
@@ -119,7 +119,7 @@ def test_a_reference_must_be_a_bare_number():
 
 @pytest.mark.parametrize(
   ("verify", "write"),
-  [(numbers.verify, "#### {}"), (boxed.verify, "\\boxed{{{}}}")],
+  [(numbers.verify, "#### {}"), (maths.verify, "\\boxed{{{}}}")],
 )
 def test_thoughts_hold_no_answer(verify, write):
   seven, eight = write.format(7), write.format(8)

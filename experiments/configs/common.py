@@ -195,11 +195,11 @@ def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
 def with_base(config: ConfigDict, base: ConfigDict) -> ConfigDict:
   """`config`, started from the supervised run `base`, for the same task.
 
-  Seed, task, data, model and mesh are then one setting for both.
+  Seed, task, reward, data, model and mesh are then one setting for both.
   """
   config.base = base
   for name in ("data", "model", "mesh"):
     config[name] = base[name]
-  for name in ("seed", "task", "cpu_devices"):
+  for name in ("seed", "task", "reward", "cpu_devices"):
     config[name] = base.get_ref(name)
   return config

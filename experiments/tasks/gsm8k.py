@@ -63,6 +63,7 @@ def gsm8k(
   system: str = "",
   thinking: bool | None = None,
   too_long: str = "drop",
+  reference: bool = False,
   steps: bool = False,
   max_steps: int = 16,
 ) -> Task:
@@ -96,6 +97,8 @@ def gsm8k(
     chat, system, thinking, too_long: as of `text.Prompting`.
     instruction: a line after the question; None is one that says how to answer,
       and nothing with the own BPE.
+    reference: whether to give the view "reference", for rewards of the
+      likelihood of the reference answer.
     steps, max_steps: whether to score steps, and K, as of `text.build`.
 
   Returns:
@@ -132,6 +135,7 @@ def gsm8k(
     prompt_length=prompt_length,
     completion_length=completion_length,
     settings=f"solution={solution}",
+    mark=numbers.MARK if reference else "",
     steps=steps,
     max_steps=max_steps,
   )

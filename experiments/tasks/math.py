@@ -1,8 +1,12 @@
 """MATH: competition problems, answered in a box, scored on the host.
 
 The prompt is the problem, the completion a solution with `\\boxed{...}` in it.
-`rewards.verifiers.boxed` compares the box with the dataset's answer;
+`rewards.verifiers.maths` compares what the box holds with the dataset's answer,
+in worker processes, which start when the first completions are judged;
 `experiments.tasks.text` does the rest.
+
+Usage:
+  python -m experiments.evaluate --policy FOLDER --task "math(dataset='math500')"
 
 Source: Hendrycks et al. 2021, "Measuring Mathematical Problem Solving With the
 MATH Dataset"; MATH-500 is the test part of Lightman et al. 2023, "Let's Verify
@@ -11,15 +15,20 @@ Step by Step".
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from experiments import data
 from experiments.tasks import text
 from experiments.tasks.task import Task
-from rewards.verifiers import boxed
+from rewards.verifiers import maths
+from rewards.verifiers.answers import final_answer
+from rewards.verifiers.pool import Pool
 
 INSTRUCTION = "Reason step by step, and put the final answer in \\boxed{}."
 FIELDS = ("problem", "solution", "answer")
+_MARK = "\\boxed{"
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 
 
 def math(
@@ -35,8 +44,11 @@ def math(
   system: str = "",
   thinking: bool | None = None,
   too_long: str = "drop",
+  reference: bool = False,
   steps: bool = False,
   max_steps: int = 16,
+  workers: int = 4,
+  timeout: float = 10.0,
 ) -> Task:
   """MATH, or a dataset of the same form, from local jsonl files.
 
@@ -58,7 +70,11 @@ def math(
     chat, system, thinking, too_long: as of `text.Prompting`.
     instruction: a line after the problem; None is one that asks for the box,
       and nothing with the own BPE.
+    reference: whether to give the view "reference", for rewards of the
+      likelihood of the reference answer.
     steps, max_steps: whether to score steps, and K, as of `text.build`.
+    workers: processes that judge completions.
+    timeout: seconds that one completion may take, and is unscored beyond.
 
   Returns:
     The task, which is not jittable.
@@ -66,7 +82,7 @@ def math(
   Raises:
     ValueError: missing data, a line of another form, a tokenizer without EOS or
       without the chat template asked for, a vocabulary without room for the
-      bytes, or lengths that no problem fits.
+      bytes, lengths that no problem fits, or a limit that is not positive.
   """
   files = data.find(dataset, data_path, required=("test",))
   folder = Path(cache).expanduser() / (
@@ -89,17 +105,19 @@ def math(
     splits,
     spoken,
     text.Prompting(chat, instruction, system, thinking, too_long),
-    boxed.verify,
+    Pool(maths.verify, workers=workers, timeout=timeout),
     shortest=_box,
     prompt_length=prompt_length,
     completion_length=completion_length,
+    mark=_MARK if reference else "",
     steps=steps,
     max_steps=max_steps,
   )
 
 
 def _row(where: str, problem: str, solution: str, answer: str) -> text.Row:
-  solution, boxes = solution.strip(), boxed.final_answer(solution)
+  solution = solution.strip()
+  boxes = final_answer(solution) if _BOX.search(solution) else ""
   answer = answer.strip() or boxes
   if not answer:
     raise ValueError(
@@ -111,4 +129,4 @@ def _row(where: str, problem: str, solution: str, answer: str) -> text.Row:
 
 
 def _box(answer: str) -> str:
-  return f"\\boxed{{{answer}}}"
+  return f"{_MARK}{answer}}}"

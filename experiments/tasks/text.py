@@ -26,13 +26,14 @@ from experiments.tasks.task import Judged, Problems, Task
 from models import tokenizer as tokenizers
 from rewards.process import segmentation
 from rewards.verifiers import Item, Outcome, equations
-from rl import choices
+from rl import choices, types
 
 Array = np.ndarray
 Tokenizer = tokenizers.Tokenizer
 Verify = Callable[[Sequence[Item]], list[Outcome]]
 
 TOO_LONG = ("drop", "cut", "refuse")
+TIMEOUT = "timeout"  # the part of an outcome that time ran out for
 _TEST = 2**30  # the test split's first id
 
 
@@ -188,6 +189,7 @@ def build(
   completion_length: int,
   settings: str = "",
   parts: Sequence[str] = (),
+  mark: str = "",
   steps: bool = False,
   max_steps: int = 16,
 ) -> Task:
@@ -197,8 +199,10 @@ def build(
   done with prompts of more than L is `prompting`'s to say (`notes` counts). The
   test set is a fixed permutation of the test split less what was left out, and
   `test(n)` its first n. A completion that did not finish has no answer, for it
-  may be cut in a number. In a conversation, the token with which the template
-  ends the assistant's turn is a stop too.
+  may be cut in a number; it is wrong, as is an empty one, and the verifier is
+  not asked. In a conversation, the token with which the template ends the
+  assistant's turn is a stop too. `extras["timeout"]` is the part "timeout" of
+  the outcomes, 1 where the verifier or a program that it ran took too long.
 
   With `steps`, lines are the steps of reasoning: each is scored 1 if all its
   equations are true, -1 if one is false, 0 if there is none, and the last line,
@@ -220,6 +224,9 @@ def build(
     settings: what else the task's name tells, "solution=plain".
     parts: of the verifier's `Outcome.parts`, those that become components; one
       that an outcome lacks is 0.
+    mark: what an answer begins with, in a completion; where given, the task has
+      the view "reference": `shortest(reference)` and the end after what stands
+      before the last mark, both written in tokens anew.
     steps: whether to score steps.
     max_steps: K; what follows the K-th line belongs to it.
 
@@ -273,6 +280,11 @@ def build(
   order = np.random.default_rng(0).permutation(of_test)
   test_rows = order[np.isin(order, kept["test"])]
   separators = tokenizers.holding(tokenizer, "\n") if steps else ()
+  references: list[list[int]] = []
+  if mark:
+    found = tokenizers.encode(tokenizer, [shortest(row.answer) for row in rows])
+    references = [[*ids, eos] for ids in found]
+  widest = max(map(len, references), default=0)
 
   def problems(chosen: Array) -> Problems:
     tokens = np.full((len(chosen), prompt_length), pad, np.int32)
@@ -288,7 +300,7 @@ def build(
     if "train" not in kept:
       raise ValueError(
         f"{name} has no train problems here, only {len(test_rows)} to evaluate "
-        f"on; training needs a file {name}_train.jsonl"
+        "on; training needs a train file too"
       )
     places = int(step) * n + np.arange(n)
     return problems(_shuffled(kept["train"], key, places))
@@ -326,20 +338,33 @@ def build(
     items = [
       Item(
         rows[row].question,
-        text if whole else "",
+        text,
         rows[row].answer,
         {**rows[row].meta, "row": int(row)},
       )
-      for row, text, whole in zip(chosen, texts, ended, strict=True)
+      for row, text in zip(chosen, texts, strict=True)
     ]
-    outcomes = verify(items)
+    asked = [i for i, item in enumerate(items) if ended[i] and item.completion]
+    outcomes = [Outcome(0.0, 0, "", -1)] * len(items)
+    # Shapes are found with empty completions: a pool does not start for them.
+    found = verify([items[i] for i in asked]) if asked else []
+    for i, outcome in zip(asked, found, strict=True):
+      outcomes[i] = outcome
     scores = np.array([o.score for o in outcomes], np.float32).reshape(shape)
     verdicts = np.array([o.verdict for o in outcomes], np.int8).reshape(shape)
     ids = np.array([o.answer_id for o in outcomes], np.int32).reshape(shape)
     named = {
-      name: np.array([o.parts.get(name, 0.0) for o in outcomes], np.float32)
-      for name in parts
+      name: np.array(
+        [o.parts.get(name, 0.0) for o in outcomes], np.float32
+      ).reshape(shape)
+      for name in (*parts, TIMEOUT)
     }
+    views = {}
+    if mark:
+      thoughts = [
+        text.rpartition(mark)[0] if mark in text else text for text in texts
+      ]
+      views["reference"] = referred(problems, thoughts, shape[1])
     by_step = {}
     if steps:
       texts_of = functools.partial(tokenizers.decode, tokenizer, known=size)
@@ -353,9 +378,35 @@ def build(
       scored=verdicts >= 0,
       components={
         "answered": (ids >= 0).astype(np.float32),
-        **{name: values.reshape(shape) for name, values in named.items()},
+        **{name: named[name] for name in parts},
       },
+      extras={TIMEOUT: named[TIMEOUT]},
+      views=views,
       **by_step,
+    )
+
+  def referred(
+    problems: Problems, thoughts: Sequence[str], samples: int
+  ) -> types.Tokens:
+    """The reference answer after each thought; its tokens are the mask."""
+    before = tokenizers.encode(tokenizer, thoughts)
+    chosen = np.repeat(np.asarray(problems.facts["row"]), samples)
+    shape = len(chosen), completion_length + widest
+    tokens = np.full(shape, pad, np.int32)
+    lengths = np.zeros(shape[:1], np.int32)
+    mask = np.zeros(shape, bool)
+    for i, (row, ids) in enumerate(zip(chosen, before, strict=True)):
+      ids = ids[:completion_length]
+      whole = [*ids, *references[row]]
+      tokens[i, : len(whole)], lengths[i] = whole, len(whole)
+      mask[i, len(ids) : len(whole)] = True
+    grid = len(problems.ids), samples
+    return types.Tokens(
+      problems.prompts,
+      problems.prompt_mask,
+      tokens.reshape(*grid, -1),
+      lengths.reshape(grid),
+      mask.reshape(*grid, -1),
     )
 
   def write(table: Sequence[list[int]]) -> tuple[Array, Array]:

@@ -7,15 +7,29 @@ They run on the host, over text, and share one interface:
 one outcome per item, in order. A verifier never raises over what an item says:
 a completion it cannot read is wrong, a reference it cannot read leaves the
 verdict unknown. `pool.Pool` runs a verifier in processes that can be killed.
+
+A function of one item becomes a verifier by `each`:
+
+  @each
+  def contains(completion, answer):
+    return float(answer in completion)
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
-from collections.abc import Mapping
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
+
+_BY_NAME = (
+  inspect.Parameter.POSITIONAL_OR_KEYWORD,
+  inspect.Parameter.KEYWORD_ONLY,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,3 +92,79 @@ def answer_id(value: Fraction | str) -> int:
   text = value.encode("utf-8", "backslashreplace")
   digest = hashlib.blake2b(text, digest_size=4).digest()
   return int.from_bytes(digest, "big") & 0x7FFFFFFF
+
+
+class Each:
+  """A verifier that asks a function about one item at a time; see `each`.
+
+  Attributes:
+    required: the names that the function must be given.
+  """
+
+  def __init__(self, function: Callable[..., float]):
+    functools.update_wrapper(self, function)
+    self._function = function
+    parameters = inspect.signature(function).parameters.values()
+    self._takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    named = [p for p in parameters if p.kind in _BY_NAME]
+    self._names = [p.name for p in named]
+    self.required = tuple(p.name for p in named if p.default is p.empty)
+    for p in parameters:
+      if p.kind not in (*_BY_NAME, p.VAR_KEYWORD):
+        raise ValueError(
+          f"each({getattr(function, '__name__', function)}): {p.name!r} cannot "
+          "be given by name, as all is; allowed: def f(completion, answer)"
+        )
+
+  def __call__(self, items: Sequence[Item]) -> list[Outcome]:
+    return [self._judge(item) for item in items]
+
+  def __reduce__(self) -> str | tuple:
+    """Pickled by name where it stands in its function's place."""
+    module = sys.modules.get(self.__module__)
+    name = getattr(self, "__qualname__", "")
+    if getattr(module, name, None) is self:
+      return name
+    return Each, (self._function,)
+
+  def _judge(self, item: Item) -> Outcome:
+    known = {
+      **item.meta,
+      "prompt": item.prompt,
+      "completion": item.completion,
+      "answer": item.reference,
+    }
+    if not self._takes_all:
+      known = {name: known[name] for name in self._names if name in known}
+    try:
+      value = self._function(**known)
+    except Exception as error:
+      return unscored(f"{type(error).__name__}: {error}"[:200])
+    try:
+      score = float("nan" if isinstance(value, str) else value)
+    except (TypeError, ValueError, OverflowError):
+      score = float("nan")
+    if not 0 <= score <= 1:
+      said = f"{value!r}"[:100]
+      return unscored(f"it returned {said}, not a number from 0 to 1")
+    answer = str(item.completion).strip()
+    identity = answer_id(answer) if answer else -1
+    return Outcome(score, int(score == 1), answer, identity)
+
+
+def each(function: Callable[..., float]) -> Each:
+  """A verifier of a function that scores one item; a decorator.
+
+  The function is given by name what it has parameters for: `prompt`,
+  `completion`, `answer` (the reference) and the keys of `Item.meta`; with
+  `**meta`, all of them. An item is unscored, with the reason, if the function
+  raises or returns anything but a number from 0 to 1. Right is what has full
+  marks; the answer that votes is the whole completion.
+
+  Args:
+    function: `(completion, answer, ...) -> score in [0, 1]`.
+
+  Raises:
+    ValueError: a parameter that cannot be given by name.
+  """
+  return Each(function)

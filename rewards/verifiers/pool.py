@@ -12,23 +12,26 @@ takes over:
   an exception               the item is unscored
   it cannot be pickled       the item is unscored
 
-Unscored is verdict -1 with the reason, logged and counted, never a silent 0.
-Workers see no standard input and end with this process, however it ends: the
-kernel signals them when the pipe that it holds is closed. (A child forked from
-this process holds it too, so then they end with the last such child.) One that a
-verifier starts in a further session has to see to its own end. The limits are
-those of POSIX (`setrlimit`). It is no sandbox: a worker may do what this process
-may. A verifier must be importable, so none of a notebook or the running script.
+Unscored is verdict -1 with the reason, logged and counted, never a silent 0; a
+time-out has the part "timeout" too. Workers start with the first call, so that a
+pool which is never called costs nothing. They see no standard input and end with
+the pool and with this process, however it ends: the kernel signals them when the
+pipe that it holds is closed. (A child forked from this process holds it too, so
+then they end with the last such child.) One that a verifier starts in a further
+session has to see to its own end. The limits are those of POSIX (`setrlimit`).
+It is no sandbox: a worker may do what this process may. A verifier must be
+importable, so none of a notebook or the running script.
 
 Usage:
-  with Pool(maths.verify, workers=8, timeout=5) as verify:
-    outcomes = verify(items)
+  verify = Pool(maths.verify, workers=8, timeout=5)
+  outcomes = verify(items)
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import logging
 import os
 import pickle
@@ -37,7 +40,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 
 from rewards.verifiers import Item, Outcome, unscored
@@ -54,8 +58,10 @@ _LOG = logging.getLogger(__name__)
 class Pool:
   """A verifier: calling it judges items in worker processes, in order.
 
-  Calls from several threads take turns. `statistics` counts items, timeouts,
-  restarts of workers and unscored items over all calls.
+  The workers start when it is first called, or entered with `with`; they end
+  when it is closed or forgotten. Calls from several threads take turns.
+  `statistics` counts items, timeouts, restarts of workers and unscored items
+  over all calls.
   """
 
   def __init__(
@@ -67,7 +73,7 @@ class Pool:
     batch: int = 32,
     start_timeout: float = 120.0,
   ):
-    """Starts the workers and waits until each has loaded the verifier.
+    """Starts nothing yet.
 
     Args:
       verify: a function that a module defines (a lambda cannot be sent), or a
@@ -82,7 +88,6 @@ class Pool:
     Raises:
       ValueError: a limit that is not positive, or a verifier that cannot be
         sent to another process.
-      RuntimeError: a worker that cannot load the verifier.
     """
     for name, value in (
       ("workers", workers),
@@ -115,25 +120,18 @@ class Pool:
       items=0, timeouts=0, restarts=0, unscored=0
     )
     self._failed_starts = 0
+    self._size, self._closed = workers, False
     self._workers: list[_Worker] = []
-    try:
-      for _ in range(workers):
-        self._workers.append(self._start())
-      while any(not worker.ready for worker in self._workers):
-        self._attend([], collections.deque(), {}, collections.Counter())
-    except BaseException:
-      self.close()
-      raise
+    weakref.finalize(self, _end, self._workers, os.getpid())
 
   def __call__(self, items: Sequence[Item]) -> list[Outcome]:
     """One outcome per item, in order; never raises over what an item says.
 
     Raises:
-      RuntimeError: the pool is closed, or workers do not start any more.
+      RuntimeError: the pool is closed, or workers do not start.
     """
     with self._turn:
-      if not self._workers:
-        raise RuntimeError(f"the pool of {self.name} is closed")
+      self._ready()
       outcomes: dict[int, Outcome] = {}
       deaths = collections.Counter()
       share = -(-len(items) // (4 * len(self._workers)))
@@ -142,19 +140,16 @@ class Pool:
         list(range(i, min(i + size, len(items))))
         for i in range(0, len(items), size)
       )
-      try:
+      with self._whole():
         while len(outcomes) < len(items):
           self._attend(items, waiting, outcomes, deaths)
-      except BaseException:  # an interrupt leaves half-read pipes behind
-        self.close()
-        raise
-      self.statistics["items"] += len(items)
-      self.statistics["unscored"] += sum(
-        outcome.verdict == -1 for outcome in outcomes.values()
-      )
-      return [outcomes[i] for i in range(len(items))]
+      found = [outcomes[i] for i in range(len(items))]
+      self._count(found)
+      return found
 
   def __enter__(self) -> Pool:
+    with self._turn:
+      self._ready()
     return self
 
   def __exit__(self, *_: object) -> None:
@@ -162,8 +157,45 @@ class Pool:
 
   def close(self) -> None:
     """Kills the workers and waits for their end. May be called twice."""
-    while self._workers:
-      self._workers.pop().kill()
+    self._closed = True
+    _end(self._workers)
+
+  def _ready(self) -> None:
+    """Starts the workers, and waits until each has loaded the verifier."""
+    if self._closed:
+      raise RuntimeError(f"the pool of {self.name} is closed")
+    if self._workers:
+      return
+    self._failed_starts = 0
+    with self._whole():
+      for _ in range(self._size):
+        self._workers.append(self._start())
+      while any(not worker.ready for worker in self._workers):
+        self._attend([], collections.deque(), {}, collections.Counter())
+
+  @contextlib.contextmanager
+  def _whole(self) -> Iterator[None]:
+    """An interrupt leaves half-read pipes: the next call starts anew."""
+    try:
+      yield
+    except BaseException:
+      _end(self._workers)
+      raise
+
+  def _count(self, outcomes: Sequence[Outcome]) -> None:
+    """Adds to the statistics, and says in one line what is unscored."""
+    unknown = [i for i, o in enumerate(outcomes) if o.verdict == -1]
+    self.statistics["items"] += len(outcomes)
+    self.statistics["unscored"] += len(unknown)
+    if unknown:
+      _LOG.warning(
+        "%s: %d of %d items unscored; item %d: %s",
+        self.name,
+        len(unknown),
+        len(outcomes),
+        unknown[0],
+        outcomes[unknown[0]].reason or "no reason given",
+      )
 
   def _start(self) -> _Worker:
     return _Worker(self._verify, self._limits, self._start_timeout)
@@ -180,7 +212,7 @@ class Pool:
             waiting.extendleft([i] for i in reversed(work))
           else:
             reason = f"cannot be sent: {type(error).__name__}: {error}"[:200]
-            outcomes[work[0]] = self._read(work[0], reason)
+            outcomes[work[0]] = unscored(reason)
           continue
         try:
           worker.give(work, parcel, self._timeout)
@@ -203,7 +235,7 @@ class Pool:
           message = worker.connection.recv()
           if worker.ready:
             i = worker.pending.popleft()
-            outcomes[i] = self._read(i, message)
+            outcomes[i] = message
           elif message == _READY:
             worker.ready, self._failed_starts = True, 0
           else:
@@ -215,12 +247,6 @@ class Pool:
       worker = self._workers[slot]
       if time.monotonic() >= worker.deadline:
         self._bury(slot, waiting, outcomes, deaths, late=True)
-
-  def _read(self, i: int, message: Outcome | str) -> Outcome:
-    if isinstance(message, Outcome):
-      return message
-    _LOG.warning("%s: item %d is unscored: %s", self.name, i, message)
-    return unscored(message)
 
   def _bury(self, slot, waiting, outcomes, deaths, late=False) -> None:
     """A worker is late or dead: decides about its items and replaces it."""
@@ -238,10 +264,12 @@ class Pool:
       late = late or status == -signal.SIGXCPU
       self.statistics["timeouts"] += late
       if late:
-        reason = f"no verdict within {self._timeout:g} s"
-        outcomes[i] = self._read(i, reason)
+        outcomes[i] = dataclasses.replace(
+          unscored(f"no verdict within {self._timeout:g} s"),
+          parts={"timeout": 1.0},
+        )
       elif deaths[i] > 1:
-        outcomes[i] = self._read(i, f"two workers died of it ({status})")
+        outcomes[i] = unscored(f"two workers died of it ({status})")
       else:
         waiting.appendleft([i])
       if pending:
@@ -300,6 +328,12 @@ class _Worker:
     return self._process.returncode
 
 
+def _end(workers: list[_Worker], owner: int | None = None) -> None:
+  """Kills workers; those of another process than `owner` are left alone."""
+  while workers and owner in (None, os.getpid()):
+    workers.pop().kill()
+
+
 def _work(channel: int, lifeline: int) -> None:
   """What a worker does: loads the verifier, then judges until it is killed."""
   import fcntl  # POSIX only, as is `resource`
@@ -339,8 +373,10 @@ def _work(channel: int, lifeline: int) -> None:
         (outcome,) = verify([item])
         if not isinstance(outcome, Outcome):
           raise TypeError(f"{type(outcome).__name__} instead of an Outcome")
+        if not 0 <= outcome.score <= 1:  # NaN is refused too
+          raise ValueError(f"a score of {outcome.score}, not in [0, 1]")
       except Exception as error:
-        outcome = f"{type(error).__name__}: {error}"[:200]
+        outcome = unscored(f"{type(error).__name__}: {error}"[:200])
       parent.send(outcome)
 
 

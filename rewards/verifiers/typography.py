@@ -54,7 +54,10 @@ _COMMANDS = {
   name: symbol for names, symbol in _SYMBOLS.items() for name in names.split()
 }
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
-_SPACES = re.compile(r"(?<!\\)\\[,;:!]|(?<!\\)\\ |~|\\[()\[\]]")
+# TeX's negative space takes the space after it with it.
+_SPACES = re.compile(
+  r"(?<!\\)\\!\s*|(?<!\\)\\[,;:]|(?<!\\)\\ |~|\\[()\[\]]"
+)
 _SIZED = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _SET = re.compile(r"\\(?:mathbb|Bbb|mathbf)\s*\{?\s*R\s*\}?")
 _TEXT = re.compile(

@@ -1,0 +1,314 @@
+"""Your own problems and your own reward, without touching this code.
+
+A line of the file is a JSON object: `prompt` (or `question`), and where there is
+one an `answer` that the reward compares with, a number or a text, and a
+`solution` that imitation is shown. All other keys reach the reward.
+
+  {"prompt": "Capital of France?", "answer": "Paris"}
+  {"prompt": "Name three primes.", "least": 100}
+
+The reward is `module:function`, a module that Python finds from the current
+directory, with the interface of `rewards.verifiers`. Of a function of one item
+`each` makes such a verifier; it is given by name what it has parameters for:
+
+  # my_reward.py
+  from rewards.verifiers import each
+
+  @each
+  def large(completion, least):
+    return float(min(map(int, completion.split())) >= least)
+
+It runs in worker processes with a time-out, so it may hang or crash. What it
+cannot judge is unscored: left out, counted, and the reason logged. Completions
+that did not finish, and empty ones, score 0 without asking it.
+
+A tenth of the problems are held out: those whose prompt has a small hash, so
+that appending lines moves none of them, and no prompt stands on both sides.
+
+Usage:
+  python -m experiments.run --config experiments/configs/recipes/NAME.py \\
+    --config.policy.path=FOLDER --config.task=jsonl \\
+    --config.data.path=problems.jsonl --config.reward=my_reward:large
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import data
+from experiments.tasks import text
+from experiments.tasks.task import Task
+from rewards.verifiers import Each
+from rewards.verifiers.pool import Pool
+from rl import choices
+
+REWARD = "rewards.verifiers.match:normalized"
+PROMPTS = ("prompt", "question")
+
+
+def jsonl(
+  path: str = "",
+  reward: str = "",
+  test_path: str = "",
+  test_fraction: float = 0.1,
+  cache: str = "~/.cache/extremum",
+  parts: Sequence[str] = (),
+  tokenizer: str = "",
+  vocab_size: int = 2048,
+  prompt_length: int = 512,
+  completion_length: int = 512,
+  chat: bool | str = "auto",
+  instruction: str = "",
+  system: str = "",
+  thinking: bool | None = None,
+  too_long: str = "drop",
+  workers: int = 4,
+  timeout: float = 10.0,
+) -> Task:
+  """Problems of a file, judged by a function that is named.
+
+  The reference is the `answer`, or else the `solution`; it is also the gold
+  completion. Without either the reward has to do without.
+
+  Args:
+    path: the file to train on; "" is a task for evaluation alone.
+    reward: "module:function"; "" is `rewards.verifiers.match:normalized`, the
+      same words whatever their case and punctuation.
+    test_path: a file of what is held out; "" holds out a part of `path`.
+    test_fraction: of all prompts, how many are held out; unused with
+      `test_path`.
+    cache: folder for the task's own tokenizer.
+    parts: of the reward's `Outcome.parts`, those that become components.
+    tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
+    vocab_size: largest number of tokens of the task's own BPE.
+    prompt_length: L.
+    completion_length: T.
+    chat, instruction, system, thinking, too_long: as of `text.Prompting`.
+    workers: processes that judge completions.
+    timeout: seconds that one completion may take, and is unscored beyond.
+
+  Returns:
+    The task, which is not jittable.
+
+  Raises:
+    ValueError: a file or a reward that is not there or of another form, no
+      problem held out, or what `math` refuses of the same settings.
+  """
+  reward = reward or REWARD
+  verify = load(reward)
+  splits, files = _splits(path, test_path, test_fraction, reward == REWARD)
+  for split, found in splits.items():
+    _check(reward, verify, files[split], found)
+  folder = Path(cache).expanduser() / (
+    f"jsonl-{data.fingerprint(files)}-{test_fraction:g}"
+  )
+  if not tokenizer:
+    folder.mkdir(parents=True, exist_ok=True)
+  rows = {split: [row for _, row in found] for split, found in splits.items()}
+  spoken = text.language(
+    tokenizer, rows, vocab_size, folder / f"tokenizer-{vocab_size}"
+  )
+  names = [
+    f"{key}={Path(name).name!r}"
+    for key, name in (("path", path), ("test_path", test_path))
+    if name
+  ]
+  return text.build(
+    "jsonl",
+    rows,
+    spoken,
+    text.Prompting(chat, instruction, system, thinking, too_long),
+    Pool(verify, workers=workers, timeout=timeout),
+    shortest=str,
+    prompt_length=prompt_length,
+    completion_length=completion_length,
+    settings=", ".join([*names, f"reward={reward!r}"]),
+    parts=parts,
+  )
+
+
+def load(reward: str) -> Callable[..., Any]:
+  """The function that `module:function` names.
+
+  Raises:
+    ValueError: the text is of another form, the module cannot be imported, or
+      has no such function.
+  """
+  where, _, name = reward.partition(":")
+  if not (where and name.isidentifier()):
+    raise ValueError(
+      f"reward {reward!r} is no 'module:function'; allowed: "
+      f"'my_reward:large', say, or {REWARD!r}"
+    )
+  try:
+    module = importlib.import_module(where)
+  except (Exception, SystemExit) as error:
+    missing = getattr(error, "name", None)
+    if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(
+      f"{missing}."
+    ):
+      here = sorted(file.stem for file in Path().glob("*.py"))
+      known = [*here, REWARD.partition(":")[0]]
+      what = choices.unknown("module", where, known)
+    else:
+      said = " ".join(str(error).split())
+      what = f"importing {where!r} raises {type(error).__name__}: {said}"
+    raise ValueError(f"reward {reward!r}: {what}") from error
+  if not hasattr(module, name):
+    public = [
+      key
+      for key, value in vars(module).items()
+      if callable(value) and not key.startswith("_")
+    ]
+    what = choices.unknown(f"function of {where}", name, public)
+    raise ValueError(f"reward {reward!r}: {what}")
+  found = getattr(module, name)
+  if not callable(found):
+    raise ValueError(
+      f"reward {reward!r} is {found!r}, which cannot be called; allowed: a "
+      "function"
+    )
+  return found
+
+
+# Rows with the lines where they stand.
+_Rows = list[tuple[int, text.Row]]
+
+
+def _splits(
+  path: str, test_path: str, test_fraction: float, answered: bool
+) -> tuple[dict[str, _Rows], dict[str, Path]]:
+  """Train and test rows, and the file of each."""
+  if not (path or test_path):
+    raise ValueError(
+      "jsonl has no file; allowed: --config.data.path=FILE, or "
+      "'jsonl(path=FILE)', of lines with 'prompt' and 'answer'"
+    )
+  files = {
+    split: Path(name).expanduser()
+    for split, name in (("train", path), ("test", test_path))
+    if name
+  }
+  found = {split: _read(file, answered) for split, file in files.items()}
+  if not path:
+    return found, files
+  if test_path:
+    held_out = {row.question for _, row in found["test"]}
+    both = [line for line, row in found["train"] if row.question in held_out]
+    if both:
+      raise ValueError(
+        f"{len(both)} prompts of {files['train'].name} are held out in "
+        f"{files['test'].name} too, the first in line {both[0]}; a problem is "
+        "trained on or held out, never both"
+      )
+    return found, files
+  if not 0 < test_fraction < 1:
+    raise ValueError(
+      f"test_fraction={test_fraction} must lie between 0 and 1; 0.1 is usual"
+    )
+  split = {"train": [], "test": []}
+  for line, row in found["train"]:
+    part = "test" if _place(row.question) < test_fraction else "train"
+    split[part].append((line, row))
+  for part, rows in split.items():
+    if not rows:
+      raise ValueError(
+        f"test_fraction={test_fraction} of the {len(found['train'])} problems "
+        f"of {files['train'].name} leaves none to {part}; change it, or name a "
+        "test_path"
+      )
+  return split, dict.fromkeys(split, files["train"])
+
+
+def _place(prompt: str) -> float:
+  """A number of [0, 1) for a prompt, the same in every run."""
+  digest = hashlib.blake2b(prompt.encode("utf-8", "backslashreplace"))
+  return int.from_bytes(digest.digest()[:6], "big") / 2**48
+
+
+def _read(file: Path, answered: bool) -> _Rows:
+  """The rows of a file; with `answered`, each must have a reference."""
+  if not file.is_file():
+    there = [each.name for each in file.parent.glob("*") if each.is_file()]
+    near = difflib.get_close_matches(file.name, sorted(there), 1)
+    guess = f"; the nearest name there is {near[0]!r}" if near else ""
+    raise ValueError(f"no file {str(file)!r}{guess}")
+  try:
+    lines = file.read_text(encoding="utf-8-sig").split("\n")
+  except UnicodeDecodeError as error:
+    raise ValueError(f"{file.name} is not UTF-8: {error}") from error
+  rows = [
+    (number, _row(f"{file.name} line {number}", line, answered))
+    for number, line in enumerate(lines, 1)
+    if line.strip()
+  ]
+  if not rows:
+    raise ValueError(f"{str(file)!r} is empty; expected a JSON object a line")
+  return rows
+
+
+def _row(where: str, line: str, answered: bool) -> text.Row:
+  try:
+    found = json.loads(line)
+  except (ValueError, RecursionError) as error:
+    raise ValueError(f"{where} is not JSON: {error}") from error
+  if not isinstance(found, dict):
+    raise ValueError(f"{where} is not a JSON object with 'prompt': {line:.60}")
+  keys = ", ".join(map(repr, found)) or "none"
+  prompt = next((found.pop(key) for key in PROMPTS if key in found), None)
+  if not isinstance(prompt, str) or not prompt.strip():
+    raise ValueError(
+      f"{where} has no text under 'prompt' or 'question'; its keys: {keys}"
+    )
+  answer = _text(where, "answer", found.pop("answer", None))
+  solution = _text(where, "solution", found.pop("solution", None))
+  if answered and not (answer or solution):
+    raise ValueError(
+      f"{where} has neither 'answer' nor 'solution', with which {REWARD!r} "
+      "compares; name a reward that needs none"
+    )
+  reference = answer or solution
+  return text.Row(prompt.strip(), solution or answer, reference, found)
+
+
+def _text(where: str, key: str, value: Any) -> str:
+  if value is None:
+    return ""
+  if isinstance(value, bool) or not isinstance(value, str | int | float):
+    raise ValueError(
+      f"{where}: {key!r} is a {type(value).__name__}; allowed: a text or a "
+      "number, and anything under other keys"
+    )
+  return str(value).strip()
+
+
+def _check(
+  reward: str, verify: Callable[..., Any], file: Path, rows: _Rows
+) -> None:
+  """That the reward can be called with what the lines hold."""
+  if not isinstance(verify, Each):
+    try:
+      inspect.signature(verify).bind([])
+    except TypeError:
+      raise ValueError(
+        f"reward {reward!r} does not take a list of items alone; allowed: "
+        "verify(items), or a function of one item under @each of "
+        "rewards.verifiers"
+      ) from None
+    except ValueError:  # one without a signature, of C
+      pass
+    return
+  usual = ("prompt", "completion", "answer", "row")
+  for line, row in rows:
+    for name in verify.required:
+      there = (*usual, *row.meta)
+      if name not in there:
+        what = choices.unknown("parameter", name, there)
+        raise ValueError(f"reward {reward!r}, {file.name} line {line}: {what}")
