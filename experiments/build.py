@@ -346,25 +346,37 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
 
   A text task of a policy from a folder takes the folder's tokenizer.
   """
-  name, settings = spec.parse(config.task)
-  takes = tasks.settings(name)
-  given = {
-    **config.data,
-    "tokenizer": config.policy.path,
-    "reward": config.reward,
-  }
-  if config.reward and "reward" not in takes:
+  name, _ = spec.parse(config.task)
+  if config.reward and "reward" not in tasks.settings(name):
     raise ValueError(
       f"reward = {config.reward!r}: {name} judges by itself; leave it empty, or "
       "use task=jsonl (what is paid for is said by mix)"
     )
+  return task_of(
+    config.task,
+    **config.data,
+    tokenizer=config.policy.path,
+    reward=config.reward,
+  )
+
+
+def task_of(text: str, **given: Any) -> tasks.Task:
+  """The task that `"name(setting=value)"` says.
+
+  Args:
+    text: the name and its settings.
+    **given: settings it takes too, if it has them, they are not empty and the
+      text does not say otherwise.
+  """
+  name, settings = spec.parse(text)
+  takes = tasks.settings(name)
   for key, value in given.items():
-    if value and key in takes and key not in settings:
-      settings[key] = value
+    if value and key in takes:
+      settings.setdefault(key, value)
   try:
     return tasks.get(name, **settings)
   except TypeError as error:
-    raise ValueError(f"task {config.task}: {error}") from None
+    raise ValueError(f"task {text}: {error}") from None
 
 
 def make_model(

@@ -139,14 +139,8 @@ def _task(text: str, folder: str, shape: ModelConfig) -> tasks.Task:
   Raises:
     ValueError: it does not exist, or has more tokens than the policy.
   """
-  name, settings = spec.parse(text)
-  if "tokenizer" in tasks.settings(name):
-    settings.setdefault("tokenizer", folder)
-  try:
-    task = tasks.get(name, **settings)
-  except TypeError as error:
-    raise ValueError(f"task {text}: {error}") from None
-  if "tokenizer" in settings:
+  task = build.task_of(text, tokenizer=folder)
+  if "tokenizer" in tasks.settings(spec.parse(text)[0]):
     hf.check_tokenizer(shape, task.vocab_size, folder)
   elif task.vocab_size > shape.vocab_size:
     raise ValueError(
