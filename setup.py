@@ -35,6 +35,8 @@ EXTRAS = {
     "tensorboard",  # reads back the event files that runs write
   ],
   "parity": ["torch==2.13.0"],  # the decoder against transformers' own
+  # Procedural puzzles; the list of those allowed was checked on this version.
+  "gym": ["reasoning-gym==0.1.25"],
   "tpu": ["jax[tpu]"],
   "cuda": ["jax[cuda12]"],
 }

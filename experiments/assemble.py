@@ -105,6 +105,13 @@ def prefixes(
   return *asked, own
 
 
+def each(active: Array | None, count: int) -> Array | None:
+  """Whose continuations are drawn, `[P, S] -> [P S, count]`; None: all."""
+  if active is None:
+    return None
+  return jnp.repeat(jnp.reshape(active, (-1, 1)), count, 1)
+
+
 def whole(
   rollout: types.Rollout, kept: Array, drawn: rollouts.Samples, pad_id: int
 ) -> tuple[Array, Array, Array]:
@@ -131,8 +138,8 @@ def extension(
   prompts, real, keys = prefixes
   p, s = rollout.sample_mask.shape
   m = drawn.lengths.shape[1]
-  each = lambda x: jnp.asarray(x).reshape(p * s, m)  # noqa: E731
-  scored = each(
+  rows = lambda x: jnp.asarray(x).reshape(p * s, m)  # noqa: E731
+  scored = rows(
     np.ones((p, s * m), bool) if judged.scored is None else judged.scored
   )
   room = rollout.mask.shape[-1] - kept.reshape(-1, 1)
@@ -143,9 +150,10 @@ def extension(
     sample_mask=scored & rollout.sample_mask.reshape(-1, 1),
     behavior_log_probs=drawn.log_probs,
     finished=drawn.finished & (drawn.lengths <= room),
-    scores=each(judged.scores).astype(jnp.float32),
-    correct=each(judged.correct).astype(jnp.int8),
+    scores=rows(judged.scores).astype(jnp.float32),
+    correct=rows(judged.correct).astype(jnp.int8),
     prompt_ids=jnp.repeat(rollout.prompt_ids, s),
     keys=keys,
     step=rollout.step,
+    extras=types.Named({"stage/drawn": drawn.lengths}),
   )

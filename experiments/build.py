@@ -21,7 +21,17 @@ from models import policy as policies
 from models.config import ModelConfig
 from models.rope import RopeScaling
 from rewards import combine, mix, sources
-from rl import choices, learners, methods, stages, step, terms, transform, types
+from rl import (
+  choices,
+  learners,
+  methods,
+  probes,
+  stages,
+  step,
+  terms,
+  transform,
+  types,
+)
 from rl import method as method_lib
 from rl import reward as reward_lib
 from rl import rollout as rollouts
@@ -306,16 +316,30 @@ def make_stage(text: str) -> stages.Stage:
 def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
   """What `config.mix` pays for; None: the task's score."""
   terms, steps = config.get("terms") or {}, config.get("steps")
+  rule = config.get("rule", "sum")
+  if rule not in combine.RULES:
+    raise ValueError(choices.unknown("rule", rule, combine.RULES))
   if not terms and not steps:
     return None
+  order = tuple(config.get("order", ()))
+  if set(order) != set(terms):
+    raise ValueError(
+      f"mix.order {order} must name the terms {tuple(terms)}, each once"
+    )
   rewards, weighed = {}, []
-  for name, term in terms.items():
+  for name in order:
+    term = terms[name]
     if term.reward:
       found, settings = spec.parse(term.reward)
       rewards[name] = sources.get(found, **settings)
     weight = term.weight
     if term.schedule != "constant":
       weight = _weight_schedule(name, term)
+    elif term.over:
+      raise ValueError(
+        f"mix.terms.{name}: over = {term.over} with a constant schedule; use "
+        "schedule = 'linear' or 'cosine', or leave over at 0"
+      )
     gates = tuple(term.gates)
     weighed.append(combine.Term(name, weight, gates, term.threshold))
   by_step = None
@@ -323,7 +347,7 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
     found, settings = spec.parse(steps)
     by_step = sources.get(found, **settings)
   try:
-    return mix.mix(rewards, weighed, config["rule"], by_step)
+    return mix.mix(rewards, weighed, rule, by_step)
   except transform.LevelError as error:
     raise ValueError(f"mix: {error}") from None
 
@@ -346,17 +370,30 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
 
   A text task of a policy from a folder takes the folder's tokenizer.
   """
-  name, _ = spec.parse(config.task)
-  if config.reward and "reward" not in tasks.settings(name):
+  name, settings = spec.parse(config.task)
+  takes = tasks.settings(name)
+  reward, path = config.get("reward", ""), config.data.get("path", "")
+  if reward and "reward" not in takes:
     raise ValueError(
-      f"reward = {config.reward!r}: {name} judges by itself; leave it empty, or "
-      "use task=jsonl (what is paid for is said by mix)"
+      f"reward = {reward!r}: {name} judges by itself; leave it empty, or use "
+      "task=jsonl (what is paid for is said by mix)"
     )
+  if path and "path" not in takes:
+    raise ValueError(
+      f"data.path = {path!r}: {name} reads no file of yours; leave it empty, or "
+      "use task=jsonl"
+    )
+  for key, given in (("reward", reward), ("path", path)):
+    if given and settings.get(key, given) != given:
+      raise ValueError(
+        f"task = {config.task} says {key}={settings[key]!r}, and the config "
+        f"{given!r}; say it once"
+      )
   return task_of(
     config.task,
     **config.data,
     tokenizer=config.policy.path,
-    reward=config.reward,
+    reward=reward,
   )
 
 
@@ -566,8 +603,36 @@ def _check(e: Experiment) -> None:
       parameters[learners.POLICY],
     )
     learners.check(e.methods, e.policy, parameters, rollout)
+    if e.method.reward is not None:
+      _check_reward(e, parameters, learners.by_slot(rollout)[learners.POLICY])
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(error.args[0]) from None
+
+
+def _check_reward(
+  e: Experiment, parameters: Mapping[str, types.PyTree], rollout: types.Rollout
+) -> None:
+  """What is paid for must be what the method learns from."""
+  bare = dataclasses.replace(e.method, reward=None)
+  reads = method_lib.reads(bare, e.policy, parameters, rollout)
+  steps = e.method.reward.steps is not None
+  terms = len(e.method.reward.terms) > 0
+  if terms and not reads & {"scores", "components"}:
+    raise ValueError(
+      f"mix.terms: {bare.name} learns from {', '.join(sorted(reads))}, not from "
+      "scores; use a method that does, such as grpo"
+    )
+  if steps and "step_scores" not in reads:
+    raise ValueError(
+      f"mix.steps: {bare.name} reads no step scores; use a method that does, "
+      "such as sum_form or min_form"
+    )
+  greedy = probes.given("stage", "greedy_scores")
+  if terms and greedy in bare.signal_needs:
+    raise ValueError(
+      f"mix.terms: {bare.name} compares scores with the task's score of the "
+      "greedy sample, which is not paid by mix; use another method"
+    )
 
 
 def check_evaluation(e: Experiment) -> None:

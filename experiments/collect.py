@@ -125,10 +125,11 @@ def on_device(
       )
       return assemble.to_rollout(problems, samples, judged, keys, state.step)
 
-    def extend(params, rollout, kept, count):
+    def extend(params, rollout, kept, count, active=None):
       prefixes = assemble.prefixes(rollout, kept, keys)
       how = _at(sampling, count, None)
-      drawn = rollouts.generate(whole_policy, params, *prefixes, how)
+      asked = assemble.each(active, count)
+      drawn = rollouts.generate(whole_policy, params, *prefixes, how, 0, asked)
       whole = assemble.whole(rollout, kept, drawn, sampling.pad_id)
       judged = task.score(problems, *whole)
       return assemble.extension(rollout, prefixes, kept, drawn, judged)
@@ -186,11 +187,12 @@ def on_host(
       judged = jax.device_put(judged, sharding)
       return put_together(problems, samples, judged, keys, state.step)
 
-    def extend(params, rollout, kept, count):
+    def extend(params, rollout, kept, count, active=None):
       prefixes = assemble.prefixes(rollout, kept, keys)
       how = _at(sampling, count, None)
       params = types.join(params, state.frozen)
-      drawn = generate(params, *prefixes, None, how, 0)
+      asked = assemble.each(active, count)
+      drawn = generate(params, *prefixes, asked, how, 0)
       whole = jax.device_get(
         assemble.whole(rollout, kept, drawn, sampling.pad_id)
       )

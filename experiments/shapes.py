@@ -66,8 +66,8 @@ def abstract_rollout(
       shown = jax.tree.map(jnp.asarray, fake)
       return assemble.to_rollout(problems, shown, judged, keys, step)
 
-    def extend(params, rollout, kept, count):
-      del params
+    def extend(params, rollout, kept, count, active=None):
+      del params, active
       prefixes = assemble.prefixes(rollout, kept, keys)
       shape = len(prefixes[0]), count, sampling.max_tokens
       fake = _nothing(shape, task.pad_id)

@@ -49,7 +49,9 @@ from rl.transform import Transform, lift, transform
 Array = jax.Array
 Reader = Callable[[types.Rollout], Array]
 
-REFERENCE = "reference"  # the view of the reference answer, after the thought
+# Views of the reference answer: after each sample's thought, and after the
+# prompt alone, once for all of a group [P, 1, R].
+REFERENCE, BARE_REFERENCE = "reference", "bare_reference"
 divergence = probes.Probe(
   "divergence_from_uniform",
   lambda logits, tokens: confidence.divergence_from_uniform(logits),
@@ -61,6 +63,7 @@ _ENTROPY = Need("old", probes.entropy)
 _DIVERGENCE = Need("old", divergence)
 _ALONE = Need("old", probes.log_probs, probes.ALONE)
 _OF_REFERENCE = Need("old", probes.log_probs, REFERENCE)
+_OF_BARE_REFERENCE = Need("old", probes.log_probs, BARE_REFERENCE)
 _VALUES = probes.given("stage", "values")
 _PROMPT_VALUES = probes.given("stage", "prompt_values")
 
@@ -294,12 +297,14 @@ self_aligned_reward = lift(
 # Likelihood of the reference answer: one pass over the view "reference".
 
 
-def _by_reference(fn: Callable, **context: Reader) -> Callable[..., Transform]:
+def _by_reference(
+  fn: Callable, *needs: Need, **context: Reader
+) -> Callable[..., Transform]:
   return lift(
     fn,
     "none",
     "sample",
-    needs=(_OF_REFERENCE,),
+    needs=(_OF_REFERENCE, *needs),
     ref_log_probs=_of(_OF_REFERENCE),
     ref_mask=_in_reference,
     **context,
@@ -313,8 +318,18 @@ mean_log_probability = _by_reference(likelihood.mean_log_probability)
 group_log_mean_advantages = _by_reference(
   likelihood.group_log_mean_advantages, valid=_valid
 )
+
+
+def _without_thought(rollout: types.Rollout) -> Array:
+  """Mean probability of the bare reference, `[P, 1]`."""
+  mask = probes.view_tokens(rollout, BARE_REFERENCE).mask
+  return likelihood.mean_probability(rollout.extras[_OF_BARE_REFERENCE], mask)
+
+
 debiased_probability = _by_reference(
   likelihood.debiased_probability,
+  _OF_BARE_REFERENCE,
+  without_thought=_without_thought,
   format_scores=lambda rollout: rollout.finished.astype(jnp.float32),
 )
 
@@ -337,7 +352,7 @@ distinct_ngrams = lift(
   "none",
   "sample",
   tokens=lambda rollout: rollout.completions,
-  lengths=_lengths,
+  lengths=lambda rollout: rollout.tokens.lengths,
 )
 
 # Without labels: the answers of the group.
@@ -531,14 +546,15 @@ def trusted(
 
 
 @transform("none", "sample")
-def brier(_, rollout: types.Rollout, *, forecast: str) -> Array:
+def brier(_, rollout: types.Rollout, *, forecast: str, stated: str) -> Array:
   """`calibration.brier`; `forecast` is the component of stated probabilities.
 
-  A forecast outside [0, 1], or NaN, could not be read.
+  `stated` is the component that is 1 where one could be read: a verifier's part
+  that is missing is 0, which would be a forecast too.
   """
-  stated = _component(rollout, forecast)
-  parsed = (stated >= 0) & (stated <= 1)
-  return calibration.brier(stated, rollout.correct == 1, parsed)
+  value = _component(rollout, forecast)
+  parsed = (_component(rollout, stated) > 0.5) & (value >= 0) & (value <= 1)
+  return calibration.brier(value, rollout.correct == 1, parsed)
 
 
 def _of_steps(fn: Callable) -> Callable[..., Transform]:

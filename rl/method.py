@@ -240,6 +240,49 @@ class Batch:
   masks: tuple[Array, ...]
 
 
+def reads(
+  method: Method,
+  policy: types.Policy,
+  parameters: Mapping[str, types.PyTree],
+  rollout: types.Rollout,
+) -> frozenset[str]:
+  """The judgements of a rollout on which the loss may depend.
+
+  Of "scores", "correct", "components" and "step_scores": those from which a
+  path of operations leads to the loss. Nothing is computed.
+
+  Args:
+    method, policy, parameters, rollout: as of `check`.
+  """
+  judged = {
+    name: getattr(rollout, name)
+    for name in ("scores", "correct", "components", "step_scores")
+  }
+
+  def total(judged: types.PyTree, parameters: types.PyTree, rollout: Any):
+    rollout = rollout.replace(**judged)
+    sources = {"old": parameters["policy"], **parameters}
+    scored = probes.passes(policy, sources, required(method), rollout)
+    batch, scales, _ = prepare(method, scored, method.init())
+    coefs = coefficients(method, batch)
+    return loss(method, policy, parameters["policy"], batch, coefs, scales)[0]
+
+  rollout = _with_host_needs(method, rollout)
+  traced = jax.make_jaxpr(total)(judged, dict(parameters), rollout).jaxpr
+  paths = jax.tree_util.tree_flatten_with_path(judged)[0]
+  found = set()
+  for (path, _), start in zip(paths, traced.invars, strict=False):
+    reached = {start}
+    for equation in traced.eqns:
+      if any(
+        isinstance(v, type(start)) and v in reached for v in equation.invars
+      ):
+        reached.update(equation.outvars)
+    if reached & {v for v in traced.outvars if isinstance(v, type(start))}:
+      found.add(path[0].key)
+  return frozenset(found)
+
+
 def required(method: Method, updates: int = 1) -> frozenset[probes.Need]:
   """What must be read by passes before the first update of a rollout.
 
@@ -484,6 +527,17 @@ def _policy_tally(found: Mapping[str, Array], rollout: types.Rollout) -> Tally:
   return Tally().add(values, rollout.valid("token"))
 
 
+def _with_host_needs(method: Method, rollout: types.Rollout) -> types.Rollout:
+  """An abstract rollout with the shapes of what the host will find."""
+  shapes = {"token": rollout.mask.shape, "sample": rollout.mask.shape[:2]}
+  awaited = {
+    str(n): jax.ShapeDtypeStruct(shapes[n.probe.level], jnp.float32)
+    for n in required(method)
+    if n.source == "host"
+  }
+  return rollout.replace(extras=rollout.extras.update(awaited))
+
+
 def check(
   method: Method,
   policy: types.Policy,
@@ -507,13 +561,7 @@ def check(
   if missing:
     raise KeyError(f"{method.name} needs the slots {missing}")
 
-  shapes = {"token": rollout.mask.shape, "sample": rollout.mask.shape[:2]}
-  awaited = {
-    str(n): jax.ShapeDtypeStruct(shapes[n.probe.level], jnp.float32)
-    for n in required(method)
-    if n.source == "host"
-  }
-  rollout = rollout.replace(extras=rollout.extras.update(awaited))
+  rollout = _with_host_needs(method, rollout)
 
   def go(parameters, rollout):
     sources = {"old": parameters["policy"], **parameters}

@@ -38,12 +38,14 @@ class Reward:
 
   Attributes:
     terms: `((name, none -> sample), ...)`. Each becomes the component of its
-      name, in this order: a later one may read an earlier one.
+      name, in this order: a later one may read an earlier one, and none takes
+      the name of a component that the task gives.
     total: `({name: [P, S]}, rollout) -> ([P, S], {name: [P, S]})`, of all
       components the score, and the components as they went into it.
     weights: `step -> {name: []}`, for logs: with them and the terms the total
       can be computed again.
-    steps: none -> step, in place of the task's step scores; None keeps them.
+    steps: none -> step, in place of the task's step scores, which the terms
+      read still; None keeps them.
     name: for logs.
   """
 
@@ -56,6 +58,9 @@ class Reward:
   name: str = "reward"
 
   def __post_init__(self) -> None:
+    names = [name for name, _ in self.terms]
+    if len(set(names)) < len(names):
+      raise ValueError(f"{self.name}: two terms of one name in {names}")
     wanted = [(f"term {name}", t, "sample") for name, t in self.terms]
     if self.steps is not None:
       wanted.append(("steps", self.steps, "step"))
@@ -70,7 +75,7 @@ class Reward:
   def transforms(self) -> tuple[Transform, ...]:
     """Every transform, in the order of `apply`'s states."""
     steps = () if self.steps is None else (self.steps,)
-    return (*steps, *(t for _, t in self.terms))
+    return (*(t for _, t in self.terms), *steps)
 
   def apply(
     self, rollout: types.Rollout, states: tuple
@@ -85,16 +90,23 @@ class Reward:
       It, and the new states. A sample that does not exist scores 0.
     """
     after = []
-    waiting = list(states)
-    if self.steps is not None:
-      found, state = self.steps.apply(None, rollout, waiting.pop(0))
-      after.append(state)
-      rollout = rollout.replace(step_scores=found)
-    for (name, t), before in zip(self.terms, waiting, strict=True):
+    judged = rollout
+    for (name, t), before in zip(self.terms, states, strict=False):
+      if name in rollout.components:
+        raise ValueError(
+          f"{self.name}: the task has a component {name!r} already; give the "
+          "term another name, or no reward of its own"
+        )
       value, state = t.apply(None, rollout, before)
+      transform.check_shape(t, value, rollout)
       after.append(state)
       value = jnp.where(rollout.sample_mask, value, 0.0)
       rollout = rollout.replace(components={**rollout.components, name: value})
+    if self.steps is not None:
+      found, state = self.steps.apply(None, judged, states[-1])
+      transform.check_shape(self.steps, found, rollout)
+      after.append(state)
+      rollout = rollout.replace(step_scores=found)
     scores, components = self.total(rollout.components, rollout)
     scores = jnp.where(rollout.sample_mask, scores, 0.0)
     rollout = rollout.replace(scores=scores, components=dict(components))

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import types
+from rl import choices, types
 from rl.rollout import Samples
 
 Array = jax.Array
@@ -38,9 +38,11 @@ class Sampler:
       completions number `first` to `first + count - 1` of every prompt; see
       `rl.rollout.generate`. None is the experiment's temperature.
     judge: `Samples -> Rollout`, scored by the task.
-    extend: `(params, rollout, kept [P, S], count) -> Rollout [P S, count]`,
-      completions of the first `kept` tokens of every sample, judged as a whole:
-      prompts are the prefixes, completions what was added.
+    extend: `(params, rollout, kept [P, S], count, active=None) -> Rollout
+      [P S, count]`, completions of the first `kept` tokens of every sample, or
+      of those that are `active` [P, S], judged as a whole: prompts are the
+      prefixes, completions what was added. "stage/drawn" [P S, count] is how
+      many tokens were drawn, those beyond T in all too, which are cut.
   """
 
   policy: types.Policy
@@ -119,8 +121,9 @@ def prefix_values(
 
   Args:
     continuations: of each prefix.
-    steps: that are valued; V of those that follow is that of the last.
-    by: who continues, "policy" or a slot of the method.
+    steps: that are valued; V of those that follow is that of the last one, but
+      for a sample's own last step.
+    by: who continues, "policy" (who samples) or a slot of the method.
 
   Raises:
     ValueError: a number below 1, or a task without steps.
@@ -133,25 +136,33 @@ def prefix_values(
     rollout = once().run(sampler, memory)
     if rollout.step_ids is None:
       raise ValueError(f"{name}: the task gives no steps to continue from")
+    if by not in ("policy", *sampler.slots):
+      allowed = ["policy", *sampler.slots]
+      raise ValueError(f"{name}: {choices.unknown('by', by, allowed)}")
     params = sampler.params if by == "policy" else sampler.slots[by]
     prompt = _success(rollout.correct, rollout.sample_mask)
     before = jnp.broadcast_to(prompt[:, None], rollout.scores.shape)
     size = rollout.step_mask.shape[-1]
     last = rollout.step_ids.max(-1)
-    own = jnp.where(rollout.correct >= 0, rollout.correct, before)
     values, tokens = [], rollout.tokens.lengths.sum()
+
+    def ended(k: int, before: Array) -> Array:
+      """V after step k, where that may be a sample's last one."""
+      own = jnp.where(rollout.correct >= 0, rollout.correct, before)
+      return jnp.where(k == last, own, before)
+
     for k in range(min(steps, size)):
       # All tokens of steps 0 to k, those that nobody trains on too.
       inside = (rollout.step_ids >= 0) & (rollout.step_ids <= k)
       kept = jnp.where(inside, 1 + jnp.arange(inside.shape[-1]), 0).max(-1)
       wanted = rollout.sample_mask & (k < last)
-      part = sampler.extend(params, rollout, kept, continuations)
+      part = sampler.extend(params, rollout, kept, continuations, wanted)
       asked = part.sample_mask & wanted.reshape(-1, 1)
       found = _success(part.correct, asked, before.reshape(-1))
-      tokens += jnp.where(asked, part.tokens.lengths, 0).sum()
+      tokens += part.extras["stage/drawn"].sum()
       before = jnp.where(wanted, found.reshape(wanted.shape), before)
-      values.append(jnp.where(k == last, own, before))
-    values += [values[-1]] * (size - len(values))
+      values.append(ended(k, before))
+    values += [ended(k, before) for k in range(len(values), size)]
     values = jnp.where(rollout.step_mask, jnp.stack(values, -1), 0.0)
     return _with(rollout, values=values, prompt_values=prompt, tokens=tokens)
 

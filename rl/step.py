@@ -205,10 +205,11 @@ def _reward_metrics(
     step_scores=prepared.step_scores,
   )
   of_task = statistics.rollout_metrics(judged)
+  bad, bad_of_task = _bad_sample(paid), _bad_sample(judged)
   weights = method.reward.weights(judged.step)
   return {
     **statistics.rollout_metrics(paid),
-    **_bad_sample(paid),
+    **_choose(bad_of_task["guard/bad_sample"] < 0, bad, bad_of_task),
     "reward/task": of_task["reward/mean"],
     **{f"reward/weight/{name}": value for name, value in weights.items()},
   }

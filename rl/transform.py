@@ -193,8 +193,8 @@ def _check_stage(value: Any) -> None:
     raise TypeError(f"{name} is not a Transform{hint}")
 
 
-def _check_shape(stage: Transform, signal: Array, rollout) -> None:
-  """What a stage returned has the axes of the level it declares."""
+def check_shape(stage: Transform, signal: Array, rollout) -> None:
+  """Raises LevelError where a result has not the axes of its stage's level."""
   p, s = rollout.sample_mask.shape
   shape = jnp.shape(signal)
   expected = {
@@ -277,7 +277,7 @@ def chain(*stages: Transform) -> Transform:
     after = []
     for stage, before in zip(bound, state, strict=True):
       signal, new = stage.apply(signal, rollout, before)
-      _check_shape(stage, signal, rollout)
+      check_shape(stage, signal, rollout)
       after.append(new)
     return signal, tuple(after)
 

@@ -307,6 +307,37 @@ print(len(sandbox.missing_protections()) > 0)
     assert done.stdout.split() == [*["-1"] * 5, "1", "0", *["1"] * 3, "True"]
 
 
+@contained
+@pytest.mark.parametrize("form", ["tests", "test", "cases"])
+@pytest.mark.parametrize(
+  ("body", "late"),
+  [
+    ("while True: pass", True),  # the processor's time
+    ("import time; time.sleep(60)", True),  # the clock's
+    ("import os, time; os.close(4); os.close(1); time.sleep(60)", None),
+    ("x = 0", False),
+    ("raise ValueError", False),
+    ("import os; os._exit(1)", False),
+    ("bytearray(1 << 40)", False),
+  ],
+)
+def test_what_ran_out_of_time_is_wrong_and_counted(form, body, late):
+  meta = {
+    "tests": {"tests": ["assert f() == 1"]},
+    "test": {
+      "test": "def check(candidate):\n  assert candidate() == 1",
+      "entry_point": "f",
+    },
+    "cases": {"cases": [("", "1")]},
+  }[form]
+  limits = sandbox.Limits(seconds=2.0, cpu_seconds=1)
+  text = f"def f():\n  {body}\n" + ("f()" if form == "cases" else "")
+  (outcome,) = code.verify([Item("", text, "", meta)], limits)
+  assert (outcome.verdict, outcome.score) == (0, 0.0)
+  if late is not None:  # who hangs up ends, whatever it does then
+    assert outcome.parts == ({"timeout": 1.0} if late else {})
+
+
 @pytest.mark.parametrize(
   ("text", "expected"),
   [

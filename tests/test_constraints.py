@@ -443,6 +443,12 @@ def test_loose_forgives_an_introduction_a_remark_and_bold_type():
   ):
     assert not constraints.obeys(text, given)
     assert constraints.obeys_loosely(text, given)
+    never = rule("keywords:existence", {"keywords": ["quince"]})
+    (alone,) = constraints.verify([item(text, given)])
+    (half,) = constraints.verify([item(text, given, never)])
+    assert (alone.score, alone.verdict) == (half.score, half.verdict) == (0, 0)
+    assert alone.parts == {"strict": 0.0, "loose": 1.0, "all_loose": 1.0}
+    assert half.parts == {"strict": 0.0, "loose": 0.5, "all_loose": 0.0}
   assert not constraints.obeys_loosely("One\ntwo three four five\nsix", few)
 
 

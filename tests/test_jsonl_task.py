@@ -326,15 +326,28 @@ def test_a_mistake_in_the_reward_is_one_line(make, tmp_path, reward):
   assert "\n" not in str(caught.value)
 
 
+def test_a_reward_that_needs_an_answer_is_not_given_an_empty_one(
+  make, tmp_path
+):
+  """`"" in completion` would be full marks for everything."""
+  rows = only(tmp_path, {"prompt": "?", "Answer": "a", "letters": 3})
+  with pytest.raises(ValueError, match=r"line 1: .*'answer'.*'Answer'"):
+    make(reward="my_reward:everything", **rows)
+
+
 @pytest.mark.parametrize(
   ("line", "message"),
   [
     ("{", "rows.jsonl line 2 is not JSON"),
     ("[" * 100_000, "rows.jsonl line 2 is not JSON"),
-    ("[1]", r"line 2 is not a JSON object with 'prompt': \[1\]"),
+    ("[1]", r"line 2 is not a JSON object: \[1\]"),
     ({"answer": "a"}, "line 2 has no text under 'prompt' .*keys: 'answer'"),
     ({"prompt": " ", "answer": "a"}, "line 2 has no text under 'prompt'"),
     ({"prompt": ["?"], "answer": "a"}, "line 2 has no text under 'prompt'"),
+    (
+      {"prompt": "?", "answer": "a", "row": 1},
+      "'row' is the line's own number",
+    ),
     ({}, "line 2 has no text under .* its keys: none"),
     ({"prompt": "?", "answer": ["a"]}, "line 2: 'answer' is a list; allowed"),
     ({"prompt": "?", "answer": True}, "line 2: 'answer' is a bool"),
@@ -353,12 +366,12 @@ def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
     make(pears.with_name("peers.jsonl"))
   with pytest.raises(ValueError, match="no file"):
     make(tmp_path)
-  with pytest.raises(ValueError, match=r"rows.jsonl' is empty"):
+  with pytest.raises(ValueError, match=r"rows.jsonl is empty"):
     make(**only(tmp_path, "", " "))
   with pytest.raises(ValueError, match=r"jsonl has no file; .*data\.path=FILE"):
     make()
   (tmp_path / "latin.jsonl").write_bytes(b'{"prompt": "\xe9", "answer": 1}')
-  with pytest.raises(ValueError, match=r"latin\.jsonl is not UTF-8"):
+  with pytest.raises(ValueError, match=r"latin\.jsonl cannot be read"):
     make(tmp_path / "latin.jsonl")
   for fraction in (0, 1, -0.5):
     with pytest.raises(ValueError, match="must lie between 0 and 1"):

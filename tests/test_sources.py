@@ -15,16 +15,16 @@ from experiments import assemble, build, collect, records
 from experiments.configs import common
 from rewards import combine, sources
 from rewards import mix as mixing
-from rl import probes, rollout, stages, step, transform, types
+from rl import loop, probes, rollout, stages, step, transform, types
 from rl.stages import Sampler
 
 CHAIN = "chain(operations=2, reference=True)"
 P, S = 8, 4
 # What is told of a sample by a judge that the chained task does not have.
-JUDGED = ("thoughts", "style", "forecast")
+JUDGED = ("thoughts", "style", "forecast", "stated")
 SETTINGS = {
   "arctan": {"references": "stage/greedy_scores"},
-  "brier": {"forecast": "forecast"},
+  "brier": {"forecast": "forecast", "stated": "stated"},
   "ceiling": {"highest": 0.5},
   "centered": {"references": "stage/greedy_scores"},
   "component": {"of": "answered"},
@@ -208,7 +208,7 @@ def test_the_streams_moments_are_carried(judged):
 
 MIX = common.pay(
   vote="majority()",
-  likely=common.term("mean_probability()", 0.5, gates=("vote",)),
+  likely=common.term("debiased_probability()", 0.5, gates=("vote",)),
   brief=common.term(
     "length_charge(free=4, price=0.1)", 2.0, schedule="linear", over=10
   ),
@@ -267,10 +267,91 @@ def test_passes_are_declared_and_their_cost_is_told(mixed):
   assert "old@reference/log_probs" in needs
   tokens = float(mixed.metrics["cost/old@reference_tokens"])
   task = mixed.e.task
-  least = P * task.prompt_length + 3 * P * S
-  most = P * task.prompt_length + (3 + task.completion_length) * P * S
-  assert least <= tokens <= most
+  # Before the answer an untrained policy writes most of T, or stops early.
+  assert tokens > P * task.prompt_length + 3 * P * S
+  bare = mixed.metrics["cost/old@bare_reference_tokens"]
+  assert float(bare) == P * (task.prompt_length + 3)
   assert "reward/task" in mixed.metrics
+
+
+STATEFUL = common.pay(
+  spread="min_max()",
+  vote=common.term("majority()", 0.5),
+  likely=common.term("mean_probability()", 0.5, gates=("vote",)),
+)
+
+
+def two_steps(e, fused=False):
+  """After two steps: the parameters, and the state of the reward."""
+  gather = collect.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+  made = step.make(e.methods, e.policy, e.txs, e.plan)
+  body = loop.iteration(gather, made)
+  if fused:
+    return jax.jit(loop.scan(body, 2))(e.init())[0]
+  body = jax.jit(body)
+  return body(body(e.init())[0])[0]
+
+
+@pytest.fixture(scope="module")
+def after_two():
+  return two_steps(with_mix(experiment(rollout__samples=S), STATEFUL))
+
+
+@pytest.mark.parametrize("how", ["fused", "microbatches", "eight devices"])
+def test_a_mix_is_the_same_however_the_step_is_cut(after_two, how):
+  changes = {"rollout__samples": S}
+  if how == "microbatches":
+    changes |= {"plan__microbatches": 2, "mesh__data": 4, "mesh__tensor": 2}
+  e = build.build(tiny.config(task=CHAIN, **changes))
+  if how != "eight devices":
+    e = tiny.on_one_device(e)
+  found = two_steps(with_mix(e, STATEFUL), fused=how == "fused")
+  moments = after_two.method_state[-3]  # of the first term
+  assert float(moments.count) == 2 * P * S
+  for part in ("params", "method_state"):
+    jax.tree.map(
+      lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5),
+      getattr(found, part),
+      getattr(after_two, part),
+    )
+
+
+def test_a_task_score_that_is_not_finite_is_named_whatever_is_paid():
+  e = experiment(rollout__samples=S)
+  score = e.task.score
+
+  def broken(*args):
+    judged = score(*args)
+    return judged.replace(scores=judged.scores.at[3, 2].set(jnp.nan))
+
+  task = dataclasses.replace(e.task, score=broken)
+  e = with_mix(dataclasses.replace(e, task=task), common.pay(a="verdict()"))
+  new, metrics = trained(e)
+  assert int(metrics["guard/bad_sample"]) == 2
+  jax.tree.map(np.testing.assert_array_equal, new.params, e.init().params)
+
+
+def test_a_forecast_that_nobody_stated_is_the_worst(judged):
+  none = jnp.zeros((P, S))
+  found = judged.rollout.replace(
+    components={**judged.rollout.components, "stated": none, "forecast": none}
+  )
+  value, _ = judged.made["brier"].apply(None, found, ())
+  np.testing.assert_array_equal(value, -1.0)
+
+
+def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
+  mixed = build.make_reward(
+    common.pay(steps="outcome_centered()", worst="worst_step()")
+  )
+  init = tuple(t.init() for t in mixed.transforms)
+  found, _ = mixed.apply(judged.rollout, init)
+  alone, _ = judged.made["worst_step"].apply(None, judged.rollout, ())
+  real = np.asarray(judged.rollout.sample_mask)
+  np.testing.assert_array_equal(
+    np.asarray(found.components["worst"])[real], np.asarray(alone)[real]
+  )
+  assert (found.step_scores != judged.rollout.step_scores).any()
 
 
 def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
@@ -298,12 +379,15 @@ def _not_finite(_, rollout):
 
 
 def test_step_scores_may_come_from_a_reward():
-  e = with_mix(
-    experiment(rollout__samples=S, method="sum_form"),
-    common.pay(steps="outcome_centered()"),
-  )
-  _, metrics = trained(e)
+  """And it is they that the method learns from."""
+  e = experiment(rollout__samples=S, method="sum_form")
+  plain, _ = trained(e)
+  paid, metrics = trained(with_mix(e, common.pay(steps="outcome_centered()")))
   assert np.isfinite(float(metrics["loss/total"]))
+  leaves = zip(
+    jax.tree.leaves(plain.params), jax.tree.leaves(paid.params), strict=True
+  )
+  assert any((a != b).any() for a, b in leaves)
 
 
 @pytest.mark.parametrize(
@@ -334,14 +418,26 @@ def test_step_scores_may_come_from_a_reward():
     ({"stage": "prefix_values(continuations=0)"}, "at least 1"),
     ({"task": "chain(operations=2)"}, "view 'reference'"),
     ({"reward": "mine:judge"}, "chain judges by itself"),
+    ({"data.path": "mine.jsonl"}, "chain reads no file of yours"),
+    ({"mix": common.pay(answered="task()")}, "component 'answered' already"),
+    ({"mix": common.pay(a=common.term("task()", over=5))}, "constant schedule"),
+    ({"mix": common.pay("summ")}, "'sum'"),
+    ({"stage": "prefix_values(by='prover')"}, "'policy'"),
+    ({"mix": common.pay(a="task()"), "method": "psr"}, "not from scores"),
+    ({"mix": common.pay(a="task()"), "method": "min_form"}, "not from scores"),
+    ({"mix": common.pay(a="task()"), "method": "remax"}, "greedy sample"),
+    (
+      {"mix": common.pay(steps="outcome_centered()")},
+      "reads no step scores",
+    ),
   ],
 )
 def test_mistakes_are_found_before_anything_runs(changes, says):
   config = tiny.config(task=CHAIN)
   if "task" in changes:
     config.mix = common.pay(a="probability()")
-  for name, value in changes.items():
-    config[name] = value
+  with config.unlocked():
+    config.update_from_flattened_dict(changes)
   with pytest.raises(ValueError, match=r"^.+$") as error:
     build.build(config)
   assert says in str(error.value)
@@ -378,8 +474,8 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
   )
   asked = []
 
-  def extend(params, rollout, kept, count):
-    asked.append(np.asarray(kept).tolist())
+  def extend(params, rollout, kept, count, active):
+    asked.append((np.asarray(kept).tolist(), np.asarray(active).tolist()))
     good = (kept.reshape(-1, 1) >= 2) & (jnp.arange(count) > 0)
     return base.replace(
       tokens=base.tokens.replace(
@@ -389,6 +485,9 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
       ),
       sample_mask=jnp.ones((3, count), bool),
       correct=good.astype(jnp.int8),
+      extras=types.Named(
+        {"stage/drawn": 5 * jnp.repeat(active.reshape(-1, 1), count, 1)}
+      ),
     )
 
   sampler = Sampler(
@@ -402,9 +501,15 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
     [[[0.75, 0.75, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
   )
   np.testing.assert_allclose(found.extras["stage/prompt_values"], [1 / 3])
-  assert asked[:2] == [[[2, 1, 1]], [[3, 3, 1]]]
-  # 8 of the samples; two continued at step 0, one at step 1: 4 of 2 tokens.
-  assert int(found.extras["stage/tokens"]) == 8 + 3 * 4 * 2
+  assert asked[0] == ([[2, 1, 1]], [[True, True, False]])
+  assert asked[1] == ([[3, 3, 1]], [[True, False, False]])
+  # 8 of the samples; two continued at step 0, one at step 1: 4 of 5 tokens.
+  assert int(found.extras["stage/tokens"]) == 8 + 3 * 4 * 5
+  # Beyond the steps that are valued the outcome still counts.
+  fewer = stages.prefix_values(continuations=4, steps=1).run(sampler, ())
+  np.testing.assert_allclose(
+    fewer.extras["stage/values"][0, 0], [0.75, 0.75, 1.0]
+  )
   gain = sources.get("gains").apply(None, found, ())[0]
   np.testing.assert_allclose(gain.sum(-1)[0, 0], 1.0 - 1 / 3, rtol=1e-6)
 

@@ -319,6 +319,7 @@ def test_the_weights_sum_by_hand_and_execution_outweighs_the_rest():
   assert named["execution"] == 0.0
   found = sql.verify([item("SELECT name FROM city")])[0]
   assert found.score == pytest.approx(others / 11)
+  assert found.parts == named
   assert sql.WEIGHTS["execution"] > sum(sql.WEIGHTS.values()) / 2
   alone = sql.verify(
     [item("SELECT name FROM city")], weights={"execution": 1.0}

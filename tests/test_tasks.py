@@ -7,10 +7,18 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+import small_chat
+import small_contests
 import small_gsm8k
+import small_humaneval
+import small_instructions
+import small_jsonl
 import small_math
+import small_sql
+import small_tools
 
 from experiments import tasks
+from rewards.verifiers import sandbox
 
 ROWS = {
   "countdown": {"count": 4},
@@ -25,9 +33,52 @@ ROWS = {
   "chain-clean": {"operations": 3, "prm": "clean"},
   "chain-local": {"operations": 1, "prm": "local"},
   "gsm8k": {"vocab_size": 300, "prompt_length": 64, "completion_length": 40},
-  "math": {"vocab_size": 300, "prompt_length": 64, "completion_length": 80},
+  "math": {
+    "vocab_size": 300,
+    "prompt_length": 64,
+    "completion_length": 80,
+    "workers": 1,
+  },
+  "aime": {"prompt_length": 128, "completion_length": 48, "workers": 1},
+  "amc": {"prompt_length": 128, "completion_length": 48, "workers": 1},
+  "jsonl": {
+    "vocab_size": 300,
+    "prompt_length": 24,
+    "completion_length": 16,
+    "workers": 1,
+  },
+  "humaneval": {
+    "vocab_size": 300,
+    "prompt_length": 64,
+    "completion_length": 16,
+  },
+  "instructions": {
+    "vocab_size": 300,
+    "prompt_length": 32,
+    "completion_length": 16,
+    "workers": 1,
+  },
+  "tools": {"vocab_size": 300, "prompt_length": 64, "completion_length": 96},
+  "sql": {
+    "vocab_size": 300,
+    "prompt_length": 48,
+    "completion_length": 24,
+    "workers": 1,
+  },
+  "gym": {
+    "problems": 40,
+    "held_out": 6,
+    "vocab_size": 300,
+    "prompt_length": 64,
+    "completion_length": 24,
+    "workers": 1,
+  },
 }
 FILES = {"gsm8k": small_gsm8k, "math": small_math}
+FILES |= {"aime": small_contests.AIME, "amc": small_contests.AMC}
+FILES |= {"jsonl": small_jsonl, "sql": small_sql, "tools": small_tools}
+FILES |= {"humaneval": small_humaneval, "instructions": small_instructions}
+EVALUATED = ("aime", "amc")  # no problems to train on; a policy's tokenizer
 P, S, HELD_OUT = 12, 3, 5
 
 
@@ -35,17 +86,29 @@ P, S, HELD_OUT = 12, 3, 5
 def case(request, tmp_path_factory):
   """A task, some of its problems, and completions good, noisy and spoilt."""
   name, settings = request.param.split("-")[0], dict(ROWS[request.param])
+  if name == "humaneval" and sandbox.missing_protections():
+    pytest.skip(f"it lacks {'; '.join(sandbox.missing_protections())}")
+  if name == "gym":
+    pytest.importorskip("reasoning_gym", reason="the extra .[gym]")
+    settings["cache"] = str(tmp_path_factory.mktemp(name))
   if name in FILES:
     folder = tmp_path_factory.mktemp(name)
-    settings["data_path"] = str(FILES[name].write(folder / "data"))
+    where = "path" if name == "jsonl" else "data_path"
+    settings[where] = str(FILES[name].write(folder / "data"))
     settings["cache"] = str(folder / "cache")
+    if name in EVALUATED:
+      small_chat.write(folder / "tokenizer")
+      settings["tokenizer"] = str(folder / "tokenizer")
   task = tasks.get(name, **settings)
 
   def compiled(fn, **kwargs):
     return jax.jit(fn, **kwargs) if task.jittable else fn
 
   train = compiled(task.train, static_argnums=2)
-  problems = train(jax.random.key(0), 3, P)
+  if name in EVALUATED:
+    problems = task.test(P)
+  else:
+    problems = train(jax.random.key(0), 3, P)
   gold = jax.tree.map(np.asarray, compiled(task.gold)(problems))
   demonstrated = jax.tree.map(
     np.asarray, compiled(task.demonstrate)(jax.random.key(1), problems)
@@ -57,6 +120,7 @@ def case(request, tmp_path_factory):
   lengths = rng.integers(0, demonstrated[1] + 1)
   return SimpleNamespace(
     task=task,
+    evaluated=name in EVALUATED,
     train=train,
     score=compiled(task.score),
     problems=problems,
@@ -74,6 +138,13 @@ def judge(case, completions=None, lengths=None, finished=None):
   kept = (case.completions, case.lengths, case.finished)
   args = (k if g is None else g for g, k in zip(given, kept, strict=True))
   return jax.tree.map(np.asarray, case.score(case.problems, *args))
+
+
+def batches(case):
+  """Of training; of a task for evaluation alone, each of its test sets."""
+  if case.evaluated:
+    return [case.task.test(n) for n in range(1, P + 2)]
+  return [case.train(jax.random.key(0), step, P) for step in range(40)]
 
 
 def test_gold_scores_full_marks(case):
@@ -139,8 +210,11 @@ def test_held_out_problems_are_fixed_and_never_trained_on(case):
     case.task.test(2).prompts, case.test.prompts[:2]
   )
   prompts = {bytes(row) for row in np.asarray(case.test.prompts)}
-  for step in range(40):
-    batch = case.train(jax.random.key(0), step, P)
+  if case.evaluated:
+    with pytest.raises(ValueError, match="has no train problems"):
+      case.train(jax.random.key(0), 0, P)
+    return
+  for batch in batches(case):
     assert not set(ids.tolist()) & set(np.asarray(batch.ids).tolist())
     assert not prompts & {bytes(row) for row in np.asarray(batch.prompts)}
 
@@ -151,6 +225,11 @@ def test_more_held_out_problems_than_there_are_is_refused(case):
 
 
 def test_problems_depend_on_key_and_step_alone(case):
+  if case.evaluated:  # on neither
+    jax.tree.map(
+      np.testing.assert_array_equal, case.task.test(P), case.problems
+    )
+    return
   again = case.train(jax.random.key(0), 3, P)
   jax.tree.map(np.testing.assert_array_equal, again, case.problems)
   for key, step in ((0, 4), (1, 3)):
@@ -160,8 +239,7 @@ def test_problems_depend_on_key_and_step_alone(case):
 
 def test_ids_identify_problems(case):
   seen = {}
-  for step in range(40):
-    batch = case.train(jax.random.key(0), step, P)
+  for batch in batches(case):
     for i, prompt in zip(
       np.asarray(batch.ids), np.asarray(batch.prompts), strict=True
     ):

@@ -415,13 +415,19 @@ def test_the_reference_stands_after_the_thought_of_each_sample(build, bare):
   answers = [small_math.row(int(r))["answer"] for r in problems.facts["row"]]
   said = [r"so \boxed{1}, no \boxed{2} it is", "no answer", r"\boxed{3}"]
   thoughts = [r"so \boxed{1}, no ", "no answer", ""]
-  view = task.score(problems, *ids_of(bare, said, "<eos>")).views["reference"]
+  views = task.score(problems, *ids_of(bare, said, "<eos>")).views
+  view = views["reference"]
   assert view.prompts.shape == problems.prompts.shape
   for i, (answer, thought) in enumerate(zip(answers, thoughts, strict=True)):
     real = view.completions[i, 0, : view.lengths[i, 0]]
     written = rf"\boxed{{{answer}}}<eos>"
     assert task.decode(real) == thought + written
     assert task.decode(view.completions[i, 0][view.mask[i, 0]]) == written
+  alone = views["bare_reference"]
+  for i, answer in enumerate(answers):
+    assert alone.mask.sum(-1).tolist() == alone.lengths.tolist()
+    real = alone.completions[i, 0, : alone.lengths[i, 0]]
+    assert task.decode(real) == rf"\boxed{{{answer}}}<eos>"
   plain = build("math", tokenizer=bare)
   assert not plain.score(problems, *ids_of(bare, said, "<eos>")).views
 

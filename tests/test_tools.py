@@ -63,6 +63,8 @@ def test_format_and_correctness_are_named_and_bounded():
     "format": 1.0,
     "correctness": -3.0,
   }
+  for text in (right, bare, broken):
+    assert outcome(text, right).parts == tools.toolrl_reward(text, right)
   with pytest.raises(ValueError, match="without readable tool calls"):
     tools.toolrl_reward(right, broken)
 

@@ -50,6 +50,12 @@ def act(items):
     return []
   elif what == "score":
     return [Outcome(float(argument), 1, "", 0)]
+  elif what == "verdict":
+    return [Outcome(1.0, int(argument), "", 0)]
+  elif what == "identity":
+    return [Outcome(1.0, 1, "", int(argument))]
+  elif what == "part":
+    return [Outcome(1.0, 1, "", 0, parts={"x": float(argument)})]
   elif what == "pid":
     return [Outcome(1.0, 1, str(os.getpid()), 0)]
   elif what == "stdin":
@@ -170,6 +176,9 @@ def test_a_worker_that_dies_idle_is_replaced(pool):
     ("none", "not enough values"),
     ("score nan", "a score of nan, not in [0, 1]"),
     ("score 1.5", "a score of 1.5, not in [0, 1]"),
+    ("verdict 300", "a verdict of 300, not -1, 0 or 1"),
+    ("identity 4294967296", "an answer_id of 4294967296"),
+    ("part nan", "a part 'x' of nan"),
   ],
 )
 def test_other_failures_are_unscored_and_cost_no_worker(pool, what, reason):

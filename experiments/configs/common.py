@@ -127,18 +127,23 @@ def pay(
   """What a rollout earns, by rewards of `rewards.sources`.
 
   Without terms it is the task's score, and without `steps` the task's step
-  scores.
+  scores. What a method reads besides (verdicts, to drop groups by, say, or what
+  its sampling stage scored) stays the task's.
 
   Args:
     rule: one of `rewards.combine.RULES`, of what follows.
     steps: a reward of steps, "gains()".
-    **terms: each a reward, "majority(threshold=0.5)", or a `term`.
+    **terms: each a reward, "majority(threshold=0.5)", or a `term`, in the order
+      in which they are found: a later one may read an earlier one by its name.
   """
   found = {
     name: term(one) if isinstance(one, str) else one
     for name, one in terms.items()
   }
-  return ConfigDict({"rule": rule, "steps": steps, "terms": found})
+  order = tuple(terms)  # which a ConfigDict does not keep
+  return ConfigDict(
+    {"rule": rule, "steps": steps, "terms": found, "order": order}
+  )
 
 
 def term(

@@ -47,8 +47,9 @@ def chain(
     operations: how many operations, 1 to 5; the difficulty.
     prm: process reward model: "clean", "filler" or "local". It makes
       `step_scores`, of which `scores` and `correct` know nothing.
-    reference: whether to give the view "reference", the true `ANS r EOS` after
-      what each sample says before its first `ANS` or EOS.
+    reference: whether to give the views "reference", the true `ANS r EOS` after
+      what each sample says before its first `ANS` or EOS, and "bare_reference",
+      the same after the prompt alone.
 
   Returns:
     The task: L = 2 operations + 2, T = 8 operations + 4, K = T.
@@ -102,6 +103,9 @@ def chain(
       at = jnp.where(closing.any(-1), jnp.argmax(closing, -1), lengths)
       thought = jnp.minimum(at, lengths)
       views["reference"] = _with_answer(problems, completions, thought, truth)
+      views["bare_reference"] = _with_answer(
+        problems, completions[:, :1, :0], 0 * thought[:, :1], truth
+      )
     return Judged(
       scores=steps.correct.astype(jnp.float32),
       correct=steps.correct.astype(jnp.int8),

@@ -16,11 +16,14 @@ directory, with the interface of `rewards.verifiers`. Of a function of one item
 
   @each
   def large(completion, least):
-    return float(min(map(int, completion.split())) >= least)
+    said = completion.split()
+    return float(all(n.isdecimal() and int(n) >= least for n in said))
 
 It runs in worker processes with a time-out, so it may hang or crash. What it
-cannot judge is unscored: left out, counted, and the reason logged. Completions
-that did not finish, and empty ones, score 0 without asking it.
+raises over is unscored: left out of training, counted, and the reason logged. A
+completion that cannot be read should score 0 instead, or garbage would never be
+punished. Completions that did not finish, and empty ones, score 0 without
+asking it.
 
 A tenth of the problems are held out: those whose prompt has a small hash, so
 that appending lines moves none of them, and no prompt stands on both sides.
@@ -37,12 +40,11 @@ import difflib
 import hashlib
 import importlib
 import inspect
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import data
+from experiments import data, lines
 from experiments.tasks import text
 from experiments.tasks.task import Task
 from rewards.verifiers import Each
@@ -71,6 +73,8 @@ def jsonl(
   too_long: str = "drop",
   workers: int = 4,
   timeout: float = 10.0,
+  memory: int = 2 << 30,
+  start_timeout: float = 120.0,
 ) -> Task:
   """Problems of a file, judged by a function that is named.
 
@@ -93,6 +97,9 @@ def jsonl(
     chat, instruction, system, thinking, too_long: as of `text.Prompting`.
     workers: processes that judge completions.
     timeout: seconds that one completion may take, and is unscored beyond.
+    memory: bytes of address space of one process, all that the reward imports
+      included.
+    start_timeout: seconds that a process may take to import it.
 
   Returns:
     The task, which is not jittable.
@@ -104,8 +111,8 @@ def jsonl(
   reward = reward or REWARD
   verify = load(reward)
   splits, files = _splits(path, test_path, test_fraction, reward == REWARD)
-  for split, found in splits.items():
-    _check(reward, verify, files[split], found)
+  for found in splits.values():
+    _check(reward, verify, found)
   folder = Path(cache).expanduser() / (
     f"jsonl-{data.fingerprint(files)}-{test_fraction:g}"
   )
@@ -125,7 +132,13 @@ def jsonl(
     rows,
     spoken,
     text.Prompting(chat, instruction, system, thinking, too_long),
-    Pool(verify, workers=workers, timeout=timeout),
+    Pool(
+      verify,
+      workers=workers,
+      timeout=timeout,
+      memory=memory,
+      start_timeout=start_timeout,
+    ),
     shortest=str,
     prompt_length=prompt_length,
     completion_length=completion_length,
@@ -178,8 +191,8 @@ def load(reward: str) -> Callable[..., Any]:
   return found
 
 
-# Rows with the lines where they stand.
-_Rows = list[tuple[int, text.Row]]
+# Rows, each with the words for where it stands.
+_Rows = list[tuple[str, text.Row]]
 
 
 def _splits(
@@ -201,11 +214,11 @@ def _splits(
     return found, files
   if test_path:
     held_out = {row.question for _, row in found["test"]}
-    both = [line for line, row in found["train"] if row.question in held_out]
+    both = [where for where, row in found["train"] if row.question in held_out]
     if both:
       raise ValueError(
         f"{len(both)} prompts of {files['train'].name} are held out in "
-        f"{files['test'].name} too, the first in line {both[0]}; a problem is "
+        f"{files['test'].name} too, the first in {both[0]}; a problem is "
         "trained on or held out, never both"
       )
     return found, files
@@ -214,9 +227,9 @@ def _splits(
       f"test_fraction={test_fraction} must lie between 0 and 1; 0.1 is usual"
     )
   split = {"train": [], "test": []}
-  for line, row in found["train"]:
+  for where, row in found["train"]:
     part = "test" if _place(row.question) < test_fraction else "train"
-    split[part].append((line, row))
+    split[part].append((where, row))
   for part, rows in split.items():
     if not rows:
       raise ValueError(
@@ -240,28 +253,16 @@ def _read(file: Path, answered: bool) -> _Rows:
     near = difflib.get_close_matches(file.name, sorted(there), 1)
     guess = f"; the nearest name there is {near[0]!r}" if near else ""
     raise ValueError(f"no file {str(file)!r}{guess}")
-  try:
-    lines = file.read_text(encoding="utf-8-sig").split("\n")
-  except UnicodeDecodeError as error:
-    raise ValueError(f"{file.name} is not UTF-8: {error}") from error
-  rows = [
-    (number, _row(f"{file.name} line {number}", line, answered))
-    for number, line in enumerate(lines, 1)
-    if line.strip()
+  return [
+    (where, _row(where, dict(found), answered))
+    for where, found in lines.read(file)
   ]
-  if not rows:
-    raise ValueError(f"{str(file)!r} is empty; expected a JSON object a line")
-  return rows
 
 
-def _row(where: str, line: str, answered: bool) -> text.Row:
-  try:
-    found = json.loads(line)
-  except (ValueError, RecursionError) as error:
-    raise ValueError(f"{where} is not JSON: {error}") from error
-  if not isinstance(found, dict):
-    raise ValueError(f"{where} is not a JSON object with 'prompt': {line:.60}")
+def _row(where: str, found: dict[str, Any], answered: bool) -> text.Row:
   keys = ", ".join(map(repr, found)) or "none"
+  if "row" in found:
+    raise ValueError(f"{where}: 'row' is the line's own number; rename the key")
   prompt = next((found.pop(key) for key in PROMPTS if key in found), None)
   if not isinstance(prompt, str) or not prompt.strip():
     raise ValueError(
@@ -289,9 +290,7 @@ def _text(where: str, key: str, value: Any) -> str:
   return str(value).strip()
 
 
-def _check(
-  reward: str, verify: Callable[..., Any], file: Path, rows: _Rows
-) -> None:
+def _check(reward: str, verify: Callable[..., Any], rows: _Rows) -> None:
   """That the reward can be called with what the lines hold."""
   if not isinstance(verify, Each):
     try:
@@ -305,10 +304,10 @@ def _check(
     except ValueError:  # one without a signature, of C
       pass
     return
-  usual = ("prompt", "completion", "answer", "row")
-  for line, row in rows:
+  for where, row in rows:
+    usual = ("prompt", "completion", "row", *(("answer",) * bool(row.answer)))
+    there = (*usual, *row.meta)
     for name in verify.required:
-      there = (*usual, *row.meta)
       if name not in there:
         what = choices.unknown("parameter", name, there)
-        raise ValueError(f"reward {reward!r}, {file.name} line {line}: {what}")
+        raise ValueError(f"reward {reward!r}, {where}: {what}")

@@ -58,7 +58,8 @@ class Judged:
       "preferences" `[P, S, S]` of a pairwise judge (1 the first is better, 0.5
       a tie), "durations" `[P, S, K]` in seconds. Methods read "task/NAME".
     views: `{name: Tokens [P, S]}`, other texts to score: "reference", the
-      reference answer after each sample's thought, its tokens in the mask.
+      reference answer after each sample's thought, its tokens in the mask;
+      "bare_reference" `[P, 1]`, after the prompt alone.
   """
 
   scores: Array

@@ -225,8 +225,9 @@ def build(
     parts: of the verifier's `Outcome.parts`, those that become components; one
       that an outcome lacks is 0.
     mark: what an answer begins with, in a completion; where given, the task has
-      the view "reference": `shortest(reference)` and the end after what stands
-      before the last mark, both written in tokens anew.
+      the views "reference", `shortest(reference)` and the end after what stands
+      before the last mark, both written in tokens anew, and "bare_reference",
+      the same after the prompt alone.
     steps: whether to score steps.
     max_steps: K; what follows the K-th line belongs to it.
 
@@ -364,7 +365,9 @@ def build(
       thoughts = [
         text.rpartition(mark)[0] if mark in text else text for text in texts
       ]
-      views["reference"] = referred(problems, thoughts, shape[1])
+      views["reference"] = referred(problems, thoughts, completion_length)
+      nothing = [""] * len(problems.ids)
+      views["bare_reference"] = referred(problems, nothing, 0)
     by_step = {}
     if steps:
       texts_of = functools.partial(tokenizers.decode, tokenizer, known=size)
@@ -386,17 +389,18 @@ def build(
     )
 
   def referred(
-    problems: Problems, thoughts: Sequence[str], samples: int
+    problems: Problems, thoughts: Sequence[str], room: int
   ) -> types.Tokens:
-    """The reference answer after each thought; its tokens are the mask."""
+    """The reference after each thought of `room` tokens; it is the mask."""
     before = tokenizers.encode(tokenizer, thoughts)
+    samples = len(thoughts) // len(problems.ids)
     chosen = np.repeat(np.asarray(problems.facts["row"]), samples)
-    shape = len(chosen), completion_length + widest
+    shape = len(chosen), room + widest
     tokens = np.full(shape, pad, np.int32)
     lengths = np.zeros(shape[:1], np.int32)
     mask = np.zeros(shape, bool)
     for i, (row, ids) in enumerate(zip(chosen, before, strict=True)):
-      ids = ids[:completion_length]
+      ids = ids[:room]
       whole = [*ids, *references[row]]
       tokens[i, : len(whole)], lengths[i] = whole, len(whole)
       mask[i, len(ids) : len(whole)] = True

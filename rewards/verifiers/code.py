@@ -17,7 +17,8 @@ block, else the whole text. `meta` says what the tests are:
 
 The score is the fraction of tests passed, where an assertion in a loop is one
 test and `assert True` none; the verdict is 1 if all of them are. Running out of
-time or memory is wrong. Answers are compared as programs, character by
+time or memory is wrong; a program that ran out of time has the part "timeout"
+too, so that it can be counted. Answers are compared as programs, character by
 character: two that do the same differ.
 
 Programs run in a sandbox; `rewards.verifiers.sandbox` says what from. A fraction
@@ -116,7 +117,8 @@ def _judge(
   if report.verdict < 0:
     return unscored(report.reason, answer, identity)
   score = report.passed / report.tests
-  return Outcome(score, report.verdict, answer, identity)
+  parts = {"timeout": 1.0} if report.timeout else {}
+  return Outcome(score, report.verdict, answer, identity, parts)
 
 
 def _job(item: Item, code: str) -> dict[str, Any]:

@@ -8,6 +8,9 @@ without a letter or a digit obeys nothing.
 
   score = constraints obeyed / constraints,  verdict = 1 iff all are obeyed
 
+The part "strict" is that score, "loose" the same of constraints obeyed loosely
+(`obeys_loosely`), "all_loose" whether all are.
+
 What this cannot see: whether the text answers the prompt at all. Keywords in a
 heap obey "use these keywords"; that is why the papers mix in a judge
 (`verif_reward`, `ifdecorator_reward`) or a reward model (`ifbench_reward`).
@@ -31,6 +34,7 @@ from typing import Any
 from rewards.verifiers import (
   Item,
   Outcome,
+  answer_id,
   ifbench,
   ifeval,
   text_units,
@@ -93,9 +97,9 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     items: completions; references are not read.
 
   Returns:
-    Outcomes in order: the score is the share of constraints obeyed. Answers are
-    texts, so `answer_id` is -1. The verdict is -1, the score 0, if there are no
-    constraints or one of them cannot be checked.
+    Outcomes in order: the score is the share of constraints obeyed, the answer
+    the whole text. The verdict is -1, the score 0, if there are no constraints
+    or one of them cannot be checked.
   """
   return [_outcome(item) for item in items]
 
@@ -103,12 +107,25 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
 def _outcome(item: Item) -> Outcome:
   text = str(item.completion)
   try:
-    obeyed = [obeys(text, rule) for rule in item.meta["constraints"]]
+    rules = item.meta["constraints"]
+    obeyed = [obeys(text, rule) for rule in rules]
+    loosely = [
+      strictly or obeys_loosely(text, rule)
+      for strictly, rule in zip(obeyed, rules, strict=True)
+    ]
   except Exception as error:  # arguments that a checker cannot use
     return unscored(f"a constraint that cannot be checked: {error}")
   if not obeyed:
     return unscored("no constraints")
-  return Outcome(sum(obeyed) / len(obeyed), int(all(obeyed)), "", -1)
+  score = sum(obeyed) / len(obeyed)
+  parts = {
+    "strict": score,
+    "loose": sum(loosely) / len(loosely),
+    "all_loose": float(all(loosely)),
+  }
+  answer = text.strip()
+  identity = answer_id(answer) if answer else -1
+  return Outcome(score, int(all(obeyed)), answer, identity, parts)
 
 
 def verif_reward(obeyed: Sequence[bool], judged: float) -> float:

@@ -33,6 +33,7 @@ import collections
 import contextlib
 import dataclasses
 import logging
+import math
 import os
 import pickle
 import signal
@@ -334,6 +335,19 @@ def _end(workers: list[_Worker], owner: int | None = None) -> None:
     workers.pop().kill()
 
 
+def _check(outcome: Outcome) -> None:
+  """Raises over what the arrays of a rollout could not hold."""
+  if not 0 <= outcome.score <= 1:  # NaN is refused too
+    raise ValueError(f"a score of {outcome.score}, not in [0, 1]")
+  if outcome.verdict not in (-1, 0, 1):
+    raise ValueError(f"a verdict of {outcome.verdict}, not -1, 0 or 1")
+  if not -1 <= outcome.answer_id < 2**31:
+    raise ValueError(f"an answer_id of {outcome.answer_id}, not -1 or an int32")
+  for name, value in outcome.parts.items():
+    if not math.isfinite(value):
+      raise ValueError(f"a part {name!r} of {value}, which is not finite")
+
+
 def _work(channel: int, lifeline: int) -> None:
   """What a worker does: loads the verifier, then judges until it is killed."""
   import fcntl  # POSIX only, as is `resource`
@@ -373,8 +387,7 @@ def _work(channel: int, lifeline: int) -> None:
         (outcome,) = verify([item])
         if not isinstance(outcome, Outcome):
           raise TypeError(f"{type(outcome).__name__} instead of an Outcome")
-        if not 0 <= outcome.score <= 1:  # NaN is refused too
-          raise ValueError(f"a score of {outcome.score}, not in [0, 1]")
+        _check(outcome)
       except Exception as error:
         outcome = unscored(f"{type(error).__name__}: {error}"[:200])
       parent.send(outcome)

@@ -265,8 +265,8 @@ def verify(
     judge, limits: as of `parts`.
 
   Returns:
-    Outcomes in order; the answer is the query. The verdict is -1, the score 0,
-    where `parts` can say nothing.
+    Outcomes in order; the answer is the query, the parts are those of `parts`.
+    The verdict is -1, the score 0, where `parts` can say nothing.
 
   Raises:
     ValueError: an unknown part, a negative weight, or an execution that does
@@ -310,7 +310,7 @@ def _outcome(
     return unscored(str(error).split("\n", 1)[0], query, identity)
   total = sum(weight * named[name] for name, weight in weights.items())
   score = total / sum(weights.values())
-  return Outcome(score, int(named["execution"]), query, identity)
+  return Outcome(score, int(named["execution"]), query, identity, named)
 
 
 def _connect(meta: Mapping[str, Any]) -> tuple[sqlite3.Connection, set[str]]:

@@ -151,8 +151,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     Outcomes in order. The verdict is 1 if the calls are the same multiset. The
     score is R between its lowest and its highest value for that reference:
     `(R + 3) / 7`, and the format alone where there is no call to make. The
-    answer is the calls as JSON. The verdict is -1, the score 0, if the
-    reference cannot be read.
+    answer is the calls as JSON, the parts are the two terms of R. The verdict
+    is -1, the score 0, if the reference cannot be read.
   """
   return [_outcome(str(i.completion), str(i.reference)) for i in items]
 
@@ -200,15 +200,16 @@ def _outcome(completion: str, reference: str) -> Outcome:
     return unscored("the reference's calls cannot be read")
   calls = parse(completion)
   form = format_score(completion, reference)
+  parts = {"format": form, "correctness": correctness(calls, truth)}
   score = form
   if truth:
-    score = (form + correctness(calls, truth) + BOUND) / (1 + 2 * BOUND)
+    score = (sum(parts.values()) + BOUND) / (1 + 2 * BOUND)
   if calls is None:
-    return Outcome(score, 0, "", -1)
+    return Outcome(score, 0, "", -1, parts)
   keys = sorted(call.key() for call in calls)
   same = keys == sorted(call.key() for call in truth)
   answer = "[" + ", ".join(keys) + "]"
-  return Outcome(score, int(same), answer, answer_id(answer))
+  return Outcome(score, int(same), answer, answer_id(answer), parts)
 
 
 def _match(call: Call, truth: Call) -> float:

@@ -92,12 +92,14 @@ class Report:
     passed: tests that passed.
     tests: how many there are, 0 where the verdict is -1.
     reason: why nobody can tell, else empty.
+    timeout: whether time ran out, by the clock or the processor's.
   """
 
   verdict: int
   passed: int
   tests: int
   reason: str = ""
+  timeout: bool = False
 
 
 _STARTING = 60.0  # seconds that the sandbox itself may take, on a busy machine
@@ -232,5 +234,6 @@ def _report(lines: list[dict], allow_unprotected: bool) -> Report:
     return Report(-1, 0, 0, f"{_FAILED}: {reason}")
   if told.get("all"):
     return Report(1, count, count)
+  late = bool(told.get("timeout") or told.get("late"))
   # A check that breaks off after its last assertion has not passed all of it.
-  return Report(0, min(right, count - 1), count)
+  return Report(0, min(right, count - 1), count, timeout=late)

@@ -51,7 +51,8 @@ def gdpo(
   its weight is not shared out. PPO-clip, token mean, no KL.
   z-scores have ddof 1 and eps 1e-6, the whitening ddof 0 (TRL: 1 and 1e-4 in
   both). `names` are the components; None: the score and all that the task
-  gives. `weights` None: all 1.
+  gives. `weights` None: all 1. Where a config's mix pays (`rl.reward`), name its
+  terms: else the total and each of them count, whatever their weights.
   Source: Liu et al. 2026, GDPO: Group reward-Decoupled Normalization Policy
   Optimization.
   """

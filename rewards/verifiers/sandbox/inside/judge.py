@@ -8,6 +8,7 @@ into this process, which it may not signal, trace or read.
 The messages to the host are lines of JSON:
   {"tests": n}              the program's process is up, n tests follow
   {"test": i, "passed": b}  a later word on the same test replaces an earlier
+  {"timeout": true}         the program took more time than it may
   {"all": b}                through, and whether everything passed
   {"unscored": text}        nobody can tell: the tests themselves are at fault
 """
@@ -128,6 +129,12 @@ class Peer:
       raise Gone from error
     raise _exception(names, text)
 
+  def end(self) -> float:
+    """Ends the program; the seconds for which it had a processor."""
+    with contextlib.suppress(ProcessLookupError):
+      os.kill(self.pid, signal.SIGKILL)
+    return _processor_seconds(os.wait4(self.pid, 0)[2])
+
   def encode(self, value: Any) -> Any:
     """A value for the program; the tests are at fault if it cannot travel."""
     return program.encode(value, self._number)
@@ -149,9 +156,9 @@ def run(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
 
   Args:
     job: "program", its source; "prelude", loaded before it; "driver", the
-      source of `program.py`; "seconds", "output_bytes"; and one of "cases" (pairs of input and output), "tests"
-      (statements) with "setup", and "test" (source of `check`) with
-      "entry_point" and "setup".
+      source of `program.py`; "seconds", "cpu_seconds", "output_bytes"; and
+      one of "cases" (pairs of input and output), "tests" (statements) with
+      "setup", and "test" (source of `check`) with "entry_point" and "setup".
     start: `(arguments of the interpreter, {descriptor: ours}) -> pid`.
     say: sends a message to the host.
   """
@@ -163,7 +170,7 @@ def run(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   except Unscored as error:
     say({"unscored": str(error)})
   except Gone:  # time was up a moment after it was looked at
-    say({"all": False})
+    say({"timeout": True, "all": False})
 
 
 def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
@@ -201,7 +208,7 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
     lambda files: start(["-c", job["driver"]], files), job["output_bytes"]
   )
   say({"tests": max(count, 1)})
-  _within(job["seconds"])
+  is_over = _within(job["seconds"])
   finished = False
   try:
     for source in (job.get("prelude", ""), job["program"]):
@@ -227,6 +234,8 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   signal.setitimer(signal.ITIMER_REAL, 0)
   if right and not count:
     record(0, True)
+  if not right and (is_over() or _spent(job, peer.end())):
+    say({"timeout": True})
   say({"all": right})
 
 
@@ -311,11 +320,13 @@ def _cases(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
       os.unlink("input")
       file.write(given.encode("utf-8", "replace"))
       file.seek(0)
-      output, status = _output(job, start, file.fileno())
+      output, status, late = _output(job, start, file.fileno())
     passed = status == 0 and _lines(output) == _lines(
       expected.encode("utf-8", "replace")
     )
     right += passed
+    if late:
+      say({"timeout": True})
     say({"test": index, "passed": passed})
   say({"all": right == len(job["cases"])})
 
@@ -332,11 +343,14 @@ def _empty(folder: str) -> None:
         os.unlink(entry.path)
 
 
-def _output(job: dict, start: Callable, given: int) -> tuple[bytes, int]:
-  """What a run prints, at most `output_bytes`, and its exit status or -1."""
+def _output(job: dict, start: Callable, given: int) -> tuple[bytes, int, bool]:
+  """What a run prints, its exit status or -1, and whether time ran out.
+
+  At most `output_bytes` of what it prints are read.
+  """
   ours, theirs = os.pipe()
-  pid, output, status = -1, b"", -1
-  _within(job["seconds"])
+  pid, output, status, used = -1, b"", -1, 0.0
+  is_over = _within(job["seconds"])
   try:
     pid = start(["program.py"], {0: given, 1: theirs})
     os.close(theirs)
@@ -344,7 +358,11 @@ def _output(job: dict, start: Callable, given: int) -> tuple[bytes, int]:
     while len(output) <= job["output_bytes"]:
       some = os.read(ours, _CHUNK)
       if not some:
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        _, ended, usage = os.wait4(pid, 0)
+        status, used = (
+          os.waitstatus_to_exitcode(ended),
+          _processor_seconds(usage),
+        )
         pid = -1
         break
       output += some
@@ -361,7 +379,7 @@ def _output(job: dict, start: Callable, given: int) -> tuple[bytes, int]:
   with contextlib.suppress(ChildProcessError):
     while True:
       os.waitpid(-1, 0)
-  return output, status
+  return output, status, is_over() or (status != 0 and _spent(job, used))
 
 
 def _lines(text: bytes) -> list[bytes]:
@@ -372,11 +390,27 @@ def _lines(text: bytes) -> list[bytes]:
   return lines
 
 
-def _within(seconds: float) -> None:
-  """Raises Gone after so many seconds, and again, should a test catch it."""
+def _within(seconds: float) -> Callable[[], bool]:
+  """Raises Gone after so many seconds, and again, should a test catch it.
+
+  Returns:
+    `() -> whether it has`.
+  """
+  times = []
 
   def over(*_: Any) -> None:
+    times.append(True)
     raise Gone
 
   signal.signal(signal.SIGALRM, over)
   signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+  return lambda: bool(times)
+
+
+def _processor_seconds(usage: Any) -> float:
+  return usage.ru_utime + usage.ru_stime
+
+
+def _spent(job: dict, seconds: float) -> bool:
+  """Whether that is all the processor's time; the kernel's clocks differ."""
+  return seconds > 0.9 * job["cpu_seconds"]
