@@ -39,7 +39,7 @@ _USUAL = {"policy/log_probs", "old/log_probs", "policy/entropy"}
 _PLAIN = {f.name: f.default for f in dataclasses.fields(Method)}["optimizer"]
 # Of the packages of rewards, what is none: see `_functions`.
 _NO_REWARDS = {
-  *("inputs", "combine", "mix", "sources"),
+  *("inputs", "combine", "mix", "sources", "elementary", "places"),
   *("chain", "closeness", "countdown"),
   *("continuations", "segmentation", "labels"),
 }
@@ -76,8 +76,9 @@ def _functions() -> Mapping[str, Callable]:
   """Rewards by `module.function`: of arrays, of texts, and of rollouts alone.
 
   What is left out has a reason: `inputs`, `combine` and `mix` are how rewards
-  are read and put together, the modules of tasks are those tasks' rules, and
-  of `process` some make data for process reward models.
+  are read and put together, `elementary` and `places` what they are computed
+  with, the modules of tasks are those tasks' rules, and of `process` some make
+  data for process reward models.
   """
   found: dict[str, Callable] = {}
   for package in (rewards, process, verifiers):

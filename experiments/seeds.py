@@ -28,6 +28,7 @@ Array = jax.Array
 DISPATCHES = 5  # of an arm's steps, so that progress shows
 PATIENCE = 4
 SURPRISE = "policy/surprise"  # metric, see `surprise`
+STEP_REWARD = "reward/steps"  # metric, see `step_reward`
 Say = Callable[[str], None]
 Start = types.PyTree | None
 
@@ -97,6 +98,21 @@ def surprise(rollouts: step.Rollouts) -> Array:
   rollout = learners.by_slot(rollouts)[learners.POLICY]
   log_probs, real = rollout.behavior_log_probs, rollout.valid("token")
   return -masked.mean(log_probs, real, (0, 1, 2))
+
+
+def step_reward(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:
+  """`{STEP_REWARD: []}`: the summed rewards of a sample's steps, on average.
+
+  Empty where the method does not pay steps by a reward of its own, which reads
+  what a task or a stage says and no pass.
+  """
+  reward = e.method.reward
+  if reward is None or reward.steps is None:
+    return {}
+  rollout = learners.by_slot(rollouts)[learners.POLICY]
+  paid, _ = reward.steps.apply(None, rollout, reward.steps.init())
+  total = masked.sum(paid, rollout.valid("step"))
+  return {STEP_REWARD: masked.mean(total, rollout.sample_mask, (0, 1))}
 
 
 class _Trainer:
@@ -246,7 +262,8 @@ class SideBySide(_Trainer):
       rollout = gather(progress.state)
       state, found = train_step(progress.state, rollout)
       tokens = progress.tokens + sampled_tokens(rollout)
-      return Progress(state, tokens), {**found, SURPRISE: surprise(rollout)}
+      said = {SURPRISE: surprise(rollout), **step_reward(e, rollout)}
+      return Progress(state, tokens), {**found, **said}
 
     def iteration(progress):
       found = jax.eval_shape(live, progress)[1]
@@ -288,7 +305,7 @@ class OneByOne(_Trainer):
       clock = device_seconds()
       rollout, _ = self._gather(state)
       tokens += int(sampled_tokens(rollout))
-      said = {SURPRISE: surprise(rollout)}
+      said = {SURPRISE: surprise(rollout), **step_reward(self._e, rollout)}
       state, found = self._train_step(state, rollout)
       found |= said
       rows.append(jax.tree.map(lambda x: x[None], jax.device_get(found)))

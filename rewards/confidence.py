@@ -98,7 +98,7 @@ def borda_votes(
   ((n - r) / n)^power, in proportion to the paper's (n - r)^power. Power 0 is the
   majority vote, infinity the surest sample alone. The selected sample is the
   argmax. Samples without an answer, or whose confidence is not finite from
-  below, do not vote; ties of confidence rank in the order of samples.
+  below, do not vote; ties of confidence rank in the order of samples. O(S^2).
 
   Source: Kang et al. 2025 (Self-Certainty), Borda voting; its power grows with
   n, 0.5 at 8.
@@ -147,7 +147,7 @@ def answer_confidence(log_probs: Array, answer_mask: Array) -> Array:
 def confidence_gaps(
   confidence: Array, correct: Array, valid: Array | None = None
 ) -> tuple[Array, Array]:
-  """c_right - c_wrong of every pair of a right and a wrong sample.
+  """c_right - c_wrong of every pair of a right and a wrong sample, O(S^2).
 
   CRew-DPO trains on the pairs of the largest gaps.
 

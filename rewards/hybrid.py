@@ -122,9 +122,9 @@ def trust(
     `[...]` float32 in [0, 1].
   """
   valid = masked.all_valid(jnp.asarray(outcomes), valid)
-  right = valid & (present(outcomes, valid) > 0.5)
+  right = valid & (outcomes > 0.5)
   wrong = valid & ~right
-  scores = present(thought_scores, valid)
+  scores = jnp.asarray(thought_scores, jnp.float32)
   gap = masked.mean(scores, right) - masked.mean(scores, wrong)
   both = right.any(-1) & wrong.any(-1)
   return jnp.where(both, jnp.exp(jnp.minimum(gap, 0.0)), 0.0)

@@ -40,7 +40,7 @@ class Vote(NamedTuple):
 
 
 def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
-  """The share of the group that gives each sample's answer.
+  """The share of the group that gives each sample's answer, in O(S^2).
 
   Args:
     answer_ids: `[..., S]` int, -1 for none.
@@ -58,7 +58,7 @@ def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
 
 
 def vote(answer_ids: Array, valid: Array | None = None) -> Vote:
-  """The group's commonest answer, `Vote`.
+  """The group's commonest answer, `Vote`, in O(S^2).
 
   Args: as of `answer_shares`.
   """
@@ -114,7 +114,7 @@ def majority(
   """1 for the group's commonest answer where enough of the group gives it.
 
   Where its share is below the threshold the whole group gets 0. The paper also
-  takes the KL term from such a group: mask it by `vote(...).share`.
+  takes the KL term from such a group: mask it by `vote(...).share`. O(S^2).
 
   Source: Shafayat et al. 2025, Can Large Reasoning Models Self-Train? (SRT).
 
@@ -140,7 +140,7 @@ def co_reward(
   """Each of two wordings of a question is labelled by the other's majority.
 
   A mistake that hangs on the wording does not confirm itself. Identical groups
-  give `majority`. Both collapsed to one wrong answer give 1 to all.
+  give `majority`. Both collapsed to one wrong answer give 1 to all. O(S^2 + R^2).
 
   Source: Zhang et al. 2025, Co-rewarding: Stable Self-supervised RL for
   Eliciting Reasoning in Large Language Models (I).
@@ -165,7 +165,7 @@ def answer_entropy(answer_ids: Array, valid: Array | None = None) -> Array:
   """Entropy of a group's answers in nats, -mean_i log(share of i's answer).
 
   Samples without an answer count as different from all others; so the largest
-  value is log n, and a policy that has collapsed has 0.
+  value is log n, and a policy that has collapsed has 0. O(S^2).
 
   Args:
     answer_ids: `[..., S]` int, -1 for none.
@@ -191,7 +191,7 @@ def cluster_share(
 
   Its expectation is sum_c p_c^2, so that it lowers the answers' entropy. A group
   in which no answer occurs twice (entropy log n) gets 0 throughout, and so does
-  one whose entropy is outside [low, high].
+  one whose entropy is outside [low, high]. O(S^2).
 
   Source: Zhang et al. 2025, Right Question is Already Half the Answer: Fully
   Unsupervised LLM Reasoning Incentivization (EMPO), on parsed answers; the soft

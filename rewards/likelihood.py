@@ -119,7 +119,7 @@ def group_log_mean_advantages(
   """What sample i adds, log mean_j p_j - log mean_{j != i} p_j.
 
   In log space, so that long references do not underflow. A group of one has
-  no others and gets 0.
+  no others and gets 0. O(S^2 + S T).
 
   Source: Tang et al. 2025 (JEPO).
 

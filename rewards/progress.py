@@ -87,7 +87,7 @@ def significant_gains(
 
   Args:
     gain: `[..., K]` d, of `gains`.
-    mask: `[..., K]` bool, steps that exist, the first n; costs a scan over K.
+    mask: `[..., K]` bool, steps that exist, the first n.
     threshold: in units of the chance; of M continuations its noise is about
       0.5 / sqrt(M).
     gamma: decay per step.
@@ -98,16 +98,14 @@ def significant_gains(
     `[..., K]` float32, 0 where masked.
   """
   gain = present(gain, mask)
-  clear = mask & (jnp.abs(gain) > threshold)
   size = mask.shape[-1]
-  places = jnp.arange(size)
-  nearest = jax.lax.cummin(
-    jnp.where(clear, places, size), axis=mask.ndim - 1, reverse=True
-  )
-  distance = nearest - places
-  later = jnp.take_along_axis(gain, jnp.minimum(nearest, size - 1), -1)
-  within = (nearest < size) & (distance <= look_ahead)
-  return present(jnp.where(within, gamma**distance * later, idle), mask)
+  padded = jnp.pad(gain, [(0, 0)] * (gain.ndim - 1) + [(0, look_ahead)])
+  found = jnp.full_like(gain, idle)
+  for distance in range(look_ahead, -1, -1):  # the nearest has the last word
+    later = padded[..., distance : distance + size]
+    clear = jnp.abs(later) > threshold
+    found = jnp.where(clear, gamma**distance * later, found)
+  return present(found, mask)
 
 
 def judged_thoughts(

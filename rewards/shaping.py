@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rewards import elementary
 from rewards.inputs import present
 from rl import masked
 
@@ -112,7 +113,7 @@ def arctan(
 
   Args: as of `against`.
   """
-  return against(jnp.arctan, scores, references, reference_mask)
+  return against(elementary.arctan, scores, references, reference_mask)
 
 
 def polynomial(
@@ -197,7 +198,8 @@ def log_sigmoid(scores: Array, reference: Array) -> Array:
   Returns:
     `[...]` float32, at most 0; -log 2 at r = r_ref.
   """
-  return jax.nn.log_sigmoid(jnp.asarray(scores, jnp.float32) - reference)
+  gap = jnp.asarray(scores, jnp.float32) - reference
+  return -elementary.softplus(-gap)
 
 
 # Moments of all scores so far, the other half of the study.

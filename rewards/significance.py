@@ -21,6 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rewards import elementary
 from rewards.inputs import is_right, present
 from rl import masked
 
@@ -102,7 +103,7 @@ def reward(
     return jnp.where(known, count / jnp.where(known, reference, 1.0), 0.0)
 
   u, v = (ratio(*pair) for pair in zip(own, references, strict=True))
-  brevity = jnp.cos(jnp.clip(u, 0.0, _QUARTER))
+  brevity = elementary.cos_quarter(jnp.clip(u, 0.0, _QUARTER))
   wrong = dull_weight * (brevity - 1.0) + gain * v - effort_weight
   right = 1.0 + right_weight * brevity
   return jnp.where(is_right(correct), right, jnp.minimum(wrong, 0.0))

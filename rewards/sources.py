@@ -28,21 +28,28 @@ import jax.numpy as jnp
 from rewards import (
   calibration,
   confidence,
+  consistency,
+  controls,
+  dimensions,
   ensembles,
+  flaws,
   gates,
   hybrid,
   labelfree,
   length,
   likelihood,
+  novelty,
   overlap,
+  patterns,
   progress,
   self_aligned,
   shaping,
+  spread,
   step_count,
   turns,
 )
 from rewards.process import metrics as steps_to_one
-from rl import choices, probes, types
+from rl import choices, draws, masked, probes, types
 from rl.probes import Need
 from rl.transform import Transform, lift, transform
 
@@ -56,11 +63,14 @@ divergence = probes.Probe(
   "divergence_from_uniform",
   lambda logits, tokens: confidence.divergence_from_uniform(logits),
 )
+hidden = probes.Probe("hidden", lambda hidden, tokens: hidden, head="hidden")
 _ANSWERS = probes.given("task", "answer_ids")
 _PARAPHRASE = probes.given("task", "paraphrase_answer_ids")
+_SHUFFLED = probes.given("task", "shuffled_answer_ids")
 _LOG_PROBS = Need("old", probes.log_probs)
 _ENTROPY = Need("old", probes.entropy)
 _DIVERGENCE = Need("old", divergence)
+_HIDDEN = Need("old", hidden)
 _ALONE = Need("old", probes.log_probs, probes.ALONE)
 _OF_REFERENCE = Need("old", probes.log_probs, REFERENCE)
 _OF_BARE_REFERENCE = Need("old", probes.log_probs, BARE_REFERENCE)
@@ -86,6 +96,10 @@ def _lengths(rollout: types.Rollout) -> Array:
 
 def _correct(rollout: types.Rollout) -> Array:
   return rollout.correct
+
+
+def _keys(rollout: types.Rollout) -> Array:
+  return rollout.keys
 
 
 def _answered(rollout: types.Rollout) -> Array:
@@ -123,6 +137,11 @@ def _component(rollout: types.Rollout, name: str) -> Array:
       choices.unknown("component", name, sorted(rollout.components))
     )
   return rollout.components[name]
+
+
+def _scores(rollout: types.Rollout, of: str) -> Array:
+  """A component, or the task's score where none is named."""
+  return _component(rollout, of) if of else rollout.scores
 
 
 def _need(text: str) -> Need:
@@ -272,7 +291,7 @@ answer_confidence = lift(
 def phase_entropy(
   _, rollout: types.Rollout, *, thought_end: int, alpha: float = 1.0
 ) -> Array:
-  """`confidence.phase_entropy`; `thought_end` is the id of the end of thought."""
+  """`confidence.phase_entropy`; `thought_end` is the id that ends a thought."""
   mask = rollout.valid("token")
   return confidence.phase_entropy(
     rollout.correct,
@@ -293,6 +312,32 @@ self_aligned_reward = lift(
   log_probs_alone=_of(_ALONE),
   mask=_tokens,
 )
+
+
+@transform("none", "sample", needs=(_LOG_PROBS,))
+def dimension_level(
+  _,
+  rollout: types.Rollout,
+  *,
+  relevances: tuple[str, ...],
+  coherence: str,
+  weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3),
+) -> Array:
+  """`dimensions.dimension_level` by the policy's mean log-probability.
+
+  `relevances` and `coherence` are components: of a reranker's pairs, and of a
+  reward model.
+  """
+  confident = masked.mean(rollout.extras[_LOG_PROBS], rollout.valid("token"))
+  relevant = [_component(rollout, name) for name in relevances]
+  return dimensions.dimension_level(
+    confident,
+    jnp.stack(relevant, -1),
+    _component(rollout, coherence),
+    weights,
+    valid=rollout.sample_mask,
+  )
+
 
 # Likelihood of the reference answer: one pass over the view "reference".
 
@@ -385,6 +430,99 @@ def co_reward(_, rollout: types.Rollout) -> Array:
   return labelfree.co_reward(*answers, rollout.sample_mask)[0]
 
 
+# Phrases, as nested tuples of token ids: `patterns.spelled` says how.
+
+
+@transform("none", "sample")
+def says(
+  _, rollout: types.Rollout, *, phrases: tuple, fences: tuple = ()
+) -> Array:
+  """`patterns.says`; without `fences` code counts as text."""
+  return patterns.says(
+    rollout.completions,
+    rollout.lengths,
+    patterns.spelled(phrases),
+    patterns.spelled(fences) if fences else None,
+  )
+
+
+@transform("none", "sample", needs=(_ANSWERS,))
+def reasoning_patterns(
+  _,
+  rollout: types.Rollout,
+  *,
+  phrases: tuple,
+  speakers: tuple = (),
+  enough: int = 20,
+  repeated: int = 20,
+) -> Array:
+  """`patterns.reasoning_patterns`, 0 where the task reads no answer."""
+  return patterns.reasoning_patterns(
+    rollout.completions,
+    rollout.lengths,
+    patterns.spelled(phrases),
+    patterns.spelled(speakers) if speakers else None,
+    _answered(rollout),
+    enough,
+    repeated,
+  )
+
+
+@transform("none", "sample")
+def instead_of_nothing(
+  _, rollout: types.Rollout, *, phrases: str, weight: float = 0.1
+) -> Array:
+  """`patterns.instead_of_nothing`; `phrases` is the component of patterns."""
+  scores = _component(rollout, phrases)
+  return patterns.instead_of_nothing(rollout.correct, scores, weight)
+
+
+@transform("none", "sample")
+def calibrated(
+  _,
+  rollout: types.Rollout,
+  *,
+  model: str,
+  phrases: str,
+  below: float = 0.5,
+  weight: float = 0.1,
+) -> Array:
+  """`patterns.calibrated`; `model` and `phrases` are components."""
+  scores = _component(rollout, model), _component(rollout, phrases)
+  return patterns.calibrated(*scores, below, weight)
+
+
+# Controls: what says nothing, or lies.
+
+coins = lift(
+  controls.coins,
+  "none",
+  "sample",
+  keys=_keys,
+  samples=lambda rollout: rollout.sample_mask.shape[-1],
+)
+flipped_groups = lift(
+  controls.flipped_groups, "none", "sample", correct=_correct, keys=_keys
+)
+
+
+@transform("none", "sample", needs=(_ANSWERS,))
+def wrong_vote(_, rollout: types.Rollout) -> Array:
+  """1 for the `controls.wrong_vote` of this very group, else 0.
+
+  The study labels with what the starting policy says; this follows the policy.
+  """
+  answers, valid = rollout.extras[_ANSWERS], rollout.sample_mask
+  label = controls.wrong_vote(answers, rollout.correct, valid)
+  return labelfree.agreement(answers, label)
+
+
+@transform("none", "sample")
+def opposite(_, rollout: types.Rollout, *, of: str = "") -> Array:
+  """`controls.opposite` of the task's score, or of a component; in [0, 1]."""
+  return controls.opposite(_scores(rollout, of), rollout.sample_mask)
+
+
 # Shapes of a score.
 
 
@@ -402,7 +540,7 @@ def _shaped(shape: Callable) -> Callable[..., Transform]:
   def relative(
     _, rollout: types.Rollout, *, references: str, of: str = ""
   ) -> Array:
-    values = rollout.scores if not of else _component(rollout, of)
+    values = _scores(rollout, of)
     known = rollout.extras[_need(references)]
     known = jnp.asarray(known).reshape(values.shape[0], 1, -1)
     there = jnp.isfinite(known)
@@ -425,7 +563,7 @@ def log_sigmoid(
   _, rollout: types.Rollout, *, of: str = "", reference: float = 0.0
 ) -> Array:
   """`shaping.log_sigmoid` of the task's score, or of a component."""
-  values = rollout.scores if not of else _component(rollout, of)
+  values = _scores(rollout, of)
   return shaping.log_sigmoid(values, reference)
 
 
@@ -433,8 +571,8 @@ def log_sigmoid(
 def ceiling(
   _, rollout: types.Rollout, *, highest: float, of: str = ""
 ) -> Array:
-  """`shaping.ceiling`, min(r, highest), of the task's score, or of a component."""
-  values = rollout.scores if not of else _component(rollout, of)
+  """`shaping.ceiling`, min(r, highest), of the task's score or a component."""
+  values = _scores(rollout, of)
   return shaping.ceiling(values, highest)
 
 
@@ -444,7 +582,7 @@ def _of_stream(shape: Callable) -> Callable[..., Transform]:
   def streamed(
     _, rollout: types.Rollout, state: shaping.Moments, *, of: str = ""
   ) -> tuple[Array, shaping.Moments]:
-    values = rollout.scores if not of else _component(rollout, of)
+    values = _scores(rollout, of)
     state = shaping.observe(state, values, rollout.sample_mask)
     return shape(values, state), state
 
@@ -486,6 +624,21 @@ def ensemble(
   return ENSEMBLES[rule](found)
 
 
+@transform("none", "sample")
+def stretched_with_progress(
+  _, rollout: types.Rollout, *, over: int, of: str = "", least: float = 0.0
+) -> Array:
+  """`spread.stretched_with_progress`, whole after `over` training steps.
+
+  Of the task's score, or of a component.
+  """
+  if over < 1:
+    raise ValueError(f"over = {over} training steps must be at least 1")
+  return spread.stretched_with_progress(
+    _scores(rollout, of), rollout.step / over, rollout.sample_mask, least
+  )
+
+
 # The process behind the outcome.
 
 
@@ -496,6 +649,40 @@ def posterior(_, rollout: types.Rollout, *, thoughts: str) -> Array:
     rollout.correct,
     _component(rollout, thoughts),
     rollout.finished.astype(jnp.float32),
+  )
+
+
+@transform("none", "sample")
+def flaw_aware(
+  _, rollout: types.Rollout, *, flawed: str, weight: float = 1.0
+) -> Array:
+  """`flaws.flaw_aware`; `flawed` is the component of a judge of flaws."""
+  return flaws.flaw_aware(rollout.correct, _component(rollout, flawed), weight)
+
+
+@transform("none", "sample", needs=(_ANSWERS, _SHUFFLED))
+def answer_consistency(
+  _,
+  rollout: types.Rollout,
+  *,
+  consistent_right: float = 1.0,
+  inconsistent_right: float = 0.5,
+  consistent_wrong: float = 0.0,
+) -> Array:
+  """`consistency.answer_consistency`, of options asked for once more.
+
+  "task/shuffled_answer_ids" `[P, S]` are what was chosen among shuffled ones,
+  as first numbered: -1 is none, below it nobody asked.
+  """
+  again = rollout.extras[_SHUFFLED]
+  return consistency.answer_consistency(
+    rollout.extras[_ANSWERS],
+    again,
+    rollout.correct,
+    again >= -1,
+    consistent_right,
+    inconsistent_right,
+    consistent_wrong,
   )
 
 
@@ -555,6 +742,49 @@ def brier(_, rollout: types.Rollout, *, forecast: str, stated: str) -> Array:
   value = _component(rollout, forecast)
   parsed = (_component(rollout, stated) > 0.5) & (value >= 0) & (value <= 1)
   return calibration.brier(value, rollout.correct == 1, parsed)
+
+
+@transform(
+  "none",
+  "sample",
+  init=lambda size, seed, **_: novelty.init(jax.random.key(seed), size),
+  needs=(_HIDDEN,),
+)
+def novelty_bonus(
+  _,
+  rollout: types.Rollout,
+  state: novelty.Novelty,
+  *,
+  size: int,
+  seed: int = 0,
+  share: float = 0.25,
+  rate: float = 1e-4,
+) -> tuple[Array, novelty.Novelty]:
+  """`novelty.next_bonus` among the right and among the wrong answers.
+
+  It observes the mean over a completion of the policy's own hidden states,
+  which move with the policy; `size` is its width. The bands are those of
+  `hybrid.stratified`.
+  """
+  del seed  # of the networks
+  states, seen = rollout.extras[_HIDDEN], rollout.valid("token")
+  if states.shape[-1] != size:
+    raise ValueError(
+      f"size = {size} must be the policy's width, {states.shape[-1]}"
+    )
+  wide = jnp.broadcast_to(seen[..., None], states.shape)
+  means = masked.mean(states.astype(jnp.float32), wide, -2)
+  bonus, state = novelty.next_bonus(
+    state,
+    means[:, :, None],
+    seen.any(-1)[..., None],
+    draws.keys(rollout.keys, "novelty_bonus")[0],
+    share=share,
+    rate=rate,
+  )
+  valid = rollout.sample_mask
+  scores = hybrid.stratified(rollout.correct, bonus[..., 0], valid=valid)
+  return scores, state
 
 
 def _of_steps(fn: Callable) -> Callable[..., Transform]:

@@ -104,7 +104,8 @@ def weibull_shape(
   """
   steps = jnp.asarray(steps, jnp.float32)
   x = jnp.where(steps > 0, steps, 1.0) / scale
-  density = shape / scale * x ** (shape - 1.0) * jnp.exp(-(x**shape))
+  slope = x ** (shape - 1.0)  # a square root with 1.5; powers are slow
+  density = shape / scale * slope * jnp.exp(-x * slope)
   return jnp.where(steps > 0, height * density, 0.0)
 
 

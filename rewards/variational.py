@@ -20,23 +20,23 @@ log-likelihood of the reference on prior samples of positive advantage.
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
+from rewards import elementary
 from rewards.inputs import present
 
 Array = jax.Array
 
 
 def _mixture(first: Array, second: Array, share: float) -> Array:
-  """log(share e^first + (1 - share) e^second), to about 1e-7.
-
-  Not by `logaddexp`, whose log1p costs five times as much on a CPU.
-  """
-  larger = jax.lax.stop_gradient(jnp.maximum(first, second))
-  ours = share * jnp.exp(first - larger)
-  theirs = (1.0 - share) * jnp.exp(second - larger)
-  return larger + jnp.log(ours + theirs)
+  """log(share e^first + (1 - share) e^second)."""
+  ours, theirs = (
+    math.log(x) if x > 0 else -math.inf for x in (share, 1.0 - share)
+  )
+  return elementary.log_add_exp(first + ours, second + theirs)
 
 
 def log_ratios(
@@ -99,10 +99,8 @@ def divergence(
     `[..., T]` float32, 0 where masked.
   """
   prior, posterior = present(prior, mask), present(posterior, mask)
-  composite = _mixture(prior, posterior, 0.5)
-  gap = composite - prior
-  ours, theirs = jnp.exp(gap), jnp.exp(composite - posterior)
-  by_prior = ours * gap - ours + 1.0
-  by_posterior = theirs * gap + theirs - 1.0
-  chosen = jnp.asarray(from_prior)[..., None]
-  return jnp.where(mask, jnp.where(chosen, by_prior, by_posterior), 0.0)
+  sign = jnp.where(jnp.asarray(from_prior)[..., None], 1.0, -1.0)
+  gap = _mixture(prior, posterior, 0.5) - prior
+  # w = (1 + q/p) / 2 and v = (1 + p/q) / 2.
+  weight = 0.5 + 0.5 * jnp.exp(sign * (posterior - prior))
+  return jnp.where(mask, weight * gap - sign * (weight - 1.0), 0.0)

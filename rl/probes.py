@@ -49,6 +49,8 @@ class Probe:
       themselves read, `[N, D]`.
     reads: needs of earlier passes whose values it takes as arguments.
     level: of what no pass gives; passes give tokens.
+    logits: whether the head gives logits, which the temperature divides; None:
+      the head "logits" does, others do not.
   """
 
   name: str
@@ -56,6 +58,11 @@ class Probe:
   head: str = "logits"
   reads: tuple[Need, ...] = ()
   level: types.Level = "token"
+  logits: bool | None = None
+
+  def __post_init__(self) -> None:
+    if self.logits is None:
+      object.__setattr__(self, "logits", self.head == "logits")
 
   def __str__(self) -> str:
     return self.name
@@ -157,7 +164,7 @@ def read(
     tokens: the text.
     probes: what to read; differentiable in `params`.
     extras: where `probe.reads` are found.
-    temperature: divides the logits: "the policy" is the law sampled from.
+    temperature: divides all logits: "the policy" is the law sampled from.
     chunk: positions of each sample that see logits at a time; None: all. T is
       cut, never P, so a P sharded over devices stays where it is.
   """
@@ -177,15 +184,18 @@ def read(
     flat = hidden.reshape(-1, hidden.shape[-1])
     ids = completions.reshape(-1)
     outputs = {h: heads[h](flat) for h in {p.head for p in probes}}
-    if "logits" in outputs and temperature != 1.0:
-      outputs["logits"] = outputs["logits"] / temperature
+    laws = outputs
+    if temperature != 1.0:
+      scaled = {p.head for p in probes if p.logits}
+      laws = {head: outputs[head] / temperature for head in scaled}
     result = {}
     for probe in probes:
       given = [
         reads[str(n)].reshape(-1, *reads[str(n)].shape[len(lead) :])
         for n in probe.reads
       ]
-      value = probe.fn(outputs[probe.head], ids, *given)
+      output = (laws if probe.logits else outputs)[probe.head]
+      value = probe.fn(output, ids, *given)
       result[probe.name] = jax.tree.map(
         lambda v: v.reshape(*lead, *v.shape[1:]), value
       )

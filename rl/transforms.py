@@ -243,7 +243,10 @@ def broadcast_steps(signal: Array, rollout: types.Rollout) -> Array:
 
 @transform("step", "sample")
 def sum_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """Sum over the steps of a sample; 0 of none."""
+  """Sum over the steps of a sample; 0 of none.
+
+  `oprl.sum_tokens_in_steps` is the sum over the tokens of each step.
+  """
   return masked.sum(signal, rollout.valid("step"))
 
 

@@ -17,6 +17,7 @@ ROWS = {
   ),
   "duration_aware": Row({"beta": 0.1}),
   "grpo_care": Row(signal=("scores", "correct")),
+  "mah_dpo": Row(breaks={"permutation": _FIRST}),
   "p3o": Row(),
   "pacs": Row(signal=("correct",)),
   "prdp": Row(),

@@ -14,6 +14,7 @@ ROWS = {
   "pf_ppo": Row(
     breaks={"permutation": "samples are drawn by their place in the group"}
   ),
+  "prof": Row({}, VERDICTS_TOO),
   "soft_rl": Row(
     breaks={"no_signal": "surprise is a reward whatever the score"}
   ),

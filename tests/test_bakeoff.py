@@ -1,6 +1,8 @@
 """The bake-off: one budget for all, honest differences, nothing done twice."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import free
 import jax
@@ -11,9 +13,13 @@ import tiny
 from experiments import build, seeds
 from experiments.arms import Spent, Store
 from experiments.bakeoff import __main__ as command
-from experiments.bakeoff import entrants, table
+from experiments.bakeoff import entrants, proxies, table
+from experiments.bakeoff import rewards as payers
 from experiments.configs import common
 from experiments.configs import methods as configs
+from rewards import sources
+from rl import types
+from rl.reward import Reward
 
 T_975 = {1: 12.7062, 3: 3.182446}  # Student's t by degrees of freedom (tables)
 TASK, PROMPTS, SAMPLES, STEPS = "countdown(count=3)", 16, 8, 4
@@ -336,14 +342,15 @@ def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
 
   class Whole:
     refused = {}  # noqa: RUF012
+    reference = "grpo"
 
     def train(self, name):
       if name == "broken":
         raise TypeError("no such thing\nand more")
       trained.append(name)
 
-    def table(self):
-      return whole(refused=self.refused)
+    def write(self, folder):
+      table.write(whole(refused=self.refused), folder)
 
   names = ["grpo", "broken", "rloo"]
   found = command._train(Whole(), names, tmp_path, lambda line: None)
@@ -361,6 +368,8 @@ def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
     (["--seeds", "1"], "at least 2"),
     (["--task", "countdwn"], "did you mean 'countdown'"),
     (["--steps", "0"], "at least 1"),
+    (["--rewards", "majorty"], "did you mean 'majority'"),
+    (["--rewards", "--methods", "rloo"], "do not go together"),
   ],
 )
 def test_mistakes_are_one_line(tmp_path, capsys, words, said):
@@ -369,3 +378,152 @@ def test_mistakes_are_one_line(tmp_path, capsys, words, said):
   assert said in error
   assert error.count("\n") == 1
   assert not list(tmp_path.iterdir())
+
+
+# Rewards: what was paid for against what was achieved.
+
+CHAIN, ASKED = "chain(operations=2)", "component,normalized_steps,task"
+
+
+@pytest.fixture(scope="module")
+def hall(tmp_path_factory):
+  return tmp_path_factory.mktemp("rewards")
+
+
+@pytest.fixture(scope="module")
+def rewarded(hall):
+  """What was written of a component, of step rewards and of another task."""
+  words = ["--rewards", ASKED, "--seeds", "2", "--steps", "3"]
+  assert command.main([*words, "--task", CHAIN, "--workdir", str(hall)]) == 0
+  return json.loads((hall / "bakeoff.json").read_text())
+
+
+def arm_of(name, budget):
+  return entrants.setting(CHAIN, 3, payers.Setting).arm(name, budget)
+
+
+@pytest.mark.parametrize(
+  ("name", "metric"),
+  [
+    ("verdict", "score/right/mean"),
+    ("component", "score/form/mean"),
+    ("normalized_steps", "reward/steps"),
+  ],
+)
+def test_the_proxy_is_what_was_paid_and_the_truth_what_was_held_out(
+  hall, rewarded, name, metric
+):
+  arm = arm_of(name, rewarded["budget"])
+  files = sorted((hall / "arms" / arm.digest).glob("seed_*.npz"))
+  ones = [dict(np.load(file)) for file in files]
+  found = rewarded["rewards"][name]
+  for key, series in (("proxy", metric), ("accuracy", "accuracy/pass@1")):
+    ends = [one["metric/" + series][[0, -1]] for one in ones]
+    np.testing.assert_allclose(found[key], ends, atol=1e-6)
+  truth = [one["correct"].mean() for one in ones]
+  np.testing.assert_allclose(found["values"]["pass@1"], truth, atol=1e-6)
+  against = [
+    a - b for a, b in zip(truth, rewarded["base"]["pass@1"], strict=True)
+  ]
+  change = found["changes"]["pass@1 against base"]
+  np.testing.assert_allclose(
+    [change["mean"], change["low"], change["high"]],
+    students(against),
+    atol=1e-4,
+  )
+  assert min(found["tokens"]) >= rewarded["budget"]
+
+
+def test_a_reward_keeps_its_judge_and_starts_where_all_start():
+  arms = [arm_of(n, 9) for n in ("verdict", "normalized_steps", "token_f1")]
+  assert len({arm.start.digest for arm in arms}) == 1
+  tasks = [arm.config.task for arm in arms]
+  assert tasks[0] == CHAIN
+  assert "prm='filler'" in tasks[1]
+  assert "reference=True" in tasks[2]
+  assert all("operations=2" in task for task in tasks)
+
+
+def test_a_reward_of_another_task_is_not_run(hall, rewarded):
+  assert "closeness" in rewarded["not_run"]["task"]
+  assert set(rewarded["rewards"]) == set(ASKED.split(",")[:2]) | {"verdict"}
+  for name in ("bakeoff.md", "index.html"):
+    text = (hall / name).read_text()
+    assert "its config is of closeness(count=4)" in text
+    assert '"hacked": ' in text.replace("&quot;", '"')
+
+
+def test_step_rewards_are_summed_over_a_samples_steps():
+  rollout = free.rollout(garbage=np.nan)
+  real = np.asarray(rollout.sample_mask)
+  inside = np.asarray(rollout.step_mask) & real[..., None]
+  gained = np.random.default_rng(0).normal(size=inside.shape)
+  values = np.where(inside, gained.cumsum(-1), np.nan)
+  given = {"stage/values": values, "stage/prompt_values": np.zeros(len(real))}
+  rollout = rollout.replace(extras=types.Named(given))
+  reward = Reward((), None, steps=sources.get("gains"))
+  e = SimpleNamespace(method=SimpleNamespace(reward=reward))
+  (found,) = seeds.step_reward(e, rollout).values()
+  total = np.where(inside, gained, 0.0).sum(-1)[real]
+  np.testing.assert_allclose(found, total.mean(), rtol=1e-5)
+  plain = SimpleNamespace(method=SimpleNamespace(reward=None))
+  assert seeds.step_reward(plain, rollout) == {}
+
+
+def test_a_schedule_is_no_change_of_the_proxy():
+  """Terms that stand still, at weights that do not."""
+  series = {
+    "reward/weight/a": np.array([[2.0, 1.0, 0.0]]),
+    "reward/weight/b": np.array([[1.0, 1.0, 1.0]]),
+    "score/a/mean": np.array([[0.5, 0.5, 0.5]]),
+    "score/b/mean": np.array([[0.1, 0.2, 0.3]]),
+    "reward/mean": np.array([[1.1, 0.7, 0.3]]),
+  }
+  for rule, expected in {
+    "sum": [1.1, 1.2, 1.3],
+    "z_scores": [1.1, 1.2, 1.3],
+    "min": [1.1, 0.7, 0.3],
+  }.items():
+    mix = common.pay(rule, a="task()", b="verdict()")
+    np.testing.assert_allclose(proxies.proxy(mix, series)[0], expected)
+
+
+def course(name, gain, rise):
+  """A row whose pass@1 gains and whose proxy rises by so much a seed."""
+  own = row(name, 0.0)
+  values = {"pass@1": own.values["pass@1"] + gain, "length": np.full(4, 9.0)}
+  ends = np.stack([np.full(4, 0.5), 0.5 + rise * np.ones(4)], -1)
+  shared = {f.name: getattr(own, f.name) for f in dataclasses.fields(own)}
+  return proxies.Row(**{**shared, "values": values}, proxy=ends, accuracy=ends)
+
+
+def test_hacked_is_a_proxy_that_rises_while_the_truth_falls():
+  noise = np.array([0.1, -0.1, 0.1, -0.1])
+  rows = [
+    course("bought", -0.2 + 0.1 * noise, 0.3),
+    course("lost", -0.2 + 0.1 * noise, noise),
+    course("lower", -0.2 + 0.1 * noise, -0.3),
+    course("noisy", -0.05 + noise, 0.3),  # its interval holds zero
+    course("earned", 0.2 + 0.1 * noise, 0.3),
+  ]
+  t = proxies.Table(
+    "a task",
+    100,
+    course("base", 0.0, np.nan),
+    course("verdict", 0.1, 0.1),
+    rows,
+    {},
+  )
+  assert {one.name: t.mark(one) for one in rows} == {
+    "bought": proxies.HACKED,
+    "lost": proxies.HARMED,
+    "lower": proxies.HARMED,
+    "noisy": proxies.IDLE,
+    "earned": proxies.HELPED,
+  }
+  lines = proxies.markdown(t).splitlines()
+  marks = {
+    x.split("|")[1].strip(): x.split("|")[-2].strip() for x in lines if "`" in x
+  }
+  assert marks["`bought`"] == "hacked"
+  assert marks["`earned`"] == "helped"

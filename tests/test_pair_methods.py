@@ -6,9 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from models import heads as head_lib
+from models import policy as policy_lib
+from models import transformer
+from models.config import ModelConfig
 from rl import method as core
-from rl import methods, step, types
-from rl.methods.pairs import pairwise
+from rl import methods, probes, step, types
+from rl.methods.pairs import mah_dpo, pairwise
 from rl.methods.pairs.brpo_writing import against_random_member
 from rl.methods.pairs.duration_aware import weighted_by_duration
 
@@ -645,3 +649,179 @@ def test_an_action_that_never_returned_took_the_timeout():
   t = weighted_by_duration(9.0)
   got, _ = t.apply(jnp.ones((1, 2)), rollout, ())
   np.testing.assert_allclose(got[0], [[0.25, 2.25], [0.5, 1]], atol=1e-6)
+
+
+# MAH-DPO.
+
+WORDS, WIDTH = 5, 3
+
+
+def _trunk(params, tokens):
+  samples, length = tokens.completions.shape[1:]
+  return params["trunk"][tokens.prompts[:, 0]][:, :samples, :length]
+
+
+def _score(params, tokens):
+  """A trunk of free hidden states under the model's head and two others."""
+  heads = {"logits": lambda h: h @ params["head"]}
+  for name, head in params["heads"].items():
+    heads[name] = lambda h, head=head: h @ head["kernel"] + head["bias"]
+  return types.Scored(_trunk(params, tokens), heads)
+
+
+def multi_headed(noise=0.0, p=3):
+  """Its policy, its parameters, a rollout with two components."""
+  trunk_key, head_key, key = jax.random.split(jax.random.key(0), 3)
+  head = jax.random.normal(head_key, (WIDTH, WORDS))
+  rollout = free.rollout(p=p, ragged=False)
+  params = {
+    "trunk": jax.random.normal(trunk_key, (*rollout.mask.shape, WIDTH)),
+    "head": head,
+    "heads": mah_dpo.copied_heads(key, head, ("accuracy", "format"), noise),
+  }
+  policy = types.Policy(_score, None, None)
+  return policy, params, rollout
+
+
+def gradients(m, policy, params, rollout, reference=None, temperature=1.0):
+  sources = {"old": params, "ref": params if reference is None else reference}
+  rollout = probes.passes(
+    policy, sources, core.required(m), rollout, temperature
+  )
+  batch, scales, _ = core.prepare(m, rollout, m.init())
+  coefs = core.coefficients(m, batch)
+
+  def value(params):
+    return core.loss(
+      m, policy, params, batch, coefs, scales, temperature=temperature
+    )[0]
+
+  return jax.value_and_grad(value)(params)
+
+
+def test_mah_dpo_of_one_objective_is_dpo():
+  rollout = free.rollout()
+  found = []
+  for name in ("mah_dpo", "semi_online_dpo"):
+    m = methods.get(name)
+    params, ref = free.params(), free.params(1)
+    found.append(gradients(m, free.policy, params, rollout, ref))
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), *found)
+
+
+def test_mah_dpo_is_the_mean_of_dpo_under_each_head():
+  """Each head alone as the model's, on its own component as the score."""
+  policy, params, rollout = multi_headed(noise=0.5)
+  _, reference, _ = multi_headed()
+  names = ("accuracy", "format")
+  value, slope = gradients(
+    methods.get("mah_dpo", objectives=names), policy, params, rollout, reference
+  )
+  alone = []
+  for name in names:
+    own = {**params, "head": params["heads"][name]["kernel"]}
+    other = rollout.replace(scores=rollout.components[name])
+    m = methods.get("mah_dpo")
+    alone.append(gradients(m, policy, own, other, reference))
+  np.testing.assert_allclose(value, np.mean([v for v, _ in alone]), rtol=1e-6)
+  np.testing.assert_allclose(
+    slope["trunk"], sum(g["trunk"] for _, g in alone) / 2, atol=1e-6
+  )
+  for name, (_, own) in zip(names, alone, strict=True):
+    kernel = slope["heads"][name]["kernel"]
+    np.testing.assert_allclose(kernel, own["head"] / 2, atol=1e-6)
+  assert not slope["head"].any()  # the model's own head learns nothing
+
+
+def test_an_objective_without_a_pair_is_not_in_the_mean():
+  policy, params, rollout = multi_headed(noise=0.5)
+  flat = jnp.zeros_like(rollout.components["format"])
+  rollout = rollout.replace(components={**rollout.components, "format": flat})
+  both, alone = (
+    gradients(methods.get("mah_dpo", objectives=o), policy, params, rollout)
+    for o in (("accuracy", "format"), ("accuracy",))
+  )
+  np.testing.assert_allclose(both[0], alone[0], rtol=1e-6)
+  np.testing.assert_allclose(both[1]["trunk"], alone[1]["trunk"], atol=1e-7)
+  assert not both[1]["heads"]["format"]["kernel"].any()
+
+
+def test_heads_start_as_the_models_and_mix_by_their_weights():
+  _, params, _ = multi_headed(noise=1e-3)
+  heads, h = params["heads"], jnp.ones(WIDTH)
+  for head in heads.values():
+    apart = np.asarray(head["kernel"] - params["head"])
+    assert 0 < np.abs(apart).max() < 6e-3
+  first, second = (h @ x["kernel"] + x["bias"] for x in heads.values())
+  mixed = mah_dpo.mixed_head(heads, {"accuracy": 0.3, "format": 0.7})
+  np.testing.assert_allclose(
+    h @ mixed["kernel"] + mixed["bias"], 0.3 * first + 0.7 * second, rtol=1e-5
+  )
+  alone = mah_dpo.mixed_head(heads, {"format": 1.0})
+  np.testing.assert_array_equal(alone["kernel"], heads["format"]["kernel"])
+
+
+def two_headed(**shape):
+  """A decoder with a head of its vocabulary's size for each objective."""
+  return ModelConfig(
+    vocab_size=8,
+    width=8,
+    layers=1,
+    heads=2,
+    kv_heads=2,
+    head_dim=4,
+    mlp_width=8,
+    extra_heads=(("accuracy", 8), ("format", 8)),
+    **shape,
+  )
+
+
+def test_a_mixed_head_samples_as_the_models_own_but_for_its_bias():
+  config = two_headed(tied_embeddings=False)
+  params = transformer.init(config, jax.random.key(0))
+  kernel = params["unembed"]["kernel"]
+  heads = mah_dpo.copied_heads(
+    jax.random.key(1), kernel, ("accuracy", "format"), noise=0.5
+  )
+  heads["format"]["bias"] = jnp.arange(8.0)  # trained
+  weights = {"accuracy": 0.3, "format": 0.7}
+  mixed = mah_dpo.mixed_head(heads, weights)
+  params["unembed"]["kernel"] = mixed["kernel"]
+  hidden = jax.random.normal(jax.random.key(2), (4, 8))
+  wanted = sum(
+    w * head_lib.linear(heads[n], hidden) for n, w in weights.items()
+  )
+  found = transformer.unembed(config, params, hidden)
+  np.testing.assert_allclose(found + 0.7 * jnp.arange(8.0), wanted, atol=1e-5)
+  np.testing.assert_allclose(head_lib.linear(mixed, hidden), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_a_decoder_carries_a_head_for_each_objective(temperature):
+  """`extra_heads` of the vocabulary's size, copied from the model's own."""
+  config = two_headed()
+  params = transformer.init(config, jax.random.key(0))
+  kernel = params["embed"]["table"].T
+  if "unembed" in params:
+    kernel = params["unembed"]["kernel"]
+  copies = mah_dpo.copied_heads(
+    jax.random.key(1), kernel, ("accuracy", "format"), noise=0.0
+  )
+  assert jax.tree.map(jnp.shape, copies) == jax.tree.map(
+    jnp.shape, params["heads"]
+  )
+  params["heads"] = copies
+  rollout = free.rollout(p=2)
+  m = methods.get("mah_dpo", objectives=("accuracy", "format"))
+  value, slope = gradients(
+    m, policy_lib.bind(config), params, rollout, temperature=temperature
+  )
+  np.testing.assert_allclose(value, LN2, rtol=1e-5)  # at the reference
+  assert all(slope["heads"][n]["kernel"].any() for n in copies)
+
+
+def test_a_policy_without_the_heads_is_named():
+  rollout = free.rollout()
+  m = methods.get("mah_dpo", objectives=("accuracy",))
+  with pytest.raises(KeyError, match="no head"):
+    gradients(m, free.policy, free.params(), rollout)

@@ -54,6 +54,12 @@ def test_every_file_it_names_is_there():
   assert not missing
 
 
+def test_the_page_of_rewards_is_what_the_command_prints(capsys):
+  page = (ROOT / "docs" / "rewards.md").read_text()
+  assert catalogue.main(["rewards", "--markdown"]) == 0
+  assert page.endswith(capsys.readouterr().out)
+
+
 def test_its_table_of_methods_is_what_the_command_prints(capsys):
   found = re.search(r"<!-- methods -->\n(.*?)<!-- /methods -->", TEXT, re.S)
   assert catalogue.main(["methods", "--markdown"]) == 0

@@ -1,8 +1,8 @@
 """What every reward function promises, and what those of a kind do.
 
 All: masked entries have no part in the value or its gradient, whatever they
-hold; all can be jitted, and mapped over prompts. Of a kind: rewards that telescope, rewards
-behind a gate, and rewards of a reference answer's likelihood.
+hold; all can be jitted, and mapped over prompts. Of a kind: rewards that
+telescope, rewards behind a gate, rewards of a reference answer's likelihood.
 """
 
 import jax
@@ -14,23 +14,34 @@ from rewards import (
   calibration,
   combine,
   confidence,
+  consistency,
+  controls,
+  dimensions,
   ensembles,
+  flaws,
+  flow,
   gates,
   hybrid,
   labelfree,
   length,
   likelihood,
+  patterns,
+  principles,
   progress,
   ranking,
   self_aligned,
   shaping,
   significance,
   similarity,
+  spread,
   staged,
   step_count,
+  t_reg,
+  transfer,
   turns,
   variational,
 )
+from rewards.process import dual_head, soft_values
 from rl.methods.process import step_rewards
 
 P, S, T, K = 2, 4, 6, 3
@@ -289,6 +300,77 @@ CASES = {
     (SAMPLES, UNIT[1, ..., 0], VALID),
     {0: 2, 1: 2},
   ),
+  "flaw_aware": (flaws.flaw_aware, (CORRECT, SAMPLES), {1: CORRECT == 1}),
+  "located": (
+    lambda named, truth, n: flaws.located(named, truth, n),
+    (IDS[..., 1], IDS[..., 3], STEPS.sum(-1)),
+    {},
+  ),
+  "reasoning_patterns": (
+    lambda x, m: patterns.reasoning_patterns(
+      x, m.sum(-1), np.array([[[0, 1], [1, -1]]]), enough=1, repeated=2
+    ),
+    (IDS, TOKENS),
+    {},
+  ),
+  "calibrated": (
+    patterns.calibrated,
+    (SAMPLES, UNIT[1, ..., 0]),
+    {1: SAMPLES < 0.5},
+  ),
+  "instead_of_nothing": (
+    patterns.instead_of_nothing,
+    (CORRECT, SAMPLES),
+    {1: CORRECT != 1},
+  ),
+  "wrong_vote": (
+    controls.wrong_vote,
+    (IDS[..., 2], CORRECT, VALID),
+    {},
+  ),
+  "opposite": (controls.opposite, (SAMPLES, VALID), {0: 1}),
+  "answer_consistency": (
+    consistency.answer_consistency,
+    (IDS[..., 1], IDS[..., 2], CORRECT, VALID),
+    {},
+  ),
+  "stretched_with_progress": (
+    lambda x, v: spread.stretched_with_progress(x, 0.4, v),
+    (SAMPLES, VALID),
+    {0: 1},
+  ),
+  "dimension_level": (
+    lambda c, r, h, m, v: dimensions.dimension_level(c, r, h, asked=m, valid=v),
+    (SAMPLES, UNIT[1], UNIT[2, ..., 0], TOKENS, VALID),
+    {0: 4, 1: TOKENS & VALID[..., None], 2: 4},
+  ),
+  "entropy_regularized": (
+    lambda ok, m, c: soft_values.entropy_regularized(ok, m, c).values,
+    (np.moveaxis(UNIT[:, ..., :K] > 0.5, 0, -1), STEPS, CORRECT),
+    {},
+  ),
+  "compound": (dual_head.compound, (np.moveaxis(LOGS[:2], 0, -1),), {}),
+  "mean_log_odds": (
+    lambda x, m: principles.mean_log_odds(x, 0, 1, m),
+    (np.moveaxis(LOGS, 0, -1), TOKENS),
+    {0: np.broadcast_to(TOKENS[..., None], (P, S, T, 5))},
+  ),
+  "transferred": (transfer.transferred, (CORRECT, IDS), {}),
+  "token_rewards_of_two_prompts": (
+    t_reg.token_rewards,
+    (LOGS[0], LOGS[1], TOKENS),
+    {0: 2, 1: 2},
+  ),
+  "regularized_dpo": (
+    t_reg.regularized_dpo,
+    tuple(x[:, :2] for x in (LOGS[0], LOGS[1], UNIT[0] - 0.5, TOKENS)),
+    {0: 3, 1: 3},
+  ),
+  "token_rewards_of_a_flow": (
+    lambda x, m: flow.token_rewards(x, m, 0.01, 0.1, 3),
+    (UNIT[0], TOKENS),
+    {0: 1},
+  ),
 }
 
 
@@ -402,6 +484,15 @@ def test_a_detour_earns_nothing(rule):
 GATED = {  # hidden [S] -> total [S], and where the gate is closed
   "posterior": (lambda x: gates.posterior(CORRECT[0], x), CORRECT[0] == 0),
   "concise": (lambda x: gates.concise(CORRECT[0], x), CORRECT[0] == 0),
+  "flaw_aware": (lambda x: flaws.flaw_aware(CORRECT[0], x), CORRECT[0] == 0),
+  "instead_of_nothing": (
+    lambda x: patterns.instead_of_nothing(CORRECT[0], x),
+    CORRECT[0] == 1,
+  ),
+  "calibrated": (
+    lambda x: patterns.calibrated(0.8 * CORRECT[0], x),
+    CORRECT[0] == 1,
+  ),
   "accumulation": (
     lambda x: gates.gated_accumulation(
       jnp.stack([x, jnp.ones(S)], -1)[..., None],

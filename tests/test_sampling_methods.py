@@ -10,6 +10,7 @@ import optax
 import pytest
 from scipy import stats
 
+from rl import method as core
 from rl import methods, step
 from rl.methods.sampling import (
   aryabhata,
@@ -19,6 +20,7 @@ from rl.methods.sampling import (
   diver,
   eepo,
   pf_ppo,
+  prof,
   ticket_mask,
 )
 
@@ -165,7 +167,8 @@ def test_every_prompt_weighs_the_same_whatever_its_group():
 
 
 def test_the_worst_and_the_best_survive_and_no_other():
-  rollout = group([0.3, 0.9, 0.1, 0.5, 0.7])
+  keys = jax.random.split(jax.random.key(1), 1)  # draws both of them
+  rollout = group([0.3, 0.9, 0.1, 0.5, 0.7], keys=keys)
   kept = np.asarray(pf_ppo.copies(rollout, "best_worst"))[0]
   assert kept.sum() == 5
   assert not kept[[0, 3, 4]].any()
@@ -463,3 +466,117 @@ def test_one_step_moves_the_right_mass_as_the_formula_says():
   formula = (1.0 - s) * (1 - q) * a2 + (s + 0.3) * q * b2
   formula += s * (q * u_neg - (1 - q) * u_pos)
   np.testing.assert_allclose(change, eta / n * formula, rtol=1e-4)
+
+
+# PROF
+
+
+def processed(correct, values, steps=None, **changes):
+  """One group of these verdicts, whose samples have these mean step scores."""
+  rollout = group(correct)
+  values = np.asarray(values, np.float32)
+  steps = np.full(len(values), 2) if steps is None else np.asarray(steps)
+  mask = np.arange(4) < steps[:, None]
+  scores = values[:, None] + np.where(np.arange(4) % 2, -0.1, 0.1)
+  scores = np.where(steps[:, None] % 2, values[:, None], scores)
+  return rollout.replace(
+    correct=jnp.asarray([correct], jnp.int8),
+    step_scores=jnp.asarray(np.where(mask, scores, np.nan))[None],
+    step_mask=jnp.asarray(mask)[None],
+    **changes,
+  )
+
+
+def chosen(rollout, **hyper):
+  m = methods.get("prof", **hyper)
+  return np.asarray(m.select.apply(None, rollout, m.select.init())[0])[0]
+
+
+def test_the_counts_of_prof_by_trying_all_of_them():
+  for right, wrong in itertools.product(range(9), repeat=2):
+    for kept in range(right + wrong + 1):
+      possible = [
+        k for k in range(kept + 1) if k <= right and kept - k <= wrong
+      ]
+      best = max(k * (kept - k) for k in possible)
+      k = int(prof.balanced_counts(*map(jnp.array, (right, wrong, kept))))
+      assert k in possible
+      assert k * (kept - k) == best
+
+
+@pytest.mark.parametrize(
+  ("right", "kept"), [(6, (2, 2)), (7, (3, 1)), (8, (4, 0))]
+)
+def test_the_counts_of_the_card(right, kept):
+  correct = [1] * right + [0] * (8 - right)
+  found = chosen(processed(correct, np.linspace(0, 1, 8)))
+  assert (found[:right].sum(), found[right:].sum()) == kept
+
+
+def test_right_samples_of_good_and_wrong_ones_of_bad_steps_stay():
+  correct = [1, 1, 1, 0, 0, 0, 0, 1]
+  values = [0.9, 0.1, 0.7, 0.8, 0.2, 0.3, 0.9, 0.5]
+  rollout = processed(correct, values)
+  np.testing.assert_array_equal(chosen(rollout), [1, 0, 1, 0, 1, 1, 0, 0])
+  # Advantages are those of the kept: two right, two wrong.
+  m = methods.get("prof")
+  batch, _, _ = core.prepare(m, rollout, m.init())
+  z = 1 / np.std([1, 1, 0, 0], ddof=1) / 2
+  np.testing.assert_allclose(
+    np.asarray(batch.signals[0])[0, :, 0],
+    [z, 0, z, 0, -z, -z, 0, 0],
+    atol=1e-5,
+  )
+
+
+def test_wrong_samples_may_be_any():
+  correct, values = [1] * 4 + [0] * 4, np.linspace(0, 1, 8)
+  draws = 400
+  keys = jax.random.split(jax.random.key(0), draws)
+  m = methods.get("prof", wrong="random")
+  found = jax.vmap(
+    lambda key: m.select.apply(
+      None, processed(correct, values, keys=key[None]), m.select.init()
+    )[0][0]
+  )(keys)
+  np.testing.assert_array_equal(found[:, :4].mean(0), [0, 0, 1, 1])
+  error = 5 * np.sqrt(0.25 / draws)
+  np.testing.assert_allclose(found[:, 4:].mean(0), 0.5, atol=error)
+
+
+def test_one_step_and_very_many_are_penalised_on_either_side():
+  values, steps = [0.5, 0.6, 0.5, 0.4], [2, 1, 2, 4]
+  hyper = {"penalty": 0.3, "most_steps": 4}
+  assert chosen(processed([1, 1, 0, 0], values, steps)).tolist() == [0, 1, 0, 1]
+  found = chosen(processed([1, 1, 0, 0], values, steps), **hyper)
+  assert found.tolist() == [1, 0, 0, 1]
+  found = chosen(processed([1, 1, 1, 1], values, steps), **hyper)
+  assert found.tolist() == [1, 0, 1, 0]
+
+
+def test_all_of_a_group_is_grpo():
+  rollout = free.rollout()
+  found = [
+    core.prepare(m, rollout, m.init())[0].signals[0]
+    for m in (
+      methods.get("prof", share=1.0),
+      methods.get("grpo", beta=0.0),
+    )
+  ]
+  np.testing.assert_allclose(*found, atol=1e-6)
+
+
+def test_prof_leaves_out_what_nobody_judged_and_keeps_one_of_one():
+  found = chosen(processed([1, -1, 0, -1], [0.9, 0.9, 0.1, 0.1]), share=1.0)
+  assert found.tolist() == [1, 0, 1, 0]
+  assert chosen(processed([1, -1], [0.9, 0.9])).tolist() == [1, 0]
+  assert not chosen(processed([-1, -1], [0.9, 0.9])).any()
+
+
+@pytest.mark.parametrize(
+  ("hyper", "said"),
+  [({"share": 0.0}, "nearest: 0.1"), ({"wrong": "randm"}, "'random'")],
+)
+def test_settings_of_prof_are_checked(hyper, said):
+  with pytest.raises(ValueError, match=said):
+    methods.get("prof", **hyper)

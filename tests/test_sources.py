@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from types import SimpleNamespace
 
 import jax
@@ -22,20 +23,33 @@ CHAIN = "chain(operations=2, reference=True)"
 P, S = 8, 4
 # What is told of a sample by a judge that the chained task does not have.
 JUDGED = ("thoughts", "style", "forecast", "stated")
+PHRASES = (((4,),), ((5,), (6, 7)))  # of token ids
 SETTINGS = {
   "arctan": {"references": "stage/greedy_scores"},
   "brier": {"forecast": "forecast", "stated": "stated"},
+  "calibrated": {"model": "style", "phrases": "thoughts"},
   "ceiling": {"highest": 0.5},
   "centered": {"references": "stage/greedy_scores"},
   "component": {"of": "answered"},
   "concise": {"conciseness": "style"},
+  "dimension_level": {
+    "relevances": ("style", "forecast"),
+    "coherence": "thoughts",
+  },
   "ensemble": {"members": ("thoughts", "style"), "rule": "worst"},
+  "flaw_aware": {"flawed": "thoughts"},
+  "flipped_groups": {"probability": 0.5},
+  "instead_of_nothing": {"phrases": "thoughts"},
   "late_preference": {"references": "stage/greedy_scores"},
+  "novelty_bonus": {"size": 16},
   "phase_entropy": {"thought_end": 4},
   "polynomial": {"references": "stage/greedy_scores"},
   "posterior": {"thoughts": "thoughts"},
   "preference": {"references": "stage/greedy_scores"},
+  "reasoning_patterns": {"phrases": PHRASES, "enough": 2},
+  "says": {"phrases": PHRASES, "fences": (((8,),),)},
   "stratified": {"model": "style"},
+  "stretched_with_progress": {"over": 14},
   "tanh": {"references": "stage/greedy_scores"},
   "trusted": {"thoughts": "thoughts"},
 }
@@ -78,6 +92,7 @@ def judged():
     "stage/prompt_values": values[:, 0, 0],
     "stage/greedy_scores": jnp.linspace(0, 1, P).at[0].set(jnp.nan),
     "task/paraphrase_answer_ids": found.extras["task/answer_ids"][:, ::-1],
+    "task/shuffled_answer_ids": found.extras["task/answer_ids"].at[0].set(-2),
   }
   found = found.replace(
     sample_mask=found.sample_mask.at[2, 3].set(False),
@@ -190,6 +205,81 @@ def test_a_completion_is_scored_without_its_question(judged):
   np.testing.assert_allclose(
     found.extras["old@alone/log_probs"][p, s, :length], one, rtol=1e-4
   )
+
+
+def value_of(judged, name, **hyper):
+  """What a reward says of the samples that there are."""
+  t = sources.get(name, **SETTINGS.get(name, {}) | hyper)
+  value, _ = t.apply(None, judged.rollout, t.init())
+  return np.asarray(value), np.asarray(judged.rollout.sample_mask)
+
+
+def test_controls_are_those_of_their_arrays(judged):
+  found = judged.rollout
+  correct, answers = (
+    np.asarray(x) for x in (found.correct, found.extras["task/answer_ids"])
+  )
+  value, real = value_of(judged, "opposite")
+  np.testing.assert_array_equal(value[real], 1 - np.asarray(found.scores)[real])
+  for p, turned in ((0.0, correct == 1), (1.0, correct == 0)):
+    value, _ = value_of(judged, "flipped_groups", probability=p)
+    np.testing.assert_array_equal(value, turned)
+  value, _ = value_of(judged, "coins", probability=1.0)
+  assert (value == 1).all()
+  value, real = value_of(judged, "wrong_vote")
+  paid = (value == 1) & real
+  wrong = (correct == 0) & (answers >= 0) & real
+  assert not paid[~wrong].any()
+  assert paid.any()
+  np.testing.assert_array_equal(paid.any(1), wrong.any(1))
+
+
+def test_phrases_count_where_an_answer_is_read(judged):
+  """4 is the mark of the answer, which every whole demonstration has."""
+  found = judged.rollout
+  hits = np.zeros((P, S))
+  for p, s in np.ndindex(P, S):
+    row = np.asarray(found.completions[p, s, : found.lengths[p, s]]).tolist()
+    pairs = list(itertools.pairwise(row))
+    hits[p, s] = (4 in row) + (5 in row or (6, 7) in pairs)
+  value, _ = value_of(judged, "says")
+  plain, _ = value_of(judged, "says", fences=())
+  np.testing.assert_array_equal(plain, hits > 0)
+  assert (value <= plain).all()
+  value, _ = value_of(judged, "reasoning_patterns")
+  answered = np.asarray(found.extras["task/answer_ids"]) >= 0
+  np.testing.assert_allclose(value, answered * np.minimum(hits / 2, 1))
+
+
+def test_who_was_not_asked_again_is_not_paid_for_it(judged):
+  value, _ = value_of(judged, "answer_consistency")
+  assert not value[0].any()  # asked nobody
+  right = np.asarray(judged.rollout.correct) == 1
+  np.testing.assert_array_equal(value[1:], right[1:])
+
+
+def test_novelty_learns_and_never_beats_a_right_answer(judged):
+  t = judged.made["novelty_bonus"]
+  state = t.init()
+  value, after = t.apply(None, judged.rollout, state)
+  right = np.asarray(judged.rollout.correct) == 1
+  real = np.asarray(judged.rollout.sample_mask)
+  assert value[right & real].min() > value[~right & real].max()
+  same = jax.tree.map(np.array_equal, after.predictor, state.predictor)
+  assert not any(jax.tree.leaves(same))
+  assert after.observations.count[0] == real.sum()
+  with pytest.raises(ValueError, match="width, 16"):
+    value_of(judged, "novelty_bonus", size=15)
+
+
+def test_a_score_is_stretched_as_training_goes_on(judged):
+  """Half way, at step 7 of 14."""
+  found = judged.rollout
+  value, real = value_of(judged, "stretched_with_progress", of="style")
+  for v, s, r in zip(value, found.components["style"], real, strict=True):
+    s = np.asarray(s)[r]
+    unit = (s - s.min()) / (s.max() - s.min())
+    np.testing.assert_allclose(v[r], (s + unit) / 2, rtol=1e-5)
 
 
 def test_the_streams_moments_are_carried(judged):

@@ -2,12 +2,16 @@
 
   python -m experiments.bakeoff --task NAME [--seeds 4] [--methods a,b]
     [--workdir runs/bakeoff] [--cpu_devices 2] [--steps 80]
+  python -m experiments.bakeoff --rewards [a,b] [--task chain] [--steps 40] ...
 
 All start from the same base policy, seed by seed, and sample the same number of
 tokens. Writes, into the workdir and after every method, `bakeoff.md`,
 `bakeoff.json` and `index.html`: one table of differences to GRPO with intervals
 over seeds, of all methods that are finished there. A stopped run goes on where
 it was; a method that the task cannot feed is listed with the reason.
+
+With `--rewards` GRPO is paid by each reward in turn, and the table holds what
+was paid for against what was achieved.
 """
 
 from __future__ import annotations
@@ -23,68 +27,66 @@ import rich.console
 
 from experiments import devices, mistakes
 from experiments.arms import Arm, Store
-from experiments.bakeoff import entrants, table
+from experiments.bakeoff import entrants, rewards, table
 from experiments.configs import methods as configs
-from rl import methods
 
 
 class _Bakeoff:
-  """A setting, its budget, and what is known of its methods so far.
+  """A setting, its budget, and what is known of its entrants so far.
 
   Attributes:
+    reference: whom all others are compared with.
     budget: completion tokens of each seed.
-    refused: `{method: why it was not run}`.
+    refused: `{name: why it was not run}`.
   """
 
   def __init__(
     self, setting: entrants.Setting, store: Store, seeds: Sequence[int]
   ) -> None:
     self._setting, self._store, self._seeds = setting, store, seeds
+    self.reference = setting.reference
     base = store.outcome(setting.untrained(), seeds)
     self.budget = setting.budget(base)
     self.refused: dict[str, str] = {}
-    self._base = self._row("base", "", setting.untrained())
+    self._base = self._row("base", setting.untrained())
     self._rows: dict[str, table.Row] = {}
-    for name in entrants.finished(setting, store, self.budget, seeds):
+    for name in setting.finished(store, self.budget, seeds):
       self.train(name)
 
   def waiting(self, names: Sequence[str]) -> list[str]:
-    """Those that have something left to train and can be; GRPO leads.
+    """Those that have something left to train and can be; the reference leads.
 
     Raises:
-      ValueError: GRPO cannot run.
+      ValueError: the reference cannot run.
     """
     left = [name for name in names if name not in self._rows]
     for name in left:
-      if why := entrants.obstacle(self._setting, name, self.budget):
+      if why := self._setting.obstacle(name, self.budget):
         self.refused[name] = why
-    if why := self.refused.get(entrants.REFERENCE):
-      raise ValueError(f"{entrants.REFERENCE}, the reference: {why}")
+    if why := self.refused.get(self.reference):
+      raise ValueError(f"{self.reference}, the reference: {why}")
     left = [name for name in left if name not in self.refused]
-    return sorted(left, key=lambda name: name != entrants.REFERENCE)
+    return sorted(left, key=lambda name: name != self.reference)
 
   def train(self, name: str) -> None:
-    """All seeds of a method that are not there."""
-    arm = self._setting.arm(name, self.budget)
-    self._rows[name] = self._row(name, methods.family(name), arm)
+    """All seeds of an entrant that are not there."""
+    self._rows[name] = self._row(name, self._setting.arm(name, self.budget))
 
   def table(self) -> table.Table:
-    """Of all methods that are finished."""
-    rows = dict(self._rows)
-    return table.Table(
-      task=self._setting.task,
-      budget=self.budget,
-      base=self._base,
-      reference=rows.pop(entrants.REFERENCE),
-      rows=list(rows.values()),
-      refused=self.refused,
+    """Of all that are finished."""
+    return self._setting.table(
+      self.budget, self._base, self._rows, self.refused
     )
 
-  def _row(self, name: str, family: str, arm: Arm) -> table.Row:
+  def write(self, folder: pathlib.Path) -> None:
+    """The table, into a folder."""
+    self._setting.write(self.table(), folder)
+
+  def _row(self, name: str, arm: Arm) -> table.Row:
     outcome = self._store.outcome(arm, self._seeds)
     spent = self._store.spent(arm, self._seeds)
     made = self._store.made(arm, self._seeds)
-    return table.row(name, family, outcome, spent, made)
+    return self._setting.row(name, arm, outcome, spent, made)
 
 
 @mistakes.one_line
@@ -105,28 +107,36 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise ValueError(
         f"--seeds {options.seeds} gives no interval; use at least 2"
       )
-    asked = filter(None, options.methods.split(","))
-    names = [entrants.check(name) for name in asked] or methods.names()
+    kind = entrants.Setting if options.rewards is None else rewards.Setting
+    if options.rewards is not None and options.methods:
+      raise ValueError("--methods and --rewards do not go together")
+    task = options.task or kind.usual_task
+    if not task:
+      raise ValueError(f"--task must be one of {', '.join(configs.BASES)}")
+    asked = options.rewards or options.methods
+    names = [kind.check(name) for name in filter(None, asked.split(","))]
     devices.split_cpu(options.cpu_devices)
-    setting = entrants.setting(options.task, options.steps)
+    steps = kind.usual_steps if options.steps is None else options.steps
+    setting = entrants.setting(task, steps, kind)
+    folder = options.workdir or kind.folder
   began = time.monotonic()
 
   def say(line: str) -> None:
     passed = (time.monotonic() - began) / 60
     console.print(f"{passed:5.1f} min  {line}", soft_wrap=True, markup=False)
 
-  store = Store(options.workdir, say)
+  store = Store(folder, say)
   whole = _Bakeoff(setting, store, range(options.seeds))
   with mistakes.expected():
-    waiting = whole.waiting(sorted({entrants.REFERENCE, *names}))
+    waiting = whole.waiting(sorted({kind.reference, *(names or kind.names())}))
   say(
-    f"{len(waiting)} methods to train, {options.seeds} seeds of {whole.budget} "
-    f"tokens each; {len(whole.refused)} cannot run"
+    f"{len(waiting)} {kind.kind} to train, {options.seeds} seeds of "
+    f"{whole.budget} tokens each; {len(whole.refused)} cannot run"
   )
-  failed = _train(whole, waiting, options.workdir, say)
-  table.write(whole.table(), options.workdir)
-  print((options.workdir / "bakeoff.md").read_text())
-  console.print(f"wrote {options.workdir / 'index.html'}", soft_wrap=True)
+  failed = _train(whole, waiting, folder, say)
+  whole.write(folder)
+  print((folder / "bakeoff.md").read_text())
+  console.print(f"wrote {folder / 'index.html'}", soft_wrap=True)
   return 1 if failed else 0
 
 
@@ -139,7 +149,7 @@ def _train(
   """Trains one after another; returns those that failed.
 
   What fails is our fault and its traceback is shown, but it does not cost the
-  other methods their run; GRPO must not fail.
+  others their run; the reference must not fail.
   """
   failed: list[str] = []
   began = time.monotonic()
@@ -147,7 +157,7 @@ def _train(
     try:
       whole.train(name)
     except Exception as error:
-      if name == entrants.REFERENCE:
+      if name == whole.reference:
         raise
       traceback.print_exc()
       failed.append(name)
@@ -159,7 +169,7 @@ def _train(
       f"{name} is through, {done} of {len(waiting)}; about "
       f"{each * left / 60:.0f} min left"
     )
-    table.write(whole.table(), folder)
+    whole.write(folder)
   return failed
 
 
@@ -169,16 +179,22 @@ def _parser() -> argparse.ArgumentParser:
     description="Compares every method with GRPO on an embedded task.",
   )
   add = parser.add_argument
-  add("--task", required=True, help=f"{', '.join(configs.BASES)}")
+  add("--task", default="", help=f"{', '.join(configs.BASES)}")
   add("--seeds", type=int, default=4, help="of every method")
   add("--methods", default="", help="a,b: these only, and GRPO; default: all")
-  add("--workdir", type=pathlib.Path, default=pathlib.Path("runs/bakeoff"))
+  add(
+    "--rewards",
+    nargs="?",
+    const="",
+    help="rewards instead of methods, all of them or a,b, on chain by default",
+  )
+  add("--workdir", type=pathlib.Path, help="default: runs/bakeoff[_rewards]")
   add("--cpu_devices", type=int, default=2, help="seeds at a time on a CPU")
   add(
     "--steps",
     type=int,
-    default=entrants.STEPS,
-    help="whose tokens, at the base policy's length, are the budget",
+    help="whose tokens, at the base policy's length, are the budget; "
+    f"{entrants.STEPS} of methods, {rewards.Setting.usual_steps} of rewards",
   )
   return parser
 

@@ -11,12 +11,15 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-from collections.abc import Sequence
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ml_collections
 
 from experiments import build, spec
-from experiments.arms import Arm, Outcome, Store
+from experiments.arms import Arm, Outcome, Spent, Store
+from experiments.bakeoff import table
 from experiments.configs import methods as configs
 from rl import methods
 
@@ -27,54 +30,158 @@ STEPS = 80  # then 85 methods of 4 seeds stay under two hours on two cores
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """What all share.
+  """What all share, and who they are.
 
   Attributes:
     task: with its settings.
-    steps: of GRPO at the base policy's length.
+    steps: of the reference at the base policy's length.
+    reference: whom all others are compared with.
+    kind: what takes part, for messages.
+    folder: where it is written, if nobody says.
+    usual_task, usual_steps: if nobody says; "" where somebody must.
   """
 
   task: str
   steps: int
 
+  reference = REFERENCE
+  kind = "methods"
+  folder = pathlib.Path("runs/bakeoff")
+  usual_task = ""
+  usual_steps = STEPS
+
   @functools.cached_property
   def start(self) -> Arm:
     """The supervised policy that all start from."""
-    config = configs.base(self.task)
+    config = self.base(self.task)
     config.steps_per_dispatch = 1
     return Arm(config)
 
   def untrained(self) -> Arm:
     """The base policy itself, evaluated."""
-    config = self._config(REFERENCE)
+    config = self._config(self.reference)
     config.steps = 0
     return Arm(config, self.start)
 
   def budget(self, base: Outcome) -> int:
-    """Completion tokens of each seed, the same for every method.
+    """Completion tokens of each seed, the same for all.
 
     Args:
       base: the outcome of `untrained`; its first seed counts, so that further
         seeds change nothing.
     """
-    rollout = self._config(REFERENCE).rollout
+    rollout = self._config(self.reference).rollout
     length = float(base.lengths[0].mean())
     return round(self.steps * rollout.prompts * rollout.samples * length)
 
   def arm(self, name: str, tokens: int) -> Arm:
-    """A method's own config, on this task."""
+    """Its own config, on this task."""
     return Arm(self._config(name), self.start, tokens)
 
+  def obstacle(self, name: str, tokens: int) -> str:
+    """Why it cannot run on this task; "" where it can."""
+    if why := self.unfit(name):
+      return why
+    try:
+      build.build(self.arm(name, tokens).config)
+    except ValueError as error:
+      return " ".join(str(error).split())
+    return ""
+
+  def finished(
+    self, store: Store, tokens: int, seeds: Sequence[int]
+  ) -> list[str]:
+    """Those whose seeds are all there."""
+    return [
+      name
+      for name in self.names()
+      if not self.unfit(name)
+      and not store.missing(self.arm(name, tokens), seeds)
+    ]
+
+  @staticmethod
+  def base(task: str) -> ml_collections.ConfigDict:
+    """The config of the policy that a task's runs start from."""
+    return configs.base(task)
+
+  @classmethod
+  def whole(cls, task: str) -> str:
+    """A task, with the settings of its base where it has none.
+
+    Raises:
+      ValueError: there is no base for it.
+    """
+    cls.base(task)
+    name, settings = spec.parse(task)
+    return task if settings else configs.BASES[name].get_config().task
+
+  @staticmethod
+  def names() -> list[str]:
+    """Who could take part."""
+    return methods.names()
+
+  @staticmethod
+  def check(name: str) -> str:
+    """The name, if there is one like it.
+
+    Raises:
+      ValueError: there is none.
+    """
+    methods.factory(name)
+    return name
+
+  def unfit(self, name: str) -> str:
+    """Why its config is not of this task; "" where it is."""
+    if importlib.util.find_spec(f"{configs.__name__}.{name}") is None:
+      return f"there is no experiments/configs/methods/{name}.py"
+    return ""
+
+  def row(
+    self, name: str, arm: Arm, outcome: Outcome, spent: Spent, made: set[str]
+  ) -> table.Row:
+    """Its row of the table; the base policy's has no name to look up."""
+    del arm
+    family = methods.family(name) if name in self.names() else ""
+    return table.row(name, family, outcome, spent, made)
+
+  def table(
+    self,
+    budget: int,
+    base: table.Row,
+    rows: Mapping[str, table.Row],
+    refused: Mapping[str, str],
+  ) -> table.Table:
+    """Of the rows, the reference's among them."""
+    return table.Table(
+      self.task, budget, base, *self._split(rows), dict(refused)
+    )
+
+  def write(self, found: table.Table, folder: pathlib.Path) -> None:
+    """The table, into a folder."""
+    table.write(found, folder)
+
+  def _split(self, rows: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+    """The reference's row, and the others."""
+    others = dict(rows)
+    return others.pop(self.reference), list(others.values())
+
   def _config(self, name: str) -> ml_collections.ConfigDict:
-    module = importlib.import_module(f"{configs.__name__}.{name}")
-    config = module.get_config().copy_and_resolve_references()
+    config = self._own(name).copy_and_resolve_references()
     config.base, config.model = {}, self.start.config.model
-    config.task, config.steps = self.task, self.steps
+    config.task, config.steps = self._task(name, config.task), self.steps
     config.steps_per_dispatch, config.evaluation.samples = 1, SAMPLES
     return config
 
+  def _own(self, name: str) -> ml_collections.ConfigDict:
+    return importlib.import_module(f"{configs.__name__}.{name}").get_config()
 
-def setting(task: str, steps: int) -> Setting:
+  def _task(self, name: str, own: str) -> str:
+    """The task that its config says, as this setting has it."""
+    del name, own
+    return self.task
+
+
+def setting(task: str, steps: int, kind: type[Setting] = Setting) -> Setting:
   """The setting of a task; a bare name has the settings of its base.
 
   Raises:
@@ -82,46 +189,6 @@ def setting(task: str, steps: int) -> Setting:
   """
   if steps < 1:
     raise ValueError(f"steps = {steps} must be at least 1")
-  name, settings = spec.parse(task)
-  if not settings:
-    configs.base(task)
-    task = configs.BASES[name].get_config().task
-  found = Setting(task, steps)
+  found = kind(kind.whole(task), steps)
   build.build(found.start.config)
   return found
-
-
-def check(name: str) -> str:
-  """The name, if there is such a method.
-
-  Raises:
-    ValueError: there is none.
-  """
-  methods.factory(name)
-  return name
-
-
-def obstacle(setting: Setting, name: str, tokens: int) -> str:
-  """Why a method cannot run on this task; "" where it can."""
-  if not _has_config(name):
-    return f"there is no experiments/configs/methods/{name}.py"
-  try:
-    build.build(setting.arm(name, tokens).config)
-  except ValueError as error:
-    return " ".join(str(error).split())
-  return ""
-
-
-def finished(
-  setting: Setting, store: Store, tokens: int, seeds: Sequence[int]
-) -> list[str]:
-  """The methods whose seeds are all there."""
-  return [
-    name
-    for name in methods.names()
-    if _has_config(name) and not store.missing(setting.arm(name, tokens), seeds)
-  ]
-
-
-def _has_config(name: str) -> bool:
-  return importlib.util.find_spec(f"{configs.__name__}.{name}") is not None

@@ -20,9 +20,13 @@ import rich.console
 from experiments import jsonl, mistakes, spec
 from experiments.benchmark.objectives import objectives
 from experiments.benchmark.outcome import Outcome
+from experiments.benchmark.rewards import rewards
 from rl import choices
 
-BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {"objectives": objectives}
+BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
+  "objectives": objectives,
+  "rewards": rewards,
+}
 WIDTH = 120  # of a table, also where it goes to a file
 
 

@@ -101,8 +101,10 @@ def hard_labels(successes: Array, step_mask: Array, least: int = 1) -> Labels:
 def drop_after_error(labels: Labels) -> Labels:
   """The same labels, of weight 0 after the first that is 0."""
   errors = (labels.weights > 0) & (labels.values == 0)
-  before = jnp.cumsum(errors, -1) - errors
-  return labels.replace(weights=jnp.where(before > 0, 0.0, labels.weights))
+  size = errors.shape[-1]
+  step = jnp.arange(size)
+  first = jnp.min(jnp.where(errors, step, size), -1, keepdims=True)
+  return labels.replace(weights=jnp.where(step > first, 0.0, labels.weights))
 
 
 def first_error_by_binary_search(

@@ -11,6 +11,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rewards import elementary
+
 Array = jax.Array
 
 
@@ -32,7 +34,8 @@ def soft_label_bce(logits: Array, labels: Array, weights: Array) -> Array:
   """
   counts = weights > 0
   logits = jnp.where(counts, logits, 0.0)
-  losses = jax.nn.softplus(logits) - jnp.where(counts, labels, 0.0) * logits
+  kept = jnp.where(counts, labels, 0.0)
+  losses = elementary.softplus(logits) - kept * logits
   return _weighted_mean(losses, weights)
 
 
@@ -51,11 +54,7 @@ def two_class_cross_entropy(
 
   Source: Cheng et al. 2025, Stop Summation (PURE).
   """
-  counts = weights > 0
-  logits = jnp.where(counts[..., None], logits, 0.0)
-  labels = jnp.where(counts, labels, 0.0)
-  bad, good = jnp.moveaxis(jax.nn.log_softmax(logits, -1), -1, 0)
-  return _weighted_mean(-(labels * good + (1.0 - labels) * bad), weights)
+  return soft_label_bce(logits[..., 1] - logits[..., 0], labels, weights)
 
 
 def language_loss(log_probs: Array, mask: Array) -> Array:
@@ -78,4 +77,5 @@ def language_loss(log_probs: Array, mask: Array) -> Array:
 
 def _weighted_mean(losses: Array, weights: Array) -> Array:
   total = jnp.sum(weights)
-  return jnp.sum(losses * weights) / jnp.where(total > 0, total, 1.0)
+  weighted = jnp.where(weights > 0, losses * weights, 0.0)
+  return jnp.sum(weighted) / jnp.where(total > 0, total, 1.0)

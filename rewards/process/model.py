@@ -65,7 +65,7 @@ class Reading(NamedTuple):
 
 
 def step_ends(step_ids: Array, steps: int) -> tuple[Array, Array]:
-  """Where each step's last token is.
+  """Where each step's last token is, in O(T K).
 
   Args:
     step_ids: `[..., T]` int32, the step of each token, -1 outside.
@@ -113,7 +113,7 @@ def read_through(
 
 
 def step_features(reading: Reading, step_ids: Array, steps: int) -> Array:
-  """What a head reads of every step.
+  """What a head reads of every step, in O(T K + K D).
 
   Args:
     reading: of `read_through`.

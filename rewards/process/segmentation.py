@@ -11,6 +11,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rewards import places
+
 Array = jax.Array
 
 
@@ -54,7 +56,7 @@ def segment_steps(
     raise ValueError(f"steps = {steps} must be at least 1; nearest: 1")
   real = jnp.arange(completions.shape[-1]) < lengths[..., None]
   ends = real & jnp.isin(completions, jnp.array(separators, jnp.int32))
-  ids = jnp.cumsum(ends, -1, dtype=jnp.int32) - ends
+  ids = places.count_before(ends)
   if steps is not None:
     ids = jnp.minimum(ids, steps - 1)
   return jnp.where(real, ids, -1)

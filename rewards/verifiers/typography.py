@@ -55,9 +55,7 @@ _COMMANDS = {
 }
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 # TeX's negative space takes the space after it with it.
-_SPACES = re.compile(
-  r"(?<!\\)\\!\s*|(?<!\\)\\[,;:]|(?<!\\)\\ |~|\\[()\[\]]"
-)
+_SPACES = re.compile(r"(?<!\\)\\!\s*|(?<!\\)\\[,;:]|(?<!\\)\\ |~|\\[()\[\]]")
 _SIZED = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _SET = re.compile(r"\\(?:mathbb|Bbb|mathbf)\s*\{?\s*R\s*\}?")
 _TEXT = re.compile(

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, types
+from rl import draws, masked, types
 from rl.method import Method
 from rl.methods.pairs.pairwise import preferences
 from rl.surrogates import ppo_clip
@@ -21,7 +21,8 @@ def against_random_member(
   """
   valid = rollout.sample_mask
   weights = jnp.where(valid, 0.0, -jnp.inf)
-  drawn = jax.vmap(jax.random.categorical)(rollout.keys, weights)[:, None]
+  keys = draws.keys(rollout.keys, "brpo_writing")
+  drawn = jax.vmap(jax.random.categorical)(keys, weights)[:, None]
   wins = jnp.take_along_axis(preferences(rollout), drawn[..., None], -1)
   sign = jnp.where(wins[..., 0] == 1, 1.0, -1.0)
   challenger = valid & (jnp.arange(valid.shape[-1]) != drawn)

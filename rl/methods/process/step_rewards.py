@@ -124,6 +124,8 @@ def minus_others_step_mean(
 ) -> Array:
   """r_k - b, b the mean over the others of their mean reward per step.
 
+  `oprl.minus_others_pooled_mean` takes all steps of the others in one pool.
+
   Source: PURE's released code, step baseline.
 
   Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, types
+from rl import choices, draws, masked, types
 from rl.method import Method
 from rl.methods.pairs.contrast import first_best
 from rl.surrogates import ppo_clip
@@ -61,7 +61,8 @@ def copies(rollout: types.Rollout, rule: str) -> Array:
     counted = jnp.arange(real.size) < real.sum()
     return jnp.zeros(real.shape).at[drawn].add(counted)
 
-  return jax.vmap(draw)(weights, valid, rollout.keys)
+  keys = draws.keys(rollout.keys, "pf_ppo")
+  return jax.vmap(draw)(weights, valid, keys)
 
 
 @transform("sample")

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from rl import probes, types
+from rl import draws, probes, types
 from rl.method import Method
 from rl.methods.surrogates.selection import lowest, token_covariance
 from rl.surrogates import ppo_clip
@@ -28,9 +28,10 @@ def drop_by_covariance(
   covariance = token_covariance(signal, rollout.extras[_OLD_LOG_PROBS], mask)
   inside = mask & (covariance > low) & (covariance < high)
   shape = mask.shape[1:]
-  draws = jax.vmap(lambda key: jax.random.uniform(key, shape))(rollout.keys)
+  keys = draws.keys(rollout.keys, "clip_cov")
+  order = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
   count = jnp.maximum(jnp.floor(fraction * mask.sum()), 1.0)
-  return jnp.where(lowest(draws, inside, count), 0.0, signal)
+  return jnp.where(lowest(order, inside, count), 0.0, signal)
 
 
 def clip_cov(

@@ -1,0 +1,18 @@
+"""A polynomial of closeness against the greedy sample.
+
+  python -m experiments.run --config experiments/configs/rewards/polynomial.py \
+    --workdir runs/polynomial
+"""
+
+from experiments.configs import rewards
+from experiments.configs.common import pay
+
+FAMILY = "shapes"
+
+
+def get_config():
+  return rewards.on_task(
+    pay(close="polynomial(references='stage/greedy_scores')"),
+    rewards.CLOSENESS,
+    stage="greedy()",
+  )

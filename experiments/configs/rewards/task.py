@@ -1,0 +1,16 @@
+"""The graded score of closeness, as it is.
+
+Near is paid for; right is an exact hit.
+
+  python -m experiments.run --config experiments/configs/rewards/task.py \
+    --workdir runs/task
+"""
+
+from experiments.configs import rewards
+from experiments.configs.common import pay
+
+FAMILY = "shapes"
+
+
+def get_config():
+  return rewards.on_task(pay(close="task()"), rewards.CLOSENESS)

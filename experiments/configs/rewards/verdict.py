@@ -1,0 +1,14 @@
+"""The verdict on chained arithmetic: what all others are held against.
+
+  python -m experiments.run --config experiments/configs/rewards/verdict.py \
+    --workdir runs/verdict
+"""
+
+from experiments.configs import rewards
+from experiments.configs.common import pay
+
+FAMILY = "outcome"
+
+
+def get_config():
+  return rewards.on_task(pay(right="verdict()"))
