@@ -140,7 +140,8 @@ def co_reward(
   """Each of two wordings of a question is labelled by the other's majority.
 
   A mistake that hangs on the wording does not confirm itself. Identical groups
-  give `majority`. Both collapsed to one wrong answer give 1 to all. O(S^2 + R^2).
+  give `majority`. Both collapsed to one wrong answer give 1 to all.
+  O(S^2 + R^2).
 
   Source: Zhang et al. 2025, Co-rewarding: Stable Self-supervised RL for
   Eliciting Reasoning in Large Language Models (I).

@@ -245,7 +245,7 @@ def costs(monkeypatch):
 
   def fake(sums, scans=0.0, power=1.0):
     def compare(calls, reference, **_):
-      n = reference.args[0][0].shape[-1]
+      n = max(x.shape[-1] for x in reference.args[0])
       seconds = {"own": sums * n**power, "sum": n, "scan": scans * n}
       return {name: timing.Timing(seconds[name], 1.0) for name in calls}
 
@@ -265,7 +265,7 @@ def costs(monkeypatch):
     ("novelty.discounted", (20.0, 0.1), True),
     ("labelfree.vote", (1e4, 0.0, 2.0), True),
     ("labelfree.vote", (1.0, 0.0, 2.6), False),
-    ("labelfree.vote", (1.0, 0.0, 1.4), False),
+    ("labelfree.vote", (1.0, 0.0, 1.0), False),
     ("overlap.distinct_ngrams", (1e4, 0.0, 1.15), True),
   ],
 )

@@ -75,8 +75,8 @@ def best_threshold(
 
   Scores that learned from rare errors are calibrated to call few steps bad,
   while F1 weighs samples with and without errors alike; so the threshold is
-  set on labelled samples, never on those that the F1 is reported of. Sorts all N
-  scores, O(N log N), and then reads them once per candidate.
+  set on labelled samples, never on those that the F1 is reported of. Sorts all
+  N scores, O(N log N), and then reads them once per candidate.
 
   Args:
     step_scores: `[P, S, K]`.

@@ -1,7 +1,6 @@
 """The worse of two judges on chained arithmetic.
 
-The members know no label. Terms are found in alphabetical order; those of
-weight 0 are only read.
+The members know no label. The terms of weight 0 are only read.
 
   python -m experiments.run --config experiments/configs/rewards/ensemble.py \
     --workdir runs/ensemble

@@ -1,7 +1,7 @@
 """Posterior reward on chained arithmetic: the thought of right answers.
 
-The judge of the thought never looks ahead. Terms are found in alphabetical
-order; that of weight 0 is only read.
+The judge of the thought never looks ahead. The term of weight
+0 is only read.
 
   python -m experiments.run --config experiments/configs/rewards/posterior.py \
     --workdir runs/posterior

@@ -1,7 +1,7 @@
 """A model's score within the verdict's bands on chained arithmetic.
 
-The model is the policy's own certainty. Terms are found in alphabetical order;
-that of weight 0 is only read.
+The model is the policy's own certainty. The term of weight
+0 is only read.
 
   python -m experiments.run --config experiments/configs/rewards/stratified.py \
     --workdir runs/stratified

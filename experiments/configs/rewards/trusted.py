@@ -1,7 +1,7 @@
 """A judge trusted where it agrees with the verdict, on chained arithmetic.
 
-The judge of the thought never looks ahead. Terms are found in alphabetical
-order; that of weight 0 is only read.
+The judge of the thought never looks ahead. The term of weight
+0 is only read.
 
   python -m experiments.run --config experiments/configs/rewards/trusted.py \
     --workdir runs/trusted
