@@ -158,10 +158,10 @@ def test_never_raises_and_takes_a_short_time(verify):
   texts += ["answer" + " " * 10**5, "<answer>" * 12_000, "</answer>" * 11_000]
   texts += ["\\boxed" * 16_000, "A " * 50_000, "(" * 10**5]
   for text in texts:
-    start = time.perf_counter()
+    start = time.process_time()
     assert verify([Item("?", text, "B")])[0].verdict == 0
     assert verify([Item("?", "B", text)])[0].verdict in (-1, 0)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
   for meta in (
     {"answers": 3, "choices": 4},
     {"answers": None, "choices": None},
