@@ -35,6 +35,8 @@ EXTRAS = {
     "tensorboard",  # reads back the event files that runs write
   ],
   "parity": ["torch==2.13.0"],  # the decoder against transformers' own
+  # What speed is measured beside; Tunix needs an environment of its own.
+  "peers": ["torch==2.13.0", "trl==1.16.0"],
   # Procedural puzzles; the list of those allowed was checked on this version.
   "gym": ["reasoning-gym==0.1.25"],
   "tpu": ["jax[tpu]"],

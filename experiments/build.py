@@ -21,6 +21,7 @@ from models import policy as policies
 from models.config import ModelConfig
 from models.rope import RopeScaling
 from rewards import combine, mix, sources
+from rewards.process import prefix_values
 from rl import (
   choices,
   learners,
@@ -39,7 +40,7 @@ from rl import rollout as rollouts
 KINDS = ("rl", "supervised")
 STAGES: Mapping[str, Callable[..., stages.Stage]] = {
   "greedy": stages.greedy,
-  "prefix_values": stages.prefix_values,
+  "prefix_values": prefix_values.prefix_values,
 }
 # Of a term's weight: steps -> (step -> share that is left of its course).
 WEIGHT_SCHEDULES: Mapping[str, Callable[[int], optax.Schedule]] = {
@@ -53,12 +54,23 @@ _OWN = (
   "dtype",
   "param_dtype",
   "remat",
+  "attention",
+  "unroll",
   "value_head",
   "extra_heads",
   "lora_rank",
   "lora_alpha",
   "lora_targets",
 )
+
+# What suits a platform, where the config leaves it open: the first form of
+# attention that can serve the decoder, and the layers in a step of their scan.
+# cuDNN's has not run yet, so it is taken only where it is asked for.
+_FORMS: Mapping[str, Sequence[str]] = {"tpu": ("splash", "blocked")}
+_KERNELS: Mapping[str, str] = {"splash": "tpu", "cudnn": "gpu"}
+# Without a loop the CPU's compiler computes all layers again at once, and saves
+# no memory: with remat there is a loop.
+_UNROLLS: Mapping[str, int] = {"cpu": 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,7 +255,7 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
     if name not in sinks.SINKS:
       raise ValueError(choices.unknown("sink", name, sorted(sinks.SINKS)))
   task = make_task(config)
-  model = make_model(config, task)
+  model = make_model(config, task, mesh.devices.flat[0].platform)
   sampling = rollouts.Sampling(
     samples=config.rollout.samples,
     max_tokens=config.rollout.max_tokens or task.completion_length,
@@ -253,6 +265,7 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
     top_k=config.rollout.top_k,
     top_p=config.rollout.top_p,
     min_p=config.rollout.min_p,
+    rows=config.rollout.rows,
   )
   experiment = Experiment(
     config=config,
@@ -417,13 +430,33 @@ def task_of(text: str, **given: Any) -> tasks.Task:
 
 
 def make_model(
-  config: ml_collections.ConfigDict, task: tasks.Task
+  config: ml_collections.ConfigDict,
+  task: tasks.Task,
+  platform: str | None = None,
 ) -> ModelConfig:
   """The decoder's shape: of a folder, of a preset, or `config.model`.
 
-  There `vocab_size` 0 takes the task's.
+  There `vocab_size` 0 takes the task's, and None, as `attention` or `unroll`,
+  what suits the platform: on CPU blocks of queries and no loop over the layers.
+  On accelerators a loop, which compiles faster, and on TPUs splash attention.
+
+  Args:
+    config: of the experiment.
+    task: which it is to solve.
+    platform: of the devices that will run it; None: JAX's own choice.
   """
+  platform = platform or jax.default_backend()
   settings = dict(config.model)
+  asked = settings.get("attention")
+  settings["attention"] = asked or "plain"
+  if _KERNELS.get(asked, platform) != platform:
+    raise ValueError(
+      f"model.attention = {asked!r} runs on {_KERNELS[asked]}, not on "
+      f"{platform}; nearest: 'blocked', or None for what suits"
+    )
+  if settings.get("unroll") is None:
+    kept = settings["remat"] == "none"
+    settings["unroll"] = _UNROLLS.get(platform, 1) if kept else 1
   own = {name: settings[name] for name in _OWN}
   path, preset = config.policy.path, config.policy.preset
   if path:
@@ -449,7 +482,11 @@ def make_model(
       f"{task.vocab_size}, or 0 for just as many"
     )
   lora.targets(model)  # refuses an expression that finds nothing
-  return model
+  if asked:
+    return model
+  forms = _FORMS.get(platform, ("blocked",))
+  fitting = (form for form in forms if not model.refusal(form))
+  return dataclasses.replace(model, attention=next(fitting))
 
 
 def _check_heads(

@@ -1,7 +1,7 @@
 """Runs an experiment config in a workdir, or resumes it there.
 
   python -m experiments.run --config experiments/configs/smoke.py --workdir DIR
-    [--config.steps=200] [--config.method="pass_at_k(k=8)"] ...
+    [--config.steps=200] [--config.method="pass_at_k(k=8)"] ... [--profile]
 
 Mistakes are one line and exit code 2, before anything is written. Flags only:
 `experiments.train` does the work.
@@ -65,6 +65,7 @@ def _read(
     sys_argv=list(argv) if overrides else [],
   )
   flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
+  flags.DEFINE_boolean("profile", False, "Trace steps.", flag_values=values)
   try:
     rest = values(list(argv), known_only=not overrides)
   except (flags.Error, TypeError, ValueError) as error:
@@ -97,7 +98,7 @@ def _check_names(
   argv: Sequence[str], config: ml_collections.ConfigDict
 ) -> None:
   """Every flag given must be one, and every config key a key."""
-  known = ["config", "workdir", *_keys(config, "config.")]
+  known = ["config", "workdir", "profile", *_keys(config, "config.")]
   for word in argv[1:]:
     given = re.match(r"--?(?:no(?=config\.))?([A-Za-z][^=]*)", word)
     if not given or given[1] in known:
@@ -117,8 +118,8 @@ def _check_names(
     )
 
 
-def _parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, str]:
-  """The config with its overrides, and the workdir."""
+def _parse(argv: Sequence[str]) -> flags.FlagValues:
+  """The config with its overrides, and the other flags."""
   _check_config_file(argv)
   plain, _ = _read(argv, overrides=False)
   _check_names(argv, plain.config)
@@ -127,7 +128,7 @@ def _parse(argv: Sequence[str]) -> tuple[ml_collections.ConfigDict, str]:
     raise mistakes.Mistake(
       f"unexpected argument {rest[0]!r}; flags start with --"
     )
-  return values.config, values.workdir
+  return values
 
 
 @mistakes.one_line
@@ -145,14 +146,15 @@ def main(argv: Sequence[str]) -> int:
     return 0
   # Tokenizers need no PyTorch; without this, transformers misses it aloud.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-  config, workdir = _parse(argv)
+  given = _parse(argv)
+  config, workdir = given.config, given.workdir
   _check_packages()
   from experiments import devices, train
 
   with mistakes.expected():
     devices.split_cpu(config.cpu_devices)
     experiment = train.validate(config, workdir)
-  train.run(experiment, workdir)
+  train.run(experiment, workdir, profile=given.profile)
   return 0
 
 

@@ -22,6 +22,7 @@ from experiments import (
   estimates,
   evaluate,
   logging,
+  profiling,
   records,
   report,
   spec,
@@ -62,12 +63,19 @@ def validate(
   return experiment
 
 
-def run(experiment: Experiment, workdir: epath.PathLike) -> None:
+def run(
+  experiment: Experiment, workdir: epath.PathLike, *, profile: bool = False
+) -> None:
   """Runs or resumes an experiment to its last step.
 
   Writes `config.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/` and
   `rollouts/`; an RL run also `base/`, `evaluation_base.json`,
   `evaluation.json` and `report.png`.
+
+  Args:
+    experiment: what `validate` found.
+    workdir: of the run.
+    profile: traces a few dispatches into `profile/` (`experiments.profiling`).
   """
   config, workdir = experiment.config, epath.Path(workdir)
   workdir.mkdir(parents=True, exist_ok=True)
@@ -92,7 +100,8 @@ def run(experiment: Experiment, workdir: epath.PathLike) -> None:
       base = workdir / report.EVALUATIONS["base"]
       if experiment.samples_own and int(state.step) == 0 and not base.exists():
         _evaluate(experiment, state, base)
-      state = _loop(experiment, state, workdir, checkpoints, logger)
+      trace = profiling.Trace(workdir) if profile else None
+      state = _loop(experiment, state, workdir, checkpoints, logger, trace)
   if experiment.samples_own:
     final = workdir / report.EVALUATIONS["trained"]
     if not final.exists() or estimates.load(final).step != int(state.step):
@@ -247,6 +256,7 @@ def _loop(
   workdir: epath.Path,
   checkpoints: checkpoint.Checkpoints,
   logger: logging.Logger,
+  trace: profiling.Trace | None,
 ) -> step.State:
   """Steps until the last; metrics are fetched one dispatch late."""
   config, done = e.config, int(state.step)
@@ -261,7 +271,11 @@ def _loop(
       meter.flush()
       logging.write_rollouts(workdir, done, record(state))
       meter.restart()
+    if trace:
+      trace.before()
     state, metrics, times = advance(state)
+    if trace:
+      trace.after(metrics)
     done += config.steps_per_dispatch
     meter.flush()
     meter.hold(done, metrics, times)
@@ -275,6 +289,9 @@ def _loop(
     if is_last or _due(done, config.checkpoint_every):
       meter.flush()  # a resumed run must find the metrics of what is saved
       checkpoints.save(done, state.replace(frozen={}), {}, force=is_last)
+  if trace:
+    trace.close()
+    logger.say(f"{workdir / profiling.FOLDER}: {trace.done} dispatches traced")
   return state
 
 

@@ -18,7 +18,8 @@ class Keys(NamedTuple):
   Attributes:
     keys, values: `[P, kv_heads, U, head_dim]` when the S branches of a prompt
       share them, else `[P, S, kv_heads, U, head_dim]`.
-    visible: bool, broadcastable to `[P, N, U]`: query n may see key u.
+    visible: bool, broadcastable to `[P, N, U]`, or to `[P, S, N, U]` where the
+      branches differ: query n may see key u.
   """
 
   keys: jax.Array
@@ -47,12 +48,14 @@ def attend(
     softcap: c in `c tanh(s / c)`, which takes a score's place; 0 is none.
 
   Returns:
-    `[P, S, heads, N, head_dim]` in the dtype of `queries`.
+    `[P, S, heads, N, head_dim]` in the dtype of `queries`; scores and sums are
+    float32 at least.
   """
   P, S, heads, N, head_dim = queries.shape
   kv_heads = sources[0].keys.shape[-3]
   grouped = queries.reshape(P, S, kv_heads, heads // kv_heads, N, head_dim)
   scale = scale or head_dim**-0.5
+  wide = jnp.promote_types(queries.dtype, jnp.float32)
   scores = []
   for keys, _, visible in sources:
     axes = "pgud" if keys.ndim == 4 else "psgud"
@@ -60,19 +63,20 @@ def attend(
       f"psgrnd,{axes}->psgrnu",
       grouped,
       keys,
-      preferred_element_type=jnp.float32,
+      preferred_element_type=wide,
     )
     score *= scale
     if softcap:
       score = softcap * jnp.tanh(score / softcap)
-    visible = visible[:, None, None, None]
+    axes = (1, 2, 3) if visible.ndim == 3 else (2, 3)
+    visible = jnp.expand_dims(visible, axes)
     scores.append(jnp.where(visible, score, MASKED))
   highest = MASKED / 2  # so that exp of a masked score is exactly 0
   for score in scores:
     top = score.max(-1, keepdims=True, initial=MASKED)
     highest = jnp.maximum(highest, jax.lax.stop_gradient(top))
-  total = jnp.zeros((), jnp.float32)
-  out = jnp.zeros((), jnp.float32)
+  total = jnp.zeros((), wide)
+  out = jnp.zeros((), wide)
   for score, (_, values, _) in zip(scores, sources, strict=True):
     weights = jnp.exp(score - highest)
     total += weights.sum(-1, keepdims=True)
@@ -81,7 +85,7 @@ def attend(
       f"psgrnu,{axes}->psgrnd",
       weights.astype(values.dtype),
       values,
-      preferred_element_type=jnp.float32,
+      preferred_element_type=wide,
     )
   out /= jnp.where(total > 0, total, 1.0)
   return out.reshape(queries.shape).astype(queries.dtype)
@@ -99,7 +103,7 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
     `x` turned by its position's angles, same shape and dtype.
   """
   half = cos.shape[-1]
-  wide = x.astype(jnp.float32)
+  wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
   first, second, rest = jnp.split(wide, (half, 2 * half), axis=-1)
   turned = (first * cos - second * sin, second * cos + first * sin, rest)
   return jnp.concatenate(turned, axis=-1).astype(x.dtype)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from models.rope import RopeScaling
 from rl import choices
 
-DTYPES = ("float32", "bfloat16")
-REMATS = ("none", "full")
+DTYPES = ("float32", "bfloat16", "float64")
+REMATS = ("none", "full", "dots", "attention")
+ATTENTIONS = ("plain", "blocked", "splash", "cudnn")
 LAYER_KINDS = ("global", "local", "nope")
 POSITIONS = ("rotary", "learned")
 NORMS = ("rms", "layer")
@@ -68,10 +69,15 @@ class ModelConfig:
     attention_softcap, logit_softcap: c in `c tanh(x / c)`; 0 is none.
     qkv_clip: bound of queries, keys and values; 0 is none.
     dtype: of activations and matmul inputs; norms, softmax and logits are
-      float32 in any case.
+      float32 at least. "float64" is for proofs, in JAX's x64 mode.
     param_dtype: of the stored parameters; adapters and heads are float32.
-    remat: "full" recomputes each layer in the backward pass, "none" keeps
-      all activations.
+    remat: what the backward pass computes again: "none" (all activations are
+      kept), "full" (each layer), "dots" (all of a layer but its projections)
+      or "attention" (scores and their softmax alone; Korthikanti et al. 2022).
+      On CPU memory is saved in a loop over the layers only, see `unroll`.
+    attention: the form in which whole streams attend (`models.causal`):
+      "plain", "blocked", "splash" (TPU) or "cudnn" (NVIDIA).
+    unroll: layers in one step of the scan over them; 0: all, without a loop.
     value_head: adds the head "value", one scalar per position.
     extra_heads: `((name, K), ...)`, further heads of K numbers per position.
     lora_rank: r of low-rank adapters (`models.lora`); 0 is none.
@@ -117,6 +123,8 @@ class ModelConfig:
   dtype: str = "float32"
   param_dtype: str = "float32"
   remat: str = "none"
+  attention: str = "plain"
+  unroll: int = 1
   value_head: bool = False
   extra_heads: tuple[tuple[str, int], ...] = ()
   lora_rank: int = 0
@@ -135,7 +143,13 @@ class ModelConfig:
       "mlp_width",
     ):
       _check_whole(name, getattr(self, name), least=1)
-    for name in ("max_positions", "window", "experts", "lora_rank"):
+    for name in (
+      "max_positions",
+      "window",
+      "experts",
+      "lora_rank",
+      "unroll",
+    ):
       _check_whole(name, getattr(self, name), least=0)
     if self.heads % self.kv_heads:
       divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
@@ -152,6 +166,7 @@ class ModelConfig:
       ("dtype", DTYPES),
       ("param_dtype", DTYPES),
       ("remat", REMATS),
+      ("attention", ATTENTIONS),
       ("positions", POSITIONS),
       ("norm", NORMS),
       ("norm_place", NORM_PLACES),
@@ -164,6 +179,11 @@ class ModelConfig:
     heads = tuple((name, size) for name, size in self.extra_heads)
     object.__setattr__(self, "extra_heads", heads)
     self._check_positions()
+    refusal = self.refusal(self.attention)
+    if refusal:
+      raise ValueError(
+        f"attention = {self.attention!r} {refusal}; nearest: 'blocked'"
+      )
     self._check_mixture()
     self._check_heads()
 
@@ -173,10 +193,34 @@ class ModelConfig:
     return int(self.head_dim * self.rope_fraction)
 
   @property
+  def looped(self) -> bool:
+    """Whether the layers run in a loop: forward in one, backward in another.
+
+    Two loops cannot share what they compute. Without them the compiler would
+    find again, and keep, what `remat` wants to be computed again.
+    """
+    return 0 < self.unroll < self.layers
+
+  @property
   def kinds(self) -> tuple[str, ...]:
     """The kind of every block."""
     repeats = -(-self.layers // len(self.layer_kinds))
     return (self.layer_kinds * repeats)[: self.layers]
+
+  def refusal(self, attention: str) -> str:
+    """Why a form of attention cannot serve this decoder; "" where it can."""
+    kinds = set(self.kinds)
+    if attention == "splash" and "local" in kinds and len(kinds) > 1:
+      return f"needs one window in all layers, not layer_kinds {sorted(kinds)}"
+    if attention != "cudnn":
+      return ""
+    if self.attention_softcap:
+      return f"has no attention_softcap = {self.attention_softcap}"
+    if self.dtype != "bfloat16":
+      return f"computes in bfloat16, not dtype = {self.dtype!r}"
+    if self.head_dim % 8 or self.head_dim > 128:
+      return f"needs head_dim in 8, 16, .. 128, not {self.head_dim}"
+    return ""
 
   def _check_positions(self) -> None:
     if not self.layer_kinds:

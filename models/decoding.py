@@ -1,4 +1,4 @@
-"""Key-value cached decoding: a prompt's keys exist once for its S samples."""
+"""Key-value cached decoding: a prompt's keys exist once for all its rows."""
 
 from __future__ import annotations
 
@@ -18,17 +18,67 @@ class Cache:
   """What decoding remembers, one (keys, values) pair per layer.
 
   Layers are separate arrays, and the sequence is the second last axis: both
-  were measured fastest.
+  were measured fastest. A branch is a ring: all rows write at one place, the
+  number of steps so far modulo its room, so that a row which begins again
+  needs no place of its own. Keys are stored as turned by their position, and
+  attention does not ask for their order.
 
   Attributes:
-    trunk: `[P, kv_heads, L, head_dim]` of the prompt, read by all samples.
-    branch: `[P, S, kv_heads, room, head_dim]` of the completions.
+    trunk: `[P, kv_heads, L, head_dim]` of the prompt, read by all rows.
+    branch: `[P, rows, kv_heads, room, head_dim]` of the completions.
     prompt_mask: `[P, L]` bool.
+    steps: `[]` int32, tokens that were appended to every row.
+    length: of the longest sequence, padding included: what rotary scaling by
+      length reads, however short the ring is.
   """
 
   trunk: Pairs
   branch: Pairs
   prompt_mask: Array
+  steps: Array
+  length: int = flax.struct.field(pytree_node=False)
+
+  @property
+  def room(self) -> int:
+    """Tokens of a row that the ring holds."""
+    return self.branch[0][0].shape[3]
+
+
+def serve(
+  config: ModelConfig, params: transformer.Params
+) -> transformer.Params:
+  """Parameters in the dtype in which decoding multiplies by them.
+
+  A cast inside the loop would read the stored ones at every token. Norms and
+  the heads besides the logits stay as they are.
+  """
+
+  def cast(path: tuple, leaf: Array) -> Array:
+    names = [entry.key for entry in path]
+    wide = names[0] in ("value", "heads") or any("norm" in n for n in names)
+    return leaf if wide else leaf.astype(config.dtype)
+
+  return jax.tree.map_with_path(cast, params)
+
+
+def resize(cache: Cache, room: int) -> Cache:
+  """The cache with rings of another room.
+
+  Attention reads the whole ring, so a completion that is still short is faster
+  in a short one.
+
+  Args:
+    cache: whose rings have not come round yet.
+    room: tokens they will hold, at least those that they hold now.
+  """
+
+  def fit(ring: Array) -> Array:
+    more = room - ring.shape[3]
+    if more <= 0:
+      return ring[:, :, :, :room]
+    return jnp.pad(ring, [(0, 0)] * 3 + [(0, more), (0, 0)])
+
+  return cache.replace(branch=jax.tree.map(fit, cache.branch))
 
 
 def prefill(
@@ -36,7 +86,7 @@ def prefill(
   params: transformer.Params,
   prompts: Array,
   prompt_mask: Array,
-  samples: int,
+  rows: int,
   room: int,
 ) -> tuple[Array, Cache]:
   """Runs every prompt once.
@@ -46,8 +96,8 @@ def prefill(
     params: its parameters.
     prompts: `[P, L]` ids, left-padded.
     prompt_mask: `[P, L]` bool.
-    samples: S, branches per prompt.
-    room: completion tokens the cache can hold.
+    rows: completions of a prompt that are decoded at once.
+    room: tokens of the longest completion.
 
   Returns:
     Logits of the first completion token `[P, V]` float32, and the cache.
@@ -63,13 +113,15 @@ def prefill(
     )
 
   x = transformer.embed(config, params, prompts, prompt_mask, at)
-  x, (keys, values) = jax.lax.scan(step, x, transformer.stacked(config, params))
-  shape = (len(prompts), samples, config.kv_heads, room, config.head_dim)
+  x, (keys, values) = transformer.over_layers(config, params, step, x)
+  shape = (len(prompts), rows, config.kv_heads, room, config.head_dim)
   empty = jnp.zeros(shape, config.dtype)
   cache = Cache(
     trunk=tuple((keys[i], values[i]) for i in range(config.layers)),
     branch=((empty, empty),) * config.layers,
     prompt_mask=prompt_mask,
+    steps=jnp.zeros((), jnp.int32),
+    length=length,
   )
   last = transformer.final_norm(config, params, x[:, -1])
   return transformer.unembed(config, params, last), cache
@@ -82,25 +134,24 @@ def decode(
   t: Array,
   cache: Cache,
 ) -> tuple[Array, Cache]:
-  """Appends one token to every completion.
+  """Appends one token to every row.
 
   The layers are unrolled: a scan would copy the cache at every step.
 
   Args:
     config: the decoder's shape.
     params: its parameters.
-    tokens: `[P, S]` ids, completion token number t of every sample.
-    t: `[]` integer, below the cache's room.
+    tokens: `[P, rows]` ids.
+    t: integers that broadcast to `[P, rows]`: the token's number in its
+      completion. A row goes on by one, or begins again at 0.
     cache: what `prefill` or the previous `decode` returned.
 
   Returns:
-    Logits of token t + 1 `[P, S, V]` float32, and the cache with token t.
+    Logits of token t + 1 `[P, rows, V]` float32, and the cache with token t.
   """
-  room = cache.branch[0][0].shape[3]
-  t = jnp.asarray(t)
-  at = transformer.following(cache.prompt_mask, t[None])
-  length = cache.prompt_mask.shape[-1] + room
-  places = transformer.places(config, at, length)
+  t = jnp.broadcast_to(t, tokens.shape)
+  at = cache.prompt_mask.sum(-1)[:, None, None] + t[..., None]
+  places = transformer.places(config, at, cache.length)
   real = jnp.ones((*tokens.shape, 1), bool)
   x = transformer.embed(config, params, tokens[..., None], real, at)
   branch = []
@@ -114,9 +165,10 @@ def decode(
       cache.trunk[i],
       cache.prompt_mask,
       cache.branch[i],
+      cache.steps,
       t,
     )
     branch.append(kept)
   hidden = transformer.final_norm(config, params, x[..., 0, :])
   logits = transformer.unembed(config, params, hidden)
-  return logits, cache.replace(branch=tuple(branch))
+  return logits, cache.replace(branch=tuple(branch), steps=cache.steps + 1)

@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import attention
+from models import attention, causal
 from models.attention import Keys
+from models.causal import Stream
 from models.config import ModelConfig
 
 Array = jax.Array
@@ -42,7 +43,9 @@ class Place(NamedTuple):
 
 
 class RMSNorm(nn.Module):
-  """`x / sqrt(mean(x^2) + eps) * scale`, in float32 (Zhang, Sennrich 2019).
+  """`x / sqrt(mean(x^2) + eps) * scale` (Zhang and Sennrich 2019).
+
+  Float32 at least, as every norm here.
 
   Attributes:
     config: eps, dtypes, and what is added to the scale.
@@ -59,15 +62,15 @@ class RMSNorm(nn.Module):
     # The function starts at scale 1, whatever is added to what is stored.
     start = nn.initializers.constant(1 - c.norm_offset)
     scale = self.param("scale", start, x.shape[-self.axes :], dtype)
-    wide = x.astype(jnp.float32)
+    wide = widened(x)
     axes = tuple(range(-self.axes, 0))
     mean_square = jnp.mean(wide * wide, axis=axes, keepdims=True)
     wide *= jax.lax.rsqrt(mean_square + c.norm_eps)
-    return (wide * (scale.astype(jnp.float32) + c.norm_offset)).astype(x.dtype)
+    return (wide * (scale.astype(wide.dtype) + c.norm_offset)).astype(x.dtype)
 
 
 class LayerNorm(nn.Module):
-  """`(x - mean) / sqrt(var + eps) * scale + bias`, float32 (Ba et al. 2016)."""
+  """`(x - mean) / sqrt(var + eps) * scale + bias` (Ba et al. 2016)."""
 
   config: ModelConfig
 
@@ -77,11 +80,11 @@ class LayerNorm(nn.Module):
     dtype, shape = jnp.dtype(c.param_dtype), x.shape[-1:]
     scale = self.param("scale", nn.initializers.ones, shape, dtype)
     bias = self.param("bias", nn.initializers.zeros, shape, dtype)
-    wide = x.astype(jnp.float32)
+    wide = widened(x)
     wide -= jnp.mean(wide, axis=-1, keepdims=True)
     variance = jnp.mean(wide * wide, axis=-1, keepdims=True)
     wide *= jax.lax.rsqrt(variance + c.norm_eps)
-    wide = wide * scale.astype(jnp.float32) + bias.astype(jnp.float32)
+    wide = wide * scale.astype(wide.dtype) + bias.astype(wide.dtype)
     return wide.astype(x.dtype)
 
 
@@ -198,6 +201,22 @@ class Attention(nn.Module):
       queries, sources, c.attention_scale, c.attention_softcap
     )
 
+  def attend_stream(self, stream: Stream) -> Array:
+    """`attend`, of whole streams in the config's form."""
+    c = self.config
+
+    def attend(*arrays: Array) -> Array:
+      return causal.attend(
+        Stream(*arrays, stream.real, stream.window),
+        c.attention,
+        c.attention_scale,
+        c.attention_softcap,
+      )
+
+    if c.remat == "attention":
+      attend = jax.checkpoint(attend, prevent_cse=not c.looped)
+    return attend(stream.queries, stream.own, stream.before)
+
 
 class MLP(nn.Module):
   """`down(act(gate(x)) * up(x))` (Shazeer 2020), or without the gate."""
@@ -262,7 +281,7 @@ class Experts(nn.Module):
     experts, k = c.experts, c.experts_per_token
     rows = x.reshape(-1, c.width)
     router = Linear(c, "nd,de->ne", (c.width, experts), name="router")
-    odds = jax.nn.softmax(router(rows).astype(jnp.float32))
+    odds = jax.nn.softmax(widened(router(rows)))
     weights, chosen = jax.lax.top_k(odds, k)
     if c.normalize_experts:
       weights /= weights.sum(-1, keepdims=True)
@@ -313,9 +332,9 @@ class Layer(nn.Module):
       `[P, kv_heads, L, head_dim]`.
     """
     queries, keys, values = self._project(x, place)
-    visible = causal(x.shape[-2], place.window) & mask[:, None, :]
-    own = Keys(keys, values, visible)
-    mixed = self.attention.attend(queries[:, None], own)[:, 0]
+    own = keys[:, None], values[:, None]
+    stream = Stream(queries[:, None], own, None, mask, place.window)
+    mixed = self.attention.attend_stream(stream)[:, 0]
     return self._residual(x, mixed), (keys, values)
 
   def branch(
@@ -332,11 +351,9 @@ class Layer(nn.Module):
     Returns:
       The stream after the layer.
     """
-    queries, keys, values = self._project(x, place)
-    T = x.shape[-2]
-    before = Keys(*trunk, _trunk_visible(mask, jnp.arange(T), place.window))
-    own = Keys(keys, values, causal(T, place.window))
-    return self._residual(x, self.attention.attend(queries, before, own))
+    queries, *own = self._project(x, place)
+    stream = Stream(queries, tuple(own), trunk, mask, place.window)
+    return self._residual(x, self.attention.attend_stream(stream))
 
   def append(
     self,
@@ -345,33 +362,43 @@ class Layer(nn.Module):
     trunk: tuple[Array, Array],
     mask: Array,
     branch: tuple[Array, Array],
+    steps: Array,
     t: Array,
   ) -> tuple[Array, tuple[Array, Array]]:
-    """One more token in every branch.
+    """One more token in every row.
 
     Args:
-      x: `[P, S, 1, D]`.
-      place: of the token, tables `[P, 1, 1, 1, rotary_dim / 2]`.
+      x: `[P, rows, 1, D]`.
+      place: of the tokens, tables `[P, rows, 1, 1, rotary_dim / 2]`.
       trunk, mask: as of `branch`.
-      branch: this layer's cache of the branches.
-      t: `[]`, the token's place in the cache.
+      branch: this layer's rings of the rows.
+      steps: `[]`, tokens that were appended to the rings.
+      t: `[P, rows]`, the token's number in its completion.
 
     Returns:
-      The stream after the layer, and the cache's new keys and values.
+      The stream after the layer, and the rings with the new keys and values.
     """
     queries, *new = self._project(x, place)
+    room = branch[0].shape[3]
+    here = steps % room
     keys, values = (
       jax.lax.dynamic_update_slice_in_dim(
-        cache, added.astype(cache.dtype), t, axis=3
+        ring, added.astype(ring.dtype), here, axis=3
       )
-      for cache, added in zip(branch, new, strict=True)
+      for ring, added in zip(branch, new, strict=True)
     )
-    distance = t - jnp.arange(keys.shape[3])
-    visible = distance >= 0
+    # How many tokens ago each place was written; what is older than the row's
+    # first token is another completion's.
+    distance = (here - jnp.arange(room)) % room
+    visible = distance <= t[..., None]
+    seen = mask[:, None, :]
     if place.window is not None:
       visible &= distance < place.window
-    before = Keys(*trunk, _trunk_visible(mask, t[None], place.window))
-    own = Keys(keys, values, visible[None, None])
+      length = mask.shape[-1]
+      ago = length + t[..., None] - jnp.arange(length)
+      seen = (seen & (ago < place.window))[:, :, None]
+    before = Keys(*trunk, seen)
+    own = Keys(keys, values, visible[:, :, None])
     mixed = self.attention.attend(queries, before, own)
     return self._residual(x, mixed), (keys, values)
 
@@ -389,25 +416,11 @@ class Layer(nn.Module):
     return x + (self.mlp_post_norm(found) if place != "pre" else found)
 
 
-def causal(length: int, window: Array | int | None = None) -> Array:
-  """`[1, length, length]` bool: a query sees itself and what is before."""
-  place = jnp.arange(length)
-  distance = place[:, None] - place
-  visible = distance >= 0
-  if window is not None:
-    visible &= distance < window
-  return visible[None]
+def widened(x: Array) -> Array:
+  """In float32 at least, for sums."""
+  return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def residual_gain(config: ModelConfig) -> float:
   """Of kernels that write into the stream: it keeps its size with depth."""
   return (2 * config.layers) ** -0.5
-
-
-def _trunk_visible(mask: Array, t: Array, window: Array | int | None) -> Array:
-  """`[P, T or 1, L]`: which trunk tokens completion tokens t `[T]` see."""
-  if window is None:
-    return mask[:, None, :]
-  length = mask.shape[-1]
-  distance = length + t[:, None] - jnp.arange(length)
-  return mask[:, None, :] & (distance < window)

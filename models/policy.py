@@ -1,4 +1,4 @@
-"""A decoder as the three functions that `rl` knows of a model."""
+"""A decoder as the functions that `rl` knows of a model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ def bind(config: ModelConfig) -> types.Policy:
     config: the decoder's shape; parameters come from `transformer.init`.
 
   Returns:
-    `Policy(score, prefill, decode)`, pure functions of the parameters.
+    The policy, pure functions of the parameters.
   """
   return types.Policy(
     score=functools.partial(transformer.score, config),
     prefill=functools.partial(decoding.prefill, config),
     decode=functools.partial(decoding.decode, config),
+    serve=functools.partial(decoding.serve, config),
+    resize=decoding.resize,
   )

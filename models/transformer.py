@@ -28,6 +28,7 @@ projection are lora_a [N, inputs, r] and lora_b [N, r, outputs].
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -45,6 +46,12 @@ from rl import types
 
 Array = jax.Array
 Params = dict[str, Any]
+# What a step over the layers keeps, by `ModelConfig.remat`; besides, layers see
+# to "attention" themselves.
+POLICIES = {
+  "full": None,
+  "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
 _EVERYTHING = 2**30  # positions: a window that hides none
 
 
@@ -99,8 +106,10 @@ def init(config: ModelConfig, key: Array) -> Params:
   x = jnp.zeros((1, 1, width))
   mask = jnp.ones((1, 1), bool)
   place = places(config, positions(mask), 1).of(0)
+  # Parameters do not depend on the form, and a kernel may not run here.
+  plain = dataclasses.replace(config, attention="plain")
   init_layer = functools.partial(
-    Layer(config).init, x=x, place=place, mask=mask, method="trunk"
+    Layer(plain).init, x=x, place=place, mask=mask, method="trunk"
   )
   layer_keys = jax.random.split(layers_key, config.layers)
   params = {
@@ -156,7 +165,7 @@ def logits(
     return x, None
 
   x = embed(config, params, tokens, mask, at)
-  x, _ = jax.lax.scan(_remat(config, step), x, stacked(config, params))
+  x, _ = over_layers(config, params, step, x)
   return unembed(config, params, final_norm(config, params, x))
 
 
@@ -204,9 +213,7 @@ def score(
     branch = apply("branch", branch, place, kept, prompt_mask)
     return (trunk, branch), None
 
-  (trunk, branch), _ = jax.lax.scan(
-    _remat(config, step), (trunk, branch), stacked(config, params)
-  )
+  (trunk, branch), _ = over_layers(config, params, step, (trunk, branch))
   first = jnp.broadcast_to(trunk[:, None, -1:], (*groups, 1, config.width))
   hidden = jnp.concatenate([first, branch], axis=2)
   hidden = final_norm(config, params, hidden).reshape(P, S, T, config.width)
@@ -261,7 +268,7 @@ def unembed(
       (`heads.two_class_score` reads them so); None: all.
 
   Returns:
-    `[..., V]` or `[..., N]` float32. Of a few tokens no other logit is formed.
+    `[..., V]` or `[..., N]`, float32 at least. Of a few tokens no other logit is formed.
   """
   tied = config.tied_embeddings
   kernel = params["embed"]["table"].T if tied else params["unembed"]["kernel"]
@@ -271,7 +278,7 @@ def unembed(
     "...d,dv->...v",
     hidden,
     kernel.astype(hidden.dtype),
-    preferred_element_type=jnp.float32,
+    preferred_element_type=jnp.promote_types(hidden.dtype, jnp.float32),
   )
   if config.logit_softcap:
     logits = config.logit_softcap * jnp.tanh(logits / config.logit_softcap)
@@ -288,6 +295,29 @@ def apply_layer(
 ) -> Any:
   """One `Layer` method with the parameters of one layer."""
   return Layer(config).apply({"params": layer_params}, *args, method=method)
+
+
+def over_layers(
+  config: ModelConfig, params: Params, step: Callable, start: Any
+) -> tuple[Any, Any]:
+  """A scan over the layers, with what the config keeps for the way back.
+
+  Args:
+    config: the decoder's shape; `unroll` and `remat`.
+    params: its parameters.
+    step: `(carry, (the layer's parameters, number of its kind in Places.kinds))
+      -> (carry, what is stacked over the layers)`.
+    start: the first carry.
+
+  Returns:
+    The last carry, and the stack.
+  """
+  if config.remat in POLICIES:
+    step = jax.checkpoint(
+      step, prevent_cse=not config.looped, policy=POLICIES[config.remat]
+    )
+  unroll = config.unroll if config.looped else config.layers
+  return jax.lax.scan(step, start, stacked(config, params), unroll=unroll)
 
 
 def stacked(config: ModelConfig, params: Params) -> tuple[Params, Array]:
@@ -352,10 +382,3 @@ def _frequencies(
   if kind == "local" and config.local_rope_theta:
     return frequencies(dim, config.local_rope_theta, None, length)
   return frequencies(dim, config.rope_theta, config.rope_scaling, length)
-
-
-def _remat(config: ModelConfig, step: Callable) -> Callable:
-  if config.remat == "none":
-    return step
-  # Inside a scan nothing could undo the recomputation, so no barrier is needed.
-  return jax.checkpoint(step, prevent_cse=False)

@@ -449,10 +449,10 @@ def loss(
     if need.source == "old" and need not in rollout.extras
   }
   wanted = {n for n in method.term_needs if n.source == "policy"}
-  wanted |= {probes.Need("policy", n.probe, n.view) for n in own_old}
-  wanted |= {_LOG_PROBS, _ENTROPY}
+  watched = {probes.Need("policy", n.probe, n.view) for n in own_old}
+  watched |= {_LOG_PROBS, _ENTROPY}
   found: dict[str, Array] = {}
-  for view in sorted({n.view for n in wanted}):
+  for view in sorted({n.view for n in wanted | watched}):
     values = probes.read(
       policy,
       params,
@@ -461,6 +461,7 @@ def loss(
       rollout.extras,
       temperature,
       chunk,
+      [n.probe for n in watched if n.view == view],
     )
     prefix = f"{view}/" if view else ""
     mask = probes.view_tokens(rollout, view).mask

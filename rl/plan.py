@@ -18,7 +18,8 @@ class Plan:
       is the law sampled from. Top-k, top-p and min-p are not undone: with them
       the rollout is off-policy, by as much as
       `policy/sampler_log_prob_diff_mean` says.
-    chunk: positions of a sample whose logits exist at a time; None: all.
+    chunk: positions of a prompt's samples whose logits exist at a time; None:
+      as many as `rl.probes.read` likes.
     max_mean_ratio: an update is skipped when the mean importance ratio of its
       minibatch exceeds this (PURE's 10).
   """

@@ -2,7 +2,7 @@
 
 A `Probe` is a pure function of the head's output at a batch of positions; a
 `Need` says of which parameters (and which text) it is wanted. All needs of one
-source share one forward pass, and heads run on rematerialised chunks of
+source share one forward pass, and heads run on rematerialised chunks of scored
 positions, so whole logits `[P, S, T, V]` never exist.
 
 Sources: "policy", the parameters being differentiated; "old", the parameters
@@ -36,6 +36,9 @@ GIVEN = {
 # after no more than the prompt's first token (its BOS, where it has one).
 PROMPT = "prompt"
 ALONE = "alone"
+# Numbers that the widest head gives at once: 256 MiB of float32.
+_AT_A_TIME = 2**26
+_LEAST_CHUNK = 16  # positions of a prompt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +159,7 @@ def read(
   extras: types.Named,
   temperature: float = 1.0,
   chunk: int | None = None,
+  watched: Iterable[Probe] = (),
 ) -> dict[str, Array]:
   """One forward pass; every probe of it, `{name: [P, S, T, ...]}`.
 
@@ -165,15 +169,21 @@ def read(
     probes: what to read; differentiable in `params`.
     extras: where `probe.reads` are found.
     temperature: divides all logits: "the policy" is the law sampled from.
-    chunk: positions of each sample that see logits at a time; None: all. T is
-      cut, never P, so a P sharded over devices stays where it is.
+    chunk: how many of a prompt's S T positions go through the heads at a time;
+      None: as many as give `_AT_A_TIME` numbers. Scored ones come first and
+      chunks without any are left out: with several chunks, what is not in
+      `tokens.mask` reads 0. P is never cut, so a P sharded over devices stays
+      where it is.
+    watched: probes besides, whose gradient nobody asks for.
   """
-  probes = sorted(set(probes), key=str)
+  still = set(watched) - set(probes)
+  probes = sorted({*probes, *still}, key=str)
   if not probes:
     return {}
   scored = policy.score(params, tokens)
   heads = {"hidden": lambda hidden: hidden, **scored.heads}
-  missing = {p.head for p in probes} - set(heads)
+  wanted = {p.head for p in probes}
+  missing = wanted - set(heads)
   if missing:
     raise KeyError(
       f"the policy has no head {sorted(missing)}; heads: {sorted(heads)}"
@@ -183,7 +193,7 @@ def read(
     lead = completions.shape
     flat = hidden.reshape(-1, hidden.shape[-1])
     ids = completions.reshape(-1)
-    outputs = {h: heads[h](flat) for h in {p.head for p in probes}}
+    outputs = {h: heads[h](flat) for h in wanted}
     laws = outputs
     if temperature != 1.0:
       scaled = {p.head for p in probes if p.logits}
@@ -195,6 +205,8 @@ def read(
         for n in probe.reads
       ]
       output = (laws if probe.logits else outputs)[probe.head]
+      if probe in still:
+        output = jax.lax.stop_gradient(output)
       value = probe.fn(output, ids, *given)
       result[probe.name] = jax.tree.map(
         lambda v: v.reshape(*lead, *v.shape[1:]), value
@@ -203,25 +215,70 @@ def read(
 
   reads = {str(n): extras[n] for p in probes for n in p.reads}
   inputs = (scored.hidden, tokens.completions, reads)
-  length = tokens.completions.shape[-1]
-  if chunk is None or chunk >= length:
+  P, S, T = tokens.completions.shape
+  if chunk is None:
+    row = jax.ShapeDtypeStruct(scored.hidden.shape[-1:], scored.hidden.dtype)
+    widest = max(jax.eval_shape(heads[h], row).size for h in wanted)
+    chunk = max(_AT_A_TIME // (P * widest), _LEAST_CHUNK)
+  if chunk >= S * T:
     return at_positions(*inputs)
-  chunks = -(-length // chunk)
+  return _in_chunks(at_positions, inputs, tokens.mask, chunk)
+
+
+def _in_chunks(
+  fn: Callable[..., types.PyTree],
+  inputs: types.PyTree,
+  mask: Array,
+  chunk: int,
+) -> types.PyTree:
+  """`fn` of positions `[P, chunk]` at a time; 0 where the mask is not.
+
+  Args:
+    fn: of the trees of `inputs`, position by position.
+    inputs: leaves `[P, S, T, ...]`.
+    mask: `[P, S, T]`.
+    chunk: positions of a prompt.
+
+  Returns:
+    What `fn` gives, leaves `[P, S, T, ...]`.
+  """
+  P, S, T = mask.shape
+  size = S * T
+  chunks = -(-size // chunk)
+  mask = mask.reshape(P, size)
+  order = jnp.argsort(~mask, axis=-1)
+  longest = mask.sum(-1).max()
 
   def cut(x):
-    pad = [(0, 0)] * x.ndim
-    pad[2] = (0, chunks * chunk - length)
-    x = jnp.pad(x, pad)
-    x = x.reshape(*x.shape[:2], chunks, chunk, *x.shape[3:])
-    return jnp.moveaxis(x, 2, 0)
+    x = x.reshape(P, size, *x.shape[3:])
+    x = _take(x, order)
+    x = jnp.pad(
+      x, [(0, 0), (0, chunks * chunk - size)] + [(0, 0)] * (x.ndim - 2)
+    )
+    return jnp.moveaxis(x.reshape(P, chunks, chunk, *x.shape[2:]), 1, 0)
 
   def join(x):
-    x = jnp.moveaxis(x, 0, 2)
-    return x.reshape(*x.shape[:2], chunks * chunk, *x.shape[4:])[:, :, :length]
+    x = jnp.moveaxis(x, 0, 1)
+    x = x.reshape(P, chunks * chunk, *x.shape[3:])
+    x = _take(x, jnp.argsort(order, axis=-1))
+    x = jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, 0)
+    return x.reshape(P, S, T, *x.shape[2:])
 
-  body = jax.checkpoint(lambda carry, xs: (carry, at_positions(*xs)))
-  _, result = jax.lax.scan(body, (), jax.tree.map(cut, inputs))
+  def nothing(*part):
+    found = jax.eval_shape(fn, *part)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), found)
+
+  @jax.checkpoint
+  def body(start, part):
+    return start + chunk, jax.lax.cond(start < longest, fn, nothing, *part)
+
+  _, result = jax.lax.scan(body, 0, jax.tree.map(cut, inputs))
   return jax.tree.map(join, result)
+
+
+def _take(x: Array, places: Array) -> Array:
+  """`x[p, places[p]]` of `[P, N, ...]`."""
+  return jax.vmap(lambda row, place: row[place])(x, places)
 
 
 def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:

@@ -1,14 +1,19 @@
-"""Sampling completions: each prompt runs once, its S samples decode together.
+"""Sampling completions: each prompt runs once, its samples decode together.
+
+A prompt has a number of rows. Where it wants more samples than that, a row
+whose sample has ended goes on with the next one (continuous batching), so that
+one long sample does not keep the others waiting.
 
 The uniform number behind one token is a function of (seed, step, prompt,
 sample, position) and of nothing else, so a sample is the same under any
-sharding, batch composition, number of samples or restart.
+sharding, batch composition, number of samples or rows, or restart.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from typing import NamedTuple
 
 import flax.struct
 import jax
@@ -17,6 +22,9 @@ import jax.numpy as jnp
 from rl import types
 
 Array = jax.Array
+# Completion tokens from which on a cache that grows pays for its compilation.
+_WORTH_GROWING = 64
+_BLOCK = 128  # tokens of the vocabulary that are summed first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +46,8 @@ class Sampling:
       (Holtzman et al. 2020); 1 keeps all.
     min_p: keeps tokens at least min_p times as likely as the most likely one
       (Nguyen et al. 2024); 0 keeps all.
+    rows: samples of a prompt that are decoded at once; 0: all. The samples are
+      the same. Fewer are faster where lengths differ much.
   """
 
   samples: int
@@ -48,11 +58,14 @@ class Sampling:
   top_k: int = 0
   top_p: float = 1.0
   min_p: float = 0.0
+  rows: int = 0
 
   def __post_init__(self) -> None:
     object.__setattr__(self, "eos_ids", tuple(self.eos_ids))
-    for name, least in (("samples", 1), ("max_tokens", 1), ("top_k", 0)):
-      _check(name, getattr(self, name), least, math.inf, whole=True)
+    for name in ("samples", "max_tokens"):
+      _check(name, getattr(self, name), 1, math.inf, whole=True)
+    for name in ("top_k", "rows"):
+      _check(name, getattr(self, name), 0, math.inf, whole=True)
     _check("pad_id", self.pad_id, 0, math.inf, whole=True)
     for eos_id in self.eos_ids:
       _check("eos_ids", eos_id, 0, math.inf, whole=True)
@@ -131,53 +144,159 @@ def generate(
     The samples.
   """
   P, S, T = len(prompts), sampling.samples, sampling.max_tokens
-  eos_ids = jnp.asarray(sampling.eos_ids, jnp.int32)
-  fold = jax.vmap(jax.random.fold_in, (0, None))
-  numbers = first + jnp.arange(S)
-  sample_keys = jax.vmap(fold, (None, 0), 1)(keys, numbers)  # [P, S]
-  sample_keys = sample_keys.reshape(P * S, *keys.shape[1:])
-
-  def draw(logits: Array, t: Array, drawn: Samples) -> Samples:
-    uniforms = jax.vmap(jax.random.uniform)(fold(sample_keys, t))
-    logits = logits.reshape(P * S, -1)
-    tokens, log_probs = sample_token(logits, uniforms, sampling)
-    tokens = tokens.reshape(P, S)
-    ended = drawn.finished
-    tokens = jnp.where(ended, sampling.pad_id, tokens)
-    log_probs = jnp.where(ended, 0.0, log_probs.reshape(P, S))
-    put = jax.lax.dynamic_update_index_in_dim
-    return Samples(
-      completions=put(drawn.completions, tokens, t, axis=2),
-      lengths=drawn.lengths + ~ended,
-      log_probs=put(drawn.log_probs, log_probs, t, axis=2),
-      finished=ended | jnp.isin(tokens, eos_ids),
-    )
-
-  def unended(state: tuple[Array, Samples, types.PyTree]) -> Array:
-    t, drawn, _ = state
-    return (t < T) & ~drawn.finished.all()
-
-  def advance(
-    state: tuple[Array, Samples, types.PyTree],
-  ) -> tuple[Array, Samples, types.PyTree]:
-    t, drawn, cache = state
-    last = jax.lax.dynamic_index_in_dim(
-      drawn.completions, t - 1, axis=2, keepdims=False
-    )
-    logits, cache = policy.decode(params, last, t - 1, cache)
-    return t + 1, draw(logits, t, drawn), cache
-
-  logits, cache = policy.prefill(params, prompts, prompt_mask, S, T)
-  nothing = Samples(
-    completions=jnp.full((P, S, T), sampling.pad_id, jnp.int32),
-    lengths=jnp.zeros((P, S), jnp.int32),
-    log_probs=jnp.zeros((P, S, T), jnp.float32),
-    finished=jnp.zeros((P, S), bool) if active is None else ~active,
-  )
+  rows = min(sampling.rows or S, S)
+  params = policy.serve(params)
+  logits, cache = policy.prefill(params, prompts, prompt_mask, rows, T)
   logits = jnp.broadcast_to(logits[:, None], (P, S, logits.shape[-1]))
-  drawn = draw(logits, jnp.int32(0), nothing)
-  state = (jnp.int32(1), drawn, cache)
-  return jax.lax.while_loop(unended, advance, state)[1]
+  numbers = jnp.broadcast_to(jnp.arange(S, dtype=jnp.int32), (P, S))
+  tokens, log_probs = _draw(logits, keys, first + numbers, 0, sampling)
+  wanted = jnp.ones((P, S), bool) if active is None else active
+  rest = [(0, 0), (0, 0), (0, T - 1)]
+  drawn = Samples(
+    completions=jnp.pad(
+      jnp.where(wanted, tokens, sampling.pad_id)[..., None],
+      rest,
+      constant_values=sampling.pad_id,
+    ),
+    lengths=wanted.astype(jnp.int32),
+    log_probs=jnp.pad(jnp.where(wanted, log_probs, 0.0)[..., None], rest),
+    finished=_ends(tokens, sampling) | ~wanted,
+  )
+  if T == 1:
+    return drawn
+  queue = _Queue(
+    order=jnp.argsort(drawn.finished, axis=-1).astype(jnp.int32),
+    count=(~drawn.finished).sum(-1),
+    first_tokens=tokens,
+  )
+
+  def advance(state: _State) -> _State:
+    logits, cache = policy.decode(params, state.last, state.t - 1, state.cache)
+    live = state.sample < S
+    tokens, log_probs = _draw(
+      logits, keys, first + state.sample, state.t, sampling
+    )
+    ends = _ends(tokens, sampling)
+    at = state.sample, state.t
+    drawn = Samples(
+      completions=_put(state.drawn.completions, at, tokens),
+      lengths=_put(state.drawn.lengths, at[:1], state.t + 1),
+      log_probs=_put(state.drawn.log_probs, at, log_probs),
+      finished=_put(state.drawn.finished, at[:1], ends),
+    )
+    free = ~live | ends | (state.t + 1 == T)
+    place = state.next[:, None] + jnp.cumsum(free, -1) - 1
+    sample, first_token = queue.take(place)
+    return _State(
+      steps=state.steps + 1,
+      drawn=drawn,
+      cache=cache,
+      sample=jnp.where(free, sample, state.sample),
+      t=jnp.where(free, 1, state.t + 1),
+      last=jnp.where(free, first_token, tokens),
+      next=state.next + free.sum(-1, dtype=jnp.int32),
+    )
+
+  place = jnp.broadcast_to(jnp.arange(rows), (P, rows))
+  sample, last = queue.take(place)
+  state = _State(
+    steps=jnp.int32(0),
+    drawn=drawn,
+    cache=cache,
+    sample=sample,
+    t=jnp.ones((P, rows), jnp.int32),
+    last=last,
+    next=jnp.full(P, rows, jnp.int32),
+  )
+  for room in _rooms(T):
+    state = state.replace(cache=policy.resize(state.cache, room))
+
+    def busy(state: _State, room: int = room) -> Array:
+      fits = (state.steps < room) | (room == T)
+      return fits & (state.sample < S).any()
+
+    state = jax.lax.while_loop(busy, advance, state)
+  return state.drawn
+
+
+@flax.struct.dataclass
+class _State:
+  """Of the decoding loop.
+
+  Attributes:
+    steps: `[]`, calls of decode.
+    drawn: so far.
+    cache: of the policy.
+    sample: `[P, rows]`, which sample a row draws; S: none is left.
+    t: `[P, rows]`, the number of its next token.
+    last: `[P, rows]`, the token before.
+    next: `[P]`, place in the queue of the sample that is taken up next.
+  """
+
+  steps: Array
+  drawn: Samples
+  cache: types.PyTree
+  sample: Array
+  t: Array
+  last: Array
+  next: Array
+
+
+class _Queue(NamedTuple):
+  """Samples in the order in which rows take them up.
+
+  Attributes:
+    order: `[P, S]`, those first that did not end with their first token.
+    count: `[P]`, how many these are.
+    first_tokens: `[P, S]`, of all samples.
+  """
+
+  order: Array
+  count: Array
+  first_tokens: Array
+
+  def take(self, place: Array) -> tuple[Array, Array]:
+    """Sample number and first token at `place` `[P, rows]`; S where none is."""
+    samples = self.order.shape[-1]
+    sample = jnp.take_along_axis(self.order, place, -1, mode="clip")
+    token = jnp.take_along_axis(self.first_tokens, sample, -1)
+    return jnp.where(place < self.count[:, None], sample, samples), token
+
+
+def _rooms(length: int) -> tuple[int, ...]:
+  """Sizes that a cache passes through: quarters, where they are worth it."""
+  if length < _WORTH_GROWING:
+    return (length,)
+  return tuple(-(-length * quarter // 4) for quarter in (1, 2, 3, 4))
+
+
+def _draw(
+  logits: Array, keys: Array, samples: Array, t: Array | int, sampling: Sampling
+) -> tuple[Array, Array]:
+  """Token t of samples `[P, N]` from logits `[P, N, V]`, and its log-prob."""
+  fold = jax.random.fold_in
+
+  def uniform(key: Array, sample: Array, t: Array) -> Array:
+    return jax.random.uniform(fold(fold(key, sample), t), (), jnp.float32)
+
+  each = jax.vmap(jax.vmap(uniform, (None, 0, 0)))
+  uniforms = each(keys, samples, jnp.broadcast_to(t, samples.shape))
+  flat = logits.reshape(-1, logits.shape[-1])
+  tokens, log_probs = sample_token(flat, uniforms.reshape(-1), sampling)
+  return tokens.reshape(samples.shape), log_probs.reshape(samples.shape)
+
+
+def _ends(tokens: Array, sampling: Sampling) -> Array:
+  return jnp.isin(tokens, jnp.asarray(sampling.eos_ids, jnp.int32))
+
+
+def _put(array: Array, at: tuple[Array, ...], values: Array) -> Array:
+  """`array[p, *at[p, r]] = values[p, r]`, unless that is out of bounds."""
+
+  def write(array: Array, at: tuple[Array, ...], values: Array) -> Array:
+    return array.at[at].set(values, mode="drop")
+
+  return jax.vmap(write)(array, at, values)
 
 
 def sample_token(
@@ -185,9 +304,11 @@ def sample_token(
 ) -> tuple[Array, Array]:
   """Draws one token a row by the inverse of the cumulative distribution.
 
-  Token i is drawn where `u` falls in `[F(i - 1), F(i))`. A uniform has 23
-  random bits, so a token below 1e-7 may never be drawn. One of probability
-  zero never is: it is excluded whatever the rounding of `F`.
+  Token i is drawn where `u` falls in `[F(i - 1), F(i))`. F is summed over
+  blocks of the vocabulary first and then inside one block, so that no array of
+  the vocabulary's size is written. A uniform has 23 random bits, so a token
+  below 1e-7 may never be drawn. One of probability zero never is: it is
+  excluded whatever the rounding of F.
 
   Args:
     logits: `[N, V]`.
@@ -204,18 +325,42 @@ def sample_token(
     tokens = jnp.argmax(logits, axis=-1).astype(jnp.int32)
     return tokens, jnp.zeros(tokens.shape, jnp.float32)
   scaled = truncate(logits, sampling)
-  weights = jnp.exp(scaled)
-  cumulative = jnp.cumsum(weights, axis=-1)
-  # A parallel sum need not be monotone, so its end may lie below its maximum.
-  kept = jnp.where(weights > 0, cumulative, 0.0)
-  below_one = jnp.minimum(uniforms, 1 - 2.0**-24)[:, None]
-  target = below_one * kept.max(-1, keepdims=True)
-  index = jnp.arange(logits.shape[-1], dtype=jnp.int32)
+  blocks = -(-scaled.shape[-1] // _BLOCK)
+  rest = blocks * _BLOCK - scaled.shape[-1]
+  if rest:
+    scaled = jnp.pad(scaled, ((0, 0), (0, rest)), constant_values=-jnp.inf)
+  scaled = scaled.reshape(-1, blocks, _BLOCK)
+  mass = jnp.exp(scaled).sum(-1)
+  total = mass.sum(-1)
+  block, target = _first_above(mass, uniforms * total)
+  inside = jnp.take_along_axis(scaled, block[:, None, None], axis=1)[:, 0]
+  index, _ = _first_above(jnp.exp(inside), target)
+  chosen = jnp.take_along_axis(inside, index[:, None], axis=-1)[:, 0]
+  return block * _BLOCK + index, chosen - jnp.log(total)
+
+
+def _first_above(weights: Array, target: Array) -> tuple[Array, Array]:
+  """Where the cumulative sum first exceeds a target, and what is left of it.
+
+  Args:
+    weights: `[N, n]`, at least 0.
+    target: `[N]`, at least 0.
+
+  Returns:
+    index: `[N]` int32 of a positive weight; the last one where rounding leaves
+      every sum below the target.
+    left: `[N]`, the target less the sum before that index.
+  """
+  index = jnp.arange(weights.shape[-1], dtype=jnp.int32)
+  sums = jnp.cumsum(weights, axis=-1)
+  # A parallel sum need not be monotone, so a weight of 0 may seem to add.
+  last = jnp.where(weights > 0, index, 0).max(-1, keepdims=True)
+  passed = (weights > 0) & (sums > target[:, None])
   # A min over indices, for argmax is several times slower on CPU.
-  passed = jnp.where(kept > target, index, index[-1])
-  tokens = passed.min(-1)
-  chosen = jnp.take_along_axis(scaled, tokens[:, None], axis=-1)[:, 0]
-  return tokens, chosen - jnp.log(weights.sum(-1))
+  found = jnp.where(passed, index, last).min(-1)
+  before = jnp.take_along_axis(sums, jnp.maximum(found - 1, 0)[:, None], -1)
+  below = jnp.where(found > 0, before[:, 0], 0.0)
+  return found, jnp.maximum(target - below, 0.0)
 
 
 def truncate(logits: Array, sampling: Sampling) -> Array:

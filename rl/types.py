@@ -178,31 +178,40 @@ class Scored(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-  """All that `rl` knows of a model: three pure functions of its parameters.
+  """All that `rl` knows of a model: pure functions of its parameters.
 
   Attributes:
     score: `(params, Tokens) -> Scored`, teacher-forced.
-    prefill: `(params, prompts [P, L], prompt_mask [P, L], samples, room)
+    prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, room)
       -> (logits [P, V], cache)`; runs each prompt once, logits of the first
-      completion token; the cache has room for `room` tokens in each of
-      `samples` branches per prompt.
-    decode: `(params, tokens [P, S], t, cache) -> (logits [P, S, V], cache)`;
-      appends completion token number t (a scalar, the same for all rows) and
-      gives the logits of token t + 1.
+      completion token; the cache remembers the last `room` tokens of each of
+      `rows` completions per prompt.
+    decode: `(params, tokens [P, rows], t, cache) -> (logits [P, rows, V],
+      cache)`; appends completion token number t of each row (`[P, rows]`, or a
+      scalar that holds for all) and gives the logits of token t + 1. A row that
+      begins again at t = 0 forgets what it held.
+    serve: `params -> params` as prefill and decode read them fastest; it is
+      called once per rollout.
+    resize: `(cache, room) -> cache` that remembers so many tokens: fewer before
+      the first decode, more as long as no row has had more.
   """
 
   score: Callable[[PyTree, Tokens], Scored]
   prefill: Callable[..., tuple[Array, PyTree]]
   decode: Callable[..., tuple[Array, PyTree]]
+  serve: Callable[[PyTree], PyTree] = lambda params: params
+  resize: Callable[[PyTree, int], PyTree] = lambda cache, room: cache
 
   def given(self, frozen: PyTree) -> Policy:
     """The same policy as functions of the other parameters alone."""
     if not frozen:
       return self
-    return Policy(
+    return dataclasses.replace(
+      self,
       score=lambda params, *args: self.score(join(params, frozen), *args),
       prefill=lambda params, *args: self.prefill(join(params, frozen), *args),
       decode=lambda params, *args: self.decode(join(params, frozen), *args),
+      serve=lambda params: self.serve(join(params, frozen)),
     )
 
 

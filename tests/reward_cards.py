@@ -145,7 +145,10 @@ CARDS = {
   ),
   "vsrm": Card(
     42,
-    ("rewards.progress:significant_gains", "rl.stages:prefix_values"),
+    (
+      "rewards.progress:significant_gains",
+      "rewards.process.prefix_values:prefix_values",
+    ),
     (
       "tests/test_rewards_process.py::test_clear_gains_reach_back_to_the_steps_before",
     ),
@@ -162,7 +165,7 @@ CARDS = {
     (
       "rewards.progress:gains",
       "rewards.progress:best_of",
-      "rl.stages:prefix_values",
+      "rewards.process.prefix_values:prefix_values",
     ),
     (
       "tests/test_rewards_process.py::test_progress_of_the_best_of_four",
@@ -172,7 +175,7 @@ CARDS = {
   ),
   "mrt": Card(
     6,
-    ("rewards.progress:gains", "rl.stages:prefix_values"),
+    ("rewards.progress:gains", "rewards.process.prefix_values:prefix_values"),
     (
       "tests/test_rewards_process.py::test_own_gains_are_advantages",
       "tests/test_rewards_process.py::test_steps_after_the_answer_is_known_gain_nothing",

@@ -611,7 +611,7 @@ def test_bad_folders_are_refused_in_one_line(tmp_path):
   write(tmp_path / "good")
   said = refused(tmp_path / "good", dtype="float16")
   assert "unknown dtype 'float16'" in said
-  assert "float32, bfloat16" in said
+  assert "float32, bfloat16, float64" in said
 
 
 def test_a_corrupt_or_missing_shard_is_named(tmp_path):

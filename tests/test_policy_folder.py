@@ -83,7 +83,9 @@ def test_the_shape_is_the_folders_and_the_rest_the_configs(folder):
   e = build.build(
     tiny.config(policy__path=str(folder), model__remat="full", steps=1)
   )
-  assert e.model == dataclasses.replace(MODEL, remat="full")
+  assert e.model == dataclasses.replace(
+    MODEL, remat="full", attention="blocked"
+  )
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,12 @@ def test_every_recipe_builds(choice, data):
   config.data.cache = str(data / "cache")
   config.evaluation.problems = 7  # as many as there are
   e = build.build(config)
-  own = {"dtype": "bfloat16", "param_dtype": "float32", "remat": "full"}
+  own = {
+    "dtype": "bfloat16",
+    "param_dtype": "float32",
+    "remat": "full",
+    "attention": "blocked",
+  }
   assert e.model == presets.get(model, **own)
   assert e.task.name.startswith(f"{dataset}(")
   assert e.method.name == recipes.METHODS[method]

@@ -16,7 +16,8 @@ from experiments import assemble, build, collect, records
 from experiments.configs import common
 from rewards import combine, sources
 from rewards import mix as mixing
-from rl import loop, probes, rollout, stages, step, transform, types
+from rewards.process import prefix_values
+from rl import loop, probes, rollout, step, transform, types
 from rl.stages import Sampler
 
 CHAIN = "chain(operations=2, reference=True)"
@@ -583,7 +584,7 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
   sampler = Sampler(
     None, {}, {}, 3, 1.0, lambda *a: None, lambda drawn: base, extend
   )
-  stage = stages.prefix_values(continuations=4, steps=3)
+  stage = prefix_values.prefix_values(continuations=4, steps=3)
   found = stage.run(sampler, stage.init())
   np.testing.assert_allclose(
     found.extras["stage/values"],
@@ -596,7 +597,7 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
   # 8 of the samples; two continued at step 0, one at step 1: 4 of 5 tokens.
   assert int(found.extras["stage/tokens"]) == 8 + 3 * 4 * 5
   # Beyond the steps that are valued the outcome still counts.
-  fewer = stages.prefix_values(continuations=4, steps=1).run(sampler, ())
+  fewer = prefix_values.prefix_values(continuations=4, steps=1).run(sampler, ())
   np.testing.assert_allclose(
     fewer.extras["stage/values"][0, 0], [0.75, 0.75, 1.0]
   )

@@ -96,7 +96,8 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
   train.run(tiny.experiment(method="reinforce", steps=20), tmp_path)
   assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 21))
   e = tiny.experiment(method="reinforce", steps=STEPS)
-  train.run(e, tmp_path)
+  train.run(e, tmp_path, profile=True)  # it changes nothing
+  assert len(list((tmp_path / "profile").rglob("*.xplane.pb"))) == 1
   found, expected = final_state(e, tmp_path), final_state(e, straight)
   assert found.step == STEPS
   jax.tree.map(np.testing.assert_array_equal, found, expected)

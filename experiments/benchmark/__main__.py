@@ -1,7 +1,8 @@
 """Measures what things cost.
 
-  python -m experiments.benchmark NAME [--json FILE]
+  python -m experiments.benchmark NAME [--peer PEER] [--json FILE]
   python -m experiments.benchmark "objectives(largest=1024)"
+  python -m experiments.benchmark iteration --python tunix=PATH
   python -m experiments.benchmark --list
 
 Prints a table and PASS or FAIL; the exit status is 1 when a limit is missed.
@@ -18,16 +19,30 @@ from collections.abc import Callable, Mapping, Sequence
 import rich.console
 
 from experiments import jsonl, mistakes, spec
+from experiments.benchmark.beside import NONE
+from experiments.benchmark.decode import decode
+from experiments.benchmark.fused import fused
+from experiments.benchmark.iteration import iteration
+from experiments.benchmark.memory import memory
 from experiments.benchmark.objectives import objectives
 from experiments.benchmark.outcome import Outcome
+from experiments.benchmark.peers import PEERS
 from experiments.benchmark.rewards import rewards
+from experiments.benchmark.scaling import scaling
+from experiments.benchmark.update import update
 from rl import choices
 
 BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
   "objectives": objectives,
   "rewards": rewards,
+  "decode": decode,
+  "update": update,
+  "iteration": iteration,
+  "fused": fused,
+  "memory": memory,
+  "scaling": scaling,
 }
-WIDTH = 120  # of a table, also where it goes to a file
+WIDTH = 400  # that a table may have: a cell in two lines is no Markdown
 
 
 @mistakes.one_line
@@ -48,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       console.print(f"{name}: {benchmark.__doc__.splitlines()[0]}")
     return 0
   with mistakes.expected():
-    name, settings = _named(options.name)
+    name, settings = _named(options.name, _given(options))
   outcome = BENCHMARKS[name](console, **settings)
   rich.console.Console(width=WIDTH).print(outcome.table)
   word = "PASS" if outcome.passed else "FAIL"
@@ -69,16 +84,49 @@ def _parser() -> argparse.ArgumentParser:
   add("name", nargs="?", default="", help=f"one of: {', '.join(BENCHMARKS)}")
   add("--list", action="store_true", help="says what each one measures")
   add("--json", metavar="FILE", help="a file for the numbers")
+  peers = ", ".join([*PEERS, NONE])
+  add("--peer", default="", help=f"beside whom, where there is one: {peers}")
+  add(
+    "--python",
+    metavar="PEER=PATH",
+    action="append",
+    default=[],
+    help="the interpreter of a peer that is installed elsewhere",
+  )
   return parser
 
 
-def _named(text: str) -> tuple[str, dict[str, object]]:
+def _given(options: argparse.Namespace) -> dict[str, object]:
+  """Settings that have options of their own.
+
+  Raises:
+    ValueError: an interpreter of no peer.
+  """
+  settings: dict[str, object] = {}
+  if options.peer:
+    settings["peer"] = options.peer
+  for text in options.python:
+    peer, _, path = text.partition("=")
+    if not path:
+      raise ValueError(f"--python {text}: write PEER=PATH")
+    settings.setdefault("pythons", {})[peer] = path
+  return settings
+
+
+def _named(
+  text: str, given: Mapping[str, object]
+) -> tuple[str, dict[str, object]]:
   """The benchmark and its settings.
+
+  Args:
+    text: its name, with settings or without.
+    given: further settings.
 
   Raises:
     ValueError: unknown benchmark or setting, with the nearest one.
   """
   name, settings = spec.parse(text) if text else ("", {})
+  settings = {**settings, **given}
   if name not in BENCHMARKS:
     raise ValueError(choices.unknown("benchmark", name, BENCHMARKS))
   allowed = list(inspect.signature(BENCHMARKS[name]).parameters)[1:]

@@ -31,6 +31,9 @@ def model(**shape: int | float | str | bool) -> ConfigDict:
     "mlp_width": 256,
   }
   defaults["rope_scaling"] = placeholder(dict)
+  # None: what suits the platform, `experiments.build.make_model`.
+  defaults["attention"] = placeholder(str)
+  defaults["unroll"] = placeholder(int)
   return ConfigDict({**defaults, **small, **shape})
 
 
@@ -50,7 +53,8 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       },
       # A downloaded checkpoint, or a published shape with random weights, takes
       # the place of `model` and of `base`. Of `model` then only these hold:
-      # dtype, param_dtype, remat, value_head, extra_heads and lora_*.
+      # dtype, param_dtype, remat, attention, unroll, value_head, extra_heads
+      # and lora_*.
       "policy": {
         "path": "",  # a Hugging Face folder: weights, shape and tokenizer
         "preset": "",  # or a name of `python -m experiments.catalogue presets`
@@ -66,14 +70,17 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
         "top_k": 0,  # 0: off
         "top_p": 1.0,
         "min_p": 0.0,
+        # Samples of a prompt that are decoded at once; 0: all. Where lengths
+        # differ much, fewer are faster: a row that ends goes on with the next.
+        "rows": 0,
       },
       "plan": {
         "epochs": 1,
         "minibatches": 1,
         "microbatches": 1,
-        "chunk": placeholder(
-          int
-        ),  # positions of a sample whose logits exist at a time
+        # Positions of a prompt's samples whose logits exist at a time; None:
+        # 256 MiB of logits.
+        "chunk": placeholder(int),
       },
       "optimizer": {
         "learning_rate": 1.5e-4,

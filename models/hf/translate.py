@@ -24,7 +24,14 @@ _ONLY = {
   "mlp_only_layers": [],
 }
 # What decides no parameter and no logit.
-_NO_FUNCTION = ("dtype", "param_dtype", "remat", "family")
+_NO_FUNCTION = (
+  "dtype",
+  "param_dtype",
+  "remat",
+  "attention",
+  "unroll",
+  "family",
+)
 _HEADS = ("value_head", "extra_heads")
 _LORA = ("lora_rank", "lora_alpha", "lora_targets")
 

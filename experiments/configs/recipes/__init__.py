@@ -93,7 +93,6 @@ def recipe(model: str, dataset: str, method: str) -> ConfigDict:
   config.rollout.samples = 16
   config.plan.minibatches = 2
   config.plan.microbatches = 4
-  config.plan.chunk = 256
   config.optimizer.learning_rate = 1e-6
   config.optimizer.warmup_steps = 20
   config.optimizer.weight_decay = 0.1
