@@ -58,14 +58,7 @@ def attend(
   wide = jnp.promote_types(queries.dtype, jnp.float32)
   scores = []
   for keys, _, visible in sources:
-    axes = "pgud" if keys.ndim == 4 else "psgud"
-    score = jnp.einsum(
-      f"psgrnd,{axes}->psgrnu",
-      grouped,
-      keys,
-      preferred_element_type=wide,
-    )
-    score *= scale
+    score = scale * _product("d->u", grouped, keys, wide)
     if softcap:
       score = softcap * jnp.tanh(score / softcap)
     axes = (1, 2, 3) if visible.ndim == 3 else (2, 3)
@@ -80,15 +73,33 @@ def attend(
   for score, (_, values, _) in zip(scores, sources, strict=True):
     weights = jnp.exp(score - highest)
     total += weights.sum(-1, keepdims=True)
-    axes = "pgud" if values.ndim == 4 else "psgud"
-    out += jnp.einsum(
-      f"psgrnu,{axes}->psgrnd",
-      weights.astype(values.dtype),
-      values,
-      preferred_element_type=wide,
-    )
+    out += _product("u->d", weights.astype(values.dtype), values, wide)
   out /= jnp.where(total > 0, total, 1.0)
   return out.reshape(queries.shape).astype(queries.dtype)
+
+
+def _product(
+  axes: str, left: jax.Array, right: jax.Array, dtype: jnp.dtype
+) -> jax.Array:
+  """Product over one axis with keys or values `[P, (S,) kv_heads, U, head_dim]`.
+
+  Args:
+    axes: "d->u" of queries `[P, S, kv_heads, r, N, head_dim]` with keys,
+      "u->d" of weights `[P, S, kv_heads, r, N, U]` with values.
+    left, right: the factors.
+    dtype: in which it is summed.
+  """
+  summed, kept = axes.split("->")
+  if right.ndim == 4:
+    equation = f"psgrn{summed},pgud->psgrn{kept}"
+    return jnp.einsum(equation, left, right, preferred_element_type=dtype)
+  # Of a cache [P S, ..] the reshape is undone here: on CPU another shape than
+  # that in which it is kept costs a copy of it.
+  lead = left.shape[:2]
+  left, right = (x.reshape(-1, *x.shape[2:]) for x in (left, right))
+  equation = f"bgrn{summed},bgud->bgrn{kept}"
+  out = jnp.einsum(equation, left, right, preferred_element_type=dtype)
+  return out.reshape(*lead, *out.shape[1:])
 
 
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:

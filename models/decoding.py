@@ -17,15 +17,15 @@ Pairs = tuple[tuple[Array, Array], ...]
 class Cache:
   """What decoding remembers, one (keys, values) pair per layer.
 
-  Layers are separate arrays, and the sequence is the second last axis: both
-  were measured fastest. A branch is a ring: all rows write at one place, the
+  Layers are separate arrays, the sequence is the second last axis, and rows of
+  all prompts are one axis: each was measured fastest. A branch is a ring: all rows write at one place, the
   number of steps so far modulo its room, so that a row which begins again
   needs no place of its own. Keys are stored as turned by their position, and
   attention does not ask for their order.
 
   Attributes:
     trunk: `[P, kv_heads, L, head_dim]` of the prompt, read by all rows.
-    branch: `[P, rows, kv_heads, room, head_dim]` of the completions.
+    branch: `[P rows, kv_heads, room, head_dim]` of the completions.
     prompt_mask: `[P, L]` bool.
     steps: `[]` int32, tokens that were appended to every row.
     length: of the longest sequence, padding included: what rotary scaling by
@@ -41,7 +41,7 @@ class Cache:
   @property
   def room(self) -> int:
     """Tokens of a row that the ring holds."""
-    return self.branch[0][0].shape[3]
+    return self.branch[0][0].shape[2]
 
 
 def serve(
@@ -73,10 +73,10 @@ def resize(cache: Cache, room: int) -> Cache:
   """
 
   def fit(ring: Array) -> Array:
-    more = room - ring.shape[3]
+    more = room - ring.shape[2]
     if more <= 0:
-      return ring[:, :, :, :room]
-    return jnp.pad(ring, [(0, 0)] * 3 + [(0, more), (0, 0)])
+      return ring[:, :, :room]
+    return jnp.pad(ring, [(0, 0)] * 2 + [(0, more), (0, 0)])
 
   return cache.replace(branch=jax.tree.map(fit, cache.branch))
 
@@ -114,7 +114,7 @@ def prefill(
 
   x = transformer.embed(config, params, prompts, prompt_mask, at)
   x, (keys, values) = transformer.over_layers(config, params, step, x)
-  shape = (len(prompts), rows, config.kv_heads, room, config.head_dim)
+  shape = (len(prompts) * rows, config.kv_heads, room, config.head_dim)
   empty = jnp.zeros(shape, config.dtype)
   cache = Cache(
     trunk=tuple((keys[i], values[i]) for i in range(config.layers)),

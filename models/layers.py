@@ -371,7 +371,7 @@ class Layer(nn.Module):
       x: `[P, rows, 1, D]`.
       place: of the tokens, tables `[P, rows, 1, 1, rotary_dim / 2]`.
       trunk, mask: as of `branch`.
-      branch: this layer's rings of the rows.
+      branch: this layer's rings, `[P rows, kv_heads, room, head_dim]`.
       steps: `[]`, tokens that were appended to the rings.
       t: `[P, rows]`, the token's number in its completion.
 
@@ -379,14 +379,18 @@ class Layer(nn.Module):
       The stream after the layer, and the rings with the new keys and values.
     """
     queries, *new = self._project(x, place)
-    room = branch[0].shape[3]
+    room = branch[0].shape[2]
     here = steps % room
-    keys, values = (
+    rings = tuple(
       jax.lax.dynamic_update_slice_in_dim(
-        ring, added.astype(ring.dtype), here, axis=3
+        ring,
+        added.reshape(-1, *added.shape[2:]).astype(ring.dtype),
+        here,
+        axis=2,
       )
       for ring, added in zip(branch, new, strict=True)
     )
+    keys, values = (ring.reshape(*t.shape, *ring.shape[1:]) for ring in rings)
     # How many tokens ago each place was written; what is older than the row's
     # first token is another completion's.
     distance = (here - jnp.arange(room)) % room
@@ -400,7 +404,7 @@ class Layer(nn.Module):
     before = Keys(*trunk, seen)
     own = Keys(keys, values, visible[:, :, None])
     mixed = self.attention.attend(queries, before, own)
-    return self._residual(x, mixed), (keys, values)
+    return self._residual(x, mixed), rings
 
   def _project(self, x: Array, place: Place) -> tuple[Array, Array, Array]:
     if self.config.norm_place != "post":

@@ -30,6 +30,7 @@ LEFT_OUT: Mapping[str, str] = {
   "novelty.next_bonus": "a network's pass",
   "patterns.spelled": "on the host",
   "process.continuations": "rolls a policy out",
+  "process.prefix_values": "rolls a policy out",
   "process.model.read_through": "a policy's pass",
   "process.model.score_steps": "a policy's pass",
   "process.model.score_rollout": "a policy's pass",

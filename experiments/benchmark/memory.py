@@ -2,7 +2,7 @@
 
 An update of a small decoder with a large vocabulary: the logits of all its
 tokens are far larger than its parameters. With `plan.chunk` they exist for so
-many positions at a time, and the backward pass makes them again. Compared is
+many positions of a prompt at a time, and the backward pass makes them again. Compared is
 `temp_size_in_bytes` of the compiled update, AdamW's arithmetic included: what
 it needs beside its arguments. Of the two forms' gradients the largest
 difference counts, over the largest entry, of each parameter by itself.
@@ -43,7 +43,7 @@ def memory(
   vocabulary: int = 151_936,
   tokens: int = 4096,
   width: int = 256,
-  chunks: Sequence[int] = (128, 32, 8),
+  chunks: Sequence[int | None] = (None, 32, 8),
 ) -> outcome.Outcome:
   """Memory of an update with a large vocabulary, whole and in chunks.
 
@@ -52,7 +52,8 @@ def memory(
     vocabulary: V.
     tokens: of all completions; a multiple of 16.
     width: of the decoder, of two layers; a multiple of 128.
-    chunks: values of `plan.chunk` to try; the one that needs least is judged.
+    chunks: values of `plan.chunk` to try, None the usual one; the one that
+      needs least is judged.
 
   Returns:
     A row for each chunk, and one for the gradient there. Passed: the limits
@@ -71,14 +72,15 @@ def memory(
   rollout = random_rollout.make(
     vocabulary, PROMPTS, SAMPLES, PROMPT_LENGTH, tokens // rows
   )
+  whole = tokens // PROMPTS
   bytes_of = {}
-  for chunk in (None, *chunks):
+  for chunk in (whole, *chunks):
     with console.status(f"compiling, chunk {chunk}"):
-      bytes_of[chunk] = update_bytes(config, rollout, step.Plan(chunk=chunk))
+      bytes_of[chunk] = update_bytes(config, rollout, chunk)
     console.print(f"chunk {chunk}: {bytes_of[chunk] / 2**30:.2f} GiB")
   best = min(chunks, key=bytes_of.get)
   with console.status(f"gradients, whole and with chunk {best}"):
-    difference = gradient_difference(config, rollout, step.Plan(chunk=best))
+    difference = gradient_difference(config, rollout, best, whole)
   shape = f"2 layers d{width} v{vocabulary}, {tokens} tokens"
   found = [
     outcome.Row(
@@ -86,8 +88,8 @@ def memory(
       shape=shape,
       unit="GiB",
       ours=bytes_of[chunk] / 2**30,
-      peer=bytes_of[None] / 2**30,
-      ratio=bytes_of[None] / bytes_of[chunk],
+      peer=bytes_of[whole] / 2**30,
+      ratio=bytes_of[whole] / bytes_of[chunk],
       limit=LIMIT if chunk == best else None,
     )
     for chunk in chunks
@@ -109,7 +111,7 @@ def memory(
 
 
 def update_bytes(
-  config: ModelConfig, rollout: types.Rollout, plan: step.Plan
+  config: ModelConfig, rollout: types.Rollout, chunk: int | None
 ) -> int:
   """Temporary memory of a compiled update, its state donated; in bytes."""
   tx = optax.adamw(1e-6)
@@ -117,15 +119,15 @@ def update_bytes(
   state = jax.eval_shape(
     lambda key: step.init(METHOD, make(key), tx, key), jax.random.key(0)
   )
-  update = step.make(METHOD, policies.bind(config), tx, plan)
+  update = step.make(METHOD, policies.bind(config), tx, step.Plan(chunk=chunk))
   program = jax.jit(update, donate_argnums=0).lower(state, rollout).compile()
   return program.memory_analysis().temp_size_in_bytes
 
 
 def gradient_difference(
-  config: ModelConfig, rollout: types.Rollout, plan: step.Plan
+  config: ModelConfig, rollout: types.Rollout, chunk: int | None, whole: int
 ) -> float:
-  """Between a plan's gradient and that of the same without chunks.
+  """Between the gradients with two chunks.
 
   Returns:
     The largest absolute difference over the largest absolute entry, of the
@@ -133,7 +135,9 @@ def gradient_difference(
   """
   params = transformer.init(config, jax.random.key(0))
 
-  def compiled(plan: step.Plan) -> Callable[..., types.PyTree]:
+  def compiled(chunk: int | None) -> Callable[..., types.PyTree]:
+    plan = step.Plan(chunk=chunk)
+
     def gradient(params: types.PyTree, rollout: types.Rollout) -> types.PyTree:
       batch, scales, _ = method_lib.prepare(METHOD, rollout, METHOD.init())
       return step.gradients(
@@ -142,8 +146,8 @@ def gradient_difference(
 
     return jax.jit(gradient)
 
-  found = compiled(plan)(params, rollout)
-  exact = compiled(step.Plan())(params, rollout)
+  found = compiled(chunk)(params, rollout)
+  exact = compiled(whole)(params, rollout)
   return max(jax.tree.leaves(jax.tree.map(relative, found, exact)))
 
 

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from experiments import devices
 from models import hf, sharding, transformer
 from models.config import ModelConfig
+from rl import rollout
 
 Array = jax.Array
 
@@ -42,6 +43,17 @@ def load(job: dict[str, Any]) -> Loaded:
   named = {name: value for name, value in job.items() if name in fields}
   config = dataclasses.replace(config, **named)
   return Loaded(mesh, config, params, np.load(job["prompts"]))
+
+
+def sampling(job: dict[str, Any]) -> rollout.Sampling:
+  """At temperature 1, from the whole distribution."""
+  return rollout.Sampling(
+    samples=job["samples"],
+    max_tokens=job["max_tokens"],
+    eos_ids=() if job["eos_id"] is None else (job["eos_id"],),
+    pad_id=job["pad_id"],
+    rows=job.get("rows", 0),
+  )
 
 
 def place(mesh: Mesh, tree: Any) -> Any:

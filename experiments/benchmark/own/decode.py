@@ -18,14 +18,7 @@ from rl import rollout, types
 def prepare(job: dict[str, Any]) -> protocol.Served:
   """The side of a job; `devices`, and `rows` of a prompt at once, are ours."""
   loaded = common.load(job)
-  ends = () if job["eos_id"] is None else (job["eos_id"],)
-  sampling = rollout.Sampling(
-    samples=job["samples"],
-    max_tokens=job["max_tokens"],
-    eos_ids=ends,
-    pad_id=job["pad_id"],
-    rows=job.get("rows", 0),
-  )
+  sampling = common.sampling(job)
   model = policy.bind(loaded.config)
 
   @functools.partial(jax.jit, static_argnames="sampling")

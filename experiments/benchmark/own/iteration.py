@@ -41,13 +41,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   ids = np.arange(count, dtype=np.int32)
   placed = common.place(loaded.mesh, (loaded.prompts, real, ids))
   problems = Problems(*placed, facts={})
-  sampling = rollout.Sampling(
-    samples=job["samples"],
-    max_tokens=job["max_tokens"],
-    eos_ids=(job["eos_id"],),
-    pad_id=job["pad_id"],
-    rows=job["rows"],
-  )
+  sampling = common.sampling(job)
 
   def collect(state: step.State) -> types.Rollout:
     keys = rollout.prompt_keys(state.key, state.step, problems.ids)
