@@ -151,15 +151,11 @@ def generate(
   numbers = jnp.broadcast_to(jnp.arange(S, dtype=jnp.int32), (P, S))
   tokens, log_probs = _draw(logits, keys, first + numbers, 0, sampling)
   wanted = jnp.ones((P, S), bool) if active is None else active
-  rest = [(0, 0), (0, 0), (0, T - 1)]
+  first_of = (jnp.arange(T) == 0) & wanted[..., None]
   drawn = Samples(
-    completions=jnp.pad(
-      jnp.where(wanted, tokens, sampling.pad_id)[..., None],
-      rest,
-      constant_values=sampling.pad_id,
-    ),
+    completions=jnp.where(first_of, tokens[..., None], sampling.pad_id),
     lengths=wanted.astype(jnp.int32),
-    log_probs=jnp.pad(jnp.where(wanted, log_probs, 0.0)[..., None], rest),
+    log_probs=jnp.where(first_of, log_probs[..., None], 0.0),
     finished=_ends(tokens, sampling) | ~wanted,
   )
   if T == 1:
@@ -173,9 +169,8 @@ def generate(
   def advance(state: _State) -> _State:
     logits, cache = policy.decode(params, state.last, state.t - 1, state.cache)
     live = state.sample < S
-    tokens, log_probs = _draw(
-      logits, keys, first + state.sample, state.t, sampling
-    )
+    numbers = first + state.sample
+    tokens, log_probs = _draw(logits, keys, numbers, state.t, sampling)
     ends = _ends(tokens, sampling)
     at = state.sample, state.t
     drawn = Samples(
@@ -197,17 +192,9 @@ def generate(
       next=state.next + free.sum(-1, dtype=jnp.int32),
     )
 
-  place = jnp.broadcast_to(jnp.arange(rows), (P, rows))
-  sample, last = queue.take(place)
-  state = _State(
-    steps=jnp.int32(0),
-    drawn=drawn,
-    cache=cache,
-    sample=sample,
-    t=jnp.ones((P, rows), jnp.int32),
-    last=last,
-    next=jnp.full(P, rows, jnp.int32),
-  )
+  sample, last = queue.take(numbers[:, :rows])
+  t, taken = jnp.ones_like(sample), jnp.full(P, rows, jnp.int32)
+  state = _State(jnp.int32(0), drawn, cache, sample, t, last, taken)
   for room in _rooms(T):
     state = state.replace(cache=policy.resize(state.cache, room))
 

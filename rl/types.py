@@ -206,13 +206,13 @@ class Policy:
     """The same policy as functions of the other parameters alone."""
     if not frozen:
       return self
-    return dataclasses.replace(
-      self,
-      score=lambda params, *args: self.score(join(params, frozen), *args),
-      prefill=lambda params, *args: self.prefill(join(params, frozen), *args),
-      decode=lambda params, *args: self.decode(join(params, frozen), *args),
-      serve=lambda params: self.serve(join(params, frozen)),
-    )
+
+    def whole(fn: Callable) -> Callable:
+      return lambda params, *args: fn(join(params, frozen), *args)
+
+    reading = ("score", "prefill", "decode", "serve")
+    found = {name: whole(getattr(self, name)) for name in reading}
+    return dataclasses.replace(self, **found)
 
 
 def join(params: PyTree, frozen: PyTree) -> PyTree:
