@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -96,7 +97,8 @@ def _product(
   # Of a cache [P S, ..] the reshape is undone here: on CPU another shape than
   # that in which it is kept costs a copy of it.
   lead = left.shape[:2]
-  left, right = (x.reshape(-1, *x.shape[2:]) for x in (left, right))
+  rows = math.prod(lead)
+  left, right = (x.reshape(rows, *x.shape[2:]) for x in (left, right))
   equation = f"bgrn{summed},bgud->bgrn{kept}"
   out = jnp.einsum(equation, left, right, preferred_element_type=dtype)
   return out.reshape(*lead, *out.shape[1:])
