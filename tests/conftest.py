@@ -1,7 +1,42 @@
-"""Eight fake devices for every test, set before JAX starts."""
+"""What every test runs with: set before JAX starts, and inherited by workers
+and by the processes that tests start.
 
+Eight fake devices. Equal programs are compiled a single time, whoever asks for
+them, and without much effort, for they run on a few numbers; a folder given as
+JAX_COMPILATION_CACHE_DIR serves the next run too. After a file its programs are
+let go: thousands of them exhaust the memory maps that a process may have.
+"""
+
+import gc
 import os
+import shutil
+import tempfile
+
+import pytest
 
 _FLAG = "--xla_force_host_platform_device_count=8"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}"
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+_OURS = "JAX_COMPILATION_CACHE_DIR" not in os.environ
+if _OURS:
+  os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="programs")
+_SETTINGS = {
+  "JAX_PLATFORMS": "cpu",
+  "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
+  "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+}
+for _name, _value in _SETTINGS.items():
+  os.environ.setdefault(_name, _value)
+
+
+def pytest_unconfigure():
+  if _OURS:  # workers were given the folder, and find it named
+    shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_are_let_go():
+  yield
+  import jax
+
+  jax.clear_caches()
+  gc.collect()

@@ -8,7 +8,6 @@ import free
 import jax
 import numpy as np
 import pytest
-import tiny
 
 from experiments import build, seeds
 from experiments.arms import Spent, Store
@@ -26,7 +25,7 @@ TASK, PROMPTS, SAMPLES, STEPS = "countdown(count=3)", 16, 8, 4
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small(tmp_path_factory):
+def small():
   """The methods' own configs, of a policy and an evaluation of seconds."""
   base, on_task = configs.base, configs.on_task
 
@@ -44,8 +43,7 @@ def small(tmp_path_factory):
     config.evaluation.problems = config.evaluation.batch = 16
     return config
 
-  cache = tmp_path_factory.mktemp("programs")
-  with tiny.compiled_once(cache), pytest.MonkeyPatch.context() as patch:
+  with pytest.MonkeyPatch.context() as patch:
     patch.setattr(configs, "base", small_base)
     patch.setattr(configs, "on_task", small_on_task)
     patch.setattr(entrants, "SAMPLES", 8)

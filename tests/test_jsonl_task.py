@@ -400,10 +400,9 @@ def test_a_policy_trains_on_a_file_by_a_reward(bare, pears, tmp_path):
     evaluation__problems=4,
     steps=2,
   )
-  with tiny.compiled_once(tmp_path / "programs"):
-    experiment = tiny.on_one_device(build.build(config))
-    assert "my_reward:letters" in experiment.task.name
-    train.run(experiment, tmp_path / "run")
+  experiment = tiny.on_one_device(build.build(config))
+  assert "my_reward:letters" in experiment.task.name
+  train.run(experiment, tmp_path / "run")
   lines = jsonl.read(tmp_path / "run" / "metrics.jsonl")
   earned = [line["reward/mean"] for line in lines if "reward/mean" in line]
   assert len(earned) == 2

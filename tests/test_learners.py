@@ -26,12 +26,6 @@ PLAN = step.Plan()
 LEARNED = ("loss/", "optim/", "advantage/", "policy/", "prm/")  # metrics
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
-
-
 def _bigram(table, tokens):
   """Each token is drawn by its row of the table, the row of the one before."""
   shape = (*tokens.completions.shape[:2], 1)

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
 from contract import P
 
 from experiments import checkpoint
@@ -16,12 +15,6 @@ from rl import methods
 
 ROWS = contract.rows()
 KNOWN = {"permutation", "no_signal", "padding", "microbatches", "mesh"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
 
 
 @pytest.fixture(scope="module", params=sorted(ROWS))

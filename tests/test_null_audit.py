@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import test_sources
-import tiny
 
 from experiments import assemble
 from rewards import chain, sources
@@ -41,12 +40,6 @@ WEAK = {
   "group_log_mean_advantages": UNTAUGHT,
   "debiased_probability": UNTAUGHT,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
 
 
 def nothings(prompt, room):

@@ -38,12 +38,6 @@ LORA = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
   return small_gsm8k.write(tmp_path_factory.mktemp("data"))

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
 
 from rl import methods, probes, step
 from rl.filters import accuracy_between, all_finished
@@ -17,12 +16,6 @@ from rl.methods.process import implicit
 
 BETA = 0.05
 OPEN = {"low": 0.0, "high": 1.0}  # no group is filtered by its accuracy
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
 
 
 def scored(rollout, params, prm, ref):

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
 
 from experiments import build, checkpoint, collect
 from experiments.configs import chain_base, common
@@ -29,11 +28,6 @@ TINY = {
 def base(tmp_path_factory):
   """The folder of a base that answers chains of one operation at random."""
   folder = tmp_path_factory.mktemp("base")
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield _write_base(folder)
-
-
-def _write_base(folder):
   config = chain_base.get_config()
   config.task = "chain(operations=1)"
   config.model = common.model(**TINY)

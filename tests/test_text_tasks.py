@@ -627,10 +627,9 @@ def test_a_policy_trains_on_math_judged_by_workers(data, tmp_path, monkeypatch):
     evaluation__problems=4,
     steps=2,
   )
-  with tiny.compiled_once(tmp_path / "programs"):
-    experiment = tiny.on_one_device(build_lib.build(config))
-    assert pools[0].statistics["items"] == 0
-    train.run(experiment, tmp_path / "run")
+  experiment = tiny.on_one_device(build_lib.build(config))
+  assert pools[0].statistics["items"] == 0
+  train.run(experiment, tmp_path / "run")
   lines = jsonl.read(tmp_path / "run" / "metrics.jsonl")
   earned = [line["reward/mean"] for line in lines if "reward/mean" in line]
   assert earned == [0, 0]  # finite: nothing is unscored

@@ -62,13 +62,6 @@ METRICS = {
 CLOCKS = ("time/", "perf/")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("programs")
-  with tiny.compiled_once(folder):
-    yield folder
-
-
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
   """The workdir of 40 steps of a method with state, never interrupted."""
@@ -220,11 +213,8 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   assert seen.count["jit(collect)"] == 1
 
 
-def command(workdir, config_file, programs) -> subprocess.Popen:
+def command(workdir, config_file) -> subprocess.Popen:
   environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-  environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-  environment["JAX_COMPILATION_CACHE_DIR"] = str(programs)
-  environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
   given = ("--config", str(config_file), "--workdir", str(workdir))
   return subprocess.Popen(
     [sys.executable, "-m", "experiments.run", *given],
@@ -236,7 +226,7 @@ def command(workdir, config_file, programs) -> subprocess.Popen:
   )
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path, programs):
+def test_a_killed_run_goes_on_where_it_was(tmp_path):
   config_file = tmp_path / "config.py"
   config_file.write_text(
     f"import sys\nsys.path.insert(0, {str(ROOT / 'tests')!r})\n"
@@ -244,14 +234,14 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path, programs):
     f'  return tiny.config("supervised", steps={STEPS}, checkpoint_every=1)\n'
   )
   workdir = tmp_path / "killed"
-  process = command(workdir, config_file, programs)
+  process = command(workdir, config_file)
   saved = workdir / checkpoint.FOLDER / "2"
   while not saved.exists() and process.poll() is None:
     time.sleep(0.002)
   process.kill()
   out, _ = process.communicate()
   assert process.returncode == -signal.SIGKILL, out
-  again = command(workdir, config_file, programs)
+  again = command(workdir, config_file)
   out, _ = again.communicate(timeout=120)
   assert again.returncode == 0, out
   assert "resumed after step" in out

@@ -6,14 +6,10 @@ of which a policy that was never trained earns some too.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.compilation_cache import compilation_cache
 from ml_collections import ConfigDict
 
 from experiments import build
@@ -70,23 +66,3 @@ def rewarding_ids(task: Task) -> Task:
     )
 
   return dataclasses.replace(task, score=score)
-
-
-@contextlib.contextmanager
-def compiled_once(folder: Path) -> Iterator[None]:
-  """Equal programs are compiled a single time, and without much effort."""
-  options = {
-    "jax_compilation_cache_dir": str(folder),
-    "jax_persistent_cache_min_compile_time_secs": 0.0,
-    "jax_disable_most_optimizations": True,
-  }
-  before = {name: jax.config.values[name] for name in options}
-  for name, value in options.items():
-    jax.config.update(name, value)
-  compilation_cache.reset_cache()
-  try:
-    yield
-  finally:
-    for name, value in before.items():
-      jax.config.update(name, value)
-    compilation_cache.reset_cache()
