@@ -352,7 +352,7 @@ def passes(
       and is not, or reads that no order of the passes can satisfy.
   """
   waiting = {need for need in needs if need.source not in GIVEN}
-  for need in set(needs) - waiting:
+  for need in sorted(set(needs) - waiting, key=str):
     if need.source != "prepared" and need not in rollout.extras:
       raise KeyError(f"{need} is not there: {GIVEN[need.source]}")
   while waiting:

@@ -105,14 +105,8 @@ def refused(folder, name, line, message, **settings):
 # --- training ----------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
-
-
 @pytest.mark.parametrize("name", COMPONENTS)
-def test_a_tiny_policy_is_trained(name, programs, folders, tmp_path):
+def test_a_tiny_policy_is_trained(name, folders, tmp_path):
   if name == "humaneval" and MISSING:
     pytest.skip(LACKS)
   settings = {**LENGTHS, "tokenizer": str(folders["short"]), "instruction": ""}

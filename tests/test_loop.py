@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import tiny
 from jax.sharding import Mesh
 
 from models import policy as policies
@@ -29,12 +28,6 @@ POLICY = policies.bind(MODEL)
 P, S, L, T = 8, 4, 3, 4
 PLAN = step.Plan(temperature=0.7)
 METHOD = methods.get("grpo", beta=0.1)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
 
 
 def recorded() -> types.Rollout:

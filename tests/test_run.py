@@ -1,12 +1,12 @@
 """The command line: every mistake is one line, exit code 2, nothing written."""
 
-import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
 import small_gsm8k
+import tiny
 
 from experiments import checkpoint, run
 from experiments.configs import smoke
@@ -179,11 +179,10 @@ def test_help_shows_a_command_that_can_be_typed(capsys):
 
 def command(*given: str) -> subprocess.CompletedProcess:
   """The real command, on one device."""
-  environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
   return subprocess.run(
     [sys.executable, "-m", "experiments.run", *given],
     cwd=ROOT,
-    env=environment,
+    env=tiny.environment(),
     capture_output=True,
     text=True,
     timeout=120,

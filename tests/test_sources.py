@@ -56,12 +56,6 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
-
-
 def experiment(**changes):
   return tiny.on_one_device(build.build(tiny.config(task=CHAIN, **changes)))
 
@@ -503,7 +497,7 @@ def test_step_scores_may_come_from_a_reward():
     ),
     ({"mix": common.pay(a="component(of='answer')")}, "'answered'"),
     ({"mix": common.pay(a="gains()")}, "none -> sample"),
-    ({"mix": common.pay(steps="gains()")}, "stage/values"),
+    ({"mix": common.pay(steps="gains()")}, "stage/prompt_values"),
     ({"mix": common.pay(steps="task()")}, "none -> step"),
     ({"stage": "greeedy()"}, "'greedy'"),
     ({"stage": "prefix_values(continuations=0)"}, "at least 1"),

@@ -16,12 +16,6 @@ from rl.methods.sampling import eepo
 PILOT, SAMPLES = 3, 5
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs(tmp_path_factory):
-  with tiny.compiled_once(tmp_path_factory.mktemp("programs")):
-    yield
-
-
 @pytest.fixture(scope="module")
 def experiment():
   return tiny.experiment(rollout__samples=SAMPLES)

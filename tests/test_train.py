@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import logging
-import os
 import pathlib
 import signal
 import subprocess
@@ -214,12 +213,11 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
 
 
 def command(workdir, config_file) -> subprocess.Popen:
-  environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
   given = ("--config", str(config_file), "--workdir", str(workdir))
   return subprocess.Popen(
     [sys.executable, "-m", "experiments.run", *given],
     cwd=ROOT,
-    env=environment,
+    env=tiny.environment(),
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,

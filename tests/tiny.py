@@ -1,4 +1,4 @@
-"""A run small enough for tests, and its programs compiled once.
+"""A run small enough for tests.
 
 The policy has one layer of width 16; the reward is how large the token ids are,
 of which a policy that was never trained earns some too.
@@ -7,6 +7,7 @@ of which a policy that was never trained earns some too.
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import jax
 import jax.numpy as jnp
@@ -66,3 +67,10 @@ def rewarding_ids(task: Task) -> Task:
     )
 
   return dataclasses.replace(task, score=score)
+
+
+def environment() -> dict[str, str]:
+  """Of a real command: as here, but without the fake devices."""
+  flags = os.environ["XLA_FLAGS"].split()
+  kept = [flag for flag in flags if "device_count" not in flag]
+  return os.environ | {"XLA_FLAGS": " ".join(kept)}
