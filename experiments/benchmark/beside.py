@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import rich.console
 
 from experiments import mistakes
-from experiments.benchmark import rounds, sides
-from experiments.benchmark.outcome import Row
+from experiments.benchmark import machine, outcome, rounds, sides, sizes
+from experiments.benchmark.outcome import Outcome, Row
 from experiments.benchmark.peers import PEERS
 from rl import choices
 
@@ -19,20 +21,48 @@ NONE = "none"  # ours alone
 PROOF_PROMPTS, PROOF_TOKENS = 4, 32
 
 
-def teller(console: rich.console.Console) -> sides.Tell:
-  """What prints a line of progress."""
-  return lambda text: console.print(text, soft_wrap=True, highlight=False)
+def over_shapes(
+  console: rich.console.Console,
+  shape: str,
+  known: Mapping[str, sizes.Shape],
+  starts: Sequence[Callable[[Mapping[str, Any]], sides.Launch | None]],
+  write: Callable[[sizes.Shape, pathlib.Path], Mapping[str, Any]],
+  rows: Callable[..., Iterable[Row]],
+) -> Outcome:
+  """Ours beside peers at one shape or all, on this machine as measured now.
 
+  Args:
+    console: where progress goes.
+    shape: one of `known`; "" takes all.
+    known: shapes by name.
+    starts: of each peer, from the job to its side, as `launch`.
+    write: puts what a shape's sides read into a folder; gives their job.
+    rows: `(name, job, launches, limits=, tell=)` to the rows of one shape.
 
-def chosen(kind: str, name: str, known: Mapping[str, Any]) -> list[str]:
-  """The one that is named, or all where nothing is.
+  Returns:
+    All rows, and the machine.
 
   Raises:
-    Mistake: unknown name, with the nearest one.
+    Mistake: unknown shape, or what `starts`, `write` and `rows` raise.
   """
-  if name and name not in known:
-    raise mistakes.Mistake(choices.unknown(kind, name, known))
-  return [name] if name else list(known)
+  if shape and shape not in known:
+    raise mistakes.Mistake(choices.unknown("shape", shape, known))
+  for start in starts:
+    start({})  # refuses before anything is measured
+
+  def tell(text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False)
+
+  limits = machine.measure(tell)
+  tell(f"this machine: {limits}")
+  found: list[Row] = []
+  for name in [shape] if shape else known:
+    with tempfile.TemporaryDirectory() as folder:
+      tell(f"{name}: writing what all sides read")
+      job = write(known[name], pathlib.Path(folder))
+      launches = [start(job) for start in starts]
+      found += rows(name, job, launches, limits=limits, tell=tell)
+  return outcome.of_rows(found, machine=limits._asdict())
 
 
 def launch(

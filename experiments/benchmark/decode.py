@@ -19,14 +19,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import pathlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import rich.console
 
-from experiments.benchmark import beside, machine, outcome, sides, sizes
+from experiments.benchmark import beside, machine, sides, sizes
 from experiments.benchmark.outcome import Outcome, Row
 
 LIMITS = {
@@ -77,31 +75,26 @@ def decode(
     Mistake: unknown shape or peer, a peer that is not installed, greedy tokens
       that differ, or a side that fails.
   """
-  shapes = beside.chosen("shape", shape, sizes.DECODE)
-  start = functools.partial(beside.launch, peer, PEERS, pythons or {})
-  start({})  # refuses before anything is measured
-  tell = beside.teller(console)
-  limits = machine.measure(tell)
-  tell(f"this machine: {limits}")
-  rows = []
-  for name in shapes:
-    with tempfile.TemporaryDirectory() as folder:
-      tell(f"{name}: writing weights")
-      job = sizes.write(sizes.DECODE[name], pathlib.Path(folder))
-      rows += _rows(name, job, start(job), calls, limits, tell)
-  return outcome.of_rows(rows, machine=limits._asdict())
+  return beside.over_shapes(
+    console,
+    shape,
+    sizes.DECODE,
+    [functools.partial(beside.launch, peer, PEERS, pythons or {})],
+    sizes.write,
+    functools.partial(_rows, calls=calls),
+  )
 
 
 def _rows(
   name: str,
   job: Mapping[str, Any],
-  peer: sides.Launch | None,
+  launches: Sequence[sides.Launch | None],
   calls: int,
   limits: machine.Machine,
   tell: sides.Tell,
 ) -> Iterator[Row]:
   """Of one shape: ours beside each form of the peer, or alone."""
-  shape = sizes.DECODE[name]
+  shape, (peer,) = sizes.DECODE[name], launches
 
   def cost(call: sides.Call) -> machine.Cost:
     return machine.decode_cost(

@@ -23,7 +23,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -73,22 +72,15 @@ def iteration(
     Mistake: unknown shape or peer, a peer that is not installed, work that is
       not equal, or a side that fails.
   """
-  shapes = beside.chosen("shape", shape, sizes.ITERATION)
   peers = ("trl", "tunix") if peer == EVERY else (peer,)
-  start = functools.partial(launch, pythons or {})
-  for name in peers:
-    start(name, {})  # refuses before anything is measured
-  tell = beside.teller(console)
-  limits = machine.measure(tell)
-  tell(f"this machine: {limits}")
-  rows = []
-  for name in shapes:
-    with tempfile.TemporaryDirectory() as folder:
-      tell(f"{name}: writing weights")
-      job = written(sizes.ITERATION[name], pathlib.Path(folder))
-      launches = [start(peer, job) for peer in peers]
-      rows += _rows(name, job, launches, calls, limits, tell)
-  return outcome.of_rows(rows, machine=limits._asdict())
+  return beside.over_shapes(
+    console,
+    shape,
+    sizes.ITERATION,
+    [functools.partial(launch, pythons or {}, name) for name in peers],
+    written,
+    functools.partial(_rows, calls=calls),
+  )
 
 
 def written(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import pathlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,7 +29,6 @@ from experiments import mistakes
 from experiments.benchmark import (
   beside,
   machine,
-  outcome,
   random_rollout,
   sides,
   sizes,
@@ -84,19 +82,14 @@ def update(
     Mistake: unknown shape or peer, a peer that is not installed, an update that
       differs, or a side that fails.
   """
-  shapes = beside.chosen("shape", shape, sizes.UPDATE)
-  start = functools.partial(beside.launch, peer, PEERS, pythons or {})
-  start({})  # refuses before anything is measured
-  tell = beside.teller(console)
-  limits = machine.measure(tell)
-  tell(f"this machine: {limits}")
-  rows = []
-  for name in shapes:
-    with tempfile.TemporaryDirectory() as folder:
-      tell(f"{name}: writing weights and a batch")
-      job = write(sizes.UPDATE[name], pathlib.Path(folder))
-      rows += _rows(name, job, start(job), calls, limits, tell)
-  return outcome.of_rows(rows, machine=limits._asdict())
+  return beside.over_shapes(
+    console,
+    shape,
+    sizes.UPDATE,
+    [functools.partial(beside.launch, peer, PEERS, pythons or {})],
+    write,
+    functools.partial(_rows, calls=calls),
+  )
 
 
 def write(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
@@ -139,13 +132,13 @@ def prove(ours: sides.Side, peer: sides.Side, tell: sides.Tell) -> None:
 def _rows(
   name: str,
   job: Mapping[str, Any],
-  peer: sides.Launch | None,
+  launches: Sequence[sides.Launch | None],
   calls: int,
   limits: machine.Machine,
   tell: sides.Tell,
 ) -> Iterator[Row]:
   """Of one shape: ours beside each form of torch, or alone."""
-  shape = sizes.UPDATE[name]
+  shape, (peer,) = sizes.UPDATE[name], launches
   lengths = np.full((shape.prompts, shape.samples), shape.max_tokens)
   cost = machine.update_cost(shape.model, shape.prompt_length, lengths)
   measure = functools.partial(
