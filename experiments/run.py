@@ -9,19 +9,14 @@ Mistakes are one line and exit code 2, before anything is written. Flags only:
 
 from __future__ import annotations
 
-import difflib
-import itertools
 import os
 import pathlib
-import re
 import sys
 from collections.abc import Sequence
 
-import ml_collections
 from absl import flags
-from ml_collections import config_flags
 
-from experiments import mistakes
+from experiments import commandline, mistakes
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -41,94 +36,9 @@ def _check_packages() -> None:
       )
 
 
-def _keys(config: ml_collections.ConfigDict, prefix: str) -> list[str]:
-  """Every dotted key of a config."""
-  found = []
-  for key in config:
-    found.append(prefix + key)
-    if isinstance(config[key], ml_collections.ConfigDict):
-      found += _keys(config[key], f"{prefix}{key}.")
-  return found
-
-
-def _read(
-  argv: Sequence[str], overrides: bool
-) -> tuple[flags.FlagValues, list[str]]:
-  """The flags, with the config's `--config.key=value` applied or left aside."""
-  values = flags.FlagValues()  # fresh: the global ones can be read only once
-  values.set_gnu_getopt()
-  config_flags.DEFINE_config_file(
-    "config",
-    None,
-    "Config file.",
-    flag_values=values,
-    sys_argv=list(argv) if overrides else [],
-  )
+def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
   flags.DEFINE_boolean("profile", False, "Trace steps.", flag_values=values)
-  try:
-    rest = values(list(argv), known_only=not overrides)
-  except (flags.Error, TypeError, ValueError) as error:
-    # Of an error inside the config file absl shows the whole traceback.
-    lines = str(error).strip().splitlines()
-    line = lines[-1] if "Traceback" in str(error) else lines[0]
-    raise mistakes.Mistake(line) from None
-  for name in ("config", "workdir"):
-    if values[name].value is None:
-      raise mistakes.Mistake(f"--{name} is missing; see --help")
-  return values, rest[1:]
-
-
-def _check_config_file(argv: Sequence[str]) -> None:
-  """The file of `--config` must be there before it can be loaded."""
-  for word, following in itertools.pairwise([*argv[1:], ""]):
-    given = re.match(r"--?config(?:=(.*))?$", word)
-    if not given:
-      continue
-    text = following if given[1] is None else given[1]
-    path = pathlib.Path(text.partition(":")[0])
-    if not path.is_file():
-      there = sorted(str(found) for found in path.parent.glob("*.py"))
-      near = difflib.get_close_matches(str(path), there, n=1)
-      guess = f"; did you mean {near[0]!r}?" if near else ""
-      raise mistakes.Mistake(f"there is no config file {str(path)!r}{guess}")
-
-
-def _check_names(
-  argv: Sequence[str], config: ml_collections.ConfigDict
-) -> None:
-  """Every flag given must be one, and every config key a key."""
-  known = ["config", "workdir", "profile", *_keys(config, "config.")]
-  for word in argv[1:]:
-    given = re.match(r"--?(?:no(?=config\.))?([A-Za-z][^=]*)", word)
-    if not given or given[1] in known:
-      continue
-    name = given[1]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    parents = [name.rpartition(".")[0], "config" if "." in name else ""]
-    there = next(
-      among
-      for parent in parents
-      if (among := [k for k in known if k.rpartition(".")[0] == parent])
-    )
-    kind = "key" if "." in name else "flag"
-    raise mistakes.Mistake(
-      f"unknown {kind} {name!r}; {guess}available: {', '.join(there)}"
-    )
-
-
-def _parse(argv: Sequence[str]) -> flags.FlagValues:
-  """The config with its overrides, and the other flags."""
-  _check_config_file(argv)
-  plain, _ = _read(argv, overrides=False)
-  _check_names(argv, plain.config)
-  values, rest = _read(argv, overrides=True)
-  if rest:
-    raise mistakes.Mistake(
-      f"unexpected argument {rest[0]!r}; flags start with --"
-    )
-  return values
 
 
 @mistakes.one_line
@@ -146,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
   # Tokenizers need no PyTorch; without this, transformers misses it aloud.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-  given = _parse(argv)
+  given = commandline.parse(argv, _define, required=("config", "workdir"))
   config, workdir = given.config, given.workdir
   _check_packages()
   from experiments import devices, train

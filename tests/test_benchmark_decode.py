@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import mistakes
+from experiments import costs, mistakes
 from experiments.benchmark import __main__ as command
 from experiments.benchmark import (
   beside,
@@ -31,7 +31,7 @@ def test_the_decoder_has_the_parameters_that_are_counted():
     lambda key: transformer.init(MODEL, key), jax.random.key(0)
   )
   kernels = [leaf.size for leaf in jax.tree.leaves(params) if leaf.ndim > 2]
-  assert sum(kernels) == MODEL.layers * machine.weights(MODEL)
+  assert sum(kernels) == MODEL.layers * costs.weights(MODEL)
 
 
 def test_operations_are_those_that_the_compiler_counts():
@@ -46,7 +46,7 @@ def test_operations_are_those_that_the_compiler_counts():
     lambda params: transformer.logits(unrolled, params, ones, ones > 0)
   )
   counted = program.lower(params).compile().cost_analysis()["flops"]
-  stated = machine.forward(MODEL, tokens=B, seen=B, positions=B)
+  stated = costs.forward(MODEL, tokens=B, seen=B, positions=B)
   assert stated <= counted <= 1.1 * stated, "the rest: norms and rotations"
 
 
@@ -62,16 +62,16 @@ def test_every_token_is_counted_once():
       for t in range(length - 1):  # the last one is not fed
         tokens, seen = tokens + 1, seen + L + t + 1
         pairs_read += t + 1
-  whole = machine.forward(MODEL, tokens, seen, positions)
-  assert machine.scored(MODEL, L, lengths) == whole
-  assert machine.update_cost(MODEL, L, lengths).flops == 3 * whole
-  sampled = machine.decode_cost(MODEL, L, lengths)
+  whole = costs.forward(MODEL, tokens, seen, positions)
+  assert costs.scored(MODEL, L, lengths) == whole
+  assert costs.update_cost(MODEL, L, lengths).flops == 3 * whole
+  sampled = costs.decode_cost(MODEL, L, lengths)
   alike = lengths.size - len(lengths)  # samples that share first logits
   per_logit = 2 * MODEL.width * MODEL.vocab_size
   assert sampled.flops == whole - alike * per_logit
   # Twice the steps read the weights, and the prompts' pairs, twice as often.
   pair = 4 * 2 * MODEL.layers * MODEL.kv_heads * MODEL.head_dim
-  matrices = 4 * (MODEL.layers * machine.weights(MODEL) + per_logit // 2)
+  matrices = 4 * (MODEL.layers * costs.weights(MODEL) + per_logit // 2)
   steps = (lengths - 1).sum() / lengths.size
   fed = (lengths - 1).sum()
   moved = pair * (len(lengths) * L * (steps + 1) + pairs_read + fed)
@@ -80,9 +80,9 @@ def test_every_token_is_counted_once():
 
 def test_the_bound_is_the_slower_of_both_limits():
   limits = machine.Machine(flops=10.0, bandwidth=2.0)
-  assert limits.bound(machine.Cost(flops=40.0, bytes=2.0)) == 4
-  assert limits.bound(machine.Cost(flops=40.0, bytes=12.0)) == 6
-  done = limits.work(machine.Cost(flops=40.0, bytes=2.0), seconds=8.0)
+  assert limits.bound(costs.Cost(flops=40.0, bytes=2.0)) == 4
+  assert limits.bound(costs.Cost(flops=40.0, bytes=12.0)) == 6
+  done = limits.work(costs.Cost(flops=40.0, bytes=2.0), seconds=8.0)
   assert (done["mfu"], done["bandwidth_fraction"]) == (0.5, 0.125)
 
 
@@ -228,7 +228,7 @@ def test_decode_alone_end_to_end(tiny_command, tmp_path, capsys):
   assert row["ours"] > 0
   assert 0 < row["bound_fraction"] < 1
   lengths = np.full((TINY.prompts, TINY.samples), TINY.max_tokens)
-  cost = machine.decode_cost(MODEL, TINY.prompt_length, lengths)
+  cost = costs.decode_cost(MODEL, TINY.prompt_length, lengths)
   assert row["work"]["flops"] == cost.flops
   assert found["machine"] == {"flops": 1e12, "bandwidth": 1e11}
   assert "decode tiny" in capsys.readouterr().out

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import rich.console
 
+from experiments import costs
 from experiments.benchmark import beside, machine, sides, sizes
 from experiments.benchmark.outcome import Outcome, Row
 
@@ -96,8 +97,8 @@ def _rows(
   """Of one shape: ours beside each form of the peer, or alone."""
   shape, (peer,) = sizes.DECODE[name], launches
 
-  def cost(call: sides.Call) -> machine.Cost:
-    return machine.decode_cost(
+  def cost(call: sides.Call) -> costs.Cost:
+    return costs.decode_cost(
       shape.model, shape.prompt_length, call.counts["lengths"]
     )
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import rich.console
 
-from experiments import mistakes
+from experiments import costs, mistakes
 from experiments.benchmark import beside, machine, outcome, sides, sizes
 
 LIMITS = {
@@ -153,8 +153,7 @@ def _bound(
   """Seconds of the rollout and of the update, one after the other."""
   what = shape.model, shape.prompt_length, call.counts["lengths"]
   return sum(
-    limits.bound(cost(*what))
-    for cost in (machine.decode_cost, machine.update_cost)
+    limits.bound(cost(*what)) for cost in (costs.decode_cost, costs.update_cost)
   )
 
 

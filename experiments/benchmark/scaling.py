@@ -32,7 +32,7 @@ import optax
 import rich.console
 from jax.sharding import Mesh
 
-from experiments import devices
+from experiments import costs, devices
 from experiments.benchmark import (
   machine,
   outcome,
@@ -213,8 +213,8 @@ def _counted(count: Callable, shape: sizes.Shape) -> float:
 
 # What is timed: how it is made, and the operations that it needs.
 KINDS: Mapping[str, tuple[Callable, Callable[[sizes.Shape], float]]] = {
-  "decode": (decoding, functools.partial(_counted, machine.decode_cost)),
-  "update": (updating, functools.partial(_counted, machine.update_cost)),
+  "decode": (decoding, functools.partial(_counted, costs.decode_cost)),
+  "update": (updating, functools.partial(_counted, costs.update_cost)),
 }
 
 

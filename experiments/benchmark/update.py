@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import rich.console
 
-from experiments import mistakes
+from experiments import costs, mistakes
 from experiments.benchmark import (
   beside,
   machine,
@@ -140,7 +140,7 @@ def _rows(
   """Of one shape: ours beside each form of torch, or alone."""
   shape, (peer,) = sizes.UPDATE[name], launches
   lengths = np.full((shape.prompts, shape.samples), shape.max_tokens)
-  cost = machine.update_cost(shape.model, shape.prompt_length, lengths)
+  cost = costs.update_cost(shape.model, shape.prompt_length, lengths)
   measure = functools.partial(
     beside.row,
     shape=shape,
