@@ -231,8 +231,16 @@ def _with_method_states(
   )
 
 
-def build(config: ml_collections.ConfigDict) -> Experiment:
+def build(
+  config: ml_collections.ConfigDict,
+  devices: Sequence[jax.Device] | None = None,
+) -> Experiment:
   """The experiment of a config.
+
+  Args:
+    config: of the experiment.
+    devices: of its mesh, which may be those of a machine that is not there;
+      None: all there are.
 
   Raises:
     ValueError: whatever is wrong with it, in one line.
@@ -240,7 +248,7 @@ def build(config: ml_collections.ConfigDict) -> Experiment:
   if config.kind not in KINDS:
     raise ValueError(choices.unknown("kind", config.kind, KINDS))
   supervised = config.kind == "supervised"
-  mesh = sharding.make_mesh(**config.mesh)
+  mesh = sharding.make_mesh(**config.mesh, devices=devices)
   made = _supervised() if supervised else _make_learners(config)
   trained = learners.by_slot(made)
   plan = step.Plan(

@@ -39,7 +39,7 @@ def parse(
       required flag that is missing, or a word too many.
   """
   _check_config_file(argv)
-  plain, _ = _read(argv, define, required, overrides=False)
+  plain, _ = _read(argv, define, ("config",), overrides=False)
   _check_names(argv, plain)
   values, rest = _read(argv, define, required, overrides=True)
   if rest:

@@ -82,14 +82,18 @@ def scored(
 
 
 def decode_cost(
-  config: ModelConfig, prompt_length: int, lengths: np.ndarray
+  config: ModelConfig,
+  prompt_length: int,
+  lengths: np.ndarray,
+  size: int = FLOAT,
 ) -> Cost:
   """Of sampling completions of these lengths, all rows always occupied.
 
   Args:
-    config: the decoder's shape; 4 bytes a number.
+    config: the decoder's shape.
     prompt_length: L of each prompt.
     lengths: `[P, S]` of the completions.
+    size: bytes of a weight, a key or a value.
   """
   lengths = np.asarray(lengths, np.float64)
   P, S = lengths.shape
@@ -105,7 +109,7 @@ def decode_cost(
   flops = scored(config, prompt_length, lengths)
   # Of a prompt one position has logits, whatever its number of samples.
   flops -= 2 * config.width * config.vocab_size * P * (S - 1)
-  return Cost(flops, FLOAT * (read + written))
+  return Cost(flops, size * (read + written))
 
 
 def update_cost(

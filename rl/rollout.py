@@ -195,7 +195,7 @@ def generate(
   sample, last = queue.take(numbers[:, :rows])
   t, taken = jnp.ones_like(sample), jnp.full(P, rows, jnp.int32)
   state = _State(jnp.int32(0), drawn, cache, sample, t, last, taken)
-  for room in _rooms(T):
+  for room in rooms(T):
     state = state.replace(cache=policy.resize(state.cache, room))
 
     def busy(state: _State, room: int = room) -> Array:
@@ -250,7 +250,7 @@ class _Queue(NamedTuple):
     return jnp.where(place < self.count[:, None], sample, samples), token
 
 
-def _rooms(length: int) -> tuple[int, ...]:
+def rooms(length: int) -> tuple[int, ...]:
   """Sizes that a cache passes through: quarters, where they are worth it."""
   if length < _WORTH_GROWING:
     return (length,)

@@ -289,6 +289,14 @@ def test_the_numbers_of_rewards_go_to_a_file(costs, tmp_path, capsys):
     assert row["limit"] == 20
 
 
+def test_without_a_file_the_numbers_are_all_that_is_printed(costs, capsys):
+  costs(3.0)
+  assert command.main(["rewards(only='turns')", "--json"]) == 0
+  out, err = capsys.readouterr()
+  assert all(name.startswith("turns.") for name in json.loads(out))
+  assert "PASS" in err
+
+
 @pytest.mark.parametrize(
   ("arrays", "counted"),
   [

@@ -1,11 +1,12 @@
 """Measures what things cost.
 
-  python -m experiments.benchmark NAME [--peer PEER] [--json FILE]
+  python -m experiments.benchmark NAME [--peer PEER] [--json [FILE]]
   python -m experiments.benchmark "objectives(largest=1024)"
   python -m experiments.benchmark iteration --python tunix=PATH
   python -m experiments.benchmark --list
 
 Prints a table and PASS or FAIL; the exit status is 1 when a limit is missed.
+With `--json` alone the numbers are all that goes to standard output.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
   "memory": memory,
   "scaling": scaling,
 }
+STDOUT = "-"
 WIDTH = 400  # that a table may have: a cell in two lines is no Markdown
 
 
@@ -57,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     said in one line.
   """
   options = _parser().parse_args(argv)
-  console = rich.console.Console()
+  console = rich.console.Console(stderr=options.json == STDOUT)
   if options.list:
     for name, benchmark in BENCHMARKS.items():
       console.print(f"{name}: {benchmark.__doc__.splitlines()[0]}")
@@ -65,11 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
   with mistakes.expected():
     name, settings = _named(options.name, _given(options))
   outcome = BENCHMARKS[name](console, **settings)
-  rich.console.Console(width=WIDTH).print(outcome.table)
+  wide = rich.console.Console(width=WIDTH, stderr=console.stderr)
+  wide.print(outcome.table)
   word = "PASS" if outcome.passed else "FAIL"
   console.print(f"{word}: {outcome.verdict}", soft_wrap=True)
-  if options.json:
-    text = json.dumps(jsonl.strict(outcome.results), indent=2)
+  text = json.dumps(jsonl.strict(outcome.results), indent=2)
+  if options.json == STDOUT:
+    print(text)
+  elif options.json:
     jsonl.replace(options.json, text + "\n")
     console.print(f"wrote {options.json}", soft_wrap=True)
   return 0 if outcome.passed else 1
@@ -83,7 +88,14 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add("name", nargs="?", default="", help=f"one of: {', '.join(BENCHMARKS)}")
   add("--list", action="store_true", help="says what each one measures")
-  add("--json", metavar="FILE", help="a file for the numbers")
+  add(
+    "--json",
+    metavar="FILE",
+    nargs="?",
+    const=STDOUT,
+    default="",
+    help="a file for the numbers; without one they are all that is printed",
+  )
   peers = ", ".join([*PEERS, NONE])
   add("--peer", default="", help=f"beside whom, where there is one: {peers}")
   add(

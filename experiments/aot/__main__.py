@@ -1,0 +1,114 @@
+"""Compiles an experiment for a machine that is not there, and says if it fits.
+
+  python -m experiments.aot --config FILE --topology v5e:16x16
+    [--json | --json=FILE] [--config.mesh.fsdp=16] ...
+
+Rollout, score pass and train step are compiled by the chips' own compiler, from
+shapes alone: no weights are read, nothing runs, nothing is written but the file
+of `--json`; without a file the object is all that is printed. Data and
+tokenizer must be there, as for a run. The exit status is 1 where a program does
+not fit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import rich.console
+import rich.table
+from absl import flags
+
+from experiments import commandline, jsonl, mistakes
+
+STDOUT = "-"
+PARTS = ("compute s", "memory s", "network s")
+
+
+def _define(values: flags.FlagValues) -> None:
+  flags.DEFINE_string(
+    "topology", None, "A chip and its grid.", flag_values=values
+  )
+  flags.DEFINE_string("json", "", "Where the report goes.", flag_values=values)
+
+
+@mistakes.one_line
+def main(argv: Sequence[str]) -> int:
+  """The command line.
+
+  Args:
+    argv: its words, the program's name first.
+
+  Returns:
+    The exit status: 0, 1 where a program does not fit, or 2 for a mistake,
+    which is said in one line.
+  """
+  if {"--help", "-h"} & set(argv):
+    print(__doc__)
+    return 0
+  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+  argv = [f"--json={STDOUT}" if word == "--json" else word for word in argv]
+  given = commandline.parse(argv, _define, required=("config", "topology"))
+  to_file = given.json not in ("", STDOUT)
+  if to_file and not pathlib.Path(given.json).parent.is_dir():
+    raise mistakes.Mistake(f"--json={given.json}: there is no such folder")
+  os.environ["JAX_PLATFORMS"] = "cpu"  # shapes are traced here
+  from experiments import build
+  from experiments.aot import chips, report
+
+  console = rich.console.Console(stderr=given.json == STDOUT)
+
+  def tell(text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False)
+
+  with mistakes.expected():
+    chip, devices = chips.devices(given.topology)
+    experiment = build.build(given.config, devices)
+    tell(f"{given.topology}: {len(devices)} devices, {experiment.mesh}")
+    found = report.analyse(experiment, chip, tell)
+  found = {"topology": given.topology, **found}
+  for table in tables(found):
+    console.print(table)
+  for line in found["advice"]:
+    tell(line)
+  text = json.dumps(jsonl.strict(found), indent=2, allow_nan=False)
+  if given.json == STDOUT:
+    print(text)
+  elif to_file:
+    jsonl.replace(given.json, text + "\n")
+    tell(f"wrote {given.json}")
+  return 0 if found["fits"] else 1
+
+
+def tables(found: Mapping[str, Any]) -> Iterator[rich.table.Table]:
+  """The report for people."""
+  resident = rich.table.Table(title="GiB a device", title_justify="left")
+  for name in found["resident_gib"]:
+    resident.add_column(name, justify="right")
+  resident.add_row(*(f"{size:.3f}" for size in found["resident_gib"].values()))
+  yield resident
+  programs = rich.table.Table(title="programs", title_justify="left")
+  for name in ("program", "fits", "peak GiB", "of", "sent GiB", *PARTS):
+    programs.add_column(name, justify="left" if name == "program" else "right")
+  for name, one in found["programs"].items():
+    sent = sum(kind["wire"] for kind in one["collectives"].values())
+    seconds = found["seconds"][name]
+    programs.add_row(
+      name,
+      "yes" if one["fits"] else "NO",
+      "" if one["peak_gib"] is None else f"{one['peak_gib']:.2f}",
+      f"{one['hbm_gib']:.2f}",
+      f"{sent / 2**30:.2f}",
+      *(f"{seconds[part.removesuffix(' s')]:.3f}" for part in PARTS),
+    )
+  least, most = found["step_seconds"]
+  programs.caption = f"a step: {least:.1f} to {most:.1f} s, if it were ideal"
+  yield programs
+
+
+if __name__ == "__main__":
+  sys.exit(main(sys.argv))

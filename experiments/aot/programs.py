@@ -1,0 +1,157 @@
+"""The programs of an experiment, traced from shapes alone.
+
+- rollout: sampling; of a jittable task the score too.
+- score: the teacher-forced log-probabilities of a rollout, under the policy and
+  every slot: what a method's passes cost.
+- train_step: the whole of it, passes included, with the state donated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+
+from experiments import build, collect, shapes
+from rl import learners, probes, step, types
+from rl import rollout as rollouts
+
+Lower = Callable[[], jax.stages.Lowered]
+
+
+def of(e: build.Experiment) -> Mapping[str, Lower]:
+  """How each program is lowered, by name.
+
+  Args:
+    e: of `build.build`, its mesh on devices that need not be there. One that
+      imitates has no rollout.
+  """
+  rollout = abstract_rollout(e)
+  state = e.abstract
+  found = {
+    "score": lambda: jax.jit(_scorer(e)).lower(state, own(rollout)),
+    "train_step": lambda: _train_step(e).lower(state, rollout),
+  }
+  if e.samples_own:
+    found = {"rollout": lambda: _sampler(e, state, own(rollout)), **found}
+  return found
+
+
+def own(rollout: step.Rollouts) -> types.Rollout:
+  """The policy's, where learners have rollouts of their own."""
+  return learners.by_slot(rollout)[learners.POLICY]
+
+
+def abstract_rollout(e: build.Experiment) -> step.Rollouts:
+  """Shapes of what is learned from, prompts over the data axes."""
+  samples = e.sampling.samples if e.samples_own else 1
+  params = types.join(e.abstract.params, e.abstract.frozen)
+  made = shapes.abstract_rollout(
+    e.task,
+    e.policy,
+    dataclasses.replace(e.sampling, samples=samples),
+    e.config.rollout.prompts,
+    e.method,
+    params,
+  )
+  prompts = e.config.rollout.prompts
+
+  def place(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    split = leaf.shape[:1] == (prompts,)
+    return _at(leaf, e.batch_sharding if split else e.replicated)
+
+  return jax.tree.map(place, made)
+
+
+def _at(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
+  return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
+
+
+def _train_step(e: build.Experiment) -> Any:
+  return jax.jit(
+    step.make(e.methods, e.policy, e.txs, e.plan),
+    donate_argnums=0,
+    out_shardings=(e.shardings, e.replicated),
+  )
+
+
+def _scorer(e: build.Experiment) -> Callable:
+  """`(state, rollout) -> log-probabilities` of the policy and every slot."""
+
+  def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
+    sources = {"old": state.params, **state.slots}
+    needs = [probes.Need(source, probes.log_probs) for source in sources]
+    scored = probes.passes(
+      e.policy.given(state.frozen),
+      sources,
+      needs,
+      rollout,
+      e.plan.temperature,
+      e.plan.chunk,
+    )
+    return {str(need): scored.extras[need] for need in needs}
+
+  return score
+
+
+def _sampler(
+  e: build.Experiment, state: step.State, rollout: types.Rollout
+) -> jax.stages.Lowered:
+  if e.task.jittable:
+    gather = collect.on_device(
+      e.task,
+      e.policy,
+      e.sampling,
+      e.config.rollout.prompts,
+      e.batch_sharding,
+      e.method,
+    )
+    return jax.jit(gather).lower(state)
+
+  def generate(
+    params: types.PyTree,
+    frozen: types.PyTree,
+    prompts: jax.Array,
+    prompt_mask: jax.Array,
+    keys: jax.Array,
+  ) -> rollouts.Samples:
+    policy = e.policy.given(frozen)
+    return rollouts.generate(
+      policy, params, prompts, prompt_mask, keys, e.sampling
+    )
+
+  tokens = rollout.tokens
+  keys = jax.eval_shape(
+    lambda: jax.random.split(jax.random.key(0), len(tokens.prompts))
+  )
+  return jax.jit(generate).lower(
+    state.params,
+    state.frozen,
+    tokens.prompts,
+    tokens.prompt_mask,
+    _at(keys, e.batch_sharding),
+  )
+
+
+def cache_bytes(e: build.Experiment) -> int:
+  """Of all keys and values while sampling, over all devices."""
+  tokens = own(abstract_rollout(e)).tokens
+  rows = min(e.sampling.rows or e.sampling.samples, e.sampling.samples)
+
+  def fill(prompts, mask, params):
+    T = e.sampling.max_tokens
+    _, cache = e.policy.prefill(params, prompts, mask, rows, T)
+    return cache
+
+  params = types.join(e.abstract.params, e.abstract.frozen)
+  cache = jax.eval_shape(fill, tokens.prompts, tokens.prompt_mask, params)
+  floats = [
+    leaf
+    for leaf in jax.tree.leaves(cache)
+    if jnp.issubdtype(leaf.dtype, jnp.floating)
+  ]
+  return sum(leaf.size * leaf.dtype.itemsize for leaf in floats)

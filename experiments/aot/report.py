@@ -1,0 +1,251 @@
+"""Compiles the programs of an experiment for a machine, and says what they need.
+
+Per device, in bytes: what lies there always, by part; and of each program what
+the compiler reserves, `arguments + results + temporaries` less what results
+share with arguments. A program fits where the compiler made it and that is no
+more than the device has.
+
+Seconds of a step are those of a roofline, one program after the other, at the
+full length of every completion and the makers' peaks:
+
+  compute  model operations (a backward pass is two forward ones; what remat
+           computes again is not counted) / devices / peak
+  memory   weights, keys and values that decoding reads, and an update's
+           weights, gradients and moments / bandwidth
+  network  bytes that a device sends in the collectives that were compiled / its
+           links, nothing hidden behind work
+
+The step lies between the largest of the three of each program (all hidden) and
+their sum (nothing hidden). A peak is never reached, so plan with twice that.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments import build, costs
+from experiments.aot import chips, hlo, programs
+from models.config import ModelConfig
+from rl import rollout as rollouts
+from rl import types
+
+GIB = 2**30
+Tell = Callable[[str], None]
+# Compile sooner; the programs are not to be run.
+_OPTIONS = {"exec_time_optimization_effort": -1.0}
+
+
+def analyse(
+  e: build.Experiment, chip: chips.Chip, tell: Tell
+) -> dict[str, Any]:
+  """The report, as JSON values.
+
+  Args:
+    e: its mesh on devices that need not be there.
+    chip: what one of them can do.
+    tell: where progress goes.
+  """
+  found = {}
+  for name, lower in programs.of(e).items():
+    tell(f"{name}: tracing")
+    lowered = lower()
+    tell(f"{name}: compiling")
+    found[name] = _compiled(e, lowered, name, chip)
+    tell(f"{name}: {_line(found[name])}")
+  seconds = {name: _seconds(e, chip, name, found[name]) for name in found}
+  report = {
+    "devices": e.mesh.devices.size,
+    "mesh": dict(e.mesh.shape),
+    "resident_gib": resident(e),
+    "programs": found,
+    "seconds": seconds,
+    "fits": all(program["fits"] for program in found.values()),
+  }
+  least = sum(max(parts.values()) for parts in seconds.values())
+  most = sum(sum(parts.values()) for parts in seconds.values())
+  tokens = e.config.rollout.prompts * e.sampling.samples * e.sampling.max_tokens
+  report["step_seconds"] = [least, most]
+  report["tokens_per_second"] = [tokens / most, tokens / least]
+  report["advice"] = advice(e, report)
+  return report
+
+
+def resident(e: build.Experiment) -> dict[str, float]:
+  """GiB a device of each part of the state, and of the keys and values.
+
+  The latter as if split over the mesh as prompts and heads are.
+  """
+  state = e.abstract
+  shards = math.prod(e.mesh.shape[name] for name in ("data", "fsdp"))
+  heads = math.gcd(e.model.kv_heads, e.mesh.shape["tensor"])
+  parts = {
+    "parameters": _bytes((state.params, state.frozen)),
+    "optimizer": _bytes(
+      (state.opt_state, [held.opt_state for held in state.learners.values()])
+    ),
+    "slots": _bytes(state.slots),
+  }
+  if e.samples_own:
+    parts["cache"] = programs.cache_bytes(e) / (shards * heads)
+  return {name: size / GIB for name, size in parts.items()}
+
+
+def _bytes(tree: types.PyTree) -> int:
+  """On one device."""
+  total = 0
+  for leaf in jax.tree.leaves(tree):
+    shape = leaf.sharding.shard_shape(leaf.shape)
+    total += math.prod(shape) * leaf.dtype.itemsize
+  return total
+
+
+def _compiled(
+  e: build.Experiment, lowered: jax.stages.Lowered, name: str, chip: chips.Chip
+) -> dict[str, Any]:
+  start = time.perf_counter()
+  found = {
+    "fits": False,
+    "peak_gib": None,
+    "hbm_gib": chip.memory / GIB,
+    "reason": "",
+    "collectives": {},
+  }
+  try:
+    compiled = lowered.compile(compiler_options=_OPTIONS)
+  except jax.errors.JaxRuntimeError as error:
+    if "RESOURCE_EXHAUSTED" not in str(error):
+      raise
+    found["reason"] = _reason(str(error))
+    found["compile_s"] = time.perf_counter() - start
+    return found
+  memory = compiled.memory_analysis()
+  arguments, outputs = (
+    memory.argument_size_in_bytes,
+    memory.output_size_in_bytes - memory.alias_size_in_bytes,
+  )
+  peak = arguments + outputs + memory.temp_size_in_bytes
+  turns = _turns(e) if name == "rollout" else {}
+  sent = hlo.collectives(compiled.as_text(), e.mesh.devices.size, turns)
+  fits = peak <= chip.memory
+  return found | {
+    "fits": fits,
+    "peak_gib": peak / GIB,
+    "arguments_gib": arguments / GIB,
+    "temporaries_gib": memory.temp_size_in_bytes / GIB,
+    "reason": "" if fits else "needs more than the device has",
+    "collectives": {kind: one._asdict() for kind, one in sent.items()},
+    "compile_s": time.perf_counter() - start,
+  }
+
+
+def _turns(e: build.Experiment) -> dict[int | None, int]:
+  """Of the decoding loops, one after the other while the cache grows."""
+  rooms = rollouts.rooms(e.sampling.max_tokens)
+  turns = {
+    room: room - before
+    for before, room in zip((0, *rooms), rooms, strict=False)
+  }
+  return turns | {None: turns[rooms[-1]]}
+
+
+def _reason(error: str) -> str:
+  """The compiler's own words, up to its list of the largest buffers."""
+  text = error.partition("RESOURCE_EXHAUSTED:")[2].strip()
+  lines = [line.strip() for line in text.splitlines() if line.strip()]
+  kept = []
+  for line in lines:
+    if line.startswith(("Largest program", "Program hbm", "===")):
+      break
+    kept.append(line)
+  return " ".join(kept or lines[:1])
+
+
+def _seconds(
+  e: build.Experiment,
+  chip: chips.Chip,
+  name: str,
+  program: Mapping[str, Any],
+) -> dict[str, float]:
+  """Of a program: compute, memory, network."""
+  cost = _cost(e, name)
+  wire = sum(one["wire"] for one in program["collectives"].values())
+  return {
+    "compute": cost.flops / chip.flops,
+    "memory": cost.bytes / chip.bandwidth,
+    "network": wire / chip.links,
+  }
+
+
+def _cost(e: build.Experiment, name: str) -> costs.Cost:
+  """Of one device, at full length; the score is part of the step's."""
+  model: ModelConfig = e.model
+  tokens = programs.own(programs.abstract_rollout(e)).tokens
+  P, S, T = tokens.completions.shape
+  length = tokens.prompts.shape[-1]
+  shards = math.prod(e.mesh.shape[name] for name in ("data", "fsdp"))
+  tensor = e.mesh.shape["tensor"]
+  share = np.full((P // shards, S), T)
+  if name == "rollout":
+    width = np.dtype(model.dtype).itemsize
+    flops, moved = costs.decode_cost(model, length, share, width)
+    return costs.Cost(flops / tensor, moved / tensor)
+  if name == "score":
+    passes = 1 + len(e.abstract.slots)
+    flops = passes * costs.scored(model, length, share) / tensor
+    return costs.Cost(flops, 0.0)
+  flops, moved = costs.update_cost(model, length, share)
+  devices = e.mesh.devices.size
+  return costs.Cost(
+    e.plan.epochs * flops / tensor, e.plan.updates * moved / devices
+  )
+
+
+def advice(e: build.Experiment, report: Mapping[str, Any]) -> list[str]:
+  """What to change where something does not fit; none where all does."""
+  failed = [n for n, found in report["programs"].items() if not found["fits"]]
+  if not failed:
+    return []
+  hbm = report["programs"][failed[0]]["hbm_gib"]
+  kept = {k: v for k, v in report["resident_gib"].items() if k != "cache"}
+  found = []
+  mesh = dict(e.mesh.shape)
+  if sum(kept.values()) > hbm / 2 and mesh["data"] > 1:
+    found.append(
+      f"the state takes {sum(kept.values()):.1f} GiB of {hbm:.1f}: split it "
+      f"over more devices, mesh.fsdp={mesh['fsdp'] * mesh['data']} mesh.data=1"
+    )
+  elif sum(kept.values()) > hbm / 2:
+    found.append(
+      f"the state takes {sum(kept.values()):.1f} GiB of {hbm:.1f} on each of "
+      "all devices: use more of them"
+    )
+  if "rollout" in failed:
+    found.append(
+      "rollout: fewer rows at once, rollout.rows="
+      f"{max((e.sampling.rows or e.sampling.samples) // 2, 1)}, or "
+      "mesh.tensor above 1, which splits keys and values by heads"
+    )
+  if {"train_step", "score"} & set(failed):
+    if e.model.remat != "full":
+      found.append("train_step: model.remat=full keeps least")
+    found.append(
+      f"train_step: plan.microbatches={e.plan.microbatches * 2}, or "
+      "mesh.tensor above 1 where that leaves no prompt for a device"
+    )
+  return found
+
+
+def _line(program: Mapping[str, Any]) -> str:
+  if program["peak_gib"] is None:
+    return f"does not fit: {program['reason']}"
+  verdict = "fits" if program["fits"] else "does not fit"
+  return (
+    f"{verdict}, {program['peak_gib']:.2f} of {program['hbm_gib']:.2f} GiB, "
+    f"compiled in {program['compile_s']:.0f} s"
+  )

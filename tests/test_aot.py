@@ -1,0 +1,182 @@
+"""Programs compiled for TPUs that are not here."""
+
+import json
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+from jax.sharding import NamedSharding, PartitionSpec
+
+from experiments import build
+from experiments.aot import __main__ as command
+from experiments.aot import hlo
+from models import sharding
+
+CHAIN = "chain(operations=1)"
+HEADLINE = ("grpo", "max_at_k(k=2)", "pass_at_k(k=2)", "min_form")
+SMOKE = "experiments/configs/smoke.py"
+
+PROGRAM = """\
+  HloModule jit_f, is_scheduled=true
+
+  %add (a: f32[], b: f32[]) -> f32[] {
+    ROOT %s = f32[] add(%a, %b)
+  }
+
+  %inner_cond (p: (s32[], f32[8])) -> pred[] {
+    %n = s32[]{:T(128)} constant(3)
+    %i = s32[] get-tuple-element(%p), index=0
+    ROOT %lt = pred[] compare(%i, %n), direction=LT
+  }
+
+  %inner (p: (s32[], f32[8])) -> (s32[], f32[8]) {
+    %g = f32[8]{0} all-gather(%x), replica_groups=[4,2]<=[8], dimensions={0}
+  }
+
+  %outer_cond (p: (s32[], pred[])) -> pred[] {
+    ROOT %busy = pred[] get-tuple-element(%p), index=1
+  }
+
+  %outer (p: (s32[], f32[8])) -> (s32[], f32[8]) {
+    %w = (s32[], f32[8]) while(%t), condition=%inner_cond, body=%inner
+    %r = bf16[16]{0} all-reduce(%y), replica_groups={{0,1,2,3},{4,5,6,7}}, \
+to_apply=%add
+  }
+
+  ENTRY %main (x: f32[8]) -> f32[8] {
+    %w.1 = (s32[], f32[8]) while(%t.1), condition=%outer_cond, body=%outer
+    %s = (f32[4]{0}, f32[4]{0}, u32[], u32[]) collective-permute-start(%z), \
+source_target_pairs={{0,1}}
+    %c = f32[4]{0} reduce-scatter(%z), replica_groups=mesh['a'=4,'b'=2] \
+{'a','b'}, to_apply=%add
+  }
+"""
+
+
+def test_collectives_count_once_for_each_turn_of_their_loops():
+  text = textwrap.dedent(PROGRAM)
+  found = hlo.collectives(text, 8, {None: 5})
+  assert found == {
+    "all-gather": hlo.Sent(15, 15 * 32, 15 * 32 * 1 / 2),
+    "all-reduce": hlo.Sent(5, 5 * 32, 5 * 32 * 2 * 3 / 4),
+    "reduce-scatter": hlo.Sent(1, 16, 16 * 7),
+    "collective-permute": hlo.Sent(1, 16, 16),
+  }
+  once = hlo.collectives(text, 8)
+  assert once["all-gather"].count == 3
+  other = hlo.collectives(text, 8, {None: 5, 3: 2})
+  assert other["all-gather"].count == 10
+
+
+def test_collectives_of_a_compiled_loop_are_found():
+  """Seven products whose sum goes over four of the eight devices each."""
+  mesh = sharding.make_mesh(data=2, fsdp=4)
+
+  def place(*axes):
+    return NamedSharding(mesh, PartitionSpec(*axes))
+
+  def body(i, x):
+    return jax.lax.with_sharding_constraint(x @ x.T, place("data", "fsdp"))
+
+  def run(x):
+    return jax.lax.fori_loop(0, 7, body, x)
+
+  x = jax.ShapeDtypeStruct((16, 16), jnp.float32, sharding=place(None, "fsdp"))
+  text = jax.jit(run).lower(x).compile().as_text()
+  found = hlo.collectives(text, 8)
+  assert found
+  assert all(sent.count >= 7 for sent in found.values()), found
+
+
+@pytest.mark.parametrize(
+  ("words", "says"),
+  [
+    (["--topology=v5:4x4"], "did you mean 'v5p'?"),
+    (["--topology=v5e"], "must be a chip and its grid, such as v5e:4x4"),
+    (["--topology=v5e:4x4", "--json=nowhere/a.json"], "no such folder"),
+    (["--topologie=v5e:4x4"], "did you mean 'topology'?"),
+    ([], "--topology is missing"),
+  ],
+)
+def test_mistakes_are_one_line(words, says, capsys):
+  assert command.main(["aot", f"--config={SMOKE}", *words]) == 2
+  error = capsys.readouterr().err
+  assert says in error
+  assert error.count("\n") == 1
+
+
+class TestCompiler:
+  """With the TPUs' own compiler."""
+
+  @pytest.fixture(autouse=True, scope="class")
+  def libtpu(self):
+    pytest.importorskip("libtpu", reason="the extra tpu is not installed")
+
+  @pytest.fixture(scope="class")
+  def machine(self, libtpu):
+    from experiments.aot import chips
+
+    return chips.devices("v5e:4x4")
+
+  @pytest.mark.parametrize("method", HEADLINE)
+  def test_every_headline_method_compiles(self, method, machine):
+    from experiments.aot import report
+
+    chip, devices = machine
+    config = tiny.config(
+      task=CHAIN,
+      method=method,
+      rollout__prompts=16,
+      evaluation__batch=16,
+      evaluation__problems=16,
+      mesh__data=4,
+      mesh__fsdp=4,
+      model__dtype="bfloat16",
+      model__remat="full",
+    )
+    e = build.build(config, devices)
+    assert e.model.attention == "splash"
+    found = report.analyse(e, chip, lambda _: None)
+    assert list(found["programs"]) == ["rollout", "score", "train_step"]
+    assert found["fits"]
+    assert not found["advice"]
+    for name, program in found["programs"].items():
+      assert 0 < program["peak_gib"] < program["hbm_gib"], name
+      assert program["compile_s"] > 0
+    gradients = found["programs"]["train_step"]["collectives"]
+    assert {"all-reduce", "reduce-scatter"} & set(gradients)
+    json.dumps(found, allow_nan=False)
+    parameters = sum(
+      np.prod(leaf.shape) for leaf in jax.tree.leaves(e.abstract.params)
+    )
+    whole = 4 * parameters / 2**30
+    assert whole / 16 < found["resident_gib"]["parameters"] < whole
+    low, high = found["step_seconds"]
+    assert 0 < low < high
+
+  def test_what_is_too_large_says_so_and_why(self, tmp_path, capsys):
+    out = tmp_path / "report.json"
+    words = {
+      "topology": "v5e:4x4",
+      "json": out,
+      "config.model.width": 8192,
+      "config.model.mlp_width": 65536,
+      "config.model.layers": 8,
+      "config.model.remat": "full",
+      "config.rollout.prompts": 16,
+      "config.evaluation.batch": 16,
+      "config.evaluation.problems": 16,
+    }
+    given = [f"--{name}={value}" for name, value in words.items()]
+    assert command.main(["aot", f"--config={SMOKE}", *given]) == 1
+    found = json.loads(out.read_text())
+    program = found["programs"]["train_step"]
+    assert not program["fits"]
+    assert "exceed" in program["reason"].lower()
+    assert "hbm" in program["reason"].lower()
+    assert any("mesh.fsdp=16 mesh.data=1" in line for line in found["advice"])
+    printed = capsys.readouterr().out
+    assert "does not fit" in printed
