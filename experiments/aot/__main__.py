@@ -7,7 +7,7 @@ Rollout, score pass and train step are compiled by the chips' own compiler, from
 shapes alone: no weights are read, nothing runs, nothing is written but the file
 of `--json`; without a file the object is all that is printed. Data and
 tokenizer must be there, as for a run. The exit status is 1 where a program does
-not fit.
+not fit. Needs the extra `tpu`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Machines that are not there: their devices, and what a device can do.
 
-Peaks are the makers' figures, dense and in bfloat16; of links, what a device
-sends over all of them in one direction.
+Peaks are the makers' published figures, dense and in bfloat16; of links, what a
+device sends over all of them in one direction. None was measured. Memory is what
+the compiler grants a program: of v5e as it says when it refuses one, of the
+others close to it. That a program is too large is the compiler's own verdict.
 """
 
 from __future__ import annotations
@@ -28,25 +30,21 @@ class Chip(NamedTuple):
     bandwidth: of its memory, bytes per second.
     links: bytes per second that it sends to its neighbours.
     memory: bytes that a program may use.
-    source: of the figures.
   """
 
   flops: float
   bandwidth: float
   links: float
   memory: float
-  source: str
 
 
-_CLOUD = "Google Cloud's page of the system"
-# Memory is what the compiler grants a program. A v5p or v4 chip is one device
-# of two cores; of a tpu7x chip each half is a device.
+# A v5p or v4 chip is one device of two cores; half a tpu7x chip is a device.
 CHIPS: Mapping[str, Chip] = {
-  "v4": Chip(275e12, 1228 * GB, 300 * GB, 31.25 * GIB, _CLOUD),
-  "v5e": Chip(197e12, 819 * GB, 200 * GB, 15.75 * GIB, _CLOUD),
-  "v5p": Chip(459e12, 2765 * GB, 600 * GB, 95.74 * GIB, _CLOUD),
-  "v6e": Chip(918e12, 1638 * GB, 448 * GB, 31.25 * GIB, _CLOUD),
-  "tpu7x": Chip(2307e12 / 2, 7380 * GB / 2, 600 * GB, 94.75 * GIB, _CLOUD),
+  "v4": Chip(275e12, 1228 * GB, 300 * GB, 31.25 * GIB),
+  "v5e": Chip(197e12, 819 * GB, 200 * GB, 15.75 * GIB),
+  "v5p": Chip(459e12, 2765 * GB, 600 * GB, 95.74 * GIB),
+  "v6e": Chip(918e12, 1638 * GB, 448 * GB, 31.25 * GIB),
+  "tpu7x": Chip(2307e12 / 2, 7380 * GB / 2, 600 * GB, 94.75 * GIB),
 }
 EXAMPLES = ("v5e:4x4", "v5e:16x16", "v5p:4x4x4", "v6e:16x16", "tpu7x:4x4x4")
 # Else libtpu asks a metadata server that is not there, and looks for chips.

@@ -35,7 +35,6 @@ from models.config import ModelConfig
 from rl import rollout as rollouts
 from rl import types
 
-GIB = 2**30
 Tell = Callable[[str], None]
 # Compile sooner; the programs are not to be run.
 _OPTIONS = {"exec_time_optimization_effort": -1.0}
@@ -93,7 +92,7 @@ def resident(e: build.Experiment) -> dict[str, float]:
   }
   if e.samples_own:
     parts["cache"] = programs.cache_bytes(e) / (shards * heads)
-  return {name: size / GIB for name, size in parts.items()}
+  return {name: size / chips.GIB for name, size in parts.items()}
 
 
 def _bytes(tree: types.PyTree) -> int:
@@ -112,7 +111,7 @@ def _compiled(
   found = {
     "fits": False,
     "peak_gib": None,
-    "hbm_gib": chip.memory / GIB,
+    "hbm_gib": chip.memory / chips.GIB,
     "reason": "",
     "collectives": {},
   }
@@ -133,9 +132,9 @@ def _compiled(
   fits = peak <= chip.memory
   return found | {
     "fits": fits,
-    "peak_gib": peak / GIB,
-    "arguments_gib": arguments / GIB,
-    "temporaries_gib": memory.temp_size_in_bytes / GIB,
+    "peak_gib": peak / chips.GIB,
+    "arguments_gib": arguments / chips.GIB,
+    "temporaries_gib": memory.temp_size_in_bytes / chips.GIB,
     "reason": "" if fits else "needs more than the device has",
     "collectives": {kind: one._asdict() for kind, one in sent.items()},
     "compile_s": time.perf_counter() - start,
