@@ -106,7 +106,11 @@ def _rows(
     return near if window is None else near & (t - at < window)
 
   def cut(pair: Pair, first: int, end: int) -> Pair:
-    return tuple(jax.lax.slice_in_dim(x, first, end, axis=-2) for x in pair)
+    keys, values = pair
+    return (
+      jax.lax.slice_in_dim(keys, first, end, axis=-2).swapaxes(-1, -2),
+      jax.lax.slice_in_dim(values, first, end, axis=-2),
+    )
 
   sources = []
   first = max(0, trunk + start - reach + 1)

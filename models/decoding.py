@@ -17,15 +17,18 @@ Pairs = tuple[tuple[Array, Array], ...]
 class Cache:
   """What decoding remembers, one (keys, values) pair per layer.
 
-  Layers are separate arrays, the sequence is the second last axis, and rows of
-  all prompts are one axis: each was measured fastest. A branch is a ring: all rows write at one place, the
-  number of steps so far modulo its room, so that a row which begins again
-  needs no place of its own. Keys are stored as turned by their position, and
-  attention does not ask for their order.
+  Layers are separate arrays, keys lie as the matrix that queries are multiplied
+  by, and rows of all prompts are one axis: each was measured fastest. A branch
+  is a ring: all rows write at one place, the number of steps so far modulo its
+  room, so that a row which begins again needs no place of its own. Keys are
+  stored as turned by their position, and attention does not ask for their
+  order.
 
   Attributes:
-    trunk: `[P, kv_heads, L, head_dim]` of the prompt, read by all rows.
-    branch: `[P rows, kv_heads, room, head_dim]` of the completions.
+    trunk: `[P, kv_heads, head_dim, L]` and `[P, kv_heads, L, head_dim]` of the
+      prompt, read by all rows.
+    branch: `[P rows, kv_heads, head_dim, room]` and `[P rows, kv_heads, room,
+      head_dim]` of the completions.
     prompt_mask: `[P, L]` bool.
     steps: `[]` int32, tokens that were appended to every row.
     length: of the longest sequence, padding included: what rotary scaling by
@@ -41,16 +44,24 @@ class Cache:
   @property
   def room(self) -> int:
     """Tokens of a row that the ring holds."""
-    return self.branch[0][0].shape[2]
+    return self.branch[0][0].shape[-1]
 
 
 def serve(
   config: ModelConfig, params: transformer.Params
 ) -> transformer.Params:
-  """Parameters in the dtype in which decoding multiplies by them.
+  """Parameters as `decode` reads them: cast, and of each layer by itself.
 
-  A cast inside the loop would read the stored ones at every token. Norms and
-  the heads besides the logits stay as they are.
+  A cast inside the loop would read the stored ones at every token, and so would
+  taking a layer from the stack of all. Norms and the heads besides the logits
+  keep their dtype.
+
+  Args:
+    config: the decoder's shape.
+    params: its parameters.
+
+  Returns:
+    The same, but "layers" is a tuple of what the layers have.
   """
 
   def cast(path: tuple, leaf: Array) -> Array:
@@ -58,7 +69,12 @@ def serve(
     wide = names[0] in ("value", "heads") or any("norm" in n for n in names)
     return leaf if wide else leaf.astype(config.dtype)
 
-  return jax.tree.map_with_path(cast, params)
+  served = jax.tree.map_with_path(cast, params)
+  layers = tuple(
+    jax.tree.map(lambda leaf, i=i: leaf[i], served["layers"])
+    for i in range(config.layers)
+  )
+  return served | {"layers": layers}
 
 
 def resize(cache: Cache, room: int) -> Cache:
@@ -72,13 +88,19 @@ def resize(cache: Cache, room: int) -> Cache:
     room: tokens they will hold, at least those that they hold now.
   """
 
-  def fit(ring: Array) -> Array:
-    more = room - ring.shape[2]
-    if more <= 0:
-      return ring[:, :, :room]
-    return jnp.pad(ring, [(0, 0)] * 2 + [(0, more), (0, 0)])
+  more = room - cache.room
 
-  return cache.replace(branch=jax.tree.map(fit, cache.branch))
+  def fit(ring: Array, axis: int) -> Array:
+    if more <= 0:
+      return jax.lax.slice_in_dim(ring, 0, room, axis=axis)
+    widths = [(0, 0)] * ring.ndim
+    widths[axis] = (0, more)
+    return jnp.pad(ring, widths)
+
+  branch = tuple(
+    (fit(keys, -1), fit(values, -2)) for keys, values in cache.branch
+  )
+  return cache.replace(branch=branch)
 
 
 def prefill(
@@ -116,9 +138,10 @@ def prefill(
   x, (keys, values) = transformer.over_layers(config, params, step, x)
   shape = (len(prompts) * rows, config.kv_heads, room, config.head_dim)
   empty = jnp.zeros(shape, config.dtype)
+  keys = keys.swapaxes(-1, -2)
   cache = Cache(
     trunk=tuple((keys[i], values[i]) for i in range(config.layers)),
-    branch=((empty, empty),) * config.layers,
+    branch=((empty.swapaxes(-1, -2), empty),) * config.layers,
     prompt_mask=prompt_mask,
     steps=jnp.zeros((), jnp.int32),
     length=length,
@@ -140,7 +163,7 @@ def decode(
 
   Args:
     config: the decoder's shape.
-    params: its parameters.
+    params: its parameters, of `serve`.
     tokens: `[P, rows]` ids.
     t: integers that broadcast to `[P, rows]`: the token's number in its
       completion. A row goes on by one, or begins again at 0.
@@ -158,7 +181,7 @@ def decode(
   for i, kind in enumerate(config.kinds):
     x, kept = transformer.apply_layer(
       config,
-      jax.tree.map(lambda stacked, i=i: stacked[i], params["layers"]),
+      params["layers"][i],
       "append",
       x,
       places.of(places.kinds.index(kind)),

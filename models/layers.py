@@ -370,26 +370,23 @@ class Layer(nn.Module):
     Args:
       x: `[P, rows, 1, D]`.
       place: of the tokens, tables `[P, rows, 1, 1, rotary_dim / 2]`.
-      trunk, mask: as of `branch`.
-      branch: this layer's rings, `[P rows, kv_heads, room, head_dim]`.
+      mask: `[P, L]`, real tokens of the trunk.
+      trunk, branch: this layer's keys and values, as of `decoding.Cache`.
       steps: `[]`, tokens that were appended to the rings.
       t: `[P, rows]`, the token's number in its completion.
 
     Returns:
       The stream after the layer, and the rings with the new keys and values.
     """
-    queries, *new = self._project(x, place)
-    room = branch[0].shape[2]
+    queries, key, value = self._project(x, place)
+    room = branch[0].shape[-1]
     here = steps % room
-    rings = tuple(
-      jax.lax.dynamic_update_slice_in_dim(
-        ring,
-        added.reshape(-1, *added.shape[2:]).astype(ring.dtype),
-        here,
-        axis=2,
-      )
-      for ring, added in zip(branch, new, strict=True)
-    )
+
+    def put(ring: Array, added: Array, axis: int) -> Array:
+      added = added.reshape(-1, *added.shape[2:]).astype(ring.dtype)
+      return jax.lax.dynamic_update_slice_in_dim(ring, added, here, axis)
+
+    rings = put(branch[0], key.swapaxes(-1, -2), -1), put(branch[1], value, -2)
     keys, values = (ring.reshape(*t.shape, *ring.shape[1:]) for ring in rings)
     # How many tokens ago each place was written; what is older than the row's
     # first token is another completion's.

@@ -145,8 +145,8 @@ def generate(
   """
   P, S, T = len(prompts), sampling.samples, sampling.max_tokens
   rows = min(sampling.rows or S, S)
-  params = policy.serve(params)
   logits, cache = policy.prefill(params, prompts, prompt_mask, rows, T)
+  served = policy.serve(params)
   logits = jnp.broadcast_to(logits[:, None], (P, S, logits.shape[-1]))
   numbers = jnp.broadcast_to(jnp.arange(S, dtype=jnp.int32), (P, S))
   tokens, log_probs = _draw(logits, keys, first + numbers, 0, sampling)
@@ -167,7 +167,7 @@ def generate(
   )
 
   def advance(state: _State) -> _State:
-    logits, cache = policy.decode(params, state.last, state.t - 1, state.cache)
+    logits, cache = policy.decode(served, state.last, state.t - 1, state.cache)
     live = state.sample < S
     numbers = first + state.sample
     tokens, log_probs = _draw(logits, keys, numbers, state.t, sampling)

@@ -190,8 +190,8 @@ class Policy:
       cache)`; appends completion token number t of each row (`[P, rows]`, or a
       scalar that holds for all) and gives the logits of token t + 1. A row that
       begins again at t = 0 forgets what it held.
-    serve: `params -> params` as prefill and decode read them fastest; it is
-      called once per rollout.
+    serve: `params -> served`, the parameters in the form in which decode
+      reads them at every token; it is called once per rollout.
     resize: `(cache, room) -> cache` that remembers so many tokens: fewer before
       the first decode, more as long as no row has had more.
   """

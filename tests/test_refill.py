@@ -179,20 +179,24 @@ def test_served_parameters_are_in_the_compute_dtype():
     jnp.asarray, transformer.init(config, jax.random.key(0))
   )
   served = decoding.serve(config, params)
+  stored = decoding.serve(dataclasses.replace(config, dtype="float32"), params)
   prompts, mask, _ = problems()
   prefill = jax.jit(functools.partial(decoding.prefill, config, rows=S, room=T))
-  found, _ = prefill(served, prompts, mask)
-  expected, _ = prefill(params, prompts, mask)
+  _, cache = prefill(params, prompts, mask)
+  decode = jax.jit(functools.partial(decoding.decode, config))
+  tokens = jnp.ones((len(prompts), S), jnp.int32)
+  found, _ = decode(served, tokens, 0, cache)
+  expected, _ = decode(stored, tokens, 0, cache)
   np.testing.assert_array_equal(found, expected)
-  dtypes = {
-    ".".join(entry.key for entry in path): leaf.dtype.name
+  wide = {
+    jax.tree_util.keystr(path, simple=True, separator=".")
     for path, leaf in jax.tree.leaves_with_path(served)
+    if leaf.dtype == jnp.float32
   }
-  wide = {name for name, dtype in dtypes.items() if dtype == "float32"}
+  norms = {"attention_norm.scale", "mlp_norm.scale"}
   assert wide == {
     "final_norm.scale",
-    "layers.attention_norm.scale",
-    "layers.mlp_norm.scale",
     "value.kernel",
     "value.bias",
+    *(f"layers.{i}.{name}" for i in range(config.layers) for name in norms),
   }

@@ -204,12 +204,12 @@ def test_decoding_token_by_token_equals_score(any_model):
   whole = completion_logits(config, params, tokens)
   bound = policy.bind(config)
   prefill = jax.jit(bound.prefill, static_argnums=(3, 4))
-  decode = jax.jit(bound.decode)
+  served, decode = bound.serve(params), jax.jit(bound.decode)
   logits, cache = prefill(params, tokens.prompts, tokens.prompt_mask, S, T)
   for s in range(S):
     np.testing.assert_allclose(logits, whole[:, s, 0], atol=1e-5)
   for t in range(T - 1):
-    logits, cache = decode(params, tokens.completions[..., t], t, cache)
+    logits, cache = decode(served, tokens.completions[..., t], t, cache)
     read = t < LENGTHS  # token t is real, so its successor is predicted
     np.testing.assert_allclose(
       logits[read], whole[:, :, t + 1][read], atol=1e-5
@@ -224,7 +224,8 @@ def test_a_prompt_is_cached_once_for_all_samples():
     generic(BASE),
   )[1]
   for keys, values in shapes.trunk:
-    assert keys.shape == values.shape == (P, BASE.kv_heads, L, BASE.head_dim)
+    assert keys.shape == (P, BASE.kv_heads, BASE.head_dim, L)
+    assert values.shape == (P, BASE.kv_heads, L, BASE.head_dim)
 
 
 def test_left_padding_changes_nothing():
