@@ -67,6 +67,7 @@ _OWN = (
 # attention that can serve the decoder, and the layers in a step of their scan.
 # cuDNN's has not run yet, so it is taken only where it is asked for.
 _FORMS: Mapping[str, Sequence[str]] = {"tpu": ("splash", "blocked")}
+_SPLIT = "blocked"  # what attends from tokens that are split over devices
 _KERNELS: Mapping[str, str] = {"splash": "tpu", "cudnn": "gpu"}
 # Without a loop the CPU's compiler computes all layers again at once, and saves
 # no memory: with remat there is a loop.
@@ -189,6 +190,20 @@ class Experiment:
     everywhere = jax.tree.map(lambda _: self.replicated, kept)
     memory = jax.tree.map(lambda _: self.replicated, state.memory)
     return _with_method_states(placed, *everywhere).replace(memory=memory)
+
+  @property
+  def abstract_rollout(self) -> step.Rollouts:
+    """Shapes of what a step learns from; no sampling is traced."""
+    state = _abstract_state(self)
+    samples = self.sampling.samples if self.samples_own else 1
+    return shapes.abstract_rollout(
+      self.task,
+      self.policy,
+      dataclasses.replace(self.sampling, samples=samples),
+      self.config.rollout.prompts,
+      self.method,
+      types.join(state.params, state.frozen),
+    )
 
   @property
   def samples_own(self) -> bool:
@@ -456,6 +471,12 @@ def make_model(
   platform = platform or jax.default_backend()
   settings = dict(config.model)
   asked = settings.get("attention")
+  split = config.mesh.get("context", 1) != 1
+  if split and asked not in (None, _SPLIT):
+    raise ValueError(
+      f"model.attention = {asked!r} keeps a sequence on one device; with "
+      f"mesh.context = {config.mesh.context} use {_SPLIT!r}, or None"
+    )
   settings["attention"] = asked or "plain"
   if _KERNELS.get(asked, platform) != platform:
     raise ValueError(
@@ -492,7 +513,7 @@ def make_model(
   lora.targets(model)  # refuses an expression that finds nothing
   if asked:
     return model
-  forms = _FORMS.get(platform, ("blocked",))
+  forms = (_SPLIT,) if split else _FORMS.get(platform, ("blocked",))
   fitting = (form for form in forms if not model.refusal(form))
   return dataclasses.replace(model, attention=next(fitting))
 
@@ -581,7 +602,13 @@ def make_optimizer(
 
 
 def _check_batch(config: Any, plan: step.Plan, mesh: Mesh) -> None:
-  shards = mesh.shape["data"] * mesh.shape["fsdp"]
+  shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
+  if config.kind == "rl" and config.rollout.samples % context:
+    nearest = max(round(config.rollout.samples / context), 1) * context
+    raise ValueError(
+      f"rollout.samples = {config.rollout.samples} is not divisible by "
+      f"mesh.context = {context}, which splits them; nearest: {nearest}"
+    )
   prompts = config.rollout.prompts
   slice_size = prompts // (plan.minibatches * plan.microbatches)
   for what, size in (
@@ -592,8 +619,8 @@ def _check_batch(config: Any, plan: step.Plan, mesh: Mesh) -> None:
     if size % shards or size < 1:
       nearest = max(shards, round(size / shards) * shards)
       raise ValueError(
-        f"{what} = {size} is not divisible by the mesh's data * fsdp = "
-        f"{shards}; nearest: {nearest}"
+        f"{what} = {size} is not divisible by the mesh's "
+        f"{' * '.join(sharding.ROWS)} = {shards}; nearest: {nearest}"
       )
 
 
@@ -632,21 +659,13 @@ def _check(e: Experiment) -> None:
       f"steps_per_dispatch = {e.config.steps_per_dispatch}: {e.task.name} is "
       "scored on the host, so each step is dispatched alone; use 1"
     )
-  samples = e.sampling.samples if e.samples_own else 1
   state = _abstract_state(e)
   parameters = {
     name: types.join(params, state.frozen)
     for name, params in {learners.POLICY: state.params, **state.slots}.items()
   }
   try:
-    rollout = shapes.abstract_rollout(
-      e.task,
-      e.policy,
-      dataclasses.replace(e.sampling, samples=samples),
-      e.config.rollout.prompts,
-      e.method,
-      parameters[learners.POLICY],
-    )
+    rollout = e.abstract_rollout
     learners.check(e.methods, e.policy, parameters, rollout)
     if e.method.reward is not None:
       _check_reward(e, parameters, learners.by_slot(rollout)[learners.POLICY])

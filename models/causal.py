@@ -18,12 +18,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from models import attention, kernels
+from models import attention, kernels, sharding
 from models.attention import Keys
 
 Array = jax.Array
 Pair = tuple[Array, Array]  # keys and their values
 BLOCKS = 4  # of a stream's queries: 5/8 of all pairs; on CPU 8 were slower
+# Of keys and values: what lies between the prompts and the tokens.
+_HEADS = {4: ("tensor",), 5: (None, "tensor")}
 SHORTEST = 64  # queries of a block, below which blocks save next to nothing
 
 
@@ -74,15 +76,20 @@ def blocked(stream: Stream, scale: float, softcap: float) -> Array:
   """Blocks of queries, each with the keys that one of them sees.
 
   So pairs of a query and a later block are never formed, and of the trunk and
-  of the own tokens what lies before a static window is not read.
+  of the own tokens what lies before a static window is not read. Where tokens
+  are split over devices (the mesh's axis context), a block is some tokens of
+  each device, and reads all keys.
   """
+  parts = sharding.parts(stream.queries, "context")
+  if parts > 1:
+    return _split(stream, scale, softcap, parts)
   length = stream.queries.shape[-2]
   size = max(SHORTEST, math.ceil(length / BLOCKS))
-  parts = [
+  blocks = [
     _rows(stream, scale, softcap, start, min(start + size, length))
     for start in range(0, max(length, 1), size)
   ]
-  return jnp.concatenate(parts, axis=-2)
+  return jnp.concatenate(blocks, axis=-2)
 
 
 FORMS: Mapping[str, Callable[[Stream, float, float], Array]] = {
@@ -97,9 +104,61 @@ def _rows(
   stream: Stream, scale: float, softcap: float, start: int, stop: int
 ) -> Array:
   """Queries start to stop, over the keys that any of them sees."""
+  queries = jax.lax.slice_in_dim(stream.queries, start, stop, axis=-2)
   window, trunk = stream.window, stream.real.shape[-1]
   reach = window if isinstance(window, int) else trunk + stop
-  t = jnp.arange(start, stop)[:, None]
+  first = max(0, trunk + start - reach + 1), max(0, start - reach + 1)
+  at = jnp.arange(start, stop)
+  return _read(stream, queries, at, scale, softcap, first, stop)
+
+
+def _split(stream: Stream, scale: float, softcap: float, parts: int) -> Array:
+  """Queries in contiguous parts, each on its devices; keys and values on all."""
+  own, before = jax.tree.map(
+    lambda x: sharding.placed(x, sharding.ROWS, *_HEADS[x.ndim]),
+    (stream.own, stream.before),
+  )
+  stream = stream._replace(own=own, before=before)
+  length = stream.queries.shape[-2]
+  size = -(-length // parts)
+  lead, head_dim = stream.queries.shape[:3], stream.queries.shape[-1]
+  widths = [(0, 0)] * 3 + [(0, parts * size - length), (0, 0)]
+  queries = jnp.pad(stream.queries, widths)
+  queries = queries.reshape(*lead, parts, size, head_dim)
+  block = max(SHORTEST, math.ceil(size / BLOCKS))
+  blocks = []
+  for start in range(0, max(size, 1), block):
+    some = queries[..., start : start + block, :]
+    here = jnp.arange(start, start + some.shape[-2])
+    at = (size * jnp.arange(parts)[:, None] + here).reshape(-1)
+    some = some.reshape(*lead, len(at), head_dim)
+    out = _read(stream, some, at, scale, softcap, (0, 0), length)
+    blocks.append(out.reshape(*lead, parts, len(here), head_dim))
+  out = jnp.concatenate(blocks, axis=-2)
+  return out.reshape(*lead, parts * size, head_dim)[..., :length, :]
+
+
+def _read(
+  stream: Stream,
+  queries: Array,
+  at: Array,
+  scale: float,
+  softcap: float,
+  first: tuple[int, int],
+  stop: int,
+) -> Array:
+  """Some queries of a stream.
+
+  Args:
+    stream: what they see.
+    queries: `[P, S, heads, n, head_dim]`.
+    at: `[n]`, their places in the stream.
+    scale, softcap: of the scores.
+    first: keys of the trunk, and of the stream, before which no query sees one.
+    stop: key of the stream from which on no query sees one.
+  """
+  window, trunk = stream.window, stream.real.shape[-1]
+  t = at[:, None]
 
   def seen(at: Array) -> Array:
     near = at <= t
@@ -113,16 +172,14 @@ def _rows(
     )
 
   sources = []
-  first = max(0, trunk + start - reach + 1)
-  if stream.before is not None and first < trunk:
-    real = stream.real[:, None, first:]
+  of_trunk, of_own = first
+  if stream.before is not None and of_trunk < trunk:
+    real = stream.real[:, None, of_trunk:]
     if window is not None:
-      real &= seen(jnp.arange(first - trunk, 0))
-    sources.append(Keys(*cut(stream.before, first, trunk), real))
-  first = max(0, start - reach + 1)
-  visible = seen(jnp.arange(first, stop))[None]
+      real &= seen(jnp.arange(of_trunk - trunk, 0))
+    sources.append(Keys(*cut(stream.before, of_trunk, trunk), real))
+  visible = seen(jnp.arange(of_own, stop))[None]
   if stream.before is None:
-    visible &= stream.real[:, None, first:stop]
-  sources.append(Keys(*cut(stream.own, first, stop), visible))
-  queries = jax.lax.slice_in_dim(stream.queries, start, stop, axis=-2)
+    visible &= stream.real[:, None, of_own:stop]
+  sources.append(Keys(*cut(stream.own, of_own, stop), visible))
   return attention.attend(queries, sources, scale, softcap)

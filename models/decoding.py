@@ -5,8 +5,9 @@ from __future__ import annotations
 import flax.struct
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 
-from models import transformer
+from models import sharding, transformer
 from models.config import ModelConfig
 
 Array = jax.Array
@@ -53,8 +54,9 @@ def serve(
   """Parameters as `decode` reads them: cast, and of each layer by itself.
 
   A cast inside the loop would read the stored ones at every token, and so would
-  taking a layer from the stack of all. Norms and the heads besides the logits
-  keep their dtype.
+  taking a layer from the stack of all, or gathering what is split over fsdp: a
+  device holds all of them, or its share of the tensor axis. Norms and the heads
+  besides the logits keep their dtype.
 
   Args:
     config: the decoder's shape.
@@ -69,12 +71,21 @@ def serve(
     wide = names[0] in ("value", "heads") or any("norm" in n for n in names)
     return leaf if wide else leaf.astype(config.dtype)
 
-  served = jax.tree.map_with_path(cast, params)
-  layers = tuple(
-    jax.tree.map(lambda leaf, i=i: leaf[i], served["layers"])
-    for i in range(config.layers)
-  )
-  return served | {"layers": layers}
+  served, specs = jax.tree.map_with_path(cast, params), sharding.specs(params)
+
+  def layer(number: int) -> transformer.Params:
+    return jax.tree.map(
+      lambda leaf, spec: sharding.gathered(leaf[number], P(*spec[1:])),
+      served["layers"],
+      specs["layers"],
+    )
+
+  others = {
+    name: jax.tree.map(sharding.gathered, served[name], specs[name])
+    for name in served
+    if name != "layers"
+  }
+  return others | {"layers": tuple(map(layer, range(config.layers)))}
 
 
 def resize(cache: Cache, room: int) -> Cache:
@@ -137,7 +148,8 @@ def prefill(
   x = transformer.embed(config, params, prompts, prompt_mask, at)
   x, (keys, values) = transformer.over_layers(config, params, step, x)
   shape = (len(prompts) * rows, config.kv_heads, room, config.head_dim)
-  empty = jnp.zeros(shape, config.dtype)
+  over = (*sharding.ROWS, "context"), "tensor"
+  empty = sharding.placed(jnp.zeros(shape, config.dtype), *over)
   keys = keys.swapaxes(-1, -2)
   cache = Cache(
     trunk=tuple((keys[i], values[i]) for i in range(config.layers)),

@@ -20,7 +20,9 @@ from jax.experimental.pallas.ops.tpu import splash_attention
 from jax.experimental.pallas.ops.tpu.splash_attention import (
   splash_attention_mask,
 )
-from jax.sharding import AxisType, PartitionSpec
+from jax.sharding import PartitionSpec
+
+from models import sharding
 
 if TYPE_CHECKING:
   from models.causal import Stream
@@ -215,13 +217,10 @@ def _on_mesh(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
   @functools.wraps(kernel)
   def split(queries: Array, *others: Array) -> Array:
-    mesh = jax.typeof(queries).sharding.mesh
-    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
-    # What is split by hand already is whole here.
-    free = {name for name, kind in kinds if kind != AxisType.Manual}
+    mesh, free = sharding.mesh_of(queries)
     if not free:
       return kernel(queries, *others)
-    rows = tuple(name for name in ("data", "fsdp") if name in free)
+    rows = tuple(name for name in sharding.ROWS if name in free)
     if len(queries) % math.prod(mesh.shape[name] for name in rows):
       rows = ()
     by_head = PartitionSpec(rows, "tensor" if "tensor" in free else None)
@@ -231,7 +230,7 @@ def _on_mesh(kernel: Callable[..., Array]) -> Callable[..., Array]:
       mesh=mesh,
       in_specs=places,
       out_specs=by_head,
-      axis_names=free,
+      axis_names=set(free),
       check_vma=False,
     )(queries, *others)
 

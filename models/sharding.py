@@ -1,8 +1,12 @@
 """Where arrays live: a mesh, and rules from parameter paths to its axes.
 
-The mesh is `(data, fsdp, tensor)`. Batches are split over data and fsdp;
-parameters over fsdp (gathered before use, Rajbhandari et al. 2020) and tensor
-(heads and MLP channels, Shoeybi et al. 2019); over data they are copied.
+The mesh is `(replica, data, fsdp, tensor, context)`, the first across slices.
+Prompts are split over replica, data and fsdp. Context splits what is left of a
+batch: the tokens of a sequence where it is scored (each device reads all keys),
+and a prompt's samples where they are drawn and under the heads. Parameters are
+split over fsdp and context (gathered before use, Rajbhandari et al. 2020) and
+over tensor (heads and MLP channels, Shoeybi et al. 2019); over replica and data
+they are copied.
 """
 
 from __future__ import annotations
@@ -10,14 +14,17 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.experimental import mesh_utils
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-AXES = ("data", "fsdp", "tensor")
+AXES = ("replica", "data", "fsdp", "tensor", "context")
+ROWS = ("replica", "data", "fsdp")  # over which prompts are split
+SPLIT = ("fsdp", "context")  # what rules call fsdp
 Rules = tuple[tuple[str, P], ...]
 
 # A rule holds for the leaves whose dotted path ends with its expression. Axis
@@ -63,13 +70,17 @@ def make_mesh(
   data: int = -1,
   fsdp: int = 1,
   tensor: int = 1,
+  context: int = 1,
+  replica: int | None = None,
   devices: Sequence[jax.Device] | None = None,
 ) -> Mesh:
-  """A `(data, fsdp, tensor)` mesh over all devices.
+  """A `(replica, data, fsdp, tensor, context)` mesh over all devices.
 
   Args:
-    data, fsdp, tensor: sizes of the axes; one of them may be -1, which takes
-      the devices that the others leave.
+    data, fsdp, tensor, context: sizes of the axes; one of them may be -1, which
+      takes the devices that the others leave.
+    replica: size of the axis that goes across slices, between which the network
+      is slow; None: as many as there are slices.
     devices: what to use, by default every device of every process.
 
   Returns:
@@ -77,10 +88,40 @@ def make_mesh(
     gathers of a policy do not compile.
 
   Raises:
-    ValueError: the sizes do not multiply to the number of devices.
+    ValueError: the sizes do not multiply to the number of devices, or replica
+      is no multiple of the slices.
   """
   devices = jax.devices() if devices is None else list(devices)
-  sizes = dict(zip(AXES, (data, fsdp, tensor), strict=True))
+  slices = len({getattr(device, "slice_index", 0) for device in devices})
+  replica = slices if replica is None else replica
+  asked = (replica, data, fsdp, tensor, context)
+  sizes = _sizes(dict(zip(AXES, asked, strict=True)), len(devices))
+  if sizes["replica"] % slices:
+    raise ValueError(
+      f"mesh replica={replica} must be a multiple of the {slices} slices; "
+      f"nearest: {max(round(replica / slices), 1) * slices}"
+    )
+  shape = tuple(sizes.values())
+  if slices == 1:
+    grid = mesh_utils.create_device_mesh(
+      shape, devices, allow_split_physical_axes=True
+    )
+  else:
+    grid = mesh_utils.create_hybrid_device_mesh(
+      (shape[0] // slices, *shape[1:]),
+      (slices, *(1 for _ in shape[1:])),
+      devices,
+      allow_split_physical_axes=True,
+    )
+  return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def _sizes(sizes: dict[str, int], count: int) -> dict[str, int]:
+  """The sizes with what -1 stands for.
+
+  Raises:
+    ValueError: they do not multiply to the count.
+  """
   asked = ", ".join(f"{name}={size}" for name, size in sizes.items())
   free = [name for name, size in sizes.items() if size == -1]
   fixed = [size for size in sizes.values() if size != -1]
@@ -89,28 +130,99 @@ def make_mesh(
       f"mesh {asked}: sizes must be positive integers, at most one of them -1"
     )
   product = math.prod(fixed)
-  count = len(devices)
   if count % product or (not free and product != count):
     fits = [n for n in range(1, count + 1) if count % n == 0]
     raise ValueError(
       f"mesh {asked} does not fit {count} devices: the fixed sizes multiply "
       f"to {product}, allowed are products "
       + (f"in {fits}" if free else f"of exactly {count}")
-      + f"; nearest: data=-1 with fsdp * tensor in {fits}"
+      + f"; nearest: data=-1 with the others' product in {fits}"
     )
-  if free:
-    sizes[free[0]] = count // product
-  return jax.make_mesh(
-    tuple(sizes.values()),
-    AXES,
-    axis_types=(AxisType.Auto,) * len(AXES),
-    devices=devices,
-  )
+  return {
+    name: count // product if size == -1 else size
+    for name, size in sizes.items()
+  }
+
+
+def prompt_parts(mesh: Mesh) -> int:
+  """Over how many parts of the mesh prompts are split."""
+  return math.prod(mesh.shape[name] for name in ROWS)
+
+
+def mesh_of(x: jax.Array) -> tuple[AbstractMesh, tuple[str, ...]]:
+  """The mesh of a traced array, and its axes that are not split by hand yet."""
+  mesh = jax.typeof(x).sharding.mesh
+  kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+  return mesh, tuple(name for name, kind in kinds if kind != AxisType.Manual)
+
+
+def local(x: jax.Array) -> Callable[[Callable], Callable]:
+  """How each device computes a function of its own prompts and samples.
+
+  What else it reads is gathered once, before it, and the gradient summed over
+  the devices once, after it, whatever loops are inside.
+
+  Args:
+    x: `[P, S, ...]`, traced; prompts that the mesh does not divide are not
+      split, nor are samples, which the axis context splits.
+
+  Returns:
+    `fn -> fn`, of a tree that all devices read, and of arrays `[P, S, ...]`.
+  """
+  mesh, free = mesh_of(x)
+  split = []
+  for size, axes in zip(x.shape, (ROWS, ("context",)), strict=False):
+    names = tuple(name for name in axes if name in free)
+    fits = size % math.prod(mesh.shape[name] for name in names) == 0
+    split.append(names if fits else ())
+  names = {name for axes in split for name in axes}
+  if all(mesh.shape[name] == 1 for name in names):
+    return lambda fn: fn
+
+  def each(fn: Callable) -> Callable:
+    def run(read: Any, *arrays: Any) -> Any:
+      return jax.shard_map(
+        fn,
+        mesh=mesh,
+        in_specs=(P(), *(P(*split) for _ in arrays)),
+        out_specs=P(*split),
+        axis_names=names,
+        check_vma=False,
+      )(read, *arrays)
+
+    return run
+
+  return each
+
+
+def parts(x: jax.Array, axis: str) -> int:
+  """Over how many devices an axis of the mesh splits a traced array's work."""
+  mesh, free = mesh_of(x)
+  return mesh.shape[axis] if axis in free else 1
+
+
+def placed(x: jax.Array, *axes: str | tuple[str, ...] | None) -> jax.Array:
+  """A traced array split so over the axes that its mesh has."""
+  mesh, free = mesh_of(x)
+  if not free:
+    return x
+
+  def there(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
+    names = (names,) if isinstance(names, str) else names or ()
+    return tuple(name for name in names if name in free) or None
+
+  place = NamedSharding(mesh, P(*map(there, axes)))
+  return jax.lax.with_sharding_constraint(x, place)
+
+
+def gathered(x: jax.Array, spec: P) -> jax.Array:
+  """A traced array of `spec`, whole over fsdp: gathered here and not later."""
+  return placed(x, *(None if axis == "fsdp" else axis for axis in spec))
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-  """Axis 0 (prompts) over data and fsdp, everything else whole."""
-  return NamedSharding(mesh, P(("data", "fsdp")))
+  """Axis 0 (prompts) over `ROWS`, everything else whole."""
+  return NamedSharding(mesh, P(ROWS))
 
 
 def specs(tree: Any, rules: Rules = RULES) -> Any:
@@ -164,6 +276,8 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
   """
 
   def place(path: Any, leaf: Any, spec: P) -> NamedSharding:
+    if mesh.shape.get("context", 1) > 1:
+      spec = P(*(SPLIT if name == "fsdp" else name for name in spec))
     for axis, names in enumerate(spec):
       names = (names,) if isinstance(names, str) else tuple(names or ())
       parts = math.prod(mesh.shape[name] for name in names)

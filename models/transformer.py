@@ -37,8 +37,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from jax.tree_util import Partial
 
 from models import heads as head_lib
+from models import sharding
 from models.config import ModelConfig
 from models.layers import Layer, Place, norm
 from models.rope import frequencies
@@ -192,19 +194,28 @@ def score(
     groups = (P * S, 1)
     prompts = prompts.reshape(P * S, prompts.shape[-1])
     prompt_mask = prompt_mask.reshape(prompts.shape)
-  completions = tokens.completions.reshape(*groups, T)
+  completions = tokens.completions.reshape(*groups, T)[..., :-1]
   lengths = tokens.lengths.reshape(*groups, 1)
-  # The last token predicts nothing here, so only T - 1 are fed.
-  fed = jnp.arange(T - 1)
+  # The last token predicts nothing here, so only T - 1 are fed; what is split
+  # over devices is filled up to a multiple of them.
+  parts = sharding.parts(completions, "context")
+  more = -prompts.shape[-1] % parts
+  prompts = jnp.pad(prompts, ((0, 0), (more, 0)))
+  prompt_mask = jnp.pad(prompt_mask, ((0, 0), (more, 0)))
+  completions = jnp.pad(completions, ((0, 0), (0, 0), (0, (1 - T) % parts)))
+  fed = jnp.arange(completions.shape[-1])
   before, after = positions(prompt_mask), following(prompt_mask, fed)
   trunk = embed(config, params, prompts, prompt_mask, before)
-  branch = embed(config, params, completions[..., :-1], fed < lengths, after)
+  branch = embed(config, params, completions, fed < lengths, after)
   length = prompts.shape[-1] + T
   trunk_places = places(config, before, length)
   branch_places = places(config, after, length)
 
   def step(streams, layer):
     trunk, branch = streams
+    if parts > 1:
+      trunk = sharding.placed(trunk, sharding.ROWS, "context")
+      branch = sharding.placed(branch, sharding.ROWS, None, "context")
     layer_params, kind = layer
     apply = functools.partial(apply_layer, config, layer_params)
     place = trunk_places.of(kind)
@@ -215,21 +226,32 @@ def score(
 
   (trunk, branch), _ = over_layers(config, params, step, (trunk, branch))
   first = jnp.broadcast_to(trunk[:, None, -1:], (*groups, 1, config.width))
-  hidden = jnp.concatenate([first, branch], axis=2)
+  hidden = jnp.concatenate([first, branch[:, :, : T - 1]], axis=2)
   hidden = final_norm(config, params, hidden).reshape(P, S, T, config.width)
-  return types.Scored(hidden, heads(config, params))
+  local = sharding.local(hidden)
+  return types.Scored(hidden, heads(config, params), local)
 
 
 def heads(
   config: ModelConfig, params: Params
 ) -> dict[str, Callable[[Array], Array]]:
-  """The functions of hidden states that `config` has, by name."""
-  found = {"logits": functools.partial(unembed, config, params)}
+  """The functions of hidden states that `config` has, by name.
+
+  Each is a tree of the parameters that it reads.
+  """
+  read = "embed" if config.tied_embeddings else "unembed"
+  found = {"logits": Partial(_logits(config), {read: params[read]})}
   if config.value_head:
-    found["value"] = functools.partial(head_lib.scalar, params["value"])
+    found["value"] = Partial(head_lib.scalar, params["value"])
   for name, _ in config.extra_heads:
-    found[name] = functools.partial(head_lib.linear, params["heads"][name])
+    found[name] = Partial(head_lib.linear, params["heads"][name])
   return found
+
+
+@functools.cache
+def _logits(config: ModelConfig) -> Callable[[Params, Array], Array]:
+  """The same function for the same shape."""
+  return functools.partial(unembed, config)
 
 
 def embed(

@@ -15,6 +15,7 @@ forward pass gives has a source too: "task" and "stage" (`given`), "host"
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -170,10 +171,10 @@ def read(
     extras: where `probe.reads` are found.
     temperature: divides all logits: "the policy" is the law sampled from.
     chunk: how many of a prompt's S T positions go through the heads at a time;
-      None: as many as give `_AT_A_TIME` numbers. Scored ones come first and
-      chunks without any are left out: with several chunks, what is not in
-      `tokens.mask` reads 0. P is never cut, so a P sharded over devices stays
-      where it is.
+      None: as many as give `_AT_A_TIME` numbers on a device. Scored ones come
+      first and chunks without any are left out: with several chunks, what is
+      not in `tokens.mask` reads 0. P is never cut, so a P sharded over devices
+      stays where it is.
     watched: probes besides, whose gradient nobody asks for.
   """
   still = set(watched) - set(probes)
@@ -181,23 +182,20 @@ def read(
   if not probes:
     return {}
   scored = policy.score(params, tokens)
-  heads = {"hidden": lambda hidden: hidden, **scored.heads}
   wanted = {p.head for p in probes}
-  missing = wanted - set(heads)
-  if missing:
+  there = {"hidden", *scored.heads}
+  if not wanted <= there:
     raise KeyError(
-      f"the policy has no head {sorted(missing)}; heads: {sorted(heads)}"
+      f"the policy has no head {sorted(wanted - there)}; heads: {sorted(there)}"
     )
 
-  def at_positions(hidden, completions, reads):
+  def at_positions(heads, hidden, completions, reads):
     lead = completions.shape
     flat = hidden.reshape(-1, hidden.shape[-1])
     ids = completions.reshape(-1)
-    outputs = {h: heads[h](flat) for h in wanted}
-    laws = outputs
-    if temperature != 1.0:
-      scaled = {p.head for p in probes if p.logits}
-      laws = {head: outputs[head] / temperature for head in scaled}
+    outputs = {h: heads[h](flat) if h in heads else flat for h in wanted}
+    scaled = {p.head for p in probes if p.logits}
+    laws = {head: outputs[head] / temperature for head in scaled}
     result = {}
     for probe in probes:
       given = [
@@ -213,16 +211,24 @@ def read(
       )
     return result
 
+  def at_own(heads, inputs, mask):
+    P, S, T = mask.shape
+    fn = functools.partial(at_positions, heads)
+    size = chunk
+    if size is None:
+      row = jax.ShapeDtypeStruct(scored.hidden.shape[-1:], scored.hidden.dtype)
+      sizes = [jax.eval_shape(heads[h], row).size for h in wanted & set(heads)]
+      widest = max(sizes, default=row.size)
+      size = max(_AT_A_TIME // (P * widest), _LEAST_CHUNK)
+    if size >= S * T:
+      return fn(*inputs)
+    return _in_chunks(fn, inputs, mask, size)
+
   reads = {str(n): extras[n] for p in probes for n in p.reads}
   inputs = (scored.hidden, tokens.completions, reads)
-  P, S, T = tokens.completions.shape
-  if chunk is None:
-    row = jax.ShapeDtypeStruct(scored.hidden.shape[-1:], scored.hidden.dtype)
-    widest = max(jax.eval_shape(heads[h], row).size for h in wanted)
-    chunk = max(_AT_A_TIME // (P * widest), _LEAST_CHUNK)
-  if chunk >= S * T:
-    return at_positions(*inputs)
-  return _in_chunks(at_positions, inputs, tokens.mask, chunk)
+  # Of all prompts at once every chunk would gather the heads' parameters anew,
+  # and add up their gradients over the devices.
+  return scored.local(at_own)(scored.heads, inputs, tokens.mask)
 
 
 def _in_chunks(

@@ -110,11 +110,10 @@ def prompt_keys(key: Array, step: Array | int, prompt_ids: Array) -> Array:
   Returns:
     `[P]` keys.
   """
-  fold = jax.vmap(jax.random.fold_in)
-  at_step = jax.random.fold_in(key, step)
-  keys = jax.vmap(jax.random.fold_in, (None, 0))(at_step, prompt_ids)
+  fold = jax.random.fold_in
+  keys = jax.vmap(fold, (None, 0))(fold(key, step), prompt_ids)
   same = prompt_ids[:, None] == prompt_ids[None, :]
-  return fold(keys, jnp.tril(same, -1).sum(-1))
+  return jax.vmap(fold)(keys, jnp.tril(same, -1).sum(-1))
 
 
 def generate(
@@ -314,8 +313,7 @@ def sample_token(
   scaled = truncate(logits, sampling)
   blocks = -(-scaled.shape[-1] // _BLOCK)
   rest = blocks * _BLOCK - scaled.shape[-1]
-  if rest:
-    scaled = jnp.pad(scaled, ((0, 0), (0, rest)), constant_values=-jnp.inf)
+  scaled = jnp.pad(scaled, ((0, 0), (0, rest)), constant_values=-jnp.inf)
   scaled = scaled.reshape(-1, blocks, _BLOCK)
   mass = jnp.exp(scaled).sum(-1)
   total = mass.sum(-1)
@@ -374,8 +372,7 @@ def truncate(logits: Array, sampling: Sampling) -> Array:
     least = _edge(weights, weights, mass)
     scaled = jnp.where(weights >= least, scaled, -jnp.inf)
   if sampling.min_p:
-    least = math.log(sampling.min_p)
-    scaled = jnp.where(scaled >= least, scaled, -jnp.inf)
+    scaled = jnp.where(scaled >= math.log(sampling.min_p), scaled, -jnp.inf)
   return scaled
 
 

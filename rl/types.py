@@ -170,10 +170,13 @@ class Scored(NamedTuple):
       token t of the completion is predicted* (t = 0 reads the prompt's end).
     heads: `{name: fn}`, `fn([N, D]) -> [N, ...]` float32. "logits" is always
       there and gives `[N, V]`; "value" gives `[N]` where the policy has one.
+    local: `fn -> fn`, the same function of the heads and of arrays
+      `[P, S, ...]`, computed by each device for its own prompts and samples.
   """
 
   hidden: Array
   heads: Mapping[str, Callable[[Array], Array]]
+  local: Callable[[Callable], Callable] = lambda fn: fn
 
 
 @dataclasses.dataclass(frozen=True)

@@ -108,18 +108,21 @@ def test_mistakes_are_one_line(words, says, capsys):
   assert error.count("\n") == 1
 
 
+@pytest.fixture(scope="module")
+def libtpu():
+  pytest.importorskip("libtpu", reason="the extra tpu is not installed")
+
+
+@pytest.fixture(scope="module")
+def machine(libtpu):
+  from experiments.aot import chips
+
+  return chips.devices("v5e:4x4")
+
+
+@pytest.mark.usefixtures("libtpu")
 class TestCompiler:
   """With the TPUs' own compiler."""
-
-  @pytest.fixture(autouse=True, scope="class")
-  def libtpu(self):
-    pytest.importorskip("libtpu", reason="the extra tpu is not installed")
-
-  @pytest.fixture(scope="class")
-  def machine(self, libtpu):
-    from experiments.aot import chips
-
-    return chips.devices("v5e:4x4")
 
   @pytest.mark.parametrize("method", HEADLINE)
   def test_every_headline_method_compiles(self, method, machine):
@@ -156,6 +159,30 @@ class TestCompiler:
     assert whole / 16 < found["resident_gib"]["parameters"] < whole
     low, high = found["step_seconds"]
     assert 0 < low < high
+
+  def test_slices_copy_parameters_and_share_prompts(self):
+    from experiments.aot import chips, report
+
+    chip, devices = chips.devices("v5e:2x2", slices=2)
+    assert len(devices) == 8
+    config = tiny.config(
+      task=CHAIN,
+      mesh__data=1,
+      mesh__fsdp=2,
+      mesh__context=2,
+      model__dtype="bfloat16",
+      model__remat="full",
+    )
+    e = build.build(config, devices)
+    assert e.model.attention == "blocked"
+    shape = {name: size for name, size in e.mesh.shape.items() if size > 1}
+    assert shape == {"replica": 2, "fsdp": 2, "context": 2}
+    slices = np.vectorize(lambda device: device.slice_index)(e.mesh.devices)
+    for number, inside in enumerate(slices):
+      assert (inside == number).all()
+    found = report.analyse(e, chip, lambda _: None)
+    assert found["fits"]
+    assert found["programs"]["train_step"]["collectives"]
 
   def test_what_is_too_large_says_so_and_why(self, tmp_path, capsys):
     out = tmp_path / "report.json"

@@ -76,7 +76,7 @@ def test_every_recipe_builds(choice, data):
   assert e.method.name == recipes.METHODS[method]
   assert (e.config.rollout.prompts, e.sampling.samples) == (64, 16)
   assert e.sampling.max_tokens == {"gsm8k": 512, "math": 1024}[dataset]
-  assert dict(e.mesh.shape) == {"data": 1, "fsdp": 8, "tensor": 1}
+  assert {k: n for k, n in e.mesh.shape.items() if n > 1} == {"fsdp": 8}
 
 
 def test_all_but_model_data_and_method_is_the_same():

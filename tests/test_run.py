@@ -69,15 +69,15 @@ MISTAKES = {
   ),
   "batch on a mesh": (
     [SMOKE, "--config.rollout.prompts=12"],
-    ["rollout.prompts = 12", "data * fsdp = 8", "nearest: 16"],
+    ["rollout.prompts = 12", "replica * data * fsdp = 8", "nearest: 16"],
   ),
   "microbatches on a mesh": (
     [SMOKE, "--config.plan.microbatches=2"],
-    ["microbatches) = 4", "data * fsdp = 8", "nearest: 8"],
+    ["microbatches) = 4", "replica * data * fsdp = 8", "nearest: 8"],
   ),
   "evaluation on a mesh": (
     [SMOKE, "--config.evaluation.batch=12"],
-    ["evaluation.batch = 12", "data * fsdp = 8", "nearest: 16"],
+    ["evaluation.batch = 12", "replica * data * fsdp = 8", "nearest: 16"],
   ),
   "mesh": (
     [SMOKE, "--config.mesh.tensor=3"],

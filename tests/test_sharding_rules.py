@@ -141,7 +141,13 @@ def test_a_matrix_without_a_rule_is_named():
 
 def test_minus_one_takes_the_remaining_devices():
   mesh = sharding.make_mesh(data=2, tensor=-1)
-  assert dict(mesh.shape) == {"data": 2, "fsdp": 1, "tensor": 4}
+  assert dict(mesh.shape) == {
+    "replica": 1,
+    "data": 2,
+    "fsdp": 1,
+    "tensor": 4,
+    "context": 1,
+  }
 
 
 @pytest.mark.parametrize(

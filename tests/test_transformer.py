@@ -351,7 +351,8 @@ def test_further_heads_are_linear_and_start_near_nothing():
   expected = hidden @ head["kernel"] + head["bias"]
   np.testing.assert_allclose(found, expected, atol=1e-5)
   fresh = transformer.init_heads(config, jax.random.key(0))
-  assert np.abs(transformer.heads(config, fresh)["steps"](hidden)).max() < 1
+  small = transformer.heads(config, params | fresh)["steps"](hidden)
+  assert np.abs(small).max() < 1
 
 
 def test_the_logits_of_two_tokens_are_those_among_all():

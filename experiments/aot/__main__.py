@@ -1,11 +1,12 @@
 """Compiles an experiment for a machine that is not there, and says if it fits.
 
-  python -m experiments.aot --config FILE --topology v5e:16x16
+  python -m experiments.aot --config FILE --topology v5e:16x16 [--slices 2]
     [--json | --json=FILE] [--config.mesh.fsdp=16] ...
 
 Rollout, score pass and train step are compiled by the chips' own compiler, from
 shapes alone: no weights are read, nothing runs, nothing is written but the file
-of `--json`; without a file the object is all that is printed. Data and
+of `--json`; without a file the object is all that is printed. Several slices
+are an axis of the mesh, `mesh.replica`. Data and
 tokenizer must be there, as for a run. The exit status is 1 where a program does
 not fit. Needs the extra `tpu`.
 """
@@ -33,6 +34,7 @@ def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_string(
     "topology", None, "A chip and its grid.", flag_values=values
   )
+  flags.DEFINE_integer("slices", 1, "So many of it.", flag_values=values)
   flags.DEFINE_string("json", "", "Where the report goes.", flag_values=values)
 
 
@@ -57,6 +59,8 @@ def main(argv: Sequence[str]) -> int:
   if to_file and not pathlib.Path(given.json).parent.is_dir():
     raise mistakes.Mistake(f"--json={given.json}: there is no such folder")
   os.environ["JAX_PLATFORMS"] = "cpu"  # shapes are traced here
+  # What is compiled for absent devices can be written to a cache, but not read.
+  os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
   from experiments import build
   from experiments.aot import chips, report
 
@@ -66,11 +70,12 @@ def main(argv: Sequence[str]) -> int:
     console.print(text, soft_wrap=True, highlight=False)
 
   with mistakes.expected():
-    chip, devices = chips.devices(given.topology)
+    chip, devices = chips.devices(given.topology, given.slices)
     experiment = build.build(given.config, devices)
-    tell(f"{given.topology}: {len(devices)} devices, {experiment.mesh}")
+    axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
+    tell(f"{given.topology}: {len(devices)} devices as {axes}")
     found = report.analyse(experiment, chip, tell)
-  found = {"topology": given.topology, **found}
+  found = {"topology": given.topology, "slices": given.slices, **found}
   for table in tables(found):
     console.print(table)
   for line in found["advice"]:

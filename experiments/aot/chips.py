@@ -55,11 +55,14 @@ _ALONE = {
 }
 
 
-def devices(topology: str) -> tuple[Chip, Sequence[jax.Device]]:
+def devices(
+  topology: str, slices: int = 1
+) -> tuple[Chip, Sequence[jax.Device]]:
   """The devices of a topology, for programs to be compiled for.
 
   Args:
     topology: such as "v5e:16x16": a chip, and how many along each axis.
+    slices: so many of it, joined by a network of hosts.
 
   Returns:
     What one of them can do, and all of them.
@@ -71,6 +74,8 @@ def devices(topology: str) -> tuple[Chip, Sequence[jax.Device]]:
   name, _, shape = topology.partition(":")
   if name not in CHIPS:
     raise ValueError(choices.unknown("chip", name, CHIPS))
+  if slices < 1:
+    raise ValueError(f"slices = {slices} must be at least 1")
   if not re.fullmatch(r"\d+(x\d+)*", shape):
     raise ValueError(
       f"topology = {topology!r} must be a chip and its grid, such as "
@@ -86,7 +91,9 @@ def devices(topology: str) -> tuple[Chip, Sequence[jax.Device]]:
       "compiling for a TPU needs libtpu: pip install -e '.[tpu]'"
     ) from None
   try:
-    found = topologies.get_topology_desc(topology, platform="tpu")
+    found = topologies.get_topology_desc(
+      topology, platform="tpu", num_slices=slices
+    )
   except jax.errors.JaxRuntimeError as error:
     reason = str(error).partition(": ")[2] or str(error)
     raise ValueError(

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from experiments import build, collect, shapes
+from experiments import build, collect
 from rl import learners, probes, step, types
 from rl import rollout as rollouts
 
@@ -30,7 +29,7 @@ def of(e: build.Experiment) -> Mapping[str, Lower]:
     e: of `build.build`, its mesh on devices that need not be there. One that
       imitates has no rollout.
   """
-  rollout = abstract_rollout(e)
+  rollout = placed_rollout(e)
   state = e.abstract
   found = {
     "score": lambda: jax.jit(_scorer(e)).lower(state, own(rollout)),
@@ -46,25 +45,15 @@ def own(rollout: step.Rollouts) -> types.Rollout:
   return learners.by_slot(rollout)[learners.POLICY]
 
 
-def abstract_rollout(e: build.Experiment) -> step.Rollouts:
+def placed_rollout(e: build.Experiment) -> step.Rollouts:
   """Shapes of what is learned from, prompts over the data axes."""
-  samples = e.sampling.samples if e.samples_own else 1
-  params = types.join(e.abstract.params, e.abstract.frozen)
-  made = shapes.abstract_rollout(
-    e.task,
-    e.policy,
-    dataclasses.replace(e.sampling, samples=samples),
-    e.config.rollout.prompts,
-    e.method,
-    params,
-  )
   prompts = e.config.rollout.prompts
 
   def place(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     split = leaf.shape[:1] == (prompts,)
     return _at(leaf, e.batch_sharding if split else e.replicated)
 
-  return jax.tree.map(place, made)
+  return jax.tree.map(place, e.abstract_rollout)
 
 
 def _at(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
@@ -139,7 +128,7 @@ def _sampler(
 
 def cache_bytes(e: build.Experiment) -> int:
   """Of all keys and values while sampling, over all devices."""
-  tokens = own(abstract_rollout(e)).tokens
+  tokens = own(placed_rollout(e)).tokens
   rows = min(e.sampling.rows or e.sampling.samples, e.sampling.samples)
 
   def fill(prompts, mask, params):

@@ -31,6 +31,7 @@ import numpy as np
 
 from experiments import build, costs
 from experiments.aot import chips, hlo, programs
+from models import sharding
 from models.config import ModelConfig
 from rl import rollout as rollouts
 from rl import types
@@ -81,7 +82,7 @@ def resident(e: build.Experiment) -> dict[str, float]:
   The latter as if split over the mesh as prompts and heads are.
   """
   state = e.abstract
-  shards = math.prod(e.mesh.shape[name] for name in ("data", "fsdp"))
+  shards = sharding.prompt_parts(e.mesh)
   heads = math.gcd(e.model.kv_heads, e.mesh.shape["tensor"])
   parts = {
     "parameters": _bytes((state.params, state.frozen)),
@@ -182,10 +183,10 @@ def _seconds(
 def _cost(e: build.Experiment, name: str) -> costs.Cost:
   """Of one device, at full length; the score is part of the step's."""
   model: ModelConfig = e.model
-  tokens = programs.own(programs.abstract_rollout(e)).tokens
+  tokens = programs.own(programs.placed_rollout(e)).tokens
   P, S, T = tokens.completions.shape
   length = tokens.prompts.shape[-1]
-  shards = math.prod(e.mesh.shape[name] for name in ("data", "fsdp"))
+  shards = sharding.prompt_parts(e.mesh)
   tensor = e.mesh.shape["tensor"]
   share = np.full((P // shards, S), T)
   if name == "rollout":

@@ -12,7 +12,8 @@ That both compute the same is proved first: their greedy tokens are equal.
 Each side runs at the setting that was fastest when tried: ours on one or all
 cores as devices, the peer with one or all threads and each kind of cache. The
 limits are for float32, of the faster of a dynamic and a static cache; bfloat16
-and a compiled step are shown beside.
+and a compiled step are shown beside. With peer "none" a shape of mixed lengths
+is also run without refilling: each sample in a row of its own.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ LIMITS = {
   ("hf", "long"): 6.0,
   ("tunix", "long"): 4.0,
 }
+REFILL = 1.6  # times the throughput of a row for every sample
 MEMORY = 20 * 2**30  # bytes that a side may hold
 PEERS = ("hf", "tunix", beside.NONE)
 
@@ -117,6 +119,16 @@ def _rows(
   with search(own, _own_options(shape)) as ours:
     if peer is None:
       yield measure(f"decode {name}", ours=ours, peer=None)
+      if shape.mean_length:
+        still = dataclasses.replace(own, name="ours without refill")
+        options = {**_own_options(shape), "rows": (shape.samples,)}
+        with search(still, options) as other:
+          yield measure(
+            f"decode {name} beside {still.name}",
+            ours=ours,
+            peer=other,
+            limit=REFILL,
+          )
       return
     for opponent in _forms(peer, shape):
       with search(opponent.launch, opponent.options) as other:

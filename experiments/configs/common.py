@@ -94,7 +94,13 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
         "weight_decay": 0.0,
         "clip_norm": 1.0,  # 0: off
       },
-      "mesh": {"data": -1, "fsdp": 1, "tensor": 1},  # -1: what is left
+      "mesh": {  # -1: what is left
+        "replica": placeholder(int),  # across slices; None: one for each
+        "data": -1,
+        "fsdp": 1,
+        "tensor": 1,
+        "context": 1,
+      },
       "cpu_devices": 1,  # split the host's CPU; accelerators are left alone
       "steps_per_dispatch": 1,  # more: the fused loop, for jittable tasks
       "evaluation": {
