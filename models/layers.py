@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -94,6 +95,42 @@ def norm(config: ModelConfig, name: str | None = None) -> nn.Module:
   return kind(config, name=name)
 
 
+@functools.cache
+def product(equation: str) -> Callable[[Array, Array], Array]:
+  """An einsum whose kernel's gradient is `x^T g`, never `(g^T x)^T`.
+
+  The latter is what JAX's own rule gives, and XLA then computes all that makes
+  up g in transposed order: on CPU updates took a quarter longer.
+
+  Args:
+    equation: of input and kernel; the kernel's axes are those of the input that
+      are summed over, then those of the output that are new.
+
+  Returns:
+    `(x, kernel) -> output`, of one dtype.
+  """
+  plain = functools.partial(jnp.einsum, equation)
+  given, _, made = re.split(",|->", equation.replace("...", ""))
+  shared = [name for name in given if name in made]
+
+  def forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    return plain(x, kernel), (x, kernel)
+
+  def backward(read: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    x, kernel = read
+    (back,) = jax.linear_transpose(lambda x: plain(x, kernel), x)(g)
+    lead = x.ndim - len(given)
+    axes = [
+      [*range(lead), *(lead + where.index(name) for name in shared)]
+      for where in (given, made)
+    ]
+    return back, jnp.tensordot(x, g, axes)
+
+  found = jax.custom_vjp(plain)
+  found.defvjp(forward, backward)
+  return found
+
+
 class Linear(nn.Module):
   """An einsum with a kernel of standard deviation `gain / sqrt(inputs)`.
 
@@ -126,7 +163,7 @@ class Linear(nn.Module):
     kernel = self.param(
       "kernel", normal(self.gain * deviation), self.shape, dtype
     )
-    out = jnp.einsum(self.equation, x, kernel.astype(x.dtype))
+    out = product(self.equation)(x, kernel.astype(x.dtype))
     if self.bias:
       bias = self.param("bias", nn.initializers.zeros, outs, dtype)
       out += bias.astype(x.dtype)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models import decoding, heads, policy, transformer
+from models import decoding, heads, layers, policy, transformer
 from models.config import ModelConfig
 from models.rope import RopeScaling
 from rl import types
@@ -401,3 +401,26 @@ def test_bfloat16_compute_gives_float32_logits_near_the_exact_ones():
 def test_an_impossible_shape_is_refused(change, message):
   with pytest.raises(ValueError, match=message):
     dataclasses.replace(BASE, **change)
+
+
+@pytest.mark.parametrize(
+  ("equation", "x", "kernel"),
+  [
+    ("...d,df->...f", (2, 3, 4), (4, 5)),
+    ("...nd,dhk->...nhk", (2, 3, 4), (4, 2, 5)),
+    ("...hnk,hkd->...nd", (2, 5, 3, 4), (5, 4, 6)),
+    ("nd,de->ne", (3, 4), (4, 5)),
+  ],
+)
+def test_the_product_with_a_kernel_has_the_gradients_of_an_einsum(
+  equation, x, kernel
+):
+  rng = np.random.default_rng(0)
+  factors = [jnp.asarray(rng.normal(size=shape)) for shape in (x, kernel)]
+  expected, back = jax.vjp(functools.partial(jnp.einsum, equation), *factors)
+  found, own_back = jax.vjp(layers.product(equation), *factors)
+  np.testing.assert_array_equal(found, expected)
+  g = jnp.asarray(rng.normal(size=expected.shape))
+  for one, other in zip(own_back(g), back(g), strict=True):
+    assert one.dtype == other.dtype
+    np.testing.assert_allclose(one, other, atol=1e-5)
