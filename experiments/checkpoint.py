@@ -31,8 +31,8 @@ PyTree = Any
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.json"
 FOLDER = "checkpoints"  # of a workdir
-# Keys that say how long or how often, never what one step computes: a run may
-# go on with other values of them.
+# Keys that say how long, how often or on what devices, never what one step
+# computes but for rounding: a run may go on with other values of them.
 MAY_DIFFER = (
   "steps",
   "log_every",
@@ -41,6 +41,8 @@ MAY_DIFFER = (
   "evaluate_every",
   "rollouts_every",
   "sinks",
+  "mesh",
+  "cpu_devices",
 )
 
 

@@ -105,6 +105,24 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
   assert min(jax.tree.leaves(moved)) > 0.0
 
 
+def test_a_run_goes_on_on_another_mesh(tmp_path):
+  """Up to rounding, as if it had stayed on the first."""
+
+  def reached(workdir, steps, **mesh):
+    e = tiny.experiment(method="reinforce", steps=steps, **mesh)
+    train.run(e, workdir)
+    return final_state(e, workdir)
+
+  first = {"mesh__data": 2, "mesh__fsdp": 4}
+  reached(tmp_path / "moved", 4, **first)
+  found = reached(tmp_path / "moved", 8, mesh__data=4, mesh__context=2)
+  expected = reached(tmp_path / "stayed", 8, **first)
+  assert found.step == expected.step == 8
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected
+  )
+
+
 def test_a_finished_run_changes_nothing(straight):
   def contents():
     return {

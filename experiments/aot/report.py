@@ -79,10 +79,10 @@ def analyse(
 def resident(e: build.Experiment) -> dict[str, float]:
   """GiB a device of each part of the state, and of the keys and values.
 
-  The latter as if split over the mesh as prompts and heads are.
+  The latter as if split over the mesh as prompts, samples and heads are.
   """
   state = e.abstract
-  shards = sharding.prompt_parts(e.mesh)
+  shards = sharding.prompt_parts(e.mesh) * e.mesh.shape["context"]
   heads = math.gcd(e.model.kv_heads, e.mesh.shape["tensor"])
   parts = {
     "parameters": _bytes((state.params, state.frozen)),
@@ -186,9 +186,10 @@ def _cost(e: build.Experiment, name: str) -> costs.Cost:
   tokens = programs.own(programs.placed_rollout(e)).tokens
   P, S, T = tokens.completions.shape
   length = tokens.prompts.shape[-1]
-  shards = sharding.prompt_parts(e.mesh)
+  shards, context = sharding.prompt_parts(e.mesh), e.mesh.shape["context"]
   tensor = e.mesh.shape["tensor"]
-  share = np.full((P // shards, S), T)
+  # A device's samples; of a score pass its tokens of all samples are as many.
+  share = np.full((P // shards, max(S // context, 1)), T)
   if name == "rollout":
     width = np.dtype(model.dtype).itemsize
     flops, moved = costs.decode_cost(model, length, share, width)
