@@ -150,7 +150,8 @@ def _own_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
   }
   if shape.mean_length:
     S = shape.samples
-    options["rows"] = (S // 2, S // 4, S)
+    shares = (max(S // parts, 1) for parts in (2, 4, 8, 1))
+    options["rows"] = tuple(dict.fromkeys(shares))
     options["micro"] = _microbatches(shape)
   return options
 
