@@ -67,8 +67,8 @@ _OWN = (
 # attention that can serve the decoder, and the layers in a step of their scan.
 # cuDNN's has not run yet, so it is taken only where it is asked for.
 _FORMS: Mapping[str, Sequence[str]] = {"tpu": ("splash", "blocked")}
-_SPLIT = "blocked"  # what attends from tokens that are split over devices
 _KERNELS: Mapping[str, str] = {"splash": "tpu", "cudnn": "gpu"}
+_OVER_CONTEXT = "blocked"  # where tokens of a sequence are on several devices
 # Without a loop the CPU's compiler computes all layers again at once, and saves
 # no memory: with remat there is a loop.
 _UNROLLS: Mapping[str, int] = {"cpu": 0}
@@ -472,10 +472,10 @@ def make_model(
   settings = dict(config.model)
   asked = settings.get("attention")
   split = config.mesh.get("context", 1) != 1
-  if split and asked not in (None, _SPLIT):
+  if split and asked not in (None, _OVER_CONTEXT):
     raise ValueError(
       f"model.attention = {asked!r} keeps a sequence on one device; with "
-      f"mesh.context = {config.mesh.context} use {_SPLIT!r}, or None"
+      f"mesh.context = {config.mesh.context} use {_OVER_CONTEXT!r}, or None"
     )
   settings["attention"] = asked or "plain"
   if _KERNELS.get(asked, platform) != platform:
@@ -513,7 +513,7 @@ def make_model(
   lora.targets(model)  # refuses an expression that finds nothing
   if asked:
     return model
-  forms = (_SPLIT,) if split else _FORMS.get(platform, ("blocked",))
+  forms = (_OVER_CONTEXT,) if split else _FORMS.get(platform, ("blocked",))
   fitting = (form for form in forms if not model.refusal(form))
   return dataclasses.replace(model, attention=next(fitting))
 

@@ -189,7 +189,7 @@ class Policy:
       -> (logits [P, V], cache)`; runs each prompt once, logits of the first
       completion token; the cache remembers the last `room` tokens of each of
       `rows` completions per prompt.
-    decode: `(params, tokens [P, rows], t, cache) -> (logits [P, rows, V],
+    decode: `(served, tokens [P, rows], t, cache) -> (logits [P, rows, V],
       cache)`; appends completion token number t of each row (`[P, rows]`, or a
       scalar that holds for all) and gives the logits of token t + 1. A row that
       begins again at t = 0 forgets what it held.

@@ -96,6 +96,7 @@ def test_collectives_of_a_compiled_loop_are_found():
   [
     (["--topology=v5:4x4"], "did you mean 'v5p'?"),
     (["--topology=v5e"], "must be a chip and its grid, such as v5e:4x4"),
+    (["--topology=v5e:4x4", "--slices=0"], "slices = 0 must be at least 1"),
     (["--topology=v5e:4x4", "--json=nowhere/a.json"], "no such folder"),
     (["--topologie=v5e:4x4"], "did you mean 'topology'?"),
     ([], "--topology is missing"),

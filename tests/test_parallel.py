@@ -131,7 +131,7 @@ def test_probes_and_gradients_are_those_of_one_device(model, axes):
   assert min(float(np.abs(leaf).max()) for leaf in gradients) > 1e-3
 
 
-@pytest.mark.parametrize("axes", ["context", "tensor and context", "replica"])
+@pytest.mark.parametrize("axes", MESHES)
 def test_samples_are_those_of_one_device(axes):
   params, draw = start(GROUPED), drawing()
   expected = draw(params, batch())

@@ -71,6 +71,14 @@ MISTAKES = {
     [SMOKE, "--config.rollout.prompts=12"],
     ["rollout.prompts = 12", "replica * data * fsdp = 8", "nearest: 16"],
   ),
+  "samples on a mesh": (
+    [SMOKE, "--config.mesh.context=8", "--config.rollout.samples=12"],
+    ["rollout.samples = 12", "mesh.context = 8", "nearest: 16"],
+  ),
+  "attention on a mesh": (
+    [SMOKE, "--config.mesh.context=2", "--config.model.attention=plain"],
+    ["model.attention = 'plain'", "mesh.context = 2", "'blocked'"],
+  ),
   "microbatches on a mesh": (
     [SMOKE, "--config.plan.microbatches=2"],
     ["microbatches) = 4", "replica * data * fsdp = 8", "nearest: 8"],

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+import types
 
 import jax
 import jax.numpy as jnp
@@ -165,3 +166,9 @@ def test_minus_one_takes_the_remaining_devices():
 def test_a_mesh_that_does_not_fit_is_refused(sizes, message):
   with pytest.raises(ValueError, match=message):
     sharding.make_mesh(**sizes)
+
+
+def test_a_replica_lies_within_a_slice():
+  devices = [types.SimpleNamespace(slice_index=i // 4) for i in range(8)]
+  with pytest.raises(ValueError, match="multiple of the 2 slices; nearest: 2"):
+    sharding.make_mesh(replica=1, devices=devices)

@@ -6,9 +6,9 @@
 Rollout, score pass and train step are compiled by the chips' own compiler, from
 shapes alone: no weights are read, nothing runs, nothing is written but the file
 of `--json`; without a file the object is all that is printed. Several slices
-are an axis of the mesh, `mesh.replica`. Data and
-tokenizer must be there, as for a run. The exit status is 1 where a program does
-not fit. Needs the extra `tpu`.
+are an axis of the mesh, `mesh.replica`. Data and tokenizer must be there, as
+for a run. The exit status is 1 where a program does not fit. Needs the extra
+`tpu`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,6 @@ def main(argv: Sequence[str]) -> int:
   if to_file and not pathlib.Path(given.json).parent.is_dir():
     raise mistakes.Mistake(f"--json={given.json}: there is no such folder")
   os.environ["JAX_PLATFORMS"] = "cpu"  # shapes are traced here
-  # What is compiled for absent devices can be written to a cache, but not read.
-  os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
   from experiments import build
   from experiments.aot import chips, report
 

@@ -28,12 +28,14 @@ bfloat16 and the key-value cache: 28, 112 and 32 KiB for each of 64 x 16 T
 tokens and 64 prompts of 512. "updating" is that copy, the inputs of every layer
 (of 8 prompts, all else is computed again), and the larger of the logits of 256
 positions with their gradient and a layer's attention and MLP. "in all" is what
-is kept with the larger of the two phases. A device holds some more, for what is
-gathered and what the compiler puts there, so: 8 devices of 24 GiB for GSM8K, of
-40 GiB for MATH. On one of 80 GB, `--config.plan.microbatches=32` brings GSM8K
-below 45 GiB for Qwen2.5 and Llama; Qwen3, whose cache is the largest, needs
-`--config.rollout.prompts=32 --config.plan.microbatches=16` instead, and
-`--config.evaluation.batch=32`. Where all that is kept fits on each device,
+is kept with the larger of the two phases. A device holds some more: while
+sampling all of that copy and not its share, unless `mesh.tensor` splits it; the
+unembedding and its gradient while updating; and what the compiler puts there.
+So: 8 devices of 24 GiB for GSM8K, of 40 GiB for MATH. On one of 80 GB,
+`--config.plan.microbatches=32` brings GSM8K below 45 GiB for Qwen2.5 and Llama;
+Qwen3, whose cache is the largest, needs `--config.rollout.prompts=32
+--config.plan.microbatches=16` instead, and `--config.evaluation.batch=32`.
+Where all that is kept fits on each device,
 `--config.mesh.data=-1 --config.mesh.fsdp=1` spares the gathering.
 """
 
