@@ -11,7 +11,8 @@ demo: .venv/installed
 test: .venv/installed
 	.venv/bin/python -m pytest -n 2
 
-.venv/installed: setup.py
+.venv/installed: setup.py constraints.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --editable '.[test]'
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt \
+	  --editable '.[test]'
 	touch $@

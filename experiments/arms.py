@@ -12,13 +12,13 @@ import functools
 import hashlib
 import io
 import json
-import pathlib
 import time
 from collections.abc import Callable, Sequence
 
 import jax
 import ml_collections
 import numpy as np
+from etils import epath
 
 from experiments import build, evaluate, jsonl, provenance, seeds
 from rl import metrics, types
@@ -146,8 +146,8 @@ class Store:
     say: prints a line of progress.
   """
 
-  def __init__(self, folder: pathlib.Path, say: seeds.Say = print) -> None:
-    self._folder, self._say = pathlib.Path(folder) / "arms", say
+  def __init__(self, folder: epath.PathLike, say: seeds.Say = print) -> None:
+    self._folder, self._say = epath.Path(folder) / "arms", say
 
   def missing(self, arm: Arm, numbers: Sequence[int]) -> list[int]:
     """The seeds that are not finished."""
@@ -217,11 +217,12 @@ class Store:
         }
         self._write(arm, number, found)
 
-  def _file(self, arm: Arm, number: int) -> pathlib.Path:
+  def _file(self, arm: Arm, number: int) -> epath.Path:
     return self._folder / arm.digest / f"seed_{number:03d}.npz"
 
   def _read(self, arm: Arm, number: int) -> dict[str, np.ndarray]:
-    with np.load(self._file(arm, number)) as saved:
+    kept = self._file(arm, number).read_bytes()
+    with np.load(io.BytesIO(kept)) as saved:
       return dict(saved)
 
   def _params(self, arm: Arm, number: int) -> types.PyTree:
@@ -237,14 +238,11 @@ class Store:
 
   def _write(self, arm: Arm, number: int, found: dict[str, np.ndarray]) -> None:
     path = self._file(arm, number)
-    path.parent.mkdir(parents=True, exist_ok=True)
     config = json.dumps(arm.config.to_dict(), indent=2, default=str)
     jsonl.replace(path.parent / "config.json", config + "\n")
     arrays = io.BytesIO()
     np.savez_compressed(arrays, **found)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(arrays.getvalue())
-    partial.replace(path)
+    jsonl.replace(path, arrays.getvalue())
 
 
 def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:

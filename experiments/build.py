@@ -15,7 +15,7 @@ import ml_collections
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments import collect, shapes, sinks, spec, tasks
+from experiments import collect, layout, shapes, sinks, spec, tasks
 from models import hf, lora, presets, sharding, transformer
 from models import policy as policies
 from models.config import ModelConfig
@@ -36,6 +36,7 @@ from rl import (
 from rl import method as method_lib
 from rl import reward as reward_lib
 from rl import rollout as rollouts
+from rl.methods import staleness
 
 KINDS = ("rl", "supervised")
 STAGES: Mapping[str, Callable[..., stages.Stage]] = {
@@ -89,7 +90,8 @@ class Experiment:
     schedules: of each learner, training steps done -> learning rate.
     plan: how a rollout is cut into updates.
     sampling: how completions are drawn.
-    mesh: of the devices.
+    mesh: of the devices that train.
+    sampling_mesh: of those that sample; mostly the same.
   """
 
   config: ml_collections.ConfigDict
@@ -102,6 +104,7 @@ class Experiment:
   plan: step.Plan
   sampling: rollouts.Sampling
   mesh: Mesh
+  sampling_mesh: Mesh
 
   @property
   def method(self) -> method_lib.Method:
@@ -180,16 +183,39 @@ class Experiment:
     Parameters, and what is shaped like them, by the rules of the mesh; the
     methods' own state on every device.
     """
-    state = _abstract_state(self)
-    kept = (
-      state.method_state,
-      {name: held.method_state for name, held in state.learners.items()},
+    return _state_shardings(_abstract_state(self), self.mesh)
+
+  def read_by_sampling(self, state: step.State) -> step.State:
+    """A state, or its shapes, less what no sampling reads."""
+    once = self.method.stage.name == stages.once().name
+    slots = state.slots
+    if once:
+      slots = {k: v for k, v in slots.items() if k == self.method.behavior}
+    return state.replace(
+      opt_state=(), method_state=(), learners={}, slots=slots
     )
-    bare = _with_method_states(state, (), {}).replace(memory=())
-    placed = sharding.shardings(bare, self.mesh)
-    everywhere = jax.tree.map(lambda _: self.replicated, kept)
-    memory = jax.tree.map(lambda _: self.replicated, state.memory)
-    return _with_method_states(placed, *everywhere).replace(memory=memory)
+
+  @property
+  def sampling_shardings(self) -> step.State:
+    """Where each part of `read_by_sampling` is read."""
+    read = self.read_by_sampling(_abstract_state(self))
+    return _state_shardings(read, self.sampling_mesh)
+
+  @property
+  def abstract_sampling(self) -> step.State:
+    """Shapes and shardings of what sampling reads."""
+    read = self.read_by_sampling(_abstract_state(self))
+    return jax.tree.map(_placed, read, self.sampling_shardings)
+
+  def rollout_shardings(self, rollout: step.Rollouts) -> step.Rollouts:
+    """Where each part of a rollout lives in training: prompts are split."""
+    prompts = self.config.rollout.prompts
+
+    def place(leaf: Any) -> NamedSharding:
+      split = leaf.ndim > 0 and leaf.shape[0] % prompts == 0
+      return self.batch_sharding if split else self.replicated
+
+    return jax.tree.map(place, rollout)
 
   @property
   def abstract_rollout(self) -> step.Rollouts:
@@ -216,6 +242,11 @@ class Experiment:
     return sharding.batch_sharding(self.mesh)
 
   @property
+  def sampling_sharding(self) -> NamedSharding:
+    """Prompts over the data axes of the sampler's mesh."""
+    return sharding.batch_sharding(self.sampling_mesh)
+
+  @property
   def replicated(self) -> NamedSharding:
     return NamedSharding(self.mesh, PartitionSpec())
 
@@ -227,6 +258,19 @@ def _abstract_state(e: Experiment) -> step.State:
     return step.init(e.methods, trained, e.txs, key, frozen)
 
   return jax.eval_shape(start, jax.random.key(0))
+
+
+def _state_shardings(state: step.State, mesh: Mesh) -> step.State:
+  replicated = NamedSharding(mesh, PartitionSpec())
+  kept = (
+    state.method_state,
+    {name: held.method_state for name, held in state.learners.items()},
+  )
+  bare = _with_method_states(state, (), {}).replace(memory=())
+  placed = sharding.shardings(bare, mesh)
+  everywhere = jax.tree.map(lambda _: replicated, kept)
+  memory = jax.tree.map(lambda _: replicated, state.memory)
+  return _with_method_states(placed, *everywhere).replace(memory=memory)
 
 
 def _placed(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
@@ -249,6 +293,7 @@ def _with_method_states(
 def build(
   config: ml_collections.ConfigDict,
   devices: Sequence[jax.Device] | None = None,
+  memory: float | None = None,
 ) -> Experiment:
   """The experiment of a config.
 
@@ -256,6 +301,8 @@ def build(
     config: of the experiment.
     devices: of its mesh, which may be those of a machine that is not there;
       None: all there are.
+    memory: bytes of one of them, for the axes that the config leaves open;
+      None: what a device that is there says.
 
   Raises:
     ValueError: whatever is wrong with it, in one line.
@@ -263,7 +310,9 @@ def build(
   if config.kind not in KINDS:
     raise ValueError(choices.unknown("kind", config.kind, KINDS))
   supervised = config.kind == "supervised"
-  mesh = sharding.make_mesh(**config.mesh, devices=devices)
+  if devices is None:
+    devices = jax.devices()
+    memory = memory or layout.memory_of(jax.local_devices()[0])
   made = _supervised() if supervised else _make_learners(config)
   trained = learners.by_slot(made)
   plan = step.Plan(
@@ -272,13 +321,16 @@ def build(
   )
   plan.check(config.rollout.prompts)
   optimizers = make_optimizers(config, list(trained), plan)
-  _check_batch(config, plan, mesh)
   _check_cadence(config)
   for name in config.sinks:
     if name not in sinks.SINKS:
       raise ValueError(choices.unknown("sink", name, sorted(sinks.SINKS)))
   task = make_task(config)
-  model = make_model(config, task, mesh.devices.flat[0].platform)
+  model = make_model(config, task, devices[0].platform)
+  mesh, sampling_mesh = layout.meshes(
+    config, model, plan, list(devices), memory
+  )
+  _check_batch(config, plan, mesh, sampling_mesh)
   sampling = rollouts.Sampling(
     samples=config.rollout.samples,
     max_tokens=config.rollout.max_tokens or task.completion_length,
@@ -301,6 +353,7 @@ def build(
     plan=plan,
     sampling=sampling,
     mesh=mesh,
+    sampling_mesh=sampling_mesh,
   )
   _check(experiment)
   if experiment.samples_own:
@@ -334,6 +387,12 @@ def _make_learners(
         "leave it empty"
       )
     own = dataclasses.replace(own, stage=make_stage(config.stage))
+  cap = (config.get("sampler") or {}).get("truncation", 0.0)
+  if cap:
+    try:
+      own = staleness.corrected(own, cap)
+    except (ValueError, transform.LevelError) as error:
+      raise ValueError(f"sampler.truncation = {cap}: {error}") from None
   reward = make_reward(config.get("mix") or {})
   return {**made, learners.POLICY: dataclasses.replace(own, reward=reward)}
 
@@ -471,7 +530,7 @@ def make_model(
   platform = platform or jax.default_backend()
   settings = dict(config.model)
   asked = settings.get("attention")
-  split = config.mesh.get("context", 1) != 1
+  split = (config.mesh.get("context") or 1) != 1
   if split and asked not in (None, _OVER_CONTEXT):
     raise ValueError(
       f"model.attention = {asked!r} keeps a sequence on one device; with "
@@ -601,7 +660,9 @@ def make_optimizer(
   return optax.chain(*parts), schedule
 
 
-def _check_batch(config: Any, plan: step.Plan, mesh: Mesh) -> None:
+def _check_batch(
+  config: Any, plan: step.Plan, mesh: Mesh, sampling_mesh: Mesh
+) -> None:
   shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
   if config.kind == "rl" and config.rollout.samples % context:
     nearest = max(round(config.rollout.samples / context), 1) * context
@@ -622,6 +683,13 @@ def _check_batch(config: Any, plan: step.Plan, mesh: Mesh) -> None:
         f"{what} = {size} is not divisible by the mesh's "
         f"{' * '.join(sharding.ROWS)} = {shards}; nearest: {nearest}"
       )
+  shards = sharding.prompt_parts(sampling_mesh)
+  if prompts % shards:
+    nearest = max(round(prompts / shards), 1) * shards
+    raise ValueError(
+      f"rollout.prompts = {prompts} is not divisible by the sampler's "
+      f"{' * '.join(sharding.ROWS)} = {shards}; nearest: {nearest}"
+    )
 
 
 def _check_cadence(config: Any) -> None:

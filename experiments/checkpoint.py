@@ -24,6 +24,7 @@ import orbax.checkpoint as ocp
 from etils import epath
 
 from experiments import jsonl
+from models import buckets
 from models.config import ModelConfig
 
 PyTree = Any
@@ -58,7 +59,7 @@ class Checkpoints:
   def __init__(
     self, directory: epath.PathLike, keep: int = 3, every: int = 1
   ) -> None:
-    self.directory = epath.Path(directory).absolute()
+    self.directory = buckets.absolute(directory)
     policies = ocp.checkpoint_managers
     self._manager = ocp.CheckpointManager(
       self.directory,
@@ -199,7 +200,7 @@ class _Params(contextlib.AbstractContextManager):
   """The parameters of one checkpoint, before anything is read."""
 
   def __init__(self, directory: epath.PathLike, step: int | None) -> None:
-    directory = epath.Path(directory).absolute()
+    directory = buckets.absolute(directory)
     if not directory.exists():
       raise FileNotFoundError(f"no checkpoints: {directory} does not exist")
     steps = ocp.utils.checkpoint_steps(directory)
@@ -373,7 +374,8 @@ def check_config(
 
   Args:
     workdir: of the run; one without a config fits every config.
-    config: of the run about to start. The keys `MAY_DIFFER` may differ.
+    config: of the run about to start. The keys `MAY_DIFFER` may differ; the
+      cadence of checkpoints only where nothing is sampled ahead of them.
 
   Raises:
     ValueError: names the first keys that differ and both values.
@@ -382,17 +384,21 @@ def check_config(
   if not path.exists():
     return
   before, now = _flat(json.loads(path.read_text())), _flat(_plain(config))
+  may_differ = set(MAY_DIFFER)
+  if now.get("sampler.ahead"):
+    may_differ.remove("checkpoint_every")
   differing = [
     f"{key} is {_show(before, key)} there, {_show(now, key)} here"
     for key in sorted(before.keys() | now.keys())
     if _show(before, key) != _show(now, key)
-    and key.split(".")[0] not in MAY_DIFFER
+    and key.split(".")[0] not in may_differ
   ]
   if differing:
     more = f"; {len(differing) - 3} more" if len(differing) > 3 else ""
     raise ValueError(
       f"{workdir} was made with another config: {'; '.join(differing[:3])}"
-      f"{more}. use another workdir; only {', '.join(MAY_DIFFER)} may change"
+      f"{more}. use another workdir; only "
+      f"{', '.join(name for name in MAY_DIFFER if name in may_differ)} may change"
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import jax
 from jax.sharding import NamedSharding
 
-from experiments import assemble
+from experiments import assemble, hosts
 from experiments.tasks.task import Task
 from rl import learners, probes, stages, types
 from rl import rollout as rollouts
@@ -165,7 +165,7 @@ def on_host(
     scoring = 0.0
     problem_key, sample_key = _keys(state)
     host_problems = task.train(problem_key, int(state.step), prompts)
-    problems = jax.device_put(host_problems, sharding)
+    problems = hosts.place(host_problems, sharding)
     keys = keys_of(sample_key, state.step, problems.ids)
 
     def draw(params, count, first=0, active=None, temperature=None):
@@ -176,15 +176,14 @@ def on_host(
 
     def score(completions, lengths, finished):
       nonlocal scoring
+      samples = jax.block_until_ready((completions, lengths, finished))
       began = time.perf_counter()
-      judged = task.score(host_problems, completions, lengths, finished)
+      judged = hosts.judge(task.score, host_problems, samples, sharding)
       scoring += time.perf_counter() - began
-      return judged
+      return hosts.place(judged, sharding)
 
     def judge(samples):
-      drawn = jax.device_get(samples)
-      judged = score(drawn.completions, drawn.lengths, drawn.finished)
-      judged = jax.device_put(judged, sharding)
+      judged = score(samples.completions, samples.lengths, samples.finished)
       return put_together(problems, samples, judged, keys, state.step)
 
     def extend(params, rollout, kept, count, active=None):
@@ -193,9 +192,7 @@ def on_host(
       params = types.join(params, state.frozen)
       asked = assemble.each(active, count)
       drawn = generate(params, *prefixes, asked, how, 0)
-      whole = jax.device_get(
-        assemble.whole(rollout, kept, drawn, sampling.pad_id)
-      )
+      whole = assemble.whole(rollout, kept, drawn, sampling.pad_id)
       judged = score(*whole)
       return assemble.extension(rollout, prefixes, kept, drawn, judged)
 
@@ -215,6 +212,7 @@ def with_host_needs(
   methods: Mapping[str, Method],
   policy: types.Policy,
   plan: Plan,
+  everywhere: NamedSharding,
 ) -> Staged:
   """And what numpy finds of the rollout, before the compiled step.
 
@@ -223,6 +221,7 @@ def with_host_needs(
     methods: of the learners; those of the policy may have host needs.
     policy: scores what host needs read, in a program of its own.
     plan: its temperature and chunk.
+    everywhere: the whole of an array on each device, where a host finds it.
 
   Returns:
     `gather` itself where no method asks for the host.
@@ -232,7 +231,7 @@ def with_host_needs(
     return gather
   reads = {read for need in needs for read in need.probe.reads}
 
-  @jax.jit
+  @functools.partial(jax.jit, out_shardings=everywhere)
   def score(state, rollout):
     sources = {"old": state.params, **state.slots}
     return probes.passes(
@@ -306,7 +305,7 @@ def shown_on_host(task: Task, prompts: int, sharding: NamedSharding) -> Staged:
     problems = task.train(problem_key, int(state.step), prompts)
     key = jax.random.fold_in(solution_key, int(state.step))
     shown = task.demonstrate(key, problems)
-    placed = jax.device_put((problems, shown), sharding)
+    placed = hosts.place((problems, shown), sharding)
     rollout = put_together(*placed, state)
     return rollout, {"time/rollout_s": time.perf_counter() - start}
 

@@ -1,10 +1,10 @@
-"""Questions with answers from local jsonl files, through tensorflow-datasets.
+"""Questions with answers from jsonl files, through tensorflow-datasets.
 
 No TensorFlow and no network: a builder reads `NAME_train.jsonl` and
 `NAME_test.jsonl` and writes ArrayRecord files, which `tfds` then serves by
 random access. Prepared files go to a cache folder named by the content of the
 sources, so a changed source is prepared anew and the source folder, which may
-be read-only, is never written to.
+be read-only or in a bucket, is never written to.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
+from etils import epath
 
 SPLITS = ("train", "test")
 FIELDS = ("question", "answer")
@@ -33,7 +33,7 @@ class QuestionsAnswers(tfds.core.GeneratorBasedBuilder):
   def __init__(
     self,
     *,
-    files: Mapping[str, Path],
+    files: Mapping[str, epath.Path],
     fields: Sequence[str],
     optional: Sequence[str],
     **kwargs: Any,
@@ -60,8 +60,8 @@ class QuestionsAnswers(tfds.core.GeneratorBasedBuilder):
       for split, path in self._files.items()
     }
 
-  def _generate_examples(self, path: Path) -> Iterator[tuple[int, dict]]:
-    with path.open(encoding="utf-8") as lines:
+  def _generate_examples(self, path: epath.Path) -> Iterator[tuple[int, dict]]:
+    with path.open("rb") as lines:
       for row, line in enumerate(lines):
         try:
           found = json.loads(line)
@@ -87,9 +87,9 @@ class QuestionsAnswers(tfds.core.GeneratorBasedBuilder):
 
 def find(
   name: str,
-  data_path: str | Path | None = None,
+  data_path: epath.PathLike | None = None,
   required: Sequence[str] = SPLITS,
-) -> dict[str, Path]:
+) -> dict[str, epath.Path]:
   """The jsonl files of a dataset.
 
   Args:
@@ -111,7 +111,7 @@ def find(
       f"no data path for {name!r}: name a folder with {listing}, or set the "
       f"variable {VARIABLE} to it"
     )
-  folder = Path(data_path).expanduser()
+  folder = epath.Path(data_path).expanduser()
   if not folder.is_dir():
     raise ValueError(
       f"data path {str(data_path)!r} is not a folder; expected one with "
@@ -129,7 +129,7 @@ def find(
 
 
 def fingerprint(
-  files: Mapping[str, Path], fields: Sequence[str] = FIELDS
+  files: Mapping[str, epath.Path], fields: Sequence[str] = FIELDS
 ) -> str:
   """16 hex digits that change with the content of the files and the fields."""
   digest = hashlib.sha256()
@@ -141,8 +141,8 @@ def fingerprint(
 
 
 def read(
-  files: Mapping[str, Path],
-  cache: str | Path,
+  files: Mapping[str, epath.Path],
+  cache: epath.PathLike,
   fields: Sequence[str] = FIELDS,
   optional: Sequence[str] = (),
 ) -> dict[str, list[tuple[str, ...]]]:

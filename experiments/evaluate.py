@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -31,9 +30,9 @@ from typing import Any
 import jax
 import numpy as np
 import rich.console
-from jax.experimental import multihost_utils
+from etils import epath
 
-from experiments import estimates, mistakes, tasks
+from experiments import estimates, hosts, mistakes, tasks
 from experiments.tasks import task as task_lib
 from rl import rollout, types
 
@@ -108,14 +107,14 @@ def _sample_and_score(
   sampling: rollout.Sampling,
   sharding: jax.sharding.Sharding | None,
 ) -> dict[str, np.ndarray]:
-  placed = jax.device_put(problems, sharding)
+  placed = hosts.place(problems, sharding)
   drawn = _generate(policy, params, placed, key, sampling)
   if task.jittable:
     judged = _score(task.score, placed, drawn)
   else:
-    host = _fetch(drawn)
-    judged = task.score(problems, host.completions, host.lengths, host.finished)
-  return _fetch(
+    samples = drawn.completions, drawn.lengths, drawn.finished
+    judged = hosts.judge(task.score, problems, samples, sharding)
+  return hosts.fetch(
     {
       "scores": judged.scores,
       "correct": judged.correct,
@@ -145,11 +144,6 @@ def _score(
   score: Any, problems: task_lib.Problems, drawn: rollout.Samples
 ) -> task_lib.Judged:
   return score(problems, drawn.completions, drawn.lengths, drawn.finished)
-
-
-def _fetch(tree: PyTree) -> PyTree:
-  """Whole arrays on the host of every process."""
-  return jax.tree.map(np.asarray, multihost_utils.process_allgather(tree, True))
 
 
 @mistakes.one_line
@@ -217,9 +211,9 @@ def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
     "on held-out problems.",
   )
   add = parser.add_argument
-  add("--workdir", type=pathlib.Path, help="folder of a run")
+  add("--workdir", type=epath.Path, help="folder of a run")
   add("--step", type=int, help="of the run's checkpoint; default: the latest")
-  add("--policy", type=pathlib.Path, help="Hugging Face folder of a model")
+  add("--policy", type=epath.Path, help="Hugging Face folder of a model")
   add("--task", help='of the policy: a name, or "name(setting=value)"')
   add("--max_tokens", type=int, help="of a completion; default: the task's")
   add("--dtype", help="of the policy; default: float32")
@@ -232,7 +226,7 @@ def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
   ):
     default = f"default: {usual[name]}, of a run its config's"
     add(f"--{name}", type=kind, help=f"{about}; {default}")
-  add("--out", type=pathlib.Path, help="a .json file to write")
+  add("--out", type=epath.Path, help="a .json file to write")
   return parser
 
 

@@ -1,18 +1,23 @@
-"""JSON lines: files of one JSON object a line, strictly JSON, written whole.
+"""JSON lines: files of one JSON object a line, strictly JSON.
 
-JSON has no infinities and no NaN; they become the strings "NaN", "Infinity" and
-"-Infinity", which `float` reads.
+They are written whole, or grow. JSON has no infinities and no NaN; they become
+the strings "NaN", "Infinity" and "-Infinity", which `float` reads.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from etils import epath
+
+from models import buckets
+
+SECONDS = 30.0  # between two uploads of a growing file
 
 
 def dump(record: Mapping[str, Any]) -> str:
@@ -40,10 +45,10 @@ def read(path: epath.PathLike) -> list[dict[str, Any]]:
   if not path.exists():
     return []
   records = []
-  for line in path.read_text().splitlines():
+  for line in path.read_bytes().splitlines():
     try:
       records.append(json.loads(line))
-    except json.JSONDecodeError:
+    except ValueError:
       continue
   return records
 
@@ -58,18 +63,92 @@ def write(path: epath.PathLike, records: Iterable[Mapping[str, Any]]) -> None:
   replace(path, "".join(dump(record) for record in records))
 
 
-def replace(path: epath.PathLike, text: str) -> None:
-  """Puts `text` in the place of a file, whole or not at all.
+def replace(path: epath.PathLike, content: str | bytes) -> None:
+  """Puts `content` in the place of a file, whole or not at all.
 
   Args:
     path: of the file; its folder is made when missing.
-    text: what it holds from now on.
+    content: what it holds from now on; texts as UTF-8.
   """
   path = epath.Path(path)
+  if isinstance(content, str):
+    content = content.encode()
+  if buckets.is_remote(path):  # an object is there when all of it is
+    path.write_bytes(content)
+    return
   path.parent.mkdir(parents=True, exist_ok=True)
   partial = path.parent / f"{path.name}.partial"
-  partial.write_text(text)
+  partial.write_bytes(content)
   partial.replace(path)
+
+
+def grow(
+  path: epath.PathLike, records: Iterable[Mapping[str, Any]]
+) -> Appended | Uploaded:
+  """Begins a file anew and takes further records.
+
+  Args:
+    path: of the file.
+    records: its first lines.
+
+  Returns:
+    What has `add(record)`, `flush()`, after which all that was added is in the
+    file, and `close()`.
+  """
+  path = epath.Path(path)
+  return (Uploaded if buckets.is_remote(path) else Appended)(path, records)
+
+
+class Appended:
+  """A local file: a record is in it when `add` returns."""
+
+  def __init__(
+    self, path: epath.Path, records: Iterable[Mapping[str, Any]]
+  ) -> None:
+    write(path, records)
+    self._file = path.open("a")
+
+  def add(self, record: Mapping[str, Any]) -> None:
+    self._file.write(dump(record))
+    self.flush()
+
+  def flush(self) -> None:
+    self._file.flush()
+
+  def close(self) -> None:
+    self._file.close()
+
+
+class Uploaded:
+  """An object of a bucket, which cannot be appended to: gcsfs overwrites it.
+
+  The whole of it is written anew, but not before `SECONDS` have passed since
+  the last time: buckets refuse an object that changes more than once a second.
+  """
+
+  def __init__(
+    self, path: epath.Path, records: Iterable[Mapping[str, Any]]
+  ) -> None:
+    self._path = path
+    self._lines = [dump(record) for record in records]
+    self._upload()
+
+  def add(self, record: Mapping[str, Any]) -> None:
+    self._lines.append(dump(record))
+    self._is_new = True
+    if time.monotonic() - self._last >= SECONDS:
+      self._upload()
+
+  def flush(self) -> None:
+    if self._is_new:
+      self._upload()
+
+  def close(self) -> None:
+    self.flush()
+
+  def _upload(self) -> None:
+    replace(self._path, "".join(self._lines))
+    self._is_new, self._last = False, time.monotonic()
 
 
 def strict(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""JSON lines of any form, from local files, gzipped or not.
+"""JSON lines of any form, gzipped or not, local or in a bucket.
 
 `experiments.data` serves lines of texts; where a line holds lists and objects
 too (constraints, tools), it is read from here.
@@ -10,11 +10,14 @@ import difflib
 import gzip
 import json
 import os
+import pathlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from etils import epath
+
 from experiments import data
+from models import buckets
 
 Lines = list[tuple[str, Mapping[str, Any]]]
 
@@ -23,7 +26,7 @@ def find(
   dataset: str,
   data_path: str | None = None,
   required: Sequence[str] = ("test",),
-) -> dict[str, Path]:
+) -> dict[str, epath.Path]:
   """The files of a dataset.
 
   A split's is `NAME_train.jsonl` or `NAME_test.jsonl`; the test file may also
@@ -49,7 +52,7 @@ def find(
       f"no data path for {dataset!r}: name a folder with {listing}, or set the "
       f"variable {data.VARIABLE} to it"
     )
-  folder = Path(data_path).expanduser()
+  folder = epath.Path(data_path).expanduser()
   if not folder.is_dir():
     raise ValueError(
       f"data path {str(data_path)!r} is not a folder; expected one with "
@@ -72,7 +75,7 @@ def find(
   return found
 
 
-def read(file: Path) -> Lines:
+def read(file: epath.Path) -> Lines:
   """The objects of a file, each with the words for where it stands.
 
   Returns:
@@ -131,20 +134,21 @@ def optional(where: str, line: Mapping[str, Any], key: str) -> str:
 def tokenizer_folder(
   tokenizer: str,
   cache: str,
-  files: Mapping[str, Path],
+  files: Mapping[str, epath.Path],
   name: str,
   vocab_size: int,
-) -> Path:
+) -> pathlib.Path:
   """Where a task keeps its own tokenizer: one for each content and size.
 
   Args:
     tokenizer: the folder of another one; "" makes the folder around the own.
-    cache: folder of all tasks' prepared data.
+    cache: folder of all tasks' prepared data, on this machine.
     files: that the tokenizer is learnt from.
     name: of the task.
     vocab_size: of the tokenizer.
   """
-  folder = Path(cache).expanduser() / f"{name}-{data.fingerprint(files)}"
+  folder = buckets.local(cache, "cache").expanduser()
+  folder /= f"{name}-{data.fingerprint(files)}"
   if not tokenizer:
     folder.mkdir(parents=True, exist_ok=True)
   return folder / f"tokenizer-{vocab_size}"

@@ -5,7 +5,8 @@
 
 `step` counts finished updates: 0 is the base policy. `metrics.jsonl` is always
 written, one JSON object a line: "step" and flat names whose values are numbers,
-or lists for arrays (see `experiments.jsonl`). Only process 0 writes.
+or lists for arrays (see `experiments.jsonl`); in a bucket it may lag behind
+until `flush`. Only process 0 writes.
 """
 
 from __future__ import annotations
@@ -56,11 +57,13 @@ class Logger:
     makers = [_sink(name) for name in sinks]
     self._console = console or rich.console.Console()
     self._sinks: list[sinks_lib.Sink] = []
+    self._file: sinks_lib.JsonLines | None = None
     if jax.process_index() != 0:
       return
     workdir = epath.Path(workdir)
     workdir.mkdir(parents=True, exist_ok=True)
-    self._sinks.append(sinks_lib.JsonLines(workdir, resume_step))
+    self._file = sinks_lib.JsonLines(workdir, resume_step)
+    self._sinks.append(self._file)
     for make in makers:
       self._sinks.append(make(workdir, resume_step, dict(config or {})))
     if self._console.is_terminal:
@@ -94,11 +97,19 @@ class Logger:
         *renderables, markup=False, highlight=False, soft_wrap=True
       )
 
+  def flush(self) -> None:
+    """Returns when all that was logged is in `metrics.jsonl`.
+
+    Before a checkpoint: the run that goes on from it must find what led there.
+    """
+    if self._file:
+      self._file.flush()
+
   def close(self) -> None:
     """Flushes and closes every sink."""
     for sink in reversed(self._sinks):
       sink.close()
-    self._sinks = []
+    self._sinks, self._file = [], None
 
   def __enter__(self) -> Logger:
     return self

@@ -3,6 +3,14 @@
   python -m experiments.run --config experiments/configs/smoke.py --workdir DIR
     [--config.steps=200] [--config.method="pass_at_k(k=8)"] ... [--profile]
 
+Where several processes run it together (hosts of a TPU slice, GPU nodes), each
+is started with the same words and
+
+  --distributed         which finds the others: on TPU slices, Slurm, Kubernetes
+  --coordinator=HOST:PORT --processes=N --process=I    where nothing tells them
+
+and a workdir that all of them see.
+
 Mistakes are one line and exit code 2, before anything is written. Flags only:
 `experiments.train` does the work.
 """
@@ -39,6 +47,14 @@ def _check_packages() -> None:
 def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
   flags.DEFINE_boolean("profile", False, "Trace steps.", flag_values=values)
+  flags.DEFINE_boolean(
+    "distributed", False, "One of several processes.", flag_values=values
+  )
+  flags.DEFINE_string(
+    "coordinator", None, "HOST:PORT of process 0.", flag_values=values
+  )
+  flags.DEFINE_integer("processes", None, "How many.", flag_values=values)
+  flags.DEFINE_integer("process", None, "Which, from 0.", flag_values=values)
 
 
 @mistakes.one_line
@@ -59,10 +75,15 @@ def main(argv: Sequence[str]) -> int:
   given = commandline.parse(argv, _define, required=("config", "workdir"))
   config, workdir = given.config, given.workdir
   _check_packages()
-  from experiments import devices, train
+  from experiments import devices, hosts, train
 
   with mistakes.expected():
     devices.split_cpu(config.cpu_devices)
+    hosts.join(
+      given.distributed, given.coordinator, given.processes, given.process
+    )
+    hosts.check_same("the config", config.to_json(sort_keys=True))
+    hosts.check_same("--workdir", str(workdir))
     experiment = train.validate(config, workdir)
   train.run(experiment, workdir, profile=given.profile)
   return 0

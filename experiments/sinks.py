@@ -19,8 +19,10 @@ import rich.console
 import rich.progress
 import tensorboardX
 from etils import epath
+from tensorboardX import record_writer
 
 from experiments import jsonl
+from models import buckets
 
 METRICS_FILE = "metrics.jsonl"
 # What a person watches, and what it is called on a line.
@@ -50,15 +52,46 @@ class JsonLines:
   def __init__(self, workdir: epath.Path, resume_step: int) -> None:
     path = workdir / METRICS_FILE
     kept = [r for r in jsonl.read(path) if r["step"] <= resume_step]
-    jsonl.write(path, kept)
-    self._file = path.open("a")
+    self._file = jsonl.grow(path, kept)
 
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:
-    self._file.write(jsonl.dump({"step": step, **metrics}))
+    self._file.add({"step": step, **metrics})
+
+  def flush(self) -> None:
     self._file.flush()
 
   def close(self) -> None:
     self._file.close()
+
+
+class _EventObject:
+  """An event file in a bucket, where tensorboardX's own way needs more packages.
+
+  It is written anew at every flush, which tensorboardX asks for every two
+  minutes and at the end.
+  """
+
+  def __init__(self, path: str) -> None:
+    self._path, self._events = epath.Path(path), bytearray()
+
+  def write(self, events: bytes) -> None:
+    self._events += events
+
+  def flush(self) -> None:
+    jsonl.replace(self._path, bytes(self._events))
+
+  def close(self) -> None:
+    self.flush()
+
+
+class _EventObjects:
+  """How tensorboardX makes them: it asks whoever is registered for a scheme."""
+
+  open = _EventObject
+
+  @staticmethod
+  def directory_check(path: str) -> None:
+    """Buckets have no folders to make."""
 
 
 class TensorBoard:
@@ -67,6 +100,9 @@ class TensorBoard:
   def __init__(
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
+    if buckets.is_remote(workdir):
+      scheme = str(workdir).partition(":")[0]
+      record_writer.register_writer_factory(scheme, _EventObjects())
     self._writer = tensorboardX.SummaryWriter(
       str(workdir / "tensorboard"),
       purge_step=resume_step + 1,
@@ -112,13 +148,14 @@ class WeightsAndBiases:
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
     del resume_step  # every point carries its step, the axis of all charts
-    identity = str(epath.Path(workdir).absolute())
+    identity = str(buckets.absolute(workdir))
     self._run = importlib.import_module("wandb").init(
       project="extremum",
       name=workdir.name,
       id=hashlib.sha256(identity.encode()).hexdigest()[:16],
       resume="allow",
-      dir=str(workdir),
+      # Its own files have to be local: of a bucket's run, where it likes.
+      dir=None if buckets.is_remote(workdir) else str(workdir),
       config=config,
     )
     self._run.define_metric("*", step_metric="step")

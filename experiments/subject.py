@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -50,7 +49,7 @@ class Subject:
 
 
 def of_run(
-  workdir: Path, step: int | None, given: Mapping[str, Any]
+  workdir: epath.PathLike, step: int | None, given: Mapping[str, Any]
 ) -> Subject:
   """A checkpoint of a run.
 
@@ -63,6 +62,7 @@ def of_run(
     FileNotFoundError: there is no run, or no such checkpoint.
     ValueError: the evaluation asks for what there is not.
   """
+  workdir = epath.Path(workdir)
   path = workdir / checkpoint.CONFIG_FILE
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path}")
@@ -72,13 +72,13 @@ def of_run(
   devices.split_cpu(config.cpu_devices)
   experiment = build.build(config)
   build.check_evaluation(experiment)
-  directory = epath.Path(workdir) / checkpoint.FOLDER
+  directory = workdir / checkpoint.FOLDER
   if step is None:
     step = checkpoint.latest_step(directory)
   params = checkpoint.restore_params(
     directory, experiment.abstract.params, step
   )
-  frozen = train.frozen(experiment, epath.Path(workdir))
+  frozen = train.frozen(experiment, workdir)
   return Subject(
     name=str(workdir),
     task=experiment.task,
@@ -94,7 +94,7 @@ def of_run(
 
 
 def of_folder(
-  folder: Path,
+  folder: epath.PathLike,
   task: str,
   *,
   max_tokens: int | None = None,

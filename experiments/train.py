@@ -19,8 +19,10 @@ from experiments import (
   build,
   checkpoint,
   collect,
+  elsewhere,
   estimates,
   evaluate,
+  hosts,
   logging,
   profiling,
   records,
@@ -28,10 +30,11 @@ from experiments import (
   spec,
 )
 from experiments.build import Experiment
-from models import hf
+from models import buckets, hf
 from rl import learners, loop, step, types
 
 BASE = "base"
+_NOTHING = 0  # is saved before the first step
 # What a supervised run logs: its demonstrations have no reward and no sampler.
 _SUPERVISED = ("loss/", "policy/entropy", "optim/", "length/")
 Times = dict[str, float]
@@ -68,7 +71,8 @@ def run(
 ) -> None:
   """Runs or resumes an experiment to its last step.
 
-  Writes `config.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/` and
+  Several processes run it together; process 0 writes, into a workdir that all of
+  them see. Writes `config.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/` and
   `rollouts/`; an RL run also `base/`, `evaluation_base.json`,
   `evaluation.json` and `report.png`.
 
@@ -98,16 +102,24 @@ def run(
     ) as logger:
       _announce(experiment, workdir, int(state.step), logger)
       base = workdir / report.EVALUATIONS["base"]
-      if experiment.samples_own and int(state.step) == 0 and not base.exists():
+      if experiment.samples_own and int(state.step) == 0 and _missing(base, 0):
         _evaluate(experiment, state, base)
       trace = profiling.Trace(workdir) if profile else None
       state = _loop(experiment, state, workdir, checkpoints, logger, trace)
   if experiment.samples_own:
     final = workdir / report.EVALUATIONS["trained"]
-    if not final.exists() or estimates.load(final).step != int(state.step):
+    if _missing(final, int(state.step)):
       _evaluate(experiment, state, final)
-    report.main([str(workdir)])
-  print(f"run folder: {workdir}")
+    if jax.process_index() == 0:
+      report.main([str(workdir)])
+  if jax.process_index() == 0:
+    print(f"run folder: {workdir}")
+
+
+def _missing(evaluation: epath.Path, step: int) -> bool:
+  """Whether there is no evaluation of that step; the same in every process."""
+  there = evaluation.exists() and estimates.load(evaluation).step == step
+  return not hosts.agreed(there)
 
 
 def _has_base(config: ml_collections.ConfigDict) -> bool:
@@ -130,9 +142,10 @@ def _start(
 
   What is frozen is in no checkpoint: it is read again where it came from.
   """
-  if checkpoints.latest_step() is None:
+  latest = hosts.agreed(checkpoints.latest_step() or _NOTHING)
+  if latest == _NOTHING:
     return e.init(starting_params(e, workdir))
-  state, _ = checkpoints.restore(e.abstract.replace(frozen={}))
+  state, _ = checkpoints.restore(e.abstract.replace(frozen={}), latest)
   return state.replace(frozen=frozen(e, workdir))
 
 
@@ -178,7 +191,7 @@ def _write_model(e: Experiment, workdir: epath.Path) -> None:
 
 
 def _absolute(path: str) -> str:
-  return str(epath.Path(path).absolute()) if path else ""
+  return str(buckets.absolute(path)) if path else ""
 
 
 def _announce(
@@ -198,21 +211,29 @@ def _announce(
 
 def gatherer(e: Experiment) -> collect.Staged:
   """`state -> (rollout, times)`, compiled as far as the task allows."""
-  prompts, place = e.config.rollout.prompts, e.batch_sharding
-  if not e.task.jittable:
-    if e.samples_own:
-      gather = collect.on_host(
-        e.task, e.policy, e.sampling, prompts, place, e.method
-      )
-      return collect.with_host_needs(gather, e.methods, e.policy, e.plan)
+  gather = _staged(e)
+  if (e.config.get("sampler") or {}).get("ahead"):
+    gather = elsewhere.Ahead(e, gather)
+  else:
+    gather = elsewhere.moved(e, gather)
+  return collect.with_host_needs(
+    gather, e.methods, e.policy, e.plan, e.replicated
+  )
+
+
+def _staged(e: Experiment) -> collect.Staged:
+  """Samples where the sampler's mesh is; or shows what there is to imitate."""
+  if e.task.jittable:
+    pure = jax.jit(_pure_gatherer(e))
+    return lambda state: (pure(state), {})
+  prompts, place = e.config.rollout.prompts, e.sampling_sharding
+  if not e.samples_own:
     return collect.shown_on_host(e.task, prompts, place)
-  pure = jax.jit(_pure_gatherer(e))
-  gather = lambda state: (pure(state), {})  # noqa: E731
-  return collect.with_host_needs(gather, e.methods, e.policy, e.plan)
+  return collect.on_host(e.task, e.policy, e.sampling, prompts, place, e.method)
 
 
 def _pure_gatherer(e: Experiment) -> collect.Collect:
-  prompts, place = e.config.rollout.prompts, e.batch_sharding
+  prompts, place = e.config.rollout.prompts, e.sampling_sharding
   if e.samples_own:
     return collect.on_device(
       e.task, e.policy, e.sampling, prompts, place, e.method
@@ -288,6 +309,7 @@ def _loop(
       meter.restart()
     if is_last or _due(done, config.checkpoint_every):
       meter.flush()  # a resumed run must find the metrics of what is saved
+      logger.flush()
       checkpoints.save(done, state.replace(frozen={}), {}, force=is_last)
   if trace:
     trace.close()

@@ -19,6 +19,8 @@ import tokenizers
 import transformers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from models import buckets
+
 PAD, EOS = "<pad>", "<eos>"
 SMALLEST = 256 + len((PAD, EOS))  # every byte and the specials
 
@@ -86,7 +88,7 @@ def load(folder: str | Path) -> Tokenizer:
   Raises:
     ValueError: there is no such folder, or no tokenizer in it.
   """
-  if not Path(folder).is_dir():
+  if not buckets.local(folder, "tokenizer").is_dir():
     raise ValueError(f"no tokenizer at {str(folder)!r}; expected a folder")
   try:
     return transformers.AutoTokenizer.from_pretrained(

@@ -1,13 +1,14 @@
 """Compiles an experiment for a machine that is not there, and says if it fits.
 
   python -m experiments.aot --config FILE --topology v5e:16x16 [--slices 2]
-    [--json | --json=FILE] [--config.mesh.fsdp=16] ...
+    [--fit] [--json | --json=FILE] [--config.mesh.fsdp=16] ...
 
 Rollout, score pass and train step are compiled by the chips' own compiler, from
 shapes alone: no weights are read, nothing runs, nothing is written but the file
 of `--json`; without a file the object is all that is printed. Several slices
 are an axis of the mesh, `mesh.replica`. Data and tokenizer must be there, as
-for a run. The exit status is 1 where a program does not fit. Needs the extra
+for a run. Of what does not fit it says what to change; `--fit` tries that, one
+change after the other, until all fits. The exit status is 1 where a program does not fit. Needs the extra
 `tpu`.
 """
 
@@ -35,6 +36,7 @@ def _define(values: flags.FlagValues) -> None:
     "topology", None, "A chip and its grid.", flag_values=values
   )
   flags.DEFINE_integer("slices", 1, "So many of it.", flag_values=values)
+  flags.DEFINE_boolean("fit", False, "Try changes.", flag_values=values)
   flags.DEFINE_string("json", "", "Where the report goes.", flag_values=values)
 
 
@@ -60,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
     raise mistakes.Mistake(f"--json={given.json}: there is no such folder")
   os.environ["JAX_PLATFORMS"] = "cpu"  # shapes are traced here
   from experiments import build
-  from experiments.aot import chips, report
+  from experiments.aot import chips, fit, report
 
   console = rich.console.Console(stderr=given.json == STDOUT)
 
@@ -69,15 +71,30 @@ def main(argv: Sequence[str]) -> int:
 
   with mistakes.expected():
     chip, devices = chips.devices(given.topology, given.slices)
-    experiment = build.build(given.config, devices)
+    experiment = build.build(given.config, devices, chip.memory)
     axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
     tell(f"{given.topology}: {len(devices)} devices as {axes}")
-    found = report.analyse(experiment, chip, tell)
-  found = {"topology": given.topology, "slices": given.slices, **found}
+    changes: fit.Changes = {}
+    if given.fit:
+      changes, found = fit.search(given.config, devices, chip, tell)
+    else:
+      found = report.analyse(experiment, chip, tell)
+  # Of what was tried with --fit nothing is left to try.
+  following = {} if given.fit else fit.change(experiment, found)
+  found = {
+    "topology": given.topology,
+    "slices": given.slices,
+    "changes": fit.flags(changes),
+    "advice": fit.flags(following),
+    **found,
+  }
   for table in tables(found):
     console.print(table)
-  for line in found["advice"]:
-    tell(line)
+  if changes:
+    verdict = "fits" if found["fits"] else "does not fit even"
+    tell(f"{verdict} with {' '.join(found['changes'])}")
+  if following:
+    tell(f"try {' '.join(found['advice'])}, or --fit to search further")
   text = json.dumps(jsonl.strict(found), indent=2, allow_nan=False)
   if given.json == STDOUT:
     print(text)
@@ -98,7 +115,9 @@ def tables(found: Mapping[str, Any]) -> Iterator[rich.table.Table]:
   for name in ("program", "fits", "peak GiB", "of", "sent GiB", *PARTS):
     programs.add_column(name, justify="left" if name == "program" else "right")
   for name, one in found["programs"].items():
-    sent = sum(kind["wire"] for kind in one["collectives"].values())
+    sent = sum(
+      kind["wire"] + kind["outward"] for kind in one["collectives"].values()
+    )
     seconds = found["seconds"][name]
     programs.add_row(
       name,

@@ -10,8 +10,10 @@ from __future__ import annotations
 import collections
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 KINDS = (
   "all-gather",
@@ -39,26 +41,31 @@ class Sent(NamedTuple):
   Attributes:
     count: how often one runs.
     bytes: of their results on one device.
-    wire: bytes that leave one device, on a ring.
+    wire: bytes that leave one device for others of its slice, on a ring.
+    outward: bytes that leave one device for other slices, on a ring of slices,
+      after what its slice could do by itself.
   """
 
   count: float
   bytes: float
   wire: float
+  outward: float = 0.0
 
 
 def collectives(
-  text: str, devices: int, turns: Mapping[int | None, int] | None = None
+  text: str,
+  slices: Sequence[int],
+  turns: Mapping[int | None, int] | None = None,
 ) -> dict[str, Sent]:
   """What an execution sends, by kind; no kind that it does not use.
 
   Args:
     text: of the compiled program, `compiled.as_text()`.
-    devices: that run it.
+    slices: `[devices]`, the slice of each that runs it.
     turns: of loops whose bound says something else than their turns: bound ->
       turns; None: of a loop without a bound, else 1.
   """
-  found = {kind: [0.0, 0.0, 0.0] for kind in KINDS}
+  found = {kind: np.zeros(4) for kind in KINDS}
   bodies, entry = _computations(text)
   for name, times in _executions(bodies, entry, turns or {}).items():
     for line in bodies[name]:
@@ -66,10 +73,11 @@ def collectives(
       if match:
         kind, started = match.groups()
         size = _result(line[: match.start()], kind, started is not None)
-        share = _on_wire(kind, _group(line, devices))
-        for i, amount in enumerate((1, size, size * share)):
-          found[kind][i] += times * amount
-  return {kind: Sent(*sent) for kind, sent in found.items() if sent[0]}
+        inside, outward = _shares(kind, line, slices)
+        found[kind] += times * np.array(
+          [1, size, size * inside, size * outward]
+        )
+  return {kind: Sent(*sent.tolist()) for kind, sent in found.items() if sent[0]}
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
@@ -152,22 +160,42 @@ def _width(dtype: str) -> float:
   return int(bits[0]) / 8 if bits else 0
 
 
-def _group(line: str, devices: int) -> int:
-  """How many devices take part with one another."""
-  shape = re.search(r"replica_groups=\[(\d+),(\d+)\]", line)
-  if shape:
-    return int(shape[2])
+def _shares(kind: str, line: str, slices: Sequence[int]) -> tuple[float, float]:
+  """Bytes that leave a device for its slice and for others, in its result's."""
+  if kind == "collective-permute":
+    pairs = line.partition("source_target_pairs=")[2].partition("}}")[0] + "}"
+    crosses = any(
+      slices[int(a)] != slices[int(b)]
+      for a, b in re.findall(r"\{(\d+),(\d+)\}", pairs)
+    )
+    return (0.0, 1.0) if crosses else (1.0, 0.0)
+  group = _group(line, len(slices))
+  many = len({slices[i] for i in group})
+  here = len(group) // many
+  # One slice gathers, reduces and scatters among its own first and last.
+  scale = {"all-reduce": 2.0, "reduce-scatter": float(len(group))}.get(
+    kind, 1.0
+  )
+  return scale * (here - 1) / here, scale * (many - 1) / many / here
+
+
+def _group(line: str, devices: int) -> Sequence[int]:
+  """Which devices take part with one another, in one of the groups."""
+  iota = re.search(
+    r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", line
+  )
+  if iota:
+    sizes = [int(n) for n in iota[3].split(",")]
+    order = [int(n) for n in iota[4].split(",")] if iota[4] else None
+    ids = np.arange(math.prod(sizes)).reshape(sizes).transpose(order)
+    return ids.reshape(int(iota[1]), int(iota[2]))[0].tolist()
   mesh = re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", line)
   if mesh:
-    sizes = dict(re.findall(r"'([^']+)'=(\d+)", mesh[1]))
-    return math.prod(int(sizes[n]) for n in re.findall(r"'([^']+)'", mesh[2]))
+    axes = re.findall(r"'([^']+)'=(\d+)", mesh[1])
+    taken = re.findall(r"'([^']+)'", mesh[2])
+    ids = np.arange(math.prod(int(n) for _, n in axes))
+    ids = ids.reshape([int(n) for _, n in axes])
+    chosen = tuple(slice(None) if name in taken else 0 for name, _ in axes)
+    return ids[chosen].ravel().tolist()
   listed = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
-  return len(listed[1].split(",")) if listed else devices
-
-
-def _on_wire(kind: str, group: int) -> float:
-  """Bytes that leave a device, in those of its result."""
-  rest = (group - 1) / group
-  if kind == "reduce-scatter":
-    return group - 1.0
-  return {"all-reduce": 2 * rest, "collective-permute": 1.0}.get(kind, rest)
+  return [int(i) for i in listed[1].split(",")] if listed else range(devices)

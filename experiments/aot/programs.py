@@ -36,7 +36,7 @@ def of(e: build.Experiment) -> Mapping[str, Lower]:
     "train_step": lambda: _train_step(e).lower(state, rollout),
   }
   if e.samples_own:
-    found = {"rollout": lambda: _sampler(e, state, own(rollout)), **found}
+    found = {"rollout": lambda: _sampler(e, own(rollout)), **found}
   return found
 
 
@@ -47,13 +47,8 @@ def own(rollout: step.Rollouts) -> types.Rollout:
 
 def placed_rollout(e: build.Experiment) -> step.Rollouts:
   """Shapes of what is learned from, prompts over the data axes."""
-  prompts = e.config.rollout.prompts
-
-  def place(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    split = leaf.shape[:1] == (prompts,)
-    return _at(leaf, e.batch_sharding if split else e.replicated)
-
-  return jax.tree.map(place, e.abstract_rollout)
+  rollout = e.abstract_rollout
+  return jax.tree.map(_at, rollout, e.rollout_shardings(rollout))
 
 
 def _at(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
@@ -87,16 +82,15 @@ def _scorer(e: build.Experiment) -> Callable:
   return score
 
 
-def _sampler(
-  e: build.Experiment, state: step.State, rollout: types.Rollout
-) -> jax.stages.Lowered:
+def _sampler(e: build.Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
+  state = e.abstract_sampling
   if e.task.jittable:
     gather = collect.on_device(
       e.task,
       e.policy,
       e.sampling,
       e.config.rollout.prompts,
-      e.batch_sharding,
+      e.sampling_sharding,
       e.method,
     )
     return jax.jit(gather).lower(state)
@@ -120,9 +114,9 @@ def _sampler(
   return jax.jit(generate).lower(
     state.params,
     state.frozen,
-    tokens.prompts,
-    tokens.prompt_mask,
-    _at(keys, e.batch_sharding),
+    _at(tokens.prompts, e.sampling_sharding),
+    _at(tokens.prompt_mask, e.sampling_sharding),
+    _at(keys, e.sampling_sharding),
   )
 
 

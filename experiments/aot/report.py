@@ -13,7 +13,8 @@ full length of every completion and the makers' peaks:
   memory   weights, keys and values that decoding reads, and an update's
            weights, gradients and moments / bandwidth
   network  bytes that a device sends in the collectives that were compiled / its
-           links, nothing hidden behind work
+           links, and / its part of the hosts' network what goes to other
+           slices; nothing hidden behind work
 
 The step lies between the largest of the three of each program (all hidden) and
 their sum (nothing hidden). A peak is never reached, so plan with twice that.
@@ -28,6 +29,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from experiments import build, costs
 from experiments.aot import chips, hlo, programs
@@ -37,8 +39,14 @@ from rl import rollout as rollouts
 from rl import types
 
 Tell = Callable[[str], None]
-# Compile sooner; the programs are not to be run.
-_OPTIONS = {"exec_time_optimization_effort": -1.0}
+# By platform. On TPUs compile sooner: the programs are not to be run. On GPUs
+# matmuls are the vendor's: Triton's refuse some of very small decoders, and are
+# chosen by timing, on a device that is there.
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+  "tpu": {"exec_time_optimization_effort": -1.0},
+  "gpu": {"xla_gpu_enable_triton_gemm": False},
+}
+_LONGEST = 300  # characters of a reason that is not about memory
 
 
 def analyse(
@@ -72,7 +80,6 @@ def analyse(
   tokens = e.config.rollout.prompts * e.sampling.samples * e.sampling.max_tokens
   report["step_seconds"] = [least, most]
   report["tokens_per_second"] = [tokens / most, tokens / least]
-  report["advice"] = advice(e, report)
   return report
 
 
@@ -81,9 +88,9 @@ def resident(e: build.Experiment) -> dict[str, float]:
 
   The latter as if split over the mesh as prompts, samples and heads are.
   """
-  state = e.abstract
-  shards = sharding.prompt_parts(e.mesh) * e.mesh.shape["context"]
-  heads = math.gcd(e.model.kv_heads, e.mesh.shape["tensor"])
+  state, mesh = e.abstract, e.sampling_mesh
+  shards = sharding.prompt_parts(mesh) * mesh.shape["context"]
+  heads = math.gcd(e.model.kv_heads, mesh.shape["tensor"])
   parts = {
     "parameters": _bytes((state.params, state.frozen)),
     "optimizer": _bytes(
@@ -117,7 +124,8 @@ def _compiled(
     "collectives": {},
   }
   try:
-    compiled = lowered.compile(compiler_options=_OPTIONS)
+    platform = e.mesh.devices.flat[0].platform
+    compiled = lowered.compile(compiler_options=dict(_OPTIONS[platform]))
   except jax.errors.JaxRuntimeError as error:
     found["reason"] = _reason(str(error))
     found["compile_s"] = time.perf_counter() - start
@@ -129,7 +137,9 @@ def _compiled(
   )
   peak = arguments + outputs + memory.temp_size_in_bytes
   turns = _turns(e) if name == "rollout" else {}
-  sent = hlo.collectives(compiled.as_text(), e.mesh.devices.size, turns)
+  devices = _mesh(e, name).devices.flat
+  slices = [getattr(device, "slice_index", 0) for device in devices]
+  sent = hlo.collectives(compiled.as_text(), slices, turns)
   fits = peak <= chip.memory
   return found | {
     "fits": fits,
@@ -140,6 +150,11 @@ def _compiled(
     "collectives": {kind: one._asdict() for kind, one in sent.items()},
     "compile_s": time.perf_counter() - start,
   }
+
+
+def _mesh(e: build.Experiment, name: str) -> Mesh:
+  """Of the devices that run a program."""
+  return e.sampling_mesh if name == "rollout" else e.mesh
 
 
 def _turns(e: build.Experiment) -> dict[int | None, int]:
@@ -154,7 +169,9 @@ def _turns(e: build.Experiment) -> dict[int | None, int]:
 
 def _reason(error: str) -> str:
   """The compiler's own words, up to its list of the largest buffers."""
-  text = error.partition("RESOURCE_EXHAUSTED:")[2] or error
+  text = error.partition("RESOURCE_EXHAUSTED:")[2]
+  if not text:
+    return "it does not compile: " + " ".join(error.split())[:_LONGEST]
   lines = [line.strip() for line in text.splitlines() if line.strip()]
   kept = []
   for line in lines:
@@ -172,11 +189,13 @@ def _seconds(
 ) -> dict[str, float]:
   """Of a program: compute, memory, network."""
   cost = _cost(e, name)
-  wire = sum(one["wire"] for one in program["collectives"].values())
+  sent = program["collectives"].values()
+  inside = sum(one["wire"] for one in sent) / chip.links
+  outward = sum(one["outward"] for one in sent) / chip.outward
   return {
     "compute": cost.flops / chip.flops,
     "memory": cost.bytes / chip.bandwidth,
-    "network": wire / chip.links,
+    "network": inside + outward,
   }
 
 
@@ -186,8 +205,9 @@ def _cost(e: build.Experiment, name: str) -> costs.Cost:
   tokens = programs.own(programs.placed_rollout(e)).tokens
   P, S, T = tokens.completions.shape
   length = tokens.prompts.shape[-1]
-  shards, context = sharding.prompt_parts(e.mesh), e.mesh.shape["context"]
-  tensor = e.mesh.shape["tensor"]
+  mesh = _mesh(e, name)
+  shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
+  tensor = mesh.shape["tensor"]
   # A device's samples; of a score pass its tokens of all samples are as many.
   share = np.full((P // shards, max(S // context, 1)), T)
   if name == "rollout":
@@ -203,41 +223,6 @@ def _cost(e: build.Experiment, name: str) -> costs.Cost:
   return costs.Cost(
     e.plan.epochs * flops / tensor, e.plan.updates * moved / devices
   )
-
-
-def advice(e: build.Experiment, report: Mapping[str, Any]) -> list[str]:
-  """What to change where something does not fit; none where all does."""
-  failed = [n for n, found in report["programs"].items() if not found["fits"]]
-  if not failed:
-    return []
-  hbm = report["programs"][failed[0]]["hbm_gib"]
-  kept = {k: v for k, v in report["resident_gib"].items() if k != "cache"}
-  found = []
-  mesh = dict(e.mesh.shape)
-  if sum(kept.values()) > hbm / 2 and mesh["data"] > 1:
-    found.append(
-      f"the state takes {sum(kept.values()):.1f} GiB of {hbm:.1f}: split it "
-      f"over more devices, mesh.fsdp={mesh['fsdp'] * mesh['data']} mesh.data=1"
-    )
-  elif sum(kept.values()) > hbm / 2:
-    found.append(
-      f"the state takes {sum(kept.values()):.1f} GiB of {hbm:.1f} on each of "
-      "all devices: use more of them"
-    )
-  if "rollout" in failed:
-    found.append(
-      "rollout: fewer rows at once, rollout.rows="
-      f"{max((e.sampling.rows or e.sampling.samples) // 2, 1)}, or "
-      "mesh.tensor above 1, which splits keys and values by heads"
-    )
-  if {"train_step", "score"} & set(failed):
-    if e.model.remat != "full":
-      found.append("train_step: model.remat=full keeps least")
-    found.append(
-      f"train_step: plan.microbatches={e.plan.microbatches * 2}, or "
-      "mesh.tensor above 1 where that leaves no prompt for a device"
-    )
-  return found
 
 
 def _line(program: Mapping[str, Any]) -> str:

@@ -17,13 +17,13 @@ was paid for against what was achieved.
 from __future__ import annotations
 
 import argparse
-import pathlib
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 
 import rich.console
+from etils import epath
 
 from experiments import devices, mistakes
 from experiments.arms import Arm, Store
@@ -78,7 +78,7 @@ class _Bakeoff:
       self.budget, self._base, self._rows, self.refused
     )
 
-  def write(self, folder: pathlib.Path) -> None:
+  def write(self, folder: epath.PathLike) -> None:
     """The table, into a folder."""
     self._setting.write(self.table(), folder)
 
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _train(
   whole: _Bakeoff,
   waiting: Sequence[str],
-  folder: pathlib.Path,
+  folder: epath.Path,
   say: Callable[[str], None],
 ) -> list[str]:
   """Trains one after another; returns those that failed.
@@ -188,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     const="",
     help="rewards instead of methods, all of them or a,b, on chain by default",
   )
-  add("--workdir", type=pathlib.Path, help="default: runs/bakeoff[_rewards]")
+  add("--workdir", type=epath.Path, help="default: runs/bakeoff[_rewards]")
   add("--cpu_devices", type=int, default=2, help="seeds at a time on a CPU")
   add(
     "--steps",

@@ -11,11 +11,11 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_collections
+from etils import epath
 
 from experiments import build, spec
 from experiments.arms import Arm, Outcome, Spent, Store
@@ -46,7 +46,7 @@ class Setting:
 
   reference = REFERENCE
   kind = "methods"
-  folder = pathlib.Path("runs/bakeoff")
+  folder = epath.Path("runs/bakeoff")
   usual_task = ""
   usual_steps = STEPS
 
@@ -156,7 +156,7 @@ class Setting:
       self.task, budget, base, *self._split(rows), dict(refused)
     )
 
-  def write(self, found: table.Table, folder: pathlib.Path) -> None:
+  def write(self, found: table.Table, folder: epath.PathLike) -> None:
     """The table, into a folder."""
     table.write(found, folder)
 

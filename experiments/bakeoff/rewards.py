@@ -7,10 +7,10 @@ held-out verdict depends.
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Mapping
 
 import ml_collections
+from etils import epath
 
 from experiments import spec
 from experiments.arms import Arm, Outcome, Spent
@@ -25,7 +25,7 @@ class Setting(entrants.Setting):
 
   reference = REFERENCE
   kind = "rewards"
-  folder = pathlib.Path("runs/bakeoff_rewards")
+  folder = epath.Path("runs/bakeoff_rewards")
   usual_task = "chain"
   usual_steps = 40  # then 45 rewards of 4 seeds take about an hour
 
@@ -88,7 +88,7 @@ class Setting(entrants.Setting):
       self.task, budget, base, *self._split(rows), dict(refused)
     )
 
-  def write(self, found: proxies.Table, folder: pathlib.Path) -> None:
+  def write(self, found: proxies.Table, folder: epath.PathLike) -> None:
     """The table, into a folder."""
     proxies.write(found, folder)
 

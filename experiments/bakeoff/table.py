@@ -11,11 +11,11 @@ import dataclasses
 import html
 import itertools
 import json
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from etils import epath
 
 from experiments import jsonl, seeds
 from experiments.arms import Outcome, Spent
@@ -335,8 +335,9 @@ def record(t: Table) -> dict[str, Any]:
   }
 
 
-def write(t: Table, folder: pathlib.Path) -> None:
+def write(t: Table, folder: epath.PathLike) -> None:
   """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
+  folder = epath.Path(folder)
   jsonl.replace(folder / "bakeoff.md", markdown(t))
   jsonl.replace(folder / "index.html", page(t))
   text = json.dumps(jsonl.strict(record(t)), indent=2)

@@ -99,7 +99,7 @@ def fused(
     console.print(f"{row.name}: {row.ours:.3g} {row.unit}", highlight=False)
 
   for label, mesh in meshes().items():
-    fast = dataclasses.replace(whole, mesh=mesh)
+    fast = dataclasses.replace(whole, mesh=mesh, sampling_mesh=mesh)
     slow = dataclasses.replace(experiment(1, prompts), mesh=mesh)
     start = fast.init()
     advance = train.make_advance(fast, train.gatherer(fast))

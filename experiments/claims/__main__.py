@@ -13,13 +13,13 @@ again, so a stopped run goes on where it was.
 from __future__ import annotations
 
 import argparse
-import pathlib
 import sys
 import time
 from collections.abc import Sequence
 
 import rich.console
 import rich.table
+from etils import epath
 
 from experiments import build, claims, devices, mistakes
 from experiments.arms import Store
@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
   add("names", nargs="*", metavar="NAME", help=", ".join(claims.NAMES))
   add("--list", action="store_true", help="say what is claimed, and stop")
   add("--seeds", type=int, default=8, help="of every arm")
-  add("--workdir", type=pathlib.Path, default=pathlib.Path("runs/claims"))
+  add("--workdir", type=epath.Path, default=epath.Path("runs/claims"))
   add("--cpu_devices", type=int, default=2, help="seeds at a time on a CPU")
   return parser
 

@@ -7,11 +7,11 @@ import dataclasses
 import html
 import io
 import json
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.figure
+from etils import epath
 
 from experiments import jsonl
 from experiments.claims.claim import Claim, Comparison, verdict
@@ -174,10 +174,11 @@ def mark(c: Comparison) -> str:
   return "holds" if c.holds else "fails"
 
 
-def write(tried: Sequence[Tried], folder: pathlib.Path) -> None:
+def write(tried: Sequence[Tried], folder: epath.PathLike) -> None:
   """Writes `index.html`, `claims.md`, `claims.json` and a PNG per claim."""
+  folder = epath.Path(folder)
   for t in tried:
-    (folder / f"{t.claim.name}.png").write_bytes(t.picture)
+    jsonl.replace(folder / f"{t.claim.name}.png", t.picture)
   jsonl.replace(folder / "index.html", page(tried))
   jsonl.replace(folder / "claims.md", markdown(tried))
   text = json.dumps(jsonl.strict(record(tried)), indent=2)

@@ -94,11 +94,12 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
         "weight_decay": 0.0,
         "clip_norm": 1.0,  # 0: off
       },
-      "mesh": {  # -1: what is left
+      # Sizes of its axes. None: what suits, see `experiments.layout`.
+      "mesh": {
         "replica": placeholder(int),  # across slices; None: one for each
-        "data": -1,
-        "fsdp": 1,
-        "tensor": 1,
+        "data": -1,  # what is left
+        "fsdp": placeholder(int),
+        "tensor": placeholder(int),
         "context": 1,
       },
       "cpu_devices": 1,  # split the host's CPU; accelerators are left alone
@@ -129,6 +130,21 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   config.mix = pay()
   # Where several networks learn: {slot: how its optimizer differs}.
   config.learners = ConfigDict()
+  # Where samples are drawn, if not where and when they are trained on.
+  config.sampler = ConfigDict(
+    {
+      "devices": 0,  # of its own, the last so many; 0: those that train
+      "ahead": 0,  # 1: on these, while the step before is trained
+      # Tokens are weighed by min(pi / pi_sampler, this), for samples of older
+      # parameters or of lower precision; 0: off.
+      "truncation": 0.0,
+      # Its axes of `mesh`; None, all of them: as training has them.
+      "replica": placeholder(int),
+      "data": placeholder(int),
+      "fsdp": placeholder(int),
+      "tensor": placeholder(int),
+    }
+  )
   config.base = ConfigDict()  # a supervised config to start from
   config.init_from = ""  # or the workdir of another run
   return config

@@ -23,8 +23,8 @@ done is not done twice.
 from __future__ import annotations
 
 import argparse
+import io
 import json
-import pathlib
 import sys
 import time
 from collections.abc import Sequence
@@ -114,15 +114,15 @@ def _labelled(
   )
   path = e.workdir / LABELLED
   if path.exists():
-    with np.load(path) as saved:
+    with np.load(io.BytesIO(path.read_bytes())) as saved:
       labels = Labels(saved["values"], saved["weights"])
       return problems, rollout, labels, int(saved["prefixes"])
   labels, counted = label.label(e, params, problems, rollout)
-  partial = pathlib.Path(f"{path}.partial.npz")
+  arrays = io.BytesIO()
   np.savez_compressed(
-    partial, values=labels.values, weights=labels.weights, **counted
+    arrays, values=labels.values, weights=labels.weights, **counted
   )
-  partial.replace(path)
+  jsonl.replace(path, arrays.getvalue())
   return problems, rollout, labels, counted["prefixes"]
 
 

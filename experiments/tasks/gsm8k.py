@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from experiments import data
 from experiments.tasks import text
 from experiments.tasks.task import Task
+from models import buckets
 from rewards.verifiers import numbers
 from rl import choices
 
@@ -112,7 +112,10 @@ def gsm8k(
   if solution not in SOLUTIONS:
     raise ValueError(choices.unknown("solution", solution, SOLUTIONS))
   files = data.find("gsm8k", data_path, ("test",) if tokenizer else data.SPLITS)
-  folder = Path(cache).expanduser() / f"gsm8k-{data.fingerprint(files)}"
+  folder = (
+    buckets.local(cache, "cache").expanduser()
+    / f"gsm8k-{data.fingerprint(files)}"
+  )
   splits = {
     split: [_row(*row, SOLUTIONS[solution]) for row in rows]
     for split, rows in data.read(files, folder).items()

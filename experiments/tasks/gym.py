@@ -25,11 +25,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from experiments.tasks import text
 from experiments.tasks.task import Task
+from models import buckets
 from rewards.verifiers import gym as puzzles
 from rewards.verifiers.pool import Pool
 
@@ -94,13 +94,15 @@ def gym(
       f"allowed: fewer than held_out={held_out}, or other options"
     )
   splits = {"train": train, "test": test}
-  kept = Path()
+  told = repr((dataset, options, problems, held_out)).encode()
+  kept = buckets.local(cache, "cache").expanduser() / (
+    f"gym-{dataset}-{hashlib.sha256(told).hexdigest()[:16]}"
+  )
   if not tokenizer:
-    told = repr((dataset, options, problems, held_out)).encode()
-    name = f"gym-{dataset}-{hashlib.sha256(told).hexdigest()[:16]}"
-    kept = Path(cache).expanduser() / name / f"tokenizer-{vocab_size}"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-  spoken = text.language(tokenizer, splits, vocab_size, kept)
+    kept.mkdir(parents=True, exist_ok=True)
+  spoken = text.language(
+    tokenizer, splits, vocab_size, kept / f"tokenizer-{vocab_size}"
+  )
   if instruction is None:
     instruction = "" if spoken.own else INSTRUCTION
   settings = f"dataset={dataset!r}"

@@ -41,12 +41,14 @@ import hashlib
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
+
+from etils import epath
 
 from experiments import data, lines
 from experiments.tasks import text
 from experiments.tasks.task import Task
+from models import buckets
 from rewards.verifiers import Each
 from rewards.verifiers.pool import Pool
 from rl import choices
@@ -113,7 +115,7 @@ def jsonl(
   splits, files = _splits(path, test_path, test_fraction, reward == REWARD)
   for found in splits.values():
     _check(reward, verify, found)
-  folder = Path(cache).expanduser() / (
+  folder = buckets.local(cache, "cache").expanduser() / (
     f"jsonl-{data.fingerprint(files)}-{test_fraction:g}"
   )
   if not tokenizer:
@@ -123,7 +125,7 @@ def jsonl(
     tokenizer, rows, vocab_size, folder / f"tokenizer-{vocab_size}"
   )
   names = [
-    f"{key}={Path(name).name!r}"
+    f"{key}={epath.Path(name).name!r}"
     for key, name in (("path", path), ("test_path", test_path))
     if name
   ]
@@ -167,7 +169,7 @@ def load(reward: str) -> Callable[..., Any]:
     if isinstance(error, ModuleNotFoundError) and f"{where}.".startswith(
       f"{missing}."
     ):
-      here = sorted(file.stem for file in Path().glob("*.py"))
+      here = sorted(file.stem for file in epath.Path().glob("*.py"))
       known = [*here, REWARD.partition(":")[0]]
       what = choices.unknown("module", where, known)
     else:
@@ -197,7 +199,7 @@ _Rows = list[tuple[str, text.Row]]
 
 def _splits(
   path: str, test_path: str, test_fraction: float, answered: bool
-) -> tuple[dict[str, _Rows], dict[str, Path]]:
+) -> tuple[dict[str, _Rows], dict[str, epath.Path]]:
   """Train and test rows, and the file of each."""
   if not (path or test_path):
     raise ValueError(
@@ -205,7 +207,7 @@ def _splits(
       "'jsonl(path=FILE)', of lines with 'prompt' and 'answer'"
     )
   files = {
-    split: Path(name).expanduser()
+    split: epath.Path(name).expanduser()
     for split, name in (("train", path), ("test", test_path))
     if name
   }
@@ -246,11 +248,11 @@ def _place(prompt: str) -> float:
   return int.from_bytes(digest.digest()[:6], "big") / 2**48
 
 
-def _read(file: Path, answered: bool) -> _Rows:
+def _read(file: epath.Path, answered: bool) -> _Rows:
   """The rows of a file; with `answered`, each must have a reference."""
   if not file.is_file():
-    there = [each.name for each in file.parent.glob("*") if each.is_file()]
-    near = difflib.get_close_matches(file.name, sorted(there), 1)
+    there = sorted(each.name for each in file.parent.glob("*"))
+    near = difflib.get_close_matches(file.name, there, 1)
     guess = f"; the nearest name there is {near[0]!r}" if near else ""
     raise ValueError(f"no file {str(file)!r}{guess}")
   return [

@@ -16,11 +16,11 @@ Step by Step".
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from experiments import data
 from experiments.tasks import text
 from experiments.tasks.task import Task
+from models import buckets
 from rewards.verifiers import maths
 from rewards.verifiers.answers import final_answer
 from rewards.verifiers.pool import Pool
@@ -85,7 +85,7 @@ def math(
       bytes, lengths that no problem fits, or a limit that is not positive.
   """
   files = data.find(dataset, data_path, required=("test",))
-  folder = Path(cache).expanduser() / (
+  folder = buckets.local(cache, "cache").expanduser() / (
     f"{dataset}-{data.fingerprint(files, FIELDS)}"
   )
   found = data.read(files, folder, FIELDS, optional=FIELDS[1:])

@@ -7,10 +7,11 @@ A line has a question, a database and the reference query:
    "query": "SELECT name FROM pears WHERE ripe"}
 
 The database is the script under "schema", or a file under "database", relative
-to the folder of the data. Under "evidence" there may be a hint, as in BIRD. The
-prompt shows the statements that make the tables, not their rows. Spider's and
-BIRD's lines become these by naming the database (`db_id` ->
-`database/db_id/db_id.sqlite`) and, for BIRD, calling `SQL` "query".
+to the folder of the data, which then cannot be in a bucket. Under "evidence"
+there may be a hint, as in BIRD. The prompt shows the statements that make the
+tables, not their rows. Spider's and BIRD's lines become these by naming the
+database (`db_id` -> `database/db_id/db_id.sqlite`) and, for BIRD, calling `SQL`
+"query".
 
 `rewards.verifiers.sql` runs both queries, in worker processes: right is the
 same rows, in the same order where the reference orders; the score weighs that
@@ -32,12 +33,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+from etils import epath
 
 from experiments import lines
 from experiments.tasks import text
 from experiments.tasks.task import Task
+from models import buckets
 from rewards.verifiers import sql as queries
 from rewards.verifiers.pool import Pool
 
@@ -121,7 +124,9 @@ def sql(
   return dataclasses.replace(task, notes=(*task.notes, *notes))
 
 
-def _row(where: str, line: Mapping[str, Any], folder: Path) -> text.Row | None:
+def _row(
+  where: str, line: Mapping[str, Any], folder: epath.Path
+) -> text.Row | None:
   """The problem; None if its reference returns nothing."""
   question = lines.text(where, line, "question").strip()
   query = lines.text(where, line, "query").strip()
@@ -134,8 +139,9 @@ def _row(where: str, line: Mapping[str, Any], folder: Path) -> text.Row | None:
   (kind,) = given
   where_from = lines.text(where, line, kind)
   if kind == "database":
-    where_from = str(folder / where_from)
-    if not Path(where_from).is_file():
+    file = buckets.local(folder / where_from, f"{where}: the database")
+    where_from = str(file)
+    if not file.is_file():
       raise ValueError(
         f"{where}: no database {line[kind]!r} in {str(folder)!r}"
       )

@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import json
 import os
-import pathlib
 import sys
 import time
 from collections.abc import Sequence
@@ -17,9 +16,9 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from etils import epath
 
-from models import hf, transformer
+from models import buckets, hf, transformer
 from models.config import DTYPES, ModelConfig
-from models.hf import writing
+from models.hf import reading, writing
 from models.rope import RopeScaling
 from rl import types
 
@@ -62,7 +61,7 @@ def main(words: Sequence[str]) -> int:
       params = import_folder(given.folder, given.out, given.dtype)
     else:
       params = export_workdir(given.workdir, given.out, given.step)
-  except (ValueError, OSError) as error:
+  except (ValueError, OSError, ImportError) as error:
     print(" ".join(str(error).split()), file=sys.stderr)
     return 2
   leaves = jax.tree.leaves(params)
@@ -76,7 +75,7 @@ def main(words: Sequence[str]) -> int:
 
 def import_folder(folder: str, out: str, dtype: str) -> Params:
   """Writes a folder's decoder as the checkpoint of step 0 of a workdir."""
-  workdir = pathlib.Path(out)
+  workdir = buckets.absolute(out)
   if (workdir / CHECKPOINTS).exists():
     raise ValueError(f"{workdir / CHECKPOINTS} is there already")
   config, params = hf.load(folder, dtype=dtype)
@@ -84,12 +83,12 @@ def import_folder(folder: str, out: str, dtype: str) -> Params:
   workdir.mkdir(parents=True, exist_ok=True)
   told = {
     "model": dataclasses.asdict(config),
-    "tokenizer": str(pathlib.Path(folder).absolute()),
+    "tokenizer": str(reading.local(folder).absolute()),
     "frozen": "",
   }
   (workdir / MODEL_FILE).write_text(json.dumps(told, indent=2) + "\n")
   with ocp.CheckpointManager(
-    (workdir / CHECKPOINTS).absolute(),
+    workdir / CHECKPOINTS,
     item_handlers={"state": ocp.StandardCheckpointHandler()},
   ) as manager:
     state = ocp.args.StandardSave({"params": params})
@@ -100,7 +99,7 @@ def import_folder(folder: str, out: str, dtype: str) -> Params:
 
 def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   """Writes the policy of a workdir's checkpoint as a Hugging Face folder."""
-  folder = epath.Path(workdir)
+  folder, out = buckets.absolute(workdir), reading.local(out)
   if not (folder / MODEL_FILE).exists():
     raise ValueError(f"{folder} has no {MODEL_FILE}; is it a run's workdir?")
   told = json.loads((folder / MODEL_FILE).read_text())
@@ -108,8 +107,10 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   params = _restore(folder / CHECKPOINTS, step)
   print(f"read {folder}: {config.family}, {config.layers} layers")
   if told["frozen"]:
-    base = folder / told["frozen"]
-    step = told.get("frozen_step")
+    base = told["frozen"]
+    if not (buckets.is_remote(base) or os.path.isabs(base)):
+      base = folder / base
+    base, step = epath.Path(base), told.get("frozen_step")
     params = types.join(params, _base(base, step, config.param_dtype))
     print(f"read the frozen base {base}")
   elif config.lora_rank:
@@ -152,7 +153,7 @@ def _restore(directory: epath.Path, step: int | None) -> Params:
     raise ValueError(
       f"no checkpoint{asked} in {directory}; available: {steps or 'none'}"
     )
-  path = directory.absolute() / str(step) / "state"
+  path = directory / str(step) / "state"
   place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   handler = ocp.PyTreeCheckpointHandler()
   saved = handler.metadata(path).tree["params"]

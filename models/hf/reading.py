@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -16,14 +17,14 @@ import numpy as np
 import safetensors
 from jax.sharding import Mesh, SingleDeviceSharding
 
-from models import sharding, transformer
+from models import buckets, sharding, transformer
 from models.config import DTYPES, ModelConfig
 from models.hf import tensors, translate
 from models.hf.tensors import Entry
 from rl import choices
 
 Params = transformer.Params
-Folder = str | pathlib.Path
+Folder = str | os.PathLike
 
 CONFIG = "config.json"
 GENERATION = "generation_config.json"
@@ -87,12 +88,21 @@ def config(folder: Folder, dtype: str = "float32") -> ModelConfig:
   if dtype not in DTYPES:
     raise ValueError(choices.unknown("dtype", dtype, DTYPES))
   shape = translate.read(read_json(folder, CONFIG), dtype)
-  path = pathlib.Path(folder) / HEADS
+  path = local(folder) / HEADS
   if not path.exists():
     return shape
   with _opened(path) as file:
     told = json.loads(file.metadata()["heads"])
   return dataclasses.replace(shape, **told)
+
+
+def local(folder: Folder) -> pathlib.Path:
+  """The path of a model's folder, whose files are mapped into memory.
+
+  Raises:
+    ValueError: it lies in a bucket.
+  """
+  return buckets.local(folder, "model folder")
 
 
 def check(folder: Folder) -> None:
@@ -131,7 +141,7 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
   Raises:
     ValueError: there is no such folder or file, or it is not a JSON object.
   """
-  folder = pathlib.Path(folder)
+  folder = local(folder)
   if not folder.is_dir():
     raise ValueError(f"{folder} is not a folder")
   if not (folder / name).exists():
@@ -160,7 +170,7 @@ class _Tensor(NamedTuple):
 
 def _open(folder: Folder) -> dict[str, _Tensor]:
   """The tensors of a folder by the names in its files; reads headers only."""
-  folder = pathlib.Path(folder)
+  folder = local(folder)
   if (folder / WEIGHTS).exists():
     shards = [WEIGHTS]
   elif (folder / INDEX).exists():
@@ -333,7 +343,7 @@ def _empty(shape: list[int], dtype: np.dtype) -> np.ndarray:
 
 def _heads(folder: Folder, mesh: Mesh | None) -> Params:
   """The heads that `save` wrote beside the decoder; none is no file."""
-  path = pathlib.Path(folder) / HEADS
+  path = local(folder) / HEADS
   if not path.exists():
     return {}
   with _opened(path) as file:

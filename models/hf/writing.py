@@ -61,7 +61,7 @@ def save(
       of another shape, the tokenizer is larger than the embedding, or there is
       something in the folder; in one line.
   """
-  folder = pathlib.Path(folder)
+  folder = reading.local(folder)
   told = translate.write(config, **_special_tokens(config, tokenizer))
   _check_complete(config, _leaves(params))
   config, params = lora.merge(config, params)
@@ -75,7 +75,7 @@ def save(
     _write_tensors(config, params, draft, shard_bytes)
     _write_heads(config, params, draft)
     if tokenizer is not None:
-      _copy_tokenizer(pathlib.Path(tokenizer), draft)
+      _copy_tokenizer(reading.local(tokenizer), draft)
     draft.rename(folder)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -83,7 +83,7 @@ def save(
 
 def has_tokenizer(folder: reading.Folder) -> bool:
   """Whether there is a tokenizer to copy."""
-  return any(pathlib.Path(folder).glob("tokenizer*"))
+  return any(reading.local(folder).glob("tokenizer*"))
 
 
 def _special_tokens(

@@ -1,0 +1,128 @@
+"""What to change where a program does not fit, tried by compiling again.
+
+One change at a time, in this order and as long as it helps: split the state
+over all devices; keep less of the forward pass; train on fewer prompts at a
+time; split the tokens of a sequence, then heads and channels, over more devices,
+which leaves each more prompts to be trained on in turn. While sampling: fewer
+rows at once, heads over more devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import ml_collections
+
+from experiments import build
+from experiments.aot import chips, report
+from models import presets, sharding
+
+Changes = dict[str, Any]
+_MOST = 12  # changes, one after the other
+
+
+def search(
+  config: ml_collections.ConfigDict,
+  devices: Sequence[jax.Device],
+  chip: chips.Chip,
+  tell: report.Tell,
+) -> tuple[Changes, dict[str, Any]]:
+  """Changes with which all programs fit, and what is then found.
+
+  Args:
+    config: of the experiment; it stays as it is.
+    devices, chip: as of `chips.devices`.
+    tell: where progress goes.
+
+  Returns:
+    `{key of the config: value}`, and the report of the last attempt, which does
+    not fit where no change is left.
+  """
+  config = config.copy_and_resolve_references()
+  made: Changes = {}
+  for _ in range(_MOST):
+    e = build.build(config, devices, chip.memory)
+    found = report.analyse(e, chip, tell)
+    following = change(e, found)
+    if not following:
+      break
+    tell("try " + " ".join(flags(following)))
+    made |= following
+    config.update_from_flattened_dict(following)
+  return made, found
+
+
+def flags(changes: Mapping[str, Any]) -> list[str]:
+  """As they are written on the command line."""
+  return [f"--config.{key}={value}" for key, value in changes.items()]
+
+
+def change(e: build.Experiment, found: Mapping[str, Any]) -> Changes:
+  """The next thing to try; nothing where all fits, or nothing is left.
+
+  Args:
+    e: the experiment.
+    found: of `report.analyse`.
+  """
+  failed = {n for n, one in found["programs"].items() if not one["fits"]}
+  if not failed:
+    return {}
+  hbm = next(iter(found["programs"].values()))["hbm_gib"]
+  kept = {k: n for k, n in found["resident_gib"].items() if k != "cache"}
+  mesh = dict(e.mesh.shape)
+  if sum(kept.values()) > hbm / 2 and mesh["data"] > 1:
+    return {"mesh.data": 1, "mesh.fsdp": mesh["fsdp"] * mesh["data"]}
+  training = failed - {"rollout"}
+  return (_training(e) if training else {}) or (
+    _sampling(e, hbm) if "rollout" in failed else {}
+  )
+
+
+def _training(e: build.Experiment) -> Changes:
+  if e.model.remat != "full":
+    return {"model.remat": "full"}
+  prompts = e.config.rollout.prompts // e.plan.minibatches
+  most = prompts // sharding.prompt_parts(e.mesh)
+  more = [n for n in _divisors(most) if n > e.plan.microbatches]
+  if more:
+    return {"plan.microbatches": more[0]}
+  context = 2 * e.mesh.shape["context"]
+  divides = e.sampling.samples % context == 0
+  if e.config.model.attention in (None, "blocked") and divides:
+    split = _doubled(e, "context")
+    if split:
+      return split
+  return _more_tensor(e)
+
+
+def _sampling(e: build.Experiment, hbm: float) -> Changes:
+  """Fewer rows, unless the parameters alone take too much."""
+  if e.sampling_mesh != e.mesh:
+    return {}
+  copy = 2 * presets.parameters(e.model) / e.mesh.shape["tensor"]
+  rows = e.sampling.rows or e.sampling.samples
+  if rows > 1 and copy < hbm * chips.GIB / 2:
+    return {"rollout.rows": rows // 2}
+  return _more_tensor(e)
+
+
+def _more_tensor(e: build.Experiment) -> Changes:
+  tensor = 2 * e.mesh.shape["tensor"]
+  sizes = e.model.heads, e.model.kv_heads, e.model.mlp_width
+  return _doubled(e, "tensor") if all(n % tensor == 0 for n in sizes) else {}
+
+
+def _doubled(e: build.Experiment, axis: str) -> Changes:
+  """The mesh with twice as much of an axis, and half of data or of fsdp."""
+  mesh = dict(e.mesh.shape)
+  other = next((n for n in ("data", "fsdp") if mesh[n] % 2 == 0), None)
+  if other is None:
+    return {}
+  sizes = mesh | {axis: 2 * mesh[axis], other: mesh[other] // 2}
+  return {f"mesh.{name}": size for name, size in sizes.items()}
+
+
+def _divisors(count: int) -> list[int]:
+  return [n for n in range(1, count + 1) if count % n == 0]

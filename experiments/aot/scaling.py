@@ -1,0 +1,259 @@
+"""The tables of SCALING.md: which models fit where, and what a step would take.
+
+  python -m experiments.aot.scaling [--folder runs/scaling] [--only TEXT]
+    [--out SCALING.md]
+
+compiles every model of `MODELS` for every machine of `MACHINES`, as one
+experiment of 64 prompts x 16 samples x 4096 tokens, and every recipe for
+`RECIPES_ON`; `experiments.aot.fit` looks for settings with which they fit. A cell
+that is in the folder is not compiled again, so it can be stopped at any time;
+`--only` compiles the cells whose name holds a text. `--out` puts what there is
+between the marks of that file. Takes hours on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ml_collections
+import rich.console
+from etils import epath
+
+from experiments import jsonl, mistakes
+
+MODELS = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-8b", "qwen3-32b", "llama3-70b")
+MACHINES = (
+  "v5e:4x4",
+  "v5e:16x16",
+  "v5p:4x4x4",
+  "v5p:8x8x8",
+  "v6e:16x16",
+  "tpu7x:4x4x4",
+  "h100:8",
+  "h200:8",
+)
+RECIPES_ON = "v5e:4x4"
+P, S, L, T = 64, 16, 512, 4096
+
+Found = Mapping[str, Any]
+
+
+class Cell(NamedTuple):
+  """One experiment on one machine."""
+
+  what: str
+  machine: str
+
+  @property
+  def file(self) -> str:
+    return f"{self.what}_{self.machine.replace(':', '_')}.json"
+
+
+def cells() -> Iterator[Cell]:
+  """All there are, small machines first."""
+  from experiments.configs import recipes
+
+  for machine in MACHINES:
+    for model in MODELS:
+      yield Cell(model, machine)
+  for module in pkgutil.iter_modules(recipes.__path__):
+    yield Cell(module.name, RECIPES_ON)
+
+
+def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
+  """The experiment of a cell; of data only the shapes matter.
+
+  Args:
+    what: a preset, or a file of the recipes.
+    data: folder with `problems.jsonl` and the recipes' files.
+  """
+  from experiments.configs import common, recipes
+
+  if what not in MODELS:
+    module = importlib.import_module(f"{recipes.__name__}.{what}")
+    config = module.get_config()
+    config.data.data_path = str(data)
+    config.evaluation.problems = 4
+  else:
+    config = common.rl()
+    config.task = f"jsonl(prompt_length={L}, completion_length={T})"
+    config.data.path = str(data / "problems.jsonl")
+    config.method = "max_at_k(k=8)"
+    config.policy.preset = what
+    config.model.dtype = "bfloat16"
+    config.model.remat = "full"
+    config.rollout.prompts, config.rollout.samples = P, S
+    config.evaluation.problems = 4
+    config.evaluation.batch = P
+  config.data.cache = str(data / "cache")
+  return config
+
+
+def write_data(folder: epath.Path) -> None:
+  """A few problems of every form that the cells read."""
+  rows = [(f"{i} + {i}?", f"{i} + {i} = {2 * i}", 2 * i) for i in range(40)]
+  forms = {
+    "problems": lambda q, s, a: {"prompt": q, "answer": str(a)},
+    "gsm8k": lambda q, s, a: {"question": q, "answer": f"{s}\n#### {a}"},
+    "math": lambda q, s, a: {
+      "problem": q,
+      "solution": f"{s}, so \\boxed{{{a}}}.",
+      "answer": str(a),
+    },
+  }
+  for name, form in forms.items():
+    ends = ("",) if name == "problems" else ("_train", "_test")
+    for end in ends:
+      jsonl.write(folder / f"{name}{end}.jsonl", (form(*row) for row in rows))
+
+
+def compile_cell(cell: Cell, data: epath.Path, tell: Any) -> Found:
+  """What `experiments.aot --fit` finds of it."""
+  from experiments import build
+  from experiments.aot import chips, fit, report
+
+  config = config_of(cell.what, data)
+  chip, devices = chips.devices(cell.machine)
+  e = build.build(config, devices, chip.memory)
+  kept = {k: n for k, n in report.resident(e).items() if k != "cache"}
+  named = {"what": cell.what, "machine": cell.machine, "changes": []}
+  whole = sum(kept.values()) * chips.GIB
+  if whole > chip.memory and e.mesh.shape["data"] == 1:
+    return named | {
+      "fits": False,
+      "reason": f"the state alone takes {whole / chips.GIB:.0f} GiB a device",
+      "mesh": dict(e.mesh.shape),
+    }
+  changes, found = fit.search(config, devices, chip, tell)
+  return named | found | {"changes": fit.flags(changes)}
+
+
+def line(found: Found) -> list[str]:
+  """The cells of a table's row."""
+  mesh = " ".join(f"{k} {n}" for k, n in found["mesh"].items() if n > 1)
+  head = [found["what"], found["machine"], "yes" if found["fits"] else "no"]
+  if not found["fits"]:
+    reason = found.get("reason") or "; ".join(
+      f"{name}: {one['reason']}"
+      for name, one in found["programs"].items()
+      if not one["fits"]
+    )
+    return [*head, mesh or "one device", "", reason[:90], "", ""]
+  programs = found["programs"]
+  peaks = [programs[name]["peak_gib"] for name in ("rollout", "train_step")]
+  hbm = programs["train_step"]["hbm_gib"]
+  least, most = found["step_seconds"]
+  slow, fast = found["tokens_per_second"]
+  other = [
+    change.removeprefix("--config.")
+    for change in found["changes"]
+    if ".mesh." not in change
+  ]
+  return [
+    *head,
+    mesh or "one device",
+    " ".join(other),
+    " and ".join(f"{peak:.1f}" for peak in peaks) + f" of {hbm:.1f}",
+    f"{least:.0f} to {most:.0f}",
+    f"{slow / 1e3:.0f} to {fast / 1e3:.0f}",
+  ]
+
+
+HEAD = (
+  "model",
+  "machine",
+  "fits",
+  "mesh",
+  "settings",
+  "GiB a device",
+  "s a step",
+  "k tok/s",
+)
+
+
+def table(rows: Sequence[Found]) -> str:
+  """Markdown."""
+  lines = [HEAD, ["---"] * len(HEAD), *map(line, rows)]
+  return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def between(text: str, name: str, body: str) -> str:
+  """The text with another body between the marks of that name."""
+  start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+  if start not in text or end not in text:
+    raise ValueError(f"there are no marks {start.strip()} and {end}")
+  before, _, rest = text.partition(start)
+  return before + start + body + "\n" + end + rest.partition(end)[2]
+
+
+@mistakes.one_line
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line.
+
+  Args:
+    argv: its words; None takes the process's.
+
+  Returns:
+    The exit status: 0, or 2 for a mistake, which is said in one line.
+  """
+  os.environ["JAX_PLATFORMS"] = "cpu"
+  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+  given = _parser().parse_args(argv)
+  with mistakes.expected():
+    if given.out and not given.out.exists():
+      raise ValueError(f"--out={given.out}: there is no such file")
+  console = rich.console.Console()
+
+  def tell(text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+  there = list(cells())
+  with tempfile.TemporaryDirectory() as scratch:
+    data = epath.Path(scratch)
+    write_data(data)
+    for cell in there:
+      path = given.folder / cell.file
+      if given.only not in cell.file or path.exists():
+        continue
+      tell(f"{cell.what} on {cell.machine}")
+      found = jsonl.strict(compile_cell(cell, data, tell))
+      jsonl.replace(path, json.dumps(found, indent=2) + "\n")
+  rows = [
+    json.loads((given.folder / cell.file).read_text())
+    for cell in there
+    if (given.folder / cell.file).exists()
+  ]
+  tell(f"{len(rows)} of {len(there)} cells are in {given.folder}")
+  if given.out:
+    text = given.out.read_text()
+    models = [row for row in rows if row["what"] in MODELS]
+    others = [row for row in rows if row["what"] not in MODELS]
+    with mistakes.expected():
+      text = between(text, "models", table(models))
+      text = between(text, "recipes", table(others))
+    jsonl.replace(given.out, text)
+    tell(f"wrote {given.out}")
+  return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.aot.scaling", description=__doc__.split("\n")[0]
+  )
+  add = parser.add_argument
+  add("--folder", type=epath.Path, default="runs/scaling", help="of the cells")
+  add("--only", default="", help="a text in the name of a cell to compile")
+  add("--out", type=epath.Path, help="a file with the marks of the tables")
+  return parser
+
+
+if __name__ == "__main__":
+  sys.exit(main())

@@ -1,0 +1,8 @@
+"""`python -m experiments.report`."""
+
+import sys
+
+from experiments.report import command
+
+if __name__ == "__main__":
+  sys.exit(command.main())

@@ -1,0 +1,103 @@
+"""A PNG that compares runs, and how every matplotlib figure here looks."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+
+import matplotlib.axes
+import matplotlib.figure
+import matplotlib.ticker
+import numpy as np
+from etils import epath
+
+from experiments import estimates
+from experiments.report.runs import Run, names
+
+# Of the base, then of each trained policy (Okabe and Ito's, for every eye).
+COLORS = ("#6e7781", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
+INK, GRID = "#24292f", "#d8dee4"
+
+
+def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
+  """pass@k of the first run's base and of every trained policy.
+
+  Args:
+    runs: of one task; those without a trained evaluation are passed over.
+
+  Returns:
+    The figure, attached to no window and to no global state.
+
+  Raises:
+    ValueError: no run was evaluated.
+  """
+  evaluations = {
+    name: run.evaluations["trained"]
+    for run, name in zip(runs, names(runs), strict=True)
+    if "trained" in run.evaluations
+  }
+  if "base" in runs[0].evaluations:
+    evaluations = {"base": runs[0].evaluations["base"], **evaluations}
+  if not evaluations:
+    raise ValueError("nothing to compare: none of the runs was evaluated")
+  drawn = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
+  _draw_pass_at_k(drawn.subplots(), evaluations)
+  return drawn
+
+
+def _draw_pass_at_k(
+  axes: matplotlib.axes.Axes, evaluations: Mapping[str, estimates.Evaluation]
+) -> None:
+  most = max(e.samples for e in evaluations.values())
+  colors = itertools.chain(COLORS[:1], itertools.cycle(COLORS[1:]))
+  for (name, evaluation), color in zip(
+    evaluations.items(), colors, strict=False
+  ):
+    ks = np.arange(1, evaluation.samples + 1)
+    curve = np.array(
+      [evaluation.estimates[f"accuracy/pass@{k}"] for k in ks]
+    )  # [S, (mean, low, high)]
+    axes.fill_between(
+      ks, curve[:, 1], curve[:, 2], color=color, alpha=0.16, linewidth=0
+    )
+    label = f"{name} (step {evaluation.step})"
+    axes.plot(ks, curve[:, 0], color=color, linewidth=2, label=label)
+    dots = np.array(estimates.budgets(evaluation.samples))
+    axes.plot(dots, curve[dots - 1, 0], "o", color=color, markersize=4)
+  axes.set_xscale("log", base=2)
+  axes.set_xticks(estimates.budgets(most))
+  axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
+  axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+  axes.set_ylim(bottom=0.0)
+  axes.set_xlabel("k (samples per problem)", color=INK)
+  problems = len(next(iter(evaluations.values())).ids)
+  axes.set_title(
+    f"pass@k on {problems} held-out problems, 95 % bands",
+    color=INK,
+    fontsize=10,
+    loc="left",
+  )
+  dress(axes)
+  axes.legend(frameon=False, loc="lower right", labelcolor=INK)
+
+
+def dress(axes: matplotlib.axes.Axes) -> None:
+  """A light grid, no ticks, two spines."""
+  axes.grid(color=GRID, linewidth=0.7)
+  axes.set_axisbelow(True)
+  axes.tick_params(colors=INK, labelsize=9, length=0)
+  for side, spine in axes.spines.items():
+    spine.set_visible(side in ("left", "bottom"))
+    spine.set_color(GRID)
+
+
+def write_figure(
+  drawn: matplotlib.figure.Figure, path: epath.PathLike
+) -> epath.Path:
+  """Writes a figure as a PNG and returns its path."""
+  picture = io.BytesIO()
+  drawn.savefig(picture, format="png", dpi=150, facecolor="white")
+  path = epath.Path(path)
+  path.write_bytes(picture.getvalue())
+  return path

@@ -1,0 +1,272 @@
+"""Two real processes of four devices each do what one of eight does."""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import small_jsonl
+import tiny
+
+from experiments import hosts, jsonl
+
+TESTS = pathlib.Path(__file__).resolve().parent
+DEVICES = 8
+# Each says which process it serves: the pool's workers are its children.
+REWARD = """
+import os, pathlib
+from rewards.verifiers import each
+
+@each
+def letters(completion, letters):
+  pathlib.Path(os.environ["SEEN"], str(os.getppid())).touch()
+  return 1 / (1 + abs(len(completion) - letters))
+"""
+
+
+def config(folder, **changes):
+  """A config file of `tiny.config(**changes)`."""
+  path = folder / "config.py"
+  path.write_text(
+    textwrap.dedent(f"""\
+      import tiny
+
+      def get_config():
+        return tiny.config(**{changes!r})
+    """)
+  )
+  return path
+
+
+def start(words, devices, more):
+  """A process of the command, and not yet its end."""
+  path = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+  return subprocess.Popen(
+    [sys.executable, "-m", "experiments.run", *map(str, words)],
+    env=tiny.environment() | {"PYTHONPATH": path} | more,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def run(file, workdir, processes=1, **more):
+  """The command in so many processes, which share eight devices."""
+  words = [f"--config={file}", f"--workdir={workdir}"]
+  each = DEVICES // processes
+  words.append(f"--config.cpu_devices={each}")
+  started = []
+  if processes > 1:
+    with socket.socket() as free:
+      free.bind(("localhost", 0))
+      port = free.getsockname()[1]
+    words += [f"--coordinator=localhost:{port}", f"--processes={processes}"]
+    for number in range(processes):
+      started.append(start([*words, f"--process={number}"], each, more))
+  else:
+    started.append(start(words, each, more))
+  said = [one.communicate(timeout=500)[0] for one in started]
+  for one, text in zip(started, said, strict=True):
+    assert one.returncode == 0, text
+  return said
+
+
+def lines(workdir, *starts):
+  """The metrics of every step whose names start so."""
+  found = jsonl.read(workdir / "metrics.jsonl")
+  return [
+    {
+      name: float(value)
+      for name, value in line.items()
+      if name.startswith(starts) and not isinstance(value, list)
+    }
+    for line in found
+  ]
+
+
+def assert_near(found, expected, error):
+  assert len(found) == len(expected) > 0
+  for step, (one, other) in enumerate(zip(found, expected, strict=True)):
+    assert one.keys() == other.keys()
+    for name, value in other.items():
+      near = pytest.approx(value, rel=error, abs=error, nan_ok=True)
+      assert one[name] == near, (step, name)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+  """Demonstrations, which no rounding changes."""
+  return config(
+    tmp_path_factory.mktemp("fixed"),
+    kind="supervised",
+    steps=20,
+    checkpoint_every=10,
+    mesh__data=2,
+    mesh__fsdp=4,
+    model__vocab_size=26,  # the task's 25 rows do not split in two
+  )
+
+
+@pytest.fixture(scope="module")
+def one(file, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp("one")
+  run(file, workdir)
+  return workdir
+
+
+@pytest.fixture(scope="module")
+def two(file, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp("two")
+  said = run(file, workdir, processes=2)
+  assert "run folder" in said[0]
+  assert "run folder" not in said[1]  # process 0 speaks
+  return workdir
+
+
+def test_losses_are_equal_over_20_steps(one, two):
+  found, expected = (lines(each, "loss/", "optim/") for each in (two, one))
+  assert len(found) == 20
+  assert_near(found, expected, 1e-5)
+
+
+def test_a_checkpoint_goes_on_on_another_mesh_of_one_process(
+  one, two, file, tmp_path
+):
+  workdir = tmp_path / "moved"
+  shutil.copytree(two, workdir)
+  shutil.rmtree(workdir / "checkpoints" / "20")
+  changes = json.loads((workdir / "config.json").read_text())
+  assert changes["mesh"]["fsdp"] == 4
+  text = file.read_text().replace("'mesh__data': 2", "'mesh__data': 4")
+  moved = tmp_path / "config.py"
+  moved.write_text(text.replace("'mesh__fsdp': 4", "'mesh__tensor': 2"))
+  said = run(moved, workdir)
+  assert "resumed after step 10 of 20" in said[0]
+  found, expected = (lines(each, "loss/", "step") for each in (workdir, one))
+  assert [line["step"] for line in found] == list(range(1, 21))
+  assert_near(found, expected, 1e-5)
+
+
+def test_samples_are_equal_in_float64(tmp_path):
+  """Sampled, scored and trained on in one program; evaluated before and after."""
+  file = config(
+    tmp_path,
+    steps=5,
+    method="max_at_k(k=2)",
+    mesh__fsdp=2,
+    model__dtype="float64",
+    model__param_dtype="float64",
+    rollouts_every=5,
+  )
+  wide = {"JAX_ENABLE_X64": "1"}
+  run(file, tmp_path / "one", **wide)
+  run(file, tmp_path / "two", processes=2, **wide)
+  names = ("loss/", "reward/", "policy/", "optim/", "length/", "accuracy/")
+  found, expected = (lines(tmp_path / n, *names) for n in ("two", "one"))
+  assert_near(found, expected, 1e-8)
+  for file in ("evaluation.json", "evaluation_base.json"):
+    one, two = (
+      json.loads((tmp_path / n / file).read_text()) for n in ("one", "two")
+    )
+    assert one == two
+  drawn = [
+    [
+      line["tokens"]
+      for line in jsonl.read(tmp_path / n / "rollouts/step_000000.jsonl")
+    ]
+    for n in ("one", "two")
+  ]
+  assert drawn[0] == drawn[1]
+
+
+def test_hosts_verify_what_their_devices_sampled(tmp_path):
+  """Both ask their own workers, and all know all."""
+  pears = small_jsonl.write(tmp_path)
+  (tmp_path / "pear_reward.py").write_text(REWARD)
+  path = os.pathsep.join(map(str, (TESTS, TESTS.parent, tmp_path)))
+  settings = "prompt_length=24, completion_length=6, vocab_size=300, workers=1"
+  file = config(
+    tmp_path,
+    task=f"jsonl({settings})",
+    reward="pear_reward:letters",
+    data__path=str(pears),
+    data__cache=str(tmp_path / "cache"),
+    steps=3,
+  )
+  seen = {}
+  for name, processes in (("one", 1), ("two", 2)):
+    seen[name] = tmp_path / f"seen_{name}"
+    seen[name].mkdir()
+    more = {"SEEN": str(seen[name]), "PYTHONPATH": path}
+    run(file, tmp_path / name, processes, **more)
+  assert [len(list(folder.iterdir())) for folder in seen.values()] == [1, 2]
+  names = ("loss/", "reward/", "length/", "accuracy/", "verifier/")
+  found, expected = (lines(tmp_path / n, *names) for n in ("two", "one"))
+  assert_near(found, expected, 1e-5)
+
+
+class TestShares:
+  """Who judges what, of an array that lies on devices of several processes."""
+
+  class Place:
+    """A sharding of four devices of two processes."""
+
+    def __init__(self, *rows):
+      self.rows = rows
+
+    def devices_indices_map(self, shape):
+      device = lambda i: type("Device", (), {"process_index": i // 2})  # noqa: E731
+      return {device(i): (slice(*row),) for i, row in enumerate(self.rows)}
+
+  @pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+      # Prompts of its own on each device.
+      ([(0, 2), (2, 4), (4, 6), (6, 8)], [[0, 1, 2, 3], [4, 5, 6, 7]]),
+      # Two devices of a process have the same.
+      ([(0, 4), (0, 4), (4, 8), (4, 8)], [[0, 1, 2, 3], [4, 5, 6, 7]]),
+      # All have all: the processes share it.
+      ([(0, 8)] * 4, [[0, 1, 2, 3], [4, 5, 6, 7]]),
+      # An odd number: one is judged by both, for all must give as many.
+      ([(None, None)] * 4, [[0, 1, 2], [2, 3, 4]]),
+    ],
+  )
+  def test_every_prompt_has_a_judge(self, rows, expected, monkeypatch):
+    monkeypatch.setattr(hosts.jax, "process_count", lambda: 2)
+    count = 5 if rows[0][0] is None else 8
+    array = type(
+      "Array", (), {"sharding": self.Place(*rows), "shape": (count,)}
+    )
+    shares = hosts._shares(array)
+    assert [rows.tolist() for rows in shares] == expected
+    parts = np.stack([np.stack([share, share * 10], -1) for share in shares])
+    joined = hosts._joined(parts, shares)
+    assert joined[:, 0].tolist() == list(range(count))
+    assert joined[:, 1].tolist() == [10 * i for i in range(count)]
+
+
+@pytest.mark.parametrize(
+  ("words", "says"),
+  [
+    ({"process": 0}, "--coordinator, --processes is missing"),
+    (
+      {"coordinator": "here", "processes": 2, "process": 0},
+      "--coordinator=here must be HOST:PORT; nearest: here:8476",
+    ),
+    (
+      {"coordinator": "here:1", "processes": 2, "process": 2},
+      "--process=2 must be one of 0 to 1",
+    ),
+  ],
+)
+def test_mistakes_of_who_one_is(words, says):
+  usual = {"distributed": False, "coordinator": None}
+  usual |= {"processes": None, "process": None}
+  with pytest.raises(ValueError, match=says):
+    hosts.join(**(usual | words))

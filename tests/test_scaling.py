@@ -1,0 +1,176 @@
+"""What to change where a program does not fit, and the tables of SCALING.md."""
+
+import json
+import pathlib
+
+import pytest
+import tiny
+
+from experiments import build
+from experiments.aot import fit, scaling
+
+HBM = 16.0
+
+
+def experiment(**changes):
+  return build.build(tiny.config(**changes))
+
+
+def found(*failed, kept=1.0):
+  """A report in which these programs do not fit."""
+  names = ("rollout", "score", "train_step")
+  return {
+    "programs": {
+      name: {"fits": name not in failed, "hbm_gib": HBM} for name in names
+    },
+    "resident_gib": {"parameters": kept, "optimizer": 0.0, "cache": 99.0},
+  }
+
+
+LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
+
+
+@pytest.mark.parametrize(
+  ("changes", "report", "expected"),
+  [
+    ({}, found(), {}),
+    # The state first: over all devices.
+    (
+      {},
+      found("rollout", "train_step", kept=9.0),
+      {"mesh.data": 1, "mesh.fsdp": 8},
+    ),
+    ({}, found("train_step"), {"model.remat": "full"}),
+    (
+      {**LARGE, "model__remat": "full"},
+      found("train_step"),
+      {"plan.microbatches": 2},
+    ),
+    (
+      {**LARGE, "model__remat": "full", "plan__microbatches": 4},
+      found("score"),
+      {"plan.microbatches": 8},
+    ),
+    # Each device has one prompt: its tokens, then its heads, are split.
+    (
+      {"model__remat": "full"},
+      found("train_step"),
+      {"mesh.context": 2, "mesh.data": 4},
+    ),
+    (
+      {"model__remat": "full", "model__attention": "plain"},
+      found("train_step"),
+      {"mesh.tensor": 2, "mesh.data": 4},
+    ),
+    # Halved by what is left, to two rows.
+    ({}, found("rollout"), {"rollout.rows": 2}),
+    ({"rollout__rows": 1}, found("rollout"), {"mesh.tensor": 2}),
+  ],
+)
+def test_the_next_change(changes, report, expected):
+  made = fit.change(experiment(**changes), report)
+  for key, value in expected.items():
+    assert made[key] == value, made
+  if not expected:
+    assert made == {}
+
+
+def test_changes_are_flags_of_the_command_line():
+  given = {"mesh.data": 1, "model.remat": "full"}
+  assert fit.flags(given) == [
+    "--config.mesh.data=1",
+    "--config.model.remat=full",
+  ]
+
+
+def test_there_is_a_cell_for_each_model_and_recipe():
+  cells = list(scaling.cells())
+  assert len(cells) == len(set(cells)) == 5 * 8 + 18
+  assert len({cell.file for cell in cells}) == len(cells)
+
+
+@pytest.mark.parametrize("what", ["qwen3-0.6b", "llama3_2_1b_math_min_form"])
+def test_a_cell_is_an_experiment_of_its_size(what, tmp_path):
+  from etils import epath
+
+  folder = epath.Path(tmp_path)
+  scaling.write_data(folder)
+  e = build.build(scaling.config_of(what, folder))
+  assert e.config.rollout.prompts == scaling.P
+  assert e.sampling.samples == scaling.S
+  if what in scaling.MODELS:
+    assert e.sampling.max_tokens == scaling.T
+    assert e.task.prompt_length == scaling.L
+
+
+FITS = {
+  "what": "qwen3-8b",
+  "machine": "v5p:4x4x4",
+  "fits": True,
+  "mesh": {"replica": 1, "data": 16, "fsdp": 4, "tensor": 1, "context": 1},
+  "changes": ["--config.mesh.data=16", "--config.plan.microbatches=2"],
+  "programs": {
+    "rollout": {"fits": True, "peak_gib": 31.25, "hbm_gib": 95.7, "reason": ""},
+    "score": {"fits": True, "peak_gib": 20.0, "hbm_gib": 95.7, "reason": ""},
+    "train_step": {
+      "fits": True,
+      "peak_gib": 60.0,
+      "hbm_gib": 95.7,
+      "reason": "",
+    },
+  },
+  "step_seconds": [30.2, 61.7],
+  "tokens_per_second": [67_900.0, 138_800.0],
+}
+ALONE = {
+  "what": "llama3-70b",
+  "machine": "v5e:4x4",
+  "fits": False,
+  "changes": [],
+  "mesh": {"replica": 1, "data": 1, "fsdp": 16, "tensor": 1, "context": 1},
+  "reason": "the state alone takes 53 GiB a device",
+}
+
+
+def test_the_command_writes_the_tables_of_what_is_there(tmp_path, capsys):
+  folder, out = tmp_path / "cells", tmp_path / "SCALING.md"
+  folder.mkdir()
+  for one in (FITS, ALONE):
+    cell = scaling.Cell(one["what"], one["machine"])
+    (folder / cell.file).write_text(json.dumps(one))
+  out.write_text(
+    "before\n<!-- models -->\nold\n<!-- /models -->\nbetween\n"
+    "<!-- recipes -->\n<!-- /recipes -->\nafter\n"
+  )
+  words = ["--folder", str(folder), "--out", str(out), "--only", "no such cell"]
+  assert scaling.main(words) == 0
+  text = out.read_text()
+  assert "old" not in text
+  assert (
+    "| qwen3-8b | v5p:4x4x4 | yes | data 16 fsdp 4 | plan.microbatches=2 | "
+    "31.2 and 60.0 of 95.7 | 30 to 62 | 68 to 139 |"
+  ) in text
+  assert (
+    "| llama3-70b | v5e:4x4 | no | fsdp 16 |  | the state alone takes 53 GiB a "
+    "device |  |  |"
+  ) in text
+  assert text.startswith("before\n")
+  assert text.endswith("<!-- /recipes -->\nafter\n")
+  assert "2 of 58 cells are in" in capsys.readouterr().out
+
+
+def test_a_file_without_marks_is_refused(tmp_path, capsys):
+  out = tmp_path / "SCALING.md"
+  out.write_text("nothing\n")
+  words = ["--folder", str(tmp_path), "--out", str(out), "--only", "none"]
+  assert scaling.main(words) == 2
+  assert "there are no marks <!-- models -->" in capsys.readouterr().err
+  assert out.read_text() == "nothing\n"
+
+
+def test_the_tables_of_this_checkout_are_whole():
+  """Every cell has its row."""
+  root = pathlib.Path(scaling.__file__).resolve().parents[2]
+  text = (root / "SCALING.md").read_text()
+  for cell in scaling.cells():
+    assert f"| {cell.what} | {cell.machine} |" in text
