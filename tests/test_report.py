@@ -16,7 +16,7 @@ import rich.console
 import small_runs
 
 from experiments import checkpoint, estimates, logging, report
-from experiments.report import data, page, samples, worth
+from experiments.report import curves, data, page, samples, worth
 from rl import learners, methods
 
 S = 16
@@ -154,7 +154,7 @@ def test_curves_are_what_was_logged_and_nothing_stands_for_unknown(
 
 
 def test_long_curves_are_averaged(runs, monkeypatch):
-  monkeypatch.setattr(data, "MOST_POINTS", 50)
+  monkeypatch.setattr(curves, "MOST_POINTS", 50)
   run = report.read(runs / "first")
   found = data.collect([run], samples.Packed("", "", False))
   (shown,) = found["runs"][0]["series"]
@@ -163,7 +163,10 @@ def test_long_curves_are_averaged(runs, monkeypatch):
   np.testing.assert_allclose(
     shown["values"]["reward/mean"], rewards.reshape(-1, 3).mean(1), rtol=1e-4
   )
-  assert "3 steps" in found["notes"]["training"]
+  assert "3 logged steps" in found["notes"]["training"]
+  accuracies = shown["values"]["accuracy/pass@1"]  # the first is unknown
+  known = run.series["accuracy/pass@1"][1][1:3]
+  np.testing.assert_allclose(accuracies[0], known.mean(), rtol=1e-4)
 
 
 def test_runs_of_one_name_are_called_by_their_paths(runs, tmp_path):
@@ -374,7 +377,7 @@ def test_what_has_no_room_is_left_out_in_whole_groups_and_told(
   if "most_bytes" in room:
     assert len(packed.text) < 700 * 4 / 3 + 200
   assert f"of step 200, {count} of 16 samples are shown" in packed.note
-  assert "of 2 older files none" in packed.note
+  assert "none of 2 older files" in packed.note
 
 
 def test_nothing_in_the_data_ends_the_script_that_holds_it(collected):

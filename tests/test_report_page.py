@@ -23,6 +23,11 @@ HOSTILE = (
   '</script><script>window.hacked = 1</script><img src="x" '
   'onerror="window.hacked = 1">'
 )
+CHARTS = "[...document.querySelectorAll('.chart svg')]"
+HELPERS = """
+  const isSeen = (chart) => chart.getClientRects().length > 0;
+  const isDrawn = (chart) => chart.querySelector(".line, .bar, .cell") !== null;
+"""
 SEARCHES = ("4 + 5", "prompt 7", "", "no such text", "+", "9 - 1 * 2", "eos")
 
 
@@ -80,13 +85,14 @@ def opened(browser, path, **how):
   emulated(browser, **how)
   browser.get(path.as_uri())
   until(browser, "document.documentElement.dataset.ready === 'true'")
+  until(browser, f"{CHARTS}.filter(isSeen).every(isDrawn)")
   return browser
 
 
 def until(browser, condition):
   """Waits for a condition, which a page that is broken never meets."""
   for _ in range(600):
-    if browser.execute_script(f"return {condition}"):
+    if browser.execute_script(f"{HELPERS} return {condition}"):
       return
     time.sleep(0.05)
   logged = browser.get_log("browser")
@@ -228,17 +234,15 @@ def test_every_chart_is_drawn_and_nothing_goes_wrong(
   page.execute_script(
     "document.querySelectorAll('details').forEach((one) => (one.open = true))"
   )
-  drawn = """[...document.querySelectorAll(".chart svg")].map((one) => ({
+  until(browser, f"{CHARTS}.every(isSeen) && {CHARTS}.every(isDrawn)")
+  found = page.execute_script(f"""return {CHARTS}.map((one) => ({{
     title: one.getAttribute("aria-label"),
     about: one.querySelector("desc")?.textContent ?? "",
-    marks: one.querySelectorAll(".line, .bar, .cell").length,
     broken: [...one.querySelectorAll("*")].filter((part) =>
       [...part.attributes].some((a) => /NaN|undefined|Infinity/.test(a.value))
     ).length,
     wide: one.getBoundingClientRect().right > innerWidth + 1,
-  }))"""
-  until(browser, f"{drawn}.every((one) => one.marks > 0)")
-  found = page.execute_script(f"return {drawn}")
+  }}))""")
   titles = [one["title"] for one in found]
   for wanted in (
     "pass@k",

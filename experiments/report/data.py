@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.traverse_util
@@ -14,16 +14,12 @@ import numpy as np
 
 from experiments import build, estimates
 from experiments.estimates import Estimate
-from experiments.report import tables, worth
+from experiments.report import curves, tables, worth
 from experiments.report.runs import Run, names
 from experiments.report.samples import Packed
 from rl import learners
 from rl.method import Method
 
-MOST_POINTS = 1500  # of a curve; more are averaged
-COUNTS = "group/solve_count_hist"
-# Of the metrics: where a fault was, and what evaluations say by themselves.
-_NO_CURVES = ("guard/", "evaluation/")
 _TERMS = ("score/", "reward/weight/")
 _QUANTITIES = {
   "pass": "accuracy/pass@",
@@ -48,7 +44,9 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
     ValueError: base and trained policy were evaluated on other problems.
   """
   called = names(runs)
-  shown = [_run(run, name) for run, name in zip(runs, called, strict=True)]
+  shown = [
+    _run(run, name, len(runs)) for run, name in zip(runs, called, strict=True)
+  ]
   series = {name for run in runs for name in run.series}
   there = {
     "pass": any(run["evaluations"] for run in shown),
@@ -60,11 +58,8 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
   }
   methods = dict(_method_text(run) for run in runs if "method" in run.config)
   found = [tables.own(runs[0])] if len(runs) == 1 else tables.side_by_side(runs)
-  longest = max(
-    (len(s) for run in runs for s, _ in run.series.values()), default=0
-  )
-  thinned = math.ceil(longest / MOST_POINTS)
-  note = f"A point is the mean of {thinned} steps." if thinned > 1 else ""
+  averaged = max(curves.averaged(run, len(runs)) for run in runs)
+  note = f"A point is the mean of {averaged} logged steps."
   return {
     "title": _title(called),
     "facts": _facts(runs),
@@ -72,7 +67,10 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
     "tables": [tables.plain(table) for table in found if table is not None],
     "methods": list(methods.items()),
     "sections": [name for name, is_there in there.items() if is_there],
-    "notes": {"rollouts": packed.note, "training": note},
+    "notes": {
+      "rollouts": packed.note,
+      "training": note if averaged > 1 else "",
+    },
     "config": _config(runs),
     "runs": shown,
   }
@@ -155,13 +153,13 @@ def _config(runs: Sequence[Run]) -> dict[str, Any]:
   }
 
 
-def _run(run: Run, name: str) -> dict[str, Any]:
-  """What the scripts read of a run."""
-  counts = _counts(run)
+def _run(run: Run, name: str, among: int) -> dict[str, Any]:
+  """What the scripts read of a run, one of so many."""
+  counts = curves.counts(run, among)
   return {
     "name": name,
     "evaluations": _evaluations(run),
-    "series": _series(run),
+    "series": curves.series(run, among),
     "counts": counts,
     "advantage": _advantage(run, counts) if counts else None,
   }
@@ -209,70 +207,19 @@ def _curves(
   verdict max@k says nothing more.
   """
   ks = range(1, samples + 1)
-  curves = {
+  bounds = {
     quantity: np.array([found[f"{name}{k}"] for k in ks])  # [S, 3]
     for quantity, name in _QUANTITIES.items()
   }
-  if np.isnan(curves["pass"]).all():
-    del curves["pass"], curves["maj"]
-  elif np.allclose(curves["pass"], curves["max"], atol=1e-5, equal_nan=True):
-    del curves["max"]
+  if np.isnan(bounds["pass"]).all():
+    del bounds["pass"], bounds["maj"]
+  elif np.allclose(bounds["pass"], bounds["max"], atol=1e-5, equal_nan=True):
+    del bounds["max"]
   return {
     quantity: {
-      part: _plain(curve[:, i]) for i, part in enumerate(Estimate._fields)
+      part: curves.plain(curve[:, i]) for i, part in enumerate(Estimate._fields)
     }
-    for quantity, curve in curves.items()
-  }
-
-
-def _plain(values: Iterable[float]) -> list[float | None]:
-  """Five digits; None for what is not finite."""
-  return [float(f"{x:.5g}") if math.isfinite(x) else None for x in values]
-
-
-def _thin(
-  steps: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-  """Means over as few neighbours as leave no more than `MOST_POINTS`."""
-  size = math.ceil(len(steps) / MOST_POINTS)
-  if size == 1:
-    return steps, values
-  cuts = range(0, len(steps), size)
-  means = [_mean(values[i : i + size]) for i in cuts]
-  return np.array([steps[i : i + size][-1] for i in cuts]), np.stack(means)
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-  """Over the first axis, of what is finite."""
-  known = np.isfinite(values)
-  total = np.where(known, values, 0.0).sum(0)
-  return np.where(known.any(0), total / np.maximum(known.sum(0), 1), np.nan)
-
-
-def _series(run: Run) -> list[dict[str, Any]]:
-  """The curves, those with the same steps together."""
-  by_steps: dict[tuple[int, ...], dict[str, list[float | None]]] = {}
-  for name, (steps, values) in run.series.items():
-    if values.ndim > 1 or name.startswith(_NO_CURVES):
-      continue
-    steps, values = _thin(steps, values)
-    by_steps.setdefault(tuple(steps.tolist()), {})[name] = _plain(values)
-  return [
-    {"steps": list(steps), "values": values}
-    for steps, values in by_steps.items()
-  ]
-
-
-def _counts(run: Run) -> dict[str, Any] | None:
-  """The share of groups by samples right, at the steps where it is known."""
-  steps, values = run.series.get(COUNTS, (np.zeros(0), np.zeros((0, 1))))
-  known = np.isfinite(values).all(-1)
-  if not known.any():
-    return None
-  steps, values = _thin(steps[known], values[known])
-  return {
-    "steps": steps.tolist(),
-    "shares": [_plain(row) for row in values],
+    for quantity, curve in bounds.items()
   }
 
 
@@ -308,7 +255,7 @@ def _advantage(run: Run, counts: Mapping[str, Any]) -> dict[str, Any]:
   except _UNREADABLE as error:
     return {"missing": str(error)}
   return {
-    "right": _plain(found.right),
-    "wrong": _plain(found.wrong),
+    "right": curves.plain(found.right),
+    "wrong": curves.plain(found.wrong),
     "note": f"{found.note}.",
   }

@@ -1,22 +1,25 @@
-"""HTML pages: the shell that all of them share, and the page of a report.
+"""The page of a report.
 
-A page is one file: its style, its scripts and its data stand in it, and its
-content security policy forbids it any other. What can be read without a script
-(headline, tables) is HTML; charts and the rollout browser are drawn by the
-scripts in `web/` from the data in the page.
+What can be read without a script (headline, tables) is HTML; charts and the
+rollout browser are drawn by the scripts in `web/` from the data in the page.
+What policies wrote is text to them, and the page's content security policy lets
+nothing be fetched.
 """
 
 from __future__ import annotations
 
 import html
-import importlib.resources
 import json
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments import jsonl
+from experiments.report import shell
 
+_POLICY = (
+  '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+  "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">"
+)
 _SIGNS = {1: "up", 0: "", -1: "down"}
 SCRIPTS = (
   "dom.js",
@@ -90,33 +93,6 @@ SECTIONS = (
 )
 
 
-def shell(
-  title: str, body: str, nav: Sequence[tuple[str, str]] = (), scripts: str = ""
-) -> str:
-  """A whole page in the manner of all of them.
-
-  Args:
-    title: of the window.
-    body: HTML, of the main part.
-    nav: `(id, text)` of the sections that the bar at the top links to.
-    scripts: HTML behind the body.
-
-  Returns:
-    The page.
-  """
-  links = "".join(
-    f'<a href="#{id}">{html.escape(text)}</a>' for id, text in nav
-  )
-  return string.Template(_file("page.html")).substitute(
-    title=html.escape(title),
-    style=_file("page.css"),
-    theme=_file("theme.js"),
-    nav=links,
-    body=body,
-    scripts=scripts,
-  )
-
-
 def page(data: Mapping[str, Any], samples: str = "") -> str:
   """The page of a report.
 
@@ -136,12 +112,8 @@ def page(data: Mapping[str, Any], samples: str = "") -> str:
   body += _config(data["config"])
   nav = [("result", "Result"), *((s.id, s.link) for s in there)]
   nav.append(("config", "Settings"))
-  return shell(data["title"], body, nav, _scripts(data["runs"], samples))
-
-
-def _file(name: str) -> str:
-  folder = importlib.resources.files(__package__) / "web"
-  return (folder / name).read_text(encoding="utf-8")
+  scripts = _scripts(data["runs"], samples)
+  return shell.page(data["title"], body, nav, _POLICY, scripts)
 
 
 def _scripts(runs: Sequence[Mapping[str, Any]], samples: str) -> str:
@@ -151,7 +123,7 @@ def _scripts(runs: Sequence[Mapping[str, Any]], samples: str) -> str:
   blocks = [f'<script type="application/json" id="data">{content}</script>']
   if samples:
     blocks.append(f'<script type="text/plain" id="samples">{samples}</script>')
-  code = "\n".join(map(_file, SCRIPTS))
+  code = "\n".join(map(shell.file, SCRIPTS))
   blocks.append(f'<script type="module">\n{code}</script>')
   return "\n".join(blocks)
 

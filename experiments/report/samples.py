@@ -91,7 +91,7 @@ def _of_run(
       )
       older = len(paths) - i - 1
       if older:
-        note += f", of {older} older files none"
+        note += f", and none of {older} older file{'s' * (older > 1)}"
       return found, f"{note}; all are in rollouts/."
   return found, ""
 
@@ -112,13 +112,14 @@ def _fitting(
   run: int, step: int, groups: list[Group], most_samples: int, most_bytes: int
 ) -> tuple[dict[str, Any], int]:
   """As many of the groups as there is room for, and the bytes they take."""
+  ends = itertools.accumulate(map(len, groups))
+  kept = sum(end <= most_samples for end in ends)
   while True:
-    file = _columns(run, step, groups)
-    count, size = len(file["group"]), len(_deflated(file))
-    room = min(most_samples / max(count, 1), most_bytes / size)
-    if room >= 1 or not groups:
+    file = _columns(run, step, groups[:kept])
+    size = len(_deflated(file))
+    if size <= most_bytes or not kept:
       return file, size
-    groups = groups[: min(int(room * len(groups)), len(groups) - 1)]
+    kept = min(int(kept * most_bytes / size), kept - 1)
 
 
 def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:
@@ -184,4 +185,4 @@ def _per_token(values: Any, rounded: Callable[[float], float]) -> Any:
 
 def _deflated(value: Any) -> bytes:
   text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-  return zlib.compress(text.encode(errors="replace"), 9)
+  return zlib.compress(text.encode(errors="replace"))

@@ -18,7 +18,7 @@ function sharedCursor() {
  * The frame of every chart: a caption, an SVG as wide as there is room.
  *
  * `spec`: title, note, about (a sentence for those who cannot see it),
- * height; `render(svg, width, height)` draws.
+ * height; `render(width, height)` draws into what this returns.
  */
 function frame(spec, render) {
   const id = `chart-${++charts}`;
@@ -48,7 +48,7 @@ function frame(spec, render) {
     about.textContent = spec.about ?? "";
     picture.setAttribute("width", chart.width);
     picture.replaceChildren(about);
-    render(chart, chart.width, height);
+    render(chart.width, height);
   };
   new ResizeObserver(([entry]) => {
     const width = Math.floor(entry.contentRect.width);
@@ -111,7 +111,7 @@ function lineChart(spec) {
   const several = () => spec.lines.length > 1;
   let [toX, toY, box, at] = [null, null, null, null];
 
-  const chart = frame(spec, (_, width, height) => {
+  const chart = frame(spec, (width, height) => {
     const all = spec.lines.flatMap((line) =>
       [line.y, line.raw, line.low, line.high].filter(Boolean),
     );

@@ -76,7 +76,7 @@ function countsOf(advantage, samples, most, first) {
       about: aboutAdvantage(advantage, samples),
       height: 300,
     },
-    (_, width, height) => {
+    (width, height) => {
       const curves = advantage.missing
         ? []
         : [

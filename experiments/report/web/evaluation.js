@@ -9,13 +9,26 @@ const COLORS = ["c1", "c2", "c3", "c4", "c5", "c7", "c6"];
 
 const colorOf = (run) => COLORS[run % COLORS.length];
 
-/** The evaluations to draw: all of one run, the last of each of several. */
+const MOST_BETWEEN = 6; // of the evaluations during training
+
+/** Evenly spaced elements, the first and the last among them. */
+function spaced(all, most) {
+  if (all.length <= most) return all;
+  const stride = (all.length - 1) / (most - 1);
+  return Array.from({ length: most }, (_, i) => all[Math.round(i * stride)]);
+}
+
+/** The evaluations to draw: of one run, or the last of each of several. */
 function drawn(runs) {
   if (runs.length === 1) {
+    const isEnd = (one) => one.step === 0 || one.final;
     const all = runs[0].evaluations;
-    return all.map((one) => {
+    const between = all.filter((one) => !isEnd(one));
+    const some = spaced(between, MOST_BETWEEN);
+    const kept = all.filter((one) => isEnd(one) || some.includes(one));
+    return kept.map((one) => {
       const color = one.step === 0 ? "c0" : one.final ? "c1" : "c6";
-      return { ...one, color, width: one.final || one.step === 0 ? 2.2 : 1.2 };
+      return { ...one, color, width: isEnd(one) ? 2.2 : 1.2 };
     });
   }
   const bases = runs[0].evaluations.filter((one) => one.step === 0);

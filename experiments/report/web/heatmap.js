@@ -21,7 +21,7 @@ function heatMap(spec) {
     return { cx: x + size.x / 2, cy: y + size.y / 2 };
   };
 
-  const chart = frame(spec, (_, width, height) => {
+  const chart = frame(spec, (width, height) => {
     const widest = Math.max(...spec.yTicks.map(([, text]) => textWidth(text)));
     const left = 12 + widest + (spec.tags ? 8 : 0);
     box = { left, right: width - 8, top: 4, bottom: height - 34 };
