@@ -4,7 +4,10 @@ Orbax does the work. What is added is small: typed PRNG keys travel as their
 data, arrays come back on the shardings that are asked for, a state that does
 not fit is refused before anything is read, and the parameters of a run can be
 read alone. A checkpoint becomes visible by the rename that ends its writing,
-so a run that is killed while saving resumes from the one before.
+so a run that is killed while saving resumes from the one before. Of each array
+there is a number (`experiments.checksums`), so that what a disk or a copy did to
+it is found when it is read: such a checkpoint is set aside, and the run resumes
+from the one before.
 
 A workdir also keeps the config it was made with, and refuses another.
 """
@@ -14,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -23,7 +27,7 @@ import ml_collections
 import orbax.checkpoint as ocp
 from etils import epath
 
-from experiments import jsonl
+from experiments import checksums, hosts, jsonl
 from models import buckets
 from models.config import ModelConfig
 
@@ -32,6 +36,8 @@ PyTree = Any
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.json"
 FOLDER = "checkpoints"  # of a workdir
+SET_ASIDE = "checkpoints_damaged"  # beside it: what could not be read
+_META, _SUMS = "meta", "checksums"  # in the JSON of a checkpoint
 # Keys that say how long, how often or on what devices, never what one step
 # computes but for rounding: a run may go on with other values of them.
 MAY_DIFFER = (
@@ -94,11 +100,16 @@ class Checkpoints:
     """
     if step in self._manager.all_steps():
       return False
+    if not force and not self._manager.should_save(step):
+      return False
+    arrays = _keys_to_data(state)
     return self._manager.save(
       step,
       args=ocp.args.Composite(
-        state=ocp.args.StandardSave(_keys_to_data(state)),
-        data=ocp.args.JsonSave(meta),
+        state=ocp.args.StandardSave(arrays),
+        data=ocp.args.JsonSave(
+          {_META: meta, _SUMS: checksums.of(arrays) | _of_meta(meta)}
+        ),
       ),
       force=force,
     )
@@ -118,7 +129,8 @@ class Checkpoints:
 
     Raises:
       FileNotFoundError: there is no checkpoint, or none of that step.
-      ValueError: the saved tree, a shape or a dtype is another.
+      ValueError: the saved tree, a shape or a dtype is another, or an array is
+        not what was saved.
     """
     step = _existing(self._manager.all_steps(), self.directory, step)
     target = _abstract(abstract_state)
@@ -129,8 +141,59 @@ class Checkpoints:
         state=ocp.args.StandardRestore(target), data=ocp.args.JsonRestore()
       ),
     )
+    meta = restored.data.get(_META)
+    found = checksums.of(restored.state) | _of_meta(meta)
+    _check_sums(found, restored.data.get(_SUMS, {}), step)
     state = jax.tree.map(_data_to_key, restored.state, abstract_state)
-    return state, restored.data
+    return state, meta
+
+  def restore_newest(
+    self, abstract_state: PyTree, tell: Callable[[str], None]
+  ) -> tuple[PyTree, dict[str, Any]] | None:
+    """Reads the latest checkpoint that is whole.
+
+    Those after it are set aside, so that their steps can be saved anew. Several
+    processes agree on which it is.
+
+    Args:
+      abstract_state: as of `restore`.
+      tell: where a line about each damaged one goes.
+
+    Returns:
+      (state, meta); None where there is no checkpoint.
+
+    Raises:
+      ValueError: there are some, and none can be read; nothing is set aside.
+    """
+    damaged: dict[int, str] = {}
+    for step in sorted(self._manager.all_steps(), reverse=True):
+      found, reason = None, ""
+      try:
+        found = self.restore(abstract_state, step)
+      except Exception as error:  # readers of damaged files raise anything
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+      if hosts.all_agree(found is not None):
+        for other, why in damaged.items():
+          tell(f"{self._set_aside(other)}: damaged ({why})")
+        return found
+      damaged[step] = reason or "another process cannot read it"
+    if damaged:
+      raise ValueError(
+        f"no checkpoint of {self.directory} can be read: "
+        + "; ".join(f"{step}: {why}" for step, why in damaged.items())
+      )
+    return None
+
+  def _set_aside(self, step: int) -> epath.Path:
+    aside = self.directory.parent / SET_ASIDE
+    number = len(list(aside.glob("*"))) if aside.exists() else 0
+    moved = aside / f"{step}_{number}"
+    if jax.process_index() == 0:
+      aside.mkdir(parents=True, exist_ok=True)
+      (self.directory / str(step)).rename(moved)
+    hosts.all_agree(True)  # it is moved
+    self._manager.reload()
+    return moved
 
   def latest_step(self) -> int | None:
     """Step of the latest checkpoint, None where there is none."""
@@ -224,6 +287,10 @@ class _Params(contextlib.AbstractContextManager):
         partial_restore=True,
       ),
     )
+    told = ocp.JsonCheckpointHandler().restore(self._path.parent / "data")
+    sums = told.get(_SUMS, {})
+    own = {k: v for k, v in sums.items() if k.split(".")[0] == "params"}
+    _check_sums(checksums.of(restored), own, self.step)
     return restored["params"]
 
   def __exit__(self, *_: object) -> None:
@@ -282,6 +349,23 @@ def _check_fits(target: PyTree, saved: PyTree, step: int) -> None:
       raise ValueError(
         f"the checkpoint of step {step} does not fit: {name} is {found} there, "
         f"{wanted} here"
+      )
+
+
+def _of_meta(meta: Any) -> dict[str, int]:
+  """The number of JSON values."""
+  text = json.dumps(meta, sort_keys=True)
+  return {f"({_META})": zlib.crc32(text.encode())}
+
+
+def _check_sums(
+  found: Mapping[str, int], sums: Mapping[str, int], step: int
+) -> None:
+  """Raises ValueError at the first thing that is not what was saved."""
+  for name in sorted(found.keys() | sums.keys()):
+    if found.get(name) != sums.get(name):
+      raise ValueError(
+        f"the checkpoint of step {step} is damaged: {name} is not what was saved"
       )
 
 

@@ -82,6 +82,11 @@ def agreed(value: int) -> int:
   return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
+def all_agree(found: bool) -> bool:
+  """Whether every process found it so."""
+  return bool(np.all(multihost_utils.process_allgather(np.bool_(found))))
+
+
 def check_same(what: str, text: str) -> None:
   """Refuses to go on where processes were started differently.
 

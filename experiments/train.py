@@ -34,7 +34,6 @@ from models import buckets, hf
 from rl import learners, loop, step, types
 
 BASE = "base"
-_NOTHING = 0  # is saved before the first step
 # What a supervised run logs: its demonstrations have no reward and no sampler.
 _SUPERVISED = ("loss/", "policy/entropy", "optim/", "length/")
 Times = dict[str, float]
@@ -142,11 +141,11 @@ def _start(
 
   What is frozen is in no checkpoint: it is read again where it came from.
   """
-  latest = hosts.agreed(checkpoints.latest_step() or _NOTHING)
-  if latest == _NOTHING:
+  target = e.abstract.replace(frozen={})
+  found = checkpoints.restore_newest(target, print)
+  if found is None:
     return e.init(starting_params(e, workdir))
-  state, _ = checkpoints.restore(e.abstract.replace(frozen={}), latest)
-  return state.replace(frozen=frozen(e, workdir))
+  return found[0].replace(frozen=frozen(e, workdir))
 
 
 def frozen(e: Experiment, workdir: epath.Path) -> types.PyTree:

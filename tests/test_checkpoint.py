@@ -1,5 +1,6 @@
 """What is saved is found again, bit for bit, wherever it is wanted."""
 
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -13,7 +14,7 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from experiments import checkpoint
+from experiments import checkpoint, checksums
 
 
 @flax.struct.dataclass
@@ -172,7 +173,7 @@ def test_saves_multiples_or_when_forced_and_keeps_the_latest(tmp_path):
 KILLED_WHILE_SAVING = """
 import os, sys
 import jax.numpy as jnp
-from experiments import checkpoint
+from experiments import checkpoint, checksums
 
 checkpoints = checkpoint.Checkpoints(sys.argv[1])
 checkpoints.save(1, {"params": jnp.full(2**23, 1.0)}, {})
@@ -242,3 +243,116 @@ def test_another_config_is_refused_with_both_values(tmp_path):
     assert part in str(error.value)
   assert "\n" not in str(error.value)
   assert (tmp_path / "config.json").read_bytes() == before
+
+
+def _files(folder):
+  return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _two_saved(directory):
+  """Steps 1 and 2 of an array that nothing compresses much."""
+  made = [
+    {"params": jax.random.normal(jax.random.key(i), (64, 64))} for i in (1, 2)
+  ]
+  with checkpoint.Checkpoints(directory) as checkpoints:
+    for step, state in enumerate(made, 1):
+      checkpoints.save(step, state, {"at": step})
+  return made
+
+
+def _flip(path, rng):
+  content = bytearray(path.read_bytes())
+  place = int(rng.integers(len(content)))
+  content[place] ^= 1 << int(rng.integers(8))
+  path.write_bytes(bytes(content))
+
+
+def _truncate(path, rng):
+  content = path.read_bytes()
+  path.write_bytes(content[: int(rng.integers(len(content)))])
+
+
+@pytest.mark.parametrize("damage", [_flip, _truncate])
+def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(damage, tmp_path):
+  """Whatever file it is of: the state is what was saved, or the one before."""
+  made = _two_saved(tmp_path / "whole")
+  names = [
+    path.relative_to(tmp_path / "whole")
+    for path in _files(tmp_path / "whole" / "2")
+    if path.stat().st_size
+  ]
+  rng, fell_back = np.random.default_rng(0), 0
+  for number, name in enumerate(names):
+    folder = tmp_path / str(number) / "checkpoints"
+    shutil.copytree(tmp_path / "whole", folder)
+    damage(folder / name, rng)
+    told = []
+    with checkpoint.Checkpoints(folder) as checkpoints:
+      state, meta = checkpoints.restore_newest(made[0], told.append)
+      step = meta["at"]
+      np.testing.assert_array_equal(state["params"], made[step - 1]["params"])
+      assert len(told) == (step == 1)
+      if step == 1:
+        fell_back += 1
+        assert "2_0: damaged (" in told[0]
+        assert checkpoints.latest_step() == 1
+        assert checkpoints.save(2, made[1], {"at": 2})
+        checkpoints.wait()
+        again, _ = checkpoints.restore(made[1], 2)
+        np.testing.assert_array_equal(again["params"], made[1]["params"])
+  assert fell_back > len(names) / 2, names
+
+
+def test_arrays_that_were_changed_are_found_by_their_numbers(tmp_path):
+  """Files that are right in themselves, with other numbers in them."""
+  made = _two_saved(tmp_path / "a")
+  other = {"params": made[1]["params"].at[3, 5].add(1e-6)}
+  with checkpoint.Checkpoints(tmp_path / "b") as checkpoints:
+    checkpoints.save(2, other, {})
+  shutil.rmtree(tmp_path / "a" / "2" / "state")
+  shutil.copytree(
+    tmp_path / "b" / "2" / "state", tmp_path / "a" / "2" / "state"
+  )
+  with checkpoint.Checkpoints(tmp_path / "a") as checkpoints:
+    with pytest.raises(ValueError, match="damaged: params is not what was"):
+      checkpoints.restore(made[1])
+    assert checkpoints.restore_newest(made[1], print)[1] == {"at": 1}
+  (tmp_path / "c").mkdir()
+  shutil.move(tmp_path / "checkpoints_damaged" / "2_0", tmp_path / "c" / "2")
+  with pytest.raises(ValueError, match="damaged: params is not what was"):
+    checkpoint.restore_params(tmp_path / "c")
+
+
+def test_where_no_checkpoint_is_whole_none_is_moved(tmp_path):
+  made = _two_saved(tmp_path / "checkpoints")
+  for path in _files(tmp_path / "checkpoints"):
+    path.write_bytes(b"")
+  with checkpoint.Checkpoints(tmp_path / "checkpoints") as checkpoints:
+    with pytest.raises(
+      ValueError, match=r"no checkpoint of .* can be read: 2: "
+    ):
+      checkpoints.restore_newest(made[0], print)
+    assert sorted(p.name for p in checkpoints.directory.iterdir()) == ["1", "2"]
+  with checkpoint.Checkpoints(tmp_path / "none") as checkpoints:
+    assert checkpoints.restore_newest(made[0], print) is None
+
+
+@pytest.mark.parametrize(
+  "dtype", [bool, "int8", "uint32", "bfloat16", "float32", "complex64"]
+)
+def test_a_number_tells_every_single_change_and_order(dtype):
+  rng = np.random.default_rng(0)
+  array = jnp.asarray(rng.integers(0, 2, (5, 7))).astype(dtype)
+  usual = checksums.of({"x": array})["x"]
+  changed = (
+    array.at[i, j].set(jnp.where(array[i, j], 0, 1).astype(dtype))
+    for i, j in np.ndindex(5, 7)
+  )
+  found = {checksums.of({"x": other})["x"] for other in changed}
+  assert usual not in found
+  assert len(found) == 35
+  assert checksums.of({"x": array[::-1]})["x"] != usual
+  split = jax.device_put(
+    jnp.tile(array, (8, 1)), NamedSharding(_mesh(4, 2), PartitionSpec("row"))
+  )
+  assert checksums.of({"x": split}) == checksums.of({"x": np.asarray(split)})
