@@ -24,7 +24,7 @@ import argparse
 import functools
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -52,6 +52,7 @@ def evaluate(
   temperature: float = 1.0,
   max_tokens: int | None = None,
   sharding: jax.sharding.Sharding | None = None,
+  between: Callable[[], None] = lambda: None,
 ) -> estimates.Evaluation:
   """Samples the task's held-out problems and scores the completions.
 
@@ -69,6 +70,7 @@ def evaluate(
     temperature: of sampling.
     max_tokens: where a completion is cut; None is the task's T.
     sharding: of the problems' axis; None is wherever `params` are.
+    between: called between two batches; it may raise.
 
   Returns:
     The evaluation, on the host of every process.
@@ -90,6 +92,7 @@ def evaluate(
     )
     keep = min(batch, problems - start)
     parts.append({name: value[:keep] for name, value in part.items()})
+    between()
   whole = {
     name: np.concatenate([part[name] for part in parts]) for name in parts[0]
   }

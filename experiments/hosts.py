@@ -18,6 +18,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 PyTree = Any
+_MISSED = 30  # seconds without a sign of life, after which a process is dead
 
 
 def join(
@@ -69,7 +70,7 @@ def join(
 
 def _initialize(*who: Any) -> None:
   try:
-    jax.distributed.initialize(*who)
+    jax.distributed.initialize(*who, heartbeat_timeout_seconds=_MISSED)
   except ValueError as error:
     raise ValueError(
       f"--distributed: {error} where no cluster was found; say --coordinator, "

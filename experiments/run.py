@@ -65,7 +65,8 @@ def main(argv: Sequence[str]) -> int:
     argv: its words, the program's name first.
 
   Returns:
-    The exit status: 0, or 2 for a mistake, which is said in one line.
+    The exit status: 0, 143 where SIGTERM ended a run that can be resumed, or 2
+    for a mistake, which is said in one line.
   """
   if {"--help", "-h"} & set(argv):
     print(__doc__)
@@ -75,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
   given = commandline.parse(argv, _define, required=("config", "workdir"))
   config, workdir = given.config, given.workdir
   _check_packages()
-  from experiments import devices, hosts, train
+  from experiments import devices, hosts, preemption, train
 
   with mistakes.expected():
     devices.split_cpu(config.cpu_devices)
@@ -85,7 +86,10 @@ def main(argv: Sequence[str]) -> int:
     hosts.check_same("the config", config.to_json(sort_keys=True))
     hosts.check_same("--workdir", str(workdir))
     experiment = train.validate(config, workdir)
-  train.run(experiment, workdir, profile=given.profile)
+  try:
+    train.run(experiment, workdir, profile=given.profile)
+  except preemption.Preempted:
+    return preemption.STATUS
   return 0
 
 

@@ -51,7 +51,16 @@ class JsonLines:
 
   def __init__(self, workdir: epath.Path, resume_step: int) -> None:
     path = workdir / METRICS_FILE
-    kept = [r for r in jsonl.read(path) if r["step"] <= resume_step]
+    # What is evaluated at a checkpoint is logged after it, again when resumed.
+    kept = [
+      record
+      for record in jsonl.read(path)
+      if record["step"] < resume_step
+      or (
+        record["step"] == resume_step
+        and not any(name.startswith("evaluation/") for name in record)
+      )
+    ]
     self._file = jsonl.grow(path, kept)
 
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:

@@ -24,6 +24,7 @@ from experiments import (
   evaluate,
   hosts,
   logging,
+  preemption,
   profiling,
   records,
   report,
@@ -79,6 +80,9 @@ def run(
     experiment: what `validate` found.
     workdir: of the run.
     profile: traces a few dispatches into `profile/` (`experiments.profiling`).
+
+  Raises:
+    Preempted: SIGTERM has come; what was done is saved.
   """
   config, workdir = experiment.config, epath.Path(workdir)
   workdir.mkdir(parents=True, exist_ok=True)
@@ -86,11 +90,14 @@ def run(
   _write_model(experiment, workdir)
   if _has_base(config):
     run(build.build(_base(config)), workdir / BASE)
-  with checkpoint.Checkpoints(
-    workdir / checkpoint.FOLDER,
-    keep=config.keep_checkpoints,
-    every=config.checkpoint_every or config.steps,
-  ) as checkpoints:
+  with (
+    preemption.Watch() as watch,
+    checkpoint.Checkpoints(
+      workdir / checkpoint.FOLDER,
+      keep=config.keep_checkpoints,
+      every=config.checkpoint_every or config.steps,
+    ) as checkpoints,
+  ):
     state = _start(experiment, workdir, checkpoints)
     with logging.Logger(
       workdir,
@@ -102,16 +109,17 @@ def run(
       _announce(experiment, workdir, int(state.step), logger)
       base = workdir / report.EVALUATIONS["base"]
       if experiment.samples_own and int(state.step) == 0 and _missing(base, 0):
-        _evaluate(experiment, state, base)
+        _evaluate(experiment, state, base, watch)
       trace = profiling.Trace(workdir) if profile else None
-      state = _loop(experiment, state, workdir, checkpoints, logger, trace)
-  if experiment.samples_own:
+      state = _loop(
+        experiment, state, workdir, checkpoints, logger, watch, trace
+      )
     final = workdir / report.EVALUATIONS["trained"]
-    if _missing(final, int(state.step)):
-      _evaluate(experiment, state, final)
-    if jax.process_index() == 0:
-      report.main([str(workdir)])
+    if experiment.samples_own and _missing(final, int(state.step)):
+      _evaluate(experiment, state, final, watch)
   if jax.process_index() == 0:
+    if experiment.samples_own:
+      report.main([str(workdir)])
     print(f"run folder: {workdir}")
 
 
@@ -276,44 +284,70 @@ def _loop(
   workdir: epath.Path,
   checkpoints: checkpoint.Checkpoints,
   logger: logging.Logger,
+  watch: preemption.Watch,
   trace: profiling.Trace | None,
 ) -> step.State:
   """Steps until the last; metrics are fetched one dispatch late."""
-  config, done = e.config, int(state.step)
+  config, begun = e.config, int(state.step)
+  done = begun
   if done >= config.steps:
     return state
   gather = gatherer(e)
   advance = make_advance(e, gather)
   record = records.recorder(e, gather)
   meter = _Meter(e, logger)
-  while done < config.steps:
-    if _due(done, config.rollouts_every):
+
+  def save() -> None:
+    meter.flush()  # a resumed run must find the metrics of what is saved
+    logger.flush()
+    checkpoints.save(done, state.replace(frozen={}), {}, force=True)
+
+  try:
+    while done < config.steps:
+      if done and _due(done, config.evaluate_every):
+        meter.flush()
+        logger.log(done, _evaluated(e, state, workdir, watch))
+        meter.restart()
+      if _due(done, config.rollouts_every):
+        meter.flush()
+        logging.write_rollouts(workdir, done, record(state))
+        meter.restart()
+      if trace:
+        trace.before()
+      state, metrics, times = advance(state)
+      if trace:
+        trace.after(metrics)
+      done += config.steps_per_dispatch
       meter.flush()
-      logging.write_rollouts(workdir, done, record(state))
-      meter.restart()
-    if trace:
-      trace.before()
-    state, metrics, times = advance(state)
-    if trace:
-      trace.after(metrics)
-    done += config.steps_per_dispatch
-    meter.flush()
-    meter.hold(done, metrics, times)
-    is_last = done >= config.steps
-    if _due(done, config.evaluate_every) and not is_last:
-      meter.flush()
-      found = _evaluate(e, state, workdir / f"evaluation_{done:06d}.json")
-      means = {f"evaluation/{k}": v.mean for k, v in found.estimates.items()}
-      logger.log(done, means)
-      meter.restart()
-    if is_last or _due(done, config.checkpoint_every):
-      meter.flush()  # a resumed run must find the metrics of what is saved
-      logger.flush()
-      checkpoints.save(done, state.replace(frozen={}), {}, force=is_last)
+      meter.hold(done, metrics, times)
+      if done >= config.steps or _due(done, config.checkpoint_every):
+        save()
+      watch.check()
+  except preemption.Preempted:
+    if done > begun:
+      save()
+    logger.say(f"{workdir}: told to end, after step {done} of {config.steps}")
+    raise
   if trace:
     trace.close()
     logger.say(f"{workdir / profiling.FOLDER}: {trace.done} dispatches traced")
   return state
+
+
+def _evaluated(
+  e: Experiment,
+  state: step.State,
+  workdir: epath.Path,
+  watch: preemption.Watch,
+) -> dict[str, float]:
+  """Means on the held-out problems; of a run that was resumed here, once."""
+  done = int(state.step)
+  path = workdir / f"evaluation_{done:06d}.json"
+  if _missing(path, done):
+    found = _evaluate(e, state, path, watch)
+  else:
+    found = estimates.load(path)
+  return {f"evaluation/{k}": v.mean for k, v in found.estimates.items()}
 
 
 def _due(done: int, every: int) -> bool:
@@ -382,7 +416,10 @@ class _Meter:
 
 
 def _evaluate(
-  e: Experiment, state: step.State, path: epath.Path
+  e: Experiment,
+  state: step.State,
+  path: epath.Path,
+  watch: preemption.Watch,
 ) -> estimates.Evaluation:
   """Samples the held-out problems and writes what came out."""
   settings = e.config.evaluation
@@ -398,6 +435,7 @@ def _evaluate(
     temperature=settings.temperature,
     max_tokens=e.sampling.max_tokens,
     sharding=e.batch_sharding,
+    between=watch.check,
   )
   if jax.process_index() == 0:
     estimates.save(found, path)

@@ -3,11 +3,14 @@
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -44,7 +47,7 @@ def config(folder, **changes):
   return path
 
 
-def start(words, devices, more):
+def start(words, more):
   """A process of the command, and not yet its end."""
   path = os.pathsep.join([str(TESTS), str(TESTS.parent)])
   return subprocess.Popen(
@@ -56,25 +59,29 @@ def start(words, devices, more):
   )
 
 
-def run(file, workdir, processes=1, **more):
+def begin(file, workdir, processes=1, **more):
   """The command in so many processes, which share eight devices."""
   words = [f"--config={file}", f"--workdir={workdir}"]
-  each = DEVICES // processes
-  words.append(f"--config.cpu_devices={each}")
-  started = []
-  if processes > 1:
-    with socket.socket() as free:
-      free.bind(("localhost", 0))
-      port = free.getsockname()[1]
-    words += [f"--coordinator=localhost:{port}", f"--processes={processes}"]
-    for number in range(processes):
-      started.append(start([*words, f"--process={number}"], each, more))
-  else:
-    started.append(start(words, each, more))
+  words.append(f"--config.cpu_devices={DEVICES // processes}")
+  if processes == 1:
+    return [start(words, more)]
+  with socket.socket() as free:
+    free.bind(("localhost", 0))
+    port = free.getsockname()[1]
+  words += [f"--coordinator=localhost:{port}", f"--processes={processes}"]
+  return [start([*words, f"--process={i}"], more) for i in range(processes)]
+
+
+def end(started, status=0):
+  """What they said, once all have ended with this status."""
   said = [one.communicate(timeout=500)[0] for one in started]
   for one, text in zip(started, said, strict=True):
-    assert one.returncode == 0, text
+    assert one.returncode == status, text
   return said
+
+
+def run(file, workdir, processes=1, **more):
+  return end(begin(file, workdir, processes, **more))
 
 
 def lines(workdir, *starts):
@@ -209,6 +216,41 @@ def test_hosts_verify_what_their_devices_sampled(tmp_path):
   names = ("loss/", "reward/", "length/", "accuracy/", "verifier/")
   found, expected = (lines(tmp_path / n, *names) for n in ("two", "one"))
   assert_near(found, expected, 1e-5)
+
+
+def until(workdir, count, started):
+  """Waits for so many lines of metrics."""
+  while len(jsonl.read(workdir / "metrics.jsonl")) < count:
+    for one in started:
+      assert one.poll() is None, one.communicate()[0]
+    time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+  return config(tmp_path_factory.mktemp("long"), kind="supervised", steps=400)
+
+
+def test_sigterm_to_one_of_two_saves_the_same_step_of_both(long, tmp_path):
+  started = begin(long, tmp_path, processes=2)
+  until(tmp_path, 5, started)
+  started[1].send_signal(signal.SIGTERM)
+  end(started, status=143)
+  done = len(jsonl.read(tmp_path / "metrics.jsonl"))
+  assert 5 <= done < 400
+  assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == [str(done)]
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_when_one_dies_the_other_ends_and_says_why(killed, long, tmp_path):
+  started = begin(long, tmp_path, processes=2)
+  until(tmp_path, 5, started)
+  started[killed].kill()
+  began = time.monotonic()
+  said, _ = started[1 - killed].communicate(timeout=120)
+  assert time.monotonic() - began < 60  # the promise
+  assert started[1 - killed].returncode != 0
+  assert re.search("heartbeat|connection|another task died", said), said
 
 
 class TestShares:
