@@ -111,6 +111,10 @@ class Experiment:
     """The policy's own."""
     return self.methods[learners.POLICY]
 
+  def on(self, mesh: Mesh) -> Experiment:
+    """The same, trained and sampled on another mesh."""
+    return dataclasses.replace(self, mesh=mesh, sampling_mesh=mesh)
+
   def init(self, params: types.PyTree | None = None) -> step.State:
     """The state at step 0, on the mesh.
 

@@ -29,6 +29,13 @@ from models.config import ModelConfig
 from rl.plan import Plan
 
 _KEPT = 16
+_OPEN = {
+  "replica": None,
+  "data": -1,
+  "fsdp": None,
+  "tensor": None,
+  "context": 1,
+}
 
 
 def meshes(
@@ -107,7 +114,8 @@ def axes(
   """`config.mesh` with what it leaves open, for `sharding.make_mesh`.
 
   Args:
-    asked: sizes; None is open, and 1 unless `data` is -1.
+    asked: sizes; None is open, and 1 unless `data` is -1; an axis that is not
+      named is open, and `data` then -1.
     devices: all of the mesh.
     model: whose parameters are split.
     prompts: that are trained on at a time.
@@ -116,6 +124,7 @@ def axes(
   Returns:
     Sizes; replica may still be None.
   """
+  asked = _OPEN | dict(asked)
   found = {
     name: 1 if size is None and name != "replica" else size
     for name, size in asked.items()

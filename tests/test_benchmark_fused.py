@@ -1,6 +1,5 @@
 """Benchmarks of ours alone: equal work, their arithmetic; no timings."""
 
-import dataclasses
 import io
 import types as python_types
 
@@ -25,9 +24,7 @@ CONSOLE = rich.console.Console(file=io.StringIO())
 
 def test_seeds_side_by_side_do_what_each_does_alone():
   whole = fused.experiment(2, 8)
-  one = dataclasses.replace(
-    whole, mesh=sharding.make_mesh(devices=jax.devices()[:1])
-  )
+  one = whole.on(sharding.make_mesh(devices=jax.devices()[:1]))
   start = one.init()
   starts = [
     start.replace(key=jax.random.fold_in(start.key, number))

@@ -156,7 +156,7 @@ def test_weights_are_the_ratio_up_to_the_cap():
 
 def test_a_corrected_method_prints_its_weights():
   method = staleness.corrected(methods.get("grpo"), 2.0)
-  assert "truncated_importance(cap=2.0)" in str(method)
+  assert "truncated_importance(cap=2)" in str(method)
   assert "old/log_probs" in {str(need) for need in method.signal_needs}
 
 

@@ -143,7 +143,7 @@ def test_samples_are_those_of_one_device(axes):
 
 def sent(program, *args):
   text = program.lower(*args).compile().as_text()
-  found = hlo.collectives(text, 8, {None: 1})
+  found = hlo.collectives(text, [0] * 8, {None: 1})
   return {kind: one.count for kind, one in found.items()}
 
 
@@ -162,7 +162,7 @@ def test_a_token_is_drawn_without_gathering_parameters():
   program = drawing().lower(*placed).compile()
 
   def gathers(turns):
-    found = hlo.collectives(program.as_text(), 8, {None: turns})
+    found = hlo.collectives(program.as_text(), [0] * 8, {None: turns})
     return found["all-gather"].bytes
 
   assert gathers(2) == gathers(1) > 0

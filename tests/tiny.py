@@ -52,7 +52,7 @@ def experiment(kind: str = "rl", **changes: object) -> build.Experiment:
 def on_one_device(found: build.Experiment) -> build.Experiment:
   """The same experiment; programs for one device compile sooner than for 8."""
   mesh = sharding.make_mesh(devices=jax.devices()[:1])
-  return dataclasses.replace(found, mesh=mesh, sampling_mesh=mesh)
+  return found.on(mesh)
 
 
 def rewarding_ids(task: Task) -> Task:

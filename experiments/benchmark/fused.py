@@ -27,7 +27,6 @@ change, in norm.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import io
 import statistics
@@ -99,8 +98,8 @@ def fused(
     console.print(f"{row.name}: {row.ours:.3g} {row.unit}", highlight=False)
 
   for label, mesh in meshes().items():
-    fast = dataclasses.replace(whole, mesh=mesh, sampling_mesh=mesh)
-    slow = dataclasses.replace(experiment(1, prompts), mesh=mesh)
+    fast = whole.on(mesh)
+    slow = experiment(1, prompts).on(mesh)
     start = fast.init()
     advance = train.make_advance(fast, train.gatherer(fast))
     one = in_turn(fast, advance, 1)
