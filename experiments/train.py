@@ -74,7 +74,7 @@ def run(
   Several processes run it together; process 0 writes, into a workdir that all of
   them see. Writes `config.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/` and
   `rollouts/`; an RL run also `base/`, `evaluation_base.json`,
-  `evaluation.json` and `report.png`.
+  `evaluation.json` and `report.html`.
 
   Args:
     experiment: what `validate` found.

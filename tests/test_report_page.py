@@ -25,7 +25,7 @@ HOSTILE = (
 )
 CHARTS = "[...document.querySelectorAll('.chart svg')]"
 HELPERS = """
-  const isSeen = (chart) => chart.getClientRects().length > 0;
+  const isSeen = (chart) => !chart.closest("details:not([open])");
   const isDrawn = (chart) => chart.querySelector(".line, .bar, .cell") !== null;
 """
 SEARCHES = ("4 + 5", "prompt 7", "", "no such text", "+", "9 - 1 * 2", "eos")

@@ -311,7 +311,7 @@ def test_text_scored_on_the_host_runs_end_to_end(text):
     found = estimates.load(text / name)
     assert found.scores.shape == (small_gsm8k.TEST, 2)
     assert set(np.unique(found.scores)) <= {0.0, 1.0}
-  assert (text / "report.png").exists()
+  assert (text / "report.html").exists()
 
 
 def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):

@@ -22,6 +22,7 @@ their sum (nothing hidden). A peak is never reached, so plan with twice that.
 
 from __future__ import annotations
 
+import concurrent.futures
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -46,6 +47,8 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
   "tpu": {"exec_time_optimization_effort": -1.0},
   "gpu": {"xla_gpu_enable_triton_gemm": False},
 }
+_LONGEST_FIRST = ("train_step", "rollout", "score")
+_AT_ONCE = 2  # compiled, each on a core, while the next is traced
 _LONGEST = 300  # characters of a reason that is not about memory
 
 
@@ -59,13 +62,17 @@ def analyse(
     chip: what one of them can do.
     tell: where progress goes.
   """
-  found = {}
-  for name, lower in programs.of(e).items():
-    tell(f"{name}: tracing")
-    lowered = lower()
-    tell(f"{name}: compiling")
-    found[name] = _compiled(e, lowered, name, chip)
-    tell(f"{name}: {_line(found[name])}")
+  lowers = programs.of(e)
+  with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    started = {}
+    for name in sorted(lowers, key=_LONGEST_FIRST.index):
+      tell(f"{name}: tracing")
+      lowered = lowers[name]()
+      tell(f"{name}: compiling")
+      started[name] = pool.submit(_compiled, e, lowered, name, chip)
+    found = {name: started[name].result() for name in lowers}
+  for name, program in found.items():
+    tell(f"{name}: {_line(program)}")
   seconds = {name: _seconds(e, chip, name, found[name]) for name in found}
   report = {
     "devices": e.mesh.devices.size,

@@ -22,8 +22,8 @@ from experiments import jsonl, seeds
 from experiments.arms import Outcome
 from experiments.bakeoff import table
 from experiments.bakeoff.table import Estimate
-from experiments.claims.page import STYLE
 from experiments.intervals import CONFIDENCE
+from experiments.report import shell
 
 HACKED = "hacked"
 HARMED = "harmed"
@@ -283,17 +283,13 @@ def page(t: Table) -> str:
     f"<li><code>{name}</code>: {html.escape(why)}</li>"
     for name, why in sorted(t.refused.items())
   )
-  return (
-    "<!doctype html><html lang='en'><meta charset='utf-8'>"
-    "<meta name='viewport' content='width=device-width'>"
-    f"<title>Rewards</title><style>{STYLE}\n"
-    "body { max-width: none; } th { font-weight: normal; }\n"
-    "th[scope=rowgroup] { font-weight: bold; padding-top: 1rem; }</style>"
+  unrun = f"<h2>Not run</h2><ul>{refused}</ul>" if refused else ""
+  return shell.page(
+    "Rewards",
     f"<h1>Rewards</h1><p>{html.escape(t.heading)}</p>"
     f"<p>{html.escape(t.reading)}</p><p>{html.escape(_base(t))}</p>"
-    f"<table><tr>{head}</tr>{body}</table>"
-    + (f"<h2>Not run</h2><ul>{refused}</ul>" if refused else "")
-    + "</html>\n"
+    f"<div class='wide broad'><table><thead><tr>{head}</tr></thead>"
+    f"<tbody>{body}</tbody></table></div>{unrun}",
   )
 
 

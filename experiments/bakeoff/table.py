@@ -19,8 +19,8 @@ from etils import epath
 
 from experiments import jsonl, seeds
 from experiments.arms import Outcome, Spent
-from experiments.claims.page import STYLE
 from experiments.intervals import CONFIDENCE, student_interval
+from experiments.report import shell
 
 KS = (1, 8, 64)
 COST = "cost per step"
@@ -289,18 +289,19 @@ def page(t: Table) -> str:
     f"<li><code>{name}</code>: {html.escape(why)}</li>"
     for name, why in sorted(t.refused.items())
   )
-  return (
-    "<!doctype html><html lang='en'><meta charset='utf-8'>"
-    "<meta name='viewport' content='width=device-width'>"
-    f"<title>Bake-off</title><style>{STYLE}\n"
-    "body { max-width: none; } th { font-weight: normal; }\n"
-    "th[scope=rowgroup] { font-weight: bold; padding-top: 1rem; }</style>"
+  unrun = f"<h2>Not run</h2><ul>{refused}</ul>" if refused else ""
+
+  def table(last: str, rows: str) -> str:
+    return (
+      "<div class='wide broad'><table><thead><tr>"
+      f"{head(last)}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+  return shell.page(
+    "Bake-off",
     f"<h1>Bake-off</h1><p>{html.escape(t.heading)}</p>"
-    f"<table><tr>{head('seconds per step')}</tr>{absolute}</table>"
-    f"<p>{html.escape(t.reading)}</p>"
-    f"<table><tr>{head(COST)}</tr>{body}</table>"
-    + (f"<h2>Not run</h2><ul>{refused}</ul>" if refused else "")
-    + "</html>\n"
+    f"{table('seconds per step', absolute)}<p>{html.escape(t.reading)}</p>"
+    f"{table(COST, body)}{unrun}",
   )
 
 

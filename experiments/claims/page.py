@@ -15,21 +15,7 @@ from etils import epath
 
 from experiments import jsonl
 from experiments.claims.claim import Claim, Comparison, verdict
-
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto;
-  padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { text-align: left; padding: .3rem .8rem; border-bottom: 1px solid #8884; }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
-img { max-width: 100%; background: white; border-radius: 6px; }
-.reproduced { color: light-dark(#1a7f37, #56d364); }
-.not-reproduced { color: light-dark(#cf222e, #ff7b72); }
-.inconclusive { color: light-dark(#9a6700, #e3b341); }
-section { margin-top: 3rem; }
-"""
-
+from experiments.report import shell
 
 _COLUMNS = ("comparison", "effect", "claimed", "as claimed")
 
@@ -120,16 +106,16 @@ def page(tried: Sequence[Tried]) -> str:
     f"</td><td>{_verdict(t)}</td></tr>"
     for t in tried
   )
-  return (
-    "<!doctype html><html lang='en'><meta charset='utf-8'>"
-    "<meta name='viewport' content='width=device-width'>"
-    f"<title>Claims</title><style>{STYLE}</style>"
+  body = (
     f"<h1>Claims</h1><p>{html.escape(_made(tried))}. The test of a "
     "claim stands in its file; intervals are Student's, 95 %, over seeds of training, on "
     "the same held-out problems for all.</p>"
-    "<table><tr><th scope='col'>claim</th><th scope='col'>verdict</th></tr>"
-    f"{head}</table>" + "".join(map(_section, tried)) + "</html>\n"
+    "<table><thead><tr><th scope='col'>claim</th><th scope='col'>verdict</th>"
+    f"</tr></thead><tbody>{head}</tbody></table>"
+    + "".join(map(_section, tried))
   )
+  links = [(t.claim.name, t.claim.name.replace("_", " ")) for t in tried]
+  return shell.page("Claims", body, links)
 
 
 def _section(t: Tried) -> str:
@@ -147,9 +133,9 @@ def _section(t: Tried) -> str:
     f"<section id='{t.claim.name}'><h2>{t.claim.name.replace('_', ' ')}: "
     f"{_verdict(t)}</h2><p>{html.escape(t.claim.statement)}<br>"
     f"<small>{html.escape(t.claim.source)}</small></p>"
-    f"<p>{html.escape(t.claim.setting)}; {t.seeds} seeds.</p><table><tr>"
+    f"<p>{html.escape(t.claim.setting)}; {t.seeds} seeds.</p><div class='wide'><table><thead><tr>"
     + "".join(f"<th scope='col'>{name}</th>" for name in _COLUMNS)
-    + f"</tr>{rows}</table><img alt='{html.escape(spoken)}' "
+    + f"</tr></thead><tbody>{rows}</tbody></table></div><img alt='{html.escape(spoken)}' "
     f"src='data:image/png;base64,{picture}'></section>"
   )
 
