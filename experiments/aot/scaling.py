@@ -1,6 +1,6 @@
 """The tables of SCALING.md: which models fit where, and what a step would take.
 
-  python -m experiments.aot.scaling [--folder runs/scaling] [--only TEXT]
+  python -m experiments.aot.scaling [--folder docs/scaling] [--only TEXT]
     [--out SCALING.md]
 
 compiles every model of `MODELS` for every machine of `MACHINES`, as one
@@ -249,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     prog="python -m experiments.aot.scaling", description=__doc__.split("\n")[0]
   )
   add = parser.add_argument
-  add("--folder", type=epath.Path, default="runs/scaling", help="of the cells")
+  add("--folder", type=epath.Path, default="docs/scaling", help="of the cells")
   add("--only", default="", help="a text in the name of a cell to compile")
   add("--out", type=epath.Path, help="a file with the marks of the tables")
   return parser
