@@ -61,7 +61,8 @@ class Ahead:
   """Rollouts that were sampled while the step before was trained.
 
   The first after a checkpoint is sampled from the parameters that were saved,
-  with nothing to train beside it: a run that resumes there does the same.
+  with nothing to train beside it: a run that resumes there does the same. One
+  that SIGTERM ended elsewhere does not: there too the first is sampled anew.
 
   Args:
     e: the experiment; its sampler has devices of its own.

@@ -139,12 +139,12 @@ def axes(
   numbers = presets.parameters(model) if memory else 0
   if asked["tensor"] is None:
     most = math.gcd(left, model.heads, model.kv_heads, model.mlp_width)
-    even = [n for n in _divisors(most) if prompts % (replica * left // n) == 0]
+    even = [n for n in divisors(most) if prompts % (replica * left // n) == 0]
     copy = np.dtype(model.dtype).itemsize * numbers
     found["tensor"] = _least(even or [1], copy, memory, 3)
   if asked["fsdp"] is None and left % found["tensor"] == 0:
     kept = _KEPT * numbers / (found["tensor"] * found["context"])
-    splits = _divisors(left // found["tensor"])
+    splits = divisors(left // found["tensor"])
     found["fsdp"] = _least(splits, kept, memory, 2)
   return found
 
@@ -164,5 +164,6 @@ def _least(
   return next(enough, splits[-1])
 
 
-def _divisors(count: int) -> Iterator[int]:
+def divisors(count: int) -> Iterator[int]:
+  """Of a count, the smallest first."""
   return (n for n in range(1, count + 1) if count % n == 0)

@@ -71,9 +71,9 @@ def run(
 ) -> None:
   """Runs or resumes an experiment to its last step.
 
-  Several processes run it together; process 0 writes, into a workdir that all of
-  them see. Writes `config.json`, `metrics.jsonl`, `tensorboard/`, `checkpoints/` and
-  `rollouts/`; an RL run also `base/`, `evaluation_base.json`,
+  Several processes run it together; process 0 writes, into a workdir that all
+  of them see. Writes `config.json`, `metrics.jsonl`, `tensorboard/`,
+  `checkpoints/` and `rollouts/`; an RL run also `base/`, `evaluation_base.json`,
   `evaluation.json` and `report.html`.
 
   Args:

@@ -8,8 +8,8 @@ shapes alone: no weights are read, nothing runs, nothing is written but the file
 of `--json`; without a file the object is all that is printed. Several slices
 are an axis of the mesh, `mesh.replica`. Data and tokenizer must be there, as
 for a run. Of what does not fit it says what to change; `--fit` tries that, one
-change after the other, until all fits. The exit status is 1 where a program does not fit. Needs the extra
-`tpu`.
+change after the other, until all fits. The exit status is 1 where a program
+does not fit. Needs the extra `tpu`, or `gpu-aot` for GPUs.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def _tpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
   for variable, value in _ALONE.items():
     os.environ.setdefault(variable, value)
   os.environ.setdefault("TPU_ACCELERATOR_TYPE", f"{name}-8")
-  _need("libtpu", "a TPU", "tpu")
+  _need("libtpu", "libtpu", "a TPU", "tpu")
   topology = f"{name}:{shape}"
   try:
     found = topologies.get_topology_desc(
@@ -161,7 +161,8 @@ def _gpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
       f"slices = {slices}: GPUs that are not there do not say which node they "
       "are of; use 1"
     )
-  _need("jax_plugins.xla_cuda12", "a GPU", "gpu-aot")
+  plugin = "jax-cuda12-plugin"
+  _need("jax_plugins.xla_cuda12", plugin, "a GPU", "gpu-aot")
   chip = GPUS[name]
   found = topologies.get_topology_desc(
     name,
@@ -172,11 +173,10 @@ def _gpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
   return found.devices
 
 
-def _need(module: str, what: str, extra: str) -> None:
+def _need(module: str, package: str, what: str, extra: str) -> None:
   try:
     importlib.import_module(module)
   except ImportError:
     raise ImportError(
-      f"compiling for {what} needs {module.partition('.')[0]}: pip install -e "
-      f"'.[{extra}]'"
+      f"compiling for {what} needs {package}: pip install -e '.[{extra}]'"
     ) from None

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import ml_collections
 
-from experiments import build
+from experiments import build, layout
 from experiments.aot import chips, report
 from models import presets, sharding
 
@@ -85,7 +85,7 @@ def _training(e: build.Experiment) -> Changes:
     return {"model.remat": "full"}
   prompts = e.config.rollout.prompts // e.plan.minibatches
   most = prompts // sharding.prompt_parts(e.mesh)
-  more = [n for n in _divisors(most) if n > e.plan.microbatches]
+  more = [n for n in layout.divisors(most) if n > e.plan.microbatches]
   if more:
     return {"plan.microbatches": more[0]}
   context = 2 * e.mesh.shape["context"]
@@ -122,7 +122,3 @@ def _doubled(e: build.Experiment, axis: str) -> Changes:
     return {}
   sizes = mesh | {axis: 2 * mesh[axis], other: mesh[other] // 2}
   return {f"mesh.{name}": size for name, size in sizes.items()}
-
-
-def _divisors(count: int) -> list[int]:
-  return [n for n in range(1, count + 1) if count % n == 0]
