@@ -287,10 +287,12 @@ class _Params(contextlib.AbstractContextManager):
         partial_restore=True,
       ),
     )
-    told = ocp.JsonCheckpointHandler().restore(self._path.parent / "data")
-    sums = told.get(_SUMS, {})
-    own = {k: v for k, v in sums.items() if k.split(".")[0] == "params"}
-    _check_sums(checksums.of(restored), own, self.step)
+    written_by_a_run = self._path.parent / "data"
+    if written_by_a_run.exists():  # an imported model has parameters alone
+      told = ocp.JsonCheckpointHandler().restore(written_by_a_run)
+      sums = told.get(_SUMS, {})
+      own = {k: v for k, v in sums.items() if k.split(".")[0] == "params"}
+      _check_sums(checksums.of(restored), own, self.step)
     return restored["params"]
 
   def __exit__(self, *_: object) -> None:
