@@ -18,7 +18,7 @@ import contextlib
 import dataclasses
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import ml_collections
 import orbax.checkpoint as ocp
 from etils import epath
+from orbax.checkpoint import checkpoint_managers as policies
 
 from experiments import checksums, hosts, jsonl
 from models import buckets
@@ -42,9 +43,13 @@ _META, _SUMS = "meta", "checksums"  # in the JSON of a checkpoint
 # computes but for rounding: a run may go on with other values of them.
 MAY_DIFFER = (
   "steps",
+  "steps_per_dispatch",
   "log_every",
   "checkpoint_every",
   "keep_checkpoints",
+  "keep_every",
+  "keep_best",
+  "stop_after_skips",
   "evaluate_every",
   "rollouts_every",
   "sinks",
@@ -60,17 +65,22 @@ class Checkpoints:
     directory: where they live, local or in a bucket; made when missing.
     keep: how many of the latest are kept.
     every: steps that are multiples of it are saved, the others when forced.
+    also: what else is kept, as Orbax's policies (`experiments.keeping`).
   """
 
   def __init__(
-    self, directory: epath.PathLike, keep: int = 3, every: int = 1
+    self,
+    directory: epath.PathLike,
+    keep: int = 3,
+    every: int = 1,
+    also: Sequence[policies.PreservationPolicy] = (),
   ) -> None:
     self.directory = buckets.absolute(directory)
-    policies = ocp.checkpoint_managers
+    kept = [policies.LatestN(keep), *also]
     self._manager = ocp.CheckpointManager(
       self.directory,
       options=ocp.CheckpointManagerOptions(
-        max_to_keep=keep,
+        preservation_policy=policies.AnyPreservationPolicy(kept),
         save_decision_policy=policies.FixedIntervalPolicy(every),
         cleanup_tmp_directories=True,
       ),
@@ -451,6 +461,31 @@ def frozen_step(workdir: epath.PathLike) -> int | None:
   """Step of the checkpoint that `model.json` names as the frozen base's."""
   path = epath.Path(workdir) / MODEL_FILE
   return json.loads(path.read_text())["frozen_step"] if path.exists() else None
+
+
+def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
+  """The config that a workdir was made with; lists are tuples again.
+
+  Args:
+    workdir: of a run.
+
+  Raises:
+    FileNotFoundError: it holds no run.
+    ValueError: its `config.json` is no JSON object.
+  """
+  path = epath.Path(workdir) / CONFIG_FILE
+  if not path.exists():
+    raise FileNotFoundError(f"{workdir} holds no run: there is no {path}")
+  try:
+    return ml_collections.ConfigDict(_tuples(json.loads(path.read_text())))
+  except (ValueError, TypeError) as error:
+    raise ValueError(f"{path} is no config: {error}") from None
+
+
+def _tuples(value: Any) -> Any:
+  if isinstance(value, dict):
+    return {key: _tuples(item) for key, item in value.items()}
+  return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def check_config(

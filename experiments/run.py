@@ -2,6 +2,7 @@
 
   python -m experiments.run --config experiments/configs/smoke.py --workdir DIR
     [--config.steps=200] [--config.method="pass_at_k(k=8)"] ... [--profile]
+    [--debug]
 
 Where several processes run it together (hosts of a TPU slice, GPU nodes), each
 is started with the same words and
@@ -11,8 +12,12 @@ is started with the same words and
 
 and a workdir that all of them see.
 
-Mistakes are one line and exit code 2, before anything is written. Flags only:
-`experiments.train` does the work.
+With --debug every program's results are searched for NaN, and the first is a
+traceback to the operation that made it; slower, and for nothing else.
+
+Mistakes are one line and exit code 2, before anything is written; what a run
+cannot go on from (a full disk, a loss that stays NaN) is one line and code 1.
+Flags only: `experiments.train` does the work.
 """
 
 from __future__ import annotations
@@ -47,6 +52,7 @@ def _check_packages() -> None:
 def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
   flags.DEFINE_boolean("profile", False, "Trace steps.", flag_values=values)
+  flags.DEFINE_boolean("debug", False, "Search for NaN.", flag_values=values)
   flags.DEFINE_boolean(
     "distributed", False, "One of several processes.", flag_values=values
   )
@@ -65,8 +71,8 @@ def main(argv: Sequence[str]) -> int:
     argv: its words, the program's name first.
 
   Returns:
-    The exit status: 0, 143 where SIGTERM ended a run that can be resumed, or 2
-    for a mistake, which is said in one line.
+    The exit status: 0; 143 where SIGTERM ended a run that can be resumed; or 2
+    for a mistake and 1 for what a run cannot go on from, said in one line.
   """
   if {"--help", "-h"} & set(argv):
     print(__doc__)
@@ -76,7 +82,9 @@ def main(argv: Sequence[str]) -> int:
   given = commandline.parse(argv, _define, required=("config", "workdir"))
   config, workdir = given.config, given.workdir
   _check_packages()
-  from experiments import devices, hosts, preemption, train
+  import jax
+
+  from experiments import devices, hosts, preemption, storage, train
 
   with mistakes.expected():
     devices.split_cpu(config.cpu_devices)
@@ -87,7 +95,8 @@ def main(argv: Sequence[str]) -> int:
     hosts.check_same("--workdir", str(workdir))
     experiment = train.validate(config, workdir)
   try:
-    train.run(experiment, workdir, profile=given.profile)
+    with jax.debug_nans(given.debug), storage.told(workdir):
+      train.run(experiment, workdir, profile=given.profile)
   except preemption.Preempted:
     return preemption.STATUS
   return 0

@@ -7,6 +7,7 @@ which is a run like any other.
 
 from __future__ import annotations
 
+import collections
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,10 +23,13 @@ from experiments import (
   elsewhere,
   estimates,
   evaluate,
+  guards,
   hosts,
+  keeping,
   logging,
   preemption,
   profiling,
+  provenance,
   records,
   report,
   spec,
@@ -35,6 +39,7 @@ from models import buckets, hf
 from rl import learners, loop, step, types
 
 BASE = "base"
+_CODE = "code"  # in a checkpoint's meta: the commit that saved it
 # What a supervised run logs: its demonstrations have no reward and no sampler.
 _SUPERVISED = ("loss/", "policy/entropy", "optim/", "length/")
 Times = dict[str, float]
@@ -53,6 +58,7 @@ def validate(
   """
   checkpoint.check_config(workdir, config)
   experiment = build.build(config)
+  keeping.check(experiment)
   if _has_base(config):
     base = build.build(_base(config))
     if base.model != experiment.plain:
@@ -83,6 +89,7 @@ def run(
 
   Raises:
     Preempted: SIGTERM has come; what was done is saved.
+    Stopped: nothing is learned any more (`experiments.guards`).
   """
   config, workdir = experiment.config, epath.Path(workdir)
   workdir.mkdir(parents=True, exist_ok=True)
@@ -96,6 +103,7 @@ def run(
       workdir / checkpoint.FOLDER,
       keep=config.keep_checkpoints,
       every=config.checkpoint_every or config.steps,
+      also=keeping.also(config, workdir),
     ) as checkpoints,
   ):
     state = _start(experiment, workdir, checkpoints)
@@ -153,6 +161,9 @@ def _start(
   found = checkpoints.restore_newest(target, print)
   if found is None:
     return e.init(starting_params(e, workdir))
+  code = provenance.commit()
+  if found[1].get(_CODE, code) != code and jax.process_index() == 0:
+    print(f"{workdir}: saved by code {found[1][_CODE]}, goes on with {code}")
   return found[0].replace(frozen=frozen(e, workdir))
 
 
@@ -289,18 +300,21 @@ def _loop(
 ) -> step.State:
   """Steps until the last; metrics are fetched one dispatch late."""
   config, begun = e.config, int(state.step)
-  done = begun
+  done, size = begun, config.steps_per_dispatch
   if done >= config.steps:
     return state
   gather = gatherer(e)
-  advance = make_advance(e, gather)
+  seen = _Seen(gather)
+  advance = make_advance(e, seen)
   record = records.recorder(e, gather)
-  meter = _Meter(e, logger)
+  guard = guards.Guard(e.plan, config.stop_after_skips)
+  meter = _Meter(e, logger, guard)
+  meta = {_CODE: provenance.commit()}
 
   def save() -> None:
     meter.flush()  # a resumed run must find the metrics of what is saved
     logger.flush()
-    checkpoints.save(done, state.replace(frozen={}), {}, force=True)
+    checkpoints.save(done, state.replace(frozen={}), meta, force=True)
 
   try:
     while done < config.steps:
@@ -317,9 +331,13 @@ def _loop(
       state, metrics, times = advance(state)
       if trace:
         trace.after(metrics)
-      done += config.steps_per_dispatch
+      done += size
       meter.flush()
       meter.hold(done, metrics, times)
+      if guard.is_near(size):
+        meter.flush()
+        if guard.reached:
+          raise guards.Stopped(done, guard.reached)
       if done >= config.steps or _due(done, config.checkpoint_every):
         save()
       watch.check()
@@ -328,10 +346,55 @@ def _loop(
       save()
     logger.say(f"{workdir}: told to end, after step {done} of {config.steps}")
     raise
+  except guards.Stopped as stopped:
+    logger.say(_kept(e, workdir, stopped.number, done, state, seen))
+    raise
   if trace:
     trace.close()
     logger.say(f"{workdir / profiling.FOLDER}: {trace.done} dispatches traced")
   return state
+
+
+class _Seen:
+  """Samples, and remembers what the latest two steps learn from."""
+
+  def __init__(self, gather: collect.Staged) -> None:
+    self._gather = gather
+    self.latest: collections.deque[step.Rollouts] = collections.deque(maxlen=2)
+
+  def __call__(self, state: step.State) -> tuple[step.Rollouts, Times]:
+    rollout, times = self._gather(state)
+    self.latest.append(rollout)
+    return rollout, times
+
+  def again(self, state: step.State) -> step.Rollouts:
+    """What the step of this state learned from, in the fused loop."""
+    return self._gather(state)[0]
+
+
+def _kept(
+  e: Experiment,
+  workdir: epath.Path,
+  number: int,
+  done: int,
+  state: step.State,
+  seen: _Seen,
+) -> str:
+  """Keeps what step `number` was to learn from; says where, or why not."""
+  if e.config.steps_per_dispatch == 1:
+    rollout = seen.latest[-1 - (done - number)]
+  elif number == done:
+    rollout = seen.again(state.replace(step=state.step - 1))
+  else:
+    return (
+      f"{workdir}: the rollout of step {number} is gone, as a dispatch holds "
+      "several; go on with --config.steps_per_dispatch=1 to keep it"
+    )
+  guards.keep(workdir, number, state, rollout)
+  return (
+    f"{guards.folder(workdir, number)}: what was to be learned from. Look at it: "
+    f"python -m experiments.replay --workdir {workdir} --step {number}"
+  )
 
 
 def _evaluated(
@@ -357,8 +420,10 @@ def _due(done: int, every: int) -> bool:
 class _Meter:
   """Holds the metrics of the newest dispatch while it is still running."""
 
-  def __init__(self, e: Experiment, logger: logging.Logger) -> None:
-    self._e, self._logger = e, logger
+  def __init__(
+    self, e: Experiment, logger: logging.Logger, guard: guards.Guard
+  ) -> None:
+    self._e, self._logger, self._guard = e, logger, guard
     self._held: tuple[int, step.Metrics, Times] | None = None
     self.restart()
 
@@ -370,7 +435,11 @@ class _Meter:
     self._held = done, metrics, times
 
   def flush(self) -> None:
-    """Waits for the held dispatch and logs its steps."""
+    """Waits for the held dispatch, logs its steps and shows them the guard.
+
+    Raises:
+      Stopped: a score is not finite.
+    """
     if self._held is None:
       return
     done, metrics, times = self._held
@@ -385,12 +454,9 @@ class _Meter:
       one = {k: v[i] for k, v in metrics.items()} if size > 1 else metrics
       if self._is_logged(number):
         self._logger.log(number, self._complete(number, one, times))
-      if one["guard/bad_sample"] >= 0:
-        raise FloatingPointError(
-          f"step {number}: the score of sample {int(one['guard/bad_sample'])} of "
-          f"prompt {int(one['guard/bad_prompt'])} is not finite; that update was "
-          "skipped"
-        )
+      fault = self._guard.see(one)
+      if fault:
+        raise guards.Stopped(number, fault)
 
   def _is_logged(self, number: int) -> bool:
     config = self._e.config

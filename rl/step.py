@@ -6,7 +6,7 @@
     for each epoch, for each minibatch:
       aggregate   coefficients from the minibatch's whole masks
       microbatches    loss and summed gradient, exactly the minibatch's
-      tx          one Optax update, skipped where a gradient is not finite
+      tx          one Optax update, skipped where it is not finite
     phases      further updates, while their metric is large
   slots       follow their rules
 
@@ -253,8 +253,8 @@ def _learner(
     updates, new_opt_state = tx.update(grads, opt_state, params)
     new_params = optax.apply_updates(params, updates)
     ratio = found.get("policy/ratio_mean", jnp.ones(()))
-    done = usable & jnp.isfinite(norm) & jnp.isfinite(found["loss/total"])
-    done &= ratio <= plan.max_mean_ratio
+    done = usable & jnp.isfinite(norm + optax.tree.norm(updates))
+    done &= jnp.isfinite(found["loss/total"]) & (ratio <= plan.max_mean_ratio)
     # Nothing to learn from: no momentum, no decay either.
     done &= jnp.stack([mask.any() for mask in minibatch.masks]).any()
     params = _choose(done, new_params, params)

@@ -81,6 +81,8 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
         # Positions of a prompt's samples whose logits exist at a time; None:
         # 256 MiB of logits.
         "chunk": placeholder(int),
+        # Of a minibatch, above which its update is skipped.
+        "max_mean_ratio": 10.0,
       },
       "optimizer": {
         "learning_rate": 1.5e-4,
@@ -114,7 +116,15 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       "evaluate_every": 0,  # besides before and after; 0: never
       "log_every": 1,
       "checkpoint_every": 0,  # besides the end; 0: never
-      "keep_checkpoints": 2,
+      "keep_checkpoints": 2,  # the latest
+      "keep_every": 0,  # and those of steps that are multiples of it; 0: none
+      # And the best by what is logged at every checkpoint, such as
+      # "evaluation/accuracy/pass@8"; "-loss/total": the lowest. "": none.
+      "keep_best": "",
+      # Updates in a row that are skipped, as loss, gradient or mean ratio are
+      # not finite or the ratio exceeds plan.max_mean_ratio, end the run; 0:
+      # never.
+      "stop_after_skips": 10,
       "rollouts_every": 0,  # samples written for reading; 0: never
       "sinks": ("tensorboard",),  # besides metrics.jsonl; "wandb"
     }

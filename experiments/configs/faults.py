@@ -1,0 +1,27 @@
+"""The run that `python -m experiments.faults` breaks: a few seconds, all parts.
+
+  python -m experiments.run --config experiments/configs/faults.py \
+    --workdir runs/faults
+
+200 steps with a reference policy, checkpoints every 5 steps, evaluations and
+written rollouts every 20.
+"""
+
+from experiments.configs import common
+
+
+def get_config():
+  config = common.rl(steps=200)
+  config.model = common.model(width=32, heads=2, kv_heads=1, mlp_width=64)
+  config.task = "countdown(count=3)"
+  config.method = "grpo(beta=0.01)"
+  config.rollout.prompts = 8
+  config.rollout.samples = 8
+  config.checkpoint_every = 5
+  config.evaluate_every = 20
+  config.rollouts_every = 20
+  config.evaluation.problems = 64
+  config.evaluation.samples = 8
+  config.evaluation.batch = 16
+  config.sinks = ()
+  return config

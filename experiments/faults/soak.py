@@ -1,0 +1,85 @@
+"""A long run: its memory, open files and processes stay as they are."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+
+import numpy as np
+
+from experiments.faults import runs
+from experiments.faults.outcome import Outcome, Tell
+
+STEPS = 2000
+WARM = 400  # steps after which nothing should grow
+LIMIT = 1.0  # MB in 100 steps
+
+
+def soak(folder: pathlib.Path, steps: int, tell: Tell) -> Outcome:
+  """Measures a run from outside, twice a second.
+
+  Args:
+    folder: for the run.
+    steps: how many.
+    tell: where progress goes.
+  """
+  words = (
+    f"--config.steps={steps}",
+    "--config.checkpoint_every=100",
+    "--config.evaluate_every=500",
+    "--config.rollouts_every=0",
+  )
+  run = runs.Run(folder / "soak", words, folder / "soak.log")
+  rows = []
+  while run.is_running:
+    done = runs.logged(run.workdir)
+    if done >= WARM and (now := _measure(run.number)):
+      rows.append((done, *now))
+      if len(rows) % 60 == 0:
+        tell(f"step {done} of {steps}: {now[0]:.0f} MB, {now[1]} files")
+    time.sleep(0.5)
+  status = run.wait()
+  at, memory, files, processes = np.array(rows, float).T
+  slope, _ = np.polyfit(at, memory, 1)
+  half = len(at) // 2
+  more_files = files[half:].max() - files[:half].max()
+  more_processes = processes[half:].max() - processes[:half].max()
+  flat = (
+    status == 0
+    and 100 * slope < LIMIT
+    and more_files <= 0
+    and more_processes <= 0
+  )
+  return Outcome(
+    f"{steps} steps",
+    1,
+    int(flat),
+    0,
+    0,
+    (
+      f"{100 * slope:+.3f} MB of memory in 100 steps (limit {LIMIT:g}), from "
+      f"{memory[0]:.0f} to {memory[-1]:.0f} MB after step {WARM}",
+      f"open files {files[:half].max():.0f}, then {files[half:].max():.0f}; "
+      f"processes and threads {processes[:half].max():.0f}, then "
+      f"{processes[half:].max():.0f}",
+    ),
+  )
+
+
+def _measure(process: int) -> tuple[float, int, int] | None:
+  """(resident MB, open files, threads and children); None once it is gone."""
+  root = pathlib.Path("/proc", str(process))
+  try:
+    status = dict(
+      line.split(":", 1) for line in (root / "status").read_text().splitlines()
+    )
+    children = sum(
+      len(path.read_text().split()) for path in root.glob("task/*/children")
+    )
+    return (
+      int(status["VmRSS"].split()[0]) / 1024,
+      len(list((root / "fd").iterdir())),
+      int(status["Threads"]) + children,
+    )
+  except (OSError, KeyError, ValueError):
+    return None
