@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 USAGE, FAILURE = 2, 1
 # With these, functions refuse a value, a path, a package that is not there.
-_REFUSALS = (ValueError, FileNotFoundError, ImportError)
+REFUSALS = (ValueError, FileNotFoundError, ImportError)
 
 
 class Mistake(Exception):
@@ -40,7 +40,7 @@ def expected() -> Iterator[None]:
   """
   try:
     yield
-  except _REFUSALS as error:
+  except REFUSALS as error:
     raise Mistake(str(error)) from None
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 
+import hypothesis
 import pytest
 
 _DEVICES = "--xla_force_host_platform_device_count=8"
@@ -45,6 +46,24 @@ _SETTINGS = {
 }
 for _name, _value in _SETTINGS.items():
   os.environ.setdefault(_name, _value)
+
+
+hypothesis.settings.register_profile(
+  "few",
+  max_examples=25,
+  deadline=None,  # the first call compiles
+  derandomize=True,
+  database=None,
+  suppress_health_check=list(hypothesis.HealthCheck),
+)
+hypothesis.settings.register_profile(
+  "fuzz",
+  hypothesis.settings.get_profile("few"),
+  max_examples=10_000,
+  derandomize=False,
+  print_blob=True,
+)
+hypothesis.settings.load_profile("few")
 
 
 def pytest_unconfigure():

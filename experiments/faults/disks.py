@@ -46,7 +46,7 @@ def damaged(
     if whole is None:
       continue
     newest = int(whole.name)
-    tell(f"damage {done + 1} of {times}: {_damage(whole, draw)}")
+    tell(f"damage {done + 1} of {times}: {damage(whole, draw)}")
     done += 1
   wrong += runs.differences(reference, workdir)
   notes = tuple(wrong[:5])
@@ -54,7 +54,7 @@ def damaged(
   return Outcome("damaged checkpoint", done, recovered, lost, len(wrong), notes)
 
 
-def _damage(checkpoint: pathlib.Path, draw: random.Random) -> str:
+def damage(checkpoint: pathlib.Path, draw: random.Random) -> str:
   """Flips a bit of one of its files, or cuts it; says what."""
   files = sorted(
     path for path in (checkpoint / "state").rglob("*") if path.is_file()

@@ -178,7 +178,7 @@ def _differing(what: str, one: dict, other: dict) -> list[str]:
     f"{what} {key}"
     for key in sorted(one.keys() | other.keys(), key=str)
     if key not in one or key not in other or one[key] != other[key]
-  ] + ([] if one else [f"{what}: there is nothing to compare"])
+  ] + ([] if one else [f"{what}: nothing to compare"])
 
 
 def _arrays(workdir: pathlib.Path) -> dict[str, bytes]:

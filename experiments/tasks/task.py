@@ -99,6 +99,8 @@ class Task:
       scores full marks: the contract tests use it.
     notes: what a reader of results must know ("7 of 7473 left out").
     stop_ids: further tokens that end a completion.
+    encode: `(question) -> ids` of its prompt, template and all. None: each word
+      is a token, as `decode` writes them.
   """
 
   name: str
@@ -116,6 +118,7 @@ class Task:
   jittable: bool = True
   notes: tuple[str, ...] = ()
   stop_ids: tuple[int, ...] = ()
+  encode: Callable[[str], list[int]] | None = None
 
   @property
   def eos_ids(self) -> tuple[int, ...]:

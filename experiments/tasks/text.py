@@ -451,6 +451,7 @@ def build(
     gold=gold,
     jittable=False,
     notes=tuple(notes),
+    encode=lambda question: prompting.encode(tokenizer, [question])[0],
   )
 
 
