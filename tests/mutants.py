@@ -86,9 +86,7 @@ def mutants(file: str) -> Iterator[Mutant]:
 def _changes(node: ast.AST) -> list:
   """What may be done to a node, each a function that does it."""
   if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-    if isinstance(node.left, ast.Constant) and isinstance(
-      node.left.value, str
-    ):
+    if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
       return []
     other = OPERATORS[type(node.op)]
     return [lambda: setattr(node, "op", other())]
@@ -118,8 +116,11 @@ def is_noticed(mutant: Mutant) -> bool:
     (house / mutant.file).write_text(mutant.code)
     tests = [f"tests/{name}" for name in TESTS[mutant.file]]
     done = subprocess.run(
-      [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-      + tests,
+      [
+        *(sys.executable, "-m", "pytest", "-x", "-q"),
+        *("-p", "no:cacheprovider"),
+        *tests,
+      ],
       cwd=house,
       env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
       capture_output=True,
