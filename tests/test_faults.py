@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
@@ -76,10 +77,14 @@ def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
     state, _ = saved.restore(e.abstract)
   other = shutil.copytree(finished, tmp_path / "other")
   shutil.rmtree(other / checkpoint.FOLDER)
-  moved = {**state.params, "norm": state.params["norm"].at[0].add(1e-7)}
+  scale = state.params["final_norm"]["scale"]
+  other_bit = {"scale": jnp.nextafter(scale, 2.0)}
+  moved = {**state.params, "final_norm": other_bit}
   with checkpoint.Checkpoints(other / checkpoint.FOLDER) as saving:
     saving.save(4, state.replace(params=moved), {})
-  assert runs.differences(finished, other) == ["checkpoint params.norm"]
+  assert runs.differences(finished, other) == [
+    "checkpoint params.final_norm.scale"
+  ]
 
 
 def test_an_evaluation_is_compared_sample_by_sample(finished, copy):

@@ -187,7 +187,14 @@ def _arrays(workdir: pathlib.Path) -> dict[str, bytes]:
   if path is None:
     return {}
   with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
-    tree = handler.restore(path / "state")
+    host = ocp.RestoreArgs(restore_type=np.ndarray)
+    there = handler.metadata(path / "state").tree
+    tree = handler.restore(
+      path / "state",
+      args=ocp.args.PyTreeRestore(
+        restore_args=jax.tree.map(lambda _: host, there)
+      ),
+    )
   found = {"step": path.name.encode()}
   for where, leaf in jax.tree.flatten_with_path(tree)[0]:
     array = np.asarray(leaf)
