@@ -32,9 +32,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+import jax
 import rich.box
-import rich.console
 import rich.table
+from rich.console import Console
 
 from experiments import mistakes
 from experiments.faults import disks, kills, runs, soak, verifier
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in FAULTS:
       raise mistakes.Mistake(choices.unknown("fault", name, FAULTS))
   names = given.faults or (["kill"] if given.quick else USUAL)
-  console = rich.console.Console(stderr=True)
+  console = Console(stderr=True)
   begun = time.monotonic()
 
   def tell(text: str) -> None:
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   if given.json == "-":
     print(text)
   else:
-    rich.console.Console().print(_table(found))
+    _show(found, Console())
   if given.json not in (None, "-"):
     pathlib.Path(given.json).write_text(text + "\n")
   done = [one for one in found if isinstance(one, Outcome)]
@@ -104,6 +105,7 @@ def _break(
   names: Sequence[str], times: int, seed: int, tell: Tell
 ) -> list[Outcome | Skipped]:
   """Each fault in turn, beside one undisturbed run."""
+  jax.config.update("jax_platforms", "cpu")  # an accelerator is for the runs
   with runs.folder() as folder:
     reference = folder / "undisturbed"
     if set(names) & {"kill", "damage", "full", "read_only"}:
@@ -135,25 +137,24 @@ def _break(
     return [makers[name]() for name in names]
 
 
-def _table(found: Sequence[Outcome | Skipped]) -> rich.table.Table:
+def _show(found: Sequence[Outcome | Skipped], console: Console) -> None:
+  """The table, and below it what else a reader should know."""
   shown = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
   shown.add_column("fault", no_wrap=True)
   for name in ("times", "recovered", "lost steps", "silent differences"):
     shown.add_column(name, justify="right")
-  shown.add_column("notes")
+  notes = []
   for one in found:
     if isinstance(one, Skipped):
-      shown.add_row(one.fault, "0", "", "", "", f"not made: {one.reason}")
+      shown.add_row(one.fault, "0", "", "", "")
+      notes.append(f"{one.fault} was not made: {one.reason}")
       continue
-    shown.add_row(
-      one.fault,
-      str(one.times),
-      str(one.recovered),
-      str(one.lost_steps),
-      str(one.silent_differences),
-      "\n".join(one.notes),
-    )
-  return shown
+    numbers = one.times, one.recovered, one.lost_steps, one.silent_differences
+    shown.add_row(one.fault, *map(str, numbers))
+    notes += [f"{one.fault}: {note}" for note in one.notes]
+  console.print(shown)
+  for note in notes:
+    console.print(note, soft_wrap=True, highlight=False, markup=False)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from experiments.faults import kills, runs
 from experiments.faults.outcome import Outcome, Skipped, Tell
 
-ROOM = 24  # MiB of the small disk
+ROOM = 64  # MiB of the small disk
 
 
 def damaged(
@@ -118,7 +118,7 @@ def run_saved(workdir: pathlib.Path) -> int | None:
 
 def _fill(ballast: pathlib.Path) -> None:
   """Takes all the room that is left."""
-  with ballast.open("wb") as file, contextlib.suppress(OSError):
+  with contextlib.suppress(OSError), ballast.open("wb") as file:
     while True:
       file.write(bytes(1 << 12))
       file.flush()
