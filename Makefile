@@ -2,14 +2,17 @@
 PYTHON ?= python3
 RUN := runs/demo
 
-.PHONY: demo test
+.PHONY: demo test notebooks
 
 demo: .venv/installed
 	.venv/bin/python -m experiments.run \
 	  --config experiments/configs/demo.py --workdir $(RUN)
 
 test: .venv/installed
-	.venv/bin/python -m pytest -n 2
+	.venv/bin/python -m pytest -n 2 --ignore tests/test_notebooks.py
+
+notebooks: .venv/installed
+	.venv/bin/python -m pytest -n 2 --dist load tests/test_notebooks.py
 
 .venv/installed: setup.py constraints.txt
 	$(PYTHON) -m venv .venv

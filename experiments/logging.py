@@ -55,6 +55,7 @@ class Logger:
     seconds_between_lines: float = 10.0,
   ) -> None:
     makers = [_sink(name) for name in sinks]
+    self._workdir = epath.Path(workdir)
     self._console = console or rich.console.Console()
     self._sinks: list[sinks_lib.Sink] = []
     self._file: sinks_lib.JsonLines | None = None
@@ -89,6 +90,18 @@ class Logger:
     values = {name: _host(name, value) for name, value in metrics.items()}
     for sink in self._sinks:
       sink.write(int(step), values)
+
+  def samples(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
+    """Writes the samples of a step: all to a file, some to every sink.
+
+    Args:
+      step: finished updates when they were sampled.
+      records: as of `write_rollouts`.
+    """
+    write_rollouts(self._workdir, step, records)
+    for sink in self._sinks:
+      if hasattr(sink, "samples"):
+        sink.samples(int(step), records)
 
   def say(self, *renderables: Any) -> None:
     """Prints lines or tables, above the progress line where there is one."""

@@ -1,7 +1,8 @@
 """The places a run's numbers go to; `experiments.logging` feeds them.
 
 A sink takes `write(step, metrics)` with host numbers (floats, or arrays) and
-`close()`. Those in `SINKS` are chosen by name.
+`close()`. Those in `SINKS` are chosen by name; they also take `samples(step,
+records)`, completions for a person to read.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import hashlib
 import importlib
 import json
 import math
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +36,37 @@ SHOWN = {
   "length/mean": "length",
   "perf/tokens_per_s": "tok/s",
 }
+
+# TensorBoard's first page: what belongs into one chart.
+LAYOUT = {
+  "result": {
+    "pass@k of samples": ["Multiline", [r"^accuracy/pass@\d+$"]],
+    "reward": ["Multiline", [r"^reward/(mean|std)$", r"^reward/max@\d+$"]],
+    "held out": ["Multiline", [r"^evaluation/accuracy/pass@\d+$"]],
+  },
+  "is it healthy": {
+    "entropy": ["Multiline", [r"^policy/entropy$"]],
+    "gradient, skipped": [
+      "Multiline",
+      [r"^optim/grad_norm$", r"^optim/skipped$"],
+    ],
+    "sampler against trainer": ["Multiline", [r"^policy/(sampler|ratio)"]],
+    "KL": ["Multiline", [r"^policy/kl", r"^kl"]],
+    "length": ["Multiline", [r"^length/(mean|max)$"]],
+    "cut off": ["Multiline", [r"^length/truncated_frac$"]],
+  },
+  "does it learn": {
+    "groups without signal": ["Multiline", [r"^group/zero_variance_frac$"]],
+    "advantages": ["Multiline", [r"^advantage/(mean|std|abs_mean)$"]],
+    "parts of the score": ["Multiline", [r"^score/.*/mean$"]],
+  },
+  "speed": {
+    "tokens a second": ["Multiline", [r"^perf/tokens_per_s$"]],
+    "seconds": ["Multiline", [r"^time/"]],
+  },
+}
+_PASS = re.compile(r"accuracy/pass@\d+$")
+READ = 3  # samples of the best and of the worst that are shown
 
 Value = float | np.ndarray
 
@@ -122,6 +155,16 @@ class TensorBoard:
       text = json.dumps(config, indent=2, default=str)
       self._writer.add_text("config", f"```\n{text}\n```", resume_step)
 
+    self._writer.add_custom_scalars(LAYOUT)
+
+  def samples(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
+    text = "\n\n".join(
+      f"**{record['score']:.3g}** `{record['prompt']}`\n\n"
+      f"```\n{record['completion']}\n```"
+      for record in telling(records)
+    )
+    self._writer.add_text("samples", text, step)
+
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:
     for name, value in metrics.items():
       if not np.isfinite(value).all():
@@ -176,6 +219,12 @@ class WeightsAndBiases:
     }
     self._run.log({"step": step, **values})
 
+  def samples(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
+    columns = ["score", "prompt", "completion"]
+    rows = [[record[name] for name in columns] for record in telling(records)]
+    table = importlib.import_module("wandb").Table(columns=columns, data=rows)
+    self._run.log({"step": step, "samples": table})
+
   def close(self) -> None:
     self._run.finish()
 
@@ -221,16 +270,24 @@ class PlainLines:
     self._seconds = seconds
     self._start = time.monotonic()
     self._last = -math.inf
+    self._first: tuple[int, float] | None = None  # step and clock
 
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:
     summary = _summary(metrics)
     now = time.monotonic()
+    if self._first is None:
+      self._first = step, now
     due = now - self._last >= self._seconds or step >= self._total
     if not summary or not due:
       return
     self._last = now
+    begun, clock = self._first
+    left = ""
+    if step > begun and step < self._total:
+      pace = (now - clock) / (step - begun)
+      left = f", {pace * (self._total - step):.0f} s left"
     self._console.print(
-      f"step {step}/{self._total}  {summary}  {now - self._start:.0f} s",
+      f"step {step}/{self._total}  {summary}  {now - self._start:.0f} s{left}",
       soft_wrap=True,
       highlight=False,
     )
@@ -242,9 +299,23 @@ class PlainLines:
 SINKS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
+def telling(
+  records: Sequence[Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
+  """The best and the worst paid samples, one of a prompt each."""
+  ordered = sorted(records, key=lambda record: -record["score"])
+  best = list({r["prompt"]: r for r in reversed(ordered)}.values())[::-1]
+  worst = list({r["prompt"]: r for r in ordered}.values())[::-1]
+  return best[:READ] + worst[:READ]
+
+
 def _summary(metrics: Mapping[str, Value]) -> str:
+  shown = dict(SHOWN)
+  k = max((int(n[14:]) for n in metrics if _PASS.match(n)), default=1)
+  if k > 1:
+    shown[f"accuracy/pass@{k}"] = f"pass@{k}"
   return "  ".join(
     f"{short} {metrics[name]:.4g}"
-    for name, short in SHOWN.items()
+    for name, short in shown.items()
     if name in metrics
   )

@@ -324,7 +324,7 @@ def _loop(
         meter.restart()
       if _due(done, config.rollouts_every):
         meter.flush()
-        logging.write_rollouts(workdir, done, record(state))
+        logger.samples(done, record(state))
         meter.restart()
       if trace:
         trace.before()

@@ -95,6 +95,7 @@ def test_tensorboard_holds_scalars_and_counts_and_skips_nan(tmp_path):
   found = [(e.step, e.value) for e in events.Scalars("reward/mean")]
   assert found == [(0, 0.0), (1, 0.25), (2, 0.5), (3, 10.0)]
   assert events.Tags()["scalars"] == ["reward/mean"]
+  assert "custom_scalars__config__" in events.Tags()["tensors"]
   histogram = events.Histograms("h")[0].histogram_value
   assert histogram.sum == 1.0  # the mean number solved
   assert list(histogram.bucket) == [0.5, 0.0, 0.5]
@@ -122,6 +123,47 @@ def test_a_terminal_gets_one_live_line_with_the_latest_numbers(tmp_path):
   assert "a note" in text
   assert "reward 0.25  pass@1 0.5" in text
   assert "40/40" in text
+
+
+def test_lines_say_the_largest_k_and_the_time_that_is_left(tmp_path):
+  console = _console()
+  with _logger(tmp_path, console=console, seconds_between_lines=0.0) as logger:
+    for step in (10, 20, 40):
+      ks = {f"accuracy/pass@{k}": k / 100 for k in (1, 8, 16)}
+      logger.log(step, ks)
+  first, second, last = console.file.getvalue().splitlines()
+  assert "pass@1 0.01  pass@16 0.16" in first
+  assert "pass@8" not in first
+  assert second.endswith(" left")
+  assert not first.endswith(" left")
+  assert not last.endswith(" left")
+
+
+def test_samples_are_shown_too_the_best_and_the_worst(tmp_path, monkeypatch):
+  tables = []
+  run = types.SimpleNamespace(
+    define_metric=lambda *a, **k: None, log=tables.append, finish=lambda: None
+  )
+  fake = types.SimpleNamespace(
+    init=lambda **k: run, Table=lambda columns, data: data
+  )
+  monkeypatch.setitem(sys.modules, "wandb", fake)
+  records = [
+    {"prompt": f"p{i // 2}", "completion": f"c{i}", "score": i / 20}
+    for i in range(20)
+  ]
+  with _logger(tmp_path, sinks=("tensorboard", "wandb")) as logger:
+    logger.samples(5, records)
+  assert len((tmp_path / "rollouts/step_000005.jsonl").read_text().split()) > 0
+  (shown,) = tables
+  assert shown["step"] == 5
+  said = [row[2] for row in shown["samples"]]
+  assert said == ["c19", "c17", "c15", "c0", "c2", "c4"]
+  events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+  events.Reload()
+  (text,) = events.Tensors("samples/text_summary")
+  assert b"c19" in text.tensor_proto.string_val[0]
+  assert text.step == 5
 
 
 def test_only_process_0_writes(tmp_path, monkeypatch):
