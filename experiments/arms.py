@@ -21,6 +21,7 @@ import numpy as np
 from etils import epath
 
 from experiments import build, evaluate, jsonl, provenance, seeds
+from experiments.experiment import Experiment
 from rl import metrics, types
 
 PARAMS = "params/"
@@ -256,7 +257,7 @@ def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
   return whole
 
 
-def _evaluated(e: build.Experiment, params: types.PyTree) -> dict:
+def _evaluated(e: Experiment, params: types.PyTree) -> dict:
   settings = e.config.evaluation
   found = evaluate.evaluate(
     e.task,

@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import jax
 
-from experiments.build import Experiment
 from experiments.collect import Staged
+from experiments.experiment import Experiment
 from rl import learners, step
 
 Times = dict[str, float]

@@ -25,7 +25,7 @@ import safetensors.numpy
 from etils import epath
 
 from experiments import checkpoint, hosts, jsonl, mistakes
-from experiments.build import Experiment
+from experiments.experiment import Experiment
 from rl import learners, step, types
 from rl.plan import Plan
 

@@ -24,7 +24,7 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
 from experiments import collect, estimates, logging
-from experiments.build import Experiment
+from experiments.experiment import Experiment
 from rl import choices, step
 
 _EVALUATION = "evaluation/"

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.build import Experiment
 from experiments.collect import Staged
+from experiments.experiment import Experiment
 from rl import learners, method, probes, step
 
 Record = dict[str, Any]

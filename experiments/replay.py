@@ -21,7 +21,7 @@ import numpy as np
 from etils import epath
 
 from experiments import build, checkpoint, devices, guards, mistakes, train
-from experiments.build import Experiment
+from experiments.experiment import Experiment
 from rl import learners, method, probes, step, types
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import collect, train
-from experiments.build import Experiment
+from experiments.experiment import Experiment
 from rl import learners, loop, masked, step, types
 from rl import metrics as statistics
 

@@ -34,7 +34,7 @@ from experiments import (
   report,
   spec,
 )
-from experiments.build import Experiment
+from experiments.experiment import Experiment
 from models import buckets, hf
 from rl import learners, loop, step, types
 

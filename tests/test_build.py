@@ -11,6 +11,7 @@ import tiny
 
 from experiments import assemble, build, configs, tasks, train
 from experiments.configs import common
+from experiments.experiment import KINDS
 from rl import methods
 from rl import rollout as rollouts
 
@@ -27,7 +28,7 @@ def test_every_config_can_run(name, tmp_path):
   module = importlib.import_module(f"experiments.configs.{name}")
   config = module.get_config()
   e = train.validate(config, tmp_path / "run")
-  assert e.config.kind in build.KINDS
+  assert e.config.kind in KINDS
   assert not list(tmp_path.iterdir())
   assert f"--config experiments/configs/{name}.py" in module.__doc__
 
@@ -142,7 +143,7 @@ def test_a_schedule_counts_training_steps_whatever_the_updates_of_one():
 
 def test_a_run_and_its_base_share_a_seed_and_not_their_problems():
   keys = {}
-  for kind in build.KINDS:
+  for kind in KINDS:
     e = tiny.experiment(kind)
     state = e.init()
     problem_key, _ = jax.random.split(state.key)

@@ -12,6 +12,7 @@ import tiny
 from ml_collections import ConfigDict
 
 from experiments import build, checkpoint, train
+from experiments.experiment import Experiment
 from models import hf, lora, transformer
 from models import tokenizer as bpe
 from models.config import ModelConfig
@@ -55,12 +56,12 @@ def folder(tmp_path_factory, data):
   return made / "model"
 
 
-def experiment(folder, **changes) -> build.Experiment:
+def experiment(folder, **changes) -> Experiment:
   changes = {"steps": 2, "optimizer__learning_rate": 1e-2, **changes}
   return tiny.experiment(policy__path=str(folder), **changes)
 
 
-def run(e: build.Experiment, workdir):
+def run(e: Experiment, workdir):
   train.run(e, workdir)
   with checkpoint.Checkpoints(workdir / checkpoint.FOLDER) as checkpoints:
     return checkpoints.restore(e.abstract.replace(frozen={}))[0]

@@ -26,6 +26,7 @@ from experiments import (
   train,
 )
 from experiments.configs import common
+from experiments.experiment import Experiment
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS = 40
@@ -71,7 +72,7 @@ def straight(tmp_path_factory):
   return workdir
 
 
-def final_state(e: build.Experiment, workdir: pathlib.Path):
+def final_state(e: Experiment, workdir: pathlib.Path):
   with checkpoint.Checkpoints(workdir / checkpoint.FOLDER) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
   return jax.device_get(state.replace(key=jax.random.key_data(state.key)))

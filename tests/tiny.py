@@ -15,6 +15,7 @@ from ml_collections import ConfigDict
 
 from experiments import build
 from experiments.configs import common
+from experiments.experiment import Experiment
 from experiments.tasks import Task
 from models import sharding
 
@@ -43,13 +44,13 @@ def config(kind: str = "rl", **changes: object) -> ConfigDict:
   return found
 
 
-def experiment(kind: str = "rl", **changes: object) -> build.Experiment:
+def experiment(kind: str = "rl", **changes: object) -> Experiment:
   """Of `config(kind, **changes)`, on one device, rewarded by ids."""
   found = on_one_device(build.build(config(kind, **changes)))
   return dataclasses.replace(found, task=rewarding_ids(found.task))
 
 
-def on_one_device(found: build.Experiment) -> build.Experiment:
+def on_one_device(found: Experiment) -> Experiment:
   """The same experiment; programs for one device compile sooner than for 8."""
   mesh = sharding.make_mesh(devices=jax.devices()[:1])
   return found.on(mesh)

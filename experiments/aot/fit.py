@@ -17,6 +17,7 @@ import ml_collections
 
 from experiments import build, layout
 from experiments.aot import chips, report
+from experiments.experiment import Experiment
 from models import presets, sharding
 
 Changes = dict[str, Any]
@@ -59,7 +60,7 @@ def flags(changes: Mapping[str, Any]) -> list[str]:
   return [f"--config.{key}={value}" for key, value in changes.items()]
 
 
-def change(e: build.Experiment, found: Mapping[str, Any]) -> Changes:
+def change(e: Experiment, found: Mapping[str, Any]) -> Changes:
   """The next thing to try; nothing where all fits, or nothing is left.
 
   Args:
@@ -80,7 +81,7 @@ def change(e: build.Experiment, found: Mapping[str, Any]) -> Changes:
   )
 
 
-def _training(e: build.Experiment) -> Changes:
+def _training(e: Experiment) -> Changes:
   if e.model.remat != "full":
     return {"model.remat": "full"}
   prompts = e.config.rollout.prompts // e.plan.minibatches
@@ -97,7 +98,7 @@ def _training(e: build.Experiment) -> Changes:
   return _more_tensor(e)
 
 
-def _sampling(e: build.Experiment, hbm: float) -> Changes:
+def _sampling(e: Experiment, hbm: float) -> Changes:
   """Fewer rows, unless the parameters alone take too much."""
   if e.sampling_mesh != e.mesh:
     return {}
@@ -108,13 +109,13 @@ def _sampling(e: build.Experiment, hbm: float) -> Changes:
   return _more_tensor(e)
 
 
-def _more_tensor(e: build.Experiment) -> Changes:
+def _more_tensor(e: Experiment) -> Changes:
   tensor = 2 * e.mesh.shape["tensor"]
   sizes = e.model.heads, e.model.kv_heads, e.model.mlp_width
   return _doubled(e, "tensor") if all(n % tensor == 0 for n in sizes) else {}
 
 
-def _doubled(e: build.Experiment, axis: str) -> Changes:
+def _doubled(e: Experiment, axis: str) -> Changes:
   """The mesh with twice as much of an axis, and half of data or of fsdp."""
   mesh = dict(e.mesh.shape)
   other = next((n for n in ("data", "fsdp") if mesh[n] % 2 == 0), None)

@@ -15,14 +15,15 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from experiments import build, collect
+from experiments import collect
+from experiments.experiment import Experiment
 from rl import learners, probes, step, types
 from rl import rollout as rollouts
 
 Lower = Callable[[], jax.stages.Lowered]
 
 
-def of(e: build.Experiment) -> Mapping[str, Lower]:
+def of(e: Experiment) -> Mapping[str, Lower]:
   """How each program is lowered, by name.
 
   Args:
@@ -45,7 +46,7 @@ def own(rollout: step.Rollouts) -> types.Rollout:
   return learners.by_slot(rollout)[learners.POLICY]
 
 
-def placed_rollout(e: build.Experiment) -> step.Rollouts:
+def placed_rollout(e: Experiment) -> step.Rollouts:
   """Shapes of what is learned from, prompts over the data axes."""
   rollout = e.abstract_rollout
   return jax.tree.map(_at, rollout, e.rollout_shardings(rollout))
@@ -55,7 +56,7 @@ def _at(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
   return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
 
 
-def _train_step(e: build.Experiment) -> Any:
+def _train_step(e: Experiment) -> Any:
   return jax.jit(
     step.make(e.methods, e.policy, e.txs, e.plan),
     donate_argnums=0,
@@ -63,7 +64,7 @@ def _train_step(e: build.Experiment) -> Any:
   )
 
 
-def _scorer(e: build.Experiment) -> Callable:
+def _scorer(e: Experiment) -> Callable:
   """`(state, rollout) -> log-probabilities` of the policy and every slot."""
 
   def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
@@ -82,7 +83,7 @@ def _scorer(e: build.Experiment) -> Callable:
   return score
 
 
-def _sampler(e: build.Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
+def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   state = e.abstract_sampling
   if e.task.jittable:
     gather = collect.on_device(
@@ -120,7 +121,7 @@ def _sampler(e: build.Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   )
 
 
-def cache_bytes(e: build.Experiment) -> int:
+def cache_bytes(e: Experiment) -> int:
   """Of all keys and values while sampling, over all devices."""
   tokens = own(placed_rollout(e)).tokens
   rows = min(e.sampling.rows or e.sampling.samples, e.sampling.samples)

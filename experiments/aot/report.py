@@ -32,8 +32,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from experiments import build, costs
+from experiments import costs
 from experiments.aot import chips, hlo, programs
+from experiments.experiment import Experiment
 from models import sharding
 from models.config import ModelConfig
 from rl import rollout as rollouts
@@ -52,9 +53,7 @@ _AT_ONCE = 2  # compiled, each on a core, while the next is traced
 _LONGEST = 300  # characters of a reason that is not about memory
 
 
-def analyse(
-  e: build.Experiment, chip: chips.Chip, tell: Tell
-) -> dict[str, Any]:
+def analyse(e: Experiment, chip: chips.Chip, tell: Tell) -> dict[str, Any]:
   """The report, as JSON values.
 
   Args:
@@ -90,7 +89,7 @@ def analyse(
   return report
 
 
-def resident(e: build.Experiment) -> dict[str, float]:
+def resident(e: Experiment) -> dict[str, float]:
   """GiB a device of each part of the state, and of the keys and values.
 
   The latter as if split over the mesh as prompts, samples and heads are.
@@ -120,7 +119,7 @@ def _bytes(tree: types.PyTree) -> int:
 
 
 def _compiled(
-  e: build.Experiment, lowered: jax.stages.Lowered, name: str, chip: chips.Chip
+  e: Experiment, lowered: jax.stages.Lowered, name: str, chip: chips.Chip
 ) -> dict[str, Any]:
   start = time.perf_counter()
   found = {
@@ -159,12 +158,12 @@ def _compiled(
   }
 
 
-def _mesh(e: build.Experiment, name: str) -> Mesh:
+def _mesh(e: Experiment, name: str) -> Mesh:
   """Of the devices that run a program."""
   return e.sampling_mesh if name == "rollout" else e.mesh
 
 
-def _turns(e: build.Experiment) -> dict[int | None, int]:
+def _turns(e: Experiment) -> dict[int | None, int]:
   """Of the decoding loops, one after the other while the cache grows."""
   rooms = rollouts.rooms(e.sampling.max_tokens)
   turns = {
@@ -189,7 +188,7 @@ def _reason(error: str) -> str:
 
 
 def _seconds(
-  e: build.Experiment,
+  e: Experiment,
   chip: chips.Chip,
   name: str,
   program: Mapping[str, Any],
@@ -206,7 +205,7 @@ def _seconds(
   }
 
 
-def _cost(e: build.Experiment, name: str) -> costs.Cost:
+def _cost(e: Experiment, name: str) -> costs.Cost:
   """Of one device, at full length; the score is part of the step's."""
   model: ModelConfig = e.model
   tokens = programs.own(programs.placed_rollout(e)).tokens

@@ -43,8 +43,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import build, collect, devices, logging, mistakes, seeds, train
 from experiments.benchmark import machine, outcome, timing
-from experiments.build import Experiment
 from experiments.configs import common, countdown_max_at_k
+from experiments.experiment import Experiment
 from models import sharding
 from rl import loop, step
 

@@ -10,6 +10,7 @@ from etils import epath
 
 from experiments import build, checkpoint, spec, tasks, train
 from experiments.configs import chain_base
+from experiments.experiment import Experiment
 from rl import choices
 
 # Where labels come from, and the checker whose notion of an error they share:
@@ -79,7 +80,7 @@ class Prepared:
 
   config: ml_collections.ConfigDict
   workdir: epath.Path
-  base: build.Experiment
+  base: Experiment
   base_dir: epath.Path
   checkers: dict[str, tasks.Task]
 
@@ -146,7 +147,7 @@ def prepare(
   return Prepared(config, workdir, base, base_dir, checkers)
 
 
-def _existing(folder: epath.Path) -> build.Experiment:
+def _existing(folder: epath.Path) -> Experiment:
   """The experiment of a run that has a checkpoint."""
   path = folder / checkpoint.CONFIG_FILE
   if not path.exists():
