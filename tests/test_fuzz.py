@@ -2,7 +2,7 @@
 
 A few examples here, always the same; 10,000 of each, new ones, with
 
-  python -m pytest tests/test_fuzz.py --hypothesis-profile=fuzz
+  python -m pytest -n 2 --dist load tests/test_fuzz.py --hypothesis-profile=fuzz
 """
 
 import json
@@ -25,8 +25,10 @@ from experiments import build, mistakes, spec, tasks, train
 from rl import advantages, credit, methods, objectives, step
 
 REFUSALS = mistakes.REFUSALS
-WHOLE = hypothesis.settings().max_examples >= 10_000
+EXAMPLES = hypothesis.settings().max_examples
+WHOLE = EXAMPLES >= 10_000
 RUNS = 30 if WHOLE else 2
+PARTS = 4 if WHOLE else 1  # of what takes longest, for several workers
 
 
 def said_well(error, names=""):
@@ -130,8 +132,10 @@ def changed(found):
   return config
 
 
+@pytest.mark.parametrize("part", range(PARTS))
+@hypothesis.settings(max_examples=EXAMPLES // PARTS)
 @hypothesis.given(changes())
-def test_a_config_is_refused_in_one_line_or_builds(found):
+def test_a_config_is_refused_in_one_line_or_builds(part, found):
   hypothesis.assume((config := changed(found)) is not None)
   with warnings.catch_warnings():
     warnings.simplefilter("ignore")

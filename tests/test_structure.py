@@ -92,6 +92,28 @@ def test_importing_does_nothing():
         assert not isinstance(node, ast.For | ast.While | ast.With), path
 
 
+@pytest.mark.parametrize(
+  ("code", "left_out"),
+  [
+    ("from experiments import run; run.main(['run', '--help'])", {"jax"}),
+    (
+      "import rl.methods, rl.step, rl.rollout; rl.methods.names()",
+      {"transformers", "tensorflow_datasets", "experiments", "orbax"},
+    ),
+  ],
+)
+def test_what_is_asked_little_loads_little(code, left_out):
+  asked = f"import sys; {code}; print(*sorted(sys.modules), sep=chr(10))"
+  done = subprocess.run(
+    [sys.executable, "-c", asked],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert not left_out & set(done.stdout.split())
+
+
 # The promise to whoever builds on this: names and their parameters.
 PUBLIC = {
   "rl.objectives": {
