@@ -3,17 +3,22 @@
   python -m experiments.run --config experiments/configs/faults.py \
     --workdir runs/faults
 
-200 steps with a reference policy, checkpoints every 5 steps, evaluations and
-written rollouts every 20.
+A supervised base, then 200 steps with a reference policy; checkpoints every 5
+steps, evaluations and written rollouts every 20.
 """
 
 from experiments.configs import common
 
 
 def get_config():
-  config = common.rl(steps=200)
-  config.model = common.model(width=32, heads=2, kv_heads=1, mlp_width=64)
-  config.task = "countdown(count=3)"
+  base = common.supervised(steps=300)
+  base.model = common.model(width=32, heads=2, kv_heads=1, mlp_width=64)
+  base.task = "countdown(count=3)"
+  base.rollout.prompts = 64
+  base.steps_per_dispatch = 50
+  base.checkpoint_every = 100
+  base.sinks = ()
+  config = common.with_base(common.rl(steps=200), base)
   config.method = "grpo(beta=0.01)"
   config.rollout.prompts = 8
   config.rollout.samples = 8

@@ -71,9 +71,9 @@ def alone(
 def strike(run: runs.Run, moment: str, draw: random.Random) -> bool:
   """Kills a run at such a moment; False where it ended before."""
   if moment == "start":
-    time.sleep(draw.uniform(0.0, 5.0))
+    time.sleep(draw.uniform(0.0, 8.0))
   else:
-    if not run.until(_due(run.workdir, moment, draw)):
+    if not run.until(_due(run, moment, draw)):
       return False
     time.sleep(draw.uniform(0.0, 0.05))
   if not run.is_running:
@@ -82,15 +82,15 @@ def strike(run: runs.Run, moment: str, draw: random.Random) -> bool:
   return True
 
 
-def _due(
-  workdir: pathlib.Path, moment: str, draw: random.Random
-) -> Callable[[], bool]:
-  """Whether the moment has come, as far as files tell."""
+def _due(run: runs.Run, moment: str, draw: random.Random) -> Callable[[], bool]:
+  """Whether the moment has come, as far as files tell, in this very process."""
+  workdir = run.workdir
   if moment == "checkpoint":
-    return lambda: any((workdir / "checkpoints").glob("*tmp*"))
+    before = set((workdir / "checkpoints").glob("*tmp*"))
+    return lambda: bool(set((workdir / "checkpoints").glob("*tmp*")) - before)
   if moment == "evaluation":
-    return lambda: _evaluates(workdir)
-  seen, more = [], draw.randint(1, 12)
+    return lambda: run.resumed_at is not None and _evaluates(workdir)
+  seen, more = [], draw.randint(1, 25)
 
   def stepped() -> bool:
     now = runs.logged(workdir)
@@ -110,7 +110,7 @@ def _evaluates(workdir: pathlib.Path) -> bool:
     name = "evaluation.json" if done else "evaluation_base.json"
   elif done % asked.evaluate_every:
     return False
-  return (workdir / "metrics.jsonl").exists() and not (workdir / name).exists()
+  return not (workdir / name).exists()
 
 
 class Pair:

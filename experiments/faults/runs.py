@@ -23,6 +23,7 @@ from experiments import checkpoint, jsonl, sinks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = "experiments/configs/faults.py"
+_TAIL = 1 << 14  # bytes of a file in which its last whole line is
 SECONDS = 600.0  # that a run may take to end by itself
 _CLOCKS = ("time/", "perf/")
 _BEGUN = re.compile(r"resumed after step (\d+)|steps of \w+")
@@ -56,6 +57,7 @@ class Run:
         cwd=ROOT,
         env=os.environ
         | {
+          "PYTHONUNBUFFERED": "1",
           "JAX_COMPILATION_CACHE_DIR": str(cache),
           "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
           "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
@@ -123,7 +125,7 @@ class Run:
         return True
       if time.monotonic() > deadline:
         raise TimeoutError(f"{self.workdir} did nothing for {SECONDS:.0f} s")
-      time.sleep(0.0005)
+      time.sleep(0.001)
     return False
 
 
@@ -142,8 +144,11 @@ def logged(workdir: pathlib.Path) -> int:
   path = workdir / sinks.METRICS_FILE
   if not path.exists():
     return 0
-  for line in reversed(path.read_bytes().splitlines()[-3:]):
-    with contextlib.suppress(ValueError, KeyError):
+  with path.open("rb") as file:
+    file.seek(max(path.stat().st_size - _TAIL, 0))
+    lines = file.read().splitlines()
+  for line in reversed(lines):
+    with contextlib.suppress(ValueError, KeyError, TypeError):
       return int(json.loads(line)["step"])
   return 0
 
@@ -163,12 +168,17 @@ def differences(one: pathlib.Path, other: pathlib.Path) -> list[str]:
 
   Returns:
     A line for each array of the last checkpoint, row of metrics, evaluation or
-    file of rollouts that is not the same bit for bit.
+    file of rollouts that is not the same bit for bit, the base's too.
   """
   found = _differing("checkpoint", _arrays(one), _arrays(other))
   found += _differing("metrics", _metrics(one), _metrics(other))
   found += _differing("evaluations", _evaluations(one), _evaluations(other))
   found += _differing("rollouts", _rollouts(one), _rollouts(other))
+  base = "base"  # the supervised run that it started from
+  if (one / base).exists():
+    for what, read in (("checkpoint", _arrays), ("metrics", _metrics)):
+      parts = read(one / base), read(other / base)
+      found += _differing(f"{base}, {what}", *parts)
   return found
 
 
