@@ -15,6 +15,8 @@ from experiments.faults import runs
 from experiments.faults.outcome import Outcome, Tell
 
 MOMENTS = ("step", "checkpoint", "evaluation", "start")
+# Of several processes, once all have met: who is late to start is waited for.
+JOINED = ("step", "checkpoint", "evaluation")
 PATIENCE = 60.0  # seconds that a process may outlive the other
 
 
@@ -159,7 +161,7 @@ def one_of_two(
   while True:
     pair = Pair(workdir)
     victim = draw.randrange(2)
-    moment = draw.choice(MOMENTS)
+    moment = draw.choice(JOINED)
     run, other = pair.both[victim], pair.both[1 - victim]
     if done == kills or not strike(run, moment, draw):
       if any(statuses := pair.wait()):
