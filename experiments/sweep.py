@@ -33,6 +33,7 @@ from typing import NamedTuple
 import rich.console
 
 from experiments import commandline, mistakes
+from models import buckets
 
 _OPEN, _CLOSE = "([{", ")]}"
 
@@ -65,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       fixed=given.set,
       seeds=given.seeds,
     )
+    if given.run:
+      buckets.local(given.workdir, "--workdir")
     check(planned)
   for one in planned:
     print(shlex.join(command(one)))

@@ -341,9 +341,12 @@ LOCAL = {
   "aot": "a report of this machine's",
   "benchmark": "folders and programs of the two sides, on this machine",
   "commandline.py": "config files, which are imported",
+  "faults": "runs on this machine, to be broken",
   "lines.py": "the cache of prepared data",
   "provenance.py": "the checkout",
+  "reference.py": "the checkout",
   "run.py": "the checkout",
+  "sweep.py": "logs of the processes that it starts",
   "tasks/text.py": "the cache of a tokenizer, kept by a rename",
 }
 
