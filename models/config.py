@@ -158,6 +158,15 @@ class ModelConfig:
         f"kv_heads = {self.kv_heads} must divide heads = {self.heads}; "
         f"nearest: {nearest} of {divisors}"
       )
+    for field in dataclasses.fields(self):
+      number = getattr(self, field.name)
+      if isinstance(number, float) and not (
+        math.isfinite(number) and number >= 0
+      ):
+        raise ValueError(
+          f"{field.name} = {number!r} must be finite and not negative; "
+          f"nearest: {field.default!r}"
+        )
     for name in ("rope_theta", "norm_eps", "embedding_scale", "lora_alpha"):
       number = getattr(self, name)
       if not (math.isfinite(number) and number > 0):
