@@ -27,6 +27,7 @@ from experiments import (
   hosts,
   keeping,
   logging,
+  mistakes,
   preemption,
   profiling,
   provenance,
@@ -158,7 +159,10 @@ def _start(
   What is frozen is in no checkpoint: it is read again where it came from.
   """
   target = e.abstract.replace(frozen={})
-  found = checkpoints.restore_newest(target, print)
+  try:
+    found = checkpoints.restore_newest(target, print)
+  except ValueError as error:
+    raise mistakes.Ended(str(error)) from error
   if found is None:
     return e.init(starting_params(e, workdir))
   code = provenance.commit()

@@ -30,7 +30,7 @@ import pathlib
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import rich.box
@@ -83,7 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
       markup=False,
     )
 
-  found = _break(names, KILLS if not given.quick else QUICK, given.seed, tell)
+  found = []
+  times = QUICK if given.quick else KILLS
+  for one in _break(names, times, given.seed, tell):
+    tell(str(one))
+    found.append(one)
   told = {
     "faults": [dataclasses.asdict(one) for one in found],
     "silent_differences": sum(
@@ -103,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _break(
   names: Sequence[str], times: int, seed: int, tell: Tell
-) -> list[Outcome | Skipped]:
+) -> Iterator[Outcome | Skipped]:
   """Each fault in turn, beside one undisturbed run."""
   jax.config.update("jax_platforms", "cpu")  # an accelerator is for the runs
   with runs.folder() as folder:
@@ -134,7 +138,8 @@ def _break(
       ),
       "soak": functools.partial(soak.soak, folder, soak.STEPS, tell),
     }
-    return [makers[name]() for name in names]
+    for name in names:
+      yield makers[name]()
 
 
 def _show(found: Sequence[Outcome | Skipped], console: Console) -> None:

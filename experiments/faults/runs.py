@@ -100,8 +100,8 @@ class Run:
     """Steps that it had made and that no checkpoint holds."""
     if self.resumed_at is None:
       return 0
-    saved = checkpoint.latest_step(self.workdir / checkpoint.FOLDER)
-    return max(logged(self.workdir) - (saved or 0), 0)
+    kept = max(saved(self.workdir), default=0)
+    return max(logged(self.workdir) - kept, 0)
 
   def kill(self) -> None:
     """SIGKILL, to it and what it started."""
@@ -153,10 +153,16 @@ def logged(workdir: pathlib.Path) -> int:
   return 0
 
 
+def saved(workdir: pathlib.Path) -> list[int]:
+  """Steps of its complete checkpoints."""
+  folder = workdir / checkpoint.FOLDER
+  return sorted(ocp.utils.checkpoint_steps(folder)) if folder.exists() else []
+
+
 def newest(workdir: pathlib.Path) -> pathlib.Path | None:
   """The folder of its latest checkpoint."""
-  step = checkpoint.latest_step(workdir / checkpoint.FOLDER)
-  return None if step is None else workdir / checkpoint.FOLDER / str(step)
+  steps = saved(workdir)
+  return workdir / checkpoint.FOLDER / str(steps[-1]) if steps else None
 
 
 def differences(one: pathlib.Path, other: pathlib.Path) -> list[str]:
