@@ -29,13 +29,15 @@ def damaged(
   """
   folder = reference.parent
   workdir, log = folder / "damaged", folder / "damaged.log"
-  done = recovered = lost = newest = 0
+  done = recovered = lost = newest = unread = 0
   wrong: list[str] = []
   while True:
     run = runs.Run(workdir, (), log)
     if newest:
       run.until(lambda run=run: run.resumed_at is not None)
-      recovered += "damaged (" in run.said
+      # A file that nobody reads may be damaged without a word.
+      unread += run.resumed_at == newest
+      recovered += "damaged (" in run.said or run.resumed_at == newest
       lost += newest - (run.resumed_at or 0)
       newest = 0
     if done == times or not kills.strike(run, "step", draw):
@@ -49,9 +51,15 @@ def damaged(
     tell(f"damage {done + 1} of {times}: {damage(whole, draw)}")
     done += 1
   wrong += runs.differences(reference, workdir)
-  notes = tuple(wrong[:5])
   shutil.rmtree(workdir)
-  return Outcome("damaged checkpoint", done, recovered, lost, len(wrong), notes)
+  return Outcome(
+    "damaged checkpoint",
+    done,
+    recovered,
+    lost,
+    len(wrong),
+    (f"{unread} of the damaged files are never read", *wrong[:5]),
+  )
 
 
 def damage(checkpoint: pathlib.Path, draw: random.Random) -> str:
