@@ -21,8 +21,11 @@ def damaged(
 ) -> Outcome:
   """A file of the newest checkpoint has a bit flipped, or ends early.
 
+  Some files are never read, and damage there harms nothing: it goes on until
+  enough of the others were hit.
+
   Args:
-    times: how often.
+    times: how often the damage is one that matters.
     reference: workdir of the undisturbed run.
     draw: of the file and the place.
     tell: where progress goes.
@@ -35,12 +38,11 @@ def damaged(
     run = runs.Run(workdir, (), log)
     if newest:
       run.until(lambda run=run: run.resumed_at is not None)
-      # A file that nobody reads may be damaged without a word.
       unread += run.resumed_at == newest
       recovered += "damaged (" in run.said or run.resumed_at == newest
       lost += newest - (run.resumed_at or 0)
       newest = 0
-    if done == times or not kills.strike(run, "step", draw):
+    if done - unread == times or not kills.strike(run, "step", draw):
       if status := run.wait():
         wrong.append(f"ended with {status}: {run.last_line}")
       break
@@ -48,7 +50,7 @@ def damaged(
     if len(runs.saved(workdir)) < 2:
       continue  # there is none before it to go on from
     newest = int(whole.name)
-    tell(f"damage {done + 1} of {times}: {damage(whole, draw)}")
+    tell(f"damage {done + 1 - unread} of {times}: {damage(whole, draw)}")
     done += 1
   wrong += runs.differences(reference, workdir)
   shutil.rmtree(workdir)
@@ -58,7 +60,7 @@ def damaged(
     recovered,
     lost,
     len(wrong),
-    (f"{unread} of the damaged files are never read", *wrong[:5]),
+    (f"{unread} times the file is one that is never read", *wrong[:5]),
   )
 
 

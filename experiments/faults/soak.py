@@ -11,12 +11,12 @@ from experiments.faults import runs
 from experiments.faults.outcome import Outcome, Tell
 
 STEPS = 2000
-WARM = 400  # steps after which nothing should grow
+WARM = 1000  # steps after which the allocator has settled
 LIMIT = 1.0  # MB in 100 steps
 
 
 def soak(folder: pathlib.Path, steps: int, tell: Tell) -> Outcome:
-  """Measures a run from outside, twice a second.
+  """Measures a run from outside, ten times a second.
 
   Args:
     folder: for the run.
@@ -35,9 +35,9 @@ def soak(folder: pathlib.Path, steps: int, tell: Tell) -> Outcome:
     done = runs.logged(run.workdir)
     if done >= WARM and (now := _measure(run.number)):
       rows.append((done, *now))
-      if len(rows) % 60 == 0:
+      if len(rows) % 50 == 0:
         tell(f"step {done} of {steps}: {now[0]:.0f} MB, {now[1]} files")
-    time.sleep(0.5)
+    time.sleep(0.1)
   status = run.wait()
   at, memory, files, processes = np.array(rows, float).T
   slope, _ = np.polyfit(at, memory, 1)
