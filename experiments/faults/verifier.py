@@ -26,10 +26,11 @@ def killed(times: int, draw: random.Random, tell: Tell) -> Outcome:
     tell: where progress goes.
   """
   items = questions(draw)
+  others = children()
   with pool.Pool(maths.verify, workers=2) as undisturbed:
     expected = undisturbed(items)
   with pool.Pool(maths.verify, workers=2) as disturbed:
-    killer = Killer(draw)
+    killer = Killer(draw, others)
     rounds = wrong = 0
     with killer:
       while killer.done < times:
@@ -73,12 +74,16 @@ def questions(draw: random.Random) -> list[Item]:
 class Killer:
   """Kills one of this process's children every second while it is open.
 
+  Args:
+    draw: of the child.
+    spared: those that are left alone.
+
   Attributes:
     done: how many.
   """
 
-  def __init__(self, draw: random.Random) -> None:
-    self._draw = draw
+  def __init__(self, draw: random.Random, spared: Sequence[int]) -> None:
+    self._draw, self._spared = draw, set(spared)
     self._over = threading.Event()
     self._thread = threading.Thread(target=self._kill, daemon=True)
     self.done = 0
@@ -93,7 +98,7 @@ class Killer:
 
   def _kill(self) -> None:
     while not self._over.wait(EVERY):
-      there = children()
+      there = [one for one in children() if one not in self._spared]
       if there:
         os.kill(self._draw.choice(there), signal.SIGKILL)
         self.done += 1
