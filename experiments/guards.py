@@ -1,8 +1,8 @@
 """What ends a run whose updates come to nothing, and keeps what did it.
 
-An update whose loss or gradient is not finite, or whose mean importance ratio
-exceeds `plan.max_mean_ratio`, is skipped on the device (`rl.step`): it changes
-nothing, and the run goes on. One may be bad luck. `config.stop_after_skips` in a
+An update that is not finite, or whose loss or gradient is not, or whose mean
+importance ratio exceeds `plan.max_mean_ratio`, is skipped on the device
+(`rl.step`): it changes nothing, and the run goes on. One may be bad luck. `config.stop_after_skips` in a
 row end the run, and so does a single score that is not finite, which is a fault
 of the reward. The rollout and the state that it met are kept in the run's folder
 

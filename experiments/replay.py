@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -76,8 +76,12 @@ def look(
   for name, value in sorted(metrics.items()):
     if not np.isfinite(value).all():
       yield f"metric {name}: {value}"
-  reason = guards.refused(metrics, e.plan)
-  yield f"the update is skipped: {reason}" if reason else "the update is made"
+  if metrics["optim/skipped"] < e.plan.updates:
+    yield "the update is made"
+  else:
+    reason = guards.refused(metrics, e.plan)
+    reason = reason or "a score is not finite, or all groups are alike"
+    yield f"the update is skipped: {reason}"
   wrong, whole = _gradient(e, state, own)
   if wrong:
     shown = ", ".join(wrong[:5]) + (" ..." if len(wrong) > 5 else "")
@@ -107,21 +111,30 @@ def _scored(
   """What the passes find at its tokens."""
   needs = method.required(e.method, e.plan.updates)
   needs |= {probes.Need("old", probes.log_probs)}
-  missing = {need for need in needs if need not in rollout.extras}
-  found = probes.passes(
-    e.policy.given(state.frozen),
-    {"old": state.params, **state.slots},
-    missing,
-    rollout,
-    e.plan.temperature,
-    e.plan.chunk,
-    e.plan.microbatches,
-  ).extras.arrays
+  found = _passed(e, state, rollout, needs).extras.arrays
   return {
     name: jnp.where(rollout.mask, value, 0.0)
     for name, value in found.items()
     if value.shape == rollout.mask.shape
   }
+
+
+def _passed(
+  e: Experiment,
+  state: step.State,
+  rollout: types.Rollout,
+  needs: Collection[probes.Need],
+) -> types.Rollout:
+  """The rollout with what the passes find of these needs."""
+  return probes.passes(
+    e.policy.given(state.frozen),
+    {"old": state.params, **state.slots},
+    {need for need in needs if need not in rollout.extras},
+    rollout,
+    e.plan.temperature,
+    e.plan.chunk,
+    e.plan.microbatches,
+  )
 
 
 def _arrays(
@@ -146,19 +159,15 @@ def _gradient(
 
   @jax.jit
   def finite(state, rollout):
-    policy = e.policy.given(state.frozen)
-    scored = probes.passes(
-      policy,
-      {"old": state.params, **state.slots},
-      {n for n in method.required(e.method, 1) if n not in rollout.extras},
-      rollout,
-      e.plan.temperature,
-      e.plan.chunk,
-      e.plan.microbatches,
-    )
+    scored = _passed(e, state, rollout, method.required(e.method, 1))
     batch, scales, _ = method.prepare(e.method, scored, state.method_state)
     found, _ = step.gradients(
-      e.method, policy, state.params, batch, scales, e.plan.single
+      e.method,
+      e.policy.given(state.frozen),
+      state.params,
+      batch,
+      scales,
+      e.plan.single,
     )
     return jax.tree.map(lambda g: jnp.isfinite(g).all(), found)
 

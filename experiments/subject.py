@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import jax
-import ml_collections
 from etils import epath
 
 from experiments import build, checkpoint, devices, spec, tasks, train
@@ -63,10 +61,7 @@ def of_run(
     ValueError: the evaluation asks for what there is not.
   """
   workdir = epath.Path(workdir)
-  path = workdir / checkpoint.CONFIG_FILE
-  if not path.exists():
-    raise FileNotFoundError(f"{workdir} holds no run: there is no {path}")
-  config = ml_collections.ConfigDict(json.loads(path.read_text()))
+  config = checkpoint.read_config(workdir)
   for name, value in given.items():
     config.evaluation[name] = value
   devices.split_cpu(config.cpu_devices)

@@ -168,6 +168,7 @@ def test_replay_counts_the_scores_that_are_not_finite(stuck):
     f"the rollout: scores is not finite in 1 of {own.scores.size} samples; the "
     "first is sample 1 of prompt 2"
   )
+  assert not any(line == "the update is made" for line in said)
 
 
 @pytest.mark.parametrize(
