@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -9,25 +11,28 @@ from jax.sharding import PartitionSpec as P
 
 from models import sharding, transformer
 from models.config import ModelConfig
+from models.layers import Pair, write
 
 Array = jax.Array
-Pairs = tuple[tuple[Array, Array], ...]
+
+
+Pairs = Pair | tuple[Pair, ...]
 
 
 @flax.struct.dataclass
 class Cache:
-  """What decoding remembers, one (keys, values) pair per layer.
+  """What decoding remembers of each layer.
 
-  Layers are separate arrays, keys lie as the matrix that queries are multiplied
-  by, and rows of all prompts are one axis: each was measured fastest. A branch
-  is a ring: all rows write at one place, the number of steps so far modulo its
-  room, so that a row which begins again needs no place of its own. Keys are
-  stored as turned by their position, and attention does not ask for their
-  order.
+  Layers are separate arrays, or one stack where they run in a loop. Keys lie as
+  the matrix that queries are multiplied by, and rows of all prompts are one
+  axis: both were measured fastest. A branch is a ring: all rows write at one
+  place, the number of steps so far modulo its room, so that a row which begins
+  again needs no place of its own. Keys are stored as turned by their position,
+  and attention does not ask for their order.
 
   Attributes:
-    trunk: `[P, kv_heads, head_dim, L]` and `[P, kv_heads, L, head_dim]` of the
-      prompt, read by all rows.
+    trunk: keys `[P, kv_heads, head_dim, L]` and values `[P, kv_heads, L,
+      head_dim]` of the prompt, read by all rows.
     branch: `[P rows, kv_heads, head_dim, room]` and `[P rows, kv_heads, room,
       head_dim]` of the completions.
     prompt_mask: `[P, L]` bool.
@@ -45,25 +50,25 @@ class Cache:
   @property
   def room(self) -> int:
     """Tokens of a row that the ring holds."""
-    return self.branch[0][0].shape[-1]
+    return jax.tree.leaves(self.branch)[0].shape[-1]
 
 
 def serve(
   config: ModelConfig, params: transformer.Params
 ) -> transformer.Params:
-  """Parameters as `decode` reads them: cast, and of each layer by itself.
+  """Parameters as `decode` reads them: cast, and gathered.
 
   A cast inside the loop would read the stored ones at every token, and so would
-  taking a layer from the stack of all, or gathering what is split over fsdp: a
-  device holds all of them, or its share of the tensor axis. Norms and the heads
-  besides the logits keep their dtype.
+  gathering what is split over fsdp: a device holds all of them, or its share of
+  the tensor axis. Norms and the heads besides the logits keep their dtype.
 
   Args:
     config: the decoder's shape.
     params: its parameters.
 
   Returns:
-    The same, but "layers" is a tuple of what the layers have.
+    The same; where the layers do not run in a loop, "layers" is a tuple of what
+    they have, for on CPU each would be copied from the stack at every token.
   """
 
   def cast(path: tuple, leaf: Array) -> Array:
@@ -73,6 +78,9 @@ def serve(
 
   served, specs = jax.tree.map_with_path(cast, params), sharding.specs(params)
 
+  def whole(name: str) -> transformer.Params:
+    return jax.tree.map(sharding.gathered, served[name], specs[name])
+
   def layer(number: int) -> transformer.Params:
     return jax.tree.map(
       lambda leaf, spec: sharding.gathered(leaf[number], P(*spec[1:])),
@@ -80,11 +88,9 @@ def serve(
       specs["layers"],
     )
 
-  others = {
-    name: jax.tree.map(sharding.gathered, served[name], specs[name])
-    for name in served
-    if name != "layers"
-  }
+  if config.looped:
+    return {name: whole(name) for name in served}
+  others = {name: whole(name) for name in served if name != "layers"}
   return others | {"layers": tuple(map(layer, range(config.layers)))}
 
 
@@ -108,8 +114,8 @@ def resize(cache: Cache, room: int) -> Cache:
     widths[axis] = (0, more)
     return jnp.pad(ring, widths)
 
-  branch = tuple(
-    (fit(keys, -1), fit(values, -2)) for keys, values in cache.branch
+  branch = _each(
+    lambda pair: Pair(fit(pair.keys, -1), fit(pair.values, -2)), cache.branch
   )
   return cache.replace(branch=branch)
 
@@ -149,11 +155,16 @@ def prefill(
   x, (keys, values) = transformer.over_layers(config, params, step, x)
   shape = (len(prompts) * rows, config.kv_heads, room, config.head_dim)
   over = (*sharding.ROWS, "context"), "tensor"
+  trunk = Pair(keys.swapaxes(-1, -2), values)
+  if config.looped:
+    shape, over = (config.layers, *shape), (None, *over)
+  else:
+    trunk = tuple(Pair(*of_layer) for of_layer in zip(*trunk, strict=True))
   empty = sharding.placed(jnp.zeros(shape, config.dtype), *over)
-  keys = keys.swapaxes(-1, -2)
+  ring = Pair(empty.swapaxes(-1, -2), empty)
   cache = Cache(
-    trunk=tuple((keys[i], values[i]) for i in range(config.layers)),
-    branch=((empty.swapaxes(-1, -2), empty),) * config.layers,
+    trunk=trunk,
+    branch=ring if config.looped else (ring,) * config.layers,
     prompt_mask=prompt_mask,
     steps=jnp.zeros((), jnp.int32),
     length=length,
@@ -171,7 +182,10 @@ def decode(
 ) -> tuple[Array, Cache]:
   """Appends one token to every row.
 
-  The layers are unrolled: a scan would copy the cache at every step.
+  In a loop over the layers none writes into its rings: what they all add is
+  written behind it. So the stacks are read where they lie, by a program that is
+  as small as that of one layer. Without a loop each writes before it reads, for
+  the compiler would copy what is to be read before.
 
   Args:
     config: the decoder's shape.
@@ -189,21 +203,40 @@ def decode(
   places = transformer.places(config, at, cache.length)
   real = jnp.ones((*tokens.shape, 1), bool)
   x = transformer.embed(config, params, tokens[..., None], real, at)
-  branch = []
-  for i, kind in enumerate(config.kinds):
-    x, kept = transformer.apply_layer(
+
+  def step(x, layer):
+    layer_params, kind, trunk, ring = layer
+    return transformer.apply_layer(
       config,
-      params["layers"][i],
+      layer_params,
       "append",
       x,
-      places.of(places.kinds.index(kind)),
-      cache.trunk[i],
+      places.of(kind),
+      trunk,
       cache.prompt_mask,
-      cache.branch[i],
+      ring,
       cache.steps,
       t,
     )
-    branch.append(kept)
+
+  if config.looped:
+    layers = transformer.stacked(config, params)
+    over = (*layers, cache.trunk, cache.branch)
+    x, added = jax.lax.scan(step, x, over, unroll=config.unroll)
+    branch = write(cache.branch, added, cache.steps)
+  else:
+    kinds = map(places.kinds.index, config.kinds)
+    branch = ()
+    for layer in zip(
+      params["layers"], kinds, cache.trunk, cache.branch, strict=True
+    ):
+      x, kept = step(x, layer)
+      branch += (kept,)
   hidden = transformer.final_norm(config, params, x[..., 0, :])
   logits = transformer.unembed(config, params, hidden)
-  return logits, cache.replace(branch=tuple(branch), steps=cache.steps + 1)
+  return logits, cache.replace(branch=branch, steps=cache.steps + 1)
+
+
+def _each(f: Callable[..., Pair], *pairs: Pairs) -> Pairs:
+  """The pairs that `f` makes of the pairs."""
+  return jax.tree.map(f, *pairs, is_leaf=lambda x: isinstance(x, Pair))

@@ -58,13 +58,34 @@ class Branches(splash_attention_mask.Mask):
     return self.rows, self.columns
 
   def __getitem__(self, slices: tuple[slice, slice]) -> np.ndarray:
-    row, column = (np.arange(part.start, part.stop) for part in slices)
-    row, own = row[:, None], column - (self.columns - self.rows)
+    row, own = (np.arange(part.start, part.stop) for part in slices)
+    own -= self.columns - self.rows
+    alike = self._alike(row[0], row[-1], own[0], own[-1])
+    if alike is not None:
+      return np.full((len(row), len(own)), alike)
+    row = row[:, None]
     t = row % self.room
     distance = np.where(own < 0, t - own, row - own)
     same = (row // self.room == own // self.room) & (distance >= 0)
     seen = np.where(own < 0, own >= -self.trunk, same)
     return seen if self.window is None else seen & (distance < self.window)
+
+  def _alike(self, row: int, last_row: int, own: int, last: int) -> bool | None:
+    """What is true of all pairs of a block, where a glance at its corners tells.
+
+    Of 16 branches of 4,096 tokens that is all but one block in two hundred, and
+    splash asks for each.
+    """
+    if own < 0:
+      return None
+    branches = row // self.room, last_row // self.room
+    theirs = own // self.room, last // self.room
+    if branches[1] < theirs[0] or theirs[1] < branches[0] or last_row < own:
+      return False
+    near = self.window is None or last_row - own < self.window
+    if len({*branches, *theirs}) == 1 and last <= row and near:
+      return True
+    return None
 
 
 def splash(

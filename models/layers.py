@@ -337,6 +337,36 @@ class Experts(nn.Module):
     return mixed.reshape(x.shape)
 
 
+class Pair(NamedTuple):
+  """Keys and values of a cache; of layers in a loop, with them as axis 0."""
+
+  keys: Array
+  values: Array
+
+
+def write(rings: Pair, added: Pair, steps: Array) -> Pair:
+  """The rings with one token more in each row.
+
+  Args:
+    rings: of `decoding.Cache.branch`, `[..., P rows, kv_heads, head_dim, room]`
+      and `[..., P rows, kv_heads, room, head_dim]`.
+    added: `[..., P, rows, kv_heads, head_dim, 1]` and `[..., P, rows, kv_heads,
+      1, head_dim]`.
+    steps: `[]`, tokens that were appended before.
+  """
+  here = steps % rings.keys.shape[-1]
+
+  def put(ring: Array, added: Array, axis: int) -> Array:
+    shape = list(ring.shape)
+    shape[axis] = 1
+    added = added.reshape(shape).astype(ring.dtype)
+    return jax.lax.dynamic_update_slice_in_dim(ring, added, here, axis)
+
+  return Pair(
+    put(rings.keys, added.keys, -1), put(rings.values, added.values, -2)
+  )
+
+
 class Layer(nn.Module):
   """One block: attention, then an MLP or experts, on a residual stream."""
 
@@ -396,12 +426,12 @@ class Layer(nn.Module):
     self,
     x: Array,
     place: Place,
-    trunk: tuple[Array, Array],
+    trunk: Pair,
     mask: Array,
-    branch: tuple[Array, Array],
+    branch: Pair,
     steps: Array,
     t: Array,
-  ) -> tuple[Array, tuple[Array, Array]]:
+  ) -> tuple[Array, Pair]:
     """One more token in every row.
 
     Args:
@@ -413,32 +443,32 @@ class Layer(nn.Module):
       t: `[P, rows]`, the token's number in its completion.
 
     Returns:
-      The stream after the layer, and the rings with the new keys and values.
+      The stream after the layer, and the rings with the new keys and values; of
+      layers in a loop these alone, which are yet to be written.
     """
+    c = self.config
     queries, key, value = self._project(x, place)
-    room = branch[0].shape[-1]
-    here = steps % room
-
-    def put(ring: Array, added: Array, axis: int) -> Array:
-      added = added.reshape(-1, *added.shape[2:]).astype(ring.dtype)
-      return jax.lax.dynamic_update_slice_in_dim(ring, added, here, axis)
-
-    rings = put(branch[0], key.swapaxes(-1, -2), -1), put(branch[1], value, -2)
-    keys, values = (ring.reshape(*t.shape, *ring.shape[1:]) for ring in rings)
+    added = Pair(key.swapaxes(-1, -2), value)
+    ring = branch if c.looped else write(branch, added, steps)
+    room = ring.keys.shape[-1]
+    keys, values = (kept.reshape(*t.shape, *kept.shape[1:]) for kept in ring)
     # How many tokens ago each place was written; what is older than the row's
     # first token is another completion's.
-    distance = (here - jnp.arange(room)) % room
+    distance = (steps - jnp.arange(room)) % room
     visible = distance <= t[..., None]
+    if c.looped:
+      visible &= distance > 0
     seen = mask[:, None, :]
     if place.window is not None:
       visible &= distance < place.window
       length = mask.shape[-1]
       ago = length + t[..., None] - jnp.arange(length)
       seen = (seen & (ago < place.window))[:, :, None]
-    before = Keys(*trunk, seen)
-    own = Keys(keys, values, visible[:, :, None])
-    mixed = self.attention.attend(queries, before, own)
-    return self._residual(x, mixed), rings
+    sources = [Keys(*trunk, seen), Keys(keys, values, visible[:, :, None])]
+    if c.looped:
+      sources.append(Keys(*added, jnp.ones((1, 1, 1), bool)))
+    mixed = self.attention.attend(queries, *sources)
+    return self._residual(x, mixed), added if c.looped else ring
 
   def _project(self, x: Array, place: Place) -> tuple[Array, Array, Array]:
     if self.config.norm_place != "post":

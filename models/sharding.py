@@ -216,7 +216,11 @@ def placed(x: jax.Array, *axes: str | tuple[str, ...] | None) -> jax.Array:
 
 
 def gathered(x: jax.Array, spec: P) -> jax.Array:
-  """A traced array of `spec`, whole over fsdp: gathered here and not later."""
+  """A traced array of `spec`, whole over fsdp: gathered here and not later.
+
+  Nor earlier: what is cast is sent as it was cast to.
+  """
+  x = placed(x, *spec)
   return placed(x, *(None if axis == "fsdp" else axis for axis in spec))
 
 

@@ -375,3 +375,23 @@ def test_bfloat16_multiplies_and_float32_adds_up(attention):
   for name in ("exp", "log", "reduce_max", "rsqrt"):
     assert {d for dtypes in seen[name] for d in dtypes} == {"float32"}, name
   assert {d for ds in seen["dot_general"] for d in ds} == {"bfloat16"}
+
+
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("room", [4, 6, 24])
+def test_a_block_of_the_mask_is_that_part_of_it(room, window):
+  rows, trunk, columns, block = 24, 5, 32, 4
+  mask = kernels.Branches(rows, columns, room, trunk, window)
+  whole = np.zeros((rows, columns), bool)
+  first = columns - rows  # of the tokens' own columns
+  for row, column in np.ndindex(whole.shape):
+    t, own = row % room, column - first
+    if own < 0:
+      seen, distance = own >= -trunk, t - own
+    else:
+      seen, distance = own // room == row // room and own <= row, row - own
+    whole[row, column] = seen and (window is None or distance < window)
+  for row in range(0, rows, block):
+    for column in range(0, columns, block):
+      part = slice(row, row + block), slice(column, column + block)
+      np.testing.assert_array_equal(mask[part], whole[part])

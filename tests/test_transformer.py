@@ -216,16 +216,21 @@ def test_decoding_token_by_token_equals_score(any_model):
     )
 
 
-def test_a_prompt_is_cached_once_for_all_samples():
+@pytest.mark.parametrize("unroll", [0, 1])
+def test_a_prompt_is_cached_once_for_all_samples(unroll):
   tokens = batch()
-  prefill = functools.partial(decoding.prefill, BASE)
+  config = dataclasses.replace(BASE, unroll=unroll)
+  prefill = functools.partial(decoding.prefill, config)
   shapes = jax.eval_shape(
     lambda params: prefill(params, tokens.prompts, tokens.prompt_mask, 64, T),
     generic(BASE),
   )[1]
-  for keys, values in shapes.trunk:
-    assert keys.shape == (P, BASE.kv_heads, BASE.head_dim, L)
-    assert values.shape == (P, BASE.kv_heads, L, BASE.head_dim)
+  layers = config.layers
+  pairs, stack = ([shapes.trunk], (layers,)) if unroll else (shapes.trunk, ())
+  assert len(pairs) == (1 if unroll else layers)
+  for keys, values in pairs:
+    assert keys.shape == (*stack, P, BASE.kv_heads, BASE.head_dim, L)
+    assert values.shape == (*stack, P, BASE.kv_heads, L, BASE.head_dim)
 
 
 def test_left_padding_changes_nothing():
