@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -37,6 +35,7 @@ class Cache:
       head_dim]` of the completions.
     prompt_mask: `[P, L]` bool.
     steps: `[]` int32, tokens that were appended to every row.
+    room: tokens of a row that are kept; the ring, or its beginning.
     length: of the longest sequence, padding included: what rotary scaling by
       length reads, however short the ring is.
   """
@@ -45,12 +44,8 @@ class Cache:
   branch: Pairs
   prompt_mask: Array
   steps: Array
+  room: int = flax.struct.field(pytree_node=False)
   length: int = flax.struct.field(pytree_node=False)
-
-  @property
-  def room(self) -> int:
-    """Tokens of a row that the ring holds."""
-    return jax.tree.leaves(self.branch)[0].shape[-1]
 
 
 def serve(
@@ -98,13 +93,16 @@ def resize(cache: Cache, room: int) -> Cache:
   """The cache with rings of another room.
 
   Attention reads the whole ring, so a completion that is still short is faster
-  in a short one.
+  in a short one. A stack of layers stays what it is, for only as much of it is
+  read; on CPU that would be a copy.
 
   Args:
     cache: whose rings have not come round yet.
-    room: tokens they will hold, at least those that they hold now.
+    room: tokens they will hold, at least those that they hold now, and at most
+      those of `prefill`.
   """
-
+  if isinstance(cache.branch, Pair):
+    return cache.replace(room=room)
   more = room - cache.room
 
   def fit(ring: Array, axis: int) -> Array:
@@ -114,10 +112,10 @@ def resize(cache: Cache, room: int) -> Cache:
     widths[axis] = (0, more)
     return jnp.pad(ring, widths)
 
-  branch = _each(
-    lambda pair: Pair(fit(pair.keys, -1), fit(pair.values, -2)), cache.branch
+  branch = tuple(
+    Pair(fit(pair.keys, -1), fit(pair.values, -2)) for pair in cache.branch
   )
-  return cache.replace(branch=branch)
+  return cache.replace(branch=branch, room=room)
 
 
 def prefill(
@@ -167,6 +165,7 @@ def prefill(
     branch=ring if config.looped else (ring,) * config.layers,
     prompt_mask=prompt_mask,
     steps=jnp.zeros((), jnp.int32),
+    room=room,
     length=length,
   )
   last = transformer.final_norm(config, params, x[:, -1])
@@ -206,6 +205,8 @@ def decode(
 
   def step(x, layer):
     layer_params, kind, trunk, ring = layer
+    room = cache.room
+    ring = Pair(ring.keys[..., :room], ring.values[..., :room, :])
     return transformer.apply_layer(
       config,
       layer_params,
@@ -223,7 +224,7 @@ def decode(
     layers = transformer.stacked(config, params)
     over = (*layers, cache.trunk, cache.branch)
     x, added = jax.lax.scan(step, x, over, unroll=config.unroll)
-    branch = write(cache.branch, added, cache.steps)
+    branch = write(cache.branch, added, cache.steps % cache.room)
   else:
     kinds = map(places.kinds.index, config.kinds)
     branch = ()
@@ -235,8 +236,3 @@ def decode(
   hidden = transformer.final_norm(config, params, x[..., 0, :])
   logits = transformer.unembed(config, params, hidden)
   return logits, cache.replace(branch=branch, steps=cache.steps + 1)
-
-
-def _each(f: Callable[..., Pair], *pairs: Pairs) -> Pairs:
-  """The pairs that `f` makes of the pairs."""
-  return jax.tree.map(f, *pairs, is_leaf=lambda x: isinstance(x, Pair))

@@ -344,7 +344,7 @@ class Pair(NamedTuple):
   values: Array
 
 
-def write(rings: Pair, added: Pair, steps: Array) -> Pair:
+def write(rings: Pair, added: Pair, here: Array) -> Pair:
   """The rings with one token more in each row.
 
   Args:
@@ -352,9 +352,8 @@ def write(rings: Pair, added: Pair, steps: Array) -> Pair:
       and `[..., P rows, kv_heads, room, head_dim]`.
     added: `[..., P, rows, kv_heads, head_dim, 1]` and `[..., P, rows, kv_heads,
       1, head_dim]`.
-    steps: `[]`, tokens that were appended before.
+    here: `[]`, its place.
   """
-  here = steps % rings.keys.shape[-1]
 
   def put(ring: Array, added: Array, axis: int) -> Array:
     shape = list(ring.shape)
@@ -449,8 +448,8 @@ class Layer(nn.Module):
     c = self.config
     queries, key, value = self._project(x, place)
     added = Pair(key.swapaxes(-1, -2), value)
-    ring = branch if c.looped else write(branch, added, steps)
-    room = ring.keys.shape[-1]
+    room = branch.keys.shape[-1]
+    ring = branch if c.looped else write(branch, added, steps % room)
     keys, values = (kept.reshape(*t.shape, *kept.shape[1:]) for kept in ring)
     # How many tokens ago each place was written; what is older than the row's
     # first token is another completion's.
