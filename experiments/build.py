@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 
 from experiments import collect, layout, sinks, spec, tasks
 from experiments.experiment import KINDS, Experiment
-from models import hf, lora, presets, sharding
+from models import lora, presets, sharding
 from models import policy as policies
 from models.config import ModelConfig
 from models.rope import RopeScaling
@@ -333,6 +333,8 @@ def make_model(
   own = {name: settings[name] for name in _OWN}
   path, preset = config.policy.path, config.policy.preset
   if path:
+    from models import hf  # imports transformers
+
     hf.check(path)
     shape = hf.config(path)
     _check_heads(path, dict(shape.extra_heads), dict(own["extra_heads"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
+from scipy import special
 
 Array = jax.Array
 CONFIDENCE = 0.95
@@ -15,7 +15,7 @@ def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Student's 95 % interval of the mean over the first axis."""
   n = len(values)
   error = np.std(values, axis=0, ddof=1) / np.sqrt(n)
-  half = error * stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)
+  half = error * special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)
   mean = np.mean(values, axis=0)
   return mean - half, mean + half
 

@@ -19,9 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import rich.console
 import rich.progress
-import tensorboardX
 from etils import epath
-from tensorboardX import record_writer
 
 from experiments import jsonl
 from models import buckets
@@ -142,6 +140,9 @@ class TensorBoard:
   def __init__(
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
+    import tensorboardX  # and torch, where there is one
+    from tensorboardX import record_writer
+
     if buckets.is_remote(workdir):
       scheme = str(workdir).partition(":")[0]
       record_writer.register_writer_factory(scheme, _EventObjects())

@@ -36,7 +36,7 @@ from experiments import (
   spec,
 )
 from experiments.experiment import Experiment
-from models import buckets, hf
+from models import buckets
 from rl import learners, loop, step, types
 
 BASE = "base"
@@ -184,6 +184,8 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
   if not origin:
     return None
   if origin == e.config.policy.path:
+    from models import hf  # imports transformers
+
     _, params = hf.load(origin, dtype=e.model.param_dtype, mesh=e.mesh)
     return e.fitting(params)
   return checkpoint.restore_params(

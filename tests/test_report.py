@@ -16,7 +16,7 @@ import rich.console
 import small_runs
 
 from experiments import checkpoint, estimates, logging, report
-from experiments.report import curves, data, page, samples, worth
+from experiments.report import curves, data, page, picture, samples, worth
 from rl import learners, methods
 
 S = 16
@@ -80,7 +80,7 @@ def test_another_kind_of_file_is_refused_before_anything_is_done(
 def test_pass_at_k_is_drawn_as_it_was_estimated(runs, collected):
   """In the picture, and by the page, which also knows what is between."""
   run = report.read(runs / "first")
-  (axes,) = report.comparison([run]).axes
+  (axes,) = picture.comparison([run]).axes
   lines = {line.get_label(): line for line in axes.get_lines()}
   assert axes.get_xscale() == "log"
   shown = {one["name"]: one for one in collected["runs"][0]["evaluations"]}
@@ -178,7 +178,7 @@ def test_runs_of_one_name_are_called_by_their_paths(runs, tmp_path):
   called = [str(one), str(other)]
   assert [run["name"] for run in found["runs"]] == called
   assert found["tables"][0]["columns"][:2] == called
-  (axes,) = report.comparison(read).axes
+  (axes,) = picture.comparison(read).axes
   labels = [line.get_label() for line in axes.get_lines()]
   assert [f"{name} (step 120)" in labels for name in called] == [True, True]
 

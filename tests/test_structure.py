@@ -100,6 +100,10 @@ def test_importing_does_nothing():
       "import rl.methods, rl.step, rl.rollout; rl.methods.names()",
       {"transformers", "tensorflow_datasets", "experiments", "orbax"},
     ),
+    (
+      "import experiments.train",
+      {"transformers", "tensorflow", "torch", "tensorboardX", "matplotlib"},
+    ),
   ],
 )
 def test_what_is_asked_little_loads_little(code, left_out):

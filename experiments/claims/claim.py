@@ -21,7 +21,7 @@ from typing import Literal
 
 import matplotlib.axes
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from experiments.arms import Arm, Outcome
 from experiments.intervals import CONFIDENCE, student_interval
@@ -80,7 +80,7 @@ class Comparison:
     (t_{0.975} + t_{0.8}) standard errors.
     """
     freedom = len(self.effects) - 1
-    quantiles = stats.t.ppf([(1 + CONFIDENCE) / 2, POWER], freedom)
+    quantiles = special.stdtrit(freedom, [(1 + CONFIDENCE) / 2, POWER])
     return float(self.standard_error * quantiles.sum())
 
   @property

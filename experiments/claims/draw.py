@@ -10,7 +10,6 @@ import matplotlib.figure
 import matplotlib.ticker
 import numpy as np
 
-from experiments import report
 from experiments.arms import Outcome
 from experiments.claims.claim import (
   Claim,
@@ -18,9 +17,10 @@ from experiments.claims.claim import (
   Outcomes,
 )
 from experiments.intervals import student_interval
+from experiments.report import picture
 
 # The base in grey, then one colour an arm.
-COLORS = (*report.COLORS, "#56b4e9", "#8c510a", "#b2182b", "#1b7837")
+COLORS = (*picture.COLORS, "#56b4e9", "#8c510a", "#b2182b", "#1b7837")
 MARKS = {True: "#1a7f37", False: "#cf222e", None: "#9a6700"}
 
 
@@ -65,14 +65,14 @@ def accuracies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   axes.set_yticks(range(len(rows)), rows)
   axes.invert_yaxis()
   axes.set_xlim(-0.02, 1.02)
-  axes.set_xlabel("pass@1 on held-out problems", color=report.INK)
+  axes.set_xlabel("pass@1 on held-out problems", color=picture.INK)
   axes.set_title(
     "every seed, mean and 95 % interval",
-    color=report.INK,
+    color=picture.INK,
     fontsize=10,
     loc="left",
   )
-  report.dress(axes)
+  picture.dress(axes)
 
 
 def entropies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
@@ -85,15 +85,15 @@ def entropies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
     mean, low, high = _interval(series)
     axes.fill_between(steps, low, high, color=color, alpha=0.16, linewidth=0)
     axes.plot(steps, mean, color=color, linewidth=2, label=name)
-  axes.set_xlabel("step", color=report.INK)
+  axes.set_xlabel("step", color=picture.INK)
   axes.set_title(
     "entropy of the next token, nats, 95 % bands over seeds",
-    color=report.INK,
+    color=picture.INK,
     fontsize=10,
     loc="left",
   )
-  report.dress(axes)
-  axes.legend(frameon=False, labelcolor=report.INK)
+  picture.dress(axes)
+  axes.legend(frameon=False, labelcolor=picture.INK)
 
 
 def _against_k(axes, ks, curves, label) -> None:
@@ -105,15 +105,15 @@ def _against_k(axes, ks, curves, label) -> None:
   axes.set_xticks(ks)
   axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
   axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
-  axes.set_xlabel("k (samples per problem)", color=report.INK)
+  axes.set_xlabel("k (samples per problem)", color=picture.INK)
   axes.set_title(
     f"{label} on held-out problems, 95 % bands over seeds",
-    color=report.INK,
+    color=picture.INK,
     fontsize=10,
     loc="left",
   )
-  report.dress(axes)
-  axes.legend(frameon=False, labelcolor=report.INK)
+  picture.dress(axes)
+  axes.legend(frameon=False, labelcolor=picture.INK)
 
 
 def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
@@ -122,32 +122,34 @@ def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
   for at, comparison in enumerate(comparisons):
     color = MARKS[comparison.holds]
     if comparison.region == "reported":
-      color = report.COLORS[0]
+      color = picture.COLORS[0]
     low, high = {
       "above": (comparison.bound, 1.15 * reach),
       "below": (-1.15 * reach, comparison.bound),
       "reported": (0.0, 0.0),
     }[comparison.region]
-    axes.barh(at, high - low, left=low, height=0.5, color=report.GRID, zorder=0)
+    axes.barh(
+      at, high - low, left=low, height=0.5, color=picture.GRID, zorder=0
+    )
     axes.plot(comparison.interval, [at, at], color=color, linewidth=2.5)
     axes.plot(comparison.mean, at, "D", color=color, markersize=6)
     axes.annotate(
       comparison.label,
       (-1.15 * reach, at - 0.32),
-      color=report.INK,
+      color=picture.INK,
       fontsize=9,
     )
-  axes.axvline(0, color=report.INK, linewidth=0.8)
+  axes.axvline(0, color=picture.INK, linewidth=0.8)
   axes.set_xlim(-1.15 * reach, 1.15 * reach)
   axes.set_ylim(len(comparisons) - 0.5, -0.6)
   axes.set_yticks([])
   axes.set_title(
     "effect, 95 % interval over seeds; shaded: as claimed",
-    color=report.INK,
+    color=picture.INK,
     fontsize=10,
     loc="left",
   )
-  report.dress(axes)
+  picture.dress(axes)
   axes.grid(False)
 
 

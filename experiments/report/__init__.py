@@ -12,27 +12,13 @@ Reads `config.json`, `metrics.jsonl`, the evaluations (with their `.npz`) and
 """
 
 from experiments.report.command import PAGE_FILE, main, write_page
-from experiments.report.picture import (
-  COLORS,
-  GRID,
-  INK,
-  comparison,
-  dress,
-  write_figure,
-)
 from experiments.report.runs import EVALUATIONS, Run, read
 
 __all__ = [
-  "COLORS",
   "EVALUATIONS",
-  "GRID",
-  "INK",
   "PAGE_FILE",
   "Run",
-  "comparison",
-  "dress",
   "main",
   "read",
-  "write_figure",
   "write_page",
 ]

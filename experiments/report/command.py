@@ -9,7 +9,7 @@ import rich.console
 from etils import epath
 
 from experiments import jsonl, mistakes
-from experiments.report import data, page, picture, runs, samples, tables
+from experiments.report import data, page, runs, samples, tables
 from experiments.report.runs import Run
 
 PAGE_FILE = "report.html"
@@ -87,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.out.endswith(".html"):
       path = write_page(found, options.out)
     else:
+      from experiments.report import picture  # imports matplotlib
+
       with mistakes.expected():
         drawn = picture.comparison(found)
       path = picture.write_figure(drawn, options.out)
