@@ -88,6 +88,21 @@ def test_the_fastest_setting_is_left_running(launch):
   assert len(tried) == 3, "one option after the other, not the product"
 
 
+def test_a_brief_job_finds_the_setting_of_the_whole_one(launch):
+  told = []
+  found = sides.fastest(
+    launch(worth=1),
+    {"speed": (1, 10**12)},
+    told.append,
+    trials=1,
+    brief={"worth": 7},
+  )
+  with found as side:
+    assert side.facts == {"built": {"worth": 1, "speed": 10**12}}
+    assert side.launch.setting == f"speed {10**12}"
+  assert not any("worth" in text for text in told)
+
+
 def test_a_setting_that_does_not_run_is_no_choice(launch):
   options = {"call": ("dies", "runs")}
   told = []

@@ -42,6 +42,9 @@ MEMORY = 20 * 2**30  # bytes that a side may hold
 LEARNING_RATE = 1e-5
 STEPS = 0.2, 5.0  # of the rate: the largest move that is AdamW's
 ERRORS = 5.0  # standard errors
+# Where completions are long, settings are tried on so many times fewer prompts,
+# the largest microbatch that is tried.
+FEWER, FEW = 4, "few_prompts"
 EVERY = "all"
 PEERS = ("trl", "tunix", EVERY, beside.NONE)
 # What makes an iteration of a peer, where another program only samples.
@@ -85,7 +88,7 @@ def iteration(
 
 def written(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
   """The job of every side; EOS is told also where the weights never draw it."""
-  return sizes.write(
+  job = sizes.write(
     shape,
     folder,
     eos_id=sizes.EOS_ID,
@@ -93,6 +96,9 @@ def written(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
     chunk=None,
     rows=0,
   )
+  few = folder / "few_prompts.npy"
+  np.save(few, np.load(job["prompts"])[: max(shape.prompts // FEWER, 1)])
+  return job | {FEW: str(few)}
 
 
 def launch(
@@ -122,6 +128,9 @@ def _rows(
     tell=tell,
   )
   search = functools.partial(sides.fastest, tell=tell, memory=MEMORY)
+  if shape.mean_length:  # a call of a peer takes minutes
+    few = {"prompts": job[FEW]}
+    search = functools.partial(search, trials=1, brief=few)
   own = sides.Launch("ours", "experiments.benchmark.own.iteration", job)
   with search(own, own_options(shape)) as ours:
     prove_learning(ours)
@@ -194,10 +203,16 @@ def prove_learning(side: sides.Side) -> sides.Call:
   """An iteration whose update is seen in the weights.
 
   Raises:
-    Mistake: they move by something else than AdamW's rate.
+    Mistake: they move by something else than AdamW's rate, or it took more
+      memory than a side may hold.
   """
   side.ask("changed")
   call = side.run(0)
+  if call.peak_bytes > MEMORY:
+    raise mistakes.Mistake(
+      f"{side.launch} holds {call.peak_bytes / 2**30:.1f} GiB of "
+      f"{MEMORY / 2**30:.1f}"
+    )
   moved = side.ask("changed")["largest"] / LEARNING_RATE
   least, most = STEPS
   if not least <= moved <= most:

@@ -263,6 +263,7 @@ def fastest(
   memory: float = float("inf"),
   patience: float = PATIENCE,
   trial: Callable[[Launch], Mapping[str, Any]] = lambda _: {},
+  brief: Mapping[str, Any] | None = None,
 ) -> Side:
   """Tries settings of a side briefly and leaves the fastest one running.
 
@@ -279,6 +280,8 @@ def fastest(
       out.
     patience: seconds to wait for an answer.
     trial: settings of a candidate's calls, where a whole one would take long.
+    brief: words of the job that are other ones while settings are tried, where
+      a call has no settings; the side is then started anew.
 
   Returns:
     The side; close it.
@@ -290,6 +293,8 @@ def fastest(
   first = launch.given(**{name: values[0] for name, values in options.items()})
   if all(len(values) == 1 for values in options.values()):
     return Side(first, patience)
+  if brief:
+    first = dataclasses.replace(first, job={**first.job, **brief})
 
   def consider(candidate: Launch) -> None:
     nonlocal best, best_cost
@@ -319,7 +324,10 @@ def fastest(
     if best is not None:
       best.close()
     raise
-  return best
+  if not brief:
+    return best
+  best.close()
+  return Side(launch.given(**best.launch.chosen), patience)
 
 
 def _trial(
