@@ -2,14 +2,18 @@
 PYTHON ?= python3
 RUN := runs/demo
 
-.PHONY: demo test notebooks
+.PHONY: demo test long notebooks
 
 demo: .venv/installed
 	.venv/bin/python -m experiments.run \
 	  --config experiments/configs/demo.py --workdir $(RUN)
 
 test: .venv/installed
-	.venv/bin/python -m pytest -n 2 --ignore tests/test_notebooks.py
+	.venv/bin/python -m pytest -n 2 -m "not long"
+
+# Whole runs, several processes, other compilers.
+long: .venv/installed
+	.venv/bin/python -m pytest -n 2 -m long --ignore tests/test_notebooks.py
 
 notebooks: .venv/installed
 	.venv/bin/python -m pytest -n 2 --dist load tests/test_notebooks.py

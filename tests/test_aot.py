@@ -149,6 +149,7 @@ def machine(libtpu):
   return chips.devices("v5e:4x4")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("libtpu")
 class TestCompiler:
   """With the TPUs' own compiler."""

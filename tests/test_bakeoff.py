@@ -20,6 +20,8 @@ from rewards import sources
 from rl import types
 from rl.reward import Reward
 
+pytestmark = pytest.mark.long
+
 T_975 = {1: 12.7062, 3: 3.182446}  # Student's t by degrees of freedom (tables)
 TASK, PROMPTS, SAMPLES, STEPS = "countdown(count=3)", 16, 8, 4
 

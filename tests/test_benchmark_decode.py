@@ -22,6 +22,8 @@ from experiments.benchmark import (
 from models import policy, transformer
 from rl import rollout
 
+pytestmark = pytest.mark.long
+
 MODEL = sizes.decoder(2, 128, 96)
 TINY = sizes.Shape(MODEL, 4, 2, 5, 24)
 

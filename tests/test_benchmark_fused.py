@@ -19,6 +19,8 @@ from experiments.benchmark import (
 )
 from models import sharding
 
+pytestmark = pytest.mark.long
+
 CONSOLE = rich.console.Console(file=io.StringIO())
 
 

@@ -15,6 +15,8 @@ from experiments.benchmark import iteration, machine, sides, sizes
 from experiments.benchmark.own import iteration as own
 from experiments.benchmark.peers import turns
 
+pytestmark = pytest.mark.long
+
 TINY = sizes.Shape(sizes.decoder(1, 128, 64), 2, 4, 4, 8)
 MIXED = dataclasses.replace(TINY, mean_length=4)
 CONSOLE = rich.console.Console(file=io.StringIO())

@@ -14,6 +14,8 @@ from models import presets
 from rl import learners, methods, types
 from rl.methods import staleness
 
+pytestmark = pytest.mark.long
+
 HALF = {"sampler__devices": 4}
 AHEAD = {**HALF, "sampler__ahead": 1, "method": "grpo(beta=0.0)"}
 OPEN = {"replica": None, "data": -1, "fsdp": None, "tensor": None, "context": 1}

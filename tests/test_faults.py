@@ -29,6 +29,7 @@ def copy(finished, tmp_path):
   return shutil.copytree(finished, tmp_path / "copy")
 
 
+@pytest.mark.long
 def test_a_copy_differs_in_nothing(finished, copy):
   assert runs.differences(finished, copy) == []
 

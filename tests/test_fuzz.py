@@ -145,6 +145,7 @@ def test_a_config_is_refused_in_one_line_or_builds(part, found):
       said_well(error)
 
 
+@pytest.mark.long
 def test_configs_that_build_run(tmp_path):
   """Two steps each: finite parameters, or an end that is said in a line."""
   done = []

@@ -105,6 +105,7 @@ def refused(folder, name, line, message, **settings):
 # --- training ----------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_a_tiny_policy_is_trained(name, folders, tmp_path):
   if name == "humaneval" and MISSING:

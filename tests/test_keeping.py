@@ -38,6 +38,7 @@ def test_the_best_is_the_highest_or_the_lowest_and_the_first_of_equals(
   assert best(tmp_path / "empty", "m", 2) == []
 
 
+@pytest.mark.long
 def test_a_run_keeps_the_latest_every_sixth_and_the_best(tmp_path):
   e = tiny.experiment(
     steps=14,

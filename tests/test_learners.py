@@ -288,6 +288,7 @@ def test_extreme_groups_stay_finite():
   assert traces == [0], "the step was traced again"
 
 
+@pytest.mark.long
 def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
   """On the real decoder: both learners' gradients."""
   keep = real.keep_gradient()
@@ -463,6 +464,7 @@ def final(e, workdir):
   return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
 
 
+@pytest.mark.long
 def test_a_resumed_run_is_bit_identical(tmp_path, capsys):
   """Both learners are in the checkpoint, and in the log."""
   straight, stopped = tmp_path / "straight", tmp_path / "stopped"

@@ -118,6 +118,7 @@ def test_the_same_in_microbatches_on_eight_devices(case):
     np.testing.assert_allclose(cut_metrics[key], metrics[key], atol=1e-5)
 
 
+@pytest.mark.long
 def test_every_state_comes_back_from_a_checkpoint(tmp_path):
   """All methods' states in one file, with numbers that no init gives."""
   rng = np.random.default_rng(0)

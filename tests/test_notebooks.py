@@ -24,6 +24,7 @@ def test_all_lessons_are_there():
   assert {path.stem for path in NOTEBOOKS} == LESSONS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_notebook_runs(path):
   notebook = nbformat.read(path, as_version=4)

@@ -796,6 +796,7 @@ def test_a_mixed_head_samples_as_the_models_own_but_for_its_bias():
   np.testing.assert_allclose(head_lib.linear(mixed, hidden), wanted, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_a_decoder_carries_a_head_for_each_objective(temperature):
   """`extra_heads` of the vocabulary's size, copied from the model's own."""

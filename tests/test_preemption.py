@@ -13,6 +13,8 @@ import tiny
 
 from experiments import build, evaluate, jsonl, preemption, train
 
+pytestmark = pytest.mark.long
+
 TESTS = pathlib.Path(__file__).resolve().parent
 CHANGES = {"steps": 60, "evaluate_every": 20, "method": "reinforce"}
 CLOCKS = ("time/", "perf/")

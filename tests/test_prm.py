@@ -14,6 +14,8 @@ from experiments.prm import fit, label, measure, reward, settings
 from rewards.process import labels, model
 from rewards.process import metrics as step_metrics
 
+pytestmark = pytest.mark.long
+
 TINY = {
   "width": 16,
   "layers": 1,

@@ -26,6 +26,8 @@ REWARD = """
 import os, pathlib
 from rewards.verifiers import each
 
+pytestmark = pytest.mark.long
+
 @each
 def letters(completion, letters):
   pathlib.Path(os.environ["SEEN"], str(os.getppid())).touch()

@@ -26,6 +26,7 @@ def test_the_python_of_the_readme_runs():
     exec(compile(code, "README.md", "exec"), namespace)
 
 
+@pytest.mark.long
 def test_the_method_of_the_readme_is_found_and_trains(tmp_path, monkeypatch):
   """Saved in a folder of methods, it is a name on the command line."""
   code = next(code for code in PYTHON if "def median_po" in code)

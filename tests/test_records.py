@@ -9,6 +9,8 @@ from experiments import collect, records
 from experiments.tasks import chain, countdown
 from rl import probes
 
+pytestmark = pytest.mark.long
+
 
 def read_bytes(ids):
   """As tokenizers of bytes do: a letter that is cut is no letter."""

@@ -148,6 +148,7 @@ def test_the_work_is_that_of_the_longest_queue(plain):
   assert calls == [FEW.rows] * steps
 
 
+@pytest.mark.long
 def test_refilled_rows_on_a_mesh_move_nothing_but_the_end():
   params = start(CONFIG)
   mesh = sharding.make_mesh(data=8)

@@ -11,6 +11,8 @@ import tiny
 
 from experiments import build, mistakes, sample, tasks, train
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

@@ -382,6 +382,7 @@ def after_two():
   return two_steps(with_mix(experiment(rollout__samples=S), STATEFUL))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["fused", "microbatches", "eight devices"])
 def test_a_mix_is_the_same_however_the_step_is_cut(after_two, how):
   changes = {"rollout__samples": S}
@@ -439,6 +440,7 @@ def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
   assert (found.step_scores != judged.rollout.step_scores).any()
 
 
+@pytest.mark.long
 def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
   e = experiment(rollout__samples=S)
   plain, _ = trained(e)
@@ -463,6 +465,7 @@ def _not_finite(_, rollout):
   return jnp.zeros(rollout.scores.shape).at[2, 1].set(jnp.nan)
 
 
+@pytest.mark.long
 def test_step_scores_may_come_from_a_reward():
   """And it is they that the method learns from."""
   e = experiment(rollout__samples=S, method="sum_form")
@@ -599,6 +602,7 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
   np.testing.assert_allclose(gain.sum(-1)[0, 0], 1.0 - 1 / 3, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_the_chained_task_continues_from_its_steps():
   e = experiment(
     rollout__samples=2, stage="prefix_values(continuations=2, steps=3)"

@@ -69,6 +69,7 @@ def test_a_stage_that_is_off_leaves_the_bits_of_plain_sampling(
   assert_same(found.replace(memory=()), plain)
 
 
+@pytest.mark.long
 def test_a_run_with_the_stage_off_is_grpo_bit_for_bit(experiment):
   """Three steps, fused: parameters and metrics."""
   e = experiment
@@ -86,6 +87,7 @@ def test_a_run_with_the_stage_off_is_grpo_bit_for_bit(experiment):
   assert_same(*ended)
 
 
+@pytest.mark.long
 def test_a_second_pass_goes_on_where_the_pilot_stopped(experiment):
   """Asked for everything, two passes draw the samples of one."""
   everything = stages.second_pass(
@@ -139,6 +141,7 @@ def mean_log_probs(e, params, rollout):
   return jnp.where(rollout.mask, found, 0).sum(-1)
 
 
+@pytest.mark.long
 def test_forgetting_makes_the_first_half_less_likely(experiment):
   """One step of the unlearning loss; and the second half knows who drew it."""
   method = methods.get("eepo", rate=0.5, threshold=1e9)
@@ -178,6 +181,7 @@ def test_forgetting_makes_the_first_half_less_likely(experiment):
   assert np.abs(drawn - under["before"]).max() > 1e-3
 
 
+@pytest.mark.long
 def test_an_uncertain_policy_forgets_nothing(experiment):
   """Entropy above the threshold: the samples of plain GRPO, and a memory."""
   plain, _ = gathered(experiment, grpo())
@@ -199,6 +203,7 @@ def test_an_uncertain_policy_forgets_nothing(experiment):
   )
 
 
+@pytest.mark.long
 def test_summaries_go_on_from_the_cut(experiment):
   """Prompts of the second rollout are prompt and thought up to the budget."""
   method = methods.get("brpo_anytime", budgets=(0.5, 1.0), summaries=2)
@@ -233,6 +238,7 @@ def test_summaries_go_on_from_the_cut(experiment):
   )
 
 
+@pytest.mark.long
 def test_two_learners_learn_from_two_rollouts(experiment):
   """The summary policy moves by its own rollout, the thinker by the other."""
   e = experiment

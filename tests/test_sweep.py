@@ -100,6 +100,7 @@ def test_logs_are_not_written_into_a_bucket(file, capsys):
   assert "lies in a bucket" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_printed_commands_run_and_are_not_run_again(
   file, tmp_path, capsys, monkeypatch
 ):

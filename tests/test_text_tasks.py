@@ -602,6 +602,7 @@ def test_building_and_finding_shapes_starts_no_worker(data, tmp_path):
   assert not experiment.task.jittable
 
 
+@pytest.mark.long
 def test_a_policy_trains_on_math_judged_by_workers(data, tmp_path, monkeypatch):
   """A policy that was never trained, half of whose tokens end a completion."""
   made = small_chat.write(tmp_path / "tokenizer", template="")

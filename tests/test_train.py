@@ -107,6 +107,7 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
   assert min(jax.tree.leaves(moved)) > 0.0
 
 
+@pytest.mark.long
 def test_a_run_goes_on_on_another_mesh(tmp_path):
   """Up to rounding, as if it had stayed on the first."""
 
@@ -212,6 +213,7 @@ class Compilations(logging.Handler):
       self.count[words[1]] += 1
 
 
+@pytest.mark.long
 def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   mesh = {"mesh__data": 2, "mesh__fsdp": 2, "mesh__tensor": 2}
   mesh["model__vocab_size"] = 26  # the task's 25 rows do not split in two
@@ -244,6 +246,7 @@ def command(workdir, config_file) -> subprocess.Popen:
   )
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_where_it_was(tmp_path):
   config_file = tmp_path / "config.py"
   config_file.write_text(
@@ -294,6 +297,7 @@ def text(tmp_path_factory):
   return folder / "run"
 
 
+@pytest.mark.long
 def test_text_scored_on_the_host_runs_end_to_end(text):
   losses = [line["loss/total"] for line in metrics(text / train.BASE)]
   assert len(losses) == 8
