@@ -29,6 +29,7 @@ EXTRAS = {
   "test": [
     "pytest",
     "pytest-xdist",  # runs the suite on two cores
+    "pytest-cov",  # which lines and branches of rl/ no test reaches
     "hypothesis",  # draws configs, lines and arrays that nobody thinks of
     "ruff",  # lint and format
     "nbclient",  # executes the notebooks
