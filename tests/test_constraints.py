@@ -515,10 +515,10 @@ LONG = {
 def test_long_texts_take_a_short_time(kind):
   rules = {case[0]: rule(*case[:2]) for case in CASES}
   for name, given in rules.items():
-    start = time.perf_counter()
+    start = time.process_time()  # whatever else the machine does
     outcome = constraints.verify([item(LONG[kind], given)])[0]
     assert outcome.verdict in (0, 1), (name, outcome.reason)
-    assert time.perf_counter() - start < 3, name
+    assert time.process_time() - start < 3, name
 
 
 def test_never_raises_over_a_text():

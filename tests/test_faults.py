@@ -14,6 +14,8 @@ from experiments.faults import __main__ as command
 from experiments.faults import disks, runs, verifier
 from experiments.faults.outcome import Outcome
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
@@ -29,7 +31,6 @@ def copy(finished, tmp_path):
   return shutil.copytree(finished, tmp_path / "copy")
 
 
-@pytest.mark.long
 def test_a_copy_differs_in_nothing(finished, copy):
   assert runs.differences(finished, copy) == []
 

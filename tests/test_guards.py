@@ -13,6 +13,8 @@ from experiments import checkpoint, guards, jsonl, mistakes, replay, train
 from rl import learners, method, probes, terms
 from rl.plan import Plan
 
+pytestmark = pytest.mark.long
+
 FINE = {
   "optim/skipped": 0.0,
   "optim/grad_norm": 1.0,
@@ -138,7 +140,6 @@ def test_what_it_was_to_learn_from_is_kept(stuck):
   )
 
 
-@pytest.mark.long
 def test_replay_names_the_operation_that_makes_a_nan(stuck):
   workdir, e, stopped = stuck
   said = "\n".join(replay.look(e, *guards.load(e, workdir, stopped.number)))
@@ -192,7 +193,6 @@ def test_the_fused_loop_ends_too_and_keeps_the_last_of_a_dispatch(tmp_path):
   assert int(state.step) == int(rollouts[learners.POLICY].step) == 9
 
 
-@pytest.mark.long
 def test_a_healthy_run_makes_no_nan_that_debug_would_find(tmp_path):
   with jax.debug_nans(True):
     train.run(tiny.experiment(steps=2, rollouts_every=1), tmp_path / "fine")

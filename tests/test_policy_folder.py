@@ -20,6 +20,8 @@ from models.hf.__main__ import main as convert
 from rl import rollout as rollouts
 from rl import types
 
+pytestmark = pytest.mark.long
+
 MODEL = ModelConfig(
   vocab_size=304,
   width=16,
@@ -120,7 +122,6 @@ def adapted(folder, tmp_path_factory):
   return workdir, e, run(e, workdir)
 
 
-@pytest.mark.long
 def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   """EEPO unlearns its first half for a moment: of what is trained."""
   e = experiment(folder, method="eepo(rate=0.1, threshold=9.0)", **LORA)
@@ -216,7 +217,6 @@ def test_heads_are_those_that_the_config_asks_for(folder, tmp_path):
     experiment(tmp_path / "headed", model__extra_heads=(("steps", 3),))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("settings", [{}, LORA], ids=["whole", "adapters"])
 def test_what_is_exported_says_the_same_in_transformers(
   folder, data, tmp_path, settings

@@ -19,14 +19,13 @@ import tiny
 
 from experiments import hosts, jsonl
 
+pytestmark = pytest.mark.long
 TESTS = pathlib.Path(__file__).resolve().parent
 DEVICES = 8
 # Each says which process it serves: the pool's workers are its children.
 REWARD = """
 import os, pathlib
 from rewards.verifiers import each
-
-pytestmark = pytest.mark.long
 
 @each
 def letters(completion, letters):

@@ -86,6 +86,7 @@ def metrics(workdir: pathlib.Path) -> list[dict]:
   ]
 
 
+@pytest.mark.long
 def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
   train.run(tiny.experiment(method="reinforce", steps=20), tmp_path)
   assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 21))
@@ -142,6 +143,7 @@ def test_a_finished_run_changes_nothing(straight):
   assert contents() == before
 
 
+@pytest.mark.long
 def test_fused_steps_are_the_staged_steps(straight, tmp_path):
   """Up to rounding: one program need not sum in the order of two."""
   e = tiny.experiment(method="reinforce", steps=STEPS, steps_per_dispatch=5)
@@ -355,6 +357,7 @@ def test_a_mistaken_evaluation_is_one_line(text, capsys, given, expected):
   assert not out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
   ("task", "method"),
   [

@@ -4,6 +4,7 @@ import importlib.util
 import pathlib
 import re
 
+import pytest
 import tiny
 
 from experiments import logging, train
@@ -14,6 +15,7 @@ TEXT = (ROOT / "docs" / "your_method.md").read_text()
 METHOD, PROOF = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
 
 
+@pytest.mark.long
 def test_its_method_is_found_and_trains(tmp_path, monkeypatch):
   (tmp_path / "min_at_k.py").write_text(METHOD)
   monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
