@@ -12,8 +12,6 @@ from models.config import ModelConfig
 from models.layers import Pair, write
 
 Array = jax.Array
-
-
 Pairs = Pair | tuple[Pair, ...]
 
 
@@ -100,8 +98,14 @@ def resize(cache: Cache, room: int) -> Cache:
     cache: whose rings have not come round yet.
     room: tokens they will hold, at least those that they hold now, and at most
       those of `prefill`.
+
+  Raises:
+    ValueError: a stack of layers was made for less room.
   """
   if isinstance(cache.branch, Pair):
+    most = cache.branch.keys.shape[-1]
+    if room > most:
+      raise ValueError(f"room = {room}; the cache was made for at most {most}")
     return cache.replace(room=room)
   more = room - cache.room
 

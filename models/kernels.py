@@ -73,7 +73,7 @@ class Branches(splash_attention_mask.Mask):
   def _alike(self, row: int, last_row: int, own: int, last: int) -> bool | None:
     """What is true of all pairs of a block, where a glance at its corners tells.
 
-    Of 16 branches of 4,096 tokens that is all but one block in two hundred, and
+    Of 16 branches of 4,096 tokens that is all but one block in sixty, and
     splash asks for each.
     """
     if own < 0:

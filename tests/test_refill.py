@@ -167,8 +167,9 @@ def test_refilled_rows_on_a_mesh_move_nothing_but_the_end():
   np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-4)
 
 
-def test_a_cache_is_resized_before_it_comes_round():
-  bound = policy.bind(CONFIG)
+@pytest.mark.parametrize(("unroll", "kept"), [(0, [64, 16, 32]), (1, [64] * 3)])
+def test_a_cache_is_resized_before_it_comes_round(unroll, kept):
+  bound = policy.bind(dataclasses.replace(CONFIG, unroll=unroll))
   prompts, mask, _ = problems()
 
   def sizes(params):
@@ -179,11 +180,23 @@ def test_a_cache_is_resized_before_it_comes_round():
   found = jax.eval_shape(sizes, start(CONFIG))
   assert [cache.room for cache in found] == [T, 16, 32]
   assert {cache.length for cache in found} == {L + T}
+  keys = [jax.tree.leaves(cache.branch)[0] for cache in found]
+  assert [leaf.shape[-1] for leaf in keys] == kept
+  if unroll:
+    with pytest.raises(ValueError, match=f"made for at most {T}"):
+      bound.resize(found[0], T + 1)
 
 
-def test_served_parameters_are_in_the_compute_dtype():
+@pytest.mark.parametrize(
+  ("unroll", "layers"), [(0, ["layers.0", "layers.1"]), (1, ["layers"])]
+)
+def test_served_parameters_are_in_the_compute_dtype(unroll, layers):
   config = dataclasses.replace(
-    CONFIG, dtype="bfloat16", value_head=True, tied_embeddings=True
+    CONFIG,
+    dtype="bfloat16",
+    value_head=True,
+    tied_embeddings=True,
+    unroll=unroll,
   )
   params = jax.tree.map(
     jnp.asarray, transformer.init(config, jax.random.key(0))
@@ -207,6 +220,6 @@ def test_served_parameters_are_in_the_compute_dtype():
     "final_norm.scale",
     "value.kernel",
     "value.bias",
-    "layers.attention_norm.scale",
-    "layers.mlp_norm.scale",
+    *(f"{layer}.attention_norm.scale" for layer in layers),
+    *(f"{layer}.mlp_norm.scale" for layer in layers),
   }

@@ -96,7 +96,7 @@ def written(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
     chunk=None,
     rows=0,
   )
-  few = folder / "few_prompts.npy"
+  few = folder / f"{FEW}.npy"
   np.save(few, np.load(job["prompts"])[: max(shape.prompts // FEWER, 1)])
   return job | {FEW: str(few)}
 
