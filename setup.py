@@ -54,7 +54,7 @@ EXTRAS = {
 
 setuptools.setup(
   name="extremum",
-  version="0.1.0",
+  version="0.2.0.dev0",
   description=__doc__.strip(),
   license="Apache-2.0",
   python_requires=">=3.11",

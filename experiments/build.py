@@ -15,12 +15,10 @@ import ml_collections
 import optax
 from jax.sharding import Mesh
 
-from experiments import collect, layout, sinks, spec, tasks
+from experiments import collect, decoder, layout, optimizers, sinks, spec, tasks
 from experiments.experiment import KINDS, Experiment
-from models import lora, presets, sharding
 from models import policy as policies
-from models.config import ModelConfig
-from models.rope import RopeScaling
+from models import sharding
 from rewards import combine, mix, sources
 from rewards.process import prefix_values
 from rl import (
@@ -49,30 +47,6 @@ WEIGHT_SCHEDULES: Mapping[str, Callable[[int], optax.Schedule]] = {
   "linear": lambda over: optax.linear_schedule(1.0, 0.0, over),
   "cosine": lambda over: optax.cosine_decay_schedule(1.0, over),
 }
-SCHEDULES = ("constant", "cosine")
-# What a config says of a decoder whose shape a folder or a preset gives.
-_OWN = (
-  "dtype",
-  "param_dtype",
-  "remat",
-  "attention",
-  "unroll",
-  "value_head",
-  "extra_heads",
-  "lora_rank",
-  "lora_alpha",
-  "lora_targets",
-)
-
-# What suits a platform, where the config leaves it open: the first form of
-# attention that can serve the decoder, and the layers in a step of their scan.
-# cuDNN's has not run yet, so it is taken only where it is asked for.
-_FORMS: Mapping[str, Sequence[str]] = {"tpu": ("splash", "blocked")}
-_KERNELS: Mapping[str, str] = {"splash": "tpu", "cudnn": "gpu"}
-_OVER_CONTEXT = "blocked"  # where tokens of a sequence are on several devices
-# Without a loop the CPU's compiler computes all layers again at once, and saves
-# no memory: with remat there is a loop.
-_UNROLLS: Mapping[str, int] = {"cpu": 0}
 
 
 def build(
@@ -105,13 +79,13 @@ def build(
     temperature=1.0 if supervised else config.rollout.temperature,
   )
   plan.check(config.rollout.prompts)
-  optimizers = make_optimizers(config, list(trained), plan)
+  txs = optimizers.by_learner(config, list(trained), plan)
   _check_cadence(config)
   for name in config.sinks:
     if name not in sinks.SINKS:
       raise ValueError(choices.unknown("sink", name, sorted(sinks.SINKS)))
   task = make_task(config)
-  model = make_model(config, task, devices[0].platform)
+  model = decoder.make(config, task, devices[0].platform)
   mesh, sampling_mesh = layout.meshes(
     config, model, plan, list(devices), memory
   )
@@ -133,8 +107,8 @@ def build(
     model=model,
     policy=policies.bind(model),
     methods=trained,
-    txs={name: tx for name, (tx, _) in optimizers.items()},
-    schedules={name: schedule for name, (_, schedule) in optimizers.items()},
+    txs={name: tx for name, (tx, _) in txs.items()},
+    schedules={name: schedule for name, (_, schedule) in txs.items()},
     plan=plan,
     sampling=sampling,
     mesh=mesh,
@@ -294,157 +268,6 @@ def task_of(text: str, **given: Any) -> tasks.Task:
     return tasks.get(name, **settings)
   except TypeError as error:
     raise ValueError(f"task {text}: {error}") from None
-
-
-def make_model(
-  config: ml_collections.ConfigDict,
-  task: tasks.Task,
-  platform: str | None = None,
-) -> ModelConfig:
-  """The decoder's shape: of a folder, of a preset, or `config.model`.
-
-  There `vocab_size` 0 takes the task's, and None, as `attention` or `unroll`,
-  what suits the platform: on CPU blocks of queries and no loop over the layers.
-  On accelerators a loop, which compiles faster, and on TPUs splash attention.
-
-  Args:
-    config: of the experiment.
-    task: which it is to solve.
-    platform: of the devices that will run it; None: JAX's own choice.
-  """
-  platform = platform or jax.default_backend()
-  settings = dict(config.model)
-  asked = settings.get("attention")
-  split = (config.mesh.get("context") or 1) != 1
-  if split and asked not in (None, _OVER_CONTEXT):
-    raise ValueError(
-      f"model.attention = {asked!r} keeps a sequence on one device; with "
-      f"mesh.context = {config.mesh.context} use {_OVER_CONTEXT!r}, or None"
-    )
-  settings["attention"] = asked or "plain"
-  if _KERNELS.get(asked, platform) != platform:
-    raise ValueError(
-      f"model.attention = {asked!r} runs on {_KERNELS[asked]}, not on "
-      f"{platform}; nearest: 'blocked', or None for what suits"
-    )
-  if settings.get("unroll") is None:
-    kept = settings["remat"] == "none"
-    settings["unroll"] = _UNROLLS.get(platform, 1) if kept else 1
-  own = {name: settings[name] for name in _OWN}
-  path, preset = config.policy.path, config.policy.preset
-  if path:
-    from models import hf  # imports transformers
-
-    hf.check(path)
-    shape = hf.config(path)
-    _check_heads(path, dict(shape.extra_heads), dict(own["extra_heads"]))
-    model = dataclasses.replace(shape, **own)
-    hf.check_tokenizer(model, task.vocab_size, path)
-  elif preset:
-    model = presets.get(preset, **own)
-  else:
-    settings["vocab_size"] = settings["vocab_size"] or task.vocab_size
-    try:
-      if settings["rope_scaling"] is not None:
-        settings["rope_scaling"] = RopeScaling(**settings["rope_scaling"])
-      model = ModelConfig(**settings)
-    except TypeError as error:
-      raise ValueError(f"model: {error}") from None
-  if model.vocab_size < task.vocab_size:
-    raise ValueError(
-      f"model.vocab_size = {model.vocab_size} is smaller than the "
-      f"{task.vocab_size} tokens of {task.name}; use at least "
-      f"{task.vocab_size}, or 0 for just as many"
-    )
-  lora.targets(model)  # refuses an expression that finds nothing
-  if asked:
-    return model
-  forms = (_OVER_CONTEXT,) if split else _FORMS.get(platform, ("blocked",))
-  fitting = (form for form in forms if not model.refusal(form))
-  return dataclasses.replace(model, attention=next(fitting))
-
-
-def _check_heads(
-  path: str, there: Mapping[str, int], wanted: Mapping[str, int]
-) -> None:
-  for name in there.keys() & wanted.keys():
-    if there[name] != wanted[name]:
-      raise ValueError(
-        f"model.extra_heads: {name!r} of {path} has {there[name]} outputs, not "
-        f"{wanted[name]}; use as many, or another name"
-      )
-
-
-def make_optimizers(
-  config: ml_collections.ConfigDict, names: Sequence[str], plan: step.Plan
-) -> dict[str, tuple[optax.GradientTransformation, optax.Schedule]]:
-  """`make_optimizer` of every learner.
-
-  Args:
-    config: `optimizer` is the policy's; `learners.SLOT` says in what that of
-      another learner differs.
-    names: of the learners.
-    plan: of the policy.
-
-  Raises:
-    ValueError: settings for a learner that there is not, or unknown ones.
-  """
-  changes = config.get("learners") or {}
-  others = [name for name in names if name != learners.POLICY]
-  found = {}
-  for name in changes:
-    if name not in others:
-      raise ValueError(
-        choices.unknown(f"learner of method {config.method}", name, others)
-      )
-    for key in changes[name]:
-      if key not in config.optimizer:
-        kind = f"setting of learners.{name}"
-        raise ValueError(choices.unknown(kind, key, config.optimizer))
-  for name in names:
-    settings = config.optimizer.to_dict() | dict(changes.get(name, {}))
-    updates = (plan if name == learners.POLICY else plan.single).updates
-    found[name] = make_optimizer(ml_collections.ConfigDict(settings), updates)
-  return found
-
-
-def make_optimizer(
-  config: ml_collections.ConfigDict, updates: int
-) -> tuple[optax.GradientTransformation, optax.Schedule]:
-  """AdamW behind a clip of the global norm, and its learning rate.
-
-  Args:
-    config: of the optimiser; its schedule counts training steps.
-    updates: per training step.
-
-  Returns:
-    The transformation, and the schedule `training steps done -> rate`.
-  """
-  if config.schedule not in SCHEDULES:
-    raise ValueError(choices.unknown("schedule", config.schedule, SCHEDULES))
-  rate = config.learning_rate
-  if config.schedule == "constant":
-    decay = optax.constant_schedule(rate)
-  else:
-    decay = optax.cosine_decay_schedule(
-      rate, max(config.decay_steps - config.warmup_steps, 1), config.final_scale
-    )
-  schedule = decay
-  if config.warmup_steps:
-    warmup = optax.linear_schedule(0.0, rate, config.warmup_steps)
-    schedule = optax.join_schedules([warmup, decay], [config.warmup_steps])
-  parts = [
-    optax.adamw(
-      lambda count: schedule(count // updates),
-      b1=config.b1,
-      b2=config.b2,
-      eps=config.eps,
-      weight_decay=config.weight_decay,
-    )
-  ]
-  if config.clip_norm:
-    parts.insert(0, optax.clip_by_global_norm(config.clip_norm))
-  return optax.chain(*parts), schedule
 
 
 def _check_batch(

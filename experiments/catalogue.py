@@ -91,8 +91,7 @@ def _functions() -> Mapping[str, Callable]:
         if own and not key.startswith("_") and _is_reward(package, fn):
           found[f"{module.name}.{key}"] = fn
   of_arrays = {id(fn) for fn in found.values()}
-  for key in sources.names():
-    fn = getattr(sources, key)
+  for key, fn in sorted(sources.known().items()):
     if id(inspect.unwrap(fn)) not in of_arrays and not _mentions(fn, found):
       found[f"sources.{key}"] = fn
   return found
@@ -125,9 +124,9 @@ def reward(name: str) -> Row:
   hosted = fn.__module__.startswith(verifiers.__name__)
   bound = [
     key
-    for key in sources.names()
-    if inspect.unwrap(getattr(sources, key)) is inspect.unwrap(fn)
-    or name in _mentions(getattr(sources, key), [name])
+    for key, made in sorted(sources.known().items())
+    if inspect.unwrap(made) is inspect.unwrap(fn)
+    or name in _mentions(made, [name])
   ]
   read = [
     key

@@ -20,7 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from etils import epath
 
-from experiments import build, checkpoint, devices, guards, mistakes, train
+from experiments import (
+  build,
+  devices,
+  guards,
+  mistakes,
+  train,
+  workdirs,
+)
 from experiments.experiment import Experiment
 from rl import learners, method, probes, step, types
 
@@ -36,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   given = parser.parse_args(argv)
   workdir = epath.Path(given.workdir)
   with mistakes.expected():
-    config = checkpoint.read_config(workdir)
+    config = workdirs.read_config(workdir)
     devices.split_cpu(config.cpu_devices)
     e = build.build(config)
     number = _latest(workdir) if given.step is None else given.step

@@ -9,7 +9,15 @@ from typing import Any
 import jax
 from etils import epath
 
-from experiments import build, checkpoint, devices, spec, tasks, train
+from experiments import (
+  build,
+  checkpoint,
+  devices,
+  spec,
+  tasks,
+  train,
+  workdirs,
+)
 from models import hf
 from models import policy as policies
 from models import sharding as shardings
@@ -61,7 +69,7 @@ def of_run(
     ValueError: the evaluation asks for what there is not.
   """
   workdir = epath.Path(workdir)
-  config = checkpoint.read_config(workdir)
+  config = workdirs.read_config(workdir)
   for name, value in given.items():
     config.evaluation[name] = value
   devices.split_cpu(config.cpu_devices)

@@ -34,6 +34,7 @@ from experiments import (
   records,
   report,
   spec,
+  workdirs,
 )
 from experiments.experiment import Experiment
 from models import buckets
@@ -57,7 +58,7 @@ def validate(
     ValueError: a mistake in the config, a workdir of another config, or an
       `init_from` without a checkpoint that fits.
   """
-  checkpoint.check_config(workdir, config)
+  workdirs.check_config(workdir, config)
   experiment = build.build(config)
   keeping.check(experiment)
   if _has_base(config):
@@ -94,7 +95,7 @@ def run(
   """
   config, workdir = experiment.config, epath.Path(workdir)
   workdir.mkdir(parents=True, exist_ok=True)
-  checkpoint.write_config(workdir, config)
+  workdirs.write_config(workdir, config)
   _write_model(experiment, workdir)
   if _has_base(config):
     run(build.build(_base(config)), workdir / BASE)
@@ -191,7 +192,7 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
   return checkpoint.restore_params(
     epath.Path(origin) / checkpoint.FOLDER,
     e.abstract_plain,
-    checkpoint.frozen_step(workdir),
+    workdirs.frozen_step(workdir),
   )
 
 
@@ -211,7 +212,7 @@ def _write_model(e: Experiment, workdir: epath.Path) -> None:
     frozen = BASE if _has_base(e.config) else _absolute(source or path)
     if source:  # that run may go on: this base is what it is now
       step = checkpoint.latest_step(epath.Path(source) / checkpoint.FOLDER)
-  checkpoint.write_model(workdir, e.model, _absolute(tokenizer), frozen, step)
+  workdirs.write_model(workdir, e.model, _absolute(tokenizer), frozen, step)
 
 
 def _absolute(path: str) -> str:

@@ -343,7 +343,7 @@ CARDS = {
     (
       "rewards.length:relative_length",
       "rewards.length:easiest",
-      "rewards.sources:charged_where_easy",
+      "rewards.sources.outcome:charged_where_easy",
     ),
     (
       "tests/test_rewards_length.py::test_right_answers_pay_for_length_and_wrong_ones_have_nothing",
@@ -356,7 +356,7 @@ CARDS = {
     (
       "rewards.length:token_price",
       "rewards.length:next_price",
-      "rewards.sources:adaptive_token_price",
+      "rewards.sources.outcome:adaptive_token_price",
     ),
     ("tests/test_rewards_length.py::test_price_of_a_token_and_its_controller",),
     config=("rewards/adaptive_token_price",),

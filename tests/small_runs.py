@@ -7,7 +7,12 @@ import ml_collections
 import numpy as np
 import rich.console
 
-from experiments import checkpoint, estimates, jsonl, logging
+from experiments import (
+  estimates,
+  jsonl,
+  logging,
+  workdirs,
+)
 
 STEPS, S = 120, 16
 
@@ -32,7 +37,7 @@ def evaluation(rate, step, samples=16, problems=40):
 def make(workdir, rate=0.6, method="rloo"):
   """Evaluated before, between and after; 120 steps were logged."""
   config = {"steps": STEPS, "seed": 0, "method": method, "kind": "rl"}
-  checkpoint.write_config(workdir, ml_collections.ConfigDict(config))
+  workdirs.write_config(workdir, ml_collections.ConfigDict(config))
   console = rich.console.Console(file=io.StringIO())
   rng = np.random.default_rng(0)
   with logging.Logger(workdir, STEPS, sinks=(), console=console) as logger:

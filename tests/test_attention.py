@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from experiments import build
+from experiments import build, decoder
 from experiments.configs import common
 from models import causal, kernels, sharding, transformer
 from models.causal import Stream
@@ -243,7 +243,7 @@ def test_what_a_form_cannot_do_is_refused(change, message):
 def test_a_config_takes_what_suits_the_platform():
   config = common.rl()
   task = build.make_task(config)
-  made = functools.partial(build.make_model, config, task)
+  made = functools.partial(decoder.make, config, task)
   mixed = {"layer_kinds": ("local", "global"), "window": 3}
   for platform, attention, unroll in (
     ("cpu", "blocked", 0),

@@ -40,6 +40,7 @@ from experiments import (
   report,
   tasks,
   train,
+  workdirs,
 )
 from experiments.claims import page
 from models import buckets, hf, transformer
@@ -142,12 +143,12 @@ def test_it_is_reported_beside_another(run, bucket, capsys):
 def test_its_config_is_kept_there_and_another_refused(bucket):
   config = ml_collections.ConfigDict({"steps": 3, "seed": 0})
   workdir = "gs://bucket/configs"
-  checkpoint.check_config(workdir, config)
-  checkpoint.write_config(workdir, config)
-  checkpoint.check_config(workdir, config)
+  workdirs.check_config(workdir, config)
+  workdirs.write_config(workdir, config)
+  workdirs.check_config(workdir, config)
   config.seed = 1
   with pytest.raises(ValueError, match="gs://bucket/configs was made with"):
-    checkpoint.check_config(workdir, config)
+    workdirs.check_config(workdir, config)
 
 
 def _logger(workdir, **how):

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 import tiny
 
-from experiments import assemble, build, configs, tasks, train
+from experiments import (
+  assemble,
+  build,
+  configs,
+  decoder,
+  optimizers,
+  tasks,
+  train,
+)
 from experiments.configs import common
 from experiments.experiment import KINDS
 from rl import methods
@@ -56,9 +64,9 @@ def test_a_base_is_of_the_same_task_seed_and_model():
 def test_a_vocabulary_of_zero_is_the_tasks():
   config = common.rl()
   task = build.make_task(config)
-  assert build.make_model(config, task).vocab_size == task.vocab_size
+  assert decoder.make(config, task).vocab_size == task.vocab_size
   config.model.vocab_size = 32  # room for rows that split over a mesh
-  assert build.make_model(config, task).vocab_size == 32
+  assert decoder.make(config, task).vocab_size == 32
 
 
 def test_a_method_is_what_its_call_says():
@@ -72,7 +80,7 @@ def test_the_learning_rate_warms_up_and_decays_to_its_floor():
   config = common.supervised().optimizer
   config.learning_rate, config.final_scale = 3e-3, 0.1
   config.warmup_steps, config.decay_steps = 50, 250
-  _, schedule = build.make_optimizer(config, 1)
+  _, schedule = optimizers.adamw(config, 1)
   at = {step: float(schedule(step)) for step in (0, 25, 50, 150, 250, 999)}
   assert at[0] == 0.0
   assert math.isclose(at[25], 1.5e-3, rel_tol=1e-6)
@@ -87,7 +95,7 @@ def test_the_clip_bounds_what_the_optimiser_sees():
   """Adam does not see the scale of a gradient that is clipped anyway."""
   config = common.rl().optimizer
   config.clip_norm = 0.5
-  tx, _ = build.make_optimizer(config, 1)
+  tx, _ = optimizers.adamw(config, 1)
   params = {"w": np.ones(4, np.float32)}
   states = []
   for scale in (10.0, 1000.0):
@@ -131,7 +139,7 @@ def test_a_schedule_counts_training_steps_whatever_the_updates_of_one():
   params, grads = {"w": np.zeros(1)}, {"w": np.ones(1)}
   sizes = {}
   for updates in (1, 2):
-    tx, schedule = build.make_optimizer(config, updates)
+    tx, schedule = optimizers.adamw(config, updates)
     state, sizes[updates] = tx.init(params), []
     for _ in range(10 * updates):
       delta, state = tx.update(grads, state, params)

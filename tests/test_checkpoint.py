@@ -8,7 +8,6 @@ from typing import Any
 import flax.struct
 import jax
 import jax.numpy as jnp
-import ml_collections
 import numpy as np
 import optax
 import pytest
@@ -205,44 +204,6 @@ def test_a_folder_without_checkpoints_is_named(tmp_path):
     pytest.raises(FileNotFoundError, match="no checkpoint in"),
   ):
     checkpoints.restore({"params": jnp.zeros(1)})
-
-
-def _config(**changes):
-  config = ml_collections.ConfigDict(
-    {
-      "steps": 40,
-      "seed": 0,
-      "method": {"name": "grpo", "clip": (0.2, 0.28)},
-      "log_every": 1,
-    }
-  )
-  config.update(changes)
-  return config
-
-
-def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
-  checkpoint.check_config(tmp_path / "new", _config())
-  assert not (tmp_path / "new").exists()
-  checkpoint.write_config(tmp_path, _config())
-  checkpoint.check_config(tmp_path, _config())
-  checkpoint.check_config(tmp_path, _config(steps=80, log_every=10))
-
-
-def test_another_config_is_refused_with_both_values(tmp_path):
-  checkpoint.write_config(tmp_path, _config())
-  before = (tmp_path / "config.json").read_bytes()
-  other = _config(seed=1, extra="x")
-  other.method.clip = (0.2, 0.3)
-  with pytest.raises(ValueError, match="was made with another config") as error:
-    checkpoint.check_config(tmp_path, other)
-  for part in (
-    'extra is absent there, "x" here',
-    "method.clip is [0.2, 0.28] there, [0.2, 0.3] here",
-    "seed is 0 there, 1 here",
-  ):
-    assert part in str(error.value)
-  assert "\n" not in str(error.value)
-  assert (tmp_path / "config.json").read_bytes() == before
 
 
 def _files(folder):

@@ -11,7 +11,7 @@ import tiny
 
 from experiments import checkpoint, estimates, mistakes, storage, train
 from experiments.faults import __main__ as command
-from experiments.faults import disks, runs, verifier
+from experiments.faults import disks, runs, soak, verifier
 from experiments.faults.outcome import Outcome
 
 pytestmark = pytest.mark.long
@@ -166,3 +166,18 @@ def test_what_passes(outcome, passed):
 def test_an_unknown_fault_is_refused(capsys):
   assert command.main(["flood"]) == mistakes.USAGE
   assert "unknown fault 'flood'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("leak", [0.0, 0.005, 0.02])
+def test_a_leak_is_told_from_the_moments_of_saves(leak):
+  """Saves take 15 MB for a while, later in the second half of the run."""
+  steps = np.arange(1000.0, 2000.0, 0.25)
+  late = steps > 1500
+  saving = (steps % 100 < 30) | (late & (steps % 100 < 60))
+  memory = 900 + leak * (steps - 1000) + 15.0 * saving
+  memory += np.random.default_rng(0).uniform(0, 0.3, len(steps))
+  slope, floors = soak.growth(steps, memory)
+  assert abs(slope - leak) < 3e-4
+  assert len(floors) == 10
+  fitted, _ = np.polyfit(steps, memory, 1)
+  assert 100 * (fitted - leak) > 0.4  # what a fit through all would have said

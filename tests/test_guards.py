@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 import tiny
 
-from experiments import checkpoint, guards, jsonl, mistakes, replay, train
+from experiments import (
+  guards,
+  jsonl,
+  mistakes,
+  replay,
+  train,
+  workdirs,
+)
 from rl import learners, method, probes, terms
 from rl.plan import Plan
 
@@ -152,7 +159,7 @@ def test_replay_names_the_operation_that_makes_a_nan(stuck):
 
 def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
   e = tiny.experiment(steps=1)
-  checkpoint.write_config(tmp_path, e.config)
+  workdirs.write_config(tmp_path, e.config)
   rollout, _ = train.gatherer(e)(state := e.init())
   guards.keep(tmp_path, 1, state, rollout)
   assert replay.main(["--workdir", str(tmp_path)]) == 0
@@ -202,9 +209,9 @@ def test_a_healthy_run_makes_no_nan_that_debug_would_find(tmp_path):
 
 def test_a_config_comes_back_as_it_was(tmp_path):
   config = tiny.config(mix={"terms": {}, "order": ("a", "b")})
-  checkpoint.write_config(tmp_path, config)
-  found = checkpoint.read_config(tmp_path)
+  workdirs.write_config(tmp_path, config)
+  found = workdirs.read_config(tmp_path)
   assert found.to_dict() == config.to_dict()
-  (tmp_path / checkpoint.CONFIG_FILE).write_text("[1, 2")
+  (tmp_path / workdirs.CONFIG_FILE).write_text("[1, 2")
   with pytest.raises(ValueError, match=r"config\.json is no config"):
-    checkpoint.read_config(tmp_path)
+    workdirs.read_config(tmp_path)

@@ -19,7 +19,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from experiments import checkpoint
+from experiments import checkpoint, workdirs
 from models import hf, lora, sharding, tokenizer, transformer
 from models.config import ModelConfig
 from models.hf import families, reading, translate
@@ -711,7 +711,7 @@ def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):
   config = dataclasses.replace(config, lora_rank=2, value_head=True)
   trained, _ = lora.split(config, random_params(config, seed=1))
   origin = str(tmp_path / "base")
-  checkpoint.write_model(tmp_path / "run", config, origin, origin)
+  workdirs.write_model(tmp_path / "run", config, origin, origin)
   with checkpoint.Checkpoints(tmp_path / "run" / "checkpoints") as saving:
     saving.save(3, {"params": trained, "step": jnp.int32(3)}, {})
   out = tmp_path / "out"
@@ -727,7 +727,7 @@ def test_adapters_on_random_weights_are_not_exported(tmp_path, capsys):
   config = dataclasses.replace(shape_of("llama"), lora_rank=2)
   params = random_params(config)
   trained, _ = lora.split(config, params)
-  checkpoint.write_model(tmp_path / "run", config, "", "")
+  workdirs.write_model(tmp_path / "run", config, "", "")
   with checkpoint.Checkpoints(tmp_path / "run" / "checkpoints") as saving:
     saving.save(3, {"params": trained, "step": jnp.int32(3)}, {})
   words = ["export", str(tmp_path / "run"), str(tmp_path / "out")]

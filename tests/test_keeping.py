@@ -7,7 +7,13 @@ import pytest
 import tiny
 from etils import epath
 
-from experiments import checkpoint, jsonl, keeping, train
+from experiments import (
+  checkpoint,
+  jsonl,
+  keeping,
+  train,
+  workdirs,
+)
 from experiments.sinks import METRICS_FILE
 
 METRIC = "evaluation/reward/mean"
@@ -92,8 +98,8 @@ def test_what_would_keep_nothing_is_refused(changes, says, tmp_path):
 
 
 def test_what_a_run_keeps_may_change_when_it_goes_on(tmp_path):
-  checkpoint.write_config(tmp_path, tiny.config())
-  checkpoint.check_config(
+  workdirs.write_config(tmp_path, tiny.config())
+  workdirs.check_config(
     tmp_path,
     tiny.config(keep_every=10, keep_best="loss/total", stop_after_skips=3),
   )

@@ -11,7 +11,12 @@ import small_gsm8k
 import tiny
 from ml_collections import ConfigDict
 
-from experiments import build, checkpoint, train
+from experiments import (
+  build,
+  checkpoint,
+  train,
+  workdirs,
+)
 from experiments.experiment import Experiment
 from models import hf, lora, transformer
 from models import tokenizer as bpe
@@ -275,7 +280,7 @@ def test_what_is_exported_says_the_same_in_transformers(
 def test_a_config_of_a_run_is_read_back(adapted):
   """`experiments.evaluate --workdir` builds from the JSON."""
   workdir, e, _ = adapted
-  text = (workdir / checkpoint.CONFIG_FILE).read_text()
+  text = (workdir / workdirs.CONFIG_FILE).read_text()
   assert build.build(ConfigDict(json.loads(text))).model == e.model
 
 

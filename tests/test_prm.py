@@ -7,7 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import build, checkpoint, collect
+from experiments import (
+  build,
+  checkpoint,
+  collect,
+  workdirs,
+)
 from experiments.configs import chain_base, common
 from experiments.prm import __main__ as command
 from experiments.prm import fit, label, measure, reward, settings
@@ -33,7 +38,7 @@ def base(tmp_path_factory):
   config = chain_base.get_config()
   config.task = "chain(operations=1)"
   config.model = common.model(**TINY)
-  checkpoint.write_config(folder, config)
+  workdirs.write_config(folder, config)
   params = build.build(config).init().params
   with checkpoint.Checkpoints(folder / checkpoint.FOLDER) as saved:
     saved.save(0, {"params": params}, {})
@@ -174,7 +179,7 @@ def test_too_few_problems_to_fit_are_refused(base, tmp_path):
   [
     (["--labels=monte_carl"], ["'monte_carl'", "did you mean 'monte_carlo'?"]),
     (["--steps=0"], ["updates = 0", "at least 1"]),
-    (["--base=/no/such/run"], ["--base /no/such/run holds no run"]),
+    (["--base=/no/such/run"], ["/no/such/run holds no run"]),
   ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(
@@ -192,7 +197,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 def test_a_base_whose_steps_nobody_checks_is_refused(tmp_path):
   config = chain_base.get_config()
   config.task = "countdown(count=2)"
-  checkpoint.write_config(tmp_path, config)
+  workdirs.write_config(tmp_path, config)
   params = build.build(config).init().params
   with checkpoint.Checkpoints(tmp_path / checkpoint.FOLDER) as saved:
     saved.save(0, {"params": params}, {})

@@ -15,7 +15,12 @@ import pytest
 import rich.console
 import small_runs
 
-from experiments import checkpoint, estimates, logging, report
+from experiments import (
+  estimates,
+  logging,
+  report,
+  workdirs,
+)
 from experiments.report import curves, data, page, picture, samples, worth
 from rl import learners, methods
 
@@ -202,7 +207,7 @@ def test_without_verdicts_the_headline_is_the_best_of_k(runs):
 def test_a_supervised_run_has_curves_and_no_method(tmp_path):
   workdir = tmp_path / "base"
   config = ml_collections.ConfigDict({"kind": "supervised", "steps": 2})
-  checkpoint.write_config(workdir, config)
+  workdirs.write_config(workdir, config)
   console = rich.console.Console(file=io.StringIO())
   with logging.Logger(workdir, 2, sinks=(), console=console) as logger:
     logger.log(1, {"loss/total": 2.0})
@@ -216,7 +221,7 @@ def test_a_supervised_run_has_curves_and_no_method(tmp_path):
 def test_a_method_that_is_not_here_is_no_reason_to_fail(runs, tmp_path):
   workdir = tmp_path / "foreign"
   shutil.copytree(runs / "first", workdir)
-  path = workdir / checkpoint.CONFIG_FILE
+  path = workdir / workdirs.CONFIG_FILE
   path.write_text(path.read_text().replace("rloo", "somebodys_own"))
   found = data.collect([report.read(workdir)], samples.Packed("", "", False))
   ((name, text),) = found["methods"]
@@ -229,7 +234,7 @@ def test_a_run_that_is_not_finished_shows_what_it_has(tmp_path, capsys):
   estimates.save(
     small_runs.evaluation(0.3, 0), tmp_path / "a" / "evaluation_base.json"
   )
-  checkpoint.write_config(tmp_path / "b", ml_collections.ConfigDict({"x": 1}))
+  workdirs.write_config(tmp_path / "b", ml_collections.ConfigDict({"x": 1}))
   assert report.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
   text = capsys.readouterr().out
   assert "pass@1" in text

@@ -8,7 +8,7 @@ import pytest
 import small_gsm8k
 import tiny
 
-from experiments import checkpoint, run
+from experiments import run, workdirs
 from experiments.configs import smoke
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -209,7 +209,7 @@ def test_the_process_exits_with_2_and_makes_no_folder(tmp_path):
 
 def test_a_workdir_of_another_config_stays_byte_identical(tmp_path):
   workdir = tmp_path / "run"
-  checkpoint.write_config(workdir, smoke.get_config())
+  workdirs.write_config(workdir, smoke.get_config())
   (workdir / "metrics.jsonl").write_text('{"step": 1}\n')
   before = {path: path.read_bytes() for path in workdir.rglob("*")}
   found = command(SMOKE, f"--workdir={workdir}", "--config.seed=7")

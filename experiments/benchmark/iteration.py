@@ -208,11 +208,7 @@ def prove_learning(side: sides.Side) -> sides.Call:
   """
   side.ask("changed")
   call = side.run(0)
-  if call.peak_bytes > MEMORY:
-    raise mistakes.Mistake(
-      f"{side.launch} holds {call.peak_bytes / 2**30:.1f} GiB of "
-      f"{MEMORY / 2**30:.1f}"
-    )
+  sides.check_memory(side.launch, call, MEMORY)
   moved = side.ask("changed")["largest"] / LEARNING_RATE
   least, most = STEPS
   if not least <= moved <= most:

@@ -254,6 +254,19 @@ def check_installed(
     )
 
 
+def check_memory(launch: Launch, call: Call, memory: float) -> None:
+  """Refuses a side that holds more than `memory` bytes.
+
+  Raises:
+    SideError: it does.
+  """
+  if call.peak_bytes > memory:
+    raise SideError(
+      f"{launch} holds {call.peak_bytes / 2**30:.1f} GiB of "
+      f"{memory / 2**30:.1f}"
+    )
+
+
 def fastest(
   launch: Launch,
   options: Mapping[str, Sequence[Any]],
@@ -336,11 +349,7 @@ def _trial(
   """Seconds per token; closes a side that cannot be used."""
   try:
     calls = [side.run(number, **settings) for number in range(1 + trials)]
-    held = calls[-1].peak_bytes
-    if held > memory:
-      raise SideError(
-        f"{side.launch} holds {held / 2**30:.1f} GiB of {memory / 2**30:.1f}"
-      )
+    check_memory(side.launch, calls[-1], memory)
   except BaseException:
     side.close()
     raise

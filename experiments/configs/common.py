@@ -31,7 +31,7 @@ def model(**shape: int | float | str | bool) -> ConfigDict:
     "mlp_width": 256,
   }
   defaults["rope_scaling"] = placeholder(dict)
-  # None: what suits the platform, `experiments.build.make_model`.
+  # None: what suits the platform, `experiments.decoder.make`.
   defaults["attention"] = placeholder(str)
   defaults["unroll"] = placeholder(int)
   return ConfigDict({**defaults, **small, **shape})

@@ -35,7 +35,13 @@ import numpy as np
 import rich.console
 import rich.table
 
-from experiments import checkpoint, jsonl, mistakes, train
+from experiments import (
+  checkpoint,
+  jsonl,
+  mistakes,
+  train,
+  workdirs,
+)
 from experiments.prm import fit, label, measure, settings
 from experiments.prm.settings import Prepared
 from experiments.tasks.task import Problems
@@ -59,7 +65,7 @@ def run(e: Prepared) -> dict[str, Any]:
   if results.exists():
     return json.loads(results.read_text())
   e.workdir.mkdir(parents=True, exist_ok=True)
-  checkpoint.write_config(e.workdir, e.config)
+  workdirs.write_config(e.workdir, e.config)
   if not e.config.init_from:
     train.run(e.base, e.base_dir)
   base_params = checkpoint.restore_params(e.base_dir / checkpoint.FOLDER)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import ml_collections
 from etils import epath
 
-from experiments import build, checkpoint, spec, tasks, train
+from experiments import (
+  build,
+  checkpoint,
+  spec,
+  tasks,
+  train,
+  workdirs,
+)
 from experiments.configs import chain_base
 from experiments.experiment import Experiment
 from rl import choices
@@ -126,7 +132,7 @@ def prepare(
       f"evaluation.ns = {tuple(config.evaluation.ns)} asks for more than "
       f"evaluation.samples = {config.evaluation.samples}"
     )
-  checkpoint.check_config(workdir, config)
+  workdirs.check_config(workdir, config)
   if config.init_from:
     base_dir = epath.Path(config.init_from)
     base = _existing(base_dir)
@@ -149,11 +155,7 @@ def prepare(
 
 def _existing(folder: epath.Path) -> Experiment:
   """The experiment of a run that has a checkpoint."""
-  path = folder / checkpoint.CONFIG_FILE
-  if not path.exists():
-    raise FileNotFoundError(f"--base {folder} holds no run: no {path}")
-  config = ml_collections.ConfigDict(json.loads(path.read_text()))
-  base = build.build(config)
+  base = build.build(workdirs.read_config(folder))
   if base.model.lora_rank:
     raise ValueError(
       f"--base {folder} trained adapters, and a process model is grown from "

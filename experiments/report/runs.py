@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from experiments import checkpoint, estimates, logging
+from experiments import estimates, logging, workdirs
 
 EVALUATIONS = {"base": "evaluation_base.json", "trained": "evaluation.json"}
 
@@ -73,7 +73,7 @@ def read(workdir: epath.PathLike) -> Run:
     ValueError: the folder holds none of them.
   """
   workdir = epath.Path(workdir)
-  config_path = workdir / checkpoint.CONFIG_FILE
+  config_path = workdir / workdirs.CONFIG_FILE
   config = json.loads(config_path.read_text()) if config_path.exists() else {}
   run = Run(
     workdir=workdir,
@@ -91,7 +91,7 @@ def read(workdir: epath.PathLike) -> Run:
   )
   if not (run.config or run.series or run.evaluations):
     expected = ", ".join(
-      (checkpoint.CONFIG_FILE, "metrics.jsonl", *EVALUATIONS.values())
+      (workdirs.CONFIG_FILE, "metrics.jsonl", *EVALUATIONS.values())
     )
     raise ValueError(f"{workdir} holds no run: none of {expected} is there")
   return run

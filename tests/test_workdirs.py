@@ -1,0 +1,44 @@
+"""A workdir is that of one config."""
+
+import ml_collections
+import pytest
+
+from experiments import workdirs
+
+
+def _config(**changes):
+  config = ml_collections.ConfigDict(
+    {
+      "steps": 40,
+      "seed": 0,
+      "method": {"name": "grpo", "clip": (0.2, 0.28)},
+      "log_every": 1,
+    }
+  )
+  config.update(changes)
+  return config
+
+
+def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
+  workdirs.check_config(tmp_path / "new", _config())
+  assert not (tmp_path / "new").exists()
+  workdirs.write_config(tmp_path, _config())
+  workdirs.check_config(tmp_path, _config())
+  workdirs.check_config(tmp_path, _config(steps=80, log_every=10))
+
+
+def test_another_config_is_refused_with_both_values(tmp_path):
+  workdirs.write_config(tmp_path, _config())
+  before = (tmp_path / "config.json").read_bytes()
+  other = _config(seed=1, extra="x")
+  other.method.clip = (0.2, 0.3)
+  with pytest.raises(ValueError, match="was made with another config") as error:
+    workdirs.check_config(tmp_path, other)
+  for part in (
+    'extra is absent there, "x" here',
+    "method.clip is [0.2, 0.28] there, [0.2, 0.3] here",
+    "seed is 0 there, 1 here",
+  ):
+    assert part in str(error.value)
+  assert "\n" not in str(error.value)
+  assert (tmp_path / "config.json").read_bytes() == before
