@@ -18,7 +18,7 @@ from experiments import (
   train,
   workdirs,
 )
-from models import hf
+from models import buckets, hf
 from models import policy as policies
 from models import sharding as shardings
 from models.config import ModelConfig
@@ -68,7 +68,7 @@ def of_run(
     FileNotFoundError: there is no run, or no such checkpoint.
     ValueError: the evaluation asks for what there is not.
   """
-  workdir = epath.Path(workdir)
+  workdir = buckets.checked(workdir)
   config = workdirs.read_config(workdir)
   for name, value in given.items():
     config.evaluation[name] = value

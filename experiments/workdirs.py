@@ -15,6 +15,7 @@ import ml_collections
 from etils import epath
 
 from experiments import jsonl
+from models import buckets
 from models.config import ModelConfig
 
 CONFIG_FILE = "config.json"
@@ -101,9 +102,10 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
 
   Raises:
     FileNotFoundError: it holds no run.
-    ValueError: its `config.json` is no JSON object.
+    ValueError: its `config.json` is no JSON object, or its path has a scheme
+      that is not known.
   """
-  path = epath.Path(workdir) / CONFIG_FILE
+  path = buckets.checked(workdir) / CONFIG_FILE
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path}")
   try:
@@ -129,9 +131,10 @@ def check_config(
       cadence of checkpoints only where nothing is sampled ahead of them.
 
   Raises:
-    ValueError: names the first keys that differ and both values.
+    ValueError: names the first keys that differ and both values; or the
+      workdir's scheme is not known.
   """
-  path = epath.Path(workdir) / CONFIG_FILE
+  path = buckets.checked(workdir) / CONFIG_FILE
   if not path.exists():
     return
   before, now = _flat(json.loads(path.read_text())), _flat(_plain(config))

@@ -11,6 +11,24 @@ import pathlib
 
 from etils import epath
 
+from rl import choices
+
+SCHEMES = ("gs", "s3", "az")  # of buckets that `epath` knows
+
+
+def checked(path: epath.PathLike) -> epath.Path:
+  """A path of this machine or of a bucket.
+
+  Raises:
+    ValueError: its scheme is another, which `epath` would take for a folder.
+  """
+  scheme, there, _ = os.fspath(path).partition("://")
+  if there and scheme not in SCHEMES:
+    raise ValueError(
+      f"{os.fspath(path)}: " + choices.unknown("scheme", scheme, SCHEMES)
+    )
+  return epath.Path(path)
+
 
 def is_remote(path: epath.PathLike) -> bool:
   """Whether a path lies in a bucket."""
@@ -21,8 +39,11 @@ def absolute(path: epath.PathLike) -> epath.Path:
   """A path that holds from any folder.
 
   `epath.Path.absolute` puts a bucket's behind the current folder.
+
+  Raises:
+    ValueError: as `checked`.
   """
-  path = epath.Path(path)
+  path = checked(path)
   return path if is_remote(path) else path.absolute()
 
 

@@ -323,6 +323,10 @@ def test_a_path_is_absolute_where_it_is(tmp_path, monkeypatch):
   assert str(buckets.absolute("gs://b/run")) == "gs://b/run"
   assert str(buckets.absolute("run")) == str(tmp_path / "run")
   assert buckets.is_remote(epath.Path("gs://b") / "run")
+  with pytest.raises(
+    ValueError, match="unknown scheme 'gcs'; did you mean 'gs'"
+  ):
+    buckets.absolute("gcs://b/run")
   assert not buckets.is_remote(tmp_path)
 
 

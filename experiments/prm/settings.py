@@ -17,6 +17,7 @@ from experiments import (
 )
 from experiments.configs import chain_base
 from experiments.experiment import Experiment
+from models import buckets
 from rl import choices
 
 # Where labels come from, and the checker whose notion of an error they share:
@@ -103,7 +104,7 @@ def prepare(
   Raises:
     ValueError, FileNotFoundError: what is wrong, in one line.
   """
-  workdir = epath.Path(workdir)
+  workdir = buckets.checked(workdir)
   if config.labels not in LABELS:
     raise ValueError(choices.unknown("labels", config.labels, LABELS))
   for name in (

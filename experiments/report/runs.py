@@ -11,6 +11,7 @@ import numpy as np
 from etils import epath
 
 from experiments import estimates, logging, workdirs
+from models import buckets
 
 EVALUATIONS = {"base": "evaluation_base.json", "trained": "evaluation.json"}
 
@@ -72,7 +73,7 @@ def read(workdir: epath.PathLike) -> Run:
   Raises:
     ValueError: the folder holds none of them.
   """
-  workdir = epath.Path(workdir)
+  workdir = buckets.checked(workdir)
   config_path = workdir / workdirs.CONFIG_FILE
   config = json.loads(config_path.read_text()) if config_path.exists() else {}
   run = Run(
