@@ -2,7 +2,7 @@
 
   python -m experiments.run --config experiments/configs/smoke.py --workdir DIR
     [--config.steps=200] [--config.method="pass_at_k(k=8)"] ... [--profile]
-    [--debug]
+    [--debug] [--explain]
 
 Where several processes run it together (hosts of a TPU slice, GPU nodes), each
 is started with the same words and
@@ -13,7 +13,8 @@ is started with the same words and
 and a workdir that all of them see.
 
 With --debug every program's results are searched for NaN, and the first is a
-traceback to the operation that made it; slower, and for nothing else.
+traceback to the operation that made it; slower, and for nothing else. With
+--explain it prints how each array is split over the devices, and runs nothing.
 
 Mistakes are one line and exit code 2, before anything is written; what a run
 cannot go on from (a full disk, a loss that stays NaN) is one line and code 1.
@@ -53,6 +54,7 @@ def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
   flags.DEFINE_boolean("profile", False, "Trace steps.", flag_values=values)
   flags.DEFINE_boolean("debug", False, "Search for NaN.", flag_values=values)
+  flags.DEFINE_boolean("explain", False, "What lies where.", flag_values=values)
   flags.DEFINE_boolean(
     "distributed", False, "One of several processes.", flag_values=values
   )
@@ -94,6 +96,11 @@ def main(argv: Sequence[str]) -> int:
     hosts.check_same("the config", config.to_json(sort_keys=True))
     hosts.check_same("--workdir", str(workdir))
     experiment = train.validate(config, workdir)
+  if given.explain:
+    from experiments.aot import report
+
+    print(report.explain(experiment))
+    return 0
   try:
     with jax.debug_nans(given.debug), storage.told(workdir):
       train.run(experiment, workdir, profile=given.profile)

@@ -299,29 +299,25 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
   return jax.tree_util.tree_map_with_path(place, tree, specs(tree, rules))
 
 
-def explain(tree: Any, mesh: Mesh, rules: Rules = RULES) -> str:
+def explain(tree: Any) -> str:
   """A table of what lies where, one line per leaf.
 
   Args:
-    tree: as for `specs`.
-    mesh: where to.
-    rules: as for `specs`.
+    tree: of arrays, or their shapes, each with a NamedSharding.
 
   Returns:
-    Lines "path, shape, partition, bytes per device", with the total last.
+    Lines "name, shape, dtype, split over, bytes per device", the total last.
   """
-  rows = [("parameter", "shape", "partition", "bytes/device")]
+  rows = [("name", "shape", "dtype", "split over", "bytes/device")]
   total = 0
-  leaves = jax.tree_util.tree_leaves_with_path(tree)
-  placed = jax.tree.leaves(shardings(tree, mesh, rules))
-  for (path, leaf), sharding in zip(leaves, placed, strict=True):
-    local = math.prod(sharding.shard_shape(tuple(leaf.shape)))
+  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+    local = math.prod(leaf.sharding.shard_shape(tuple(leaf.shape)))
     size = local * leaf.dtype.itemsize
     total += size
-    partition = ", ".join(str(axis) for axis in sharding.spec) or "whole"
     shape = " x ".join(str(n) for n in leaf.shape) or "scalar"
-    rows.append((dotted(path), shape, partition, f"{size:,}"))
-  rows.append(("total", "", "", f"{total:,}"))
+    split = _split(leaf.sharding)
+    rows.append((dotted(path), shape, leaf.dtype.name, split, f"{size:,}"))
+  rows.append(("total", "", "", "", f"{total:,}"))
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   lines = (
     "  ".join(
@@ -330,6 +326,17 @@ def explain(tree: Any, mesh: Mesh, rules: Rules = RULES) -> str:
     for row in rows
   )
   return "\n".join(line.rstrip() for line in lines)
+
+
+def _split(sharding: NamedSharding) -> str:
+  """Over which axes of the mesh each dimension is split: "1: fsdp, 2: tensor"."""
+  found = []
+  for dimension, names in enumerate(sharding.spec):
+    names = (names,) if isinstance(names, str) else names or ()
+    wide = [name for name in names if sharding.mesh.shape[name] > 1]
+    if wide:
+      found.append(f"{dimension}: {'*'.join(wide)}")
+  return ", ".join(found) or "whole"
 
 
 def dotted(path: Any) -> str:

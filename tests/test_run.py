@@ -198,6 +198,21 @@ def command(*given: str) -> subprocess.CompletedProcess:
   )
 
 
+def test_explain_says_where_everything_lies_and_runs_nothing(tmp_path, capsys):
+  given = [SMOKE, "--config.mesh.data=2", "--config.mesh.fsdp=4", "--explain"]
+  assert run.main(["run", *given, f"--workdir={tmp_path / 'new'}"]) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert lines[0].startswith("mesh: replica 1, data 2, fsdp 4")
+  found = {line.split()[0]: line.split() for line in lines}
+  for name in (
+    "params.layers.mlp.up.kernel",  # 2 x 32 x 64 floats, on four devices
+    "opt_state.1.0.mu.layers.mlp.up.kernel",
+  ):
+    assert found[name][-3:] == ["1:", "fsdp", f"{2 * 32 * 64 * 4 // 4:,}"]
+  assert lines[-1].startswith("while sampling: keys and values")
+  assert not (tmp_path / "new").exists()
+
+
 def test_the_process_exits_with_2_and_makes_no_folder(tmp_path):
   workdir = tmp_path / "run"
   found = command(SMOKE, f"--workdir={workdir}", "--config.method=grppo")

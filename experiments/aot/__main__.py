@@ -1,14 +1,15 @@
 """Compiles an experiment for a machine that is not there, and says if it fits.
 
   python -m experiments.aot --config FILE --topology v5e:16x16 [--slices 2]
-    [--fit] [--json | --json=FILE] [--config.mesh.fsdp=16] ...
+    [--fit] [--json | --json=FILE] [--config.mesh.fsdp=16] ... [--explain]
 
 Rollout, score pass and train step are compiled by the chips' own compiler, from
 shapes alone: no weights are read, nothing runs, nothing is written but the file
 of `--json`; without a file the object is all that is printed. Several slices
 are an axis of the mesh, `mesh.replica`. Data and tokenizer must be there, as
 for a run. Of what does not fit it says what to change; `--fit` tries that, one
-change after the other, until all fits. The exit status is 1 where a program
+change after the other, until all fits. `--explain` compiles nothing and prints
+how each array of the state is split. The exit status is 1 where a program
 does not fit. Needs the extra `tpu`, or `gpu-aot` for GPUs.
 """
 
@@ -37,6 +38,7 @@ def _define(values: flags.FlagValues) -> None:
   )
   flags.DEFINE_integer("slices", 1, "So many of it.", flag_values=values)
   flags.DEFINE_boolean("fit", False, "Try changes.", flag_values=values)
+  flags.DEFINE_boolean("explain", False, "What lies where.", flag_values=values)
   flags.DEFINE_string("json", "", "Where the report goes.", flag_values=values)
 
 
@@ -74,6 +76,9 @@ def main(argv: Sequence[str]) -> int:
     experiment = build.build(given.config, devices, chip.memory)
     axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
     tell(f"{given.topology}: {len(devices)} devices as {axes}")
+    if given.explain:
+      print(report.explain(experiment))
+      return 0
     changes: fit.Changes = {}
     if given.fit:
       changes, found = fit.search(given.config, devices, chip, tell)

@@ -109,6 +109,19 @@ def resident(e: Experiment) -> dict[str, float]:
   return {name: size / chips.GIB for name, size in parts.items()}
 
 
+def explain(e: Experiment) -> str:
+  """Where each array of the state lies, and the keys and values: a table."""
+  axes = ", ".join(f"{name} {size}" for name, size in e.mesh.shape.items())
+  lines = [f"mesh: {axes}", sharding.explain(e.abstract)]
+  if e.samples_own:
+    size = resident(e)["cache"] * chips.GIB
+    lines.append(
+      f"while sampling: keys and values, {size:,.0f} bytes/device (prompts over "
+      f"{'*'.join(sharding.ROWS)}, samples over context, heads over tensor)"
+    )
+  return "\n".join(lines)
+
+
 def _bytes(tree: types.PyTree) -> int:
   """On one device."""
   total = 0
