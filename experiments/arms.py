@@ -107,7 +107,10 @@ class Outcome:
   def max_curve(self, ks: Sequence[int]) -> np.ndarray:
     """`[seeds, len(ks)]` expected best score of k samples."""
     return np.stack(
-      [np.asarray(metrics.max_at_k_curve(s, ks)) for s in self.scores]
+      [
+        np.asarray(metrics.max_at_k_curve(np.nan_to_num(s), ks, ~np.isnan(s)))
+        for s in self.scores
+      ]
     )
 
   def first(self, name: str, share: float = 0.1) -> np.ndarray:
@@ -268,6 +271,7 @@ def _evaluated(e: Experiment, params: types.PyTree) -> dict:
     batch=settings.batch,
     key=jax.random.key(settings.seed),
     temperature=settings.temperature,
+    max_tokens=e.sampling.max_tokens,
     sharding=e.batch_sharding,
   )
   return {

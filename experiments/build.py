@@ -189,10 +189,11 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
     weight = term.weight
     if term.schedule != "constant":
       weight = _weight_schedule(name, term)
-    elif term.over:
+    elif term.over or term.final:
       raise ValueError(
-        f"mix.terms.{name}: over = {term.over} with a constant schedule; use "
-        "schedule = 'linear' or 'cosine', or leave over at 0"
+        f"mix.terms.{name}: over = {term.over} and final = {term.final} with a "
+        "constant schedule; use schedule = 'linear' or 'cosine', or leave both "
+        "at 0"
       )
     gates = tuple(term.gates)
     weighed.append(combine.Term(name, weight, gates, term.threshold))

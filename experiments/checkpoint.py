@@ -34,6 +34,18 @@ SET_ASIDE = "checkpoints_damaged"  # beside it: what could not be read
 _META, _SUMS = "meta", "checksums"  # in the JSON of a checkpoint
 
 
+class _Manager(ocp.CheckpointManager):
+  """Orbax's, which leaves the question of preemption to `preemption.Watch`.
+
+  Both would tell JAX how often it was asked, each by a count of its own, and
+  the step on which all processes are to stop would be none of either.
+  """
+
+  def reached_preemption(self, step: int) -> bool:
+    del step
+    return False
+
+
 class Checkpoints:
   """The checkpoints of one run, written in the background.
 
@@ -53,7 +65,7 @@ class Checkpoints:
   ) -> None:
     self.directory = buckets.absolute(directory)
     kept = [policies.LatestN(keep), *also]
-    self._manager = ocp.CheckpointManager(
+    self._manager = _Manager(
       self.directory,
       options=ocp.CheckpointManagerOptions(
         preservation_policy=policies.AnyPreservationPolicy(kept),
@@ -160,7 +172,7 @@ class Checkpoints:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
       if hosts.all_agree(found is not None):
         for other, why in damaged.items():
-          tell(f"{self._set_aside(other)}: damaged ({why})")
+          tell(f"{self._set_aside(other, why)}: damaged ({why})")
         return found
       damaged[step] = reason or "another process cannot read it"
     if damaged:
@@ -170,12 +182,14 @@ class Checkpoints:
       )
     return None
 
-  def _set_aside(self, step: int) -> epath.Path:
+  def _set_aside(self, step: int, reason: str) -> epath.Path:
     aside = self.directory.parent / SET_ASIDE
-    number = len(list(aside.glob("*"))) if aside.exists() else 0
+    number = len(list(aside.glob("*.txt"))) if aside.exists() else 0
     moved = aside / f"{step}_{number}"
     if jax.process_index() == 0:
       aside.mkdir(parents=True, exist_ok=True)
+      # In a bucket a folder is there once something lies in it.
+      moved.with_suffix(".txt").write_text(reason + "\n")
       (self.directory / str(step)).rename(moved)
     hosts.all_agree(True)  # it is moved
     self._manager.reload()

@@ -10,6 +10,7 @@ be read-only or in a bucket, is never written to.
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import json
 import os
@@ -162,14 +163,21 @@ def read(
     ValueError: a line is not an object with texts or numbers under `fields`.
   """
   tfds.disable_progress_bar()
-  builder = QuestionsAnswers(
+  make = functools.partial(
+    QuestionsAnswers,
     files=files,
     fields=fields,
     optional=optional,
     data_dir=str(cache),
     file_format="array_record",
   )
-  builder.download_and_prepare()
+  builder = make()
+  try:
+    builder.download_and_prepare()
+  except OSError:
+    builder = make()  # another process may have been first
+    if not builder.data_path.exists():
+      raise
   splits = {}
   for split in files:
     source = builder.as_data_source(split=split)

@@ -46,7 +46,7 @@ class Evaluation:
     step: finished updates of the policy; 0 is the base.
     temperature: of sampling.
     ids: `[N]` int32, which problems.
-    scores: `[N, S]` float32.
+    scores: `[N, S]` float32, NaN where none could be found.
     correct: `[N, S]` int8, 1 right, 0 wrong, -1 unknown.
     answer_ids: `[N, S]` int32, -1 without an answer.
     lengths: `[N, S]` int32, tokens, EOS included.
@@ -72,7 +72,8 @@ class Evaluation:
   def columns(self) -> dict[str, np.ndarray]:
     """`{name: [N]}`: each problem's estimate of everything reported.
 
-    pass@k of a problem with fewer than k known verdicts is NaN.
+    pass@k of a problem with fewer than k known verdicts is NaN, and so is max@k
+    of one with fewer than k scores.
     """
     ks = range(1, self.samples + 1)
     known = self.correct >= 0
@@ -86,10 +87,13 @@ class Evaluation:
       columns[f"accuracy/pass@{k}"] = np.where(count >= k, passed, np.nan)
     for k in ks:
       columns[f"accuracy/maj@{k}"] = votes[:, k - 1]
+    scored = ~np.isnan(self.scores)
+    scores, scores_there = np.where(scored, self.scores, 0.0), scored.sum(-1)
     for k in ks:
-      best = objectives.max_at_k_value(self.scores, k)
-      columns[f"reward/max@{k}"] = np.asarray(best)
-    columns["reward/mean"] = self.scores.mean(-1)
+      best = objectives.max_at_k_value(scores, k, scored)
+      columns[f"reward/max@{k}"] = np.where(scores_there >= k, best, np.nan)
+    mean = scores.sum(-1) / np.maximum(scores_there, 1)
+    columns["reward/mean"] = np.where(scores_there > 0, mean, np.nan)
     columns["length/mean"] = self.lengths.mean(-1)
     columns["length/truncated_frac"] = (~self.finished).mean(-1)
     return columns
@@ -174,7 +178,10 @@ def table(
   if differences is not None:
     shown.add_column("difference", justify="right", no_wrap=True)
   ks = budgets(min(e.samples for e in evaluations.values()))
-  graded = any((e.scores != e.correct).any() for e in evaluations.values())
+  graded = any(
+    ((e.scores != e.correct) & ~np.isnan(e.scores)).any()
+    for e in evaluations.values()
+  )
   groups = [
     {f"accuracy/pass@{k}": f"pass@{k}" for k in ks},
     {f"accuracy/maj@{k}": f"maj@{k}" for k in ks if k > 2},
@@ -223,12 +230,11 @@ def save(evaluation: Evaluation, path: epath.PathLike) -> None:
   if jax.process_index() != 0:
     return
   path = epath.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
   arrays = io.BytesIO()
   np.savez_compressed(
     arrays, **{name: getattr(evaluation, name) for name in _ARRAYS}
   )
-  path.with_suffix(".npz").write_bytes(arrays.getvalue())
+  jsonl.replace(path.with_suffix(".npz"), arrays.getvalue())
   record = {name: getattr(evaluation, name) for name in _SETTINGS}
   record["problems"], record["samples"] = evaluation.scores.shape
   text = json.dumps(jsonl.strict({**record, "estimates": estimates}), indent=2)

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import rich.console
 from etils import epath
@@ -117,9 +118,12 @@ def _sample_and_score(
   else:
     samples = drawn.completions, drawn.lengths, drawn.finished
     judged = hosts.judge(task.score, problems, samples, sharding)
+  scores = judged.scores
+  if judged.scored is not None:
+    scores = jnp.where(judged.scored, scores, jnp.nan)
   return hosts.fetch(
     {
-      "scores": judged.scores,
+      "scores": scores,
       "correct": judged.correct,
       "answer_ids": judged.answer_ids,
       "lengths": drawn.lengths,

@@ -29,7 +29,7 @@ class Experiment:
     config: what they were made from.
     task: problems and scores.
     model: shape of the decoder.
-    policy: its three functions.
+    policy: its functions.
     methods: what each learner learns, by slot, the policy among them;
       supervised experiments learn the NLL.
     txs: the optimiser of each learner.

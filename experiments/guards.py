@@ -126,7 +126,8 @@ def keep(
   Args:
     workdir: of the run.
     number: of the step, from 1.
-    state: with any count of steps: of refused updates nothing else is changed.
+    state: with any count of steps. Refused updates change no parameter; where a
+      later step was made before the fault was seen, its update is in them.
     rollout: global arrays; every process calls this.
   """
   kept = folder(workdir, number)

@@ -72,6 +72,8 @@ def _initialize(*who: Any) -> None:
   try:
     jax.distributed.initialize(*who, heartbeat_timeout_seconds=_MISSED)
   except ValueError as error:
+    if who:
+      raise ValueError(f"--coordinator={who[0]}: {error}") from None
     raise ValueError(
       f"--distributed: {error} where no cluster was found; say --coordinator, "
       "--processes and --process"

@@ -51,7 +51,8 @@ def adamw(
   """AdamW behind a clip of the global norm, and its learning rate.
 
   Args:
-    config: of the optimiser; its schedule counts training steps.
+    config: of the optimiser; its schedule counts training steps whose updates
+      were made.
     updates: per training step.
 
   Returns:

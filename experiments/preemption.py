@@ -8,6 +8,7 @@ told, so that all save the same.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import threading
 from types import FrameType
@@ -25,9 +26,11 @@ class Preempted(Exception):
 class Watch(contextlib.AbstractContextManager):
   """Notes SIGTERM while it is open."""
 
+  # JAX's own count is of the process, so a second watch counts on.
+  _asked = itertools.count(1)
+
   def __init__(self) -> None:
     self._told = False
-    self._asked = 0
     self._before = signal.SIG_DFL
 
   def __enter__(self) -> Watch:
@@ -49,10 +52,10 @@ class Watch(contextlib.AbstractContextManager):
     Raises:
       Preempted: a signal has come.
     """
-    self._asked += 1
     told = self._told
     if jax.process_count() > 1:
-      told = multihost_utils.reached_preemption_sync_point(self._asked)
+      asked = next(self._asked)
+      told = multihost_utils.reached_preemption_sync_point(asked)
     if told:
       raise Preempted
 

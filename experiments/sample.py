@@ -1,7 +1,7 @@
 """Talks to the policy of a run, or of a Hugging Face folder.
 
   python -m experiments.sample --workdir DIR [--step N]
-    [--prompt TEXT ...] [--talk] [--problems N]
+    [--prompt TEXT [--prompt TEXT ...]] [--talk] [--problems N]
     [--samples S] [--temperature T] [--max_tokens T] [--seed N]
 
 Without a prompt it is asked the first held-out problems, whose completions are
@@ -97,10 +97,22 @@ def _subject(subjects, given: argparse.Namespace):
       "and not both"
     )
   if given.workdir:
+    if given.task:
+      raise ValueError("--task has no meaning with --workdir; leave it out")
     return subjects.of_run(given.workdir, given.step, {})
+  if given.step is not None:
+    raise ValueError("--step has no meaning with --policy; leave it out")
   if not given.task:
     raise ValueError("--policy needs a --task, whose prompts it is asked")
-  return subjects.of_folder(given.policy, given.task)
+  return subjects.of_folder(
+    given.policy,
+    given.task,
+    max_tokens=given.max_tokens,
+    problems=1 if given.prompt or given.talk else given.problems,
+    samples=given.samples,
+    batch=jax.device_count(),
+    temperature=given.temperature,
+  )
 
 
 def problem(task: Task, text: str, number: int = 0) -> Problems:

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import ml_collections
+import optax
 from etils import epath
 
 from experiments import (
@@ -104,7 +105,6 @@ def run(
     checkpoint.Checkpoints(
       workdir / checkpoint.FOLDER,
       keep=config.keep_checkpoints,
-      every=config.checkpoint_every or config.steps,
       also=keeping.also(config, workdir),
     ) as checkpoints,
   ):
@@ -315,7 +315,7 @@ def _loop(
   advance = make_advance(e, seen)
   record = records.recorder(e, gather)
   guard = guards.Guard(e.plan, config.stop_after_skips)
-  meter = _Meter(e, logger, guard)
+  meter = _Meter(e, logger, guard, state)
   meta = {_CODE: provenance.commit()}
 
   def save() -> None:
@@ -428,9 +428,14 @@ class _Meter:
   """Holds the metrics of the newest dispatch while it is still running."""
 
   def __init__(
-    self, e: Experiment, logger: logging.Logger, guard: guards.Guard
+    self,
+    e: Experiment,
+    logger: logging.Logger,
+    guard: guards.Guard,
+    state: step.State,
   ) -> None:
     self._e, self._logger, self._guard = e, logger, guard
+    self._made = _updates_made(state)
     self._held: tuple[int, step.Metrics, Times] | None = None
     self.restart()
 
@@ -460,7 +465,10 @@ class _Meter:
       number = done - size + 1 + i
       one = {k: v[i] for k, v in metrics.items()} if size > 1 else metrics
       if self._is_logged(number):
-        self._logger.log(number, self._complete(number, one, times))
+        self._logger.log(number, self._complete(one, times))
+      for name in self._made:
+        skipped = one[f"{learners.prefix(name)}optim/skipped"]
+        self._made[name] += self._updates(name) - round(float(skipped))
       fault = self._guard.see(one)
       if fault:
         raise guards.Stopped(number, fault)
@@ -469,9 +477,11 @@ class _Meter:
     config = self._e.config
     return number % config.log_every == 0 or number == config.steps
 
-  def _complete(
-    self, number: int, metrics: dict[str, Any], times: Times
-  ) -> dict[str, Any]:
+  def _updates(self, name: str) -> int:
+    plan = self._e.plan
+    return (plan if name == learners.POLICY else plan.single).updates
+
+  def _complete(self, metrics: dict[str, Any], times: Times) -> dict[str, Any]:
     """Adds what only the host knows."""
     e = self._e
     sampled = float(metrics["cost/sampled_tokens"])
@@ -481,11 +491,23 @@ class _Meter:
       **metrics,
       **times,
       **{
-        f"{learners.prefix(name)}optim/lr": float(schedule(number - 1))
+        f"{learners.prefix(name)}optim/lr": float(
+          schedule(self._made[name] // self._updates(name))
+        )
         for name, schedule in e.schedules.items()
       },
       "perf/tokens_per_s": sampled / times["time/step_s"],
     }
+
+
+def _updates_made(state: step.State) -> dict[str, int]:
+  """Of each learner, as its optimiser counts them: skipped ones are none."""
+  of = {learners.POLICY: state.opt_state}
+  of |= {name: held.opt_state for name, held in state.learners.items()}
+  return {
+    name: int(optax.tree.get_all_with_path(opt_state, "count")[0][1])
+    for name, opt_state in of.items()
+  }
 
 
 def _evaluate(

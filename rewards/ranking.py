@@ -92,7 +92,7 @@ def ndcg(ranked: Array, relevance: Array, cut: int = 10) -> Array:
   Source: Jarvelin & Kekalainen 2002.
 
   Args:
-    ranked: `[..., K]` int documents, best first, -1 for none.
+    ranked: `[..., K]` int documents, best first, none twice, -1 for none.
     relevance: `[..., D]`, at least 0.
     cut: documents that count.
 

@@ -261,8 +261,9 @@ def observe(
 
 
 def standardized(scores: Array, moments: Moments) -> Array:
-  """(r - mean) / std of the stream; divided by 1 where std is 0."""
-  spread = jnp.where(moments.std > 0, moments.std, 1.0)
+  """(r - mean) / std of the stream; divided by 1 where all were equal."""
+  varied = (moments.high > moments.low) & (moments.std > 0)
+  spread = jnp.where(varied, moments.std, 1.0)
   return (scores - moments.mean) / spread
 
 

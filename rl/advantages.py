@@ -56,4 +56,5 @@ def group_normalize(
   """
   valid = masked.all_valid(scores, valid)
   spread = masked.std(scores, valid, ddof=ddof, keepdims=True)
-  return center(scores, valid) / (spread + eps)
+  above = center(scores, valid)
+  return jnp.where(above == 0, 0.0, above / (spread + eps))

@@ -132,20 +132,18 @@ class Method:
       self._check_signal(term)
 
   def _check_signal(self, term: Term) -> None:
-    if term.takes == "none":
-      return
-    signal = term.signal or self.advantage
-    if signal is None:
-      raise LevelError(
-        f"{self.name}: {term} reads a signal but the method has no advantage"
-      )
-    if term.view and "token" in (
-      signal.gives,
-      self.keep.gives if self.keep is not None and term.keep is None else "",
-    ):
+    signal = None if term.takes == "none" else term.signal or self.advantage
+    read = [t for t in (signal, term.keep or self.keep) if t is not None]
+    if term.view and "token" in [t.gives for t in read]:
       raise LevelError(
         f"{self.name}: {term} reads the text {term.view!r}, whose tokens are "
         "not the rollout's; give it a signal and a keep of samples"
+      )
+    if term.takes == "none":
+      return
+    if signal is None:
+      raise LevelError(
+        f"{self.name}: {term} reads a signal but the method has no advantage"
       )
     broadcast = (signal.gives, term.takes) == ("sample", "token")
     if signal.gives != term.takes and not broadcast:
@@ -296,8 +294,9 @@ def required(method: Method, updates: int = 1) -> frozenset[probes.Need]:
   needs = set(method.signal_needs) | (method.term_needs - live - old)
   if updates > 1 or method.phases:
     needs |= old | {_OLD_LOG_PROBS}
-  for phase in method.phases:
-    needs |= {n for n in phase_method(phase).term_needs if n.source != "policy"}
+  own = frozenset().union(*(phase_method(p).term_needs for p in method.phases))
+  live |= {n for n in own if n.source == "policy"}
+  needs |= own - live
   asking = list(live | needs)
   while asking:
     for read in asking.pop().probe.reads:

@@ -109,7 +109,8 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     length/mean, length/max           scored tokens
     length/truncated_frac             samples that the length limit cut
     length/steps_mean                 reasoning steps, where the task has them
-    cost/sampled_tokens               drawn for it, all passes of its stage
+    cost/sampled_tokens               drawn for it, all passes of its stage;
+                                      without one, of samples with a score
     verifier/unscored_frac            of what was drawn, without any score, and
     verifier/timeout_frac             for which time ran out: of host verifiers
 
@@ -157,8 +158,8 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
 def sampled_tokens(rollout: types.Rollout) -> Array:
   """`[]` int32, tokens drawn for a rollout.
 
-  Those of all real samples, or what the sampling stage says ("stage/tokens"),
-  which knows of discarded ones too.
+  Those of all samples with a score, or what the sampling stage says
+  ("stage/tokens"), which knows of discarded ones too.
   """
   if "stage/tokens" in rollout.extras:
     return jnp.asarray(rollout.extras["stage/tokens"], jnp.int32)

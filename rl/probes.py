@@ -346,7 +346,7 @@ def passes(
   in a later forward.
 
   Args:
-    policy: the three functions of the model.
+    policy: the functions of the model.
     parameters: `{source: params}`.
     needs: what to find; "policy" is not a source here.
     rollout: the text.

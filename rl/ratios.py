@@ -33,6 +33,9 @@ def sequence_mean(log_probs: Array, reference: Array, mask: Array) -> Array:
 
 
 def sequence(log_probs: Array, reference: Array, mask: Array) -> Array:
-  """sum_t log rho_t at every token: the true ratio of whole samples."""
+  """sum_t log rho_t at every token: the true ratio of whole samples.
+
+  Of their tokens that are kept, where a filter of tokens keeps some.
+  """
   difference = jnp.where(mask, log_probs - reference, 0.0)
   return _with_own_gradient(difference.sum(-1, keepdims=True), log_probs)

@@ -6,7 +6,8 @@ one long sample does not keep the others waiting.
 
 The uniform number behind one token is a function of (seed, step, prompt,
 sample, position) and of nothing else, so a sample is the same under any
-sharding, batch composition, number of samples or rows, or restart.
+sharding, batch composition, number of samples or rows, or restart. (A prompt
+that a batch holds twice is two: `prompt_keys` counts them.)
 """
 
 from __future__ import annotations

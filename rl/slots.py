@@ -65,7 +65,7 @@ def ema(decay: float, every: int = 1) -> SlotRule:
 
   def wide(params):
     return jax.tree.map(
-      lambda p: p.astype(jnp.promote_types(p.dtype, jnp.float32)), params
+      lambda p: jnp.array(p, jnp.promote_types(p.dtype, jnp.float32)), params
     )
 
   def update(slot, params, step):

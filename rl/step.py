@@ -30,6 +30,7 @@ from rl import probes, slices, types
 from rl.learners import POLICY
 from rl.method import Method
 from rl.plan import Plan
+from rl.tally import Tally
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -135,8 +136,10 @@ def gradients(
   batch: methods.Batch,
   scales: tuple[Array, ...],
   plan: Plan,
-) -> tuple[types.PyTree, Metrics]:
+) -> tuple[types.PyTree, Tally]:
   """Gradient of a minibatch's loss, accumulated over its microbatches.
+
+  In float32: many small parts would vanish in a bfloat16 sum.
 
   Args:
     method, policy, params: what to differentiate.
@@ -144,7 +147,7 @@ def gradients(
     plan: its microbatches, temperature and chunk.
 
   Returns:
-    The gradient, shaped like `params`, and the loss's metrics.
+    The gradient, shaped like `params`, and the loss's metrics, to be merged.
   """
   coefs = methods.coefficients(method, batch)
 
@@ -170,10 +173,11 @@ def gradients(
   else:
     found, tally = jax.lax.scan(
       microbatch,
-      jax.tree.map(jnp.zeros_like, params),
+      jax.tree.map(lambda p: jnp.zeros(p.shape), params),
       slices.split((batch, coefs), plan.microbatches),
     )
-  return found, tally.merge()
+    found = jax.tree.map(lambda g, p: g.astype(p.dtype), found, params)
+  return found, tally
 
 
 def _advantage_metrics(method: Method, batch: methods.Batch) -> Metrics:
@@ -248,8 +252,8 @@ def _learner(
 
   def update(policy, carry, minibatch, scales, usable):
     params, opt_state = carry
-    grads, found = gradients(method, policy, params, minibatch, scales, plan)
-    norm = optax.tree.norm(grads)
+    grads, tally = gradients(method, policy, params, minibatch, scales, plan)
+    found, norm = tally.merge(), optax.tree.norm(grads)
     updates, new_opt_state = tx.update(grads, opt_state, params)
     new_params = optax.apply_updates(params, updates)
     ratio = found.get("policy/ratio_mean", jnp.ones(()))
@@ -259,9 +263,7 @@ def _learner(
     done &= jnp.stack([mask.any() for mask in minibatch.masks]).any()
     params = _choose(done, new_params, params)
     opt_state = _choose(done, new_opt_state, opt_state)
-    found["optim/grad_norm"] = norm
-    found["optim/skipped"] = 1.0 - done
-    return (params, opt_state), found
+    return (params, opt_state), (tally, norm, 1.0 - done)
 
   def repair(policy, carry, batch, usable, phase, own):
     """Passes of a phase over the rollout, until one steps on nothing."""
@@ -270,9 +272,9 @@ def _learner(
 
     def visit(carry, minibatch):
       params, opt_state = carry
-      grads, found = gradients(own, policy, params, minibatch, scales, plan)
+      grads, tally = gradients(own, policy, params, minibatch, scales, plan)
       updates, new_opt_state = tx.update(grads, opt_state, params)
-      due = usable & (found[phase.metric] > phase.limit)
+      due = usable & (tally.merge()[phase.metric] > phase.limit)
       due &= jnp.isfinite(optax.tree.norm(grads))
       new = optax.apply_updates(params, updates), new_opt_state
       return _choose(due, new, carry), due
@@ -318,7 +320,9 @@ def _learner(
       )
 
     carry = (params, held.opt_state)
-    carry, found = _scan(epoch, carry, jnp.arange(plan.epochs), plan.epochs)
+    carry, (tally, norms, skipped) = _scan(
+      epoch, carry, jnp.arange(plan.epochs), plan.epochs
+    )
     passes = {}
     for phase, own in phases:
       carry, passes[f"phase/{phase.metric}_passes"] = repair(
@@ -330,12 +334,10 @@ def _learner(
       **cost,
       **passes,
       **_advantage_metrics(method, batch),
-      **{
-        name: jnp.max(v) if name.endswith("_max") else jnp.mean(v)
-        for name, v in found.items()
-      },
+      **tally.merge(),
+      "optim/grad_norm": norms.mean(),
+      "optim/skipped": skipped.sum(),
     }
-    metrics["optim/skipped"] = found["optim/skipped"].sum()
     method_state = _choose(usable, method_state, held.method_state)
     known = {name: scored.extras[name] for name in lasting}
     rollout = rollout.replace(extras=rollout.extras.update(known))
@@ -403,8 +405,9 @@ def make(
     for name in found:
       slots = {slot: params[slot] for slot in rules}
       own = given.get(name, rollout)
+      good = usable & (_bad_sample(own)["guard/bad_sample"] < 0)
       params[name], held[name], new, seen = learn[name](
-        whole, params[name], held[name], slots, own, usable
+        whole, params[name], held[name], slots, own, good
       )
       rollout = rollout if name in given else seen
       prefix = learning.prefix(name)

@@ -52,12 +52,14 @@ class Tally:
     return self.replace(sums=self.sums | values)
 
   def merge(self) -> dict[str, Array]:
-    """`{name: value}` of slices stacked on the leading axis; 0 of none."""
-    merged = {name: part.sum(0) for name, part in self.sums.items()}
+    """`{name: value}` of slices on the last axis, of updates on those before.
+
+    Sums are those of a mean update, means of all that was counted; 0 of none.
+    """
+    merged = {name: part.sum(-1).mean() for name, part in self.sums.items()}
     for name, total in self.totals.items():
-      weight = self.weights[name].sum(0)
-      merged[name] = total.sum(0) / jnp.maximum(weight, 1.0)
+      merged[name] = total.sum() / jnp.maximum(self.weights[name].sum(), 1.0)
     for name, value in self.maxima.items():
-      largest = value.max(0)
+      largest = value.max()
       merged[name] = jnp.where(jnp.isneginf(largest), 0.0, largest)
     return merged

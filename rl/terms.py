@@ -47,6 +47,7 @@ class Term:
     view: its own text; "" is the rollout itself.
     needs: probes it reads.
     on_policy: right only for the first update of a rollout.
+    against: its ratio's denominator, "old" or "behavior"; "" of no ratio.
   """
 
   name: str
@@ -60,6 +61,7 @@ class Term:
   view: str = ""
   needs: frozenset[probes.Need] = frozenset()
   on_policy: bool = False
+  against: str = ""
 
   def __post_init__(self):
     if self.takes not in _SIGNALS:
@@ -79,11 +81,10 @@ class Term:
       )
 
   def __str__(self) -> str:
-    if isinstance(self.coefficient, Transform) or self.coefficient != 1.0:
-      shown = self.coefficient
-      shown = shown if isinstance(shown, Transform) else f"{shown:g}"
-      return f"{shown} * {self.name}"
-    return self.name
+    factor = self.coefficient
+    if isinstance(factor, Transform):
+      return f"{factor} * {self.name}"
+    return self.name if factor == 1.0 else f"{factor:g} * {self.name}"
 
   def __rmul__(self, factor: float | Transform) -> Term:
     if isinstance(self.coefficient, Transform):
@@ -174,6 +175,9 @@ def policy_gradient(
     against: the ratio's denominator, "old" (recomputed by the trainer at the
       step's start) or "behavior" (as the sampler reported).
 
+  Logged as `policy/ratio_mean` and `policy/ratio_max`: the ratio of tokens,
+  whatever `ratio` makes of it.
+
   Raises:
     ValueError: `against` is neither.
   """
@@ -189,13 +193,11 @@ def policy_gradient(
     metrics = {}
     log_ratio = None
     if surrogate.uses_ratio:
-      reference = (
-        rollout.extras[_OLD_LOG_PROBS]
-        if against == "old"
-        else rollout.behavior_log_probs
-      )
+      reference = rollout.behavior_log_probs
+      if against == "old":
+        reference = rollout.extras[_OLD_LOG_PROBS]
       log_ratio = ratio(policy[probes.log_probs], reference, rollout.mask)
-      rho = surrogates.ratio(log_ratio)
+      rho = surrogates.ratio(policy[probes.log_probs] - reference)
       metrics = {"policy/ratio_mean": rho, "policy/ratio_max": rho}
     value = surrogate.fn(log_ratio, advantages, policy, rollout)
     if isinstance(value, tuple):
@@ -211,6 +213,7 @@ def policy_gradient(
     aggregate or _MEANS[surrogate.gives](),
     needs=frozenset(needs),
     on_policy=not surrogate.uses_ratio,
+    against=against if surrogate.uses_ratio else "",
   )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, credit, masked, objectives, probes, types
+from rl import advantages, credit, draws, masked, objectives, probes, types
 from rl.transform import Transform, lift, transform
 
 Array = jax.Array
@@ -119,7 +119,8 @@ def pass_at_k_advantages(
   def one(scores, valid, key):
     return objectives.pass_at_k_advantages(scores, k, valid, form, key)
 
-  return jax.vmap(one)(signal, rollout.sample_mask, rollout.keys)
+  keys = draws.keys(rollout.keys, "pass_at_k_advantages")
+  return jax.vmap(one)(signal, rollout.sample_mask, keys)
 
 
 def moving_average(state: dict[str, Array]) -> Array:

@@ -151,8 +151,8 @@ def ours(m, at=NOW, seen=None, microbatches=1):
   scored = probes.passes(POLICY, sources, needs, seen)
   batch, scales, _ = method.prepare(m, scored, m.init())
   cut = plan.Plan(microbatches=microbatches)
-  found, metrics = step.gradients(m, POLICY, single(at), batch, scales, cut)
-  return float(metrics["loss/total"]), Point(*map(np.asarray, found))
+  found, tally = step.gradients(m, POLICY, single(at), batch, scales, cut)
+  return float(tally.merge()["loss/total"]), Point(*map(np.asarray, found))
 
 
 def close(got, want):

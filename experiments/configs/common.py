@@ -135,7 +135,8 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   """Reinforcement learning from the policy's own samples."""
   config = _shared(seed, steps)
   config.method = "grpo(beta=0.0)"
-  # Another way to sample, for a method that samples once: a name of rl.stages.
+  # Another way to sample, for a method that samples once: "greedy()" or
+  # "prefix_values(continuations=4)".
   config.stage = ""
   config.mix = pay()
   # Where several networks learn: {slot: how its optimizer differs}.
@@ -203,7 +204,7 @@ def term(
     weight: of the term in the rule, at the start.
     schedule: "constant", or how the weight goes to `final` over `over` steps:
       "linear" or "cosine".
-    final, over: of the schedule.
+    final, over: of the schedule; of a constant one neither.
     gates: terms, or components of the task, that must exceed their threshold;
       else this term is 0.
     threshold: that this term must exceed where it is a gate.

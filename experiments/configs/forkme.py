@@ -23,7 +23,7 @@ def get_config():
   # What is optimised: a file of rl/methods, with its settings. Yours too.
   config.method = "max_at_k(k=4)"
   # What is paid, if not the task's own score:
-  # config.mix = common.pay(verdict="", brief="length_charge()")
+  # config.mix = common.pay(right="verdict()", brief="length_charge()")
 
   config.rollout.prompts = 32
   config.rollout.samples = 16

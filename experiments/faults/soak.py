@@ -46,18 +46,15 @@ def soak(folder: pathlib.Path, steps: int, tell: Tell) -> Outcome:
         tell(f"step {done} of {steps}: {now[0]:.0f} MB, {now[1]} files")
     time.sleep(0.1)
   status = run.wait()
+  if status or not rows:
+    return Outcome(f"{steps} steps", 1, 0, 0, 0, (run.last_line,))
   at, memory, files, processes = np.array(rows, float).T
   slope, floors = growth(at, memory)
   through_all, _ = np.polyfit(at, memory, 1)
   half = len(at) // 2
   more_files = files[half:].max() - files[:half].max()
   more_processes = processes[half:].max() - processes[:half].max()
-  flat = (
-    status == 0
-    and 100 * slope < LIMIT
-    and more_files <= 0
-    and more_processes <= 0
-  )
+  flat = 100 * slope < LIMIT and more_files <= 0 and more_processes <= 0
   return Outcome(
     f"{steps} steps",
     1,

@@ -17,12 +17,13 @@ directory, with the interface of `rewards.verifiers`. Of a function of one item
   @each
   def large(completion, least):
     said = completion.split()
-    return float(all(n.isdecimal() and int(n) >= least for n in said))
+    read = [int(n) for n in said if n.isdecimal() and len(n) < 20]
+    return float(len(read) == len(said) and min(read) >= least)
 
 It runs in worker processes with a time-out, so it may hang or crash. What it
 raises over is unscored: left out of training, counted, and the reason logged. A
 completion that cannot be read should score 0 instead, or garbage would never be
-punished. Completions that did not finish, and empty ones, score 0 without
+punished. Completions that did not finish, and blank ones, score 0 without
 asking it.
 
 A tenth of the problems are held out: those whose prompt has a small hash, so

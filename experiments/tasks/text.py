@@ -345,7 +345,9 @@ def build(
       )
       for row, text in zip(chosen, texts, strict=True)
     ]
-    asked = [i for i, item in enumerate(items) if ended[i] and item.completion]
+    asked = [
+      i for i, item in enumerate(items) if ended[i] and item.completion.strip()
+    ]
     outcomes = [Outcome(0.0, 0, "", -1)] * len(items)
     # Shapes are found with empty completions: a pool does not start for them.
     found = verify([items[i] for i in asked]) if asked else []

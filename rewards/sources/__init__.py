@@ -10,10 +10,10 @@ scoring function, and its cost is logged (`cost/<source>@<view>_tokens`).
 
 Usage:
   Reward((("vote", sources.get("majority")),), total=...)   # or rewards.mix
-  chain(sources.get("self_aligned", weight=0.5), group_normalize())
+  chain(sources.get("self_aligned_reward", weight=0.5), group_normalize())
 
 Names of components are those that the task gives, or earlier terms of the same
-reward. One of your own is a function in any file that `FILES` names.
+reward. One of your own is a function in one of `FILES`.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ from concurrent import futures
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, sandbox, unscored
+from rewards.verifiers.numbers import after_thoughts
 
 _FENCE = re.compile(
   r"^[ \t]*```[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.M | re.S
@@ -57,8 +58,10 @@ def extract(completion: str) -> str:
   """The code in a text; its last Python block, last block, or all of it.
 
   A block that is never closed reaches to the end. Code without a fence keeps
-  its blanks, for it may continue an indented line.
+  its blanks, for it may continue an indented line. What stands in thoughts is
+  no answer.
   """
+  completion = after_thoughts(completion)
   blocks = _FENCE.findall(completion)
   python = [code for language, code in blocks if language.lower() in _PYTHON]
   if python:

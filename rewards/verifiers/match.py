@@ -2,7 +2,7 @@
 
 The answer of a completion is what its last `<answer>...</answer>` holds;
 without one, what follows the last `Answer:` or `answer is` on its line; without
-that, all of it. Further references may stand in `Item.meta["answers"]`; any of
+that, all of it. What stands in thoughts is no answer. Further references may stand in `Item.meta["answers"]`; any of
 them will do. What this cannot equate is wrong: `NYC` and `New York City`.
 
   exact       the same string, outer spaces aside
@@ -30,6 +30,7 @@ import string
 from collections.abc import Callable, Sequence
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
+from rewards.verifiers.numbers import after_thoughts
 
 LETTERS = "ABCDEFGHIJ"  # as many as MMLU-Pro has
 _LONGEST = 1000
@@ -53,6 +54,7 @@ _LISTED = re.compile(r"(?:\b(?:or|and|not|nor)|[,/&])[\s(*]*$")
 
 def final_answer(text: str) -> str:
   """What the completion answers, stripped; empty if it says nothing."""
+  text = after_thoughts(text)
   body, tag, _ = text.rpartition("</answer>")
   if tag:
     _, opened, inside = body.rpartition("<answer>")
@@ -144,7 +146,7 @@ def choice(items: Sequence[Item]) -> list[Outcome]:
     answer = final_answer(str(item.completion))
     found = letter(answer, letters)
     said = normalize(answer)
-    if said and not found and texts.count(said) == 1:
+    if said and not found and texts[: len(letters)].count(said) == 1:
       found = letters[texts.index(said)]
     truths = {
       reference.strip(_DRESS).upper() for reference in _references(item)

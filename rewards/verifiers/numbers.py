@@ -37,7 +37,8 @@ _WORDS = re.compile(r"(?:[\s,;:.]|(?<=\s))[^\d=<>+*/\\^_{}]*")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _OTHER = re.compile(
   r"\b(?:and|or|x|times|by|plus|minus|half|halves|thirds?|quarters?|fourths?"
-  r"|fifths?|dozens?|hundreds?|thousands?|[mbtr]illions?)\b",
+  r"|(?:fif|six|seven|eigh|nin|ten|hundred|thousand)ths?|dozens?|hundreds?"
+  r"|thousands?|[mbtr]illions?)\b",
   re.I,
 )
 

@@ -42,9 +42,7 @@ from rewards.verifiers.typography import (
 
 _LONGEST = 1000  # characters of an answer; a longer one is compared as a text
 _OPEN, _CLOSED = "([{⦃⟨", ")]}⦄⟩"
-_NAME = re.compile(
-  r"(?:⟦[^⟦⟧]*⟧|\\?[A-Za-z]+'?)(?:_\{?\w+\}?)?(?:\([^()=]*\))?"
-)
+_NAME = re.compile(r"(?:⟦[^⟦⟧]*⟧|\\?[A-Za-z]+'?)(?:_\{?\w+\}?)?(?:\([^()]*\))?")
 _VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?")
 _RATIO = re.compile(r"([-+]?)\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}")
 _MIXED = re.compile(
@@ -126,8 +124,9 @@ def _form(text: str) -> Form:
       return _several(pieces)
   if text.startswith("\\begin"):
     return _matrix(text)
-  if "=" in text:
-    return _equation([part.strip() for part in _split(text, "=")])
+  sides = _split(text, "=")
+  if len(sides) > 1:
+    return _equation([side.strip() for side in sides])
   if text[0] == "{" and _closes(text):
     return _form(text[1:-1])
   if text.startswith("]") or (text[0] in _OPEN and _closes(text)):

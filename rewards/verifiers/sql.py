@@ -60,6 +60,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
+from rewards.verifiers.numbers import after_thoughts
 from rl import choices
 
 WEIGHTS = {
@@ -132,7 +133,11 @@ class Result:
 
 
 def extract(completion: str) -> tuple[str, bool]:
-  """The completion's query, and whether it stood in one answer or one fence."""
+  """The completion's query, and whether it stood in one answer or one fence.
+
+  What stands in thoughts is no answer.
+  """
+  completion = after_thoughts(completion)
   body, tag, _ = completion.rpartition("</answer>")
   if tag and "<answer>" in body:
     inside = body.rpartition("<answer>")[2]

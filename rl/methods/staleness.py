@@ -40,7 +40,8 @@ def corrected(method: Method, cap: float) -> Method:
     cap: of a token's weight.
 
   Raises:
-    ValueError: there is no advantage to weigh, or the cap is not positive.
+    ValueError: there is no advantage to weigh, a ratio is to the sampler
+      already, or the cap is not positive.
     LevelError: a term reads advantages of samples, which have no tokens.
   """
   if cap <= 0:
@@ -49,6 +50,11 @@ def corrected(method: Method, cap: float) -> Method:
     raise ValueError(
       f"{method.name} has no advantage, so nothing that weights could multiply"
     )
+  for term in method.loss.terms:
+    if term.against == "behavior":
+      raise ValueError(
+        f"{method.name} weighs samples against what sampled them already: {term}"
+      )
   own = (method.advantage,)
   at_tokens = () if method.advantage.gives == "token" else (broadcast(),)
   weighed = chain(*own, *at_tokens, truncated_importance(cap))

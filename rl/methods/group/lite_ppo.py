@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 from rl import advantages, masked, types
 from rl.method import Method
@@ -19,7 +20,8 @@ def batch_normalize(
   """(R_i - mean of the group) / (std of the batch's raw R + eps)."""
   real = rollout.sample_mask
   spread = masked.std(signal, real, (0, 1), ddof)
-  return advantages.center(signal, real) / (spread + eps)
+  above = advantages.center(signal, real)
+  return jnp.where(above == 0, 0.0, above / (spread + eps))
 
 
 def lite_ppo(clip: float = 0.2, ddof: int = 0, eps: float = 1e-6) -> Method:

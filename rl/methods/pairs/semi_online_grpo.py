@@ -1,32 +1,12 @@
 """Semi-online GRPO: samples of a generator that lags behind."""
 
-import jax
-import jax.numpy as jnp
-
-from rl import surrogates, types
 from rl.aggregates import seq_mean_token_mean
 from rl.method import Method
+from rl.methods.surrogates.weights import weighted_reinforce
 from rl.slots import frozen, sync
-from rl.surrogates import surrogate
 from rl.terms import kl, policy_gradient
 from rl.transform import chain
 from rl.transforms import group_normalize, scores
-
-
-@surrogate()
-def truncated_importance(
-  log_ratio: jax.Array,
-  advantages: jax.Array,
-  policy: types.Named,
-  rollout: types.Rollout,
-  *,
-  cap: float,
-) -> jax.Array:
-  """A sg[min(rho, cap)] exp(log pi - sg[log pi])."""
-  del policy, rollout
-  stopped = jax.lax.stop_gradient(log_ratio)
-  weight = jnp.minimum(surrogates.ratio(stopped), cap)
-  return advantages * weight * jnp.exp(log_ratio - stopped)
 
 
 def semi_online_grpo(
@@ -50,9 +30,8 @@ def semi_online_grpo(
   Learning for LLMs.
   """
   aggregate = seq_mean_token_mean()
-  loss = policy_gradient(
-    truncated_importance(cap), aggregate=aggregate, against="behavior"
-  )
+  capped = weighted_reinforce((0.0, cap), (0.0, cap))
+  loss = policy_gradient(capped, aggregate=aggregate, against="behavior")
   generator = (("generator", sync(every)),)
   return Method(
     advantage=chain(scores(), group_normalize(ddof, eps)),

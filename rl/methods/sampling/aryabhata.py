@@ -31,7 +31,7 @@ def doubling(pilot: int = 8, threshold: float = 0.25) -> Stage:
     while size < sampler.samples:
       count = min(size, sampler.samples - size)
       mean = masked.mean(rollout.scores, rollout.sample_mask)
-      poor &= mean < threshold
+      poor &= (mean < threshold) & rollout.sample_mask.any(-1)
       rollout = more(sampler, rollout, count, poor * count)
       size += count
     return rollout

@@ -41,8 +41,10 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
         known.append(jnp.ones_like(own, bool))
         continue
       kept = jnp.minimum(rollout.tokens.lengths, end)
-      part = sampler.extend(sampler.slots["summary"], rollout, kept, summaries)
       open_ = rollout.tokens.lengths > end
+      part = sampler.extend(
+        sampler.slots["summary"], rollout, kept, summaries, open_
+      )
       real = part.sample_mask & open_.reshape(-1, 1)
       parts.append(part.replace(sample_mask=real))
       mean = masked.mean(part.scores, real).reshape(open_.shape)

@@ -71,7 +71,8 @@ def coba(
   sigmoid(10 (F - 1/2)) below; alpha = clip(lowest + slope F~, 1.5, 9.5),
   beta = 11 - alpha: a policy that fails often is given easier prompts. A pilot
   of every prompt estimates its pass rate; `allocate` deals the rest of
-  `mean_samples` a prompt (at most the slots there are). Then GRPO.
+  `mean_samples` a prompt (at most the slots there are). Then GRPO's advantages
+  under PPO-clip, token mean, no KL.
   Open: tau, slope, decay and the bounds of alpha are not known from the paper;
   these reach its examples (alpha 2.5 to 7.3). The least of a prompt is the
   pilot, 4 where the paper has 2, since it must estimate the pass rate. pilot >= slots: no second pass.
@@ -80,7 +81,8 @@ def coba(
 
   def budget(rollout: types.Rollout, most: int, memory):
     p = accuracy(rollout)
-    failure = 1 - masked.mean(p, rollout.sample_mask.any(-1))
+    known = rollout.sample_mask & (rollout.correct >= 0)
+    failure = 1 - masked.mean(p, known.any(-1))
     failure = decay * memory["failure"] + (1 - decay) * failure
     weight = decay * memory["weight"] + (1 - decay)
     mean = failure / weight

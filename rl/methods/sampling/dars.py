@@ -56,7 +56,8 @@ def dars(
   After a pilot of 8 samples, `further_samples` up to `total` in all (None: 32
   for equal treatment, 64 for hardness-weighted), or to the slots that the
   rollout has. A = R - mean R over the merged group (z-score if `standardized`);
-  groups all right or all wrong are dropped. pilot >= slots: no second pass.
+  groups all right or all wrong are dropped. pilot >= slots: no second pass, and
+  none for a prompt of which no verdict is known.
   The breadth variant is the config's: larger batches, two epochs.
   Source: Yang et al. 2025, Depth-Breadth Synergy in RLVR (DARS).
 
@@ -72,6 +73,8 @@ def dars(
   def budget(rollout, most, memory):
     solved = accuracy(rollout)
     wanted = further_samples(solved, pilot, schedule, standardized)
+    judged = (rollout.sample_mask & (rollout.correct >= 0)).any(-1)
+    wanted = jnp.where(judged, wanted, 0)
     return jnp.minimum(wanted, min(total - pilot, most)), memory
 
   baseline = group_normalize(ddof=0) if standardized else center()

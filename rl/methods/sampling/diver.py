@@ -125,7 +125,8 @@ def diver(
   paper's equations), cap .42. Both on the host; the bonus ends after `steps`.
   Deviation: n-grams of tokens, of whole samples, not of the first 1000
   characters; the mix of both, the scaling of the second by the group's accuracy,
-  its cosine decay and the potential form of the paper are left out.
+  its cosine decay and the potential form of the paper are left out. The loss is
+  PPO-clip with a token mean and no KL.
   Source: DIVER: Diversity-Incentivized Exploration for Versatile Reasoning,
   2025.
 

@@ -39,7 +39,6 @@ def power(scores: Array, valid: Array) -> Array:
 
 
 RULES = {
-  "best": best,
   "best_random": best_random,
   "best_worst": best_worst,
   "power": power,
@@ -85,8 +84,10 @@ def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:
   As many samples as the group has are drawn with replacement, in proportion to
   the rule's weights (+ 1e-8); the advantage is the z-score of the drawn group
   (ddof 0), and a sample counts as often as it was drawn. "best_worst" leaves
-  the best and the worst: A near +1 and -1.
-  Deviation: PPO's value head is replaced by the group's baseline.
+  the best and the worst: A near +1 and -1. "power" wants graded scores: of 0
+  and 1 it draws the right samples alone, which teach nothing.
+  Deviation: PPO's value head is replaced by the baseline of the drawn group, for
+  which the paper's rule "best" leaves one sample and no signal: it is not here.
   Source: Shen and Zhang 2024, Policy Filtration in RLHF to Fine-Tune LLM for
   Code Generation (PF-PPO); rules of the released code.
 

@@ -123,7 +123,8 @@ def prof(
   and wrong ones with badly scored steps. `wrong` = "random" keeps any of the
   wrong ones (POS). Ties are drawn by the prompt's key. The process reward only
   chooses: nobody is paid for it. Statistics are those of the kept samples.
-  Unknown verdicts are left out; share = 1 is GRPO on the others.
+  Unknown verdicts are left out. Advantages are GRPO's (of all others where share
+  = 1), the loss is PPO-clip with a token mean and no KL.
   Open: `share`, the penalty (0 is none) and `most_steps` are not known to us.
   Source: Ye et al. 2025, Beyond Correctness: Harmonizing Process and Outcome
   Rewards through RL Training (PROF), and its code's README.

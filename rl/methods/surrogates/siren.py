@@ -13,7 +13,9 @@ from rl.transform import chain, transform
 from rl.transforms import center, scores
 
 _ENTROPY = probes.Need("old", probes.entropy)
-_ROUNDING = 1e-6  # so that 4 of 5 equal tokens are a nucleus of 0.8
+# So that 4 of 5 equal tokens are a nucleus of 0.8, and equal entropies reach
+# their own quantile.
+_ROUNDING = 1e-6
 
 
 def top_p_entropy(p: float) -> probes.Probe:
@@ -36,7 +38,7 @@ def open_positions(_, rollout: types.Rollout, *, quantile: float) -> jax.Array:
   """Tokens whose entropy reaches the quantile of the batch's tokens."""
   entropy, mask = rollout.extras[_ENTROPY], rollout.valid("token")
   edge = masked.quantile(entropy, mask, quantile, EVERYWHERE)
-  return mask & (entropy >= edge)
+  return mask & (entropy >= edge - _ROUNDING)
 
 
 @transform(
