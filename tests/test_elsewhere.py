@@ -162,6 +162,12 @@ def test_a_corrected_method_prints_its_weights():
   assert "old/log_probs" in {str(need) for need in method.signal_needs}
 
 
+@pytest.mark.parametrize("name", ["topr", "eepo", "semi_online_grpo"])
+def test_what_is_weighed_against_the_sampler_is_not_weighed_twice(name):
+  with pytest.raises(ValueError, match="against what sampled them already"):
+    staleness.corrected(methods.get(name), 2.0)
+
+
 def test_without_a_gap_correction_changes_nothing():
   """One update of samples that are the trainer's own, in float32."""
   found = []

@@ -172,6 +172,40 @@ def test_a_host_scored_task_gives_the_same():
   _same(_evaluation(), found)
 
 
+def test_what_has_no_score_is_left_out_of_the_means():
+  """Of every problem the first sample is lost: a time-out is no 0."""
+
+  def score(problems, completions, lengths, finished):
+    judged = _score(problems, completions, lengths, finished)
+    scored = np.ones(judged.scores.shape, bool)
+    scored[:, 0] = False
+    return judged.replace(
+      scores=np.where(scored, judged.scores - 1.0, 0.0),
+      correct=np.where(scored, judged.correct, -1).astype(np.int8),
+      scored=scored,
+    )
+
+  lossy = Task(**{**TASK.__dict__, "jittable": False, "score": score})
+  found = evaluate.evaluate(
+    lossy,
+    POLICY,
+    _params(0.4),
+    problems=64,
+    samples=32,
+    batch=24,
+    key=jax.random.key(0),
+  )
+  assert np.isnan(found.scores[:, 0]).all()
+  whole = _evaluation()
+  for name, want in (
+    ("reward/mean", whole.scores[:, 1:].mean(-1) - 1),
+    ("reward/max@1", whole.scores[:, 1:].mean(-1) - 1),
+    ("reward/max@31", whole.scores[:, 1:].max(-1) - 1),
+    ("reward/max@32", np.full(64, np.nan)),
+  ):
+    np.testing.assert_allclose(found.columns[name], want, rtol=1e-5)
+
+
 def test_one_program_serves_every_batch_and_every_parameter_value():
   traced = []
 

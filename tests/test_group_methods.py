@@ -603,3 +603,12 @@ def test_unlikeliness_leaves_wrong_samples_alone_whatever_they_scored():
   np.testing.assert_array_equal(shaped[0, 1:3], [-1.0, 0.5])
   assert (shaped[0, [0, 3]] <= 1).all()
   assert shaped[0, [0, 3]].min() < 1
+
+
+@pytest.mark.parametrize("name", ["grpo", "lite_ppo"])
+def test_equal_scores_are_worth_nothing_even_without_an_epsilon(name):
+  rollout = free.rollout()
+  rollout = rollout.replace(scores=jnp.full_like(rollout.scores, 0.3))
+  m = methods.get(name, eps=0.0)
+  found, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  assert not np.asarray(found).any()

@@ -26,6 +26,9 @@ def verdict(verify, completion, reference, **meta):
     ("Paris</answer>", ""),
     ("Answer:\nParis", "Paris"),
     ("", ""),
+    ("<think>The answer is Rome.</think>\nParis", "Paris"),
+    ("the answer is Rome\nno</think>Paris", "Paris"),
+    ("<think>The answer is Paris", ""),
   ],
 )
 def test_the_answer_of_a_text(text, answer):

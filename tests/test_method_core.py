@@ -9,8 +9,18 @@ import numpy as np
 import optax
 import pytest
 
+from rl import (
+  filters,
+  methods,
+  probes,
+  ratios,
+  slots,
+  step,
+  terms,
+  transform,
+  transforms,
+)
 from rl import method as methods_core
-from rl import methods, probes, ratios, slots, step, terms, transforms
 from rl.method import prepare
 from rl.tally import Tally
 from rl.transform import LevelError
@@ -180,6 +190,57 @@ def test_two_terms_that_log_one_metric_are_averaged_over_both():
   found = jax.tree.map(lambda v: v[None], tally).merge()
   assert found["a"] == 3
   assert found["a_max"] == 6
+
+
+def test_means_are_of_all_that_was_counted_and_sums_of_a_mean_update():
+  """Two updates of two slices; the last has nothing to count."""
+  tally = Tally(
+    sums={"loss": jnp.array([[1.0, 2.0], [3.0, 4.0]])},
+    totals={"a": jnp.array([[6.0, 2.0], [4.0, 0.0]])},
+    weights={"a": jnp.array([[3.0, 1.0], [2.0, 0.0]])},
+    maxima={"a_max": jnp.array([[5.0, 7.0], [1.0, -jnp.inf]])},
+  )
+  assert tally.merge() == {"loss": 5.0, "a": 2.0, "a_max": 7.0}
+
+
+def test_an_update_of_nothing_lowers_no_mean():
+  """The second minibatch has no group with a signal."""
+  rollout, params = free.rollout(p=2, ragged=False), free.params()
+  correct = rollout.correct.at[0, 0].set(1).at[0, 1].set(0).at[1].set(1)
+  rollout = rollout.replace(correct=correct)
+  m, tx = methods.get("dapo"), optax.sgd(1e-3)
+  state = step.init(m, params, tx, jax.random.key(0))
+  plan = step.Plan(minibatches=2)
+  _, found = step.make(m, free.policy, tx, plan)(state, rollout)
+  assert found["optim/skipped"] == 1
+  np.testing.assert_allclose(found["policy/ratio_mean"], 1.0, rtol=1e-5)
+
+
+def test_microbatches_add_up_in_float32_whatever_the_parameters():
+  """In bfloat16 the sixty-fourth part of a sum would be rounded away."""
+  rollout, params = free.rollout(p=64, ragged=False), free.params()
+  params = jax.tree.map(lambda p: p.astype(jnp.bfloat16), params)
+  m = methods.get("reinforce")
+
+  def gradient(microbatches):
+    batch, scales, _ = prepare(m, rollout, m.init())
+    plan = step.Plan(microbatches=microbatches)
+    found, _ = step.gradients(m, free.policy, params, batch, scales, plan)
+    assert {g.dtype for g in jax.tree.leaves(found)} == {jnp.bfloat16}
+    return found["hidden"].astype(jnp.float32)
+
+  whole, parts = gradient(1), gradient(64)
+  scale = float(jnp.abs(whole).max())
+  np.testing.assert_allclose(parts, whole, atol=0.01 * scale)
+
+
+def test_a_text_of_its_own_takes_no_filter_of_the_rollouts_tokens():
+  everywhere = transforms.broadcast()
+  keep = transform.chain(filters.mixed_verdicts(), everywhere)
+  view = terms.nll("reference")
+  for loss, own in ((view, keep), (view.of(keep=keep), None)):
+    with pytest.raises(LevelError, match="whose tokens are not the rollout's"):
+      methods_core.Method(loss=loss, keep=own)
 
 
 def test_a_vector_cannot_be_prepared():

@@ -6,6 +6,7 @@ import free
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from surrogate_slopes import OLD, bare, close, drifted, gradient
 
@@ -101,6 +102,19 @@ def test_topr_weighs_wrong_samples_by_their_whole_ratio_to_the_sampler():
   moved = (drift[:, 0] * rollout.mask.sum(-1))[..., None, None]
   want = np.minimum(np.exp(moved), 1) * naive
   close(gradient(m, rollout, params), want)
+
+
+def test_the_ratio_that_is_logged_is_of_tokens_whatever_the_objective_makes():
+  """TOPR's ratio of a long sample is no sign that the policy has run away."""
+  rollout, params = free.rollout(ragged=False), free.params()
+  scored = probes.passes(free.policy, {"old": params}, {OLD}, rollout)
+  behind = scored.extras[OLD] - 1.5  # e^1.5 a token, e^(1.5 T) a sample
+  rollout = rollout.replace(behavior_log_probs=behind)
+  m, tx = methods.get("topr"), optax.sgd(0.1)
+  state = step.init(m, params, tx, jax.random.key(0))
+  _, found = step.make(m, free.policy, tx, step.Plan())(state, rollout)
+  close(found["policy/ratio_mean"], np.exp(1.5))
+  assert found["optim/skipped"] == 0
 
 
 # Sequences.

@@ -97,6 +97,39 @@ def test_the_budget_of_dars_is_capped_by_its_total_and_the_slots():
   assert merged.scores.shape == (1, 64)
 
 
+class Unjudged:
+  """Of two prompts the first's samples have no score and no verdict."""
+
+  samples, params = 32, None
+
+  def __init__(self):
+    self.asked = []
+
+  def draw(self, params, count, first=0, active=None):
+    self.asked.append(active)
+    return count
+
+  def judge(self, count):
+    base = free.rollout(p=2, s=count, t=1, k=1, ragged=False)
+    unknown = jnp.arange(2)[:, None] == 0
+    return base.replace(
+      scores=jnp.zeros((2, count)),
+      correct=jnp.where(unknown, -1, 0).astype(jnp.int8)
+      * jnp.ones_like(base.correct),
+      sample_mask=~unknown & base.sample_mask,
+    )
+
+
+@pytest.mark.parametrize("name", ["dars", "aryabhata"])
+def test_a_prompt_that_nobody_can_judge_gets_no_more_samples(name):
+  sampler = Unjudged()
+  methods.get(name).stage.run(sampler, ())
+  more = [np.asarray(active) for active in sampler.asked if active is not None]
+  assert more
+  assert not any(active[0].any() for active in more)
+  assert any(active[1].any() for active in more)
+
+
 # CoBA
 
 
@@ -187,6 +220,11 @@ def test_samples_are_drawn_in_proportion_to_their_weights():
   p = scores**2 / (scores**2).sum()
   error = 5 * np.sqrt(4 * p * (1 - p) / draws) + 1e-6
   np.testing.assert_array_less(np.abs(many.mean(0) - 4 * p), error)
+
+
+def test_a_rule_that_leaves_one_sample_is_none():
+  with pytest.raises(ValueError, match="did you mean 'best_random'"):
+    methods.get("pf_ppo", rule="best")
 
 
 def test_equal_scores_are_drawn_alike_and_teach_nothing():

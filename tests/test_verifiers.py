@@ -92,6 +92,7 @@ def test_anything_else_is_not_a_number(text):
     ("8 and a half", None),
     ("5 1/2 cups", None),
     ("2 dozen eggs", None),
+    ("3 tenths of a mile", None),
     ("5 million", None),
     ("18 - 2 apples", None),
     ("18 = x", None),

@@ -3,7 +3,7 @@
 import ml_collections
 import pytest
 
-from experiments import workdirs
+from experiments import preemption, workdirs
 
 
 def _config(**changes):
@@ -42,3 +42,19 @@ def test_another_config_is_refused_with_both_values(tmp_path):
     assert part in str(error.value)
   assert "\n" not in str(error.value)
   assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_a_second_watch_counts_on_and_orbax_asks_nothing(tmp_path, monkeypatch):
+  """JAX has one count of how often a process asked whether it must end."""
+  asked = []
+  monkeypatch.setattr(preemption.jax, "process_count", lambda: 2)
+  monkeypatch.setattr(
+    preemption.multihost_utils,
+    "reached_preemption_sync_point",
+    lambda number: asked.append(number) or False,
+  )
+  for _ in range(2):
+    watch = preemption.Watch()
+    watch.check()
+    watch.check()
+  assert asked == list(range(asked[0], asked[0] + 4))
