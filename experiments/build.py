@@ -72,7 +72,7 @@ def build(
   if devices is None:
     devices = jax.devices()
     memory = memory or layout.memory_of(jax.local_devices()[0])
-  made = _supervised() if supervised else _make_learners(config)
+  made = _supervised() if supervised else make_learners(config)
   trained = learners.by_slot(made)
   plan = step.Plan(
     **config.plan,
@@ -133,7 +133,7 @@ def make_method(text: str) -> method_lib.Method | dict[str, method_lib.Method]:
     raise ValueError(f"method {text}: {error}") from None
 
 
-def _make_learners(
+def make_learners(
   config: ml_collections.ConfigDict,
 ) -> dict[str, method_lib.Method]:
   """The methods by learner; the policy's with the config's reward and stage."""

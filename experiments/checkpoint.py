@@ -127,23 +127,36 @@ class Checkpoints:
 
     Raises:
       FileNotFoundError: there is no checkpoint, or none of that step.
-      ValueError: the saved tree, a shape or a dtype is another, or an array is
-        not what was saved.
+      ValueError: the saved tree, a shape or a dtype is another, an array is not
+        what was saved, or another process cannot read it.
     """
     step = _existing(self._manager.all_steps(), self.directory, step)
-    target = _abstract(abstract_state)
-    _check_fits(target, self._manager.item_metadata(step)["state"].tree, step)
-    restored = self._manager.restore(
-      step,
-      args=ocp.args.Composite(
-        state=ocp.args.StandardRestore(target), data=ocp.args.JsonRestore()
-      ),
-    )
-    meta = restored.data.get(_META)
-    found = checksums.of(restored.state) | _of_meta(meta)
-    _check_sums(found, restored.data.get(_SUMS, {}), step)
-    state = jax.tree.map(_data_to_key, restored.state, abstract_state)
-    return state, meta
+    problem = None
+    try:
+      arrays, data = self._read(step, _abstract(abstract_state))
+    except Exception as error:  # readers of damaged files raise anything
+      problem = error
+    # Nobody may begin on numbers that all have to add up while one is missing.
+    if not hosts.all_agree(problem is None):
+      raise problem or ValueError("another process cannot read it")
+    meta = data.get(_META)
+    found = checksums.of(arrays) | _of_meta(meta)
+    _check_sums(found, data.get(_SUMS, {}), step)
+    return jax.tree.map(_data_to_key, arrays, abstract_state), meta
+
+  def _read(self, step: int, target: PyTree) -> tuple[PyTree, dict[str, Any]]:
+    """This process's part of the arrays, and the JSON; waits for no other."""
+    folder = self.directory / str(step)
+    with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
+      _check_fits(target, handler.metadata(folder / "state").tree, step)
+      arrays = handler.restore(
+        folder / "state",
+        args=ocp.args.PyTreeRestore(
+          target,
+          restore_args=ocp.checkpoint_utils.construct_restore_args(target),
+        ),
+      )
+    return arrays, ocp.JsonCheckpointHandler().restore(folder / "data")
 
   def restore_newest(
     self, abstract_state: PyTree, tell: Callable[[str], None]
@@ -168,7 +181,7 @@ class Checkpoints:
       found, reason = None, ""
       try:
         found = self.restore(abstract_state, step)
-      except Exception as error:  # readers of damaged files raise anything
+      except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
       if hosts.all_agree(found is not None):
         for other, why in damaged.items():

@@ -313,3 +313,57 @@ def test_mistakes_of_who_one_is(words, says):
   usual |= {"processes": None, "process": None}
   with pytest.raises(ValueError, match=says):
     hosts.join(**(usual | words))
+
+
+ONE_CANNOT_READ = """
+import sys
+import jax, jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+from experiments import checkpoint
+
+jax.config.update("jax_num_cpu_devices", 2)
+folder, address, me = sys.argv[1], sys.argv[2], int(sys.argv[3])
+jax.distributed.initialize(address, 2, me)
+mesh = jax.make_mesh((4,), ("fsdp",))
+place = NamedSharding(mesh, PartitionSpec("fsdp"))
+state = {"params": jax.device_put(jnp.arange(8.0), place)}
+with checkpoint.Checkpoints(folder) as checkpoints:
+  for step in (1, 2):
+    checkpoints.save(step, state, {"step": step})
+  checkpoints.wait()
+  whole = checkpoints._read
+
+  def read(step, target):
+    if me == 1 and step == 2:
+      raise OSError("a bad sector")
+    return whole(step, target)
+
+  checkpoints._read = read
+  _, meta = checkpoints.restore_newest(state, lambda line: print(line))
+  print("restored", meta["step"])
+"""
+
+
+def test_what_one_process_cannot_read_all_set_aside(tmp_path):
+  with socket.socket() as free:
+    free.bind(("localhost", 0))
+    address = f"localhost:{free.getsockname()[1]}"
+  words = [sys.executable, "-c", ONE_CANNOT_READ, str(tmp_path / "c"), address]
+  started = [
+    subprocess.Popen(
+      [*words, str(i)],
+      env=tiny.environment() | {"PYTHONPATH": str(TESTS.parent)},
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+    for i in range(2)
+  ]
+  for said, reason in zip(
+    end(started),
+    ("another process cannot read it", "a bad sector"),
+    strict=True,
+  ):
+    assert f"damaged ({reason})" in said
+    assert "restored 1" in said
+  assert (tmp_path / "checkpoints_damaged" / "2_0").is_dir()

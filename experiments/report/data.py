@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -225,13 +224,8 @@ def _curves(
 
 def _method(run: Run) -> Method:
   """What the policy learned by, as the config says it."""
-  config = ml_collections.ConfigDict(run.config)
-  own = learners.by_slot(build.make_method(config.method))[learners.POLICY]
-  if config.get("stage"):
-    own = dataclasses.replace(own, stage=build.make_stage(config.stage))
-  return dataclasses.replace(
-    own, reward=build.make_reward(config.get("mix") or {})
-  )
+  made = build.make_learners(ml_collections.ConfigDict(run.config))
+  return made[learners.POLICY]
 
 
 def _method_text(run: Run) -> tuple[str, str]:

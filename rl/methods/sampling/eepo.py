@@ -39,6 +39,8 @@ def forget(rate: float, threshold: float, window: int) -> Stage:
 
   Only while the mean entropy of the last `window` steps is below `threshold`
   (nats); the forgetful parameters last for this rollout. Memory: the entropies.
+  Its gradient is over the whole first half at once, whatever the plan's
+  microbatches: so much memory it takes.
   """
 
   def run(sampler: Sampler, memory: Any) -> types.Rollout:
