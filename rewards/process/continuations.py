@@ -133,7 +133,16 @@ def evaluator(
 
   Returns:
     `(rows [N], steps [N]) -> [N, M]` bool, for steps that exist.
+
+  Raises:
+    ValueError: a sample has no verdict, of which nothing could be counted.
   """
+  unknown = int((np.asarray(rollout.correct) < 0).sum())
+  if unknown:
+    raise ValueError(
+      f"{unknown} of {rollout.correct.size} samples have no verdict, and a last "
+      "step counts by it; leave them out"
+    )
   ends, _ = model.step_ends(rollout.step_ids, rollout.step_mask.shape[-1])
   tokens, samples = rollout.tokens, rollout.scores.shape[1]
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl import masked, types
+from rl import masked, probes, types
 
 Array = jax.Array
 SURPRISES = 2  # the largest of a step, and their sum
@@ -103,12 +103,9 @@ def read_through(
     mask=jnp.pad(tokens.mask, room),
   )
   scored = policy.score(params, longer)
-  logits = scored.heads["logits"](scored.hidden[:, :, :-1])
-  log_probs = jnp.take_along_axis(
-    jax.nn.log_softmax(logits.astype(jnp.float32), -1),
-    tokens.completions[..., None],
-    -1,
-  )[..., 0]
+  once = dataclasses.replace(policy, score=lambda params, tokens: scored)
+  found = probes.read(once, params, longer, [probes.log_probs], types.Named())
+  log_probs = found[probes.log_probs.name][:, :, :-1]
   return Reading(scored.hidden, jnp.where(tokens.mask, log_probs, 0.0))
 
 
