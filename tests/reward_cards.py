@@ -677,7 +677,6 @@ CARDS = {
     ("rewards.verifiers.rubric:explicit", "rewards.verifiers.rubric:refine"),
     (
       "tests/test_judge.py::test_a_missing_criterion_counts_as_no_in_the_total",
-      "tests/test_judge.py::test_the_tail_decides_what_best_of_n_gets",
     ),
     no_config="needs a judge",
   ),

@@ -30,9 +30,7 @@ def largest_kl(old, new, rollout):
 
 
 def test_the_price_of_the_region_has_the_gradient_of_the_dual():
-  """d/dbeta of beta (eps - 2 max KL) at .05, .1, .2 with eps .2."""
-  slopes = [0.2 - 2 * kl for kl in (0.05, 0.1, 0.2)]
-  np.testing.assert_allclose(slopes, [0.1, 0, -0.2], atol=1e-12)
+  """d/dbeta of beta (eps - 2 max KL): it falls inside the region, and rises."""
   rollout = free.rollout()
   ids = fixpo.likeliest("before", free.V)
   p = jnp.log(jnp.array([0.5, 0.2, 0.1, 0.1, 0.1]))

@@ -485,25 +485,3 @@ def test_refining_shows_the_two_best():
     rubric.refine("?", RUBRIC, ["a", "b"], [0, 1], saying("no"))
   with pytest.raises(ValueError, match="2 or more"):
     rubric.refine("?", RUBRIC, ["a"], [0], complete)
-
-
-def test_the_tail_decides_what_best_of_n_gets():
-  """A proxy that is wrong among the worse half costs best of 16 next to
-  nothing, one that is wrong in the top decile much more."""
-  generator = np.random.default_rng(0)
-  true = np.sort(generator.random((4000, 160)), axis=1)
-  columns = np.broadcast_to(np.arange(160), true.shape)
-  drawn = generator.permuted(columns, axis=1)[:, :16]
-
-  def gained(proxy):
-    best = np.take_along_axis(proxy, drawn, 1).argmax(1)
-    rows = np.arange(len(true))
-    return true[rows, drawn[rows, best]].mean()
-
-  low, top = true.copy(), true.copy()
-  low[:, :80] = generator.permuted(low[:, :80], axis=1)
-  top[:, 144:] = generator.permuted(top[:, 144:], axis=1)
-  honest = gained(true)
-  assert honest == pytest.approx(16 / 17, abs=0.005)  # of 16 uniform numbers
-  assert gained(low) == pytest.approx(honest, abs=1e-4)
-  assert honest - gained(top) > 0.01

@@ -476,36 +476,6 @@ def test_it_is_max_at_n_against_the_best_of_the_others():
   np.testing.assert_allclose(got, want, atol=1e-6)
 
 
-# BroRL: the mass balance behind it
-
-
-def test_one_step_moves_the_right_mass_as_the_formula_says():
-  """d Q_pos of one softmax step on a sampled set, sampled or not, right or not.
-
-  (eta / N) [(R_c - S) Q_neg A2 + (S - R_w) Q_pos B2
-             + S (Q_pos U_neg2 - Q_neg U_pos2)]
-  """
-  rng = np.random.default_rng(0)
-  p = rng.dirichlet(np.ones(12))
-  right = np.arange(12) < 5
-  sampled = np.isin(np.arange(12), [0, 1, 5, 6, 7, 11])
-  reward = np.where(right, 1.0, -0.3)
-  eta, n = 1e-4, 16
-  s = (p * reward)[sampled].sum()
-  dz = eta / n * p * (reward * sampled - s)
-  moved = p * np.exp(dz) / (p * np.exp(dz)).sum()
-  change = moved[right].sum() - p[right].sum()
-  q, squares = p[right].sum(), p**2
-  a2, b2 = squares[right & sampled].sum(), squares[~right & sampled].sum()
-  u_pos, u_neg = (
-    squares[right & ~sampled].sum(),
-    squares[~right & ~sampled].sum(),
-  )
-  formula = (1.0 - s) * (1 - q) * a2 + (s + 0.3) * q * b2
-  formula += s * (q * u_neg - (1 - q) * u_pos)
-  np.testing.assert_allclose(change, eta / n * formula, rtol=1e-4)
-
-
 # PROF
 
 
