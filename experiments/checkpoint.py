@@ -5,7 +5,7 @@ data, arrays come back on the shardings that are asked for, a state that does
 not fit is refused before anything is read, and the parameters of a run can be
 read alone. A checkpoint becomes visible by the rename that ends its writing,
 so a run that is killed while saving resumes from the one before. Of each array
-there is a number (`experiments.checksums`), so that what a disk or a copy did to
+there is a number (`models.checksums`), so that what a disk or a copy did to
 it is found when it is read: such a checkpoint is set aside, and the run resumes
 from the one before.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -24,14 +24,14 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
-from experiments import checksums, hosts
-from models import buckets
+from experiments import hosts
+from models import buckets, checksums
 
 PyTree = Any
 
 FOLDER = "checkpoints"  # of a workdir
 SET_ASIDE = "checkpoints_damaged"  # beside it: what could not be read
-_META, _SUMS = "meta", "checksums"  # in the JSON of a checkpoint
+_META = "meta"  # in the JSON of a checkpoint, beside its checksums
 
 
 class _Manager(ocp.CheckpointManager):
@@ -106,7 +106,7 @@ class Checkpoints:
       args=ocp.args.Composite(
         state=ocp.args.StandardSave(arrays),
         data=ocp.args.JsonSave(
-          {_META: meta, _SUMS: checksums.of(arrays) | _of_meta(meta)}
+          {_META: meta, checksums.KEY: checksums.of(arrays) | _of_meta(meta)}
         ),
       ),
       force=force,
@@ -141,7 +141,7 @@ class Checkpoints:
       raise problem or ValueError("another process cannot read it")
     meta = data.get(_META)
     found = checksums.of(arrays) | _of_meta(meta)
-    _check_sums(found, data.get(_SUMS, {}), step)
+    checksums.check(found, data.get(checksums.KEY, {}), step)
     return jax.tree.map(_data_to_key, arrays, abstract_state), meta
 
   def _read(self, step: int, target: PyTree) -> tuple[PyTree, dict[str, Any]]:
@@ -303,9 +303,8 @@ class _Params(contextlib.AbstractContextManager):
     written_by_a_run = self._path.parent / "data"
     if written_by_a_run.exists():  # an imported model has parameters alone
       told = ocp.JsonCheckpointHandler().restore(written_by_a_run)
-      sums = told.get(_SUMS, {})
-      own = {k: v for k, v in sums.items() if k.split(".")[0] == "params"}
-      _check_sums(checksums.of(restored), own, self.step)
+      own = checksums.of_params(told.get(checksums.KEY, {}))
+      checksums.check(checksums.of(restored), own, self.step)
     return restored["params"]
 
   def __exit__(self, *_: object) -> None:
@@ -371,17 +370,6 @@ def _of_meta(meta: Any) -> dict[str, int]:
   """The number of JSON values."""
   text = json.dumps(meta, sort_keys=True)
   return {f"({_META})": zlib.crc32(text.encode())}
-
-
-def _check_sums(
-  found: Mapping[str, int], sums: Mapping[str, int], step: int
-) -> None:
-  """Raises ValueError at the first thing that is not what was saved."""
-  for name in sorted(found.keys() | sums.keys()):
-    if found.get(name) != sums.get(name):
-      raise ValueError(
-        f"the checkpoint of step {step} is damaged: {name} is not what was saved"
-      )
 
 
 def _leaves(tree: PyTree) -> dict[str, str]:

@@ -8,7 +8,8 @@ layers whose projections have W parameters a layer:
 
 A prompt is run once, whatever its number of samples. A completion token sees the
 prompt, what came before, and itself; the last one is not fed. A backward pass
-costs two forward passes. Norms, rotations and softmax are left out.
+costs two forward passes. Norms, rotations and softmax are left out; layers with
+a window are counted as if they saw all.
 
 Bytes: the weights once for each decoding step, and the cached keys and values
 that it reads, a prompt's once for its samples; an update reads weights twice,
@@ -86,6 +87,7 @@ def decode_cost(
   prompt_length: int,
   lengths: np.ndarray,
   size: int = FLOAT,
+  rows: int | None = None,
 ) -> Cost:
   """Of sampling completions of these lengths, all rows always occupied.
 
@@ -94,11 +96,12 @@ def decode_cost(
     prompt_length: L of each prompt.
     lengths: `[P, S]` of the completions.
     size: bytes of a weight, a key or a value.
+    rows: samples of a prompt that are drawn at once; None: all of them.
   """
   lengths = np.asarray(lengths, np.float64)
   P, S = lengths.shape
   fed = np.maximum(lengths - 1, 0)
-  steps = fed.sum() / (P * S)  # no fewer than if no row ever waits
+  steps = fed.sum() / (P * (rows or S))  # no fewer than if no row ever waits
   matrices = config.layers * weights(config)
   matrices += config.width * config.vocab_size
   pair = 2 * config.layers * config.kv_heads * config.head_dim

@@ -35,6 +35,7 @@ from experiments import (
   records,
   report,
   spec,
+  tasks,
   workdirs,
 )
 from experiments.experiment import Experiment
@@ -206,13 +207,22 @@ def _origin(e: Experiment, workdir: epath.Path) -> str:
 def _write_model(e: Experiment, workdir: epath.Path) -> None:
   """`model.json`, with paths that hold wherever it is read."""
   path, source = e.config.policy.path, e.config.get("init_from")
-  tokenizer = spec.parse(e.config.task)[1].get("tokenizer") or path
+  name, settings = spec.parse(e.config.task)
+  tokenizer = settings.get("tokenizer") or path
+  of_text = "tokenizer" in tasks.settings(name)
   frozen, step = "", None
   if e.model.lora_rank:
     frozen = BASE if _has_base(e.config) else _absolute(source or path)
     if source:  # that run may go on: this base is what it is now
       step = checkpoint.latest_step(epath.Path(source) / checkpoint.FOLDER)
-  workdirs.write_model(workdir, e.model, _absolute(tokenizer), frozen, step)
+  workdirs.write_model(
+    workdir,
+    e.model,
+    _absolute(tokenizer),
+    frozen,
+    step,
+    e.task.eos_ids if of_text else (),
+  )
 
 
 def _absolute(path: str) -> str:

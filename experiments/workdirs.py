@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -63,6 +64,7 @@ def write_model(
   tokenizer: str,
   frozen: str,
   frozen_step: int | None = None,
+  stops: Sequence[int] = (),
 ) -> None:
   """Writes `model.json`: what `python -m models.hf export` needs to know.
 
@@ -71,10 +73,11 @@ def write_model(
   Args:
     workdir: of the run.
     model: the decoder's shape.
-    tokenizer: folder of the tokenizer, or "".
+    tokenizer: folder of the tokenizer, absolute, or "".
     frozen: folder or workdir of the weights that checkpoints do not hold, or
-      "" where they hold all; as `tokenizer`, absolute or from the workdir.
+      "" where they hold all; absolute or from the workdir.
     frozen_step: of the checkpoint there; None: it has none, or its only one.
+    stops: tokens that ended completions; (): those of the tokenizer.
   """
   path = epath.Path(workdir) / MODEL_FILE
   if jax.process_index() != 0 or path.exists():
@@ -84,6 +87,7 @@ def write_model(
     "tokenizer": tokenizer,
     "frozen": frozen,
     "frozen_step": frozen_step,
+    "stops": list(stops),
   }
   jsonl.replace(path, json.dumps(told, indent=2) + "\n")
 

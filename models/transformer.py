@@ -198,6 +198,7 @@ def score(
   lengths = tokens.lengths.reshape(*groups, 1)
   # The last token predicts nothing here, so only T - 1 are fed; what is split
   # over devices is filled up to a multiple of them.
+  length = prompts.shape[-1] + T  # as the sampler has it, without the filling
   parts = sharding.parts(completions, "context")
   more = -prompts.shape[-1] % parts
   prompts = jnp.pad(prompts, ((0, 0), (more, 0)))
@@ -207,7 +208,6 @@ def score(
   before, after = positions(prompt_mask), following(prompt_mask, fed)
   trunk = embed(config, params, prompts, prompt_mask, before)
   branch = embed(config, params, completions, fed < lengths, after)
-  length = prompts.shape[-1] + T
   trunk_places = places(config, before, length)
   branch_places = places(config, after, length)
 
@@ -364,13 +364,14 @@ def places(config: ModelConfig, at: Array, length: int) -> Places:
   Args:
     config: the decoder's shape.
     at: `[..., N]` positions.
-    length: longest sequence that the program can hold, padding included.
+    length: longest sequence that the program can hold, padding included, and
+      the last token, which is not fed.
 
   Returns:
     Tables `[kinds, ..., 1, N, rotary_dim / 2]`, to turn heads before the N.
 
   Raises:
-    ValueError: there are fewer learned positions than `length`.
+    ValueError: there are fewer learned positions than are fed.
   """
   kinds = tuple(dict.fromkeys(config.kinds))
   windows = None
@@ -379,7 +380,7 @@ def places(config: ModelConfig, at: Array, length: int) -> Places:
       config.window if kind == "local" else _EVERYTHING for kind in kinds
     )
   if config.positions == "learned":
-    if length > config.max_positions:
+    if length - 1 > config.max_positions:  # the last token is not fed
       raise ValueError(
         f"prompt and completion have room for {length} tokens, but the decoder "
         f"has {config.max_positions} learned positions; use at most as many"

@@ -13,7 +13,8 @@ import optax
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from experiments import checkpoint, checksums
+from experiments import checkpoint
+from models import checksums
 
 
 @flax.struct.dataclass
@@ -172,7 +173,7 @@ def test_saves_multiples_or_when_forced_and_keeps_the_latest(tmp_path):
 KILLED_WHILE_SAVING = """
 import os, sys
 import jax.numpy as jnp
-from experiments import checkpoint, checksums
+from experiments import checkpoint
 
 checkpoints = checkpoint.Checkpoints(sys.argv[1])
 checkpoints.save(1, {"params": jnp.full(2**23, 1.0)}, {})

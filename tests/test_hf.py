@@ -584,6 +584,18 @@ def test_a_tokenizer_is_copied_beside(tokens, tmp_path):
   assert tokenizer.stop_ids(copied, tmp_path / "out") == (1, 7)
 
 
+def test_what_else_ended_completions_is_written_as_a_stop(tokens, tmp_path):
+  """The end of a turn, which the folder of a base model does not name."""
+  config = shape_of("llama", vocab_size=258)
+  params, out = random_params(config), tmp_path / "out"
+  hf.save(config, params, out, tokenizer=tokens, stops=(7, 3))
+  assert tokenizer.stop_ids(tokenizer.load(out), out) == (1, 7, 3)
+  for name in ("config.json", "generation_config.json"):
+    told = json.loads((out / name).read_text())
+    assert told["eos_token_id"] == [1, 7, 3], name
+  assert told["temperature"] == 0.6
+
+
 def test_a_tokenizer_larger_than_the_embedding_is_refused(tokens, tmp_path):
   config = shape_of("llama")
   with pytest.raises(ValueError, match=r"has 258 tokens.* has 97 rows"):
@@ -721,6 +733,23 @@ def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):
   found, again = hf.load(out)
   assert found.value_head
   assert same(again, merged)
+
+
+def test_a_damaged_checkpoint_is_not_exported(tmp_path, capsys, monkeypatch):
+  config = shape_of("llama")
+  params = random_params(config)
+  workdirs.write_model(tmp_path / "run", config, "", "")
+  with checkpoint.Checkpoints(tmp_path / "run" / "checkpoints") as saving:
+    saving.save(3, {"params": params}, {})
+  words = ["export", str(tmp_path / "run"), str(tmp_path / "out")]
+  told = {"params.embed.table": 1}
+  with monkeypatch.context() as changed:
+    changed.setattr(cli.checksums, "of_params", lambda saved: saved | told)
+    assert cli.main(words) == 2
+  error = capsys.readouterr().err
+  assert "params.embed.table is not what was saved" in error
+  assert not (tmp_path / "out").exists()
+  assert cli.main(words) == 0
 
 
 def test_adapters_on_random_weights_are_not_exported(tmp_path, capsys):

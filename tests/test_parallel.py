@@ -10,6 +10,7 @@ import pytest
 from experiments.aot import hlo
 from models import policy, sharding, transformer
 from models.config import ModelConfig
+from models.rope import RopeScaling
 from rl import probes, rollout, types
 
 P, S, T, L, V = 8, 4, 7, 5, 16
@@ -25,8 +26,9 @@ GROUPED = ModelConfig(
 )
 MODELS = {
   "grouped": GROUPED,
-  "windows, tied, value head, in a loop": dataclasses.replace(
+  "windows, tied, value head, angles by length, looped": dataclasses.replace(
     GROUPED,
+    rope_scaling=RopeScaling("dynamic", factor=2.0, original=6),
     layer_kinds=("local", "global"),
     window=3,
     tied_embeddings=True,

@@ -51,7 +51,7 @@ TPUS: Mapping[str, Chip] = {
   "v5e": Chip(197e12, 819 * GB, 200 * GB, 15.75 * GIB, 3.125 * GB),
   "v5p": Chip(459e12, 2765 * GB, 600 * GB, 95.74 * GIB, 6.25 * GB),
   "v6e": Chip(918e12, 1638 * GB, 448 * GB, 31.25 * GIB, 12.5 * GB),
-  "tpu7x": Chip(2307e12 / 2, 7380 * GB / 2, 600 * GB, 94.75 * GIB, 12.5 * GB),
+  "tpu7x": Chip(2307e12 / 2, 7380 * GB / 2, 300 * GB, 94.75 * GIB, 6.25 * GB),
 }
 GPUS: Mapping[str, Chip] = {
   "h100": Chip(989e12, 3352 * GB, 450 * GB, 84_929_347_584, 50 * GB),

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import ml_collections
+import numpy as np
 
 from experiments import build, layout
 from experiments.aot import chips, report
@@ -43,11 +44,11 @@ def search(
   """
   config = config.copy_and_resolve_references()
   made: Changes = {}
-  for _ in range(_MOST):
+  for left in range(_MOST, -1, -1):
     e = build.build(config, devices, chip.memory)
     found = report.analyse(e, chip, tell)
     following = change(e, found)
-    if not following:
+    if not following or not left:
       break
     tell("try " + " ".join(flags(following)))
     made |= following
@@ -102,7 +103,8 @@ def _sampling(e: Experiment, hbm: float) -> Changes:
   """Fewer rows, unless the parameters alone take too much."""
   if e.sampling_mesh != e.mesh:
     return {}
-  copy = 2 * presets.parameters(e.model) / e.mesh.shape["tensor"]
+  width = np.dtype(e.model.dtype).itemsize
+  copy = width * presets.parameters(e.model) / e.mesh.shape["tensor"]
   rows = e.sampling.rows or e.sampling.samples
   if rows > 1 and copy < hbm * chips.GIB / 2:
     return {"rollout.rows": rows // 2}

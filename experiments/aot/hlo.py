@@ -32,7 +32,10 @@ _CALLED = re.compile(
 )
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _CONSTANT = re.compile(r"%?([\w.\-]+) = [su](?:32|64)\[\]\S* constant\((\d+)\)")
-_LESS = re.compile(r" compare\(.*direction=LT")
+# Of two numbers, not of arrays of them: `rows < samples` bounds no loop.
+_LESS = re.compile(r"= pred\[\]\S* compare\(([^)]*)\).*direction=LT")
+_PARAMETER = re.compile(r"%?([\w.\-]+) = \S+ parameter\((\d+)\)")
+_OPERANDS = re.compile(r" [\w\-]+\(([^)]*)\).*calls=%?([\w.\-]+)")
 
 
 class Sent(NamedTuple):
@@ -119,7 +122,9 @@ def _calls(
       condition, body = loop.groups()
       known = _KNOWN.search(line)
       bound = int(known[1]) if known else _bound(bodies, condition)
-      yield body, turns.get(bound, 1 if bound is None else bound)
+      times = turns.get(bound, 1 if bound is None else bound)
+      yield body, times
+      yield condition, times + 1
       continue
     branches = _BRANCHES.search(line)
     called = _CALLED.findall(line)
@@ -133,23 +138,58 @@ def _calls(
 def _bound(bodies: Mapping[str, list[str]], condition: str) -> int | None:
   """N of a condition `i < N`; None where it is no such thing."""
   lines = bodies.get(condition, [])
-  for called, _ in _calls(bodies, condition, {}):
-    lines = lines + bodies[called]
-  if not any(_LESS.search(line) for line in lines):
-    return None
-  bounds = [int(m[2]) for line in lines if (m := _CONSTANT.search(line))]
-  return max(bounds, default=None)
+  known = _constants(lines)
+  found = [known.get(name) for name in _compared(lines)]
+  for line in lines:  # a fusion compares what it is given
+    call = _OPERANDS.search(line)
+    if call is None or call[2] not in bodies:
+      continue
+    given, inside = _names(call[1]), bodies[call[2]]
+    own = _constants(inside)
+    for each in inside:
+      if (place := _PARAMETER.search(each)) and int(place[2]) < len(given):
+        own[place[1]] = known.get(given[int(place[2])])
+    found += [own.get(name) for name in _compared(inside)]
+  return max((n for n in found if n is not None), default=None)
+
+
+def _constants(lines: Sequence[str]) -> dict[str, int | None]:
+  """Whole numbers by name."""
+  return {m[1]: int(m[2]) for line in lines if (m := _CONSTANT.search(line))}
+
+
+def _compared(lines: Sequence[str]) -> list[str]:
+  """What a number is asked to be less than, by name."""
+  found = [_names(m[1]) for line in lines if (m := _LESS.search(line))]
+  return [names[1] for names in found if len(names) == 2]
+
+
+def _names(operands: str) -> list[str]:
+  """Of operands, whose shapes may stand before them."""
+  return [one.split()[-1].lstrip("%") for one in operands.split(", ") if one]
 
 
 def _result(head: str, kind: str, started: bool) -> int:
   """Bytes of a result. One that only starts has its operands before it."""
-  sizes = [
+  shapes = head.split(" = ", 1)[1].strip()
+  if started and kind != "all-reduce":
+    shapes = _elements(shapes)[1]
+  return sum(
     math.prod(map(int, filter(None, dims.split(",")))) * _width(dtype)
-    for dtype, dims in _SHAPE.findall(head.split(" = ", 1)[1])
-  ]
-  if started and kind in ("all-gather", "collective-permute"):
-    return max(sizes)
-  return sum(sizes)
+    for dtype, dims in _SHAPE.findall(shapes)
+  )
+
+
+def _elements(shape: str) -> list[str]:
+  """Of a tuple, each of which may be one."""
+  found, depth = [""], 0
+  for character in shape.removeprefix("(").removesuffix(")"):
+    depth += (character in "([{") - (character in ")]}")
+    if character == "," and not depth:
+      found.append("")
+    else:
+      found[-1] += character
+  return found
 
 
 def _width(dtype: str) -> float:
@@ -176,7 +216,9 @@ def _shares(kind: str, line: str, slices: Sequence[int]) -> tuple[float, float]:
   scale = {"all-reduce": 2.0, "reduce-scatter": float(len(group))}.get(
     kind, 1.0
   )
-  return scale * (here - 1) / here, scale * (many - 1) / many / here
+  # What all send to all is different for each, and nothing is gathered first.
+  first = 1 if kind == "all-to-all" else here
+  return scale * (here - 1) / here, scale * (many - 1) / many / first
 
 
 def _group(line: str, devices: int) -> Sequence[int]:

@@ -77,6 +77,7 @@ def _scorer(e: Experiment) -> Callable:
       rollout,
       e.plan.temperature,
       e.plan.chunk,
+      e.plan.microbatches,
     )
     return {str(need): scored.extras[need] for need in needs}
 

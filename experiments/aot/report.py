@@ -9,12 +9,17 @@ Seconds of a step are those of a roofline, one program after the other, at the
 full length of every completion and the makers' peaks:
 
   compute  model operations (a backward pass is two forward ones; what remat
-           computes again is not counted) / devices / peak
+           computes again is not counted) / devices / peak; of the score the
+           passes that a step makes, none where it has one update and no slot
   memory   weights, keys and values that decoding reads, and an update's
            weights, gradients and moments / bandwidth
   network  bytes that a device sends in the collectives that were compiled / its
            links, and / its part of the hosts' network what goes to other
-           slices; nothing hidden behind work
+           slices; nothing hidden behind work, and all links at once, of which a
+           ring along one axis of a torus has two
+
+Updates of learners besides the policy are not in it. Of mixtures it is too low:
+the experts in use are counted, as if devices shared them.
 
 The step lies between the largest of the three of each program (all hidden) and
 their sum (nothing hidden). A peak is never reached, so plan with twice that.
@@ -37,8 +42,8 @@ from experiments.aot import chips, hlo, programs
 from experiments.experiment import Experiment
 from models import sharding
 from models.config import ModelConfig
+from rl import method, types
 from rl import rollout as rollouts
-from rl import types
 
 Tell = Callable[[str], None]
 # By platform. On TPUs compile sooner: the programs are not to be run. On GPUs
@@ -183,6 +188,9 @@ def _turns(e: Experiment) -> dict[int | None, int]:
     room: room - before
     for before, room in zip((0, *rooms), rooms, strict=False)
   }
+  # Fewer rows than samples go on with the next ones, once the rings are whole.
+  rounds = -(-e.sampling.samples // (e.sampling.rows or e.sampling.samples))
+  turns[rooms[-1]] += (rounds - 1) * e.sampling.max_tokens
   return turns | {None: turns[rooms[-1]]}
 
 
@@ -231,17 +239,25 @@ def _cost(e: Experiment, name: str) -> costs.Cost:
   share = np.full((P // shards, max(S // context, 1)), T)
   if name == "rollout":
     width = np.dtype(model.dtype).itemsize
-    flops, moved = costs.decode_cost(model, length, share, width)
+    rows = max((e.sampling.rows or S) // context, 1)
+    flops, moved = costs.decode_cost(model, length, share, width, rows)
     return costs.Cost(flops / tensor, moved / tensor)
   if name == "score":
-    passes = 1 + len(e.abstract.slots)
+    passes = len(_passes(e))
     flops = passes * costs.scored(model, length, share) / tensor
     return costs.Cost(flops, 0.0)
   flops, moved = costs.update_cost(model, length, share)
-  devices = e.mesh.devices.size
+  held = tensor * context * mesh.shape["fsdp"]  # over data it is a copy
   return costs.Cost(
-    e.plan.epochs * flops / tensor, e.plan.updates * moved / devices
+    e.plan.epochs * flops / tensor, e.plan.updates * moved / held
   )
+
+
+def _passes(e: Experiment) -> set[tuple[str, str]]:
+  """The forward passes of a step besides those of its updates."""
+  needs = method.required(e.method, e.plan.updates)
+  sources = {"old", *e.abstract.slots}
+  return {(n.source, n.view) for n in needs if n.source in sources}
 
 
 def _line(program: Mapping[str, Any]) -> str:

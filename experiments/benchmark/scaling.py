@@ -1,6 +1,6 @@
 """How costs grow, beside how they should.
 
-Decoding and an update of a decoder of 4 layers, 8 prompts, completions that
+Decoding and an update of a decoder of 2 layers, 8 prompts, completions that
 nothing ends; one of S, T, V and the number of layers grows, the others stay. The
 exponent is the slope of log time on log size, of times taken in turn with those
 of the smallest shape. Theory is the same slope of the operations that

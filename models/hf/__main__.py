@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from etils import epath
 
-from models import buckets, hf, transformer
+from models import buckets, checksums, hf, transformer
 from models.config import DTYPES, ModelConfig
 from models.hf import reading, writing
 from models.rope import RopeScaling
@@ -53,8 +53,6 @@ def main(words: Sequence[str]) -> int:
   exporting.add_argument("out", metavar="OUT")
   exporting.add_argument("--step", type=int, help="by default the latest")
   given = parser.parse_args(words)
-  # What transformers would say of PyTorch, which is not needed.
-  os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   start = time.perf_counter()
   try:
     if given.command == "import":
@@ -121,7 +119,8 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   tokenizer = told["tokenizer"]
   if not (tokenizer and writing.has_tokenizer(tokenizer)):
     tokenizer = None
-  hf.save(config, params, out, tokenizer=tokenizer)
+  stops = tuple(told.get("stops", ()))
+  hf.save(config, params, out, tokenizer=tokenizer, stops=stops)
   print(f"wrote {out}, {'tokenizer' if tokenizer else 'no tokenizer'} beside")
   return params
 
@@ -174,6 +173,11 @@ def _restore(directory: epath.Path, step: int | None) -> Params:
     ),
   )
   handler.close()
+  beside = path.parent / "data"
+  if beside.exists():  # what `import` wrote has parameters alone
+    told = ocp.JsonCheckpointHandler().restore(beside)
+    saved = checksums.of_params(told.get(checksums.KEY, {}))
+    checksums.check(checksums.of(restored), saved, step)
   return restored["params"]
 
 

@@ -131,8 +131,9 @@ def _translate(
 def _configuration(name: str, data: Fields) -> transformers.PretrainedConfig:
   """A configuration of transformers, whose complaints fit one line."""
   data = {key: value for key, value in data.items() if key != "model_type"}
-  scaling = data.get("rope_scaling") or {}
-  if scaling.get("type") == "su":  # the first name of longrope, in Phi-3
+  scaling = data.get("rope_scaling")
+  # "su" is the first name of longrope, in Phi-3.
+  if isinstance(scaling, dict) and scaling.get("type") == "su":
     data["rope_scaling"] = {**scaling, "type": "longrope"}
   try:
     return transformers.CONFIG_MAPPING[name](**data)

@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -41,6 +41,7 @@ def save(
   folder: reading.Folder,
   tokenizer: reading.Folder | None = None,
   shard_bytes: int = SHARD_BYTES,
+  stops: Sequence[int] = (),
 ) -> None:
   """Writes a decoder as a Hugging Face folder, whole or not at all.
 
@@ -55,6 +56,8 @@ def save(
     tokenizer: folder whose tokenizer and generation config are copied, and
       whose config names the special tokens.
     shard_bytes: what a file holds at most, unless one tensor is larger.
+    stops: tokens that end a completion besides those of the tokenizer's folder,
+      such as the end of a turn, which a base model's folder does not name.
 
   Raises:
     ValueError: the family cannot express the config, a parameter is missing or
@@ -62,7 +65,8 @@ def save(
       something in the folder; in one line.
   """
   folder = reading.local(folder)
-  told = translate.write(config, **_special_tokens(config, tokenizer))
+  special = _special_tokens(config, tokenizer, stops)
+  told = translate.write(config, **special)
   _check_complete(config, _leaves(params))
   config, params = lora.merge(config, params)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -76,6 +80,7 @@ def save(
     _write_heads(config, params, draft)
     if tokenizer is not None:
       _copy_tokenizer(reading.local(tokenizer), draft)
+      _write_stops(draft / reading.GENERATION, special["eos_token_id"])
     draft.rename(folder)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -87,17 +92,18 @@ def has_tokenizer(folder: reading.Folder) -> bool:
 
 
 def _special_tokens(
-  config: ModelConfig, tokenizer: reading.Folder | None
+  config: ModelConfig, tokenizer: reading.Folder | None, more: Sequence[int]
 ) -> dict[str, Any]:
   """The ids of a tokenizer's special tokens, once it was found to fit."""
   if tokenizer is None:
     return {}
   loaded = tokenizer_lib.load(tokenizer)
   reading.check_tokenizer(config, tokenizer_lib.size(loaded), tokenizer)
-  stops = tokenizer_lib.stop_ids(loaded, tokenizer)
+  stops = dict.fromkeys((*tokenizer_lib.stop_ids(loaded, tokenizer), *more))
+  stops = list(stops)
   return {
     "bos_token_id": loaded.bos_token_id,
-    "eos_token_id": list(stops) if len(stops) > 1 else stops[0],
+    "eos_token_id": stops if len(stops) > 1 else stops[0],
     "pad_token_id": loaded.pad_token_id,
   }
 
@@ -214,3 +220,11 @@ def _copy_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
         shutil.copytree(path, folder / path.name)
       else:
         shutil.copy(path, folder / path.name)
+
+
+def _write_stops(path: pathlib.Path, stops: int | list[int]) -> None:
+  """What ends a completion, where the folder has a generation config."""
+  if not path.exists():
+    return
+  told = json.loads(path.read_text(encoding="utf-8"))
+  path.write_text(json.dumps({**told, "eos_token_id": stops}, indent=2) + "\n")

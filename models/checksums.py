@@ -11,12 +11,14 @@ sharding, and finds what a file system, a disk or a copy did to the files.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 PyTree = Any
+KEY = "checksums"  # in the JSON beside a checkpoint's arrays
 _ODD = 2654435761  # near 2^32 over the golden ratio
 
 
@@ -32,6 +34,26 @@ def of(tree: PyTree) -> dict[str, int]:
   ]
   found = jax.device_get(_sums([leaf for _, leaf in leaves]))
   return {name: int(c) for name, c in zip(names, found, strict=True)}
+
+
+def check(
+  found: Mapping[str, int], saved: Mapping[str, int], step: int
+) -> None:
+  """Refuses what is not what was saved.
+
+  Raises:
+    ValueError: names the first that is not.
+  """
+  for name in sorted(found.keys() | saved.keys()):
+    if found.get(name) != saved.get(name):
+      raise ValueError(
+        f"the checkpoint of step {step} is damaged: {name} is not what was saved"
+      )
+
+
+def of_params(saved: Mapping[str, int]) -> dict[str, int]:
+  """Those of a checkpoint's parameters alone."""
+  return {k: v for k, v in saved.items() if k.split(".")[0] == "params"}
 
 
 @jax.jit
