@@ -324,6 +324,19 @@ def test_chance_is_counted():
   assert "by chance; 30 do." in reading
 
 
+def test_a_time_of_either_row_is_one():
+  """Four clocks against two: the ratio has two values."""
+  alone = row("alone", 0.1, cost=np.array([2.0, 4.0, 3.0, 3.0]))
+  own = dataclasses.replace(alone.spent, beside=np.arange(4))
+  alone = dataclasses.replace(alone, spent=own)
+  found = table.compare(alone, row("grpo", 0.1))[table.COST]
+  np.testing.assert_array_equal(found.values, [3.0, 3.0])
+  crossed = row("crossed", 0.1)
+  apart = dataclasses.replace(crossed.spent, beside=np.array([0, 1, 0, 3]))
+  crossed = dataclasses.replace(crossed, spent=apart)
+  assert len(table.compare(crossed, row("grpo", 0.1))[table.COST].values) == 1
+
+
 def test_seeds_side_by_side_are_one_time():
   """Four seeds on two clocks: an interval of two values, not of four."""
   one = row("one", 0.1, cost=np.array([2.0, 2.0, 3.0, 3.0]))

@@ -100,10 +100,21 @@ class Row:
   spent: Spent
   made: frozenset[str]
 
-  def by_clock(self, values: np.ndarray) -> np.ndarray:
-    """Means of the seeds that were trained side by side: one time, not many."""
-    beside = self.spent.beside
-    return np.array([values[beside == n].mean() for n in np.unique(beside)])
+  def by_clock(
+    self, values: np.ndarray, other: Row | None = None
+  ) -> np.ndarray:
+    """Means of the seeds that were trained side by side: one time, not many.
+
+    Where values are of another row too, of those that share a time in either.
+    """
+    clocks = [row.spent.beside for row in (self, other) if row is not None]
+    shared, before = np.arange(len(values)), None
+    while not np.array_equal(shared, before):
+      before = shared.copy()
+      for beside in clocks:
+        for n in np.unique(beside):
+          shared[beside == n] = shared[beside == n].min()
+    return np.array([values[shared == n].mean() for n in np.unique(shared)])
 
 
 def row(
@@ -129,7 +140,7 @@ def compare(one: Row, reference: Row) -> dict[str, Estimate]:
     for column, values in one.values.items()
     if column != COST
   }
-  ratio = one.by_clock(one.values[COST] / reference.values[COST])
+  ratio = one.by_clock(one.values[COST] / reference.values[COST], reference)
   return {**found, COST: Estimate(ratio, null=1.0, digits=2)}
 
 
