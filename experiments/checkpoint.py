@@ -197,7 +197,7 @@ class Checkpoints:
 
   def _set_aside(self, step: int, reason: str) -> epath.Path:
     aside = self.directory.parent / SET_ASIDE
-    number = len(list(aside.glob("*.txt"))) if aside.exists() else 0
+    number = len(list(aside.glob("*"))) if aside.exists() else 0
     moved = aside / f"{step}_{number}"
     if jax.process_index() == 0:
       aside.mkdir(parents=True, exist_ok=True)

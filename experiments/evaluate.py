@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import rich.console
 from etils import epath
@@ -118,18 +117,20 @@ def _sample_and_score(
   else:
     samples = drawn.completions, drawn.lengths, drawn.finished
     judged = hosts.judge(task.score, problems, samples, sharding)
-  scores = judged.scores
-  if judged.scored is not None:
-    scores = jnp.where(judged.scored, scores, jnp.nan)
-  return hosts.fetch(
+  found = hosts.fetch(
     {
-      "scores": scores,
+      "scores": judged.scores,
+      "scored": () if judged.scored is None else judged.scored,
       "correct": judged.correct,
       "answer_ids": judged.answer_ids,
       "lengths": drawn.lengths,
       "finished": drawn.finished,
     }
   )
+  scored = found.pop("scored")
+  if judged.scored is not None:
+    found["scores"] = np.where(scored, found["scores"], np.nan)
+  return found
 
 
 @functools.partial(jax.jit, static_argnames=("policy", "sampling"))
@@ -218,7 +219,7 @@ def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
     "on held-out problems.",
   )
   add = parser.add_argument
-  add("--workdir", type=epath.Path, help="folder of a run")
+  add("--workdir", help="folder of a run")
   add("--step", type=int, help="of the run's checkpoint; default: the latest")
   add("--policy", type=epath.Path, help="Hugging Face folder of a model")
   add("--task", help='of the policy: a name, or "name(setting=value)"')

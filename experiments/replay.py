@@ -29,6 +29,7 @@ from experiments import (
   workdirs,
 )
 from experiments.experiment import Experiment
+from models import buckets
 from rl import learners, method, probes, step, types
 
 
@@ -41,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument("--workdir", required=True, help="folder of the run")
   parser.add_argument("--step", type=int, help="which; the latest kept")
   given = parser.parse_args(argv)
-  workdir = epath.Path(given.workdir)
   with mistakes.expected():
+    workdir = buckets.checked(given.workdir)
     config = workdirs.read_config(workdir)
     devices.split_cpu(config.cpu_devices)
     e = build.build(config)

@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   add = parser.add_argument
-  add("--workdir", type=epath.Path, help="folder of a run")
+  add("--workdir", help="folder of a run")
   add("--step", type=int, help="of the run's checkpoint; default: the latest")
   add("--policy", type=epath.Path, help="Hugging Face folder of a model")
   add("--task", help='of the policy: a name, or "name(setting=value)"')
@@ -196,6 +196,8 @@ def _answer(
       asked, drawn.completions[:1], drawn.lengths[:1], drawn.finished[:1]
     )
     scores = np.asarray(judged.scores)[0]
+    if judged.scored is not None:
+      scores = np.where(np.asarray(judged.scored)[0], scores, np.nan)
   shown = task.decode(asked.prompts[0][asked.prompt_mask[0]])
   console.print(f"\n{shown}", style="bold", markup=False, soft_wrap=True)
   for s in range(settings.samples):

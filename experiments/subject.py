@@ -183,7 +183,7 @@ def _check_settings(
     pad_id=task.pad_id,
     temperature=temperature,
   )
-  room = task.prompt_length + max_tokens
+  room = task.prompt_length + max_tokens - 1  # the last token is not fed
   if shape.positions == "learned" and room > shape.max_positions:
     raise ValueError(
       f"prompts of {task.prompt_length} and completions of {max_tokens} tokens "

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 import optax
 from etils import epath
@@ -350,7 +351,7 @@ def _loop(
         trace.after(metrics)
       done += size
       meter.flush()
-      meter.hold(done, metrics, times)
+      meter.hold(done, metrics, times, state)
       if guard.is_near(size):
         meter.flush()
         if guard.reached:
@@ -445,16 +446,18 @@ class _Meter:
     state: step.State,
   ) -> None:
     self._e, self._logger, self._guard = e, logger, guard
-    self._made = _updates_made(state)
-    self._held: tuple[int, step.Metrics, Times] | None = None
+    self._made = jax.device_get(_updates_made(state))
+    self._held: tuple[int, step.Metrics, Times, dict[str, Any]] | None = None
     self.restart()
 
   def restart(self) -> None:
     """Starts the clock anew: what went before was no training."""
     self._clock = time.perf_counter()
 
-  def hold(self, done: int, metrics: step.Metrics, times: Times) -> None:
-    self._held = done, metrics, times
+  def hold(
+    self, done: int, metrics: step.Metrics, times: Times, state: step.State
+  ) -> None:
+    self._held = done, metrics, times, _updates_made(state)
 
   def flush(self) -> None:
     """Waits for the held dispatch, logs its steps and shows them the guard.
@@ -464,9 +467,9 @@ class _Meter:
     """
     if self._held is None:
       return
-    done, metrics, times = self._held
+    done, metrics, times, made = self._held
     self._held = None
-    metrics = jax.device_get(metrics)
+    metrics, made = jax.device_get((metrics, made))
     now = time.perf_counter()
     size = self._e.config.steps_per_dispatch
     times = {**times, "time/step_s": (now - self._clock) / size}
@@ -482,6 +485,7 @@ class _Meter:
       fault = self._guard.see(one)
       if fault:
         raise guards.Stopped(number, fault)
+    self._made = made  # those of phases are among them
 
   def _is_logged(self, number: int) -> bool:
     config = self._e.config
@@ -502,7 +506,7 @@ class _Meter:
       **times,
       **{
         f"{learners.prefix(name)}optim/lr": float(
-          schedule(self._made[name] // self._updates(name))
+          schedule(int(self._made[name]) // self._updates(name))
         )
         for name, schedule in e.schedules.items()
       },
@@ -510,12 +514,15 @@ class _Meter:
     }
 
 
-def _updates_made(state: step.State) -> dict[str, int]:
-  """Of each learner, as its optimiser counts them: skipped ones are none."""
+def _updates_made(state: step.State) -> dict[str, jax.Array]:
+  """Of each learner, as its optimiser counts them: skipped ones are none.
+
+  Copies: the state may be donated to the next step.
+  """
   of = {learners.POLICY: state.opt_state}
   of |= {name: held.opt_state for name, held in state.learners.items()}
   return {
-    name: int(optax.tree.get_all_with_path(opt_state, "count")[0][1])
+    name: jnp.copy(optax.tree.get_all_with_path(opt_state, "count")[0][1])
     for name, opt_state in of.items()
   }
 

@@ -13,7 +13,7 @@ from etils import epath
 
 from rl import choices
 
-SCHEMES = ("gs", "s3", "az")  # of buckets that `epath` knows
+SCHEMES = ("gs", "s3", "az")  # of buckets, as `epath` knows them
 
 
 def checked(path: epath.PathLike) -> epath.Path:

@@ -159,7 +159,7 @@ def logits(
     `[B, T, V]` float32; entry t predicts token t + 1. Finite on padding.
   """
   at = positions(mask)
-  seen = places(config, at, mask.shape[-1])
+  seen = places(config, at, mask.shape[-1] + 1)  # the last one is fed too
 
   def step(x, layer):
     layer_params, kind = layer

@@ -61,8 +61,8 @@ def advantages(rollout, prm, ref, **hyper):
 
 def loss_and_gradient(rollout, prm, ref, **hyper):
   """Of the reward model: the loss's metrics, its gradient at every position."""
-  found, metrics = prm_program(**hyper)(rollout, prm, ref)
-  return metrics, np.asarray(found["hidden"])
+  found, tally = prm_program(**hyper)(rollout, prm, ref)
+  return tally.merge(), np.asarray(found["hidden"])
 
 
 def rewards_of(rollout, prm, ref):

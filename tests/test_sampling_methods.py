@@ -223,7 +223,7 @@ def test_samples_are_drawn_in_proportion_to_their_weights():
 
 
 def test_a_rule_that_leaves_one_sample_is_none():
-  with pytest.raises(ValueError, match="did you mean 'best_random'"):
+  with pytest.raises(ValueError, match="did you mean 'best_worst'"):
     methods.get("pf_ppo", rule="best")
 
 

@@ -149,7 +149,14 @@ PUBLIC = {
   "models.transformer": {"logits": ["config", "params", "tokens", "mask"]},
   "models.hf": {
     "load": ["folder", "dtype", "mesh"],
-    "save": ["config", "params", "folder", "tokenizer", "shard_bytes"],
+    "save": [
+      "config",
+      "params",
+      "folder",
+      "tokenizer",
+      "shard_bytes",
+      "stops",
+    ],
   },
 }
 

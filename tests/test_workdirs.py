@@ -1,9 +1,11 @@
 """A workdir is that of one config."""
 
+import jax.numpy as jnp
 import ml_collections
 import pytest
+from orbax.checkpoint import checkpoint_manager as orbax
 
-from experiments import preemption, workdirs
+from experiments import checkpoint, preemption, workdirs
 
 
 def _config(**changes):
@@ -58,3 +60,8 @@ def test_a_second_watch_counts_on_and_orbax_asks_nothing(tmp_path, monkeypatch):
     watch.check()
     watch.check()
   assert asked == list(range(asked[0], asked[0] + 4))
+  monkeypatch.undo()
+  with checkpoint.Checkpoints(tmp_path / "c") as checkpoints:
+    monkeypatch.setattr(orbax.utils, "reached_preemption", asked.append)
+    assert checkpoints.save(7, {"params": jnp.zeros(2)}, {})
+  assert len(asked) == 4

@@ -145,6 +145,7 @@ def row(
   tell: sides.Tell,
   *,
   work: Callable[[sides.Call], dict[str, float]] = lambda _: {},
+  prove: Callable[[sides.Call, sides.Call], None] = lambda *_: None,
   limit: float | None = None,
   bound_limit: float | None = None,
 ) -> Row:
@@ -157,12 +158,16 @@ def row(
     bound: the least seconds that a call of ours could take.
     tell: where progress goes.
     work: of a call of ours, for the row.
+    prove: refuses a pair of calls that did not do the same.
     limit, bound_limit: of the row.
   """
   if peer is None:
     own = list(rounds.alone(ours, calls, tell))
   else:
-    pairs = list(rounds.pairs(ours, peer, calls, tell))
+    pairs = []
+    for pair in rounds.pairs(ours, peer, calls, tell):
+      prove(*pair)
+      pairs.append(pair)
     own = [pair[0] for pair in pairs]
   middle = sorted(own, key=lambda call: call.seconds / call.tokens)
   found = Row(

@@ -83,9 +83,10 @@ def coba(
     p = accuracy(rollout)
     known = rollout.sample_mask & (rollout.correct >= 0)
     failure = 1 - masked.mean(p, known.any(-1))
-    failure = decay * memory["failure"] + (1 - decay) * failure
-    weight = decay * memory["weight"] + (1 - decay)
-    mean = failure / weight
+    share = jnp.where(known.any(), 1 - decay, 0.0)  # nothing is known: no news
+    failure = (1 - share) * memory["failure"] + share * failure
+    weight = (1 - share) * memory["weight"] + share
+    mean = failure / jnp.maximum(weight, 1e-6)
     capability = jnp.where(mean > 0.5, mean, jax.nn.sigmoid(10 * (mean - 0.5)))
     alpha = jnp.clip(lowest + slope * capability, 1.5, 9.5)
     count = p.shape[0]
