@@ -27,7 +27,7 @@ import ml_collections
 import rich.console
 from etils import epath
 
-from experiments import jsonl, mistakes
+from experiments import jsonl, mistakes, provenance
 
 MODELS = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-8b", "qwen3-32b", "llama3-70b")
 MACHINES = (
@@ -124,7 +124,12 @@ def compile_cell(cell: Cell, data: epath.Path, tell: Any) -> Found:
   chip, devices = chips.devices(cell.machine)
   e = build.build(config, devices, chip.memory)
   kept = {k: n for k, n in report.resident(e).items() if k != "cache"}
-  named = {"what": cell.what, "machine": cell.machine, "changes": []}
+  named = {
+    "what": cell.what,
+    "machine": cell.machine,
+    "commit": provenance.commit(),
+    "changes": [],
+  }
   whole = sum(kept.values()) * chips.GIB
   if whole > chip.memory and e.mesh.shape["data"] == 1:
     return named | {
