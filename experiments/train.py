@@ -446,7 +446,7 @@ class _Meter:
     state: step.State,
   ) -> None:
     self._e, self._logger, self._guard = e, logger, guard
-    self._made = jax.device_get(_updates_made(state))
+    self._made = _counted(_updates_made(state))
     self._held: tuple[int, step.Metrics, Times, dict[str, Any]] | None = None
     self.restart()
 
@@ -469,7 +469,7 @@ class _Meter:
       return
     done, metrics, times, made = self._held
     self._held = None
-    metrics, made = jax.device_get((metrics, made))
+    metrics, made = jax.device_get(metrics), _counted(made)
     now = time.perf_counter()
     size = self._e.config.steps_per_dispatch
     times = {**times, "time/step_s": (now - self._clock) / size}
@@ -506,7 +506,7 @@ class _Meter:
       **times,
       **{
         f"{learners.prefix(name)}optim/lr": float(
-          schedule(int(self._made[name]) // self._updates(name))
+          schedule(self._made[name] // self._updates(name))
         )
         for name, schedule in e.schedules.items()
       },
@@ -525,6 +525,10 @@ def _updates_made(state: step.State) -> dict[str, jax.Array]:
     name: jnp.copy(optax.tree.get_all_with_path(opt_state, "count")[0][1])
     for name, opt_state in of.items()
   }
+
+
+def _counted(made: dict[str, jax.Array]) -> dict[str, int]:
+  return {name: int(count) for name, count in made.items()}
 
 
 def _evaluate(

@@ -159,7 +159,7 @@ def logits(
     `[B, T, V]` float32; entry t predicts token t + 1. Finite on padding.
   """
   at = positions(mask)
-  seen = places(config, at, mask.shape[-1] + 1)  # the last one is fed too
+  seen = places(config, at, mask.shape[-1], fed=mask.shape[-1])
 
   def step(x, layer):
     layer_params, kind = layer
@@ -358,14 +358,16 @@ def following(prompt_mask: Array, t: Array) -> Array:
   return (prompt_mask.sum(-1)[:, None] + t)[:, None]
 
 
-def places(config: ModelConfig, at: Array, length: int) -> Places:
+def places(
+  config: ModelConfig, at: Array, length: int, fed: int | None = None
+) -> Places:
   """What the layers need to know of positions.
 
   Args:
     config: the decoder's shape.
     at: `[..., N]` positions.
-    length: longest sequence that the program can hold, padding included, and
-      the last token, which is not fed.
+    length: longest sequence that the program can hold, padding included.
+    fed: so many tokens of it; None: all but the last, which predicts nothing.
 
   Returns:
     Tables `[kinds, ..., 1, N, rotary_dim / 2]`, to turn heads before the N.
@@ -380,7 +382,7 @@ def places(config: ModelConfig, at: Array, length: int) -> Places:
       config.window if kind == "local" else _EVERYTHING for kind in kinds
     )
   if config.positions == "learned":
-    if length - 1 > config.max_positions:  # the last token is not fed
+    if (length - 1 if fed is None else fed) > config.max_positions:
       raise ValueError(
         f"prompt and completion have room for {length} tokens, but the decoder "
         f"has {config.max_positions} learned positions; use at most as many"
