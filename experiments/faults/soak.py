@@ -40,7 +40,8 @@ def soak(folder: pathlib.Path, steps: int, tell: Tell) -> Outcome:
   rows = []
   while run.is_running:
     done = runs.logged(run.workdir)
-    if done >= WARM and (now := _measure(run.number)):
+    # After the last step it evaluates, reports and lets go of what it held.
+    if WARM <= done < steps and (now := _measure(run.number)):
       rows.append((done, *now))
       if len(rows) % 50 == 0:
         tell(f"step {done} of {steps}: {now[0]:.0f} MB, {now[1]} files")
