@@ -176,8 +176,8 @@ def test_a_leak_is_told_from_the_moments_of_saves(leak):
   saving = (steps % 100 < 30) | (late & (steps % 100 < 60))
   memory = 900 + leak * (steps - 1000) + 15.0 * saving
   memory += np.random.default_rng(0).uniform(0, 0.3, len(steps))
-  slope, floors = soak.growth(steps, memory)
-  assert abs(slope - leak) < 3e-4
-  assert len(floors) == 10
+  floors = soak.floor(steps, memory)
+  assert len(floors[1]) == 10
+  assert abs(soak.growth(floors) - leak) < 3e-4
   fitted, _ = np.polyfit(steps, memory, 1)
   assert 100 * (fitted - leak) > 0.4  # what a fit through all would have said
