@@ -154,14 +154,9 @@ def test_fewer_problems_and_samples_are_the_first_of_more():
   )
 
 
-def test_a_host_scored_task_gives_the_same():
-  def score(problems, completions, lengths, finished):
-    assert all(isinstance(x, np.ndarray) for x in (completions, lengths))
-    return _score(problems, completions, lengths, finished)
-
-  host = Task(**{**TASK.__dict__, "jittable": False, "score": score})
-  found = evaluate.evaluate(
-    host,
+def _evaluated(task):
+  return evaluate.evaluate(
+    task,
     POLICY,
     _params(0.4),
     problems=64,
@@ -169,6 +164,15 @@ def test_a_host_scored_task_gives_the_same():
     batch=24,
     key=jax.random.key(0),
   )
+
+
+def test_a_host_scored_task_gives_the_same():
+  def score(problems, completions, lengths, finished):
+    assert all(isinstance(x, np.ndarray) for x in (completions, lengths))
+    return _score(problems, completions, lengths, finished)
+
+  host = Task(**{**TASK.__dict__, "jittable": False, "score": score})
+  found = _evaluated(host)
   _same(_evaluation(), found)
 
 
@@ -186,15 +190,7 @@ def test_what_has_no_score_is_left_out_of_the_means():
     )
 
   lossy = Task(**{**TASK.__dict__, "jittable": False, "score": score})
-  found = evaluate.evaluate(
-    lossy,
-    POLICY,
-    _params(0.4),
-    problems=64,
-    samples=32,
-    batch=24,
-    key=jax.random.key(0),
-  )
+  found = _evaluated(lossy)
   assert np.isnan(found.scores[:, 0]).all()
   whole = _evaluation()
   for name, want in (
