@@ -79,7 +79,7 @@ class Outcome:
   Attributes:
     series: `{metric: [seeds, steps]}`, NaN after a seed's last step.
     steps: `[seeds]` done.
-    scores: `[seeds, N, S]` float32 of the held-out problems.
+    scores: `[seeds, N, S]` float32 of the held-out problems, NaN without one.
     correct: `[seeds, N, S]` bool.
     lengths: `[seeds, N, S]` int32.
   """
@@ -95,9 +95,12 @@ class Outcome:
     return self.pass_curve([k])[:, 0]
 
   def pass_curve(self, ks: Sequence[int]) -> np.ndarray:
-    """`[seeds, len(ks)]` pass@k."""
+    """`[seeds, len(ks)]` pass@k of the samples that have a verdict."""
     return np.stack(
-      [np.asarray(metrics.pass_at_k_curve(c, ks)) for c in self.correct]
+      [
+        np.asarray(metrics.pass_at_k_curve(c, ks, ~np.isnan(s)))
+        for c, s in zip(self.correct, self.scores, strict=True)
+      ]
     )
 
   def max_at(self, k: int) -> np.ndarray:
@@ -105,7 +108,7 @@ class Outcome:
     return self.max_curve([k])[:, 0]
 
   def max_curve(self, ks: Sequence[int]) -> np.ndarray:
-    """`[seeds, len(ks)]` expected best score of k samples."""
+    """`[seeds, len(ks)]` expected best of k samples that have a score."""
     return np.stack(
       [
         np.asarray(metrics.max_at_k_curve(np.nan_to_num(s), ks, ~np.isnan(s)))

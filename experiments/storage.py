@@ -1,4 +1,4 @@
-"""What a disk refuses while a run writes, said in one line."""
+"""What a disk refuses while a run reads and writes, said in one line."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _REFUSALS = (
 
 @contextlib.contextmanager
 def told(workdir: epath.PathLike) -> Iterator[None]:
-  """Writing inside may be refused.
+  """Files may be refused inside.
 
   Args:
-    workdir: of the run that writes.
+    workdir: of the run.
 
   Raises:
     Ended: in place of what Python, Orbax or TensorStore raise then.
@@ -38,17 +38,17 @@ def told(workdir: epath.PathLike) -> Iterator[None]:
   try:
     yield
   except Exception as error:
-    reason = refusal(error)
+    reason, file = _refused(error)
     if not reason:
       raise
     raise mistakes.Ended(
-      f"{workdir} cannot be written: {reason}. What was saved is whole; once "
-      "that is mended, the same command goes on from the last checkpoint"
+      f"{file or workdir}: {reason}. What was saved in {workdir} is whole; "
+      "once that is mended, the same command goes on from the last checkpoint"
     ) from error
 
 
-def refusal(error: BaseException | None) -> str:
-  """Why the file system refused, in its own words; "" where it did not."""
+def _refused(error: BaseException | None) -> tuple[str, str]:
+  """Why the file system refused, in its own words, and which file; or ""."""
   seen: list[BaseException] = []
   while error is not None and error not in seen:
     seen.append(error)
@@ -56,6 +56,6 @@ def refusal(error: BaseException | None) -> str:
       words = os.strerror(code)
       is_it = isinstance(error, OSError) and error.errno == code
       if is_it or words in str(error):
-        return words
+        return words, str(getattr(error, "filename", None) or "")
     error = error.__cause__ or error.__context__
-  return ""
+  return "", ""

@@ -99,6 +99,13 @@ def test_the_tests_read_what_the_arms_left(name):
       np.testing.assert_allclose(comparison.effects, 0, atol=1e-6)
 
 
+def test_a_sample_without_a_verdict_is_not_a_wrong_one():
+  scores = np.array([[[1, np.nan, 0, np.nan]]], np.float32)
+  found = Outcome({}, np.ones(1), scores, scores > 0, np.ones_like(scores))
+  np.testing.assert_allclose(found.pass_curve([1, 2]), [[0.5, 1.0]])
+  np.testing.assert_allclose(found.max_curve([1, 2]), [[0.5, 1.0]])
+
+
 def test_an_unknown_claim_is_refused(capsys):
   assert command.main(["pass_at_k_trainin"]) == 2
   assert "did you mean 'pass_at_k_training'" in capsys.readouterr().err

@@ -131,6 +131,7 @@ def test_workers_that_are_killed_change_no_verdict():
     (ValueError("RESOURCE_EXHAUSTED: No space left on device"), "No space"),
     (PermissionError(13, "x"), "Permission denied"),
     (OSError(30, "x"), "Read-only file system"),
+    (OSError(30, "x", "model.bin"), r"^model\.bin: Read-only file system\."),
     (ValueError("a shape is another"), ""),
     (FileNotFoundError(2, "x"), ""),
   ],
