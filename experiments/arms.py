@@ -80,7 +80,7 @@ class Outcome:
     series: `{metric: [seeds, steps]}`, NaN after a seed's last step.
     steps: `[seeds]` done.
     scores: `[seeds, N, S]` float32 of the held-out problems, NaN without one.
-    correct: `[seeds, N, S]` bool.
+    correct: `[seeds, N, S]` int8, 1 right, 0 wrong, -1 unknown.
     lengths: `[seeds, N, S]` int32.
   """
 
@@ -98,8 +98,8 @@ class Outcome:
     """`[seeds, len(ks)]` pass@k of the samples that have a verdict."""
     return np.stack(
       [
-        np.asarray(metrics.pass_at_k_curve(c, ks, ~np.isnan(s)))
-        for c, s in zip(self.correct, self.scores, strict=True)
+        np.asarray(metrics.pass_at_k_curve(c == 1, ks, c >= 0))
+        for c in self.correct
       ]
     )
 
@@ -279,7 +279,7 @@ def _evaluated(e: Experiment, params: types.PyTree) -> dict:
   )
   return {
     "scores": found.scores,
-    "correct": found.correct == 1,
+    "correct": found.correct,
     "lengths": found.lengths,
   }
 

@@ -136,7 +136,14 @@ def make_method(text: str) -> method_lib.Method | dict[str, method_lib.Method]:
 def make_learners(
   config: ml_collections.ConfigDict,
 ) -> dict[str, method_lib.Method]:
-  """The methods by learner; the policy's with the config's reward and stage."""
+  """The methods by learner; the policy's with the config's reward and stage.
+
+  Args:
+    config: of a run of RL.
+
+  Raises:
+    ValueError: what the config says does not fit, or the method says too.
+  """
   made = learners.by_slot(make_method(config.method))
   own = made[learners.POLICY]
   if config.get("stage"):
@@ -153,7 +160,14 @@ def make_learners(
     except (ValueError, transform.LevelError) as error:
       raise ValueError(f"sampler.truncation = {cap}: {error}") from None
   reward = make_reward(config.get("mix") or {})
-  return {**made, learners.POLICY: dataclasses.replace(own, reward=reward)}
+  if reward is not None:
+    if own.reward is not None:
+      raise ValueError(
+        f"mix: {own.name} brings a reward of its own, {own.reward.name}; leave "
+        "mix empty"
+      )
+    own = dataclasses.replace(own, reward=reward)
+  return {**made, learners.POLICY: own}
 
 
 def make_stage(text: str) -> stages.Stage:

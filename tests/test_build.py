@@ -1,5 +1,6 @@
 """The pieces that a config stands for."""
 
+import dataclasses
 import importlib
 import math
 import pkgutil
@@ -74,6 +75,19 @@ def test_a_method_is_what_its_call_says():
   expected = methods.get("max_at_k", k=2, baseline="none")
   assert found.name == "max_at_k(k=2, baseline=none)"
   assert str(found) == str(expected)
+
+
+def test_a_method_may_bring_its_reward_and_then_no_mix_is_taken(monkeypatch):
+  paid = build.make_reward(common.pay(brief="length_charge()"))
+  brings = dataclasses.replace(methods.get("rloo"), reward=paid)
+  monkeypatch.setattr(build, "make_method", lambda text: brings)
+  config = common.rl()
+  assert build.make_learners(config)["policy"].reward is paid
+  config.mix = common.pay(right="verdict()")
+  with pytest.raises(ValueError, match=r"mix: rloo.* reward of its own"):
+    build.make_learners(config)
+  monkeypatch.setattr(build, "make_method", lambda text: methods.get("rloo"))
+  assert build.make_learners(config)["policy"].reward is not None
 
 
 def test_the_learning_rate_warms_up_and_decays_to_its_floor():

@@ -101,7 +101,8 @@ def test_the_tests_read_what_the_arms_left(name):
 
 def test_a_sample_without_a_verdict_is_not_a_wrong_one():
   scores = np.array([[[1, np.nan, 0, np.nan]]], np.float32)
-  found = Outcome({}, np.ones(1), scores, scores > 0, np.ones_like(scores))
+  verdicts = np.array([[[1, -1, 0, -1]]], np.int8)
+  found = Outcome({}, np.ones(1), scores, verdicts, np.ones_like(scores))
   np.testing.assert_allclose(found.pass_curve([1, 2]), [[0.5, 1.0]])
   np.testing.assert_allclose(found.max_curve([1, 2]), [[0.5, 1.0]])
 

@@ -3,16 +3,20 @@
 import importlib.util
 import pathlib
 import re
+import sys
+import types
 
+import numpy as np
 import pytest
 import tiny
 
-from experiments import logging, train
+from experiments import estimates, logging, sweep, train
 from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "your_method.md").read_text()
-METHOD, PROOF = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
+METHOD, PROOF, SEEDS = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
+FILE = "rl.methods.sets.min_at_k"
 
 
 @pytest.mark.long
@@ -25,24 +29,53 @@ def test_its_method_is_found_and_trains(tmp_path, monkeypatch):
   assert logging.read_metrics(tmp_path / "run")["loss/total"][0].tolist() == [1]
 
 
-def test_its_proof_holds_and_can_fail(tmp_path):
-  def proof(code):
-    path = tmp_path / "test_min_at_k.py"
-    path.write_text(code)
-    found = importlib.util.spec_from_file_location("proof", path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    (test,) = (v for k, v in vars(module).items() if k.startswith("test_"))
+def test_its_proof_holds_and_can_fail(monkeypatch):
+  def proof(method):
+    module = types.ModuleType(FILE)
+    exec(compile(method, FILE, "exec"), vars(module))
+    monkeypatch.setitem(sys.modules, FILE, module)
+    names = {}
+    exec(compile(PROOF, "test_min_at_k.py", "exec"), names)
+    (test,) = (v for k, v in names.items() if k.startswith("test_"))
     return test
 
-  proof(PROOF)()
-  wrong = PROOF.replace("return -objectives", "return objectives")
-  assert wrong != PROOF
-  try:
+  proof(METHOD)()
+  wrong = METHOD.replace("return -objectives", "return objectives")
+  assert wrong != METHOD
+  with pytest.raises(AssertionError):
     proof(wrong)()
-  except AssertionError:
-    return
-  raise AssertionError("a turned sign passes the proof")
+
+
+def test_its_interval_is_over_the_seeds_of_its_sweep(
+  tmp_path, monkeypatch, capsys
+):
+  """The folders are those that the page's own words of a sweep plan."""
+  words = re.search(r'--product "(.*?)" --seeds (\d)', TEXT)
+  planned = sweep.plan("", "", product=[words[1]], seeds=int(words[2]))
+  shape = (2, 4)  # problems, samples
+  for one in planned:
+    correct = np.zeros(shape, np.int8)
+    if "min_at_k" in one.name:  # solves one problem of two, one of them later
+      correct[0] = 1
+      correct[1] = one.name.endswith("seed_2")
+    found = estimates.Evaluation(
+      task="",
+      step=1,
+      temperature=1.0,
+      ids=np.arange(2, dtype=np.int32),
+      scores=correct.astype(np.float32),
+      correct=correct,
+      answer_ids=np.zeros(shape, np.int32),
+      lengths=np.ones(shape, np.int32),
+      finished=np.ones(shape, bool),
+    )
+    folder = tmp_path / "runs" / "mine_sweep" / one.name
+    folder.mkdir(parents=True)
+    estimates.save(found, folder / "evaluation.json")
+  monkeypatch.chdir(tmp_path)
+  exec(compile(SEEDS, "your_method.md", "exec"), {})
+  said = capsys.readouterr().out
+  assert float(said.split()[0]) == pytest.approx(2 / 3)  # of .5, .5 and 1
 
 
 def test_its_files_folders_and_rows_are_where_it_says():

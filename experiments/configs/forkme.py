@@ -13,7 +13,8 @@ from experiments.configs import common
 
 def get_config():
   # What to start from: a supervised run, here in `base/` of the workdir. For a
-  # published model leave it out and set config.policy.path to its folder.
+  # published model: config = common.rl(steps=60), config.policy.path = its
+  # folder, and a task of text, config.task = "gsm8k(thinking=False)" say.
   base = common.supervised(steps=200)
   base.model = common.model(width=64, layers=2)
   base.task = "countdown(count=4)"  # python -m experiments.catalogue tasks

@@ -32,7 +32,8 @@ that appending lines moves none of them, and no prompt stands on both sides.
 Usage:
   python -m experiments.run --config experiments/configs/recipes/NAME.py \\
     --config.policy.path=FOLDER --config.task=jsonl \\
-    --config.data.path=problems.jsonl --config.reward=my_reward:large
+    --config.data.path=problems.jsonl --config.reward=my_reward:large \\
+    --config.evaluation.problems=32
 """
 
 from __future__ import annotations
