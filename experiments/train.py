@@ -19,6 +19,7 @@ import optax
 from etils import epath
 
 from experiments import (
+  allocator,
   build,
   checkpoint,
   collect,
@@ -332,6 +333,7 @@ def _loop(
   def save() -> None:
     meter.flush()  # a resumed run must find the metrics of what is saved
     logger.flush()
+    allocator.trim()  # of what the save before this one and evaluations freed
     checkpoints.save(done, state.replace(frozen={}), meta, force=True)
 
   try:
