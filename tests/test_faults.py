@@ -117,6 +117,13 @@ def test_damage_changes_one_file_of_the_state(copy):
     changed[0].write_bytes(before[changed[0]])
 
 
+def test_a_run_that_hangs_is_an_error_and_gone(tmp_path):
+  run = runs.Run(tmp_path / "run", (), tmp_path / "log")
+  with pytest.raises(TimeoutError, match="did not end within 0 s"):
+    run.wait(0.0)
+  assert not run.is_running
+
+
 def test_workers_that_are_killed_change_no_verdict():
   found = verifier.killed(2, random.Random(0), lambda text: None)
   assert found.passed

@@ -132,7 +132,7 @@ class Pair:
       for i in range(2)
     ]
 
-  def wait(self) -> list[int | None]:
+  def wait(self) -> list[int]:
     return [one.wait() for one in self.both]
 
 
@@ -174,7 +174,10 @@ def one_of_two(
       continue
     done += 1
     begun = time.monotonic()
-    status = other.wait(PATIENCE)
+    try:
+      status = other.wait(PATIENCE)
+    except TimeoutError:
+      status = None  # the survivor hangs: it has not recovered
     took = time.monotonic() - begun
     longest = max(longest, took)
     lost += pair.both[0].lost_steps

@@ -109,13 +109,19 @@ class Run:
       os.killpg(self._process.pid, signal.SIGKILL)
     self._process.wait()
 
-  def wait(self, seconds: float = SECONDS) -> int | None:
-    """Its exit status; None, and killed, where it took longer."""
+  def wait(self, seconds: float = SECONDS) -> int:
+    """Its exit status.
+
+    Raises:
+      TimeoutError: it took longer; it is killed.
+    """
     try:
       return self._process.wait(seconds)
     except subprocess.TimeoutExpired:
       self.kill()
-      return None
+      raise TimeoutError(
+        f"{self.workdir} did not end within {seconds:.0f} s"
+      ) from None
 
   def until(self, condition: Callable[[], bool]) -> bool:
     """Waits for a condition; False where the run ended before."""
