@@ -53,6 +53,10 @@ class Arm:
         )
     if self.config.policy.path:
       raise ValueError("an arm starts from another arm, not by a policy.path")
+    if (self.config.get("sampler") or {}).get("ahead"):
+      raise ValueError(
+        "an arm samples each seed where it is trained: sampler.ahead must be 0"
+      )
     if self.config.model.lora_rank:
       raise ValueError(
         "an arm trains all parameters: model.lora_rank must be 0"
@@ -264,19 +268,7 @@ def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _evaluated(e: Experiment, params: types.PyTree) -> dict:
-  settings = e.config.evaluation
-  found = evaluate.evaluate(
-    e.task,
-    e.policy,
-    jax.device_put(params, e.replicated),
-    problems=settings.problems,
-    samples=settings.samples,
-    batch=settings.batch,
-    key=jax.random.key(settings.seed),
-    temperature=settings.temperature,
-    max_tokens=e.sampling.max_tokens,
-    sharding=e.batch_sharding,
-  )
+  found = evaluate.held_out(e, jax.device_put(params, e.replicated))
   return {
     "scores": found.scores,
     "correct": found.correct,

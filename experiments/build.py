@@ -15,7 +15,7 @@ import ml_collections
 import optax
 from jax.sharding import Mesh
 
-from experiments import collect, decoder, layout, optimizers, sinks, spec, tasks
+from experiments import collect, decoder, layout, optimizers, spec, tasks
 from experiments.experiment import KINDS, Experiment
 from models import policy as policies
 from models import sharding
@@ -81,9 +81,6 @@ def build(
   plan.check(config.rollout.prompts)
   txs = optimizers.by_learner(config, list(trained), plan)
   _check_cadence(config)
-  for name in config.sinks:
-    if name not in sinks.SINKS:
-      raise ValueError(choices.unknown("sink", name, sorted(sinks.SINKS)))
   task = make_task(config)
   model = decoder.make(config, task, devices[0].platform)
   mesh, sampling_mesh = layout.meshes(

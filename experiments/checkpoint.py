@@ -2,8 +2,8 @@
 
 Orbax does the work. What is added is small: typed PRNG keys travel as their
 data, arrays come back on the shardings that are asked for, a state that does
-not fit is refused before anything is read, and the parameters of a run can be
-read alone. A checkpoint becomes visible by the rename that ends its writing,
+not fit is refused before anything is read. `models.stored` reads the parameters
+of a run alone. A checkpoint becomes visible by the rename that ends its writing,
 so a run that is killed while saving resumes from the one before. Of each array
 there is a number (`models.checksums`), so that what a disk or a copy did to
 it is found when it is read: such a checkpoint is set aside, and the run resumes
@@ -15,21 +15,19 @@ from __future__ import annotations
 import contextlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
-from experiments import hosts
-from models import buckets, checksums
+from experiments import hosts, keys
+from models import buckets, checksums, stored
 
 PyTree = Any
 
-FOLDER = "checkpoints"  # of a workdir
 SET_ASIDE = "checkpoints_damaged"  # beside it: what could not be read
 _META = "meta"  # in the JSON of a checkpoint, beside its checksums
 
@@ -100,7 +98,7 @@ class Checkpoints:
       return False
     if not force and not self._manager.should_save(step):
       return False
-    arrays = _keys_to_data(state)
+    arrays = jax.tree.map(keys.data, state)
     return self._manager.save(
       step,
       args=ocp.args.Composite(
@@ -130,7 +128,7 @@ class Checkpoints:
       ValueError: the saved tree, a shape or a dtype is another, an array is not
         what was saved, or another process cannot read it.
     """
-    step = _existing(self._manager.all_steps(), self.directory, step)
+    step = stored.existing(self._manager.all_steps(), self.directory, step)
     problem = None
     try:
       arrays, data = self._read(step, _abstract(abstract_state))
@@ -148,7 +146,7 @@ class Checkpoints:
     """This process's part of the arrays, and the JSON; waits for no other."""
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
-      _check_fits(target, handler.metadata(folder / "state").tree, step)
+      stored.check_fits(target, handler.metadata(folder / "state").tree, step)
       arrays = handler.restore(
         folder / "state",
         args=ocp.args.PyTreeRestore(
@@ -227,173 +225,29 @@ class Checkpoints:
     self.close()
 
 
-def latest_step(directory: epath.PathLike) -> int | None:
-  """Step of the latest complete checkpoint there, None where there is none."""
-  directory = epath.Path(directory)
-  if not directory.exists():
-    return None
-  return max(ocp.utils.checkpoint_steps(directory), default=None)
-
-
-def check_params(
-  directory: epath.PathLike, abstract_params: PyTree, step: int | None = None
-) -> None:
-  """Refuses a checkpoint without these parameters; reads no array.
-
-  Args, Raises: as of `restore_params`.
-  """
-  with _Params(directory, step) as saved:
-    saved.check(abstract_params)
-
-
-def restore_params(
-  directory: epath.PathLike,
-  abstract_params: PyTree | None = None,
-  step: int | None = None,
-) -> PyTree:
-  """Reads `state.params` of a checkpoint and nothing else of it.
-
-  Args:
-    directory: of `Checkpoints`, possibly another run's.
-    abstract_params: the tree with the shardings wanted; None reads what is
-      there, as nested dicts, onto the first local device.
-    step: which one; None reads the latest.
-
-  Returns:
-    The parameters.
-
-  Raises:
-    FileNotFoundError: there is no checkpoint, or none of that step.
-    ValueError: the saved tree, a shape or a dtype is another.
-  """
-  with _Params(directory, step) as saved:
-    return saved.restore(
-      saved.tree if abstract_params is None else abstract_params
-    )
-
-
-class _Params(contextlib.AbstractContextManager):
-  """The parameters of one checkpoint, before anything is read."""
-
-  def __init__(self, directory: epath.PathLike, step: int | None) -> None:
-    directory = buckets.absolute(directory)
-    if not directory.exists():
-      raise FileNotFoundError(f"no checkpoints: {directory} does not exist")
-    steps = ocp.utils.checkpoint_steps(directory)
-    self.step = _existing(steps, directory, step)
-    self._path = directory / str(self.step) / "state"
-    self._handler = ocp.PyTreeCheckpointHandler()
-    self.tree = self._handler.metadata(self._path).tree["params"]
-
-  def check(self, abstract: PyTree) -> PyTree:
-    target = _abstract(abstract)
-    _check_fits(target, self.tree, self.step)
-    return target
-
-  def restore(self, abstract: PyTree) -> PyTree:
-    item = {"params": self.check(abstract)}
-    restored = self._handler.restore(
-      self._path,
-      args=ocp.args.PyTreeRestore(
-        item,
-        restore_args=ocp.checkpoint_utils.construct_restore_args(item),
-        partial_restore=True,
-      ),
-    )
-    written_by_a_run = self._path.parent / "data"
-    if written_by_a_run.exists():  # an imported model has parameters alone
-      told = ocp.JsonCheckpointHandler().restore(written_by_a_run)
-      own = checksums.of_params(told.get(checksums.KEY, {}))
-      checksums.check(checksums.of(restored), own, self.step)
-    return restored["params"]
-
-  def __exit__(self, *_: object) -> None:
-    self._handler.close()
-
-
-def _is_key(leaf: Any) -> bool:
-  return hasattr(leaf, "dtype") and jnp.issubdtype(
-    leaf.dtype, jax.dtypes.prng_key
-  )
-
-
-def _keys_to_data(tree: PyTree) -> PyTree:
-  return jax.tree.map(
-    lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, tree
-  )
-
-
 def _data_to_key(data: jax.Array, like: Any) -> jax.Array:
-  if not _is_key(like):
+  if not keys.is_key(like):
     return data
-  implementation = jax.random.key_impl(jnp.empty((), like.dtype))
-  keys = jax.random.wrap_key_data(data, impl=implementation)
-  return jax.device_put(keys, _sharding(like))
-
-
-def _sharding(leaf: Any) -> jax.sharding.Sharding:
-  sharding = getattr(leaf, "sharding", None)
-  if isinstance(sharding, jax.sharding.Sharding):
-    return sharding
-  return jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  return jax.device_put(keys.like(data, like), stored.place(like))
 
 
 def _abstract(tree: PyTree) -> PyTree:
   """Shapes, dtypes and shardings of what is stored for `tree`."""
 
   def describe(leaf: Any) -> jax.ShapeDtypeStruct:
-    stored = leaf
-    if _is_key(leaf):
-      stored = jax.eval_shape(
+    kept = leaf
+    if keys.is_key(leaf):
+      kept = jax.eval_shape(
         jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
       )
     return jax.ShapeDtypeStruct(
-      stored.shape, stored.dtype, sharding=_sharding(leaf)
+      kept.shape, kept.dtype, sharding=stored.place(leaf)
     )
 
   return jax.tree.map(describe, tree)
-
-
-def _check_fits(target: PyTree, saved: PyTree, step: int) -> None:
-  """Raises ValueError at the first leaf that is not what was saved."""
-  want, have = _leaves(target), _leaves(saved)
-  for name in sorted(want.keys() | have.keys()):
-    wanted, found = want.get(name, "absent"), have.get(name, "absent")
-    if wanted != found:
-      raise ValueError(
-        f"the checkpoint of step {step} does not fit: {name} is {found} there, "
-        f"{wanted} here"
-      )
 
 
 def _of_meta(meta: Any) -> dict[str, int]:
   """The number of JSON values."""
   text = json.dumps(meta, sort_keys=True)
   return {f"({_META})": zlib.crc32(text.encode())}
-
-
-def _leaves(tree: PyTree) -> dict[str, str]:
-  """Dotted path -> dtype[shape], the same for a struct, a tuple and a dict."""
-  leaves = {}
-  for path, leaf in jax.tree.flatten_with_path(tree)[0]:
-    name = jax.tree_util.keystr(path, simple=True, separator=".")
-    shape = ",".join(str(size) for size in leaf.shape)
-    leaves[name] = f"{jnp.dtype(leaf.dtype).name}[{shape}]"
-  return leaves
-
-
-def _existing(
-  steps: Iterable[int], directory: epath.Path, step: int | None
-) -> int:
-  steps = sorted(steps)
-  if not steps:
-    raise FileNotFoundError(f"no checkpoint in {directory}")
-  if step is None:
-    return steps[-1]
-  if step not in steps:
-    nearest = min(steps, key=lambda other: abs(other - step))
-    raise FileNotFoundError(
-      f"no checkpoint of step {step} in {directory}; available: {steps}, "
-      f"nearest {nearest}"
-    )
-  return step

@@ -15,11 +15,11 @@ import jax
 from jax.sharding import NamedSharding
 
 from experiments import assemble, hosts
+from experiments.experiment import Experiment
 from experiments.tasks.task import Task
 from rl import learners, probes, stages, types
 from rl import rollout as rollouts
 from rl.method import Method
-from rl.plan import Plan
 from rl.stages import Sampler
 from rl.step import Rollouts, State
 
@@ -207,41 +207,27 @@ def on_host(
   return collect
 
 
-def with_host_needs(
-  gather: Staged,
-  methods: Mapping[str, Method],
-  policy: types.Policy,
-  plan: Plan,
-  everywhere: NamedSharding,
-) -> Staged:
+def with_host_needs(e: Experiment, gather: Staged) -> Staged:
   """And what numpy finds of the rollout, before the compiled step.
 
+  What host needs read is scored in a program of its own, whose result is whole
+  on each device, where a host finds it.
+
   Args:
+    e: the experiment; the policy's methods may have host needs.
     gather: what samples.
-    methods: of the learners; those of the policy may have host needs.
-    policy: scores what host needs read, in a program of its own.
-    plan: its temperature and chunk.
-    everywhere: the whole of an array on each device, where a host finds it.
 
   Returns:
     `gather` itself where no method asks for the host.
   """
-  needs = host_needs(methods)
+  needs = host_needs(e.methods)
   if not needs:
     return gather
   reads = {read for need in needs for read in need.probe.reads}
 
-  @functools.partial(jax.jit, out_shardings=everywhere)
+  @functools.partial(jax.jit, out_shardings=e.replicated)
   def score(state, rollout):
-    sources = {"old": state.params, **state.slots}
-    return probes.passes(
-      policy.given(state.frozen),
-      sources,
-      reads,
-      rollout,
-      plan.temperature,
-      plan.chunk,
-    )
+    return e.passed(state, rollout, reads)
 
   def collect(state: State):
     given, times = gather(state)

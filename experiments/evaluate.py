@@ -33,6 +33,7 @@ import rich.console
 from etils import epath
 
 from experiments import estimates, hosts, mistakes, tasks
+from experiments.experiment import Experiment
 from experiments.tasks import task as task_lib
 from rl import rollout, types
 
@@ -101,6 +102,36 @@ def evaluate(
   )
 
 
+def held_out(
+  e: Experiment,
+  params: PyTree,
+  step: int = 0,
+  between: Callable[[], None] = lambda: None,
+) -> estimates.Evaluation:
+  """Evaluates an experiment's policy as `config.evaluation` says.
+
+  Args:
+    e: the experiment.
+    params: all of the policy's, on its mesh.
+    step, between: as of `evaluate`.
+  """
+  settings = e.config.evaluation
+  return evaluate(
+    e.task,
+    e.policy,
+    params,
+    problems=settings.problems,
+    samples=settings.samples,
+    batch=settings.batch,
+    key=jax.random.key(settings.seed),
+    step=step,
+    temperature=settings.temperature,
+    max_tokens=e.sampling.max_tokens,
+    sharding=e.batch_sharding,
+    between=between,
+  )
+
+
 def _sample_and_score(
   task: task_lib.Task,
   policy: types.Policy,
@@ -111,7 +142,7 @@ def _sample_and_score(
   sharding: jax.sharding.Sharding | None,
 ) -> dict[str, np.ndarray]:
   placed = hosts.place(problems, sharding)
-  drawn = _generate(policy, params, placed, key, sampling)
+  drawn = generate(policy, params, placed, key, sampling)
   if task.jittable:
     judged = _score(task.score, placed, drawn)
   else:
@@ -134,13 +165,14 @@ def _sample_and_score(
 
 
 @functools.partial(jax.jit, static_argnames=("policy", "sampling"))
-def _generate(
+def generate(
   policy: types.Policy,
   params: PyTree,
   problems: task_lib.Problems,
   key: jax.Array,
   sampling: rollout.Sampling,
 ) -> rollout.Samples:
+  """Samples of each problem, whose randomness its id and the key alone fix."""
   keys = rollout.prompt_keys(key, 0, problems.ids)
   return rollout.generate(
     policy, params, problems.prompts, problems.prompt_mask, keys, sampling

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from experiments import shapes, tasks
 from models import lora, sharding, transformer
 from models.config import ModelConfig
-from rl import learners, stages, step, types
+from rl import learners, probes, stages, step, types
 from rl import method as method_lib
 from rl import rollout as rollouts
 
@@ -56,6 +56,29 @@ class Experiment:
   def method(self) -> method_lib.Method:
     """The policy's own."""
     return self.methods[learners.POLICY]
+
+  def passed(
+    self,
+    state: step.State,
+    rollout: types.Rollout,
+    needs: Iterable[probes.Need],
+  ) -> types.Rollout:
+    """The rollout with what scoring passes find, cut up as a step does it.
+
+    Args:
+      state: whose parameters and slots score.
+      rollout: on the mesh.
+      needs: what is asked; of "policy", the parameters being trained, none.
+    """
+    return probes.passes(
+      self.policy.given(state.frozen),
+      {"old": state.params, **state.slots},
+      needs,
+      rollout,
+      self.plan.temperature,
+      self.plan.chunk,
+      self.plan.microbatches,
+    )
 
   def on(self, mesh: Mesh) -> Experiment:
     """The same, trained and sampled on another mesh."""

@@ -2,9 +2,11 @@
 
 An update that is not finite, or whose loss or gradient is not, or whose mean
 importance ratio exceeds `plan.max_mean_ratio`, is skipped on the device
-(`rl.step`): it changes nothing, and the run goes on. One may be bad luck. `config.stop_after_skips` in a
-row end the run, and so does a single score that is not finite, which is a fault
-of the reward. The rollout and the state that it met are kept in the run's folder
+(`rl.step`): it changes nothing, and the run goes on. One may be bad luck.
+`config.stop_after_skips` steps in a row without any update end the run, seen
+where a dispatch ends; so does a single score that is not finite, which is a
+fault of the reward. The rollout and the state that it met are kept in the run's
+folder
 
   stopped/step_000123/state/                what `experiments.checkpoint` writes
   stopped/step_000123/rollout.safetensors   its arrays by name
@@ -19,12 +21,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 from etils import epath
 
-from experiments import checkpoint, hosts, jsonl, mistakes
+from experiments import checkpoint, hosts, jsonl, keys, mistakes
 from experiments.experiment import Experiment
 from rl import learners, step, types
 from rl.plan import Plan
@@ -85,7 +86,7 @@ class Guard:
 
 
 def refused(metrics: Mapping[str, Any], plan: Plan) -> str:
-  """Why none of a step's updates was made; "" where one was.
+  """Why none of a learner's updates was made in a step; "" where each made one.
 
   Nothing to learn from, all groups being alike, is no fault.
   """
@@ -156,9 +157,12 @@ def load(
       f"{workdir} keeps no rollout of step {number}; available: "
       f"{', '.join(name[5:].lstrip('0') for name in there) or 'none'}"
     )
-  with checkpoint.Checkpoints(kept / "state", keep=1) as checkpoints:
-    state, _ = checkpoints.restore(e.abstract.replace(frozen={}))
-  arrays = safetensors.numpy.load((kept / "rollout.safetensors").read_bytes())
+  try:
+    with checkpoint.Checkpoints(kept / "state", keep=1) as checkpoints:
+      state, _ = checkpoints.restore(e.abstract.replace(frozen={}))
+    arrays = safetensors.numpy.load((kept / "rollout.safetensors").read_bytes())
+  except Exception as error:  # readers of damaged files raise anything
+    raise ValueError(f"{kept} cannot be read: {error}") from error
   known = {
     name: _filled(name, one, arrays)
     for name, one in learners.by_slot(e.abstract_rollout).items()
@@ -172,7 +176,7 @@ def _named(rollouts: Mapping[str, types.Rollout]) -> dict[str, jax.Array]:
   for slot, rollout in rollouts.items():
     extras = rollout.extras.arrays
     for name, leaf in _leaves(rollout.replace(extras=types.Named())).items():
-      found[f"{slot}.{name}"] = _data(leaf)
+      found[f"{slot}.{name}"] = keys.data(leaf)
     for name, leaf in extras.items():
       found[f"{slot}.{_EXTRAS}.{name}"] = leaf
   return found
@@ -189,7 +193,7 @@ def _filled(
     if f"{slot}.{name}" not in arrays:
       raise ValueError(f"the rollout that was kept has no {slot}.{name}")
     array = arrays[f"{slot}.{name}"]
-    found.append(_key(array, leaf) if _is_key(leaf) else array)
+    found.append(keys.like(array, leaf))
   start = f"{slot}.{_EXTRAS}."
   extras = {
     name.removeprefix(start): array
@@ -205,16 +209,3 @@ def _leaves(tree: types.PyTree) -> dict[str, Any]:
     jax.tree_util.keystr(path, simple=True, separator="."): leaf
     for path, leaf in jax.tree.flatten_with_path(tree)[0]
   }
-
-
-def _data(leaf: jax.Array) -> jax.Array:
-  return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _key(data: np.ndarray, like: Any) -> jax.Array:
-  implementation = jax.random.key_impl(jnp.empty((), like.dtype))
-  return jax.random.wrap_key_data(data, impl=implementation)
-
-
-def _is_key(leaf: Any) -> bool:
-  return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -55,16 +55,18 @@ def join(
       f"{', '.join(missing)} is missing: of several processes each says all of "
       + ", ".join(f"--{name}" for name in given)
     )
-  if not coordinator.rpartition(":")[2].isdecimal():
+  host, _, port = coordinator.rpartition(":")
+  if not (host and port.isdecimal()):
+    nearest = f"{coordinator.strip(':') or 'localhost'}:8476"
+    if port.isdecimal():
+      nearest = f"localhost:{port}"
     raise ValueError(
-      f"--coordinator={coordinator} must be HOST:PORT; nearest: "
-      f"{coordinator.rstrip(':')}:8476"
+      f"--coordinator={coordinator} must be HOST:PORT; nearest: {nearest}"
     )
-  if processes < 1 or not 0 <= process < processes:
-    raise ValueError(
-      f"--process={process} must be one of 0 to {processes - 1}, and "
-      f"--processes={processes} at least 1"
-    )
+  if processes < 1:
+    raise ValueError(f"--processes={processes} must be at least 1")
+  if not 0 <= process < processes:
+    raise ValueError(f"--process={process} must be one of 0 to {processes - 1}")
   _initialize(coordinator, processes, process)
 
 

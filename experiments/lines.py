@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import pathlib
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,7 +89,7 @@ def read(file: epath.Path) -> Lines:
     content = file.read_bytes()
     content = gzip.decompress(content) if file.suffix == ".gz" else content
     lines = content.decode("utf-8-sig").split("\n")
-  except (OSError, EOFError, UnicodeDecodeError) as error:
+  except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
     raise ValueError(f"{file.name} cannot be read: {error}") from error
   found = []
   for number, line in enumerate(lines, 1):

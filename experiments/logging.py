@@ -11,7 +11,6 @@ until `flush`. Only process 0 writes.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ from etils import epath
 
 from experiments import jsonl
 from experiments import sinks as sinks_lib
-from rl import choices
 
 
 class Logger:
@@ -54,7 +52,7 @@ class Logger:
     console: rich.console.Console | None = None,
     seconds_between_lines: float = 10.0,
   ) -> None:
-    makers = [_sink(name) for name in sinks]
+    makers = [sinks_lib.get(name) for name in sinks]
     self._workdir = epath.Path(workdir)
     self._console = console or rich.console.Console()
     self._sinks: list[sinks_lib.Sink] = []
@@ -170,19 +168,6 @@ def write_rollouts(
     return
   path = epath.Path(workdir) / "rollouts" / f"step_{step:06d}.jsonl"
   jsonl.write(path, records)
-
-
-def _sink(name: str) -> Any:
-  if name not in sinks_lib.SINKS:
-    raise ValueError(choices.unknown("sink", name, sorted(sinks_lib.SINKS)))
-  if name == "wandb":
-    try:
-      importlib.import_module("wandb")
-    except ImportError as error:
-      raise ImportError(
-        "sink 'wandb' needs a package that is not installed: pip install wandb"
-      ) from error
-  return sinks_lib.SINKS[name]
 
 
 def _host(name: str, value: Any) -> sinks_lib.Value:

@@ -32,14 +32,14 @@ def recorder(
     gather: `state -> (rollout, times)`.
 
   Returns:
-    `state -> records`, one per sample, with "prompt", "completion" (text),
-    "score", "terms" (the components, as they went into the score), "correct"
-    (1, 0, -1 unknown) and "finished". One per token: "tokens", "pieces" (their
-    texts, which make up the completion), "advantages" (null where the loss
-    reads no signal), "log_probs" (when it was sampled) and "entropies" (of the
-    policy before the step), both null at tokens of others, and "step_ids" (-1
-    outside). One per reasoning step: "step_scores". Without steps these two are
-    null.
+    `state -> records`, one per sample, with "prompt_id", "prompt" and
+    "completion" (text), "score", "terms" (the components, as they went into the
+    score), "correct" (1, 0, -1 unknown) and "finished". One per token: "tokens",
+    "pieces" (their texts, which make up the completion), "advantages" (null
+    where the loss reads no signal), "log_probs" (when it was sampled) and
+    "entropies" (of the policy before the step), both null at tokens of others,
+    and "step_ids" (-1 outside). One per reasoning step: "step_scores". Without
+    steps these two are null.
   """
   prepare = _preparer(e)
 
@@ -139,16 +139,8 @@ def _preparer(e: Experiment) -> Callable:
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def prepare(state, rollout):
-    sources = {"old": state.params, **state.slots}
-    scored = probes.passes(
-      e.policy.given(state.frozen),
-      sources,
-      method.required(e.method, e.plan.updates) | {_ENTROPY},
-      rollout,
-      e.plan.temperature,
-      e.plan.chunk,
-      e.plan.microbatches,
-    )
+    needs = method.required(e.method, e.plan.updates) | {_ENTROPY}
+    scored = e.passed(state, rollout, needs)
     batch, _, _ = method.prepare(e.method, scored, state.method_state)
     kept = batch.rollout.replace(extras=rollout.extras)
     entropies = scored.extras[_ENTROPY]

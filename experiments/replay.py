@@ -133,16 +133,9 @@ def _passed(
   rollout: types.Rollout,
   needs: Collection[probes.Need],
 ) -> types.Rollout:
-  """The rollout with what the passes find of these needs."""
-  return probes.passes(
-    e.policy.given(state.frozen),
-    {"old": state.params, **state.slots},
-    {need for need in needs if need not in rollout.extras},
-    rollout,
-    e.plan.temperature,
-    e.plan.chunk,
-    e.plan.microbatches,
-  )
+  """The rollout with what the passes find of needs that it does not hold."""
+  missing = {need for need in needs if need not in rollout.extras}
+  return e.passed(state, rollout, missing)
 
 
 def _arrays(

@@ -27,7 +27,7 @@ import numpy as np
 import rich.console
 from etils import epath
 
-from experiments import hosts, mistakes
+from experiments import evaluate, hosts, mistakes
 from experiments.tasks.task import Problems, Task
 from models import sharding as shardings
 from rl import choices, rollout
@@ -51,7 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
       asked = list(_held_out(task, given.problems))
     settings = rollout.Sampling(
       samples=given.samples,
-      max_tokens=given.max_tokens or subject.settings["max_tokens"],
+      max_tokens=(
+        subject.settings["max_tokens"]
+        if given.max_tokens is None
+        else given.max_tokens
+      ),
       eos_ids=task.eos_ids,
       pad_id=task.pad_id,
       temperature=given.temperature,
@@ -182,7 +186,7 @@ def _answer(
   parts = shardings.prompt_parts(subject.sharding.mesh)
   whole = jax.tree.map(lambda leaf: np.repeat(leaf, parts, 0), asked)
   drawn = jax.device_get(
-    _generate(
+    evaluate.generate(
       subject.policy,
       subject.params,
       hosts.place(whole, subject.sharding),
@@ -208,14 +212,6 @@ def _answer(
     console.print(f"  {text}", markup=False, soft_wrap=True)
     if notes:
       console.print(f"  ({', '.join(notes)})", style="dim")
-
-
-@functools.partial(jax.jit, static_argnames=("policy", "settings"))
-def _generate(policy, params, problems: Problems, key, settings):
-  keys = rollout.prompt_keys(key, 0, problems.ids)
-  return rollout.generate(
-    policy, params, problems.prompts, problems.prompt_mask, keys, settings
-  )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from etils import epath
 
 from experiments import jsonl
 from models import buckets
+from rl import choices
 
 METRICS_FILE = "metrics.jsonl"
 # What a person watches, and what it is called on a line.
@@ -298,6 +299,25 @@ class PlainLines:
 
 
 SINKS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+
+
+def get(name: str) -> Callable[..., Sink]:
+  """What makes the sink of a name in `SINKS`.
+
+  Raises:
+    ValueError: there is none.
+    ImportError: its package is not installed.
+  """
+  if name not in SINKS:
+    raise ValueError(choices.unknown("sink", name, sorted(SINKS)))
+  if name == "wandb":
+    try:
+      importlib.import_module("wandb")
+    except ImportError as error:
+      raise ImportError(
+        "sink 'wandb' needs a package that is not installed: pip install wandb"
+      ) from error
+  return SINKS[name]
 
 
 def telling(

@@ -33,6 +33,6 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     raise problem
   try:
     settings = {k.arg: ast.literal_eval(k.value) for k in node.keywords}
-  except ValueError:
+  except (ValueError, TypeError):  # a dict's key that cannot be one
     raise problem from None
   return node.func.id, settings

@@ -11,14 +11,13 @@ from etils import epath
 
 from experiments import (
   build,
-  checkpoint,
   devices,
   spec,
   tasks,
   train,
   workdirs,
 )
-from models import buckets, hf
+from models import buckets, hf, stored
 from models import policy as policies
 from models import sharding as shardings
 from models.config import ModelConfig
@@ -75,12 +74,10 @@ def of_run(
   devices.split_cpu(config.cpu_devices)
   experiment = build.build(config)
   build.check_evaluation(experiment)
-  directory = workdir / checkpoint.FOLDER
+  directory = workdir / stored.FOLDER
   if step is None:
-    step = checkpoint.latest_step(directory)
-  params = checkpoint.restore_params(
-    directory, experiment.abstract.params, step
-  )
+    step = stored.latest_step(directory)
+  params = stored.restore_params(directory, experiment.abstract.params, step)
   frozen = train.frozen(experiment, workdir)
   return Subject(
     name=str(workdir),

@@ -8,14 +8,10 @@ which is a run like any other.
 from __future__ import annotations
 
 import collections
-import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import ml_collections
-import optax
 from etils import epath
 
 from experiments import (
@@ -30,24 +26,24 @@ from experiments import (
   hosts,
   keeping,
   logging,
+  meters,
   mistakes,
   preemption,
   profiling,
   provenance,
   records,
   report,
+  sinks,
   spec,
   tasks,
   workdirs,
 )
 from experiments.experiment import Experiment
-from models import buckets
-from rl import learners, loop, step, types
+from models import buckets, stored
+from rl import loop, step, types
 
 BASE = "base"
 _CODE = "code"  # in a checkpoint's meta: the commit that saved it
-# What a supervised run logs: its demonstrations have no reward and no sampler.
-_SUPERVISED = ("loss/", "policy/entropy", "optim/", "length/")
 Times = dict[str, float]
 # One dispatch: state -> (state, metrics of its steps, host times).
 Advance = Callable[[step.State], tuple[step.State, step.Metrics, Times]]
@@ -61,8 +57,11 @@ def validate(
   Raises:
     ValueError: a mistake in the config, a workdir of another config, or an
       `init_from` without a checkpoint that fits.
+    ImportError: a package that the config asks for is not installed.
   """
   workdirs.check_config(workdir, config)
+  for name in config.sinks:
+    sinks.get(name)
   experiment = build.build(config)
   keeping.check(experiment)
   if _has_base(config):
@@ -70,9 +69,9 @@ def validate(
     if base.model != experiment.plain:
       raise ValueError(f"base.model {base.model} is not {experiment.plain}")
   if config.get("init_from"):
-    source = epath.Path(config.init_from) / checkpoint.FOLDER
+    source = epath.Path(config.init_from) / stored.FOLDER
     try:
-      checkpoint.check_params(source, experiment.abstract_plain)
+      stored.check_params(source, experiment.abstract_plain)
     except (ValueError, FileNotFoundError) as error:
       raise ValueError(f"init_from: {error}") from None
   return experiment
@@ -106,7 +105,7 @@ def run(
   with (
     preemption.Watch() as watch,
     checkpoint.Checkpoints(
-      workdir / checkpoint.FOLDER,
+      workdir / stored.FOLDER,
       keep=config.keep_checkpoints,
       also=keeping.also(config, workdir),
     ) as checkpoints,
@@ -192,8 +191,8 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
 
     _, params = hf.load(origin, dtype=e.model.param_dtype, mesh=e.mesh)
     return e.fitting(params)
-  return checkpoint.restore_params(
-    epath.Path(origin) / checkpoint.FOLDER,
+  return stored.restore_params(
+    epath.Path(origin) / stored.FOLDER,
     e.abstract_plain,
     workdirs.frozen_step(workdir),
   )
@@ -216,7 +215,7 @@ def _write_model(e: Experiment, workdir: epath.Path) -> None:
   if e.model.lora_rank:
     frozen = BASE if _has_base(e.config) else _absolute(source or path)
     if source:  # that run may go on: this base is what it is now
-      step = checkpoint.latest_step(epath.Path(source) / checkpoint.FOLDER)
+      step = stored.latest_step(epath.Path(source) / stored.FOLDER)
   workdirs.write_model(
     workdir,
     e.model,
@@ -253,9 +252,7 @@ def gatherer(e: Experiment) -> collect.Staged:
     gather = elsewhere.Ahead(e, gather)
   else:
     gather = elsewhere.moved(e, gather)
-  return collect.with_host_needs(
-    gather, e.methods, e.policy, e.plan, e.replicated
-  )
+  return collect.with_host_needs(e, gather)
 
 
 def _staged(e: Experiment) -> collect.Staged:
@@ -327,7 +324,7 @@ def _loop(
   advance = make_advance(e, seen)
   record = records.recorder(e, gather)
   guard = guards.Guard(e.plan, config.stop_after_skips)
-  meter = _Meter(e, logger, guard, state)
+  meter = meters.Meter(e, logger, guard, state)
   meta = {_CODE: provenance.commit()}
 
   def save() -> None:
@@ -437,102 +434,6 @@ def _due(done: int, every: int) -> bool:
   return bool(every) and done % every == 0
 
 
-class _Meter:
-  """Holds the metrics of the newest dispatch while it is still running."""
-
-  def __init__(
-    self,
-    e: Experiment,
-    logger: logging.Logger,
-    guard: guards.Guard,
-    state: step.State,
-  ) -> None:
-    self._e, self._logger, self._guard = e, logger, guard
-    self._made = _counted(_updates_made(state))
-    self._held: tuple[int, step.Metrics, Times, dict[str, Any]] | None = None
-    self.restart()
-
-  def restart(self) -> None:
-    """Starts the clock anew: what went before was no training."""
-    self._clock = time.perf_counter()
-
-  def hold(
-    self, done: int, metrics: step.Metrics, times: Times, state: step.State
-  ) -> None:
-    self._held = done, metrics, times, _updates_made(state)
-
-  def flush(self) -> None:
-    """Waits for the held dispatch, logs its steps and shows them the guard.
-
-    Raises:
-      Stopped: a score is not finite.
-    """
-    if self._held is None:
-      return
-    done, metrics, times, made = self._held
-    self._held = None
-    metrics, made = jax.device_get(metrics), _counted(made)
-    now = time.perf_counter()
-    size = self._e.config.steps_per_dispatch
-    times = {**times, "time/step_s": (now - self._clock) / size}
-    self._clock = now
-    for i in range(size):
-      number = done - size + 1 + i
-      one = {k: v[i] for k, v in metrics.items()} if size > 1 else metrics
-      if self._is_logged(number):
-        self._logger.log(number, self._complete(one, times))
-      for name in self._made:
-        skipped = one[f"{learners.prefix(name)}optim/skipped"]
-        self._made[name] += self._updates(name) - round(float(skipped))
-      fault = self._guard.see(one)
-      if fault:
-        raise guards.Stopped(number, fault)
-    self._made = made  # those of phases are among them
-
-  def _is_logged(self, number: int) -> bool:
-    config = self._e.config
-    return number % config.log_every == 0 or number == config.steps
-
-  def _updates(self, name: str) -> int:
-    plan = self._e.plan
-    return (plan if name == learners.POLICY else plan.single).updates
-
-  def _complete(self, metrics: dict[str, Any], times: Times) -> dict[str, Any]:
-    """Adds what only the host knows."""
-    e = self._e
-    sampled = float(metrics["cost/sampled_tokens"])
-    if not e.samples_own:
-      metrics = {k: v for k, v in metrics.items() if k.startswith(_SUPERVISED)}
-    return {
-      **metrics,
-      **times,
-      **{
-        f"{learners.prefix(name)}optim/lr": float(
-          schedule(self._made[name] // self._updates(name))
-        )
-        for name, schedule in e.schedules.items()
-      },
-      "perf/tokens_per_s": sampled / times["time/step_s"],
-    }
-
-
-def _updates_made(state: step.State) -> dict[str, jax.Array]:
-  """Of each learner, as its optimiser counts them: skipped ones are none.
-
-  Copies: the state may be donated to the next step.
-  """
-  of = {learners.POLICY: state.opt_state}
-  of |= {name: held.opt_state for name, held in state.learners.items()}
-  return {
-    name: jnp.copy(optax.tree.get_all_with_path(opt_state, "count")[0][1])
-    for name, opt_state in of.items()
-  }
-
-
-def _counted(made: dict[str, jax.Array]) -> dict[str, int]:
-  return {name: int(count) for name, count in made.items()}
-
-
 def _evaluate(
   e: Experiment,
   state: step.State,
@@ -540,21 +441,8 @@ def _evaluate(
   watch: preemption.Watch,
 ) -> estimates.Evaluation:
   """Samples the held-out problems and writes what came out."""
-  settings = e.config.evaluation
-  found = evaluate.evaluate(
-    e.task,
-    e.policy,
-    types.join(state.params, state.frozen),
-    problems=settings.problems,
-    samples=settings.samples,
-    batch=settings.batch,
-    key=jax.random.key(settings.seed),
-    step=int(state.step),
-    temperature=settings.temperature,
-    max_tokens=e.sampling.max_tokens,
-    sharding=e.batch_sharding,
-    between=watch.check,
-  )
+  params = types.join(state.params, state.frozen)
+  found = evaluate.held_out(e, params, int(state.step), watch.check)
   if jax.process_index() == 0:
     estimates.save(found, path)
   return found

@@ -16,7 +16,7 @@ import ml_collections
 from etils import epath
 
 from experiments import jsonl
-from models import buckets
+from models import buckets, stored
 from models.config import ModelConfig
 
 CONFIG_FILE = "config.json"
@@ -136,10 +136,16 @@ def check_config(
 
   Raises:
     ValueError: names the first keys that differ and both values; or the
-      workdir's scheme is not known.
+      workdir holds checkpoints of no run, or its scheme is not known.
   """
-  path = buckets.checked(workdir) / CONFIG_FILE
+  folder = buckets.checked(workdir)
+  path = folder / CONFIG_FILE
   if not path.exists():
+    if (folder / stored.FOLDER).exists():
+      raise ValueError(
+        f"{workdir} holds a model that no run made, as models.hf imports it; "
+        f"start from it with --config.init_from={workdir} in another workdir"
+      )
     return
   before, now = _flat(json.loads(path.read_text())), _flat(_plain(config))
   may_differ = set(MAY_DIFFER)

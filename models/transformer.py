@@ -290,7 +290,8 @@ def unembed(
       (`heads.two_class_score` reads them so); None: all.
 
   Returns:
-    `[..., V]` or `[..., N]`, float32 at least. Of a few tokens no other logit is formed.
+    `[..., V]` or `[..., N]`, float32 at least. Of a few tokens no other logit is
+    formed.
   """
   tied = config.tied_embeddings
   kernel = params["embed"]["table"].T if tied else params["unembed"]["kernel"]

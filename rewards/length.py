@@ -2,8 +2,9 @@
 
 What is charged differs: the length against that of the group's other answers
 (`relative_length` of the right ones, `harmonized_length` of all), or every
-token (`token_price`). Where a wrong answer gains by being short too, the docstring
-says so: there the empty answer is what the reward alone is maximal for.
+token (`token_price`). Where a wrong answer gains by being short too, the
+docstring says so: there the empty answer is what the reward alone is maximal
+for.
 
 Usage, of a batch of P prompts with S samples each:
   chosen = length.easiest(correct, 0.2)  # [P]

@@ -153,7 +153,8 @@ def sibling_advantages(values: Array, valid: Array, eps: float = 1e-6) -> Array:
 
   A = (V - m) / (sqrt(m (1 - m)) + eps), m the mean over the siblings.
   A node's V is the mean of its children's (`node_values`), a leaf's its
-  verdict. Siblings of one value get 0: they teach nothing. One level is a group with a mean baseline.
+  verdict. Siblings of one value get 0: they teach nothing. One level is a group
+  with a mean baseline.
 
   Source: Yang et al. 2025, TreeRPO: Tree Relative Policy Optimization. The scale
   is our reading of the paper's, for values in [0, 1].

@@ -19,7 +19,8 @@ def unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
   # Of equally near ones, that which begins alike.
   near.sort(key=lambda choice: -_likeness(str(value), choice))
   guess = f"did you mean {near[0]!r}? " if near else ""
-  return f"unknown {kind} {value!r}; {guess}available: {', '.join(allowed) or 'none'}"
+  names = ", ".join(allowed) or "none"
+  return f"unknown {kind} {value!r}; {guess}available: {names}"
 
 
 def _likeness(value: str, choice: str) -> float:

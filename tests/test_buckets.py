@@ -352,7 +352,7 @@ LOCAL = {
   "reference.py": "the checkout",
   "run.py": "the checkout",
   "sweep.py": "logs of the processes that it starts",
-  "tasks/text.py": "the cache of a tokenizer, kept by a rename",
+  "tasks/language.py": "the cache of a tokenizer, kept by a rename",
 }
 
 

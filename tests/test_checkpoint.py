@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments import checkpoint
-from models import checksums
+from models import checksums, stored
 
 
 @flax.struct.dataclass
@@ -119,11 +119,11 @@ def test_restores_onto_the_shardings_that_are_asked_for(saved):
 
 def test_params_can_be_read_alone_with_or_without_a_target(saved):
   directory, state = saved
-  alone = checkpoint.restore_params(directory)
+  alone = stored.restore_params(directory)
   assert jax.tree.structure(alone) == jax.tree.structure(state.params)
   assert _bits(alone) == _bits(state.params)
   assert all(len(x.devices()) == 1 for x in jax.tree.leaves(alone))
-  placed = checkpoint.restore_params(directory, state.params, step=3)
+  placed = stored.restore_params(directory, state.params, step=3)
   assert _bits(placed) == _bits(state.params)
   assert placed["layers"]["w"].sharding == state.params["layers"]["w"].sharding
 
@@ -151,7 +151,7 @@ def test_donating_the_state_after_save_does_not_reach_the_checkpoint(tmp_path):
   with checkpoint.Checkpoints(tmp_path) as checkpoints:
     checkpoints.save(1, state, {})
     jax.jit(lambda s: {"params": s["params"] * 0}, donate_argnums=0)(state)
-  restored = checkpoint.restore_params(tmp_path)
+  restored = stored.restore_params(tmp_path)
   np.testing.assert_array_equal(restored, np.arange(1000.0))
 
 
@@ -199,7 +199,7 @@ def test_a_run_killed_while_saving_leaves_only_whole_checkpoints(tmp_path):
 
 def test_a_folder_without_checkpoints_is_named(tmp_path):
   with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
-    checkpoint.restore_params(tmp_path / "nowhere")
+    stored.restore_params(tmp_path / "nowhere")
   with (
     checkpoint.Checkpoints(tmp_path) as checkpoints,
     pytest.raises(FileNotFoundError, match="no checkpoint in"),
@@ -282,7 +282,7 @@ def test_arrays_that_were_changed_are_found_by_their_numbers(tmp_path):
   (tmp_path / "c").mkdir()
   shutil.move(tmp_path / "checkpoints_damaged" / "2_0", tmp_path / "c" / "2")
   with pytest.raises(ValueError, match="damaged: params is not what was"):
-    checkpoint.restore_params(tmp_path / "c")
+    stored.restore_params(tmp_path / "c")
 
 
 def test_where_no_checkpoint_is_whole_none_is_moved(tmp_path):

@@ -17,6 +17,7 @@ from experiments.claims import __main__ as command
 from experiments.claims import draw, page, settings
 from experiments.claims.claim import Claim, Comparison, verdict
 from experiments.configs import smoke
+from experiments.report import picture
 
 # Student's t, 0.975 and 0.8 quantiles with 3 degrees of freedom (tables).
 T_975, T_80 = 3.182446, 0.978472
@@ -222,9 +223,9 @@ def test_the_page_says_what_the_test_said(tmp_path, outcome):
   )
   outcomes = {"base": outcome, "trained": outcome}
   found = claim.test(outcomes)
-  picture = page.png(draw.figure(claim, outcomes, found))
-  assert picture.startswith(b"\x89PNG")
-  page.write([page.Tried(claim, found, 3, ["today"], picture)], tmp_path)
+  drawn = picture.png(draw.figure(claim, outcomes, found))
+  assert drawn.startswith(b"\x89PNG")
+  page.write([page.Tried(claim, found, 3, ["today"], drawn)], tmp_path)
   text = (tmp_path / "index.html").read_text()
   assert "A &lt;statement&gt;." in text
   assert "<strong class='reproduced'>" in text

@@ -13,6 +13,7 @@ from experiments import checkpoint, estimates, mistakes, storage, train
 from experiments.faults import __main__ as command
 from experiments.faults import disks, runs, soak, verifier
 from experiments.faults.outcome import Outcome
+from models import stored
 
 pytestmark = pytest.mark.long
 
@@ -75,14 +76,14 @@ def test_what_is_compared(finished, copy, change, found):
 
 def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
   e = tiny.experiment(steps=4)
-  with checkpoint.Checkpoints(finished / checkpoint.FOLDER) as saved:
+  with checkpoint.Checkpoints(finished / stored.FOLDER) as saved:
     state, _ = saved.restore(e.abstract)
   other = shutil.copytree(finished, tmp_path / "other")
-  shutil.rmtree(other / checkpoint.FOLDER)
+  shutil.rmtree(other / stored.FOLDER)
   scale = state.params["final_norm"]["scale"]
   other_bit = {"scale": jnp.nextafter(scale, 2.0)}
   moved = {**state.params, "final_norm": other_bit}
-  with checkpoint.Checkpoints(other / checkpoint.FOLDER) as saving:
+  with checkpoint.Checkpoints(other / stored.FOLDER) as saving:
     saving.save(4, state.replace(params=moved), {})
   assert runs.differences(finished, other) == [
     "checkpoint params.final_norm.scale"
@@ -100,7 +101,7 @@ def test_an_evaluation_is_compared_sample_by_sample(finished, copy):
 
 def test_a_missing_part_is_a_difference(finished, copy):
   (copy / "evaluation.npz").unlink()
-  shutil.rmtree(copy / checkpoint.FOLDER)
+  shutil.rmtree(copy / stored.FOLDER)
   assert len(runs.differences(finished, copy)) > 10
   assert runs.differences(copy, copy) == ["checkpoint: nothing to compare"]
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from experiments import build, mistakes, spec, tasks, train
+from models import stored
 from rl import advantages, credit, methods, objectives, step
 
 REFUSALS = mistakes.REFUSALS
@@ -169,7 +170,7 @@ def test_configs_that_build_run(tmp_path):
     except mistakes.Ended as error:
       said_well(error)
       return
-    params = train.checkpoint.restore_params(workdir / "checkpoints")
+    params = stored.restore_params(workdir / "checkpoints")
     for leaf in jax.tree.leaves(params):
       assert np.isfinite(np.asarray(leaf, np.float32)).all(), found
 

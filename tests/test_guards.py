@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -191,6 +192,15 @@ def test_replay_refuses_what_is_not_there(stuck, capsys, words, says):
   workdir, _, _ = stuck
   assert replay.main(["--workdir", str(workdir), *words]) == mistakes.USAGE
   assert says in capsys.readouterr().err
+
+
+def test_replay_names_what_is_damaged(stuck, tmp_path, capsys):
+  whole, _, stopped = stuck
+  workdir = shutil.copytree(whole, tmp_path / "copy")
+  kept = guards.folder(workdir, stopped.number) / "rollout.safetensors"
+  kept.write_bytes(kept.read_bytes()[:100])
+  assert replay.main(["--workdir", str(workdir)]) == mistakes.USAGE
+  assert f"{kept.parent} cannot be read" in capsys.readouterr().err
 
 
 def test_the_fused_loop_ends_too_and_keeps_the_last_of_a_dispatch(tmp_path):

@@ -20,7 +20,7 @@ import safetensors
 import safetensors.numpy
 
 from experiments import checkpoint, workdirs
-from models import hf, lora, sharding, tokenizer, transformer
+from models import hf, lora, sharding, stored, tokenizer, transformer
 from models.config import ModelConfig
 from models.hf import families, reading, translate
 from rl import types
@@ -712,10 +712,10 @@ def test_import_makes_a_workdir_and_export_brings_it_back(
 def test_a_run_reads_what_import_wrote(tmp_path):
   config, params = write(tmp_path / "in")
   assert cli.main(["import", str(tmp_path / "in"), str(tmp_path / "run")]) == 0
-  saved = tmp_path / "run" / checkpoint.FOLDER
-  assert same(checkpoint.restore_params(saved), params)
+  saved = tmp_path / "run" / stored.FOLDER
+  assert same(stored.restore_params(saved), params)
   shapes = jax.eval_shape(lambda: transformer.init(config, jax.random.key(0)))
-  assert same(checkpoint.restore_params(saved, shapes), params)
+  assert same(stored.restore_params(saved, shapes), params)
 
 
 def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):

@@ -513,6 +513,11 @@ def test_a_missing_library_is_named(monkeypatch, tmp_path):
     ("a_test.jsonl", b"\xff\xfe", r"a_test.jsonl cannot be read: "),
     ("a_test.jsonl.gz", b"no zip", r"a_test.jsonl.gz cannot be read: "),
     (
+      "a_test.jsonl.gz",
+      gzip.compress(b"{}")[:10] + b"\xff" * 30,
+      r"a_test.jsonl.gz cannot be read: ",
+    ),
+    (
       "b_test.jsonl",
       b"{}",
       r"no 'a_test.jsonl' .*nearest name .*'b_test.jsonl'",

@@ -62,6 +62,8 @@ def graded(completion, complete, reference="Paris", **settings):
     ('{"scores": 7}', None),
     ('[{"score": 7}]', None),
     ('{"score": 7} Score: 7', None),
+    ('<think>a</think>{"score": 7}', 7),
+    ("<think>Perhaps\nScore: 7", None),  # its thoughts do not end
     ('{"score": ' + "9" * 10**5 + "}", None),
     ("Score: " + "9" * 10**5, None),
     ("[" * 10**5, None),
@@ -404,7 +406,8 @@ def test_a_missing_criterion_counts_as_no_in_the_total():
 
 
 @pytest.mark.parametrize(
-  "reply", ["", "yes", "{}", "[true]", '{"9": true}', "1: yes"]
+  "reply",
+  ["", "yes", "{}", "[true]", '{"9": true}', "1: yes", '<think>{"1": true}'],
 )
 def test_ticks_are_read_strictly(reply):
   assert explicit(reply).verdict == -1

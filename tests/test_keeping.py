@@ -8,13 +8,13 @@ import tiny
 from etils import epath
 
 from experiments import (
-  checkpoint,
   jsonl,
   keeping,
   train,
   workdirs,
 )
 from experiments.sinks import METRICS_FILE
+from models import stored
 
 METRIC = "evaluation/reward/mean"
 
@@ -56,7 +56,7 @@ def test_a_run_keeps_the_latest_every_sixth_and_the_best(tmp_path):
   )
   keeping.check(e)
   train.run(e, tmp_path)
-  found = {int(path.name) for path in (tmp_path / checkpoint.FOLDER).iterdir()}
+  found = {int(path.name) for path in (tmp_path / stored.FOLDER).iterdir()}
   worth = {
     line["step"]: line[METRIC]
     for line in jsonl.read(tmp_path / METRICS_FILE)

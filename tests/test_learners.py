@@ -12,7 +12,7 @@ import test_loop as real
 import tiny
 
 from experiments import build, checkpoint, jsonl, train
-from models import sharding, transformer
+from models import sharding, stored, transformer
 from rl import learners, loop, methods, probes, slots, step, types
 from rl import rollout as rollouts
 from rl.transform import transform
@@ -459,7 +459,7 @@ def experiment(**changes):
 
 
 def final(e, workdir):
-  with checkpoint.Checkpoints(workdir / checkpoint.FOLDER) as checkpoints:
+  with checkpoint.Checkpoints(workdir / stored.FOLDER) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
   return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
 

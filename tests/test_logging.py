@@ -12,7 +12,8 @@ import pytest
 import rich.console
 from tensorboard.backend.event_processing import event_accumulator
 
-from experiments import logging
+from experiments import logging, train
+from experiments.configs import smoke
 
 
 def _console(terminal=False):
@@ -194,6 +195,17 @@ def test_a_missing_package_says_how_to_get_it(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, "wandb", None)
   with pytest.raises(ImportError, match="pip install wandb"):
     _logger(tmp_path / "run", sinks=("wandb",))
+  assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_package_is_said_before_anything_is_trained(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setitem(sys.modules, "wandb", None)
+  config = smoke.get_config()
+  config.sinks = ("wandb",)
+  with pytest.raises(ImportError, match="pip install wandb"):
+    train.validate(config, tmp_path / "run")
   assert not (tmp_path / "run").exists()
 
 

@@ -18,7 +18,7 @@ from experiments import (
   workdirs,
 )
 from experiments.experiment import Experiment
-from models import hf, lora, transformer
+from models import hf, lora, stored, transformer
 from models import tokenizer as bpe
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
@@ -70,7 +70,7 @@ def experiment(folder, **changes) -> Experiment:
 
 def run(e: Experiment, workdir):
   train.run(e, workdir)
-  with checkpoint.Checkpoints(workdir / checkpoint.FOLDER) as checkpoints:
+  with checkpoint.Checkpoints(workdir / stored.FOLDER) as checkpoints:
     return checkpoints.restore(e.abstract.replace(frozen={}))[0]
 
 
@@ -156,7 +156,7 @@ def test_a_checkpoint_holds_the_adapters_alone(adapted):
   assert everything < 4 * trained + 20
   size = sum(
     path.stat().st_size
-    for path in (workdir / checkpoint.FOLDER).rglob("*")
+    for path in (workdir / stored.FOLDER).rglob("*")
     if "frozen" in str(path)
   )
   assert size == 0

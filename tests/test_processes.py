@@ -303,8 +303,16 @@ class TestShares:
       "--coordinator=here must be HOST:PORT; nearest: here:8476",
     ),
     (
+      {"coordinator": ":8476", "processes": 2, "process": 0},
+      "--coordinator=:8476 must be HOST:PORT; nearest: localhost:8476",
+    ),
+    (
       {"coordinator": "here:1", "processes": 2, "process": 2},
       "--process=2 must be one of 0 to 1",
+    ),
+    (
+      {"coordinator": "here:1", "processes": 0, "process": 0},
+      "--processes=0 must be at least 1",
     ),
   ],
 )

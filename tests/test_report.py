@@ -61,7 +61,7 @@ def test_command_prints_every_table_and_writes_every_page(runs, capsys):
 
 @pytest.mark.parametrize("suffix", [".png", ".html"])
 def test_runs_are_compared_in_a_picture_or_on_a_page(runs, tmp_path, suffix):
-  out = tmp_path / f"both{suffix}"
+  out = tmp_path / "new" / f"both{suffix}"
   words = [str(runs / name) for name in ("first", "second")]
   assert report.main([*words, "--out", str(out)]) == 0
   if suffix == ".png":

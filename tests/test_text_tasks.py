@@ -19,6 +19,7 @@ from tokenizers import processors
 from experiments import build as build_lib
 from experiments import jsonl, spec, tasks, train
 from experiments.tasks import gsm8k as gsm8k_module
+from experiments.tasks import language
 from experiments.tasks import text as text_tasks
 from models import hf
 from models import tokenizer as tokenizers
@@ -529,12 +530,12 @@ def test_contests_have_whole_numbers(
 
 def scoring(verify, folder, texts, finished=True, **settings):
   """What a task of one problem and `verify` says of texts."""
-  spoken = text_tasks.language(folder, {}, 0, None)
+  spoken = language.find(folder, {}, 0, None)
   task = text_tasks.build(
     "one",
-    {"test": [text_tasks.Row("2 + 2?", "4", "4")]},
+    {"test": [language.Row("2 + 2?", "4", "4")]},
     spoken,
-    text_tasks.Prompting(),
+    language.Prompting(),
     verify,
     str,
     prompt_length=20,

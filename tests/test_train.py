@@ -27,6 +27,7 @@ from experiments import (
 )
 from experiments.configs import common
 from experiments.experiment import Experiment
+from models import stored
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS = 40
@@ -73,7 +74,7 @@ def straight(tmp_path_factory):
 
 
 def final_state(e: Experiment, workdir: pathlib.Path):
-  with checkpoint.Checkpoints(workdir / checkpoint.FOLDER) as checkpoints:
+  with checkpoint.Checkpoints(workdir / stored.FOLDER) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
   return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
 
@@ -258,7 +259,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
   )
   workdir = tmp_path / "killed"
   process = command(workdir, config_file)
-  saved = workdir / checkpoint.FOLDER / "2"
+  saved = workdir / stored.FOLDER / "2"
   while not saved.exists() and process.poll() is None:
     time.sleep(0.002)
   process.kill()

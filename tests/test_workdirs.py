@@ -29,6 +29,12 @@ def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
   workdirs.check_config(tmp_path, _config(steps=80, log_every=10))
 
 
+def test_a_model_that_no_run_made_is_no_runs_workdir(tmp_path):
+  (tmp_path / "imported" / "checkpoints").mkdir(parents=True)
+  with pytest.raises(ValueError, match=r"init_from=.*imported in another"):
+    workdirs.check_config(tmp_path / "imported", _config())
+
+
 def test_another_config_is_refused_with_both_values(tmp_path):
   workdirs.write_config(tmp_path, _config())
   before = (tmp_path / "config.json").read_bytes()

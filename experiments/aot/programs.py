@@ -68,17 +68,10 @@ def _scorer(e: Experiment) -> Callable:
   """`(state, rollout) -> log-probabilities` of the policy and every slot."""
 
   def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
-    sources = {"old": state.params, **state.slots}
-    needs = [probes.Need(source, probes.log_probs) for source in sources]
-    scored = probes.passes(
-      e.policy.given(state.frozen),
-      sources,
-      needs,
-      rollout,
-      e.plan.temperature,
-      e.plan.chunk,
-      e.plan.microbatches,
-    )
+    needs = [
+      probes.Need(source, probes.log_probs) for source in ("old", *state.slots)
+    ]
+    scored = e.passed(state, rollout, needs)
     return {str(need): scored.extras[need] for need in needs}
 
   return score

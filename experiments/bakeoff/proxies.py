@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ import ml_collections
 import numpy as np
 from etils import epath
 
-from experiments import jsonl, seeds
+from experiments import seeds
 from experiments.arms import Outcome
 from experiments.bakeoff import table
 from experiments.bakeoff.table import Estimate
@@ -124,7 +123,7 @@ class Table(table.Table):
     """What its training changed, and in what it differs from the reference."""
     found = {
       f"{column} against base": Estimate(
-        values - self.base.values[column], digits=_digits(column)
+        values - self.base.values[column], digits=table.digits(column)
       )
       for column, values in one.values.items()
       if _is_held_out(column)
@@ -225,7 +224,7 @@ def _cells(t: Table, one: Row) -> list[tuple[str, bool]]:
 def _base(t: Table) -> str:
   """The base policy, in a sentence."""
   said = [
-    f"{column} {Estimate(values, digits=_digits(column)).text(signed=False)}"
+    f"{column} {Estimate(values, digits=table.digits(column)).text(signed=False)}"
     for column, values in t.base.values.items()
     if _is_held_out(column)
   ]
@@ -234,10 +233,6 @@ def _base(t: Table) -> str:
 
 def _is_held_out(column: str) -> bool:
   return column == "length" or column.startswith("pass@")
-
-
-def _digits(column: str) -> int:
-  return 2 if column == "length" else 3
 
 
 def markdown(t: Table) -> str:
@@ -324,8 +319,4 @@ def record(t: Table) -> dict[str, Any]:
 
 def write(t: Table, folder: epath.PathLike) -> None:
   """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
-  folder = epath.Path(folder)
-  jsonl.replace(folder / "bakeoff.md", markdown(t))
-  jsonl.replace(folder / "index.html", page(t))
-  text = json.dumps(jsonl.strict(record(t)), indent=2)
-  jsonl.replace(folder / "bakeoff.json", text + "\n")
+  table.keep(folder, markdown(t), page(t), record(t))

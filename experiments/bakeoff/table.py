@@ -136,7 +136,7 @@ def row(
 def compare(one: Row, reference: Row) -> dict[str, Estimate]:
   """Paired differences to the reference, and the ratio of the costs."""
   found = {
-    column: Estimate(values - reference.values[column], digits=_digits(column))
+    column: Estimate(values - reference.values[column], digits=digits(column))
     for column, values in one.values.items()
     if column != COST
   }
@@ -144,7 +144,8 @@ def compare(one: Row, reference: Row) -> dict[str, Estimate]:
   return {**found, COST: Estimate(ratio, null=1.0, digits=2)}
 
 
-def _digits(column: str) -> int:
+def digits(column: str) -> int:
+  """How many of a column's decimals are shown."""
   return 2 if column == "length" else 3
 
 
@@ -220,8 +221,9 @@ class Table:
       "95 % intervals over seeds of training; held-out problems are the same "
       "for all. Entropy: of the sampling policy, nats a token, last tenth of "
       "training. Length: tokens of a held-out sample. Cost per step: ratio of "
-      "the seconds that a device works (CPU seconds of the process), compilation "
-      "left out; seeds that ran side by side are one time. Bold: the interval leaves out zero (a ratio: one). "
+      "the seconds that a device works (CPU seconds of the process), "
+      "compilation left out; seeds that ran side by side are one time. Bold: "
+      "the interval leaves out zero (a ratio: one). "
       f"If nothing differed, about {chance:.0f} of these {len(found)} "
       f"intervals would do so by chance; {marked} do. Alphabetical, no "
       f"ranking: methods are compared with {self.reference.name} only. "
@@ -238,7 +240,7 @@ def _absolute(t: Table) -> list[tuple[str, list[str]]]:
   def texts(one: Row) -> list[str]:
     values = {**one.values, COST: one.by_clock(one.values[COST])}
     return [
-      Estimate(v, digits=_digits(c)).text(signed=False)
+      Estimate(v, digits=digits(c)).text(signed=False)
       for c, v in values.items()
     ]
 
@@ -349,8 +351,22 @@ def record(t: Table) -> dict[str, Any]:
 
 def write(t: Table, folder: epath.PathLike) -> None:
   """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
+  keep(folder, markdown(t), page(t), record(t))
+
+
+def keep(
+  folder: epath.PathLike, text: str, html: str, found: Mapping[str, Any]
+) -> None:
+  """Writes a bake-off's three files.
+
+  Args:
+    folder: made when missing.
+    text: of `bakeoff.md`.
+    html: of `index.html`.
+    found: what `bakeoff.json` holds.
+  """
   folder = epath.Path(folder)
-  jsonl.replace(folder / "bakeoff.md", markdown(t))
-  jsonl.replace(folder / "index.html", page(t))
-  text = json.dumps(jsonl.strict(record(t)), indent=2)
-  jsonl.replace(folder / "bakeoff.json", text + "\n")
+  jsonl.replace(folder / "bakeoff.md", text)
+  jsonl.replace(folder / "index.html", html)
+  told = json.dumps(jsonl.strict(found), indent=2)
+  jsonl.replace(folder / "bakeoff.json", told + "\n")

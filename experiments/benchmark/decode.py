@@ -36,7 +36,6 @@ LIMITS = {
   ("tunix", "long"): 4.0,
 }
 REFILL = 1.6  # times the throughput of a row for every sample
-MEMORY = 20 * 2**30  # bytes that a side may hold
 PEERS = ("hf", "tunix", beside.NONE)
 
 
@@ -113,7 +112,7 @@ def _rows(
     tell=tell,
   )
   search = functools.partial(
-    sides.fastest, tell=tell, memory=MEMORY, trial=_trial
+    sides.fastest, tell=tell, memory=sides.MEMORY, trial=_trial
   )
   own = sides.Launch("ours", "experiments.benchmark.own.decode", job)
   with search(own, _own_options(shape)) as ours:

@@ -38,7 +38,6 @@ LIMITS = {
   ("tunix", "long"): 4.0,
   ("trl", "long"): 4.0,
 }
-MEMORY = 20 * 2**30  # bytes that a side may hold
 # So small that the policy stays what it is: at 1e-5 it learned within a few
 # updates that EOS is an even id, and completions became short.
 LEARNING_RATE = 1e-7
@@ -129,7 +128,7 @@ def _rows(
     bound=functools.partial(_bound, limits, shape),
     tell=tell,
   )
-  search = functools.partial(sides.fastest, tell=tell, memory=MEMORY)
+  search = functools.partial(sides.fastest, tell=tell, memory=sides.MEMORY)
   if shape.mean_length:  # a call of a peer takes minutes
     few = {"prompts": job[FEW]}
     search = functools.partial(search, trials=1, brief=few)
@@ -211,7 +210,7 @@ def prove_learning(side: sides.Side) -> sides.Call:
   """
   side.ask("changed")
   call = side.run(0)
-  sides.check_memory(side.launch, call, MEMORY)
+  sides.check_memory(side.launch, call, sides.MEMORY)
   moved = side.ask("changed")["largest"] / LEARNING_RATE
   least, most = STEPS
   if not least <= moved <= most:

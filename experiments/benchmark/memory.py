@@ -2,10 +2,10 @@
 
 An update of a small decoder with a large vocabulary: the logits of all its
 tokens are far larger than its parameters. With `plan.chunk` they exist for so
-many positions of a prompt at a time, and the backward pass makes them again. Compared is
-`temp_size_in_bytes` of the compiled update, AdamW's arithmetic included: what
-it needs beside its arguments. Of the two forms' gradients the largest
-difference counts, over the largest entry, of each parameter by itself.
+many positions of a prompt at a time, and the backward pass makes them again.
+Compared is `temp_size_in_bytes` of the compiled update, AdamW's arithmetic
+included: what it needs beside its arguments. Of the two forms' gradients the
+largest difference counts, over the largest entry, of each parameter by itself.
 
 The limits: at some chunk less than a sixth of the memory, and there a gradient
 that differs by at most 1e-5. No peer takes part and nothing is timed, so a busy

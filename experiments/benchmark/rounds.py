@@ -18,19 +18,14 @@ class Compared(NamedTuple):
 
   Attributes:
     ours, peer: tokens per second.
-    seconds, peer_seconds: of a call.
     ratio: how many times faster ours is, per token, over neighbouring pairs.
     cpu_ratio: the same of processor time.
-    calls: of each side.
   """
 
   ours: float
   peer: float
-  seconds: float
-  peer_seconds: float
   ratio: float
   cpu_ratio: float
-  calls: int
 
 
 def pairs(
@@ -77,8 +72,6 @@ def compare(found: Sequence[tuple[sides.Call, sides.Call]]) -> Compared:
   return Compared(
     ours=median(lambda own, _: own.tokens / own.seconds),
     peer=median(lambda _, other: other.tokens / other.seconds),
-    seconds=median(lambda own, _: own.seconds),
-    peer_seconds=median(lambda _, other: other.seconds),
     ratio=median(
       lambda own, other: (
         other.seconds / other.tokens / (own.seconds / own.tokens)
@@ -89,5 +82,4 @@ def compare(found: Sequence[tuple[sides.Call, sides.Call]]) -> Compared:
         other.cpu_seconds / other.tokens / (own.cpu_seconds / own.tokens)
       )
     ),
-    calls=len(found),
   )

@@ -28,6 +28,7 @@ from experiments import mistakes
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE = 1800.0  # seconds; a call of a long shape takes minutes
 STDERR_LINES = 3  # of a side that failed
+MEMORY = 20 * 2**30  # bytes that a side may hold
 # The interpreter may be another one, in which this package is not installed;
 # its own packages come first.
 _START = (

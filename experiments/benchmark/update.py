@@ -37,7 +37,6 @@ from experiments.benchmark.outcome import Outcome, Row
 
 LIMITS = {"small": 1.1, "large": 1.35}
 BOUND_LIMITS = {"large": 0.55}  # of the measured matmul rate
-MEMORY = 20 * 2**30  # bytes that a side may hold
 PEERS = ("torch", beside.NONE)
 BATCH = "batch.npz"
 LIMITED = "eager float32"
@@ -150,7 +149,7 @@ def _rows(
     tell=tell,
   )
   least = BOUND_LIMITS.get(name)
-  search = functools.partial(sides.fastest, tell=tell, memory=MEMORY)
+  search = functools.partial(sides.fastest, tell=tell, memory=sides.MEMORY)
   own = sides.Launch("ours", "experiments.benchmark.own.update", job)
   with search(own, _own_options(shape)) as ours:
     if peer is None:

@@ -25,6 +25,7 @@ from experiments import build, claims, devices, mistakes
 from experiments.arms import Store
 from experiments.claims import draw, page
 from experiments.claims.claim import Claim
+from experiments.report import picture
 
 
 def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Tried:
@@ -33,9 +34,9 @@ def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Tried:
     name: store.outcome(arm, seeds) for name, arm in claim.arms.items()
   }
   comparisons = claim.test(outcomes)
-  picture = page.png(draw.figure(claim, outcomes, comparisons))
+  drawn = picture.png(draw.figure(claim, outcomes, comparisons))
   made = set().union(*(store.made(arm, seeds) for arm in claim.arms.values()))
-  return page.Tried(claim, comparisons, len(seeds), sorted(made), picture)
+  return page.Tried(claim, comparisons, len(seeds), sorted(made), drawn)
 
 
 def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 import html
-import io
 import json
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib.figure
 from etils import epath
 
 from experiments import jsonl
@@ -41,13 +39,6 @@ class Tried:
   @property
   def verdict(self) -> str:
     return verdict(self.comparisons)
-
-
-def png(drawn: matplotlib.figure.Figure) -> bytes:
-  """A figure's bytes."""
-  picture = io.BytesIO()
-  drawn.savefig(picture, format="png", dpi=130, facecolor="white")
-  return picture.getvalue()
 
 
 def markdown(tried: Sequence[Tried]) -> str:
@@ -108,8 +99,8 @@ def page(tried: Sequence[Tried]) -> str:
   )
   body = (
     f"<h1>Claims</h1><p>{html.escape(_made(tried))}. The test of a "
-    "claim stands in its file; intervals are Student's, 95 %, over seeds of training, on "
-    "the same held-out problems for all.</p>"
+    "claim stands in its file; intervals are Student's, 95 %, over seeds of "
+    "training, on the same held-out problems for all.</p>"
     "<table><thead><tr><th scope='col'>claim</th><th scope='col'>verdict</th>"
     f"</tr></thead><tbody>{head}</tbody></table>"
     + "".join(map(_section, tried))

@@ -1,9 +1,10 @@
 """What the claims share: base policies and sizes of their runs.
 
-Two layers of width 64, about 100k parameters; 160 updates an arm or more. A seed is its
-own base policy, training problems and samples, the same for every arm, so arms
-are compared seed by seed. All are evaluated on the same 128 held-out problems
-with 256 samples each: intervals are of training, not of problems.
+Two layers of width 64, about 100k parameters; 160 updates an arm or more. A
+seed is its own base policy, training problems and samples, the same for every
+arm, so arms are compared seed by seed. All are evaluated on the same 128
+held-out problems with 256 samples each: intervals are of training, not of
+problems.
 """
 
 from __future__ import annotations

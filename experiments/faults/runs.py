@@ -19,7 +19,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from experiments import checkpoint, jsonl, sinks
+from experiments import jsonl, sinks
+from models import stored
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = "experiments/configs/faults.py"
@@ -161,14 +162,14 @@ def logged(workdir: pathlib.Path) -> int:
 
 def saved(workdir: pathlib.Path) -> list[int]:
   """Steps of its complete checkpoints."""
-  folder = workdir / checkpoint.FOLDER
+  folder = workdir / stored.FOLDER
   return sorted(ocp.utils.checkpoint_steps(folder)) if folder.exists() else []
 
 
 def newest(workdir: pathlib.Path) -> pathlib.Path | None:
   """The folder of its latest checkpoint."""
   steps = saved(workdir)
-  return workdir / checkpoint.FOLDER / str(steps[-1]) if steps else None
+  return workdir / stored.FOLDER / str(steps[-1]) if steps else None
 
 
 def differences(one: pathlib.Path, other: pathlib.Path) -> list[str]:

@@ -45,6 +45,7 @@ from experiments import (
 from experiments.prm import fit, label, measure, settings
 from experiments.prm.settings import Prepared
 from experiments.tasks.task import Problems
+from models import stored
 from rewards.process.labels import Labels
 from rl import types
 
@@ -68,13 +69,13 @@ def run(e: Prepared) -> dict[str, Any]:
   workdirs.write_config(e.workdir, e.config)
   if not e.config.init_from:
     train.run(e.base, e.base_dir)
-  base_params = checkpoint.restore_params(e.base_dir / checkpoint.FOLDER)
+  base_params = stored.restore_params(e.base_dir / stored.FOLDER)
   clock = time.perf_counter()
   problems, rollout, labels, prefixes = _labelled(e, base_params)
   times = {"time/label_s": time.perf_counter() - clock}
   clock = time.perf_counter()
   with checkpoint.Checkpoints(
-    e.workdir / checkpoint.FOLDER, keep=1, every=e.config.checkpoint_every
+    e.workdir / stored.FOLDER, keep=1, every=e.config.checkpoint_every
   ) as checkpoints:
     state = fit.start(e, base_params)
     state, loss = fit.fit(e, state, rollout, labels, checkpoints)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments import checkpoint
+from experiments import checkpoint, mistakes
 from experiments.prm.settings import Prepared
 from models import grow, heads
 from models import policy as policies
@@ -110,9 +110,13 @@ def fit(
     )
     return dict(zip(("params", "opt_state"), carry, strict=True)), values.mean()
 
-  done, meta = checkpoints.latest_step() or 0, {}
-  if done:
-    state, meta = checkpoints.restore(state)
+  done, meta = 0, {}
+  try:
+    found = checkpoints.restore_newest(state, print)
+  except ValueError as error:
+    raise mistakes.Ended(str(error)) from error
+  if found is not None:
+    (state, meta), done = found, checkpoints.latest_step()
   while done < e.config.updates:
     after = min(done + DISPATCH, e.config.updates)
     state, mean = updates(state, jnp.arange(done, after), data)

@@ -9,7 +9,6 @@ from etils import epath
 
 from experiments import (
   build,
-  checkpoint,
   spec,
   tasks,
   train,
@@ -17,7 +16,7 @@ from experiments import (
 )
 from experiments.configs import chain_base
 from experiments.experiment import Experiment
-from models import buckets
+from models import buckets, stored
 from rl import choices
 
 # Where labels come from, and the checker whose notion of an error they share:
@@ -162,5 +161,5 @@ def _existing(folder: epath.Path) -> Experiment:
       f"--base {folder} trained adapters, and a process model is grown from "
       "whole parameters; use a run with model.lora_rank = 0"
     )
-  checkpoint.check_params(folder / checkpoint.FOLDER, base.abstract.params)
+  stored.check_params(folder / stored.FOLDER, base.abstract.params)
   return base

@@ -12,7 +12,7 @@ import matplotlib.ticker
 import numpy as np
 from etils import epath
 
-from experiments import estimates
+from experiments import estimates, jsonl
 from experiments.report.runs import Run, names
 
 # Of the base, then of each trained policy (Okabe and Ito's, for every eye).
@@ -95,9 +95,14 @@ def dress(axes: matplotlib.axes.Axes) -> None:
 def write_figure(
   drawn: matplotlib.figure.Figure, path: epath.PathLike
 ) -> epath.Path:
-  """Writes a figure as a PNG and returns its path."""
+  """Writes a figure as a PNG, its folder too, and returns its path."""
+  path = epath.Path(path)
+  jsonl.replace(path, png(drawn))
+  return path
+
+
+def png(drawn: matplotlib.figure.Figure) -> bytes:
+  """A figure's bytes."""
   picture = io.BytesIO()
   drawn.savefig(picture, format="png", dpi=150, facecolor="white")
-  path = epath.Path(path)
-  path.write_bytes(picture.getvalue())
-  return path
+  return picture.getvalue()

@@ -31,7 +31,9 @@ __all__ = [
 def names() -> list[str]:
   """The tasks that `get` knows, sorted."""
   files = {module.name for module in pkgutil.iter_modules(__path__)}
-  return sorted(files - {"task", "text"})  # what tasks are made with
+  return sorted(
+    files - {"language", "task", "text"}
+  )  # what tasks are made with
 
 
 def settings(name: str) -> list[str]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 
 from experiments import data
-from experiments.tasks import text
+from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
 from rewards.verifiers import numbers
@@ -94,7 +94,7 @@ def gsm8k(
     completion_length: T; None is 128 with the own BPE, which holds every test
       solution as equations, and 512 with another, every one as prose.
     tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
-    chat, system, thinking, too_long: as of `text.Prompting`.
+    chat, system, thinking, too_long: as of `language.Prompting`.
     instruction: a line after the question; None is one that says how to answer,
       and nothing with the own BPE.
     reference: whether to give the view "reference", for rewards of the
@@ -121,7 +121,7 @@ def gsm8k(
     for split, rows in data.read(files, folder).items()
   }
   kept = folder / f"tokenizer-{solution}-{vocab_size}"
-  spoken = text.language(tokenizer, splits, vocab_size, kept)
+  spoken = language.find(tokenizer, splits, vocab_size, kept)
   if instruction is None:
     instruction = "" if spoken.own else INSTRUCTION
   if prompt_length is None:
@@ -132,7 +132,7 @@ def gsm8k(
     "gsm8k",
     splits,
     spoken,
-    text.Prompting(chat, instruction, system, thinking, too_long),
+    language.Prompting(chat, instruction, system, thinking, too_long),
     numbers.verify,
     shortest=lambda answer: f"{numbers.MARK} {answer}",
     prompt_length=prompt_length,
@@ -144,6 +144,10 @@ def gsm8k(
   )
 
 
-def _row(question: str, answer: str, render: Callable[[str], str]) -> text.Row:
+def _row(
+  question: str, answer: str, render: Callable[[str], str]
+) -> language.Row:
   solution = render(answer.strip())
-  return text.Row(question.strip(), solution, numbers.final_answer(solution))
+  return language.Row(
+    question.strip(), solution, numbers.final_answer(solution)
+  )

@@ -27,7 +27,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.tasks import text
+from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
 from rewards.verifiers import gym as puzzles
@@ -67,7 +67,7 @@ def gym(
     vocab_size: largest number of tokens of the task's own BPE.
     prompt_length: L.
     completion_length: T.
-    chat, system, thinking, too_long: as of `text.Prompting`.
+    chat, system, thinking, too_long: as of `language.Prompting`.
     instruction: a line after the question; None is one that says where the
       answer goes, and nothing with the own BPE.
     workers: processes that judge completions.
@@ -100,7 +100,7 @@ def gym(
   )
   if not tokenizer:
     kept.mkdir(parents=True, exist_ok=True)
-  spoken = text.language(
+  spoken = language.find(
     tokenizer, splits, vocab_size, kept / f"tokenizer-{vocab_size}"
   )
   if instruction is None:
@@ -112,7 +112,7 @@ def gym(
     "gym",
     splits,
     spoken,
-    text.Prompting(chat, instruction, system, thinking, too_long),
+    language.Prompting(chat, instruction, system, thinking, too_long),
     Pool(puzzles.Scorer(dataset, options), workers=workers, timeout=timeout),
     shortest=_tagged,
     prompt_length=prompt_length,
@@ -131,7 +131,7 @@ def _rows(
   seed: int,
   size: int,
   known: set[str],
-) -> tuple[list[text.Row], int]:
+) -> tuple[list[language.Row], int]:
   """Problems of so many seeds with questions of their own; how many had not."""
   entries = puzzles.make(dataset, seed, size, options)
   known, rows = set(known), []
@@ -140,7 +140,9 @@ def _rows(
     question, answer = entry["question"].strip(), entry["answer"].strip()
     if question not in known:
       known.add(question)
-      rows.append(text.Row(question, _tagged(answer), answer, {"entry": entry}))
+      rows.append(
+        language.Row(question, _tagged(answer), answer, {"entry": entry})
+      )
   return rows, size - len(rows)
 
 

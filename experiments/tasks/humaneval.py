@@ -35,7 +35,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments import lines
-from experiments.tasks import text
+from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from rewards.verifiers import code, sandbox
 
@@ -73,7 +73,7 @@ def humaneval(
     vocab_size: largest number of tokens of the task's own BPE.
     prompt_length: L.
     completion_length: T.
-    chat, system, thinking, too_long: as of `text.Prompting`.
+    chat, system, thinking, too_long: as of `language.Prompting`.
     instruction: a line after the prompt; None is one that asks for the whole
       function, in a conversation alone.
     workers: programs at a time; None: one for each processor.
@@ -99,18 +99,18 @@ def humaneval(
     )
   files = lines.find(dataset, data_path)
   found = {split: lines.read(file) for split, file in files.items()}
-  prompting = text.Prompting(
+  prompting = language.Prompting(
     chat, instruction or "", system, thinking, too_long
   )
 
-  def rows(fenced: bool) -> dict[str, list[text.Row]]:
+  def rows(fenced: bool) -> dict[str, list[language.Row]]:
     return {
       split: [_row(*line, fenced) for line in split_lines]
       for split, split_lines in found.items()
     }
 
   kept = lines.tokenizer_folder(tokenizer, cache, files, dataset, vocab_size)
-  spoken = text.language(tokenizer, rows(fenced=False), vocab_size, kept)
+  spoken = language.find(tokenizer, rows(fenced=False), vocab_size, kept)
   fenced = prompting.is_chat(spoken.tokenizer)
   if instruction is None and fenced:
     prompting = dataclasses.replace(prompting, instruction=INSTRUCTION)
@@ -132,7 +132,7 @@ def humaneval(
   )
 
 
-def _row(where: str, line: Mapping[str, Any], fenced: bool) -> text.Row:
+def _row(where: str, line: Mapping[str, Any], fenced: bool) -> language.Row:
   keys = ("prompt", "canonical_solution", "test", "entry_point")
   prompt, solution, test, entry_point = (
     lines.text(where, line, key) for key in keys
@@ -144,4 +144,4 @@ def _row(where: str, line: Mapping[str, Any], fenced: bool) -> text.Row:
     question = f"```python\n{prompt}```"
     solution = f"```python\n{prompt}{solution}\n```"
   meta = {"prompt": prompt, "test": test, "entry_point": entry_point}
-  return text.Row(question, solution, solution, meta)
+  return language.Row(question, solution, solution, meta)

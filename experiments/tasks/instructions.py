@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from experiments import lines
-from experiments.tasks import text
+from experiments.tasks import language, text
 from experiments.tasks.task import Problems, Task
 from rewards.verifiers import constraints
 from rewards.verifiers.pool import Pool
@@ -70,7 +70,7 @@ def instructions(
     vocab_size: largest number of tokens of the task's own BPE.
     prompt_length: L.
     completion_length: T.
-    chat, instruction, system, thinking, too_long: as of `text.Prompting`.
+    chat, instruction, system, thinking, too_long: as of `language.Prompting`.
     workers: processes that judge completions.
     timeout: seconds that one completion may take, and is unscored beyond.
 
@@ -91,8 +91,8 @@ def instructions(
   task = text.build(
     dataset,
     splits,
-    text.language(tokenizer, splits, vocab_size, kept),
-    text.Prompting(chat, instruction, system, thinking, too_long),
+    language.find(tokenizer, splits, vocab_size, kept),
+    language.Prompting(chat, instruction, system, thinking, too_long),
     Pool(constraints.verify, workers=workers, timeout=timeout),
     shortest=str,
     prompt_length=prompt_length,
@@ -119,7 +119,7 @@ def instructions(
   )
 
 
-def _row(where: str, line: Mapping[str, Any]) -> text.Row:
+def _row(where: str, line: Mapping[str, Any]) -> language.Row:
   prompt = lines.text(where, line, "prompt").strip()
   solution = lines.optional(where, line, "solution").strip()
   names, kwargs = line.get("instruction_id_list"), line.get("kwargs")
@@ -140,4 +140,4 @@ def _row(where: str, line: Mapping[str, Any]) -> text.Row:
     constraints.validate(rules)
   except ValueError as error:
     raise ValueError(f"{where}: {error}") from None
-  return text.Row(prompt, solution, solution, {"constraints": rules})
+  return language.Row(prompt, solution, solution, {"constraints": rules})

@@ -48,7 +48,7 @@ from typing import Any
 from etils import epath
 
 from experiments import data, lines
-from experiments.tasks import text
+from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
 from rewards.verifiers import Each
@@ -98,7 +98,7 @@ def jsonl(
     vocab_size: largest number of tokens of the task's own BPE.
     prompt_length: L.
     completion_length: T.
-    chat, instruction, system, thinking, too_long: as of `text.Prompting`.
+    chat, instruction, system, thinking, too_long: as of `language.Prompting`.
     workers: processes that judge completions.
     timeout: seconds that one completion may take, and is unscored beyond.
     memory: bytes of address space of one process, all that the reward imports
@@ -123,7 +123,7 @@ def jsonl(
   if not tokenizer:
     folder.mkdir(parents=True, exist_ok=True)
   rows = {split: [row for _, row in found] for split, found in splits.items()}
-  spoken = text.language(
+  spoken = language.find(
     tokenizer, rows, vocab_size, folder / f"tokenizer-{vocab_size}"
   )
   names = [
@@ -135,7 +135,7 @@ def jsonl(
     "jsonl",
     rows,
     spoken,
-    text.Prompting(chat, instruction, system, thinking, too_long),
+    language.Prompting(chat, instruction, system, thinking, too_long),
     Pool(
       verify,
       workers=workers,
@@ -196,7 +196,7 @@ def load(reward: str) -> Callable[..., Any]:
 
 
 # Rows, each with the words for where it stands.
-_Rows = list[tuple[str, text.Row]]
+_Rows = list[tuple[str, language.Row]]
 
 
 def _splits(
@@ -263,7 +263,7 @@ def _read(file: epath.Path, answered: bool) -> _Rows:
   ]
 
 
-def _row(where: str, found: dict[str, Any], answered: bool) -> text.Row:
+def _row(where: str, found: dict[str, Any], answered: bool) -> language.Row:
   keys = ", ".join(map(repr, found)) or "none"
   if "row" in found:
     raise ValueError(f"{where}: 'row' is the line's own number; rename the key")
@@ -280,7 +280,7 @@ def _row(where: str, found: dict[str, Any], answered: bool) -> text.Row:
       "compares; name a reward that needs none"
     )
   reference = answer or solution
-  return text.Row(prompt.strip(), solution or answer, reference, found)
+  return language.Row(prompt.strip(), solution or answer, reference, found)
 
 
 def _text(where: str, key: str, value: Any) -> str:

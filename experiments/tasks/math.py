@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from experiments import data
-from experiments.tasks import text
+from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
 from rewards.verifiers import maths
@@ -67,7 +67,7 @@ def math(
     vocab_size: largest number of tokens of the task's own BPE.
     prompt_length: L.
     completion_length: T.
-    chat, system, thinking, too_long: as of `text.Prompting`.
+    chat, system, thinking, too_long: as of `language.Prompting`.
     instruction: a line after the problem; None is one that asks for the box,
       and nothing with the own BPE.
     reference: whether to give the view "reference", for rewards of the
@@ -97,14 +97,14 @@ def math(
     for split, rows in found.items()
   }
   kept = folder / f"tokenizer-{vocab_size}"
-  spoken = text.language(tokenizer, splits, vocab_size, kept)
+  spoken = language.find(tokenizer, splits, vocab_size, kept)
   if instruction is None:
     instruction = "" if spoken.own else INSTRUCTION
   return text.build(
     dataset,
     splits,
     spoken,
-    text.Prompting(chat, instruction, system, thinking, too_long),
+    language.Prompting(chat, instruction, system, thinking, too_long),
     Pool(maths.verify, workers=workers, timeout=timeout),
     shortest=_box,
     prompt_length=prompt_length,
@@ -115,7 +115,7 @@ def math(
   )
 
 
-def _row(where: str, problem: str, solution: str, answer: str) -> text.Row:
+def _row(where: str, problem: str, solution: str, answer: str) -> language.Row:
   solution = solution.strip()
   boxes = final_answer(solution) if _BOX.search(solution) else ""
   answer = answer.strip() or boxes
@@ -125,7 +125,7 @@ def _row(where: str, problem: str, solution: str, answer: str) -> text.Row:
     )
   if not boxes:
     solution = f"{solution}\n{_box(answer)}".strip()
-  return text.Row(problem.strip(), solution, answer)
+  return language.Row(problem.strip(), solution, answer)
 
 
 def _box(answer: str) -> str:

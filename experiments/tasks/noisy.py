@@ -26,7 +26,9 @@ def noisy(
   false_positive: float = 0.4,
   false_negative: float = 0.4,
 ) -> Task:
-  """The task `of` with P(1 | wrong) = false_positive, P(0 | right) = ..._negative.
+  """The task `of`, whose training verdicts are flipped.
+
+  P(1 | wrong) = false_positive, P(0 | right) = false_negative.
 
   Args:
     of: a jittable task with its settings.
@@ -48,7 +50,10 @@ def noisy(
   name, settings = spec.parse(of)
   base = tasks.get(name, **settings)
   if not base.jittable:
-    raise ValueError(f"noisy(of={of!r}): a task that is scored on the host")
+    raise ValueError(
+      f"noisy(of={of!r}): {name} is scored on the host; use a task that is "
+      "scored where it is sampled, such as countdown or chain"
+    )
 
   def train(key: Array, step: Array, n: int) -> Problems:
     problems = base.train(key, step, n)

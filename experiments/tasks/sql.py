@@ -38,7 +38,7 @@ from typing import Any
 from etils import epath
 
 from experiments import lines
-from experiments.tasks import text
+from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
 from rewards.verifiers import sql as queries
@@ -79,7 +79,7 @@ def sql(
     vocab_size: largest number of tokens of the task's own BPE.
     prompt_length: L.
     completion_length: T.
-    chat, system, thinking, too_long: as of `text.Prompting`.
+    chat, system, thinking, too_long: as of `language.Prompting`.
     instruction: a line after the question; None is one that asks for a fenced
       query, and nothing with the own BPE.
     workers: processes that judge completions.
@@ -107,14 +107,14 @@ def sql(
       raise ValueError(f"{note}; allowed: a file with others")
     notes += [note] if empty else []
   kept = lines.tokenizer_folder(tokenizer, cache, files, dataset, vocab_size)
-  spoken = text.language(tokenizer, splits, vocab_size, kept)
+  spoken = language.find(tokenizer, splits, vocab_size, kept)
   if instruction is None:
     instruction = "" if spoken.own else INSTRUCTION
   task = text.build(
     dataset,
     splits,
     spoken,
-    text.Prompting(chat, instruction, system, thinking, too_long),
+    language.Prompting(chat, instruction, system, thinking, too_long),
     Pool(queries.verify, workers=workers, timeout=timeout),
     shortest=_fenced,
     prompt_length=prompt_length,
@@ -126,7 +126,7 @@ def sql(
 
 def _row(
   where: str, line: Mapping[str, Any], folder: epath.Path
-) -> text.Row | None:
+) -> language.Row | None:
   """The problem; None if its reference returns nothing."""
   question = lines.text(where, line, "question").strip()
   query = lines.text(where, line, "query").strip()
@@ -156,7 +156,7 @@ def _row(
   made = "\n".join(f"{statement};" for (statement,) in tables.rows or ())
   hint = lines.optional(where, line, "evidence").strip()
   shown = "\n\n".join(filter(None, (made, hint, question)))
-  return text.Row(shown, _fenced(query), query, meta)
+  return language.Row(shown, _fenced(query), query, meta)
 
 
 def _fenced(query: str) -> str:

@@ -1,187 +1,41 @@
 """What tasks in natural language share: rows of text and a tokenizer -> a task.
 
 A row is a question, a worked solution and the reference answer. The question
-becomes a prompt, a conversation where the tokenizer has a chat template, and a
-verifier of `rewards.verifiers` compares the end of the completion with the
+becomes a prompt (`experiments.tasks.language`), and a verifier of `rewards.verifiers` compares the end of the completion with the
 reference, on the host. The id of a problem is its row of the train split, or
 2^30 and its row of the test split, whether the train split is there or not.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from experiments import data
+from experiments.tasks import language
 from experiments.tasks.task import Judged, Problems, Task
 from models import tokenizer as tokenizers
 from rewards.process import segmentation
 from rewards.verifiers import Item, Outcome, equations
-from rl import choices, types
+from rl import types
 
 Array = np.ndarray
 Tokenizer = tokenizers.Tokenizer
 Verify = Callable[[Sequence[Item]], list[Outcome]]
 
-TOO_LONG = ("drop", "cut", "refuse")
 TIMEOUT = "timeout"  # the part of an outcome that time ran out for
 _TEST = 2**30  # the test split's first id
 
 
-class Row(NamedTuple):
-  """A problem.
-
-  Attributes:
-    question: what is asked, stripped.
-    solution: what imitation is shown, stripped; "" if there is none.
-    answer: the reference, as the verifier reads it.
-    meta: what else the verifier reads (tests, constraints), as `Item.meta`.
-  """
-
-  question: str
-  solution: str
-  answer: str
-  meta: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclasses.dataclass(frozen=True)
-class Language:
-  """A tokenizer and the tokens that mean something to a task.
-
-  Attributes:
-    tokenizer: texts to ids and back.
-    stop_ids: tokens that end a completion.
-    own: whether it was learnt from the task's own text, so that the policy
-      reads nothing else.
-  """
-
-  tokenizer: Tokenizer
-  stop_ids: tuple[int, ...]
-  own: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Prompting:
-  """How a question becomes a prompt.
-
-  Attributes:
-    chat: True writes a conversation with the tokenizer's chat template, False
-      the text alone, "auto" the former where there is a template.
-    instruction: a line after the question.
-    system: the conversation's system turn, or the beginning of a plain text.
-    thinking: what the template gets as `enable_thinking`; None: nothing.
-    too_long: what is done with a prompt beyond the room for it: "drop" leaves
-      the problem out, "refuse" raises, "cut" keeps the prompt's end after the
-      BOS that it begins with, if it does: what goes is the beginning of the
-      conversation, the system turn and the header of the user's included.
-
-  Raises:
-    ValueError: `chat`, `thinking` or `too_long` is none of these.
-  """
-
-  chat: bool | str = "auto"
-  instruction: str = ""
-  system: str = ""
-  thinking: bool | None = None
-  too_long: str = "drop"
-
-  def __post_init__(self) -> None:
-    if not (isinstance(self.chat, bool) or self.chat == "auto"):
-      allowed = ("True", "False", "auto")
-      raise ValueError(choices.unknown("chat", self.chat, allowed))
-    if not (isinstance(self.thinking, bool) or self.thinking is None):
-      allowed = ("True", "False", "None")
-      raise ValueError(choices.unknown("thinking", self.thinking, allowed))
-    if self.too_long not in TOO_LONG:
-      raise ValueError(choices.unknown("too_long", self.too_long, TOO_LONG))
-
-  def is_chat(self, tokenizer: Tokenizer) -> bool:
-    """Whether prompts are conversations.
-
-    Raises:
-      ValueError: they must be, and the tokenizer has no chat template.
-    """
-    there = bool(tokenizer.chat_template)
-    if self.chat is True and not there:
-      raise ValueError(
-        "chat=True, but the tokenizer has no chat template; allowed: "
-        "chat=False or chat='auto'"
-      )
-    return there and self.chat is not False
-
-  def encode(
-    self, tokenizer: Tokenizer, questions: Sequence[str]
-  ) -> list[list[int]]:
-    """Ids of the prompt of each question."""
-    after = f"\n{self.instruction}" if self.instruction else ""
-    asked = [question + after for question in questions]
-    if not self.is_chat(tokenizer):
-      before = f"{self.system}\n" if self.system else ""
-      texts = [f"{before}{text}\n" for text in asked]
-      return tokenizers.plain_prompts(tokenizer, texts)
-    system = [{"role": "system", "content": self.system}]
-    system = system if self.system else []
-    conversations = [
-      [*system, {"role": "user", "content": text}] for text in asked
-    ]
-    options = {}
-    if self.thinking is not None:
-      options["enable_thinking"] = self.thinking
-    return tokenizers.chat_prompts(tokenizer, conversations, **options)
-
-
-def language(
-  folder: str,
-  splits: Mapping[str, Sequence[Row]],
-  vocab_size: int,
-  cache: Path,
-) -> Language:
-  """The tokenizer of a folder, or one learnt from the train split.
-
-  Args:
-    folder: of a Hugging Face tokenizer or model; "" learns a byte-level BPE.
-    splits: its `train` is what is learnt from.
-    vocab_size: largest number of tokens of the BPE.
-    cache: folder that keeps the BPE, made once.
-
-  Raises:
-    ValueError: no tokenizer there, none of its tokens ends a completion, or
-      there is nothing to learn from.
-  """
-  if folder:
-    tokenizer = tokenizers.load(folder)
-    stops = tokenizers.stop_ids(tokenizer, folder)
-    return Language(tokenizer, stops, own=False)
-  if "train" not in splits:
-    raise ValueError(
-      "there are no train problems to learn a tokenizer from; name a folder, "
-      "tokenizer='FOLDER'"
-    )
-  if not cache.is_dir():
-    texts = [
-      text
-      for row in splits["train"]
-      for text in (f"{row.question}\n", row.solution)
-    ]
-    _keep_tokenizer(tokenizers.train(texts, vocab_size), cache)
-  tokenizer = tokenizers.load(cache)
-  return Language(tokenizer, (tokenizer.eos_token_id,), own=True)
-
-
 def build(
   name: str,
-  splits: Mapping[str, Sequence[Row]],
-  spoken: Language,
-  prompting: Prompting,
+  splits: Mapping[str, Sequence[language.Row]],
+  spoken: language.Language,
+  prompting: language.Prompting,
   verify: Verify,
   shortest: Callable[[str], str],
   *,
@@ -542,15 +396,3 @@ def _shuffled(rows: Array, key: Any, places: Array) -> Array:
     order = np.random.default_rng([*seed, int(epoch)]).permutation(rows)
     picked[epochs == epoch] = order[within[epochs == epoch]]
   return picked
-
-
-def _keep_tokenizer(trained: Tokenizer, folder: Path) -> None:
-  """Saves a tokenizer; another process may be doing the same."""
-  with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-    whole = Path(scratch) / "tokenizer"
-    tokenizers.save(trained, whole)
-    try:  # a rename is atomic: no other process ever reads half a folder
-      os.rename(whole, folder)
-    except OSError:
-      if not folder.is_dir():  # else another process was first
-        raise

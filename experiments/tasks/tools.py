@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments import lines
-from experiments.tasks import text
+from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from rewards.verifiers import tools as calls
 
@@ -69,7 +69,7 @@ def tools(
     vocab_size: largest number of tokens of the task's own BPE.
     prompt_length: L.
     completion_length: T.
-    chat, system, thinking, too_long: as of `text.Prompting`.
+    chat, system, thinking, too_long: as of `language.Prompting`.
     instruction: a line after the prompt; None is one that says how to call,
       and nothing with the own BPE.
 
@@ -86,14 +86,14 @@ def tools(
     for split, file in files.items()
   }
   kept = lines.tokenizer_folder(tokenizer, cache, files, dataset, vocab_size)
-  spoken = text.language(tokenizer, splits, vocab_size, kept)
+  spoken = language.find(tokenizer, splits, vocab_size, kept)
   if instruction is None:
     instruction = "" if spoken.own else INSTRUCTION
   return text.build(
     dataset,
     splits,
     spoken,
-    text.Prompting(chat, instruction, system, thinking, too_long),
+    language.Prompting(chat, instruction, system, thinking, too_long),
     calls.verify,
     shortest=lambda answer: answer or NO_CALL,
     prompt_length=prompt_length,
@@ -102,7 +102,7 @@ def tools(
   )
 
 
-def _row(where: str, line: Mapping[str, Any]) -> text.Row:
+def _row(where: str, line: Mapping[str, Any]) -> language.Row:
   prompt = lines.text(where, line, "prompt").strip()
   there = line.get("tools") or ""
   if isinstance(there, list):
@@ -128,4 +128,4 @@ def _row(where: str, line: Mapping[str, Any]) -> text.Row:
     )
   question = f"{there.strip()}\n\n{prompt}".strip()
   solution = lines.optional(where, line, "solution").strip()
-  return text.Row(question, solution or answer or NO_CALL, answer)
+  return language.Row(question, solution or answer or NO_CALL, answer)

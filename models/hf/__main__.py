@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from etils import epath
 
-from models import buckets, checksums, hf, transformer
+from models import buckets, hf, stored, transformer
 from models.config import DTYPES, ModelConfig
 from models.hf import reading, writing
 from models.rope import RopeScaling
@@ -24,7 +23,6 @@ from rl import types
 
 Params = transformer.Params
 MODEL_FILE = "model.json"
-CHECKPOINTS = "checkpoints"
 
 
 def main(words: Sequence[str]) -> int:
@@ -60,7 +58,7 @@ def main(words: Sequence[str]) -> int:
     else:
       params = export_workdir(given.workdir, given.out, given.step)
   except (ValueError, OSError, ImportError) as error:
-    print(" ".join(str(error).split()), file=sys.stderr)
+    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
     return 2
   leaves = jax.tree.leaves(params)
   print(
@@ -74,8 +72,8 @@ def main(words: Sequence[str]) -> int:
 def import_folder(folder: str, out: str, dtype: str) -> Params:
   """Writes a folder's decoder as the checkpoint of step 0 of a workdir."""
   workdir = buckets.absolute(out)
-  if (workdir / CHECKPOINTS).exists():
-    raise ValueError(f"{workdir / CHECKPOINTS} is there already")
+  if (workdir / stored.FOLDER).exists():
+    raise ValueError(f"{workdir / stored.FOLDER} is there already")
   config, params = hf.load(folder, dtype=dtype)
   print(f"read {folder}: {config.family}, {config.layers} layers")
   workdir.mkdir(parents=True, exist_ok=True)
@@ -86,12 +84,12 @@ def import_folder(folder: str, out: str, dtype: str) -> Params:
   }
   (workdir / MODEL_FILE).write_text(json.dumps(told, indent=2) + "\n")
   with ocp.CheckpointManager(
-    workdir / CHECKPOINTS,
+    workdir / stored.FOLDER,
     item_handlers={"state": ocp.StandardCheckpointHandler()},
   ) as manager:
     state = ocp.args.StandardSave({"params": params})
     manager.save(0, args=ocp.args.Composite(state=state))
-  print(f"wrote {workdir / CHECKPOINTS}")
+  print(f"wrote {workdir / stored.FOLDER}")
   return params
 
 
@@ -102,7 +100,7 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
     raise ValueError(f"{folder} has no {MODEL_FILE}; is it a run's workdir?")
   told = json.loads((folder / MODEL_FILE).read_text())
   config = model_config(told["model"])
-  params = _restore(folder / CHECKPOINTS, step)
+  params = stored.restore_params(folder / stored.FOLDER, step=step)
   print(f"read {folder}: {config.family}, {config.layers} layers")
   if told["frozen"]:
     base = told["frozen"]
@@ -135,50 +133,9 @@ def model_config(fields: dict[str, Any]) -> ModelConfig:
 
 def _base(folder: epath.Path, step: int | None, dtype: str) -> Params:
   """What an adapter was trained on: a Hugging Face folder, or a workdir."""
-  if (folder / CHECKPOINTS).exists():
-    return _restore(folder / CHECKPOINTS, step)
+  if (folder / stored.FOLDER).exists():
+    return stored.restore_params(folder / stored.FOLDER, step=step)
   return hf.load(folder, dtype=dtype)[1]
-
-
-def _restore(directory: epath.Path, step: int | None) -> Params:
-  """`state.params` of a checkpoint, whole on the first local device."""
-  steps = []
-  if directory.exists():
-    steps = sorted(ocp.utils.checkpoint_steps(directory))
-  if step is None and steps:
-    step = steps[-1]
-  if step not in steps:
-    asked = "" if step is None else f" of step {step}"
-    raise ValueError(
-      f"no checkpoint{asked} in {directory}; available: {steps or 'none'}"
-    )
-  path = directory / str(step) / "state"
-  place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  handler = ocp.PyTreeCheckpointHandler()
-  saved = handler.metadata(path).tree["params"]
-  item = jax.tree.map(
-    lambda leaf: jax.ShapeDtypeStruct(
-      leaf.shape, jnp.dtype(leaf.dtype), sharding=place
-    ),
-    saved,
-  )
-  restored = handler.restore(
-    path,
-    args=ocp.args.PyTreeRestore(
-      {"params": item},
-      restore_args=ocp.checkpoint_utils.construct_restore_args(
-        {"params": item}
-      ),
-      partial_restore=True,
-    ),
-  )
-  handler.close()
-  beside = path.parent / "data"
-  if beside.exists():  # what `import` wrote has parameters alone
-    told = ocp.JsonCheckpointHandler().restore(beside)
-    saved = checksums.of_params(told.get(checksums.KEY, {}))
-    checksums.check(checksums.of(restored), saved, step)
-  return restored["params"]
 
 
 if __name__ == "__main__":

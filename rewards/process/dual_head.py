@@ -12,7 +12,8 @@ Usage, `logits` [P, S, K, 2] of a model with two outputs:
 
 Source: Wu et al. 2025, DuaShepherd: Integrating Stepwise Correctness and
 Potential Rewards for Mathematical Reasoning. A solution's score is
-`process.metrics.worst_step`, or the product (`rl.methods.process.step_rewards.product`).
+`process.metrics.worst_step`, or the product
+(`rl.methods.process.step_rewards.product`).
 """
 
 from __future__ import annotations

@@ -159,8 +159,8 @@ def each(function: Callable[..., float]) -> Each:
   `completion`, `answer` (the reference) and the keys of `Item.meta`; with
   `**meta`, all of them. An item is unscored, with the reason, if the function
   raises or returns anything but a number from 0 to 1: it is then left out of
-  training, so a completion that cannot be read must get 0 instead. Right is what has full
-  marks; the answer that votes is the whole completion.
+  training, so a completion that cannot be read must get 0 instead. Right is what
+  has full marks; the answer that votes is the whole completion.
 
   Args:
     function: `(completion, answer, ...) -> score in [0, 1]`.

@@ -44,6 +44,7 @@ from concurrent import futures
 import numpy as np
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
+from rewards.verifiers.numbers import after_thoughts
 
 Message = dict[str, str]
 Complete = Callable[[list[Message]], str]
@@ -137,6 +138,13 @@ class Endpoint:
     scheme = urllib.parse.urlsplit(self.url).scheme
     if scheme not in ("http", "https"):
       raise ValueError(f"url {self.url!r}; allowed: http://... or https://...")
+    for name, least in (("retries", 0), ("max_tokens", 1), ("pause", 0)):
+      if getattr(self, name) < least:
+        raise ValueError(
+          f"{name}={getattr(self, name)}; allowed: {least} or more"
+        )
+    if not self.timeout > 0:
+      raise ValueError(f"timeout={self.timeout}; allowed: seconds above 0")
     if self.key_variable and not os.environ.get(self.key_variable):
       raise ValueError(
         f"no environment variable {self.key_variable!r} with a key"
@@ -207,9 +215,10 @@ def read_score(reply: str, low: float, high: float) -> float | None:
   """The score of a judge's reply, thoughts before `</think>` passed over.
 
   Returns:
-    The number; None if there is none, more than one, or one out of the scale.
+    The number; None if there is none, more than one, one out of the scale, or
+    the thoughts do not end.
   """
-  reply = reply.rpartition("</think>")[2]
+  reply = after_thoughts(reply)
   given = read_object(reply)
   if given is not None:
     score = given.get("score")
@@ -225,7 +234,7 @@ def read_score(reply: str, low: float, high: float) -> float | None:
 
 def read_better(reply: str) -> float | None:
   """1 if a reply finds A better, 0 if B, 1/2 if neither; else None."""
-  reply = reply.rpartition("</think>")[2]
+  reply = after_thoughts(reply)
   given = read_object(reply)
   if given is not None:
     said = given.get("better")

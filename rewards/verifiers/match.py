@@ -2,8 +2,9 @@
 
 The answer of a completion is what its last `<answer>...</answer>` holds;
 without one, what follows the last `Answer:` or `answer is` on its line; without
-that, all of it. What stands in thoughts is no answer. Further references may stand in `Item.meta["answers"]`; any of
-them will do. What this cannot equate is wrong: `NYC` and `New York City`.
+that, all of it. What stands in thoughts is no answer. Further references may
+stand in `Item.meta["answers"]`; any of them will do. What this cannot equate is
+wrong: `NYC` and `New York City`.
 
   exact       the same string, outer spaces aside
   normalized  the same after SQuAD's rule: small letters, without punctuation,

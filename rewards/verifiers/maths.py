@@ -51,6 +51,15 @@ from rewards.verifiers.forms import Words, equal, key, letters, readable, tight
 from rewards.verifiers.reading import read
 from rewards.verifiers.typography import plain
 
+# With these, sympy says that it cannot tell, or cannot at all.
+_UNDECIDED = (
+  ArithmeticError,
+  AttributeError,
+  NotImplementedError,
+  TypeError,
+  ValueError,
+)
+
 
 def verify(items: Sequence[Item]) -> list[Outcome]:
   """Compares each completion's final answer with its reference.
@@ -90,7 +99,7 @@ def _judge(item: Item) -> Outcome:
     return unscored("the reference cannot be read", answer, identity)
   try:
     right = equal(gold, read(found))
-  except (ArithmeticError, AttributeError, TypeError, ValueError):
+  except _UNDECIDED:
     right = False  # sympy could not compare them: not proved
   right = right or (isinstance(gold, Words) and gold.text == letters(found))
   return Outcome(float(right), int(right), answer, identity)
@@ -105,5 +114,5 @@ def _identity(text: str) -> int:
     return -1
   try:
     return answer_id(key(read(text)))
-  except (ArithmeticError, AttributeError, TypeError, ValueError):
+  except _UNDECIDED:
     return answer_id(tight(text))

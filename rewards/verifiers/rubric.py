@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, judge, unscored
+from rewards.verifiers.numbers import after_thoughts
 from rl import choices
 
 WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": 0.9}
@@ -108,7 +109,7 @@ def explicit(
     texts = {str(i): text for i, (text, _) in enumerate(rubric, 1)}
     fields = {"question": str(item.prompt), "answer": answer}
     reply = judge.ask(complete, TICKING, {**fields, "criteria": texts})
-    given = judge.read_object(reply.rpartition("</think>")[2])
+    given = judge.read_object(after_thoughts(reply))
     if not given or not texts.keys() & given.keys():
       return None
     ticks = [_is_yes(given.get(number)) for number in texts]
@@ -169,7 +170,7 @@ def refine(
     "answers": [completions[i] for i in order[:2]],
   }
   reply = judge.ask(complete, REFINING, fields)
-  given = judge.read_object(reply.rpartition("</think>")[2]) or {}
+  given = judge.read_object(after_thoughts(reply)) or {}
   criteria = _criteria(given.get("rubric"))
   return [{"text": text, "weight": weight} for text, weight in criteria]
 

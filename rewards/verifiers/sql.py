@@ -49,6 +49,7 @@ Tailored Partial Rewards for Reasoning-Enhanced Text-to-SQL".
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -293,12 +294,10 @@ def verify(
   return [_outcome(item, used, judge, limits) for item in items]
 
 
-def jaccard(
-  a: Collection[Any], b: Collection[Any], empty: float = 1.0
-) -> float:
-  """Shared over all, of sets; `empty` of two empty ones."""
+def jaccard(a: Collection[Any], b: Collection[Any]) -> float:
+  """Shared over all, of sets; 1 of two empty ones."""
   union = len(set(a) | set(b))
-  return len(set(a) & set(b)) / union if union else empty
+  return len(set(a) & set(b)) / union if union else 1.0
 
 
 def _outcome(
@@ -328,13 +327,16 @@ def _connect(meta: Mapping[str, Any]) -> tuple[sqlite3.Connection, set[str]]:
       where = "file::memory:"
     else:
       raise ValueError('neither "database" nor "schema" in the item\'s meta')
-    connection = sqlite3.connect(where, uri=True, cached_statements=0)
-    connection.text_factory = _text
-    if "database" not in meta:
-      connection.executescript(str(meta["schema"]))
-    connection.execute("PRAGMA query_only=ON")
-    connection.execute("PRAGMA temp_store=MEMORY")
-    names = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    with contextlib.ExitStack() as opened:
+      connection = sqlite3.connect(where, uri=True, cached_statements=0)
+      opened.callback(connection.close)
+      connection.text_factory = _text
+      if "database" not in meta:
+        connection.executescript(str(meta["schema"]))
+      connection.execute("PRAGMA query_only=ON")
+      connection.execute("PRAGMA temp_store=MEMORY")
+      names = connection.execute("SELECT name FROM sqlite_master").fetchall()
+      opened.pop_all()  # whoever asked closes it
   except (sqlite3.Error, OSError) as error:
     raise ValueError(f"no database: {error}") from error
   connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200)

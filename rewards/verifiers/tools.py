@@ -40,6 +40,7 @@ import numpy as np
 import scipy.optimize
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
+from rewards.verifiers.numbers import after_thoughts
 
 BOUND = 3.0  # correctness runs from -BOUND to BOUND
 MOST_CALLS = 256  # more in one text are malformed
@@ -221,7 +222,7 @@ def _match(call: Call, truth: Call) -> float:
 
 def _untagged(text: str) -> str:
   """The text after its thoughts, or what its one code fence holds."""
-  text = text.rpartition("</think>")[2].strip()
+  text = after_thoughts(text).strip()
   fences = _FENCE.findall(text)
   return fences[0].strip() if len(fences) == 1 else text
 

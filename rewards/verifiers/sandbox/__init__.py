@@ -214,7 +214,14 @@ def _exchange(job: dict, seconds: float) -> list[dict]:
     said += json.dumps({"failed": errors.decode().splitlines()[-1]}).encode()
     said += b"\n"
   lines = said.splitlines(keepends=True)
-  return [json.loads(line) for line in lines if line.endswith(b"\n")]
+  return [_told(line) for line in lines if line.endswith(b"\n")]
+
+
+def _told(line: bytes) -> dict[str, Any]:
+  try:
+    return json.loads(line)
+  except ValueError:
+    return {"failed": f"it says {line[:80]!r}", "unscored": f"{_FAILED}: noise"}
 
 
 def _report(lines: list[dict], allow_unprotected: bool) -> Report:

@@ -62,8 +62,9 @@ def advantage_model(
   """PPO on a learned advantage, while the best samples are rehearsed.
 
     a      v - mean of the group's v, v read before a sample's last token
-    model  mean over groups of the mean over pairs with R_c > R_r of -log sigma(a_c - a_r)
-           - log sigma(m - a_c) - log sigma(m + a_r), m = `margin`
+    model  mean over groups of the mean over pairs with R_c > R_r of
+           -log sigma(a_c - a_r) - log sigma(m - a_c) - log sigma(m + a_r),
+           m = `margin`
     policy PPO-clip with a at every token, + gamma NLL of each group's best by a
 
   Two learners: "advantage_model", the value head of a copy of the policy, takes

@@ -58,8 +58,8 @@ def aryabhata(pilot: int = 8, threshold: float = 0.25, ddof: int = 1) -> Method:
   no KL; each prompt is divided by its own G, of 8, 16, 32 or 64 (the slots).
   With a fixed G its gradient is GRPO's at the first update.
   Open: the paper does not give the rule by which a group grows; here it doubles
-  while its mean score is below `threshold`. Left out: the rise of the temperature from .6
-  to 1 and the window of difficulty.
+  while its mean score is below `threshold`. Left out: the rise of the
+  temperature from .6 to 1 and the window of difficulty.
   Source: Aryabhata: An exam-focused language model for JEE Math, 2025.
   """
   return Method(

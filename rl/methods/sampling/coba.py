@@ -75,7 +75,8 @@ def coba(
   under PPO-clip, token mean, no KL.
   Open: tau, slope, decay and the bounds of alpha are not known from the paper;
   these reach its examples (alpha 2.5 to 7.3). The least of a prompt is the
-  pilot, 4 where the paper has 2, since it must estimate the pass rate. pilot >= slots: no second pass.
+  pilot, 4 where the paper has 2, since it must estimate the pass rate.
+  pilot >= slots: no second pass.
   Source: CoBA-RL: Capability-Oriented Budget Allocation, 2025.
   """
 

@@ -3,8 +3,8 @@
 Refused are those that hold memory outside the limits, look into other processes
 or widen the part of the kernel that a program can reach, sockets but local
 ones, new name spaces, and the owner of a descriptor, to whom the kernel sends
-signals: it may be another process. Where no process may be started, neither may a signal
-be sent: a program then consists of one process and its threads.
+signals: it may be another process. Where no process may be started, neither may
+a signal be sent: a program then consists of one process and its threads.
 
 Sources: the kernel's tables of system calls for x86-64 and arm64, <linux/bpf.h>.
 """
