@@ -19,8 +19,7 @@ def unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
   # Of equally near ones, that which begins alike.
   near.sort(key=lambda choice: -_likeness(str(value), choice))
   guess = f"did you mean {near[0]!r}? " if near else ""
-  names = ", ".join(allowed) or "none"
-  return f"unknown {kind} {value!r}; {guess}available: {names}"
+  return f"unknown {kind} {value!r}; {guess}available: {', '.join(allowed) or 'none'}"
 
 
 def _likeness(value: str, choice: str) -> float:

@@ -468,9 +468,8 @@ def _subset_advantages(
   drawn = drawn & (masked.count(valid, keepdims=True) >= k)
   centered = best - masked.mean(best, drawn, keepdims=True)
   spread = masked.std(best, drawn, keepdims=True)
-  z = jnp.where(
-    drawn & (spread > 0), centered / jnp.where(spread > 0, spread, 1.0), 0.0
-  )
+  safe = jnp.where(spread > 0, spread, 1.0)
+  z = jnp.where(drawn & (spread > 0), centered / safe, 0.0)
   # Members are set and not added up: in the same order on every device.
   member = jnp.put_along_axis(
     jnp.zeros((*order.shape[:-1], scores.shape[-1])),
@@ -479,4 +478,5 @@ def _subset_advantages(
     axis=-1,
     inplace=False,
   )
-  return jnp.where(valid, jnp.einsum("...g,...gs->...s", z, member), 0.0)
+  total = jnp.einsum("...g,...gs->...s", z, member, precision="highest")
+  return jnp.where(valid, total, 0.0)

@@ -21,7 +21,8 @@ class Plan:
     chunk: positions of a prompt's samples whose logits exist at a time; None:
       as many as `rl.probes.read` likes.
     max_mean_ratio: an update is skipped when the mean importance ratio of its
-      minibatch exceeds this (PURE's 10).
+      minibatch exceeds this (PURE's 10), `policy/ratio_mean` as
+      `rl.terms.policy_gradient` logs it; terms with a loss of their own log none.
   """
 
   epochs: int = 1

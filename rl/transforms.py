@@ -285,4 +285,4 @@ def weighted_sum(
 ) -> Array:
   """sum_m weight_m component_m."""
   del rollout
-  return jnp.tensordot(jnp.asarray(weights, jnp.float32), signal, 1)
+  return jnp.tensordot(jnp.float32(weights), signal, 1, precision="highest")

@@ -569,13 +569,13 @@ def test_the_worked_aggregates_of_two_samples():
     np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=str(aggregate))
 
 
-def test_a_batch_without_a_whole_bundle_rests():
-  """Four prompts, bundles of five: nothing to compare, and no crash."""
-  rollout = free.rollout(p=4)
+def test_a_batch_without_a_whole_bundle_is_refused():
+  """Four prompts, bundles of five: there is nothing to compare."""
   m = methods.get("riskpo", bundle=5)
-  a, state = m.advantage.apply(None, rollout, m.advantage.init())
-  assert not np.asarray(a).any()
-  assert not np.asarray(jax.tree.leaves(state)[1]).any()
+  with pytest.raises(
+    ValueError, match="bundle = 5 prompts of 4; allowed: 1 to"
+  ):
+    m.advantage.apply(None, free.rollout(p=4), m.advantage.init())
 
 
 def test_a_greedy_answer_without_a_score_pays_nobody():

@@ -20,7 +20,7 @@ import safetensors
 import safetensors.numpy
 
 from experiments import checkpoint, workdirs
-from models import hf, lora, sharding, stored, tokenizer, transformer
+from models import checksums, hf, lora, sharding, stored, tokenizer, transformer
 from models.config import ModelConfig
 from models.hf import families, reading, translate
 from rl import types
@@ -742,9 +742,9 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path, capsys, monkeypatch):
   with checkpoint.Checkpoints(tmp_path / "run" / "checkpoints") as saving:
     saving.save(3, {"params": params}, {})
   words = ["export", str(tmp_path / "run"), str(tmp_path / "out")]
-  told, own = {"params.embed.table": 1}, cli.checksums.of_params
+  told, own = {"params.embed.table": 1}, checksums.of_params
   with monkeypatch.context() as changed:
-    changed.setattr(cli.checksums, "of_params", lambda saved: own(saved) | told)
+    changed.setattr(checksums, "of_params", lambda saved: own(saved) | told)
     assert cli.main(words) == 2
   error = capsys.readouterr().err
   assert "params.embed.table is not what was saved" in error

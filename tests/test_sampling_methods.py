@@ -332,6 +332,15 @@ def test_the_worked_budgets_of_the_card():
     scores.at[0, 1, 2:].set(jnp.nan), short, ()
   )[0]
   np.testing.assert_allclose(same, got, atol=1e-6)
+  # One that nobody could score, before the first, has the score of the first.
+  late = rollout.replace(step_mask=rollout.step_mask.at[0, 1, 0].set(False))
+  filled = brpo_anytime.budget_relative().apply(
+    scores.at[0, 1, 0].set(1.0), rollout, ()
+  )[0]
+  found = brpo_anytime.budget_relative().apply(
+    scores.at[0, 1, 0].set(jnp.nan), late, ()
+  )[0]
+  np.testing.assert_allclose(found, filled, atol=1e-6)
 
 
 def test_one_budget_is_the_mean_baseline():

@@ -93,6 +93,16 @@ def test_rl_zvp_has_no_credit_for_an_unknown_or_disputed_group():
     assert not advantage("rl_zvp", rollout).any()
 
 
+def test_nobody_is_compared_in_a_group_of_one():
+  alone = jnp.array([[True, False, False, False]])
+  for name, rollout in (
+    ("rl_zvp", group(correct=(1,) * 4, entropy=[0.1, 0.5, 2.0])),
+    ("progrpo", asked((1, 1, 1, 1))),
+  ):
+    assert advantage(name, rollout).any()
+    assert not advantage(name, rollout.replace(sample_mask=alone)).any()
+
+
 def test_rl_zvp_does_not_blame_a_wrong_answer_of_one_token():
   rollout = group(correct=(0, 0), t=1, entropy=0.7)
   assert not advantage("rl_zvp", rollout).any()
@@ -543,6 +553,10 @@ def test_the_gate_over_the_batch_follows_the_batch():
   got = kept(rollout, scope="batch")[0]
   np.testing.assert_array_equal(got.any(-1), [False, False, False, True])
   assert got[3].all()
+  # What is not trained sets no limit to what is: the last sample was cut off.
+  cut = rollout.replace(finished=jnp.array([[True, True, True, False]]))
+  got = kept(cut, scope="batch")[0]
+  np.testing.assert_array_equal(got.any(-1), [False, False, True, False])
   with pytest.raises(ValueError, match="'bach'; did you mean 'batch'"):
     methods.get("earl", scope="bach")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tiny
 
-from experiments import collect
+from experiments import collect, seeds
 from rl import loop, methods, probes, stages, step, types
 from rl.methods.sampling import eepo
 
@@ -232,6 +232,9 @@ def test_summaries_go_on_from_the_cut(experiment):
         want = summary.scores[row].mean()
       np.testing.assert_allclose(thinking.step_scores[p, s, 0], want, rtol=1e-5)
       assert thinking.step_scores[p, s, 1] == thinking.scores[p, s]
+  drawn = summary.extras["stage/drawn"].sum()
+  assert thinking.extras["stage/tokens"] == plain.tokens.lengths.sum() + drawn
+  assert seeds.sampled_tokens(found) == thinking.extras["stage/tokens"]
   at = np.where(np.arange(thinking.mask.shape[-1]) < cut, 0, 1)
   np.testing.assert_array_equal(
     thinking.step_ids, np.where(thinking.mask, at, -1)

@@ -34,7 +34,7 @@ def decoupled_normalize(
   real = rollout.sample_mask
   z = jax.vmap(lambda r: advantages.group_normalize(r, real))(rewards)
   w = jnp.ones(len(rewards)) if weights is None else jnp.asarray(weights)
-  total = jnp.tensordot(w, z, 1)
+  total = jnp.tensordot(w, z, 1, precision="highest")
   varied = ~masked.is_constant(total, real, keepdims=True)
   return jnp.where(varied, masked.whiten(total, real, (0, 1)), 0.0)
 

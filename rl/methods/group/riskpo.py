@@ -70,7 +70,9 @@ def bundle_risk(
   p, s = signal.shape
   whole = p // bundle * bundle
   if not whole:
-    return jnp.zeros_like(signal), state
+    raise ValueError(
+      f"bundle = {bundle} prompts of {p}; allowed: 1 to {p}, or more prompts"
+    )
   real = rollout.sample_mask
   parts = jnp.where(real, signal, 0.0)[:whole].reshape(-1, bundle, s)
   totals = parts.sum(1)
@@ -99,12 +101,16 @@ def riskpo(
   each batch. Each
   member's advantage is that risk / the bundle's spread / its own prompt's
   spread. PPO-clip, token mean, no KL. Prompts of a last incomplete bundle, and
-  samples that a member of the bundle lacks, rest.
+  samples that a member of the bundle lacks, have advantage 0 and count in the
+  mean.
   Left out: the other ways to share a bundle's risk out, and quantile levels
   nobody reads. Open: released scripts pair .8 with another sharing and without
   the constant q_low - q_high, or .9 with this one. Deviation: a bundle's spread
   below 1e-3 counts as 1, as a prompt's does.
   Source: Ren et al. 2025, RiskPO: Risk-based Policy Optimization, and its code.
+
+  Raises:
+    ValueError: when a step is traced, if it has fewer prompts than a bundle.
   """
   return Method(
     advantage=chain(scores(), bundle_risk(bundle, (low, high), w, rate)),

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import masked, stages, types
+from rl import masked, metrics, stages, types
 from rl.aggregates import seq_mean_token_mean
 from rl.method import Method
 from rl.slots import learned
@@ -26,7 +26,8 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
   `step_scores[..., s]` is the mean score of `summaries` completions of the
   tokens within budget s, a share of T; a sample that has ended keeps its own
   score. `step_ids` is the budget a token first lies in. The completions are the
-  rollout of the learner "summary", `[P S (K - 1), summaries]`.
+  rollout of the learner "summary", `[P S (K - 1), summaries]`; the policy's
+  "stage/tokens" counts them too.
   """
 
   def run(sampler: Sampler, memory: Any) -> dict[str, types.Rollout]:
@@ -35,6 +36,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
     ends = [max(round(share * room), 1) for share in budgets]
     own = rollout.scores[..., None]
     found, known, parts = [], [], []
+    drawn = metrics.sampled_tokens(rollout)
     for end in ends:
       if end >= room:  # the whole sample
         found.append(own)
@@ -46,7 +48,9 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
         sampler.slots["summary"], rollout, kept, summaries, open_
       )
       real = part.sample_mask & open_.reshape(-1, 1)
-      parts.append(part.replace(sample_mask=real))
+      drawn += part.extras["stage/drawn"].sum()
+      counted = part.extras.update({"stage/tokens": jnp.zeros((), jnp.int32)})
+      parts.append(part.replace(sample_mask=real, extras=counted))
       mean = masked.mean(part.scores, real).reshape(open_.shape)
       found.append(jnp.where(open_, mean, rollout.scores)[..., None])
       judged = real.any(-1).reshape(open_.shape)
@@ -59,6 +63,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
       step_scores=jnp.concatenate(found, -1),
       step_mask=jnp.concatenate(known, -1),
     )
+    whole = stages.found(whole, tokens=drawn)
     if not parts:
       nothing = rollout.replace(sample_mask=jnp.zeros_like(rollout.sample_mask))
       return {"policy": whole, "summary": nothing}
@@ -80,10 +85,11 @@ def budget_relative(signal: Array, rollout: types.Rollout) -> Array:
 
   return_s = sum_{j >= s} score_j / K. V1 = (K - s) / K times the sample's own
   past scores, weighed 2^j; V2 the group's mean return. A budget that does not
-  exist has the score of the last one that does.
+  exist has the score of the last one that does, or of the first.
   """
   size = signal.shape[-1]
-  index = jnp.where(rollout.step_mask, jnp.arange(size), 0)
+  first = jnp.argmax(rollout.step_mask, -1, keepdims=True)
+  index = jnp.where(rollout.step_mask, jnp.arange(size), first)
   index = jax.lax.cummax(index, axis=index.ndim - 1)
   known = jnp.where(rollout.valid("step"), signal, 0.0)
   score = jnp.take_along_axis(known, index, -1)

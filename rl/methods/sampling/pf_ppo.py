@@ -85,7 +85,9 @@ def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:
   the rule's weights (+ 1e-8); the advantage is the z-score of the drawn group
   (ddof 0), and a sample counts as often as it was drawn. "best_worst" leaves
   the best and the worst: A near +1 and -1. "power" wants graded scores: of 0
-  and 1 it draws the right samples alone, which teach nothing.
+  and 1 it draws the right samples alone, which teach nothing. The mean over
+  tokens is of the whole group's, where the paper's is of those drawn: the step
+  is larger where long samples are drawn from short ones.
   Deviation: PPO's value head is replaced by the baseline of the drawn group, for
   which the paper's rule "best" leaves one sample and no signal: it is not here.
   Source: Shen and Zhang 2024, Policy Filtration in RLHF to Fine-Tune LLM for

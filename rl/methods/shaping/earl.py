@@ -21,9 +21,10 @@ def most_uncertain(
   signal: jax.Array, rollout: types.Rollout, *, rho: float, scope: str
 ) -> jax.Array:
   """Of the samples kept, tokens whose H reaches the (1 - rho) quantile."""
-  valid, entropy = rollout.valid("token"), rollout.extras[_ENTROPY]
-  limit = masked.quantile(entropy, valid, 1 - rho, _SCOPES[scope], True)
-  return signal[..., None] & valid & (entropy >= limit - _ROUNDING)
+  kept = rollout.valid("token") & signal[..., None]
+  entropy = rollout.extras[_ENTROPY]
+  limit = masked.quantile(entropy, kept, 1 - rho, _SCOPES[scope], True)
+  return kept & (entropy >= limit - _ROUNDING)
 
 
 def earl(
@@ -36,10 +37,11 @@ def earl(
 ) -> Method:
   """DAPO on the share `rho` of tokens with the highest entropy, plus a KL.
 
-  A token is trained if H_t reaches the (1 - rho) quantile of its response, or
-  of the batch (`scope="batch"`, the 80/20 rule of Wang et al. 2025); ties at
-  the quantile stay, and of a short response at least one token. The mean is
-  over the tokens kept. beta k3 to the starting policy acts on all tokens of the
+  Of the finished samples of groups with both verdicts a token is trained if H_t
+  reaches the (1 - rho) quantile of its response, or of all those samples
+  (`scope="batch"`, the 80/20 rule of Wang et al. 2025); ties at the quantile
+  stay, and of a short response at least one token. The mean is over the tokens
+  kept. beta k3 to the starting policy acts on all tokens of the
   samples kept; rho = 1 and beta = 0 is DAPO without its
   punishment of length.
   Open: rho and beta are not given. Its reward (syntax, interface, function) is

@@ -45,6 +45,7 @@ def add_confidence_gap(
   asked = confidence(rollout.extras[_PROMPT], prompts.mask, share)
   given = confidence(rollout.extras[_ANSWER], rollout.valid("token"), share)
   solved = (real & right_verdict(rollout)).any(-1, keepdims=True)
+  solved &= masked.count(real, keepdims=True) > 1
   return signal + jnp.where(real & solved, alpha * (asked - given), 0.0)
 
 
@@ -61,7 +62,8 @@ def progrpo(
 
   the mean over the `share` least likely tokens of the answer, and of the prompt
   from its second token on; both under the old policy. Groups without a right
-  sample keep A. The correction has no mean of 0 within a group. Clip-higher,
+  sample, and of one, keep A; those of right ones alone are corrected. The
+  correction has no mean of 0 within a group. Clip-higher,
   mean over tokens, no KL.
   Open: alpha is not given; 0.1 to 0.5 is worth a sweep.
   Source: Li et al. 2026, Back to Basics: Revisiting Exploration via Generative

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from rl import probes, types
+from rl import masked, probes, types
 from rl.method import Method
 from rl.surrogates import ppo_clip
 from rl.terms import policy_gradient
@@ -24,7 +24,7 @@ def credit_zero_variance(
   valid, real = rollout.valid("token"), rollout.sample_mask
   entropy = jnp.where(valid, rollout.extras[_ENTROPY], 0.0)
   below_peak = entropy.max(-1, keepdims=True) - entropy
-  silent = (signal == 0).all(-1)
+  silent = (signal == 0).all(-1) & (masked.count(real) > 1)
   right, wrong = (
     (silent & ((rollout.correct == v) | ~real).all(-1))[:, None, None]
     for v in (1, 0)
@@ -42,7 +42,8 @@ def rl_zvp(alpha: float = 0.1, clip: float = 0.2, ddof: int = 1) -> Method:
     all wrong     A_t = -alpha (max_t' H_t' - H_t): uncertain ones blamed least
 
   H is the entropy of the old policy. A group is right or wrong by its verdicts,
-  and keeps A = 0 if they are unknown or differ at equal scores.
+  and keeps A = 0 if they are unknown or differ at equal scores, as does a group
+  of one.
   Open: alpha, 0.1 to 0.2 by the size of the model. The loss is PPO-clip over
   the mean token without KL or filters.
   Source: Le et al. 2025, No Prompt Left Behind (RL-ZVP).

@@ -35,7 +35,8 @@ def weighted_reinforce(
   """sg[clip(rho, bounds)] A log pi, with bounds by the sign of A.
 
   A clip of the weight, where PPO's is of the objective: beyond a bound a token
-  is weighed by the bound, and keeps its gradient.
+  is weighed by the bound, and keeps its gradient. The shares that are clipped
+  are of such tokens: of bounds (1, 1), all whose ratio is not 1.
 
   Args:
     positive, negative: smallest and largest *weight*, where A > 0 and A < 0.
@@ -46,6 +47,6 @@ def weighted_reinforce(
   high = jnp.where(advantages > 0, positive[1], negative[1])
   value = jnp.clip(rho, low, high) * advantages * policy[probes.log_probs]
   return value, {
-    "policy/clip_frac_low": rho < low,
-    "policy/clip_frac_high": rho > high,
+    "policy/clip_frac_low": (rho < low) & (advantages != 0),
+    "policy/clip_frac_high": (rho > high) & (advantages != 0),
   }
