@@ -198,12 +198,19 @@ def check(planned: Sequence[Planned]) -> None:
   """
   from experiments import devices, train
 
-  with _naming(planned[0]):
-    first = _parsed(planned[0])
-    devices.split_cpu(first.config.cpu_devices)  # before JAX looks for any
+  parsed = []
   for one in planned:
     with _naming(one):
-      words = _parsed(one)
+      parsed.append(_parsed(one))
+  counts = sorted({words.config.cpu_devices for words in parsed})
+  if len(counts) > 1:
+    raise mistakes.Mistake(
+      f"cpu_devices is {counts[0]} and {counts[-1]}; a process splits its CPU "
+      "once, and all are checked in this one: plan a sweep for each"
+    )
+  devices.split_cpu(counts[0])  # before JAX looks for any
+  for one, words in zip(planned, parsed, strict=True):
+    with _naming(one):
       train.validate(words.config, words.workdir)
 
 

@@ -94,6 +94,13 @@ def test_every_config_is_checked_before_the_first_runs(file, tmp_path, capsys):
   assert not (tmp_path / "runs").exists()
 
 
+def test_one_process_splits_its_processors_once(file, tmp_path, capsys):
+  axes = ["--product", "cpu_devices=1,2"]
+  given = ["--config", str(file), "--workdir", str(tmp_path / "all"), *axes]
+  assert sweep.main(given) == mistakes.USAGE
+  assert "cpu_devices is 1 and 2" in capsys.readouterr().err
+
+
 def test_logs_are_not_written_into_a_bucket(file, capsys):
   given = ["--config", str(file), "--workdir", "gs://bucket/runs", "--run"]
   assert sweep.main(given) == mistakes.USAGE
