@@ -112,7 +112,7 @@ def test_bfloat16_and_the_seed_are_taken(folder, data, tmp_path):
     (["--policy", "{}", "--task", "countdwon"], "did you mean 'countdown'"),
     (["--policy", "{}", "--task", "gsm8k(chatt=1)"], "did you mean 'chat'"),
     (["--policy", "{}", "--task", "gsm8k(data_path='no')"], "not a folder"),
-    (["--policy", "no", "--task", "countdown"], "no is not a folder"),
+    (["--policy", "no", "--task", "countdown"], "'no' is not a folder"),
     (["--policy", "{}", "--task", "countdown", "--step", "1"], "--step has no"),
     (["--workdir", "a", "--dtype", "bfloat16"], "--dtype has no meaning"),
     (

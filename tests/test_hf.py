@@ -609,7 +609,7 @@ def test_a_tokenizer_larger_than_the_embedding_is_refused(tokens, tmp_path):
 
 
 def test_bad_folders_are_refused_in_one_line(tmp_path):
-  assert "absent is not a folder" in refused(tmp_path / "absent")
+  assert "absent' is not a folder" in refused(tmp_path / "absent")
   (tmp_path / "empty").mkdir()
   assert "no config.json" in refused(tmp_path / "empty")
   (tmp_path / "empty" / "config.json").write_text("{")

@@ -143,7 +143,7 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
   """
   folder = local(folder)
   if not folder.is_dir():
-    raise ValueError(f"{folder} is not a folder")
+    raise ValueError(f"{str(folder)!r} is not a folder")
   if not (folder / name).exists():
     raise ValueError(f"{folder} has no {name}; is it a Hugging Face folder?")
   try:
