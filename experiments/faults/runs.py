@@ -162,8 +162,7 @@ def logged(workdir: pathlib.Path) -> int:
 
 def saved(workdir: pathlib.Path) -> list[int]:
   """Steps of its complete checkpoints."""
-  folder = workdir / stored.FOLDER
-  return sorted(ocp.utils.checkpoint_steps(folder)) if folder.exists() else []
+  return stored.steps(workdir / stored.FOLDER)
 
 
 def newest(workdir: pathlib.Path) -> pathlib.Path | None:

@@ -221,7 +221,7 @@ def _told(line: bytes) -> dict[str, Any]:
   try:
     return json.loads(line)
   except ValueError:
-    return {"failed": f"it says {line[:80]!r}", "unscored": f"{_FAILED}: noise"}
+    return {"unscored": f"{_FAILED}: it says {line[:80]!r}"}
 
 
 def _report(lines: list[dict], allow_unprotected: bool) -> Report:
