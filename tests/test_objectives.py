@@ -381,6 +381,17 @@ def test_equal_scores_give_exactly_zero_however_large():
       assert not max_at_k_weights(g, 3, None, baseline).any()
 
 
+@pytest.mark.parametrize("garbage", [0.5, np.nan])
+def test_a_group_without_a_valid_sample_is_worth_nothing(garbage):
+  g, none = jnp.full((6,), garbage), jnp.zeros((6,), bool)
+  assert max_at_k_value(g, 2, none) == 0
+  assert pass_at_k_value(g, 2, none) == 0
+  for baseline in objectives.BASELINES:
+    assert not max_at_k_weights(g, 2, none, baseline).any()
+  for form in ("analytic", "full"):
+    assert not pass_at_k_advantages(g, 2, none, form).any()
+
+
 @pytest.mark.parametrize("k", [0, 5, 2.0])
 def test_a_k_that_is_no_subset_size_is_refused(k):
   with pytest.raises((ValueError, TypeError), match="k "):
