@@ -1,6 +1,7 @@
 """What to change where a program does not fit, and the tables of SCALING.md."""
 
 import json
+import os
 import pathlib
 
 import pytest
@@ -157,6 +158,22 @@ def test_the_command_writes_the_tables_of_what_is_there(tmp_path, capsys):
   assert text.startswith("before\n")
   assert text.endswith("<!-- /recipes -->\nafter\n")
   assert "2 of 58 cells are in" in capsys.readouterr().out
+
+
+def ends(cell, data):
+  """A compiler with a failed check."""
+  os._exit(134)
+
+
+def test_a_compiler_that_ends_its_process_is_a_cell(monkeypatch, tmp_path):
+  monkeypatch.setattr(scaling, "_compiled", ends)
+  cell = scaling.Cell("qwen3-32b", "v5e:16x16")
+  got = scaling.compile_cell(cell, tmp_path)
+  assert not got["fits"]
+  assert scaling.line(got) == [
+    *("qwen3-32b", "v5e:16x16", "no", "", ""),
+    *("the process that compiles it ended early", "", ""),
+  ]
 
 
 def test_a_file_without_marks_is_refused(tmp_path, capsys):

@@ -7,8 +7,9 @@ compiles every model of `MODELS` for every machine of `MACHINES`, as one
 experiment of 64 prompts x 16 samples x 4096 tokens, and every recipe for
 `RECIPES_ON`; `experiments.aot.fit` looks for settings with which they fit. A cell
 that is in the folder is not compiled again, so it can be stopped at any time;
-`--only` compiles the cells whose name holds a text. `--out` puts what there is
-between the marks of that file. Takes hours on two cores.
+`--only` compiles the cells whose name holds a text. Each is compiled in a process
+of its own, since a compiler may end it, which is then said. `--out` puts what
+there is between the marks of that file. Takes hours on two cores.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import multiprocessing
 import os
 import pkgutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent import futures
+from concurrent.futures import process
 from typing import Any, NamedTuple
 
 import ml_collections
@@ -115,8 +119,30 @@ def write_data(folder: epath.Path) -> None:
       jsonl.write(folder / f"{name}{end}.jsonl", (form(*row) for row in rows))
 
 
-def compile_cell(cell: Cell, data: epath.Path, tell: Any) -> Found:
-  """What `experiments.aot --fit` finds of it."""
+def compile_cell(cell: Cell, data: epath.Path) -> Found:
+  """What `experiments.aot --fit` finds of it, in a process of its own."""
+  spawn = multiprocessing.get_context("spawn")
+  with futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
+    try:
+      return pool.submit(_compiled, cell, data).result()
+    except process.BrokenProcessPool:
+      return _named(cell) | {
+        "fits": False,
+        "reason": "the process that compiles it ended early",
+        "mesh": {},
+      }
+
+
+def _named(cell: Cell) -> Found:
+  return {
+    "what": cell.what,
+    "machine": cell.machine,
+    "commit": provenance.commit(),
+    "changes": [],
+  }
+
+
+def _compiled(cell: Cell, data: epath.Path) -> Found:
   from experiments import build
   from experiments.aot import chips, fit, report
 
@@ -124,26 +150,29 @@ def compile_cell(cell: Cell, data: epath.Path, tell: Any) -> Found:
   chip, devices = chips.devices(cell.machine)
   e = build.build(config, devices, chip.memory)
   kept = {k: n for k, n in report.resident(e).items() if k != "cache"}
-  named = {
-    "what": cell.what,
-    "machine": cell.machine,
-    "commit": provenance.commit(),
-    "changes": [],
-  }
   whole = sum(kept.values()) * chips.GIB
   if whole > chip.memory and e.mesh.shape["data"] == 1:
-    return named | {
+    return _named(cell) | {
       "fits": False,
       "reason": f"the state alone takes {whole / chips.GIB:.0f} GiB a device",
       "mesh": dict(e.mesh.shape),
     }
-  changes, found = fit.search(config, devices, chip, tell)
-  return named | found | {"changes": fit.flags(changes)}
+  changes, found = fit.search(config, devices, chip, _tell)
+  return _named(cell) | found | {"changes": fit.flags(changes)}
+
+
+def _tell(text: str) -> None:
+  """Progress."""
+  rich.console.Console().print(
+    text, soft_wrap=True, highlight=False, markup=False
+  )
 
 
 def line(found: Found) -> list[str]:
   """The cells of a table's row."""
-  mesh = " ".join(f"{k} {n}" for k, n in found["mesh"].items() if n > 1)
+  sizes = found["mesh"]
+  mesh = " ".join(f"{k} {n}" for k, n in sizes.items() if n > 1)
+  mesh = mesh or ("one device" if sizes else "")
   head = [found["what"], found["machine"], "yes" if found["fits"] else "no"]
   if not found["fits"]:
     reason = found.get("reason") or "; ".join(
@@ -151,7 +180,7 @@ def line(found: Found) -> list[str]:
       for name, one in found["programs"].items()
       if not one["fits"]
     )
-    return [*head, mesh or "one device", "", reason[:90], "", ""]
+    return [*head, mesh, "", reason[:90], "", ""]
   programs = found["programs"]
   peaks = [programs[name]["peak_gib"] for name in ("rollout", "train_step")]
   hbm = programs["train_step"]["hbm_gib"]
@@ -164,7 +193,7 @@ def line(found: Found) -> list[str]:
   ]
   return [
     *head,
-    mesh or "one device",
+    mesh,
     " ".join(other),
     " and ".join(f"{peak:.1f}" for peak in peaks) + f" of {hbm:.1f}",
     f"{least:.0f} to {most:.0f}",
@@ -215,11 +244,6 @@ def main(argv: Sequence[str] | None = None) -> int:
   with mistakes.expected():
     if given.out and not given.out.exists():
       raise ValueError(f"--out={given.out}: there is no such file")
-  console = rich.console.Console()
-
-  def tell(text: str) -> None:
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
-
   there = list(cells())
   with tempfile.TemporaryDirectory() as scratch:
     data = epath.Path(scratch)
@@ -228,15 +252,15 @@ def main(argv: Sequence[str] | None = None) -> int:
       path = given.folder / cell.file
       if given.only not in cell.file or path.exists():
         continue
-      tell(f"{cell.what} on {cell.machine}")
-      found = jsonl.strict(compile_cell(cell, data, tell))
+      _tell(f"{cell.what} on {cell.machine}")
+      found = jsonl.strict(compile_cell(cell, data))
       jsonl.replace(path, json.dumps(found, indent=2) + "\n")
   rows = [
     json.loads((given.folder / cell.file).read_text())
     for cell in there
     if (given.folder / cell.file).exists()
   ]
-  tell(f"{len(rows)} of {len(there)} cells are in {given.folder}")
+  _tell(f"{len(rows)} of {len(there)} cells are in {given.folder}")
   if given.out:
     text = given.out.read_text()
     models = [row for row in rows if row["what"] in MODELS]
@@ -245,7 +269,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       text = between(text, "models", table(models))
       text = between(text, "recipes", table(others))
     jsonl.replace(given.out, text)
-    tell(f"wrote {given.out}")
+    _tell(f"wrote {given.out}")
   return 0
 
 
