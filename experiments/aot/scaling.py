@@ -185,6 +185,7 @@ def line(found: Found) -> list[str]:
   peaks = [programs[name]["peak_gib"] for name in ("rollout", "train_step")]
   hbm = programs["train_step"]["hbm_gib"]
   least, most = found["step_seconds"]
+  digits = 0 if least >= 10 else 1
   slow, fast = found["tokens_per_second"]
   other = [
     change.removeprefix("--config.")
@@ -196,7 +197,7 @@ def line(found: Found) -> list[str]:
     mesh,
     " ".join(other),
     " and ".join(f"{peak:.1f}" for peak in peaks) + f" of {hbm:.1f}",
-    f"{least:.0f} to {most:.0f}",
+    f"{least:.{digits}f} to {most:.{digits}f}",
     f"{slow / 1e3:.0f} to {fast / 1e3:.0f}",
   ]
 
