@@ -364,6 +364,9 @@ def test_all_is_reached_by_the_keyboard(page):
   assert texts(page, ".detail header") == first
   focused().send_keys(Keys.END)
   selected = page.find_element(By.CSS_SELECTOR, "[aria-selected=true]")
+  page.execute_script(
+    "document.activeElement.dispatchEvent(new Event('scroll'))"
+  )
   assert int(selected.get_attribute("aria-posinset")) == count(page)
   assert selected.is_displayed()
   # The tokens of a text.

@@ -12,6 +12,7 @@ const SORTS = {
 function rolloutBrowser(samples, runs, slot) {
   const wanted = { text: "", verdict: null, cut: false, step: "", run: "" };
   let [sort, upward, shown, picked] = ["newest", false, samples, null];
+  let drawn = null; // the place of the first row that exists
   const orders = new Map();
 
   const inner = html("div");
@@ -71,9 +72,11 @@ function rolloutBrowser(samples, runs, slot) {
     else rows();
   }
 
+  const firstInSight = () => Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
+
   /** Only the rows in sight exist. */
   function rows() {
-    const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
+    const first = (drawn = firstInSight());
     const fit = Math.ceil((list.clientHeight || 560) / ROW) + 8;
     const seen = shown.slice(first, first + fit);
     inner.replaceChildren(...seen.map((one, i) => row(one, first + i)));
@@ -201,7 +204,11 @@ function rolloutBrowser(samples, runs, slot) {
       list.focus();
     }
   });
-  list.addEventListener("scroll", rows);
+  // Rows that are drawn already stay the same elements: whoever reads one
+  // aloud, or presses on it, keeps hold of it.
+  list.addEventListener("scroll", () => {
+    if (firstInSight() !== drawn) rows();
+  });
   list.addEventListener("keydown", (event) => {
     const page = Math.floor(list.clientHeight / ROW);
     const by = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
