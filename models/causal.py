@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 
 from models import attention, kernels, sharding
 from models.attention import Keys
@@ -24,8 +25,6 @@ from models.attention import Keys
 Array = jax.Array
 Pair = tuple[Array, Array]  # keys and their values
 BLOCKS = 4  # of a stream's queries: 5/8 of all pairs; on CPU 8 were slower
-# Of keys and values: what lies between the prompts and the tokens.
-_HEADS = {4: ("tensor",), 5: (None, "tensor")}
 SHORTEST = 64  # queries of a block, below which blocks save next to nothing
 
 
@@ -113,29 +112,53 @@ def _rows(
 
 
 def _split(stream: Stream, scale: float, softcap: float, parts: int) -> Array:
-  """Queries in contiguous parts, each on its devices; keys and values on all."""
-  own, before = jax.tree.map(
-    lambda x: sharding.placed(x, sharding.ROWS, *_HEADS[x.ndim]),
-    (stream.own, stream.before),
-  )
-  stream = stream._replace(own=own, before=before)
+  """Queries in contiguous parts, each on its devices; keys and values on all.
+
+  A part reads a few queries at a time, so that the scores of a long sequence,
+  which no device has room for, are never there at once: the backward pass makes
+  them again.
+  """
   length = stream.queries.shape[-2]
   size = -(-length // parts)
-  lead, head_dim = stream.queries.shape[:3], stream.queries.shape[-1]
-  widths = [(0, 0)] * 3 + [(0, parts * size - length), (0, 0)]
-  queries = jnp.pad(stream.queries, widths)
-  queries = queries.reshape(*lead, parts, size, head_dim)
-  block = max(SHORTEST, math.ceil(size / BLOCKS))
-  blocks = []
-  for start in range(0, max(size, 1), block):
-    some = queries[..., start : start + block, :]
-    here = jnp.arange(start, start + some.shape[-2])
-    at = (size * jnp.arange(parts)[:, None] + here).reshape(-1)
-    some = some.reshape(*lead, len(at), head_dim)
-    out = _read(stream, some, at, scale, softcap, (0, 0), length)
-    blocks.append(out.reshape(*lead, parts, len(here), head_dim))
-  out = jnp.concatenate(blocks, axis=-2)
-  return out.reshape(*lead, parts * size, head_dim)[..., :length, :]
+  block = min(SHORTEST, size)
+  blocks = -(-size // block)
+
+  def part(queries: Array, first: Array, read: Stream) -> Array:
+    queries = _filled(queries, blocks * block)
+    shape = *queries.shape[:3], blocks, block, queries.shape[-1]
+    queries = jnp.moveaxis(queries.reshape(shape), 3, 0)
+
+    @jax.checkpoint
+    def some(start: Array, queries: Array) -> Array:
+      at = start + jnp.arange(block)
+      return _read(read, queries, at, scale, softcap, (0, 0), length)
+
+    starts = first + block * jnp.arange(blocks)
+    out = jax.lax.map(lambda one: some(*one), (starts, queries))
+    out = jnp.moveaxis(out, 0, 3)
+    return out.reshape(*out.shape[:3], blocks * block, -1)[..., :size, :]
+
+  mesh, _ = sharding.mesh_of(stream.queries)
+  over = P(None, None, None, "context")
+  out = jax.shard_map(
+    part,
+    mesh=mesh,
+    in_specs=(over, P("context"), P()),
+    out_specs=over,
+    axis_names={"context"},
+    check_vma=False,
+  )(
+    _filled(stream.queries, parts * size),
+    size * jnp.arange(parts),
+    stream._replace(queries=None),
+  )
+  return out[..., :length, :]
+
+
+def _filled(x: Array, length: int) -> Array:
+  """With zeros after the last of axis -2, up to so many."""
+  widths = [(0, 0)] * (x.ndim - 2) + [(0, length - x.shape[-2]), (0, 0)]
+  return jnp.pad(x, widths)
 
 
 def _read(

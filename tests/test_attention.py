@@ -147,6 +147,34 @@ def test_padding_reads_zero_and_passes_no_gradient(form):
     np.testing.assert_array_equal(leaf, 0)
 
 
+def split(given: Stream) -> Stream:
+  """Its tokens over two devices, as its prompts are, and its heads."""
+  mesh = sharding.make_mesh(data=2, tensor=2, context=2)
+  rows = sharding.batch_sharding(mesh)
+  return jax.tree.map(
+    lambda x: jax.device_put(x, rows) if jnp.ndim(x) > 1 else x, given
+  )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tokens_on_several_devices_read_what_one_would(case, plain):
+  """In several blocks of each part, of which the last is not full."""
+  given, *rest = CASES[case]
+  others = leaves(found("blocked", (split(given), *rest)))
+  for one, other in zip(plain[case], others, strict=True):
+    np.testing.assert_allclose(other, one, atol=1e-5)
+
+
+def test_no_device_has_the_scores_of_all_its_tokens_at_once():
+  given = split(stream(1024, L=5))
+  *arrays, window = given
+  cotangent = jnp.ones_like(given.queries)
+  args = ("blocked", arrays, 0.0, 0.0, window, cotangent)
+  memory = outcome.lower(*args).compile().memory_analysis()
+  scores = 4 * P * S * HEADS * 1024 * 1024 / 8  # bytes, of one device's
+  assert memory.temp_size_in_bytes < scores
+
+
 def flops(form, given):
   *arrays, window = given
   cotangent = jnp.ones_like(given.queries)
