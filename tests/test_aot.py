@@ -210,9 +210,21 @@ class TestCompiler:
     slices = np.vectorize(lambda device: device.slice_index)(e.mesh.devices)
     for number, inside in enumerate(slices):
       assert (inside == number).all()
-    found = report.analyse(e, chip, lambda _: None)
+    told, known = [], {}
+    found = report.analyse(e, chip, told.append, known)
     assert found["fits"]
     assert found["programs"]["train_step"]["collectives"]
+    # What a change leaves as it was is not compiled again.
+    told.clear()
+    config.rollout.rows = 2
+    other = report.analyse(
+      build.build(config, devices), chip, told.append, known
+    )
+    compiled = [line for line in told if line.endswith(": compiling")]
+    assert compiled == ["rollout: compiling"]
+    for name, program in other["programs"].items():
+      same = program is found["programs"][name]
+      assert same == (name != "rollout")
 
   def test_what_is_too_large_says_so_and_why(self, tmp_path, capsys):
     out = tmp_path / "report.json"

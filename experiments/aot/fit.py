@@ -44,9 +44,10 @@ def search(
   """
   config = config.copy_and_resolve_references()
   made: Changes = {}
+  known: report.Known = {}
   for left in range(_MOST, -1, -1):
     e = build.build(config, devices, chip.memory)
-    found = report.analyse(e, chip, tell)
+    found = report.analyse(e, chip, tell, known)
     following = change(e, found)
     if not following or not left:
       break

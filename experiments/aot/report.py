@@ -28,9 +28,10 @@ their sum (nothing hidden). A peak is never reached, so plan with twice that.
 from __future__ import annotations
 
 import concurrent.futures
+import hashlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import jax
@@ -46,6 +47,8 @@ from rl import method, types
 from rl import rollout as rollouts
 
 Tell = Callable[[str], None]
+# What was compiled, by its name and a digest of its text.
+Known = MutableMapping[tuple[str, str], dict[str, Any]]
 # By platform. On TPUs compile sooner: the programs are not to be run. On GPUs
 # matmuls are the vendor's: Triton's refuse some of very small decoders, and are
 # chosen by timing, on a device that is there.
@@ -58,23 +61,33 @@ _AT_ONCE = 2  # compiled, each on a core, while the next is traced
 _LONGEST = 300  # characters of a reason that is not about memory
 
 
-def analyse(e: Experiment, chip: chips.Chip, tell: Tell) -> dict[str, Any]:
+def analyse(
+  e: Experiment, chip: chips.Chip, tell: Tell, known: Known | None = None
+) -> dict[str, Any]:
   """The report, as JSON values.
 
   Args:
     e: its mesh on devices that need not be there.
     chip: what one of them can do.
     tell: where progress goes.
+    known: programs of other experiments on these devices, of which none is
+      compiled again; what is compiled is added.
   """
+  known = {} if known is None else known
   lowers = programs.of(e)
+  keys = {}
   with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
     started = {}
     for name in sorted(lowers, key=_LONGEST_FIRST.index):
       tell(f"{name}: tracing")
       lowered = lowers[name]()
-      tell(f"{name}: compiling")
-      started[name] = pool.submit(_compiled, e, lowered, name, chip)
-    found = {name: started[name].result() for name in lowers}
+      text = lowered.as_text().encode()
+      keys[name] = name, hashlib.sha256(text).hexdigest()
+      if keys[name] not in known:
+        tell(f"{name}: compiling")
+        started[name] = pool.submit(_compiled, e, lowered, name, chip)
+    known.update({keys[name]: one.result() for name, one in started.items()})
+  found = {name: known[keys[name]] for name in lowers}
   for name, program in found.items():
     tell(f"{name}: {_line(program)}")
   seconds = {name: _seconds(e, chip, name, found[name]) for name in found}
