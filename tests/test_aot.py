@@ -190,6 +190,22 @@ class TestCompiler:
     low, high = found["step_seconds"]
     assert 0 < low < high
 
+  def test_a_chip_may_be_two_devices(self):
+    """Its compiler ends the process unless it is given the chip's options."""
+    from experiments.aot import chips, report
+
+    chip, devices = chips.devices("tpu7x:2x2x1")
+    assert len(devices) == 8
+    config = tiny.config(
+      task=CHAIN,
+      mesh__data=2,
+      mesh__fsdp=4,
+      model__dtype="bfloat16",
+      model__remat="full",
+    )
+    found = report.analyse(build.build(config, devices), chip, lambda _: None)
+    assert found["fits"]
+
   def test_slices_copy_parameters_and_share_prompts(self):
     from experiments.aot import chips, report
 

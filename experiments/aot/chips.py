@@ -14,7 +14,8 @@ import importlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 from jax.experimental import topologies
@@ -34,6 +35,7 @@ class Chip(NamedTuple):
     links: bytes per second that it sends to its neighbours.
     memory: bytes that a program may use.
     outward: bytes per second that it sends to another slice or node.
+    options: of its compiler, without which it ends.
   """
 
   flops: float
@@ -41,8 +43,25 @@ class Chip(NamedTuple):
   links: float
   memory: float
   outward: float
+  options: Mapping[str, Any] = MappingProxyType({})
 
 
+# A chip whose two cores are two devices: libtpu 0.0.42 stops the process at a
+# failed check where it gives the sparse cores their collectives.
+_KEPT_OFF_SPARSE_CORES = (
+  "all_reduce",
+  "all_gather",
+  "reduce_scatter",
+  "dense_all_to_all",
+  "2d_all_gather",
+  "3d_all_gather",
+  "nd_reduce_scatter",
+  "ragged_all_to_all",
+)
+_TPU7X = {
+  f"xla_tpu_enable_sparse_core_collective_offload_{kind}": False
+  for kind in _KEPT_OFF_SPARSE_CORES
+}
 # A v5p or v4 chip is one device of two cores; half a tpu7x chip is a device.
 # Outward is a host's network shared by its chips: 100 to 400 Gbit/s of four TPU
 # chips, and of a GPU an adapter of its own, 400 Gbit/s.
@@ -51,7 +70,9 @@ TPUS: Mapping[str, Chip] = {
   "v5e": Chip(197e12, 819 * GB, 200 * GB, 15.75 * GIB, 3.125 * GB),
   "v5p": Chip(459e12, 2765 * GB, 600 * GB, 95.74 * GIB, 6.25 * GB),
   "v6e": Chip(918e12, 1638 * GB, 448 * GB, 31.25 * GIB, 12.5 * GB),
-  "tpu7x": Chip(2307e12 / 2, 7380 * GB / 2, 300 * GB, 94.75 * GIB, 6.25 * GB),
+  "tpu7x": Chip(
+    2307e12 / 2, 7380 * GB / 2, 300 * GB, 94.75 * GIB, 6.25 * GB, _TPU7X
+  ),
 }
 GPUS: Mapping[str, Chip] = {
   "h100": Chip(989e12, 3352 * GB, 450 * GB, 84_929_347_584, 50 * GB),

@@ -162,7 +162,8 @@ def _compiled(
   }
   try:
     platform = e.mesh.devices.flat[0].platform
-    compiled = lowered.compile(compiler_options=dict(_OPTIONS[platform]))
+    options = {**_OPTIONS[platform], **chip.options}
+    compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
     found["reason"] = _reason(str(error))
     found["compile_s"] = time.perf_counter() - start
