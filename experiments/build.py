@@ -294,17 +294,21 @@ def _check_batch(
     )
   prompts = config.rollout.prompts
   slice_size = prompts // (plan.minibatches * plan.microbatches)
-  for what, size in (
-    ("rollout.prompts", prompts),
-    ("rollout.prompts / (plan.minibatches * plan.microbatches)", slice_size),
-    ("evaluation.batch", config.evaluation.batch),
-  ):
-    if size % shards or size < 1:
-      nearest = max(shards, round(size / shards) * shards)
-      raise ValueError(
-        f"{what} = {size} is not divisible by the mesh's "
-        f"{' * '.join(sharding.ROWS)} = {shards}; nearest: {nearest}"
-      )
+  sizes = {
+    "rollout.prompts": prompts,
+    "rollout.prompts / (plan.minibatches * plan.microbatches)": slice_size,
+    "evaluation.batch": config.evaluation.batch,
+  }
+  wrong = [
+    f"{what} = {size} (nearest: {max(shards, round(size / shards) * shards)})"
+    for what, size in sizes.items()
+    if size % shards or size < 1
+  ]
+  if wrong:
+    raise ValueError(
+      f"{', '.join(wrong)}: not divisible by the mesh's "
+      f"{' * '.join(sharding.ROWS)} = {shards}"
+    )
   shards = sharding.prompt_parts(sampling_mesh)
   if prompts % shards:
     nearest = max(round(prompts / shards), 1) * shards

@@ -87,6 +87,10 @@ MISTAKES = {
     [SMOKE, "--config.evaluation.batch=12"],
     ["evaluation.batch = 12", "replica * data * fsdp = 8", "nearest: 16"],
   ),
+  "all sizes on a mesh": (
+    [SMOKE, "--config.rollout.prompts=12", "--config.evaluation.batch=20"],
+    ["rollout.prompts = 12 (nearest: 16)", "evaluation.batch = 20 (nearest: "],
+  ),
   "mesh": (
     [SMOKE, "--config.mesh.tensor=3"],
     ["tensor=3", "8 devices", "nearest"],
