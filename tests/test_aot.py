@@ -261,6 +261,7 @@ class TestCompiler:
     found = json.loads(out.read_text())
     program = found["programs"]["train_step"]
     assert not program["fits"]
+    assert program["wanted_gib"] > program["hbm_gib"]
     assert "exceed" in program["reason"].lower()
     assert "hbm" in program["reason"].lower()
     assert found["advice"] == ["--config.mesh.data=1", "--config.mesh.fsdp=16"]

@@ -17,12 +17,17 @@ def experiment(**changes):
   return build.build(tiny.config(**changes))
 
 
-def found(*failed, kept=1.0):
-  """A report in which these programs do not fit."""
+def found(*failed, kept=1.0, wanted=None):
+  """A report in which these programs do not fit, and want so many GiB."""
   names = ("rollout", "score", "train_step")
   return {
     "programs": {
-      name: {"fits": name not in failed, "hbm_gib": HBM} for name in names
+      name: {
+        "fits": name not in failed,
+        "hbm_gib": HBM,
+        "wanted_gib": wanted,
+      }
+      for name in names
     },
     "resident_gib": {"parameters": kept, "optimizer": 0.0, "cache": 99.0},
   }
@@ -52,6 +57,18 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
       found("score"),
       {"plan.microbatches": 8},
     ),
+    # As far as the program's own figure asks for.
+    (
+      {**LARGE, "model__remat": "full"},
+      found("score", wanted=3.5 * HBM),
+      {"plan.microbatches": 4},
+    ),
+    (
+      {**LARGE, "model__remat": "full"},
+      found("train_step", wanted=99 * HBM),
+      {"plan.microbatches": 8},
+    ),
+    ({}, found("rollout", wanted=3.5 * HBM), {"rollout.rows": 1}),
     # Each device has one prompt: its tokens, then its heads, are split.
     (
       {"model__remat": "full"},

@@ -1,6 +1,6 @@
 """What to change where a program does not fit, tried by compiling again.
 
-One change at a time, in this order and as long as it helps: split the state
+One change at a time, in this order, as far as the compiler's figure asks for: split the state
 over all devices; keep less of the forward pass; train on fewer prompts at a
 time; split the tokens of a sequence, then heads and channels, over more devices,
 which leaves each more prompts to be trained on in turn. While sampling: fewer
@@ -77,20 +77,28 @@ def change(e: Experiment, found: Mapping[str, Any]) -> Changes:
   mesh = dict(e.mesh.shape)
   if sum(kept.values()) > hbm / 2 and mesh["data"] > 1:
     return {"mesh.data": 1, "mesh.fsdp": mesh["fsdp"] * mesh["data"]}
-  training = failed - {"rollout"}
-  return (_training(e) if training else {}) or (
-    _sampling(e, hbm) if "rollout" in failed else {}
+  over = {
+    name: (found["programs"][name]["wanted_gib"] or hbm) / hbm
+    for name in failed
+  }
+  sampling = over.pop("rollout", 0)
+  return (_training(e, max(over.values())) if over else {}) or (
+    _sampling(e, hbm, sampling) if sampling else {}
   )
 
 
-def _training(e: Experiment) -> Changes:
+def _training(e: Experiment, over: float) -> Changes:
+  """What it leaves of a program that wants `over` times the memory."""
   if e.model.remat != "full":
     return {"model.remat": "full"}
   prompts = e.config.rollout.prompts // e.plan.minibatches
   most = prompts // sharding.prompt_parts(e.mesh)
-  more = [n for n in layout.divisors(most) if n > e.plan.microbatches]
+  now = e.plan.microbatches
+  more = [n for n in layout.divisors(most) if n > now]
   if more:
-    return {"plan.microbatches": more[0]}
+    # What there is besides does not shrink: fewer would not do.
+    enough = (n for n in more if n >= now * over)
+    return {"plan.microbatches": next(enough, more[-1])}
   context = 2 * e.mesh.shape["context"]
   divides = e.sampling.samples % context == 0
   if e.config.model.attention in (None, "blocked") and divides:
@@ -100,7 +108,7 @@ def _training(e: Experiment) -> Changes:
   return _more_tensor(e)
 
 
-def _sampling(e: Experiment, hbm: float) -> Changes:
+def _sampling(e: Experiment, hbm: float, over: float) -> Changes:
   """Fewer rows, unless the parameters alone take too much."""
   if e.sampling_mesh != e.mesh:
     return {}
@@ -108,7 +116,10 @@ def _sampling(e: Experiment, hbm: float) -> Changes:
   copy = width * presets.parameters(e.model) / e.mesh.shape["tensor"]
   rows = e.sampling.rows or e.sampling.samples
   if rows > 1 and copy < hbm * chips.GIB / 2:
-    return {"rollout.rows": rows // 2}
+    fewer = rows // 2
+    while fewer > max(rows / over, 1):  # more would not do
+      fewer //= 2
+    return {"rollout.rows": fewer}
   return _more_tensor(e)
 
 

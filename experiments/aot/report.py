@@ -30,6 +30,7 @@ from __future__ import annotations
 import concurrent.futures
 import hashlib
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
@@ -58,6 +59,8 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
 }
 _LONGEST_FIRST = ("train_step", "rollout", "score")
 _AT_ONCE = 2  # compiled, each on a core, while the next is traced
+# In the compiler's words: of what a program wants, at least.
+_SIZE = re.compile(r"([0-9.]+)G\b")
 _LONGEST = 300  # characters of a reason that is not about memory
 
 
@@ -166,6 +169,8 @@ def _compiled(
     compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
     found["reason"] = _reason(str(error))
+    size = _SIZE.search(found["reason"])
+    found["wanted_gib"] = float(size[1]) if size else None
     found["compile_s"] = time.perf_counter() - start
     return found
   memory = compiled.memory_analysis()
@@ -182,6 +187,7 @@ def _compiled(
   return found | {
     "fits": fits,
     "peak_gib": peak / chips.GIB,
+    "wanted_gib": peak / chips.GIB,
     "arguments_gib": arguments / chips.GIB,
     "temporaries_gib": memory.temp_size_in_bytes / chips.GIB,
     "reason": "" if fits else "needs more than the device has",
