@@ -3,12 +3,15 @@
 import json
 import os
 import pathlib
+import resource
+import subprocess
+import sys
 
 import pytest
 import tiny
 
 from experiments import build
-from experiments.aot import fit, scaling
+from experiments.aot import fit, scaling, stack
 
 HBM = 16.0
 
@@ -99,6 +102,22 @@ def test_changes_are_flags_of_the_command_line():
     "--config.mesh.data=1",
     "--config.model.remat=full",
   ]
+
+
+@pytest.mark.parametrize("soft", ["8192", stack.SIZE // 1024, "unlimited"])
+def test_a_compiler_has_room_for_deep_calls(soft):
+  _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+  if hard != resource.RLIM_INFINITY:
+    pytest.skip(f"the stack is limited to {hard} bytes here")
+  text = (
+    "import resource, sys; from experiments.aot import stack; stack.deepen();"
+    "print(resource.getrlimit(resource.RLIMIT_STACK)[0], *sys.argv[1:])"
+  )
+  limited = ["bash", "-c", f'ulimit -S -s {soft}; exec "$@"', "bash"]
+  said = subprocess.check_output(
+    [*limited, sys.executable, "-c", text, "--an=argument"], text=True
+  )
+  assert said.split() == [str(stack.SIZE), "--an=argument"]
 
 
 def test_there_is_a_cell_for_each_model_and_recipe():

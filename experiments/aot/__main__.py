@@ -27,6 +27,7 @@ import rich.table
 from absl import flags
 
 from experiments import commandline, jsonl, mistakes
+from experiments.aot import stack
 
 STDOUT = "-"
 PARTS = ("compute s", "memory s", "network s")
@@ -138,4 +139,5 @@ def tables(found: Mapping[str, Any]) -> Iterator[rich.table.Table]:
 
 
 if __name__ == "__main__":
+  stack.deepen()
   sys.exit(main(sys.argv))

@@ -32,6 +32,7 @@ import rich.console
 from etils import epath
 
 from experiments import jsonl, mistakes, provenance
+from experiments.aot import stack
 
 MODELS = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-8b", "qwen3-32b", "llama3-70b")
 MACHINES = (
@@ -286,4 +287,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+  stack.deepen()
   sys.exit(main())
