@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -162,7 +164,7 @@ def prefill(
     shape, over = (config.layers, *shape), (None, *over)
   else:
     trunk = tuple(Pair(*of_layer) for of_layer in zip(*trunk, strict=True))
-  empty = sharding.placed(jnp.zeros(shape, config.dtype), *over)
+  empty = _placed(config, jnp.zeros(shape, config.dtype))
   ring = Pair(empty.swapaxes(-1, -2), empty)
   cache = Cache(
     trunk=trunk,
@@ -174,6 +176,12 @@ def prefill(
   )
   last = transformer.final_norm(config, params, x[:, -1])
   return transformer.unembed(config, params, last), cache
+
+
+def _placed(config: ModelConfig, ring: Array) -> Array:
+  """Rows over the devices that split prompts and their samples, and its heads."""
+  over = (*sharding.ROWS, "context"), "tensor"
+  return sharding.placed(ring, *((None,) if config.looped else ()), *over)
 
 
 def decode(
@@ -237,6 +245,7 @@ def decode(
     ):
       x, kept = step(x, layer)
       branch += (kept,)
+  branch = jax.tree.map(functools.partial(_placed, config), branch)
   hidden = transformer.final_norm(config, params, x[..., 0, :])
   logits = transformer.unembed(config, params, hidden)
   return logits, cache.replace(branch=branch, steps=cache.steps + 1)

@@ -1,6 +1,7 @@
 """Every way to split a decoder over devices computes what one device does."""
 
 import dataclasses
+import re
 
 import jax
 import jax.numpy as jnp
@@ -141,6 +142,19 @@ def test_samples_are_those_of_one_device(axes):
   found = draw(*place(mesh, params, batch()))
   np.testing.assert_array_equal(found.completions, expected.completions)
   close(found.log_probs, expected.log_probs, 1e-5)
+
+
+@pytest.mark.parametrize("unroll", [0, 1])
+def test_keys_of_samples_lie_on_the_devices_that_split_them(
+  unroll, monkeypatch
+):
+  looped = dataclasses.replace(GROUPED, unroll=unroll)
+  monkeypatch.setitem(globals(), "GROUPED", looped)
+  mesh = sharding.make_mesh(data=2, context=4)
+  program = drawing().lower(*place(mesh, start(looped), batch())).compile()
+  rings = re.findall(r"f32\[(?:2,)?(\d+),2,7,4\]", program.as_text())
+  assert set(rings) <= {str(P * S // 8)}
+  assert rings
 
 
 def sent(program, *args):
