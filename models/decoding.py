@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -164,7 +162,7 @@ def prefill(
     shape, over = (config.layers, *shape), (None, *over)
   else:
     trunk = tuple(Pair(*of_layer) for of_layer in zip(*trunk, strict=True))
-  empty = _placed(config, jnp.zeros(shape, config.dtype))
+  empty = _placed(jnp.zeros(shape, config.dtype))
   ring = Pair(empty.swapaxes(-1, -2), empty)
   cache = Cache(
     trunk=trunk,
@@ -178,10 +176,11 @@ def prefill(
   return transformer.unembed(config, params, last), cache
 
 
-def _placed(config: ModelConfig, ring: Array) -> Array:
+def _placed(ring: Array) -> Array:
   """Rows over the devices that split prompts and their samples, and its heads."""
+  layers = (None,) * (ring.ndim - 4)  # of all, where they are in one array
   over = (*sharding.ROWS, "context"), "tensor"
-  return sharding.placed(ring, *((None,) if config.looped else ()), *over)
+  return sharding.placed(ring, *layers, *over)
 
 
 def decode(
@@ -245,7 +244,7 @@ def decode(
     ):
       x, kept = step(x, layer)
       branch += (kept,)
-  branch = jax.tree.map(functools.partial(_placed, config), branch)
+  branch = jax.tree.map(_placed, branch)
   hidden = transformer.final_norm(config, params, x[..., 0, :])
   logits = transformer.unembed(config, params, hidden)
   return logits, cache.replace(branch=branch, steps=cache.steps + 1)

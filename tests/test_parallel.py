@@ -92,14 +92,14 @@ def learning(config, chunk):
   return jax.jit(jax.grad(loss, has_aux=True))
 
 
-def drawing():
+def drawing(config=GROUPED):
   sampling = rollout.Sampling(S, T, eos_ids=(3,), pad_id=0, rows=S)
 
   @jax.jit
   def draw(params, tokens):
     keys = rollout.prompt_keys(jax.random.key(5), 0, jnp.arange(P))
     return rollout.generate(
-      policy.bind(GROUPED),
+      policy.bind(config),
       params,
       tokens.prompts,
       tokens.prompt_mask,
@@ -145,13 +145,10 @@ def test_samples_are_those_of_one_device(axes):
 
 
 @pytest.mark.parametrize("unroll", [0, 1])
-def test_keys_of_samples_lie_on_the_devices_that_split_them(
-  unroll, monkeypatch
-):
-  looped = dataclasses.replace(GROUPED, unroll=unroll)
-  monkeypatch.setitem(globals(), "GROUPED", looped)
-  mesh = sharding.make_mesh(data=2, context=4)
-  program = drawing().lower(*place(mesh, start(looped), batch())).compile()
+def test_keys_of_samples_lie_on_the_devices_that_split_them(unroll):
+  config = dataclasses.replace(GROUPED, unroll=unroll)
+  placed = place(sharding.make_mesh(data=2, context=4), start(config), batch())
+  program = drawing(config).lower(*placed).compile()
   rings = re.findall(r"f32\[(?:2,)?(\d+),2,7,4\]", program.as_text())
   assert set(rings) <= {str(P * S // 8)}
   assert rings

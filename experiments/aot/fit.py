@@ -1,10 +1,10 @@
 """What to change where a program does not fit, tried by compiling again.
 
-One change at a time, in this order, as far as the compiler's figure asks for: split the state
-over all devices; keep less of the forward pass; train on fewer prompts at a
-time; split the tokens of a sequence, then heads and channels, over more devices,
-which leaves each more prompts to be trained on in turn. While sampling: fewer
-rows at once, heads over more devices.
+One change at a time, in this order, as far as the compiler's figure asks for:
+split the state over all devices; keep less of the forward pass; train on fewer
+prompts at a time; split the tokens of a sequence, then heads and channels, over
+more devices, which leaves each more prompts to be trained on in turn. While
+sampling: fewer rows at once, heads over more devices.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def change(e: Experiment, found: Mapping[str, Any]) -> Changes:
 
 
 def _training(e: Experiment, over: float) -> Changes:
-  """What it leaves of a program that wants `over` times the memory."""
+  """For programs of which one wants `over` times the memory."""
   if e.model.remat != "full":
     return {"model.remat": "full"}
   prompts = e.config.rollout.prompts // e.plan.minibatches

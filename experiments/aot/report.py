@@ -60,7 +60,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
 _LONGEST_FIRST = ("train_step", "rollout", "score")
 _AT_ONCE = 2  # compiled, each on a core, while the next is traced
 # In the compiler's words: of what a program wants, at least.
-_SIZE = re.compile(r"([0-9.]+)G\b")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)G\b")
 _LONGEST = 300  # characters of a reason that is not about memory
 
 
