@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import resource
+import signal
 import subprocess
 import sys
 
@@ -210,6 +211,21 @@ def test_a_compiler_that_ends_its_process_is_a_cell(monkeypatch, tmp_path):
     *("qwen3-32b", "v5e:16x16", "no", "", ""),
     *("the process that compiles it ended early", "", ""),
   ]
+
+
+def killed(cell, data):
+  """A machine short of memory, or an impatient user."""
+  os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_compiler_that_is_killed_is_no_cell(monkeypatch, tmp_path, capsys):
+  monkeypatch.setattr(scaling, "_compiled", killed)
+  name = "qwen3-32b_v5e_16x16"
+  words = ["--folder", str(tmp_path), "--only", name]
+  assert scaling.main(words) == 1
+  said = capsys.readouterr().err
+  assert "qwen3-32b on v5e:16x16 was killed by SIGKILL" in said
+  assert not list(tmp_path.iterdir())
 
 
 def test_a_file_without_marks_is_refused(tmp_path, capsys):

@@ -20,6 +20,7 @@ import json
 import multiprocessing
 import os
 import pkgutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,8 @@ MACHINES = (
 )
 RECIPES_ON = "v5e:2x4"  # their minibatches are of 8 prompts
 P, S, L, T = 64, 16, 512, 4096
+# Signals that come from outside, as exit codes; a compiler aborts.
+KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
 Found = Mapping[str, Any]
 
@@ -121,17 +124,31 @@ def write_data(folder: epath.Path) -> None:
 
 
 def compile_cell(cell: Cell, data: epath.Path) -> Found:
-  """What `experiments.aot --fit` finds of it, in a process of its own."""
+  """What `experiments.aot --fit` finds of it, in a process of its own.
+
+  Raises:
+    Ended: somebody, or a machine short of memory, killed that process, which
+      says nothing about the cell.
+  """
   spawn = multiprocessing.get_context("spawn")
+  others = set(multiprocessing.active_children())
   with futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
+    compiled = pool.submit(_compiled, cell, data)
+    (child,) = set(multiprocessing.active_children()) - others
     try:
-      return pool.submit(_compiled, cell, data).result()
+      return compiled.result()
     except process.BrokenProcessPool:
-      return _named(cell) | {
-        "fits": False,
-        "reason": "the process that compiles it ended early",
-        "mesh": {},
-      }
+      child.join()
+  if child.exitcode in KILLED:
+    raise mistakes.Ended(
+      f"the process that compiled {cell.what} on {cell.machine} was killed by "
+      f"{signal.Signals(-child.exitcode).name}; start again to compile it"
+    )
+  return _named(cell) | {
+    "fits": False,
+    "reason": "the process that compiles it ended early",
+    "mesh": {},
+  }
 
 
 def _named(cell: Cell) -> Found:

@@ -6,8 +6,8 @@
 
 FOLDER holds `gsm8k_train.jsonl` and `gsm8k_test.jsonl`; CHECKPOINT is the
 downloaded meta-llama/Llama-3.2-1B-Instruct. Estimate: 61 GiB over all devices,
-so it should fit 8 of 24 GiB; `recipes/__init__.py` has the sum, and what to set
-for one device.
+so it should fit 8 of 24 GiB, and compiled it fits 8 TPU v5e of 16 (SCALING.md);
+`recipes/__init__.py` has the sum, and what to set for one device.
 
 A step is a line: it scores 1 if all its equations are true, -1 if one is false,
 0 without any, and the last line 1 or -1 by the verdict. Expected: false

@@ -6,8 +6,8 @@
 
 FOLDER holds `gsm8k_train.jsonl` and `gsm8k_test.jsonl`; CHECKPOINT is the
 downloaded meta-llama/Llama-3.2-1B-Instruct. Estimate: 61 GiB over all devices,
-so it should fit 8 of 24 GiB; `recipes/__init__.py` has the sum, and what to set
-for one device.
+so it should fit 8 of 24 GiB, and compiled it fits 8 TPU v5e of 16 (SCALING.md);
+`recipes/__init__.py` has the sum, and what to set for one device.
 
 A prompt of which none or more than 8 of the 16 samples are right teaches
 nothing. Expected: held-out pass@8 rises with pass@1 behind it, and entropy

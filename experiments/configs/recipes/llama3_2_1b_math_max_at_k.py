@@ -6,8 +6,8 @@
 
 FOLDER holds `math_train.jsonl` and `math_test.jsonl`; CHECKPOINT is the
 downloaded meta-llama/Llama-3.2-1B-Instruct. Estimate: 114 GiB over all devices,
-so it should fit 8 of 40 GiB; `recipes/__init__.py` has the sum, and what to set
-for one device.
+so it should fit 8 of 40 GiB, and compiled it fits 8 TPU v5e of 16 (SCALING.md);
+`recipes/__init__.py` has the sum, and what to set for one device.
 
 The score is the verdict, 0 or 1, so the best of 8 is right or wrong and the
 objective is that of pass@8: max@k's unbiased gradient here, where the pass_at_k
