@@ -403,7 +403,10 @@ def check_evaluation(e: Experiment) -> None:
   try:
     e.task.test(settings.problems)
     dataclasses.replace(
-      e.sampling, samples=settings.samples, temperature=settings.temperature
+      e.sampling,
+      samples=settings.samples,
+      rows=settings.get("rows", 0),
+      temperature=settings.temperature,
     )
   except ValueError as error:
     raise ValueError(f"evaluation: {error}") from None

@@ -1,21 +1,22 @@
 """Samples a policy on held-out problems; `experiments.estimates` says the rest.
 
   python -m experiments.evaluate --workdir DIR [--step N] [--problems N]
-    [--samples S] [--batch B] [--temperature T] [--seed N] [--out FILE.json]
+    [--samples S] [--batch B] [--rows R] [--temperature T] [--seed N]
+    [--out FILE.json]
 
 prints the table of one checkpoint of a run, the latest unless told; what is not
 given is as in the run's config.
 
   python -m experiments.evaluate --policy FOLDER --task "gsm8k(chat=False)"
-    [--problems N] [--samples S] [--batch B] [--temperature T] [--seed N]
-    [--max_tokens T] [--dtype bfloat16] [--out FILE.json]
+    [--problems N] [--samples S] [--batch B] [--rows R] [--temperature T]
+    [--seed N] [--max_tokens T] [--dtype bfloat16] [--out FILE.json]
 
 does so for a Hugging Face folder, on all local devices. A text task takes the
 folder's tokenizer. Nothing is written but `--out`.
 
 The problems are a task's fixed test set and the randomness is keyed by problem
 and sample, so two policies, or one policy on another machine, are measured on
-the same draws whatever the batch and the sharding.
+the same draws whatever the batch, the rows and the sharding.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def evaluate(
   batch: int,
   key: jax.Array,
   step: int = 0,
+  rows: int = 0,
   temperature: float = 1.0,
   max_tokens: int | None = None,
   sharding: jax.sharding.Sharding | None = None,
@@ -68,6 +70,7 @@ def evaluate(
       not be divisible by the devices.
     key: of the sampling; problem and sample fix the randomness, not the batch.
     step: finished updates of the policy, for the record.
+    rows: samples of a problem that are decoded at once; 0: all.
     temperature: of sampling.
     max_tokens: where a completion is cut; None is the task's T.
     sharding: of the problems' axis; None is wherever `params` are.
@@ -76,21 +79,13 @@ def evaluate(
   Returns:
     The evaluation, on the host of every process.
   """
-  sampling = rollout.Sampling(
-    samples=samples,
-    max_tokens=(task.completion_length if max_tokens is None else max_tokens),
-    eos_ids=task.eos_ids,
-    pad_id=task.pad_id,
-    temperature=temperature,
-  )
+  asked = _sampling(task, samples, rows, temperature, max_tokens)
   test = jax.tree.map(np.asarray, task.test(problems))
   parts = []
   for start in range(0, problems, batch):
-    rows = np.minimum(np.arange(start, start + batch), problems - 1)
-    chosen = jax.tree.map(lambda leaf, rows=rows: leaf[rows], test)
-    part = _sample_and_score(
-      task, policy, params, chosen, key, sampling, sharding
-    )
+    taken = np.minimum(np.arange(start, start + batch), problems - 1)
+    chosen = jax.tree.map(lambda leaf, taken=taken: leaf[taken], test)
+    part = _sample_and_score(task, policy, params, chosen, key, asked, sharding)
     keep = min(batch, problems - start)
     parts.append({name: value[:keep] for name, value in part.items()})
     between()
@@ -99,6 +94,35 @@ def evaluate(
   }
   return estimates.Evaluation(
     task=task.name, step=step, temperature=temperature, ids=test.ids, **whole
+  )
+
+
+def sampling(e: Experiment) -> rollout.Sampling:
+  """How `held_out` samples each problem of a batch."""
+  settings = e.config.evaluation
+  return _sampling(
+    e.task,
+    settings.samples,
+    settings.get("rows", 0),
+    settings.temperature,
+    e.sampling.max_tokens,
+  )
+
+
+def _sampling(
+  task: task_lib.Task,
+  samples: int,
+  rows: int,
+  temperature: float,
+  max_tokens: int | None,
+) -> rollout.Sampling:
+  return rollout.Sampling(
+    samples=samples,
+    rows=rows,
+    max_tokens=task.completion_length if max_tokens is None else max_tokens,
+    eos_ids=task.eos_ids,
+    pad_id=task.pad_id,
+    temperature=temperature,
   )
 
 
@@ -123,6 +147,7 @@ def held_out(
     problems=settings.problems,
     samples=settings.samples,
     batch=settings.batch,
+    rows=settings.get("rows", 0),
     key=jax.random.key(settings.seed),
     step=step,
     temperature=settings.temperature,
@@ -261,6 +286,7 @@ def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
     ("problems", int, "how many"),
     ("samples", int, "of each problem"),
     ("batch", int, "problems at a time"),
+    ("rows", int, "samples of a problem at a time; 0: all"),
     ("temperature", float, "of sampling"),
     ("seed", int, "of sampling"),
   ):

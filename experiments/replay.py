@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     workdir = buckets.checked(given.workdir)
     config = workdirs.read_config(workdir)
     devices.split_cpu(config.cpu_devices)
+    devices.take_gpus()
     e = build.build(config)
     number = _latest(workdir) if given.step is None else given.step
     state, rollouts = guards.load(e, workdir, number)

@@ -90,6 +90,7 @@ def main(argv: Sequence[str]) -> int:
 
   with mistakes.expected():
     devices.split_cpu(config.cpu_devices)
+    devices.take_gpus()
     hosts.join(
       given.distributed, given.coordinator, given.processes, given.process
     )

@@ -29,6 +29,7 @@ USUAL = {
   "problems": 256,
   "samples": 16,
   "batch": 64,
+  "rows": 0,
   "temperature": 1.0,
   "seed": 0,
 }
@@ -72,6 +73,7 @@ def of_run(
   for name, value in given.items():
     config.evaluation[name] = value
   devices.split_cpu(config.cpu_devices)
+  devices.take_gpus()
   experiment = build.build(config)
   build.check_evaluation(experiment)
   directory = workdir / stored.FOLDER
@@ -88,7 +90,10 @@ def of_run(
     sharding=experiment.batch_sharding,
     settings={
       "max_tokens": experiment.sampling.max_tokens,
-      **{name: config.evaluation[name] for name in USUAL},
+      **{
+        name: config.evaluation.get(name, usual)
+        for name, usual in USUAL.items()
+      },
     },
   )
 
@@ -114,6 +119,7 @@ def of_folder(
     ValueError: the folder or the task cannot be had, the one does not fit the
       other, or a setting is refused.
   """
+  devices.take_gpus()
   shape = hf.config(folder, dtype)
   found = _task(task, str(folder), shape)
   if max_tokens is None:
@@ -158,6 +164,7 @@ def _check_settings(
   problems: int,
   samples: int,
   batch: int,
+  rows: int,
   temperature: float,
   max_tokens: int,
   **others: Any,
@@ -175,6 +182,7 @@ def _check_settings(
     )
   rollout.Sampling(
     samples=samples,
+    rows=rows,
     max_tokens=max_tokens,
     eos_ids=task.eos_ids,
     pad_id=task.pad_id,

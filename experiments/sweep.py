@@ -209,6 +209,7 @@ def check(planned: Sequence[Planned]) -> None:
       "once, and all are checked in this one: plan a sweep for each"
     )
   devices.split_cpu(counts[0])  # before JAX looks for any
+  devices.take_gpus()
   for one, words in zip(planned, parsed, strict=True):
     with _naming(one):
       train.validate(words.config, words.workdir)

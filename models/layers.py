@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import attention, causal
+from models import attention, causal, sharding
 from models.attention import Keys
 from models.causal import Stream
 from models.config import ModelConfig
@@ -274,12 +274,12 @@ class MLP(nn.Module):
     )(hidden)
 
 
-class ExpertLinear(nn.Module):
-  """One matrix per expert, each for the rows of its group.
+class ExpertKernel(nn.Module):
+  """One matrix per expert.
 
   Attributes:
     config: dtypes.
-    shape: of the kernel, `[E, inputs, outputs]`.
+    shape: `[E, inputs, outputs]`.
     gain: scale of the initial kernel.
   """
 
@@ -288,11 +288,10 @@ class ExpertLinear(nn.Module):
   gain: float = 1.0
 
   @nn.compact
-  def __call__(self, x: Array, sizes: Array) -> Array:
+  def __call__(self) -> Array:
     normal = nn.initializers.normal(self.gain / math.sqrt(self.shape[1]))
     dtype = jnp.dtype(self.config.param_dtype)
-    kernel = self.param("kernel", normal, self.shape, dtype)
-    return jax.lax.ragged_dot(x, kernel.astype(x.dtype), sizes)
+    return self.param("kernel", normal, self.shape, dtype)
 
 
 class Experts(nn.Module):
@@ -302,8 +301,8 @@ class Experts(nn.Module):
   ones, and where the config says so they are made to sum to 1. No expert has a
   capacity, so a token's output depends on no other token.
 
-  All rows of a batch are sorted by expert together, so on a mesh every device
-  computes all of them: mixtures are not split over data yet. On CPU
+  On a mesh each device sorts its own tokens by expert, and reads all experts,
+  whose widths `fsdp` and `tensor` split while they are kept. On CPU
   `jax.lax.ragged_dot` is as much work as all experts.
 
   Source: Shazeer et al. 2017, Outrageously Large Neural Networks; as here,
@@ -314,27 +313,56 @@ class Experts(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
+    # `[P, S, T, D]`: a mesh splits T, as it does in attention; if 1, S.
+    if x.ndim == 4 and x.shape[2] > 1:
+      return jnp.moveaxis(self._mixture(jnp.moveaxis(x, 2, 1)), 1, 2)
+    return self._mixture(x)
+
+  def _mixture(self, x: Array) -> Array:
     c = self.config
-    experts, k = c.experts, c.experts_per_token
-    rows = x.reshape(-1, c.width)
-    router = Linear(c, "nd,de->ne", (c.width, experts), name="router")
-    odds = jax.nn.softmax(widened(router(rows)))
-    weights, chosen = jax.lax.top_k(odds, k)
-    if c.normalize_experts:
-      weights /= weights.sum(-1, keepdims=True)
-    # Rows in the order of their experts, each k times.
-    order = jnp.argsort(chosen.reshape(-1))
-    sizes = jnp.zeros(experts, jnp.int32).at[chosen.reshape(-1)].add(1)
-    grouped = rows[order // k]
-    wide = (experts, c.width, c.mlp_width)
-    gate = ExpertLinear(c, wide, name="gate")(grouped, sizes)
-    up = ExpertLinear(c, wide, name="up")(grouped, sizes)
-    hidden = ACTIVATIONS[c.activation](gate) * up
-    narrow = (experts, c.mlp_width, c.width)
-    down = ExpertLinear(c, narrow, residual_gain(c), name="down")
-    out = down(hidden, sizes)[jnp.argsort(order)].reshape(-1, k, c.width)
-    mixed = jnp.einsum("nkd,nk->nd", out, weights.astype(out.dtype))
-    return mixed.reshape(x.shape)
+    router = Linear(c, "...d,de->...e", (c.width, c.experts), name="router")
+    wide = c.experts, c.width, c.mlp_width
+    narrow = c.experts, c.mlp_width, c.width
+    kernels = (
+      ExpertKernel(c, wide, name="gate")(),
+      ExpertKernel(c, wide, name="up")(),
+      ExpertKernel(c, narrow, residual_gain(c), name="down")(),
+    )
+    kernels = jax.tree.map(lambda kernel: kernel.astype(x.dtype), kernels)
+    mixed = functools.partial(_mixed, c)
+    return sharding.local(x)(mixed)(kernels, x, router(x))
+
+
+def _mixed(
+  config: ModelConfig,
+  kernels: tuple[Array, Array, Array],
+  x: Array,
+  scores: Array,
+) -> Array:
+  """Each row through its experts, all rows of one expert in one product.
+
+  Args:
+    config: how many experts a row has, and what they are.
+    kernels: of gate, up and down, `[E, inputs, outputs]`.
+    x: `[..., D]`.
+    scores: `[..., E]`, the router's.
+  """
+  gate, up, down = kernels
+  k, act = config.experts_per_token, ACTIVATIONS[config.activation]
+  rows, scores = (part.reshape(-1, part.shape[-1]) for part in (x, scores))
+  weights, chosen = jax.lax.top_k(jax.nn.softmax(widened(scores)), k)
+  if config.normalize_experts:
+    weights /= weights.sum(-1, keepdims=True)
+  chosen = chosen.reshape(-1)
+  order = jnp.argsort(chosen)  # rows by their experts, each k times
+  sizes = jnp.zeros(config.experts, jnp.int32).at[chosen].add(1)
+  grouped = rows[order // k]
+  hidden = act(jax.lax.ragged_dot(grouped, gate, sizes))
+  hidden *= jax.lax.ragged_dot(grouped, up, sizes)
+  out = jax.lax.ragged_dot(hidden, down, sizes)
+  out = out[jnp.argsort(order)].reshape(-1, k, x.shape[-1])
+  mixed = jnp.einsum("nkd,nk->nd", out, weights.astype(out.dtype))
+  return mixed.reshape(x.shape)
 
 
 class Pair(NamedTuple):

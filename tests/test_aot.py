@@ -88,13 +88,54 @@ def test_what_leaves_a_slice_is_told_apart():
   assert apart["collective-permute"] == hlo.Sent(1, 16, 0, 16)
 
 
+SCATTERS = """\
+  HloModule jit_f, is_scheduled=true
+
+  %add (a: bf16[], b: bf16[]) -> bf16[] {
+    ROOT %s = bf16[] add(%a, %b)
+  }
+
+  %all-reduce-scatter.1 (input.1: bf16[512,1024]) -> bf16[128,1024] {
+    %all-reduce.126 = bf16[512,1024]{1,0} all-reduce(%input.1), \
+replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=%add
+    ROOT %dynamic-slice.252 = bf16[128,1024]{1,0} dynamic-slice(\
+%all-reduce.126, %multiply.213, %constant.1690), dynamic_slice_sizes={128,1024}
+  }
+
+  ENTRY %main (x: bf16[512,1024]) -> bf16[128,1024] {
+    %alone = f32[8]{0} all-reduce(%z), replica_groups={{0},{1},{2},{3}}, \
+to_apply=%add
+    ROOT %f = bf16[128,1024]{1,0} fusion(%x), kind=kCustom, \
+calls=%all-reduce-scatter.1
+  }
+"""
+
+
+def test_a_sum_of_which_a_part_is_kept_is_a_reduce_scatter():
+  """As the TPUs' compiler writes it; a group of one sends nothing."""
+  part = 2 * 128 * 1024
+  found = hlo.collectives(textwrap.dedent(SCATTERS), [0] * 8)
+  assert found == {"reduce-scatter": hlo.Sent(1, part, 3 * part)}
+
+
 def test_groups_are_read_in_all_notations():
   iota = "replica_groups=[2,4]<=[2,2,2]T(1,0,2)"
   assert hlo._group(iota, 8) == [0, 1, 4, 5]
   mesh = "replica_groups=mesh['a'=2,'b'=2,'c'=2] {'a','c'}"
   assert hlo._group(mesh, 8) == [0, 1, 4, 5]
+  turned = (
+    "replica_groups=mesh['axis_0'=4,'axis_1'=1,'axis_2'=4], "
+    "device_ids=([4,4]T(1,0)) {'axis_0'}, use_global_device_ids=true"
+  )
+  assert hlo._group(turned, 16) == [0, 1, 2, 3]
+  assert hlo._group(turned.replace("{'axis_0'}", "{'axis_2'}"), 16) == [
+    *(0, 4, 8, 12)
+  ]
   assert hlo._group("replica_groups={{0,2},{1,3}}", 4) == [0, 2]
   assert list(hlo._group("replica_groups={}", 4)) == [0, 1, 2, 3]
+  for other in ("<[2,2]>", "mesh['a'=2,'b'=2], device_ids=(0;1) {'a'}"):
+    with pytest.raises(ValueError, match="an unknown notation"):
+      hlo._group(f"replica_groups={other}", 4)
 
 
 def test_collectives_of_a_compiled_loop_are_found():
@@ -115,6 +156,80 @@ def test_collectives_of_a_compiled_loop_are_found():
   found = hlo.collectives(text, [0] * 8)
   assert found
   assert all(sent.count >= 7 for sent in found.values()), found
+
+
+@pytest.mark.parametrize(
+  ("peak", "beside", "says"),
+  [
+    (14.0, 1.0, ""),
+    (14.0, 2.0, "needs 16.0 of 15.8 GiB, 2.0 of it for state that lies there"),
+    (17.0, 0.0, "needs 17.0 of 15.8 GiB"),
+  ],
+)
+def test_what_lies_beside_a_program_takes_memory_too(peak, beside, says):
+  from experiments.aot import report
+
+  alone = {
+    "fits": True,
+    "peak_gib": peak,
+    "wanted_gib": peak,
+    "hbm_gib": 15.75,
+    "reason": "",
+  }
+  found = report._with(alone, beside)
+  assert found["peak_gib"] == found["wanted_gib"] == peak + beside
+  assert found["fits"] == (not says)
+  assert found["reason"] == says
+
+
+def test_a_refused_program_wants_what_lies_beside_it_too():
+  from experiments.aot import report
+
+  refused = {
+    "fits": False,
+    "peak_gib": None,
+    "wanted_gib": 20.0,
+    "hbm_gib": 15.75,
+    "reason": "the compiler's",
+  }
+  found = report._with(refused, 2.0)
+  assert found["wanted_gib"] == 22.0
+  assert (found["fits"], found["reason"]) == (False, "the compiler's")
+
+
+@pytest.mark.parametrize("own", [0, 4])
+def test_what_lies_on_the_devices_that_sample(own):
+  """The whole state, unless they are others than those that train."""
+  from experiments.aot import report
+
+  changes = {"sampler__devices": own, "mesh__data": 4} if own else {}
+  e = build.build(tiny.config(**changes))
+  beside = report._beside(e, "rollout")
+  optimizer = report.resident(e)["optimizer"]
+  assert beside == (0 if own else pytest.approx(optimizer, rel=1e-3))
+  assert report._beside(e, "train_step") == 0
+  # In another layout a copy of what is read is made, and all lies beside it.
+  if not own:
+    other = build.build(tiny.config(sampler__tensor=2))
+    assert report._beside(other, "rollout") > 1.4 * optimizer
+
+
+@pytest.mark.parametrize(
+  "given",
+  [
+    {},
+    {"XLA_CLIENT_MEM_FRACTION": ".5"},
+    {"XLA_PYTHON_CLIENT_MEM_FRACTION": "1"},
+  ],
+)
+def test_a_run_takes_as_much_of_a_gpu_as_is_compared_with(given, monkeypatch):
+  from experiments import devices
+
+  environ = dict(given)
+  monkeypatch.setattr(devices.os, "environ", environ)
+  devices.take_gpus()
+  share = str(devices.GPU_SHARE)
+  assert environ == (given or {"XLA_CLIENT_MEM_FRACTION": share})
 
 
 @pytest.mark.parametrize(
@@ -173,14 +288,20 @@ class TestCompiler:
     e = build.build(config, devices)
     assert e.model.attention == "splash"
     found = report.analyse(e, chip, lambda _: None)
-    assert list(found["programs"]) == ["rollout", "score", "train_step"]
+    names = ["rollout", "score", "train_step", "evaluation"]
+    assert list(found["programs"]) == names
+    assert list(found["seconds"]) == list(found["flops"]) == names[:3]
     assert found["fits"]
     assert not fit.change(e, found)
     for name, program in found["programs"].items():
       assert 0 < program["peak_gib"] < program["hbm_gib"], name
       assert program["compile_s"] > 0
     gradients = found["programs"]["train_step"]["collectives"]
-    assert {"all-reduce", "reduce-scatter"} & set(gradients)
+    for kind, sent in gradients.items():
+      # On a ring: a reduction sends at least its result once, all in a group of
+      # 4 or of 16.
+      least = {"all-reduce": 1.5, "reduce-scatter": 3}.get(kind, 0)
+      assert sent["wire"] >= least * sent["bytes"], kind
     json.dumps(found, allow_nan=False)
     parameters = sum(
       np.prod(leaf.shape) for leaf in jax.tree.leaves(e.abstract.params)
@@ -189,6 +310,19 @@ class TestCompiler:
     assert whole / 16 < found["resident_gib"]["parameters"] < whole
     low, high = found["step_seconds"]
     assert 0 < low < high
+    # While sampling the moments and a reference lie there too.
+    resident, beside = found["resident_gib"], found["programs"]["rollout"]
+    kept = resident["optimizer"] + resident["slots"]
+    assert beside["beside_gib"] == pytest.approx(kept, rel=1e-3)
+    assert found["programs"]["train_step"]["beside_gib"] == 0
+
+  @pytest.mark.parametrize("chip", ["v4", "v5p"])
+  def test_a_chip_of_two_cores_is_one_device(self, chip):
+    from experiments.aot import chips
+
+    _, devices = chips.devices(f"{chip}:2x2x1")
+    assert len(devices) == 4
+    sharding.make_mesh(data=2, fsdp=2, devices=devices)
 
   def test_a_chip_may_be_two_devices(self):
     """Its compiler ends the process unless it is given the chip's options."""
@@ -239,7 +373,7 @@ class TestCompiler:
     compiled = [line for line in told if line.endswith(": compiling")]
     assert compiled == ["rollout: compiling"]
     for name, program in other["programs"].items():
-      same = program is found["programs"][name]
+      same = program == found["programs"][name]
       assert same == (name != "rollout")
 
   def test_what_is_too_large_says_so_and_why(self, tmp_path, capsys):

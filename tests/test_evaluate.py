@@ -141,6 +141,10 @@ def test_the_batch_changes_nothing(batch):
   _same(_evaluation(), _evaluation(batch=batch))
 
 
+def test_fewer_rows_at_a_time_change_nothing():
+  _same(_evaluation(), _evaluation(rows=5))
+
+
 def test_devices_change_nothing():
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:8]), ("data",))
   sharding = NamedSharding(mesh, PartitionSpec("data"))

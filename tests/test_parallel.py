@@ -37,6 +37,9 @@ MODELS = {
     unroll=1,
     remat="full",
   ),
+  "experts": dataclasses.replace(
+    GROUPED, experts=4, experts_per_token=2, normalize_experts=True, unroll=1
+  ),
 }
 MESHES = {
   "tensor": {"data": 2, "fsdp": 2, "tensor": 2},
@@ -132,6 +135,19 @@ def test_probes_and_gradients_are_those_of_one_device(model, axes):
   close(found, expected, 2e-5)
   gradients = jax.tree.leaves(expected[0])
   assert min(float(np.abs(leaf).max()) for leaf in gradients) > 1e-3
+
+
+def test_a_mixture_sends_what_other_decoders_do():
+  """Over data each device sorts its own tokens."""
+  tokens, mesh = batch(), sharding.make_mesh(data=8)
+  sent = []
+  for config in (MODELS["experts"], dataclasses.replace(GROUPED, unroll=1)):
+    given = place(mesh, start(config), tokens)
+    for make in (drawing(config), learning(config, 8)):
+      text = make.lower(*given).compile().as_text()
+      found = hlo.collectives(text, [0] * 8)
+      sent.append({kind: each.count for kind, each in found.items()})
+  assert sent[:2] == sent[2:]
 
 
 @pytest.mark.parametrize("axes", MESHES)

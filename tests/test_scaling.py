@@ -23,7 +23,7 @@ def experiment(**changes):
 
 def found(*failed, kept=1.0, wanted=None):
   """A report in which these programs do not fit, and want so many GiB."""
-  names = ("rollout", "score", "train_step")
+  names = ("rollout", "score", "train_step", "evaluation")
   return {
     "programs": {
       name: {
@@ -87,6 +87,28 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
     # Halved by what is left, to two rows.
     ({}, found("rollout"), {"rollout.rows": 2}),
     ({"rollout__rows": 1}, found("rollout"), {"mesh.tensor": 2}),
+    # Of held-out problems: rows, then problems, then heads.
+    (
+      {"evaluation__samples": 8},
+      found("evaluation"),
+      {"evaluation.rows": 4},
+    ),
+    (
+      {"evaluation__samples": 8},
+      found("evaluation", wanted=3.5 * HBM),
+      {"evaluation.rows": 2},
+    ),
+    (
+      {"evaluation__rows": 1, "evaluation__batch": 24},
+      found("evaluation"),
+      {"evaluation.batch": 8},
+    ),
+    (
+      {"evaluation__rows": 1, "evaluation__batch": 8},
+      found("evaluation"),
+      {"mesh.tensor": 2},
+    ),
+    ({}, found("rollout", "evaluation"), {"rollout.rows": 2}),
   ],
 )
 def test_the_next_change(changes, report, expected):
@@ -235,6 +257,18 @@ def test_a_file_without_marks_is_refused(tmp_path, capsys):
   assert scaling.main(words) == 2
   assert "there are no marks <!-- models -->" in capsys.readouterr().err
   assert out.read_text() == "nothing\n"
+
+
+def test_the_tables_of_this_checkout_are_of_its_cells(tmp_path):
+  """Nobody has written a figure by hand."""
+  root = pathlib.Path(scaling.__file__).resolve().parents[2]
+  text = (root / "SCALING.md").read_text()
+  out = tmp_path / "SCALING.md"
+  out.write_text(text)
+  folder = str(root / "docs" / "scaling")
+  words = ["--folder", folder, "--out", str(out), "--only", "no such cell"]
+  assert scaling.main(words) == 0
+  assert out.read_text() == text
 
 
 def test_the_tables_of_this_checkout_are_of_known_cells():

@@ -119,23 +119,44 @@ def tables(found: Mapping[str, Any]) -> Iterator[rich.table.Table]:
   yield resident
   programs = rich.table.Table(title="programs", title_justify="left")
   for name in ("program", "fits", "peak GiB", "of", "sent GiB", *PARTS):
-    programs.add_column(name, justify="left" if name == "program" else "right")
+    programs.add_column(
+      name,
+      justify="left" if name == "program" else "right",
+      no_wrap=name == "program",
+    )
   for name, one in found["programs"].items():
     sent = sum(
       kind["wire"] + kind["outward"] for kind in one["collectives"].values()
     )
-    seconds = found["seconds"][name]
+    seconds = found["seconds"].get(name, {})
     programs.add_row(
       name,
       "yes" if one["fits"] else "NO",
       "" if one["peak_gib"] is None else f"{one['peak_gib']:.2f}",
       f"{one['hbm_gib']:.2f}",
       f"{sent / 2**30:.2f}",
-      *(f"{seconds[part.removesuffix(' s')]:.3f}" for part in PARTS),
+      *(_seconds(seconds, part.removesuffix(" s")) for part in PARTS),
     )
   least, most = found["step_seconds"]
   programs.caption = f"a step: {least:.1f} to {most:.1f} s, if it were ideal"
   yield programs
+  sent = rich.table.Table(title="collectives", title_justify="left")
+  for name in ("program", "kind", "times", "GiB of results", "sent GiB"):
+    sent.add_column(
+      name, justify="left" if name in ("program", "kind") else "right"
+    )
+  for name, one in found["programs"].items():
+    for kind, each in one["collectives"].items():
+      sizes = each["bytes"], each["wire"] + each["outward"]
+      shown = (f"{size / 2**30:.3f}" for size in sizes)
+      sent.add_row(name, kind, f"{each['count']:,.0f}", *shown)
+  if sent.row_count:
+    yield sent
+
+
+def _seconds(seconds: Mapping[str, float], part: str) -> str:
+  """Of an evaluation there are none."""
+  return f"{seconds[part]:.3f}" if seconds else ""
 
 
 if __name__ == "__main__":

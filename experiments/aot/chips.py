@@ -4,8 +4,8 @@ Peaks are the makers' published figures, dense and in bfloat16; of links, what a
 device sends over all of them in one direction. None was measured. Memory is what
 the compiler grants a program: of v5e as it says when it refuses one, of other
 TPUs close to it. That a program is too large for a TPU is the compiler's own
-verdict; GPUs' compiler has none, and memory is all that the device has, of which
-JAX takes three quarters unless `XLA_PYTHON_CLIENT_MEM_FRACTION` says more.
+verdict; GPUs' compiler has none, and memory is the part of the device's that a run
+takes, `experiments.devices.GPU_SHARE`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental import topologies
 
+from experiments import devices as runtime
 from rl import choices
 
 GIB = 2**30
@@ -35,6 +36,7 @@ class Chip(NamedTuple):
     links: bytes per second that it sends to its neighbours.
     memory: bytes that a program may use.
     outward: bytes per second that it sends to another slice or node.
+    config: as which libtpu sets it up; "": as it does unasked.
     options: of its compiler, without which it ends.
   """
 
@@ -43,7 +45,13 @@ class Chip(NamedTuple):
   links: float
   memory: float
   outward: float
+  config: str = ""
   options: Mapping[str, Any] = MappingProxyType({})
+
+
+def _taken(memory: int) -> float:
+  """Of a GPU's memory."""
+  return runtime.GPU_SHARE * memory
 
 
 # A chip whose two cores are two devices: libtpu 0.0.42 stops the process at a
@@ -66,17 +74,19 @@ _TPU7X = {
 # Outward is a host's network shared by its chips: 100 to 400 Gbit/s of four TPU
 # chips, and of a GPU an adapter of its own, 400 Gbit/s.
 TPUS: Mapping[str, Chip] = {
-  "v4": Chip(275e12, 1228 * GB, 300 * GB, 31.25 * GIB, 6.25 * GB),
+  # Unasked, its two cores would be two devices.
+  "v4": Chip(275e12, 1228 * GB, 300 * GB, 30.75 * GIB, 6.25 * GB, "megacore"),
   "v5e": Chip(197e12, 819 * GB, 200 * GB, 15.75 * GIB, 3.125 * GB),
   "v5p": Chip(459e12, 2765 * GB, 600 * GB, 95.74 * GIB, 6.25 * GB),
-  "v6e": Chip(918e12, 1638 * GB, 448 * GB, 31.25 * GIB, 12.5 * GB),
+  "v6e": Chip(918e12, 1638 * GB, 400 * GB, 31.25 * GIB, 12.5 * GB),
   "tpu7x": Chip(
-    2307e12 / 2, 7380 * GB / 2, 300 * GB, 94.75 * GIB, 6.25 * GB, _TPU7X
+    *(2307e12 / 2, 7380 * GB / 2, 300 * GB, 94.75 * GIB, 6.25 * GB),
+    options=_TPU7X,
   ),
 }
 GPUS: Mapping[str, Chip] = {
-  "h100": Chip(989e12, 3352 * GB, 450 * GB, 84_929_347_584, 50 * GB),
-  "h200": Chip(989e12, 4800 * GB, 450 * GB, 150_754_820_096, 50 * GB),
+  "h100": Chip(989e12, 3352 * GB, 450 * GB, _taken(84_929_347_584), 50 * GB),
+  "h200": Chip(989e12, 4800 * GB, 450 * GB, _taken(150_754_820_096), 50 * GB),
 }
 CHIPS: Mapping[str, Chip] = {**TPUS, **GPUS}
 EXAMPLES = (
@@ -159,9 +169,11 @@ def _tpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
   os.environ.setdefault("TPU_ACCELERATOR_TYPE", f"{name}-8")
   _need("libtpu", "libtpu", "a TPU", "tpu")
   topology = f"{name}:{shape}"
+  config = TPUS[name].config
+  asked = {"chip_config_name": config} if config else {}
   try:
     found = topologies.get_topology_desc(
-      topology, platform="tpu", num_slices=slices
+      topology, platform="tpu", num_slices=slices, **asked
     )
   except jax.errors.JaxRuntimeError as error:
     reason = str(error).partition(": ")[2] or str(error)
@@ -185,10 +197,11 @@ def _gpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
   plugin = "jax-cuda12-plugin"
   _need("jax_plugins.xla_cuda12", plugin, "a GPU", "gpu-aot")
   chip = GPUS[name]
+  described = chip._asdict() | {"memory": chip.memory / runtime.GPU_SHARE}
   found = topologies.get_topology_desc(
     name,
     platform="cuda",
-    target_config=_HOPPER.format(name=name.upper(), **chip._asdict()),
+    target_config=_HOPPER.format(name=name.upper(), **described),
     topology=f"1x1x{shape}",
   )
   return found.devices

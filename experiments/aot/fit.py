@@ -4,11 +4,13 @@ One change at a time, in this order, as far as the compiler's figure asks for:
 split the state over all devices; keep less of the forward pass; train on fewer
 prompts at a time; split the tokens of a sequence, then heads and channels, over
 more devices, which leaves each more prompts to be trained on in turn. While
-sampling: fewer rows at once, heads over more devices.
+sampling: fewer rows at once, heads over more devices; of held-out problems fewer
+rows at once, and fewer problems.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,10 +18,11 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments import build, layout
+from experiments import build, evaluate, layout
 from experiments.aot import chips, report
 from experiments.experiment import Experiment
 from models import presets, sharding
+from rl import rollout as rollouts
 
 Changes = dict[str, Any]
 _MOST = 12  # changes, one after the other
@@ -81,9 +84,11 @@ def change(e: Experiment, found: Mapping[str, Any]) -> Changes:
     name: (found["programs"][name]["wanted_gib"] or hbm) / hbm
     for name in failed
   }
-  sampling = over.pop("rollout", 0)
-  return (_training(e, max(over.values())) if over else {}) or (
-    _sampling(e, hbm, sampling) if sampling else {}
+  sampling, evaluation = over.pop("rollout", 0), over.pop("evaluation", 0)
+  return (
+    (_training(e, max(over.values())) if over else {})
+    or (_sampling(e, hbm, sampling) if sampling else {})
+    or (_evaluation(e, hbm, evaluation) if evaluation else {})
   )
 
 
@@ -112,21 +117,52 @@ def _sampling(e: Experiment, hbm: float, over: float) -> Changes:
   """Fewer rows, unless the parameters alone take too much."""
   if e.sampling_mesh != e.mesh:
     return {}
-  width = np.dtype(e.model.dtype).itemsize
-  copy = width * presets.parameters(e.model) / e.mesh.shape["tensor"]
-  rows = e.sampling.rows or e.sampling.samples
-  if rows > 1 and copy < hbm * chips.GIB / 2:
-    fewer = rows // 2
-    while fewer > max(rows / over, 1):  # more would not do
-      fewer //= 2
-    return {"rollout.rows": fewer}
+  copy = sampled_bytes(e, e.mesh.shape["tensor"])
+  rows = _fewer(e.sampling, over)
+  if rows and copy < hbm * chips.GIB / 2:
+    return {"rollout.rows": rows}
   return _more_tensor(e)
 
 
+def _evaluation(e: Experiment, hbm: float, over: float) -> Changes:
+  """Fewer rows, then fewer problems, unless the parameters take too much."""
+  parts, batch = sharding.prompt_parts(e.mesh), e.config.evaluation.batch
+  copy = sampled_bytes(e, e.mesh.shape["tensor"])
+  if copy < hbm * chips.GIB / 2:
+    rows = _fewer(evaluate.sampling(e), over)
+    if rows:
+      return {"evaluation.rows": rows}
+    if batch > parts:
+      fewer = (n for n in layout.divisors(batch // parts) if n > 1)
+      return {"evaluation.batch": batch // next(fewer)}
+  return _more_tensor(e)
+
+
+def _fewer(sampling: rollouts.Sampling, over: float) -> int:
+  """Rows that may fit where these want `over` times the memory; 0: none."""
+  now = sampling.rows or sampling.samples
+  if now == 1:
+    return 0
+  rows = now // 2
+  while rows > max(now / over, 1):  # more would not do
+    rows //= 2
+  return rows
+
+
+def sampled_bytes(e: Experiment, tensor: int) -> float:
+  """The parameters on each device while sampling, which only `tensor` splits."""
+  return np.dtype(e.model.dtype).itemsize * presets.parameters(e.model) / tensor
+
+
+def most_tensor(e: Experiment) -> int:
+  """The largest `tensor` that these devices and the model's sizes allow."""
+  model = e.model
+  return math.gcd(e.mesh.size, model.heads, model.kv_heads, model.mlp_width)
+
+
 def _more_tensor(e: Experiment) -> Changes:
-  tensor = 2 * e.mesh.shape["tensor"]
-  sizes = e.model.heads, e.model.kv_heads, e.model.mlp_width
-  return _doubled(e, "tensor") if all(n % tensor == 0 for n in sizes) else {}
+  more = most_tensor(e) % (2 * e.mesh.shape["tensor"]) == 0
+  return _doubled(e, "tensor") if more else {}
 
 
 def _doubled(e: Experiment, axis: str) -> Changes:

@@ -73,13 +73,15 @@ def collectives(
   for name, times in _executions(bodies, entry, turns or {}).items():
     for line in bodies[name]:
       match = _COLLECTIVE.search(line)
-      if match:
-        kind, started = match.groups()
-        size = _result(line[: match.start()], kind, started is not None)
-        inside, outward = _shares(kind, line, slices)
-        found[kind] += times * np.array(
-          [1, size, size * inside, size * outward]
-        )
+      if not match:
+        continue
+      kind, started = match.groups()
+      size = _result(line[: match.start()], kind, started is not None)
+      if kind == "all-reduce" and (part := _scattered(bodies[name])):
+        kind, size = "reduce-scatter", part
+      shares = _shares(kind, line, slices)
+      if any(shares):  # a group of one sends nothing
+        found[kind] += times * np.array([1, size, *np.multiply(size, shares)])
   return {kind: Sent(*sent.tolist()) for kind, sent in found.items() if sent[0]}
 
 
@@ -180,6 +182,18 @@ def _result(head: str, kind: str, started: bool) -> int:
   )
 
 
+def _scattered(lines: Sequence[str]) -> int:
+  """Bytes of a part, where all that a fusion keeps of its sum is a part.
+
+  So the TPUs' compiler writes a reduce-scatter; 0 for any other computation.
+  """
+  root = next((one for one in lines if one.lstrip().startswith("ROOT ")), "")
+  head, found, operands = root.partition(" dynamic-slice(")
+  if not found or not operands.lstrip("%").startswith("all-reduce"):
+    return 0
+  return _result(head, "reduce-scatter", started=False)
+
+
 def _elements(shape: str) -> list[str]:
   """Of a tuple, each of which may be one."""
   found, depth = [""], 0
@@ -222,7 +236,11 @@ def _shares(kind: str, line: str, slices: Sequence[int]) -> tuple[float, float]:
 
 
 def _group(line: str, devices: int) -> Sequence[int]:
-  """Which devices take part with one another, in one of the groups."""
+  """Which devices take part with one another, in one of the groups.
+
+  Raises:
+    ValueError: the line says it in a notation that is not known.
+  """
   iota = re.search(
     r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", line
   )
@@ -231,13 +249,39 @@ def _group(line: str, devices: int) -> Sequence[int]:
     order = [int(n) for n in iota[4].split(",")] if iota[4] else None
     ids = np.arange(math.prod(sizes)).reshape(sizes).transpose(order)
     return ids.reshape(int(iota[1]), int(iota[2]))[0].tolist()
-  mesh = re.search(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}", line)
+  mesh = re.search(
+    r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}",
+    line,
+  )
   if mesh:
     axes = re.findall(r"'([^']+)'=(\d+)", mesh[1])
-    taken = re.findall(r"'([^']+)'", mesh[2])
-    ids = np.arange(math.prod(int(n) for _, n in axes))
+    taken = re.findall(r"'([^']+)'", mesh[3])
+    ids = _ids(mesh[2], math.prod(int(n) for _, n in axes))
     ids = ids.reshape([int(n) for _, n in axes])
     chosen = tuple(slice(None) if name in taken else 0 for name, _ in axes)
     return ids[chosen].ravel().tolist()
   listed = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
-  return [int(i) for i in listed[1].split(",")] if listed else range(devices)
+  if listed:
+    return [int(i) for i in listed[1].split(",")]
+  if "replica_groups={}" in line or "replica_groups" not in line:
+    return range(devices)
+  said = line.partition("replica_groups=")[2][:80]
+  raise ValueError(f"groups of devices in an unknown notation: {said}")
+
+
+def _ids(order: str | None, devices: int) -> np.ndarray:
+  """Devices in the order of a mesh, all in their own unless it is said.
+
+  Args:
+    order: `[4,4]T(1,0)`, their numbers in such an array, its axes transposed.
+    devices: of the mesh.
+  """
+  ids = np.arange(devices)
+  if order is None:
+    return ids
+  found = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", order)
+  if not found:
+    raise ValueError(f"devices of a mesh in an unknown notation: {order}")
+  sizes = [int(n) for n in found[1].split(",")]
+  turned = [int(n) for n in found[2].split(",")] if found[2] else None
+  return ids.reshape(sizes).transpose(turned).ravel()

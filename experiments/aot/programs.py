@@ -4,6 +4,7 @@
 - score: the teacher-forced log-probabilities of a rollout, under the policy and
   every slot: what a method's passes cost.
 - train_step: the whole of it, passes included, with the state donated.
+- evaluation: sampling of held-out problems, on the devices that train.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from experiments import collect
+from experiments import collect, evaluate
 from experiments.experiment import Experiment
 from rl import learners, probes, step, types
 from rl import rollout as rollouts
@@ -28,7 +29,7 @@ def of(e: Experiment) -> Mapping[str, Lower]:
 
   Args:
     e: of `build.build`, its mesh on devices that need not be there. One that
-      imitates has no rollout.
+      imitates has no rollout and no evaluation.
   """
   rollout = placed_rollout(e)
   state = e.abstract
@@ -37,8 +38,32 @@ def of(e: Experiment) -> Mapping[str, Lower]:
     "train_step": lambda: _train_step(e).lower(state, rollout),
   }
   if e.samples_own:
-    found = {"rollout": lambda: _sampler(e, own(rollout)), **found}
+    first = {"rollout": lambda: _sampler(e, own(rollout))}
+    found = first | found | {"evaluation": lambda: _evaluation(e)}
   return found
+
+
+def read(e: Experiment, name: str) -> types.PyTree:
+  """What a program is given of the state that lies on its devices.
+
+  Args:
+    e: the experiment.
+    name: of one of its programs.
+
+  Returns:
+    Shapes and shardings; the rest of `e.abstract` lies there beside it.
+  """
+  state = e.abstract
+  if name == "train_step":
+    return state
+  if name == "score":
+    return state.params, state.frozen, state.slots
+  if name == "evaluation":
+    return state.params, state.frozen
+  if e.sampling_mesh == e.mesh:
+    return e.abstract_sampling
+  own_devices = not set(e.sampling_mesh.devices.flat) & set(e.mesh.devices.flat)
+  return state if own_devices else ()  # a copy in another layout is no part
 
 
 def own(rollout: step.Rollouts) -> types.Rollout:
@@ -112,6 +137,24 @@ def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
     _at(tokens.prompts, e.sampling_sharding),
     _at(tokens.prompt_mask, e.sampling_sharding),
     _at(keys, e.sampling_sharding),
+  )
+
+
+def _evaluation(e: Experiment) -> jax.stages.Lowered:
+  state, batch = e.abstract, e.config.evaluation.batch
+  test = e.task.test(1)
+  one = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, test))
+
+  def many(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    shape = batch, *leaf.shape[1:]
+    return _at(leaf.update(shape=shape), e.batch_sharding)
+
+  return evaluate.generate.lower(
+    e.policy,
+    types.join(state.params, state.frozen),
+    jax.tree.map(many, one),
+    jax.eval_shape(lambda: jax.random.key(0)),
+    evaluate.sampling(e),
   )
 
 

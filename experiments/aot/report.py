@@ -1,16 +1,18 @@
 """Compiles the programs of an experiment for a machine, and says what they need.
 
-Per device, in bytes: what lies there always, by part; and of each program what
-the compiler reserves, `arguments + results + temporaries` less what results
-share with arguments. A program fits where the compiler made it and that is no
-more than the device has.
+Per device, in bytes: what lies there always, by part; and of each program its
+peak: what the compiler reserves, `arguments + results + temporaries` less what
+results share with arguments, and the parts of the state that lie there meanwhile
+and are no arguments (while sampling, the optimiser's). A program fits where the
+compiler made it and that is no more than the device has.
 
 Seconds of a step are those of a roofline, one program after the other, at the
 full length of every completion and the makers' peaks:
 
   compute  model operations (a backward pass is two forward ones; what remat
            computes again is not counted) / devices / peak; of the score the
-           passes that a step makes, none where it has one update and no slot
+           passes that a step makes, none where it has one update and no slot;
+           all else of them is part of the train step
   memory   weights, keys and values that decoding reads, and an update's
            weights, gradients and moments / bandwidth
   network  bytes that a device sends in the collectives that were compiled / its
@@ -18,8 +20,8 @@ full length of every completion and the makers' peaks:
            slices; nothing hidden behind work, and all links at once, of which a
            ring along one axis of a torus has two
 
-Updates of learners besides the policy are not in it. Of mixtures it is too low:
-the experts in use are counted, as if devices shared them.
+Evaluations and updates of learners besides the policy are not in it. Of mixtures
+memory is too low: of the weights those of the experts of one token are counted.
 
 The step lies between the largest of the three of each program (all hidden) and
 their sum (nothing hidden). A peak is never reached, so plan with twice that.
@@ -39,7 +41,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from experiments import costs
+from experiments import costs, evaluate
 from experiments.aot import chips, hlo, programs
 from experiments.experiment import Experiment
 from models import sharding
@@ -57,7 +59,19 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
   "tpu": {"exec_time_optimization_effort": -1.0},
   "gpu": {"xla_gpu_enable_triton_gemm": False},
 }
-_LONGEST_FIRST = ("train_step", "rollout", "score")
+# Of seconds and flops, for those who read no more than the JSON.
+ASSUMPTIONS = (
+  "peaks are the makers' figures; none was measured, and no run reaches them",
+  "every completion has its full length",
+  "flops are the model's, of one device and step: a backward pass counts as two "
+  "forward ones, and what remat computes again does not count",
+  "a program takes from the largest of compute, memory and network (all that can "
+  "hide is hidden) to their sum (nothing is)",
+  "a device uses all its links at once",
+  "hosts' scores and evaluations are not in a step",
+)
+_LONGEST_FIRST = ("train_step", "rollout", "evaluation", "score")
+_STEP = ("rollout", "score", "train_step")  # what a step is made of
 _AT_ONCE = 2  # compiled, each on a core, while the next is traced
 # In the compiler's words: of what a program wants, at least.
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)G\b")
@@ -90,16 +104,23 @@ def analyse(
         tell(f"{name}: compiling")
         started[name] = pool.submit(_compiled, e, lowered, name, chip)
     known.update({keys[name]: one.result() for name, one in started.items()})
-  found = {name: known[keys[name]] for name in lowers}
+  beside = {name: _beside(e, name) for name in lowers}
+  found = {name: _with(known[keys[name]], beside[name]) for name in lowers}
   for name, program in found.items():
     tell(f"{name}: {_line(program)}")
-  seconds = {name: _seconds(e, chip, name, found[name]) for name in found}
+  seconds = {
+    name: _seconds(e, chip, name, found[name])
+    for name in found
+    if name in _STEP
+  }
   report = {
     "devices": e.mesh.devices.size,
     "mesh": dict(e.mesh.shape),
     "resident_gib": resident(e),
     "programs": found,
     "seconds": seconds,
+    "flops": {name: _cost(e, name).flops for name in seconds},
+    "assumptions": ASSUMPTIONS,
     "fits": all(program["fits"] for program in found.values()),
   }
   least = sum(max(parts.values()) for parts in seconds.values())
@@ -108,6 +129,30 @@ def analyse(
   report["step_seconds"] = [least, most]
   report["tokens_per_second"] = [tokens / most, tokens / least]
   return report
+
+
+def _with(program: Mapping[str, Any], beside: float) -> dict[str, Any]:
+  """A program among what lies on its devices meanwhile, of so many GiB."""
+  found = dict(program) | {"beside_gib": beside}
+  for name in ("peak_gib", "wanted_gib"):
+    if found[name] is not None:
+      found[name] += beside
+  if found["peak_gib"] is None:
+    return found
+  if found["peak_gib"] > found["hbm_gib"]:
+    found["fits"] = False
+    found["reason"] = (
+      f"needs {found['peak_gib']:.1f} of {found['hbm_gib']:.1f} GiB"
+    )
+    if beside:
+      found["reason"] += f", {beside:.1f} of it for state that lies there"
+  return found
+
+
+def _beside(e: Experiment, name: str) -> float:
+  """GiB a device of the state that a program is not given."""
+  given = _bytes(programs.read(e, name))
+  return max(_bytes(e.abstract) - given, 0) / chips.GIB
 
 
 def resident(e: Experiment) -> dict[str, float]:
@@ -161,6 +206,7 @@ def _compiled(
     "peak_gib": None,
     "hbm_gib": chip.memory / chips.GIB,
     "reason": "",
+    "wanted_gib": None,
     "collectives": {},
   }
   try:
@@ -173,24 +219,23 @@ def _compiled(
     found["wanted_gib"] = float(size[1]) if size else None
     found["compile_s"] = time.perf_counter() - start
     return found
+  draws = {"rollout": e.sampling, "evaluation": evaluate.sampling(e)}
   memory = compiled.memory_analysis()
   arguments, outputs = (
     memory.argument_size_in_bytes,
     memory.output_size_in_bytes - memory.alias_size_in_bytes,
   )
   peak = arguments + outputs + memory.temp_size_in_bytes
-  turns = _turns(e) if name == "rollout" else {}
+  turns = _turns(draws[name]) if name in draws else {}
   devices = _mesh(e, name).devices.flat
   slices = [getattr(device, "slice_index", 0) for device in devices]
   sent = hlo.collectives(compiled.as_text(), slices, turns)
-  fits = peak <= chip.memory
   return found | {
-    "fits": fits,
+    "fits": True,
     "peak_gib": peak / chips.GIB,
     "wanted_gib": peak / chips.GIB,
     "arguments_gib": arguments / chips.GIB,
     "temporaries_gib": memory.temp_size_in_bytes / chips.GIB,
-    "reason": "" if fits else "needs more than the device has",
     "collectives": {kind: one._asdict() for kind, one in sent.items()},
     "compile_s": time.perf_counter() - start,
   }
@@ -201,16 +246,16 @@ def _mesh(e: Experiment, name: str) -> Mesh:
   return e.sampling_mesh if name == "rollout" else e.mesh
 
 
-def _turns(e: Experiment) -> dict[int | None, int]:
+def _turns(sampling: rollouts.Sampling) -> dict[int | None, int]:
   """Of the decoding loops, one after the other while the cache grows."""
-  rooms = rollouts.rooms(e.sampling.max_tokens)
+  rooms = rollouts.rooms(sampling.max_tokens)
   turns = {
     room: room - before
     for before, room in zip((0, *rooms), rooms, strict=False)
   }
   # Fewer rows than samples go on with the next ones, once the rings are whole.
-  rounds = -(-e.sampling.samples // (e.sampling.rows or e.sampling.samples))
-  turns[rooms[-1]] += (rounds - 1) * e.sampling.max_tokens
+  rounds = -(-sampling.samples // (sampling.rows or sampling.samples))
+  turns[rooms[-1]] += (rounds - 1) * sampling.max_tokens
   return turns | {None: turns[rooms[-1]]}
 
 
@@ -236,6 +281,8 @@ def _seconds(
 ) -> dict[str, float]:
   """Of a program: compute, memory, network."""
   cost = _cost(e, name)
+  if name == "score":  # what it sends and reads is part of the train step
+    return {"compute": cost.flops / chip.flops, "memory": 0.0, "network": 0.0}
   sent = program["collectives"].values()
   inside = sum(one["wire"] for one in sent) / chip.links
   outward = sum(one["outward"] for one in sent) / chip.outward

@@ -100,7 +100,7 @@ def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
     config.model.remat = "full"
     config.rollout.prompts, config.rollout.samples = P, S
     config.evaluation.problems = 4
-    config.evaluation.batch = P
+    config.evaluation.batch, config.evaluation.samples = P, S
   config.data.cache = str(data / "cache")
   return config
 
@@ -169,10 +169,20 @@ def _compiled(cell: Cell, data: epath.Path) -> Found:
   e = build.build(config, devices, chip.memory)
   kept = {k: n for k, n in report.resident(e).items() if k != "cache"}
   whole = sum(kept.values()) * chips.GIB
+  tensor = fit.most_tensor(e)
+  copy = fit.sampled_bytes(e, tensor)
+  hopeless = ""
   if whole > chip.memory and e.mesh.shape["data"] == 1:
+    hopeless = f"the state alone takes {whole / chips.GIB:.0f} GiB a device"
+  elif copy > chip.memory and e.sampling_mesh == e.mesh:
+    hopeless = (
+      f"to sample, parameters alone take {copy / chips.GIB:.1f} GiB a device "
+      f"with tensor {tensor}"
+    )
+  if hopeless:
     return _named(cell) | {
       "fits": False,
-      "reason": f"the state alone takes {whole / chips.GIB:.0f} GiB a device",
+      "reason": hopeless,
       "mesh": dict(e.mesh.shape),
     }
   changes, found = fit.search(config, devices, chip, _tell)

@@ -110,6 +110,7 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
         "problems": 256,  # held out, the same in every run
         "samples": 64,
         "batch": 64,  # problems at a time
+        "rows": 0,  # of a problem, samples decoded at once; 0: all
         "temperature": 1.0,
         "seed": 0,
       },
