@@ -303,6 +303,11 @@ class TestCompiler:
       least = {"all-reduce": 1.5, "reduce-scatter": 3}.get(kind, 0)
       assert sent["wire"] >= least * sent["bytes"], kind
     json.dumps(found, allow_nan=False)
+    # Nothing after the first two is compiled where one of them does not fit.
+    small, told, known = chip._replace(memory=1000.0), [], {}
+    part = report.analyse(e, small, told.append, known, whole=False)
+    assert list(part["programs"]) == ["rollout", "train_step"]
+    assert not part["fits"]
     parameters = sum(
       np.prod(leaf.shape) for leaf in jax.tree.leaves(e.abstract.params)
     )

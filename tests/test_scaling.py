@@ -219,7 +219,27 @@ def test_the_command_writes_the_tables_of_what_is_there(tmp_path, capsys):
   assert "2 of 58 cells are in" in capsys.readouterr().out
 
 
-def ends(cell, data):
+def counts(cell, data, known):
+  """As if it compiled one program."""
+  found = {"what": cell.what, "machine": cell.machine, "known": len(known)}
+  return found, known | {cell.what: {}}
+
+
+def test_what_was_compiled_for_a_machine_is_known_to_its_other_cells(
+  monkeypatch, tmp_path
+):
+  monkeypatch.setattr(scaling, "_compiled", counts)
+  known = {}
+  for what, machine, expected in (
+    ("qwen3-8b", "v5e:4x4", 0),
+    ("qwen3-32b", "v5e:4x4", 1),
+    ("qwen3-8b", "h100:8", 0),
+  ):
+    cell = scaling.Cell(what, machine)
+    assert scaling.compile_cell(cell, tmp_path, known)["known"] == expected
+
+
+def ends(cell, data, known):
   """A compiler with a failed check."""
   os._exit(134)
 
@@ -227,7 +247,7 @@ def ends(cell, data):
 def test_a_compiler_that_ends_its_process_is_a_cell(monkeypatch, tmp_path):
   monkeypatch.setattr(scaling, "_compiled", ends)
   cell = scaling.Cell("qwen3-32b", "v5e:16x16")
-  got = scaling.compile_cell(cell, tmp_path)
+  got = scaling.compile_cell(cell, tmp_path, {})
   assert not got["fits"]
   assert scaling.line(got) == [
     *("qwen3-32b", "v5e:16x16", "no", "", ""),
@@ -235,7 +255,7 @@ def test_a_compiler_that_ends_its_process_is_a_cell(monkeypatch, tmp_path):
   ]
 
 
-def killed(cell, data):
+def killed(cell, data, known):
   """A machine short of memory, or an impatient user."""
   os.kill(os.getpid(), signal.SIGKILL)
 

@@ -33,6 +33,7 @@ def search(
   devices: Sequence[jax.Device],
   chip: chips.Chip,
   tell: report.Tell,
+  known: report.Known | None = None,
 ) -> tuple[Changes, dict[str, Any]]:
   """Changes with which all programs fit, and what is then found.
 
@@ -40,6 +41,7 @@ def search(
     config: of the experiment; it stays as it is.
     devices, chip: as of `chips.devices`.
     tell: where progress goes.
+    known: of `report.analyse`.
 
   Returns:
     `{key of the config: value}`, and the report of the last attempt, which does
@@ -47,12 +49,13 @@ def search(
   """
   config = config.copy_and_resolve_references()
   made: Changes = {}
-  known: report.Known = {}
+  known = {} if known is None else known
   for left in range(_MOST, -1, -1):
     e = build.build(config, devices, chip.memory)
-    found = report.analyse(e, chip, tell, known)
+    found = report.analyse(e, chip, tell, known, whole=False)
     following = change(e, found)
     if not following or not left:
+      found = report.analyse(e, chip, tell, known)
       break
     tell("try " + " ".join(flags(following)))
     made |= following

@@ -79,7 +79,12 @@ _LONGEST = 300  # characters of a reason that is not about memory
 
 
 def analyse(
-  e: Experiment, chip: chips.Chip, tell: Tell, known: Known | None = None
+  e: Experiment,
+  chip: chips.Chip,
+  tell: Tell,
+  known: Known | None = None,
+  *,
+  whole: bool = True,
 ) -> dict[str, Any]:
   """The report, as JSON values.
 
@@ -89,25 +94,17 @@ def analyse(
     tell: where progress goes.
     known: programs of other experiments on these devices, of which none is
       compiled again; what is compiled is added.
+    whole: whether all programs are compiled, or none after two of which one
+      does not fit.
   """
   known = {} if known is None else known
   lowers = programs.of(e)
-  keys = {}
-  with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-    started = {}
-    for name in sorted(lowers, key=_LONGEST_FIRST.index):
-      tell(f"{name}: tracing")
-      lowered = lowers[name]()
-      text = lowered.as_text().encode()
-      keys[name] = name, hashlib.sha256(text).hexdigest()
-      if keys[name] not in known:
-        tell(f"{name}: compiling")
-        started[name] = pool.submit(_compiled, e, lowered, name, chip)
-    known.update({keys[name]: one.result() for name, one in started.items()})
-  beside = {name: _beside(e, name) for name in lowers}
-  found = {name: _with(known[keys[name]], beside[name]) for name in lowers}
-  for name, program in found.items():
-    tell(f"{name}: {_line(program)}")
+  names = sorted(lowers, key=_LONGEST_FIRST.index)
+  found: dict[str, Any] = {}
+  for some in [names] if whole else [names[:2], names[2:]]:
+    if all(program["fits"] for program in found.values()):
+      found |= _programs(e, {n: lowers[n] for n in some}, chip, tell, known)
+  found = {name: found[name] for name in lowers if name in found}
   seconds = {
     name: _seconds(e, chip, name, found[name])
     for name in found
@@ -129,6 +126,31 @@ def analyse(
   report["step_seconds"] = [least, most]
   report["tokens_per_second"] = [tokens / most, tokens / least]
   return report
+
+
+def _programs(
+  e: Experiment,
+  lowers: Mapping[str, programs.Lower],
+  chip: chips.Chip,
+  tell: Tell,
+  known: Known,
+) -> dict[str, Any]:
+  """What some need; two are compiled at a time."""
+  keys, started = {}, {}
+  with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    for name, lower in lowers.items():
+      tell(f"{name}: tracing")
+      lowered = lower()
+      text = lowered.as_text().encode()
+      keys[name] = name, hashlib.sha256(text).hexdigest()
+      if keys[name] not in known:
+        tell(f"{name}: compiling")
+        started[name] = pool.submit(_compiled, e, lowered, name, chip)
+    known.update({keys[name]: one.result() for name, one in started.items()})
+  found = {n: _with(known[key], _beside(e, n)) for n, key in keys.items()}
+  for name, program in found.items():
+    tell(f"{name}: {_line(program)}")
+  return found
 
 
 def _with(program: Mapping[str, Any], beside: float) -> dict[str, Any]:

@@ -52,6 +52,7 @@ P, S, L, T = 64, 16, 512, 4096
 KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
 Found = Mapping[str, Any]
+Known = dict[str, dict[Any, Any]]
 
 
 class Cell(NamedTuple):
@@ -123,8 +124,14 @@ def write_data(folder: epath.Path) -> None:
       jsonl.write(folder / f"{name}{end}.jsonl", (form(*row) for row in rows))
 
 
-def compile_cell(cell: Cell, data: epath.Path) -> Found:
+def compile_cell(cell: Cell, data: epath.Path, known: Known) -> Found:
   """What `experiments.aot --fit` finds of it, in a process of its own.
+
+  Args:
+    cell: which.
+    data: folder of `write_data`.
+    known: programs of other cells by machine, of which none is compiled again;
+      what is compiled is added.
 
   Raises:
     Ended: somebody, or a machine short of memory, killed that process, which
@@ -133,10 +140,12 @@ def compile_cell(cell: Cell, data: epath.Path) -> Found:
   spawn = multiprocessing.get_context("spawn")
   others = set(multiprocessing.active_children())
   with futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
-    compiled = pool.submit(_compiled, cell, data)
+    there = known.get(cell.machine, {})
+    compiled = pool.submit(_compiled, cell, data, there)
     (child,) = set(multiprocessing.active_children()) - others
     try:
-      return compiled.result()
+      found, known[cell.machine] = compiled.result()
+      return found
     except process.BrokenProcessPool:
       child.join()
   if child.exitcode in KILLED:
@@ -160,7 +169,10 @@ def _named(cell: Cell) -> Found:
   }
 
 
-def _compiled(cell: Cell, data: epath.Path) -> Found:
+def _compiled(
+  cell: Cell, data: epath.Path, known: dict[Any, Any]
+) -> tuple[Found, dict[Any, Any]]:
+  """Of a cell, and what is known after it."""
   from experiments import build
   from experiments.aot import chips, fit, report
 
@@ -180,13 +192,10 @@ def _compiled(cell: Cell, data: epath.Path) -> Found:
       f"with tensor {tensor}"
     )
   if hopeless:
-    return _named(cell) | {
-      "fits": False,
-      "reason": hopeless,
-      "mesh": dict(e.mesh.shape),
-    }
-  changes, found = fit.search(config, devices, chip, _tell)
-  return _named(cell) | found | {"changes": fit.flags(changes)}
+    found = {"fits": False, "reason": hopeless, "mesh": dict(e.mesh.shape)}
+    return _named(cell) | found, known
+  changes, found = fit.search(config, devices, chip, _tell, known)
+  return _named(cell) | found | {"changes": fit.flags(changes)}, known
 
 
 def _tell(text: str) -> None:
@@ -273,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with mistakes.expected():
     if given.out and not given.out.exists():
       raise ValueError(f"--out={given.out}: there is no such file")
-  there = list(cells())
+  there, known = list(cells()), {}
   with tempfile.TemporaryDirectory() as scratch:
     data = epath.Path(scratch)
     write_data(data)
@@ -282,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       if given.only not in cell.file or path.exists():
         continue
       _tell(f"{cell.what} on {cell.machine}")
-      found = jsonl.strict(compile_cell(cell, data))
+      found = jsonl.strict(compile_cell(cell, data, known))
       jsonl.replace(path, json.dumps(found, indent=2) + "\n")
   rows = [
     json.loads((given.folder / cell.file).read_text())
