@@ -409,8 +409,8 @@ class TestCompiler:
     assert "try --config.mesh.data=1 --config.mesh.fsdp=16" in printed
 
 
-def test_a_node_of_gpus():
-  """With the GPUs' own compiler."""
+def test_a_node_of_gpus_with_the_gpu_compiler():
+  """As `.ci/run` has it, in a folder of its own."""
   pytest.importorskip("jax_plugins.xla_cuda12", reason="no extra gpu-aot here")
   from experiments.aot import chips, report
 
