@@ -55,6 +55,7 @@ def test_an_unknown_method_or_setting_names_the_nearest():
     ("grpo", {"beta": -1}, "grpo: beta = -1 must be at least 0"),
     ("grpo", {"beta": float("nan")}, "beta = nan must be a number"),
     ("sum_form", {"gamma": 7}, "gamma = 7 must be from 0 to 1; nearest: 1$"),
+    ("riskpo", {"low": 0, "high": 1}, "low = 0 .* with 0 < low < high <= 1; "),
     ("qae", {"quantile": -1.5}, "must be from 0 to 1; nearest: 0$"),
   ],
 )
