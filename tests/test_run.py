@@ -8,7 +8,7 @@ import pytest
 import small_gsm8k
 import tiny
 
-from experiments import run, workdirs
+from experiments import commandline, mistakes, run, workdirs
 from experiments.configs import smoke
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -198,6 +198,8 @@ def test_a_typo_in_a_file_is_one_line_too(line, expected, tmp_path, capsys):
   for part in expected:
     assert part in said, said
   assert not workdir.exists()
+  with pytest.raises(mistakes.Mistake, match="unknown key of config"):
+    commandline.parse(["aot", f"--config={file}"], lambda _: None, ("config",))
 
 
 def test_no_data_path_names_the_variable(tmp_path, capsys, monkeypatch):
