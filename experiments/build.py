@@ -321,7 +321,8 @@ def _check_batch(
 
 def _check_skips(config: Any) -> None:
   """What ends an update, or a run, must be able to let some pass."""
-  ratio, limit = config.plan.max_mean_ratio, config.get("stop_after_skips", 0)
+  ratio = config.plan.get("max_mean_ratio", 10.0)  # older configs lack both
+  limit = config.get("stop_after_skips", 0)
   if not ratio > 1:  # NaN neither
     raise ValueError(
       f"plan.max_mean_ratio = {ratio} must be above 1, the ratio of samples of "
