@@ -79,6 +79,7 @@ def build(
     temperature=1.0 if supervised else config.rollout.temperature,
   )
   plan.check(config.rollout.prompts)
+  _check_skips(config)
   txs = optimizers.by_learner(config, list(trained), plan)
   _check_cadence(config)
   task = make_task(config)
@@ -123,7 +124,7 @@ def _supervised() -> method_lib.Method:
 
 def make_method(text: str) -> method_lib.Method | dict[str, method_lib.Method]:
   """The method, or the methods by learner, that `"name(hyper=value)"` says."""
-  name, hyper = spec.parse(text)
+  name, hyper = spec.parse(text, "method")
   try:
     return methods.get(name, **hyper)
   except TypeError as error:
@@ -169,7 +170,7 @@ def make_learners(
 
 def make_stage(text: str) -> stages.Stage:
   """The way to sample that `"name(setting=value)"` says."""
-  name, settings = spec.parse(text)
+  name, settings = spec.parse(text, "stage")
   if name not in STAGES:
     raise ValueError(choices.unknown("stage", name, STAGES))
   try:
@@ -195,7 +196,7 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
   for name in order:
     term = terms[name]
     if term.reward:
-      found, settings = spec.parse(term.reward)
+      found, settings = spec.parse(term.reward, f"mix.terms.{name}.reward")
       rewards[name] = sources.get(found, **settings)
     weight = term.weight
     if term.schedule != "constant":
@@ -210,7 +211,7 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
     weighed.append(combine.Term(name, weight, gates, term.threshold))
   by_step = None
   if steps:
-    found, settings = spec.parse(steps)
+    found, settings = spec.parse(steps, "mix.steps")
     by_step = sources.get(found, **settings)
   try:
     return mix.mix(rewards, weighed, rule, by_step)
@@ -236,7 +237,7 @@ def make_task(config: ml_collections.ConfigDict) -> tasks.Task:
 
   A text task of a policy from a folder takes the folder's tokenizer.
   """
-  name, settings = spec.parse(config.task)
+  name, settings = spec.parse(config.task, "task")
   takes = tasks.settings(name)
   reward, path = config.get("reward", ""), config.data.get("path", "")
   if reward and "reward" not in takes:
@@ -271,7 +272,7 @@ def task_of(text: str, **given: Any) -> tasks.Task:
     **given: settings it takes too, if it has them, they are not empty and the
       text does not say otherwise.
   """
-  name, settings = spec.parse(text)
+  name, settings = spec.parse(text, "task")
   takes = tasks.settings(name)
   for key, value in given.items():
     if value and key in takes:
@@ -318,6 +319,22 @@ def _check_batch(
     )
 
 
+def _check_skips(config: Any) -> None:
+  """What ends an update, or a run, must be able to let some pass."""
+  ratio = config.plan.get("max_mean_ratio", 10.0)  # older configs lack both
+  limit = config.get("stop_after_skips", 0)
+  if not ratio > 1:  # NaN neither
+    raise ValueError(
+      f"plan.max_mean_ratio = {ratio} must be above 1, the ratio of samples of "
+      "one's own; nearest useful: 10.0 (inf: no update is skipped for it)"
+    )
+  if limit < 0:
+    raise ValueError(
+      f"stop_after_skips = {limit} must be at least 0, which is never; "
+      "nearest: 0"
+    )
+
+
 def _check_cadence(config: Any) -> None:
   """A dispatch of several steps must end where something is due."""
   size = config.steps_per_dispatch
@@ -326,7 +343,11 @@ def _check_cadence(config: Any) -> None:
   if config.log_every < 1:
     raise ValueError(f"log_every = {config.log_every} must be at least 1")
   for name in ("steps", "checkpoint_every", "evaluate_every", "rollouts_every"):
-    if config[name] < 0 or config[name] % size:
+    if config[name] < 0:
+      raise ValueError(
+        f"{name} = {config[name]} must be at least 0; nearest: 0"
+      )
+    if config[name] % size:
       raise ValueError(
         f"{name} = {config[name]} must be a multiple of steps_per_dispatch = "
         f"{size}; nearest: {max(round(config[name] / size), 1) * size}"
@@ -353,6 +374,7 @@ def _check(e: Experiment) -> None:
       f"steps_per_dispatch = {e.config.steps_per_dispatch}: {e.task.name} is "
       "scored on the host, so each step is dispatched alone; use 1"
     )
+  _check_value_head(e)
   state = e.state_shapes
   parameters = {
     name: types.join(params, state.frozen)
@@ -365,6 +387,21 @@ def _check(e: Experiment) -> None:
       _check_reward(e, parameters, learners.by_slot(rollout)[learners.POLICY])
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(error.args[0]) from None
+
+
+def _check_value_head(e: Experiment) -> None:
+  """A method with a critic needs the head that it is."""
+  read = {
+    need.probe.head
+    for one in e.methods.values()
+    for need in one.signal_needs | one.term_needs
+    if need.source not in probes.GIVEN
+  }
+  if "value" in read and not e.model.value_head:
+    raise ValueError(
+      f"{e.method.name} reads a value head, which the policy has not: add "
+      "--config.model.value_head=True"
+    )
 
 
 def _check_reward(

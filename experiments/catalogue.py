@@ -25,7 +25,7 @@ import rich.console
 import rich.table
 
 import rewards
-from experiments import tasks
+from experiments import mistakes, tasks
 from models import presets
 from rewards import process, sources, verifiers
 from rl import learners, methods, probes, transform
@@ -145,8 +145,8 @@ def reward(name: str) -> Row:
 
 def task(name: str) -> Row:
   """A task, from its file."""
-  module = importlib.import_module(f"{tasks.__name__}.{name}")
   settings = tasks.settings(name)
+  module = importlib.import_module(f"{tasks.__name__}.{name}")
   found = _SOURCE.search(inspect.getdoc(module) or "")
   return {
     "task": name,
@@ -265,6 +265,7 @@ KINDS: Mapping[str, tuple[Callable[[], list[str]], Callable[[str], Row]]] = {
 }
 
 
+@mistakes.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -272,7 +273,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv: its words; None takes the process's.
 
   Returns:
-    The exit status, 0.
+    The exit status: 0, or 2 for a file that cannot be imported, which is said
+    in one line.
   """
   parser = argparse.ArgumentParser(
     prog="python -m experiments.catalogue", description="What there is."
@@ -283,7 +285,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   options = parser.parse_args(argv)
   names, tell = KINDS[options.kind]
-  rows = [tell(name) for name in names()]
+  with mistakes.expected():
+    rows = [tell(name) for name in names()]
   if options.markdown:
     print(markdown(rows), end="")
   else:

@@ -16,7 +16,7 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from experiments import mistakes
+from experiments import config_keys, mistakes
 
 Define = Callable[[flags.FlagValues], None]
 
@@ -35,11 +35,13 @@ def parse(
     The flags; `.config` is the config.
 
   Raises:
-    Mistake: no such file, an unknown flag or key, a value of the wrong type, a
-      required flag that is missing, or a word too many.
+    Mistake: no such file, an unknown flag or key, in the file too, a value of
+      the wrong type, a required flag that is missing, or a word too many.
   """
   _check_config_file(argv)
   plain, _ = _read(argv, define, ("config",), overrides=False)
+  with mistakes.expected():
+    config_keys.check(plain.config)
   _check_names(argv, plain)
   values, rest = _read(argv, define, required, overrides=True)
   if rest:

@@ -9,18 +9,32 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+# What one may write at a key of a config, by the key's last word.
+EXAMPLES = {
+  "method": "max_at_k(k=8, baseline='none')",
+  "task": "countdown(count=4)",
+  "stage": "prefix_values(continuations=4)",
+  "reward": "majority(threshold=0.5)",
+  "steps": "gains()",
+}
 
-def parse(text: str) -> tuple[str, dict[str, Any]]:
+
+def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
   """`"grpo"` -> `("grpo", {})`, `"max_at_k(k=8)"` -> `("max_at_k", {"k": 8})`.
 
   Values are Python literals; nothing is evaluated.
 
+  Args:
+    text: a name, or a name with settings.
+    key: of the config where it stands, "mix.steps" say, for the message.
+
   Raises:
     ValueError: the text is no name or call with literal keyword settings.
   """
+  example = EXAMPLES.get(key.rpartition(".")[-1], EXAMPLES["method"])
   problem = ValueError(
-    f"cannot read {text!r}: write a name, or a name with settings such as "
-    "\"max_at_k(k=8, baseline='none')\""
+    f"{key and f'{key}: '}cannot read {text!r}: write a name, or a name with "
+    f'settings such as "{example}"'
   )
   try:
     node = ast.parse(text.strip(), mode="eval").body

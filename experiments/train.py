@@ -19,6 +19,7 @@ from experiments import (
   build,
   checkpoint,
   collect,
+  config_keys,
   elsewhere,
   estimates,
   evaluate,
@@ -59,7 +60,7 @@ def validate(
       `init_from` without a checkpoint that fits.
     ImportError: a package that the config asks for is not installed.
   """
-  workdirs.check_config(workdir, config)
+  config_keys.check(config)
   for name in config.sinks:
     sinks.get(name)
   experiment = build.build(config)
@@ -68,6 +69,7 @@ def validate(
     base = build.build(_base(config))
     if base.model != experiment.plain:
       raise ValueError(f"base.model {base.model} is not {experiment.plain}")
+  workdirs.check_config(workdir, config)
   if config.get("init_from"):
     source = epath.Path(config.init_from) / stored.FOLDER
     try:

@@ -112,10 +112,18 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
   path = buckets.checked(workdir) / CONFIG_FILE
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path}")
+  return ml_collections.ConfigDict(_tuples(_read(path)))
+
+
+def _read(path: epath.Path) -> dict[str, Any]:
+  """The object of a `config.json`."""
   try:
-    return ml_collections.ConfigDict(_tuples(json.loads(path.read_text())))
-  except (ValueError, TypeError) as error:
+    found = json.loads(path.read_text())
+  except ValueError as error:
     raise ValueError(f"{path} is no config: {error}") from None
+  if not isinstance(found, dict):
+    raise ValueError(f"{path} is no config: it holds a {type(found).__name__}")
+  return found
 
 
 def _tuples(value: Any) -> Any:
@@ -136,9 +144,12 @@ def check_config(
 
   Raises:
     ValueError: names the first keys that differ and both values; or the
-      workdir holds checkpoints of no run, or its scheme is not known.
+      workdir is a file or under one, holds checkpoints of no run or what is no
+      config, or its scheme is not known.
   """
   folder = buckets.checked(workdir)
+  if not buckets.is_remote(workdir):
+    _check_folder(folder)
   path = folder / CONFIG_FILE
   if not path.exists():
     if (folder / stored.FOLDER).exists():
@@ -147,7 +158,7 @@ def check_config(
         f"start from it with --config.init_from={workdir} in another workdir"
       )
     return
-  before, now = _flat(json.loads(path.read_text())), _flat(_plain(config))
+  before, now = _flat(_read(path)), _flat(_plain(config))
   may_differ = set(MAY_DIFFER)
   if now.get("sampler.ahead"):
     may_differ.remove("checkpoint_every")
@@ -164,6 +175,17 @@ def check_config(
       f"{more}. use another workdir; only "
       f"{', '.join(name for name in MAY_DIFFER if name in may_differ)} may change"
     )
+
+
+def _check_folder(folder: epath.Path) -> None:
+  for path in (folder, *folder.parents):
+    if path.is_dir():
+      return
+    if path.exists():
+      raise ValueError(
+        f"workdir {folder}: {path} is a file; name a folder, or what is not "
+        "there yet"
+      )
 
 
 def _plain(config: ml_collections.ConfigDict) -> dict[str, Any]:

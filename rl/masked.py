@@ -76,7 +76,7 @@ def quantile(
 ) -> Array:
   """Linearly interpolated quantile of the entries that exist; 0 of none."""
   values = jnp.nanquantile(
-    jnp.where(mask, x, jnp.nan), q, axis=axis, keepdims=keepdims
+    jnp.where(mask, x, jnp.nan), float(q), axis=axis, keepdims=keepdims
   )
   return jnp.where(count(mask, axis, keepdims) > 0, values, 0.0)
 

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import math
 import pkgutil
+import re
 
 import jax
 import numpy as np
@@ -13,15 +14,18 @@ import tiny
 from experiments import (
   assemble,
   build,
+  config_keys,
   configs,
   decoder,
   optimizers,
   tasks,
   train,
 )
-from experiments.configs import common
+from experiments.configs import common, recipes
+from experiments.configs import methods as methods_configs
+from experiments.configs import rewards as rewards_configs
 from experiments.experiment import KINDS
-from rl import methods
+from rl import methods, step
 from rl import rollout as rollouts
 
 # Those that need no data beside the checkout.
@@ -202,8 +206,78 @@ def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
   [
     ({"rollout__temperature": 0.0}, "rollout.temperature = 0.0"),
     ({"method": "rloo", "plan__epochs": 2}, "strictly on-policy"),
+    ({"plan__max_mean_ratio": -1.0}, "max_mean_ratio = -1.0 must be above 1"),
+    ({"plan__max_mean_ratio": math.nan}, "max_mean_ratio = nan must be above"),
+    ({"stop_after_skips": -1}, "stop_after_skips = -1 must be at least 0"),
+    ({"evaluate_every": -1}, "evaluate_every = -1 must be at least 0"),
+    ({"stage": "greedy("}, r"stage: cannot read .*prefix_values\(cont"),
+    ({"mix__steps": "gains("}, r"mix.steps: cannot read .*gains\(\)"),
+    ({"method": "ppo"}, "add --config.model.value_head=True"),
+    ({"optimizer__schedule": "cosine"}, "nearest useful: 120, which is"),
+    (
+      {
+        "optimizer__schedule": "cosine",
+        "optimizer__warmup_steps": 50,
+        "optimizer__decay_steps": 50,
+      },
+      "decay_steps = 50: the cosine would fall at once to final_scale = 0.1",
+    ),
+    (
+      {"method": "prime", "learners": {"prm": {"b1": 2}}},
+      r"learners.prm.b1 = 2 must .* below 1; nearest: 0.999",
+    ),
+    (
+      {"method": "prime", "learners": {"prm": {"b1": "a"}}},
+      r"learners.prm.b1 = 'a' must",
+    ),
   ],
 )
 def test_what_cannot_learn_is_refused(changes, said):
   with pytest.raises(ValueError, match=said):
     build.build(tiny.config(**changes))
+
+
+@pytest.mark.parametrize(
+  ("key", "value", "said"),
+  [
+    ("clip_norm", -1.0, "at least 0 and finite; nearest: 0$"),
+    ("learning_rate", -1e-3, "at least 0 and finite; nearest: 0$"),
+    ("learning_rate", math.nan, "nearest: 0.00015$"),
+    ("learning_rate", math.inf, "nearest: 0.00015$"),
+    ("b1", 2.0, "at least 0 and below 1; nearest: 0.999$"),
+    ("b2", 1.0, "at least 0 and below 1; nearest: 0.999$"),
+    ("eps", -1.0, "at least 1e-30 and finite; nearest: 1e-08$"),
+    ("weight_decay", -1.0, "nearest: 0$"),
+    ("warmup_steps", -5, "nearest: 0$"),
+    ("final_scale", -0.1, "nearest: 0$"),
+  ],
+)
+def test_an_optimiser_of_no_sense_is_refused(key, value, said):
+  config = common.rl()
+  config.optimizer[key] = value
+  given = re.escape(f"optimizer.{key} = {value} must be ") + ".*" + said
+  with pytest.raises(ValueError, match=given):
+    optimizers.by_learner(config, ["policy"], step.Plan())
+
+
+def test_a_run_that_ends_while_it_warms_up_meets_no_cosine():
+  config = common.supervised(steps=20)  # of 50 steps of warm-up
+  optimizers.by_learner(config, ["policy"], step.Plan())
+
+
+def test_a_config_of_a_notebook_is_searched_for_typos_too():
+  config = tiny.config()
+  config.rollout.sampels = 8
+  with pytest.raises(ValueError, match="'sampels'; did you mean 'samples'"):
+    train.validate(config, "/no/such/run")
+
+
+@pytest.mark.parametrize(
+  "module",
+  [methods_configs, recipes, rewards_configs],
+  ids=lambda m: m.__name__,
+)
+def test_no_config_holds_a_key_that_nothing_reads(module):
+  for found in pkgutil.iter_modules(module.__path__):
+    name = f"{module.__name__}.{found.name}"
+    config_keys.check(importlib.import_module(name).get_config())

@@ -164,3 +164,25 @@ def test_it_lists_only_what_there_is(capsys):
   with pytest.raises(SystemExit):
     catalogue.main(["method"])
   assert "methods" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ("kind", "package"),
+  [("methods", methods), ("rewards", sources), ("tasks", tasks)],
+)
+def test_an_unfinished_file_is_named(
+  kind, package, tmp_path, monkeypatch, capsys
+):
+  """Also where another file imports it: its own line is what is wrong."""
+  module = f"unfinished_{kind}"
+  (tmp_path / f"{module}.py").write_text("\n\nx = nothing_of_that_name\n")
+  first = tmp_path / f"a_{kind}.py"
+  first.write_text(f"from {package.__name__} import {module}\n")
+  monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+  if kind == "rewards":
+    monkeypatch.setattr(sources, "FILES", (first.stem, *sources.FILES))
+    monkeypatch.setattr(sources, "_files", sources._files.__wrapped__)
+  assert catalogue.main([kind]) == 2
+  line = capsys.readouterr().err
+  assert f"{module}.py, line 3, cannot be imported: NameError" in line
+  assert line.count("\n") == 1

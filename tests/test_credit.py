@@ -185,6 +185,7 @@ def test_masked_statistics_are_those_of_the_entries_that_exist():
     close(masked.std(dirty, m, ddof=1)[row], real.std(ddof=1))
     close(masked.median(dirty, m)[row], np.median(real))
     close(masked.quantile(dirty, m, 0.8)[row], np.quantile(real, 0.8))
+    close(masked.quantile(dirty, m, 1)[row], real.max())  # no float, a share
     close(masked.min(dirty, m)[row], real.min())
     close(masked.max(dirty, m)[row], real.max())
   for statistic in (masked.sum, masked.mean, masked.std, masked.median):

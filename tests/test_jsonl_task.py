@@ -364,8 +364,8 @@ def test_a_mistake_in_a_line_is_named(make, tmp_path, line, message):
 def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
   with pytest.raises(ValueError, match=r"no file '.*nearest.* 'pears.jsonl'"):
     make(pears.with_name("peers.jsonl"))
-  with pytest.raises(ValueError, match="no file"):
-    make(tmp_path)
+  with pytest.raises(ValueError, match=r"is a folder; .* 'pears\.jsonl'"):
+    make(pears.parent)
   with pytest.raises(ValueError, match=r"rows.jsonl is empty"):
     make(**only(tmp_path, "", " "))
   with pytest.raises(ValueError, match=r"jsonl has no file; .*data\.path=FILE"):

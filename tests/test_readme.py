@@ -9,6 +9,7 @@ import pytest
 import tiny
 
 from experiments import catalogue, logging, train
+from rewards.sources import shapes
 from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -24,6 +25,16 @@ def test_the_python_of_the_readme_runs():
   namespace = {"__name__": "readme"}
   for code in PYTHON:
     exec(compile(code, "README.md", "exec"), namespace)
+
+
+def test_the_reward_of_the_readme_stands_in_a_file_of_sources():
+  """Pasted there, it imports what they import by the names that they use."""
+  code = next(code for code in PYTHON if "def brevity" in code)
+  there = {**vars(shapes)}
+  exec(compile(code, "README.md", "exec"), there)
+  changed = {k for k, v in vars(shapes).items() if there[k] is not v}
+  assert changed <= {"__builtins__"}
+  assert there["brevity"](room=10.0).gives == "sample"
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import pytest
 import small_gsm8k
 import tiny
 
-from experiments import run, workdirs
+from experiments import commandline, mistakes, run, workdirs
 from experiments.configs import smoke
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -115,6 +115,18 @@ MISTAKES = {
     [SMOKE, "--config.steps_per_dispatch=5", "--config.steps=12"],
     ["steps = 12", "multiple of steps_per_dispatch = 5", "nearest: 10"],
   ),
+  "fewer than no steps": (
+    [SMOKE, "--config.steps=-3"],
+    ["steps = -3 must be at least 0", "nearest: 0"],
+  ),
+  "an open bracket": (
+    [SMOKE, "--config.task=countdown(count=3"],
+    ["task: cannot read 'countdown(count=3'", '"countdown(count=4)"'],
+  ),
+  "a critic without a head": (
+    [SMOKE, "--config.method=vapo"],
+    ["vapo reads a value head", "add --config.model.value_head=True"],
+  ),
   "log_every": ([SMOKE, "--config.log_every=0"], ["log_every = 0", "least 1"]),
   "init_from": (
     [SMOKE, "--config.init_from=/no/such/run"],
@@ -146,6 +158,48 @@ def test_a_mistake_is_one_line_and_writes_nothing(name, tmp_path, capsys):
     assert part in line, line
   assert not out
   assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+  ("line", "expected"),
+  [
+    (
+      "config.optimizer.lr = 1e-3",
+      ["of config.optimizer 'lr'", "learning_rate"],
+    ),
+    (
+      "config.rollout.sample = 3",
+      ["key of config.rollout 'sample'", "did you mean 'samples'?"],
+    ),
+    (
+      "config.evaluate_evry = 7",
+      ["key of config 'evaluate_evry'", "did you mean 'evaluate_every'?"],
+    ),
+    (
+      "config.base.rollout.promts = 7",
+      ["key of config.base.rollout 'promts'", "did you mean 'prompts'?"],
+    ),
+    (
+      "config.mix = common.pay(a='verdict()'); config.mix.terms.a.wait = 2.0",
+      ["key of config.mix.terms.a 'wait'", "did you mean 'weight'?"],
+    ),
+  ],
+)
+def test_a_typo_in_a_file_is_one_line_too(line, expected, tmp_path, capsys):
+  text = (CONFIGS / "forkme.py").read_text()
+  assert text.endswith("  return config\n")
+  file = tmp_path / "mine.py"
+  file.write_text(
+    text.replace("  return config\n", f"  {line}\n  return config\n")
+  )
+  workdir = tmp_path / "run"
+  assert run.main(["run", f"--config={file}", f"--workdir={workdir}"]) == 2
+  said = one_line(capsys.readouterr().err)
+  for part in expected:
+    assert part in said, said
+  assert not workdir.exists()
+  with pytest.raises(mistakes.Mistake, match="unknown key of config"):
+    commandline.parse(["aot", f"--config={file}"], lambda _: None, ("config",))
 
 
 def test_no_data_path_names_the_variable(tmp_path, capsys, monkeypatch):
@@ -237,3 +291,21 @@ def test_a_workdir_of_another_config_stays_byte_identical(tmp_path):
   assert "seed is 0 there, 7 here" in line
   assert "another workdir" in line
   assert {path: path.read_bytes() for path in workdir.rglob("*")} == before
+
+
+def test_a_mistake_is_said_before_that_the_workdir_is_anothers(
+  tmp_path, capsys
+):
+  workdirs.write_config(tmp_path, smoke.get_config())
+  given = [SMOKE, "--config.method=max_at_q", f"--workdir={tmp_path}"]
+  assert run.main(["run", *given]) == 2
+  assert "did you mean 'max_at_k'?" in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_file_is_no_workdir(below, tmp_path, capsys):
+  file = tmp_path / "notes.txt"
+  file.write_text("mine")
+  assert run.main(["run", SMOKE, f"--workdir={file / below}"]) == 2
+  assert f"{file} is a file; name a folder" in one_line(capsys.readouterr().err)
+  assert file.read_text() == "mine"

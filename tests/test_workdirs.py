@@ -52,6 +52,20 @@ def test_another_config_is_refused_with_both_values(tmp_path):
   assert (tmp_path / "config.json").read_bytes() == before
 
 
+@pytest.mark.parametrize("text", ['{"steps": 40,\n', "[]", ""])
+def test_a_config_that_was_cut_off_is_named(tmp_path, text):
+  (tmp_path / "config.json").write_text(text)
+  for read in (
+    workdirs.read_config,
+    lambda w: workdirs.check_config(w, _config()),
+  ):
+    with pytest.raises(
+      ValueError, match=r"config\.json is no config: "
+    ) as error:
+      read(tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
 def test_a_second_watch_counts_on_and_orbax_asks_nothing(tmp_path, monkeypatch):
   """JAX has one count of how often a process asked whether it must end."""
   asked = []

@@ -7,7 +7,6 @@ for, so that the embedded tasks do not wait for the libraries of the text ones.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
 from rl import choices
+from rl.methods import unfinished
 
 __all__ = [
   "Judged",
@@ -72,7 +72,8 @@ def factory(name: str) -> Callable[..., Task]:
 
   Raises:
     ValueError: the name is unknown.
+    ImportError: the task's file has a mistake.
   """
   if name not in names():
     raise ValueError(choices.unknown("task", name, names()))
-  return getattr(importlib.import_module(f"{__name__}.{name}"), name)
+  return getattr(unfinished.module(f"{__name__}.{name}"), name)

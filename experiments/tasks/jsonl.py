@@ -252,6 +252,10 @@ def _place(prompt: str) -> float:
 
 def _read(file: epath.Path, answered: bool) -> _Rows:
   """The rows of a file; with `answered`, each must have a reference."""
+  if file.is_dir():
+    there = sorted(each.name for each in file.glob("*.jsonl*"))
+    names = ", ".join(map(repr, there[:3])) or "none ends in .jsonl"
+    raise ValueError(f"{str(file)!r} is a folder; name a file in it: {names}")
   if not file.is_file():
     there = sorted(each.name for each in file.parent.glob("*"))
     near = difflib.get_close_matches(file.name, there, 1)

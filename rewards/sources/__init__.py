@@ -13,35 +13,47 @@ Usage:
   chain(sources.get("self_aligned_reward", weight=0.5), group_normalize())
 
 Names of components are those that the task gives, or earlier terms of the same
-reward. One of your own is a function in one of `FILES`.
+reward. One of your own is a function in one of `FILES`, which are read when the
+first reward is asked for.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 
-from rewards.sources import (
-  answers,
-  judged,
-  likelihoods,
-  outcome,
-  shapes,
-  steps,
-  text,
-)
 from rl import choices
+from rl.methods import unfinished
 from rl.transform import Transform
 
-FILES = (outcome, text, answers, likelihoods, shapes, judged, steps)
+FILES = (
+  "outcome",
+  "text",
+  "answers",
+  "likelihoods",
+  "shapes",
+  "judged",
+  "steps",
+)
+
+
+@functools.cache
+def _files() -> list[types.ModuleType]:
+  return [unfinished.module(f"{__name__}.{file}") for file in FILES]
 
 
 def known() -> dict[str, Callable[..., Transform]]:
-  """What makes each reward, by its name."""
+  """What makes each reward, by its name.
+
+  Raises:
+    ImportError: one of `FILES` has a mistake.
+  """
   return {
     name: value
-    for file in FILES
+    for file in _files()
     for name, value in vars(file).items()
     if not name.startswith("_") and hasattr(value, "__signature__")
   }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
@@ -18,6 +17,8 @@ from typing import Any
 
 from rl import choices, factories, learners
 from rl.method import Method
+from rl.methods import hyper as hypers
+from rl.methods import unfinished
 
 
 def _factories() -> dict[str, Callable]:
@@ -30,7 +31,7 @@ def _defined(folders: tuple[str, ...]) -> dict[str, Callable]:
   found = {}
   for module in pkgutil.walk_packages(folders, f"{__name__}."):
     name = module.name.rpartition(".")[-1]
-    make = getattr(importlib.import_module(module.name), name, None)
+    make = getattr(unfinished.module(module.name), name, None)
     if inspect.isfunction(make):
       found[name] = make
   return dict(sorted(found.items()))
@@ -66,15 +67,12 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
     **hyper: its hyper-parameters; the paper's are the defaults.
 
   Raises:
-    ValueError: unknown method or hyper-parameter, with the nearest one.
+    ValueError: unknown method or hyper-parameter, or a value that it cannot
+      have, with the nearest one.
+    ImportError: a file of methods has a mistake.
   """
   make = factory(name)
-  allowed = list(inspect.signature(make).parameters)
-  for key in hyper:
-    if key not in allowed:
-      raise ValueError(
-        choices.unknown(f"hyper-parameter of {name}", key, allowed)
-      )
+  hypers.check(name, make, hyper)
   shown = factories.label(name, hyper) if hyper else name
   made = make(**hyper)
   if not isinstance(made, Mapping):

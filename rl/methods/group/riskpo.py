@@ -110,8 +110,14 @@ def riskpo(
   Source: Ren et al. 2025, RiskPO: Risk-based Policy Optimization, and its code.
 
   Raises:
-    ValueError: when a step is traced, if it has fewer prompts than a bundle.
+    ValueError: levels of no quantiles; or when a step is traced, if it has
+      fewer prompts than a bundle.
   """
+  if not 0 < low < high <= 1:
+    raise ValueError(
+      f"riskpo: low = {low} and high = {high} must be levels with 0 < low < high "
+      "<= 1; nearest usual: 0.2 and 0.8"
+    )
   return Method(
     advantage=chain(scores(), bundle_risk(bundle, (low, high), w, rate)),
     loss=policy_gradient(ppo_clip(clip, clip)),

@@ -38,18 +38,19 @@ def prime(
 ) -> dict[str, Method]:
   """A = whiten(returns-to-go of process_coef r~ + o~); outcome labels only.
 
-    q_t   log pi_prm - log pi_ref of each token, 0 on the last
-    r     q / (largest |return-to-go| of the batch + 1e-6)
+    q_t   log pi_prm - log pi_ref of each token
+    r     q, but 0 on the last token, / (largest |return-to-go| of it in the
+          batch + 1e-6)
     r~    n/(n-1) r_it - sum_j mean_t r_jt / (n-1)
     o~    the leave-one-out verdict, on the last token
 
   Two learners. "prm" starts as the policy and takes one step per rollout on the
-  cross-entropy of sigma(beta sum_t q_t) against the verdict; the policy is
-  trained with PPO-clip over the mean token, without KL. Both see only groups
-  with an accuracy in [low, high] and no truncated sample: the others are in no
-  statistic, and without any group nothing moves. `update` = "after"
-  (released script): the policy is paid by the PRM as it was at the start of the
-  step. "before": the PRM learns first, and then pays.
+  cross-entropy of sigma(beta sum_t q_t), the sum over all tokens, against the
+  verdict; the policy is trained with PPO-clip over the mean token, without KL.
+  Both see only groups with an accuracy in [low, high] and no truncated sample:
+  the others are in no statistic, and without any group nothing moves. `update`
+  = "after" (released script): the policy is paid by the PRM as it was at the
+  start of the step. "before": the PRM learns first, and then pays.
   The reference is the policy that the run starts from. The PRM's own rate,
   twice the policy's in the paper (1e-6, 5e-7), is `config.learners.prm`.
 
