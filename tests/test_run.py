@@ -80,7 +80,7 @@ MISTAKES = {
     ["model.attention = 'plain'", "mesh.context = 2", "'blocked'"],
   ),
   "microbatches on a mesh": (
-    [SMOKE, "--config.plan.microbatches=2"],
+    [SMOKE, "--config.plan.microbatches=4"],
     ["microbatches) = 4", "replica * data * fsdp = 8", "nearest: 8"],
   ),
   "evaluation on a mesh": (

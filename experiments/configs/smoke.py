@@ -3,15 +3,15 @@
   python -m experiments.run --config experiments/configs/smoke.py \
     --workdir runs/smoke
 
-Expected: under 30 s on two cores. It learns nothing worth reading; it shows
-that every part of a run works here.
+Expected: under a minute on two cores. It learns nothing worth reading; it shows
+that every part of a run works here: some samples are right, and updates are made.
 """
 
 from experiments.configs import common
 
 
 def get_config():
-  base = common.supervised(steps=40)
+  base = common.supervised(steps=200)
   base.model = common.model(width=32, heads=2, kv_heads=1, mlp_width=64)
   base.task = "countdown(count=3)"
   base.rollout.prompts = 32
@@ -19,7 +19,7 @@ def get_config():
   base.steps_per_dispatch = 20
   config = common.with_base(common.rl(steps=10), base)
   config.method = "max_at_k(k=4)"
-  config.rollout.prompts = 8
+  config.rollout.prompts = 16
   config.rollout.samples = 8
   config.checkpoint_every = 5
   config.rollouts_every = 5
