@@ -55,7 +55,9 @@ def search(
     found = report.analyse(e, chip, tell, known, whole=False)
     following = change(e, found)
     if not following or not left:
-      found = report.analyse(e, chip, tell, known)
+      # Of what does not fit, the other programs are missing.
+      if not found["fits"]:
+        found = report.analyse(e, chip, tell, known)
       break
     tell("try " + " ".join(flags(following)))
     made |= following
