@@ -166,6 +166,7 @@ def test_a_cell_is_an_experiment_of_its_size(what, tmp_path):
 FITS = {
   "what": "qwen3-8b",
   "machine": "v5p:4x4x4",
+  "commit": "abc1234",
   "fits": True,
   "mesh": {"replica": 1, "data": 16, "fsdp": 4, "tensor": 1, "context": 1},
   "changes": ["--config.mesh.data=16", "--config.plan.microbatches=2"],
@@ -185,6 +186,7 @@ FITS = {
 ALONE = {
   "what": "llama3-70b",
   "machine": "v5e:4x4",
+  "commit": "def5678",
   "fits": False,
   "changes": [],
   "mesh": {"replica": 1, "data": 1, "fsdp": 16, "tensor": 1, "context": 1},
@@ -208,11 +210,11 @@ def test_the_command_writes_the_tables_of_what_is_there(tmp_path, capsys):
   assert "old" not in text
   assert (
     "| qwen3-8b | v5p:4x4x4 | yes | data 16 fsdp 4 | plan.microbatches=2 | "
-    "31.2 and 60.0 of 95.7 | 30 to 62 | 68 to 139 |"
+    "31.2 and 60.0 of 95.7 | 30 to 62 | 68 to 139 | abc1234 |"
   ) in text
   assert (
     "| llama3-70b | v5e:4x4 | no | fsdp 16 |  | the state alone takes 53 GiB a "
-    "device |  |  |"
+    "device |  |  | def5678 |"
   ) in text
   assert text.startswith("before\n")
   assert text.endswith("<!-- /recipes -->\nafter\n")
@@ -251,7 +253,7 @@ def test_a_compiler_that_ends_its_process_is_a_cell(monkeypatch, tmp_path):
   assert not got["fits"]
   assert scaling.line(got) == [
     *("qwen3-32b", "v5e:16x16", "no", "", ""),
-    *("the process that compiles it ended early", "", ""),
+    *("the process that compiles it ended early", "", "", got["commit"]),
   ]
 
 
@@ -297,6 +299,6 @@ def test_the_tables_of_this_checkout_are_of_known_cells():
   text = (root / "SCALING.md").read_text()
   known = {(cell.what, cell.machine) for cell in scaling.cells()}
   rows = [line.split(" | ") for line in text.splitlines() if ":" in line]
-  found = {(row[0].removeprefix("| "), row[1]) for row in rows if len(row) == 8}
+  found = {(row[0].removeprefix("| "), row[1]) for row in rows if len(row) == 9}
   assert found
   assert found <= known

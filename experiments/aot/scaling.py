@@ -217,7 +217,7 @@ def line(found: Found) -> list[str]:
       for name, one in found["programs"].items()
       if not one["fits"]
     )
-    return [*head, mesh, "", reason[:90], "", ""]
+    return [*head, mesh, "", reason[:90], "", "", found["commit"]]
   programs = found["programs"]
   peaks = [programs[name]["peak_gib"] for name in ("rollout", "train_step")]
   hbm = programs["train_step"]["hbm_gib"]
@@ -236,6 +236,7 @@ def line(found: Found) -> list[str]:
     " and ".join(f"{peak:.1f}" for peak in peaks) + f" of {hbm:.1f}",
     f"{least:.{digits}f} to {most:.{digits}f}",
     f"{slow / 1e3:.0f} to {fast / 1e3:.0f}",
+    found["commit"],
   ]
 
 
@@ -248,6 +249,7 @@ HEAD = (
   "GiB a device",
   "s a step",
   "k tok/s",
+  "commit",
 )
 
 
