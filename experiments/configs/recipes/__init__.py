@@ -33,7 +33,7 @@ sampling all of that copy and not its share, unless `mesh.tensor` splits it; the
 unembedding and its gradient while updating; and what the compiler puts there.
 So: 8 devices of 24 GiB for GSM8K, of 40 GiB for MATH, to be safe; the compiler
 puts all of them on 8 TPU v5e of 16 GiB (SCALING.md), Qwen3 on MATH with
-`--config.rollout.rows=8`. On one of 80 GB,
+`--config.rollout.rows=8 --config.evaluation.rows=8`. On one of 80 GB,
 `--config.plan.microbatches=32` brings GSM8K below 45 GiB for Qwen2.5 and Llama;
 Qwen3, whose cache is the largest, needs `--config.rollout.prompts=32
 --config.plan.microbatches=16` instead, and `--config.evaluation.batch=32`.

@@ -7,7 +7,8 @@
 FOLDER holds `math_train.jsonl` and `math_test.jsonl`; CHECKPOINT is the
 downloaded Qwen/Qwen3-0.6B. Estimate: 123 GiB over all devices, so it should fit
 8 of 40 GiB, and compiled it fits 8 TPU v5e of 16 with `--config.rollout.rows=8`
-(SCALING.md); `recipes/__init__.py` has the sum, and what to set for one device.
+and `--config.evaluation.rows=8` (SCALING.md); `recipes/__init__.py` has the
+sum, and what to set for one device.
 
 A step is a line: it scores 1 if all its equations are true, -1 if one is false,
 0 without any, and the last line 1 or -1 by the verdict. Most lines of MATH hold
