@@ -15,7 +15,15 @@ import ml_collections
 import optax
 from jax.sharding import Mesh
 
-from experiments import collect, decoder, layout, optimizers, spec, tasks
+from experiments import (
+  collect,
+  decoder,
+  evaluate,
+  layout,
+  optimizers,
+  spec,
+  tasks,
+)
 from experiments.experiment import KINDS, Experiment
 from models import policy as policies
 from models import sharding
@@ -439,11 +447,6 @@ def check_evaluation(e: Experiment) -> None:
     )
   try:
     e.task.test(settings.problems)
-    dataclasses.replace(
-      e.sampling,
-      samples=settings.samples,
-      rows=settings.get("rows", 0),
-      temperature=settings.temperature,
-    )
+    evaluate.sampling(e)
   except ValueError as error:
     raise ValueError(f"evaluation: {error}") from None

@@ -16,25 +16,22 @@ GPU_SHARE = 0.92
 _SHARES = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
-def take_gpus() -> None:
-  """Has JAX take `GPU_SHARE` of each GPU's memory, unless the user said it."""
-  if not any(os.environ.get(name) for name in _SHARES):
-    os.environ[_SHARES[0]] = str(GPU_SHARE)
-
-
-def split_cpu(count: int) -> None:
-  """Makes the host's CPU `count` devices; before JAX computes anything.
+def prepare(cpu_devices: int = 1) -> None:
+  """Says what JAX makes of the devices; before it computes anything.
 
   Args:
-    count: how many. `XLA_FLAGS` with a device count of its own has precedence.
+    cpu_devices: of the host's CPU. `XLA_FLAGS` with a device count of its own
+      has precedence, and of the GPUs' share either of its variables.
 
   Raises:
-    ValueError: `count` is not positive.
+    ValueError: `cpu_devices` is not positive.
   """
-  if count < 1:
-    raise ValueError(f"cpu_devices = {count} must be at least 1")
+  if cpu_devices < 1:
+    raise ValueError(f"cpu_devices = {cpu_devices} must be at least 1")
+  if not any(os.environ.get(name) for name in _SHARES):
+    os.environ[_SHARES[0]] = str(GPU_SHARE)
   forced = "xla_force_host_platform_device_count" in os.environ.get(
     "XLA_FLAGS", ""
   )
-  if count > 1 and not forced:
-    jax.config.update("jax_num_cpu_devices", count)
+  if cpu_devices > 1 and not forced:
+    jax.config.update("jax_num_cpu_devices", cpu_devices)

@@ -45,8 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with mistakes.expected():
     workdir = buckets.checked(given.workdir)
     config = workdirs.read_config(workdir)
-    devices.split_cpu(config.cpu_devices)
-    devices.take_gpus()
+    devices.prepare(config.cpu_devices)
     e = build.build(config)
     number = _latest(workdir) if given.step is None else given.step
     state, rollouts = guards.load(e, workdir, number)

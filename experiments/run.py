@@ -89,8 +89,7 @@ def main(argv: Sequence[str]) -> int:
   from experiments import devices, hosts, preemption, storage, train
 
   with mistakes.expected():
-    devices.split_cpu(config.cpu_devices)
-    devices.take_gpus()
+    devices.prepare(config.cpu_devices)
     hosts.join(
       given.distributed, given.coordinator, given.processes, given.process
     )

@@ -72,8 +72,7 @@ def of_run(
   config = workdirs.read_config(workdir)
   for name, value in given.items():
     config.evaluation[name] = value
-  devices.split_cpu(config.cpu_devices)
-  devices.take_gpus()
+  devices.prepare(config.cpu_devices)
   experiment = build.build(config)
   build.check_evaluation(experiment)
   directory = workdir / stored.FOLDER
@@ -119,7 +118,7 @@ def of_folder(
     ValueError: the folder or the task cannot be had, the one does not fit the
       other, or a setting is refused.
   """
-  devices.take_gpus()
+  devices.prepare()
   shape = hf.config(folder, dtype)
   found = _task(task, str(folder), shape)
   if max_tokens is None:

@@ -208,8 +208,7 @@ def check(planned: Sequence[Planned]) -> None:
       f"cpu_devices is {counts[0]} and {counts[-1]}; a process splits its CPU "
       "once, and all are checked in this one: plan a sweep for each"
     )
-  devices.split_cpu(counts[0])  # before JAX looks for any
-  devices.take_gpus()
+  devices.prepare(counts[0])  # before JAX looks for any
   for one, words in zip(planned, parsed, strict=True):
     with _naming(one):
       train.validate(words.config, words.workdir)

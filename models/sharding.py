@@ -163,8 +163,9 @@ def local(x: jax.Array) -> Callable[[Callable], Callable]:
   the devices once, after it, whatever loops are inside.
 
   Args:
-    x: `[P, S, ...]`, traced; prompts that the mesh does not divide are not
-      split, nor are samples, which the axis context splits.
+    x: `[P, S, ...]`, or `[P, T, ...]` of tokens, traced; prompts that the mesh
+      does not divide are not split, nor are samples or tokens, which the axis
+      context splits.
 
   Returns:
     `fn -> fn`, of a tree that all devices read, and of arrays `[P, S, ...]`.

@@ -227,7 +227,7 @@ def test_a_run_takes_as_much_of_a_gpu_as_is_compared_with(given, monkeypatch):
 
   environ = dict(given)
   monkeypatch.setattr(devices.os, "environ", environ)
-  devices.take_gpus()
+  devices.prepare()
   share = str(devices.GPU_SHARE)
   assert environ == (given or {"XLA_CLIENT_MEM_FRACTION": share})
 
@@ -297,6 +297,7 @@ class TestCompiler:
       assert 0 < program["peak_gib"] < program["hbm_gib"], name
       assert program["compile_s"] > 0
     gradients = found["programs"]["train_step"]["collectives"]
+    assert {"all-reduce", "reduce-scatter"} & set(gradients)
     for kind, sent in gradients.items():
       # On a ring: a reduction sends at least its result once, all in a group of
       # 4 or of 16.

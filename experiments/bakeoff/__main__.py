@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise ValueError(f"--task must be one of {', '.join(configs.BASES)}")
     asked = options.rewards or options.methods
     names = [kind.check(name) for name in filter(None, asked.split(","))]
-    devices.split_cpu(options.cpu_devices)
+    devices.prepare(options.cpu_devices)
     steps = kind.usual_steps if options.steps is None else options.steps
     setting = entrants.setting(task, steps, kind)
     folder = options.workdir or kind.folder

@@ -82,7 +82,7 @@ def fused(
     Mistake: the steps, prompts or seeds cannot be placed so.
   """
   with mistakes.expected():
-    devices.split_cpu(machine.cores())
+    devices.prepare(machine.cores())
     if count % len(jax.devices()):
       raise ValueError(
         f"count = {count} must be a multiple of {len(jax.devices())} devices"

@@ -96,7 +96,7 @@ def cores() -> int:
 
 
 def _prepare(job: dict) -> protocol.Served:
-  devices.split_cpu(job["devices"])
+  devices.prepare(job["devices"])
   mesh = sharding.make_mesh(devices=jax.devices()[: job["devices"]])
   rows = sharding.batch_sharding(mesh)
   whole = NamedSharding(mesh, PartitionSpec())

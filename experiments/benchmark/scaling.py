@@ -68,7 +68,7 @@ def scaling(
     A row for each exponent: `ours` the fitted, `peer` that of theory. Passed:
     the limit above holds.
   """
-  devices.split_cpu(machine.cores())
+  devices.prepare(machine.cores())
   mesh = sharding.make_mesh()
   shapes = grown(width)
   rows = []

@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise ValueError(
         f"--seeds {options.seeds} gives no interval; use at least 2"
       )
-    devices.split_cpu(options.cpu_devices)
+    devices.prepare(options.cpu_devices)
     names = [claims.check(name) for name in options.names]
   chosen = [claims.get(name) for name in names or claims.NAMES]
   if options.list:
