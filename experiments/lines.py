@@ -1,13 +1,14 @@
 """JSON lines of any form, gzipped or not, local or in a bucket.
 
-`experiments.data` serves lines of texts; where a line holds lists and objects
-too (constraints, tools), it is read from here.
+What a line holds may be lists and objects (constraints, tools);
+`experiments.data` serves those of texts alone.
 """
 
 from __future__ import annotations
 
 import difflib
 import gzip
+import hashlib
 import json
 import os
 import pathlib
@@ -17,15 +18,17 @@ from typing import Any
 
 from etils import epath
 
-from experiments import data
 from models import buckets
+
+SPLITS = ("train", "test")
+VARIABLE = "EXTREMUM_DATA"
 
 Lines = list[tuple[str, Mapping[str, Any]]]
 
 
 def find(
   dataset: str,
-  data_path: str | None = None,
+  data_path: epath.PathLike | None = None,
   required: Sequence[str] = ("test",),
 ) -> dict[str, epath.Path]:
   """The files of a dataset.
@@ -45,13 +48,13 @@ def find(
   Raises:
     ValueError: no folder was named, or it or one of the files is missing.
   """
-  wanted = {split: f"{dataset}_{split}.jsonl" for split in data.SPLITS}
+  wanted = {split: f"{dataset}_{split}.jsonl" for split in SPLITS}
   listing = " and ".join(wanted[split] for split in required)
-  data_path = data_path or os.environ.get(data.VARIABLE)
+  data_path = data_path or os.environ.get(VARIABLE)
   if not data_path:
     raise ValueError(
       f"no data path for {dataset!r}: name a folder with {listing}, or set the "
-      f"variable {data.VARIABLE} to it"
+      f"variable {VARIABLE} to it"
     )
   folder = epath.Path(data_path).expanduser()
   if not folder.is_dir():
@@ -74,6 +77,23 @@ def find(
       )
       raise ValueError(f"no {name!r} in {str(data_path)!r}{guess}")
   return found
+
+
+def fingerprint(
+  files: Mapping[str, epath.Path], fields: Sequence[str] = ()
+) -> str:
+  """16 hex digits that change with the content of the files, and the fields.
+
+  Args:
+    files: `{split: file}`, of `find`.
+    fields: what is read of a line, where one task may read it otherwise.
+  """
+  digest = hashlib.sha256()
+  if fields:
+    digest.update(json.dumps(list(fields)).encode())
+  for split in sorted(files):
+    digest.update(files[split].read_bytes())
+  return digest.hexdigest()[:16]
 
 
 def read(file: epath.Path) -> Lines:
@@ -149,7 +169,7 @@ def tokenizer_folder(
     vocab_size: of the tokenizer.
   """
   folder = buckets.local(cache, "cache").expanduser()
-  folder /= f"{name}-{data.fingerprint(files)}"
+  folder /= f"{name}-{fingerprint(files)}"
   if not tokenizer:
     folder.mkdir(parents=True, exist_ok=True)
   return folder / f"tokenizer-{vocab_size}"

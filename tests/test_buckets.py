@@ -254,9 +254,9 @@ def test_own_problems_are_read_from_a_bucket(bucket, bare, tmp_path):
 
 def test_prepared_data_and_databases_have_to_be_local(bucket, tmp_path):
   folder = bucket.take(small_gsm8k.write(tmp_path / "gsm8k"), "bucket/gsm8k")
-  rows = data.read(data.find("gsm8k", folder), tmp_path / "prepared")
+  rows = data.read(lines.find("gsm8k", folder), tmp_path / "prepared")
   assert len(rows["train"]) == small_gsm8k.TRAIN
-  assert rows["test"][0][0] == small_gsm8k.row(small_gsm8k.TRAIN)["question"]
+  assert rows["test"][0][1][0] == small_gsm8k.row(small_gsm8k.TRAIN)["question"]
   with pytest.raises(ValueError, match="cache 'gs://bucket/cache' lies in a"):
     tasks.get("gsm8k", data_path=folder, cache="gs://bucket/cache")
   folder = bucket.take(small_sql.write(tmp_path / "sql"), "bucket/sql")

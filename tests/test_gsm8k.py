@@ -1,5 +1,6 @@
 """Real text: data without TensorFlow, the tokenizer, and the task over both."""
 
+import gzip
 import json
 import sys
 
@@ -11,7 +12,7 @@ import small_gsm8k
 import small_math
 import transformers
 
-from experiments import data, tasks
+from experiments import data, lines, tasks
 from experiments.tasks import gsm8k
 from models import tokenizer
 from rewards.verifiers import numbers
@@ -57,12 +58,15 @@ def expected(split):
     "test": (small_gsm8k.TRAIN, small_gsm8k.TEST),
   }[split]
   rows = [small_gsm8k.row(i) for i in range(first, first + n)]
-  return [(row["question"], row["answer"]) for row in rows]
+  return [
+    (f"gsm8k_{split}.jsonl line {line}", (row["question"], row["answer"]))
+    for line, row in enumerate(rows, 1)
+  ]
 
 
 def test_rows_come_back_as_they_were_and_in_order(folder, cache):
-  splits = data.read(data.find("gsm8k", folder), cache / "rows")
-  assert splits == {split: expected(split) for split in data.SPLITS}
+  splits = data.read(lines.find("gsm8k", folder), cache / "rows")
+  assert splits == {split: expected(split) for split in lines.SPLITS}
   assert "tensorflow" not in sys.modules
 
 
@@ -75,35 +79,46 @@ def test_the_data_folder_is_only_read(folder, task):
 
 
 def test_changed_files_are_prepared_anew(tmp_path):
-  files = data.find("gsm8k", small_gsm8k.write(tmp_path))
-  before = data.fingerprint(files)
-  assert data.fingerprint(files) == before
+  files = lines.find("gsm8k", small_gsm8k.write(tmp_path))
+  before = lines.fingerprint(files)
+  assert lines.fingerprint(files) == before
   line = json.dumps({"question": "1 + 1?", "answer": "#### 2"})
   files["test"].write_text(line)
-  assert data.fingerprint(files) != before
+  assert lines.fingerprint(files) != before
 
 
 def test_missing_data_is_one_clear_line(tmp_path, monkeypatch):
-  monkeypatch.delenv(data.VARIABLE, raising=False)
+  monkeypatch.delenv(lines.VARIABLE, raising=False)
   with pytest.raises(ValueError, match=r"no data path .* EXTREMUM_DATA"):
-    data.find("gsm8k")
+    lines.find("gsm8k")
   absent = tmp_path / "absent"
   with pytest.raises(ValueError, match=f"{absent}.* is not a folder"):
-    data.find("gsm8k", absent)
-  monkeypatch.setenv(data.VARIABLE, str(tmp_path))
+    lines.find("gsm8k", absent)
+  monkeypatch.setenv(lines.VARIABLE, str(tmp_path))
   (tmp_path / "gsm8k-train.jsonl").touch()
   with pytest.raises(ValueError, match="nearest name there is 'gsm8k-train"):
-    data.find("gsm8k")
+    lines.find("gsm8k")
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"question": "?"}'])
 def test_a_malformed_line_is_named(tmp_path, line):
-  files = data.find("gsm8k", small_gsm8k.write(tmp_path / "data"))
+  files = lines.find("gsm8k", small_gsm8k.write(tmp_path / "data"))
   with files["train"].open("a") as out:
     out.write(line + "\n")
   wanted = f"gsm8k_train.jsonl line {small_gsm8k.TRAIN + 1} "
   with pytest.raises(ValueError, match=wanted):
     data.read(files, tmp_path / "cache")
+
+
+def test_a_line_keeps_its_number_and_its_file_may_be_zipped(tmp_path):
+  rows = [json.dumps(small_gsm8k.row(i)) for i in range(2)]
+  file = tmp_path / "GSM8K.jsonl.gz"
+  file.write_bytes(gzip.compress("\n\n".join(rows).encode()))
+  found = data.read(lines.find("gsm8k", tmp_path), tmp_path / "cache")["test"]
+  assert [where for where, _ in found] == [
+    "GSM8K.jsonl.gz line 1",
+    "GSM8K.jsonl.gz line 3",
+  ]
 
 
 def test_renderings_keep_the_answer():
@@ -164,15 +179,13 @@ def test_the_prompts_room_depends_on_the_tokenizer(folder, cache, tmp_path):
 
 
 def test_one_folder_read_by_other_fields_is_prepared_anew(folder, cache):
-  files = data.find("gsm8k", folder)
-  both, one = ("question", "answer"), ("question",)
-  assert data.fingerprint(files) == data.fingerprint(files, both)
-  assert data.fingerprint(files) != data.fingerprint(files, one)
+  files = lines.find("gsm8k", folder)
+  assert lines.fingerprint(files) != lines.fingerprint(files, ("question",))
   # A dataset of another task's name, as this task reads it and then as MATH.
   mixed = [{**small_gsm8k.row(i), **small_math.row(i)} for i in range(5)]
-  lines = "\n".join(map(json.dumps, mixed))
-  for split in data.SPLITS:
-    (cache / f"gsm8k_{split}.jsonl").write_text(lines)
+  content = "\n".join(map(json.dumps, mixed))
+  for split in lines.SPLITS:
+    (cache / f"gsm8k_{split}.jsonl").write_text(content)
   where = {"data_path": str(cache), "cache": str(cache / "mixed")}
   settings = {**where, "vocab_size": 300}
   first = tasks.get("gsm8k", **settings)

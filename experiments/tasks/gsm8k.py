@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from experiments import data
+from experiments import data, lines
 from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
@@ -29,8 +29,8 @@ _CALCULATION = re.compile(r"<<(.*?)>>")
 def equations(answer: str) -> str:
   """The calculations alone, one a line: `48/2=24`, `48+24=72`, `#### 72`."""
   body, mark, final = answer.rpartition(numbers.MARK)
-  lines = [line.strip() for line in _CALCULATION.findall(body)]
-  return "\n".join([*lines, mark + final])
+  steps = [step.strip() for step in _CALCULATION.findall(body)]
+  return "\n".join([*steps, mark + final])
 
 
 def plain(answer: str) -> str:
@@ -111,13 +111,15 @@ def gsm8k(
   """
   if solution not in SOLUTIONS:
     raise ValueError(choices.unknown("solution", solution, SOLUTIONS))
-  files = data.find("gsm8k", data_path, ("test",) if tokenizer else data.SPLITS)
+  files = lines.find(
+    "gsm8k", data_path, ("test",) if tokenizer else lines.SPLITS
+  )
   folder = (
     buckets.local(cache, "cache").expanduser()
-    / f"gsm8k-{data.fingerprint(files)}"
+    / f"gsm8k-{lines.fingerprint(files)}"
   )
   splits = {
-    split: [_row(*row, SOLUTIONS[solution]) for row in rows]
+    split: [_row(*texts, SOLUTIONS[solution]) for _, texts in rows]
     for split, rows in data.read(files, folder).items()
   }
   kept = folder / f"tokenizer-{solution}-{vocab_size}"

@@ -47,7 +47,7 @@ from typing import Any
 
 from etils import epath
 
-from experiments import data, lines
+from experiments import lines
 from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
@@ -118,7 +118,7 @@ def jsonl(
   for found in splits.values():
     _check(reward, verify, found)
   folder = buckets.local(cache, "cache").expanduser() / (
-    f"jsonl-{data.fingerprint(files)}-{test_fraction:g}"
+    f"jsonl-{lines.fingerprint(files)}-{test_fraction:g}"
   )
   if not tokenizer:
     folder.mkdir(parents=True, exist_ok=True)

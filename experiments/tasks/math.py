@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 
-from experiments import data
+from experiments import data, lines
 from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
@@ -84,16 +84,13 @@ def math(
       without the chat template asked for, a vocabulary without room for the
       bytes, lengths that no problem fits, or a limit that is not positive.
   """
-  files = data.find(dataset, data_path, required=("test",))
+  files = lines.find(dataset, data_path)
   folder = buckets.local(cache, "cache").expanduser() / (
-    f"{dataset}-{data.fingerprint(files, FIELDS)}"
+    f"{dataset}-{lines.fingerprint(files, FIELDS)}"
   )
   found = data.read(files, folder, FIELDS, optional=FIELDS[1:])
   splits = {
-    split: [
-      _row(f"{files[split].name} line {line}", *fields)
-      for line, fields in enumerate(rows, 1)
-    ]
+    split: [_row(where, *fields) for where, fields in rows]
     for split, rows in found.items()
   }
   kept = folder / f"tokenizer-{vocab_size}"

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import data
+from experiments import lines
 from experiments.tasks import language
 from experiments.tasks.task import Judged, Problems, Task
 from models import tokenizer as tokenizers
@@ -107,7 +107,7 @@ def build(
   eos = _end(tokenizer, stops) if end is None else end
   pad = tokenizer.pad_token_id
   pad = eos if pad is None else pad
-  rows = [row for split in data.SPLITS for row in splits.get(split, ())]
+  rows = [row for split in lines.SPLITS for row in splits.get(split, ())]
   prompts = prompting.encode(tokenizer, [row.question for row in rows])
   texts = [row.solution for row in rows]
   solutions = [[*ids, eos] for ids in tokenizers.encode(tokenizer, texts)]

@@ -45,7 +45,6 @@ from typing import Any
 from rewards.verifiers import Item, Outcome, answer_id, numbers, unscored
 from rl import choices
 
-MARK = "####"
 ALLOWED = tuple(
   [
     "ab",
@@ -164,7 +163,7 @@ def extract(completion: str) -> str:
   _, opened, inside = body.rpartition("<answer>")
   if closed and opened:
     return inside.strip()
-  _, mark, rest = completion.rpartition(MARK)
+  _, mark, rest = completion.rpartition(numbers.MARK)
   return rest.strip() if mark else ""
 
 
