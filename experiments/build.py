@@ -43,6 +43,7 @@ from rl import (
 from rl import method as method_lib
 from rl import reward as reward_lib
 from rl import rollout as rollouts
+from rl.methods import settings as allowed
 from rl.methods import staleness
 
 STAGES: Mapping[str, Callable[..., stages.Stage]] = {
@@ -181,10 +182,8 @@ def make_stage(text: str) -> stages.Stage:
   name, settings = spec.parse(text, "stage")
   if name not in STAGES:
     raise ValueError(choices.unknown("stage", name, STAGES))
-  try:
-    return STAGES[name](**settings)
-  except TypeError as error:
-    raise ValueError(f"stage {text}: {error}") from None
+  allowed.check("setting", f"stage {name!r}", STAGES[name], settings)
+  return STAGES[name](**settings)
 
 
 def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:

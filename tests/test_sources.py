@@ -483,7 +483,8 @@ def test_step_scores_may_come_from_a_reward():
   [
     ({"mix": common.pay(a="majorty()")}, "did you mean 'majority'"),
     ({"mix": common.pay(a="majority(treshold=1)")}, "'threshold'"),
-    ({"mix": common.pay(a="ceiling()")}, "highest"),
+    ({"mix": common.pay(a="majority(threshold='a')")}, "must be float"),
+    ({"mix": common.pay(a="ceiling()")}, "needs a value of 'highest'"),
     ({"mix": common.pay("summ", a="task()")}, "'sum'"),
     ({"mix": common.pay(a=common.term("", 1.0))}, "unknown reward 'a'"),
     (
@@ -504,6 +505,8 @@ def test_step_scores_may_come_from_a_reward():
     ({"mix": common.pay(steps="task()")}, "none -> step"),
     ({"stage": "greeedy()"}, "'greedy'"),
     ({"stage": "prefix_values(continuations=0)"}, "at least 1"),
+    ({"stage": "prefix_values(continuations=2.5)"}, "must be int"),
+    ({"stage": "greedy(continuations=2)"}, "available: none"),
     ({"task": "chain(operations=2)"}, "view 'reference'"),
     ({"reward": "mine:judge"}, "chain judges by itself"),
     ({"data.path": "mine.jsonl"}, "chain reads no file of yours"),

@@ -14,6 +14,7 @@ from typing import Any
 
 from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
 from rl import choices
+from rl.methods import settings as allowed
 from rl.methods import unfinished
 
 __all__ = [
@@ -58,13 +59,9 @@ def get(name: str, **kwargs: Any) -> Task:
   Raises:
     ValueError: the name or a keyword is unknown, or its value is refused.
   """
-  allowed = settings(name)
-  for keyword in kwargs:
-    if keyword not in allowed:
-      raise ValueError(
-        choices.unknown(f"setting of task {name!r}", keyword, allowed)
-      )
-  return factory(name)(**kwargs)
+  make = factory(name)
+  allowed.check("setting", f"task {name!r}", make, kwargs)
+  return make(**kwargs)
 
 
 def factory(name: str) -> Callable[..., Task]:

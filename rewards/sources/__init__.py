@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rl import choices
+from rl.methods import settings as allowed
 from rl.methods import unfinished
 from rl.transform import Transform
 
@@ -70,10 +71,14 @@ def settings(name: str) -> list[str]:
   Raises:
     ValueError: the name is unknown.
   """
+  return list(inspect.signature(_made(name)).parameters)
+
+
+def _made(name: str) -> Callable[..., Transform]:
   made = known()
   if name not in made:
     raise ValueError(choices.unknown("reward", name, made))
-  return list(inspect.signature(made[name]).parameters)
+  return made[name]
 
 
 def get(name: str, **hyper: Any) -> Transform:
@@ -89,13 +94,9 @@ def get(name: str, **hyper: Any) -> Transform:
   Raises:
     ValueError: the name or a hyper-parameter is unknown, or one is missing.
   """
-  allowed = settings(name)
-  for keyword in hyper:
-    if keyword not in allowed:
-      raise ValueError(
-        choices.unknown(f"setting of reward {name!r}", keyword, allowed)
-      )
+  make = _made(name)
+  allowed.check("setting", f"reward {name!r}", make, hyper)
   try:
-    return known()[name](**hyper)
+    return make(**hyper)
   except TypeError as error:
     raise ValueError(f"reward {name}: {error}") from None

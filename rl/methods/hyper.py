@@ -1,7 +1,6 @@
-"""What a method's hyper-parameters may be, by their names, types and defaults.
+"""What a method's hyper-parameters may be, by their types, names and defaults.
 
-Types are the factory's annotations. Ranges are by name, as names mean the same
-everywhere: a clip range or the weight of a penalty that is negative turns an
+Ranges are by name, as names mean the same everywhere: a clip range or the weight of a penalty that is negative turns an
 update around, and says nothing. Where a default lies outside of its name's
 range, the name means something else there, and any value is taken.
 """
@@ -11,12 +10,10 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
-import types
-import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rl import choices
+from rl.methods import settings
 
 NOT_NEGATIVE = (
   *("clip", "low", "high", "cap", "bound", "value_clip", "value_coef"),
@@ -25,7 +22,6 @@ NOT_NEGATIVE = (
 SHARES = ("quantile", "share", "fraction", "rho", "decay")
 DISCOUNTS = ("gamma", "lam")  # else gamma is some weight
 _LEAST_DISCOUNT = 0.9  # that is a default
-_NUMBERS = {int: numbers.Integral, float: numbers.Real}
 
 
 def check(name: str, make: Callable, given: Mapping[str, Any]) -> None:
@@ -39,40 +35,11 @@ def check(name: str, make: Callable, given: Mapping[str, Any]) -> None:
   Raises:
     ValueError: one is not; with what is allowed and the nearest.
   """
+  settings.check("hyper-parameter", name, make, given)
   parameters = inspect.signature(make).parameters
-  try:
-    hints = typing.get_type_hints(make)
-  except (NameError, AttributeError, TypeError):  # of type checkers only
-    hints = {}
   for key, value in given.items():
-    if key not in parameters:
-      kind = f"hyper-parameter of {name}"
-      raise ValueError(choices.unknown(kind, key, parameters))
-    default = parameters[key].default
-    if key in hints and not _is_of(value, hints[key]):
-      shown = inspect.formatannotation(parameters[key].annotation).strip("'")
-      whole = isinstance(value, float) and value.is_integer()
-      near = int(value) if whole else default
-      guess = "" if near is inspect.Parameter.empty else f"; nearest: {near!r}"
-      raise ValueError(f"{name}: {key} = {value!r} must be {shown}{guess}")
-    _check_range(f"{name}: {key}", value, *_limits(key, default))
-
-
-def _is_of(value: Any, hint: Any) -> bool:
-  """Whether a value is of an annotated type; of one not known here, True."""
-  of, inside = typing.get_origin(hint), typing.get_args(hint)
-  if of in (typing.Union, types.UnionType):
-    return any(_is_of(value, one) for one in inside)
-  if of is tuple:
-    if not isinstance(value, tuple | list):
-      return False
-    if inside[-1] is ...:
-      inside = inside[:1] * len(value)
-    return len(value) == len(inside) and all(map(_is_of, value, inside))
-  if hint in _NUMBERS:
-    number = isinstance(value, _NUMBERS[hint]) or hasattr(value, "dtype")
-    return number and not isinstance(value, bool)
-  return not isinstance(hint, type) or isinstance(value, hint)
+    limits = _limits(key, parameters[key].default)
+    _check_range(f"{name}: {key}", value, *limits)
 
 
 def _limits(key: str, default: Any) -> tuple[float, float]:
