@@ -33,11 +33,11 @@ def test_equal_numbers_have_one_id_in_every_call():
   ],
 )
 def test_nothing_raises_and_nothing_takes_long(text):
-  start = time.perf_counter()
+  start = time.process_time()
   equations.check(text)
   assert numbers.verify([Item("?", f"#### {text}", "18")])[0].verdict == 0
   numbers.verify([Item("?", "#### 18", text)])
-  assert time.perf_counter() - start < 2
+  assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(

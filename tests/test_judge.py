@@ -73,9 +73,9 @@ def graded(completion, complete, reference="Paris", **settings):
   ],
 )
 def test_a_reply_is_read_strictly(reply, score):
-  start = time.perf_counter()
+  start = time.process_time()
   assert judge.read_score(reply, 0, 10) == score
-  assert time.perf_counter() - start < 1
+  assert time.process_time() - start < 1
   outcome = graded("Paris", saying(reply))
   assert outcome.verdict == (-1 if score is None else int(score >= 5))
   assert outcome.score == (0.0 if score is None else score / 10)

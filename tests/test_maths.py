@@ -139,9 +139,9 @@ def test_long_texts_are_read_in_linear_time():
     "Answer: 8\n" * 50_000,
     "\\boxed{8}" * 50_000,
   ):
-    start = time.monotonic()
+    start = time.process_time()
     assert maths.verify([Item("Answer: \\boxed{8}", text, "7")])[0].verdict == 0
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("junk", [None, 7.5, b"\\boxed{7}", ["7"], object()])
