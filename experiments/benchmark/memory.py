@@ -34,7 +34,6 @@ Array = jax.Array
 LIMIT, TOLERANCE = 6.0, 1e-5
 _TINY = 1e-30
 PROMPTS, SAMPLES, PROMPT_LENGTH = 4, 4, 16
-METHOD = methods.get("grpo", beta=0.0)
 
 
 def memory(
@@ -114,12 +113,12 @@ def update_bytes(
   config: ModelConfig, rollout: types.Rollout, chunk: int | None
 ) -> int:
   """Temporary memory of a compiled update, its state donated; in bytes."""
-  tx = optax.adamw(1e-6)
+  method, tx = methods.get("grpo", beta=0.0), optax.adamw(1e-6)
   make = functools.partial(transformer.init, config)
   state = jax.eval_shape(
-    lambda key: step.init(METHOD, make(key), tx, key), jax.random.key(0)
+    lambda key: step.init(method, make(key), tx, key), jax.random.key(0)
   )
-  update = step.make(METHOD, policies.bind(config), tx, step.Plan(chunk=chunk))
+  update = step.make(method, policies.bind(config), tx, step.Plan(chunk=chunk))
   program = jax.jit(update, donate_argnums=0).lower(state, rollout).compile()
   return program.memory_analysis().temp_size_in_bytes
 
@@ -133,15 +132,16 @@ def gradient_difference(
     The largest absolute difference over the largest absolute entry, of the
     parameter where this is largest.
   """
+  method = methods.get("grpo", beta=0.0)
   params = transformer.init(config, jax.random.key(0))
 
   def compiled(chunk: int | None) -> Callable[..., types.PyTree]:
     plan = step.Plan(chunk=chunk)
 
     def gradient(params: types.PyTree, rollout: types.Rollout) -> types.PyTree:
-      batch, scales, _ = method_lib.prepare(METHOD, rollout, METHOD.init())
+      batch, scales, _ = method_lib.prepare(method, rollout, method.init())
       return step.gradients(
-        METHOD, policies.bind(config), params, batch, scales, plan
+        method, policies.bind(config), params, batch, scales, plan
       )[0]
 
     return jax.jit(gradient)

@@ -23,7 +23,6 @@ from models import policy
 from rl import loop, masked, methods, rollout, step, types
 
 Array = jax.Array
-METHOD = methods.get("grpo", beta=0.0)
 
 
 def share_of_even(completions: Array, lengths: Array) -> Array:
@@ -52,9 +51,10 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     judged = Judged(scores=scores, correct=unknown, answer_ids=unknown)
     return assemble.to_rollout(problems, drawn, judged, keys, state.step)
 
+  method = methods.get("grpo", beta=0.0)
   tx = optax.adamw(job["learning_rate"])
   plan = step.Plan(microbatches=count // job["micro"], chunk=job["chunk"])
-  train_step = step.make(METHOD, model, tx, plan)
+  train_step = step.make(method, model, tx, plan)
 
   def learn(
     state: step.State, made: types.Rollout
@@ -62,7 +62,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     return train_step(state, made)[0], {"lengths": made.lengths}
 
   program = jax.jit(loop.iteration(collect, learn), donate_argnums=0)
-  start = jax.jit(lambda params, key: step.init(METHOD, params, tx, key))
+  start = jax.jit(lambda params, key: step.init(method, params, tx, key))
   state = start(loaded.params, jax.random.key(0))
   seen = _watched(state)
 

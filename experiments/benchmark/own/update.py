@@ -20,12 +20,6 @@ from models import hf, policy, sharding
 from rl import probes, step, surrogates, terms, transforms, types
 from rl.method import Method
 
-# The clipped surrogate, mean over tokens; a sample's score is its advantage.
-METHOD = Method(
-  loss=terms.policy_gradient(surrogates.ppo_clip(0.2, 0.2)),
-  advantage=transforms.scores(),
-)
-
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
   """The side of a job."""
@@ -34,18 +28,23 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   made = random_rollout.make(*job["batch"])
   made, stepped = made.replace(step=()), made.step
   made = common.place(loaded.mesh, made).replace(step=stepped)
+  # The clipped surrogate, mean over tokens; a sample's score is its advantage.
+  method = Method(
+    loss=terms.policy_gradient(surrogates.ppo_clip(0.2, 0.2)),
+    advantage=transforms.scores(),
+  )
   tx = optax.adamw(job["learning_rate"], weight_decay=job["weight_decay"])
   parts = len(loaded.prompts) // job["micro"]
   plan = step.Plan(microbatches=parts, chunk=job["chunk"])
 
   def init(params: types.PyTree) -> step.State:
-    return step.init(METHOD, params, tx, jax.random.key(0))
+    return step.init(method, params, tx, jax.random.key(0))
 
   shapes = jax.eval_shape(init, loaded.params)
   places = sharding.shardings(shapes, loaded.mesh)
   start = jax.jit(init, out_shardings=places)
   train_step = jax.jit(
-    step.make(METHOD, model, tx, plan),
+    step.make(method, model, tx, plan),
     donate_argnums=0,
     out_shardings=(places, None),
   )
