@@ -205,6 +205,17 @@ def _tell(text: str) -> None:
   )
 
 
+def _wanted(programs: Mapping[str, Found]) -> str:
+  """What the programs that do not fit ask for, or why they cannot be had."""
+  return "; ".join(
+    f"{name} wants {one['wanted_gib']:.1f} of {one['hbm_gib']:.1f}"
+    if one["wanted_gib"]
+    else f"{name}: {one['reason'][:90]}"
+    for name, one in programs.items()
+    if not one["fits"]
+  )
+
+
 def line(found: Found) -> list[str]:
   """The cells of a table's row."""
   sizes = found["mesh"]
@@ -212,12 +223,8 @@ def line(found: Found) -> list[str]:
   mesh = mesh or ("one device" if sizes else "")
   head = [found["what"], found["machine"], "yes" if found["fits"] else "no"]
   if not found["fits"]:
-    reason = found.get("reason") or "; ".join(
-      f"{name}: {one['reason']}"
-      for name, one in found["programs"].items()
-      if not one["fits"]
-    )
-    return [*head, mesh, "", reason[:90], "", "", found["commit"]]
+    reason = found.get("reason") or _wanted(found["programs"])
+    return [*head, mesh, "", reason, "", "", found["commit"]]
   programs = found["programs"]
   peaks = [programs[name]["peak_gib"] for name in ("rollout", "train_step")]
   hbm = programs["train_step"]["hbm_gib"]
