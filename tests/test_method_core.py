@@ -22,6 +22,7 @@ from rl import (
 )
 from rl import method as methods_core
 from rl.method import prepare
+from rl.methods import settings
 from rl.tally import Tally
 from rl.transform import LevelError
 
@@ -70,6 +71,17 @@ def test_what_looks_odd_and_makes_sense_is_taken():
   methods.get("flex_clip", upper=(-0.5, 0))  # a slope and an offset
   methods.get("canon", horizon=None, mu=1)
   methods.get("gdpo", names=["a", "b"], weights=(1, np.float32(2)))
+
+
+def test_what_a_factory_does_not_name_is_its_own_affair():
+  def make(a: int, *more, b: "Unknown" = 0, **others):  # noqa: F821
+    return a, more, b, others
+
+  settings.check("setting", "it", make, {"a": 1, "b": "c", "d": None})
+  with pytest.raises(ValueError, match="it needs a value of 'a'$"):
+    settings.check("setting", "it", make, {"more": 1})
+  with pytest.raises(ValueError, match="it: a = 'x' must be int$"):
+    settings.check("setting", "it", make, {"a": "x"})
 
 
 def test_one_update_needs_no_old_pass():

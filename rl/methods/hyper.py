@@ -7,7 +7,6 @@ range, the name means something else there, and any value is taken.
 
 from __future__ import annotations
 
-import inspect
 import math
 import numbers
 from collections.abc import Callable, Mapping
@@ -36,10 +35,10 @@ def check(name: str, make: Callable, given: Mapping[str, Any]) -> None:
     ValueError: one is not; with what is allowed and the nearest.
   """
   settings.check("hyper-parameter", name, make, given)
-  parameters = inspect.signature(make).parameters
-  for key, value in given.items():
-    limits = _limits(key, parameters[key].default)
-    _check_range(f"{name}: {key}", value, *limits)
+  for key, parameter in settings.named(make).items():
+    if key in given:
+      limits = _limits(key, parameter.default)
+      _check_range(f"{name}: {key}", given[key], *limits)
 
 
 def _limits(key: str, default: Any) -> tuple[float, float]:

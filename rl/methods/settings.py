@@ -34,22 +34,40 @@ def check(kind: str, of: str, make: Callable, given: Mapping[str, Any]) -> None:
   Raises:
     ValueError: one is not; with what is allowed and the nearest.
   """
-  parameters = inspect.signature(make).parameters
+  parameters = named(make)
+  every = inspect.signature(make).parameters.values()
+  takes_any = any(one.kind is one.VAR_KEYWORD for one in every)
   names = getattr(inspect.unwrap(make), "__globals__", {})
   for key, value in given.items():
-    if key not in parameters:
+    if key in parameters:
+      _check_type(f"{of}: {key}", value, parameters[key], names)
+    elif not takes_any:
       raise ValueError(choices.unknown(f"{kind} of {of}", key, parameters))
-    annotation = parameters[key].annotation
-    if _is_of(value, _hint(annotation, names)):
-      continue
-    shown = inspect.formatannotation(annotation).strip("'")
-    whole = isinstance(value, float) and value.is_integer()
-    near = int(value) if whole else parameters[key].default
-    guess = "" if near is inspect.Parameter.empty else f"; nearest: {near!r}"
-    raise ValueError(f"{of}: {key} = {value!r} must be {shown}{guess}")
   for key, parameter in parameters.items():
-    if parameter.default is inspect.Parameter.empty and key not in given:
+    if key not in given and parameter.default is parameter.empty:
       raise ValueError(f"{of} needs a value of {key!r}")
+
+
+def named(make: Callable) -> dict[str, inspect.Parameter]:
+  """The parameters that a factory names, without its `*args` and `**kwargs`."""
+  return {
+    key: one
+    for key, one in inspect.signature(make).parameters.items()
+    if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+  }
+
+
+def _check_type(
+  where: str, value: Any, parameter: inspect.Parameter, names: Mapping[str, Any]
+) -> None:
+  annotation = parameter.annotation
+  if _is_of(value, _hint(annotation, names)):
+    return
+  shown = inspect.formatannotation(annotation).strip("'")
+  whole = isinstance(value, float) and value.is_integer()
+  near = int(value) if whole else parameter.default
+  guess = "" if near is parameter.empty else f"; nearest: {near!r}"
+  raise ValueError(f"{where} = {value!r} must be {shown}{guess}")
 
 
 def _hint(annotation: Any, names: Mapping[str, Any]) -> Any:
