@@ -78,9 +78,9 @@ def test_what_a_factory_does_not_name_is_its_own_affair():
     return a, more, b, others
 
   settings.check("setting", "it", make, {"a": 1, "b": "c", "d": None})
-  with pytest.raises(ValueError, match="it needs a value of 'a'$"):
+  with pytest.raises(ValueError, match=r"it needs a value of 'a'$"):
     settings.check("setting", "it", make, {"more": 1})
-  with pytest.raises(ValueError, match="it: a = 'x' must be int$"):
+  with pytest.raises(ValueError, match=r"it: a = 'x' must be int$"):
     settings.check("setting", "it", make, {"a": "x"})
 
 
