@@ -12,7 +12,7 @@ With `--json` alone the numbers are all that goes to standard output.
 from __future__ import annotations
 
 import argparse
-import inspect
+import functools
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +32,7 @@ from experiments.benchmark.rewards import rewards
 from experiments.benchmark.scaling import scaling
 from experiments.benchmark.update import update
 from rl import choices
+from rl.methods import settings as allowed
 
 BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
   "objectives": objectives,
@@ -135,16 +136,15 @@ def _named(
     given: further settings.
 
   Raises:
-    ValueError: unknown benchmark or setting, with the nearest one.
+    ValueError: unknown benchmark or setting, or one of another type, with the
+      nearest one.
   """
   name, settings = spec.parse(text) if text else ("", {})
   settings = {**settings, **given}
   if name not in BENCHMARKS:
     raise ValueError(choices.unknown("benchmark", name, BENCHMARKS))
-  allowed = list(inspect.signature(BENCHMARKS[name]).parameters)[1:]
-  for key in settings:
-    if key not in allowed:
-      raise ValueError(choices.unknown(f"setting of {name}", key, allowed))
+  without_console = functools.partial(BENCHMARKS[name], None)
+  allowed.check("setting", name, without_console, settings)
   return name, settings
 
 

@@ -71,7 +71,7 @@ class Prompting:
       conversation, the system turn and the header of the user's included.
 
   Raises:
-    ValueError: `chat`, `thinking` or `too_long` is none of these.
+    ValueError: `chat` or `too_long` is none of these.
   """
 
   chat: bool | str = "auto"
@@ -81,12 +81,9 @@ class Prompting:
   too_long: str = "drop"
 
   def __post_init__(self) -> None:
-    if not (isinstance(self.chat, bool) or self.chat == "auto"):
+    if isinstance(self.chat, str) and self.chat != "auto":
       allowed = ("True", "False", "auto")
       raise ValueError(choices.unknown("chat", self.chat, allowed))
-    if not (isinstance(self.thinking, bool) or self.thinking is None):
-      allowed = ("True", "False", "None")
-      raise ValueError(choices.unknown("thinking", self.thinking, allowed))
     if self.too_long not in TOO_LONG:
       raise ValueError(choices.unknown("too_long", self.too_long, TOO_LONG))
 

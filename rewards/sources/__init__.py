@@ -20,14 +20,12 @@ first reward is asked for.
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 from collections.abc import Callable
 from typing import Any
 
 from rl import choices
-from rl.methods import settings as allowed
-from rl.methods import unfinished
+from rl.methods import settings, unfinished
 from rl.transform import Transform
 
 FILES = (
@@ -65,22 +63,6 @@ def names() -> list[str]:
   return sorted(known())
 
 
-def settings(name: str) -> list[str]:
-  """The hyper-parameters of a reward.
-
-  Raises:
-    ValueError: the name is unknown.
-  """
-  return list(inspect.signature(_made(name)).parameters)
-
-
-def _made(name: str) -> Callable[..., Transform]:
-  made = known()
-  if name not in made:
-    raise ValueError(choices.unknown("reward", name, made))
-  return made[name]
-
-
 def get(name: str, **hyper: Any) -> Transform:
   """A reward of a rollout.
 
@@ -92,10 +74,14 @@ def get(name: str, **hyper: Any) -> Transform:
     The transform, none -> sample or none -> step.
 
   Raises:
-    ValueError: the name or a hyper-parameter is unknown, or one is missing.
+    ValueError: the name or a hyper-parameter is unknown, of another type, or
+      missing.
   """
-  make = _made(name)
-  allowed.check("setting", f"reward {name!r}", make, hyper)
+  made = known()
+  if name not in made:
+    raise ValueError(choices.unknown("reward", name, made))
+  make = made[name]
+  settings.check("setting", f"reward {name!r}", make, hyper)
   try:
     return make(**hyper)
   except TypeError as error:
