@@ -1,0 +1,188 @@
+"""The only place where the capture names modules and attributes of the project.
+
+Everything else in this folder is keyed by public names (of methods, rewards,
+tasks, configs), so a refactoring that moves or renames code changes this file
+alone: it adds the new place in front of the old one, and the same file then
+serves both commits that are compared.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import pkgutil
+import types
+from typing import Any
+
+# Modules by what they hold. The first place that exists is used.
+MODULES = {
+  "methods": ("rl.methods",),
+  "method": ("rl.prepare", "rl.method"),
+  "learners": ("rl.learners",),
+  "plan": ("rl.plan",),
+  "probes": ("rl.scoring", "rl.probes"),
+  "step": ("rl.step",),
+  "transform": ("rl.transforms.base", "rl.transform"),
+  "rl types": ("rl.types",),
+  "objectives": ("rl.objectives",),
+  "advantages": ("rl.advantages",),
+  "credit": ("rl.credit",),
+  "masked": ("rl.masked",),
+  "metrics": ("rl.metrics",),
+  "generate": ("rl.sampling.generate", "rl.rollout"),
+  "rewards": ("rewards", "rewards.sources"),  # the registry of bindings
+  "combine": ("rewards.combine",),
+  "mix": ("rewards.combine", "rewards.mix"),
+  "continuations": ("rewards.process.continuations",),
+  "process model": ("rewards.process.model",),
+  "verifiers": ("rewards.verifiers",),
+  "tasks": ("experiments.tasks",),
+  "text task": ("experiments.tasks.text.base", "experiments.tasks.text"),
+  "build": ("experiments.training.build", "experiments.build"),
+  "train": ("experiments.training.loop", "experiments.train"),
+  "common config": ("experiments.configs.base", "experiments.configs.common"),
+  "method configs": (
+    "experiments.configs.method",
+    "experiments.configs.methods",
+  ),
+  "transformer": ("models.transformer",),
+  "model config": ("models.config",),
+  "policy": ("models.policy",),
+  # Data that the tests write.
+  "small_gsm8k": ("helpers.small_gsm8k", "small_gsm8k"),
+  "small_math": ("helpers.small_math", "small_math"),
+  "small_contests": ("helpers.small_contests", "small_contests"),
+  "small_jsonl": ("helpers.small_jsonl", "small_jsonl"),
+  "small_sql": ("helpers.small_sql", "small_sql"),
+  "small_tools": ("helpers.small_tools", "small_tools"),
+  "small_humaneval": ("helpers.small_humaneval", "small_humaneval"),
+  "small_instructions": ("helpers.small_instructions", "small_instructions"),
+  "small_chat": ("helpers.small_chat", "small_chat"),
+}
+# New name -> name in the record, of metrics, config keys, methods, rewards and
+# hyper-parameters that were renamed.
+RENAMED: dict[str, str] = {}
+
+
+def load(what: str) -> types.ModuleType:
+  """The module of `MODULES` that holds `what`.
+
+  Raises:
+    ImportError: none of its places exists.
+  """
+  for place in MODULES[what]:
+    try:
+      return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+      if error.name is None or not place.startswith(error.name):
+        raise  # the module exists, and something that it imports does not
+  raise ImportError(f"no place of {what!r} exists: {MODULES[what]}")
+
+
+def find(what: str, name: str) -> Any:
+  """The attribute `name` of the module that holds `what`."""
+  for place in MODULES[what]:
+    try:
+      module = importlib.import_module(place)
+    except ModuleNotFoundError:
+      continue
+    if hasattr(module, name):
+      return getattr(module, name)
+  raise ImportError(f"{name!r} is in none of {MODULES[what]}")
+
+
+def recorded_name(name: str) -> str:
+  """The name under which a record keeps what is now called `name`."""
+  return RENAMED.get(name, name)
+
+
+def either(value: Any, *names: str) -> Any:
+  """The first attribute of those names that `value` has."""
+  for name in names:
+    if hasattr(value, name):
+      return getattr(value, name)
+  raise AttributeError(f"{type(value).__name__} has none of {names}")
+
+
+@functools.cache
+def public_functions(package: str) -> dict[str, Any]:
+  """Functions and classes of a package by `"module.name"` and by `"name"`.
+
+  Only the last part of a module's dotted name counts, so that a module may move
+  to another folder. A name that several modules define is left out by itself.
+  """
+  root = importlib.import_module(package)
+  defined: dict[str, Any] = {}
+  places: dict[str, list[Any]] = {}
+  for info in pkgutil.walk_packages(root.__path__, f"{package}."):
+    if ".inside" in info.name:  # runs in the sandbox only
+      continue
+    module = importlib.import_module(info.name)
+    for name, value in vars(module).items():
+      is_own = getattr(value, "__module__", "") == module.__name__
+      is_code = inspect.isfunction(value) or inspect.isclass(value)
+      if is_own and is_code and not hasattr(value, "__signature__"):
+        defined[f"{info.name.rpartition('.')[-1]}.{name}"] = value
+        places.setdefault(name, []).append(value)
+  alone = {name: found[0] for name, found in places.items() if len(found) == 1}
+  return {**alone, **defined}
+
+
+def function(name: str, package: str = "rewards") -> Any:
+  """A function or class by `"module.name"`, or by its name where it moved."""
+  known = public_functions(package)
+  return known[name] if name in known else known[name.rpartition(".")[-1]]
+
+
+def has_function(name: str, package: str = "rewards") -> bool:
+  """Whether the code still has it; a deleted function leaves the record."""
+  known = public_functions(package)
+  return name in known or name.rpartition(".")[-1] in known
+
+
+def transforms(method: Any) -> list[Any]:
+  """Every transform of a method, in the order of its state; None where empty."""
+  return list(method.transforms)
+
+
+def state_of_transforms(method: Any, state: Any) -> list[tuple[Any, Any]]:
+  """Pairs of a transform and its state, in the order of `transforms`."""
+  if isinstance(state, dict):
+    state = list(state.values())
+  return list(zip(transforms(method), state, strict=True))
+
+
+def links(transform: Any) -> tuple[tuple[str, Any], ...]:
+  """`(symbol, transform)` of a composition; () of a single transform."""
+  return either(transform, "links", "stages")
+
+
+def sampler_of(method: Any) -> Any:
+  """How a method's rollouts are sampled."""
+  return either(method, "sampler", "stage")
+
+
+def configs() -> dict[str, Any]:
+  """Functions that make each config, by public name: `method:grpo`."""
+  made: dict[str, Any] = {}
+  root = importlib.import_module("experiments.configs")
+  for info in pkgutil.walk_packages(root.__path__, "experiments.configs."):
+    module = importlib.import_module(info.name)
+    if not hasattr(module, "get_config"):
+      continue
+    parts = info.name.split(".")[2:]
+    if hasattr(module, "names"):  # one file for a family of configs
+      for name in module.names():
+        made[f"{parts[0]}:{name}"] = functools.partial(module.get_config, name)
+    elif len(parts) == 2:
+      made[f"{parts[0].removesuffix('s')}:{parts[1]}"] = module.get_config
+    else:
+      made[parts[0]] = module.get_config
+  return made
+
+
+def config_key(key: str) -> str:
+  """The present name of a config key that is recorded as `key`."""
+  present = {recorded: now for now, recorded in RENAMED.items()}
+  return present.get(key, key)

@@ -1,0 +1,106 @@
+"""Collects the calls that the test suite makes of the verifiers, as a plugin.
+
+  PYTHONPATH=tests python -m pytest -p captured.collect tests/test_maths.py ...
+
+Writes `verifier_cases.json` beside this file: `{"module.function": [arguments]}`.
+Calls with arguments that JSON cannot hold, long ones and slow ones are left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import json
+import pathlib
+import pkgutil
+import time
+from typing import Any
+
+FILE = pathlib.Path(__file__).with_name("verifier_cases.json")
+MOST_CASES = {"verify": 300}  # of a function of this name
+MOST_CASES_OF_OTHERS = 60
+MOST_CHARACTERS = 600
+MOST_SECONDS = 0.5
+
+_CASES: dict[str, dict[str, Any]] = {}
+
+
+def encode(value: Any) -> Any:
+  """A value as JSON; tuples and items are marked so that `decode` finds them.
+
+  Raises:
+    TypeError: JSON cannot hold it.
+  """
+  if value is None or type(value) in (str, int, float, bool):
+    return value
+  if type(value).__name__ == "Item":
+    fields = (value.prompt, value.completion, value.reference, dict(value.meta))
+    return {"item": [encode(field) for field in fields]}
+  if type(value) is tuple:
+    return {"tuple": [encode(part) for part in value]}
+  if type(value) is list:
+    return [encode(part) for part in value]
+  if type(value) is dict and all(type(key) is str for key in value):
+    return {"dict": {key: encode(part) for key, part in value.items()}}
+  raise TypeError(type(value).__name__)
+
+
+def decode(value: Any, item: type) -> Any:
+  if isinstance(value, list):
+    return [decode(part, item) for part in value]
+  if not isinstance(value, dict):
+    return value
+  (kind, inside), *_ = value.items()
+  if kind == "item":
+    return item(*(decode(part, item) for part in inside))
+  if kind == "tuple":
+    return tuple(decode(part, item) for part in inside)
+  return {key: decode(part, item) for key, part in inside.items()}
+
+
+def _listening(name: str, function: Any) -> Any:
+  cases = _CASES.setdefault(name, {})
+  most = MOST_CASES.get(name.rpartition(".")[-1], MOST_CASES_OF_OTHERS)
+
+  @functools.wraps(function)
+  def call(*args, **kwargs):
+    started = time.perf_counter()
+    result = function(*args, **kwargs)
+    spent = time.perf_counter() - started
+    if len(cases) < most and spent < MOST_SECONDS:
+      try:
+        given = [encode(list(args)), {k: encode(v) for k, v in kwargs.items()}]
+        text = json.dumps(given)
+      except (TypeError, ValueError):
+        return result
+      if len(text) <= MOST_CHARACTERS:
+        cases[text] = given
+    return result
+
+  return call
+
+
+def pytest_configure() -> None:
+  import rewards.verifiers
+
+  for info in pkgutil.walk_packages(
+    rewards.verifiers.__path__, "rewards.verifiers."
+  ):
+    if "sandbox" in info.name or info.name.endswith(".pool"):
+      continue
+    module = importlib.import_module(info.name)
+    for name, value in list(vars(module).items()):
+      is_own = getattr(value, "__module__", "") == info.name
+      if inspect.isfunction(value) and is_own and not name.startswith("_"):
+        short = f"{info.name.rpartition('.')[-1]}.{name}"
+        setattr(module, name, _listening(short, value))
+
+
+def pytest_unconfigure() -> None:
+  found = {
+    name: list(cases.values())
+    for name, cases in sorted(_CASES.items())
+    if cases
+  }
+  FILE.write_text(json.dumps(found, separators=(",", ":")) + "\n")

@@ -1,0 +1,237 @@
+"""Records every reward that a config can name, and every way of combining them.
+
+A binding is applied to the fixed rollouts at two training steps, with what it
+reads besides in the extras; its state is carried from the first to the second.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from captured import code, rollouts
+
+PHRASES = (((4,),), ((2, 3), (1, 0)))  # of token ids
+GREEDY = "stage/greedy_scores"
+# What each reward is given: settings without a default first, then changes, each
+# recorded by itself.
+REWARDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+  "adaptive_token_price": (
+    {},
+    {"price": 0.05, "reference": 0.1, "rate": 0.5},
+  ),
+  "answer_consistency": (
+    {},
+    {
+      "consistent_right": 0.9,
+      "inconsistent_right": 0.4,
+      "consistent_wrong": 0.2,
+    },
+  ),
+  "arctan": ({"references": GREEDY}, {"of": "style"}),
+  "brier": ({"forecast": "forecast", "stated": "stated"}, {}),
+  "calibrated": (
+    {"model": "style", "phrases": "thoughts"},
+    {"below": 0.3, "weight": 0.5},
+  ),
+  "ceiling": ({"highest": 0.4}, {"of": "style"}),
+  "centered": ({"references": GREEDY}, {"of": "style"}),
+  "charged_where_easy": ({}, {"fraction": 0.6, "alpha": 0.5}),
+  "clipped": ({}, {"of": "style"}),
+  "clipped_confidence": ({}, {"low": 0.3, "high": 0.4, "wrong_weight": 0.5}),
+  "cluster_share": ({}, {"low": 0.3, "high": 0.6}),
+  "coins": ({}, {"probability": 0.2}),
+  "component": ({"of": "style"}, {"of": "format"}),
+  "concise": ({"conciseness": "style"}, {"alpha": 0.5}),
+  "debiased_probability": ({}, {"format_weight": 0.5}),
+  "dimension_level": (
+    {"relevances": ("style", "forecast"), "coherence": "thoughts"},
+    {"weights": (0.2, 0.3, 0.5)},
+  ),
+  "distinct_ngrams": ({}, {"n": 2}),
+  "ensemble": (
+    {"members": ("thoughts", "style", "accuracy"), "rule": "worst"},
+    {
+      "rule": ("mean", "median", "less_spread", "less_variance"),
+      "center": True,
+    },
+  ),
+  "flaw_aware": ({"flawed": "thoughts"}, {"weight": 0.5}),
+  "flipped_groups": ({"probability": 0.5}, {"probability": 0.2}),
+  "instead_of_nothing": ({"phrases": "thoughts"}, {"weight": 0.5}),
+  "late_preference": ({"references": GREEDY}, {"of": "style"}),
+  "length_charge": ({"free": 4}, {"free": 5, "price": 0.5}),
+  "log_sigmoid": ({}, {"of": "style", "reference": 0.5}),
+  "majority": ({}, {"threshold": 0.6}),
+  "min_max": ({}, {"of": "style"}),
+  "negative_entropy": ({}, {"unanswered": -3.0}),
+  "normalized_steps": ({}, {"eps": 0.5}),
+  "novelty_bonus": (
+    {"size": rollouts.V + 1},
+    {"seed": 1, "share": 0.5, "rate": 0.1},
+  ),
+  "opposite": ({}, {"of": "style"}),
+  "outcome_centered": ({}, {"beta": 0.5}),
+  "phase_entropy": ({"thought_end": 4}, {"thought_end": 2, "alpha": 0.5}),
+  "polynomial": ({"references": GREEDY}, {"of": "style"}),
+  "posterior": ({"thoughts": "thoughts"}, {}),
+  "preference": ({"references": GREEDY}, {"of": "style"}),
+  "reasoning_patterns": (
+    {"phrases": PHRASES, "enough": 2},
+    {"enough": 1, "repeated": 2, "speakers": (((3,),),)},
+  ),
+  "relative_length": ({}, {"alpha": 0.5}),
+  "says": ({"phrases": PHRASES}, {"fences": (((1,),),)}),
+  "self_aligned_reward": ({}, {"weight": 0.5}),
+  "significant_gains": (
+    {},
+    {"threshold": 0.3, "gamma": 0.5, "look_ahead": 1},
+  ),
+  "standardized": ({}, {"of": "style"}),
+  "stratified": ({"model": "style"}, {"alpha": 0.2, "beta": 0.2}),
+  "stretched_with_progress": (
+    {"over": 100},
+    {"over": 200, "of": "style", "least": 0.2},
+  ),
+  "tanh": ({"references": GREEDY}, {"of": "style"}),
+  "trusted": (
+    {"thoughts": "thoughts"},
+    {"weight": 0.6, "horizon": 50.0},
+  ),
+  "verdict": ({}, {"wrong": -0.5}),
+}
+STEPS = (0, 60)
+
+
+def items() -> dict[str, Callable[[], dict[str, Any]]]:
+  made = {
+    f"reward:{code.recorded_name(name)}": functools.partial(_reward, name)
+    for name in code.find("rewards", "names")()
+  }
+  rules = code.find("combine", "RULES")
+  made |= {
+    f"combination:{name}": functools.partial(_combination, name)
+    for name in rules
+  }
+  made["combination:weights"] = _weights
+  made |= {
+    f"reward config:{name}": functools.partial(_paid, config)
+    for name, config in code.configs().items()
+    if name.startswith("reward:")
+  }
+  return made
+
+
+def _reward(name: str) -> dict[str, Any]:
+  get = code.find("rewards", "get")
+  settings, changes = REWARDS.get(name, ({}, {}))
+  variants = {"example": settings}
+  for key, value in changes.items():
+    several = isinstance(value, tuple) and key == "rule"
+    for number, one in enumerate(value if several else (value,)):
+      label = key if number == 0 else f"{key}/{number}"
+      variants[label] = {**settings, key: one}
+  found = {}
+  for label, given in variants.items():
+    found[label] = _applied(get(name, **given))
+  defined = inspect.signature(code.find("rewards", "known")()[name]).parameters
+  unvaried = [key for key in defined if key not in {**settings, **changes}]
+  found["unvaried"] = ", ".join(unvaried)
+  return found
+
+
+def with_needs(rollout: Any, needs: Any) -> Any:
+  """The rollout with the passes that a reward reads, of the tabular policy."""
+  parameters = {"old": rollouts.params(3), "ref": rollouts.params(4)}
+  passes = code.load("probes").passes
+  return passes(rollouts.policy(), parameters, needs, rollout)
+
+
+def _applied(transform: Any) -> dict[str, Any]:
+  state = transform.init()
+  found = {}
+  for index, step in enumerate(STEPS):
+    rollout = with_needs(rollouts.rollout(index, step), transform.needs)
+    value, state = transform.apply(None, rollout, state)
+    found[str(index)] = {"value": value, "state": state}
+  return found
+
+
+def _combination(rule: str) -> dict[str, Any]:
+  """A rule with weights, gates and schedules, as a function and as a reward."""
+  Term = code.find("combine", "Term")
+  combine, mix = code.find("combine", "combine"), code.find("mix", "mix")
+  get = code.find("rewards", "get")
+  values = {
+    name: jnp.asarray(rollouts.arrays()[name], jnp.float32)
+    for name in ("accuracy", "format", "style")
+  }
+  valid = jnp.asarray(rollouts.arrays()["sample_mask"])
+  plain = (Term("accuracy"), Term("format", 0.3), Term("style", 0.0))
+  gated = (
+    Term("accuracy", 0.5, (), 0.2),
+    Term("style", lambda step: 1.0 - step / 100, ("accuracy", "format")),
+  )
+  found = {
+    "plain": combine(values, plain, rule, 0, valid),
+    "gated": combine(values, gated, rule, 60, valid),
+    "without a mask": combine(values, gated, rule, 60),
+  }
+  rewards = {
+    "vote": get("majority"),
+    "price": get("adaptive_token_price", price=0.1),
+  }
+  terms = (
+    Term("vote", 0.7),
+    Term("price", lambda step: 1.0 - step / 100, ("vote",)),
+    Term("format", 0.2),
+  )
+  steps = get("normalized_steps")
+  reward = mix(rewards, terms, rule, steps)
+  found["reward"] = _rewarded(reward)
+  return found
+
+
+def _rewarded(reward: Any) -> dict[str, Any]:
+  """What a reward makes of two rollouts, with its weights."""
+  states = tuple(t.init() for t in reward.transforms)
+  needs = frozenset().union(*(t.needs for t in reward.transforms))
+  taken = {name for name, _ in reward.terms}
+  found = {}
+  for index, step in enumerate(STEPS):
+    rollout = with_needs(rollouts.rollout(index, step), needs)
+    parts = rollout.components
+    parts = {name: parts[name] for name in parts if name not in taken}
+    paid, states = reward.apply(rollout.replace(components=parts), states)
+    found[str(index)] = {
+      "scores": paid.scores,
+      "components": paid.components,
+      "step_scores": paid.step_scores,
+      "weights": reward.weights(jnp.int32(step)),
+      "state": states,
+    }
+  return found
+
+
+def _weights() -> dict[str, Any]:
+  """Weights of terms over training, by the schedules that a config can name."""
+  make = code.find("build", "make_reward")
+  pay, term = (code.find("common config", name) for name in ("pay", "term"))
+  found = {}
+  for schedule in ("constant", "linear", "cosine"):
+    course = {} if schedule == "constant" else {"over": 10, "final": 0.1}
+    one = term("coins()", 0.8, schedule=schedule, **course)
+    reward = make(pay(coins=one))
+    found[schedule] = [
+      reward.weights(jnp.int32(step)) for step in (0, 3, 10, 20)
+    ]
+  return found
+
+
+def _paid(make: Callable) -> dict[str, Any]:
+  """What the reward of a config pays, with its gates, weights and steps."""
+  return _rewarded(code.find("build", "make_reward")(make().mix))
