@@ -196,6 +196,25 @@ def test_what_is_held_out_is_fixed_by_the_prompt(make, tmp_path):
   assert set(ids) <= set(long.test(len(large["test"])).ids)
 
 
+def test_prompts_that_differ_in_case_or_space_go_to_one_side(tmp_path):
+  rows = [small_jsonl.row(i) for i in range(40)]
+  variants = [{**row, "prompt": row["prompt"].upper()} for row in rows]
+  variants += [
+    {**row, "prompt": row["prompt"].replace(" ", "  ")} for row in rows
+  ]
+  path = write(tmp_path, *rows, *variants)
+  splits, _ = task_file._splits(path, "", 0.25, False)
+  test, train = (
+    {" ".join(row.question.lower().split()) for _, row in splits[split]}
+    for split in ("test", "train")
+  )
+  assert len(test) + len(train) == 40
+  assert not test & train
+  # The variants follow the first prompt, whose side does not change.
+  alone, _ = task_file._splits(write(tmp_path, *rows), "", 0.25, False)
+  assert splits["test"][: len(alone["test"])] == alone["test"]
+
+
 def test_two_files_are_train_and_test(make, tmp_path):
   rows = [small_jsonl.row(i) for i in range(8)]
   first = write(tmp_path, *rows[:5], name="a.jsonl")
@@ -207,9 +226,10 @@ def test_two_files_are_train_and_test(make, tmp_path):
   texts = sorted(task.decode(prompt) for prompt in task.test(3).prompts)
   assert texts == [f"Name pear {i}!\n" for i in range(5, 8)]
   both = write(tmp_path, *rows[3:], name="c.jsonl")
-  with pytest.raises(
-    ValueError, match=r"2 prompts of a\.jsonl are held out in c\.jsonl.* line 4"
-  ):
+  message = (
+    r"a\.jsonl and .*c\.jsonl share 2 of the 5 test prompts.*'Name pear 3!'"
+  )
+  with pytest.raises(ValueError, match=message):
     make(first, test_path=both)
   alone = make(test_path=second)
   with pytest.raises(ValueError, match="jsonl has no train problems"):
