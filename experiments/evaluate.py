@@ -33,7 +33,7 @@ import numpy as np
 import rich.console
 from etils import epath
 
-from experiments import estimates, hosts, mistakes, tasks
+from experiments import arguments, estimates, hosts, keys, mistakes, tasks
 from experiments.experiment import Experiment
 from experiments.tasks import task as task_lib
 from rl import rollout, types
@@ -148,7 +148,7 @@ def held_out(
     samples=settings.samples,
     batch=settings.batch,
     rows=settings.get("rows", 0),
-    key=jax.random.key(settings.seed),
+    key=keys.from_seed(settings.seed),
     step=step,
     temperature=settings.temperature,
     max_tokens=e.sampling.max_tokens,
@@ -233,6 +233,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{options.out.with_suffix('.json')}"
       )
     _check_words(options)
+    arguments.check_counts(
+      options, "problems", "samples", "batch", "max_tokens"
+    )
+    arguments.check_counts(options, "rows", "step", least=0)
+    if options.seed is not None:
+      arguments.check_seed("--seed", options.seed)
+    if options.out:
+      arguments.check_writable("--out", options.out)
     if options.workdir:
       subject = subjects.of_run(
         options.workdir, options.step, _given(options, subjects.USUAL)
@@ -245,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     subject.task,
     subject.policy,
     subject.params,
-    key=jax.random.key(settings.pop("seed")),
+    key=keys.from_seed(settings.pop("seed")),
     step=subject.step,
     sharding=subject.sharding,
     **settings,
@@ -278,7 +286,7 @@ def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
   add = parser.add_argument
   add("--workdir", help="folder of a run")
   add("--step", type=int, help="of the run's checkpoint; default: the latest")
-  add("--policy", type=epath.Path, help="Hugging Face folder of a model")
+  add("--policy", help="Hugging Face folder of a model")
   add("--task", help='of the policy: a name, or "name(setting=value)"')
   add("--max_tokens", type=int, help="of a completion; default: the task's")
   add("--dtype", help="of the policy; default: float32")
@@ -298,6 +306,9 @@ def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
 
 def _check_words(options: argparse.Namespace) -> None:
   """Either a run or a folder, and nothing said of the other."""
+  for name in ("workdir", "policy"):
+    if getattr(options, name) is not None:
+      arguments.check_folder(f"--{name}", getattr(options, name))
   if bool(options.workdir) == bool(options.policy):
     raise ValueError(
       "name either --workdir, a run, or --policy, a Hugging Face folder: one "

@@ -64,6 +64,10 @@ def graded(items):
   ]
 
 
+def unsure(items):
+  return [Outcome(0.0, -1, "", -1) for _ in items]
+
+
 def forgotten(completion, answer):
   return 1
 """
@@ -255,6 +259,28 @@ def test_a_reward_of_many_items_has_parts(make, bare, tmp_path):
   judged = scored(task, bare, "a", "b")
   assert judged.scores.tolist() == [[0.25, 0.25]]
   assert judged.components["form"].tolist() == [[0.75, 0.75]]
+
+
+@pytest.mark.parametrize(
+  ("reward", "parts", "message"),
+  [
+    ("graded", ("form", "nosuch"), "unknown part 'nosuch'.*available: form"),
+    ("letters", ("nosuch",), "unknown part 'nosuch'.*available: none"),
+    ("graded", "form", r"must be a tuple of names; nearest: \('form',\)"),
+  ],
+)
+def test_a_part_that_the_reward_does_not_have_is_refused(
+  make, tmp_path, reward, parts, message
+):
+  rows = only(tmp_path, {"prompt": "Tree?", "answer": "a", "letters": 4})
+  with pytest.raises(ValueError, match=message) as error:
+    make(reward=f"my_reward:{reward}", parts=parts, **rows)
+  assert "\n" not in str(error.value)
+
+
+def test_parts_are_accepted_where_no_reference_can_be_judged(make, tmp_path):
+  rows = only(tmp_path, {"prompt": "Tree?", "answer": "a"})
+  make(reward="my_reward:unsure", parts=("form",), **rows)
 
 
 def test_nonsense_is_unscored_and_the_reason_is_logged(

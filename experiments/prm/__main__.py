@@ -38,6 +38,7 @@ import rich.table
 from experiments import (
   checkpoint,
   jsonl,
+  keys,
   mistakes,
   train,
   workdirs,
@@ -106,7 +107,7 @@ def _labelled(
 ) -> tuple[Problems, types.Rollout, Labels, int]:
   """The samples, drawn again when they are needed again, and their labels."""
   problem_key, sample_key = (
-    jax.random.fold_in(jax.random.key(e.config.seed), i) for i in (1, 2)
+    jax.random.fold_in(keys.from_seed(e.config.seed), i) for i in (1, 2)
   )
   task = e.base.task
   problems = task.train(problem_key, 0, e.config.problems)
