@@ -148,10 +148,14 @@ class Lock:
       self._write()
       return True
     try:
-      with open(self._path, "x") as file:  # fails where the file exists
-        file.write(json.dumps(self._record) + "\n")
+      self._path.touch(exist_ok=False)  # creates the file for one process only
     except FileExistsError:
       return False
+    try:
+      self._write()
+    except OSError:  # the disk is full
+      self._path.unlink(missing_ok=True)
+      raise
     return True
 
   def _write(self) -> None:

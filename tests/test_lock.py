@@ -1,5 +1,6 @@
 """Two runs never train in one workdir; a dead run's lock is taken over."""
 
+import errno
 import json
 import os
 import pathlib
@@ -159,7 +160,7 @@ def test_of_two_that_take_over_at_once_one_is_refused(tmp_path):
 
 
 def test_a_run_that_was_taken_over_does_not_remove_the_new_lock(tmp_path):
-  first = make(tmp_path)
+  first = lock.Lock(tmp_path)  # beats too seldom to write within the test
   first.take()
   path = leave(tmp_path, host="elsewhere")
   first.release()
@@ -174,6 +175,18 @@ def test_an_error_releases_the_lock(tmp_path):
 
   with pytest.raises(KeyError):
     fail()
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_no_lock_behind(tmp_path, monkeypatch):
+  """An empty file would delay the next start, which would watch it."""
+
+  def refuse(record):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+  monkeypatch.setattr(lock.json, "dumps", refuse)
+  with pytest.raises(OSError, match="No space left"):
+    make(tmp_path).take()
   assert not list(tmp_path.iterdir())
 
 
