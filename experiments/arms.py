@@ -20,7 +20,7 @@ import ml_collections
 import numpy as np
 from etils import epath
 
-from experiments import build, evaluate, jsonl, provenance, seeds
+from experiments import arguments, build, evaluate, jsonl, provenance, seeds
 from experiments.experiment import Experiment
 from rl import metrics, types
 
@@ -200,6 +200,8 @@ class Store:
     missing = self.missing(arm, numbers)
     if not missing:
       return
+    for number in missing:
+      arguments.check_seed("seed", number)
     if arm.start is not None:
       self._complete(arm.start, missing)
     e = build.build(arm.config)

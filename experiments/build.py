@@ -16,6 +16,7 @@ import optax
 from jax.sharding import Mesh
 
 from experiments import (
+  arguments,
   collect,
   decoder,
   evaluate,
@@ -77,6 +78,8 @@ def build(
   """
   if config.kind not in KINDS:
     raise ValueError(choices.unknown("kind", config.kind, KINDS))
+  arguments.check_seed("seed", config.seed)
+  arguments.check_seed("evaluation.seed", config.evaluation.seed)
   supervised = config.kind == "supervised"
   if devices is None:
     devices = jax.devices()

@@ -16,7 +16,7 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from experiments import config_keys, mistakes
+from experiments import arguments, config_keys, mistakes
 
 Define = Callable[[flags.FlagValues], None]
 
@@ -88,6 +88,9 @@ def _read(
   for name in required:
     if values[name].value is None:
       raise mistakes.Mistake(f"--{name} is missing; see --help")
+    if name == "workdir":
+      with mistakes.expected():
+        arguments.check_folder("--workdir", values[name].value)
   return values, rest[1:]
 
 

@@ -64,14 +64,13 @@ def make(
       f"mesh.context = {config.mesh.context} use {_OVER_CONTEXT!r}, or None"
     )
   settings["attention"] = asked or "plain"
+  asked_unroll = settings.get("unroll")
   if _KERNELS.get(asked, platform) != platform:
     raise ValueError(
       f"model.attention = {asked!r} runs on {_KERNELS[asked]}, not on "
       f"{platform}; nearest: 'blocked', or None for what suits"
     )
-  if settings.get("unroll") is None:
-    kept = settings["remat"] == "none"
-    settings["unroll"] = _UNROLLS.get(platform, 1) if kept else 1
+  settings["unroll"] = 1 if asked_unroll is None else asked_unroll
   own = {name: settings[name] for name in _OWN}
   path, preset = config.policy.path, config.policy.preset
   if path:
@@ -99,11 +98,39 @@ def make(
       f"{task.vocab_size}, or 0 for just as many"
     )
   lora.targets(model)  # refuses an expression that finds nothing
-  if asked:
-    return model
-  forms = (_OVER_CONTEXT,) if split else _FORMS.get(platform, ("blocked",))
-  fitting = (form for form in forms if not model.refusal(form))
-  return dataclasses.replace(model, attention=next(fitting))
+  return choose_fast_forms(
+    model, platform, attention=asked, unroll=asked_unroll, split=split
+  )
+
+
+def choose_fast_forms(
+  model: ModelConfig,
+  platform: str | None = None,
+  *,
+  attention: str | None = None,
+  unroll: int | None = None,
+  split: bool = False,
+) -> ModelConfig:
+  """Returns the decoder in the forms that are fast on a platform.
+
+  The forms change the speed and the rounding, not the function. Runs and
+  commands on Hugging Face folders all choose them here.
+
+  Args:
+    model: shape of the decoder. Its `attention` and `unroll` are replaced.
+    platform: platform of the devices; None is JAX's default backend.
+    attention: form of attention to use; None chooses one.
+    unroll: layers in one step of the scan over layers; None chooses.
+    split: whether the tokens of a sequence lie on several devices.
+  """
+  platform = platform or jax.default_backend()
+  if unroll is None:
+    without_remat = model.remat == "none"
+    unroll = _UNROLLS.get(platform, 1) if without_remat else 1
+  if attention is None:
+    forms = (_OVER_CONTEXT,) if split else _FORMS.get(platform, ("blocked",))
+    attention = next(form for form in forms if not model.refusal(form))
+  return dataclasses.replace(model, attention=attention, unroll=unroll)
 
 
 def _check_heads(

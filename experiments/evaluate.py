@@ -33,7 +33,15 @@ import numpy as np
 import rich.console
 from etils import epath
 
-from experiments import estimates, hosts, mistakes, tasks
+from experiments import (
+  arguments,
+  estimates,
+  hosts,
+  keys,
+  mistakes,
+  progress,
+  tasks,
+)
 from experiments.experiment import Experiment
 from experiments.tasks import task as task_lib
 from rl import rollout, types
@@ -56,6 +64,7 @@ def evaluate(
   max_tokens: int | None = None,
   sharding: jax.sharding.Sharding | None = None,
   between: Callable[[], None] = lambda: None,
+  update: progress.Update = lambda done: None,
 ) -> estimates.Evaluation:
   """Samples the task's held-out problems and scores the completions.
 
@@ -65,9 +74,10 @@ def evaluate(
     params: its parameters, under any sharding.
     problems: N.
     samples: S per problem.
-    batch: problems sampled at once; the last batch is padded to this shape, so
-      one program serves all, later calls with the same policy too, and N need
-      not be divisible by the devices.
+    batch: most problems sampled at once. All batches have one shape, which is
+      no larger than the problems need (`batch_size`); the last batch is padded
+      to it, so one program serves all, later calls with the same policy too,
+      and N need not be divisible by the devices.
     key: of the sampling; problem and sample fix the randomness, not the batch.
     step: finished updates of the policy, for the record.
     rows: samples of a problem that are decoded at once; 0: all.
@@ -75,12 +85,14 @@ def evaluate(
     max_tokens: where a completion is cut; None is the task's T.
     sharding: of the problems' axis; None is wherever `params` are.
     between: called between two batches; it may raise.
+    update: called after a batch with the number of problems that are done.
 
   Returns:
     The evaluation, on the host of every process.
   """
   asked = _sampling(task, samples, rows, temperature, max_tokens)
   test = jax.tree.map(np.asarray, task.test(problems))
+  batch = batch_size(problems, batch, sharding)
   parts = []
   for start in range(0, problems, batch):
     taken = np.minimum(np.arange(start, start + batch), problems - 1)
@@ -88,6 +100,7 @@ def evaluate(
     part = _sample_and_score(task, policy, params, chosen, key, asked, sharding)
     keep = min(batch, problems - start)
     parts.append({name: value[:keep] for name, value in part.items()})
+    update(start + keep)
     between()
   whole = {
     name: np.concatenate([part[name] for part in parts]) for name in parts[0]
@@ -95,6 +108,28 @@ def evaluate(
   return estimates.Evaluation(
     task=task.name, step=step, temperature=temperature, ids=test.ids, **whole
   )
+
+
+def batch_size(
+  problems: int, batch: int, sharding: jax.sharding.Sharding | None = None
+) -> int:
+  """Returns the smallest batch that needs no more batches than the given one.
+
+  Four problems in batches of up to 64 are one batch of 4, and 65 problems are
+  two batches of 33, where 64 would compute 63 padded problems.
+
+  Args:
+    problems: number of problems.
+    batch: most problems sampled at once.
+    sharding: of the problems' axis, which must divide `batch`; the result is
+      divisible by it too.
+  """
+  shards = 1
+  if sharding is not None:
+    shards = batch // sharding.shard_shape((batch,))[0]
+  batches = -(-problems // batch)
+  evenly = -(-problems // batches)
+  return -(-evenly // shards) * shards
 
 
 def sampling(e: Experiment) -> rollout.Sampling:
@@ -131,13 +166,14 @@ def held_out(
   params: PyTree,
   step: int = 0,
   between: Callable[[], None] = lambda: None,
+  update: progress.Update = lambda done: None,
 ) -> estimates.Evaluation:
   """Evaluates an experiment's policy as `config.evaluation` says.
 
   Args:
     e: the experiment.
     params: all of the policy's, on its mesh.
-    step, between: as of `evaluate`.
+    step, between, update: same as in `evaluate`.
   """
   settings = e.config.evaluation
   return evaluate(
@@ -148,12 +184,13 @@ def held_out(
     samples=settings.samples,
     batch=settings.batch,
     rows=settings.get("rows", 0),
-    key=jax.random.key(settings.seed),
+    key=keys.from_seed(settings.seed),
     step=step,
     temperature=settings.temperature,
     max_tokens=e.sampling.max_tokens,
     sharding=e.batch_sharding,
     between=between,
+    update=update,
   )
 
 
@@ -233,6 +270,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{options.out.with_suffix('.json')}"
       )
     _check_words(options)
+    arguments.check_counts(
+      options, "problems", "samples", "batch", "max_tokens"
+    )
+    arguments.check_counts(options, "rows", "step", least=0)
+    if options.seed is not None:
+      arguments.check_seed("--seed", options.seed)
+    if options.out:
+      arguments.check_writable("--out", options.out)
     if options.workdir:
       subject = subjects.of_run(
         options.workdir, options.step, _given(options, subjects.USUAL)
@@ -241,16 +286,20 @@ def main(argv: Sequence[str] | None = None) -> int:
       given = _given(options, (*subjects.USUAL, "max_tokens", "dtype"))
       subject = subjects.of_folder(options.policy, options.task, **given)
   settings = dict(subject.settings)
-  found = evaluate(
-    subject.task,
-    subject.policy,
-    subject.params,
-    key=jax.random.key(settings.pop("seed")),
-    step=subject.step,
-    sharding=subject.sharding,
-    **settings,
-  )
   console = rich.console.Console()
+  with progress.bar_or_lines(
+    console, "evaluation", settings["problems"]
+  ) as update:
+    found = evaluate(
+      subject.task,
+      subject.policy,
+      subject.params,
+      key=keys.from_seed(settings.pop("seed")),
+      step=subject.step,
+      sharding=subject.sharding,
+      update=update,
+      **settings,
+    )
   console.print(
     f"{subject.name}: {found.task}, {len(found.ids)} problems", soft_wrap=True
   )
@@ -278,7 +327,7 @@ def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
   add = parser.add_argument
   add("--workdir", help="folder of a run")
   add("--step", type=int, help="of the run's checkpoint; default: the latest")
-  add("--policy", type=epath.Path, help="Hugging Face folder of a model")
+  add("--policy", help="Hugging Face folder of a model")
   add("--task", help='of the policy: a name, or "name(setting=value)"')
   add("--max_tokens", type=int, help="of a completion; default: the task's")
   add("--dtype", help="of the policy; default: float32")
@@ -298,6 +347,9 @@ def _parser(usual: Mapping[str, Any]) -> argparse.ArgumentParser:
 
 def _check_words(options: argparse.Namespace) -> None:
   """Either a run or a folder, and nothing said of the other."""
+  for name in ("workdir", "policy"):
+    if getattr(options, name) is not None:
+      arguments.check_folder(f"--{name}", getattr(options, name))
   if bool(options.workdir) == bool(options.policy):
     raise ValueError(
       "name either --workdir, a run, or --policy, a Hugging Face folder: one "

@@ -11,7 +11,7 @@ import ml_collections
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments import shapes, tasks
+from experiments import keys, shapes, tasks
 from models import lora, sharding, transformer
 from models.config import ModelConfig
 from rl import learners, probes, stages, step, types
@@ -92,7 +92,7 @@ class Experiment:
         fresh. None: all of it is. What is frozen is not copied.
     """
     # A run and the base it starts from share a seed, not their problems.
-    seed = jax.random.key(self.config.seed)
+    seed = keys.from_seed(self.config.seed)
     own = jax.random.fold_in(seed, KINDS.index(self.config.kind))
     params_key, run_key = jax.random.split(own)
     if params is None:

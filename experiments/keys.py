@@ -7,6 +7,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from experiments import arguments
+
+
+def from_seed(seed: int) -> jax.Array:
+  """Returns the PRNG key of a seed.
+
+  Raises:
+    ValueError: if JAX would cut the seed to 32 bits.
+  """
+  arguments.check_seed("seed", seed)
+  return jax.random.key(seed)
+
 
 def is_key(leaf: Any) -> bool:
   """Whether a leaf, or the shape of one, is a typed key."""

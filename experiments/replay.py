@@ -21,6 +21,7 @@ import numpy as np
 from etils import epath
 
 from experiments import (
+  arguments,
   build,
   devices,
   guards,
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument("--step", type=int, help="which; the latest kept")
   given = parser.parse_args(argv)
   with mistakes.expected():
+    arguments.check_counts(given, "step", least=0)
+    arguments.check_folder("--workdir", given.workdir)
     workdir = buckets.checked(given.workdir)
     config = workdirs.read_config(workdir)
     devices.prepare(config.cpu_devices)

@@ -25,9 +25,8 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 import rich.console
-from etils import epath
 
-from experiments import evaluate, hosts, mistakes
+from experiments import arguments, evaluate, hosts, keys, mistakes
 from experiments.tasks.task import Problems, Task
 from models import sharding as shardings
 from rl import choices, rollout
@@ -44,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   given = _parser().parse_args(argv)
   with mistakes.expected():
+    arguments.check_counts(given, "problems", "samples", "max_tokens")
+    arguments.check_counts(given, "step", least=0)
+    arguments.check_seed("--seed", given.seed)
     subject = _subject(subjects, given)
     task = subject.task
     asked = [problem(task, text, i) for i, text in enumerate(given.prompt)]
@@ -63,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   console = rich.console.Console(highlight=False)
   console.print(f"{subject.name}, step {subject.step}: {task.name}")
   answer = functools.partial(
-    _answer, subject, jax.random.key(given.seed), settings, console
+    _answer, subject, keys.from_seed(given.seed), settings, console
   )
   for one in asked:
     answer(one)
@@ -81,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add("--workdir", help="folder of a run")
   add("--step", type=int, help="of the run's checkpoint; default: the latest")
-  add("--policy", type=epath.Path, help="Hugging Face folder of a model")
+  add("--policy", help="Hugging Face folder of a model")
   add("--task", help='of the policy: a name, or "name(setting=value)"')
   add("--prompt", action="append", default=[], help="may be given often")
   add("--talk", action="store_true", help="answers lines of standard input")
@@ -95,6 +97,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _subject(subjects, given: argparse.Namespace):
   """Whom to ask."""
+  for name in ("workdir", "policy"):
+    if getattr(given, name) is not None:
+      arguments.check_folder(f"--{name}", getattr(given, name))
   if bool(given.workdir) == bool(given.policy):
     raise ValueError(
       "name either --workdir, a run, or --policy, a Hugging Face folder: one "

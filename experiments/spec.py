@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from experiments import arguments
+
 # What one may write at a key of a config, by the key's last word.
 EXAMPLES = {
   "method": "max_at_k(k=8, baseline='none')",
@@ -29,7 +31,8 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
     key: of the config where it stands, "mix.steps" say, for the message.
 
   Raises:
-    ValueError: the text is no name or call with literal keyword settings.
+    ValueError: the text is no name or call with literal keyword settings, a
+      setting is given twice, or a setting `seed` is not a seed.
   """
   example = EXAMPLES.get(key.rpartition(".")[-1], EXAMPLES["method"])
   problem = ValueError(
@@ -49,4 +52,28 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
     settings = {k.arg: ast.literal_eval(k.value) for k in node.keywords}
   except (ValueError, TypeError):  # a dict's key that cannot be one
     raise problem from None
+  where = key and f"{key}: "
+  repeated = _find_repeated(node)
+  if repeated:
+    raise ValueError(
+      f"{where}{text!r} gives {repeated} twice; give each setting once"
+    )
+  if "seed" in settings:
+    arguments.check_seed(f"{where}{node.func.id}: seed", settings["seed"])
   return node.func.id, settings
+
+
+def _find_repeated(call: ast.Call) -> str:
+  """Returns a setting, or a key of a dict, that stands twice; "" if none."""
+  # Python's parser accepts a repeated keyword; only its compiler refuses it.
+  groups = [[keyword.arg for keyword in call.keywords]]
+  groups += [
+    [ast.literal_eval(key) for key in node.keys]
+    for node in ast.walk(call)
+    if isinstance(node, ast.Dict)
+  ]
+  for names in groups:
+    for name in names:
+      if names.count(name) > 1:
+        return str(name)
+  return ""

@@ -11,6 +11,7 @@ from etils import epath
 
 from experiments import (
   build,
+  decoder,
   devices,
   spec,
   tasks,
@@ -119,7 +120,7 @@ def of_folder(
       other, or a setting is refused.
   """
   devices.prepare()
-  shape = hf.config(folder, dtype)
+  shape = decoder.choose_fast_forms(hf.config(folder, dtype))
   found = _task(task, str(folder), shape)
   if max_tokens is None:
     max_tokens = found.completion_length

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import rich.console
 
-from experiments import commandline, mistakes
+from experiments import arguments, commandline, mistakes
 from models import buckets
 
 _OPEN, _CLOSE = "([{", ")]}"
@@ -55,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status is 1 where a run failed."""
   given = _parser().parse_args(argv)
   with mistakes.expected():
-    for name in ("seeds", "jobs"):
-      if getattr(given, name) < 1:
-        raise ValueError(f"--{name} {getattr(given, name)} must be at least 1")
+    arguments.check_counts(given, "seeds", "jobs")
+    arguments.check_seed("--seeds: the last seed", given.seeds - 1)
+    arguments.check_folder("--workdir", given.workdir)
     planned = plan(
       given.config,
       given.workdir,

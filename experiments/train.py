@@ -26,11 +26,13 @@ from experiments import (
   guards,
   hosts,
   keeping,
+  lock,
   logging,
   meters,
   mistakes,
   preemption,
   profiling,
+  progress,
   provenance,
   records,
   report,
@@ -95,11 +97,19 @@ def run(
     profile: traces a few dispatches into `profile/` (`experiments.profiling`).
 
   Raises:
+    Mistake: another run holds the workdir (`experiments.lock`).
     Preempted: SIGTERM has come; what was done is saved.
     Stopped: nothing is learned any more (`experiments.guards`).
   """
-  config, workdir = experiment.config, epath.Path(workdir)
+  workdir = epath.Path(workdir)
   workdir.mkdir(parents=True, exist_ok=True)
+  with lock.hold(workdir):
+    _run(experiment, workdir, profile)
+
+
+def _run(experiment: Experiment, workdir: epath.Path, profile: bool) -> None:
+  """Runs or resumes an experiment in a workdir that this run holds."""
+  config = experiment.config
   workdirs.write_config(workdir, config)
   _write_model(experiment, workdir)
   if _has_base(config):
@@ -444,7 +454,12 @@ def _evaluate(
 ) -> estimates.Evaluation:
   """Samples the held-out problems and writes what came out."""
   params = types.join(state.params, state.frozen)
-  found = evaluate.held_out(e, params, int(state.step), watch.check)
+  update = progress.lines(
+    print,
+    f"{path.parent}: evaluation at step {int(state.step)}",
+    e.config.evaluation.problems,
+  )
+  found = evaluate.held_out(e, params, int(state.step), watch.check, update)
   if jax.process_index() == 0:
     estimates.save(found, path)
   return found

@@ -38,6 +38,8 @@ MAY_DIFFER = (
   "mesh",
   "cpu_devices",
 )
+# A base that is trained is restored on any devices; its other keys are fixed.
+BASE_MAY_DIFFER = ("base.mesh", "base.cpu_devices")
 
 
 def write_config(
@@ -139,7 +141,8 @@ def check_config(
 
   Args:
     workdir: of the run; one without a config fits every config.
-    config: of the run about to start. The keys `MAY_DIFFER` may differ; the
+    config: of the run about to start. The keys `MAY_DIFFER`, and those of
+      the base in `BASE_MAY_DIFFER`, may differ; the
       cadence of checkpoints only where nothing is sampled ahead of them.
 
   Raises:
@@ -159,21 +162,21 @@ def check_config(
       )
     return
   before, now = _flat(_read(path)), _flat(_plain(config))
-  may_differ = set(MAY_DIFFER)
+  may_differ = [*MAY_DIFFER, *BASE_MAY_DIFFER]
   if now.get("sampler.ahead"):
     may_differ.remove("checkpoint_every")
   differing = [
     f"{key} is {_show(before, key)} there, {_show(now, key)} here"
     for key in sorted(before.keys() | now.keys())
     if _show(before, key) != _show(now, key)
-    and key.split(".")[0] not in may_differ
+    and not any(f"{key}.".startswith(f"{name}.") for name in may_differ)
   ]
   if differing:
     more = f"; {len(differing) - 3} more" if len(differing) > 3 else ""
     raise ValueError(
       f"{workdir} was made with another config: {'; '.join(differing[:3])}"
       f"{more}. use another workdir; only "
-      f"{', '.join(name for name in MAY_DIFFER if name in may_differ)} may change"
+      f"{', '.join(may_differ)} may change"
     )
 
 

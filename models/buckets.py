@@ -20,8 +20,13 @@ def checked(path: epath.PathLike) -> epath.Path:
   """A path of this machine or of a bucket.
 
   Raises:
-    ValueError: its scheme is another, which `epath` would take for a folder.
+    ValueError: its scheme is another, which `epath` would take for a folder; or
+      the path is empty, which `epath` would take for the current folder.
   """
+  if not os.fspath(path).strip():
+    raise ValueError(
+      "the path is empty; name a folder, or '.' for the current folder"
+    )
   scheme, there, _ = os.fspath(path).partition("://")
   if there and scheme not in SCHEMES:
     raise ValueError(

@@ -42,6 +42,12 @@ class Bucket(fsspec.AbstractFileSystem):
       raise FileNotFoundError(path)
     return io.BytesIO(self.objects[path])
 
+  def rm_file(self, path):
+    path = self._strip_protocol(path)
+    if path not in self.objects:
+      raise FileNotFoundError(path)
+    del self.objects[path]
+
   def copied_to(self, folder: pathlib.Path) -> pathlib.Path:
     """The same files on disk, for readers that know no bucket."""
     for name, content in self.objects.items():

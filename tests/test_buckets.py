@@ -348,6 +348,7 @@ LOCAL = {
   "commandline.py": "config files, which are imported",
   "faults": "runs on this machine, to be broken",
   "lines.py": "the cache of prepared data",
+  "lock.py": "a lock of the kernel, which buckets do not have",
   "provenance.py": "the checkout",
   "reference.py": "the checkout",
   "run.py": "the checkout",

@@ -13,7 +13,7 @@ import pytest
 import rich.console
 from jax.sharding import NamedSharding, PartitionSpec
 
-from experiments import estimates, evaluate
+from experiments import estimates, evaluate, progress
 from experiments.tasks.task import Judged, Problems, Task
 from rl import types
 
@@ -139,6 +139,86 @@ def _same(one, other):
 @pytest.mark.parametrize("batch", [7, 64, 1000])
 def test_the_batch_changes_nothing(batch):
   _same(_evaluation(), _evaluation(batch=batch))
+
+
+@pytest.mark.parametrize(
+  ("problems", "batch", "shards", "expected"),
+  [
+    (4, 64, 1, 4),  # no larger than the number of problems
+    (4, 64, 8, 8),  # but divisible by the devices
+    (65, 64, 1, 33),  # two batches of 33, where 128 would be computed
+    (64, 64, 8, 64),
+    (256, 64, 2, 64),
+    (20, 8, 1, 7),
+  ],
+)
+def test_a_batch_is_no_larger_than_the_problems_need(
+  problems, batch, shards, expected
+):
+  mesh = jax.sharding.Mesh(np.array(jax.devices()[:shards]), ("data",))
+  sharding = NamedSharding(mesh, PartitionSpec("data"))
+  assert evaluate.batch_size(problems, batch, sharding) == expected
+  if shards == 1:
+    assert evaluate.batch_size(problems, batch) == expected
+
+
+def test_four_problems_are_not_padded_to_a_batch_of_64():
+  """The policy is given as many prompts as there are problems."""
+  sizes = []
+
+  def prefill(params, prompts, *args):
+    sizes.append(len(prompts))
+    return _prefill(params, prompts, *args)
+
+  evaluate.evaluate(
+    TASK,
+    types.Policy(score=None, prefill=prefill, decode=_decode),
+    _params(0.5),
+    problems=4,
+    samples=2,
+    batch=64,
+    key=jax.random.key(0),
+  )
+  assert sizes == [4]
+
+
+def test_progress_counts_problems_to_the_end():
+  done = []
+  evaluate.evaluate(
+    TASK,
+    POLICY,
+    _params(0.5),
+    problems=20,
+    samples=2,
+    batch=8,
+    key=jax.random.key(0),
+    update=done.append,
+  )
+  assert done == [7, 14, 20]
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
+  clock = iter(range(0, 1000, 20))
+  monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+  file = io.StringIO()
+  console = rich.console.Console(file=file, width=120)
+  with progress.bar_or_lines(console, "evaluation", 40) as update:
+    for done in (10, 20, 30, 40):
+      update(done)
+  assert file.getvalue().splitlines() == [
+    "evaluation: 40 problems",
+    "evaluation: 10 of 40 problems, 20 s",
+    "evaluation: 20 of 40 problems, 40 s, 40 s left",
+    "evaluation: 30 of 40 problems, 60 s, 20 s left",
+  ]
+  monkeypatch.undo()
+  file = io.StringIO()
+  console = rich.console.Console(
+    file=file, width=120, force_terminal=True, legacy_windows=False
+  )
+  with progress.bar_or_lines(console, "evaluation", 40) as update:
+    update(40)
+  assert "40/40" in file.getvalue()
 
 
 def test_fewer_rows_at_a_time_change_nothing():

@@ -8,7 +8,8 @@ import pytest
 import small_chat
 import small_gsm8k
 
-from experiments import estimates, evaluate, tasks
+from experiments import build, decoder, estimates, evaluate, subject, tasks
+from experiments.configs import common
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -81,6 +82,26 @@ def test_greedy_lengths_are_those_of_transformers(folder, data, tmp_path):
   np.testing.assert_array_equal(found.ids, problems.ids)
   np.testing.assert_array_equal(found.lengths, lengths[:, None].repeat(2, 1))
   np.testing.assert_array_equal(found.finished, ended[:, None].repeat(2, 1))
+
+
+def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
+  """Attention and the loop over layers are chosen in one place for both."""
+  settings = f"data_path={str(data)!r}, cache={str(tmp_path)!r}"
+  config = common.rl()
+  config.policy.path = str(folder)
+  config.task = f"gsm8k({settings}, prompt_length=160)"
+  of_run = decoder.make(config, build.make_task(config))
+  evaluated = []
+  bind = subject.policies.bind
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(
+      subject.policies, "bind", lambda s: (evaluated.append(s), bind(s))[1]
+    )
+    subject.of_folder(folder, "countdown(count=2)", problems=8, batch=8)
+  (of_folder,) = evaluated
+  assert of_folder.attention == of_run.attention == "blocked"
+  assert of_folder.unroll == of_run.unroll == 0
+  assert of_folder == of_run
 
 
 def test_an_embedded_task_reads_its_own_ids(folder, tmp_path, capsys):

@@ -185,9 +185,9 @@ def test_one_folder_read_by_other_fields_is_prepared_anew(folder, cache):
   files = lines.find("gsm8k", folder)
   assert lines.fingerprint(files) != lines.fingerprint(files, ("question",))
   # A dataset of another task's name, as this task reads it and then as MATH.
-  mixed = [{**small_gsm8k.row(i), **small_math.row(i)} for i in range(5)]
-  content = "\n".join(map(json.dumps, mixed))
-  for split in lines.SPLITS:
+  mixed = [{**small_gsm8k.row(i), **small_math.row(i)} for i in range(10)]
+  for split, rows in zip(lines.SPLITS, (mixed[:5], mixed[5:]), strict=True):
+    content = "\n".join(map(json.dumps, rows))
     (cache / f"gsm8k_{split}.jsonl").write_text(content)
   where = {"data_path": str(cache), "cache": str(cache / "mixed")}
   settings = {**where, "vocab_size": 300}

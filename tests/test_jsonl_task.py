@@ -64,6 +64,10 @@ def graded(items):
   ]
 
 
+def unsure(items):
+  return [Outcome(0.0, -1, "", -1) for _ in items]
+
+
 def forgotten(completion, answer):
   return 1
 """
@@ -196,6 +200,25 @@ def test_what_is_held_out_is_fixed_by_the_prompt(make, tmp_path):
   assert set(ids) <= set(long.test(len(large["test"])).ids)
 
 
+def test_prompts_that_differ_in_case_or_space_go_to_one_side(tmp_path):
+  rows = [small_jsonl.row(i) for i in range(40)]
+  variants = [{**row, "prompt": row["prompt"].upper()} for row in rows]
+  variants += [
+    {**row, "prompt": row["prompt"].replace(" ", "  ")} for row in rows
+  ]
+  path = write(tmp_path, *rows, *variants)
+  splits, _ = task_file._splits(path, "", 0.25, False)
+  test, train = (
+    {" ".join(row.question.lower().split()) for _, row in splits[split]}
+    for split in ("test", "train")
+  )
+  assert len(test) + len(train) == 40
+  assert not test & train
+  # The variants follow the first prompt, whose side does not change.
+  alone, _ = task_file._splits(write(tmp_path, *rows), "", 0.25, False)
+  assert splits["test"][: len(alone["test"])] == alone["test"]
+
+
 def test_two_files_are_train_and_test(make, tmp_path):
   rows = [small_jsonl.row(i) for i in range(8)]
   first = write(tmp_path, *rows[:5], name="a.jsonl")
@@ -207,9 +230,10 @@ def test_two_files_are_train_and_test(make, tmp_path):
   texts = sorted(task.decode(prompt) for prompt in task.test(3).prompts)
   assert texts == [f"Name pear {i}!\n" for i in range(5, 8)]
   both = write(tmp_path, *rows[3:], name="c.jsonl")
-  with pytest.raises(
-    ValueError, match=r"2 prompts of a\.jsonl are held out in c\.jsonl.* line 4"
-  ):
+  message = (
+    r"a\.jsonl and .*c\.jsonl share 2 of the 5 test prompts.*'Name pear 3!'"
+  )
+  with pytest.raises(ValueError, match=message):
     make(first, test_path=both)
   alone = make(test_path=second)
   with pytest.raises(ValueError, match="jsonl has no train problems"):
@@ -235,6 +259,28 @@ def test_a_reward_of_many_items_has_parts(make, bare, tmp_path):
   judged = scored(task, bare, "a", "b")
   assert judged.scores.tolist() == [[0.25, 0.25]]
   assert judged.components["form"].tolist() == [[0.75, 0.75]]
+
+
+@pytest.mark.parametrize(
+  ("reward", "parts", "message"),
+  [
+    ("graded", ("form", "nosuch"), "unknown part 'nosuch'.*available: form"),
+    ("letters", ("nosuch",), "unknown part 'nosuch'.*available: none"),
+    ("graded", "form", r"must be a tuple of names; nearest: \('form',\)"),
+  ],
+)
+def test_a_part_that_the_reward_does_not_have_is_refused(
+  make, tmp_path, reward, parts, message
+):
+  rows = only(tmp_path, {"prompt": "Tree?", "answer": "a", "letters": 4})
+  with pytest.raises(ValueError, match=message) as error:
+    make(reward=f"my_reward:{reward}", parts=parts, **rows)
+  assert "\n" not in str(error.value)
+
+
+def test_parts_are_accepted_where_no_reference_can_be_judged(make, tmp_path):
+  rows = only(tmp_path, {"prompt": "Tree?", "answer": "a"})
+  make(reward="my_reward:unsure", parts=("form",), **rows)
 
 
 def test_nonsense_is_unscored_and_the_reason_is_logged(

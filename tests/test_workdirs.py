@@ -6,6 +6,7 @@ import pytest
 from orbax.checkpoint import checkpoint_manager as orbax
 
 from experiments import checkpoint, preemption, workdirs
+from experiments.configs import countdown_max_at_k
 
 
 def _config(**changes):
@@ -27,6 +28,28 @@ def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
   workdirs.write_config(tmp_path, _config())
   workdirs.check_config(tmp_path, _config())
   workdirs.check_config(tmp_path, _config(steps=80, log_every=10))
+
+
+def test_a_run_with_a_base_goes_on_on_other_devices(tmp_path):
+  config = countdown_max_at_k.get_config()
+  workdirs.write_config(tmp_path, config)
+  config.cpu_devices = 2
+  config.mesh.data, config.mesh.fsdp = 1, 2
+  assert config.base.cpu_devices == 2
+  workdirs.check_config(tmp_path, config)
+  # What the base learned from is fixed.
+  config.base.rollout.prompts *= 2
+  with pytest.raises(ValueError, match=r"base\.rollout\.prompts is") as error:
+    workdirs.check_config(tmp_path, config)
+  assert "cpu_devices, base.mesh, base.cpu_devices may change" in str(
+    error.value
+  )
+
+
+def test_a_key_that_only_begins_like_another_may_not_change(tmp_path):
+  workdirs.write_config(tmp_path, _config(mesh_of=1))
+  with pytest.raises(ValueError, match="mesh_of is 1 there, 2 here"):
+    workdirs.check_config(tmp_path, _config(mesh_of=2))
 
 
 def test_a_model_that_no_run_made_is_no_runs_workdir(tmp_path):

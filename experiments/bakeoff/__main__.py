@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 import rich.console
 from etils import epath
 
-from experiments import devices, mistakes
+from experiments import arguments, devices, mistakes
 from experiments.arms import Arm, Store
 from experiments.bakeoff import entrants, rewards, table
 from experiments.configs import methods as configs
@@ -115,10 +115,14 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise ValueError(f"--task must be one of {', '.join(configs.BASES)}")
     asked = options.rewards or options.methods
     names = [kind.check(name) for name in filter(None, asked.split(","))]
+    arguments.check_seed("--seeds: the last seed", options.seeds - 1)
+    arguments.check_counts(options, "steps", "cpu_devices")
+    if options.workdir is not None:
+      arguments.check_folder("--workdir", options.workdir)
     devices.prepare(options.cpu_devices)
     steps = kind.usual_steps if options.steps is None else options.steps
     setting = entrants.setting(task, steps, kind)
-    folder = options.workdir or kind.folder
+    folder = epath.Path(options.workdir or kind.folder)
   began = time.monotonic()
 
   def say(line: str) -> None:
@@ -188,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     const="",
     help="rewards instead of methods, all of them or a,b, on chain by default",
   )
-  add("--workdir", type=epath.Path, help="default: runs/bakeoff[_rewards]")
+  add("--workdir", help="default: runs/bakeoff[_rewards]")
   add("--cpu_devices", type=int, default=2, help="seeds at a time on a CPU")
   add(
     "--steps",

@@ -21,7 +21,7 @@ import rich.console
 import rich.table
 from etils import epath
 
-from experiments import build, claims, devices, mistakes
+from experiments import arguments, build, claims, devices, mistakes
 from experiments.arms import Store
 from experiments.claims import draw, page
 from experiments.claims.claim import Claim
@@ -86,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise ValueError(
         f"--seeds {options.seeds} gives no interval; use at least 2"
       )
+    arguments.check_seed("--seeds: the last seed", options.seeds - 1)
+    arguments.check_folder("--workdir", options.workdir)
     devices.prepare(options.cpu_devices)
     names = [claims.check(name) for name in options.names]
   chosen = [claims.get(name) for name in names or claims.NAMES]
@@ -94,12 +96,13 @@ def main(argv: Sequence[str] | None = None) -> int:
       console.print(f"[bold]{claim.name}[/]: {claim.statement}")
     return 0
   began, seeds = time.monotonic(), range(options.seeds)
+  folder = epath.Path(options.workdir)
 
   def say(line: str) -> None:
     passed = (time.monotonic() - began) / 60
     console.print(f"{passed:5.1f} min  {line}", soft_wrap=True, markup=False)
 
-  store = Store(options.workdir, say)
+  store = Store(folder, say)
   with mistakes.expected():
     for claim in chosen:
       for arm in claim.arms.values():
@@ -112,11 +115,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if claim.name not in tried:
       tried[claim.name] = run(claim, store, seeds)
     shown = [tried[name] for name in claims.NAMES if name in tried]
-    page.write(shown, options.workdir)
+    page.write(shown, folder)
   console.print(table(shown))
   took = minutes(store, [t.claim for t in shown], seeds)
   console.print(
-    f"the arms took {took:.0f} minutes; wrote {options.workdir / 'index.html'}",
+    f"the arms took {took:.0f} minutes; wrote {folder / 'index.html'}",
     soft_wrap=True,
   )
   return 0
@@ -131,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
   add("names", nargs="*", metavar="NAME", help=", ".join(claims.NAMES))
   add("--list", action="store_true", help="say what is claimed, and stop")
   add("--seeds", type=int, default=8, help="of every arm")
-  add("--workdir", type=epath.Path, default=epath.Path("runs/claims"))
+  add("--workdir", default="runs/claims")
   add("--cpu_devices", type=int, default=2, help="seeds at a time on a CPU")
   return parser
 

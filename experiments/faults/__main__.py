@@ -37,7 +37,7 @@ import rich.box
 import rich.table
 from rich.console import Console
 
-from experiments import mistakes
+from experiments import arguments, mistakes
 from experiments.faults import disks, kills, runs, soak, verifier
 from experiments.faults.outcome import Outcome, Skipped, Tell
 from rl import choices
@@ -71,6 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
   for name in given.faults:
     if name not in FAULTS:
       raise mistakes.Mistake(choices.unknown("fault", name, FAULTS))
+  with mistakes.expected():
+    arguments.check_seed("--seed", given.seed)
+    if given.json not in (None, "-"):
+      arguments.check_writable("--json", given.json)
   names = given.faults or (["kill"] if given.quick else USUAL)
   console = Console(stderr=True)
   begun = time.monotonic()

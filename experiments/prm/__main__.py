@@ -34,10 +34,13 @@ import jax
 import numpy as np
 import rich.console
 import rich.table
+from etils import epath
 
 from experiments import (
   checkpoint,
   jsonl,
+  keys,
+  lock,
   mistakes,
   train,
   workdirs,
@@ -66,6 +69,12 @@ def run(e: Prepared) -> dict[str, Any]:
   if results.exists():
     return json.loads(results.read_text())
   e.workdir.mkdir(parents=True, exist_ok=True)
+  with lock.hold(e.workdir):
+    return _run(e, results)
+
+
+def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
+  """Runs or resumes an experiment in a workdir that this run holds."""
   workdirs.write_config(e.workdir, e.config)
   if not e.config.init_from:
     train.run(e.base, e.base_dir)
@@ -106,7 +115,7 @@ def _labelled(
 ) -> tuple[Problems, types.Rollout, Labels, int]:
   """The samples, drawn again when they are needed again, and their labels."""
   problem_key, sample_key = (
-    jax.random.fold_in(jax.random.key(e.config.seed), i) for i in (1, 2)
+    jax.random.fold_in(keys.from_seed(e.config.seed), i) for i in (1, 2)
   )
   task = e.base.task
   problems = task.train(problem_key, 0, e.config.problems)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments import checkpoint, mistakes
+from experiments import checkpoint, keys, mistakes
 from experiments.prm.settings import Prepared
 from models import grow, heads
 from models import policy as policies
@@ -34,7 +34,7 @@ def start(e: Prepared, params: types.PyTree) -> State:
 
   The base's decoder, with layers that change nothing yet, and a new head.
   """
-  key = jax.random.fold_in(jax.random.key(e.config.seed), 3)
+  key = jax.random.fold_in(keys.from_seed(e.config.seed), 3)
   layers_key, head_key = jax.random.split(key)
   _, decoder = grow.append_layers(
     e.base.model, params, e.config.layers, layers_key
@@ -72,7 +72,7 @@ def fit(
     The last state, and the mean loss of its last dispatch.
   """
   tx, scorer = _optimizer(e), process_model(e)
-  key = jax.random.fold_in(jax.random.key(e.config.seed), 4)
+  key = jax.random.fold_in(keys.from_seed(e.config.seed), 4)
   steps = rollout.step_mask.shape[-1]
   problems = e.config.problems - e.config.calibration
   data = jax.tree.map(

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import intervals, majority
+from experiments import intervals, keys, majority
 from experiments.prm import fit, label
 from experiments.prm.settings import LABELS, Prepared
 from experiments.tasks.task import Problems
@@ -63,7 +63,7 @@ def measure(
     base_params,
     problems,
     settings.samples,
-    jax.random.fold_in(jax.random.key(e.config.seed), 5),
+    jax.random.fold_in(keys.from_seed(e.config.seed), 5),
     settings.batch,
   )
   scored = score(fit.process_model(e), params, rollout, settings.batch)

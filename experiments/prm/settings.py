@@ -8,6 +8,7 @@ import ml_collections
 from etils import epath
 
 from experiments import (
+  arguments,
   build,
   spec,
   tasks,
@@ -104,6 +105,7 @@ def prepare(
     ValueError, FileNotFoundError: what is wrong, in one line.
   """
   workdir = buckets.checked(workdir)
+  arguments.check_seed("seed", config.seed)
   if config.labels not in LABELS:
     raise ValueError(choices.unknown("labels", config.labels, LABELS))
   for name in (
@@ -139,14 +141,14 @@ def prepare(
   else:
     base_dir = workdir / train.BASE
     base = train.validate(config.base, base_dir)
-  name, arguments = spec.parse(base.config.task)
+  name, task_settings = spec.parse(base.config.task)
   if name != "chain":
     raise ValueError(
       f"the base policy is of task {name!r}, whose steps no rule can check; "
       "use a base of 'chain'"
     )
   checkers = {
-    prm: tasks.get(name, **{**arguments, "prm": prm})
+    prm: tasks.get(name, **{**task_settings, "prm": prm})
     for prm in dict.fromkeys(LABELS.values())
   }
   base.task.test(config.evaluation.problems)

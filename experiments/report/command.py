@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import rich.console
 from etils import epath
 
-from experiments import jsonl, mistakes
+from experiments import arguments, jsonl, mistakes
 from experiments.report import data, page, runs, samples, tables
 from experiments.report.runs import Run
 
@@ -74,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise ValueError(
         f"--out {options.out}: write {' or '.join(_SUFFIXES)} files"
       )
+    if options.out:
+      arguments.check_writable("--out", options.out)
     found = [runs.read(workdir) for workdir in options.workdirs]
   written = []
   for run in found:

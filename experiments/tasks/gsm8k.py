@@ -139,6 +139,7 @@ def gsm8k(
     shortest=lambda answer: f"{numbers.MARK} {answer}",
     prompt_length=prompt_length,
     completion_length=completion_length,
+    files=files,
     settings=f"solution={solution}",
     mark=numbers.MARK if reference else "",
     steps=steps,

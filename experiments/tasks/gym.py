@@ -86,7 +86,7 @@ def gym(
     if not 1 <= size <= HELD_OUT:
       raise ValueError(f"{what}={size} must be from 1 to 2^30")
   test, left_out = _rows(dataset, options, HELD_OUT, held_out, set())
-  questions = {row.question for row in test}
+  questions = {language.normalized(row.question) for row in test}
   train, repeated = _rows(dataset, options, 0, problems, questions)
   if not train:
     raise ValueError(
@@ -130,15 +130,23 @@ def _rows(
   options: Mapping[str, Any],
   seed: int,
   size: int,
-  known: set[str],
+  held_out: set[str],
 ) -> tuple[list[language.Row], int]:
-  """Problems of so many seeds with questions of their own; how many had not."""
+  """Returns the distinct problems of `size` seeds, and the number left out.
+
+  Args:
+    dataset: name of the dataset.
+    options: settings of the dataset.
+    seed: first seed.
+    size: number of seeds.
+    held_out: normalized questions that are left out too.
+  """
   entries = puzzles.make(dataset, seed, size, options)
-  known, rows = set(known), []
+  known, rows = set(), []
   for i in range(size):
     entry = entries[i]
     question, answer = entry["question"].strip(), entry["answer"].strip()
-    if question not in known:
+    if question not in known and language.normalized(question) not in held_out:
       known.add(question)
       rows.append(
         language.Row(question, _tagged(answer), answer, {"entry": entry})

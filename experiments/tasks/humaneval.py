@@ -129,6 +129,7 @@ def humaneval(
     shortest=str,
     prompt_length=prompt_length,
     completion_length=completion_length,
+    files=files,
   )
 
 

@@ -97,6 +97,7 @@ def instructions(
     shortest=str,
     prompt_length=prompt_length,
     completion_length=completion_length,
+    files=files,
     parts=PARTS,
   )
   rows = [row for split in splits.values() for row in split]

@@ -42,7 +42,7 @@ import difflib
 import hashlib
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from etils import epath
@@ -51,12 +51,13 @@ from experiments import lines
 from experiments.tasks import language, text
 from experiments.tasks.task import Task
 from models import buckets
-from rewards.verifiers import Each
+from rewards.verifiers import Each, Item
 from rewards.verifiers.pool import Pool
 from rl import choices
 
 REWARD = "rewards.verifiers.match:normalized"
 PROMPTS = ("prompt", "question")
+_PROBES = 4  # rows of each split that are judged to learn the reward's parts
 
 
 def jsonl(
@@ -93,7 +94,9 @@ def jsonl(
     test_fraction: of all prompts, how many are held out; unused with
       `test_path`.
     cache: folder for the task's own tokenizer.
-    parts: of the reward's `Outcome.parts`, those that become components.
+    parts: names in the reward's `Outcome.parts` that become components. Where
+      any are named, a few references are judged when the task is made, to check
+      that the reward has such parts.
     tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
     vocab_size: largest number of tokens of the task's own BPE.
     prompt_length: L.
@@ -109,14 +112,24 @@ def jsonl(
     The task, which is not jittable.
 
   Raises:
-    ValueError: a file or a reward that is not there or of another form, no
-      problem held out, or what `math` refuses of the same settings.
+    ValueError: a file or a reward that is not there or of another form, a part
+      that the reward does not have, no problem held out, or what `math` refuses
+      of the same settings.
   """
   reward = reward or REWARD
   verify = load(reward)
   splits, files = _splits(path, test_path, test_fraction, reward == REWARD)
   for found in splits.values():
     _check(reward, verify, found)
+  pool = Pool(
+    verify,
+    workers=workers,
+    timeout=timeout,
+    memory=memory,
+    start_timeout=start_timeout,
+  )
+  if parts:
+    _check_parts(reward, verify, pool, parts, splits)
   folder = buckets.local(cache, "cache").expanduser() / (
     f"jsonl-{lines.fingerprint(files)}-{test_fraction:g}"
   )
@@ -136,16 +149,11 @@ def jsonl(
     rows,
     spoken,
     language.Prompting(chat, instruction, system, thinking, too_long),
-    Pool(
-      verify,
-      workers=workers,
-      timeout=timeout,
-      memory=memory,
-      start_timeout=start_timeout,
-    ),
+    pool,
     shortest=str,
     prompt_length=prompt_length,
     completion_length=completion_length,
+    files=files,
     settings=", ".join([*names, f"reward={reward!r}"]),
     parts=parts,
   )
@@ -217,22 +225,20 @@ def _splits(
   if not path:
     return found, files
   if test_path:
-    held_out = {row.question for _, row in found["test"]}
-    both = [where for where, row in found["train"] if row.question in held_out]
-    if both:
-      raise ValueError(
-        f"{len(both)} prompts of {files['train'].name} are held out in "
-        f"{files['test'].name} too, the first in {both[0]}; a problem is "
-        "trained on or held out, never both"
-      )
-    return found, files
+    return found, files  # `text.build` checks that they share no prompt
   if not 0 < test_fraction < 1:
     raise ValueError(
       f"test_fraction={test_fraction} must lie between 0 and 1; 0.1 is usual"
     )
   split = {"train": [], "test": []}
+  # Prompts that differ only in case or white space go to one side, that of the
+  # first of them, so that appended lines do not move earlier ones.
+  places: dict[str, float] = {}
   for where, row in found["train"]:
-    part = "test" if _place(row.question) < test_fraction else "train"
+    place = places.setdefault(
+      language.normalized(row.question), _place(row.question)
+    )
+    part = "test" if place < test_fraction else "train"
     split[part].append((where, row))
   for part, rows in split.items():
     if not rows:
@@ -296,6 +302,57 @@ def _text(where: str, key: str, value: Any) -> str:
       "number, and anything under other keys"
     )
   return str(value).strip()
+
+
+def _check_parts(
+  reward: str,
+  verify: Callable[..., Any],
+  pool: Pool,
+  parts: Sequence[str],
+  splits: Mapping[str, _Rows],
+) -> None:
+  """Checks that the reward has the named parts, by judging a few references.
+
+  A part that some outcome has is accepted. If no reference could be judged, the
+  names cannot be checked and are accepted.
+
+  Args:
+    reward: name of the reward, for the message.
+    verify: the reward. A function under `each` has no parts.
+    pool: the reward in worker processes, as the task will call it.
+    parts: names to check.
+    splits: rows of which the first few are judged.
+
+  Raises:
+    ValueError: if a part is in no outcome.
+  """
+  if isinstance(parts, str):
+    raise ValueError(
+      f"parts={parts!r} must be a tuple of names; nearest: ({parts!r},)"
+    )
+  known: set[str] = set()
+  if not isinstance(verify, Each):
+    items = []
+    first_row = 0
+    for split in lines.SPLITS:
+      rows = [row for _, row in splits.get(split, ())]
+      for i, row in enumerate(rows[:_PROBES]):
+        meta = {**row.meta, "row": first_row + i}
+        completion = row.solution or row.question
+        items.append(Item(row.question, completion, row.answer, meta))
+      first_row += len(rows)
+    try:
+      outcomes = pool(items)
+    except RuntimeError as error:  # the worker processes do not start
+      raise ValueError(f"reward {reward!r}: {error}") from None
+    judged = [outcome for outcome in outcomes if outcome.verdict >= 0]
+    if not judged and not any(outcome.parts for outcome in outcomes):
+      return
+    known = {name for outcome in outcomes for name in outcome.parts}
+  for name in parts:
+    if name not in known:
+      what = choices.unknown("part", name, sorted(known))
+      raise ValueError(f"reward {reward!r}: {what}")
 
 
 def _check(reward: str, verify: Callable[..., Any], rows: _Rows) -> None:

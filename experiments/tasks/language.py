@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tempfile
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -120,6 +121,59 @@ class Prompting:
     if self.thinking is not None:
       options["enable_thinking"] = self.thinking
     return tokenizers.chat_prompts(tokenizer, conversations, **options)
+
+
+def normalized(question: str) -> str:
+  """Returns a question without the differences that do not change the problem.
+
+  Letter case, runs of white space and the Unicode form of accents are removed.
+  Two questions with the same normalized form count as the same problem.
+
+  Args:
+    question: text of the question.
+  """
+  composed = unicodedata.normalize("NFC", question)
+  return " ".join(composed.casefold().split())
+
+
+def check_disjoint(
+  name: str,
+  splits: Mapping[str, Sequence[Row]],
+  files: Mapping[str, os.PathLike],
+) -> None:
+  """Checks that no train question is also a test question.
+
+  Questions are compared in their normalized form.
+
+  Args:
+    name: name of the task, for the message.
+    splits: rows by split. A task without a train split passes.
+    files: file of each split, for the message. A split without a file is named
+      by the task.
+
+  Raises:
+    ValueError: if the splits share a question. The message names both files and
+      the number of shared test questions.
+  """
+  test = {normalized(row.question) for row in splits.get("test", ())}
+  shared = [
+    row.question
+    for row in splits.get("train", ())
+    if normalized(row.question) in test
+  ]
+  if not shared:
+    return
+  train_file, test_file = (
+    files.get(split, f"the {split} split of {name}")
+    for split in ("train", "test")
+  )
+  count = len({normalized(question) for question in shared})
+  raise ValueError(
+    f"{train_file} and {test_file} share {count} of the {len(test)} test "
+    f"prompts (letter case and white space ignored), the first is "
+    f"{shared[0][:60]!r}. A test prompt must not be trained on; remove the "
+    "shared prompts from the train file"
+  )
 
 
 def find(

@@ -106,6 +106,7 @@ def math(
     shortest=_box,
     prompt_length=prompt_length,
     completion_length=completion_length,
+    files=files,
     mark=_MARK if reference else "",
     steps=steps,
     max_steps=max_steps,

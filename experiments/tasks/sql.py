@@ -119,6 +119,7 @@ def sql(
     shortest=_fenced,
     prompt_length=prompt_length,
     completion_length=completion_length,
+    files=files,
     parts=PARTS,
   )
   return dataclasses.replace(task, notes=(*task.notes, *notes))

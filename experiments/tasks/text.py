@@ -9,7 +9,9 @@ reference, on the host. The id of a problem is its row of the train split, or
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -41,6 +43,7 @@ def build(
   *,
   prompt_length: int,
   completion_length: int,
+  files: Mapping[str, os.PathLike] = MappingProxyType({}),
   settings: str = "",
   parts: Sequence[str] = (),
   mark: str = "",
@@ -75,6 +78,7 @@ def build(
     shortest: `(reference) -> completion` that answers and says nothing else.
     prompt_length: L.
     completion_length: T.
+    files: file of each split, which the error about shared prompts names.
     settings: what else the task's name tells, "solution=plain".
     parts: of the verifier's `Outcome.parts`, those that become components; one
       that an outcome lacks is 0.
@@ -89,9 +93,11 @@ def build(
     The task, which is not jittable.
 
   Raises:
-    ValueError: a length or `max_steps` is not positive, no problem fits, or
-      prompts are too long and that is refused.
+    ValueError: a length or `max_steps` is not positive, no problem fits,
+      prompts are too long and that is refused, or a test prompt is also in the
+      train split (`language.check_disjoint`).
   """
+  language.check_disjoint(name, splits, files)
   for what, length in (
     ("prompt_length", prompt_length),
     ("completion_length", completion_length),

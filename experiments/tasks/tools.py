@@ -98,6 +98,7 @@ def tools(
     shortest=lambda answer: answer or NO_CALL,
     prompt_length=prompt_length,
     completion_length=completion_length,
+    files=files,
     parts=PARTS,
   )
 
