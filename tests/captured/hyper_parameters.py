@@ -394,7 +394,7 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
       "bound": 1.1,
       "deviations": 0.5,
       "clip": 0.1,
-      "parts": ("accuracy", "style"),
+      "parts": ("format", "accuracy", "style"),
     },
   ),
   "strict_min_form": (
