@@ -16,8 +16,10 @@ block, else the whole text. `meta` says what the tests are:
                          do not count; an exit status but 0 is wrong
 
 The score is the fraction of tests passed, where an assertion in a loop is one
-test and `assert True` none; the verdict is 1 if all of them are. Running out of
-time or memory is wrong; a program that ran out of time has the part "timeout"
+test and `assert True` none; an assertion that does not run is not passed. The
+verdict is 1 if the tests end without an exception, as Python runs them, and
+their assertions ran and held; `sandbox.inside.assertions` says which of them
+need not run. Running out of time or memory is wrong; a program that ran out of time has the part "timeout"
 too, so that it can be counted. Answers are compared as programs, character by
 character: two that do the same differ.
 
