@@ -625,6 +625,29 @@ def test_the_code_of_a_text(text, expected):
   assert code.extract(text) == expected
 
 
+def test_time_limits_are_positive_and_finite():
+  for name in ("seconds", "cpu_seconds"):
+    for seconds in (0.0, -1.0, float("nan"), float("inf")):
+      with pytest.raises(ValueError, match=f"{name} is {seconds}.*finite"):
+        sandbox.Limits(**{name: seconds})
+
+
+def test_the_code_of_a_long_text_is_found_in_linear_time():
+  for text in (
+    "```" + "a" * 200_000,
+    "```" + " " * 200_000,
+    "```python\n" + "```" + "a" * 200_000,
+    "```\n" * 50_000,
+    " " * 200_000 + "```",
+    "``` \t" * 50_000,
+  ):
+    start = time.process_time()
+    code.extract(text)
+    assert time.process_time() - start < 0.5
+  assert code.extract("```\na\n``` python\nb\n```\nc") == "c"
+  assert code.extract("```\na\n```\n```") == "a\n"
+
+
 @contained
 class TestNull:
   META = {  # noqa: RUF012

@@ -288,9 +288,16 @@ def test_views_that_are_copied_too_often_are_refused():
 
 
 def test_a_query_that_ends_after_its_time_is_wrong():
-  limits = sql.Limits(processor=0.0)
+  limits = sql.Limits(processor=1e-9)
   result = sql.run("SELECT 1", {"schema": ""}, limits)
   assert (result.rows, result.error) == (None, "too slow")
+
+
+def test_time_limits_are_positive_and_finite():
+  for name in ("processor", "clock"):
+    for seconds in (0.0, -1.0, float("nan"), float("inf")):
+      with pytest.raises(ValueError, match=f"{name} is {seconds}.*finite"):
+        sql.Limits(**{name: seconds})
 
 
 def test_formats_and_common_table_expressions_are_those_of_sqlite():

@@ -49,9 +49,8 @@ from typing import Any
 from rewards.verifiers import Item, Outcome, answer_id, sandbox, unscored
 from rewards.verifiers.numbers import after_thoughts
 
-_FENCE = re.compile(
-  r"^[ \t]*```[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.M | re.S
-)
+_FENCE = re.compile(r"^[ \t]*```", re.M)
+_LANGUAGE = re.compile(r"[\w+.-]*")
 _PYTHON = {"python", "py", "python3", "python2", "ipython"}
 _FORMS = ("test", "tests", "cases")
 
@@ -64,11 +63,25 @@ def extract(completion: str) -> str:
   no answer.
   """
   completion = after_thoughts(completion)
-  blocks = _FENCE.findall(completion)
+  blocks = _blocks(completion)
   python = [code for language, code in blocks if language.lower() in _PYTHON]
   if python:
     return python[-1]
   return blocks[-1][1] if blocks else completion
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+  """Language and code of each fenced block, in time linear in the text."""
+  blocks = []
+  fences = list(_FENCE.finditer(text))
+  ends = [fence.start() for fence in fences[1:]] + [len(text)]
+  for fence, end in list(zip(fences, ends, strict=False))[::2]:
+    line_end = text.find("\n", fence.end())
+    if line_end < 0:  # A fence on the last line opens nothing.
+      break
+    head = text[fence.end() : line_end].lstrip(" \t")
+    blocks.append((_LANGUAGE.match(head)[0], text[line_end + 1 : end]))
+  return blocks
 
 
 def verify(

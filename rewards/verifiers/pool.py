@@ -65,7 +65,7 @@ class Pool:
   The workers start when it is first called, or entered with `with`; they end
   when it is closed or forgotten. Calls from several threads take turns.
   `statistics` counts items, timeouts, restarts of workers and unscored items
-  over all calls.
+  over all calls. `note` is the verifier's, if it has one.
   """
 
   def __init__(
@@ -113,6 +113,7 @@ class Pool:
       )
     names = (getattr(verify, n, "") for n in ("__module__", "__qualname__"))
     self.name = ".".join(filter(None, names)) or repr(verify)
+    self.note = getattr(verify, "note", "")
     try:
       self._verify = pickle.dumps(verify)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

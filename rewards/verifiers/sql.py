@@ -119,6 +119,12 @@ class Limits:
   value: int = 100_000
   query: int = 10_000
 
+  def __post_init__(self):
+    for name in ("processor", "clock"):
+      value = getattr(self, name)
+      if not 0 < value < math.inf:  # NaN is refused too
+        raise ValueError(f"{name} is {value!r}; it must be positive and finite")
+
 
 @dataclasses.dataclass(frozen=True)
 class Result:
@@ -455,10 +461,12 @@ def _definitions(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
   ends = {start: end for end, start in closed_by.items()}
   found = []
   for place, token in enumerate(tokens):
+    if token != "as" or not place:
+      continue
     start = place + 1
     while start < len(tokens) and tokens[start] in ("not", "materialized"):
       start += 1
-    if token != "as" or start not in ends or not place:
+    if start not in ends:
       continue
     before = place - 1
     if before in closed_by:
