@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from rewards.verifiers import Item, code, sandbox
+from rewards.verifiers.sandbox.inside import assertions
 
 MISSING = sandbox.missing_protections()
 QUICK = sandbox.Limits(seconds=2.0, cpu_seconds=2)
@@ -217,6 +218,276 @@ class Box:
     assert len({sandbox.run(job).verdict for _ in range(6)}) == 1
 
 
+# Body of `check(candidate)`, a program that passes it, and one that must not.
+CHECKS = {
+  "a loop over nothing": (
+    "for got, want in zip(candidate(3), [1, 2, 3]):\n  assert got == want",
+    "def f(x): return [1, 2, 3]",
+    "def f(x): return []",
+  ),
+  "an early return in a handler": (
+    "try:\n  r = candidate(1)\nexcept Exception:\n  return\nassert r == 2",
+    "def f(x): return 2",
+    "def f(x): raise KeyError",
+  ),
+  "an early return in a handler that names the error": (
+    "try:\n  r = candidate(1)\nexcept KeyError:\n  return\nassert r == 2",
+    "def f(x): return 2",
+    "def f(x): raise KeyError",
+  ),
+  "an error that the test allows": (
+    "try:\n  assert candidate(-1) is None\nexcept ValueError:\n  pass",
+    "def f(x): raise ValueError",
+    "def f(x): return 2",
+  ),
+  "an error that the test allows before the assertion": (
+    "assert candidate(1) == 1\n"
+    "try:\n  r = candidate(-1)\n  assert r is None\nexcept ValueError:\n  pass",
+    "def f(x):\n  if x < 0: raise ValueError\n  return x",
+    "def f(x): return x",
+  ),
+  "an error that no handler names": (
+    "assert candidate(1) == 1\n"
+    "try:\n  assert candidate(2) == 2\nexcept Exception:\n  pass",
+    "def f(x): return x",
+    "def f(x):\n  if x > 1: raise ValueError\n  return x",
+  ),
+  "a failed assertion that the test swallows": (
+    "assert candidate(1) == 1\n"
+    "try:\n  assert candidate(2) == 2\nexcept AssertionError:\n  print('no')",
+    "def f(x): return x",
+    "def f(x): return 1",
+  ),
+  "a suppressed error": (
+    "import contextlib\nassert candidate(1) == 1\n"
+    "with contextlib.suppress(Exception):\n  assert candidate(2) == 2",
+    "def f(x): return x",
+    "def f(x): return 1",
+  ),
+  "a failed assertion for which the handler has another": (
+    "try:\n  assert candidate(1) == 2\n"
+    "except AssertionError:\n  assert candidate(1) == 3",
+    "def f(x): return 3",
+    "def f(x): return 4",
+  ),
+  "a handler that a right program does not enter": (
+    "try:\n  r = candidate(1)\nexcept Exception as e:\n  assert str(e) == 'x'\n"
+    "else:\n  assert r == 1",
+    "def f(x): return 1",
+    "def f(x): raise ValueError('y')",
+  ),
+  "a constant assertion that a right program does not reach": (
+    "try:\n  r = candidate(1)\nexcept Exception:\n  assert False\n"
+    "assert r == 1",
+    "def f(x): return 1",
+    "def f(x): raise ValueError",
+  ),
+  "both branches of an if": (
+    "r = candidate(1)\nif isinstance(r, list):\n  assert r == [1]\n"
+    "else:\n  assert r == 1",
+    "def f(x): return [1]",
+    "def f(x): return [2]",
+  ),
+  "an if without an alternative": (
+    "r = candidate(1)\nif r:\n  assert r == [1]",
+    "def f(x): return [1]",
+    "def f(x): return []",
+  ),
+  "an early return without an assertion": (
+    "r = candidate(1)\nif r is None:\n  return\nassert r == 1",
+    "def f(x): return 1",
+    "def f(x): return None",
+  ),
+  "an early return with an assertion": (
+    "for x in (1, 2):\n  r = candidate(x)\n  if x == 1:\n"
+    "    assert r == 1\n    continue\n  assert r == 4",
+    "def f(x): return x * x",
+    "def f(x): return x",
+  ),
+  "match": (
+    "match candidate(1):\n  case [x]:\n    assert x == 1\n"
+    "  case int(x):\n    assert x == 1",
+    "def f(x): return 1",
+    "def f(x): return None",
+  ),
+  "a helper in a loop over nothing": (
+    "def same(a, b):\n  assert a == b\nsame(candidate(1), [1])\n"
+    "for got, want in zip(candidate(3), [1, 2, 3]):\n  same(got, want)",
+    "def f(x): return list(range(1, x + 1))",
+    "def f(x): return [1] * (x == 1)",
+  ),
+  "a helper passed as a value": (
+    "def same(a, b):\n  assert a == b\nassert candidate(1) == [1]\n"
+    "list(map(same, candidate(3), [1, 2, 3]))",
+    "def f(x): return list(range(1, x + 1))",
+    "def f(x): return [1] * (x == 1)",
+  ),
+  "a helper that nobody calls": (
+    "def unused(a):\n  assert a\nassert candidate(1) == 1",
+    "def f(x): return x",
+    "def f(x): return 2",
+  ),
+  "a helper of two branches": (
+    "def same(a, b):\n  if isinstance(b, float):\n"
+    "    assert abs(a - b) < .1\n    return\n  assert a == b\n"
+    "same(candidate(1), 2)",
+    "def f(x): return 2",
+    "def f(x): return 3",
+  ),
+  "an assertion method of a class": (
+    "class Checker:\n  def __init__(self, call): self.call = call\n"
+    "  def check_all(self, cases):\n"
+    "    for given, want in cases:\n      assert self.call(given) == want\n"
+    "Checker(candidate).check_all([(1, 1), (2, 4)])",
+    "def f(x): return x * x",
+    "def f(x): return x",
+  ),
+  "unittest, whose result nobody reads": (
+    "import unittest\nclass T(unittest.TestCase):\n"
+    "  def test_one(self):\n    self.assertEqual(candidate(2), 4)\n"
+    "  def test_two(self):\n    assert candidate(3) == 6\n"
+    "suite = unittest.defaultTestLoader.loadTestsFromTestCase(T)\n"
+    "suite.run(unittest.TestResult())",
+    "def f(x): return 2 * x",
+    "def f(x): return 4",
+  ),
+  "while": (
+    "xs = candidate(3)\nwhile xs:\n  assert xs.pop() in (1, 2, 3)",
+    "def f(x): return [1, 2, 3]",
+    "def f(x): return []",
+  ),
+  "a loop with a break": (
+    "for x in candidate(3):\n  if x == 3:\n    assert x > 2\n    break\n"
+    "else:\n  assert candidate(0) == 1",
+    "def f(x): return [3]",
+    "def f(x): return []",
+  ),
+  "a condition and a message with effects": (
+    "seen = []\nassert not seen.append(candidate(1)), seen.append('message')\n"
+    "assert (last := candidate(2)) == 2, last\nassert seen == [1] and last == 2",
+    "def f(x): return x",
+    "def f(x): return 1",
+  ),
+  "no assertion at all": (
+    "if candidate(2) != 4:\n  raise ValueError",
+    "def f(x): return 4",
+    "def f(x): return 5",
+  ),
+  "finally": (
+    "try:\n  assert candidate(1) == 1\nfinally:\n  assert candidate(2) == 2",
+    "def f(x): return x",
+    "def f(x): return 2",
+  ),
+  "a return that swallows": (
+    "try:\n  assert candidate(1) == 1\nfinally:\n  return",
+    "def f(x): return x",
+    "def f(x): return 2",
+  ),
+}
+
+
+@contained
+class TestAssertionsThatDoNotRun:
+  @pytest.mark.parametrize("name", CHECKS)
+  def test_in_the_humaneval_form(self, name):
+    body, right, wrong = CHECKS[name]
+    test = "def check(candidate):\n" + textwrap.indent(body, "  ")
+    meta = {"test": test, "entry_point": "f"}
+    outcomes = code.verify(
+      [Item("", text, "", meta) for text in (right, wrong)]
+    )
+    assert [each.verdict for each in outcomes] == [1, 0]
+    assert outcomes[0].score == 1
+    assert outcomes[1].score < 1
+
+  @pytest.mark.parametrize("name", ["a loop over nothing", "while"])
+  def test_in_the_form_of_a_list(self, name):
+    body, right, wrong = CHECKS[name]
+    body = body.replace("candidate", "f")
+    meta = {"tests": [body, "assert f"]}
+    outcomes = code.verify(
+      [Item("", text, "", meta) for text in (right, wrong)]
+    )
+    assert [each.verdict for each in outcomes] == [1, 0]
+    assert [each.score for each in outcomes] == [1, 0.5]
+
+  def test_check_called_several_times_must_hold_each_time(self):
+    test = """
+def check(candidate):
+  for x in (1, 2):
+    once(candidate, x)
+
+def once(candidate, x):
+  assert candidate(x) == x
+  for y in candidate(x) * [x]:
+    assert y == x
+"""
+    meta = {"test": test, "entry_point": "f"}
+    texts = ["def f(x): return x", "def f(x): return 1", "def f(x): return 0"]
+    outcomes = code.verify([Item("", text, "", meta) for text in texts])
+    assert [each.verdict for each in outcomes] == [1, 0, 0]
+
+  def test_the_score_counts_assertions_behind_the_first_that_fails(self):
+    body = "\n".join(f"  assert candidate({x}) == {x}" for x in range(1, 6))
+    meta = {"test": f"def check(candidate):\n{body}", "entry_point": "f"}
+    text = "def f(x):\n  if x == 3: raise ValueError\n  return x"
+    (outcome,) = code.verify([Item("", text, "", meta)])
+    assert (outcome.verdict, outcome.score) == (0, pytest.approx(4 / 5))
+
+  def test_a_wrong_program_is_not_late_because_it_runs_twice(self):
+    # The first run takes .7 s of two; the second, for the score, uses them up.
+    text = (
+      "import time\ndef f(x):\n  start = time.process_time()\n"
+      "  while time.process_time() - start < .7: pass\n  return 0"
+    )
+    test = "def check(candidate):\n  assert candidate(1)\n  assert candidate(2)"
+    meta = {"test": test, "entry_point": "f"}
+    limits = sandbox.Limits(seconds=20.0, cpu_seconds=2)
+    (outcome,) = code.verify([Item("", text, "", meta)], limits)
+    assert (outcome.verdict, outcome.parts) == (0, {})
+
+  def test_the_rewritten_test_does_what_python_does(self):
+    source = """
+def run(log, f):
+  for x in (0, 1, 2, 3):
+    try:
+      assert log(x) or f(x), log(("message", x))
+      log("after")
+    except ValueError as e:
+      log(str(e))
+    except (KeyError, AssertionError):
+      log("caught")
+      if x == 3:
+        raise
+    else:
+      log("else")
+    finally:
+      log("finally")
+    assert [log(y) for y in range(x)] is not None, 1 / 0
+"""
+
+    def trace(tree, hooks):
+      log = []
+
+      def f(x):
+        if x == 2:
+          raise ValueError("two")
+        return x == 1
+
+      space = dict(hooks)
+      exec(compile(tree, "test", "exec"), space)
+      try:
+        space["run"](log.append, f)
+      except BaseException as error:
+        log.append(repr(error))
+      return log
+
+    plain, tree = ast.parse(source), ast.parse(source)
+    hooks = assertions.Test([tree]).hooks
+    assert trace(plain, {}) == trace(tree, hooks)
+    assert "__condition__" in ast.unparse(tree)
+
+
 @contained
 class TestUnscored:
   @pytest.mark.parametrize(
@@ -352,6 +623,29 @@ def test_what_ran_out_of_time_is_wrong_and_counted(form, body, late):
 )
 def test_the_code_of_a_text(text, expected):
   assert code.extract(text) == expected
+
+
+def test_time_limits_are_positive_and_finite():
+  for name in ("seconds", "cpu_seconds"):
+    for seconds in (0.0, -1.0, float("nan"), float("inf")):
+      with pytest.raises(ValueError, match=f"{name} is {seconds}.*finite"):
+        sandbox.Limits(**{name: seconds})
+
+
+def test_the_code_of_a_long_text_is_found_in_linear_time():
+  for text in (
+    "```" + "a" * 200_000,
+    "```" + " " * 200_000,
+    "```python\n" + "```" + "a" * 200_000,
+    "```\n" * 50_000,
+    " " * 200_000 + "```",
+    "``` \t" * 50_000,
+  ):
+    start = time.process_time()
+    code.extract(text)
+    assert time.process_time() - start < 0.5
+  assert code.extract("```\na\n``` python\nb\n```\nc") == "c"
+  assert code.extract("```\na\n```\n```") == "a\n"
 
 
 @contained

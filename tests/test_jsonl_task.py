@@ -151,6 +151,21 @@ def test_gold_is_the_answer_and_dress_does_not_matter(make, bare, tmp_path):
   assert "match:normalized" in task.name
 
 
+@pytest.mark.parametrize("name", ["maths", "numbers"])
+def test_a_reference_that_cannot_be_read_is_met_by_its_text(
+  make, bare, tmp_path, name
+):
+  row = {"prompt": "Sum?", "answer": "\\int x"}
+  reward = f"rewards.verifiers.{name}:verify"
+  task = make(reward=reward, **only(tmp_path, row))
+  answers = ("#### 7", "#### \\int x")
+  judged = scored(task, bare, *answers)
+  assert judged.correct.tolist() == [[0, 1]]
+  assert judged.scored.all()
+  (note,) = [note for note in task.notes if "only the same text" in note]
+  assert note.startswith("jsonl: where a reference")
+
+
 @pytest.mark.parametrize(
   ("row", "solution", "answer"),
   [

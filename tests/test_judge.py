@@ -1,9 +1,12 @@
 """Judges and rubrics: the form of replies, the attacks, a server, the cards."""
 
+import contextlib
 import functools
 import http.server
 import json
+import math
 import pickle
+import socket
 import threading
 import time
 
@@ -359,6 +362,61 @@ def test_a_server_that_hangs_or_is_not_there_is_unscored(serve):
   assert len(seen) == 2
   nobody = endpoint("http://127.0.0.1:9/v1", timeout=1, retries=0)
   assert graded("Paris", nobody).verdict == -1
+
+
+@pytest.fixture
+def drip(monkeypatch):
+  """Starts a server that sends a reply one byte each 50 ms."""
+  monkeypatch.setenv("no_proxy", "127.0.0.1")
+  stop, threads = threading.Event(), []
+
+  def start(first, rest):
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+      with server:
+        connection, _ = server.accept()
+        with contextlib.suppress(OSError), connection:
+          connection.sendall(first)
+          for byte in rest * 1000:
+            if stop.wait(0.05):
+              return
+            connection.sendall(bytes([byte]))
+
+    threads.append(threading.Thread(target=serve))
+    threads[-1].start()
+    return server.getsockname()[1]
+
+  yield start
+  stop.set()
+  for thread in threads:
+    thread.join()
+
+
+@pytest.mark.parametrize(
+  ("first", "rest"),
+  [
+    (b"", b"HTTP/1.0 200 OK\r\n"),
+    (b"HTTP/1.0 200 OK\r\nX-Slow: ", b"a"),
+    (b"HTTP/1.0 200 OK\r\n\r\n", b" "),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+  ],
+)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_time_out_bounds_the_whole_request(drip, scheme, first, rest):
+  # The server of https never speaks TLS, so its handshake is what is slow.
+  record = (b"\x16\x03\x03\x40\x00", b"\x02")
+  port = drip(*((first, rest) if scheme == "http" else record))
+  start = time.perf_counter()
+  complete = endpoint(f"{scheme}://127.0.0.1:{port}", timeout=0.5, retries=0)
+  assert "timed out" in graded("Paris", complete).reason
+  assert time.perf_counter() - start < 2
+
+
+def test_a_time_out_is_a_finite_number_above_zero():
+  for seconds in (0.0, -1.0, math.nan, math.inf):
+    with pytest.raises(ValueError, match=r"timeout=.*finite"):
+      endpoint("http://x", timeout=seconds)
 
 
 def test_settings_of_a_server(monkeypatch):

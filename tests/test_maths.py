@@ -154,9 +154,8 @@ def test_never_raises(junk):
 
 def test_who_is_to_blame_for_what_cannot_be_read():
   assert judge("7", "").verdict == -1
-  unknown = judge("7", "\\sum_{k=1}^n k")
-  assert (unknown.verdict, unknown.score) == (-1, 0.0)
-  assert "reference" in unknown.reason
+  wrong = judge("7", "\\sum_{k=1}^n k")
+  assert (wrong.verdict, wrong.score, wrong.reason) == (0, 0.0, "")
   assert judge("\\sum_{k=1}^n k", "\\sum_{k=1}^{n} k").verdict == 1
   assert judge("\\sum_{k=1}^n k", "7").verdict == 0
 
@@ -258,6 +257,13 @@ def test_echoes_are_no_answers():
   assert final_answer("\\boxed{5} " + prompt, prompt) == "5"
   assert final_answer("the sum of 1 and 3 is \\boxed{4}.", prompt) == "4"
   assert final_answer("the sum of 2 and 2 is \\boxed{4}. What", prompt) == ""
+
+
+def test_a_unit_behind_many_spaces_is_read_in_a_short_time():
+  start = time.process_time()
+  assert judge(f"\\boxed{{5{' ' * 950}ab}}", "5").verdict == 0
+  assert judge(f"\\boxed{{5{' ' * 950}cm}}", "5").verdict == 1
+  assert time.process_time() - start < 0.7
 
 
 def test_three_hundred_simple_answers_a_second():

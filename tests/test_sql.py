@@ -247,6 +247,70 @@ def test_a_policy_cannot_hide_by_being_slow():
   assert time.process_time() - start < 8
 
 
+def nested(levels, body="SELECT a.x FROM {0} a, {0} b"):
+  """A query whose preparation copies 2^levels common table expressions."""
+  parts = ["c0(x) AS (SELECT 1)"]
+  for i in range(levels):
+    parts.append(f"c{i + 1}(x) AS ({body.format(f'c{i}')})")
+  return f"WITH {', '.join(parts)} SELECT count(*) FROM c{levels}"
+
+
+WIDE = "printf('%.*c', 400000000, 'x')"
+
+
+@pytest.mark.parametrize(
+  "query",
+  [
+    f"SELECT {' || '.join([WIDE] * 9)}",
+    "SELECT printf('%.' || '400000000' || 'c', 'x') || format('%.*c', 4e8, 'x')",
+    nested(18),
+    nested(18, "SELECT x FROM {0} UNION ALL SELECT x FROM {0}"),
+    nested(18, "SELECT (SELECT x FROM [{0}]) + (SELECT x FROM `{0}`)"),
+    nested(18).replace(" AS (SELECT a", " AS NOT MATERIALIZED (SELECT a"),
+  ],
+)
+def test_what_sqlite_does_not_interrupt_is_wrong_and_short(query):
+  start = time.process_time()
+  outcome = sql.verify([item(query)])[0]
+  assert (outcome.verdict, outcome.parts["syntax"]) == (0, 0.0)
+  assert time.process_time() - start < 0.5
+
+
+def test_views_that_are_copied_too_often_are_refused():
+  views = "CREATE VIEW v0(x) AS SELECT 1;"
+  for i in range(18):
+    views += f"CREATE VIEW v{i + 1} AS SELECT a.x FROM v{i} a, v{i} b;"
+  start = time.process_time()
+  result = sql.run("SELECT * FROM v18", {"schema": views})
+  assert "refer to one another" in result.error
+  assert time.process_time() - start < 0.5
+  assert sql.run("SELECT * FROM v3", {"schema": views}).rows == [(1,)]
+
+
+def test_a_query_that_ends_after_its_time_is_wrong():
+  limits = sql.Limits(processor=1e-9)
+  result = sql.run("SELECT 1", {"schema": ""}, limits)
+  assert (result.rows, result.error) == (None, "too slow")
+
+
+def test_time_limits_are_positive_and_finite():
+  for name in ("processor", "clock"):
+    for seconds in (0.0, -1.0, float("nan"), float("inf")):
+      with pytest.raises(ValueError, match=f"{name} is {seconds}.*finite"):
+        sql.Limits(**{name: seconds})
+
+
+def test_formats_and_common_table_expressions_are_those_of_sqlite():
+  formats = "'%.2f|%5d|%-5s|%s|%d%%', 3.14159, 42, 'ab', NULL, '7'"
+  for call in ("printf", "format"):
+    rows = sql.run(f"SELECT {call}({formats})", {"schema": ""}).rows
+    assert rows == [("3.14|   42|ab   ||7%",)]
+  assert sql.run("SELECT printf('%*d', 5, 3)", {"schema": ""}).rows == [
+    ("    3",)
+  ]
+  assert sql.run(nested(8), {"schema": ""}).rows == [(1,)]
+
+
 def test_what_cannot_be_judged_is_unknown(tmp_path):
   missing = str(tmp_path / "none.db")
   broken = tmp_path / "broken.db"

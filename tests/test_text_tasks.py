@@ -344,7 +344,10 @@ def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
     kept = whole.ids[lengths <= shorter]
     few = build(prompt_length=shorter).test(n)
     np.testing.assert_array_equal(few.ids, kept)
-  assert dropped.notes == ("gsm8k test: 3 problems, 2 too long and left out",)
+  assert dropped.notes == (
+    "gsm8k test: 3 problems, 2 too long and left out",
+    "gsm8k: where a reference is not a number, only the same text is right",
+  )
   with pytest.raises(ValueError, match="n=4 test problems, but gsm8k has 3"):
     dropped.test(4)
   cut = build(prompt_length=room, too_long="cut")

@@ -282,6 +282,14 @@ def test_long_texts_take_a_short_time(text):
   assert time.process_time() - start < 2
 
 
+def test_the_format_of_many_blocks_is_found_in_linear_time():
+  block = "<tool_call>x</tool_call>\n"
+  start = time.process_time()
+  assert tools.format_score(block * 30 + "junk", block * 30) == 0.0
+  assert tools.format_score(block * 30, block * 30) == 1.0
+  assert time.process_time() - start < 0.5
+
+
 def test_never_raises():
   for text in (None, 3, b"x", "\ud800", "\x00", '{"name": "\\ud800"}'):
     assert outcome(text, call("f")).verdict == 0

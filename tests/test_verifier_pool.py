@@ -334,6 +334,16 @@ def test_a_process_that_never_closes_its_pool_ends_cleanly(what):
   assert gone(workers)
 
 
+def test_an_item_that_computes_until_the_time_out_can_be_wrong():
+  items = of("a", "spin", "hang")
+  with Pool(act, workers=2, timeout=1.0, wrong_if_slow=True) as verify:
+    outcomes = verify(items)
+  # The item that sleeps uses no processor time: a busy machine looks like this.
+  assert [o.verdict for o in outcomes] == [1, 0, -1]
+  assert [o.parts.get("timeout") for o in outcomes] == [None, 1.0, 1.0]
+  assert outcomes[1].score == 0
+
+
 def test_says_what_it_cannot_do():
   with pytest.raises(ValueError, match="top level of a module"):
     Pool(lambda items: [])
@@ -343,6 +353,10 @@ def test_says_what_it_cannot_do():
     Pool(scripted)
   with pytest.raises(ValueError, match="workers is 0"):
     Pool(act, workers=0)
+  for name in ("timeout", "start_timeout"):
+    for seconds in (float("nan"), float("inf"), 0.0, -1.0):
+      with pytest.raises(ValueError, match=f"{name} is {seconds}.*finite"):
+        Pool(act, **{name: seconds})
   with pytest.raises(RuntimeError, match=r"no worker can load.*no such"):
     Pool(Broken(), workers=1)(of("a"))
 

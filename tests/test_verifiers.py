@@ -114,8 +114,8 @@ def test_a_completion_may_name_its_unit(text, value):
 
 
 def test_a_reference_must_be_a_bare_number():
-  assert outcome("#### 18", "18 dollars").verdict == -1
-  assert outcome("#### 18", "so\n#### 18 dollars").verdict == -1
+  assert outcome("#### 18", "18 dollars").verdict == 0
+  assert outcome("#### 18", "so\n#### 18 dollars").verdict == 0
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,16 @@ def test_the_answer_follows_the_last_mark():
   assert outcome("the answer is 18").answer == ""
 
 
-def test_an_unreadable_reference_is_unknown_and_a_completion_wrong():
-  unknown = outcome("#### 18", "eighteen")
-  assert (unknown.score, unknown.verdict) == (0.0, -1)
+def test_an_unreadable_reference_is_met_by_its_text_alone():
+  for reference in ("eighteen", "so\n#### Eighteen"):
+    assert outcome("#### eighteen ", reference).verdict == 1
+    wrong = outcome("#### 18", reference)
+    assert (wrong.score, wrong.verdict) == (0.0, 0)
+  for reference in ("", "####", " "):  # nothing to compare with
+    assert outcome("#### 18", reference).verdict == -1
+
+
+def test_an_unreadable_completion_is_wrong():
   wrong = outcome("#### eighteen", "18")
   assert (wrong.score, wrong.verdict, wrong.answer_id) == (0.0, 0, -1)
   assert outcome("#### 5", "2 + 3\n#### 5").verdict == 1
@@ -198,7 +205,7 @@ def test_equal_numbers_share_an_id_within_a_call():
 )
 def test_never_raises(completion):
   assert outcome(completion).verdict == 0
-  assert outcome("#### 18", completion).verdict == -1
+  assert outcome("#### 18", completion).verdict in (-1, 0)
 
 
 def test_order_and_number_of_outcomes():

@@ -2,7 +2,8 @@
 
 The prompt is the question, the completion a solution that ends in `#### 18` and
 EOS. `rewards.verifiers.numbers` compares the answer with the dataset's;
-`experiments.tasks.text` does the rest.
+`experiments.tasks.text` does the rest. Where a reference is not a number, only
+the same text is right and any other answer is wrong.
 
 Source: Cobbe et al. 2021, "Training Verifiers to Solve Math Word Problems".
 """

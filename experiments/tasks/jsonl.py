@@ -23,7 +23,9 @@ directory, with the interface of `rewards.verifiers`. Of a function of one item
 It runs in worker processes with a time-out, so it may hang or crash. What it
 raises over is unscored: left out of training, counted, and the reason logged. A
 completion that cannot be read should score 0 instead, or garbage would never be
-punished. Completions that did not finish, and blank ones, score 0 without
+punished. With `rewards.verifiers.maths:verify`, where a reference cannot be read,
+and with `rewards.verifiers.numbers:verify`, where it is not a number, only the
+same text is right; the notes of the task say so. Completions that did not finish, and blank ones, score 0 without
 asking it.
 
 A tenth of the problems are held out: those whose prompt has a small hash, so

@@ -3,7 +3,8 @@
 The prompt is the problem, the completion a solution with `\\boxed{...}` in it.
 `rewards.verifiers.maths` compares what the box holds with the dataset's answer,
 in worker processes, which start when the first completions are judged;
-`experiments.tasks.text` does the rest.
+`experiments.tasks.text` does the rest. Where a reference cannot be read as
+mathematics, only the same text is right and any other answer is wrong.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task "math(dataset='math500')"

@@ -83,8 +83,9 @@ def sql(
     instruction: a line after the question; None is one that asks for a fenced
       query, and nothing with the own BPE.
     workers: processes that judge completions.
-    timeout: seconds that one completion may take, and is unscored beyond; a
-      query is wrong after three of its own processor time.
+    timeout: seconds that one completion may take. A query is wrong after three
+      seconds of processor time. A completion that takes longer than `timeout` is
+      wrong if it computed for half of that time, and unscored if it waited.
 
   Returns:
     The task, which is not jittable.
@@ -115,7 +116,7 @@ def sql(
     splits,
     spoken,
     language.Prompting(chat, instruction, system, thinking, too_long),
-    Pool(queries.verify, workers=workers, timeout=timeout),
+    Pool(queries.verify, workers=workers, timeout=timeout, wrong_if_slow=True),
     shortest=_fenced,
     prompt_length=prompt_length,
     completion_length=completion_length,

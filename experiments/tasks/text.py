@@ -74,7 +74,8 @@ def build(
       evaluation alone.
     spoken: tokenizer.
     prompting: from question to prompt.
-    verify: of `rewards.verifiers`.
+    verify: of `rewards.verifiers`. Its attribute `note`, where there is one,
+      is added to the task's notes.
     shortest: `(reference) -> completion` that answers and says nothing else.
     prompt_length: L.
     completion_length: T.
@@ -138,6 +139,8 @@ def build(
         what, of_split, prompts, usable, prompt_length, prompting.too_long
       )
       notes.append(note)
+  if getattr(verify, "note", ""):  # what users must know of its verdicts
+    notes.append(f"{name}: {verify.note}")
   order = np.random.default_rng(0).permutation(of_test)
   test_rows = order[np.isin(order, kept["test"])]
   separators = tokenizers.holding(tokenizer, "\n") if steps else ()

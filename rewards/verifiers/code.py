@@ -16,8 +16,10 @@ block, else the whole text. `meta` says what the tests are:
                          do not count; an exit status but 0 is wrong
 
 The score is the fraction of tests passed, where an assertion in a loop is one
-test and `assert True` none; the verdict is 1 if all of them are. Running out of
-time or memory is wrong; a program that ran out of time has the part "timeout"
+test and `assert True` none; an assertion that does not run is not passed. The
+verdict is 1 if the tests end without an exception, as Python runs them, and
+their assertions ran and held; `sandbox.inside.assertions` says which of them
+need not run. Running out of time or memory is wrong; a program that ran out of time has the part "timeout"
 too, so that it can be counted. Answers are compared as programs, character by
 character: two that do the same differ.
 
@@ -47,9 +49,8 @@ from typing import Any
 from rewards.verifiers import Item, Outcome, answer_id, sandbox, unscored
 from rewards.verifiers.numbers import after_thoughts
 
-_FENCE = re.compile(
-  r"^[ \t]*```[ \t]*([\w+.-]*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.M | re.S
-)
+_FENCE = re.compile(r"^[ \t]*```", re.M)
+_LANGUAGE = re.compile(r"[\w+.-]*")
 _PYTHON = {"python", "py", "python3", "python2", "ipython"}
 _FORMS = ("test", "tests", "cases")
 
@@ -62,11 +63,25 @@ def extract(completion: str) -> str:
   no answer.
   """
   completion = after_thoughts(completion)
-  blocks = _FENCE.findall(completion)
+  blocks = _blocks(completion)
   python = [code for language, code in blocks if language.lower() in _PYTHON]
   if python:
     return python[-1]
   return blocks[-1][1] if blocks else completion
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+  """Language and code of each fenced block, in time linear in the text."""
+  blocks = []
+  fences = list(_FENCE.finditer(text))
+  ends = [fence.start() for fence in fences[1:]] + [len(text)]
+  for fence, end in list(zip(fences, ends, strict=False))[::2]:
+    line_end = text.find("\n", fence.end())
+    if line_end < 0:  # A fence on the last line opens nothing.
+      break
+    head = text[fence.end() : line_end].lstrip(" \t")
+    blocks.append((_LANGUAGE.match(head)[0], text[line_end + 1 : end]))
+  return blocks
 
 
 def verify(

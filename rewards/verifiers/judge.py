@@ -34,6 +34,8 @@ import json
 import math
 import os
 import re
+import socket
+import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -119,7 +121,9 @@ class Endpoint:
     model: the name the server knows it by.
     key_variable: environment variable that holds the key; "" sends none.
     temperature, max_tokens: of the judge's reply.
-    timeout: seconds for one try, by the clock.
+    timeout: seconds for one try, by the clock: to connect, to send the request
+      and to read all of the reply. To resolve the server's name takes the time
+      that the system's resolver allows.
     retries: further tries after a time-out, a refused connection, or a status
       that says so (429, 5xx).
     pause: seconds before the first of them, doubled each time.
@@ -143,8 +147,10 @@ class Endpoint:
         raise ValueError(
           f"{name}={getattr(self, name)}; allowed: {least} or more"
         )
-    if not self.timeout > 0:
-      raise ValueError(f"timeout={self.timeout}; allowed: seconds above 0")
+    if not 0 < self.timeout < math.inf:  # NaN is refused too
+      raise ValueError(
+        f"timeout={self.timeout}; allowed: a finite number of seconds above 0"
+      )
     if self.key_variable and not os.environ.get(self.key_variable):
       raise ValueError(
         f"no environment variable {self.key_variable!r} with a key"
@@ -183,8 +189,10 @@ class Endpoint:
     request = urllib.request.Request(
       self.url.rstrip("/") + "/chat/completions", body, headers
     )
-    opener = urllib.request.build_opener(_NoRedirect)
     deadline = time.monotonic() + self.timeout
+    opener = urllib.request.build_opener(
+      _NoRedirect, _Handler(deadline), _SecureHandler(deadline)
+    )
     with opener.open(request, timeout=self.timeout) as response:
       pieces, size = [], 0
       while piece := response.read1(1 << 16):
@@ -192,8 +200,6 @@ class Endpoint:
         size += len(piece)
         if size > _LARGEST:
           raise JudgeError(f"judge: a reply of more than {_LARGEST} bytes")
-        if time.monotonic() > deadline:
-          raise TimeoutError("timed out")
     return b"".join(pieces)
 
 
@@ -415,6 +421,114 @@ def _content(body: bytes) -> str:
   if not isinstance(content, str):
     raise JudgeError("judge: not a chat completion")
   return content
+
+
+class _Deadline:
+  """Part of a socket: each operation has the time that is left of the request.
+
+  The time-out of a socket starts anew with each operation, so a server that
+  sends a byte at a time would never exceed it.
+  """
+
+  deadline = math.inf
+
+  def limit(self) -> None:
+    """Raises TimeoutError if no time is left."""
+    if self.deadline < math.inf:
+      left = self.deadline - time.monotonic()
+      if left <= 0:
+        raise TimeoutError("timed out")
+      self.settimeout(left)
+
+
+class _Socket(_Deadline, socket.socket):
+  """A socket with a deadline."""
+
+  def recv_into(self, *arguments):
+    self.limit()
+    return super().recv_into(*arguments)
+
+  def sendall(self, *arguments):
+    self.limit()
+    return super().sendall(*arguments)
+
+
+class _SecureSocket(_Deadline, ssl.SSLSocket):
+  """A socket of TLS with a deadline."""
+
+  def read(self, *arguments):
+    self.limit()
+    return super().read(*arguments)
+
+  def send(self, *arguments):
+    self.limit()
+    return super().send(*arguments)
+
+
+def _connect(deadline: float, address: tuple[str, int], *_) -> _Socket:
+  """Connects to the first address of a server that answers before a deadline."""
+  problem = OSError(f"no address of {address[0]}")
+  for family, kind, protocol, _, place in socket.getaddrinfo(
+    *address, type=socket.SOCK_STREAM
+  ):
+    connection = _Socket(family, kind, protocol)
+    connection.deadline = deadline
+    try:
+      connection.limit()
+      connection.connect(place)
+      connection.limit()  # what is left for the handshake of TLS
+      return connection
+    except OSError as error:
+      connection.close()
+      problem = error
+  raise problem
+
+
+class _Connection(http.client.HTTPConnection):
+  """A connection whose socket has a deadline."""
+
+  def __init__(self, deadline: float, *arguments, **named):
+    super().__init__(*arguments, **named)
+    self._create_connection = functools.partial(_connect, deadline)
+
+
+class _SecureConnection(http.client.HTTPSConnection):
+  """A connection with TLS whose socket has a deadline."""
+
+  def __init__(self, deadline: float, *arguments, **named):
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    context.sslsocket_class = _SecureSocket
+    super().__init__(*arguments, context=context, **named)
+    self._create_connection = functools.partial(_connect, deadline)
+    self._deadline = deadline
+
+  def connect(self):
+    super().connect()
+    self.sock.deadline = self._deadline
+
+
+class _Handler(urllib.request.HTTPHandler):
+  """Opens http URLs with a deadline."""
+
+  def __init__(self, deadline: float):
+    super().__init__()
+    self._deadline = deadline
+
+  def http_open(self, request):
+    return self.do_open(functools.partial(_Connection, self._deadline), request)
+
+
+class _SecureHandler(urllib.request.HTTPSHandler):
+  """Opens https URLs with a deadline."""
+
+  def __init__(self, deadline: float):
+    super().__init__()
+    self._deadline = deadline
+
+  def https_open(self, request):
+    connection = functools.partial(_SecureConnection, self._deadline)
+    return self.do_open(connection, request)
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

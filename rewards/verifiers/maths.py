@@ -21,8 +21,9 @@ answers are equal if they are the same text, or the same value, exactly:
   (1, 2)         is neither (2, 1) nor {1, 2} nor [1, 2]; {5} is 5
 
 An answer that cannot be read is wrong, unless it is the reference's text; so is
-what is equal but not proved to be. A reference that cannot be read (a sum, a
-tower of powers) makes any other answer unscored.
+what is equal but not proved to be. So is every answer but the reference's text,
+after typography, where the reference cannot be read (a sum, a tower of powers):
+an unscored problem would never punish a wrong answer.
 
 Answer ids come from the answer alone, never from the reference: the exact
 number, or else the value to 15 digits at fixed points, or the text. Percents
@@ -70,8 +71,9 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
 
   Returns:
     Outcomes in order. Score and verdict are 1 if the answers are equal, and 0
-    if they are not or the completion has none; the verdict is -1, the score 0,
-    if the reference is empty, or cannot be read and is not the answer's text.
+    if they are not or the completion has none. If the reference cannot be read,
+    only the same text is right. The verdict is -1, the score 0, if the reference
+    is empty.
   """
   outcomes = []
   for item in items:
@@ -80,6 +82,11 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     except (Exception, RecursionError, MemoryError) as error:
       outcomes.append(unscored(f"{type(error).__name__}: {error}"[:200]))
   return outcomes
+
+
+verify.note = (
+  "where a reference cannot be read as mathematics, only the same text is right"
+)
 
 
 def _judge(item: Item) -> Outcome:
@@ -96,7 +103,7 @@ def _judge(item: Item) -> Outcome:
     return Outcome(1.0, 1, answer, identity)
   gold = read(truth)  # first, so that a bad one costs nothing more
   if not readable(gold):
-    return unscored("the reference cannot be read", answer, identity)
+    return Outcome(0.0, 0, answer, identity)
   try:
     right = equal(gold, read(found))
   except _UNDECIDED:

@@ -125,8 +125,9 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
 
   Returns:
     Outcomes in order. Score and verdict are 1 if the numbers are equal and 0
-    if they differ or the completion has none; the verdict is -1, the score 0,
-    if the reference is not a number. `answer_id` is the number's.
+    if they differ or the completion has none. If the reference is not a number,
+    only the same text is right, spaces and capitals aside. The verdict is -1,
+    the score 0, if the reference is empty. `answer_id` is the number's, or -1.
   """
   outcomes = []
   for item in items:
@@ -134,11 +135,20 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     answer = final_answer(said).partition("\n")[0].strip()
     value = read(answer)
     reference = str(item.reference)
-    truth = parse(final_answer(reference) if MARK in reference else reference)
-    verdict = -1 if truth is None else int(value == truth)
+    text = final_answer(reference) if MARK in reference else reference
+    truth = parse(text)
+    if truth is not None:
+      verdict = int(value == truth)
+    elif text.strip():
+      verdict = int(_plain(answer).lower() == _plain(text).lower())
+    else:
+      verdict = -1
     identity = -1 if value is None else answer_id(value)
     outcomes.append(Outcome(float(verdict == 1), verdict, answer, identity))
   return outcomes
+
+
+verify.note = "where a reference is not a number, only the same text is right"
 
 
 def _decimal(text: str) -> Fraction:

@@ -13,7 +13,10 @@ takes over:
   it cannot be pickled       the item is unscored
 
 Unscored is verdict -1 with the reason, logged and counted, never a silent 0; a
-time-out has the part "timeout" too. Workers start with the first call, so that a
+time-out has the part "timeout" too. With `wrong_if_slow` an item that used at
+least half of its time limit as processor time is wrong instead (verdict 0), so
+that a policy cannot escape its punishment by an answer that is slow to judge; an
+item that waited, on a busy machine, stays unscored. Workers start with the first call, so that a
 pool which is never called costs nothing. They see no standard input and end with
 the pool and with this process, however it ends: the kernel signals them when the
 pipe that it holds is closed. (A child forked from this process holds it too, so
@@ -62,7 +65,7 @@ class Pool:
   The workers start when it is first called, or entered with `with`; they end
   when it is closed or forgotten. Calls from several threads take turns.
   `statistics` counts items, timeouts, restarts of workers and unscored items
-  over all calls.
+  over all calls. `note` is the verifier's, if it has one.
   """
 
   def __init__(
@@ -73,6 +76,7 @@ class Pool:
     memory: int = 2 << 30,
     batch: int = 32,
     start_timeout: float = 120.0,
+    wrong_if_slow: bool = False,
   ):
     """Starts nothing yet.
 
@@ -85,10 +89,13 @@ class Pool:
       memory: bytes of address space of one worker.
       batch: items sent at once, at most.
       start_timeout: seconds that a worker may take to load the verifier.
+      wrong_if_slow: whether an item that the verifier computes over until the
+        time-out is wrong, and not unscored. This is right for a verifier that
+        only a bad answer can make slow.
 
     Raises:
-      ValueError: a limit that is not positive, or a verifier that cannot be
-        sent to another process.
+      ValueError: a limit that is not positive and finite, or a verifier that
+        cannot be sent to another process.
     """
     for name, value in (
       ("workers", workers),
@@ -97,8 +104,8 @@ class Pool:
       ("batch", batch),
       ("start_timeout", start_timeout),
     ):
-      if value <= 0:
-        raise ValueError(f"{name} is {value!r}; it must be positive")
+      if not 0 < value < math.inf:  # NaN is refused too
+        raise ValueError(f"{name} is {value!r}; it must be positive and finite")
     if getattr(verify, "__module__", "") == "__main__":
       raise ValueError(
         f"verify is {verify!r} of the running script, which a worker cannot "
@@ -106,6 +113,7 @@ class Pool:
       )
     names = (getattr(verify, n, "") for n in ("__module__", "__qualname__"))
     self.name = ".".join(filter(None, names)) or repr(verify)
+    self.note = getattr(verify, "note", "")
     try:
       self._verify = pickle.dumps(verify)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -115,7 +123,7 @@ class Pool:
       ) from error
     self._limits = (memory, timeout + 1)
     self._timeout, self._start_timeout = timeout, start_timeout
-    self._batch = batch
+    self._batch, self._wrong_if_slow = batch, wrong_if_slow
     self._turn = threading.Lock()
     self.statistics = collections.Counter(
       items=0, timeouts=0, restarts=0, unscored=0
@@ -241,7 +249,7 @@ class Pool:
             worker.ready, self._failed_starts = True, 0
           else:
             raise RuntimeError(f"no worker can load {self.name}: {message}")
-          worker.deadline = time.monotonic() + self._timeout
+          worker.begin(self._timeout)
       except (EOFError, OSError, pickle.UnpicklingError):
         self._bury(slot, waiting, outcomes, deaths)
     for slot in set(busy.values()) - set(map(busy.get, news)):
@@ -252,6 +260,7 @@ class Pool:
   def _bury(self, slot, waiting, outcomes, deaths, late=False) -> None:
     """A worker is late or dead: decides about its items and replaces it."""
     worker = self._workers[slot]
+    computed = worker.computed()
     pending, status = worker.pending, worker.kill()
     self._failed_starts += not worker.ready
     if self._failed_starts == _STARTS:
@@ -262,9 +271,13 @@ class Pool:
     if pending:
       i = pending.popleft()
       deaths[i] += 1
-      late = late or status == -signal.SIGXCPU
+      is_out_of_processor_time = status == -signal.SIGXCPU
+      late = late or is_out_of_processor_time
       self.statistics["timeouts"] += late
-      if late:
+      is_slow = is_out_of_processor_time or computed >= 0.5 * self._timeout
+      if late and is_slow and self._wrong_if_slow:
+        outcomes[i] = Outcome(0.0, 0, "", -1, {"timeout": 1.0})
+      elif late:
         outcomes[i] = dataclasses.replace(
           unscored(f"no verdict within {self._timeout:g} s"),
           parts={"timeout": 1.0},
@@ -308,14 +321,33 @@ class _Worker:
       os.close(reader)
     self.ready = False
     self.pending: collections.deque[int] = collections.deque()
-    self.deadline = time.monotonic() + start_timeout
+    self.begin(start_timeout)
     with contextlib.suppress(OSError):  # dead, as the first wait will say
       self.connection.send((verify, *limits))
 
   def give(self, indices: list[int], parcel: bytes, timeout: float) -> None:
     self.connection.send_bytes(parcel)
     self.pending.extend(indices)
+    self.begin(timeout)
+
+  def begin(self, timeout: float) -> None:
+    """Starts the clocks of the next item."""
     self.deadline = time.monotonic() + timeout
+    self._used_before = self._processor_seconds()
+
+  def computed(self) -> float:
+    """Seconds of processor time since `begin`, of all threads of the worker."""
+    return self._processor_seconds() - self._used_before
+
+  def _processor_seconds(self) -> float:
+    """Reads Linux's counter; without one, the time by the clock."""
+    try:
+      with open(f"/proc/{self._process.pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+      return time.monotonic()
+    # utime and stime, fields 14 and 15 of proc(5); the first here is field 3.
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
   def kill(self) -> int:
     """Ends it and what it started; its exit status, as of subprocess."""

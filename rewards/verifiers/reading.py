@@ -81,7 +81,8 @@ def read(text: str) -> Form:
   if len(text) > _LONGEST:
     return Unread(text)
   try:
-    return _form(text)
+    # Some patterns take cubic time on a long run of spaces.
+    return _form(" ".join(text.split()))
   except (symbolic.Refused, TypeError, ValueError, RecursionError):
     return Unread(tight(text))
 

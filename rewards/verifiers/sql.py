@@ -24,12 +24,15 @@ A connection is read-only, its authorizer refuses everything but reading, the
 rows, bytes, virtual machine steps and processor seconds of a query are capped,
 and one that exceeds them is wrong, however busy the machine is: a policy cannot
 hide by being slow. The clock only ends what gets no processor, and then the
-verdict is unknown. A single function call is
-not interrupted: lengths of values and patterns are limited, so it is short. It
+verdict is unknown. sqlite interrupts neither a single function call nor the
+preparation of a statement. So the lengths of values and patterns, the widths in
+formats of `printf`, the number of columns and the number of times that common
+table expressions and views are copied into a statement are limited. A query that
+used more processor time than it may is wrong although it ended. It
 is no process of its own: sorting and grouping can use gigabytes within these
 limits, so queries of a policy belong in the workers of
 `rewards.verifiers.pool`, whose memory is limited (temporary tables are kept in
-memory to that end).
+memory to that end), with `wrong_if_slow`.
 
 An order is compared with its ties. Fractions are compared to ten digits, whole
 numbers to all, `1` equals `1.0`, text is compared as it stands, be it UTF-8 or
@@ -82,6 +85,9 @@ _READING = (
   sqlite3.SQLITE_RECURSIVE,
 )
 _FORBIDDEN = ("load_extension", "fts3_tokenizer", "random", "randomblob")
+_WIDTH = re.compile(r"[0-9]+")
+_MOST_COLUMNS = 500
+_MOST_COPIES = 10_000  # of common table expressions and views
 _FENCE = re.compile(r"```[A-Za-z]*\s(.*?)```", re.S)
 _TOKEN = re.compile(
   r"--[^\n]*|/\*.*?(?:\*/|\Z)"
@@ -112,6 +118,12 @@ class Limits:
   size: int = 10_000_000
   value: int = 100_000
   query: int = 10_000
+
+  def __post_init__(self):
+    for name in ("processor", "clock"):
+      value = getattr(self, name)
+      if not 0 < value < math.inf:  # NaN is refused too
+        raise ValueError(f"{name} is {value!r}; it must be positive and finite")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,8 +181,13 @@ def run(
   limits = limits or Limits()
   if len(query) > limits.query or "\0" in query:
     return Result(None, frozenset(), error="query too long, or with a null")
-  connection, tables = _connect(meta)
+  connection, tables, views = _connect(meta)
+  if _copies(query, views) > _MOST_COPIES:
+    connection.close()
+    problem = "common table expressions that refer to one another too often"
+    return Result(None, frozenset(), error=problem)
   connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value)
+  connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, _MOST_COLUMNS)
   read: set[Any] = set()
   left = [limits.steps // _EVERY]
   spent = time.thread_time() + limits.processor
@@ -191,7 +208,18 @@ def run(
       left[0] < 0 or time.thread_time() > spent or time.monotonic() > deadline
     )
 
+  formatter = sqlite3.connect(":memory:", cached_statements=0)
+  formatter.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value)
+  formatter.text_factory = _text
+
+  def printf(*values):
+    _check_widths(values, limits.value)
+    slots = ", ".join("?" * len(values))
+    return formatter.execute(f"SELECT printf({slots})", values).fetchone()[0]
+
   try:
+    for name in ("printf", "format"):
+      connection.create_function(name, -1, printf, deterministic=True)
     connection.set_authorizer(authorize)
     connection.set_progress_handler(tick, _EVERY)
     rows: list[tuple[Any, ...]] = []
@@ -205,6 +233,8 @@ def run(
       size += sum(len(v) if isinstance(v, str | bytes) else 8 for v in row)
       if len(rows) > limits.rows or size > limits.size:
         return Result(None, frozenset(read), error="too many rows")
+    if time.thread_time() > spent:  # in a call that is not interrupted
+      return Result(None, frozenset(read), error="too slow")
     return Result(rows, frozenset(read), columns)
   except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
     hung = time.monotonic() > deadline and time.thread_time() <= spent
@@ -212,6 +242,7 @@ def run(
     return Result(None, frozenset(read), error=problem, hung=hung)
   finally:
     connection.close()
+    formatter.close()
 
 
 def parts(
@@ -317,8 +348,10 @@ def _outcome(
   return Outcome(score, int(named["execution"]), query, identity, named)
 
 
-def _connect(meta: Mapping[str, Any]) -> tuple[sqlite3.Connection, set[str]]:
-  """A connection that cannot write, and the tables and views that there are."""
+def _connect(
+  meta: Mapping[str, Any],
+) -> tuple[sqlite3.Connection, set[str], list[str]]:
+  """A connection that cannot write, its tables and views, the views' SQL."""
   try:
     if "database" in meta:
       path = pathlib.Path(str(meta["database"])).resolve().as_uri()
@@ -335,7 +368,9 @@ def _connect(meta: Mapping[str, Any]) -> tuple[sqlite3.Connection, set[str]]:
         connection.executescript(str(meta["schema"]))
       connection.execute("PRAGMA query_only=ON")
       connection.execute("PRAGMA temp_store=MEMORY")
-      names = connection.execute("SELECT name FROM sqlite_master").fetchall()
+      made = connection.execute(
+        "SELECT name, type, sql FROM sqlite_master"
+      ).fetchall()
       opened.pop_all()  # whoever asked closes it
   except (sqlite3.Error, OSError) as error:
     raise ValueError(f"no database: {error}") from error
@@ -344,7 +379,113 @@ def _connect(meta: Mapping[str, Any]) -> tuple[sqlite3.Connection, set[str]]:
   connection.setlimit(sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50)
   connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
   connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
-  return connection, {name for (name,) in names}
+  views = [text for _, kind, text in made if kind == "view"]
+  return connection, {name for name, _, _ in made}, views
+
+
+def _check_widths(values: Sequence[Any], most: int) -> None:
+  """Raises ValueError for a format that may print more than `most` characters.
+
+  sqlite writes as many characters as the precision of `%c` says before it looks
+  at the limit of a value's length.
+  """
+  text = str(values[0]) if values else ""
+  widths = [int(width[:20]) for width in _WIDTH.findall(text)]
+  if "*" in text:  # Any of the values can be a width.
+    for value in values[1:]:
+      with contextlib.suppress(TypeError, ValueError, OverflowError):
+        widths.append(abs(int(float(value))))
+  if max(widths, default=0) > most:
+    raise ValueError(f"a width above {most}")
+
+
+def _copies(query: str, views: Sequence[str]) -> int:
+  """How many times common table expressions and views are copied, at most.
+
+  sqlite copies the text of each reference while it prepares a statement, so
+  definitions that each refer twice to the one before are copied 2^n times. Any
+  word that is one of the names counts as a reference, unless it stands beside a
+  point, or before a bracket or AS.
+  """
+  tokens = _names_of(query)
+  texts = [(tokens, span) for span in _definitions(tokens)]
+  for view in views:
+    words = _names_of(view)
+    start = words.index("as") if "as" in words else 0
+    name = words[start - 1] if words[start - 1] != ")" else ""
+    if not name:  # a view with a list of columns
+      name = words[words.index("(") - 1]
+    texts.append((words, (name, start + 1, len(words))))
+  names = {name for _, (name, _, _) in texts}
+  references: dict[str, collections.Counter[str]] = {}
+  for words, (name, start, end) in texts:
+    counts = _references(words[start:end], names - {name})
+    references[name] = references.get(name, collections.Counter()) | counts
+  sizes: dict[str, int] = {}
+
+  def size(name: str, path: tuple[str, ...]) -> int:
+    if name in path or len(path) > 100:  # recursive
+      return 1
+    if name not in sizes:
+      inner = references[name].items()
+      # Beyond the limit the number does not matter.
+      sizes[name] = min(
+        1 + sum(count * size(other, (*path, name)) for other, count in inner),
+        10 * _MOST_COPIES,
+      )
+    return sizes[name]
+
+  inside = {i for _, a, b in _definitions(tokens) for i in range(a, b)}
+  outside = [token for i, token in enumerate(tokens) if i not in inside]
+  counts = _references(outside, names)
+  return sum(count * size(name, ()) for name, count in counts.items())
+
+
+def _names_of(query: str) -> list[str]:
+  """The tokens of a query in small letters, names without quotation marks."""
+  return [
+    token[1:-1].lower() if token[0] in "'\"`[" else token
+    for token in _tokens(query)
+  ]
+
+
+def _definitions(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
+  """Name, start and end of each `name AS (...)` and `name (...) AS (...)`."""
+  opened: list[int] = []
+  closed_by: dict[int, int] = {}
+  for place, token in enumerate(tokens):
+    if token == "(":
+      opened.append(place)
+    elif token == ")" and opened:
+      closed_by[place] = opened.pop()
+  ends = {start: end for end, start in closed_by.items()}
+  found = []
+  for place, token in enumerate(tokens):
+    if token != "as" or not place:
+      continue
+    start = place + 1
+    while start < len(tokens) and tokens[start] in ("not", "materialized"):
+      start += 1
+    if start not in ends:
+      continue
+    before = place - 1
+    if before in closed_by:
+      before = closed_by[before] - 1
+    if before >= 0:
+      found.append((tokens[before], start, ends[start]))
+  return found
+
+
+def _references(
+  tokens: Sequence[str], names: Collection[str]
+) -> collections.Counter[str]:
+  """How often each name stands in a text, not beside a point."""
+  padded = ["", *tokens, ""]
+  return collections.Counter(
+    token
+    for before, token, after in zip(padded, tokens, padded[2:], strict=False)
+    if token in names and before != "." and after not in (".", "as", "(")
+  )
 
 
 def _same(found: Result, truth: Result, ordered: bool) -> bool:

@@ -100,9 +100,23 @@ def format_score(completion: str, reference: str) -> float:
   if not tags:
     calls = parse(completion)
     return float(bool(calls) if parse(reference) else calls == [])
-  pairs = re.findall(r"<(think|tool_call|response)>.*?</\1>", reference, re.S)
-  inside = r"\s*".join(rf"<{tag}>.*?</{tag}>" for tag in pairs)
-  return float(bool(re.fullmatch(rf"\s*{inside}\s*", completion, re.S)))
+  # The tags are equal, so the blocks are too: from each opening tag to the next
+  # tag that closes it. Outside of them only blanks may stand.
+  outside = True
+  wanted = ""
+  for i, piece in enumerate(_TAG.split(completion)):
+    if outside and piece.strip():
+      return 0.0
+    if i == len(tags):
+      return float(outside)
+    if outside:
+      wanted = tags[i].replace("<", "</")
+      outside = False
+      if tags[i].startswith("</") or wanted not in tags[i:]:
+        return 0.0
+    elif tags[i] == wanted:
+      outside = True
+  return 0.0
 
 
 def correctness(

@@ -46,6 +46,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -78,6 +79,12 @@ class Limits:
   open_files: int = 64
   threads: int = 32
   processes: int = 0
+
+  def __post_init__(self):
+    for name in ("seconds", "cpu_seconds"):
+      value = getattr(self, name)
+      if not 0 < value < math.inf:  # NaN is refused too
+        raise ValueError(f"{name} is {value!r}; it must be positive and finite")
 
 
 DEFAULT = Limits()
