@@ -126,7 +126,10 @@ VERL_MEANS = {
   "seq-mean-token-mean": lambda x, m: (
     (per_row(x, m) / (m.sum(-1) + 1e-8)).sum() / trained_rows(m)
   ),
-  "seq-mean-token-sum-norm": lambda x, m: per_row(x, m).sum() / m.shape[-1],
+  # Divides by the number of samples since February 2026.
+  "seq-mean-token-sum-norm": lambda x, m: (
+    per_row(x, m).sum() / trained_rows(m) / m.shape[-1]
+  ),
 }
 TRL_MEANS = {
   "grpo": lambda x, m: (per_row(x, m) / m.sum(-1).clip(1)).mean(),

@@ -7,8 +7,8 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
   ours                   peer  its name               how
   grpo                   verl  grpo, vanilla          =, without its dual clip
                          TRL   loss_type grpo         =, eps 1e-4, beta 0.04
-  dr_grpo                verl  norm_adv_by_std False  x 1 / samples: theirs is a
-                               seq-mean-token-sum-norm  sum over samples
+  dr_grpo                verl  norm_adv_by_std False  =, by its version of
+                               seq-mean-token-sum-norm  February 2026 or later
                          TRL   dr_grpo, scale none    =
   rloo                   verl  rloo, reinforce        =
                          TRL   RLOOTrainer            slopes =, on-policy: it has
@@ -249,8 +249,11 @@ CASES = {
   "dr_grpo, verl": Case(
     methods.get("dr_grpo"),
     verl(CENTRED, "seq-mean-token-sum-norm"),
-    factor=1 / (P * S),
     says=("dr_grpo", "sum over tokens / (samples x horizon)"),
+  ),
+  "dr_grpo with a row cut, verl": Case(
+    with_keep("dr_grpo", filters.finished()),
+    verl(CENTRED, "seq-mean-token-sum-norm", mask=FINISHED),
   ),
   "dr_grpo, TRL": Case(
     methods.get("dr_grpo", horizon=T), peers.trl_clip(CENTRED, "dr_grpo")
@@ -436,16 +439,12 @@ CASES = {
     for kind in terms.KL_ESTIMATORS
   },
   **{
-    f"{mean}, verl": Case(clipped(aggregate), verl(GROUP, mean), factor)
-    for mean, aggregate, factor in (
-      ("token-mean", aggregates.token_mean(), 1.0),
-      ("seq-mean-token-mean", aggregates.seq_mean_token_mean(), 1.0),
-      ("seq-mean-token-sum", aggregates.seq_mean_token_sum(), 1.0),
-      (
-        "seq-mean-token-sum-norm",
-        aggregates.seq_mean_token_sum_norm(),
-        1 / (P * S),
-      ),
+    f"{mean}, verl": Case(clipped(aggregate), verl(GROUP, mean))
+    for mean, aggregate in (
+      ("token-mean", aggregates.token_mean()),
+      ("seq-mean-token-mean", aggregates.seq_mean_token_mean()),
+      ("seq-mean-token-sum", aggregates.seq_mean_token_sum()),
+      ("seq-mean-token-sum-norm", aggregates.seq_mean_token_sum_norm()),
     )
   },
 }
@@ -604,6 +603,7 @@ def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
     (aggregates.token_mean(), "token-mean"),
     (aggregates.seq_mean_token_sum(), "seq-mean-token-sum"),
     (aggregates.seq_mean_token_mean(), "seq-mean-token-mean"),
+    (aggregates.seq_mean_token_sum_norm(), "seq-mean-token-sum-norm"),
   ],
   ids=str,
 )
