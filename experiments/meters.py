@@ -48,7 +48,7 @@ _SUPERVISED = ("loss/", "policy/entropy", "optim/", "length/")
 Times = dict[str, float]
 
 
-class _Held(NamedTuple):
+class _Pending(NamedTuple):
   """A dispatch whose metrics have not been fetched; see `Meter.hold`."""
 
   done: int
@@ -62,9 +62,9 @@ class Meter:
 
   Args:
     e: the experiment.
-    logger: takes what is due.
-    guard: is shown every step.
-    state: before the first of them.
+    logger: writes the metrics of a step.
+    guard: checks the metrics of every step.
+    state: the training state before the first step.
   """
 
   def __init__(
@@ -76,7 +76,7 @@ class Meter:
   ) -> None:
     self._e, self._logger, self._guard = e, logger, guard
     self._made = _counted(_updates_made(state))
-    self._held: _Held | None = None
+    self._pending: _Pending | None = None
     self._end: float | None = None  # of the held dispatch, once it is known
     self._between: Times = {}  # seconds between steps, until a line is logged
     self._clock = time.perf_counter()  # end of the dispatch before
@@ -101,12 +101,13 @@ class Meter:
 
     Args:
       done: steps after it.
-      metrics: of its steps, on the device; stacked where it made several.
+      metrics: metrics of its steps, on the device; stacked where it made
+        several.
       times: seconds that the host measured, and the moments of
         `experiments.collect`.
       state: after it; it may be donated as soon as this returns.
     """
-    self._held = _Held(done, metrics, times, _updates_made(state))
+    self._pending = _Pending(done, metrics, times, _updates_made(state))
     self._end = None
 
   def note_end(self) -> None:
@@ -115,10 +116,10 @@ class Meter:
     Called before the next dispatch, which may run in the host's thread (as
     short programs do on CPU) and so delay `flush`.
     """
-    if self._held is None or self._end is not None:
+    if self._pending is None or self._end is not None:
       return
     # All outputs of a program are ready at once, so one of them is enough.
-    if next(iter(self._held.metrics.values())).is_ready():
+    if next(iter(self._pending.metrics.values())).is_ready():
       self._end = time.perf_counter()
 
   def flush(self, state_ready: float | None = None) -> None:
@@ -131,14 +132,14 @@ class Meter:
     Raises:
       Stopped: a score is not finite.
     """
-    if self._held is None:
+    if self._pending is None:
       return
-    done, metrics, times, made = self._held
-    self._held = None
-    metrics, made = jax.device_get(metrics), _counted(made)
+    done, metrics, times, updates_made = self._pending
+    self._pending = None
+    metrics, updates_made = jax.device_get(metrics), _counted(updates_made)
     # The earliest moment at which the end of this dispatch was seen.
-    seen = (self._end, state_ready, time.perf_counter())
-    end = min(moment for moment in seen if moment is not None)
+    moments = (self._end, state_ready, time.perf_counter())
+    end = min(moment for moment in moments if moment is not None)
     size = self._e.config.steps_per_dispatch
     times = self._durations(times, end, size)
     self._clock = end
@@ -154,7 +155,7 @@ class Meter:
       fault = self._guard.see(one)
       if fault:
         raise guards.Stopped(number, fault)
-    self._made = made  # those of phases are among them
+    self._made = updates_made  # includes the updates of phases
 
   def _durations(self, times: Times, end: float, size: int) -> Times:
     """Seconds of each of the `size` steps of a dispatch that ended at `end`."""
@@ -192,9 +193,9 @@ class Meter:
 
 
 def _updates_made(state: step.State) -> dict[str, jax.Array]:
-  """Of each learner, as its optimiser counts them: skipped ones are none.
+  """Returns the updates of each learner, as its optimiser counts them.
 
-  Copies: the state may be donated to the next step.
+  Skipped updates do not count. The counts are copies: the state may be donated to the next step.
   """
   of = {learners.POLICY: state.opt_state}
   of |= {name: held.opt_state for name, held in state.learners.items()}

@@ -51,9 +51,16 @@ def slow_updates(monkeypatch):
 
 
 class SlowCheckpoints:
-  """Stands for `checkpoint.Checkpoints`; a save takes 0.3 s."""
+  """Stands for `checkpoint.Checkpoints`; a save takes 0.3 s.
+
+  Attributes:
+    begun: when the latest save began.
+  """
+
+  begun = 0.0
 
   def save(self, *args, **kwargs):
+    self.begun = time.perf_counter()
     time.sleep(0.3)
 
 
@@ -69,20 +76,20 @@ def run_loop(e, workdir):
   state = jax.block_until_ready(e.init())
   with logging.Logger(workdir, STEPS, sinks=()) as logger:
     start = time.perf_counter()
-    train._loop(e, state, workdir, SlowCheckpoints(), logger, watch, None)
-    wall = time.perf_counter() - start - 0.3
+    checkpoints = SlowCheckpoints()
+    train._loop(e, state, workdir, checkpoints, logger, watch, None)
+    wall = checkpoints.begun - start
   lines = jsonl.read(workdir / "metrics.jsonl")
   return {line["step"]: line for line in lines if "time/step_s" in line}, wall
 
 
 def assert_of_its_own_step(seconds):
-  """Of steps from 1; the fourth is the long one."""
-  own = [seconds[i] for i in range(WARM + 1, STEPS + 1)]
-  want = SLEEPS[WARM:]
-  for found, slept in zip(own, want, strict=True):
+  """Compares `seconds`, by step from 1, with the sleeps; the fourth is long."""
+  durations = [seconds[i] for i in range(WARM + 1, STEPS + 1)]
+  for duration, sleep in zip(durations, SLEEPS[WARM:], strict=True):
     # A tenth of a second: the host may see an end late, and a step is then the
     # shorter for it.
-    assert slept - 0.1 <= found < slept + LONG - SHORT, own
+    assert sleep - 0.1 <= duration < sleep + LONG - SHORT, durations
 
 
 def assert_add_up(lines, wall):
@@ -211,7 +218,7 @@ def test_work_between_steps_is_no_part_of_a_step(tmp_path, monkeypatch):
   )
   lines, wall = run_loop(e, tmp_path)
   assert_of_its_own_step(by_step(lines, "time/step_s"))
-  found = {
+  logged = {
     (number, name): line[name]
     for number, line in lines.items()
     for name in BETWEEN
@@ -220,8 +227,8 @@ def test_work_between_steps_is_no_part_of_a_step(tmp_path, monkeypatch):
   # The sample dump is due before the first step too.
   want = {(1, BETWEEN[2]): 0.5, (3, BETWEEN[0]): 0.3, (5, BETWEEN[0]): 0.3}
   want |= {(5, BETWEEN[1]): 0.4, (5, BETWEEN[2]): 0.5}
-  assert found.keys() == want.keys()
-  assert all(want[key] <= found[key] < want[key] + 0.3 for key in want)
+  assert logged.keys() == want.keys()
+  assert all(want[key] <= logged[key] < want[key] + 0.3 for key in want)
   assert_add_up(lines, wall)
 
 
@@ -232,8 +239,8 @@ def test_lines_of_every_second_step_keep_the_time_between(tmp_path):
   assert LONG <= lines[4]["time/step_s"] < LONG + SHORT + 0.6
   saves = [line["time/checkpoint_s"] for line in lines.values()]
   counts = (1, 2, 2)  # before steps 2, 3 and 4, 5 and 6
-  for found, count in zip(saves, counts, strict=True):
-    assert 0.3 * count <= found < 0.3 * (count + 1)
+  for seconds, count in zip(saves, counts, strict=True):
+    assert 0.3 * count <= seconds < 0.3 * count + 0.6
 
 
 def test_the_first_step_does_not_hold_the_time_of_the_second(

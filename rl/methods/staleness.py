@@ -97,9 +97,8 @@ def corrected(method: Method, cap: float) -> Method:
       )
 
   def weighed(token_mean: str) -> Transform:
-    own = (method.advantage,)
     at_tokens = () if method.advantage.gives == "token" else (broadcast(),)
-    return chain(*own, *at_tokens, _WEIGHTS[token_mean](cap))
+    return chain(method.advantage, *at_tokens, _WEIGHTS[token_mean](cap))
 
   def reads_advantage(term: Term) -> bool:
     return term.signal is None and term.takes != "none"
