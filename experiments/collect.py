@@ -26,6 +26,12 @@ from rl.step import Rollouts, State
 Array = jax.Array
 # Pure and jittable; or host code around programs, which says what took long.
 Collect = Callable[[State], Rollouts]
+# Keys of moments among the times of a rollout, in seconds of
+# `time.perf_counter`. `experiments.meters` makes durations of them and does not
+# log them. The state is the argument: it is ready when the update of the step
+# before has ended.
+STATE_READY = "moment/state_ready"
+ROLLOUT_READY = "moment/rollout_ready"
 Staged = Callable[[State], tuple[Rollouts, dict[str, float]]]
 
 
@@ -159,7 +165,6 @@ def on_host(
   put_together = jax.jit(assemble.to_rollout)
 
   def collect(state: State):
-    called = time.perf_counter()
     jax.block_until_ready(state)
     start = time.perf_counter()
     scoring = 0.0
@@ -198,7 +203,7 @@ def on_host(
 
     rollout = _sampled(method, policy, sampling, state, draw, judge, extend)
     times = {
-      "time/update_s": start - called,  # what was left of the last one
+      STATE_READY: start,
       "time/rollout_s": time.perf_counter() - start - scoring,
       "time/score_s": scoring,
     }
@@ -233,6 +238,10 @@ def with_host_needs(e: Experiment, gather: Staged) -> Staged:
     given, times = gather(state)
     given = learners.by_slot(given)
     scored = score(state, given[learners.POLICY])
+    if STATE_READY not in times:
+      # `scored` needs the state, so the wait for it below is no longer for this.
+      jax.block_until_ready(state)
+      times = {**times, STATE_READY: time.perf_counter()}
     start = time.perf_counter()
     jax.block_until_ready(scored)
     began = time.perf_counter()
@@ -286,13 +295,17 @@ def shown_on_host(task: Task, prompts: int, sharding: NamedSharding) -> Staged:
   put_together = jax.jit(assemble.supervised_rollout)
 
   def collect(state: State):
-    start = time.perf_counter()
     problem_key, solution_key = _keys(state)
-    problems = task.train(problem_key, int(state.step), prompts)
-    key = jax.random.fold_in(solution_key, int(state.step))
+    number = int(state.step)  # waits for the update of the step before
+    start = time.perf_counter()
+    problems = task.train(problem_key, number, prompts)
+    key = jax.random.fold_in(solution_key, number)
     shown = task.demonstrate(key, problems)
     placed = hosts.place((problems, shown), sharding)
     rollout = put_together(*placed, state)
-    return rollout, {"time/rollout_s": time.perf_counter() - start}
+    return rollout, {
+      STATE_READY: start,
+      "time/rollout_s": time.perf_counter() - start,
+    }
 
   return collect

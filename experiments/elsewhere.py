@@ -10,11 +10,12 @@ from parameters that are one update old: `rollout/staleness` is logged, and
 from __future__ import annotations
 
 import concurrent.futures
+import time
 from collections.abc import Callable
 
 import jax
 
-from experiments.collect import Staged
+from experiments.collect import STATE_READY, Staged
 from experiments.experiment import Experiment
 from rl import learners, step
 
@@ -77,10 +78,13 @@ class Ahead:
 
   def __call__(self, state: step.State) -> tuple[step.Rollouts, Times]:
     """The rollout of this state's step; asked again, the same."""
-    done = int(state.step)
+    done = int(state.step)  # waits for the update of the step before
+    ready = time.perf_counter()
     if done not in self._found:
       self._found = {done: self._next(state, done)}
-    return self._found[done]
+    rollout, times = self._found[done]
+    # The sampler's thread may have measured the same for the state before.
+    return rollout, {**times, STATE_READY: ready}
 
   def _next(self, state: step.State, done: int) -> tuple[step.Rollouts, Times]:
     sent = self._send(state)

@@ -8,6 +8,7 @@ which is a run like any other.
 from __future__ import annotations
 
 import collections
+import time
 from collections.abc import Callable
 
 import jax
@@ -312,6 +313,7 @@ def make_advance(e: Experiment, gather: collect.Staged) -> Advance:
 
   def advance(state):
     rollout, times = gather(state)
+    times = {**times, collect.ROLLOUT_READY: time.perf_counter()}
     return (*train_step(state, rollout), times)
 
   return advance
@@ -331,38 +333,39 @@ def _loop(
   done, size = begun, config.steps_per_dispatch
   if done >= config.steps:
     return state
+  guard = guards.Guard(e.plan, config.stop_after_skips)
+  # First, as it starts the clock: the first step's time holds what follows.
+  meter = meters.Meter(e, logger, guard, state)
   gather = gatherer(e)
   seen = _Seen(gather)
   advance = make_advance(e, seen)
   record = records.recorder(e, gather)
-  guard = guards.Guard(e.plan, config.stop_after_skips)
-  meter = meters.Meter(e, logger, guard, state)
   meta = {_CODE: provenance.commit()}
 
   def save() -> None:
-    meter.flush()  # a resumed run must find the metrics of what is saved
-    logger.flush()
-    allocator.trim()  # of what the save before this one and evaluations freed
-    checkpoints.save(done, state.replace(frozen={}), meta, force=True)
+    # Flushes first: a resumed run must find the metrics of what is saved.
+    with meter.between_steps("time/checkpoint_s"):
+      logger.flush()
+      allocator.trim()  # of what the save before this one and evaluations freed
+      checkpoints.save(done, state.replace(frozen={}), meta, force=True)
 
   try:
     while done < config.steps:
       if done and _due(done, config.evaluate_every):
-        meter.flush()
-        logger.log(done, _evaluated(e, state, workdir, watch))
-        meter.restart()
+        with meter.between_steps("time/evaluation_s"):
+          logger.log(done, _evaluated(e, state, workdir, watch))
       if _due(done, config.rollouts_every):
-        meter.flush()
-        logger.samples(done, record(state))
-        meter.restart()
+        with meter.between_steps("time/samples_s"):
+          logger.samples(done, record(state))
       if trace:
         trace.before()
+      meter.note_end()
       state, metrics, times = advance(state)
-      if trace:
-        trace.after(metrics)
       done += size
-      meter.flush()
+      meter.flush(times.get(collect.STATE_READY))
       meter.hold(done, metrics, times, state)
+      if trace:
+        trace.after(metrics)  # waits for them
       if guard.is_near(size):
         meter.flush()
         if guard.reached:

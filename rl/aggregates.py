@@ -81,7 +81,8 @@ def seq_mean_token_sum() -> Aggregate:
 def seq_mean_token_sum_norm(horizon: int | None = None) -> Aggregate:
   """Mean over samples of the sum over tokens / a *constant* (Dr. GRPO).
 
-  verl's mode of this name does not divide by the number of samples.
+  verl's mode of this name is the same since February 2026; before that it did
+  not divide by the number of samples.
 
   Args:
     horizon: the longest completion in tokens; None takes the T of the batch,

@@ -9,6 +9,7 @@ to both. log_ratio is clamped to +-20 before `exp`, never after.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 
 import jax
@@ -31,6 +32,9 @@ class Surrogate:
     gives: "token" or "sample".
     needs: probes it reads beyond the log-probs.
     uses_ratio: False for plain REINFORCE, which has no old policy.
+    token_mean: "arithmetic", or "geometric" if the objective of a sample is the
+      geometric mean of factors of its tokens. Weights of tokens are averaged
+      in the same way (`rl.methods.staleness`).
   """
 
   name: str
@@ -38,6 +42,7 @@ class Surrogate:
   gives: types.Level = "token"
   needs: frozenset = frozenset()
   uses_ratio: bool = True
+  token_mean: str = "arithmetic"
 
   def __str__(self) -> str:
     return self.name
@@ -47,6 +52,7 @@ def surrogate(
   gives: types.Level = "token",
   needs: Iterable | Callable = (),
   uses_ratio: bool = True,
+  token_mean: str = "arithmetic",
 ) -> Callable[[Callable], Callable[..., Surrogate]]:
   """Decorator: a function with keyword-only hyper-parameters -> a factory."""
 
@@ -54,12 +60,11 @@ def surrogate(
     def build(hyper: dict) -> Surrogate:
       return Surrogate(
         factories.label(fn.__name__, hyper),
-        lambda ratio, a, policy, rollout: fn(
-          ratio, a, policy, rollout, **hyper
-        ),
+        functools.partial(fn, **hyper),
         gives,
         factories.resolve_needs(needs, hyper),
         uses_ratio,
+        token_mean,
       )
 
     return factories.factory(fn, 4, build)

@@ -48,6 +48,7 @@ class Term:
     needs: probes it reads.
     on_policy: right only for the first update of a rollout.
     against: its ratio's denominator, "old" or "behavior"; "" of no ratio.
+    token_mean: "arithmetic" or "geometric", as in `rl.surrogates.Surrogate`.
   """
 
   name: str
@@ -62,6 +63,7 @@ class Term:
   needs: frozenset[probes.Need] = frozenset()
   on_policy: bool = False
   against: str = ""
+  token_mean: str = "arithmetic"
 
   def __post_init__(self):
     if self.takes not in _SIGNALS:
@@ -111,9 +113,8 @@ class Term:
     self, signal: Transform | None = None, keep: Transform | None = None
   ) -> Term:
     """The term with a signal or a filter of its own."""
-    changes = {"signal": signal, "keep": keep}
-    given = {key: t for key, t in changes.items() if t is not None}
-    return dataclasses.replace(self, **given)
+    changes = {"signal": signal or self.signal, "keep": keep or self.keep}
+    return dataclasses.replace(self, **changes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,8 +191,7 @@ def policy_gradient(
     needs |= {_OLD_LOG_PROBS} if against == "old" else set()
 
   def fn(advantages, policy, rollout):
-    metrics = {}
-    log_ratio = None
+    metrics, log_ratio = {}, None
     if surrogate.uses_ratio:
       reference = rollout.behavior_log_probs
       if against == "old":
@@ -200,10 +200,8 @@ def policy_gradient(
       rho = surrogates.ratio(policy[probes.log_probs] - reference)
       metrics = {"policy/ratio_mean": rho, "policy/ratio_max": rho}
     value = surrogate.fn(log_ratio, advantages, policy, rollout)
-    if isinstance(value, tuple):
-      value, more = value
-      metrics |= more
-    return -value, metrics
+    value, more = value if isinstance(value, tuple) else (value, {})
+    return -value, metrics | more
 
   return Term(
     name,
@@ -214,6 +212,7 @@ def policy_gradient(
     needs=frozenset(needs),
     on_policy=not surrogate.uses_ratio,
     against=against if surrogate.uses_ratio else "",
+    token_mean=surrogate.token_mean,
   )
 
 

@@ -126,7 +126,10 @@ VERL_MEANS = {
   "seq-mean-token-mean": lambda x, m: (
     (per_row(x, m) / (m.sum(-1) + 1e-8)).sum() / trained_rows(m)
   ),
-  "seq-mean-token-sum-norm": lambda x, m: per_row(x, m).sum() / m.shape[-1],
+  # Divides by the number of samples since February 2026.
+  "seq-mean-token-sum-norm": lambda x, m: (
+    per_row(x, m).sum() / trained_rows(m) / m.shape[-1]
+  ),
 }
 TRL_MEANS = {
   "grpo": lambda x, m: (per_row(x, m) / m.sum(-1).clip(1)).mean(),
@@ -286,13 +289,14 @@ def mean_log_ratio(point):
   return per_row(moved, BATCH.mask) / BATCH.lengths
 
 
-def verl_gspo(a, low, high):
+def verl_gspo(a, low, high, weights=1.0):
+  """`weights` are its rollout_is_weights, of tokens; also in geo_mean."""
   a = on_tokens(a)
 
   def peer(now, held):
     own = now.log_probs - held.log_probs
     rho = np.exp(np.minimum(mean_log_ratio(held)[..., None] + own, 10.0))
-    loss = np.maximum(-a * rho, -a * rho.clip(1 - low, 1 + high))
+    loss = np.maximum(-a * rho, -a * rho.clip(1 - low, 1 + high)) * weights
     return VERL_MEANS["seq-mean-token-mean"](loss, BATCH.mask)
 
   return peer
@@ -321,8 +325,9 @@ def verl_cispo(a, low, high):
   return peer
 
 
-def verl_geo_mean(a, clip, mask=BATCH.mask):
+def verl_geo_mean(a, clip, mask=BATCH.mask, weights=1.0):
   """GMPO of `[P, S]` advantages, a mean over all rows."""
+  log_weights = np.broadcast_to(np.log(weights + 1e-10), mask.shape)
 
   def peer(now, held):
     moved = now.log_probs - BATCH.old_log_probs
@@ -330,7 +335,8 @@ def verl_geo_mean(a, clip, mask=BATCH.mask):
     moved = sign * np.minimum(sign * moved, sign * moved.clip(-clip, clip))
     tokens = mask.sum(-1) + 1e-8
     kept = a * mask.sum(-1) / tokens
-    return (-kept * np.exp(per_row(moved, mask) / tokens)).mean()
+    of_sample = np.exp(per_row(log_weights, mask) / tokens)
+    return (-kept * np.exp(per_row(moved, mask) / tokens) * of_sample).mean()
 
   return peer
 

@@ -95,6 +95,33 @@ def test_the_critic_is_clipped_only_beyond_the_clip_towards_its_target():
     np.testing.assert_array_equal(np.asarray(slope)[0, 0] != 0, moves)
 
 
+@pytest.mark.parametrize(("least", "most", "share"), [(0, 19, 0), (21, 40, 50)])
+def test_the_clipped_share_of_values_does_not_count_rounding(
+  least, most, share
+):
+  """Values move by `least` to `most` hundredths; the clip is 20 hundredths.
+
+  Targets lie above all values and half of the values move up. Only these can be
+  clipped, so the share is 0 or 50 percent.
+  """
+  term = methods.get("ppo", value_clip=0.2).loss.terms[1]
+  tokens = 10_000
+  random = np.random.default_rng(0)
+  sign = np.where(np.arange(tokens) % 2, 1.0, -1.0)
+  old = np.float32(random.normal(0.0, 0.3, tokens))
+  value = np.float32(old + sign * random.uniform(least, most, tokens) / 100)
+  signal = np.float32(old + random.uniform(0.5, 1.0, tokens))
+
+  @jax.jit
+  def clipped(value, old, signal):
+    rollout = worked((1,) * tokens, (0.0,) * tokens)
+    rollout = rollout.replace(extras=types.Named({"old/values": old}))
+    named = types.Named({"values": value})
+    return term.fn(signal, named, rollout)[1]["value/clip_frac"]
+
+  assert 100 * float(np.mean(clipped(value, old, signal))) == share
+
+
 @pytest.mark.parametrize(
   ("length", "lam"), [(10, 0.0), (20, 0.0), (100, 0.8), (1000, 0.98)]
 )

@@ -7,8 +7,8 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
   ours                   peer  its name               how
   grpo                   verl  grpo, vanilla          =, without its dual clip
                          TRL   loss_type grpo         =, eps 1e-4, beta 0.04
-  dr_grpo                verl  norm_adv_by_std False  x 1 / samples: theirs is a
-                               seq-mean-token-sum-norm  sum over samples
+  dr_grpo                verl  norm_adv_by_std False  =, by its version of
+                               seq-mean-token-sum-norm  February 2026 or later
                          TRL   dr_grpo, scale none    =
   rloo                   verl  rloo, reinforce        =
                          TRL   RLOOTrainer            slopes =, on-policy: it has
@@ -32,7 +32,8 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
                                                       cap itself: ours + 1
   sapo                   verl  sapo                   =
                          TRL   sapo                   =, eps 1e-4
-  gmpo                   verl  geo_mean               =, a mean over rows in use
+  gmpo                   verl  geo_mean               =, a mean over rows in use;
+                                                      = with rollout_is weights
   clip_cov, kl_cov       verl  clip_cov, kl_cov       = where its covariance, of
                                the current policy, is that of the old one, and
                                where nothing is drawn by chance; kl_cov: cov > 0
@@ -53,6 +54,7 @@ is in `test_released_faults.py`.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
@@ -78,6 +80,7 @@ from rl import (
   transforms,
   types,
 )
+from rl.methods import staleness
 from rl.methods.critic import values
 from rl.methods.group import lite_ppo
 from rl.transform import chain, each
@@ -249,8 +252,11 @@ CASES = {
   "dr_grpo, verl": Case(
     methods.get("dr_grpo"),
     verl(CENTRED, "seq-mean-token-sum-norm"),
-    factor=1 / (P * S),
     says=("dr_grpo", "sum over tokens / (samples x horizon)"),
+  ),
+  "dr_grpo with a row cut, verl": Case(
+    with_keep("dr_grpo", filters.finished()),
+    verl(CENTRED, "seq-mean-token-sum-norm", mask=FINISHED),
   ),
   "dr_grpo, TRL": Case(
     methods.get("dr_grpo", horizon=T), peers.trl_clip(CENTRED, "dr_grpo")
@@ -436,16 +442,12 @@ CASES = {
     for kind in terms.KL_ESTIMATORS
   },
   **{
-    f"{mean}, verl": Case(clipped(aggregate), verl(GROUP, mean), factor)
-    for mean, aggregate, factor in (
-      ("token-mean", aggregates.token_mean(), 1.0),
-      ("seq-mean-token-mean", aggregates.seq_mean_token_mean(), 1.0),
-      ("seq-mean-token-sum", aggregates.seq_mean_token_sum(), 1.0),
-      (
-        "seq-mean-token-sum-norm",
-        aggregates.seq_mean_token_sum_norm(),
-        1 / (P * S),
-      ),
+    f"{mean}, verl": Case(clipped(aggregate), verl(GROUP, mean))
+    for mean, aggregate in (
+      ("token-mean", aggregates.token_mean()),
+      ("seq-mean-token-mean", aggregates.seq_mean_token_mean()),
+      ("seq-mean-token-sum", aggregates.seq_mean_token_sum()),
+      ("seq-mean-token-sum-norm", aggregates.seq_mean_token_sum_norm()),
     )
   },
 }
@@ -503,6 +505,29 @@ def test_the_batch_reaches_every_branch():
   assert len(set(BATCH.lengths.ravel())) > 3
   assert BATCH.finished.sum() == P * S - 1
   assert np.ptp(SCORES, axis=-1)[2] == 0
+
+
+@pytest.mark.parametrize(
+  ("name", "peer"),
+  [
+    (
+      "gmpo",
+      functools.partial(peers.verl_geo_mean, peers.verl_group(SCORES), 0.4),
+    ),
+    ("gspo", functools.partial(peers.verl_gspo, GROUP, 3e-4, 4e-4)),
+  ],
+)
+def test_truncated_weights_of_tokens_are_averaged_as_verl_does(name, peer):
+  """GMPO takes the geometric mean over a sample, GSPO weighs each token."""
+  gap = np.random.default_rng(0).normal(0.0, 0.8, (P, S, T))
+  token_weights = np.minimum(np.exp(gap), 2.0)
+  assert ((token_weights == 2.0) & (BATCH.mask > 0)).any()
+  sampled = jnp.asarray(BATCH.old_log_probs - gap, jnp.float32)
+  m = staleness.corrected(methods.get(name), cap=2.0)
+  loss, found = ours(m, seen=rollout(behavior_log_probs=sampled))
+  theirs = peer(weights=token_weights)
+  close(loss, theirs(NOW, NOW))
+  close(found.log_probs, peers.slopes(theirs, NOW).log_probs)
 
 
 # Where the peers' definitions say otherwise.
@@ -604,6 +629,7 @@ def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
     (aggregates.token_mean(), "token-mean"),
     (aggregates.seq_mean_token_sum(), "seq-mean-token-sum"),
     (aggregates.seq_mean_token_mean(), "seq-mean-token-mean"),
+    (aggregates.seq_mean_token_sum_norm(), "seq-mean-token-sum-norm"),
   ],
   ids=str,
 )

@@ -22,6 +22,7 @@ from rl import (
   transforms,
   types,
 )
+from rl.methods import staleness
 from rl.methods.surrogates import (
   flex_clip,
   gmpo,
@@ -162,6 +163,57 @@ def test_a_sample_without_a_token_is_counted_by_the_geometric_mean():
   absent = rollout.replace(sample_mask=rollout.sample_mask.at[0, 0].set(False))
   m = bare(gmpo.geometric_mean(0.4))
   close(gradient(m, empty, params), gradient(m, absent, params))
+
+
+def stale_rollout():
+  """Two samples of three and two tokens, and the weights of their tokens.
+
+  The first has the weights 1/2, 2 and 1: arithmetic mean 7/6, geometric mean 1.
+  The second has 8, which the cap makes 2, and 1/2: arithmetic mean 5/4,
+  geometric mean 1.
+  """
+  weights = jnp.array([[[0.5, 2.0, 1.0], [8.0, 0.5, 1e9]]])
+  mask = jnp.array([[[True, True, True], [True, True, False]]])
+  base = free.rollout(p=1, s=2, t=3, ragged=False)
+  old = base.behavior_log_probs
+  return base.replace(
+    tokens=base.tokens.replace(mask=mask),
+    behavior_log_probs=old - jnp.log(weights),
+    scores=jnp.array([[3.0, 1.0]]),
+    extras=types.Named({str(OLD): old}),
+  )
+
+
+def losses_of_terms(m, rollout):
+  """The value of each term at the old policy, before its coefficients."""
+  batch, _, _ = method.prepare(m, rollout, m.init())
+  named = types.Named({"log_probs": rollout.extras[OLD]})
+  return [
+    term.fn(signal, named, batch.rollout)[0]
+    for term, signal in zip(m.loss.terms, batch.signals, strict=True)
+  ]
+
+
+def test_the_geometric_mean_weighs_a_sample_by_that_of_its_tokens():
+  """Centred scores are 1 and -1, and both samples have the weight 1."""
+  advantage = chain(transforms.scores(), transforms.center())
+  m = dataclasses.replace(methods.get("gmpo"), advantage=advantage)
+  (found,) = losses_of_terms(staleness.corrected(m, 2.0), stale_rollout())
+  close(found, [[-1.0, 1.0]])
+
+
+@pytest.mark.parametrize("first", ["gmpo", "grpo"])
+def test_each_term_weighs_tokens_by_its_own_mean(first):
+  """One advantage is read by a geometric mean and by one over tokens."""
+  geometric = terms.policy_gradient(gmpo.geometric_mean(0.4))
+  arithmetic = terms.policy_gradient(surrogates.ppo_clip())
+  both = [geometric, arithmetic] if first == "gmpo" else [arithmetic, geometric]
+  advantage = chain(transforms.scores(), transforms.center())
+  m = method.Method(terms.Loss(tuple(both)), advantage)
+  found = losses_of_terms(staleness.corrected(m, 2.0), stale_rollout())
+  wide, narrow = found if first == "grpo" else found[::-1]
+  close(narrow, [[-1.0, 1.0]])
+  close(wide, [[[-0.5, -2.0, -1.0], [2.0, 0.5, 0.0]]])
 
 
 def test_kimi_comes_to_rest_where_the_log_ratio_is_the_advantage_over_tau():

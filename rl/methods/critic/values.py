@@ -34,12 +34,14 @@ def value_loss(
   *,
   clip: float,
 ) -> tuple[Array, dict[str, Array]]:
-  """max((V - G)^2, (V_old + clip(V - V_old, -clip, clip) - G)^2).
+  """max((V - G)^2, (clip(V, V_old - clip, V_old + clip) - G)^2).
 
   G is the term's own signal. The gradient vanishes where V has moved more than
   `clip` towards G. Logged: `value/clip_frac`, the share of such tokens.
   """
   value, old = policy[probes.values], rollout.extras[OLD_VALUES]
-  near = old + jnp.clip(value - old, -clip, clip)
+  # Within the bounds this is V itself, bit for bit. `V_old + (V - V_old)` is
+  # not: its rounding error would be counted as a clip.
+  near = jnp.clip(value, old - clip, old + clip)
   free, clipped = (value - signal) ** 2, (near - signal) ** 2
   return jnp.maximum(free, clipped), {"value/clip_frac": clipped > free}

@@ -10,7 +10,7 @@ from rl.transform import chain
 from rl.transforms import group_normalize, scores
 
 
-@surrogates.surrogate("sample")
+@surrogates.surrogate("sample", token_mean="geometric")
 def geometric_mean(
   log_ratio: jax.Array,
   advantages: jax.Array,
@@ -21,7 +21,8 @@ def geometric_mean(
 ) -> jax.Array:
   """A exp(mean_t l_t): l = min(log rho, clip) if A > 0, else max(., -clip).
 
-  A is the mean over the sample's tokens.
+  A is the mean over the sample's tokens. Weights of tokens belong inside the
+  geometric mean: see `rl.methods.staleness.corrected`.
   """
   del policy
   mask = rollout.mask
