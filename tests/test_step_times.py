@@ -51,16 +51,9 @@ def slow_updates(monkeypatch):
 
 
 class SlowCheckpoints:
-  """Stands for `checkpoint.Checkpoints`; a save takes 0.3 s.
-
-  Attributes:
-    begun: when the latest save began.
-  """
-
-  begun = 0.0
+  """Stands for `checkpoint.Checkpoints`; a save takes 0.3 s."""
 
   def save(self, *args, **kwargs):
-    self.begun = time.perf_counter()
     time.sleep(0.3)
 
 
@@ -68,17 +61,24 @@ def run_loop(e, workdir):
   """Runs the training loop alone.
 
   Returns:
-    The lines of `metrics.jsonl` by step, and the seconds of the loop until its
-    last checkpoint.
+    The lines of `metrics.jsonl` by step, and the seconds of the loop until it
+    flushes the logger after its last step.
   """
   watch = contextlib.nullcontext()
   watch.check = lambda: None
   state = jax.block_until_ready(e.init())
+  flushes = []
   with logging.Logger(workdir, STEPS, sinks=()) as logger:
+    flush = logger.flush
+
+    def noted_flush():
+      flushes.append(time.perf_counter())
+      flush()
+
+    logger.flush = noted_flush
     start = time.perf_counter()
-    checkpoints = SlowCheckpoints()
-    train._loop(e, state, workdir, checkpoints, logger, watch, None)
-    wall = checkpoints.begun - start
+    train._loop(e, state, workdir, SlowCheckpoints(), logger, watch, None)
+    wall = flushes[-1] - start
   lines = jsonl.read(workdir / "metrics.jsonl")
   return {line["step"]: line for line in lines if "time/step_s" in line}, wall
 
@@ -108,14 +108,21 @@ def by_step(lines, name):
 def run_behind_a_long_program(gather):
   """Makes dispatches asynchronous.
 
-  The CPU runs a program in the host's thread if it is short and its arguments
-  are ready. The one here is long, so that all that need its result wait.
+  The CPU runs a program in the host's thread if it computes little and its
+  arguments are ready. The one here computes much, and then sleeps, so that all
+  programs that need its result wait, however busy the machine is.
   """
+
+  def sleep(x):
+    time.sleep(0.3)
+    return np.asarray(x)
 
   @jax.jit
   def delay(rollout, x):
     x = jax.lax.fori_loop(0, 20, lambda _, x: jnp.tanh(x @ x), x)
-    return jax.lax.optimization_barrier((rollout, x))[0]
+    x = jax.pure_callback(sleep, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+    # Scores depend on the result, or XLA would leave all of it out.
+    return rollout.replace(scores=rollout.scores + 0.0 * x[0, 0])
 
   def collect(state):
     rollout, times = gather(state)
