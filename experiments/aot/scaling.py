@@ -107,8 +107,13 @@ def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
 
 
 def write_data(folder: epath.Path) -> None:
-  """A few problems of every form that the cells read."""
-  rows = [(f"{i} + {i}?", f"{i} + {i} = {2 * i}", 2 * i) for i in range(40)]
+  """Writes a few problems of every form that the cells read."""
+
+  def rows(second: int) -> list[tuple[str, str, int]]:
+    """Sums of i and `second` i: test and train problems must differ."""
+    numbers = [(i, second * i) for i in range(1, 41)]
+    return [(f"{a} + {b}?", f"{a} + {b} = {a + b}", a + b) for a, b in numbers]
+
   forms = {
     "problems": lambda q, s, a: {"prompt": q, "answer": str(a)},
     "gsm8k": lambda q, s, a: {"question": q, "answer": f"{s}\n#### {a}"},
@@ -119,9 +124,10 @@ def write_data(folder: epath.Path) -> None:
     },
   }
   for name, form in forms.items():
-    ends = ("",) if name == "problems" else ("_train", "_test")
-    for end in ends:
-      jsonl.write(folder / f"{name}{end}.jsonl", (form(*row) for row in rows))
+    ends = {"": 1} if name == "problems" else {"_train": 1, "_test": 2}
+    for end, second in ends.items():
+      lines = (form(*row) for row in rows(second))
+      jsonl.write(folder / f"{name}{end}.jsonl", lines)
 
 
 def compile_cell(cell: Cell, data: epath.Path, known: Known) -> Found:
