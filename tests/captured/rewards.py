@@ -6,6 +6,7 @@ reads besides in the extras; its state is carried from the first to the second.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from captured import code, rollouts
+from captured import code, methods, rollouts
 
 PHRASES = (((4,),), ((2, 3), (1, 0)))  # of token ids
 GREEDY = "stage/greedy_scores"
@@ -118,6 +119,7 @@ def items() -> dict[str, Callable[[], dict[str, Any]]]:
     for name in rules
   }
   made["combination:weights"] = _weights
+  made["combination:within a train step"] = _learned
   made |= {
     f"reward config:{name}": functools.partial(_paid, config)
     for name, config in code.configs().items()
@@ -193,6 +195,29 @@ def _combination(rule: str) -> dict[str, Any]:
   steps = get("normalized_steps")
   reward = mix(rewards, terms, rule, steps)
   found["reward"] = _rewarded(reward)
+  return found
+
+
+def _learned() -> dict[str, Any]:
+  """Train steps of methods that a reward pays, one of them with a NaN score."""
+  get, Term = code.find("rewards", "get"), code.find("combine", "Term")
+  mix, library = code.find("mix", "mix"), code.load("methods")
+  rewards = {
+    "vote": get("majority"),
+    "price": get("adaptive_token_price", price=0.1),
+  }
+  terms = (Term("vote"), Term("price", 0.5, ("vote",)), Term("style", 0.2))
+  steps = get("normalized_steps")
+  found = {}
+  for name, reward in (
+    ("grpo", mix(rewards, terms)),
+    ("sum_form", mix({}, (), steps=steps)),
+    ("grpo", mix({"log": get("log_sigmoid")}, (Term("log"),))),
+  ):
+    method = dataclasses.replace(library.get(name), reward=reward)
+    for case in ("plain", "nan_score"):
+      label = f"{name} > {len(reward.terms)} terms > {case}"
+      found[label] = methods.steps({"policy": method}, case)
   return found
 
 
