@@ -22,6 +22,7 @@ MODULES = {
   "learners": ("rl.learners",),
   "plan": ("rl.plan",),
   "probes": ("rl.scoring", "rl.probes"),
+  "staleness": ("rl.methods.staleness",),
   "step": ("rl.step",),
   "transform": ("rl.transforms.base", "rl.transform"),
   "rl types": ("rl.types",),

@@ -26,13 +26,30 @@ STEPS = (0, 60)
 # Methods whose defaults scan over nothing on 7 tokens, which JAX refuses unless
 # it compiles. Their other variants are recorded without fusion like all others.
 COMPILED_AT_DEFAULTS = ("erv",)
+# Methods with a mean over tokens, a geometric mean, and a ratio of sequences.
+TRUNCATED = ("grpo", "gmpo", "gspo")
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
   names = code.load("methods").names()
-  return {
+  made = {
     f"method:{code.recorded_name(name)}": functools.partial(record, name)
     for name in names
+  }
+  made |= {
+    f"truncation:{name}": functools.partial(_truncated, name)
+    for name in TRUNCATED
+    if name in names
+  }
+  return made
+
+
+def _truncated(name: str) -> dict[str, Any]:
+  """The method with truncated importance weights (`sampler.truncation`)."""
+  method = code.load("methods").get(name)
+  return {
+    str(cap): pieces({"policy": code.load("staleness").corrected(method, cap)})
+    for cap in (1.2, 4.0)
   }
 
 
