@@ -158,10 +158,10 @@ METHODS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     },
   ),
   "flex_clip": (
-    {"schedule": "od"},
+    {"steps": 100},
     {
-      "schedule": Each(("id", "did")),
-      "steps": 100,
+      "schedule": Each(("did", "od")),
+      "steps": 80,
       "upper": (-0.1, 0.2),
       "lower": (-0.1, 0.2),
       "clip": 0.1,
