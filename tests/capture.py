@@ -44,6 +44,7 @@ SECTIONS = (
   "tasks",
   "verifiers",
   "rewards",
+  "transforms",
   "functions",
   "configs",
 )

@@ -25,6 +25,11 @@ MODULES = {
   "staleness": ("rl.methods.staleness",),
   "step": ("rl.step",),
   "transform": ("rl.transforms.base", "rl.transform"),
+  "transforms": (
+    *("rl.transforms", "rl.transforms.library", "rl.transforms.filters"),
+    *("rl.filters", "rl.methods.process.step_transforms"),
+  ),
+  "aggregates": ("rl.losses.aggregates", "rl.aggregates"),
   "rl types": ("rl.types",),
   "objectives": ("rl.objectives",),
   "advantages": ("rl.advantages",),
