@@ -51,11 +51,12 @@ METHODS: dict[str, tuple[str, ...]] = {
     "dars(pilot=4, schedule='hardness_weighted')",
     "dars(pilot=4, total=50)",
   ),
+  # An untrained policy is forgotten only above its entropy, about 3 nats.
   "eepo": (
     "eepo()",
-    "eepo(rate=0.1)",
-    "eepo(threshold=1.5)",
-    "eepo(window=1)",
+    "eepo(threshold=10.0, window=1)",
+    "eepo(threshold=10.0, window=1, rate=0.1)",
+    "eepo(threshold=10.0, window=2)",
   ),
 }
 # Ways to sample that a config names.
