@@ -26,6 +26,9 @@ STEPS = (0, 60)
 # Methods whose defaults scan over nothing on 7 tokens, which JAX refuses unless
 # it compiles. Their other variants are recorded without fusion like all others.
 COMPILED_AT_DEFAULTS = ("erv",)
+# Methods that are given near copies among the samples of a group, since they
+# compare the texts of samples, and random ones have nothing in common.
+OF_NEAR_COPIES = ("diver", "ktae")
 # Methods with a mean over tokens, a geometric mean, and a ratio of sequences.
 TRUNCATED = ("grpo", "gmpo", "gspo")
 
@@ -65,7 +68,7 @@ def record(name: str) -> dict[str, Any]:
     is_default = label == "defaults"
     eager = not (is_default and name in COMPILED_AT_DEFAULTS)
     with jax.disable_jit(eager):
-      found[label] = pieces(made)
+      found[label] = pieces(made, name in OF_NEAR_COPIES)
       if is_default:
         found["steps"] = {case: steps(made, case) for case in CASES}
       elif any(one.phases for one in made.values()):
@@ -90,13 +93,29 @@ def old_params() -> dict[str, jax.Array]:
   return {name: move(params[name], i) for i, name in enumerate(sorted(params))}
 
 
-def pieces(methods: dict[str, Any]) -> dict[str, Any]:
-  """What the learners compute of two rollouts, without an optimizer."""
+def near_copies(seed: int) -> dict[str, np.ndarray]:
+  """Completions of a rollout, half of them copies with one token changed."""
+  completions = rollouts.arrays(seed)["completions"].copy()
+  completions[:, 1::2] = completions[:, :1]
+  for sample in range(1, rollouts.S, 2):
+    completions[:, sample, sample] = sample % rollouts.V
+  return {"completions": completions}
+
+
+def pieces(methods: dict[str, Any], similar: bool = False) -> dict[str, Any]:
+  """What the learners compute of two rollouts, without an optimizer.
+
+  Args:
+    methods: by learner.
+    similar: whether the samples of a group are near copies.
+  """
   found: dict[str, Any] = {}
-  for number, (slot, method) in enumerate(methods.items()):
+  for slot, method in methods.items():
     states = method.init()
     for index, step in enumerate(STEPS):
-      rollout = complete(method, rollouts.rollout(index, step), number)
+      changes = near_copies(index) if similar else {}
+      rollout = rollouts.rollout(index, step, **changes)
+      rollout = complete(method, rollout)
       batch, scales, states = _prepare(method, rollout, states)
       found[f"{slot}/{index}"] = {
         "signals": list(batch.signals),
@@ -112,7 +131,7 @@ def pieces(methods: dict[str, Any]) -> dict[str, Any]:
   return found
 
 
-def complete(method: Any, rollout: Any, seed: int = 0) -> Any:
+def complete(method: Any, rollout: Any) -> Any:
   """The rollout with every quantity that the method reads before its loss."""
   library, probes = code.load("method"), code.load("probes")
   rollout = rollout.replace(memory=code.sampler_of(method).init())
