@@ -645,6 +645,13 @@ def _others(x: Inputs) -> dict[str, Callable[[], Any]]:
     },
     "median": lambda: masked.median(scores, mask),
     "pass_at_k_curve": lambda: metrics.pass_at_k_curve(right, (1, 2, 5), valid),
+    # The bonus of `diver` is capped, which hides much of its measure.
+    "bleu_diversity": lambda: code.function("diver.bleu_diversity", "rl")(
+      [[1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5], [1, 2, 3, 4, 6, 5, 1], [1, 2], []]
+    ),
+    "step_diversity": lambda: code.function("diver.step_diversity", "rl")(
+      [{1, 2}, {2, 3}, set(), {4}]
+    ),
     "rollout_metrics": lambda: metrics.rollout_metrics(rollouts.rollout()),
   }
 
