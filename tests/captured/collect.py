@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 FILE = pathlib.Path(__file__).with_name("verifier_cases.json")
-MOST_CASES = {"verify": 400, "obeys": 800}  # of a function of this name
+MOST_CASES = {"verify": 800, "obeys": 800}  # of a function of this name
 MOST_CASES_OF_OTHERS = 60
 MOST_CHARACTERS = 600
 MOST_SECONDS = 0.5
@@ -59,6 +59,32 @@ def decode(value: Any, item: type) -> Any:
   return {key: decode(part, item) for key, part in inside.items()}
 
 
+def _batches(args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+  """The arguments, with each item of a list of items by itself."""
+  first = args[0] if args else None
+  if not isinstance(first, list) or not first:
+    return [args]
+  if any(type(item).__name__ != "Item" for item in first):
+    return [args]
+  return [([item], *args[1:]) for item in first]
+
+
+def _keep(
+  cases: dict[str, Any],
+  most: int,
+  args: tuple[Any, ...],
+  kwargs: dict[str, Any],
+) -> None:
+  """Keeps a call, unless there are enough or it cannot be written."""
+  try:
+    given = [encode(list(args)), {k: encode(v) for k, v in kwargs.items()}]
+    text = json.dumps(given)
+  except (TypeError, ValueError):
+    return
+  if len(text) <= MOST_CHARACTERS and len(cases) < most:
+    cases[text] = given
+
+
 def _listening(name: str, function: Any) -> Any:
   cases = _CASES.setdefault(name, {})
   most = MOST_CASES.get(name.rpartition(".")[-1], MOST_CASES_OF_OTHERS)
@@ -68,17 +94,28 @@ def _listening(name: str, function: Any) -> Any:
     started = time.perf_counter()
     result = function(*args, **kwargs)
     spent = time.perf_counter() - started
-    if len(cases) < most and spent < MOST_SECONDS:
-      try:
-        given = [encode(list(args)), {k: encode(v) for k, v in kwargs.items()}]
-        text = json.dumps(given)
-      except (TypeError, ValueError):
-        return result
-      if len(text) <= MOST_CHARACTERS:
-        cases[text] = given
+    if spent < MOST_SECONDS * max(1, len(_batches(args))):
+      for batch in _batches(args):
+        _keep(cases, most, batch, kwargs)
     return result
 
   return call
+
+
+def _listen_to_pools() -> None:
+  """Keeps the items that worker processes judge, which call nothing here."""
+  from rewards.verifiers import pool
+
+  judge = pool.Pool.__call__
+
+  def call(self, items):
+    name = ".".join(self.name.split(".")[-2:])
+    if name in _CASES:
+      for batch in _batches((list(items),)):
+        _keep(_CASES[name], MOST_CASES["verify"], batch, {})
+    return judge(self, items)
+
+  pool.Pool.__call__ = call
 
 
 def pytest_configure() -> None:
@@ -95,6 +132,7 @@ def pytest_configure() -> None:
       if inspect.isfunction(value) and is_own and not name.startswith("_"):
         short = f"{info.name.rpartition('.')[-1]}.{name}"
         setattr(module, name, _listening(short, value))
+  _listen_to_pools()
 
 
 def pytest_unconfigure() -> None:

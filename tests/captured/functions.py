@@ -659,6 +659,10 @@ def _others(x: Inputs) -> dict[str, Callable[[], Any]]:
 # Recording.
 
 
+def _with_leading_axis(leaf: Any) -> Any:
+  return leaf[None] if isinstance(leaf, jax.Array) and leaf.ndim else leaf
+
+
 def _call(name: str) -> dict[str, Any]:
   """A function at its example, and with each setting at another value.
 
@@ -672,6 +676,11 @@ def _call(name: str) -> dict[str, Any]:
 
   found = {"example": run()}
   args, given = make(Inputs(ROWS, N))
+  try:  # An axis counted from the wrong end is only seen with more axes.
+    args_of_one, given_of_one = jax.tree.map(_with_leading_axis, (args, given))
+    found["leading axis"] = fn(*args_of_one, **given_of_one)
+  except Exception as error:  # not every function takes more axes
+    found["leading axis"] = type(error).__name__
   for place, one in enumerate(inspect.signature(fn).parameters.values()):
     number = isinstance(one.default, int | float)
     if place < len(args) or one.name in given or not number:
