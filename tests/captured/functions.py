@@ -56,9 +56,15 @@ class Inputs:
     return jnp.asarray(drawn)
 
   def unit(self, *shape: int) -> Array:
-    """Chances, above 0 and below 1."""
+    """Chances above 0 and below 1; every second one has a single decimal.
+
+    So some of them equal a threshold, where < and <= differ.
+    """
     drawn = self._random.random(self._shape(shape), np.float32)
-    return jnp.asarray(0.01 + 0.98 * drawn)
+    drawn = 0.01 + 0.98 * drawn
+    rounded = np.clip(np.round(drawn, 1), 0.1, 0.9)
+    is_even = np.arange(drawn.size).reshape(drawn.shape) % 2 == 0
+    return jnp.asarray(np.where(is_even, rounded, drawn), jnp.float32)
 
   def logs(self, *shape: int) -> Array:
     """Log-probabilities."""
