@@ -369,7 +369,9 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
   ),
   "losses.language_loss": lambda x: call(x.logs(), x.first()),
   "metrics.first_error": lambda x: call(x.normal() + 5.0, x.first()),
-  "metrics.first_error_f1": lambda x: call(x.ids(), x.ids(), x.first()),
+  "metrics.first_error_f1": lambda x: call(
+    x.ids(upto=3) - 1, x.ids(upto=3) - 1, x.first()
+  ),
   "metrics.best_threshold": lambda x: call(
     x.normal(4, x.rows // 4, x.n),
     x.first(4, x.rows // 4, x.n),
@@ -377,7 +379,10 @@ EXAMPLES: Mapping[str, Callable[[Inputs], Call]] = {
     candidates=11,
   ),
   "metrics.first_error_interval": lambda x: call(
-    x.ids(x.n, 8), x.ids(x.n, 8), jax.random.key(0), resamples=x.n
+    x.ids(x.n, 8, upto=3) - 1,
+    x.ids(x.n, 8, upto=3) - 1,
+    jax.random.key(0),
+    resamples=x.n,
   ),
   "metrics.worst_step": lambda x: call(x.normal(), x.first()),
   "metrics.mean_step": lambda x: call(x.normal(), x.first()),
