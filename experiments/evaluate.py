@@ -121,7 +121,7 @@ def batch_size(
   Args:
     problems: number of problems.
     batch: most problems sampled at once.
-    sharding: of the problems' axis, which must divide `batch`; the result is
+    sharding: sharding of the problems' axis, which must divide `batch`; the result is
       divisible by it too.
   """
   shards = 1

@@ -141,7 +141,7 @@ def check_config(
 
   Args:
     workdir: of the run; one without a config fits every config.
-    config: of the run about to start. The keys `MAY_DIFFER`, and those of
+    config: config of the run about to start. The keys `MAY_DIFFER`, and those of
       the base in `BASE_MAY_DIFFER`, may differ; the
       cadence of checkpoints only where nothing is sampled ahead of them.
 

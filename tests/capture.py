@@ -56,10 +56,10 @@ def sections() -> dict[str, dict[str, Any]]:
   """`{section: {item: function that computes it}}`."""
   import importlib
 
-  found = {}
+  results = {}
   for section in SECTIONS:
-    found[section] = importlib.import_module(f"captured.{section}").items()
-  return found
+    results[section] = importlib.import_module(f"captured.{section}").items()
+  return results
 
 
 def chosen(name: str, only: Iterable[str]) -> bool:
@@ -87,10 +87,10 @@ def flatten(value: Any, path: str = "") -> dict[str, Any]:
     pairs = [(str(i), part) for i, part in enumerate(value)]
   else:
     return {path: value}
-  found = {}
+  results = {}
   for key, part in pairs:
-    found |= flatten(part, f"{path} > {key}" if path else key)
-  return found
+    results |= flatten(part, f"{path} > {key}" if path else key)
+  return results
 
 
 def as_array(value: Any) -> Any:
@@ -244,8 +244,8 @@ def differences(
   lines += [f"{key}: is new" for key in second if key not in first]
   for key in first:
     if key in second:
-      said = difference(first[key], second[key], tolerance)
-      if said:
+      text = difference(first[key], second[key], tolerance)
+      if text:
         lines.append(f"{key}: {said}")
   return lines
 
@@ -258,16 +258,18 @@ def compare(
     {path.stem for folder in (before, after) for path in folder.glob("*.npz")}
   )
   names = [name for name in names if chosen(name, only)]
-  found = {name: differences(before, after, name, tolerance) for name in names}
+  results = {
+    name: differences(before, after, name, tolerance) for name in names
+  }
   moved = {}
   for name in [name for name in names if name.startswith("run:")]:
     # Fusion may move a bit of a compiled run; its first step, computed without
     # fusion, then decides whether the run computes something else.
-    if found[name] and not differences(
+    if results[name] and not differences(
       before, after, f"first step of {name}", tolerance
     ):
-      moved[name] = found.pop(name)
-  changed = {name: lines for name, lines in found.items() if lines}
+      moved[name] = results.pop(name)
+  changed = {name: lines for name, lines in results.items() if lines}
   for name, lines in changed.items():
     print(name)
     for line in lines[:6]:
@@ -310,10 +312,10 @@ def main() -> int:
       metavar="NAME",
       help="beginnings of the names of items, as in method:grpo or reward:",
     )
-  given = parser.parse_args()
-  if given.command == "record":
-    return record(given.folder.absolute(), given.only, given.jobs)
-  return compare(given.before, given.after, given.only, given.tolerance)
+  options = parser.parse_args()
+  if options.command == "record":
+    return record(options.folder.absolute(), options.only, options.jobs)
+  return compare(options.before, options.after, options.only, options.tolerance)
 
 
 if __name__ == "__main__":

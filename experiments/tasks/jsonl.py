@@ -25,8 +25,8 @@ raises over is unscored: left out of training, counted, and the reason logged. A
 completion that cannot be read should score 0 instead, or garbage would never be
 punished. With `rewards.verifiers.maths:verify`, where a reference cannot be read,
 and with `rewards.verifiers.numbers:verify`, where it is not a number, only the
-same text is right; the notes of the task say so. Completions that did not finish, and blank ones, score 0 without
-asking it.
+same text is right; the notes of the task say so. Completions that did not finish,
+and blank ones, score 0 without asking it.
 
 A tenth of the problems are held out: those whose prompt has a small hash, so
 that appending lines moves none of them, and no prompt stands on both sides.

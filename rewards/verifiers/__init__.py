@@ -7,7 +7,8 @@ They run on the host, over text, and share one interface:
 one outcome per item, in order. A verifier never raises over what an item says:
 a completion it cannot read is wrong, a reference it cannot read leaves the
 verdict unknown (for `maths` and `numbers` only the same text is then right). An
-attribute `note` of a verifier is a line for the notes of its tasks. `pool.Pool` runs a verifier in processes that can be killed.
+attribute `note` of a verifier is a line for the notes of its tasks. `pool.Pool`
+runs a verifier in processes that can be killed.
 
 A function of one item becomes a verifier by `each`:
 

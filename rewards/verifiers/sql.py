@@ -400,7 +400,7 @@ def _check_widths(values: Sequence[Any], most: int) -> None:
 
 
 def _copies(query: str, views: Sequence[str]) -> int:
-  """How many times common table expressions and views are copied, at most.
+  """Returns a bound on the copies of common table expressions and views.
 
   sqlite copies the text of each reference while it prepares a statement, so
   definitions that each refer twice to the one before are copied 2^n times. Any

@@ -131,20 +131,26 @@ def public_functions(package: str) -> dict[str, Any]:
       if is_own and is_code and not hasattr(value, "__signature__"):
         defined[f"{info.name.rpartition('.')[-1]}.{name}"] = value
         places.setdefault(name, []).append(value)
-  alone = {name: found[0] for name, found in places.items() if len(found) == 1}
+  alone = {
+    name: results[0] for name, results in places.items() if len(results) == 1
+  }
   return {**alone, **defined}
 
 
 def function(name: str, package: str = "rewards") -> Any:
   """A function or class by `"module.name"`, or by its name where it moved."""
-  known = public_functions(package)
-  return known[name] if name in known else known[name.rpartition(".")[-1]]
+  functions = public_functions(package)
+  return (
+    functions[name]
+    if name in functions
+    else functions[name.rpartition(".")[-1]]
+  )
 
 
 def has_function(name: str, package: str = "rewards") -> bool:
   """Whether the code still has it; a deleted function leaves the record."""
-  known = public_functions(package)
-  return name in known or name.rpartition(".")[-1] in known
+  functions = public_functions(package)
+  return name in functions or name.rpartition(".")[-1] in functions
 
 
 def transforms(method: Any) -> list[Any]:

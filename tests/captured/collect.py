@@ -77,12 +77,12 @@ def _keep(
 ) -> None:
   """Keeps a call, unless there are enough or it cannot be written."""
   try:
-    given = [encode(list(args)), {k: encode(v) for k, v in kwargs.items()}]
-    text = json.dumps(given)
+    encoded = [encode(list(args)), {k: encode(v) for k, v in kwargs.items()}]
+    text = json.dumps(encoded)
   except (TypeError, ValueError):
     return
   if len(text) <= MOST_CHARACTERS and len(cases) < most:
-    cases[text] = given
+    cases[text] = encoded
 
 
 def _listening(name: str, function: Any) -> Any:
@@ -136,9 +136,9 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-  found = {
+  results = {
     name: list(cases.values())
     for name, cases in sorted(_CASES.items())
     if cases
   }
-  FILE.write_text(json.dumps(found, separators=(",", ":")) + "\n")
+  FILE.write_text(json.dumps(results, separators=(",", ":")) + "\n")

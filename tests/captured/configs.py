@@ -27,11 +27,11 @@ def _resolved(make: Callable) -> dict[str, Any]:
 
 
 def _leaves(config: dict[str, Any], path: str = "") -> dict[str, Any]:
-  found = {}
+  results = {}
   for key, value in config.items():
     dotted = f"{path}.{key}" if path else str(key)
     if isinstance(value, dict) and value:
-      found |= _leaves(value, dotted)
+      results |= _leaves(value, dotted)
     else:
-      found[dotted] = value
-  return found
+      results[dotted] = value
+  return results

@@ -682,19 +682,21 @@ def _call(name: str) -> dict[str, Any]:
   fn, make = code.function(name), EXAMPLES[name]
 
   def run(**settings: Any) -> Any:
-    args, given = make(Inputs(ROWS, N))
-    return fn(*args, **{**given, **settings})
+    args, keywords = make(Inputs(ROWS, N))
+    return fn(*args, **{**keywords, **settings})
 
-  found = {"example": run()}
-  args, given = make(Inputs(ROWS, N))
+  results = {"example": run()}
+  args, keywords = make(Inputs(ROWS, N))
   try:  # An axis counted from the wrong end is only seen with more axes.
-    args_of_one, given_of_one = jax.tree.map(_with_leading_axis, (args, given))
-    found["leading axis"] = fn(*args_of_one, **given_of_one)
+    args_of_one, given_of_one = jax.tree.map(
+      _with_leading_axis, (args, keywords)
+    )
+    results["leading axis"] = fn(*args_of_one, **given_of_one)
   except Exception as error:  # not every function takes more axes
-    found["leading axis"] = type(error).__name__
+    results["leading axis"] = type(error).__name__
   for place, one in enumerate(inspect.signature(fn).parameters.values()):
     number = isinstance(one.default, int | float)
-    if place < len(args) or one.name in given or not number:
+    if place < len(args) or one.name in keywords or not number:
       continue
     if isinstance(one.default, bool):
       other: Any = not one.default
@@ -702,8 +704,8 @@ def _call(name: str) -> dict[str, Any]:
       other = max(one.default - 1, 1) if one.default > 1 else one.default + 1
     else:
       other = one.default * 0.5 if one.default else 0.25
-    found[f"parameter {place} = {other}"] = run(**{one.name: other})
-  return found
+    results[f"parameter {place} = {other}"] = run(**{one.name: other})
+  return results
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:

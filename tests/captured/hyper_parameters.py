@@ -470,9 +470,9 @@ def variants(name: str, defined: list[str]) -> dict[str, dict[str, Any]]:
       its default alone, and `missing` names it.
   """
   setting, changes = METHODS.get(name, ({}, {}))
-  found = {"defaults": {}}
+  results = {"defaults": {}}
   if setting:
-    found["setting"] = setting
+    results["setting"] = setting
   for key, value in changes.items():
     if key not in defined:
       continue  # renamed; `code.RENAMED` says how
@@ -480,8 +480,8 @@ def variants(name: str, defined: list[str]) -> dict[str, dict[str, Any]]:
       value.values if isinstance(value, Each) else (value,)
     ):
       label = key if number == 0 else f"{key}/{number}"
-      found[label] = {**setting, key: one}
-  return found
+      results[label] = {**setting, key: one}
+  return results
 
 
 def missing(name: str, defined: list[str]) -> list[str]:

@@ -60,7 +60,7 @@ def record(name: str) -> dict[str, Any]:
   """Everything that is recorded of a method, by variant."""
   library = code.load("methods")
   defined = list(inspect.signature(library.factory(name)).parameters)
-  found: dict[str, Any] = {
+  results: dict[str, Any] = {
     "unvaried": ", ".join(hyper_parameters.missing(name, defined))
   }
   for label, hyper in hyper_parameters.variants(name, defined).items():
@@ -68,13 +68,13 @@ def record(name: str) -> dict[str, Any]:
     is_default = label == "defaults"
     eager = not (is_default and name in COMPILED_AT_DEFAULTS)
     with jax.disable_jit(eager):
-      found[label] = pieces(made, name in OF_NEAR_COPIES)
+      results[label] = pieces(made, name in OF_NEAR_COPIES)
       if is_default:
-        found["steps"] = {case: steps(made, case) for case in CASES}
+        results["steps"] = {case: steps(made, case) for case in CASES}
       elif any(one.phases for one in made.values()):
         # Further updates are visible in a whole step only.
-        found[label]["step"] = steps(made, "epochs")
-  return found
+        results[label]["step"] = steps(made, "epochs")
+  return results
 
 
 # Pieces: what each learner prepares and differentiates.
@@ -109,7 +109,7 @@ def pieces(methods: dict[str, Any], similar: bool = False) -> dict[str, Any]:
     methods: by learner.
     similar: whether the samples of a group are near copies.
   """
-  found: dict[str, Any] = {}
+  results: dict[str, Any] = {}
   for slot, method in methods.items():
     states = method.init()
     for index, step in enumerate(STEPS):
@@ -117,7 +117,7 @@ def pieces(methods: dict[str, Any], similar: bool = False) -> dict[str, Any]:
       rollout = rollouts.rollout(index, step, **changes)
       rollout = complete(method, rollout)
       batch, scales, states = _prepare(method, rollout, states)
-      found[f"{slot}/{index}"] = {
+      results[f"{slot}/{index}"] = {
         "signals": list(batch.signals),
         "masks": list(batch.masks),
         "scores": batch.rollout.scores,
@@ -126,9 +126,9 @@ def pieces(methods: dict[str, Any], similar: bool = False) -> dict[str, Any]:
         "state": state_leaves(method, states),
         **loss_and_gradient(method, batch, scales),
       }
-    found[f"{slot}/slots"] = slots(method)
-    found[f"{slot}/optimizer"] = optimizer(method)
-  return found
+    results[f"{slot}/slots"] = slots(method)
+    results[f"{slot}/optimizer"] = optimizer(method)
+  return results
 
 
 def complete(method: Any, rollout: Any) -> Any:
@@ -175,14 +175,14 @@ def loss_and_gradient(method: Any, batch: Any, scales: Any) -> dict[str, Any]:
 
 def slots(method: Any) -> dict[str, Any]:
   """Further parameter sets after some steps."""
-  found = {}
+  results = {}
   small = {"w": jnp.arange(6.0).reshape(2, 3)}
   other = {"w": jnp.ones((2, 3))}
   for name, rule in method.slots:
-    found[name] = {"start": rule.init(small)}
+    results[name] = {"start": rule.init(small)}
     for step in (0, 1, 9, 10, 99):
-      found[name][str(step)] = rule.update(small, other, jnp.int32(step))
-  return found
+      results[name][str(step)] = rule.update(small, other, jnp.int32(step))
+  return results
 
 
 def optimizer(method: Any) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def optimizer(method: Any) -> dict[str, Any]:
 
 def state_leaves(method: Any, states: Any) -> dict[str, Any]:
   """The leaves of a method's state by the transform that they belong to."""
-  found: dict[str, list[Any]] = {}
+  results: dict[str, list[Any]] = {}
 
   def visit(transform, state):
     links = code.links(transform)
@@ -205,12 +205,12 @@ def state_leaves(method: Any, states: Any) -> dict[str, Any]:
     leaves = jax.tree.leaves(state)
     if leaves:
       name = str(transform).partition("(")[0]
-      found.setdefault(name, []).extend(leaves)
+      results.setdefault(name, []).extend(leaves)
 
   for transform, state in code.state_of_transforms(method, states):
     if transform is not None:
       visit(transform, state)
-  return found
+  return results
 
 
 def renamed(metrics: dict[str, Any]) -> dict[str, Any]:
@@ -280,19 +280,19 @@ def steps(methods: dict[str, Any], case: str) -> dict[str, Any]:
     name: rollouts.params(9 + i) for i, name in enumerate(sorted(state.slots))
   }
   state = state.replace(slots=away)
-  found: dict[str, Any] = {}
+  results: dict[str, Any] = {}
   for index, number in enumerate(STEPS[: 2 if case == "plain" else 1]):
     rollout = rollouts.rollout(index, number, **changes())
     rollout = complete(methods["policy"], rollout)
     # Passes of the step compute these anew, with the step's own parameters.
-    kept = {
+    sampled_extras = {
       name: value
       for name, value in rollout.extras.arrays.items()
       if name.startswith(("task/", "stage/", "host/"))
     }
-    rollout = rollout.replace(extras=type(rollout.extras)(kept))
+    rollout = rollout.replace(extras=type(rollout.extras)(sampled_extras))
     state, metrics = train_step(state, rollout)
-    found[str(index)] = {
+    results[str(index)] = {
       "metrics": renamed(dict(metrics)),
       "params": state.params,
       "gradient": optax.tree.get(state.opt_state, "gradient"),
@@ -306,4 +306,4 @@ def steps(methods: dict[str, Any], case: str) -> dict[str, Any]:
       },
       "step": state.step,
     }
-  return found
+  return results

@@ -137,13 +137,13 @@ def _reward(name: str) -> dict[str, Any]:
     for number, one in enumerate(value if several else (value,)):
       label = key if number == 0 else f"{key}/{number}"
       variants[label] = {**settings, key: one}
-  found = {}
-  for label, given in variants.items():
-    found[label] = _applied(get(name, **given))
+  results = {}
+  for label, variant in variants.items():
+    results[label] = _applied(get(name, **variant))
   defined = inspect.signature(code.find("rewards", "known")()[name]).parameters
   unvaried = [key for key in defined if key not in {**settings, **changes}]
-  found["unvaried"] = ", ".join(unvaried)
-  return found
+  results["unvaried"] = ", ".join(unvaried)
+  return results
 
 
 def with_needs(rollout: Any, needs: Any) -> Any:
@@ -155,12 +155,12 @@ def with_needs(rollout: Any, needs: Any) -> Any:
 
 def _applied(transform: Any) -> dict[str, Any]:
   state = transform.init()
-  found = {}
+  results = {}
   for index, step in enumerate(STEPS):
     rollout = with_needs(rollouts.rollout(index, step), transform.needs)
     value, state = transform.apply(None, rollout, state)
-    found[str(index)] = {"value": value, "state": state}
-  return found
+    results[str(index)] = {"value": value, "state": state}
+  return results
 
 
 def _combination(rule: str) -> dict[str, Any]:
@@ -173,13 +173,13 @@ def _combination(rule: str) -> dict[str, Any]:
     for name in ("accuracy", "format", "style")
   }
   valid = jnp.asarray(rollouts.arrays()["sample_mask"])
-  plain = (Term("accuracy"), Term("format", 0.3), Term("style", 0.0))
+  ungated = (Term("accuracy"), Term("format", 0.3), Term("style", 0.0))
   gated = (
     Term("accuracy", 0.5, (), 0.2),
     Term("style", lambda step: 1.0 - step / 100, ("accuracy", "format")),
   )
-  found = {
-    "plain": combine(values, plain, rule, 0, valid),
+  results = {
+    "plain": combine(values, ungated, rule, 0, valid),
     "gated": combine(values, gated, rule, 60, valid),
     "without a mask": combine(values, gated, rule, 60),
   }
@@ -194,8 +194,8 @@ def _combination(rule: str) -> dict[str, Any]:
   )
   steps = get("normalized_steps")
   reward = mix(rewards, terms, rule, steps)
-  found["reward"] = _rewarded(reward)
-  return found
+  results["reward"] = _rewarded(reward)
+  return results
 
 
 def _learned() -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _learned() -> dict[str, Any]:
   }
   terms = (Term("vote"), Term("price", 0.5, ("vote",)), Term("style", 0.2))
   steps = get("normalized_steps")
-  found = {}
+  results = {}
   for name, reward in (
     ("grpo", mix(rewards, terms)),
     ("sum_form", mix({}, (), steps=steps)),
@@ -217,8 +217,8 @@ def _learned() -> dict[str, Any]:
     method = dataclasses.replace(library.get(name), reward=reward)
     for case in ("plain", "nan_score"):
       label = f"{name} > {len(reward.terms)} terms > {case}"
-      found[label] = methods.steps({"policy": method}, case)
-  return found
+      results[label] = methods.steps({"policy": method}, case)
+  return results
 
 
 def _rewarded(reward: Any) -> dict[str, Any]:
@@ -226,35 +226,35 @@ def _rewarded(reward: Any) -> dict[str, Any]:
   states = tuple(t.init() for t in reward.transforms)
   needs = frozenset().union(*(t.needs for t in reward.transforms))
   taken = {name for name, _ in reward.terms}
-  found = {}
+  results = {}
   for index, step in enumerate(STEPS):
     rollout = with_needs(rollouts.rollout(index, step), needs)
     parts = rollout.components
     parts = {name: parts[name] for name in parts if name not in taken}
     paid, states = reward.apply(rollout.replace(components=parts), states)
-    found[str(index)] = {
+    results[str(index)] = {
       "scores": paid.scores,
       "components": paid.components,
       "step_scores": paid.step_scores,
       "weights": reward.weights(jnp.int32(step)),
       "state": states,
     }
-  return found
+  return results
 
 
 def _weights() -> dict[str, Any]:
   """Weights of terms over training, by the schedules that a config can name."""
   make = code.find("build", "make_reward")
   pay, term = (code.find("common config", name) for name in ("pay", "term"))
-  found = {}
+  results = {}
   for schedule in ("constant", "linear", "cosine"):
     course = {} if schedule == "constant" else {"over": 10, "final": 0.1}
     one = term("coins()", 0.8, schedule=schedule, **course)
     reward = make(pay(coins=one))
-    found[schedule] = [
+    results[schedule] = [
       reward.weights(jnp.int32(step)) for step in (0, 3, 10, 20)
     ]
-  return found
+  return results
 
 
 def _paid(make: Callable) -> dict[str, Any]:

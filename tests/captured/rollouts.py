@@ -131,10 +131,10 @@ def _preferences(rng) -> np.ndarray:
 def rollout(seed: int = 0, step: int = 0, **changes: np.ndarray):
   """The rollout of `arrays(seed)` at a training step, with some of it changed."""
   types = code.load("rl types")
-  found = {**arrays(seed), **changes}
+  values = {**arrays(seed), **changes}
 
   def put(name):
-    value = np.asarray(found[name])
+    value = np.asarray(values[name])
     kind = {"f": np.float32, "i": np.int32}.get(value.dtype.kind, value.dtype)
     return jnp.asarray(value, np.int8 if name == "correct" else kind)
 
@@ -154,7 +154,7 @@ def rollout(seed: int = 0, step: int = 0, **changes: np.ndarray):
     mask=put("reference_mask")[:, :1],
   )
   extras = {
-    name: put(name) for name in found if name.startswith(("task/", "stage/"))
+    name: put(name) for name in values if name.startswith(("task/", "stage/"))
   }
   parts = (
     *("accuracy", "format", "answered"),

@@ -112,12 +112,14 @@ def _start(
   Raises:
     RuntimeError: the command failed, or took too long.
   """
-  given = {"EXTREMUM_DATA": str(data), "XLA_FLAGS": ""} | (environment or {})
+  variables = {"EXTREMUM_DATA": str(data), "XLA_FLAGS": ""} | (
+    environment or {}
+  )
   with tempfile.TemporaryFile("w+") as output:
     process = subprocess.Popen(
       command,
       cwd=ROOT,
-      env=os.environ | given,
+      env=os.environ | variables,
       stdout=output,
       stderr=subprocess.STDOUT,
       start_new_session=True,
@@ -145,9 +147,9 @@ def _steps(path: pathlib.Path) -> dict[str, Any]:
   for line in path.read_text().splitlines():
     row = json.loads(line)
     rows.setdefault(row["step"], {}).update(row)
-  found: dict[str, list[float]] = {}
+  results: dict[str, list[float]] = {}
   for step in sorted(rows):
     for name, value in rows[step].items():
       if not name.startswith(NOT_RECORDED):
-        found.setdefault(code.recorded_name(name), []).append(value)
-  return {name: np.asarray(values) for name, values in found.items()}
+        results.setdefault(code.recorded_name(name), []).append(value)
+  return {name: np.asarray(values) for name, values in results.items()}

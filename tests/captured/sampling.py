@@ -88,12 +88,13 @@ def items() -> dict[str, Callable[[], dict[str, Any]]]:
 def _special() -> list[str]:
   """Methods that do not sample all completions in one pass by the policy."""
   methods, by_slot = code.load("methods"), code.load("learners").by_slot
-  plain = str(code.sampler_of(by_slot(methods.get("rloo"))["policy"]))
+  single_pass = str(code.sampler_of(by_slot(methods.get("rloo"))["policy"]))
   return [
     name
     for name in methods.names()
     for method in [by_slot(methods.get(name))["policy"]]
-    if str(code.sampler_of(method)) != plain or method.behavior != "policy"
+    if str(code.sampler_of(method)) != single_pass
+    or method.behavior != "policy"
   ]
 
 
@@ -218,24 +219,24 @@ def _judged_by_rule(task: Any) -> Any:
 
 
 def _rollouts(calls: tuple[str, ...], stage: str = "") -> dict[str, Any]:
-  found = {}
+  results = {}
   for call in calls:
     experiment = code.load("build").build(_config(call, stage))
     task = _judged_by_rule(experiment.task)
     experiment = dataclasses.replace(experiment, task=task)
     gather = code.find("train", "gatherer")(experiment)
     state = experiment.init()
-    found[call] = {}
+    results[call] = {}
     for step in (0, 1):
       state = state.replace(step=jnp.int32(step))
       rollout, _ = gather(state)
-      found[call][str(step)] = {
+      results[call][str(step)] = {
         slot: _leaves(one)
         for slot, one in code.load("learners").by_slot(rollout).items()
       }
       memory = code.load("learners").by_slot(rollout)["policy"].memory
       state = state.replace(memory=memory)
-  return found
+  return results
 
 
 def _leaves(rollout: Any) -> dict[str, Any]:

@@ -92,13 +92,13 @@ WITH_TOKENIZER = (*EVALUATED, "gsm8k/chat")
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
-  known = code.load("tasks").names()
+  task_names = code.load("tasks").names()
   named = {name.partition("/")[0] for name in TASKS}
-  rows = {**TASKS, **{name: {} for name in known if name not in named}}
+  rows = {**TASKS, **{name: {} for name in task_names if name not in named}}
   return {
     f"task:{name}": functools.partial(_task, name, settings)
     for name, settings in rows.items()
-    if name.partition("/")[0] in known
+    if name.partition("/")[0] in task_names
   }
 
 
@@ -109,24 +109,24 @@ def write(name: str, folder: pathlib.Path) -> dict[str, str]:
   writer = getattr(writer, attribute) if attribute else writer
   data = str(writer.write(folder / "data"))
   where = "path" if name == "jsonl" else "data_path"
-  given = {where: data, "cache": str(folder / "cache")}
+  all_settings = {where: data, "cache": str(folder / "cache")}
   if name in WITH_TOKENIZER:
     code.load("small_chat").write(folder / "tokenizer")
-    given["tokenizer"] = str(folder / "tokenizer")
-  return given
+    all_settings["tokenizer"] = str(folder / "tokenizer")
+  return all_settings
 
 
 def _task(name: str, settings: dict[str, Any]) -> dict[str, Any]:
   with tempfile.TemporaryDirectory() as folder:
-    given = dict(settings)
+    all_settings = dict(settings)
     is_read = name.partition("/")[0] in FILES
     if is_read:
-      given |= write(name, pathlib.Path(folder))
+      all_settings |= write(name, pathlib.Path(folder))
     elif name == "gym":
-      given["cache"] = folder
+      all_settings["cache"] = folder
     held_out = HELD_OUT_OF_FILES if is_read else PROBLEMS
-    task = code.load("tasks").get(name.partition("/")[0], **given)
-    found = {
+    task = code.load("tasks").get(name.partition("/")[0], **all_settings)
+    results = {
       "sizes": {
         "vocabulary": task.vocab_size,
         "end": list(task.eos_ids),
@@ -138,8 +138,8 @@ def _task(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     }
     if name not in EVALUATED:
       problems = task.train(jax.random.key(0), 3, PROBLEMS)
-      found["train"] = _judged(task, problems)
-    return found
+      results["train"] = _judged(task, problems)
+    return results
 
 
 def _judged(task: Any, problems: Any) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def _applied(name: str) -> dict[str, Any]:
   """The transform on two rollouts, whose masks have gaps among the steps."""
   transform = code.find("transforms", name)(**TRANSFORMS[name])
   levels = transform.takes
-  found = {}
+  results = {}
   for level in (levels,) if isinstance(levels, str) else levels:
     bound = transform.bind(level) if transform.bind else transform
     state = bound.init()
@@ -98,8 +98,8 @@ def _applied(name: str) -> dict[str, Any]:
       rollout = rollouts.rollout(seed, 60 * seed, step_mask=mask)
       rollout = rewards.with_needs(rollout, bound.needs)
       value, state = bound.apply(_signal(level, seed), rollout, state)
-      found[f"{level}/{seed}"] = {"value": value, "state": state}
-  return found
+      results[f"{level}/{seed}"] = {"value": value, "state": state}
+  return results
 
 
 def _aggregated(name: str) -> dict[str, Any]:

@@ -44,15 +44,15 @@ def _verified(name: str, calls: list[Any]) -> dict[str, Any]:
   """The result of each call; an exception is recorded by its type."""
   function = code.function(name, PACKAGE)
   item = code.find("verifiers", "Item")
-  found = {}
+  results = {}
   for number, (args, kwargs) in enumerate(calls):
     args = [collect.decode(arg, item) for arg in args]
     kwargs = {key: collect.decode(kwargs[key], item) for key in kwargs}
     try:
-      found[str(number)] = _plain(function(*args, **kwargs))
+      results[str(number)] = _plain(function(*args, **kwargs))
     except Exception as error:  # what a verifier refuses is recorded, too
-      found[str(number)] = type(error).__name__
-  return found
+      results[str(number)] = type(error).__name__
+  return results
 
 
 def _plain(value: Any) -> Any:

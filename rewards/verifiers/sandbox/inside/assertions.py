@@ -60,7 +60,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 class Log:
-  """What the rewritten test reported since the last reset.
+  """Reports of the rewritten test since the last reset.
 
   Attributes:
     started: assertions whose condition was about to be evaluated.
@@ -291,7 +291,7 @@ class Test:
       self._record(number, False)
 
   def holds(self, index: int = 0) -> bool:
-    """Whether all checks hold of a test that has ended without an exception.
+    """Returns whether all checks hold of a test that has ended without an exception.
 
     Args:
       index: the tree, or 0 with an `entry`.
@@ -326,7 +326,7 @@ class Test:
     return is_true
 
   def _raised(self, number: int) -> bool:
-    """Whether the exception of an assertion goes on."""
+    """Returns whether the exception of an assertion is raised again."""
     if self.graded and number not in self._in_try:
       self._record(number, False)
       return False
@@ -357,14 +357,14 @@ class Test:
     (log.settled if is_allowed else log.failed).update(mine)
 
   def _is_check(self, node: ast.AST) -> bool:
-    """Whether a node is a call of a function that contains checks."""
+    """Returns whether a node calls a function that contains checks."""
     return isinstance(node, ast.Call) and (
       _called_name(node) in self._checking
       or _called_name(node).lower().startswith("assert")
     )
 
   def _block(self, statements: Sequence[ast.stmt]) -> _All:
-    """What must hold of statements in a row."""
+    """Returns the requirement that statements in a row must meet."""
     parts: list[Any] = []
     for index, statement in enumerate(statements):
       rest = statements[index + 1 :]
@@ -515,7 +515,7 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 
 
 def _says_something(node: ast.AST) -> bool:
-  """Whether a node is an assertion; `assert True` says nothing of a program."""
+  """Returns whether a node asserts something; `assert True` does not."""
   return isinstance(node, ast.Assert) and not isinstance(
     node.test, ast.Constant
   )

@@ -260,7 +260,7 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
 
 
 def _holds(code: Any, space: dict[str, Any]) -> bool:
-  """Whether a test ends without an exception."""
+  """Returns whether a test ends without an exception."""
   try:
     exec(code, space)
   except (Exception, Gone):
