@@ -195,7 +195,8 @@ class Meter:
 def _updates_made(state: step.State) -> dict[str, jax.Array]:
   """Returns the updates of each learner, as its optimiser counts them.
 
-  Skipped updates do not count. The counts are copies: the state may be donated to the next step.
+  Skipped updates do not count. The counts are copies: the state may be donated to
+  the next step.
   """
   of = {learners.POLICY: state.opt_state}
   of |= {name: held.opt_state for name, held in state.learners.items()}

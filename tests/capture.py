@@ -246,7 +246,7 @@ def differences(
     if key in second:
       text = difference(first[key], second[key], tolerance)
       if text:
-        lines.append(f"{key}: {said}")
+        lines.append(f"{key}: {text}")
   return lines
 
 

@@ -20,8 +20,8 @@ test and `assert True` none; an assertion that does not run is not passed. The
 verdict is 1 if the tests end without an exception, as Python runs them, and
 their assertions ran and held; `sandbox.inside.assertions` says which of them
 need not run. Running out of time or memory is wrong; a program that ran out of
-time has the part "timeout" too, so that it can be counted. Answers are compared as programs, character by
-character: two that do the same differ.
+time has the part "timeout" too, so that it can be counted. Answers are
+compared as programs, character by character: two that do the same differ.
 
 Programs run in a sandbox; `rewards.verifiers.sandbox` says what from. A fraction
 pays for tests that any constant passes: use the verdict where that matters.
