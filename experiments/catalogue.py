@@ -25,10 +25,11 @@ import rich.console
 import rich.table
 
 import rewards
-from experiments import mistakes, tasks
+from experiments import tasks
+from experiments.cli import errors
 from models import presets
 from rewards import process, sources, verifiers
-from rl import learners, methods, probes, transform
+from rl import learners, methods, scoring, transforms
 from rl.method import Method
 
 WIDTH = 160  # of the table, also where it goes to a file
@@ -214,22 +215,22 @@ def needs(made: Mapping[str, Method]) -> tuple[str, ...]:
   return tuple(dict.fromkeys(found))
 
 
-def _asked(need: probes.Need) -> str:
+def _asked(need: scoring.Need) -> str:
   """What a need asks for; "" if it is usual or told by the rest."""
-  if need.probe.head == "value" and need.source not in probes.GIVEN:
+  if need.probe.head == "value" and need.source not in scoring.GIVEN:
     return "value head"
   if need.source in ("stage", "prepared") or str(need) in _USUAL:
     return ""
-  if need.source in probes.GIVEN:
+  if need.source in scoring.GIVEN:
     return f"{need.source}: {need.probe}"
-  if need.probe == probes.log_probs and not need.view:
+  if need.probe == scoring.log_probs and not need.view:
     return ""  # of a slot, which is told
   text = f"@{need.view}" if need.view else ""
   return f"pass {need.source}{text}/{need.probe.name.partition('(')[0]}"
 
 
-def _takes_steps(t: transform.Transform) -> bool:
-  return any(level == "step" for _, level in transform.describe(t))
+def _takes_steps(t: transforms.Transform) -> bool:
+  return any(level == "step" for _, level in transforms.describe(t))
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -265,7 +266,7 @@ KINDS: Mapping[str, tuple[Callable[[], list[str]], Callable[[str], Row]]] = {
 }
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -285,7 +286,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   options = parser.parse_args(argv)
   names, tell = KINDS[options.kind]
-  with mistakes.expected():
+  with errors.expected():
     rows = [tell(name) for name in names()]
   if options.markdown:
     print(markdown(rows), end="")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from experiments import mistakes
+from experiments.cli import errors
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "api"
@@ -33,7 +33,7 @@ _LEFT_OUT = re.compile(
 _DEFAULT = re.compile(r" at 0x[0-9a-f]+")
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status."""
   parser = argparse.ArgumentParser(
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path, text = FOLDER / f"{package}.md", page(package)
     if given.check:
       if not path.exists() or path.read_text() != text:
-        raise mistakes.Ended(
+        raise errors.Ended(
           f"{path.relative_to(ROOT)} is not what the code says; run python -m "
           "experiments.reference"
         )

@@ -2,7 +2,7 @@
 
   python -m experiments.replay --workdir DIR [--step N]
 
-The step is made again from what the run kept (`experiments.guards`): what is not
+The step is made again from what the run kept (`experiments.training.nan_guard`): what is not
 finite in the rollout, in the scoring passes, in the metrics and in the gradient
 is counted and named, and then the first operation that makes a NaN. Nothing is
 written.
@@ -20,21 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from etils import epath
 
-from experiments import (
-  arguments,
-  build,
-  devices,
-  guards,
-  mistakes,
-  train,
-  workdirs,
-)
-from experiments.experiment import Experiment
+from experiments.cli import arguments, devices, errors
+from experiments.training import build, loop, nan_guard, workdirs
+from experiments.training.experiment import Experiment
 from models import buckets
-from rl import learners, method, probes, step, types
+from rl import learners, method, scoring, step, types
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status."""
   parser = argparse.ArgumentParser(
@@ -43,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument("--workdir", required=True, help="folder of the run")
   parser.add_argument("--step", type=int, help="which; the latest kept")
   given = parser.parse_args(argv)
-  with mistakes.expected():
+  with errors.expected():
     arguments.check_counts(given, "step", least=0)
     arguments.check_folder("--workdir", given.workdir)
     workdir = buckets.checked(given.workdir)
@@ -51,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     devices.prepare(config.cpu_devices)
     e = build.build(config)
     number = _latest(workdir) if given.step is None else given.step
-    state, rollouts = guards.load(e, workdir, number)
-  state = state.replace(frozen=train.frozen(e, workdir))
+    state, rollouts = nan_guard.load(e, workdir, number)
+  state = state.replace(frozen=loop.frozen(e, workdir))
   print(f"{workdir}, step {number}: {e.method}")
   for line in look(e, state, rollouts):
     print(line)
@@ -60,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _latest(workdir: epath.Path) -> int:
-  kept = sorted((workdir / guards.FOLDER).glob("step_*"))
+  kept = sorted((workdir / nan_guard.FOLDER).glob("step_*"))
   if not kept:
     raise FileNotFoundError(
       f"{workdir} keeps no rollout: no guard has ended that run"
@@ -90,7 +83,7 @@ def look(
   if metrics["optim/skipped"] < e.plan.updates:
     yield "the update is made"
   else:
-    reason = guards.refused(metrics, e.plan)
+    reason = nan_guard.refused(metrics, e.plan)
     reason = reason or "a score is not finite, or all groups are alike"
     yield f"the update is skipped: {reason}"
   wrong, whole = _gradient(e, state, own)
@@ -121,7 +114,7 @@ def _scored(
 ) -> dict[str, jax.Array]:
   """What the passes find at its tokens."""
   needs = method.required(e.method, e.plan.updates)
-  needs |= {probes.Need("old", probes.log_probs)}
+  needs |= {scoring.Need("old", scoring.log_probs)}
   found = _passed(e, state, rollout, needs).extras.arrays
   return {
     name: jnp.where(rollout.mask, value, 0.0)
@@ -134,7 +127,7 @@ def _passed(
   e: Experiment,
   state: step.State,
   rollout: types.Rollout,
-  needs: Collection[probes.Need],
+  needs: Collection[scoring.Need],
 ) -> types.Rollout:
   """The rollout with what the passes find of needs that it does not hold."""
   missing = {need for need in needs if need not in rollout.extras}

@@ -18,7 +18,7 @@ traceback to the operation that made it; slower, and for nothing else. With
 
 Mistakes are one line and exit code 2, before anything is written; what a run
 cannot go on from (a full disk, a loss that stays NaN) is one line and code 1.
-Flags only: `experiments.train` does the work.
+Flags only: `experiments.training.loop` does the work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from experiments import commandline, mistakes
+from experiments.cli import command_line, errors
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -44,7 +44,7 @@ def _check_packages() -> None:
   for package in (rl, models, rewards):
     found = pathlib.Path(package.__file__).resolve().parent.parent
     if found != _ROOT:
-      raise mistakes.Mistake(
+      raise errors.Mistake(
         f"package {package.__name__!r} comes from {found}, not from {_ROOT}; "
         "run from the checkout, or `pip install -e .` in it"
       )
@@ -65,7 +65,7 @@ def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_integer("process", None, "Which, from 0.", flag_values=values)
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str]) -> int:
   """The command line.
 
@@ -81,21 +81,22 @@ def main(argv: Sequence[str]) -> int:
     return 0
   # Tokenizers need no PyTorch; without this, transformers misses it aloud.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-  given = commandline.parse(argv, _define, required=("config", "workdir"))
+  given = command_line.parse(argv, _define, required=("config", "workdir"))
   config, workdir = given.config, given.workdir
   _check_packages()
   import jax
 
-  from experiments import devices, hosts, preemption, storage, train
+  from experiments.cli import devices, storage
+  from experiments.training import loop, multihost, preemption
 
-  with mistakes.expected():
+  with errors.expected():
     devices.prepare(config.cpu_devices)
-    hosts.join(
+    multihost.join(
       given.distributed, given.coordinator, given.processes, given.process
     )
-    hosts.check_same("the config", config.to_json(sort_keys=True))
-    hosts.check_same("--workdir", str(workdir))
-    experiment = train.validate(config, workdir)
+    multihost.check_same("the config", config.to_json(sort_keys=True))
+    multihost.check_same("--workdir", str(workdir))
+    experiment = loop.validate(config, workdir)
   if given.explain:
     from experiments.aot import report
 
@@ -103,7 +104,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
   try:
     with jax.debug_nans(given.debug), storage.told(workdir):
-      train.run(experiment, workdir, profile=given.profile)
+      loop.run(experiment, workdir, profile=given.profile)
   except preemption.Preempted:
     return preemption.STATUS
   return 0

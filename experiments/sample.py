@@ -26,32 +26,35 @@ import jax
 import numpy as np
 import rich.console
 
-from experiments import arguments, evaluate, hosts, keys, mistakes
+from experiments.cli import arguments, errors
+from experiments.evaluation import evaluate
 from experiments.tasks.task import Problems, Task
+from experiments.training import multihost, prng_keys
 from models import sharding as shardings
-from rl import choices, rollout
+from rl import choices
+from rl.sampling import generation
 
 PROBLEMS, SAMPLES = 4, 2
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status."""
   # Tokenizers need no PyTorch; without this, transformers misses it aloud.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-  from experiments import subject as subjects
+  from experiments.evaluation import policies
 
   given = _parser().parse_args(argv)
-  with mistakes.expected():
+  with errors.expected():
     arguments.check_counts(given, "problems", "samples", "max_tokens")
     arguments.check_counts(given, "step", least=0)
     arguments.check_seed("--seed", given.seed)
-    subject = _subject(subjects, given)
+    subject = _subject(policies, given)
     task = subject.task
     asked = [problem(task, text, i) for i, text in enumerate(given.prompt)]
     if not asked and not given.talk:
       asked = list(_held_out(task, given.problems))
-    settings = rollout.Sampling(
+    settings = generation.Sampling(
       samples=given.samples,
       max_tokens=(
         subject.settings["max_tokens"]
@@ -65,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   console = rich.console.Console(highlight=False)
   console.print(f"{subject.name}, step {subject.step}: {task.name}")
   answer = functools.partial(
-    _answer, subject, keys.from_seed(given.seed), settings, console
+    _answer, subject, prng_keys.from_seed(given.seed), settings, console
   )
   for one in asked:
     answer(one)
@@ -182,7 +185,7 @@ def _talk(task: Task, answer, console: rich.console.Console) -> None:
 def _answer(
   subject,
   key: jax.Array,
-  settings: rollout.Sampling,
+  settings: generation.Sampling,
   console: rich.console.Console,
   asked: Problems,
 ) -> None:
@@ -194,7 +197,7 @@ def _answer(
     evaluate.generate(
       subject.policy,
       subject.params,
-      hosts.place(whole, subject.sharding),
+      multihost.place(whole, subject.sharding),
       key,
       settings,
     )

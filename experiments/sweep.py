@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import rich.console
 
-from experiments import arguments, commandline, mistakes
+from experiments.cli import arguments, command_line, errors
 from models import buckets
 
 _OPEN, _CLOSE = "([{", ")]}"
@@ -50,11 +50,11 @@ class Planned(NamedTuple):
   words: tuple[str, ...]
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status is 1 where a run failed."""
   given = _parser().parse_args(argv)
-  with mistakes.expected():
+  with errors.expected():
     arguments.check_counts(given, "seeds", "jobs")
     arguments.check_seed("--seeds: the last seed", given.seeds - 1)
     arguments.check_folder("--workdir", given.workdir)
@@ -196,7 +196,8 @@ def check(planned: Sequence[Planned]) -> None:
   Raises:
     Mistake: as `experiments.run` says it, after the run's name.
   """
-  from experiments import devices, train
+  from experiments.cli import devices
+  from experiments.training import loop
 
   parsed = []
   for one in planned:
@@ -204,14 +205,14 @@ def check(planned: Sequence[Planned]) -> None:
       parsed.append(_parsed(one))
   counts = sorted({words.config.cpu_devices for words in parsed})
   if len(counts) > 1:
-    raise mistakes.Mistake(
+    raise errors.Mistake(
       f"cpu_devices is {counts[0]} and {counts[-1]}; a process splits its CPU "
       "once, and all are checked in this one: plan a sweep for each"
     )
   devices.prepare(counts[0])  # before JAX looks for any
   for one, words in zip(planned, parsed, strict=True):
     with _naming(one):
-      train.validate(words.config, words.workdir)
+      loop.validate(words.config, words.workdir)
 
 
 @contextlib.contextmanager
@@ -219,13 +220,13 @@ def _naming(one: Planned) -> Iterator[None]:
   """Says of which run something is refused."""
   try:
     yield
-  except (mistakes.Mistake, *mistakes.REFUSALS) as error:
-    raise mistakes.Mistake(f"{one.name}: {error}") from None
+  except (errors.Mistake, *errors.REFUSALS) as error:
+    raise errors.Mistake(f"{one.name}: {error}") from None
 
 
 def _parsed(one: Planned):
   """The run's flags, read as it will read them."""
-  return commandline.parse(
+  return command_line.parse(
     ["sweep", *one.words], _workdir, required=("config", "workdir")
   )
 
@@ -248,7 +249,7 @@ def _run(planned: Sequence[Planned], jobs: int) -> int:
         failed.append(one)
   for one in failed:
     console.print(f"failed: {_log(one)}", soft_wrap=True)
-  return mistakes.FAILURE if failed else 0
+  return errors.FAILURE if failed else 0
 
 
 def _start(one: Planned) -> tuple[Planned, int]:

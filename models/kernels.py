@@ -1,7 +1,7 @@
 """Attention of a stream by kernels that hold no scores in memory.
 
 What they cannot do is refused by `ModelConfig`. Off their machines they do not
-run: `tests/test_attention.py` runs splash in the Pallas interpreter, and of
+run: `tests/models/test_attention.py` runs splash in the Pallas interpreter, and of
 cuDNN's call the preparation. How cuDNN itself rounds is unproved without a GPU.
 """
 

@@ -5,7 +5,7 @@ numbers (width, layers, heads, key and value heads, MLP width). Where the base
 and the instruction-tuned release name different context lengths, this is the
 latter's. Weights come from a folder: `models.hf`.
 
-Source: the `config.json` of the releases; `tests/test_presets.py` compares
+Source: the `config.json` of the releases; `tests/models/test_presets.py` compares
 with their published parameter counts.
 """
 

@@ -27,7 +27,8 @@ import jax.numpy as jnp
 
 from rewards import labelfree
 from rewards.inputs import is_right, present
-from rl import draws, masked
+from rl import masked
+from rl.sampling import random_keys
 
 Array = jax.Array
 
@@ -55,7 +56,7 @@ def coins(keys: Array, samples: int, probability: float = 0.5) -> Array:
     each = jax.vmap(lambda s: jax.random.fold_in(key, s))(jnp.arange(samples))
     return jax.vmap(lambda k: jax.random.bernoulli(k, probability))(each)
 
-  return jax.vmap(draw)(draws.keys(keys, "coins")).astype(jnp.float32)
+  return jax.vmap(draw)(random_keys.keys(keys, "coins")).astype(jnp.float32)
 
 
 def flipped_groups(correct: Array, keys: Array, probability: float) -> Array:
@@ -80,7 +81,7 @@ def flipped_groups(correct: Array, keys: Array, probability: float) -> Array:
     ValueError: it is no probability.
   """
   _check_probability(probability)
-  own = draws.keys(keys, "flipped_groups")
+  own = random_keys.keys(keys, "flipped_groups")
   turned = jax.vmap(lambda k: jax.random.bernoulli(k, probability))(own)
   known = jnp.asarray(correct) >= 0
   return present(is_right(correct) ^ turned[:, None], known)

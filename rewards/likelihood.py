@@ -229,7 +229,7 @@ def spread_enough(
 
   A group is kept if its standard deviation (ddof 1) is at least beta times the
   usual one: a moving average, of decay .99, of the batches' mean standard
-  deviation, which the caller carries (`rl.transforms.moved`; the paper starts
+  deviation, which the caller carries (`rl.transforms.library.moved`; the paper starts
   it at step 6 and filters from step 11). beta 0 keeps all.
 
   Source: Yu et al. 2025 (RLPR): beta 0.5 for Qwen, 0.9 Llama, 1.0 Gemma.

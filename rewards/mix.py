@@ -24,7 +24,7 @@ import jax
 from rewards.combine import RULES, Term, combine, weights_at
 from rl import choices, types
 from rl.reward import Reward
-from rl.transform import Transform
+from rl.transforms import Transform
 
 Array = jax.Array
 

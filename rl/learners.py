@@ -22,8 +22,8 @@ import optax
 from rl import method as method_lib
 from rl import types
 from rl.method import Method
-from rl.slots import SlotRule
-from rl.transform import LevelError
+from rl.parameter_sets import SlotRule
+from rl.transforms import LevelError
 
 POLICY = "policy"  # the learner that samples; its parameters are no slot
 RESERVED = (POLICY, "old")  # of a learner, now and at its turn's start

@@ -2,8 +2,8 @@
 
 One training step runs it in this order:
 
-  stage      samples the rollout                                rl.stages
-  passes     scores the rollout under old and slot parameters   rl.probes
+  stage      samples the rollout                                rl.sampling.samplers
+  passes     scores the rollout under old and slot parameters   rl.scoring
   prepare    reward, select, advantage, prepared, keep, signals, controllers'
              coefficients: once per rollout, on the whole batch, no gradient
   coefficients   aggregates of the minibatch's full masks
@@ -26,18 +26,19 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import choices, probes, stages, transform, types
+from rl import choices, scoring, transforms, types
+from rl.losses.terms import Loss, Term
+from rl.parameter_sets import SlotRule
 from rl.reward import Reward
-from rl.slots import SlotRule
+from rl.sampling import samplers
 from rl.tally import Tally
-from rl.terms import Loss, Term
-from rl.transform import LevelError, Transform
+from rl.transforms import LevelError, Transform
 
 Array = jax.Array
 State = Any
-_ENTROPY = probes.Need("policy", probes.entropy)
-_LOG_PROBS = probes.Need("policy", probes.log_probs)
-_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
+_ENTROPY = scoring.Need("policy", scoring.entropy)
+_LOG_PROBS = scoring.Need("policy", scoring.log_probs)
+_OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 _PREPARED = ("scalar", "prompt", "sample", "step", "token")
 
 
@@ -87,7 +88,7 @@ class Method:
   slots: tuple[tuple[str, SlotRule], ...] = ()
   prepared: tuple[tuple[str, Transform], ...] = ()
   reward: Reward | None = None
-  stage: stages.Stage = dataclasses.field(default_factory=stages.once)
+  stage: samplers.Stage = dataclasses.field(default_factory=samplers.once)
   behavior: str = "policy"
   optimizer: Callable[
     [optax.GradientTransformation], optax.GradientTransformation
@@ -126,7 +127,7 @@ class Method:
       if t is not None and t.gives not in levels:
         raise LevelError(
           f"{self.name}: {what} = {t} gives a {t.gives} signal where "
-          f"{' or '.join(levels)} is needed{transform.mend(t.gives, levels)}"
+          f"{' or '.join(levels)} is needed{transforms.mend(t.gives, levels)}"
         )
     for term in self.loss.terms:
       self._check_signal(term)
@@ -149,7 +150,7 @@ class Method:
     if signal.gives != term.takes and not broadcast:
       raise LevelError(
         f"{self.name}: {term} reads a {term.takes} signal but {signal} gives a "
-        f"{signal.gives} signal{transform.mend(signal.gives, (term.takes,))}"
+        f"{signal.gives} signal{transforms.mend(signal.gives, (term.takes,))}"
       )
 
   @property
@@ -164,13 +165,13 @@ class Method:
     return (*found, *(() if self.reward is None else self.reward.transforms))
 
   @property
-  def signal_needs(self) -> frozenset[probes.Need]:
+  def signal_needs(self) -> frozenset[scoring.Need]:
     """What must be known before `prepare`."""
     found = [t.needs for t in self.transforms if t is not None]
     return frozenset().union(*found)
 
   @property
-  def term_needs(self) -> frozenset[probes.Need]:
+  def term_needs(self) -> frozenset[scoring.Need]:
     """What only the loss reads."""
     found = [t.needs for t in self.loss.terms]
     return frozenset().union(*found) - self.signal_needs
@@ -194,15 +195,15 @@ class Method:
       ("keep", self.keep),
     ):
       if t is not None:
-        put(head, transform.describe(t))
+        put(head, transforms.describe(t))
     for i, term in enumerate(self.loss.terms):
       put("+" if i else "loss", [(str(term), str(term.aggregate))])
       if term.signal is not None:
-        put("  of", transform.describe(term.signal))
+        put("  of", transforms.describe(term.signal))
       if term.keep is not None:
-        put("  on", transform.describe(term.keep))
+        put("  on", transforms.describe(term.keep))
     for name, t in self.prepared:
-      put(name, transform.describe(t))
+      put(name, transforms.describe(t))
     sources: dict[str, list[str]] = {}
     for need in sorted(self.signal_needs | self.term_needs, key=str):
       source, _, probe = str(need).partition("/")
@@ -260,7 +261,7 @@ def reads(
   def total(judged: types.PyTree, parameters: types.PyTree, rollout: Any):
     rollout = rollout.replace(**judged)
     sources = {"old": parameters["policy"], **parameters}
-    scored = probes.passes(policy, sources, required(method), rollout)
+    scored = scoring.passes(policy, sources, required(method), rollout)
     batch, scales, _ = prepare(method, scored, method.init())
     coefs = coefficients(method, batch)
     return loss(method, policy, parameters["policy"], batch, coefs, scales)[0]
@@ -281,7 +282,7 @@ def reads(
   return frozenset(found)
 
 
-def required(method: Method, updates: int = 1) -> frozenset[probes.Need]:
+def required(method: Method, updates: int = 1) -> frozenset[scoring.Need]:
   """What must be read by passes before the first update of a rollout.
 
   Args:
@@ -391,7 +392,7 @@ def prepare(
   for i, term in enumerate(method.loss.terms):
     slot = behind + 1 + 3 * i
     own_signal, own_keep = run(slot, term.signal), run(slot + 1, term.keep)
-    mask = probes.view_tokens(rollout, term.view).mask & sample_mask[..., None]
+    mask = scoring.view_tokens(rollout, term.view).mask & sample_mask[..., None]
     masks.append(_restrict(mask, keep if term.keep is None else own_keep))
     if term.takes == "none":
       signals.append(jnp.zeros(sample_mask.shape[:1]))
@@ -436,7 +437,7 @@ def loss(
     params: differentiated.
     batch, coefs: matching slices along P.
     scales: from `prepare`.
-    temperature, chunk: as in `rl.probes.read`.
+    temperature, chunk: as in `rl.scoring.read`.
 
   Returns:
     The scalar, and the metrics of this slice.
@@ -448,14 +449,14 @@ def loss(
     if need.source == "old" and need not in rollout.extras
   }
   wanted = {n for n in method.term_needs if n.source == "policy"}
-  watched = {probes.Need("policy", n.probe, n.view) for n in own_old}
+  watched = {scoring.Need("policy", n.probe, n.view) for n in own_old}
   watched |= {_LOG_PROBS, _ENTROPY}
   found: dict[str, Array] = {}
   for view in sorted({n.view for n in wanted | watched}):
-    values = probes.read(
+    values = scoring.read(
       policy,
       params,
-      probes.view_tokens(rollout, view),
+      scoring.view_tokens(rollout, view),
       [n.probe for n in wanted if n.view == view],
       rollout.extras,
       temperature,
@@ -463,7 +464,7 @@ def loss(
       [n.probe for n in watched if n.view == view],
     )
     prefix = f"{view}/" if view else ""
-    mask = probes.view_tokens(rollout, view).mask
+    mask = scoring.view_tokens(rollout, view).mask
     mask &= rollout.sample_mask[..., None]
     for name, value in values.items():
       found[prefix + name] = jax.tree.map(
@@ -516,11 +517,11 @@ def _silence(mask: Array, value: Array) -> Array:
 
 def _policy_tally(found: Mapping[str, Array], rollout: types.Rollout) -> Tally:
   """Entropy, and how far sampler and trainer disagree about one policy."""
-  current = found[probes.log_probs.name]
+  current = found[scoring.log_probs.name]
   old = rollout.extras.arrays.get(str(_OLD_LOG_PROBS), current)
   difference = jnp.abs(old - rollout.behavior_log_probs)
   values = {
-    "policy/entropy": found[probes.entropy.name],
+    "policy/entropy": found[scoring.entropy.name],
     "policy/sampler_log_prob_diff_mean": difference,
     "policy/sampler_log_prob_diff_max": difference,
   }
@@ -565,7 +566,7 @@ def check(
 
   def go(parameters, rollout):
     sources = {"old": parameters["policy"], **parameters}
-    rollout = probes.passes(policy, sources, required(method), rollout)
+    rollout = scoring.passes(policy, sources, required(method), rollout)
     batch, scales, _ = prepare(method, rollout, method.init())
 
     def total(params):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import jax
 import jax.numpy as jnp
 
-from rl import masked, objectives, probes, types
+from rl import masked, objectives, scoring, types
 
 Array = jax.Array
 
@@ -167,7 +167,7 @@ def sampled_tokens(rollout: types.Rollout) -> Array:
 
 
 def pass_metrics(
-  needs: Iterable[probes.Need], rollout: types.Rollout
+  needs: Iterable[scoring.Need], rollout: types.Rollout
 ) -> dict[str, Array]:
   """Tokens that the passes before an update read, prompts' included.
 
@@ -182,10 +182,10 @@ def pass_metrics(
   """
   found = {}
   for need in sorted(needs, key=str):
-    if need.source in probes.GIVEN:
+    if need.source in scoring.GIVEN:
       continue
     at = f"@{need.view}" if need.view else ""
-    tokens = probes.view_tokens(rollout, need.view)
+    tokens = scoring.view_tokens(rollout, need.view)
     count = tokens.lengths.sum() + tokens.prompt_mask.sum()
     found[f"cost/{need.source}{at}_tokens"] = count.astype(jnp.float32)
   return found

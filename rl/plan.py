@@ -19,10 +19,10 @@ class Plan:
       the rollout is off-policy, by as much as
       `policy/sampler_log_prob_diff_mean` says.
     chunk: positions of a prompt's samples whose logits exist at a time; None:
-      as many as `rl.probes.read` likes.
+      as many as `rl.scoring.read` likes.
     max_mean_ratio: an update is skipped when the mean importance ratio of its
       minibatch exceeds this (PURE's 10), `policy/ratio_mean` as
-      `rl.terms.policy_gradient` logs it; terms with a loss of their own log none.
+      `rl.losses.terms.policy_gradient` logs it; terms with a loss of their own log none.
   """
 
   epochs: int = 1

@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from rl import transform, types
-from rl.transform import LevelError, Transform
+from rl import transforms, types
+from rl.transforms import LevelError, Transform
 
 Array = jax.Array
 
@@ -68,7 +68,7 @@ class Reward:
       if (t.takes, t.gives) != ("none", level):
         raise LevelError(
           f"{self.name}: {what} = {t} is {t.takes} -> {t.gives}; it must be "
-          f"none -> {level}{transform.mend(t.gives or '', (level,))}"
+          f"none -> {level}{transforms.mend(t.gives or '', (level,))}"
         )
 
   @property
@@ -98,13 +98,13 @@ class Reward:
           "term another name, or no reward of its own"
         )
       value, state = t.apply(None, rollout, before)
-      transform.check_shape(t, value, rollout)
+      transforms.check_shape(t, value, rollout)
       after.append(state)
       value = jnp.where(rollout.sample_mask, value, 0.0)
       rollout = rollout.replace(components={**rollout.components, name: value})
     if self.steps is not None:
       found, state = self.steps.apply(None, judged, states[-1])
-      transform.check_shape(self.steps, found, rollout)
+      transforms.check_shape(self.steps, found, rollout)
       after.append(state)
       rollout = rollout.replace(step_scores=found)
     scores, components = self.total(rollout.components, rollout)
@@ -118,8 +118,8 @@ class Reward:
     rows += [
       (f"  {name}: {text}", level)
       for name, t in self.terms
-      for text, level in transform.describe(t)
+      for text, level in transforms.describe(t)
     ]
     if self.steps is not None:
-      rows += transform.describe(self.steps)
+      rows += transforms.describe(self.steps)
     return rows

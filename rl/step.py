@@ -26,7 +26,7 @@ import optax
 from rl import learners as learning
 from rl import method as methods
 from rl import metrics as statistics
-from rl import probes, slices, types
+from rl import scoring, slices, types
 from rl.learners import POLICY
 from rl.method import Method
 from rl.plan import Plan
@@ -293,7 +293,7 @@ def _learner(
   def learn(policy, params, held, slots, rollout, usable):
     missing = {need for need in needs if need not in rollout.extras}
     cost = statistics.pass_metrics(missing, rollout)
-    scored = probes.passes(
+    scored = scoring.passes(
       policy,
       {"old": params, **slots},
       missing,

@@ -109,7 +109,7 @@ class Rollout:
     views: `{name: Tokens}`, other texts to score, made by the task (`rl` never
       tokenizes).
     extras: `{"source/probe": array}`, what the scoring passes found, and what
-      the task and the sampling stage know (`rl.probes.given`).
+      the task and the sampling stage know (`rl.scoring.given`).
     memory: what the sampling stage remembers for its next rollout.
   """
 

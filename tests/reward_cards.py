@@ -42,8 +42,8 @@ CARDS = {
       "rewards.process.losses:two_class_cross_entropy",
     ),
     (
-      "tests/test_pure.py::test_the_worked_example_before_whitening",
-      "tests/test_credit.py::test_min_form_of_the_worked_example",
+      "tests/rl/methods/test_pure.py::test_the_worked_example_before_whitening",
+      "tests/rl/test_credit.py::test_min_form_of_the_worked_example",
     ),
     config=(
       "methods/min_form",
@@ -59,7 +59,7 @@ CARDS = {
       "rewards.turns:normalize_in_group",
     ),
     (
-      "tests/test_credit.py::test_the_padding_hack_pays_under_sum_form_and_not_under_min_form",
+      "tests/rl/test_credit.py::test_the_padding_hack_pays_under_sum_form_and_not_under_min_form",
       "tests/test_rewards_process.py::test_steps_of_a_group_are_normalised_together",
     ),
     config=("methods/sum_form", "rewards/normalized_steps"),
@@ -72,7 +72,7 @@ CARDS = {
       "rl.methods.process.step_rewards:product",
       "rl.methods.process.step_transforms:max_steps",
     ),
-    ("tests/test_pure.py::test_aggregations_of_the_card",),
+    ("tests/rl/methods/test_pure.py::test_aggregations_of_the_card",),
     config=("rewards/worst_step", "rewards/mean_step", "rewards/step_product"),
   ),
   "clip_delta": Card(
@@ -83,8 +83,8 @@ CARDS = {
       "rl.methods.process.clip_delta:clip_delta",
     ),
     (
-      "tests/test_pure.py::test_clip_and_delta_of_the_card",
-      "tests/test_pure.py::test_delta_telescopes_to_a_look_one_step_ahead",
+      "tests/rl/methods/test_pure.py::test_clip_and_delta_of_the_card",
+      "tests/rl/methods/test_pure.py::test_delta_telescopes_to_a_look_one_step_ahead",
     ),
     config=("methods/clip_delta",),
   ),
@@ -92,8 +92,8 @@ CARDS = {
     None,
     (
       "rewards.turns:shape_by_potential",
-      "rl.transforms:log_ratios",
-      "rl.terms:kl",
+      "rl.transforms.library:log_ratios",
+      "rl.losses.terms:kl",
     ),
     ("tests/test_rewards_process.py::test_a_potential_moves_no_optimum",),
     config=("methods/reinforce_pp",),
@@ -209,7 +209,7 @@ CARDS = {
       "rl.methods.process.implicit:implicit_rewards",
       "rl.methods.process.implicit:implicit_cross_entropy",
     ),
-    ("tests/test_prime.py::test_a_prefix_is_worth_its_soft_value",),
+    ("tests/rl/methods/test_prime.py::test_a_prefix_is_worth_its_soft_value",),
     config=("methods/prime",),
   ),
   "prime": Card(
@@ -219,8 +219,8 @@ CARDS = {
       "rl.methods.process.implicit:leave_one_out_tokens",
     ),
     (
-      "tests/test_prime.py::test_the_process_baseline_worked_by_hand",
-      "tests/test_prime.py::test_the_whole_advantage_against_the_loops_of_its_definition",
+      "tests/rl/methods/test_prime.py::test_the_process_baseline_worked_by_hand",
+      "tests/rl/methods/test_prime.py::test_the_whole_advantage_against_the_loops_of_its_definition",
     ),
     config=("methods/prime",),
   ),
@@ -228,8 +228,8 @@ CARDS = {
     23,
     ("rl.methods.process.oprl:oprl",),
     (
-      "tests/test_oprl.py::test_without_the_process_it_is_leave_one_out",
-      "tests/test_oprl.py::test_steps_collect_the_log_ratio_of_the_whole",
+      "tests/rl/methods/test_oprl.py::test_without_the_process_it_is_leave_one_out",
+      "tests/rl/methods/test_oprl.py::test_steps_collect_the_log_ratio_of_the_whole",
     ),
     config=("methods/oprl",),
   ),
@@ -279,9 +279,9 @@ CARDS = {
     52,
     ("rl.methods.sampling.prof:prof",),
     (
-      "tests/test_sampling_methods.py::test_the_counts_of_the_card",
-      "tests/test_sampling_methods.py::test_the_counts_of_prof_by_trying_all_of_them",
-      "tests/test_sampling_methods.py::test_all_of_a_group_is_grpo",
+      "tests/rl/methods/test_sampling.py::test_the_counts_of_the_card",
+      "tests/rl/methods/test_sampling.py::test_the_counts_of_prof_by_trying_all_of_them",
+      "tests/rl/methods/test_sampling.py::test_all_of_a_group_is_grpo",
     ),
     config=("methods/prof",),
   ),
@@ -462,7 +462,7 @@ CARDS = {
     300,
     ("rl.methods.surrogates.chi_squared:chi_squared",),
     (
-      "tests/test_chi_squared.py::test_its_gradient_is_that_of_the_divergence_and_0_at_the_reference",
+      "tests/rl/methods/test_chi_squared.py::test_its_gradient_is_that_of_the_divergence_and_0_at_the_reference",
     ),
     config=("methods/chi_squared",),
   ),
@@ -475,8 +475,8 @@ CARDS = {
       "rl.methods.verdicts.noisy_forward:noisy_forward",
     ),
     (
-      "tests/test_verdict_methods.py::test_numbers_of_the_card",
-      "tests/test_verdict_methods.py::test_corrections_have_the_clean_expectation",
+      "tests/rl/methods/test_verdicts.py::test_numbers_of_the_card",
+      "tests/rl/methods/test_verdicts.py::test_corrections_have_the_clean_expectation",
     ),
     config=("methods/noisy_backward", "methods/noisy_forward"),
   ),
@@ -510,7 +510,7 @@ CARDS = {
     ),
     (
       "tests/test_reward_functions.py::test_coins_teach_nothing_on_average",
-      "tests/test_group_methods.py::test_random_rewards_teach_nothing_on_policy",
+      "tests/rl/methods/test_group.py::test_random_rewards_teach_nothing_on_policy",
     ),
     config=(
       "reward=coins()",
@@ -597,8 +597,8 @@ CARDS = {
     97,
     ("rl.methods.pairs.aco:aco",),
     (
-      "tests/test_pair_methods.py::test_aco_at_the_reference_is_log_2_whatever_the_factor",
-      "tests/test_pair_methods.py::test_aco_pushes_the_worst_down_by_how_far_it_is_behind",
+      "tests/rl/methods/test_pairs.py::test_aco_at_the_reference_is_log_2_whatever_the_factor",
+      "tests/rl/methods/test_pairs.py::test_aco_pushes_the_worst_down_by_how_far_it_is_behind",
     ),
     config=("methods/aco",),
   ),
@@ -821,7 +821,7 @@ CARDS = {
     118,
     ("rl.methods.pairs.grpo_care:grpo_care",),
     (
-      "tests/test_pair_methods.py::test_care_pays_every_right_answer_where_all_are_as_likely",
+      "tests/rl/methods/test_pairs.py::test_care_pays_every_right_answer_where_all_are_as_likely",
     ),
     config=("methods/grpo_care",),
   ),
@@ -857,8 +857,8 @@ CARDS = {
       "rl.methods.pairs.mah_dpo:mixed_head",
     ),
     (
-      "tests/test_pair_methods.py::test_mah_dpo_of_one_objective_is_dpo",
-      "tests/test_pair_methods.py::test_heads_start_as_the_models_and_mix_by_their_weights",
+      "tests/rl/methods/test_pairs.py::test_mah_dpo_of_one_objective_is_dpo",
+      "tests/rl/methods/test_pairs.py::test_heads_start_as_the_models_and_mix_by_their_weights",
     ),
     config=("methods/mah_dpo",),
   ),
@@ -915,7 +915,7 @@ CARDS = {
     ),
     (
       "tests/test_rewards_process.py::test_critiques_vote_in_nested_sets",
-      "tests/test_pure.py::test_aggregations_of_the_card",
+      "tests/rl/methods/test_pure.py::test_aggregations_of_the_card",
     ),
     config=("rewards/mean_step", "rewards/last_step"),
   ),
@@ -923,7 +923,7 @@ CARDS = {
     125,
     ("rl.methods.pairs.brpo_writing:brpo_writing",),
     (
-      "tests/test_pair_methods.py::test_brpo_is_the_sign_of_the_gap_to_a_uniform_reference",
+      "tests/rl/methods/test_pairs.py::test_brpo_is_the_sign_of_the_gap_to_a_uniform_reference",
     ),
     config=("methods/brpo_writing",),
   ),
@@ -931,7 +931,7 @@ CARDS = {
     145,
     ("rl.methods.pairs.pref_grpo:pref_grpo",),
     (
-      "tests/test_pair_methods.py::test_win_rates_average_one_half_and_read_only_the_order",
+      "tests/rl/methods/test_pairs.py::test_win_rates_average_one_half_and_read_only_the_order",
     ),
     config=("methods/pref_grpo",),
   ),
@@ -946,7 +946,7 @@ CARDS = {
   "soft_model_score": Card(
     186,
     ("rewards.verifiers.judge:graded", "rl.advantages:group_normalize"),
-    ("tests/test_credit.py::test_group_advantages_of_the_cards",),
+    ("tests/rl/test_credit.py::test_group_advantages_of_the_cards",),
     no_config="needs a judge",
   ),
   "rise": Card(
@@ -960,7 +960,7 @@ CARDS = {
     301,
     ("rl.methods.sampling.pf_ppo:pf_ppo",),
     (
-      "tests/test_sampling_methods.py::test_the_worst_and_the_best_survive_and_no_other",
+      "tests/rl/methods/test_sampling.py::test_the_worst_and_the_best_survive_and_no_other",
     ),
     config=("methods/pf_ppo",),
   ),
@@ -981,7 +981,7 @@ CARDS = {
     73,
     ("rl.objectives:pass_at_k_advantages",),
     (
-      "tests/test_objectives.py::test_numbers_of_the_pass_at_k_paper_and_of_pkpo",
+      "tests/rl/test_objectives.py::test_numbers_of_the_pass_at_k_paper_and_of_pkpo",
     ),
     config=("methods/pass_at_k",),
   ),

@@ -9,23 +9,23 @@ import json
 import math
 import warnings
 
-import free
 import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import small_chat
-import tiny
+from helpers import small_chat, small_run, tabular_policy
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from experiments import build, mistakes, spec, tasks, train
+from experiments import tasks
+from experiments.cli import errors, spec
+from experiments.training import build, loop
 from models import stored
 from rl import advantages, credit, methods, objectives, step
 
-REFUSALS = mistakes.REFUSALS
+REFUSALS = errors.REFUSALS
 EXAMPLES = hypothesis.settings().max_examples
 WHOLE = EXAMPLES >= 10_000
 RUNS = 30 if WHOLE else 2
@@ -104,7 +104,7 @@ TASKS = st.one_of(
 
 @st.composite
 def changes(draw):
-  known = dict(leaves(tiny.config()))
+  known = dict(leaves(small_run.config()))
   free_keys = sorted(key for key in known if key not in LEFT)
   chosen = draw(
     st.lists(st.sampled_from(free_keys), min_size=1, max_size=4, unique=True)
@@ -124,7 +124,7 @@ def changes(draw):
 
 def changed(found):
   """The config, or None where its own types refuse the value."""
-  config = tiny.config()
+  config = small_run.config()
   try:
     with config.unlocked():
       config.update_from_flattened_dict(found)
@@ -161,13 +161,13 @@ def test_configs_that_build_run(tmp_path):
       config.steps_per_dispatch = min(config.steps_per_dispatch, 2)
     workdir = tmp_path / str(len(done))
     try:
-      e = tiny.on_one_device(train.validate(config, workdir))
+      e = small_run.on_one_device(loop.validate(config, workdir))
     except REFUSALS:
       return
     done.append(found)
     try:
-      train.run(e, workdir)
-    except mistakes.Ended as error:
+      loop.run(e, workdir)
+    except errors.Ended as error:
       said_well(error)
       return
     params = stored.restore_params(workdir / "checkpoints")
@@ -289,8 +289,10 @@ def test_a_function_of_scores_is_finite_and_blind_to_what_is_masked(name):
 def learner():
   m = methods.get("max_at_k", k=2)
   tx = optax.adam(0.1)
-  state = step.init(m, free.params(), tx, jax.random.key(0))
-  return state, jax.jit(step.make(m, free.policy, tx, step.Plan(epochs=2)))
+  state = step.init(m, tabular_policy.params(), tx, jax.random.key(0))
+  return state, jax.jit(
+    step.make(m, tabular_policy.policy, tx, step.Plan(epochs=2))
+  )
 
 
 ANY = st.floats(width=32)  # NaN and infinities too
@@ -298,14 +300,16 @@ ANY = st.floats(width=32)  # NaN and infinities too
 
 def test_no_rollout_makes_a_parameter_nan(learner):
   state, train_step = learner
-  plain = free.rollout()
+  plain = tabular_policy.rollout()
   shape = plain.scores.shape
 
   @hypothesis.given(
     hnp.arrays(np.float32, shape, elements=ANY | st.sampled_from([0.0, 1.0])),
     hnp.arrays(np.float32, plain.mask.shape, elements=ANY),
     hnp.arrays(bool, shape),
-    hnp.arrays(np.int32, plain.mask.shape, elements=st.integers(0, free.V - 1)),
+    hnp.arrays(
+      np.int32, plain.mask.shape, elements=st.integers(0, tabular_policy.V - 1)
+    ),
   )
   def check(scores, log_probs, sample_mask, completions):
     rollout = plain.replace(

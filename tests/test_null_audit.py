@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import test_sources
 
-from experiments import assemble
+from experiments.training import assemble
 from rewards import chain, sources
-from rl import probes, rollout
+from rl import scoring
+from rl.sampling import generation
+from tests import test_sources
 
 P = test_sources.P
 NULLS = ("empty", "constant", "echo", "separators", "keywords", "longest")
@@ -76,7 +77,7 @@ def paid():
   finished = jnp.asarray([[ended for _, ended in group] for group in rows])
   found = assemble.to_rollout(
     problems,
-    rollout.Samples(
+    generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished
     ),
     e.task.score(problems, completions, lengths, finished),
@@ -101,7 +102,7 @@ def paid():
   made = {name: t for name, t in made.items() if t.gives == "sample"}
   needs = frozenset().union(*(t.needs for t in made.values()))
   scored = jax.jit(
-    lambda params: probes.passes(e.policy, {"old": params}, needs, found)
+    lambda params: scoring.passes(e.policy, {"old": params}, needs, found)
   )(e.init().params)
   return {
     name: np.asarray(t.apply(None, scored, t.init())[0])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rewards.process import continuations, labels
-from rl import rollout as rollouts
 from rl import types
+from rl.sampling import generation
 
 
 class Table:
@@ -26,7 +26,7 @@ class Table:
     [4],
     [4],
   ]
-  sampling = rollouts.Sampling(
+  sampling = generation.Sampling(
     samples=256, max_tokens=5, eos_ids=(1,), pad_id=0
   )
 

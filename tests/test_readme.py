@@ -6,9 +6,11 @@ import re
 
 import numpy as np
 import pytest
-import tiny
+from helpers import small_run
 
-from experiments import catalogue, logging, train
+from experiments import catalogue
+from experiments.logging import run_logger
+from experiments.training import loop
 from rewards.sources import shapes
 from rl import methods
 
@@ -43,10 +45,10 @@ def test_the_method_of_the_readme_is_found_and_trains(tmp_path, monkeypatch):
   code = next(code for code in PYTHON if "def median_po" in code)
   (tmp_path / "median_po.py").write_text(code)
   monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
-  config = tiny.config(method="median_po(power=1.0)", steps=1)
+  config = small_run.config(method="median_po(power=1.0)", steps=1)
   config.mesh.data = 8
-  train.run(train.validate(config, tmp_path / "run"), tmp_path / "run")
-  steps, losses = logging.read_metrics(tmp_path / "run")["loss/total"]
+  loop.run(loop.validate(config, tmp_path / "run"), tmp_path / "run")
+  steps, losses = run_logger.read_metrics(tmp_path / "run")["loss/total"]
   assert steps.tolist() == [1]
   assert np.isfinite(losses).all()
 

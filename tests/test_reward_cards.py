@@ -8,7 +8,8 @@ import pathlib
 import pytest
 from reward_cards import CARDS
 
-from experiments import spec, tasks
+from experiments import tasks
+from experiments.cli import spec
 from experiments.configs import methods as method_configs
 from experiments.configs import rewards as reward_configs
 from rewards import sources

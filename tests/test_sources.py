@@ -10,15 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
+from helpers import small_run
 
-from experiments import assemble, build, collect, records
-from experiments.configs import common
+from experiments.configs import defaults
+from experiments.logging import sample_dump
+from experiments.training import assemble, build, rollouts
 from rewards import combine, sources
 from rewards import mix as mixing
 from rewards.process import prefix_values
-from rl import loop, probes, rollout, step, transform, types
-from rl.stages import Sampler
+from rl import fused_loop, scoring, step, transforms, types
+from rl.sampling import generation
+from rl.sampling.samplers import Sampler
 
 CHAIN = "chain(operations=2, reference=True)"
 P, S = 8, 4
@@ -57,7 +59,9 @@ SETTINGS = {
 
 
 def experiment(**changes):
-  return tiny.on_one_device(build.build(tiny.config(task=CHAIN, **changes)))
+  return small_run.on_one_device(
+    build.build(small_run.config(task=CHAIN, **changes))
+  )
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +77,7 @@ def judged():
   finished = jnp.ones((P, S), bool).at[1, 1].set(False)
   found = assemble.to_rollout(
     problems,
-    rollout.Samples(
+    generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished
     ),
     e.task.score(problems, completions, lengths, finished),
@@ -100,7 +104,7 @@ def judged():
 
   @jax.jit
   def scored(params, found):
-    return probes.passes(e.policy, {"old": params}, needs, found)
+    return scoring.passes(e.policy, {"old": params}, needs, found)
 
   return SimpleNamespace(
     e=e,
@@ -119,7 +123,7 @@ def made_of(name):
 def test_every_reward_is_fed_by_a_rollout(judged, name):
   """In a chain, finite, and indifferent to what no sample holds."""
   t = judged.made[name]
-  bridge = transform.chain(t)
+  bridge = transforms.chain(t)
   value, _ = bridge.apply(None, judged.rollout, bridge.init())
   real = judged.rollout.valid(t.gives)
   assert np.isfinite(np.asarray(value)[np.asarray(real)]).all()
@@ -170,11 +174,11 @@ def test_the_reference_is_scored_after_the_thought_whatever_was_answered(
       lengths=jnp.asarray([[length]]),
       mask=jnp.ones((1, 1, length), bool),
     )
-    one = probes.read(
+    one = scoring.read(
       judged.e.policy,
       judged.params,
       alone,
-      [probes.log_probs],
+      [scoring.log_probs],
       types.Named(),
     )["log_probs"][0, 0, -3:]
     t = judged.made["log_probability"]
@@ -194,8 +198,8 @@ def test_a_completion_is_scored_without_its_question(judged):
     lengths=found.tokens.lengths[p : p + 1, s : s + 1],
     mask=jnp.ones((1, 1, length), bool),
   )
-  one = probes.read(
-    judged.e.policy, judged.params, alone, [probes.log_probs], types.Named()
+  one = scoring.read(
+    judged.e.policy, judged.params, alone, [scoring.log_probs], types.Named()
   )["log_probs"][0, 0]
   np.testing.assert_allclose(
     found.extras["old@alone/log_probs"][p, s, :length], one, rtol=1e-4
@@ -291,10 +295,10 @@ def test_the_streams_moments_are_carried(judged):
 
 # Several as one.
 
-MIX = common.pay(
+MIX = defaults.pay(
   vote="majority()",
-  likely=common.term("debiased_probability()", 0.5, gates=("vote",)),
-  brief=common.term(
+  likely=defaults.term("debiased_probability()", 0.5, gates=("vote",)),
+  brief=defaults.term(
     "length_charge(free=4, price=0.1)", 2.0, schedule="linear", over=10
   ),
 )
@@ -308,7 +312,7 @@ def with_mix(e, mix, **changes):
 def trained(e, state=None):
   state = e.init() if state is None else state
   gather = jax.jit(
-    collect.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+    rollouts.on_device(e.task, e.policy, e.sampling, P, None, e.method)
   )
   made = jax.jit(step.make(e.methods, e.policy, e.txs, e.plan))
   return made(state, gather(state))
@@ -320,9 +324,9 @@ def mixed():
   state = e.init().replace(step=jnp.int32(4))
   new, metrics = trained(e, state)
   gather = jax.jit(
-    collect.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+    rollouts.on_device(e.task, e.policy, e.sampling, P, None, e.method)
   )
-  record = records.recorder(e, lambda state: (gather(state), {}))(state)
+  record = sample_dump.recorder(e, lambda state: (gather(state), {}))(state)
   return SimpleNamespace(e=e, new=new, metrics=metrics, record=record)
 
 
@@ -359,20 +363,20 @@ def test_passes_are_declared_and_their_cost_is_told(mixed):
   assert "reward/task" in mixed.metrics
 
 
-STATEFUL = common.pay(
+STATEFUL = defaults.pay(
   spread="min_max()",
-  vote=common.term("majority()", 0.5),
-  likely=common.term("mean_probability()", 0.5, gates=("vote",)),
+  vote=defaults.term("majority()", 0.5),
+  likely=defaults.term("mean_probability()", 0.5, gates=("vote",)),
 )
 
 
 def two_steps(e, fused=False):
   """After two steps: the parameters, and the state of the reward."""
-  gather = collect.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+  gather = rollouts.on_device(e.task, e.policy, e.sampling, P, None, e.method)
   made = step.make(e.methods, e.policy, e.txs, e.plan)
-  body = loop.iteration(gather, made)
+  body = fused_loop.iteration(gather, made)
   if fused:
-    return jax.jit(loop.scan(body, 2))(e.init())[0]
+    return jax.jit(fused_loop.scan(body, 2))(e.init())[0]
   body = jax.jit(body)
   return body(body(e.init())[0])[0]
 
@@ -388,9 +392,9 @@ def test_a_mix_is_the_same_however_the_step_is_cut(after_two, how):
   changes = {"rollout__samples": S}
   if how == "microbatches":
     changes |= {"plan__microbatches": 2, "mesh__data": 4, "mesh__tensor": 2}
-  e = build.build(tiny.config(task=CHAIN, **changes))
+  e = build.build(small_run.config(task=CHAIN, **changes))
   if how != "eight devices":
-    e = tiny.on_one_device(e)
+    e = small_run.on_one_device(e)
   found = two_steps(with_mix(e, STATEFUL), fused=how == "fused")
   moments = after_two.method_state[-3]  # of the first term
   assert float(moments.count) == 2 * P * S
@@ -411,7 +415,7 @@ def test_a_task_score_that_is_not_finite_is_named_whatever_is_paid():
     return judged.replace(scores=judged.scores.at[3, 2].set(jnp.nan))
 
   task = dataclasses.replace(e.task, score=broken)
-  e = with_mix(dataclasses.replace(e, task=task), common.pay(a="verdict()"))
+  e = with_mix(dataclasses.replace(e, task=task), defaults.pay(a="verdict()"))
   new, metrics = trained(e)
   assert int(metrics["guard/bad_sample"]) == 2
   jax.tree.map(np.testing.assert_array_equal, new.params, e.init().params)
@@ -428,7 +432,7 @@ def test_a_forecast_that_nobody_stated_is_the_worst(judged):
 
 def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
   mixed = build.make_reward(
-    common.pay(steps="outcome_centered()", worst="worst_step()")
+    defaults.pay(steps="outcome_centered()", worst="worst_step()")
   )
   init = tuple(t.init() for t in mixed.transforms)
   found, _ = mixed.apply(judged.rollout, init)
@@ -444,13 +448,13 @@ def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
 def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
   e = experiment(rollout__samples=S)
   plain, _ = trained(e)
-  same, _ = trained(with_mix(e, common.pay(task="task()")))
+  same, _ = trained(with_mix(e, defaults.pay(task="task()")))
   jax.tree.map(np.testing.assert_array_equal, plain.params, same.params)
 
 
 def test_a_term_that_is_not_finite_skips_the_update_and_names_the_sample():
   e = experiment(rollout__samples=S)
-  nan = transform.transform("none", "sample")(_not_finite)()
+  nan = transforms.transform("none", "sample")(_not_finite)()
   reward = mixing.mix({"broken": nan}, (combine.Term("broken"),))
   own = dataclasses.replace(e.method, reward=reward)
   broken = dataclasses.replace(e, methods={"policy": own})
@@ -470,7 +474,7 @@ def test_step_scores_may_come_from_a_reward():
   """And it is they that the method learns from."""
   e = experiment(rollout__samples=S, method="sum_form")
   plain, _ = trained(e)
-  paid, metrics = trained(with_mix(e, common.pay(steps="outcome_centered()")))
+  paid, metrics = trained(with_mix(e, defaults.pay(steps="outcome_centered()")))
   assert np.isfinite(float(metrics["loss/total"]))
   leaves = zip(
     jax.tree.leaves(plain.params), jax.tree.leaves(paid.params), strict=True
@@ -481,28 +485,32 @@ def test_step_scores_may_come_from_a_reward():
 @pytest.mark.parametrize(
   ("changes", "says"),
   [
-    ({"mix": common.pay(a="majorty()")}, "did you mean 'majority'"),
-    ({"mix": common.pay(a="majority(treshold=1)")}, "'threshold'"),
-    ({"mix": common.pay(a="majority(threshold='a')")}, "must be float"),
-    ({"mix": common.pay(a="ceiling()")}, "needs a value of 'highest'"),
-    ({"mix": common.pay("summ", a="task()")}, "'sum'"),
-    ({"mix": common.pay(a=common.term("", 1.0))}, "unknown reward 'a'"),
+    ({"mix": defaults.pay(a="majorty()")}, "did you mean 'majority'"),
+    ({"mix": defaults.pay(a="majority(treshold=1)")}, "'threshold'"),
+    ({"mix": defaults.pay(a="majority(threshold='a')")}, "must be float"),
+    ({"mix": defaults.pay(a="ceiling()")}, "needs a value of 'highest'"),
+    ({"mix": defaults.pay("summ", a="task()")}, "'sum'"),
+    ({"mix": defaults.pay(a=defaults.term("", 1.0))}, "unknown reward 'a'"),
     (
-      {"mix": common.pay(a=common.term("task()", gates=("right",)))},
+      {"mix": defaults.pay(a=defaults.term("task()", gates=("right",)))},
       "unknown reward 'right'",
     ),
     (
-      {"mix": common.pay(a=common.term("task()", schedule="linaer", over=3))},
+      {
+        "mix": defaults.pay(
+          a=defaults.term("task()", schedule="linaer", over=3)
+        )
+      },
       "'linear'",
     ),
     (
-      {"mix": common.pay(a=common.term("task()", schedule="linear"))},
+      {"mix": defaults.pay(a=defaults.term("task()", schedule="linear"))},
       "over = 0 must be at least 1",
     ),
-    ({"mix": common.pay(a="component(of='answer')")}, "'answered'"),
-    ({"mix": common.pay(a="gains()")}, "none -> sample"),
-    ({"mix": common.pay(steps="gains()")}, "stage/prompt_values"),
-    ({"mix": common.pay(steps="task()")}, "none -> step"),
+    ({"mix": defaults.pay(a="component(of='answer')")}, "'answered'"),
+    ({"mix": defaults.pay(a="gains()")}, "none -> sample"),
+    ({"mix": defaults.pay(steps="gains()")}, "stage/prompt_values"),
+    ({"mix": defaults.pay(steps="task()")}, "none -> step"),
     ({"stage": "greeedy()"}, "'greedy'"),
     ({"stage": "prefix_values(continuations=0)"}, "at least 1"),
     ({"stage": "prefix_values(continuations=2.5)"}, "must be int"),
@@ -510,23 +518,29 @@ def test_step_scores_may_come_from_a_reward():
     ({"task": "chain(operations=2)"}, "view 'reference'"),
     ({"reward": "mine:judge"}, "chain judges by itself"),
     ({"data.path": "mine.jsonl"}, "chain reads no file of yours"),
-    ({"mix": common.pay(answered="task()")}, "component 'answered' already"),
-    ({"mix": common.pay(a=common.term("task()", over=5))}, "constant schedule"),
-    ({"mix": common.pay("summ")}, "'sum'"),
-    ({"stage": "prefix_values(by='prover')"}, "'policy'"),
-    ({"mix": common.pay(a="task()"), "method": "psr"}, "not from scores"),
-    ({"mix": common.pay(a="task()"), "method": "min_form"}, "not from scores"),
-    ({"mix": common.pay(a="task()"), "method": "remax"}, "greedy sample"),
+    ({"mix": defaults.pay(answered="task()")}, "component 'answered' already"),
     (
-      {"mix": common.pay(steps="outcome_centered()")},
+      {"mix": defaults.pay(a=defaults.term("task()", over=5))},
+      "constant schedule",
+    ),
+    ({"mix": defaults.pay("summ")}, "'sum'"),
+    ({"stage": "prefix_values(by='prover')"}, "'policy'"),
+    ({"mix": defaults.pay(a="task()"), "method": "psr"}, "not from scores"),
+    (
+      {"mix": defaults.pay(a="task()"), "method": "min_form"},
+      "not from scores",
+    ),
+    ({"mix": defaults.pay(a="task()"), "method": "remax"}, "greedy sample"),
+    (
+      {"mix": defaults.pay(steps="outcome_centered()")},
       "reads no step scores",
     ),
   ],
 )
 def test_mistakes_are_found_before_anything_runs(changes, says):
-  config = tiny.config(task=CHAIN)
+  config = small_run.config(task=CHAIN)
   if "task" in changes:
-    config.mix = common.pay(a="probability()")
+    config.mix = defaults.pay(a="probability()")
   with config.unlocked():
     config.update_from_flattened_dict(changes)
   with pytest.raises(ValueError, match=r"^.+$") as error:
@@ -610,7 +624,7 @@ def test_the_chained_task_continues_from_its_steps():
   e = experiment(
     rollout__samples=2, stage="prefix_values(continuations=2, steps=3)"
   )
-  e = with_mix(e, common.pay(steps="gains()"), stage=e.method.stage)
+  e = with_mix(e, defaults.pay(steps="gains()"), stage=e.method.stage)
   assert "stage/values" in e.method.stage.gives
   _, metrics = trained(e)
   assert np.isfinite(float(metrics["loss/total"]))

@@ -97,11 +97,11 @@ def test_importing_does_nothing():
   [
     ("from experiments import run; run.main(['run', '--help'])", {"jax"}),
     (
-      "import rl.methods, rl.step, rl.rollout; rl.methods.names()",
+      "import rl.methods, rl.step, rl.sampling.generation; rl.methods.names()",
       {"transformers", "tensorflow_datasets", "experiments", "orbax"},
     ),
     (
-      "import experiments.train",
+      "import experiments.training.loop",
       {"transformers", "tensorflow", "torch", "tensorboardX", "matplotlib"},
     ),
   ],

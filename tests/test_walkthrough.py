@@ -8,9 +8,12 @@ import types
 
 import numpy as np
 import pytest
-import tiny
+from helpers import small_run
 
-from experiments import estimates, logging, sweep, train
+from experiments import sweep
+from experiments.evaluation import statistics
+from experiments.logging import run_logger
+from experiments.training import loop
 from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -23,10 +26,12 @@ FILE = "rl.methods.sets.min_at_k"
 def test_its_method_is_found_and_trains(tmp_path, monkeypatch):
   (tmp_path / "min_at_k.py").write_text(METHOD)
   monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
-  config = tiny.config(method="min_at_k(k=2)", steps=1)
+  config = small_run.config(method="min_at_k(k=2)", steps=1)
   config.mesh.data = 8
-  train.run(train.validate(config, tmp_path / "run"), tmp_path / "run")
-  assert logging.read_metrics(tmp_path / "run")["loss/total"][0].tolist() == [1]
+  loop.run(loop.validate(config, tmp_path / "run"), tmp_path / "run")
+  assert run_logger.read_metrics(tmp_path / "run")["loss/total"][
+    0
+  ].tolist() == [1]
 
 
 def test_its_proof_holds_and_can_fail(monkeypatch):
@@ -58,7 +63,7 @@ def test_its_interval_is_over_the_seeds_of_its_sweep(
     if "min_at_k" in one.name:  # solves one problem of two, one of them later
       correct[0] = 1
       correct[1] = one.name.endswith("seed_2")
-    found = estimates.Evaluation(
+    found = statistics.Evaluation(
       task="",
       step=1,
       temperature=1.0,
@@ -71,7 +76,7 @@ def test_its_interval_is_over_the_seeds_of_its_sweep(
     )
     folder = tmp_path / "runs" / "mine_sweep" / one.name
     folder.mkdir(parents=True)
-    estimates.save(found, folder / "evaluation.json")
+    statistics.save(found, folder / "evaluation.json")
     folder.with_name(f"{one.name}.log").touch()  # as a sweep leaves beside it
   monkeypatch.chdir(tmp_path)
   exec(compile(SEEDS, "your_method.md", "exec"), {})
@@ -84,6 +89,6 @@ def test_its_files_folders_and_rows_are_where_it_says():
     if "min_at_k" not in name:
       assert (ROOT / name).exists(), name
   assert (ROOT / "rl/methods/sets").is_dir()
-  assert "Row(" in (ROOT / "tests/rows_sets.py").read_text()
+  assert "Row(" in (ROOT / "tests/helpers/method_rows/sets.py").read_text()
   for module in set(re.findall(r"-m (experiments\.\w+)", TEXT)):
     assert importlib.util.find_spec(module), module

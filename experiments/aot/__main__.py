@@ -26,8 +26,9 @@ import rich.console
 import rich.table
 from absl import flags
 
-from experiments import commandline, jsonl, mistakes
 from experiments.aot import stack
+from experiments.cli import command_line, errors
+from experiments.logging import json_files
 
 STDOUT = "-"
 PARTS = ("compute s", "memory s", "network s")
@@ -43,7 +44,7 @@ def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_string("json", "", "Where the report goes.", flag_values=values)
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str]) -> int:
   """The command line.
 
@@ -59,20 +60,20 @@ def main(argv: Sequence[str]) -> int:
     return 0
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   argv = [f"--json={STDOUT}" if word == "--json" else word for word in argv]
-  given = commandline.parse(argv, _define, required=("config", "topology"))
+  given = command_line.parse(argv, _define, required=("config", "topology"))
   to_file = given.json not in ("", STDOUT)
   if to_file and not pathlib.Path(given.json).parent.is_dir():
-    raise mistakes.Mistake(f"--json={given.json}: there is no such folder")
+    raise errors.Mistake(f"--json={given.json}: there is no such folder")
   os.environ["JAX_PLATFORMS"] = "cpu"  # shapes are traced here
-  from experiments import build
   from experiments.aot import chips, fit, report
+  from experiments.training import build
 
   console = rich.console.Console(stderr=given.json == STDOUT)
 
   def tell(text: str) -> None:
     console.print(text, soft_wrap=True, highlight=False)
 
-  with mistakes.expected():
+  with errors.expected():
     chip, devices = chips.devices(given.topology, given.slices)
     experiment = build.build(given.config, devices, chip.memory)
     axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
@@ -101,11 +102,11 @@ def main(argv: Sequence[str]) -> int:
     tell(f"{verdict} with {' '.join(found['changes'])}")
   if following:
     tell(f"try {' '.join(found['advice'])}, or --fit to search further")
-  text = json.dumps(jsonl.strict(found), indent=2, allow_nan=False)
+  text = json.dumps(json_files.strict(found), indent=2, allow_nan=False)
   if given.json == STDOUT:
     print(text)
   elif to_file:
-    jsonl.replace(given.json, text + "\n")
+    json_files.replace(given.json, text + "\n")
     tell(f"wrote {given.json}")
   return 0 if found["fits"] else 1
 

@@ -5,7 +5,7 @@ device sends over all of them in one direction. None was measured. Memory is wha
 the compiler grants a program: of v5e as it says when it refuses one, of other
 TPUs close to it. That a program is too large for a TPU is the compiler's own
 verdict; GPUs' compiler has none, and memory is the part of the device's that a run
-takes, `experiments.devices.GPU_SHARE`.
+takes, `experiments.cli.devices.GPU_SHARE`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental import topologies
 
-from experiments import devices as runtime
+from experiments.cli import devices as runtime
 from rl import choices
 
 GIB = 2**30

@@ -18,11 +18,12 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments import build, evaluate, layout
 from experiments.aot import chips, report
-from experiments.experiment import Experiment
+from experiments.evaluation import evaluate
+from experiments.training import build, device_mesh
+from experiments.training.experiment import Experiment
 from models import presets, sharding
-from rl import rollout as rollouts
+from rl.sampling import generation
 
 Changes = dict[str, Any]
 _MOST = 12  # changes, one after the other
@@ -104,7 +105,7 @@ def _training(e: Experiment, over: float) -> Changes:
   prompts = e.config.rollout.prompts // e.plan.minibatches
   most = prompts // sharding.prompt_parts(e.mesh)
   now = e.plan.microbatches
-  more = [n for n in layout.divisors(most) if n > now]
+  more = [n for n in device_mesh.divisors(most) if n > now]
   if more:
     # What there is besides does not shrink: fewer would not do.
     enough = (n for n in more if n >= now * over)
@@ -138,12 +139,12 @@ def _evaluation(e: Experiment, hbm: float, over: float) -> Changes:
     if rows:
       return {"evaluation.rows": rows}
     if batch > parts:
-      fewer = (n for n in layout.divisors(batch // parts) if n > 1)
+      fewer = (n for n in device_mesh.divisors(batch // parts) if n > 1)
       return {"evaluation.batch": batch // next(fewer)}
   return _more_tensor(e)
 
 
-def _fewer(sampling: rollouts.Sampling, over: float) -> int:
+def _fewer(sampling: generation.Sampling, over: float) -> int:
   """Rows that may fit where these want `over` times the memory; 0: none."""
   now = sampling.rows or sampling.samples
   if now == 1:

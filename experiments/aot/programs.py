@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from experiments import collect, evaluate
-from experiments.experiment import Experiment
-from rl import learners, probes, step, types
-from rl import rollout as rollouts
+from experiments.evaluation import evaluate
+from experiments.training import rollouts
+from experiments.training.experiment import Experiment
+from rl import learners, scoring, step, types
+from rl.sampling import generation
 
 Lower = Callable[[], jax.stages.Lowered]
 
@@ -94,7 +95,8 @@ def _scorer(e: Experiment) -> Callable:
 
   def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
     needs = [
-      probes.Need(source, probes.log_probs) for source in ("old", *state.slots)
+      scoring.Need(source, scoring.log_probs)
+      for source in ("old", *state.slots)
     ]
     scored = e.passed(state, rollout, needs)
     return {str(need): scored.extras[need] for need in needs}
@@ -105,7 +107,7 @@ def _scorer(e: Experiment) -> Callable:
 def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   state = e.abstract_sampling
   if e.task.jittable:
-    gather = collect.on_device(
+    gather = rollouts.on_device(
       e.task,
       e.policy,
       e.sampling,
@@ -121,9 +123,9 @@ def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
     prompts: jax.Array,
     prompt_mask: jax.Array,
     keys: jax.Array,
-  ) -> rollouts.Samples:
+  ) -> generation.Samples:
     policy = e.policy.given(frozen)
-    return rollouts.generate(
+    return generation.generate(
       policy, params, prompts, prompt_mask, keys, e.sampling
     )
 

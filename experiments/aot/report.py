@@ -41,13 +41,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from experiments import costs, evaluate
 from experiments.aot import chips, hlo, programs
-from experiments.experiment import Experiment
+from experiments.evaluation import evaluate
+from experiments.studies import flop_counts
+from experiments.training.experiment import Experiment
 from models import sharding
 from models.config import ModelConfig
 from rl import method, types
-from rl import rollout as rollouts
+from rl.sampling import generation
 
 Tell = Callable[[str], None]
 # What was compiled, by its name and a digest of its text.
@@ -268,9 +269,9 @@ def _mesh(e: Experiment, name: str) -> Mesh:
   return e.sampling_mesh if name == "rollout" else e.mesh
 
 
-def _turns(sampling: rollouts.Sampling) -> dict[int | None, int]:
+def _turns(sampling: generation.Sampling) -> dict[int | None, int]:
   """Of the decoding loops, one after the other while the cache grows."""
-  rooms = rollouts.rooms(sampling.max_tokens)
+  rooms = generation.rooms(sampling.max_tokens)
   turns = {
     room: room - before
     for before, room in zip((0, *rooms), rooms, strict=False)
@@ -315,7 +316,7 @@ def _seconds(
   }
 
 
-def _cost(e: Experiment, name: str) -> costs.Cost:
+def _cost(e: Experiment, name: str) -> flop_counts.Cost:
   """Of one device, at full length; the score is part of the step's."""
   model: ModelConfig = e.model
   tokens = programs.own(programs.placed_rollout(e)).tokens
@@ -329,15 +330,15 @@ def _cost(e: Experiment, name: str) -> costs.Cost:
   if name == "rollout":
     width = np.dtype(model.dtype).itemsize
     rows = max((e.sampling.rows or S) // context, 1)
-    flops, moved = costs.decode_cost(model, length, share, width, rows)
-    return costs.Cost(flops / tensor, moved / tensor)
+    flops, moved = flop_counts.decode_cost(model, length, share, width, rows)
+    return flop_counts.Cost(flops / tensor, moved / tensor)
   if name == "score":
     passes = len(_passes(e))
-    flops = passes * costs.scored(model, length, share) / tensor
-    return costs.Cost(flops, 0.0)
-  flops, moved = costs.update_cost(model, length, share)
+    flops = passes * flop_counts.scored(model, length, share) / tensor
+    return flop_counts.Cost(flops, 0.0)
+  flops, moved = flop_counts.update_cost(model, length, share)
   held = tensor * context * mesh.shape["fsdp"]  # over data it is a copy
-  return costs.Cost(
+  return flop_counts.Cost(
     e.plan.epochs * flops / tensor, e.plan.updates * moved / held
   )
 

@@ -32,8 +32,9 @@ import ml_collections
 import rich.console
 from etils import epath
 
-from experiments import jsonl, mistakes, provenance
 from experiments.aot import stack
+from experiments.cli import errors
+from experiments.logging import json_files, provenance
 
 MODELS = ("qwen3-0.6b", "qwen3-1.7b", "qwen3-8b", "qwen3-32b", "llama3-70b")
 MACHINES = (
@@ -84,7 +85,7 @@ def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
     what: a preset, or a file of the recipes.
     data: folder with `problems.jsonl` and the recipes' files.
   """
-  from experiments.configs import common, recipes
+  from experiments.configs import defaults, recipes
 
   if what not in MODELS:
     module = importlib.import_module(f"{recipes.__name__}.{what}")
@@ -92,7 +93,7 @@ def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
     config.data.data_path = str(data)
     config.evaluation.problems = 4
   else:
-    config = common.rl()
+    config = defaults.rl()
     config.task = f"jsonl(prompt_length={L}, completion_length={T})"
     config.data.path = str(data / "problems.jsonl")
     config.method = "max_at_k(k=8)"
@@ -127,7 +128,7 @@ def write_data(folder: epath.Path) -> None:
     ends = {"": 1} if name == "problems" else {"_train": 1, "_test": 2}
     for end, second in ends.items():
       lines = (form(*row) for row in rows(second))
-      jsonl.write(folder / f"{name}{end}.jsonl", lines)
+      json_files.write(folder / f"{name}{end}.jsonl", lines)
 
 
 def compile_cell(cell: Cell, data: epath.Path, known: Known) -> Found:
@@ -155,7 +156,7 @@ def compile_cell(cell: Cell, data: epath.Path, known: Known) -> Found:
     except process.BrokenProcessPool:
       child.join()
   if child.exitcode in KILLED:
-    raise mistakes.Ended(
+    raise errors.Ended(
       f"the process that compiled {cell.what} on {cell.machine} was killed by "
       f"{signal.Signals(-child.exitcode).name}; start again to compile it"
     )
@@ -179,8 +180,8 @@ def _compiled(
   cell: Cell, data: epath.Path, known: dict[Any, Any]
 ) -> tuple[Found, dict[Any, Any]]:
   """Of a cell, and what is known after it."""
-  from experiments import build
   from experiments.aot import chips, fit, report
+  from experiments.training import build
 
   config = config_of(cell.what, data)
   chip, devices = chips.devices(cell.machine)
@@ -281,7 +282,7 @@ def between(text: str, name: str, body: str) -> str:
   return before + start + body + "\n" + end + rest.partition(end)[2]
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -294,7 +295,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   os.environ["JAX_PLATFORMS"] = "cpu"
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   given = _parser().parse_args(argv)
-  with mistakes.expected():
+  with errors.expected():
     if given.out and not given.out.exists():
       raise ValueError(f"--out={given.out}: there is no such file")
   there, known = list(cells()), {}
@@ -306,8 +307,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       if given.only not in cell.file or path.exists():
         continue
       _tell(f"{cell.what} on {cell.machine}")
-      found = jsonl.strict(compile_cell(cell, data, known))
-      jsonl.replace(path, json.dumps(found, indent=2) + "\n")
+      found = json_files.strict(compile_cell(cell, data, known))
+      json_files.replace(path, json.dumps(found, indent=2) + "\n")
   rows = [
     json.loads((given.folder / cell.file).read_text())
     for cell in there
@@ -318,10 +319,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = given.out.read_text()
     models = [row for row in rows if row["what"] in MODELS]
     others = [row for row in rows if row["what"] not in MODELS]
-    with mistakes.expected():
+    with errors.expected():
       text = between(text, "models", table(models))
       text = between(text, "recipes", table(others))
-    jsonl.replace(given.out, text)
+    json_files.replace(given.out, text)
     _tell(f"wrote {given.out}")
   return 0
 

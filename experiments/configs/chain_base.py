@@ -8,11 +8,11 @@ filler steps; 3 % early answers), about a minute on two cores; then about two
 thirds of the held-out answers are right.
 """
 
-from experiments.configs import common
+from experiments.configs import defaults
 
 
 def get_config():
-  config = common.supervised(steps=500)
+  config = defaults.supervised(steps=500)
   config.task = "chain(operations=3)"
   config.rollout.prompts = 128
   config.optimizer.learning_rate = 3e-3

@@ -9,11 +9,11 @@ reward passes any true arithmetic, useful or not: min-form still reaches .96,
 while `--config.method=sum_form` ends at .00, writing fillers to the limit.
 """
 
-from experiments.configs import chain_base, common
+from experiments.configs import chain_base, defaults
 
 
 def get_config():
-  config = common.with_base(common.rl(steps=100), chain_base.get_config())
+  config = defaults.with_base(defaults.rl(steps=100), chain_base.get_config())
   config.method = "min_form"
   config.rollout.prompts = 16
   config.optimizer.learning_rate = 2e-4

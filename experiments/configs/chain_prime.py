@@ -15,11 +15,11 @@ left and are skipped (`optim/skipped`).
 
 from ml_collections import ConfigDict
 
-from experiments.configs import chain_base, common
+from experiments.configs import chain_base, defaults
 
 
 def get_config():
-  config = common.with_base(common.rl(steps=100), chain_base.get_config())
+  config = defaults.with_base(defaults.rl(steps=100), chain_base.get_config())
   config.method = "prime"
   config.learners.prm = ConfigDict({"learning_rate": 4e-4})
   config.rollout.prompts = 16

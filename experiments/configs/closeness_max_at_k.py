@@ -7,13 +7,13 @@ Expected: about a minute and a half on two cores. The expected best of 8 rises
 from .82 to .84 and the mean from .41 to .46; the best of 64 loses .02.
 """
 
-from experiments.configs import common, countdown_base
+from experiments.configs import countdown_base, defaults
 
 
 def get_config():
   base = countdown_base.get_config()
   base.task = "closeness(count=4)"
-  config = common.with_base(common.rl(steps=120), base)
+  config = defaults.with_base(defaults.rl(steps=120), base)
   config.method = "max_at_k(k=8)"
   config.steps_per_dispatch = 10
   return config

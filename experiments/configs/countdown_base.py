@@ -8,11 +8,11 @@ anew; about one minute on two cores. Then pass@1 is near .20 and pass@64 near
 .91 on held-out problems.
 """
 
-from experiments.configs import common
+from experiments.configs import defaults
 
 
 def get_config():
-  config = common.supervised(steps=1000)
+  config = defaults.supervised(steps=1000)
   config.task = "countdown(count=4)"
   config.steps_per_dispatch = 20
   return config

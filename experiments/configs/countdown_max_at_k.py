@@ -8,11 +8,13 @@ pass@1 rises by about .06 and pass@8 by about .07, while pass@64 stays within
 its interval.
 """
 
-from experiments.configs import common, countdown_base
+from experiments.configs import countdown_base, defaults
 
 
 def get_config():
-  config = common.with_base(common.rl(steps=120), countdown_base.get_config())
+  config = defaults.with_base(
+    defaults.rl(steps=120), countdown_base.get_config()
+  )
   config.method = "max_at_k(k=8)"
   config.steps_per_dispatch = 10
   return config

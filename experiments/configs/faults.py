@@ -1,4 +1,4 @@
-"""The run that `python -m experiments.faults` breaks: a few seconds, all parts.
+"""The run that `python -m experiments.studies.faults` breaks: a few seconds, all parts.
 
   python -m experiments.run --config experiments/configs/faults.py \
     --workdir runs/faults
@@ -7,18 +7,18 @@ A supervised base, then 200 steps with a reference policy; checkpoints every 5
 steps, evaluations and written rollouts every 20.
 """
 
-from experiments.configs import common
+from experiments.configs import defaults
 
 
 def get_config():
-  base = common.supervised(steps=300)
-  base.model = common.model(width=32, heads=2, kv_heads=1, mlp_width=64)
+  base = defaults.supervised(steps=300)
+  base.model = defaults.model(width=32, heads=2, kv_heads=1, mlp_width=64)
   base.task = "countdown(count=3)"
   base.rollout.prompts = 64
   base.steps_per_dispatch = 50
   base.checkpoint_every = 100
   base.sinks = ()
-  config = common.with_base(common.rl(steps=200), base)
+  config = defaults.with_base(defaults.rl(steps=200), base)
   config.method = "grpo(beta=0.01)"
   config.rollout.prompts = 8
   config.rollout.samples = 8

@@ -5,22 +5,22 @@
 
 About a minute on two cores: an imitation of imperfect demonstrations, then RL
 from it. Every setting there is, with what it means, stands in
-`experiments/configs/common.py`; `--config.KEY=VALUE` changes one for a run.
+`experiments/configs/defaults.py`; `--config.KEY=VALUE` changes one for a run.
 """
 
-from experiments.configs import common
+from experiments.configs import defaults
 
 
 def get_config():
   # What to start from: a supervised run, here in `base/` of the workdir. For a
   # published model: config = common.rl(steps=60), config.policy.path = its
   # folder, and a task of text, config.task = "gsm8k(thinking=False)" say.
-  base = common.supervised(steps=200)
-  base.model = common.model(width=64, layers=2)
+  base = defaults.supervised(steps=200)
+  base.model = defaults.model(width=64, layers=2)
   base.task = "countdown(count=4)"  # python -m experiments.catalogue tasks
   base.steps_per_dispatch = 20
 
-  config = common.with_base(common.rl(steps=60), base)
+  config = defaults.with_base(defaults.rl(steps=60), base)
   # What is optimised: a file of rl/methods, with its settings. Yours too.
   config.method = "max_at_k(k=4)"
   # What is paid, if not the task's own score:

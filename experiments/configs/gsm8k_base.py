@@ -8,15 +8,15 @@ FOLDER holds `gsm8k_train.jsonl` and `gsm8k_test.jsonl`. Expected: 400 steps in
 of single answers are right, and 43 % of problems within 64 samples.
 """
 
-from experiments.configs import common
+from experiments.configs import defaults
 
 
 def get_config():
-  config = common.supervised(steps=400)
+  config = defaults.supervised(steps=400)
   config.task = (
     "gsm8k(vocab_size=1024, prompt_length=192, completion_length=96)"
   )
-  config.model = common.model(
+  config.model = defaults.model(
     width=256, layers=4, heads=4, head_dim=64, mlp_width=768
   )
   config.rollout.prompts = 32

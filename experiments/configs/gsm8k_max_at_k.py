@@ -9,11 +9,11 @@ rises from .013 to .024 and pass@8 from .095 to .129; pass@64 falls from .43 to
 .36.
 """
 
-from experiments.configs import common, gsm8k_base
+from experiments.configs import defaults, gsm8k_base
 
 
 def get_config():
-  config = common.with_base(common.rl(steps=60), gsm8k_base.get_config())
+  config = defaults.with_base(defaults.rl(steps=60), gsm8k_base.get_config())
   config.method = "max_at_k(k=8)"
   config.rollout.prompts = 16
   config.rollout.samples = 16

@@ -7,17 +7,17 @@ Expected: under a minute on two cores. It learns nothing worth reading; it shows
 that every part of a run works here: some samples are right, and updates are made.
 """
 
-from experiments.configs import common
+from experiments.configs import defaults
 
 
 def get_config():
-  base = common.supervised(steps=200)
-  base.model = common.model(width=32, heads=2, kv_heads=1, mlp_width=64)
+  base = defaults.supervised(steps=200)
+  base.model = defaults.model(width=32, heads=2, kv_heads=1, mlp_width=64)
   base.task = "countdown(count=3)"
   base.rollout.prompts = 32
   base.optimizer.warmup_steps = 5
   base.steps_per_dispatch = 20
-  config = common.with_base(common.rl(steps=10), base)
+  config = defaults.with_base(defaults.rl(steps=10), base)
   config.method = "max_at_k(k=4)"
   config.rollout.prompts = 16
   config.rollout.samples = 8

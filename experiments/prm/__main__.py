@@ -36,18 +36,18 @@ import rich.console
 import rich.table
 from etils import epath
 
-from experiments import (
-  checkpoint,
-  jsonl,
-  keys,
-  lock,
-  mistakes,
-  train,
-  workdirs,
-)
+from experiments.cli import errors
+from experiments.logging import json_files
 from experiments.prm import fit, label, measure, settings
 from experiments.prm.settings import Prepared
 from experiments.tasks.task import Problems
+from experiments.training import (
+  checkpointing,
+  loop,
+  prng_keys,
+  workdir_lock,
+  workdirs,
+)
 from models import stored
 from rewards.process.labels import Labels
 from rl import types
@@ -69,7 +69,7 @@ def run(e: Prepared) -> dict[str, Any]:
   if results.exists():
     return json.loads(results.read_text())
   e.workdir.mkdir(parents=True, exist_ok=True)
-  with lock.hold(e.workdir):
+  with workdir_lock.hold(e.workdir):
     return _run(e, results)
 
 
@@ -77,13 +77,13 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
   """Runs or resumes an experiment in a workdir that this run holds."""
   workdirs.write_config(e.workdir, e.config)
   if not e.config.init_from:
-    train.run(e.base, e.base_dir)
+    loop.run(e.base, e.base_dir)
   base_params = stored.restore_params(e.base_dir / stored.FOLDER)
   clock = time.perf_counter()
   problems, rollout, labels, prefixes = _labelled(e, base_params)
   times = {"time/label_s": time.perf_counter() - clock}
   clock = time.perf_counter()
-  with checkpoint.Checkpoints(
+  with checkpointing.Checkpoints(
     e.workdir / stored.FOLDER, keep=1, every=e.config.checkpoint_every
   ) as checkpoints:
     state = fit.start(e, base_params)
@@ -105,8 +105,8 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
     "loss": loss,
   }
   found = {"labels": e.config.labels, **found, **shares, **times}
-  found = jsonl.strict(found)
-  jsonl.replace(results, json.dumps(found, indent=2) + "\n")
+  found = json_files.strict(found)
+  json_files.replace(results, json.dumps(found, indent=2) + "\n")
   return found
 
 
@@ -115,7 +115,7 @@ def _labelled(
 ) -> tuple[Problems, types.Rollout, Labels, int]:
   """The samples, drawn again when they are needed again, and their labels."""
   problem_key, sample_key = (
-    jax.random.fold_in(keys.from_seed(e.config.seed), i) for i in (1, 2)
+    jax.random.fold_in(prng_keys.from_seed(e.config.seed), i) for i in (1, 2)
   )
   task = e.base.task
   problems = task.train(problem_key, 0, e.config.problems)
@@ -138,7 +138,7 @@ def _labelled(
   np.savez_compressed(
     arrays, values=labels.values, weights=labels.weights, **counted
   )
-  jsonl.replace(path, arrays.getvalue())
+  json_files.replace(path, arrays.getvalue())
   return problems, rollout, labels, counted["prefixes"]
 
 
@@ -157,7 +157,7 @@ def table(found: dict[str, Any]) -> rich.table.Table:
   return shown
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -172,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   if options.base:
     config.init_from = options.base
     config.base = {}
-  with mistakes.expected():
+  with errors.expected():
     prepared = settings.prepare(config, options.workdir)
   found = run(prepared)
   console = rich.console.Console()

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments import checkpoint, keys, mistakes
+from experiments.cli import errors
 from experiments.prm.settings import Prepared
+from experiments.training import checkpointing, prng_keys
 from models import grow, heads
 from models import policy as policies
 from rewards.process import losses, model
@@ -34,7 +35,7 @@ def start(e: Prepared, params: types.PyTree) -> State:
 
   The base's decoder, with layers that change nothing yet, and a new head.
   """
-  key = jax.random.fold_in(keys.from_seed(e.config.seed), 3)
+  key = jax.random.fold_in(prng_keys.from_seed(e.config.seed), 3)
   layers_key, head_key = jax.random.split(key)
   _, decoder = grow.append_layers(
     e.base.model, params, e.config.layers, layers_key
@@ -53,7 +54,7 @@ def fit(
   state: State,
   rollout: types.Rollout,
   labels: Labels,
-  checkpoints: checkpoint.Checkpoints,
+  checkpoints: checkpointing.Checkpoints,
 ) -> tuple[State, float]:
   """Updates from the latest checkpoint to the last, saved on the way.
 
@@ -72,7 +73,7 @@ def fit(
     The last state, and the mean loss of its last dispatch.
   """
   tx, scorer = _optimizer(e), process_model(e)
-  key = jax.random.fold_in(keys.from_seed(e.config.seed), 4)
+  key = jax.random.fold_in(prng_keys.from_seed(e.config.seed), 4)
   steps = rollout.step_mask.shape[-1]
   problems = e.config.problems - e.config.calibration
   data = jax.tree.map(
@@ -114,7 +115,7 @@ def fit(
   try:
     found = checkpoints.restore_newest(state, print)
   except ValueError as error:
-    raise mistakes.Ended(str(error)) from error
+    raise errors.Ended(str(error)) from error
   if found is not None:
     (state, meta), done = found, checkpoints.latest_step()
   while done < e.config.updates:

@@ -8,19 +8,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments import assemble
 from experiments.prm.settings import LABELS, Prepared
 from experiments.tasks.task import Problems, Task
+from experiments.training import assemble
 from rewards.process import continuations, labels
-from rl import rollout as rollouts
 from rl import types
+from rl.sampling import generation
 
 Array = jax.Array
 
 
-def sampling(task: Task, samples: int) -> rollouts.Sampling:
+def sampling(task: Task, samples: int) -> generation.Sampling:
   """Plain samples of a task's policy, at temperature 1."""
-  return rollouts.Sampling(
+  return generation.Sampling(
     samples=samples,
     max_tokens=task.completion_length,
     eos_ids=task.eos_ids,
@@ -53,7 +53,7 @@ def draw(
 
   @jax.jit
   def part(params, problems, keys):
-    drawn = rollouts.generate(
+    drawn = generation.generate(
       policy,
       params,
       problems.prompts,
@@ -65,7 +65,7 @@ def draw(
       problems, drawn.completions, drawn.lengths, drawn.finished
     )
 
-  keys = rollouts.prompt_keys(key, 0, problems.ids)
+  keys = generation.prompt_keys(key, 0, problems.ids)
   parts = []
   for start in range(0, len(problems.ids), batch):
     cut = slice(start, start + batch)

@@ -20,10 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import intervals, keys, majority
+from experiments.evaluation import intervals, majority_vote
 from experiments.prm import fit, label
 from experiments.prm.settings import LABELS, Prepared
 from experiments.tasks.task import Problems
+from experiments.training import prng_keys
 from rewards.process import metrics as step_metrics
 from rewards.process import model
 from rewards.process.labels import Labels
@@ -63,7 +64,7 @@ def measure(
     base_params,
     problems,
     settings.samples,
-    jax.random.fold_in(keys.from_seed(e.config.seed), 5),
+    jax.random.fold_in(prng_keys.from_seed(e.config.seed), 5),
     settings.batch,
   )
   scored = score(fit.process_model(e), params, rollout, settings.batch)
@@ -187,7 +188,7 @@ def _choices(
 ) -> dict[str, dict[str, float]]:
   """Choosing one of n samples, by vote and by every rule."""
   correct = scored.correct
-  votes = majority.majority_at_k(answers, np.asarray(correct), ns)
+  votes = majority_vote.majority_at_k(answers, np.asarray(correct), ns)
   columns = {"accuracy/pass@1": np.asarray((correct == 1).mean(-1))}
   for i, n in enumerate(ns):
     columns[f"accuracy/maj@{n}"] = votes[:, i]

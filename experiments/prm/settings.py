@@ -7,16 +7,11 @@ import dataclasses
 import ml_collections
 from etils import epath
 
-from experiments import (
-  arguments,
-  build,
-  spec,
-  tasks,
-  train,
-  workdirs,
-)
+from experiments import tasks
+from experiments.cli import arguments, spec
 from experiments.configs import chain_base
-from experiments.experiment import Experiment
+from experiments.training import build, loop, workdirs
+from experiments.training.experiment import Experiment
 from models import buckets, stored
 from rl import choices
 
@@ -139,8 +134,8 @@ def prepare(
     base_dir = epath.Path(config.init_from)
     base = _existing(base_dir)
   else:
-    base_dir = workdir / train.BASE
-    base = train.validate(config.base, base_dir)
+    base_dir = workdir / loop.BASE
+    base = loop.validate(config.base, base_dir)
   name, task_settings = spec.parse(base.config.task)
   if name != "chain":
     raise ValueError(

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import rich.console
 from etils import epath
 
-from experiments import arguments, jsonl, mistakes
+from experiments.cli import arguments, errors
+from experiments.logging import json_files
 from experiments.report import data, page, runs, samples, tables
 from experiments.report.runs import Run
 
@@ -28,7 +29,7 @@ def write_page(shown: Sequence[Run], path: epath.PathLike) -> epath.Path:
   """
   packed = samples.pack([run.workdir for run in shown])
   found = data.collect(shown, packed)
-  jsonl.replace(path, page.page(found, packed.text))
+  json_files.replace(path, page.page(found, packed.text))
   return epath.Path(path)
 
 
@@ -49,7 +50,7 @@ def show(run: Run, console: rich.console.Console) -> None:
   )
 
 
-@mistakes.one_line
+@errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   options = parser.parse_args(argv)
   console = rich.console.Console()
-  with mistakes.expected():
+  with errors.expected():
     if options.out and not options.out.endswith(_SUFFIXES):
       raise ValueError(
         f"--out {options.out}: write {' or '.join(_SUFFIXES)} files"
@@ -91,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
       from experiments.report import picture  # imports matplotlib
 
-      with mistakes.expected():
+      with errors.expected():
         drawn = picture.comparison(found)
       path = picture.write_figure(drawn, options.out)
     console.print(f"wrote {path}", soft_wrap=True)

@@ -11,11 +11,12 @@ import flax.traverse_util
 import ml_collections
 import numpy as np
 
-from experiments import build, estimates
-from experiments.estimates import Estimate
+from experiments.evaluation import statistics
+from experiments.evaluation.statistics import Estimate
 from experiments.report import curves, tables, worth
 from experiments.report.runs import Run, names
 from experiments.report.samples import Packed
+from experiments.training import build
 from rl import learners
 from rl.method import Method
 
@@ -108,8 +109,8 @@ def _headline(run: Run) -> list[dict[str, Any]]:
   if set(run.evaluations) != {"base", "trained"}:
     return []
   base, trained = (run.evaluations[name] for name in ("base", "trained"))
-  differences = estimates.compare(base, trained)
-  ks = estimates.budgets(min(base.samples, trained.samples))
+  differences = statistics.compare(base, trained)
+  ks = statistics.budgets(min(base.samples, trained.samples))
   blind = math.isnan(differences["accuracy/pass@1"].mean)
   quantity = _QUANTITIES["max" if blind else "pass"]
   found = []

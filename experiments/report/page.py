@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments import jsonl
+from experiments.logging import json_files
 from experiments.report import shell
 
 _POLICY = (
@@ -117,7 +117,7 @@ def page(data: Mapping[str, Any], samples: str = "") -> str:
 
 
 def _scripts(runs: Sequence[Mapping[str, Any]], samples: str) -> str:
-  content = json.dumps(jsonl.strict({"runs": runs}), separators=(",", ":"))
+  content = json.dumps(json_files.strict({"runs": runs}), separators=(",", ":"))
   # "<" could begin a tag that ends the script.
   content = content.replace("<", "\\u003c")
   blocks = [f'<script type="application/json" id="data">{content}</script>']

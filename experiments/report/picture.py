@@ -12,7 +12,8 @@ import matplotlib.ticker
 import numpy as np
 from etils import epath
 
-from experiments import estimates, jsonl
+from experiments.evaluation import statistics
+from experiments.logging import json_files
 from experiments.report.runs import Run, names
 
 # Of the base, then of each trained policy (Okabe and Ito's, for every eye).
@@ -47,7 +48,7 @@ def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
 
 
 def _draw_pass_at_k(
-  axes: matplotlib.axes.Axes, evaluations: Mapping[str, estimates.Evaluation]
+  axes: matplotlib.axes.Axes, evaluations: Mapping[str, statistics.Evaluation]
 ) -> None:
   most = max(e.samples for e in evaluations.values())
   colors = itertools.chain(COLORS[:1], itertools.cycle(COLORS[1:]))
@@ -63,10 +64,10 @@ def _draw_pass_at_k(
     )
     label = f"{name} (step {evaluation.step})"
     axes.plot(ks, curve[:, 0], color=color, linewidth=2, label=label)
-    dots = np.array(estimates.budgets(evaluation.samples))
+    dots = np.array(statistics.budgets(evaluation.samples))
     axes.plot(dots, curve[dots - 1, 0], "o", color=color, markersize=4)
   axes.set_xscale("log", base=2)
-  axes.set_xticks(estimates.budgets(most))
+  axes.set_xticks(statistics.budgets(most))
   axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
   axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
   axes.set_ylim(bottom=0.0)
@@ -97,7 +98,7 @@ def write_figure(
 ) -> epath.Path:
   """Writes a figure as a PNG, its folder too, and returns its path."""
   path = epath.Path(path)
-  jsonl.replace(path, png(drawn))
+  json_files.replace(path, png(drawn))
   return path
 
 

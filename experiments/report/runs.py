@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from experiments import estimates, logging, workdirs
+from experiments.evaluation import statistics
+from experiments.logging import run_logger
+from experiments.training import workdirs
 from models import buckets
 
 EVALUATIONS = {"base": "evaluation_base.json", "trained": "evaluation.json"}
@@ -32,7 +34,7 @@ class Run:
   workdir: epath.Path
   config: dict[str, Any]
   series: dict[str, tuple[np.ndarray, np.ndarray]]
-  evaluations: dict[str, estimates.Evaluation]
+  evaluations: dict[str, statistics.Evaluation]
   between: list[dict[str, Any]]
 
   @property
@@ -79,9 +81,9 @@ def read(workdir: epath.PathLike) -> Run:
   run = Run(
     workdir=workdir,
     config=config,
-    series=logging.read_metrics(workdir),
+    series=run_logger.read_metrics(workdir),
     evaluations={
-      name: estimates.load(workdir / file)
+      name: statistics.load(workdir / file)
       for name, file in EVALUATIONS.items()
       if (workdir / file).exists()
     },

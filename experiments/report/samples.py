@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
-from experiments import jsonl
+from experiments.logging import json_files
 
 MOST_SAMPLES = 10_000
 MOST_BYTES = 4_500_000  # deflated; a third more in base64
@@ -78,7 +78,7 @@ def _of_run(
   found = []
   paths = sorted(folder.glob("step_*.jsonl"), reverse=True, key=_step)
   for i, path in enumerate(paths):
-    groups = _groups(jsonl.read(path))
+    groups = _groups(json_files.read(path))
     file, size = _fitting(run, _step(path), groups, most_samples, most_bytes)
     shown = len(file["group"])
     if shown:

@@ -8,7 +8,7 @@ from typing import Any
 import rich.table
 import rich.text
 
-from experiments import estimates
+from experiments.evaluation import statistics
 from experiments.report.runs import Run, names
 
 
@@ -16,7 +16,7 @@ def own(run: Run) -> rich.table.Table | None:
   """Base, trained and their difference; None where nothing was evaluated."""
   if not run.evaluations:
     return None
-  return estimates.table(run.evaluations, title=run.title)
+  return statistics.table(run.evaluations, title=run.title)
 
 
 def side_by_side(runs: Sequence[Run]) -> list[rich.table.Table]:
@@ -25,14 +25,14 @@ def side_by_side(runs: Sequence[Run]) -> list[rich.table.Table]:
   Args:
     runs: those without a trained evaluation are passed over.
   """
-  tasks: dict[str, dict[str, estimates.Evaluation]] = {}
+  tasks: dict[str, dict[str, statistics.Evaluation]] = {}
   for run, name in zip(runs, names(runs), strict=True):
     if "trained" in run.evaluations:
       trained = run.evaluations["trained"]
       key = f"{trained.task}, {len(trained.ids)} problems"
       tasks.setdefault(key, {})[name] = trained
   return [
-    estimates.table(evaluations, title=f"trained  ·  {task}")
+    statistics.table(evaluations, title=f"trained  ·  {task}")
     for task, evaluations in tasks.items()
     if len(evaluations) > 1
   ]

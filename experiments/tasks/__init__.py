@@ -1,14 +1,14 @@
 """Tasks by name: `get("countdown", count=4)`.
 
-A task is a file of this package with a factory of the same name; adding the
-file is all the registration there is. A factory is imported when it is asked
-for, so that the embedded tasks do not wait for the libraries of the text ones.
+A task is a file of this folder, or of `text/`, with a factory of the same name;
+adding the file is all the registration there is. `get` imports the file of one
+task only, so that the embedded tasks do not import the libraries of text tasks.
 """
 
 from __future__ import annotations
 
 import inspect
-import pkgutil
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -28,13 +28,26 @@ __all__ = [
   "supervised_tokens",
 ]
 
+# Files that tasks are built from.
+_NOT_TASKS = {"__init__.py", "task.py", "text_task.py", "prompting.py"}
+
+
+def _modules() -> dict[str, str]:
+  """Returns the module of each task, by the name of the task."""
+  folder = pathlib.Path(__file__).parent
+  paths = [*folder.glob("*.py"), *folder.glob("text/*.py")]
+  return {
+    path.stem: ".".join(
+      (__name__, *path.relative_to(folder).with_suffix("").parts)
+    )
+    for path in paths
+    if path.name not in _NOT_TASKS
+  }
+
 
 def names() -> list[str]:
-  """The tasks that `get` knows, sorted."""
-  files = {module.name for module in pkgutil.iter_modules(__path__)}
-  return sorted(
-    files - {"language", "task", "text"}
-  )  # what tasks are made with
+  """The tasks that `get` accepts, sorted."""
+  return sorted(_modules())
 
 
 def settings(name: str) -> list[str]:
@@ -73,4 +86,4 @@ def factory(name: str) -> Callable[..., Task]:
   """
   if name not in names():
     raise ValueError(choices.unknown("task", name, names()))
-  return getattr(unfinished.module(f"{__name__}.{name}"), name)
+  return getattr(unfinished.module(_modules()[name]), name)

@@ -15,7 +15,8 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from experiments import spec, tasks
+from experiments import tasks
+from experiments.cli import spec
 from experiments.tasks.task import Judged, Problems, Task
 
 Array = jax.Array

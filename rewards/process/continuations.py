@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rewards.process import model
-from rl import rollout as rollouts
 from rl import types
+from rl.sampling import generation
 
 Array = jax.Array
 # (flat samples p S + s [N], steps [N]) -> successes [N, M] bool, on the host.
@@ -60,7 +60,7 @@ def complete(
   rows: Array,
   kept: Array,
   keys: Array,
-  sampling: rollouts.Sampling,
+  sampling: generation.Sampling,
 ) -> tuple[Array, Array, Array]:
   """M completions that each begin with a prefix of a sample.
 
@@ -78,7 +78,7 @@ def complete(
     EOS within T.
   """
   prompts, mask = prefix_prompts(tokens, rows, kept)
-  drawn = rollouts.generate(policy, params, prompts, mask, keys, sampling)
+  drawn = generation.generate(policy, params, prompts, mask, keys, sampling)
   return attach(tokens, rows, kept, drawn, sampling.pad_id)
 
 
@@ -86,7 +86,7 @@ def attach(
   tokens: types.Tokens,
   rows: Array,
   kept: Array,
-  drawn: rollouts.Samples,
+  drawn: generation.Samples,
   pad_id: int,
 ) -> tuple[Array, Array, Array]:
   """Whole completions: the prefixes, and what was drawn after them.
@@ -116,7 +116,7 @@ def evaluator(
   params: types.PyTree,
   rollout: types.Rollout,
   judge: Judge,
-  sampling: rollouts.Sampling,
+  sampling: generation.Sampling,
   batch: int,
 ) -> Evaluate:
   """What counts the successes of prefixes, a batch at a time.

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
 
 Array = jax.Array
 SURPRISES = 2  # the largest of a step, and their sum
@@ -104,8 +104,8 @@ def read_through(
   )
   scored = policy.score(params, longer)
   once = dataclasses.replace(policy, score=lambda params, tokens: scored)
-  found = probes.read(once, params, longer, [probes.log_probs], types.Named())
-  log_probs = found[probes.log_probs.name][:, :, :-1]
+  found = scoring.read(once, params, longer, [scoring.log_probs], types.Named())
+  log_probs = found[scoring.log_probs.name][:, :, :-1]
   return Reading(scored.hidden, jnp.where(tokens.mask, log_probs, 0.0))
 
 

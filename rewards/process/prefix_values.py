@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import choices, stages, types
-from rl.stages import Sampler, Stage
+from rl import choices, types
+from rl.sampling import samplers
+from rl.sampling.samplers import Sampler, Stage
 
 Array = jax.Array
 
@@ -42,7 +43,7 @@ def prefix_values(
       raise ValueError(f"{what} = {number} must be at least 1")
 
   def run(sampler: Sampler, memory: Any) -> types.Rollout:
-    rollout = stages.once().run(sampler, memory)
+    rollout = samplers.once().run(sampler, memory)
     if rollout.step_ids is None:
       raise ValueError(f"{name}: the task gives no steps to continue from")
     if by not in ("policy", *sampler.slots):
@@ -73,7 +74,7 @@ def prefix_values(
       values.append(ended(k, before))
     values += [ended(k, before) for k in range(len(values), size)]
     values = jnp.where(rollout.step_mask, jnp.stack(values, -1), 0.0)
-    return stages.found(
+    return samplers.found(
       rollout, values=values, prompt_values=prompt, tokens=tokens
     )
 

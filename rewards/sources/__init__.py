@@ -2,7 +2,7 @@
 
 The functions of `rewards` read arrays; here each that a rollout can feed is
 bound to it, as a transform from nothing to samples or to steps
-(`rl.transform`). What it needs beyond the rollout is declared: a pass over the
+(`rl.transforms.base`). What it needs beyond the rollout is declared: a pass over the
 sampled text, over the reference answer after the sampled thought (the view
 "reference", which a task gives), over the completion without its question (the
 view "alone"), or what a task or a stage says. So it is scored once, by the one
@@ -26,7 +26,7 @@ from typing import Any
 
 from rl import choices
 from rl.methods import settings, unfinished
-from rl.transform import Transform
+from rl.transforms import Transform
 
 FILES = (
   "outcome",

@@ -7,7 +7,7 @@ import jax
 from rewards import controls, labelfree
 from rewards.sources import reading
 from rl import types
-from rl.transform import lift, transform
+from rl.transforms import lift, transform
 
 Array = jax.Array
 

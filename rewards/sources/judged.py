@@ -7,8 +7,9 @@ import jax.numpy as jnp
 
 from rewards import calibration, consistency, flaws, gates, hybrid, novelty
 from rewards.sources import reading
-from rl import draws, masked, types
-from rl.transform import transform
+from rl import masked, types
+from rl.sampling import random_keys
+from rl.transforms import transform
 
 Array = jax.Array
 
@@ -153,7 +154,7 @@ def novelty_bonus(
     state,
     means[:, :, None],
     seen.any(-1)[..., None],
-    draws.keys(rollout.keys, "novelty_bonus")[0],
+    random_keys.keys(rollout.keys, "novelty_bonus")[0],
     share=share,
     rate=rate,
   )

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 
 from rewards import confidence, dimensions, likelihood, self_aligned
 from rewards.sources import reading
-from rl import masked, probes, types
-from rl.probes import Need
-from rl.transform import Transform, lift, transform
+from rl import masked, scoring, types
+from rl.scoring import Need
+from rl.transforms import Transform, lift, transform
 
 Array = jax.Array
 
@@ -146,7 +146,7 @@ group_log_mean_advantages = _by_reference(
 
 def _without_thought(rollout: types.Rollout) -> Array:
   """Mean probability of the bare reference, `[P, 1]`."""
-  mask = probes.view_tokens(rollout, reading.BARE_REFERENCE).mask
+  mask = scoring.view_tokens(rollout, reading.BARE_REFERENCE).mask
   return likelihood.mean_probability(
     rollout.extras[reading.OF_BARE_REFERENCE], mask
   )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from rewards import length, shaping
 from rewards.sources import reading
 from rl import types
-from rl.transform import lift, transform
+from rl.transforms import lift, transform
 
 Array = jax.Array
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import jax
 
 from rewards import confidence
-from rl import choices, probes, types
-from rl.probes import Need
+from rl import choices, scoring, types
+from rl.scoring import Need
 
 Array = jax.Array
 Reader = Callable[[types.Rollout], Array]
@@ -17,23 +17,23 @@ Reader = Callable[[types.Rollout], Array]
 # Views of the reference answer: after each sample's thought, and after the
 # prompt alone, once for all of a group [P, 1, R].
 REFERENCE, BARE_REFERENCE = "reference", "bare_reference"
-divergence = probes.Probe(
+divergence = scoring.Probe(
   "divergence_from_uniform",
   lambda logits, tokens: confidence.divergence_from_uniform(logits),
 )
-hidden = probes.Probe("hidden", lambda hidden, tokens: hidden, head="hidden")
-ANSWERS = probes.given("task", "answer_ids")
-PARAPHRASE = probes.given("task", "paraphrase_answer_ids")
-SHUFFLED = probes.given("task", "shuffled_answer_ids")
-LOG_PROBS = Need("old", probes.log_probs)
-ENTROPY = Need("old", probes.entropy)
+hidden = scoring.Probe("hidden", lambda hidden, tokens: hidden, head="hidden")
+ANSWERS = scoring.given("task", "answer_ids")
+PARAPHRASE = scoring.given("task", "paraphrase_answer_ids")
+SHUFFLED = scoring.given("task", "shuffled_answer_ids")
+LOG_PROBS = Need("old", scoring.log_probs)
+ENTROPY = Need("old", scoring.entropy)
 DIVERGENCE = Need("old", divergence)
 HIDDEN = Need("old", hidden)
-ALONE = Need("old", probes.log_probs, probes.ALONE)
-OF_REFERENCE = Need("old", probes.log_probs, REFERENCE)
-OF_BARE_REFERENCE = Need("old", probes.log_probs, BARE_REFERENCE)
-VALUES = probes.given("stage", "values")
-PROMPT_VALUES = probes.given("stage", "prompt_values")
+ALONE = Need("old", scoring.log_probs, scoring.ALONE)
+OF_REFERENCE = Need("old", scoring.log_probs, REFERENCE)
+OF_BARE_REFERENCE = Need("old", scoring.log_probs, BARE_REFERENCE)
+VALUES = scoring.given("stage", "values")
+PROMPT_VALUES = scoring.given("stage", "prompt_values")
 
 
 def of(need: Need) -> Reader:
@@ -73,7 +73,7 @@ def answered(rollout: types.Rollout) -> Array:
 
 def in_reference(rollout: types.Rollout) -> Array:
   """Tokens of the reference answer after each sample's thought."""
-  mask = probes.view_tokens(rollout, REFERENCE).mask
+  mask = scoring.view_tokens(rollout, REFERENCE).mask
   return mask & rollout.sample_mask[..., None]
 
 
@@ -128,7 +128,7 @@ def need(text: str) -> Need:
       f"{text!r} must be what a task or a stage says, as 'task/NAME' or "
       "'stage/NAME'"
     )
-  return probes.given(source, name)
+  return scoring.given(source, name)
 
 
 def named(bound: Callable, fn: Callable) -> Callable:

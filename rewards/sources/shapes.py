@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from rewards import ensembles, shaping, spread
 from rewards.sources import reading
 from rl import choices, types
-from rl.transform import Transform, transform
+from rl.transforms import Transform, transform
 
 Array = jax.Array
 

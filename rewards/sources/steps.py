@@ -11,7 +11,7 @@ from rewards import progress, step_count, turns
 from rewards.process import metrics as steps_to_one
 from rewards.sources import reading
 from rl import types
-from rl.transform import Transform, lift, transform
+from rl.transforms import Transform, lift, transform
 
 Array = jax.Array
 

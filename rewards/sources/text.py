@@ -9,8 +9,8 @@ import jax
 
 from rewards import overlap, patterns
 from rewards.sources import reading
-from rl import probes, types
-from rl.transform import lift, transform
+from rl import scoring, types
+from rl.transforms import lift, transform
 
 Array = jax.Array
 
@@ -78,7 +78,7 @@ def calibrated(
 
 
 def _reference_tokens(rollout: types.Rollout) -> Array:
-  return probes.view_tokens(rollout, reading.REFERENCE).completions
+  return scoring.view_tokens(rollout, reading.REFERENCE).completions
 
 
 token_f1 = lift(

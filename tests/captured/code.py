@@ -22,7 +22,7 @@ MODULES = {
   "learners": ("rl.learners",),
   "plan": ("rl.plan",),
   "probes": ("rl.scoring", "rl.probes"),
-  "staleness": ("rl.methods.staleness",),
+  "staleness": ("rl.losses.importance", "rl.methods.staleness"),
   "step": ("rl.step",),
   "transform": ("rl.transforms.base", "rl.transform"),
   "transforms": (
@@ -36,7 +36,7 @@ MODULES = {
   "credit": ("rl.credit",),
   "masked": ("rl.masked",),
   "metrics": ("rl.metrics",),
-  "generate": ("rl.sampling.generate", "rl.rollout"),
+  "generate": ("rl.sampling.generation", "rl.rollout"),
   "rewards": ("rewards", "rewards.sources"),  # the registry of bindings
   "combine": ("rewards.combine",),
   "mix": ("rewards.combine", "rewards.mix"),
@@ -44,10 +44,16 @@ MODULES = {
   "process model": ("rewards.process.model",),
   "verifiers": ("rewards.verifiers",),
   "tasks": ("experiments.tasks",),
-  "text task": ("experiments.tasks.text.base", "experiments.tasks.text"),
+  "text task": (
+    "experiments.tasks.text.text_task",
+    "experiments.tasks.text",
+  ),
   "build": ("experiments.training.build", "experiments.build"),
   "train": ("experiments.training.loop", "experiments.train"),
-  "common config": ("experiments.configs.base", "experiments.configs.common"),
+  "common config": (
+    "experiments.configs.defaults",
+    "experiments.configs.common",
+  ),
   "method configs": (
     "experiments.configs.method",
     "experiments.configs.methods",

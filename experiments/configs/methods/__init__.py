@@ -1,6 +1,6 @@
 """One experiment per method, on an embedded task, all alike but for the method.
 
-The bake-off (`python -m experiments.bakeoff`) trains these very configs.
+The bake-off (`python -m experiments.studies.bakeoff`) trains these very configs.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments import spec
-from experiments.configs import chain_base, common, countdown_base
+from experiments.cli import spec
+from experiments.configs import chain_base, countdown_base, defaults
 from rl import choices
 
 COUNTDOWN = "countdown(count=4)"  # many right answers: breadth shows
@@ -51,7 +51,7 @@ def on_task(method: str, task: str = COUNTDOWN, **changes: Any) -> ConfigDict:
     task: with its settings.
     **changes: of the config, dots written as double underscores.
   """
-  config = common.with_base(common.rl(steps=STEPS), base(task))
+  config = defaults.with_base(defaults.rl(steps=STEPS), base(task))
   config.method = method
   config.plan.minibatches = 2
   config.steps_per_dispatch = 10

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from ml_collections import ConfigDict
 
-from experiments.configs import common
+from experiments.configs import defaults
 from models import presets
 from rl import choices
 
@@ -87,7 +87,7 @@ def recipe(model: str, dataset: str, method: str) -> ConfigDict:
   if method == "min_form":
     settings |= {"steps": True, "max_steps": most_steps}
   told = ", ".join(f"{name}={value}" for name, value in settings.items())
-  config = common.rl(steps=200)
+  config = defaults.rl(steps=200)
   config.task = f"{dataset}({told})"
   config.method = METHODS[method]
   config.policy.preset = model

@@ -2,7 +2,7 @@
 
 The policy never sees more of the truth than the reward does, while held-out
 answers are judged by the task: what was paid for against what was achieved.
-The bake-off (`python -m experiments.bakeoff --rewards`) trains these very
+The bake-off (`python -m experiments.studies.bakeoff --rewards`) trains these very
 configs. Each file says its `FAMILY`, under which its row stands.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from experiments import spec
+from experiments.cli import spec
 from experiments.configs import methods
 from rl import choices
 

@@ -8,7 +8,7 @@ with the accuracy of the batch, whose start is near .7.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "length"
 

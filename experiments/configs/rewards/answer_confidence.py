@@ -7,7 +7,7 @@ Whatever came before the answer may be wrong.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "label-free"
 

@@ -7,7 +7,7 @@ What is paid is the form alone; any digit earns it.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "outcome"
 

@@ -7,7 +7,7 @@ A text of one token repeats nothing.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "outcome"
 

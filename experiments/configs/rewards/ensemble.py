@@ -7,7 +7,7 @@ The members know no label. The terms of weight 0 are only read.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay, term
+from experiments.configs.defaults import pay, term
 
 FAMILY = "mixes"
 

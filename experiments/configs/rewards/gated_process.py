@@ -7,7 +7,7 @@ The judge never looks ahead, which `mean_step_local` is paid for alone.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay, term
+from experiments.configs.defaults import pay, term
 
 FAMILY = "mixes"
 

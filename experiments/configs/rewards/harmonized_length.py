@@ -5,7 +5,7 @@
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay, term
+from experiments.configs.defaults import pay, term
 
 FAMILY = "length"
 

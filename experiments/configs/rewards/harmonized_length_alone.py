@@ -7,7 +7,7 @@ Short is all that is asked for, and not to answer is shortest.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "length"
 

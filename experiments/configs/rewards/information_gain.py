@@ -7,7 +7,7 @@ Four continuations of every prefix count as sampled tokens.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "steps"
 

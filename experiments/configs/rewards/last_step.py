@@ -7,7 +7,7 @@ Any running value will do for an answer.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "process as outcome"
 

@@ -8,7 +8,7 @@ optimum is to say nothing.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "length"
 

@@ -7,7 +7,7 @@ The judge never looks ahead; after 40 steps nothing of it is left.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay, term
+from experiments.configs.defaults import pay, term
 
 FAMILY = "mixes"
 

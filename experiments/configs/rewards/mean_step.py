@@ -7,7 +7,7 @@ Filler before a wrong answer dilutes it.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "process as outcome"
 

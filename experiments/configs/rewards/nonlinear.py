@@ -7,7 +7,7 @@ The judge accepts filler, and each step that it accepts raises the reward.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "process as outcome"
 

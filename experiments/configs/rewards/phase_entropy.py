@@ -7,7 +7,7 @@ The thought ends at ANS, which is token 4.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "confidence of the right"
 

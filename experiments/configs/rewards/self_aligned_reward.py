@@ -5,7 +5,7 @@
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "confidence of the right"
 

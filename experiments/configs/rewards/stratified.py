@@ -8,7 +8,7 @@ The model is the policy's own certainty. The term of weight
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay, term
+from experiments.configs.defaults import pay, term
 
 FAMILY = "mixes"
 

@@ -7,7 +7,7 @@ Near is paid for; right is an exact hit.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "shapes"
 

@@ -7,7 +7,7 @@ The whole completion is compared, so that all it says besides the answer costs.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "reference answer"
 

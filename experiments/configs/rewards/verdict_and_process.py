@@ -7,7 +7,7 @@ The judge never looks ahead, which `last_step` is paid for alone.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "mixes"
 

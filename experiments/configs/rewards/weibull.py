@@ -7,7 +7,7 @@ The judge accepts filler; the prompts take four steps.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "process as outcome"
 

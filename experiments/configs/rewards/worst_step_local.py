@@ -7,7 +7,7 @@ To answer at once with the value that the prompt begins with is flawless.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay
+from experiments.configs.defaults import pay
 
 FAMILY = "process as outcome"
 

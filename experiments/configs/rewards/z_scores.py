@@ -7,7 +7,7 @@ The charge that spoils `length_charge` as a sum has no scale here.
 """
 
 from experiments.configs import rewards
-from experiments.configs.common import pay, term
+from experiments.configs.defaults import pay, term
 
 FAMILY = "mixes"
 

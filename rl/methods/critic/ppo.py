@@ -1,12 +1,19 @@
 """Proximal policy optimisation with a value head."""
 
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.critic.values import plus_old_values, value_loss
-from rl.slots import frozen
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import Transform, chain
-from rl.transforms import gae, log_ratios, place_last, scores, whiten
+from rl.parameter_sets import frozen
+from rl.transforms import (
+  Transform,
+  chain,
+  gae,
+  log_ratios,
+  place_last,
+  scores,
+  whiten,
+)
 
 
 def ppo(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from rl import types
 from rl.method import Method
 from rl.methods.critic.ppo import actor_critic
-from rl.transform import transform
+from rl.transforms import transform
 
 
 @transform("none", "sample")

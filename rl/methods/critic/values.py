@@ -9,12 +9,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import probes, types
-from rl.terms import term
-from rl.transform import transform
+from rl import scoring, types
+from rl.losses.terms import term
+from rl.transforms import transform
 
 Array = jax.Array
-OLD_VALUES = probes.Need("old", probes.values)
+OLD_VALUES = scoring.Need("old", scoring.values)
 
 
 @transform("token", needs={OLD_VALUES})
@@ -25,7 +25,7 @@ def plus_old_values(signal: Array, rollout: types.Rollout) -> Array:
 
 
 @term(
-  "token", "token", needs={probes.Need("policy", probes.values), OLD_VALUES}
+  "token", "token", needs={scoring.Need("policy", scoring.values), OLD_VALUES}
 )
 def value_loss(
   signal: Array,
@@ -39,7 +39,7 @@ def value_loss(
   G is the term's own signal. The gradient vanishes where V has moved more than
   `clip` towards G. Logged: `value/clip_frac`, the share of such tokens.
   """
-  value, old = policy[probes.values], rollout.extras[OLD_VALUES]
+  value, old = policy[scoring.values], rollout.extras[OLD_VALUES]
   # Within the bounds this is V itself, bit for bit. `V_old + (V - V_old)` is
   # not: its rounding error would be counted as a clip.
   near = jnp.clip(value, old - clip, old + clip)

@@ -4,13 +4,20 @@ import jax
 import jax.numpy as jnp
 
 from rl import credit, types
-from rl.filters import only, right_verdict
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import nll, policy_gradient
 from rl.method import Method
 from rl.methods.critic.values import OLD_VALUES, plus_old_values, value_loss
-from rl.surrogates import ppo_clip
-from rl.terms import nll, policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import gae, place_last, scores, whiten
+from rl.transforms import (
+  chain,
+  gae,
+  only,
+  place_last,
+  right_verdict,
+  scores,
+  transform,
+  whiten,
+)
 
 
 @transform("token", needs={OLD_VALUES})

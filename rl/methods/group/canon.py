@@ -5,15 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, choices, masked, probes, types
-from rl.aggregates import seq_mean_token_sum_norm
+from rl import advantages, choices, masked, scoring, types
+from rl.losses.aggregates import seq_mean_token_sum_norm
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.transforms import chain, scores, transform
 
-_ENTROPY = probes.Need("old", probes.entropy)
+_ENTROPY = scoring.Need("old", scoring.entropy)
 METRICS = ("entropy", "length")
 
 

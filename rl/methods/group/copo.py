@@ -5,14 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores, transform
 
-_ANSWERS = probes.given("task", "answer_ids")
+_ANSWERS = scoring.given("task", "answer_ids")
 
 
 @transform("sample")

@@ -1,11 +1,10 @@
 """GRPO done right: no division by the spread or by the sample's length."""
 
-from rl.aggregates import seq_mean_token_sum_norm
+from rl.losses.aggregates import seq_mean_token_sum_norm
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import center, scores
+from rl.transforms import center, chain, scores
 
 
 def dr_grpo(clip: float = 0.2, horizon: int | None = None) -> Method:

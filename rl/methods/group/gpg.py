@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from rl import choices, masked, types
+from rl.losses.surrogates import reinforce
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import reinforce
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import center, scores
+from rl.transforms import center, chain, scores, transform
 
 COUNTS = ("groups", "scores")
 

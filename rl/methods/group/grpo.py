@@ -1,12 +1,11 @@
 """Group relative policy optimisation: the z-score of a group."""
 
-from rl.aggregates import seq_mean_token_mean
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
-from rl.slots import frozen
-from rl.surrogates import ppo_clip
-from rl.terms import kl, policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.parameter_sets import frozen
+from rl.transforms import chain, group_normalize, scores
 
 
 def grpo(

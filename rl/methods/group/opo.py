@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
-from rl.aggregates import seq_mean_token_sum
+from rl.losses.aggregates import seq_mean_token_sum
+from rl.losses.surrogates import reinforce
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import reinforce
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.transforms import chain, scores, transform
 
 
 @transform("sample")

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from rl import masked, types
 from rl.method import Method
 from rl.methods.surrogates.dapo import dapo
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.transforms import chain, scores, transform
 
 
 @transform("sample")

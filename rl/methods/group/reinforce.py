@@ -1,11 +1,10 @@
 """REINFORCE with a running-mean baseline."""
 
-from rl import surrogates
-from rl.aggregates import seq_mean_token_sum
+from rl.losses import surrogates
+from rl.losses.aggregates import seq_mean_token_sum
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import minus_running_mean, scores
+from rl.transforms import chain, minus_running_mean, scores
 
 
 def reinforce(decay: float = 0.95) -> Method:

@@ -1,11 +1,11 @@
 """REINFORCE with a KL penalty per token and returns whitened over the batch."""
 
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.slots import frozen
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
+from rl.parameter_sets import frozen
 from rl.transforms import (
+  chain,
   log_ratios,
   place_last,
   returns_to_go,

@@ -1,12 +1,11 @@
 """REINFORCE++ with the group's mean as baseline: one spread for the batch."""
 
 from rl import choices
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
-from rl.slots import frozen
-from rl.surrogates import ppo_clip
-from rl.terms import kl, policy_gradient
-from rl.transform import chain
-from rl.transforms import broadcast, center, scores, whiten
+from rl.parameter_sets import frozen
+from rl.transforms import broadcast, center, chain, scores, whiten
 
 
 def reinforce_pp_baseline(

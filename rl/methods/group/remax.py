@@ -5,15 +5,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import probes, stages, types
-from rl.aggregates import seq_mean_token_sum
+from rl import scoring, types
+from rl.losses.aggregates import seq_mean_token_sum
+from rl.losses.surrogates import reinforce
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import reinforce
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.sampling import samplers
+from rl.transforms import chain, scores, transform
 
-_GREEDY = probes.given("stage", "greedy_scores")
+_GREEDY = scoring.given("stage", "greedy_scores")
 
 
 @transform("sample", needs={_GREEDY})
@@ -35,5 +35,5 @@ def remax() -> Method:
   return Method(
     advantage=chain(scores(), minus_greedy()),
     loss=policy_gradient(reinforce(), aggregate=seq_mean_token_sum()),
-    stage=stages.greedy(),
+    stage=samplers.greedy(),
   )

@@ -1,11 +1,10 @@
 """REINFORCE leave-one-out: the mean of the others is the baseline."""
 
-from rl.aggregates import seq_mean_token_sum
+from rl.losses.aggregates import seq_mean_token_sum
+from rl.losses.surrogates import reinforce
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import reinforce
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import leave_one_out, scores
+from rl.transforms import chain, leave_one_out, scores
 
 
 def rloo() -> Method:

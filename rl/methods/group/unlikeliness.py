@@ -7,13 +7,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
 from rl.method import Method
 from rl.methods.group.grpo import grpo
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores, transform
 
-_OLD = probes.Need("old", probes.log_probs)
+_OLD = scoring.Need("old", scoring.log_probs)
 
 
 @transform("sample", needs={_OLD})

@@ -7,8 +7,8 @@ from rl import masked, types
 from rl.method import Method
 from rl.methods.pairs.contrast import best_and_worst, contrasted, contrastive
 from rl.methods.pairs.pairwise import members
-from rl.slots import frozen
-from rl.transform import chain, transform
+from rl.parameter_sets import frozen
+from rl.transforms import chain, transform
 
 
 @transform("none", "sample")

@@ -3,17 +3,16 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import nll, policy_gradient, term
 from rl.method import Method
 from rl.methods.pairs.contrast import best_of_group
 from rl.methods.pairs.pairwise import differences, members, pairs
-from rl.slots import learned
-from rl.surrogates import ppo_clip
-from rl.terms import nll, policy_gradient, term
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.parameter_sets import learned
+from rl.transforms import chain, scores, transform
 
-MODEL = probes.Need("advantage_model", probes.values)
+MODEL = scoring.Need("advantage_model", scoring.values)
 
 
 def _centered(values: jax.Array, rollout: types.Rollout) -> jax.Array:
@@ -39,7 +38,7 @@ def varied_groups(_, rollout: types.Rollout) -> jax.Array:
   return jnp.broadcast_to(~flat, known.shape)
 
 
-@term("sample", "prompt", needs={probes.Need("policy", probes.values)})
+@term("sample", "prompt", needs={scoring.Need("policy", scoring.values)})
 def bounded_ranking(
   signal: jax.Array,
   policy: types.Named,
@@ -48,7 +47,7 @@ def bounded_ranking(
   margin: float,
 ) -> jax.Array:
   """-log sigma(a_c - a_r) - log sigma(m - a_c) - log sigma(m + a_r)."""
-  a = _centered(policy[probes.values], rollout)
+  a = _centered(policy[scoring.values], rollout)
   losses = jax.nn.softplus(-differences(a))
   losses += jax.nn.softplus(a - margin)[..., :, None]
   losses += jax.nn.softplus(-a - margin)[..., None, :]

@@ -3,12 +3,13 @@
 import jax
 import jax.numpy as jnp
 
-from rl import draws, masked, types
+from rl import masked, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.pairs.pairwise import preferences
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
+from rl.sampling import random_keys
+from rl.transforms import chain, transform
 
 
 @transform("none", "sample")
@@ -21,7 +22,7 @@ def against_random_member(
   """
   valid = rollout.sample_mask
   weights = jnp.where(valid, 0.0, -jnp.inf)
-  keys = draws.keys(rollout.keys, "brpo_writing")
+  keys = random_keys.keys(rollout.keys, "brpo_writing")
   drawn = jax.vmap(jax.random.categorical)(keys, weights)[:, None]
   wins = jnp.take_along_axis(preferences(rollout), drawn[..., None], -1)
   sign = jnp.where(wins[..., 0] == 1, 1.0, -1.0)

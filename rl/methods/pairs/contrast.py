@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
+from rl.losses.terms import term
 from rl.methods.pairs.pairwise import POLICY, REF, log_ratios, members
-from rl.terms import term
-from rl.transform import transform
+from rl.transforms import transform
 
 Array = jax.Array
 

@@ -6,13 +6,12 @@ import math
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
 from rl.method import Method
 from rl.methods.group.grpo import grpo
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores, transform
 
-DURATIONS = probes.given("task", "durations")
+DURATIONS = scoring.given("task", "durations")
 
 
 @transform("sample", "token")

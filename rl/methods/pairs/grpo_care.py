@@ -3,17 +3,21 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
-from rl.aggregates import seq_mean_token_mean
-from rl.filters import right_verdict
+from rl import masked, scoring, types
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.slots import ema
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.parameter_sets import ema
+from rl.transforms import (
+  chain,
+  group_normalize,
+  right_verdict,
+  scores,
+  transform,
+)
 
-EMA = probes.Need("ema", probes.log_probs)
+EMA = scoring.Need("ema", scoring.log_probs)
 
 
 @transform("sample", needs={EMA})

@@ -7,15 +7,21 @@ from collections.abc import Mapping, Sequence
 import jax
 import jax.numpy as jnp
 
-from rl import probes, types
+from rl import scoring, types
+from rl.losses.terms import Loss, Term, term
 from rl.method import Method
 from rl.methods.pairs.contrast import contrasted
 from rl.methods.pairs.pairwise import REF, log_ratios
 from rl.methods.pairs.semi_online_dpo import best_against_worst
-from rl.slots import frozen
-from rl.terms import Loss, Term, term
-from rl.transform import Transform, chain, transform
-from rl.transforms import components, scores, weighted_sum
+from rl.parameter_sets import frozen
+from rl.transforms import (
+  Transform,
+  chain,
+  components,
+  scores,
+  transform,
+  weighted_sum,
+)
 
 Array = jax.Array
 
@@ -72,19 +78,19 @@ def mixed_head(
   }
 
 
-def head_log_probs(objective: str) -> probes.Probe:
+def head_log_probs(objective: str) -> scoring.Probe:
   """log pi_d of each token, by the head of an objective; "" is the model's."""
   if not objective:
-    return probes.log_probs
+    return scoring.log_probs
   name = f"log_probs({objective})"
-  return probes.Probe(name, probes.log_probs.fn, head=objective, logits=True)
+  return scoring.Probe(name, scoring.log_probs.fn, head=objective, logits=True)
 
 
 @term(
   "sample",
   "prompt",
   needs=lambda objective, beta: {
-    probes.Need("policy", head_log_probs(objective)),
+    scoring.Need("policy", head_log_probs(objective)),
     REF,
   },
 )
@@ -97,7 +103,7 @@ def head_contrastive(
   beta: float,
 ) -> Array:
   """-log sigma(beta sum_i s_i d_i), d_i = log pi_d(y_i) - log ref(y_i)."""
-  own = {probes.log_probs.name: policy[head_log_probs(objective)]}
+  own = {scoring.log_probs.name: policy[head_log_probs(objective)]}
   ratios = log_ratios(types.Named(own), rollout, REF)
   return jax.nn.softplus(-beta * jnp.sum(signal * ratios, -1))
 

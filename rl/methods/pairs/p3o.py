@@ -3,14 +3,14 @@
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, surrogates, types
+from rl import choices, masked, types
+from rl.losses import surrogates
+from rl.losses.terms import term
 from rl.method import Method
 from rl.methods.pairs import pairwise
 from rl.methods.pairs.pairwise import OLD, POLICY, REF
-from rl.slots import frozen
-from rl.terms import term
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.parameter_sets import frozen
+from rl.transforms import chain, scores, transform
 
 CLIPPING = ("separate", "joint")
 

@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
-from rl.filters import known_verdict, only
+from rl.losses.terms import term
 from rl.method import Method
 from rl.methods.pairs.pairwise import OLD, POLICY, log_ratios, members
-from rl.terms import term
-from rl.transforms import verdicts
+from rl.transforms import known_verdict, only, verdicts
 
 
 @term("sample", "sample", needs={POLICY, OLD})

@@ -5,13 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
 
 Array = jax.Array
-POLICY = probes.Need("policy", probes.log_probs)
-OLD = probes.Need("old", probes.log_probs)
-REF = probes.Need("ref", probes.log_probs)
-PREFERENCES = probes.given("task", "preferences")
+POLICY = scoring.Need("policy", scoring.log_probs)
+OLD = scoring.Need("old", scoring.log_probs)
+REF = scoring.Need("ref", scoring.log_probs)
+PREFERENCES = scoring.given("task", "preferences")
 
 
 def members(rollout: types.Rollout) -> Array:
@@ -20,10 +20,10 @@ def members(rollout: types.Rollout) -> Array:
 
 
 def log_ratios(
-  policy: types.Named, rollout: types.Rollout, reference: probes.Need
+  policy: types.Named, rollout: types.Rollout, reference: scoring.Need
 ) -> Array:
   """`[P, S]` log pi(y_i) - log reference(y_i) of whole samples, in nats."""
-  difference = policy[probes.log_probs] - rollout.extras[reference]
+  difference = policy[scoring.log_probs] - rollout.extras[reference]
   return masked.sum(difference, rollout.mask)
 
 

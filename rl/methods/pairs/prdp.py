@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
+from rl.losses.terms import term
 from rl.method import Method
 from rl.methods.pairs import pairwise
 from rl.methods.pairs.pairwise import OLD, POLICY, REF
-from rl.slots import frozen
-from rl.terms import term
+from rl.parameter_sets import frozen
 from rl.transforms import scores
 
 
@@ -22,7 +22,7 @@ def reward_difference(
   clip: float,
 ) -> jax.Array:
   """Mean over pairs of the larger squared error, as it is and clipped."""
-  now, old = policy[probes.log_probs], rollout.extras[OLD]
+  now, old = policy[scoring.log_probs], rollout.extras[OLD]
   near = types.Named({"log_probs": jnp.clip(now, old - clip, old + clip)})
   errors = [
     beta * pairwise.log_ratios(moved, rollout, REF) - signal

@@ -9,8 +9,7 @@ from rl import masked, types
 from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.methods.pairs import pairwise
-from rl.transform import among, chain, transform
-from rl.transforms import group_normalize
+from rl.transforms import among, chain, group_normalize, transform
 
 
 def compared(rollout: types.Rollout) -> jax.Array:

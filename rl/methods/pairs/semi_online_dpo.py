@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
+from rl.losses.terms import nll
 from rl.method import Method
 from rl.methods.pairs.contrast import (
   best_and_worst,
@@ -12,10 +13,8 @@ from rl.methods.pairs.contrast import (
   contrastive,
 )
 from rl.methods.pairs.pairwise import members
-from rl.slots import frozen, sync
-from rl.terms import nll
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.parameter_sets import frozen, sync
+from rl.transforms import chain, scores, transform
 
 
 @transform("sample")

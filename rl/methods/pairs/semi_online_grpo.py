@@ -1,12 +1,11 @@
 """Semi-online GRPO: samples of a generator that lags behind."""
 
-from rl.aggregates import seq_mean_token_mean
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.weights import weighted_reinforce
-from rl.slots import frozen, sync
-from rl.terms import kl, policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.parameter_sets import frozen, sync
+from rl.transforms import chain, group_normalize, scores
 
 
 def semi_online_grpo(

@@ -2,13 +2,12 @@
 
 import dataclasses
 
+from rl.losses.surrogates import reinforce
+from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
 from rl.methods.pairs.contrast import best_of_group
-from rl.slots import frozen
-from rl.surrogates import reinforce
-from rl.terms import kl, policy_gradient
-from rl.transform import chain
-from rl.transforms import scores
+from rl.parameter_sets import frozen
+from rl.transforms import chain, scores
 
 
 def superhf(beta: float = 0.0) -> Method:

@@ -1,6 +1,8 @@
 """Clip and delta: process rewards that cannot be farmed by adding steps."""
 
 from rl import choices
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.labels import usable_verdicts
 from rl.methods.process.step_transforms import (
@@ -8,11 +10,9 @@ from rl.methods.process.step_transforms import (
   delta_rewards,
   minus_others_mean_return,
 )
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
 from rl.transforms import (
   broadcast,
+  chain,
   leave_one_out,
   place_at_step_ends,
   returns_to_go,

@@ -19,15 +19,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, credit, masked, metrics, probes, types
-from rl.terms import term
-from rl.transform import Transform, transform
-from rl.transforms import log_ratios, sample_ends
+from rl import choices, credit, masked, metrics, scoring, types
+from rl.losses.terms import term
+from rl.transforms import Transform, log_ratios, sample_ends, transform
 
 Array = jax.Array
 BASELINES = ("released", "paper")
-_POLICY = probes.Need("policy", probes.log_probs)
-_REFERENCE = probes.Need("ref", probes.log_probs)
+_POLICY = scoring.Need("policy", scoring.log_probs)
+_REFERENCE = scoring.Need("ref", scoring.log_probs)
 
 
 # Rewards.
@@ -123,7 +122,7 @@ def implicit_cross_entropy(
   without such pairs: 1/2).
   Source: Yuan et al. 2024; the pair accuracy: PRIME's released code.
   """
-  q = policy[probes.log_probs] - rollout.extras[_REFERENCE]
+  q = policy[scoring.log_probs] - rollout.extras[_REFERENCE]
   r = beta * masked.sum(q.astype(jnp.float32), rollout.mask)
   y = (rollout.correct == 1).astype(jnp.float32)
   found = pair_accuracy(jax.lax.stop_gradient(r), y, rollout.mask.any(-1))

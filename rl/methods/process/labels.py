@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
-from rl.filters import known_verdict
-from rl.transform import Transform, among, chain
-from rl.transforms import verdicts
+from rl.transforms import Transform, among, chain, known_verdict, verdicts
 
 Array = jax.Array
 _HASH_BITS = 24

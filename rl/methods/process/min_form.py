@@ -1,13 +1,13 @@
 """Min-form credit: the return is the worst step still to come, softly."""
 
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.labels import usable_verdicts
 from rl.methods.process.step_transforms import minus_others_mean_return
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
 from rl.transforms import (
   broadcast,
+  chain,
   leave_one_out,
   min_form_rewards,
   place_at_step_ends,

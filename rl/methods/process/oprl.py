@@ -5,23 +5,25 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
-from rl.filters import mixed_verdicts
+from rl import masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient, term
 from rl.method import Method
-from rl.slots import learned
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient, term
-from rl.transform import Transform, chain, transform
+from rl.parameter_sets import learned
 from rl.transforms import (
+  Transform,
   broadcast,
   broadcast_steps,
+  chain,
   leave_one_out,
   log_ratios,
+  mixed_verdicts,
   scores,
+  transform,
 )
 
 Array = jax.Array
-_POLICY = probes.Need("policy", probes.log_probs)
+_POLICY = scoring.Need("policy", scoring.log_probs)
 
 
 @transform("token", "step")
@@ -77,7 +79,7 @@ def trajectory_preferences(
   ids = jnp.where(inside, rollout.step_ids, -1)
   steps = jnp.arange(rollout.step_mask.shape[-1])
   count = (ids[..., None] == steps).any(-2).sum(-1)
-  gap = policy[probes.log_probs] - rollout.behavior_log_probs
+  gap = policy[scoring.log_probs] - rollout.behavior_log_probs
   q = beta * masked.sum(gap, inside) / jnp.maximum(count, 1)
   exists = rollout.mask.any(-1)
   right, wrong = (exists & (rollout.correct == v) for v in (1, 0))

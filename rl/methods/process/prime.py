@@ -1,7 +1,8 @@
 """PRIME: an implicit process reward model that learns beside the policy."""
 
 from rl import choices
-from rl.filters import accuracy_between, all_finished, known_verdict, only
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.implicit import (
   all_but_last,
@@ -11,12 +12,15 @@ from rl.methods.process.implicit import (
   over_largest_return,
 )
 from rl.methods.process.step_transforms import has_others
-from rl.slots import frozen, learned
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import among, chain
+from rl.parameter_sets import frozen, learned
 from rl.transforms import (
+  accuracy_between,
+  all_finished,
+  among,
+  chain,
+  known_verdict,
   leave_one_out,
+  only,
   place_last,
   returns_to_go,
   verdicts,

@@ -1,6 +1,8 @@
 """PURE in the layout of its OpenRLHF branch: the baseline is in the reward."""
 
 from rl import choices
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.labels import usable_verdicts
 from rl.methods.process.step_transforms import (
@@ -9,10 +11,9 @@ from rl.methods.process.step_transforms import (
   minus_others_token_rate,
   within_steps,
 )
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import among, chain
 from rl.transforms import (
+  among,
+  chain,
   leave_one_out,
   min_form_rewards,
   place_at_step_ends,

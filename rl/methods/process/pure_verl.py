@@ -1,15 +1,16 @@
 """PURE in the layout of its verl branch: one return for process and outcome."""
 
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.labels import usable_verdicts
 from rl.methods.process.step_transforms import (
   has_others,
   minus_others_mean_return,
 )
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import among, chain
 from rl.transforms import (
+  among,
+  chain,
   min_form_rewards,
   place_at_step_ends,
   place_last,

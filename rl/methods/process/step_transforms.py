@@ -12,8 +12,7 @@ import jax.numpy as jnp
 
 from rl import masked, types
 from rl.methods.process import step_rewards
-from rl.transform import lift, transform
-from rl.transforms import step_ends
+from rl.transforms import lift, step_ends, transform
 
 Array = jax.Array
 

@@ -1,14 +1,14 @@
 """Strict min-form credit: the return is the worst step still to come."""
 
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.labels import usable_verdicts
 from rl.methods.process.step_transforms import minus_others_mean_return
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
 from rl.transforms import (
   broadcast,
   broadcast_steps,
+  chain,
   leave_one_out,
   returns_to_go,
   step_scores,

@@ -7,13 +7,12 @@ from typing import Any
 import jax.numpy as jnp
 
 from rl import masked, types
-from rl.aggregates import Aggregate, at_least_one
+from rl.losses.aggregates import Aggregate, at_least_one
+from rl.losses.surrogates import reinforce
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.stages import Sampler, Stage, more, once
-from rl.surrogates import reinforce
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.sampling.samplers import Sampler, Stage, more, once
+from rl.transforms import chain, group_normalize, scores
 
 
 def doubling(pilot: int = 8, threshold: float = 0.25) -> Stage:

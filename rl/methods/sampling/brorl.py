@@ -1,12 +1,10 @@
 """Hundreds of samples per prompt, held to a reference that moves up."""
 
-from rl.filters import mixed_verdicts
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
-from rl.slots import sync
-from rl.surrogates import ppo_clip
-from rl.terms import kl, policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.parameter_sets import sync
+from rl.transforms import chain, group_normalize, mixed_verdicts, scores
 
 
 def brorl(

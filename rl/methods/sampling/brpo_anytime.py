@@ -7,15 +7,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import masked, metrics, stages, types
-from rl.aggregates import seq_mean_token_mean
+from rl import masked, metrics, types
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.surrogates import ppo_clip, reinforce
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.slots import learned
-from rl.stages import Sampler, Stage
-from rl.surrogates import ppo_clip, reinforce
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import broadcast_steps, center, scores, step_scores
+from rl.parameter_sets import learned
+from rl.sampling import samplers
+from rl.sampling.samplers import Sampler, Stage
+from rl.transforms import (
+  broadcast_steps,
+  center,
+  chain,
+  scores,
+  step_scores,
+  transform,
+)
 
 Array = jax.Array
 
@@ -31,7 +38,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
   """
 
   def run(sampler: Sampler, memory: Any) -> dict[str, types.Rollout]:
-    rollout = stages.once().run(sampler, memory)
+    rollout = samplers.once().run(sampler, memory)
     room = rollout.mask.shape[-1]
     ends = [max(round(share * room), 1) for share in budgets]
     own = rollout.scores[..., None]
@@ -63,7 +70,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
       step_scores=jnp.concatenate(found, -1),
       step_mask=jnp.concatenate(known, -1),
     )
-    whole = stages.found(whole, tokens=drawn)
+    whole = samplers.found(whole, tokens=drawn)
     if not parts:
       nothing = rollout.replace(sample_mask=jnp.zeros_like(rollout.sample_mask))
       return {"policy": whole, "summary": nothing}

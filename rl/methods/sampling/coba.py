@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln
 
-from rl import masked, stages, types
+from rl import masked, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.sampling.dars import accuracy
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.sampling import samplers
+from rl.transforms import chain, group_normalize, scores
 
 Array = jax.Array
 
@@ -98,7 +98,7 @@ def coba(
   return Method(
     advantage=chain(scores(), group_normalize()),
     loss=policy_gradient(ppo_clip(clip, clip)),
-    stage=stages.second_pass(
+    stage=samplers.second_pass(
       pilot,
       budget,
       f"second_pass(capability, pilot={pilot}, mean={mean_samples})",

@@ -5,13 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, stages, types
-from rl.filters import mixed_verdicts
+from rl import choices, masked, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import center, group_normalize, scores
+from rl.sampling import samplers
+from rl.transforms import center, chain, group_normalize, mixed_verdicts, scores
 
 Array = jax.Array
 SCHEDULES = ("equal_treatment", "hardness_weighted")
@@ -82,7 +81,7 @@ def dars(
     advantage=chain(scores(), baseline),
     keep=mixed_verdicts(),
     loss=policy_gradient(ppo_clip(clip, clip)),
-    stage=stages.second_pass(
+    stage=samplers.second_pass(
       pilot, budget, f"second_pass({schedule}, pilot={pilot}, total={total})"
     ),
   )

@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import choices, probes, types
+from rl import choices, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores, transform
 
 Array = jax.Array
 WEIGHTS = (0.02, 0.1, 0.15, 0.25, 0.38)  # of 1- to 5-grams
@@ -104,9 +103,9 @@ def plus_diversity(
   return jnp.where(rollout.sample_mask, signal + jnp.where(paid, bonus, 0.0), 0)
 
 
-def need(kind: str) -> probes.Need:
+def need(kind: str) -> scoring.Need:
   """The diversity, found on the host."""
-  return probes.host(
+  return scoring.host(
     f"diversity({kind})", lambda rollout: diversity(rollout, kind), "sample"
   )
 

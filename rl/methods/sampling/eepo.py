@@ -7,14 +7,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
-from rl.aggregates import seq_mean_token_mean
+from rl import masked, scoring, types
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.stages import Sampler, Stage, join, once
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.sampling.samplers import Sampler, Stage, join, once
+from rl.transforms import chain, group_normalize, scores
 
 Array = jax.Array
 _LARGEST = 1 - 1e-4  # of a probability, so that log(1 - p) is finite
@@ -51,7 +50,7 @@ def forget(rate: float, threshold: float, window: int) -> Stage:
     mask = first.valid("token")
 
     def read(params, *wanted):
-      return probes.read(
+      return scoring.read(
         sampler.policy,
         params,
         first.tokens,
@@ -61,7 +60,7 @@ def forget(rate: float, threshold: float, window: int) -> Stage:
       )
 
     def loss(params):
-      found = read(params, probes.log_probs, probes.entropy)
+      found = read(params, scoring.log_probs, scoring.entropy)
       entropy = masked.mean(found["entropy"], mask, (0, 1, 2))
       return unlearning_loss(found["log_probs"], mask), entropy
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, draws, masked, types
+from rl import choices, masked, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.pairs.contrast import first_best
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.sampling import random_keys
+from rl.transforms import chain, scores, transform
 
 Array = jax.Array
 _LEAST = 1e-8  # so that a group always has something to draw
@@ -60,7 +60,7 @@ def copies(rollout: types.Rollout, rule: str) -> Array:
     counted = jnp.arange(real.size) < real.sum()
     return jnp.zeros(real.shape).at[drawn].add(counted)
 
-  keys = draws.keys(rollout.keys, "pf_ppo")
+  keys = random_keys.keys(rollout.keys, "pf_ppo")
   return jax.vmap(draw)(weights, valid, keys)
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, draws, masked, types
-from rl.filters import known_verdict
+from rl import choices, masked, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores, step_scores
+from rl.sampling import random_keys
+from rl.transforms import (
+  chain,
+  group_normalize,
+  known_verdict,
+  scores,
+  step_scores,
+  transform,
+)
 
 Array = jax.Array
 WRONG = ("consistent", "random")
@@ -96,7 +102,7 @@ def consistent_samples(
   )
   if wrong == "random":
     ranking = jnp.where(wrongs, 0.0, ranking)
-  keys = draws.keys(rollout.keys, "prof")
+  keys = random_keys.keys(rollout.keys, "prof")
   ties = jax.vmap(lambda key: jax.random.uniform(key, right.shape[1:]))(keys)
   n = members.sum(-1)
   kept = jnp.ceil(share * n - _ROUNDING).astype(jnp.int32)

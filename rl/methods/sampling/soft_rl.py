@@ -6,16 +6,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.implicit import minus_others_token_mean
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import place_last, returns_to_go, scores
+from rl.transforms import chain, place_last, returns_to_go, scores, transform
 
 Array = jax.Array
-_OLD = probes.Need("old", probes.log_probs)
+_OLD = scoring.Need("old", scoring.log_probs)
 
 
 @transform(

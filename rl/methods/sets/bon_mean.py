@@ -1,12 +1,11 @@
 """Best-of-N max@k with a z-score: the normalisation its paper recommends."""
 
-from rl.aggregates import seq_mean_token_mean
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
-from rl.slots import frozen
-from rl.surrogates import ppo_clip
-from rl.terms import kl, policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, max_at_k_weights, scores
+from rl.parameter_sets import frozen
+from rl.transforms import chain, group_normalize, max_at_k_weights, scores
 
 
 def bon_mean(k: int = 4, clip: float = 0.2, beta: float = 0.01) -> Method:

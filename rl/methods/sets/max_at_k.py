@@ -1,11 +1,10 @@
 """max@k: the policy gradient of the expected best of k samples."""
 
-from rl.aggregates import prompt_mean_token_sum
+from rl.losses.aggregates import prompt_mean_token_sum
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import max_at_k_weights, scores
+from rl.transforms import chain, max_at_k_weights, scores
 
 
 def max_at_k(

@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 
-from rl import objectives, probes, types
-from rl.aggregates import prompt_mean
+from rl import objectives, scoring, types
+from rl.losses.aggregates import prompt_mean
+from rl.losses.terms import term
 from rl.method import Method
-from rl.terms import term
 from rl.transforms import scores
 
 
@@ -14,7 +14,7 @@ from rl.transforms import scores
   "sample",
   "prompt",
   prompt_mean(),
-  needs={probes.Need("policy", probes.log_probs)},
+  needs={scoring.Need("policy", scoring.log_probs)},
 )
 def off_policy_max_at_k(
   signal: jax.Array,
@@ -29,7 +29,7 @@ def off_policy_max_at_k(
 
   A sample that has moved beyond `bound` the way A pushes it is left alone.
   """
-  difference = policy[probes.log_probs] - rollout.behavior_log_probs
+  difference = policy[scoring.log_probs] - rollout.behavior_log_probs
   log_ratios = jnp.where(rollout.mask, difference, 0.0).sum(-1)
   moved = jax.lax.stop_gradient(log_ratios)
   gains = objectives.max_at_k_off_policy_advantages(

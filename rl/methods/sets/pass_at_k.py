@@ -1,10 +1,9 @@
 """Pass@k Training: the z-scored best of random k-subsets."""
 
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import pass_at_k_advantages, scores
+from rl.transforms import chain, pass_at_k_advantages, scores
 
 
 def pass_at_k(

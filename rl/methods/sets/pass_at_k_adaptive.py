@@ -3,14 +3,13 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, objectives, probes, types
+from rl import masked, objectives, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.transforms import chain, scores, transform
 
-_ENTROPY = probes.Need("old", probes.entropy)
+_ENTROPY = scoring.Need("old", scoring.entropy)
 _ROUNDING = 1e-3  # so that .53 of 100 prompts are 53
 
 

@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import pass_at_k_advantages, scores
+from rl.transforms import chain, pass_at_k_advantages, scores, transform
 
 
 @transform("sample")

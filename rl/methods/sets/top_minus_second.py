@@ -4,12 +4,11 @@ import jax
 import jax.numpy as jnp
 
 from rl import masked, types
-from rl.aggregates import prompt_mean_token_sum
+from rl.losses.aggregates import prompt_mean_token_sum
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import scores
+from rl.transforms import chain, scores, transform
 
 Array = jax.Array
 

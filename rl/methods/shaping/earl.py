@@ -2,16 +2,21 @@
 
 import jax
 
-from rl import choices, masked, probes, types
-from rl.filters import finished, mixed_verdicts
+from rl import choices, masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
-from rl.slots import frozen
-from rl.surrogates import ppo_clip
-from rl.terms import kl, policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.parameter_sets import frozen
+from rl.transforms import (
+  chain,
+  finished,
+  group_normalize,
+  mixed_verdicts,
+  scores,
+  transform,
+)
 
-_ENTROPY = probes.Need("old", probes.entropy)
+_ENTROPY = scoring.Need("old", scoring.entropy)
 _ROUNDING = 1e-6  # nats: equal entropies reach their own quantile
 _SCOPES = {"response": -1, "batch": (0, 1, 2)}
 

@@ -4,15 +4,21 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import entr
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, moved, moving_average, scores
+from rl.transforms import (
+  chain,
+  group_normalize,
+  moved,
+  moving_average,
+  scores,
+  transform,
+)
 
-_HIDDEN = probes.Need(
-  "old", probes.Probe("hidden", lambda hidden, tokens: hidden, head="hidden")
+_HIDDEN = scoring.Need(
+  "old", scoring.Probe("hidden", lambda hidden, tokens: hidden, head="hidden")
 )
 
 

@@ -5,11 +5,17 @@ import jax.numpy as jnp
 from jax.scipy.special import entr, gammaln
 
 from rl import types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import broadcast, group_normalize, sample_ends, scores
+from rl.transforms import (
+  broadcast,
+  chain,
+  group_normalize,
+  sample_ends,
+  scores,
+  transform,
+)
 
 
 def presence(

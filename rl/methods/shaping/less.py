@@ -3,14 +3,13 @@
 import jax
 import numpy as np
 
-from rl import probes, types
+from rl import scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import broadcast, group_normalize, scores
+from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
-_ENTROPY = probes.Need("old", probes.entropy)
+_ENTROPY = scoring.Need("old", scoring.entropy)
 
 
 def segment_weights(
@@ -65,7 +64,7 @@ def segment_weights(
   return weights
 
 
-def _weights(mu: int, share: float) -> probes.Need:
+def _weights(mu: int, share: float) -> scoring.Need:
   def fn(rollout: types.Rollout) -> np.ndarray:
     scored = rollout.mask & rollout.sample_mask[..., None]
     correct = np.where(rollout.sample_mask, rollout.correct, -1)
@@ -74,7 +73,7 @@ def _weights(mu: int, share: float) -> probes.Need:
     return np.stack([segment_weights(*row, mu, share) for row in rows])
 
   name = f"segment_weights(mu={mu}, share={share:g})"
-  return probes.host(name, fn, reads=(_ENTROPY,))
+  return scoring.host(name, fn, reads=(_ENTROPY,))
 
 
 @transform("token", needs=lambda mu, share: {_weights(mu, share)})

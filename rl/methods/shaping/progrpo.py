@@ -3,16 +3,20 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
-from rl.filters import right_verdict
+from rl import masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import (
+  chain,
+  group_normalize,
+  right_verdict,
+  scores,
+  transform,
+)
 
-_ANSWER = probes.Need("old", probes.log_probs)
-_PROMPT = probes.Need("old", probes.log_probs, probes.PROMPT)
+_ANSWER = scoring.Need("old", scoring.log_probs)
+_PROMPT = scoring.Need("old", scoring.log_probs, scoring.PROMPT)
 
 
 def confidence(
@@ -40,7 +44,7 @@ def add_confidence_gap(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float, share: float
 ) -> jax.Array:
   """A + alpha (c(prompt) - c(answer)) in groups with a right sample."""
-  prompts = probes.view_tokens(rollout, probes.PROMPT)
+  prompts = scoring.view_tokens(rollout, scoring.PROMPT)
   real = rollout.sample_mask
   asked = confidence(rollout.extras[_PROMPT], prompts.mask, share)
   given = confidence(rollout.extras[_ANSWER], rollout.valid("token"), share)

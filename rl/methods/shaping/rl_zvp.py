@@ -3,14 +3,13 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
+from rl import masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores, transform
 
-_ENTROPY = probes.Need("old", probes.entropy)
+_ENTROPY = scoring.Need("old", scoring.entropy)
 
 
 @transform("sample", "token", needs={_ENTROPY})

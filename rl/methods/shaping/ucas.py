@@ -3,12 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, choices, masked, probes, types
+from rl import advantages, choices, masked, scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores, transform
 
 _REDUCE = {"mean": masked.mean, "sum": masked.sum}
 
@@ -21,8 +20,8 @@ def _chosen_logit(logits, tokens):
   return jnp.take_along_axis(logits, tokens[:, None], -1)[:, 0]
 
 
-_CERTAINTY = probes.Need("old", probes.Probe("certainty", _over_uniform))
-_LOGIT = probes.Need("old", probes.Probe("chosen_logit", _chosen_logit))
+_CERTAINTY = scoring.Need("old", scoring.Probe("certainty", _over_uniform))
+_LOGIT = scoring.Need("old", scoring.Probe("chosen_logit", _chosen_logit))
 
 
 @transform("sample", "token", needs={_CERTAINTY, _LOGIT})

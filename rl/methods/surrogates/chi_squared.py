@@ -3,17 +3,16 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
-from rl.aggregates import sample_mean, seq_mean_token_sum
+from rl import masked, scoring, types
+from rl.losses.aggregates import sample_mean, seq_mean_token_sum
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient, term
 from rl.method import Method
-from rl.slots import frozen
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient, term
-from rl.transform import chain, transform
-from rl.transforms import leave_one_out, scores
+from rl.parameter_sets import frozen
+from rl.transforms import chain, leave_one_out, scores, transform
 
 _POLICY, _OLD, _REFERENCE = (
-  probes.Need(source, probes.log_probs) for source in ("policy", "old", "ref")
+  scoring.Need(source, scoring.log_probs) for source in ("policy", "old", "ref")
 )
 _STRAIGHT = 10.0  # beyond it, e^x goes on as its tangent
 _LEAST = 1e-4  # of the divergence, under the root
@@ -36,7 +35,7 @@ def chi_squared_to_reference(
   E_pi[grad log pi] = 0 is taken off, so that each sample rests at the
   reference. Logged: `policy/chi_squared`, rho - 1; its mean is the divergence.
   """
-  gap = policy[probes.log_probs] - rollout.extras[_REFERENCE]
+  gap = policy[scoring.log_probs] - rollout.extras[_REFERENCE]
   log_rho = masked.sum(gap, rollout.mask)
   beyond = excess(log_rho)
   logged = {"policy/chi_squared": jax.lax.stop_gradient(beyond)}

@@ -1,10 +1,9 @@
 """CISPO: the importance weight is clipped, and no token loses its gradient."""
 
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.weights import weighted_reinforce
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores
 
 
 def cispo(low: float = 1.0, high: float = 4.0, ddof: int = 1) -> Method:

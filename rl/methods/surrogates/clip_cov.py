@@ -3,15 +3,15 @@
 import jax
 import jax.numpy as jnp
 
-from rl import draws, probes, types
+from rl import scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.selection import lowest, token_covariance
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import broadcast, group_normalize, scores
+from rl.sampling import random_keys
+from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
-_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
+_OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 
 @transform("token", needs={_OLD_LOG_PROBS})
@@ -28,7 +28,7 @@ def drop_by_covariance(
   covariance = token_covariance(signal, rollout.extras[_OLD_LOG_PROBS], mask)
   inside = mask & (covariance > low) & (covariance < high)
   shape = mask.shape[1:]
-  keys = draws.keys(rollout.keys, "clip_cov")
+  keys = random_keys.keys(rollout.keys, "clip_cov")
   order = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
   count = jnp.maximum(jnp.floor(fraction * mask.sum()), 1.0)
   return jnp.where(lowest(order, inside, count), 0.0, signal)

@@ -1,12 +1,16 @@
 """DAPO: a clip with more room above, and only groups that disagree."""
 
-from rl.filters import finished, mixed_verdicts
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.overlong import soft_overlong
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.transforms import (
+  chain,
+  finished,
+  group_normalize,
+  mixed_verdicts,
+  scores,
+)
 
 
 def dapo(

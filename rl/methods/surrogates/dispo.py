@@ -1,12 +1,10 @@
 """DISPO: importance weights with bounds of their own for right and wrong."""
 
-from rl.filters import mixed_verdicts
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.overlong import soft_overlong
 from rl.methods.surrogates.weights import weighted_reinforce
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, mixed_verdicts, scores
 
 
 def dispo(

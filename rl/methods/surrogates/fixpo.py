@@ -7,13 +7,12 @@ import jax.numpy as jnp
 import optax
 
 from rl import masked
+from rl.losses.terms import Term, policy_gradient, term
 from rl.method import Method, Phase
 from rl.methods.surrogates.top_tokens import at, likeliest
 from rl.methods.surrogates.weights import importance_weighted
-from rl.slots import previous
-from rl.terms import Term, policy_gradient, term
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.parameter_sets import previous
+from rl.transforms import chain, group_normalize, scores, transform
 
 Array = jax.Array
 

@@ -3,15 +3,15 @@
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, probes, surrogates, types
+from rl import choices, masked, scoring, types
+from rl.losses import surrogates
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.selection import EVERYWHERE
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores, transform
 
-_ENTROPY = probes.Need("old", probes.entropy)
-_PHASE = probes.given("prepared", "phase")
+_ENTROPY = scoring.Need("old", scoring.entropy)
+_PHASE = scoring.given("prepared", "phase")
 
 
 @transform("none", "scalar")
@@ -59,7 +59,7 @@ def moving_clip(
   up = jnp.maximum(phase, 0.0)
   up = 1 - up if falling else up
   down = jnp.where(phase > 0, 0.0, 1 + phase)
-  p = jax.lax.stop_gradient(jnp.exp(policy[probes.log_probs]))
+  p = jax.lax.stop_gradient(jnp.exp(policy[scoring.log_probs]))
 
   def between(share, line):
     slope, at_zero = line

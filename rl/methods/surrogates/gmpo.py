@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, surrogates, types
+from rl import masked, types
+from rl.losses import surrogates
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores
 
 
 @surrogates.surrogate("sample", token_mean="geometric")
@@ -22,7 +22,7 @@ def geometric_mean(
   """A exp(mean_t l_t): l = min(log rho, clip) if A > 0, else max(., -clip).
 
   A is the mean over the sample's tokens. Weights of tokens belong inside the
-  geometric mean: see `rl.methods.staleness.corrected`.
+  geometric mean: see `rl.losses.importance.corrected`.
   """
   del policy
   mask = rollout.mask

@@ -1,12 +1,11 @@
 """GSPO: whole sequences are weighed, and clipped, at once."""
 
-from rl import ratios
-from rl.aggregates import seq_mean_token_mean
+from rl.losses import ratios
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores
 
 
 def gspo(low: float = 3e-4, high: float = 4e-4, ddof: int = 1) -> Method:

@@ -3,15 +3,15 @@
 import jax
 import jax.numpy as jnp
 
-from rl import probes, surrogates, types
-from rl.aggregates import sample_mean, seq_mean_token_sum
+from rl import scoring, types
+from rl.losses import surrogates
+from rl.losses.aggregates import sample_mean, seq_mean_token_sum
+from rl.losses.terms import policy_gradient, term
 from rl.method import Method
-from rl.terms import policy_gradient, term
-from rl.transform import chain
-from rl.transforms import center, scores
+from rl.transforms import center, chain, scores
 
-_LOG_PROBS = probes.Need("policy", probes.log_probs)
-_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
+_LOG_PROBS = scoring.Need("policy", scoring.log_probs)
+_OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 
 @surrogates.surrogate()
@@ -31,7 +31,7 @@ def squared_log_ratio(
   _, policy: types.Named, rollout: types.Rollout
 ) -> jax.Array:
   """(log pi(y) - log pi_old(y))^2 / 2 of whole samples."""
-  difference = policy[probes.log_probs] - rollout.extras[_OLD_LOG_PROBS]
+  difference = policy[scoring.log_probs] - rollout.extras[_OLD_LOG_PROBS]
   return jnp.where(rollout.mask, difference, 0.0).sum(-1) ** 2 / 2
 
 

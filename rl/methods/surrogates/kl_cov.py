@@ -3,17 +3,16 @@
 import jax
 import jax.numpy as jnp
 
-from rl import probes, types
+from rl import scoring, types
+from rl.losses.terms import policy_gradient, term
 from rl.method import Method
 from rl.methods.surrogates.selection import lowest, token_covariance
 from rl.methods.surrogates.weights import importance_weighted
-from rl.terms import policy_gradient, term
-from rl.transform import chain, transform
-from rl.transforms import broadcast, group_normalize, scores
+from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
-_LOG_PROBS = probes.Need("policy", probes.log_probs)
-_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
-_ADVANTAGE = probes.given("prepared", "advantage")
+_LOG_PROBS = scoring.Need("policy", scoring.log_probs)
+_OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
+_ADVANTAGE = scoring.given("prepared", "advantage")
 _ROUNDING = 1e-5  # nats: two passes of one policy differ, and |d| has a slope
 
 
@@ -33,7 +32,7 @@ def distance_to_old(
   signal: jax.Array, policy: types.Named, rollout: types.Rollout
 ) -> jax.Array:
   """w |log pi - log pi_old|; a weight of 0 stays in the denominator."""
-  moved = jnp.abs(policy[probes.log_probs] - rollout.extras[_OLD_LOG_PROBS])
+  moved = jnp.abs(policy[scoring.log_probs] - rollout.extras[_OLD_LOG_PROBS])
   return signal * jnp.where(moved > _ROUNDING, moved, 0.0)
 
 

@@ -3,20 +3,19 @@
 import jax
 import jax.numpy as jnp
 
-from rl import probes, types
+from rl import scoring, types
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient, term
 from rl.method import Method
 from rl.methods.surrogates.selection import lowest
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient, term
-from rl.transform import chain, transform
-from rl.transforms import broadcast, group_normalize, scores
+from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
-_LOG_PROBS = probes.Need("policy", probes.log_probs)
-_OLD_LOG_PROBS = probes.Need("old", probes.log_probs)
-_ADVANTAGE = probes.given("prepared", "advantage")
+_LOG_PROBS = scoring.Need("policy", scoring.log_probs)
+_OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
+_ADVANTAGE = scoring.given("prepared", "advantage")
 
 
-def proxy(kappa: float) -> probes.Need:
+def proxy(kappa: float) -> scoring.Need:
   """log of the old policy without its tail, renormalised; -inf in the tail.
 
   The tail is what is less likely than kappa times the likeliest token.
@@ -28,7 +27,7 @@ def proxy(kappa: float) -> probes.Need:
     chosen = jnp.take_along_axis(kept, tokens[:, None], -1)[:, 0]
     return chosen - jax.nn.logsumexp(kept, -1)
 
-  return probes.Need("old", probes.Probe(f"min_p_log_probs({kappa:g})", fn))
+  return scoring.Need("old", scoring.Probe(f"min_p_log_probs({kappa:g})", fn))
 
 
 @transform("none", "token", needs={_OLD_LOG_PROBS, _ADVANTAGE})
@@ -45,7 +44,7 @@ def pull_to_proxy(
   signal: jax.Array, policy: types.Named, rollout: types.Rollout, *, kappa
 ) -> jax.Array:
   """w (e^-d - 1 + d) where d = log pi - log proxy < 0, else 0."""
-  d = policy[probes.log_probs] - rollout.extras[proxy(kappa)]
+  d = policy[scoring.log_probs] - rollout.extras[proxy(kappa)]
   d = jnp.where((signal > 0) & (d < 0), d, 0.0)
   return signal * (jnp.expm1(-d) + d)
 

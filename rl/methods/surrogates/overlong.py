@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
-from rl.transform import transform
+from rl.transforms import transform
 
 Array = jax.Array
 

@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 
-from rl import surrogates, types
-from rl.aggregates import seq_mean_token_mean
+from rl import types
+from rl.losses import surrogates
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores
 
 
 @surrogates.surrogate()

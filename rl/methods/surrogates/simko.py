@@ -3,18 +3,18 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, surrogates, types
-from rl.aggregates import seq_mean_token_mean
+from rl import masked, scoring, types
+from rl.losses import surrogates
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.top_tokens import at, likeliest
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import group_normalize, scores
+from rl.transforms import chain, group_normalize, scores
 
-_ENTROPY = probes.Need("old", probes.entropy)
+_ENTROPY = scoring.Need("old", scoring.entropy)
 
 
-def candidates(k: int) -> tuple[probes.Need, probes.Need]:
+def candidates(k: int) -> tuple[scoring.Need, scoring.Need]:
   """The old policy's k likeliest tokens, and the policy's log pi of them."""
   ids = likeliest("old", k)
   return ids, at("policy", ids)

@@ -3,22 +3,21 @@
 import jax
 import jax.numpy as jnp
 
-from rl import masked, probes, types
-from rl.aggregates import seq_mean_token_mean, seq_mean_token_sum_norm
+from rl import masked, scoring, types
+from rl.losses.aggregates import seq_mean_token_mean, seq_mean_token_sum_norm
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient, term
 from rl.method import Method
 from rl.methods.surrogates.selection import EVERYWHERE
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient, term
-from rl.transform import chain, transform
-from rl.transforms import center, scores
+from rl.transforms import center, chain, scores, transform
 
-_ENTROPY = probes.Need("old", probes.entropy)
+_ENTROPY = scoring.Need("old", scoring.entropy)
 # So that 4 of 5 equal tokens are a nucleus of 0.8, and equal entropies reach
 # their own quantile.
 _ROUNDING = 1e-6
 
 
-def top_p_entropy(p: float) -> probes.Probe:
+def top_p_entropy(p: float) -> scoring.Probe:
   """Entropy of the renormalised nucleus, the fewest tokens that make up p."""
 
   def fn(logits, tokens):
@@ -30,7 +29,7 @@ def top_p_entropy(p: float) -> probes.Probe:
     q = jnp.where(inside, jnp.exp(log_probs - total[:, None]), 0.0)
     return total - jnp.sum(q * log_probs, -1)
 
-  return probes.Probe(f"top_p_entropy({p:g})", fn)
+  return scoring.Probe(f"top_p_entropy({p:g})", fn)
 
 
 @transform("none", "token", needs={_ENTROPY})
@@ -45,14 +44,14 @@ def open_positions(_, rollout: types.Rollout, *, quantile: float) -> jax.Array:
   "none",
   "scalar",
   init=lambda **_: {"anchor": jnp.zeros(()), "set": jnp.array(False)},
-  needs=lambda p, **_: {_ENTROPY, probes.Need("old", top_p_entropy(p))},
+  needs=lambda p, **_: {_ENTROPY, scoring.Need("old", top_p_entropy(p))},
 )
 def entropy_gap(
   _, rollout: types.Rollout, state, *, p: float, quantile: float
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   """2 (h - h*), the slope of (h - h*)^2; h* is the first rollout's h."""
   kept, _ = open_positions(quantile).apply(None, rollout, ())
-  values = rollout.extras[probes.Need("old", top_p_entropy(p))]
+  values = rollout.extras[scoring.Need("old", top_p_entropy(p))]
   weights = seq_mean_token_mean().fn(kept)
   h = jnp.sum(weights * jnp.where(kept, values, 0.0))
   anchor = jnp.where(state["set"], state["anchor"], h)
@@ -63,7 +62,7 @@ def entropy_gap(
 @term(
   "none",
   aggregate=seq_mean_token_mean(),
-  needs=lambda p: {probes.Need("policy", top_p_entropy(p))},
+  needs=lambda p: {scoring.Need("policy", top_p_entropy(p))},
 )
 def nucleus_entropy(
   _, policy: types.Named, rollout: types.Rollout, *, p: float

@@ -5,12 +5,12 @@ import math
 import jax
 import jax.numpy as jnp
 
-from rl import surrogates, types
-from rl.aggregates import seq_mean_token_mean
+from rl import types
+from rl.losses import surrogates
+from rl.losses.aggregates import seq_mean_token_mean
+from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.terms import policy_gradient
-from rl.transform import chain, transform
-from rl.transforms import components, scores, whiten
+from rl.transforms import chain, components, scores, transform, whiten
 
 
 @transform("vector", "sample")

@@ -3,13 +3,13 @@
 import jax
 import jax.numpy as jnp
 
-from rl import ratios, types
-from rl.aggregates import seq_mean_token_sum
-from rl.filters import known_verdict, only
+from rl import types
+from rl.losses import ratios
+from rl.losses.aggregates import seq_mean_token_sum
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.surrogates.weights import weighted_reinforce
-from rl.terms import policy_gradient
-from rl.transform import transform
+from rl.transforms import known_verdict, only, transform
 
 
 @transform("none", "sample")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import probes, surrogates, types
+from rl import scoring, types
+from rl.losses import surrogates
 
 Array = jax.Array
 
@@ -45,7 +46,7 @@ def weighted_reinforce(
   rho = jax.lax.stop_gradient(surrogates.ratio(log_ratio))
   low = jnp.where(advantages > 0, positive[0], negative[0])
   high = jnp.where(advantages > 0, positive[1], negative[1])
-  value = jnp.clip(rho, low, high) * advantages * policy[probes.log_probs]
+  value = jnp.clip(rho, low, high) * advantages * policy[scoring.log_probs]
   return value, {
     "policy/clip_frac_low": (rho < low) & (advantages != 0),
     "policy/clip_frac_high": (rho > high) & (advantages != 0),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import jax
 
-from rl.transform import lift
+from rl.transforms import lift
 
 Array = jax.Array
 

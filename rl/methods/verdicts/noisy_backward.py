@@ -1,11 +1,10 @@
 """Backward correction of a verifier that errs."""
 
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.verdicts import noise
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import leave_one_out, scores
+from rl.transforms import chain, leave_one_out, scores
 
 
 def noisy_backward(

@@ -1,11 +1,10 @@
 """Forward correction of a verifier that errs."""
 
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.verdicts import noise
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
-from rl.transform import chain
-from rl.transforms import scores
+from rl.transforms import chain, scores
 
 
 def noisy_forward(false_negative: float = 0.2, clip: float = 0.2) -> Method:

@@ -1,10 +1,10 @@
 """Negative sample reinforcement: learn from wrong samples only."""
 
-from rl.filters import only, wrong_verdict
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.verdicts.signed import signed_verdicts
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
+from rl.transforms import only, wrong_verdict
 
 
 def nsr(clip: float = 0.2) -> Method:

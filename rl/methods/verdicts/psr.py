@@ -1,10 +1,10 @@
 """Positive sample reinforcement: learn from right samples only."""
 
-from rl.filters import only, right_verdict
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.verdicts.signed import signed_verdicts
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
+from rl.transforms import only, right_verdict
 
 
 def psr(clip: float = 0.2) -> Method:

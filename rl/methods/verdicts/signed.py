@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 
 from rl import types
-from rl.transform import transform
+from rl.transforms import transform
 
 Array = jax.Array
 

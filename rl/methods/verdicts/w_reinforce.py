@@ -1,10 +1,10 @@
 """Weighted-REINFORCE: a little of the right samples, all of the wrong ones."""
 
-from rl.filters import known_verdict, only
+from rl.losses.surrogates import ppo_clip
+from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.verdicts.signed import signed_verdicts
-from rl.surrogates import ppo_clip
-from rl.terms import policy_gradient
+from rl.transforms import known_verdict, only
 
 
 def w_reinforce(positive: float = 0.1, clip: float = 0.2) -> Method:

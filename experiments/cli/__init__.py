@@ -1,0 +1,1 @@
+"""What the commands share: flags, checks of arguments, and error messages."""

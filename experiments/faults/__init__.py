@@ -1,1 +1,0 @@
-"""Breaks real runs and shows what is left: `python -m experiments.faults`."""

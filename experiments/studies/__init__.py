@@ -1,0 +1,1 @@
+"""Studies over many runs: claims of papers, comparisons, benchmarks, faults."""

@@ -1,0 +1,373 @@
+"""What the methods differ in from GRPO, seed by seed, and how it is written.
+
+Differences are paired by seed (base policy, training problems, held-out
+problems), their intervals Student's, 95 %, over seeds. Rows stand in
+alphabetical order within families: intervals that overlap rank nobody.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from experiments.evaluation.intervals import CONFIDENCE, student_interval
+from experiments.logging import json_files
+from experiments.report import shell
+from experiments.studies import multi_seed
+from experiments.studies.arms import Outcome, Spent
+
+KS = (1, 8, 64)
+COST = "cost per step"
+FLAT = "did not learn"
+UNSPENT = "did not spend its tokens"
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+  """A mean over seeds with its interval; a single value has none.
+
+  Attributes:
+    values: `[seeds]`.
+    null: where nothing differs: 0, or 1 of a ratio.
+    digits: after the point.
+  """
+
+  values: np.ndarray
+  null: float = 0.0
+  digits: int = 3
+
+  @property
+  def mean(self) -> float:
+    return float(np.mean(self.values))
+
+  @property
+  def interval(self) -> tuple[float, float]:
+    if len(self.values) < 2:
+      return float("nan"), float("nan")
+    low, high = student_interval(self.values)
+    return float(low), float(high)
+
+  @property
+  def differs(self) -> bool:
+    """Whether the interval leaves the null out."""
+    low, high = self.interval
+    return bool(low > self.null or high < self.null)
+
+  def text(self, signed: bool = True) -> str:
+    """`+0.012 [+0.003, +0.021]`; a ratio and an absolute bear no sign."""
+    if np.isnan(self.values).any():
+      return ""
+    sign = "+" if signed and not self.null else ""
+    mean, low, high = (
+      f"{x:{sign}.{self.digits}f}" for x in (self.mean, *self.interval)
+    )
+    return f"{mean} [{low}, {high}]" if len(self.values) > 1 else mean
+
+  def record(self) -> dict[str, Any]:
+    low, high = self.interval
+    return {
+      "mean": self.mean,
+      "low": low,
+      "high": high,
+      "differs": self.differs,
+      "values": [float(x) for x in self.values],
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """What was measured of a method, or of the base policy.
+
+  Attributes:
+    name: of the method.
+    family: its folder.
+    values: `{column: [seeds]}`, absolute; seconds in the column of the cost.
+    steps: `[seeds]` of its training.
+    spent: on its training.
+    made: when and by what code.
+  """
+
+  name: str
+  family: str
+  values: Mapping[str, np.ndarray]
+  steps: np.ndarray
+  spent: Spent
+  made: frozenset[str]
+
+  def by_clock(
+    self, values: np.ndarray, other: Row | None = None
+  ) -> np.ndarray:
+    """Means of the seeds that were trained side by side: one time, not many.
+
+    Where values are of another row too, of those that share a time in either.
+    """
+    clocks = [row.spent.beside for row in (self, other) if row is not None]
+    shared, before = np.arange(len(values)), None
+    while not np.array_equal(shared, before):
+      before = shared.copy()
+      for beside in clocks:
+        for n in np.unique(beside):
+          shared[beside == n] = shared[beside == n].min()
+    return np.array([values[shared == n].mean() for n in np.unique(shared)])
+
+
+def row(
+  name: str, family: str, outcome: Outcome, spent: Spent, made: Iterable[str]
+) -> Row:
+  """The row of an outcome; the base policy has no entropy and no cost."""
+  ks = [k for k in KS if k <= outcome.correct.shape[-1]]
+  curve = outcome.pass_curve(ks)
+  nothing = np.full(len(curve), np.nan)
+  values = {f"pass@{k}": curve[:, i] for i, k in enumerate(ks)}
+  values["entropy"] = (
+    outcome.last(multi_seed.SURPRISE) if outcome.series else nothing
+  )
+  values["length"] = outcome.lengths.mean((1, 2))
+  values[COST] = spent.step_seconds
+  return Row(name, family, values, outcome.steps, spent, frozenset(made))
+
+
+def compare(one: Row, reference: Row) -> dict[str, Estimate]:
+  """Paired differences to the reference, and the ratio of the costs."""
+  found = {
+    column: Estimate(values - reference.values[column], digits=digits(column))
+    for column, values in one.values.items()
+    if column != COST
+  }
+  ratio = one.by_clock(one.values[COST] / reference.values[COST], reference)
+  return {**found, COST: Estimate(ratio, null=1.0, digits=2)}
+
+
+def digits(column: str) -> int:
+  """How many of a column's decimals are shown."""
+  return 2 if column == "length" else 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A whole bake-off.
+
+  Attributes:
+    task: with its settings.
+    budget: completion tokens of each seed.
+    base: the policy that all start from.
+    reference: GRPO.
+    rows: the other methods, in any order.
+    refused: `{method: why it was not run}`.
+  """
+
+  task: str
+  budget: int
+  base: Row
+  reference: Row
+  rows: Sequence[Row]
+  refused: Mapping[str, str]
+
+  @property
+  def made(self) -> list[str]:
+    """When and by what code all of them were trained."""
+    rows = (self.base, self.reference, *self.rows)
+    return sorted(frozenset().union(*(one.made for one in rows)))
+
+  @property
+  def columns(self) -> list[str]:
+    return list(self.reference.values)
+
+  @property
+  def seeds(self) -> int:
+    return len(self.reference.steps)
+
+  def families(self) -> Iterable[tuple[str, list[Row]]]:
+    """Families and their methods, both in alphabetical order."""
+    rows = sorted(self.rows, key=lambda r: (r.family, r.name))
+    for family, members in itertools.groupby(rows, lambda r: r.family):
+      yield family, list(members)
+
+  def compared(self, one: Row) -> dict[str, Estimate]:
+    """What a method differs in from the reference."""
+    return compare(one, self.reference)
+
+  def notes(self, one: Row) -> list[str]:
+    """What a reader of the row must know."""
+    gain = Estimate(one.values["pass@1"] - self.base.values["pass@1"])
+    found = [] if gain.interval[0] > 0 else [FLAT]
+    return found + [UNSPENT] * bool((one.spent.tokens < self.budget).any())
+
+  @property
+  def heading(self) -> str:
+    """Of what the table is."""
+    return (
+      f"{self.task}; {self.seeds} seeds, each with its own base policy; "
+      f"{self.budget:,} sampled tokens a seed for every method; "
+      f"{len(self.rows)} methods besides {self.reference.name}. "
+      f"{'; '.join(self.made)}."
+    )
+
+  @property
+  def reading(self) -> str:
+    """How to read it, with what chance alone would mark."""
+    found = [e for r in self.rows for e in self.compared(r).values()]
+    found = [e for e in found if len(e.values) > 1]
+    chance = (1 - CONFIDENCE) * len(found)
+    marked = sum(e.differs for e in found)
+    return (
+      f"Differences to {self.reference.name}, paired by seed, with Student's "
+      "95 % intervals over seeds of training; held-out problems are the same "
+      "for all. Entropy: of the sampling policy, nats a token, last tenth of "
+      "training. Length: tokens of a held-out sample. Cost per step: ratio of "
+      "the seconds that a device works (CPU seconds of the process), "
+      "compilation left out; seeds that ran side by side are one time. Bold: "
+      "the interval leaves out zero (a ratio: one). "
+      f"If nothing differed, about {chance:.0f} of these {len(found)} "
+      f"intervals would do so by chance; {marked} do. Alphabetical, no "
+      f"ranking: methods are compared with {self.reference.name} only. "
+      f'"{FLAT}": the interval of pass@1 minus that of the base policy is not '
+      "above zero. A method "
+      "without a ratio makes one update a rollout, others as many as their "
+      "config says."
+    )
+
+
+def _absolute(t: Table) -> list[tuple[str, list[str]]]:
+  """The rows of the base and of the reference."""
+
+  def texts(one: Row) -> list[str]:
+    values = {**one.values, COST: one.by_clock(one.values[COST])}
+    return [
+      Estimate(v, digits=digits(c)).text(signed=False)
+      for c, v in values.items()
+    ]
+
+  return [(one.name, texts(one)) for one in (t.base, t.reference)]
+
+
+def markdown(t: Table) -> str:
+  """Of `bakeoff.md`."""
+
+  def line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+  def table(last: str) -> list[str]:
+    head = ["method", *t.columns[:-1], last, ""]
+    return [line(head), line(["---"] * len(head))]
+
+  rows = [t.heading, "", *table("seconds per step")]
+  rows += [line([name, *cells, ""]) for name, cells in _absolute(t)]
+  rows += ["", t.reading, "", *table(COST)]
+  for family, members in t.families():
+    rows.append(line([f"**{family}**", *[""] * (len(t.columns) + 1)]))
+    for one in members:
+      cells = [
+        f"**{e.text()}**" if e.differs else e.text()
+        for e in t.compared(one).values()
+      ]
+      rows.append(line([f"`{one.name}`", *cells, ", ".join(t.notes(one))]))
+  if t.refused:
+    rows += ["", "Not run:", ""]
+    rows += [f"- `{name}`: {why}" for name, why in sorted(t.refused.items())]
+  return "\n".join(rows) + "\n"
+
+
+def page(t: Table) -> str:
+  """Of `index.html`, one self-contained page."""
+
+  def head(last: str) -> str:
+    names = ["method", *t.columns[:-1], last, ""]
+    return "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
+
+  def line(name: str, cells: Iterable[str], note: str = "") -> str:
+    numbers = "".join(f"<td class='number'>{cell}</td>" for cell in cells)
+    return f"<tr><th scope='row'>{name}</th>{numbers}<td>{note}</td></tr>"
+
+  absolute = "".join(line(name, cells) for name, cells in _absolute(t))
+  body = ""
+  for family, members in t.families():
+    body += (
+      f"<tr><th scope='rowgroup' colspan='{len(t.columns) + 2}'>"
+      f"{html.escape(family)}</th></tr>"
+    )
+    for one in members:
+      cells = [
+        f"<strong>{e.text()}</strong>" if e.differs else e.text()
+        for e in t.compared(one).values()
+      ]
+      body += line(f"<code>{one.name}</code>", cells, ", ".join(t.notes(one)))
+  refused = "".join(
+    f"<li><code>{name}</code>: {html.escape(why)}</li>"
+    for name, why in sorted(t.refused.items())
+  )
+  unrun = f"<h2>Not run</h2><ul>{refused}</ul>" if refused else ""
+
+  def table(last: str, rows: str) -> str:
+    return (
+      "<div class='wide broad'><table><thead><tr>"
+      f"{head(last)}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+  return shell.page(
+    "Bake-off",
+    f"<h1>Bake-off</h1><p>{html.escape(t.heading)}</p>"
+    f"{table('seconds per step', absolute)}<p>{html.escape(t.reading)}</p>"
+    f"{table(COST, body)}{unrun}",
+  )
+
+
+def record(t: Table) -> dict[str, Any]:
+  """Of `bakeoff.json`."""
+
+  def absolute(one: Row) -> dict[str, Any]:
+    return {
+      "values": {c: [float(x) for x in v] for c, v in one.values.items()},
+      "steps": [int(x) for x in one.steps],
+      "tokens": [int(x) for x in one.spent.tokens],
+    }
+
+  return {
+    "task": t.task,
+    "seeds": t.seeds,
+    "budget": t.budget,
+    "made": t.made,
+    "base": absolute(t.base),
+    t.reference.name: absolute(t.reference),
+    "methods": {
+      one.name: {
+        "family": one.family,
+        "notes": t.notes(one),
+        **absolute(one),
+        "against": {c: e.record() for c, e in t.compared(one).items()},
+      }
+      for _, members in t.families()
+      for one in members
+    },
+    "not_run": dict(sorted(t.refused.items())),
+  }
+
+
+def write(t: Table, folder: epath.PathLike) -> None:
+  """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
+  keep(folder, markdown(t), page(t), record(t))
+
+
+def keep(
+  folder: epath.PathLike, text: str, html: str, found: Mapping[str, Any]
+) -> None:
+  """Writes a bake-off's three files.
+
+  Args:
+    folder: made when missing.
+    text: of `bakeoff.md`.
+    html: of `index.html`.
+    found: what `bakeoff.json` holds.
+  """
+  folder = epath.Path(folder)
+  json_files.replace(folder / "bakeoff.md", text)
+  json_files.replace(folder / "index.html", html)
+  told = json.dumps(json_files.strict(found), indent=2)
+  json_files.replace(folder / "bakeoff.json", told + "\n")

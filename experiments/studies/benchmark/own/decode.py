@@ -1,0 +1,72 @@
+"""Our sampler: `rl.sampling.generation.generate`. See `experiments.studies.benchmark.decode`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.studies.benchmark.own import common
+from experiments.studies.benchmark.peers import protocol
+from models import hf, policy
+from rl import types
+from rl.sampling import generation
+
+
+def prepare(job: dict[str, Any]) -> protocol.Served:
+  """The side of a job; `devices`, and `rows` of a prompt at once, are ours."""
+  loaded = common.load(job)
+  sampling = common.sampling(job)
+  model = policy.bind(loaded.config)
+
+  @functools.partial(jax.jit, static_argnames="sampling")
+  def generate(
+    params: types.PyTree,
+    prompts: jax.Array,
+    numbers: jax.Array,
+    call: jax.Array,
+    sampling: generation.Sampling,
+  ) -> generation.Samples:
+    keys = generation.prompt_keys(jax.random.key(0), call, numbers)
+    mask = jnp.ones(prompts.shape, bool)
+    return generation.generate(model, params, prompts, mask, keys, sampling)
+
+  def draw(
+    params: types.PyTree,
+    prompts: np.ndarray,
+    call: int,
+    sampling: generation.Sampling,
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Completions `[P, S, T]` and lengths, so many prompts at once."""
+    parts = []
+    for start in range(0, len(prompts), job["micro"]):
+      part = prompts[start : start + job["micro"]]
+      numbers = np.arange(start, start + len(part))
+      placed = common.place(loaded.mesh, (part, numbers))
+      drawn = generate(params, *placed, call, sampling)
+      parts.append(jax.device_get((drawn.completions, drawn.lengths)))
+    completions, lengths = zip(*parts, strict=True)
+    return np.concatenate(completions), np.concatenate(lengths)
+
+  def call(number: int, prompts: int | None = None) -> dict[str, Any]:
+    asked = loaded.prompts[:prompts]
+    _, lengths = draw(loaded.params, asked, number, sampling)
+    return {"tokens": int(lengths.sum()), "lengths": lengths.tolist()}
+
+  def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
+    _, params = hf.load(folder, mesh=loaded.mesh)
+    likeliest = generation.Sampling(
+      1, tokens, eos_ids=(), pad_id=job["pad_id"], temperature=0.0
+    )
+    found, _ = draw(params, loaded.prompts[:prompts], 0, likeliest)
+    return {"tokens": found[:, 0].tolist()}
+
+  facts = {"jax": jax.__version__, "devices": len(jax.devices())}
+  return protocol.Served(facts, call, {"greedy": greedy})
+
+
+if __name__ == "__main__":
+  protocol.serve(prepare)

@@ -1,0 +1,88 @@
+"""Our update: `rl.step.make`. See `experiments.studies.benchmark.update`.
+
+Words of its job besides those of the peers: `devices`; `micro`, prompts whose
+samples are in one backward pass; `chunk`, positions whose logits exist at a
+time; fields of `ModelConfig`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from experiments.studies.benchmark import random_rollout
+from experiments.studies.benchmark.own import common
+from experiments.studies.benchmark.peers import protocol
+from models import hf, policy, sharding
+from rl import scoring, step, transforms, types
+from rl.losses import surrogates, terms
+from rl.method import Method
+
+
+def prepare(job: dict[str, Any]) -> protocol.Served:
+  """The side of a job."""
+  loaded = common.load(job)
+  model = policy.bind(loaded.config)
+  made = random_rollout.make(*job["batch"])
+  made, stepped = made.replace(step=()), made.step
+  made = common.place(loaded.mesh, made).replace(step=stepped)
+  # The clipped surrogate, mean over tokens; a sample's score is its advantage.
+  method = Method(
+    loss=terms.policy_gradient(surrogates.ppo_clip(0.2, 0.2)),
+    advantage=transforms.scores(),
+  )
+  tx = optax.adamw(job["learning_rate"], weight_decay=job["weight_decay"])
+  parts = len(loaded.prompts) // job["micro"]
+  plan = step.Plan(microbatches=parts, chunk=job["chunk"])
+
+  def init(params: types.PyTree) -> step.State:
+    return step.init(method, params, tx, jax.random.key(0))
+
+  shapes = jax.eval_shape(init, loaded.params)
+  places = sharding.shardings(shapes, loaded.mesh)
+  start = jax.jit(init, out_shardings=places)
+  train_step = jax.jit(
+    step.make(method, model, tx, plan),
+    donate_argnums=0,
+    out_shardings=(places, None),
+  )
+  need = scoring.Need("old", scoring.log_probs)
+
+  @jax.jit
+  def log_prob(params: types.PyTree, rollout: types.Rollout) -> jax.Array:
+    found = scoring.passes(
+      model, {"old": params}, {need}, rollout, 1.0, plan.chunk, parts
+    )
+    return jnp.mean(found.extras[need])
+
+  state = start(loaded.params)
+  tokens = made.tokens.completions.size
+
+  def call(number: int) -> dict[str, Any]:
+    nonlocal state
+    del number
+    state, metrics = jax.block_until_ready(train_step(state, made))
+    return {"tokens": tokens, "loss": float(metrics["loss/total"])}
+
+  def proof() -> dict[str, Any]:
+    _, params = hf.load(job["weights"], mesh=loaded.mesh)
+    before = log_prob(params, made)
+    fresh, metrics = train_step(start(params), made)
+    squares = jax.tree.map(lambda x: jnp.sum(x * x), fresh.params)
+    return {
+      "loss": float(metrics["loss/total"]),
+      "grad_norm": float(metrics["optim/grad_norm"]),
+      "log_prob": float(before),
+      "log_prob_after": float(log_prob(fresh.params, made)),
+      "squares_after": float(sum(jax.tree.leaves(squares))),
+    }
+
+  facts = {"jax": jax.__version__, "devices": len(jax.devices())}
+  return protocol.Served(facts, call, {"proof": proof})
+
+
+if __name__ == "__main__":
+  protocol.serve(prepare)

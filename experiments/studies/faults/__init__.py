@@ -1,0 +1,1 @@
+"""Breaks real runs and shows what is left: `python -m experiments.studies.faults`."""

@@ -1,0 +1,1 @@
+"""Tasks in natural language: each reads problems from files into a tokenizer."""

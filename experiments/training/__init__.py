@@ -1,0 +1,1 @@
+"""A training run: construction, the loop, checkpoints, and the device mesh."""

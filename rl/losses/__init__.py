@@ -1,0 +1,1 @@
+"""Loss terms: surrogates, importance ratios, KL terms and aggregation."""

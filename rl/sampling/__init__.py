@@ -1,0 +1,1 @@
+"""Sampling of completions: how they are decoded, how many, and their PRNG keys."""

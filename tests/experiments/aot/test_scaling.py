@@ -1,0 +1,313 @@
+"""What to change where a program does not fit, and the tables of SCALING.md."""
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+from helpers import small_run
+
+from experiments.aot import fit, scaling, stack
+from experiments.training import build
+
+HBM = 16.0
+
+
+def experiment(**changes):
+  return build.build(small_run.config(**changes))
+
+
+def found(*failed, kept=1.0, wanted=None):
+  """A report in which these programs do not fit, and want so many GiB."""
+  names = ("rollout", "score", "train_step", "evaluation")
+  return {
+    "programs": {
+      name: {
+        "fits": name not in failed,
+        "hbm_gib": HBM,
+        "wanted_gib": wanted,
+      }
+      for name in names
+    },
+    "resident_gib": {"parameters": kept, "optimizer": 0.0, "cache": 99.0},
+  }
+
+
+LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
+
+
+@pytest.mark.parametrize(
+  ("changes", "report", "expected"),
+  [
+    ({}, found(), {}),
+    # The state first: over all devices.
+    (
+      {},
+      found("rollout", "train_step", kept=9.0),
+      {"mesh.data": 1, "mesh.fsdp": 8},
+    ),
+    ({}, found("train_step"), {"model.remat": "full"}),
+    (
+      {**LARGE, "model__remat": "full"},
+      found("train_step"),
+      {"plan.microbatches": 2},
+    ),
+    (
+      {**LARGE, "model__remat": "full", "plan__microbatches": 4},
+      found("score"),
+      {"plan.microbatches": 8},
+    ),
+    # As far as the program's own figure asks for.
+    (
+      {**LARGE, "model__remat": "full"},
+      found("score", wanted=3.5 * HBM),
+      {"plan.microbatches": 4},
+    ),
+    (
+      {**LARGE, "model__remat": "full"},
+      found("train_step", wanted=99 * HBM),
+      {"plan.microbatches": 8},
+    ),
+    ({}, found("rollout", wanted=3.5 * HBM), {"rollout.rows": 1}),
+    # Each device has one prompt: its tokens, then its heads, are split.
+    (
+      {"model__remat": "full"},
+      found("train_step"),
+      {"mesh.context": 2, "mesh.data": 4},
+    ),
+    (
+      {"model__remat": "full", "model__attention": "plain"},
+      found("train_step"),
+      {"mesh.tensor": 2, "mesh.data": 4},
+    ),
+    # Halved by what is left, to two rows.
+    ({}, found("rollout"), {"rollout.rows": 2}),
+    ({"rollout__rows": 1}, found("rollout"), {"mesh.tensor": 2}),
+    # Of held-out problems: rows, then problems, then heads.
+    (
+      {"evaluation__samples": 8},
+      found("evaluation"),
+      {"evaluation.rows": 4},
+    ),
+    (
+      {"evaluation__samples": 8},
+      found("evaluation", wanted=3.5 * HBM),
+      {"evaluation.rows": 2},
+    ),
+    (
+      {"evaluation__rows": 1, "evaluation__batch": 24},
+      found("evaluation"),
+      {"evaluation.batch": 8},
+    ),
+    (
+      {"evaluation__rows": 1, "evaluation__batch": 8},
+      found("evaluation"),
+      {"mesh.tensor": 2},
+    ),
+    ({}, found("rollout", "evaluation"), {"rollout.rows": 2}),
+  ],
+)
+def test_the_next_change(changes, report, expected):
+  made = fit.change(experiment(**changes), report)
+  for key, value in expected.items():
+    assert made[key] == value, made
+  if not expected:
+    assert made == {}
+
+
+def test_changes_are_flags_of_the_command_line():
+  given = {"mesh.data": 1, "model.remat": "full"}
+  assert fit.flags(given) == [
+    "--config.mesh.data=1",
+    "--config.model.remat=full",
+  ]
+
+
+@pytest.mark.parametrize("soft", ["8192", stack.SIZE // 1024, "unlimited"])
+def test_a_compiler_has_room_for_deep_calls(soft):
+  _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+  if hard != resource.RLIM_INFINITY:
+    pytest.skip(f"the stack is limited to {hard} bytes here")
+  text = (
+    "import resource, sys; from experiments.aot import stack; stack.deepen();"
+    "print(resource.getrlimit(resource.RLIMIT_STACK)[0], *sys.argv[1:])"
+  )
+  limited = ["bash", "-c", f'ulimit -S -s {soft}; exec "$@"', "bash"]
+  said = subprocess.check_output(
+    [*limited, sys.executable, "-c", text, "--an=argument"], text=True
+  )
+  assert said.split() == [str(stack.SIZE), "--an=argument"]
+
+
+def test_there_is_a_cell_for_each_model_and_recipe():
+  cells = list(scaling.cells())
+  assert len(cells) == len(set(cells)) == 5 * 8 + 18
+  assert len({cell.file for cell in cells}) == len(cells)
+
+
+@pytest.mark.parametrize("what", ["qwen3-0.6b", "llama3_2_1b_math_min_form"])
+def test_a_cell_is_an_experiment_of_its_size(what, tmp_path):
+  from etils import epath
+
+  folder = epath.Path(tmp_path)
+  scaling.write_data(folder)
+  e = build.build(scaling.config_of(what, folder))
+  assert e.config.rollout.prompts == scaling.P
+  assert e.sampling.samples == scaling.S
+  if what in scaling.MODELS:
+    assert e.sampling.max_tokens == scaling.T
+    assert e.task.prompt_length == scaling.L
+
+
+FITS = {
+  "what": "qwen3-8b",
+  "machine": "v5p:4x4x4",
+  "commit": "abc1234",
+  "fits": True,
+  "mesh": {"replica": 1, "data": 16, "fsdp": 4, "tensor": 1, "context": 1},
+  "changes": ["--config.mesh.data=16", "--config.plan.microbatches=2"],
+  "programs": {
+    "rollout": {"fits": True, "peak_gib": 31.25, "hbm_gib": 95.7, "reason": ""},
+    "score": {"fits": True, "peak_gib": 20.0, "hbm_gib": 95.7, "reason": ""},
+    "train_step": {
+      "fits": True,
+      "peak_gib": 60.0,
+      "hbm_gib": 95.7,
+      "reason": "",
+    },
+  },
+  "step_seconds": [30.2, 61.7],
+  "tokens_per_second": [67_900.0, 138_800.0],
+}
+ALONE = {
+  "what": "llama3-70b",
+  "machine": "v5e:4x4",
+  "commit": "def5678",
+  "fits": False,
+  "changes": [],
+  "mesh": {"replica": 1, "data": 1, "fsdp": 16, "tensor": 1, "context": 1},
+  "reason": "the state alone takes 53 GiB a device",
+}
+
+
+def test_a_row_says_what_each_program_asks_for_that_does_not_fit():
+  fits = {"fits": True, "hbm_gib": 15.75, "wanted_gib": 9.0, "reason": ""}
+  large = {**fits, "fits": False, "wanted_gib": 15.97, "reason": "Ran out"}
+  odd = {**large, "wanted_gib": None, "reason": "no such kernel"}
+  programs = {"rollout": fits, "train_step": large, "score": odd}
+  found = {**FITS, "fits": False, "reason": "", "programs": programs}
+  reason = "train_step wants 16.0 of 15.8; score: no such kernel"
+  assert scaling.line(found)[5:] == [reason, "", "", "abc1234"]
+
+
+def test_the_command_writes_the_tables_of_what_is_there(tmp_path, capsys):
+  folder, out = tmp_path / "cells", tmp_path / "SCALING.md"
+  folder.mkdir()
+  for one in (FITS, ALONE):
+    cell = scaling.Cell(one["what"], one["machine"])
+    (folder / cell.file).write_text(json.dumps(one))
+  out.write_text(
+    "before\n<!-- models -->\nold\n<!-- /models -->\nbetween\n"
+    "<!-- recipes -->\n<!-- /recipes -->\nafter\n"
+  )
+  words = ["--folder", str(folder), "--out", str(out), "--only", "no such cell"]
+  assert scaling.main(words) == 0
+  text = out.read_text()
+  assert "old" not in text
+  assert (
+    "| qwen3-8b | v5p:4x4x4 | yes | data 16 fsdp 4 | plan.microbatches=2 | "
+    "31.2 and 60.0 of 95.7 | 30 to 62 | 68 to 139 | abc1234 |"
+  ) in text
+  assert (
+    "| llama3-70b | v5e:4x4 | no | fsdp 16 |  | the state alone takes 53 GiB a "
+    "device |  |  | def5678 |"
+  ) in text
+  assert text.startswith("before\n")
+  assert text.endswith("<!-- /recipes -->\nafter\n")
+  assert "2 of 58 cells are in" in capsys.readouterr().out
+
+
+def counts(cell, data, known):
+  """As if it compiled one program."""
+  found = {"what": cell.what, "machine": cell.machine, "known": len(known)}
+  return found, known | {cell.what: {}}
+
+
+def test_what_was_compiled_for_a_machine_is_known_to_its_other_cells(
+  monkeypatch, tmp_path
+):
+  monkeypatch.setattr(scaling, "_compiled", counts)
+  known = {}
+  for what, machine, expected in (
+    ("qwen3-8b", "v5e:4x4", 0),
+    ("qwen3-32b", "v5e:4x4", 1),
+    ("qwen3-8b", "h100:8", 0),
+  ):
+    cell = scaling.Cell(what, machine)
+    assert scaling.compile_cell(cell, tmp_path, known)["known"] == expected
+
+
+def ends(cell, data, known):
+  """A compiler with a failed check."""
+  os._exit(134)
+
+
+def test_a_compiler_that_ends_its_process_is_a_cell(monkeypatch, tmp_path):
+  monkeypatch.setattr(scaling, "_compiled", ends)
+  cell = scaling.Cell("qwen3-32b", "v5e:16x16")
+  got = scaling.compile_cell(cell, tmp_path, {})
+  assert not got["fits"]
+  assert scaling.line(got) == [
+    *("qwen3-32b", "v5e:16x16", "no", "", ""),
+    *("the process that compiles it ended early", "", "", got["commit"]),
+  ]
+
+
+def killed(cell, data, known):
+  """A machine short of memory, or an impatient user."""
+  os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_compiler_that_is_killed_is_no_cell(monkeypatch, tmp_path, capsys):
+  monkeypatch.setattr(scaling, "_compiled", killed)
+  name = "qwen3-32b_v5e_16x16"
+  words = ["--folder", str(tmp_path), "--only", name]
+  assert scaling.main(words) == 1
+  said = capsys.readouterr().err
+  assert "qwen3-32b on v5e:16x16 was killed by SIGKILL" in said
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_file_without_marks_is_refused(tmp_path, capsys):
+  out = tmp_path / "SCALING.md"
+  out.write_text("nothing\n")
+  words = ["--folder", str(tmp_path), "--out", str(out), "--only", "none"]
+  assert scaling.main(words) == 2
+  assert "there are no marks <!-- models -->" in capsys.readouterr().err
+  assert out.read_text() == "nothing\n"
+
+
+def test_the_tables_of_this_checkout_are_of_its_cells(tmp_path):
+  """Nobody has written a figure by hand."""
+  root = pathlib.Path(scaling.__file__).resolve().parents[2]
+  text = (root / "SCALING.md").read_text()
+  out = tmp_path / "SCALING.md"
+  out.write_text(text)
+  folder = str(root / "docs" / "scaling")
+  words = ["--folder", folder, "--out", str(out), "--only", "no such cell"]
+  assert scaling.main(words) == 0
+  assert out.read_text() == text
+
+
+def test_the_tables_of_this_checkout_have_every_cell_and_no_other():
+  """A new recipe is compiled first: `experiments.aot.scaling --only NAME`."""
+  root = pathlib.Path(scaling.__file__).resolve().parents[2]
+  text = (root / "SCALING.md").read_text()
+  known = {(cell.what, cell.machine) for cell in scaling.cells()}
+  rows = [line.split(" | ") for line in text.splitlines() if ":" in line]
+  found = {(row[0].removeprefix("| "), row[1]) for row in rows if len(row) == 9}
+  assert found == known

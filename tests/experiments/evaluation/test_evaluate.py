@@ -1,0 +1,370 @@
+"""An evaluation of a policy whose success rates are known exactly."""
+
+import functools
+import io
+import itertools
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rich.console
+from jax.sharding import NamedSharding, PartitionSpec
+
+from experiments.evaluation import evaluate, statistics
+from experiments.logging import progress
+from experiments.tasks.task import Judged, Problems, Task
+from rl import types
+
+EOS, PAD, ANSWERS = 0, 1, 4
+VOCABULARY = 2 + ANSWERS
+
+
+def _prefill(params, prompts, prompt_mask, samples, room):
+  """Tabular: the first token depends on the prompt's only token."""
+  logits = params["first"][prompts[:, -1]]
+  return logits, jnp.zeros((len(prompts), samples))
+
+
+def _decode(params, tokens, t, cache):
+  """Then EOS, but after the last answer never."""
+  endless = tokens == VOCABULARY - 1
+  eos = jax.nn.one_hot(EOS, VOCABULARY) * 1e9
+  again = jax.nn.one_hot(VOCABULARY - 1, VOCABULARY) * 1e9
+  return jnp.where(endless[..., None], again, eos), cache
+
+
+POLICY = types.Policy(score=None, prefill=_prefill, decode=_decode)
+
+
+def _problems(n):
+  answers = jnp.arange(n, dtype=jnp.int32) % ANSWERS
+  return Problems(
+    prompts=answers[:, None] + 2,
+    prompt_mask=jnp.ones((n, 1), bool),
+    ids=jnp.arange(n, dtype=jnp.int32),
+    facts={"answer": answers + 2},
+  )
+
+
+def _score(problems, completions, lengths, finished):
+  """Right is the answer token; the score is its distance from the truth."""
+  first = completions[..., 0]
+  correct = first == problems.facts["answer"][:, None]
+  return Judged(
+    scores=-1.0 * abs(first - problems.facts["answer"][:, None]),
+    correct=correct.astype(np.int8),
+    answer_ids=first - 2,
+  )
+
+
+TASK = Task(
+  name="first token",
+  vocab_size=VOCABULARY,
+  eos_id=EOS,
+  pad_id=PAD,
+  prompt_length=1,
+  completion_length=3,
+  train=None,
+  test=_problems,
+  score=_score,
+  demonstrate=None,
+  decode=str,
+  gold=None,
+)
+
+
+def _params(right):
+  """Answers right with that probability, the others equally often."""
+  row = jnp.full((ANSWERS, ANSWERS), (1 - right) / (ANSWERS - 1))
+  row = jnp.where(jnp.eye(ANSWERS, dtype=bool), right, row)
+  table = jnp.full((VOCABULARY, VOCABULARY), -1e9)
+  return {"first": table.at[2:, 2:].set(jnp.log(row))}
+
+
+@functools.cache
+def _evaluation(right=0.4, **changes):
+  settings = {"problems": 64, "samples": 32, "batch": 24, **changes}
+  return evaluate.evaluate(
+    TASK, POLICY, _params(right), key=jax.random.key(0), **settings
+  )
+
+
+def _exact_majority(shares, k):
+  """Chance that answer 0 wins a vote of k fresh samples, ties shared."""
+  total = 0.0
+  for votes in itertools.product(range(k + 1), repeat=len(shares)):
+    if sum(votes) == k and votes[0] == max(votes):
+      ways = math.factorial(k) / math.prod(map(math.factorial, votes))
+      chance = ways * math.prod(np.power(shares, votes))
+      total += chance / votes.count(votes[0])
+  return total
+
+
+def test_estimates_agree_with_the_exact_success_rates():
+  found = _evaluation().estimates
+  for k in (1, 2, 4, 8):
+    exact = {
+      f"accuracy/pass@{k}": 1 - (1 - 0.4) ** k,
+      f"accuracy/maj@{k}": _exact_majority([0.4, 0.2, 0.2, 0.2], k),
+    }
+    for name, value in exact.items():
+      estimate = found[name]
+      # Four standard errors, read off the 95 % interval.
+      slack = (estimate.high - estimate.low) / 3.92 * 4
+      assert abs(estimate.mean - value) < slack
+      assert estimate.low < estimate.mean < estimate.high
+  assert found["accuracy/maj@1"].mean == pytest.approx(
+    found["accuracy/pass@1"].mean, abs=1e-6
+  )
+  assert found["reward/max@1"].mean == pytest.approx(
+    found["reward/mean"].mean, abs=1e-6
+  )
+  assert found["reward/max@32"].mean == pytest.approx(0.0, abs=1e-2)
+
+
+def test_only_the_last_answer_runs_into_the_length_limit():
+  evaluation = _evaluation()
+  endless = evaluation.answer_ids == ANSWERS - 1
+  np.testing.assert_array_equal(evaluation.finished, ~endless)
+  np.testing.assert_array_equal(evaluation.lengths, np.where(endless, 3, 2))
+
+
+def _same(one, other):
+  for name in ("ids", "scores", "correct", "answer_ids", "lengths", "finished"):
+    np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("batch", [7, 64, 1000])
+def test_the_batch_changes_nothing(batch):
+  _same(_evaluation(), _evaluation(batch=batch))
+
+
+@pytest.mark.parametrize(
+  ("problems", "batch", "shards", "expected"),
+  [
+    (4, 64, 1, 4),  # no larger than the number of problems
+    (4, 64, 8, 8),  # but divisible by the devices
+    (65, 64, 1, 33),  # two batches of 33, where 128 would be computed
+    (64, 64, 8, 64),
+    (256, 64, 2, 64),
+    (20, 8, 1, 7),
+  ],
+)
+def test_a_batch_is_no_larger_than_the_problems_need(
+  problems, batch, shards, expected
+):
+  mesh = jax.sharding.Mesh(np.array(jax.devices()[:shards]), ("data",))
+  sharding = NamedSharding(mesh, PartitionSpec("data"))
+  assert evaluate.batch_size(problems, batch, sharding) == expected
+  if shards == 1:
+    assert evaluate.batch_size(problems, batch) == expected
+
+
+def test_four_problems_are_not_padded_to_a_batch_of_64():
+  """The policy is given as many prompts as there are problems."""
+  sizes = []
+
+  def prefill(params, prompts, *args):
+    sizes.append(len(prompts))
+    return _prefill(params, prompts, *args)
+
+  evaluate.evaluate(
+    TASK,
+    types.Policy(score=None, prefill=prefill, decode=_decode),
+    _params(0.5),
+    problems=4,
+    samples=2,
+    batch=64,
+    key=jax.random.key(0),
+  )
+  assert sizes == [4]
+
+
+def test_progress_counts_problems_to_the_end():
+  done = []
+  evaluate.evaluate(
+    TASK,
+    POLICY,
+    _params(0.5),
+    problems=20,
+    samples=2,
+    batch=8,
+    key=jax.random.key(0),
+    update=done.append,
+  )
+  assert done == [7, 14, 20]
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch):
+  clock = iter(range(0, 1000, 20))
+  monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+  file = io.StringIO()
+  console = rich.console.Console(file=file, width=120)
+  with progress.bar_or_lines(console, "evaluation", 40) as update:
+    for done in (10, 20, 30, 40):
+      update(done)
+  assert file.getvalue().splitlines() == [
+    "evaluation: 40 problems",
+    "evaluation: 10 of 40 problems, 20 s",
+    "evaluation: 20 of 40 problems, 40 s, 40 s left",
+    "evaluation: 30 of 40 problems, 60 s, 20 s left",
+  ]
+  monkeypatch.undo()
+  file = io.StringIO()
+  console = rich.console.Console(
+    file=file, width=120, force_terminal=True, legacy_windows=False
+  )
+  with progress.bar_or_lines(console, "evaluation", 40) as update:
+    update(40)
+  assert "40/40" in file.getvalue()
+
+
+def test_fewer_rows_at_a_time_change_nothing():
+  _same(_evaluation(), _evaluation(rows=5))
+
+
+def test_devices_change_nothing():
+  mesh = jax.sharding.Mesh(np.array(jax.devices()[:8]), ("data",))
+  sharding = NamedSharding(mesh, PartitionSpec("data"))
+  _same(_evaluation(), _evaluation(sharding=sharding))
+
+
+def test_fewer_problems_and_samples_are_the_first_of_more():
+  part = _evaluation(problems=5, samples=3)
+  np.testing.assert_array_equal(
+    part.answer_ids, _evaluation().answer_ids[:5, :3]
+  )
+
+
+def _evaluated(task):
+  return evaluate.evaluate(
+    task,
+    POLICY,
+    _params(0.4),
+    problems=64,
+    samples=32,
+    batch=24,
+    key=jax.random.key(0),
+  )
+
+
+def test_a_host_scored_task_gives_the_same():
+  def score(problems, completions, lengths, finished):
+    assert all(isinstance(x, np.ndarray) for x in (completions, lengths))
+    return _score(problems, completions, lengths, finished)
+
+  host = Task(**{**TASK.__dict__, "jittable": False, "score": score})
+  found = _evaluated(host)
+  _same(_evaluation(), found)
+
+
+def test_what_has_no_score_is_left_out_of_the_means():
+  """Of every problem the first sample is lost: a time-out is no 0."""
+
+  def score(problems, completions, lengths, finished):
+    judged = _score(problems, completions, lengths, finished)
+    scored = np.ones(judged.scores.shape, bool)
+    scored[:, 0] = False
+    return judged.replace(
+      scores=np.where(scored, judged.scores - 1.0, 0.0),
+      correct=np.where(scored, judged.correct, -1).astype(np.int8),
+      scored=scored,
+    )
+
+  lossy = Task(**{**TASK.__dict__, "jittable": False, "score": score})
+  found = _evaluated(lossy)
+  assert np.isnan(found.scores[:, 0]).all()
+  whole = _evaluation()
+  for name, want in (
+    ("reward/mean", whole.scores[:, 1:].mean(-1) - 1),
+    ("reward/max@1", whole.scores[:, 1:].mean(-1) - 1),
+    ("reward/max@31", whole.scores[:, 1:].max(-1) - 1),
+    ("reward/max@32", np.full(64, np.nan)),
+  ):
+    np.testing.assert_allclose(found.columns[name], want, rtol=1e-5)
+
+
+def test_one_program_serves_every_batch_and_every_parameter_value():
+  traced = []
+
+  def prefill(*args):
+    traced.append(args)
+    return _prefill(*args)
+
+  policy = types.Policy(score=None, prefill=prefill, decode=_decode)
+  for right in (0.5, 0.9):
+    evaluate.evaluate(
+      TASK,
+      policy,
+      _params(right),
+      problems=20,
+      samples=5,
+      batch=8,
+      key=jax.random.key(0),
+    )
+  assert len(traced) == 1
+
+
+def test_unknown_verdicts_are_left_out():
+  evaluation = _evaluation()
+  correct = evaluation.correct.copy()
+  correct[0, :-2] = -1
+  correct[0, -2:] = [1, 0]
+  correct[1] = -1
+  fields = {**evaluation.__dict__, "correct": correct}
+  names = statistics.Evaluation.__dataclass_fields__
+  columns = statistics.Evaluation(**{n: fields[n] for n in names}).columns
+  assert columns["accuracy/pass@1"][0] == 0.5
+  assert columns["accuracy/pass@2"][0] == 1.0
+  assert np.isnan(columns["accuracy/pass@3"][0])
+  assert np.isnan(columns["accuracy/pass@1"][1])
+  np.testing.assert_array_equal(
+    columns["accuracy/pass@1"][2:], evaluation.columns["accuracy/pass@1"][2:]
+  )
+
+
+def test_differences_are_of_the_means_and_their_intervals_are_paired():
+  base, trained = _evaluation(0.4), _evaluation(0.6)
+  differences = statistics.compare(base, trained)
+  for name, difference in differences.items():
+    want = trained.estimates[name].mean - base.estimates[name].mean
+    assert difference.mean == pytest.approx(want, abs=1e-6)
+  assert differences["accuracy/pass@1"].low > 0
+  # A policy against itself differs by nothing, surely.
+  for difference in statistics.compare(base, base).values():
+    assert difference == (0.0, 0.0, 0.0)
+
+
+def test_other_problems_cannot_be_compared():
+  with pytest.raises(ValueError, match="64 problems and first token on 20"):
+    statistics.compare(_evaluation(), _evaluation(problems=20))
+
+
+def test_saved_evaluations_are_found_again(tmp_path):
+  path = tmp_path / "run" / "evaluation.json"
+  statistics.save(_evaluation(), path)
+  loaded = statistics.load(path)
+  _same(_evaluation(), loaded)
+  assert loaded.estimates == _evaluation().estimates
+  assert (loaded.task, loaded.step) == ("first token", 0)
+
+
+def test_the_table_has_both_policies_and_their_difference():
+  console = rich.console.Console(file=io.StringIO(), width=120)
+  console.print(
+    statistics.table({"base": _evaluation(0.4), "trained": _evaluation(0.6)})
+  )
+  text = console.file.getvalue()
+  assert re.findall(r"pass@(\d+)", text) == ["1", "2", "4", "8", "16", "32"]
+  row = next(line for line in text.splitlines() if "pass@1 " in line)
+  base, trained, difference = map(float, re.findall(r"([-+.\d]+) \[", row))
+  assert difference == pytest.approx(trained - base, abs=2e-3)
+
+
+def test_table_budgets_are_powers_of_two_and_s_itself():
+  assert statistics.budgets(1) == [1]
+  assert statistics.budgets(12) == [1, 2, 4, 8, 12]
+  assert statistics.budgets(64) == [1, 2, 4, 8, 16, 32, 64]

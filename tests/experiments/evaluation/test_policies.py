@@ -1,0 +1,196 @@
+"""Any Hugging Face folder on any task, as the command line does it."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import small_chat, small_gsm8k
+
+from experiments import tasks
+from experiments.configs import defaults
+from experiments.evaluation import evaluate, policies, statistics
+from experiments.training import build, decoder
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+T = 6
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+  return small_gsm8k.write(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  """A Llama of random weights that stops at every third token."""
+  folder = tmp_path_factory.mktemp("policy")
+  size = len(small_chat.write(folder))
+  shape = transformers.LlamaConfig(
+    vocab_size=size + 5,  # more rows than the tokenizer has tokens
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    initializer_range=0.5,
+  )
+  torch.manual_seed(0)
+  transformers.LlamaForCausalLM(shape).save_pretrained(folder)
+  small_chat.write(folder, stops=list(range(0, size, 3)))
+  return folder
+
+
+def run(folder, task, out, *words):
+  """The evaluation that the command writes."""
+  usual = ["--problems", "4", "--samples", "2", "--batch", "8"]
+  usual += ["--max_tokens", str(T), "--out", str(out)]
+  named = ["--policy", str(folder), "--task", task]
+  assert evaluate.main([*named, *usual, *words]) == 0
+  return statistics.load(out)
+
+
+def test_greedy_lengths_are_those_of_transformers(folder, data, tmp_path):
+  settings = f"data_path={str(data)!r}, cache={str(tmp_path)!r}"
+  text = f"gsm8k({settings}, prompt_length=160)"
+  found = run(folder, text, tmp_path / "a.json", "--temperature", "0")
+  task = tasks.get(
+    "gsm8k",
+    data_path=str(data),
+    cache=str(tmp_path),
+    prompt_length=160,
+    tokenizer=str(folder),
+  )
+  assert "chat=True" in task.name
+  assert found.task == task.name
+  problems = task.test(4)
+  model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+  with torch.no_grad():
+    drawn = model.generate(
+      torch.tensor(problems.prompts, dtype=torch.long),
+      attention_mask=torch.tensor(problems.prompt_mask, dtype=torch.long),
+      max_new_tokens=T,
+      min_new_tokens=T,
+      do_sample=False,
+      eos_token_id=model.config.vocab_size - 1,  # goes on to the end
+    ).numpy()[:, 160:]
+  stops = np.isin(drawn, task.eos_ids)
+  ended = stops.any(-1)
+  lengths = np.where(ended, stops.argmax(-1) + 1, T)
+  assert len(set(lengths)) > 1
+  np.testing.assert_array_equal(found.ids, problems.ids)
+  np.testing.assert_array_equal(found.lengths, lengths[:, None].repeat(2, 1))
+  np.testing.assert_array_equal(found.finished, ended[:, None].repeat(2, 1))
+
+
+def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
+  """Attention and the loop over layers are chosen in one place for both."""
+  settings = f"data_path={str(data)!r}, cache={str(tmp_path)!r}"
+  config = defaults.rl()
+  config.policy.path = str(folder)
+  config.task = f"gsm8k({settings}, prompt_length=160)"
+  of_run = decoder.make(config, build.make_task(config))
+  evaluated = []
+  bind = policies.policies.bind
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(
+      policies.policies, "bind", lambda s: (evaluated.append(s), bind(s))[1]
+    )
+    policies.of_folder(folder, "countdown(count=2)", problems=8, batch=8)
+  (of_folder,) = evaluated
+  assert of_folder.attention == of_run.attention == "blocked"
+  assert of_folder.unroll == of_run.unroll == 0
+  assert of_folder == of_run
+
+
+def test_an_embedded_task_reads_its_own_ids(folder, tmp_path, capsys):
+  found = run(folder, "countdown(count=2)", tmp_path / "b.json")
+  assert found.correct.shape == (4, 2)
+  problems = tasks.get("countdown", count=2).test(4)
+  np.testing.assert_array_equal(found.ids, problems.ids)
+  assert found.lengths.max() <= T
+  assert str(folder) in capsys.readouterr().out
+
+
+def test_bfloat16_and_the_seed_are_taken(folder, data, tmp_path):
+  settings = f"data_path={str(data)!r}, cache={str(tmp_path)!r}"
+  task = f"gsm8k({settings}, prompt_length=160)"
+  one, other = (
+    run(folder, task, tmp_path / "c.json", "--dtype", "bfloat16", "--seed", s)
+    for s in ("0", "1")
+  )
+  np.testing.assert_array_equal(one.ids, other.ids)
+  assert (one.lengths != other.lengths).any()
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    ([], "name either --workdir, a run, or --policy"),
+    (["--workdir", "a", "--policy", "b"], "one and not both"),
+    (["--policy", "{}"], "--policy needs a --task; available: aime"),
+    (["--policy", "{}", "--task", "countdwon"], "did you mean 'countdown'"),
+    (["--policy", "{}", "--task", "gsm8k(chatt=1)"], "did you mean 'chat'"),
+    (["--policy", "{}", "--task", "gsm8k(data_path='no')"], "not a folder"),
+    (["--policy", "no", "--task", "countdown"], "'no' is not a folder"),
+    (["--policy", "{}", "--task", "countdown", "--step", "1"], "--step has no"),
+    (["--workdir", "a", "--dtype", "bfloat16"], "--dtype has no meaning"),
+    (
+      ["--policy", "{}", "--task", "countdown", "--dtype", "float16"],
+      "unknown dtype 'float16'",
+    ),
+    (
+      ["--policy", "{}", "--task", "countdown", "--batch", "12"],
+      "--batch 12 is not divisible by the 8 devices; nearest: ",
+    ),
+    (["--policy", "{}", "--task", "countdown", "--samples", "0"], "samples"),
+    (["--policy", "{}", "--task", "countdown", "--problems", "0"], "at least"),
+    (["--policy", "{}", "--task", "countdown", "--max_tokens", "0"], "max_tok"),
+  ],
+)
+def test_a_mistake_is_one_line(folder, capsys, words, message):
+  assert evaluate.main([word.format(folder) for word in words]) == 2
+  error = capsys.readouterr().err
+  assert message in error
+  assert error.count("\n") == 1
+
+
+def test_tokens_beyond_the_embedding_are_refused(folder, tmp_path, capsys):
+  small = transformers.LlamaConfig(
+    vocab_size=12,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+  )
+  transformers.LlamaForCausalLM(small).save_pretrained(tmp_path)
+  small_chat.write(tmp_path)
+  words = ["--policy", str(tmp_path), "--task"]
+  assert evaluate.main([*words, "countdown"]) == 2
+  assert "only 12 rows" in capsys.readouterr().err
+  data = small_gsm8k.write(tmp_path / "data")
+  text = f"gsm8k(data_path={str(data)!r}, cache={str(tmp_path / 'c')!r})"
+  assert evaluate.main([*words, text]) == 2
+  assert "12 rows" in capsys.readouterr().err
+
+
+def test_learned_positions_must_be_enough(tmp_path, capsys):
+  shape = transformers.GPT2Config(
+    vocab_size=40, n_positions=16, n_embd=16, n_layer=1, n_head=2
+  )
+  transformers.GPT2LMHeadModel(shape).save_pretrained(tmp_path)
+  words = ["--policy", str(tmp_path), "--task", "countdown"]
+  assert evaluate.main([*words, "--max_tokens", "16"]) == 2
+  assert "positions, but the policy learned 16" in capsys.readouterr().err
+
+
+def test_the_command_is_there():
+  done = subprocess.run(
+    [sys.executable, "-m", "experiments.evaluation.evaluate", "--help"],
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert "--policy" in done.stdout

@@ -1,0 +1,102 @@
+"""What is written down of a rollout is what it was."""
+
+import jax
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments.logging import sample_dump
+from experiments.tasks import chain, countdown
+from experiments.training import rollouts
+from rl import scoring
+
+pytestmark = pytest.mark.long
+
+
+def read_bytes(ids):
+  """As tokenizers of bytes do: a letter that is cut is no letter."""
+  return bytes(ids).decode(errors="replace")
+
+
+def read_words(decode):
+  return lambda ids: decode(np.array(ids, np.int32))
+
+
+@pytest.mark.parametrize(
+  ("decode", "ids"),
+  [
+    (read_bytes, list("1 + 2 = π, 😀 é\n".encode())),
+    (read_bytes, list("cut in π".encode()[:-1])),
+    (read_bytes, [0x61, 0xFF, 0x62]),  # which is no text at all
+    (read_words(countdown.decode), [5, 3, 6, 0, 0, 4, 1]),  # padding inside
+    (read_words(chain.decode), [5, 11, 15, 3, 4, 15, 1]),
+    (read_bytes, []),
+  ],
+)
+def test_pieces_make_up_the_text(decode, ids):
+  found = sample_dump.pieces(decode, ids)
+  assert len(found) == len(ids)
+  assert "".join(found) == decode(ids)
+
+
+def test_a_letter_of_several_tokens_belongs_to_the_last():
+  found = sample_dump.pieces(read_bytes, list("aπ😀b".encode()))
+  assert found == ["a", "", "π", "", "", "", "😀", "b"]
+
+
+@pytest.fixture(scope="module")
+def recorded():
+  """The records of a rollout with reasoning steps, and the rollout."""
+  e = small_run.on_one_device(
+    small_run.build.build(
+      small_run.config(method="sum_form", task="chain(operations=2)")
+    )
+  )
+  gather = jax.jit(
+    rollouts.on_device(
+      e.task, e.policy, e.sampling, small_run.PROMPTS, None, e.method
+    )
+  )
+  state = e.init()
+  rollout = gather(state)
+  found = sample_dump.recorder(e, lambda state: (gather(state), {}))(state)
+  need = scoring.Need("old", scoring.entropy)
+  scored = scoring.passes(e.policy, {"old": state.params}, [need], rollout)
+  return e, found, jax.device_get(rollout), np.asarray(scored.extras[need])
+
+
+def test_every_token_has_its_numbers(recorded):
+  e, found, rollout, entropies = recorded
+  assert len(found) == small_run.PROMPTS * small_run.SAMPLES
+  places = np.ndindex(rollout.tokens.lengths.shape)
+  for record, (p, s) in zip(found, places, strict=True):
+    length = rollout.tokens.lengths[p, s]
+    assert record["tokens"] == rollout.completions[p, s, :length].tolist()
+    assert "".join(record["pieces"]) == record["completion"]
+    for name, values in (
+      ("log_probs", rollout.behavior_log_probs),
+      ("entropies", entropies),
+      ("step_ids", rollout.step_ids),
+    ):
+      np.testing.assert_allclose(
+        record[name], values[p, s, :length], rtol=1e-3, atol=1e-6
+      )
+    np.testing.assert_allclose(
+      record["step_scores"],
+      rollout.step_scores[p, s][rollout.step_mask[p, s]],
+      rtol=1e-3,
+    )
+    assert len(record["advantages"]) == length
+    assert 0 < max(record["entropies"]) <= np.log(e.model.vocab_size)
+
+
+def test_what_others_wrote_has_no_numbers_of_the_policy(recorded):
+  e, _, rollout, entropies = recorded
+  mask = np.array(rollout.mask)
+  mask[:, :, 0] = False
+  other = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
+  for record in sample_dump._records(e, other, None, entropies):
+    assert record["log_probs"][0] is None
+    assert record["entropies"][0] is None
+    assert record["advantages"] is None
+    assert None not in record["log_probs"][1:]

@@ -1,0 +1,201 @@
+"""The command that labels, trains and measures a process reward model."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.configs import chain_base, defaults
+from experiments.prm import __main__ as command
+from experiments.prm import fit, label, measure, reward, settings
+from experiments.training import build, checkpointing, rollouts, workdirs
+from models import stored
+from rewards.process import labels, model
+from rewards.process import metrics as step_metrics
+
+pytestmark = pytest.mark.long
+
+TINY = {
+  "width": 16,
+  "layers": 1,
+  "heads": 2,
+  "kv_heads": 2,
+  "head_dim": 8,
+  "mlp_width": 32,
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+  """The folder of a base that answers chains of one operation at random."""
+  folder = tmp_path_factory.mktemp("base")
+  config = chain_base.get_config()
+  config.task = "chain(operations=1)"
+  config.model = defaults.model(**TINY)
+  workdirs.write_config(folder, config)
+  params = build.build(config).init().params
+  with checkpointing.Checkpoints(folder / stored.FOLDER) as saved:
+    saved.save(0, {"params": params}, {})
+  return folder
+
+
+def small(base, kind, **changes):
+  config = settings.default(kind, updates=6)
+  config.init_from = str(base)
+  config.base = {}
+  config.problems, config.samples, config.batch = 12, 2, 4
+  config.calibration = 4
+  config.continuations, config.prefixes, config.least = 2, 16, 1
+  config.checkpoint_every = 2
+  config.evaluation.problems, config.evaluation.samples = 8, 4
+  config.evaluation.batch, config.evaluation.ns = 8, (2, 4)
+  config.update(changes)
+  return config
+
+
+def test_a_frozen_model_scores_rollouts_inside_the_loop(base):
+  prepared = settings.prepare(small(base, "checker"), base / "none")
+  e = prepared.base
+  params = e.init().params
+  trained = fit.start(prepared, params)["params"]
+  scorer = fit.process_model(prepared)
+  gather = {
+    name: jax.jit(
+      rollouts.on_device(task, e.policy, label.sampling(e.task, 3), 4)
+    )
+    for name, task in (
+      ("plain", e.task),
+      ("scored", reward.scored_by(e.task, scorer, trained)),
+    )
+  }
+  plain, scored = (gather[name](e.init()) for name in ("plain", "scored"))
+  want = model.score_rollout(scorer, trained, plain)
+  np.testing.assert_allclose(scored.step_scores, want.step_scores, atol=1e-6)
+  assert (jnp.abs(scored.step_scores) < 1).all()
+  assert (scored.step_scores[~plain.step_mask] == 0).all()
+  assert (
+    scored.step_scores[plain.step_mask] != plain.step_scores[plain.step_mask]
+  ).all()
+  np.testing.assert_array_equal(scored.correct, plain.correct)
+  with pytest.raises(ValueError, match="does not cut"):
+    model.score_rollout(scorer, trained, plain.replace(step_ids=None))
+
+
+@pytest.mark.parametrize("kind", settings.LABELS)
+def test_the_command_end_to_end(kind, base, tmp_path):
+  found = command.run(settings.prepare(small(base, kind), tmp_path))
+  saved = json.loads((tmp_path / "metrics.json").read_text())
+  assert saved == found
+  assert saved["labels"] == kind
+  if kind == "checker":  # labels by the checker itself miss nothing
+    assert saved["labels/erroneous"] == 1.0
+  for rule in ("worst", "mean", "last"):
+    best, uplift = (saved[f"{x}/{rule}@4"] for x in ("accuracy", "uplift"))
+    assert best["low"] <= best["mean"] <= best["high"]
+    assert uplift["mean"] == pytest.approx(
+      best["mean"] - saved["accuracy/maj@4"]["mean"], abs=1e-6
+    )
+  params = stored.restore_params(tmp_path / stored.FOLDER)
+  assert set(params) == {"decoder", "head"}
+  assert stored.latest_step(tmp_path / stored.FOLDER) == 6
+
+
+def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
+  """Killed after the second save; labels and updates are not made again."""
+  monkeypatch.setattr(fit, "DISPATCH", 2)
+  config = small(base, "binary_search")
+  whole = command.run(settings.prepare(config, tmp_path / "whole"))
+  save, saves = checkpointing.Checkpoints.save, []
+
+  def dying(self, step, *args, **kwargs):
+    if step > 4:
+      raise KeyboardInterrupt
+    saves.append(step)
+    return save(self, step, *args, **kwargs)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpointing.Checkpoints, "save", dying)
+    with pytest.raises(KeyboardInterrupt):
+      command.run(settings.prepare(config, tmp_path / "killed"))
+  assert saves == [2, 4]
+  assert not (tmp_path / "killed" / "metrics.json").exists()
+  with monkeypatch.context() as patch:
+    patch.setattr(label, "label", None)  # nothing is labelled twice
+    killed = command.run(settings.prepare(config, tmp_path / "killed"))
+  for found in (whole, killed):
+    for name in [n for n in found if n.startswith("time/")]:
+      del found[name]
+  assert killed == whole
+  folders = [tmp_path / n / stored.FOLDER for n in ("whole", "killed")]
+  one, other = map(stored.restore_params, folders)
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+  # A finished run is read, not run.
+  again = command.run(settings.prepare(config, tmp_path / "whole"))
+  assert again["loss"] == whole["loss"]
+
+
+def test_what_sets_the_threshold_was_not_fitted(base, tmp_path):
+  """Labels of the last problems move the threshold and no parameter."""
+  e = settings.prepare(small(base, "checker"), tmp_path)
+  start = e.base.init().params
+  key = jax.random.key(0)
+  problems = e.base.task.train(key, 0, e.config.problems)
+  rollout = label.draw(e.base.task, e.base.policy, start, problems, 2, key, 12)
+  mask = rollout.step_mask.astype(jnp.float32)
+  last = jnp.arange(e.config.problems) >= 8  # calibration = 4 of 12
+  fitted, thresholds = [], []
+  for flipped in (0.0, 1.0):
+    bad = last[:, None] & (jnp.arange(2) == flipped)
+    values = jnp.where(bad[..., None], 0.0, mask)
+    given = labels.Labels(values, mask)
+    with checkpointing.Checkpoints(tmp_path / str(flipped)) as checkpoints:
+      state, _ = fit.fit(e, fit.start(e, start), rollout, given, checkpoints)
+    fitted.append(state["params"])
+    scored = measure.score(fit.process_model(e), fitted[0], rollout, 12)
+    found = measure.calibrate(e, fitted[0], rollout, given)
+    first = step_metrics.first_error(values, rollout.step_mask, 0.5)
+    thresholds.append(found)
+    want = step_metrics.best_threshold(
+      scored.step_scores[8:], rollout.step_mask[8:], first[8:]
+    )
+    assert found == pytest.approx(float(want), abs=1e-6)
+  jax.tree.map(np.testing.assert_array_equal, *fitted)
+  assert thresholds[0] != thresholds[1]
+
+
+def test_too_few_problems_to_fit_are_refused(base, tmp_path):
+  with pytest.raises(ValueError, match=r"batch = 9 .* the 8 problems.* = 4"):
+    settings.prepare(small(base, "checker", batch=9), tmp_path)
+
+
+@pytest.mark.parametrize(
+  ("given", "expected"),
+  [
+    (["--labels=monte_carl"], ["'monte_carl'", "did you mean 'monte_carlo'?"]),
+    (["--steps=0"], ["updates = 0", "at least 1"]),
+    (["--base=/no/such/run"], ["/no/such/run holds no run"]),
+  ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(
+  given, expected, tmp_path, capsys
+):
+  assert command.main([*given, f"--workdir={tmp_path / 'run'}"]) == 2
+  err = capsys.readouterr().err
+  assert err.startswith("error: ")
+  assert err.count("\n") == 1
+  for part in expected:
+    assert part in err
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_base_whose_steps_nobody_checks_is_refused(tmp_path):
+  config = chain_base.get_config()
+  config.task = "countdown(count=2)"
+  workdirs.write_config(tmp_path, config)
+  params = build.build(config).init().params
+  with checkpointing.Checkpoints(tmp_path / stored.FOLDER) as saved:
+    saved.save(0, {"params": params}, {})
+  with pytest.raises(ValueError, match=r"'countdown'.*use a base of 'chain'"):
+    settings.prepare(small(tmp_path, "checker"), tmp_path / "run")

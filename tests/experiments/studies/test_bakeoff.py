@@ -1,0 +1,547 @@
+"""The bake-off: one budget for all, honest differences, nothing done twice."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+from helpers import tabular_policy
+
+from experiments.configs import defaults
+from experiments.configs import methods as configs
+from experiments.studies import multi_seed
+from experiments.studies.arms import Spent, Store
+from experiments.studies.bakeoff import __main__ as command
+from experiments.studies.bakeoff import entrants, proxies, table
+from experiments.studies.bakeoff import rewards as payers
+from experiments.training import build
+from rewards import sources
+from rl import types
+from rl.reward import Reward
+
+pytestmark = pytest.mark.long
+
+T_975 = {1: 12.7062, 3: 3.182446}  # Student's t by degrees of freedom (tables)
+TASK, PROMPTS, SAMPLES, STEPS = "countdown(count=3)", 16, 8, 4
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+  """The methods' own configs, of a policy and an evaluation of seconds."""
+  base, on_task = configs.base, configs.on_task
+
+  def small_base(task):
+    config = base(task)
+    config.model = defaults.model(
+      width=32, heads=2, kv_heads=1, mlp_width=64, value_head=True
+    )
+    config.steps, config.rollout.prompts = 5, 32
+    return config
+
+  def small_on_task(method, task=configs.COUNTDOWN, **changes):
+    config = on_task(method, task, **changes)
+    config.rollout.prompts, config.rollout.samples = PROMPTS, SAMPLES
+    config.evaluation.problems = config.evaluation.batch = 16
+    return config
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(configs, "base", small_base)
+    patch.setattr(configs, "on_task", small_on_task)
+    patch.setattr(entrants, "SAMPLES", 8)
+    yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  return tmp_path_factory.mktemp("bakeoff")
+
+
+def run(folder, *more):
+  words = ["--task", TASK, "--seeds", "2", "--steps", str(STEPS)]
+  return command.main([*words, "--workdir", str(folder), *more])
+
+
+@pytest.fixture(scope="module")
+def done(folder):
+  """What was written of RLOO and of a method that needs steps."""
+  assert run(folder, "--methods", "rloo,empg") == 0
+  return json.loads((folder / "bakeoff.json").read_text())
+
+
+def saved(folder, name, budget):
+  """The arrays of every seed of a method, off the disk."""
+  arm = entrants.setting(TASK, STEPS).arm(name, budget)
+  files = sorted((folder / "arms" / arm.digest).glob("seed_*.npz"))
+  assert len(files) == 2
+  return [dict(np.load(file)) for file in files]
+
+
+def students(values):
+  """Mean and interval, by hand."""
+  n = len(values)
+  half = T_975[n - 1] * np.std(values, ddof=1) / np.sqrt(n)
+  return np.mean(values), np.mean(values) - half, np.mean(values) + half
+
+
+def test_the_budget_is_what_the_base_policy_writes_in_so_many_steps(
+  folder, done
+):
+  setting = entrants.setting(TASK, STEPS)
+  arm = setting.untrained()
+  with np.load(folder / "arms" / arm.digest / "seed_000.npz") as first:
+    length = first["lengths"].mean()
+  assert done["budget"] == round(STEPS * PROMPTS * SAMPLES * float(length))
+
+
+@pytest.mark.parametrize("name", ["grpo", "rloo"])
+def test_a_seed_stops_in_the_step_that_spends_its_budget(folder, done, name):
+  budget = done["budget"]
+  for one in saved(folder, name, budget):
+    each = one["metric/length/mean"].astype(float) * PROMPTS * SAMPLES
+    np.testing.assert_allclose(each.sum(), one["tokens"], rtol=1e-6)
+    assert each[:-1].sum() < budget <= each.sum()
+    assert len(one["metric/loss/total"]) == len(each)
+
+
+def test_the_table_is_what_the_arms_left(folder, done):
+  grpo, rloo = (saved(folder, n, done["budget"]) for n in ("grpo", "rloo"))
+
+  def entropy(one):
+    return one["metric/policy/surprise"][-1]  # a tenth of few steps: the last
+
+  for column, read in {
+    "pass@1": lambda one: one["correct"].mean(),
+    "pass@8": lambda one: one["correct"].any(-1).mean(),  # of 8 samples
+    "length": lambda one: one["lengths"].mean(),
+    "entropy": entropy,
+  }.items():
+    pairs = zip(rloo, grpo, strict=True)
+    expected = students([float(read(a)) - float(read(b)) for a, b in pairs])
+    found = done["methods"]["rloo"]["against"][column]
+    np.testing.assert_allclose(
+      [found["mean"], found["low"], found["high"]], expected, atol=1e-4
+    )
+  ratios = [
+    float(a["step_seconds"] / b["step_seconds"])
+    for a, b in zip(rloo, grpo, strict=True)
+  ]
+  found = done["methods"]["rloo"]["against"][table.COST]
+  np.testing.assert_allclose(found["mean"], np.mean(ratios), rtol=1e-4)
+  assert len(found["values"]) == 1  # both seeds at once: one time
+  assert done["methods"]["rloo"]["family"] == "group"
+  assert set(done["methods"]) == {"rloo"}
+
+
+def test_all_start_from_the_same_policy():
+  setting = entrants.setting(TASK, STEPS)
+  arms = [setting.arm(n, 9) for n in ("grpo", "rloo")] + [setting.untrained()]
+  assert len({arm.start.digest for arm in arms}) == 1
+  assert len({arm.digest for arm in arms}) == 3
+  assert arms[0].digest != setting.arm("grpo", 10).digest
+  assert all(arm.config.model.value_head for arm in arms)
+
+
+def test_what_the_task_cannot_feed_is_said(folder, done):
+  assert "step" in done["not_run"]["empg"]
+  for name in ("bakeoff.md", "index.html"):
+    text = (folder / name).read_text()
+    assert done["not_run"]["empg"].split("(")[0] in text
+    assert "rloo" in text
+    assert "http" not in text
+
+
+def test_a_restart_trains_nothing_and_forgets_nothing(
+  folder, done, monkeypatch
+):
+  def refuse(*args, **kwargs):
+    raise AssertionError("trained again")
+
+  monkeypatch.setattr(multi_seed, "make", refuse)
+  assert run(folder, "--methods", "grpo") == 0  # RLOO stays on the page
+  again = json.loads((folder / "bakeoff.json").read_text())
+  assert again["methods"] == done["methods"]
+
+
+def test_a_lost_seed_alone_is_trained_again(folder, done):
+  arm = entrants.setting(TASK, STEPS).arm("rloo", done["budget"])
+  store = Store(folder, lambda line: None)
+  whole = store.outcome(arm, range(2))
+  next((folder / "arms" / arm.digest).glob("*_001.npz")).unlink()
+  assert store.missing(arm, range(2)) == [1]
+  again = store.outcome(arm, range(2))
+  np.testing.assert_array_equal(again.scores, whole.scores)
+  np.testing.assert_array_equal(again.steps, whole.steps)
+
+
+@pytest.fixture(scope="module")
+def experiment():
+  setting = entrants.setting(TASK, STEPS)
+  return build.build(setting.arm("rloo", 1).config)
+
+
+def test_a_rested_seed_is_as_its_last_step_left_it(experiment):
+  """Three steps and a rest are three steps."""
+  config = experiment.config.copy_and_resolve_references()
+  config.steps = 3
+  short = multi_seed.make(build.build(config), None, lambda line: None)
+  (three,) = short.train([0], [None])
+  spent = int(2.5 * three.tokens / 3)  # in the third step
+  whole = multi_seed.make(experiment, spent, lambda line: None)
+  (rested,) = whole.train([0], [None])
+  assert rested.tokens == three.tokens
+  np.testing.assert_array_equal(
+    rested.series["reward/mean"], three.series["reward/mean"]
+  )
+  for a, b in zip(
+    *map(jax.tree.leaves, (rested.params, three.params)), strict=True
+  ):
+    np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_no_seed_runs_for_ever(experiment):
+  trainer = multi_seed.make(experiment, 10**9, lambda line: None)
+  (found,) = trainer.train([0], [None])
+  assert len(found.series["loss/total"]) == multi_seed.PATIENCE * STEPS
+  assert found.tokens < 10**9
+
+
+def test_surprise_is_the_entropy_whatever_a_method_selects(experiment):
+  """Within what sampling leaves of a mean over hundreds of tokens."""
+  trainer = multi_seed.make(experiment, 10**9, lambda line: None)
+  (found,) = trainer.train([0], [None])
+  difference = found.series["policy/surprise"] - found.series["policy/entropy"]
+  error = difference.std(ddof=1) / np.sqrt(len(difference))
+  assert abs(difference.mean()) < 4 * error
+  real = tabular_policy.rollout().valid("token")
+  said = -np.asarray(tabular_policy.rollout().behavior_log_probs)[
+    np.asarray(real)
+  ]
+  np.testing.assert_allclose(
+    multi_seed.surprise(tabular_policy.rollout(garbage=np.nan)),
+    said.mean(),
+    rtol=1e-6,
+  )
+
+
+def test_host_needs_and_only_they_leave_the_fused_loop(experiment):
+  asks = build.build(entrants.setting(TASK, STEPS).arm("less", 1).config)
+  assert isinstance(multi_seed.make(asks), multi_seed.OneByOne)
+  assert isinstance(multi_seed.make(experiment), multi_seed.SideBySide)
+
+
+def test_around_the_host_is_the_same_training(experiment):
+  """Programs of one step each, on eight devices, against one program."""
+  budget = 2 * PROMPTS * SAMPLES  # a token a sample: at most two steps
+  quiet = {"tokens": budget, "say": lambda line: None}
+  (one,) = multi_seed.OneByOne(experiment, **quiet).train([1], [None])
+  (side,) = multi_seed.SideBySide(experiment, **quiet).train([1], [None])
+  assert one.tokens == side.tokens
+  assert one.step_seconds > 0
+  for name in ("reward/mean", "length/mean", "policy/surprise"):
+    np.testing.assert_allclose(one.series[name], side.series[name], rtol=1e-5)
+  assert set(one.series) == set(side.series)
+
+
+def test_all_tokens_of_a_step_count():
+  rollout = tabular_policy.rollout()
+  real = np.where(rollout.sample_mask, rollout.tokens.lengths, 0).sum()
+  assert int(multi_seed.sampled_tokens(rollout)) == real
+  both = {"policy": rollout, "summariser": rollout}
+  assert int(multi_seed.sampled_tokens(both)) == 2 * real
+  more = rollout.extras.update({"stage/tokens": np.float32(1000)})
+  assert int(multi_seed.sampled_tokens(rollout.replace(extras=more))) == 1000
+
+
+# The table on known numbers
+
+EFFECTS = np.array([1.0, 2.0, 3.0, 6.0])
+
+
+def row(name, gain, family="sets", cost=1.0, tokens=100):
+  base = np.array([0.1, 0.2, 0.1, 0.2])
+  return table.Row(
+    name,
+    family,
+    {"pass@1": base + gain, table.COST: cost * np.ones(4)},
+    np.full(4, 9),
+    Spent(np.full(4, tokens), np.full(4, cost), np.array([0, 0, 2, 2])),
+    frozenset({"today"}),
+  )
+
+
+def whole(*rows, refused=()):
+  return table.Table(
+    task="a task",
+    budget=100,
+    base=row("base", 0.0, cost=np.nan, tokens=0),
+    reference=row("grpo", 0.1),
+    rows=rows,
+    refused=dict(refused),
+  )
+
+
+def test_an_estimate_is_students():
+  found = table.Estimate(EFFECTS)
+  np.testing.assert_allclose(
+    [found.mean, *found.interval], students(EFFECTS), rtol=1e-5
+  )
+  assert not found.differs  # (-0.437, 6.437)
+  assert table.Estimate(EFFECTS + 0.5).differs
+  assert table.Estimate(-EFFECTS - 0.5).differs
+  assert not table.Estimate(EFFECTS + 0.5, null=1.0).differs
+
+
+def test_who_does_not_learn_is_told():
+  noise = np.array([0.1, -0.1, 0.1, -0.1])
+  t = whole(
+    row("flat", noise), row("lost", -0.1), row("good", 0.2 + 0.1 * noise)
+  )
+  notes = {one.name: t.notes(one) for one in t.rows}
+  assert notes == {"flat": [table.FLAT], "lost": [table.FLAT], "good": []}
+  assert t.notes(row("short", 0.2 + 0.1 * noise, tokens=99)) == [table.UNSPENT]
+
+
+def test_rows_are_ranked_by_nothing_but_the_alphabet():
+  rows = [row("b", 0.5), row("z", 0.9, "group"), row("a", 0.1), row("c", 0.7)]
+  text = table.markdown(whole(*rows))
+  places = [text.index(f"`{name}`") for name in "zabc"]
+  assert places == sorted(places)
+  page = table.page(whole(*rows))
+  places = [page.index(f"<code>{name}<") for name in "zabc"]
+  assert places == sorted(places)
+
+
+def test_bold_is_what_leaves_zero_out_and_a_ratio_one():
+  noise = np.array([0.1, -0.1, 0.1, -0.1])
+  near, far = row("near", 0.1 + noise), row("far", 0.5 + 0.1 * noise, cost=2.0)
+  lines = table.markdown(whole(near, far)).splitlines()
+  found = {line.split("|")[1].strip(): line for line in lines if "`" in line}
+  assert found["`near`"].count("**") == 0  # and its cost is 1.00 [1.00, 1.00]
+  assert found["`far`"].count("**") == 4
+
+
+def test_chance_is_counted():
+  rows = [row(f"m{i:02d}", 0.2 + 0.01 * EFFECTS) for i in range(30)]
+  reading = whole(*rows).reading
+  assert "about 3 of these 60 intervals would" in reading
+  assert "by chance; 30 do." in reading
+
+
+def test_a_time_of_either_row_is_one():
+  """Four clocks against two: the ratio has two values."""
+  alone = row("alone", 0.1, cost=np.array([2.0, 4.0, 3.0, 3.0]))
+  own = dataclasses.replace(alone.spent, beside=np.arange(4))
+  alone = dataclasses.replace(alone, spent=own)
+  found = table.compare(alone, row("grpo", 0.1))[table.COST]
+  np.testing.assert_array_equal(found.values, [3.0, 3.0])
+  crossed = row("crossed", 0.1)
+  apart = dataclasses.replace(crossed.spent, beside=np.array([0, 1, 0, 3]))
+  crossed = dataclasses.replace(crossed, spent=apart)
+  assert len(table.compare(crossed, row("grpo", 0.1))[table.COST].values) == 1
+
+
+def test_seeds_side_by_side_are_one_time():
+  """Four seeds on two clocks: an interval of two values, not of four."""
+  one = row("one", 0.1, cost=np.array([2.0, 2.0, 3.0, 3.0]))
+  found = whole(one).compared(one)[table.COST]
+  np.testing.assert_allclose(found.values, [2, 3])
+  np.testing.assert_allclose(
+    [found.mean, *found.interval], students([2, 3]), rtol=1e-5
+  )
+  alone = table.Estimate(np.array([1.5]), null=1.0, digits=2)
+  assert alone.text() == "1.50"
+  assert not alone.differs
+
+
+def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
+  trained = []
+
+  class Whole:
+    refused = {}  # noqa: RUF012
+    reference = "grpo"
+
+    def train(self, name):
+      if name == "broken":
+        raise TypeError("no such thing\nand more")
+      trained.append(name)
+
+    def write(self, folder):
+      table.write(whole(refused=self.refused), folder)
+
+  names = ["grpo", "broken", "rloo"]
+  found = command._train(Whole(), names, tmp_path, lambda line: None)
+  assert found == ["broken"]
+  assert trained == ["grpo", "rloo"]
+  assert "Traceback" in capsys.readouterr().err
+  said = json.loads((tmp_path / "bakeoff.json").read_text())["not_run"]
+  assert said == {"broken": "failed: TypeError: no such thing"}
+
+
+@pytest.mark.parametrize(
+  ("words", "said"),
+  [
+    (["--methods", "grop"], "did you mean 'grpo'"),
+    (["--seeds", "1"], "at least 2"),
+    (["--task", "countdwn"], "did you mean 'countdown'"),
+    (["--steps", "0"], "at least 1"),
+    (["--rewards", "majorty"], "did you mean 'majority'"),
+    (["--rewards", "--methods", "rloo"], "do not go together"),
+  ],
+)
+def test_mistakes_are_one_line(tmp_path, capsys, words, said):
+  assert run(tmp_path, *words) == 2
+  error = capsys.readouterr().err
+  assert said in error
+  assert error.count("\n") == 1
+  assert not list(tmp_path.iterdir())
+
+
+# Rewards: what was paid for against what was achieved.
+
+CHAIN, ASKED = "chain(operations=2)", "component,normalized_steps,task"
+
+
+@pytest.fixture(scope="module")
+def hall(tmp_path_factory):
+  return tmp_path_factory.mktemp("rewards")
+
+
+@pytest.fixture(scope="module")
+def rewarded(hall):
+  """What was written of a component, of step rewards and of another task."""
+  words = ["--rewards", ASKED, "--seeds", "2", "--steps", "3"]
+  assert command.main([*words, "--task", CHAIN, "--workdir", str(hall)]) == 0
+  return json.loads((hall / "bakeoff.json").read_text())
+
+
+def arm_of(name, budget):
+  return entrants.setting(CHAIN, 3, payers.Setting).arm(name, budget)
+
+
+@pytest.mark.parametrize(
+  ("name", "metric"),
+  [
+    ("verdict", "score/right/mean"),
+    ("component", "score/form/mean"),
+    ("normalized_steps", "reward/steps"),
+  ],
+)
+def test_the_proxy_is_what_was_paid_and_the_truth_what_was_held_out(
+  hall, rewarded, name, metric
+):
+  arm = arm_of(name, rewarded["budget"])
+  files = sorted((hall / "arms" / arm.digest).glob("seed_*.npz"))
+  ones = [dict(np.load(file)) for file in files]
+  found = rewarded["rewards"][name]
+  for key, series in (("proxy", metric), ("accuracy", "accuracy/pass@1")):
+    ends = [one["metric/" + series][[0, -1]] for one in ones]
+    np.testing.assert_allclose(found[key], ends, atol=1e-6)
+  truth = [one["correct"].mean() for one in ones]
+  np.testing.assert_allclose(found["values"]["pass@1"], truth, atol=1e-6)
+  against = [
+    a - b for a, b in zip(truth, rewarded["base"]["pass@1"], strict=True)
+  ]
+  change = found["changes"]["pass@1 against base"]
+  np.testing.assert_allclose(
+    [change["mean"], change["low"], change["high"]],
+    students(against),
+    atol=1e-4,
+  )
+  assert min(found["tokens"]) >= rewarded["budget"]
+
+
+def test_a_reward_keeps_its_judge_and_starts_where_all_start():
+  arms = [arm_of(n, 9) for n in ("verdict", "normalized_steps", "token_f1")]
+  assert len({arm.start.digest for arm in arms}) == 1
+  tasks = [arm.config.task for arm in arms]
+  assert tasks[0] == CHAIN
+  assert "prm='filler'" in tasks[1]
+  assert "reference=True" in tasks[2]
+  assert all("operations=2" in task for task in tasks)
+
+
+def test_a_reward_of_another_task_is_not_run(hall, rewarded):
+  assert "closeness" in rewarded["not_run"]["task"]
+  assert set(rewarded["rewards"]) == set(ASKED.split(",")[:2]) | {"verdict"}
+  for name in ("bakeoff.md", "index.html"):
+    text = (hall / name).read_text()
+    assert "its config is of closeness(count=4)" in text
+    assert '"hacked": ' in text.replace("&quot;", '"')
+
+
+def test_step_rewards_are_summed_over_a_samples_steps():
+  rollout = tabular_policy.rollout(garbage=np.nan)
+  real = np.asarray(rollout.sample_mask)
+  inside = np.asarray(rollout.step_mask) & real[..., None]
+  gained = np.random.default_rng(0).normal(size=inside.shape)
+  values = np.where(inside, gained.cumsum(-1), np.nan)
+  given = {"stage/values": values, "stage/prompt_values": np.zeros(len(real))}
+  rollout = rollout.replace(extras=types.Named(given))
+  reward = Reward((), None, steps=sources.get("gains"))
+  e = SimpleNamespace(method=SimpleNamespace(reward=reward))
+  (found,) = multi_seed.step_reward(e, rollout).values()
+  total = np.where(inside, gained, 0.0).sum(-1)[real]
+  np.testing.assert_allclose(found, total.mean(), rtol=1e-5)
+  plain = SimpleNamespace(method=SimpleNamespace(reward=None))
+  assert multi_seed.step_reward(plain, rollout) == {}
+
+
+def test_a_schedule_is_no_change_of_the_proxy():
+  """Terms that stand still, at weights that do not."""
+  series = {
+    "reward/weight/a": np.array([[2.0, 1.0, 0.0]]),
+    "reward/weight/b": np.array([[1.0, 1.0, 1.0]]),
+    "score/a/mean": np.array([[0.5, 0.5, 0.5]]),
+    "score/b/mean": np.array([[0.1, 0.2, 0.3]]),
+    "reward/mean": np.array([[1.1, 0.7, 0.3]]),
+  }
+  for rule, expected in {
+    "sum": [1.1, 1.2, 1.3],
+    "z_scores": [1.1, 1.2, 1.3],
+    "min": [1.1, 0.7, 0.3],
+  }.items():
+    mix = defaults.pay(rule, a="task()", b="verdict()")
+    np.testing.assert_allclose(proxies.proxy(mix, series)[0], expected)
+
+
+def course(name, gain, rise):
+  """A row whose pass@1 gains and whose proxy rises by so much a seed."""
+  own = row(name, 0.0)
+  values = {"pass@1": own.values["pass@1"] + gain, "length": np.full(4, 9.0)}
+  ends = np.stack([np.full(4, 0.5), 0.5 + rise * np.ones(4)], -1)
+  shared = {f.name: getattr(own, f.name) for f in dataclasses.fields(own)}
+  return proxies.Row(**{**shared, "values": values}, proxy=ends, accuracy=ends)
+
+
+def test_hacked_is_a_proxy_that_rises_while_the_truth_falls():
+  noise = np.array([0.1, -0.1, 0.1, -0.1])
+  rows = [
+    course("bought", -0.2 + 0.1 * noise, 0.3),
+    course("lost", -0.2 + 0.1 * noise, noise),
+    course("lower", -0.2 + 0.1 * noise, -0.3),
+    course("noisy", -0.05 + noise, 0.3),  # its interval holds zero
+    course("earned", 0.2 + 0.1 * noise, 0.3),
+  ]
+  t = proxies.Table(
+    "a task",
+    100,
+    course("base", 0.0, np.nan),
+    course("verdict", 0.1, 0.1),
+    rows,
+    {},
+  )
+  assert {one.name: t.mark(one) for one in rows} == {
+    "bought": proxies.HACKED,
+    "lost": proxies.HARMED,
+    "lower": proxies.HARMED,
+    "noisy": proxies.IDLE,
+    "earned": proxies.HELPED,
+  }
+  lines = proxies.markdown(t).splitlines()
+  marks = {
+    x.split("|")[1].strip(): x.split("|")[-2].strip() for x in lines if "`" in x
+  }
+  assert marks["`bought`"] == "hacked"
+  assert marks["`earned`"] == "helped"

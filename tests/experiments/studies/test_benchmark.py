@@ -1,0 +1,309 @@
+"""Benchmarks: what they list and refuse, and their arithmetic; no timings."""
+
+import importlib
+import inspect
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rewards as package
+from experiments.studies.benchmark import __main__ as command
+from experiments.studies.benchmark import examples, objectives, rewards, timing
+from rl import advantages, credit
+from rl import objectives as rl_objectives
+
+NAMES = list(objectives.functions(64))
+WEIGHTS = "max_at_k_weights(k=8, none)"
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_the_exponent_of_a_power_is_the_power(power):
+  sizes = np.array([64, 256, 1024, 4096])
+  assert timing.exponent(sizes, 3e-6 * sizes**power) == pytest.approx(power)
+
+
+def test_the_exponent_is_that_of_the_last_three_sizes():
+  sizes = [4, 16, 64, 256, 1024]
+  constant_below = [max(n, 64) ** 2 for n in sizes]
+  assert timing.exponent(sizes, constant_below) == pytest.approx(2)
+  assert timing.exponent(sizes[:2], sizes[:2]) == pytest.approx(1)
+  assert timing.exponent(sizes[:1], sizes[:1]) is None
+
+
+class Machine:
+  """Simulated: work takes time, and what else it does slows all by turns."""
+
+  def __init__(self):
+    self.now, self.calls = 0.0, []
+
+  def work(self, name, seconds):
+    def call():
+      slowness = 1 + len(self.calls) // 2 % 5  # changes from pair to pair
+      self.calls.append(name)
+      self.now += slowness * seconds
+
+    return call
+
+
+def test_ratios_are_those_of_a_quiet_machine():
+  machine = Machine()
+  costs = {"twice": 2.0, "half": 0.5, "same": 1.0}
+  calls = {name: machine.work(name, cost) for name, cost in costs.items()}
+  found = timing.compare(
+    calls, machine.work("reference", 1.0), budget=1e9, clock=lambda: machine.now
+  )
+  for name, cost in costs.items():
+    assert found[name].ratio == pytest.approx(cost), name
+  timed = machine.calls[len(costs) + 1 :]
+  pairs = list(zip(timed[::2], timed[1::2], strict=True))
+  assert all("reference" in pair for pair in pairs)
+  assert {pair.index("reference") for pair in pairs} == {0, 1}, "in both places"
+  leaders = {name for pair in pairs[:: len(costs)] for name in pair}
+  assert leaders == {*costs, "reference"}, "each starts some round"
+
+
+def test_a_function_that_spent_its_budget_waits_for_the_others():
+  machine = Machine()
+  calls = {"slow": machine.work("slow", 10), "fast": machine.work("fast", 0.01)}
+  timing.compare(
+    calls, machine.work("reference", 1), rounds=9, clock=lambda: machine.now
+  )
+  assert machine.calls.count("slow") == 2  # the one before, and one
+  assert machine.calls.count("fast") == 10
+
+
+@pytest.mark.parametrize("module", [rl_objectives, advantages, credit])
+def test_every_array_function_is_listed(module):
+  for name, fn in inspect.getmembers(module, inspect.isfunction):
+    if fn.__module__ == module.__name__ and not name.startswith("_"):
+      listed = [n for n in NAMES if n.partition("(")[0] == name]
+      assert listed, f"{name} needs an entry in {objectives.__name__}"
+      settings = inspect.signature(fn).parameters
+      if "k" in settings:
+        assert any("k=8" in n for n in listed)
+        assert any("k=n/2" in n for n in listed)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+  """`(ratio, power)` fakes a machine on which the weights cost so much.
+
+  It returns which functions were timed, size after size.
+  """
+
+  def fake(ratio, power=1.0):
+    sizes = iter(objectives.SIZES)
+    asked = []
+
+    def compare(calls, reference):
+      n = next(sizes)
+      asked.append(sorted(calls))
+      groups = objectives.ELEMENTS / n
+      return {
+        name: timing.Timing(
+          1e-8 * groups * n ** (power if name == WEIGHTS else 1.0),
+          ratio if name == WEIGHTS else 1.0,
+        )
+        for name in calls
+      }
+
+    monkeypatch.setattr(timing, "compare", compare)
+    one = {WEIGHTS: lambda x: x.scores}
+    monkeypatch.setattr(objectives, "functions", lambda n: one)
+    return asked
+
+  return fake
+
+
+@pytest.mark.parametrize(
+  ("ratio", "status", "word"), [(4.0, 0, "PASS"), (4.1, 1, "FAIL")]
+)
+def test_the_limit_decides_the_exit_status(
+  ratio, status, word, measured, tmp_path, capsys
+):
+  measured(ratio)
+  path = tmp_path / "found.json"
+  assert command.main(["objectives", "--json", str(path)]) == status
+  assert f"{word}: " in capsys.readouterr().out
+  found = json.loads(path.read_text())
+  sizes = dict.fromkeys(map(str, objectives.SIZES), ratio)
+  assert found[WEIGHTS] == sizes | {"exponent": pytest.approx(1)}
+
+
+def test_what_would_take_over_a_second_is_not_called(measured, capsys):
+  # .08 s and .67 s, so that n^1.5 foretells 5.4 s.
+  asked = measured(1.0, power=2.5)
+  assert command.main(["objectives"]) == 1, "nobody knows whether it passes"
+  called = [WEIGHTS in names for names in asked]
+  assert called == [True, True, False, False, False]
+  out = capsys.readouterr().out
+  assert "(5 s)" in out
+  assert f"not waited for: {WEIGHTS}" in out
+
+
+def test_the_list_says_what_each_one_measures(capsys):
+  assert command.main(["--list"]) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert [line.partition(":")[0] for line in lines] == list(command.BENCHMARKS)
+  assert all(line.partition(": ")[2] for line in lines)
+
+
+@pytest.mark.parametrize(
+  ("given", "parts"),
+  [
+    (["objectivs"], ["'objectivs'", "did you mean 'objectives'?"]),
+    ([], ["unknown benchmark", "available: objectives"]),
+    (["objectives(larges=64)"], ["'larges'", "did you mean 'largest'?"]),
+    (["objectives(largest=8)"], ["largest = 8", "nearest: 64"]),
+    (["objectives(8)"], ["cannot read", "settings"]),
+    (["rewards(only='lenght.')"], ["'lenght.'", "did you mean 'length."]),
+  ],
+)
+def test_a_mistake_is_one_line_and_status_2(given, parts, capsys):
+  assert command.main(given) == 2
+  out, err = capsys.readouterr()
+  assert not out
+  assert err.startswith("error: ")
+  assert err.count("\n") == 1
+  for part in parts:
+    assert part in err, err
+
+
+# Rewards: what their docstrings say is what is held against them.
+
+EVERY = list(examples.EXAMPLES)
+
+
+def reward(name):
+  place, _, name = name.rpartition(".")
+  return getattr(importlib.import_module(f"rewards.{place}"), name)
+
+
+def test_every_reward_has_an_example():
+  assert set(rewards.functions()) == set(EVERY)
+
+
+def test_a_reward_without_an_example_is_named(monkeypatch, capsys):
+  some = dict(examples.EXAMPLES)
+  del some["length.easiest"]
+  some["length.easyest"] = examples.EXAMPLES["length.easiest"]
+  monkeypatch.setattr(examples, "EXAMPLES", some)
+  assert command.main(["rewards"]) == 2
+  out, err = capsys.readouterr()
+  assert not out
+  assert err.count("\n") == 1
+  assert "length.easiest has no example" in err
+  assert "length.easyest is no reward" in err
+
+
+def test_what_is_left_out_is_there():
+  for name in examples.LEFT_OUT:
+    parts = name.split(".")
+    found = (
+      pathlib.Path(package.__file__).parent.joinpath(*parts[:i])
+      for i in range(1, len(parts) + 1)
+    )
+    assert any(
+      place.is_dir() or place.with_suffix(".py").is_file() for place in found
+    ), name
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_example_is_a_call(name):
+  run, arrays = rewards.program(name, reward(name), 16, 64)
+  assert arrays
+  assert jax.tree.leaves(jax.eval_shape(run, arrays))
+
+
+@pytest.mark.parametrize(
+  ("text", "expected"),
+  [
+    ("Nothing.", (1, False, False)),
+    ("Costs a scan over K.", (1, False, True)),
+    ("Sorts, in O(T log T).", (1, True, False)),
+    ("Pairs, O(P^2 S) of them.", (3, True, False)),
+    ("O(N^2 + N M).", (2, True, False)),
+    ("O(T K + K) and then O(K).", (2, True, False)),
+    ("O(D log k)", (1, True, False)),
+  ],
+)
+def test_what_a_docstring_says_is_read(text, expected):
+  def function():
+    pass
+
+  function.__doc__ = text
+  assert rewards.claim(function) == expected
+
+
+@pytest.fixture
+def costs(monkeypatch):
+  """`(sums, scans, power)` fakes what calls cost; in the size of the input."""
+
+  def fake(sums, scans=0.0, power=1.0):
+    def compare(calls, reference, **_):
+      n = max(x.shape[-1] for x in reference.args[0])
+      seconds = {"own": sums * n**power, "sum": n, "scan": scans * n}
+      return {name: timing.Timing(seconds[name], 1.0) for name in calls}
+
+    monkeypatch.setattr(timing, "compare", compare)
+
+  return fake
+
+
+@pytest.mark.parametrize(
+  ("name", "cost", "passed"),
+  [
+    ("progress.gains", (20.0,), True),
+    ("progress.gains", (20.1,), False),
+    ("progress.gains", (30.0, 10.0), False),  # scans nothing
+    ("novelty.discounted", (40.0, 10.0), True),
+    ("novelty.discounted", (40.1, 10.0), False),
+    ("novelty.discounted", (20.0, 0.1), True),
+    ("labelfree.vote", (1e4, 0.0, 2.0), True),
+    ("labelfree.vote", (1.0, 0.0, 2.6), False),
+    ("labelfree.vote", (1.0, 0.0, 1.0), False),
+    ("overlap.distinct_ngrams", (1e4, 0.0, 1.15), True),
+  ],
+)
+def test_a_cost_is_held_against_what_is_said(name, cost, passed, costs, capsys):
+  costs(*cost)
+  assert command.main([f"rewards(only={name!r})"]) == 1 - passed
+  out = capsys.readouterr().out
+  assert ("PASS: " if passed else "FAIL: ") in out
+  assert name in out
+  assert (f"not so: {name}" in out) is not passed
+
+
+def test_the_numbers_of_rewards_go_to_a_file(costs, tmp_path, capsys):
+  costs(3.0)
+  path = tmp_path / "found.json"
+  assert command.main(["rewards(only='turns')", "--json", str(path)]) == 0
+  found = json.loads(path.read_text())
+  assert set(found) == {name for name in EVERY if name.startswith("turns.")}
+  for row in found.values():
+    assert row["sums"] == pytest.approx(3.0)
+    assert row["limit"] == 20
+
+
+def test_without_a_file_the_numbers_are_all_that_is_printed(costs, capsys):
+  costs(3.0)
+  assert command.main(["rewards(only='turns')", "--json"]) == 0
+  out, err = capsys.readouterr()
+  assert all(name.startswith("turns.") for name in json.loads(out))
+  assert "PASS" in err
+
+
+@pytest.mark.parametrize(
+  ("arrays", "counted"),
+  [
+    ((jnp.ones((2, 3)), jnp.ones((2, 3), bool)), [(2, 3)]),
+    ((jnp.ones((2, 3), bool), jnp.ones(2)), [(2, 3), (2,)]),
+    ((jnp.ones(3), jnp.ones(3, int), jnp.ones(3, bool)), [(3,), (3,)]),
+  ],
+)
+def test_masks_are_no_input_of_their_own(arrays, counted):
+  assert [x.shape for x in rewards._counted(list(arrays))] == counted

@@ -1,0 +1,149 @@
+"""Whole iterations beside peers: turns, proofs of equal work; no timings."""
+
+import dataclasses
+import io
+import json
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rich.console
+
+from experiments.cli import errors
+from experiments.studies.benchmark import iteration, machine, sides, sizes
+from experiments.studies.benchmark.own import iteration as own
+from experiments.studies.benchmark.peers import turns
+
+pytestmark = pytest.mark.long
+
+TINY = sizes.Shape(sizes.decoder(1, 128, 64), 2, 4, 4, 8)
+MIXED = dataclasses.replace(TINY, mean_length=4)
+CONSOLE = rich.console.Console(file=io.StringIO())
+
+
+def test_a_trainer_takes_one_turn_when_it_is_told():
+  begun = []
+
+  def train(gate):
+    while True:
+      begun.append(gate.begin())
+      gate.end({"tokens": 10 * begun[-1]})
+
+  gate = turns.Turns(train)
+  assert gate.take(3) == {"tokens": 30}
+  assert gate.take(1) == {"tokens": 10}
+  assert begun == [3, 1], "no turn is taken ahead"
+
+
+@pytest.mark.parametrize("take", [1, 2])
+def test_a_trainer_that_fails_is_told_whenever_it_is_asked(take):
+  def train(gate):
+    gate.begin()
+    raise ValueError("out of data")
+
+  gate = turns.Turns(train)
+  for number in range(take):
+    with pytest.raises(RuntimeError, match="out of data"):
+      gate.take(number)
+
+
+def test_a_trainer_that_ends_is_told():
+  gate = turns.Turns(lambda gate: gate.end({"at": gate.begin()}))
+  assert gate.take(5) == {"at": 5}
+  with pytest.raises(RuntimeError, match="ended by itself"):
+    gate.take(6)
+
+
+def test_the_reward_is_the_share_of_even_ids_up_to_the_end():
+  completions = jnp.array([[[4, 5, 2, 0], [3, 3, 3, 3]]])
+  found = own.share_of_even(completions, jnp.array([[3, 4]]))
+  np.testing.assert_allclose(found, [[2 / 3, 0.0]], rtol=1e-6)
+
+
+class Stub:
+  """A side whose update moves the weights by so many learning rates."""
+
+  launch = sides.Launch("stub", "", {})
+
+  def __init__(self, rates):
+    self.rates, self.moved = rates, 0.0
+
+  def ask(self, question):
+    assert question == "changed"
+    moved, self.moved = self.moved, 0.0
+    return {"largest": moved}
+
+  def run(self, number):
+    self.moved = self.rates * iteration.LEARNING_RATE
+    return call([[1]])
+
+
+def call(lengths):
+  counts = {"lengths": lengths}
+  return sides.Call(1.0, 1.0, 1, int(np.sum(lengths)), counts)
+
+
+def test_a_side_that_does_not_learn_at_the_rate_is_refused():
+  assert iteration.prove_learning(Stub(1.0)).tokens == 1
+  for rates in (0.0, 100.0, float("nan")):
+    with pytest.raises(errors.Mistake, match="learning rates"):
+      iteration.prove_learning(Stub(rates))
+
+
+def test_other_lengths_are_other_work():
+  random = np.random.default_rng(0)
+
+  def mixed(mean):
+    return call(random.geometric(1 / mean, (16, 16)).tolist())
+
+  same = call([[8, 8], [8, 8]])
+  iteration.prove_same_lengths(same, call([8, 8, 8, 8]))
+  iteration.prove_same_lengths(mixed(64), mixed(64))
+  for one, other in (
+    (same, call([[7, 7], [7, 7]])),
+    (same, call([[8, 8]])),
+    (mixed(64), mixed(128)),
+  ):
+    with pytest.raises(errors.Mistake, match="other work"):
+      iteration.prove_same_lengths(one, other)
+
+
+@pytest.mark.parametrize("name", sizes.ITERATION)
+def test_microbatches_cut_the_prompts_evenly(name):
+  shape = sizes.ITERATION[name]
+  assert all(shape.prompts % n == 0 for n in iteration.microbatches(shape))
+
+
+def test_an_iteration_of_ours_alone(monkeypatch):
+  """From the weights on disk to a row; its own process samples and learns."""
+  monkeypatch.setattr(sizes, "ITERATION", {"tiny": TINY})
+  options = {"devices": (1,), "micro": (1,), "chunk": (4,), "rows": (2,)}
+  monkeypatch.setattr(iteration, "own_options", lambda shape: options)
+  limits = machine.Machine(1e11, 1e10)
+  monkeypatch.setattr(machine, "measure", lambda tell: limits)
+  found = iteration.iteration(CONSOLE, peer="none", calls=2)
+  assert found.passed
+  (row,) = found.results["rows"]
+  assert row["name"] == "iteration tiny"
+  assert row["shape"] == str(TINY)
+  assert row["ours"] > 0
+  assert 0 < row["bound_fraction"] < 1
+  assert row["ratio"] is None
+  assert row["settings"]["ours"] == "devices 1, micro 1, chunk 4, rows 2"
+  json.dumps(found.results)
+
+
+@pytest.mark.parametrize("peer", ["trl"])
+def test_a_peer_does_the_same_work(peer, tmp_path: pathlib.Path):
+  """The proofs hold of a real trainer, in a process of its own."""
+  pytest.importorskip(peer)
+  job = iteration.written(MIXED, tmp_path)
+  launch = iteration.launch({}, peer, {**job, "threads": 1})
+  with sides.Side(launch) as side:
+    first = iteration.prove_learning(side)
+    again = iteration.prove_learning(side)
+  lengths = [np.ravel(one.counts["lengths"]) for one in (first, again)]
+  assert [len(one) for one in lengths] == [8, 8]
+  assert first.tokens == lengths[0].sum()
+  assert all(((one >= 1) & (one <= MIXED.max_tokens)).all() for one in lengths)

@@ -1,0 +1,470 @@
+"""A user's own file and own reward: what they may be, and every mistake."""
+
+import json
+import pickle
+import sys
+
+import jax
+import numpy as np
+import pytest
+from helpers import small_chat, small_jsonl, small_run
+
+from experiments import tasks
+from experiments.logging import json_files
+from experiments.tasks.text import jsonl as task_file
+from experiments.training import build, loop
+from models import tokenizer as tokenizers
+from rewards.verifiers import Item, each
+from rewards.verifiers.pool import Pool
+
+REWARDS = """
+import time
+from rewards.verifiers import Outcome, each
+
+LEVEL = 3
+
+
+@each
+def letters(completion, letters):
+  return min(1.0, len(completion) / letters)
+
+
+@each
+def everything(prompt, completion, answer, **meta):
+  return float(completion == f"{prompt}|{answer}|{meta['letters']}")
+
+
+@each
+def returns(completion):
+  return {"None": None, "1.5": 1.5, "-1": -1, "nan": float("nan"),
+          "text": "1", "one": True, "half": 0.5}[completion]
+
+
+def half(completion):
+  return 0.5
+
+
+halves = each(half)
+
+
+@each
+def hangs(completion):
+  time.sleep(1000 if completion == "hang" else 0)
+  return 1
+
+
+@each
+def elsewhere(completion, lettres):
+  return 1
+
+
+def graded(items):
+  return [
+    Outcome(0.25, 0, "", -1, parts={"form": 0.75}) for _ in items
+  ]
+
+
+def unsure(items):
+  return [Outcome(0.0, -1, "", -1) for _ in items]
+
+
+def forgotten(completion, answer):
+  return 1
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def here(tmp_path_factory):
+  """A current folder with the user's module, as `python -m` gives it."""
+  folder = tmp_path_factory.mktemp("mine")
+  (folder / "my_reward.py").write_text(REWARDS)
+  (folder / "my_broken.py").write_text("import nothing_of_the_kind\n")
+  (folder / "my_syntax.py").write_text("def (:\n")
+  with pytest.MonkeyPatch.context() as patched:
+    patched.chdir(folder)
+    patched.syspath_prepend(str(folder))
+    yield folder
+  for name in ("my_reward", "my_broken", "my_syntax"):
+    sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def pears(here):
+  return small_jsonl.write(here)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("bare")
+  small_chat.write(folder, template="")
+  return str(folder)
+
+
+@pytest.fixture(scope="module")
+def make(bare):
+  def make(path="", **settings):
+    usual = {"tokenizer": bare, "workers": 1, "prompt_length": 40}
+    usual |= {"completion_length": 40}
+    return tasks.get("jsonl", path=str(path), **{**usual, **settings})
+
+  return make
+
+
+def write(folder, *rows, name="rows.jsonl"):
+  """A file of rows; a text stands as it is."""
+  lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+  path = folder / name
+  path.write_text("\n".join(lines) + "\n")
+  return str(path)
+
+
+def only(folder, *rows):
+  """Settings of a task whose rows are all held out."""
+  return {"test_path": write(folder, *rows)}
+
+
+def scored(task, folder, *texts):
+  """What is said of texts that answer the first problem."""
+  rows = tokenizers.encode(
+    tokenizers.load(folder), [f"{text}<eos>" for text in texts]
+  )
+  lengths = np.array([[len(row) for row in rows]], np.int32)
+  completions = np.zeros((1, len(rows), lengths.max()), np.int32)
+  for i, row in enumerate(rows):
+    completions[0, i, : len(row)] = row
+  return task.score(
+    task.test(1), completions, lengths, np.ones(lengths.shape, bool)
+  )
+
+
+def verdicts(verify, *completions, **meta):
+  items = [Item("?", text, "Pear", meta) for text in completions]
+  return verify(items)
+
+
+def test_gold_is_the_answer_and_dress_does_not_matter(make, bare, tmp_path):
+  row = {"prompt": "Capital?", "answer": "Paris"}
+  task = make(**only(tmp_path, row))
+  judged = scored(task, bare, "Paris", "the paris.", "Answer: Paris", "Rome")
+  assert judged.correct.tolist() == [[1, 1, 1, 0]]
+  assert "path='rows.jsonl'" in task.name
+  assert "match:normalized" in task.name
+
+
+@pytest.mark.parametrize("name", ["maths", "numbers"])
+def test_a_reference_that_cannot_be_read_is_met_by_its_text(
+  make, bare, tmp_path, name
+):
+  row = {"prompt": "Sum?", "answer": "\\int x"}
+  reward = f"rewards.verifiers.{name}:verify"
+  task = make(reward=reward, **only(tmp_path, row))
+  answers = ("#### 7", "#### \\int x")
+  judged = scored(task, bare, *answers)
+  assert judged.correct.tolist() == [[0, 1]]
+  assert judged.scored.all()
+  (note,) = [note for note in task.notes if "only the same text" in note]
+  assert note.startswith("jsonl: where a reference")
+
+
+@pytest.mark.parametrize(
+  ("row", "solution", "answer"),
+  [
+    ({"prompt": "?", "answer": 5}, "5", "5"),
+    ({"question": " ? ", "answer": 2.5}, "2.5", "2.5"),
+    ({"prompt": "?", "answer": "a", "solution": "so a"}, "so a", "a"),
+    ({"prompt": "?", "answer": None, "solution": "b"}, "b", "b"),
+  ],
+)
+def test_lines_have_a_prompt_and_a_reference(
+  make, tmp_path, row, solution, answer
+):
+  task = make(**only(tmp_path, "", row, "  "))  # empty lines are passed over
+  problem = task.test(1)
+  assert task.decode(problem.prompts[0]) == "?\n"
+  for write_out, text in ((task.demonstrate, solution), (task.gold, answer)):
+    args = (problem,) if write_out is task.gold else (None, problem)
+    completions, lengths = write_out(*args)
+    assert task.decode(completions[0, : lengths[0]]) == f"{text}<eos>"
+
+
+def test_what_is_held_out_is_fixed_by_the_prompt(make, tmp_path):
+  """Appended lines move nobody, and equal prompts stay together."""
+
+  def sides(path):
+    splits, _ = task_file._splits(path, "", 0.25, False)
+    return {
+      split: [row.question for _, row in found]
+      for split, found in splits.items()
+    }
+
+  small = sides(str(small_jsonl.write(tmp_path / "small", 60)))
+  large = sides(str(small_jsonl.write(tmp_path / "large", 400)))
+  for split in ("train", "test"):
+    assert large[split][: len(small[split])] == small[split]
+  share = len(large["test"]) / 400
+  assert abs(share - 0.25) < 4 * (0.25 * 0.75 / 400) ** 0.5
+  rows = [small_jsonl.row(i % 40) for i in range(120)]
+  twice = sides(write(tmp_path, *rows))
+  assert not set(twice["train"]) & set(twice["test"])
+  # And so the held-out problems keep their ids, by which runs are compared.
+  short, long = (
+    make(tmp_path / which / "pears.jsonl", test_fraction=0.25)
+    for which in ("small", "large")
+  )
+  ids = np.sort(short.test(len(small["test"])).ids)
+  assert set(ids) <= set(long.test(len(large["test"])).ids)
+
+
+def test_prompts_that_differ_in_case_or_space_go_to_one_side(tmp_path):
+  rows = [small_jsonl.row(i) for i in range(40)]
+  variants = [{**row, "prompt": row["prompt"].upper()} for row in rows]
+  variants += [
+    {**row, "prompt": row["prompt"].replace(" ", "  ")} for row in rows
+  ]
+  path = write(tmp_path, *rows, *variants)
+  splits, _ = task_file._splits(path, "", 0.25, False)
+  test, train = (
+    {" ".join(row.question.lower().split()) for _, row in splits[split]}
+    for split in ("test", "train")
+  )
+  assert len(test) + len(train) == 40
+  assert not test & train
+  # The variants follow the first prompt, whose side does not change.
+  alone, _ = task_file._splits(write(tmp_path, *rows), "", 0.25, False)
+  assert splits["test"][: len(alone["test"])] == alone["test"]
+
+
+def test_two_files_are_train_and_test(make, tmp_path):
+  rows = [small_jsonl.row(i) for i in range(8)]
+  first = write(tmp_path, *rows[:5], name="a.jsonl")
+  second = write(tmp_path, *rows[5:], name="b.jsonl")
+  task = make(first, test_path=second)
+  asked = task.train(jax.random.key(0), 0, 5)
+  texts = sorted(task.decode(prompt) for prompt in asked.prompts)
+  assert texts == [f"Name pear {i}!\n" for i in range(5)]
+  texts = sorted(task.decode(prompt) for prompt in task.test(3).prompts)
+  assert texts == [f"Name pear {i}!\n" for i in range(5, 8)]
+  both = write(tmp_path, *rows[3:], name="c.jsonl")
+  message = (
+    r"a\.jsonl and .*c\.jsonl share 2 of the 5 test prompts.*'Name pear 3!'"
+  )
+  with pytest.raises(ValueError, match=message):
+    make(first, test_path=both)
+  alone = make(test_path=second)
+  with pytest.raises(ValueError, match="jsonl has no train problems"):
+    alone.train(jax.random.key(0), 0, 1)
+
+
+def test_a_reward_of_a_line_is_given_what_it_names(make, bare, tmp_path):
+  rows = only(tmp_path, {"prompt": "Tree?", "answer": "a", "letters": 4})
+  task = make(reward="my_reward:letters", **rows)
+  judged = scored(task, bare, "12", "1234", "12345", "")
+  assert judged.scores.tolist() == [[0.5, 1, 1, 0]]
+  assert judged.correct.tolist() == [[0, 1, 1, 0]]
+  assert judged.answer_ids[0, 3] == -1
+  assert len(set(judged.answer_ids[0].tolist())) == 4
+  task = make(reward="my_reward:everything", **rows)
+  judged = scored(task, bare, "Tree?|a|4", "Tree?|a|5")
+  assert judged.scores.tolist() == [[1, 0]]
+
+
+def test_a_reward_of_many_items_has_parts(make, bare, tmp_path):
+  rows = only(tmp_path, {"prompt": "Tree?"})  # no reference: it needs none
+  task = make(reward="my_reward:graded", parts=("form",), **rows)
+  judged = scored(task, bare, "a", "b")
+  assert judged.scores.tolist() == [[0.25, 0.25]]
+  assert judged.components["form"].tolist() == [[0.75, 0.75]]
+
+
+@pytest.mark.parametrize(
+  ("reward", "parts", "message"),
+  [
+    ("graded", ("form", "nosuch"), "unknown part 'nosuch'.*available: form"),
+    ("letters", ("nosuch",), "unknown part 'nosuch'.*available: none"),
+    ("graded", "form", r"must be a tuple of names; nearest: \('form',\)"),
+  ],
+)
+def test_a_part_that_the_reward_does_not_have_is_refused(
+  make, tmp_path, reward, parts, message
+):
+  rows = only(tmp_path, {"prompt": "Tree?", "answer": "a", "letters": 4})
+  with pytest.raises(ValueError, match=message) as error:
+    make(reward=f"my_reward:{reward}", parts=parts, **rows)
+  assert "\n" not in str(error.value)
+
+
+def test_parts_are_accepted_where_no_reference_can_be_judged(make, tmp_path):
+  rows = only(tmp_path, {"prompt": "Tree?", "answer": "a"})
+  make(reward="my_reward:unsure", parts=("form",), **rows)
+
+
+def test_nonsense_is_unscored_and_the_reason_is_logged(
+  make, bare, tmp_path, caplog
+):
+  rows = only(tmp_path, {"prompt": "Tree?"})
+  task = make(reward="my_reward:returns", **rows)
+  texts = ("None", "1.5", "-1", "nan", "text", "what", "one", "half")
+  judged = scored(task, bare, *texts)
+  assert judged.scored.tolist() == [[False] * 6 + [True] * 2]
+  assert judged.scores.tolist() == [[0] * 6 + [1, 0.5]]
+  (line,) = caplog.messages
+  assert line == (
+    "my_reward.returns: 6 of 8 items unscored; item 0: it returned None, not a "
+    "number from 0 to 1"
+  )
+
+
+def test_a_reward_that_hangs_is_ended(make, bare, tmp_path):
+  rows = only(tmp_path, {"prompt": "Tree?"})
+  task = make(reward="my_reward:hangs", timeout=1.0, **rows)
+  judged = scored(task, bare, "a", "hang", "b")
+  assert judged.correct.tolist() == [[1, -1, 1]]
+  assert judged.extras["timeout"].tolist() == [[0, 1, 0]]
+
+
+def test_each_may_be_sent_to_another_process():
+  """As a decorator, and called on a function that keeps its own name."""
+  import my_reward
+
+  for verify, text, score in (
+    (my_reward.letters, "12", 0.5),
+    (my_reward.halves, "a", 0.5),
+  ):
+    again = pickle.loads(pickle.dumps(verify))
+    assert verdicts(again, text, letters=4)[0].score == score
+    with Pool(verify, workers=1) as pool:
+      assert verdicts(pool, text, letters=4) == verdicts(
+        verify, text, letters=4
+      )
+
+
+def test_each_never_raises_over_what_an_item_says():
+  @each
+  def fails(completion):
+    raise KeyError(completion)
+
+  (found,) = verdicts(fails, "x")
+  assert (found.verdict, found.score) == (-1, 0)
+  assert found.reason == "KeyError: 'x'"
+
+  @each
+  def lacks(colour):
+    return 1
+
+  assert "colour" in verdicts(lacks, "x")[0].reason
+  assert verdicts(lacks, "x", colour="red")[0].verdict == 1
+  for value in (np.float32(1), np.bool_(True), 1, 1.0):
+    assert each(lambda value=value: value)([Item("", "a", "")])[0].verdict == 1
+  with pytest.raises(ValueError, match=r"'x' cannot be given by name"):
+    each(lambda x, /: 1)
+  with pytest.raises(ValueError, match="'args' cannot be given by name"):
+    each(lambda *args: 1)
+
+
+GOOD = {"prompt": "?", "answer": "a"}
+REWARD_MISTAKES = {
+  "my_reward": "is no 'module:function'; allowed: 'my_reward:large'",
+  "my_reward:": "is no 'module:function'",
+  "my_reward:a b": "is no 'module:function'",
+  "my_rewards:letters": "'my_rewards'; did you mean 'my_reward'",
+  "my_reward.py:letters": r"'my_reward.py'; did you mean 'my_reward'",
+  "my_reward:leters": "'leters'; did you mean 'letters'",
+  "my_reward:LEVEL": "is 3, which cannot be called",
+  "my_broken:f": "importing 'my_broken' raises ModuleNotFoundError: No module",
+  "my_syntax:f": "importing 'my_syntax' raises SyntaxError",
+  "my_reward:forgotten": "does not take a list of items alone; .* @each",
+  "my_reward:elsewhere": (
+    r"rows.jsonl line 1: unknown parameter 'lettres'; did you mean 'letters'"
+  ),
+}
+
+
+@pytest.mark.parametrize("reward", REWARD_MISTAKES)
+def test_a_mistake_in_the_reward_is_one_line(make, tmp_path, reward):
+  rows = only(tmp_path, {**GOOD, "letters": 3})
+  with pytest.raises(ValueError, match=REWARD_MISTAKES[reward]) as caught:
+    make(reward=reward, **rows)
+  assert "\n" not in str(caught.value)
+
+
+def test_a_reward_that_needs_an_answer_is_not_given_an_empty_one(
+  make, tmp_path
+):
+  """`"" in completion` would be full marks for everything."""
+  rows = only(tmp_path, {"prompt": "?", "Answer": "a", "letters": 3})
+  with pytest.raises(ValueError, match=r"line 1: .*'answer'.*'Answer'"):
+    make(reward="my_reward:everything", **rows)
+
+
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ("{", "rows.jsonl line 2 is not JSON"),
+    ("[" * 100_000, "rows.jsonl line 2 is not JSON"),
+    ("[1]", r"line 2 is not a JSON object: \[1\]"),
+    ({"answer": "a"}, "line 2 has no text under 'prompt' .*keys: 'answer'"),
+    ({"prompt": " ", "answer": "a"}, "line 2 has no text under 'prompt'"),
+    ({"prompt": ["?"], "answer": "a"}, "line 2 has no text under 'prompt'"),
+    (
+      {"prompt": "?", "answer": "a", "row": 1},
+      "'row' is the line's own number",
+    ),
+    ({}, "line 2 has no text under .* its keys: none"),
+    ({"prompt": "?", "answer": ["a"]}, "line 2: 'answer' is a list; allowed"),
+    ({"prompt": "?", "answer": True}, "line 2: 'answer' is a bool"),
+    ({"prompt": "?", "solution": {}}, "line 2: 'solution' is a dict"),
+    ({"prompt": "?"}, "line 2 has neither 'answer' nor 'solution', with which"),
+  ],
+)
+def test_a_mistake_in_a_line_is_named(make, tmp_path, line, message):
+  with pytest.raises(ValueError, match=message) as caught:
+    make(**only(tmp_path, GOOD, line))
+  assert "\n" not in str(caught.value)
+
+
+def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
+  with pytest.raises(ValueError, match=r"no file '.*nearest.* 'pears.jsonl'"):
+    make(pears.with_name("peers.jsonl"))
+  with pytest.raises(ValueError, match=r"is a folder; .* 'pears\.jsonl'"):
+    make(pears.parent)
+  with pytest.raises(ValueError, match=r"rows.jsonl is empty"):
+    make(**only(tmp_path, "", " "))
+  with pytest.raises(ValueError, match=r"jsonl has no file; .*data\.path=FILE"):
+    make()
+  (tmp_path / "latin.jsonl").write_bytes(b'{"prompt": "\xe9", "answer": 1}')
+  with pytest.raises(ValueError, match=r"latin\.jsonl cannot be read"):
+    make(tmp_path / "latin.jsonl")
+  for fraction in (0, 1, -0.5):
+    with pytest.raises(ValueError, match="must lie between 0 and 1"):
+      make(pears, test_fraction=fraction)
+  few = write(tmp_path, GOOD)
+  with pytest.raises(ValueError, match=r"of the 1 problems .* none to t"):
+    make(few)
+  with pytest.raises(ValueError, match="no train problems to learn a token"):
+    make(tokenizer="", **only(tmp_path, GOOD))
+  with pytest.raises(ValueError, match="timeout is 0"):
+    make(pears, timeout=0)
+
+
+def test_a_policy_trains_on_a_file_by_a_reward(bare, pears, tmp_path):
+  """The command of the issue, in this process: half of all tokens are stops."""
+  made = small_chat.write(tmp_path / "tokenizer", template="")
+  stops = list(range(0, len(made), 2))
+  small_chat.write(tmp_path / "tokenizer", template="", stops=stops)
+  config = small_run.config(
+    task=f"jsonl(tokenizer={str(tmp_path / 'tokenizer')!r}, workers=1, "
+    "prompt_length=24, completion_length=16)",
+    data__path=str(pears),
+    reward="my_reward:letters",
+    rollout__max_tokens=4,
+    rollout__samples=2,
+    evaluation__problems=4,
+    steps=2,
+  )
+  experiment = small_run.on_one_device(build.build(config))
+  assert "my_reward:letters" in experiment.task.name
+  loop.run(experiment, tmp_path / "run")
+  lines = json_files.read(tmp_path / "run" / "metrics.jsonl")
+  earned = [line["reward/mean"] for line in lines if "reward/mean" in line]
+  assert len(earned) == 2
+  assert all(0 < mean < 1 for mean in earned)  # some wrote, half said nothing

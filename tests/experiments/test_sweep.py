@@ -1,0 +1,132 @@
+"""Sweeps: which runs they are, what they refuse, and that they run."""
+
+import pathlib
+import shlex
+
+import pytest
+from helpers import small_run
+
+from experiments import sweep
+from experiments.cli import errors
+from experiments.evaluation import statistics
+
+CONFIG = "import tiny\n\n\ndef get_config():\n  return tiny.config(steps=1)\n"
+
+
+def words(*more, **named):
+  return [
+    {word.partition("=")[0][9:]: word.partition("=")[2] for word in one.words}
+    for one in sweep.plan("c.py", "runs/s", *more, **named)
+  ]
+
+
+def test_every_value_of_one_meets_every_value_of_the_other():
+  found = words(
+    product=["method=grpo(beta=0.0),max_at_k(k=4, baseline='none')", "b=1,2"],
+    seeds=2,
+  )
+  assert [(w["method"], w["b"], w["seed"]) for w in found] == [
+    (method, b, seed)
+    for method in ("grpo(beta=0.0)", "max_at_k(k=4, baseline='none')")
+    for b in ("1", "2")
+    for seed in ("0", "1")
+  ]
+
+
+def test_values_that_are_zipped_go_together():
+  found = words(together=["a.lr=1e-3,1e-4", "a.warmup=0,20"], product=["n=1,2"])
+  assert [(w["n"], w["a.lr"], w["a.warmup"]) for w in found] == [
+    (n, lr, warmup)
+    for n in "12"
+    for lr, warmup in (("1e-3", "0"), ("1e-4", "20"))
+  ]
+
+
+def test_folders_say_what_differs_and_no_shell_reads_them():
+  planned = sweep.plan(
+    "c.py", "d", product=["x.method=f(k=4),g"], fixed=["y=1"]
+  )
+  assert [one.name for one in planned] == [
+    "method_f_k_4_-seed_0",
+    "method_g-seed_0",
+  ]
+  for one in planned:
+    assert shlex.quote(one.name) == one.name
+    assert "--config.y=1" in one.words
+
+
+def test_a_seed_may_be_an_axis_of_its_own():
+  found = words(product=["seed=3,5"])
+  assert [w["seed"] for w in found] == ["3", "5"]
+
+
+@pytest.mark.parametrize(
+  ("named", "says"),
+  [
+    ({"product": ["method"]}, "'method' is not of the form KEY=VALUE"),
+    ({"product": ["m=f(1"]}, "ends within a bracket"),
+    ({"together": ["a=1,2", "b=1"]}, "a has 2, b has 1"),
+    ({"product": ["a=1,2"], "fixed": ["a=3"]}, "a is named twice"),
+    ({"product": ["a=f(1),f-1-"]}, ""),
+    ({"product": ["a=1,1"]}, "share the folder 'a_1-seed_0'"),
+  ],
+)
+def test_what_cannot_be_planned_is_refused(named, says):
+  if not says:
+    assert len(words(**named)) == 2
+    return
+  with pytest.raises(ValueError, match=says.replace("(", r"\(")):
+    sweep.plan("c.py", "d", **named)
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+  monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+  path = tmp_path / "config.py"
+  path.write_text(CONFIG)
+  return path
+
+
+def test_every_config_is_checked_before_the_first_runs(file, tmp_path, capsys):
+  given = ["--config", str(file), "--workdir", str(tmp_path / "runs"), "--run"]
+  status = sweep.main([*given, "--product", "method=reinforce,rienforce"])
+  assert status == errors.USAGE
+  said = capsys.readouterr()
+  assert "method_rienforce-seed_0: unknown method 'rienforce'" in said.err
+  assert not said.out
+  assert not (tmp_path / "runs").exists()
+
+
+def test_one_process_splits_its_processors_once(file, tmp_path, capsys):
+  axes = ["--product", "cpu_devices=1,2"]
+  given = ["--config", str(file), "--workdir", str(tmp_path / "all"), *axes]
+  assert sweep.main(given) == errors.USAGE
+  assert "cpu_devices is 1 and 2" in capsys.readouterr().err
+
+
+def test_logs_are_not_written_into_a_bucket(file, capsys):
+  given = ["--config", str(file), "--workdir", "gs://bucket/runs", "--run"]
+  assert sweep.main(given) == errors.USAGE
+  assert "lies in a bucket" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_the_printed_commands_run_and_are_not_run_again(
+  file, tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setenv("XLA_FLAGS", small_run.environment()["XLA_FLAGS"])
+  monkeypatch.syspath_prepend(str(tmp_path))
+  monkeypatch.setenv(
+    "PYTHONPATH", str(pathlib.Path(small_run.__file__).parents[1])
+  )
+  runs = tmp_path / "runs"
+  given = ["--config", str(file), "--workdir", str(runs), "--run"]
+  given += ["--product", "rollout.samples=2", "--set", "method=reinforce"]
+  assert sweep.main(given) == 0
+  (printed,) = capsys.readouterr().out.splitlines()
+  assert "--config.method=reinforce" in printed
+  run = runs / "samples_2-seed_0"
+  assert statistics.load(run / "evaluation.json").step == 1
+  assert sweep.main(given) == 0
+  log = (runs / "samples_2-seed_0.log").read_text()
+  assert "complete at step 1" in log

@@ -1,0 +1,276 @@
+"""The pieces that a config stands for."""
+
+import dataclasses
+import importlib
+import math
+import pkgutil
+import re
+
+import jax
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments import configs, tasks
+from experiments.cli import config_keys
+from experiments.configs import defaults, recipes
+from experiments.configs import methods as methods_configs
+from experiments.configs import rewards as rewards_configs
+from experiments.training import assemble, build, decoder, loop, optimizers
+from experiments.training.experiment import KINDS
+from rl import methods, step
+from rl.sampling import generation
+
+# Those that need no data beside the checkout.
+EMBEDDED = sorted(
+  module.name
+  for module in pkgutil.iter_modules(configs.__path__)
+  if not module.ispkg and module.name != "common" and "gsm8k" not in module.name
+)
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_every_config_can_run(name, tmp_path):
+  module = importlib.import_module(f"experiments.configs.{name}")
+  config = module.get_config()
+  e = loop.validate(config, tmp_path / "run")
+  assert e.config.kind in KINDS
+  assert not list(tmp_path.iterdir())
+  assert f"--config experiments/configs/{name}.py" in module.__doc__
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_has_a_config_that_can_run(name):
+  """The method, at the paper's settings, on the embedded task."""
+  module = importlib.import_module(f"experiments.configs.methods.{name}")
+  e = build.build(module.get_config())
+  assert e.method.name.startswith(name)
+  assert f"--config experiments/configs/methods/{name}.py" in module.__doc__
+
+
+def test_a_base_is_of_the_same_task_seed_and_model():
+  """One override on the command line changes both."""
+  config = defaults.with_base(defaults.rl(), defaults.supervised())
+  config.task, config.seed, config.model.width = "chain", 5, 32
+  assert (config.base.task, config.base.seed) == ("chain", 5)
+  assert config.base.model.width == 32
+  config.base.model = defaults.model(width=16)
+  with pytest.raises(ValueError, match=r"base\.model .*width=16.*width=32"):
+    loop.validate(config, "/no/such/run")
+
+
+def test_a_vocabulary_of_zero_is_the_tasks():
+  config = defaults.rl()
+  task = build.make_task(config)
+  assert decoder.make(config, task).vocab_size == task.vocab_size
+  config.model.vocab_size = 32  # room for rows that split over a mesh
+  assert decoder.make(config, task).vocab_size == 32
+
+
+def test_a_method_is_what_its_call_says():
+  found = build.make_method("max_at_k(k=2, baseline='none')")
+  expected = methods.get("max_at_k", k=2, baseline="none")
+  assert found.name == "max_at_k(k=2, baseline=none)"
+  assert str(found) == str(expected)
+
+
+def test_a_method_may_bring_its_reward_and_then_no_mix_is_taken(monkeypatch):
+  paid = build.make_reward(defaults.pay(brief="length_charge()"))
+  brings = dataclasses.replace(methods.get("rloo"), reward=paid)
+  monkeypatch.setattr(build, "make_method", lambda text: brings)
+  config = defaults.rl()
+  assert build.make_learners(config)["policy"].reward is paid
+  config.mix = defaults.pay(right="verdict()")
+  with pytest.raises(ValueError, match=r"mix: rloo.* reward of its own"):
+    build.make_learners(config)
+  monkeypatch.setattr(build, "make_method", lambda text: methods.get("rloo"))
+  assert build.make_learners(config)["policy"].reward is not None
+
+
+def test_the_learning_rate_warms_up_and_decays_to_its_floor():
+  config = defaults.supervised().optimizer
+  config.learning_rate, config.final_scale = 3e-3, 0.1
+  config.warmup_steps, config.decay_steps = 50, 250
+  _, schedule = optimizers.adamw(config, 1)
+  at = {step: float(schedule(step)) for step in (0, 25, 50, 150, 250, 999)}
+  assert at[0] == 0.0
+  assert math.isclose(at[25], 1.5e-3, rel_tol=1e-6)
+  assert math.isclose(at[50], 3e-3, rel_tol=1e-6)
+  halfway = 3e-3 * (1 + 0.1) / 2  # of a cosine, its mean
+  assert math.isclose(at[150], halfway, rel_tol=1e-6)
+  assert math.isclose(at[250], 3e-4, rel_tol=1e-6)
+  assert at[999] == at[250]
+
+
+def test_the_clip_bounds_what_the_optimiser_sees():
+  """Adam does not see the scale of a gradient that is clipped anyway."""
+  config = defaults.rl().optimizer
+  config.clip_norm = 0.5
+  tx, _ = optimizers.adamw(config, 1)
+  params = {"w": np.ones(4, np.float32)}
+  states = []
+  for scale in (10.0, 1000.0):
+    grads = {"w": np.full(4, scale, np.float32)}
+    states.append(tx.update(grads, tx.init(params), params)[1])
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), *states
+  )
+
+
+def test_imitation_is_at_temperature_one():
+  config = small_run.config("supervised", rollout__temperature=0.5)
+  assert build.build(config).plan.temperature == 1.0
+  config = small_run.config("rl", rollout__temperature=0.5)
+  assert build.build(config).plan.temperature == 0.5
+
+
+def test_the_state_is_where_it_was_said_to_be():
+  config = small_run.config(
+    method="grpo(beta=0.1)",
+    mesh={"data": 2, "fsdp": 2, "tensor": 2},
+    model__vocab_size=26,
+  )
+  e = build.build(config)
+  state = e.init()
+  said = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), e.abstract)
+  found = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), state)
+  assert said == found
+  assert any(
+    leaf.addressable_shards[0].data.size == leaf.size // 4
+    for leaf in jax.tree.leaves(state.opt_state)
+  )
+  # The reference starts as the policy, in memory of its own.
+  jax.tree.map(np.testing.assert_array_equal, state.slots["ref"], state.params)
+
+
+def test_a_schedule_counts_training_steps_whatever_the_updates_of_one():
+  """The rate that the optimiser uses, read off the size of its update."""
+  config = defaults.supervised().optimizer
+  config.clip_norm, config.warmup_steps, config.decay_steps = 0.0, 0, 10
+  params, grads = {"w": np.zeros(1)}, {"w": np.ones(1)}
+  sizes = {}
+  for updates in (1, 2):
+    tx, schedule = optimizers.adamw(config, updates)
+    state, sizes[updates] = tx.init(params), []
+    for _ in range(10 * updates):
+      delta, state = tx.update(grads, state, params)
+      sizes[updates].append(-float(delta["w"][0]))
+  steps = [float(schedule(i)) for i in range(10)]
+  np.testing.assert_allclose(sizes[1], steps, rtol=1e-4)
+  np.testing.assert_allclose(sizes[2], np.repeat(steps, 2), rtol=1e-4)
+
+
+def test_a_run_and_its_base_share_a_seed_and_not_their_problems():
+  keys = {}
+  for kind in KINDS:
+    e = small_run.experiment(kind)
+    state = e.init()
+    problem_key, _ = jax.random.split(state.key)
+    keys[kind] = np.asarray(e.task.train(problem_key, 0, 32).ids)
+  assert (keys["rl"] != keys["supervised"]).any()
+
+
+def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
+  e = small_run.experiment()
+  P, S, T = small_run.PROMPTS, small_run.SAMPLES, e.sampling.max_tokens
+  problems = e.task.train(jax.random.key(0), 0, P)
+  samples = generation.Samples(
+    completions=np.zeros((P, S, T), np.int32),
+    lengths=np.ones((P, S), np.int32),
+    log_probs=np.zeros((P, S, T), np.float32),
+    finished=np.ones((P, S), bool),
+  )
+  scores = np.tile([1.0, 1.0, 1.0, 0.0], (P, 1))
+  judged = tasks.Judged(
+    scores=scores,
+    correct=np.tile(np.array([1, 1, 1, -1], np.int8), (P, 1)),
+    answer_ids=np.zeros((P, S), np.int32),
+    scored=scores > 0,
+  )
+  keys = generation.prompt_keys(jax.random.key(0), 0, problems.ids)
+  rollout = assemble.to_rollout(problems, samples, judged, keys, 0)
+  grpo = methods.get("grpo")
+  advantages, _ = grpo.advantage.apply(None, rollout, grpo.advantage.init())
+  assert not np.asarray(advantages).any()
+
+
+@pytest.mark.parametrize(
+  ("changes", "said"),
+  [
+    ({"rollout__temperature": 0.0}, "rollout.temperature = 0.0"),
+    ({"method": "rloo", "plan__epochs": 2}, "strictly on-policy"),
+    ({"plan__max_mean_ratio": -1.0}, "max_mean_ratio = -1.0 must be above 1"),
+    ({"plan__max_mean_ratio": math.nan}, "max_mean_ratio = nan must be above"),
+    ({"stop_after_skips": -1}, "stop_after_skips = -1 must be at least 0"),
+    ({"evaluate_every": -1}, "evaluate_every = -1 must be at least 0"),
+    ({"stage": "greedy("}, r"stage: cannot read .*prefix_values\(cont"),
+    ({"mix__steps": "gains("}, r"mix.steps: cannot read .*gains\(\)"),
+    ({"method": "ppo"}, "add --config.model.value_head=True"),
+    ({"optimizer__schedule": "cosine"}, "nearest useful: 120, which is"),
+    (
+      {
+        "optimizer__schedule": "cosine",
+        "optimizer__warmup_steps": 50,
+        "optimizer__decay_steps": 50,
+      },
+      "decay_steps = 50: the cosine would fall at once to final_scale = 0.1",
+    ),
+    (
+      {"method": "prime", "learners": {"prm": {"b1": 2}}},
+      r"learners.prm.b1 = 2 must .* below 1; nearest: 0.999",
+    ),
+    (
+      {"method": "prime", "learners": {"prm": {"b1": "a"}}},
+      r"learners.prm.b1 = 'a' must",
+    ),
+  ],
+)
+def test_what_cannot_learn_is_refused(changes, said):
+  with pytest.raises(ValueError, match=said):
+    build.build(small_run.config(**changes))
+
+
+@pytest.mark.parametrize(
+  ("key", "value", "said"),
+  [
+    ("clip_norm", -1.0, "at least 0 and finite; nearest: 0$"),
+    ("learning_rate", -1e-3, "at least 0 and finite; nearest: 0$"),
+    ("learning_rate", math.nan, "nearest: 0.00015$"),
+    ("learning_rate", math.inf, "nearest: 0.00015$"),
+    ("b1", 2.0, "at least 0 and below 1; nearest: 0.999$"),
+    ("b2", 1.0, "at least 0 and below 1; nearest: 0.999$"),
+    ("eps", -1.0, "at least 1e-30 and finite; nearest: 1e-08$"),
+    ("weight_decay", -1.0, "nearest: 0$"),
+    ("warmup_steps", -5, "nearest: 0$"),
+    ("final_scale", -0.1, "nearest: 0$"),
+  ],
+)
+def test_an_optimiser_of_no_sense_is_refused(key, value, said):
+  config = defaults.rl()
+  config.optimizer[key] = value
+  given = re.escape(f"optimizer.{key} = {value} must be ") + ".*" + said
+  with pytest.raises(ValueError, match=given):
+    optimizers.by_learner(config, ["policy"], step.Plan())
+
+
+def test_a_run_that_ends_while_it_warms_up_meets_no_cosine():
+  config = defaults.supervised(steps=20)  # of 50 steps of warm-up
+  optimizers.by_learner(config, ["policy"], step.Plan())
+
+
+def test_a_config_of_a_notebook_is_searched_for_typos_too():
+  config = small_run.config()
+  config.rollout.sampels = 8
+  with pytest.raises(ValueError, match="'sampels'; did you mean 'samples'"):
+    loop.validate(config, "/no/such/run")
+
+
+@pytest.mark.parametrize(
+  "module",
+  [methods_configs, recipes, rewards_configs],
+  ids=lambda m: m.__name__,
+)
+def test_no_config_holds_a_key_that_nothing_reads(module):
+  for found in pkgutil.iter_modules(module.__path__):
+    name = f"{module.__name__}.{found.name}"
+    config_keys.check(importlib.import_module(name).get_config())

@@ -1,0 +1,101 @@
+"""Which checkpoints of a run are there at its end."""
+
+import math
+import re
+
+import pytest
+from etils import epath
+from helpers import small_run
+
+from experiments.logging import json_files
+from experiments.logging.writers import METRICS_FILE
+from experiments.training import checkpoint_retention, loop, workdirs
+from models import stored
+
+METRIC = "evaluation/reward/mean"
+
+
+class Step:
+  def __init__(self, step):
+    self.step = step
+
+
+def best(workdir, metric, *steps):
+  policy = checkpoint_retention.Best(epath.Path(workdir), metric)
+  kept = policy.should_preserve(list(map(Step, steps)), context=None)
+  return [step for step, is_kept in zip(steps, kept, strict=True) if is_kept]
+
+
+def test_the_best_is_the_highest_or_the_lowest_and_the_first_of_equals(
+  tmp_path,
+):
+  values = {2: 0.5, 4: math.nan, 6: 0.75, 8: 0.75, 10: 0.25}
+  json_files.write(
+    tmp_path / METRICS_FILE, [{"step": s, "m": v} for s, v in values.items()]
+  )
+  assert best(tmp_path, "m", 2, 4, 6, 8, 10) == [6]
+  assert best(tmp_path, "-m", 2, 4, 6, 8, 10, 12) == [10]
+  assert best(tmp_path, "m", 2, 8, 10) == [8]  # 6 is there no more
+  assert best(tmp_path, "m", 4, 12) == []
+  assert best(tmp_path / "empty", "m", 2) == []
+
+
+@pytest.mark.long
+def test_a_run_keeps_the_latest_every_sixth_and_the_best(tmp_path):
+  e = small_run.experiment(
+    steps=14,
+    checkpoint_every=2,
+    evaluate_every=2,
+    keep_checkpoints=1,
+    keep_every=6,
+    keep_best=METRIC,
+  )
+  checkpoint_retention.check(e)
+  loop.run(e, tmp_path)
+  found = {int(path.name) for path in (tmp_path / stored.FOLDER).iterdir()}
+  worth = {
+    line["step"]: line[METRIC]
+    for line in json_files.read(tmp_path / METRICS_FILE)
+    if METRIC in line
+  }
+  assert sorted(worth) == [2, 4, 6, 8, 10, 12]
+  best = min(s for s, v in worth.items() if v == max(worth.values()))
+  assert found == {6, 12, 14, best}
+
+
+REFUSED = [
+  ({"keep_checkpoints": 0}, "keep_checkpoints = 0 must be at least 1"),
+  (
+    {"keep_every": 7, "checkpoint_every": 5},
+    "keep_every = 7 must be a multiple of checkpoint_every = 5; nearest: 5",
+  ),
+  (
+    {"keep_best": "evaluation/reward/maen", "evaluate_every": 5},
+    "'evaluation/reward/maen'; did you mean 'evaluation/reward/mean'",
+  ),
+  ({"keep_best": "-los/total"}, "'los/total'; did you mean 'loss/total'"),
+  (
+    {"keep_best": METRIC, "checkpoint_every": 5, "evaluate_every": 10},
+    "checkpoint_every = 5 must be a multiple of evaluate_every = 10",
+  ),
+  (
+    {"keep_best": METRIC, "checkpoint_every": 5},
+    "checkpoint_every = 5 must be a multiple of evaluate_every = 0",
+  ),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), REFUSED)
+def test_what_would_keep_nothing_is_refused(changes, says, tmp_path):
+  config = small_run.config(**changes)
+  with pytest.raises(ValueError, match=re.escape(says)):
+    loop.validate(config, tmp_path / "new")
+  assert not (tmp_path / "new").exists()
+
+
+def test_what_a_run_keeps_may_change_when_it_goes_on(tmp_path):
+  workdirs.write_config(tmp_path, small_run.config())
+  workdirs.check_config(
+    tmp_path,
+    small_run.config(keep_every=10, keep_best="loss/total", stop_after_skips=3),
+  )

@@ -1,0 +1,403 @@
+"""Whole runs: resumed, killed, fused, on a host, from a base, read back."""
+
+import collections
+import dataclasses
+import logging
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+from helpers import small_gsm8k, small_run
+
+from experiments import tasks
+from experiments.configs import defaults
+from experiments.evaluation import evaluate, statistics
+from experiments.logging import json_files
+from experiments.training import build, checkpointing, loop, nan_guard
+from experiments.training.experiment import Experiment
+from models import stored
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+STEPS = 40
+TASK = tasks.get("countdown", count=2)
+# DESIGN section 8, as far as a run on a jittable task has them.
+METRICS = {
+  "reward/mean",
+  "reward/std",
+  "score/legal/mean",
+  "accuracy/pass@1",
+  f"accuracy/pass@{small_run.SAMPLES}",
+  "group/zero_variance_frac",
+  "group/solve_count_hist",
+  "policy/entropy",
+  "policy/sampler_log_prob_diff_mean",
+  "policy/sampler_log_prob_diff_max",
+  "length/mean",
+  "length/max",
+  "length/truncated_frac",
+  "cost/sampled_tokens",
+  "advantage/mean",
+  "advantage/std",
+  "advantage/abs_mean",
+  "loss/total",
+  "optim/grad_norm",
+  "optim/lr",
+  "optim/skipped",
+  "guard/bad_prompt",
+  "guard/bad_sample",
+  "time/step_s",
+  "perf/tokens_per_s",
+}
+# In the line of the step after a save, an evaluation or a sample dump.
+BETWEEN_STEPS = {"time/checkpoint_s", "time/evaluation_s", "time/samples_s"}
+# How long things took is no result.
+CLOCKS = ("time/", "perf/")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+  """The workdir of 40 steps of a method with state, never interrupted."""
+  workdir = tmp_path_factory.mktemp("straight")
+  e = small_run.experiment(method="reinforce", steps=STEPS, rollouts_every=20)
+  loop.run(e, workdir)
+  return workdir
+
+
+def final_state(e: Experiment, workdir: pathlib.Path):
+  with checkpointing.Checkpoints(workdir / stored.FOLDER) as checkpoints:
+    state, _ = checkpoints.restore(e.abstract)
+  return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+
+
+def metrics(workdir: pathlib.Path) -> list[dict]:
+  """The lines of `metrics.jsonl` without the clocks."""
+  return [
+    {k: v for k, v in line.items() if not k.startswith(CLOCKS)}
+    for line in json_files.read(workdir / "metrics.jsonl")
+  ]
+
+
+@pytest.mark.long
+def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
+  loop.run(small_run.experiment(method="reinforce", steps=20), tmp_path)
+  assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 21))
+  e = small_run.experiment(method="reinforce", steps=STEPS)
+  loop.run(e, tmp_path, profile=True)  # it changes nothing
+  assert len(list((tmp_path / "profile").rglob("*.xplane.pb"))) == 1
+  found, expected = final_state(e, tmp_path), final_state(e, straight)
+  assert found.step == STEPS
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
+  assert metrics(tmp_path) == metrics(straight)
+  assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 41))
+  # Neither the policy nor the method's state stood still.
+  begin = jax.device_get(e.init())
+  moved = jax.tree.map(
+    lambda a, b: float(np.abs(a - b).max()),
+    (found.params, found.method_state),
+    (begin.params, begin.method_state),
+  )
+  assert min(jax.tree.leaves(moved)) > 0.0
+
+
+@pytest.mark.long
+def test_a_run_goes_on_on_another_mesh(tmp_path):
+  """Up to rounding, as if it had stayed on the first."""
+
+  def reached(workdir, steps, **mesh):
+    e = small_run.experiment(method="reinforce", steps=steps, **mesh)
+    loop.run(e, workdir)
+    return final_state(e, workdir)
+
+  first = {"mesh__data": 2, "mesh__fsdp": 4}
+  reached(tmp_path / "moved", 4, **first)
+  found = reached(tmp_path / "moved", 8, mesh__data=4, mesh__context=2)
+  expected = reached(tmp_path / "stayed", 8, **first)
+  assert found.step == expected.step == 8
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected
+  )
+
+
+def test_a_finished_run_changes_nothing(straight):
+  def contents():
+    return {
+      path: path.read_bytes()
+      for path in straight.rglob("*")
+      if path.is_file() and path.suffix != ".png"
+    }
+
+  before = contents()
+  loop.run(
+    small_run.experiment(method="reinforce", steps=STEPS, rollouts_every=20),
+    straight,
+  )
+  assert contents() == before
+
+
+@pytest.mark.long
+def test_fused_steps_are_the_staged_steps(straight, tmp_path):
+  """Up to rounding: one program need not sum in the order of two."""
+  e = small_run.experiment(
+    method="reinforce", steps=STEPS, steps_per_dispatch=5
+  )
+  loop.run(e, tmp_path)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-6),
+    final_state(e, tmp_path).params,
+    final_state(e, straight).params,
+  )
+  for fused, staged in zip(metrics(tmp_path), metrics(straight), strict=True):
+    assert fused.keys() == staged.keys()
+    for name, value in fused.items():
+      np.testing.assert_allclose(
+        value, staged[name], rtol=1e-5, atol=1e-6, err_msg=name
+      )
+
+
+def test_metrics_have_the_documented_names(straight):
+  for line in json_files.read(straight / "metrics.jsonl"):
+    assert line.keys() >= METRICS
+    undocumented = line.keys() - METRICS - BETWEEN_STEPS - {"step"}
+    assert all(name.startswith("loss/") for name in undocumented)
+
+
+def test_the_rollout_written_is_the_one_learned_from(straight):
+  for step in (0, 20):
+    found = json_files.read(straight / "rollouts" / f"step_{step:06d}.jsonl")
+    assert len(found) == small_run.PROMPTS * small_run.SAMPLES
+    groups = collections.Counter(
+      (record["prompt_id"], record["prompt"]) for record in found
+    )
+    assert all(count % small_run.SAMPLES == 0 for count in groups.values())
+    logged = metrics(straight)[step]
+    assert logged["step"] == step + 1
+    scores = [record["score"] for record in found]
+    assert np.mean(scores) == pytest.approx(logged["reward/mean"], abs=1e-6)
+    tokens = sum(len(record["tokens"]) for record in found)
+    assert tokens / len(found) == pytest.approx(logged["length/mean"])
+    baselines = []
+    for record in found:
+      assert record["completion"] == TASK.decode(record["tokens"])
+      assert len(record["advantages"]) == len(record["tokens"])
+      baselines += [record["score"] - a for a in record["advantages"]]
+    # REINFORCE subtracts one running mean from all.
+    assert np.ptp(baselines) < 1e-6
+
+
+def test_another_run_can_be_the_start(straight, tmp_path):
+  """Its base is evaluated on the same draws as the policy that it was."""
+  e = small_run.experiment(method="reinforce", steps=1, init_from=str(straight))
+  loop.run(e, tmp_path)
+  there = statistics.load(straight / "evaluation.json")
+  here = statistics.load(tmp_path / "evaluation_base.json")
+  assert (there.step, here.step) == (STEPS, 0)
+  for name in ("ids", "scores", "lengths", "answer_ids"):
+    np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
+
+
+class Compilations(logging.Handler):
+  """Counts what `jax.log_compiles` reports, by the program's name."""
+
+  def __init__(self):
+    super().__init__()
+    self.count = collections.Counter()
+
+  def emit(self, record):
+    words = record.getMessage().split()
+    if words[0] == "Compiling":
+      self.count[words[1]] += 1
+
+
+@pytest.mark.long
+def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
+  mesh = {"mesh__data": 2, "mesh__fsdp": 2, "mesh__tensor": 2}
+  mesh["model__vocab_size"] = 26  # the task's 25 rows do not split in two
+  e = build.build(small_run.config(method="reinforce", **mesh))
+  state = e.init()
+  advance = loop.make_advance(e, loop.gatherer(e))
+  seen = Compilations()
+  logger = logging.getLogger("jax")
+  logger.addHandler(seen)
+  try:
+    with jax.log_compiles():
+      for _ in range(10):
+        state, _, _ = advance(state)
+  finally:
+    logger.removeHandler(seen)
+  assert int(state.step) == 10
+  assert seen.count["jit(train_step)"] == 1
+  assert seen.count["jit(collect)"] == 1
+
+
+def command(workdir, config_file) -> subprocess.Popen:
+  given = ("--config", str(config_file), "--workdir", str(workdir))
+  return subprocess.Popen(
+    [sys.executable, "-m", "experiments.run", *given],
+    cwd=ROOT,
+    env=small_run.environment(),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+@pytest.mark.long
+def test_a_killed_run_goes_on_where_it_was(tmp_path):
+  config_file = tmp_path / "config.py"
+  config_file.write_text(
+    f"import sys\nsys.path.insert(0, {str(ROOT / 'tests')!r})\n"
+    "import tiny\n\n\ndef get_config():\n"
+    f'  return tiny.config("supervised", steps={STEPS}, checkpoint_every=1)\n'
+  )
+  workdir = tmp_path / "killed"
+  process = command(workdir, config_file)
+  saved = workdir / stored.FOLDER / "2"
+  while not saved.exists() and process.poll() is None:
+    time.sleep(0.002)
+  process.kill()
+  out, _ = process.communicate()
+  assert process.returncode == -signal.SIGKILL, out
+  again = command(workdir, config_file)
+  out, _ = again.communicate(timeout=120)
+  assert again.returncode == 0, out
+  assert "resumed after step" in out
+  assert [line["step"] for line in metrics(workdir)] == list(
+    range(1, STEPS + 1)
+  )
+  e = small_run.experiment("supervised", steps=STEPS)
+  loop.run(e, tmp_path / "whole")
+  found, expected = (
+    final_state(e, workdir),
+    final_state(e, tmp_path / "whole"),
+  )
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+  """A base and an RL run on word problems, whose answers the host checks."""
+  folder = tmp_path_factory.mktemp("text")
+  shape = "vocab_size=300, prompt_length=64, completion_length=24"
+  changes = {
+    "task": f"gsm8k({shape})",
+    "data__data_path": str(small_gsm8k.write(folder / "data")),
+    "data__cache": str(folder / "cache"),
+    "evaluation__problems": small_gsm8k.TEST,
+  }
+  learning = {"optimizer__warmup_steps": 0, "optimizer__learning_rate": 1e-2}
+  base = small_run.config("supervised", steps=8, **learning, **changes)
+  config = defaults.with_base(small_run.config(steps=2, **changes), base)
+  config.method = "max_at_k(k=2)"
+  loop.run(small_run.on_one_device(build.build(config)), folder / "run")
+  return folder / "run"
+
+
+@pytest.mark.long
+def test_text_scored_on_the_host_runs_end_to_end(text):
+  losses = [line["loss/total"] for line in metrics(text / loop.BASE)]
+  assert len(losses) == 8
+  assert losses[-1] < losses[0]
+  for line in json_files.read(text / "metrics.jsonl"):
+    assert line.keys() >= {
+      "time/rollout_s",
+      "time/score_s",
+      "time/step_s",
+      "score/answered/mean",
+      "policy/ratio_mean",
+      "policy/ratio_max",
+      "policy/clip_frac_low",
+      "policy/clip_frac_high",
+    }
+  for name in ("evaluation_base.json", "evaluation.json"):
+    found = statistics.load(text / name)
+    assert found.scores.shape == (small_gsm8k.TEST, 2)
+    assert set(np.unique(found.scores)) <= {0.0, 1.0}
+  assert (text / "report.html").exists()
+
+
+def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
+  """The base on eight devices draws what it drew on one, as the run began."""
+  out = tmp_path / "evaluation.json"
+  code = evaluate.main([f"--workdir={text / loop.BASE}", f"--out={out}"])
+  assert code == 0
+  shown = capsys.readouterr().out
+  assert "step 8" in shown
+  assert "pass@2" in shown
+  found, base = (
+    statistics.load(out),
+    statistics.load(text / "evaluation_base.json"),
+  )
+  assert found.step == 8
+  np.testing.assert_array_equal(found.scores, base.scores)
+  np.testing.assert_array_equal(found.lengths, base.lengths)
+
+
+@pytest.mark.parametrize(
+  ("given", "expected"),
+  [
+    (["--workdir=/no/such/run"], "/no/such/run holds no run"),
+    (["--step=3"], "no checkpoint of step 3"),
+    (["--samples=0"], "--samples 0 must be at least 1; nearest: 1"),
+    (["--problems=8"], "n=8 test problems, but gsm8k has 7"),
+    (["--out=table.txt"], "nearest: table.json"),
+  ],
+)
+def test_a_mistaken_evaluation_is_one_line(text, capsys, given, expected):
+  assert evaluate.main([f"--workdir={text}", *given]) == 2
+  out, err = capsys.readouterr()
+  assert expected in err
+  assert err.count("\n") == 1
+  assert not out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+  ("task", "method"),
+  [
+    ("chain(operations=1)", "min_form(verifiable=1.0)"),
+    ("chain(operations=1)", "sum_form"),
+    ("closeness(count=2)", "max_at_k(k=2)"),
+  ],
+)
+def test_every_kind_of_credit_trains(task, method):
+  changes = {"rollout__max_tokens": 6} if "chain" in task else {}
+  e = small_run.on_one_device(
+    build.build(small_run.config(task=task, method=method, **changes))
+  )
+  state = e.init()
+  advance = loop.make_advance(e, loop.gatherer(e))
+  for _ in range(2):
+    state, found, _ = advance(state)
+  found = jax.device_get(found)
+  assert int(state.step) == 2
+  assert found["optim/skipped"] == 0
+  assert all(np.isfinite(value).all() for value in found.values())
+  if "chain" in task:
+    assert found["length/steps_mean"] > 0
+    assert found["advantage/abs_mean"] > 0
+    assert found["optim/grad_norm"] > 0
+
+
+def test_a_score_that_is_not_finite_stops_the_run_and_names_its_sample(
+  tmp_path,
+):
+  """The device skips the update; the host raises when it reads of it."""
+  e = small_run.experiment(steps=3)
+
+  def score(problems, completions, lengths, finished):
+    judged = e.task.score(problems, completions, lengths, finished)
+    if (
+      completions.shape[1] != small_run.SAMPLES
+    ):  # the evaluation is left alone
+      return judged
+    return judged.replace(scores=judged.scores.at[3, 1].set(np.nan))
+
+  spoilt = dataclasses.replace(e, task=dataclasses.replace(e.task, score=score))
+  with pytest.raises(nan_guard.Stopped, match=r"step 1: .* sample 1 of prompt"):
+    loop.run(spoilt, tmp_path)
+  assert [line["optim/skipped"] for line in metrics(tmp_path)] == [1.0]

@@ -1,0 +1,224 @@
+"""A run that learns nothing any more ends, and shows why."""
+
+import dataclasses
+import math
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments import replay
+from experiments.cli import errors
+from experiments.logging import json_files
+from experiments.training import loop, nan_guard, workdirs
+from rl import learners, method, scoring
+from rl.losses import terms
+from rl.plan import Plan
+
+pytestmark = pytest.mark.long
+
+FINE = {
+  "optim/skipped": 0.0,
+  "optim/grad_norm": 1.0,
+  "loss/total": 0.5,
+  "guard/bad_sample": -1,
+}
+SPOILT = 2  # steps after which a loss is NaN
+
+
+@terms.term("none", "token", needs={scoring.Need("policy", scoring.log_probs)})
+def breaking(_, policy, rollout):
+  late = rollout.step >= SPOILT
+  return jnp.where(late, jnp.log(-1.0 - late), 1.0) * policy["log_probs"]
+
+
+def broken(**changes):
+  """An experiment whose loss becomes NaN, though its config knows nothing."""
+  e = small_run.experiment(stop_after_skips=3, **changes)
+  loss = method.Method(breaking(), name="breaking")
+  return dataclasses.replace(e, methods={learners.POLICY: loss})
+
+
+def skipped(**more):
+  return FINE | {"optim/skipped": 1.0} | more
+
+
+REASONS = [
+  (FINE, ""),
+  (skipped(**{"optim/grad_norm": 0.0}), ""),  # nothing to learn from
+  (skipped(**{"loss/total": math.nan}), "loss/total is nan"),
+  (skipped(**{"optim/grad_norm": math.inf}), "optim/grad_norm is inf"),
+  (
+    skipped(**{"policy/ratio_mean": 11.0}),
+    "policy/ratio_mean is 11, over plan.max_mean_ratio = 10",
+  ),
+  (skipped(), "the optimizer's update is not finite"),
+  (
+    FINE
+    | {
+      "value/optim/skipped": 1.0,
+      "value/optim/grad_norm": math.nan,
+      "value/loss/total": 1.0,
+    },
+    "value/optim/grad_norm is nan",
+  ),
+]
+
+
+@pytest.mark.parametrize(("metrics", "reason"), REASONS)
+def test_why_an_update_was_refused(metrics, reason):
+  assert nan_guard.refused(metrics, Plan()) == reason
+
+
+def test_of_several_updates_all_must_be_refused():
+  bad = {"loss/total": math.nan}
+  plan = Plan(epochs=2, minibatches=2)
+  assert not nan_guard.refused(FINE | bad | {"optim/skipped": 3.0}, plan)
+  assert nan_guard.refused(FINE | bad | {"optim/skipped": 4.0}, plan)
+
+
+def test_so_many_in_a_row_end_a_run():
+  guard = nan_guard.Guard(Plan(), 3)
+  bad = skipped(**{"loss/total": math.nan})
+  for metrics, near, reached in [
+    (bad, False, False),
+    (bad, True, False),
+    (FINE, False, False),
+    (bad, False, False),
+    (bad, True, False),
+    (bad, True, True),
+  ]:
+    assert guard.see(metrics) == ""
+    assert guard.is_near(1) == near
+    assert bool(guard.reached) == reached
+  assert guard.reached == "3 steps in a row were skipped, as loss/total is nan"
+
+
+def test_zero_never_ends_a_run_and_one_waits_for_every_step():
+  bad = skipped(**{"loss/total": math.nan})
+  never, once = nan_guard.Guard(Plan(), 0), nan_guard.Guard(Plan(), 1)
+  assert once.is_near(1)
+  for guard in (never, once):
+    guard.see(bad)
+  assert not never.is_near(1)
+  assert not never.reached
+  assert once.reached == "an update was skipped, as loss/total is nan"
+
+
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory):
+  """(workdir, experiment, how it ended) of a run that learns nothing."""
+  workdir = tmp_path_factory.mktemp("stuck")
+  e = broken(steps=30)
+  with pytest.raises(nan_guard.Stopped) as stopped:
+    loop.run(e, workdir)
+  return workdir, e, stopped.value
+
+
+def test_a_run_whose_loss_stays_nan_ends_after_so_many_steps(stuck):
+  workdir, _, stopped = stuck
+  lines = json_files.read(workdir / "metrics.jsonl")
+  assert [line["optim/skipped"] for line in lines] == [0, 0, 1, 1, 1]
+  assert stopped.number == 5
+  assert str(stopped) == (
+    "step 5: 3 steps in a row were skipped, as loss/total is nan"
+  )
+  assert isinstance(stopped, errors.Ended)
+
+
+def test_what_it_was_to_learn_from_is_kept(stuck):
+  workdir, e, stopped = stuck
+  state, rollouts = nan_guard.load(e, workdir, stopped.number)
+  assert int(state.step) == stopped.number - 1
+  kept = rollouts[learners.POLICY]
+  again, _ = loop.gatherer(e)(state)
+
+  def data(x):
+    is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(x) if is_key else x)
+
+  jax.tree.map(
+    lambda a, b: np.testing.assert_array_equal(data(a), data(b)), kept, again
+  )
+
+
+def test_replay_names_the_operation_that_makes_a_nan(stuck):
+  workdir, e, stopped = stuck
+  said = "\n".join(replay.look(e, *nan_guard.load(e, workdir, stopped.number)))
+  assert "metric loss/total: nan" in said
+  assert "the update is skipped: loss/total is nan" in said
+  assert "gradient: not finite in" in said
+  assert "first NaN: invalid value (nan) encountered in log" in said
+  assert f"in breaking, {__file__}" in said
+
+
+def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
+  e = small_run.experiment(steps=1)
+  workdirs.write_config(tmp_path, e.config)
+  rollout, _ = loop.gatherer(e)(state := e.init())
+  nan_guard.keep(tmp_path, 1, state, rollout)
+  assert replay.main(["--workdir", str(tmp_path)]) == 0
+  said = capsys.readouterr().out.splitlines()
+  assert said[-2:] == ["the update is made", "no operation makes a NaN"]
+
+
+def test_replay_counts_the_scores_that_are_not_finite(stuck):
+  workdir, e, stopped = stuck
+  state, rollouts = nan_guard.load(e, workdir, stopped.number)
+  own = rollouts[learners.POLICY]
+  own = own.replace(scores=jnp.asarray(own.scores).at[2, 1].set(jnp.inf))
+  said = list(replay.look(e, state, {learners.POLICY: own}))
+  assert said[0] == (
+    f"the rollout: scores is not finite in 1 of {own.scores.size} samples; the "
+    "first is sample 1 of prompt 2"
+  )
+  assert not any(line == "the update is made" for line in said)
+
+
+@pytest.mark.parametrize(
+  ("words", "says"),
+  [
+    (["--step", "2"], "keeps no rollout of step 2; available: "),
+    (["--workdir", "nowhere"], "nowhere holds no run"),
+  ],
+)
+def test_replay_refuses_what_is_not_there(stuck, capsys, words, says):
+  workdir, _, _ = stuck
+  assert replay.main(["--workdir", str(workdir), *words]) == errors.USAGE
+  assert says in capsys.readouterr().err
+
+
+def test_replay_names_what_is_damaged(stuck, tmp_path, capsys):
+  whole, _, stopped = stuck
+  workdir = shutil.copytree(whole, tmp_path / "copy")
+  kept = nan_guard.folder(workdir, stopped.number) / "rollout.safetensors"
+  kept.write_bytes(kept.read_bytes()[:100])
+  assert replay.main(["--workdir", str(workdir)]) == errors.USAGE
+  assert f"{kept.parent} cannot be read" in capsys.readouterr().err
+
+
+def test_the_fused_loop_ends_too_and_keeps_the_last_of_a_dispatch(tmp_path):
+  with pytest.raises(nan_guard.Stopped, match=r"step 10: 8 steps in a row"):
+    loop.run(broken(steps=40, steps_per_dispatch=5), tmp_path)
+  state, rollouts = nan_guard.load(broken(), tmp_path, 10)
+  assert int(state.step) == int(rollouts[learners.POLICY].step) == 9
+
+
+def test_a_healthy_run_makes_no_nan_that_debug_would_find(tmp_path):
+  with jax.debug_nans(True):
+    loop.run(small_run.experiment(steps=2, rollouts_every=1), tmp_path / "fine")
+    with pytest.raises(FloatingPointError):
+      loop.run(broken(steps=5), tmp_path / "broken")
+
+
+def test_a_config_comes_back_as_it_was(tmp_path):
+  config = small_run.config(mix={"terms": {}, "order": ("a", "b")})
+  workdirs.write_config(tmp_path, config)
+  found = workdirs.read_config(tmp_path)
+  assert found.to_dict() == config.to_dict()
+  (tmp_path / workdirs.CONFIG_FILE).write_text("[1, 2")
+  with pytest.raises(ValueError, match=r"config\.json is no config"):
+    workdirs.read_config(tmp_path)

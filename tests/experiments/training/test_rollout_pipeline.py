@@ -1,0 +1,223 @@
+"""Sampling on another mesh, on devices of its own, and a step ahead."""
+
+import dataclasses
+import types as python
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments.logging import json_files
+from experiments.training import build, device_mesh, loop
+from models import presets
+from rl import learners, methods, types
+from rl.losses import importance
+
+pytestmark = pytest.mark.long
+
+HALF = {"sampler__devices": 4}
+AHEAD = {**HALF, "sampler__ahead": 1, "method": "grpo(beta=0.0)"}
+OPEN = {"replica": None, "data": -1, "fsdp": None, "tensor": None, "context": 1}
+GIB = 2**30
+
+
+def experiment(**changes):
+  """Rewarded by ids, of which a policy that was never trained earns some."""
+  found = build.build(small_run.config(**changes))
+  return dataclasses.replace(found, task=small_run.rewarding_ids(found.task))
+
+
+def sampled(e, state):
+  return jax.device_get(loop.gatherer(e)(state)[0].replace(keys=None))
+
+
+def assert_same(found, expected):
+  np.testing.assert_array_equal(found.completions, expected.completions)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
+    found,
+    expected,
+  )
+
+
+@pytest.mark.parametrize(
+  "changes",
+  [
+    {"mesh__fsdp": 8, "sampler__tensor": 2},
+    {**HALF, "mesh__fsdp": 4},
+    {**HALF, "mesh__tensor": 2, "sampler__fsdp": 2},
+  ],
+  ids=["same devices", "own devices", "own devices, own layout"],
+)
+def test_another_mesh_gives_the_same_rollout(changes):
+  usual = {"model__vocab_size": 26}  # the task's 25 rows do not split in two
+  plain, other = experiment(**usual), experiment(**usual, **changes)
+  assert other.sampling_mesh != other.mesh
+  found, expected = (sampled(e, e.init()) for e in (other, plain))
+  assert_same(found, expected)
+  rollout, _ = loop.gatherer(other)(other.init())
+  assert rollout.completions.sharding == other.batch_sharding
+  assert rollout.step.sharding == other.replicated
+
+
+class TestAhead:
+  """Four devices sample for the next step while four train."""
+
+  def test_samples_are_of_the_parameters_before(self):
+    """As if the state before had been asked for the problems of this step."""
+    e = experiment(**AHEAD, steps=4, checkpoint_every=2)
+    gather = loop.gatherer(e)
+    advance = loop.make_advance(e, gather)
+    state = e.init()
+    states, rollouts, stale = [], [], []
+    for _ in range(4):
+      states.append(jax.device_get(state.replace(key=(), opt_state=())))
+      rollout, times = gather(state)
+      again, _ = gather(state)
+      assert again is rollout
+      rollouts.append(jax.device_get(rollout.replace(keys=None)))
+      stale.append(times["rollout/staleness"])
+      state, _, _ = advance(state)
+    assert stale == [0, 1, 0, 1]
+    once = loop.gatherer(experiment(**HALF, method="grpo(beta=0.0)"))
+    for step, found in enumerate(rollouts):
+      before = states[step - int(stale[step])]
+      params = jax.tree.map(jnp.asarray, before.params)
+      asked = state.replace(params=params, step=jnp.int32(step))
+      expected, _ = once(asked)
+      assert_same(found, jax.device_get(expected.replace(keys=None)))
+    moved = jax.tree.map(
+      lambda a, b: float(np.abs(a - b).max()), *(s.params for s in states[:2])
+    )
+    assert max(jax.tree.leaves(moved)) > 0
+
+  def test_a_run_resumes_as_if_it_had_not_stopped(self, tmp_path):
+    runs = {"straight": (4,), "stopped": (2, 4)}
+    for name, ends in runs.items():
+      for steps in ends:
+        e = experiment(**AHEAD, steps=steps, checkpoint_every=2)
+        loop.run(e, tmp_path / name)
+    found, expected = (
+      [
+        {k: v for k, v in line.items() if not k.startswith(("time/", "perf/"))}
+        for line in json_files.read(tmp_path / name / "metrics.jsonl")
+      ]
+      for name in runs
+    )
+    assert found == expected
+    assert [line["rollout/staleness"] for line in found] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+  ("changes", "says"),
+  [
+    ({"sampler__devices": 8}, "sampler.devices = 8 must leave some of the 8"),
+    ({"sampler__ahead": 1}, "give the sampler some of its own"),
+    ({"sampler__ahead": 2, **HALF}, "sampler.ahead = 2 must be 0 or 1"),
+    ({"sampler__tensor": 3}, "sampler: mesh replica=1"),
+    ({**HALF, "steps_per_dispatch": 2, "steps": 4}, "use 1"),
+    (
+      {"sampler__devices": 2, "rollout__prompts": 9, "mesh__data": 3},
+      "does not fit 6 devices",
+    ),
+    ({"sampler__truncation": -1.0}, "cap = -1.0 must be above 0"),
+    (
+      {"sampler__truncation": 2.0, "method": "semi_online_dpo"},
+      "sampler.truncation = 2.0: semi_online_dpo",
+    ),
+  ],
+)
+def test_what_cannot_be_is_said(changes, says):
+  with pytest.raises(ValueError, match="(?s)" + says.replace(".", r"\.")):
+    experiment(**changes)
+
+
+def rollout_of(gap, mask):
+  """One prompt and sample whose log-ratio of old to sampler is `gap`."""
+  tokens = types.Tokens(None, None, jnp.zeros_like(mask), None, mask)
+  return python.SimpleNamespace(
+    tokens=tokens,
+    mask=mask,
+    sample_mask=jnp.ones(mask.shape[:2], bool),
+    behavior_log_probs=-gap,
+    extras={importance._OLD: jnp.zeros_like(gap)},
+  )
+
+
+def test_weights_are_the_ratio_up_to_the_cap():
+  gap = jnp.log(jnp.array([[[0.5, 1.0, 1.9, 8.0, 4.0]]]))
+  mask = jnp.array([[[True, True, True, True, False]]])
+  advantages = jnp.array([[[2.0, -1.0, 1.0, -3.0, 0.0]]])
+  weigh = importance.truncated_importance(2.0)
+  found, _ = weigh.apply(advantages, rollout_of(gap, mask), ())
+  np.testing.assert_allclose(found, [[[1.0, -1.0, 1.9, -6.0, 0.0]]], rtol=1e-6)
+  found, _ = weigh.apply(advantages, rollout_of(0 * gap, mask), ())
+  np.testing.assert_array_equal(found, advantages)
+
+
+def test_a_corrected_method_prints_its_weights():
+  method = importance.corrected(methods.get("grpo"), 2.0)
+  assert "truncated_importance(cap=2)" in str(method)
+  assert "old/log_probs" in {str(need) for need in method.signal_needs}
+
+
+@pytest.mark.parametrize("name", ["topr", "eepo", "semi_online_grpo"])
+def test_what_is_weighed_against_the_sampler_is_not_weighed_twice(name):
+  with pytest.raises(ValueError, match="against what sampled them already"):
+    importance.corrected(methods.get(name), 2.0)
+
+
+def test_without_a_gap_correction_changes_nothing():
+  """One update of samples that are the trainer's own, in float32."""
+  found = []
+  for cap in (0.0, 2.0):
+    e = experiment(method="grpo(beta=0.0)", sampler__truncation=cap)
+    rollout, _ = loop.gatherer(e)(state := e.init())
+    own = learners.by_slot(rollout)[learners.POLICY]
+    moved, _, _ = loop.make_advance(e, lambda _, own=own: (own, {}))(state)
+    found.append(jax.device_get(moved.params))
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found
+  )
+
+
+class TestLayout:
+  """Axes that a config leaves open."""
+
+  def axes(self, model, count, prompts, memory, slices=1, **asked):
+    devices = [
+      python.SimpleNamespace(slice_index=i * slices // count)
+      for i in range(count)
+    ]
+    model = presets.get(model, dtype="bfloat16")
+    found = device_mesh.axes(OPEN | asked, devices, model, prompts, memory)
+    return found["fsdp"], found["tensor"]
+
+  @pytest.mark.parametrize(
+    ("model", "count", "prompts", "gib", "slices", "expected"),
+    [
+      ("qwen3-0.6b", 8, 64, None, 1, (1, 1)),
+      # 8.9 GiB are kept: half of it on each of two.
+      ("qwen3-0.6b", 16, 64, 15.75, 1, (2, 1)),
+      ("qwen3-0.6b", 8, 64, 79, 1, (1, 1)),
+      # 122 GiB are kept, and 15.3 are sampled with.
+      ("qwen3-8b", 64, 64, 95.74, 1, (4, 1)),
+      ("qwen3-8b", 16, 64, 15.75, 1, (4, 4)),
+      # As many prompts for each device as any other.
+      ("qwen3-8b", 256, 64, 95.74, 1, (1, 4)),
+      ("qwen3-8b", 128, 64, 95.74, 2, (2, 2)),
+      # It does not fit: the most that there is.
+      ("llama3-70b", 16, 64, 15.75, 1, (2, 8)),
+    ],
+  )
+  def test_what_suits(self, model, count, prompts, gib, slices, expected):
+    memory = gib and gib * GIB
+    assert self.axes(model, count, prompts, memory, slices) == expected
+
+  def test_what_is_asked_stays(self):
+    asked = {"fsdp": 8, "tensor": 2}
+    assert self.axes("qwen3-8b", 64, 64, GIB, **asked) == (8, 2)
+    assert self.axes("qwen3-8b", 64, 64, GIB, data=8) == (1, 1)
+    assert self.axes("qwen3-8b", 64, 64, GIB, context=7) == (1, 1)

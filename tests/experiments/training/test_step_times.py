@@ -1,0 +1,271 @@
+"""The times in `metrics.jsonl` are those of the step that they are logged with.
+
+The update of each step sleeps for a time of its own, so that a time which is
+logged with another step is seen. Tests compare with sleeps that differ by a
+factor of six, as the machine may be busy.
+"""
+
+import contextlib
+import dataclasses
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import small_run
+
+from experiments.logging import json_files, run_logger, sample_dump
+from experiments.training import build, loop
+from rl import step
+
+SHORT, LONG = 0.2, 1.2
+# By step from 0. A warm-up of 2 steps compiles, and is not looked at.
+SLEEPS = (SHORT, SHORT, SHORT, LONG, SHORT, SHORT)
+WARM = 2
+STEPS = len(SLEEPS)
+BETWEEN = ("time/checkpoint_s", "time/evaluation_s", "time/samples_s")
+
+
+@pytest.fixture(autouse=True)
+def slow_updates(monkeypatch):
+  """The train step sleeps inside its program."""
+  make = step.make
+
+  def sleep(number):
+    time.sleep(SLEEPS[int(number)])
+    return np.asarray(number)
+
+  def make_slow(*args):
+    train_step = make(*args)
+
+    def slow_step(state, rollout):
+      after, metrics = train_step(state, rollout)
+      shape = jax.ShapeDtypeStruct(state.step.shape, state.step.dtype)
+      # Nothing but the metrics and the next state waits for the sleep.
+      number = jax.pure_callback(sleep, shape, state.step)
+      return after.replace(step=number + 1), metrics
+
+    return slow_step
+
+  monkeypatch.setattr(step, "make", make_slow)
+
+
+class SlowCheckpoints:
+  """Stands for `checkpoint.Checkpoints`; a save takes 0.3 s."""
+
+  def save(self, *args, **kwargs):
+    time.sleep(0.3)
+
+
+def run_loop(e, workdir):
+  """Runs the training loop alone.
+
+  Returns:
+    The lines of `metrics.jsonl` by step, and the seconds of the loop until it
+    flushes the logger after its last step.
+  """
+  watch = contextlib.nullcontext()
+  watch.check = lambda: None
+  state = jax.block_until_ready(e.init())
+  flushes = []
+  with run_logger.Logger(workdir, STEPS, sinks=()) as logger:
+    flush = logger.flush
+
+    def noted_flush():
+      flushes.append(time.perf_counter())
+      flush()
+
+    logger.flush = noted_flush
+    start = time.perf_counter()
+    loop._loop(e, state, workdir, SlowCheckpoints(), logger, watch, None)
+    wall = flushes[-1] - start
+  lines = json_files.read(workdir / "metrics.jsonl")
+  return {line["step"]: line for line in lines if "time/step_s" in line}, wall
+
+
+def assert_of_its_own_step(seconds):
+  """Compares `seconds`, by step from 1, with the sleeps; the fourth is long."""
+  durations = [seconds[i] for i in range(WARM + 1, STEPS + 1)]
+  for duration, sleep in zip(durations, SLEEPS[WARM:], strict=True):
+    # A tenth of a second: the host may see an end late, and a step is then the
+    # shorter for it.
+    assert sleep - 0.1 <= duration < sleep + LONG - SHORT, durations
+
+
+def assert_add_up(lines, wall):
+  total = sum(
+    line.get(name, 0.0)
+    for line in lines.values()
+    for name in ("time/step_s", *BETWEEN)
+  )
+  assert abs(total / wall - 1) < 0.02, (total, wall)
+
+
+def by_step(lines, name):
+  return {number: line[name] for number, line in lines.items()}
+
+
+def run_behind_a_long_program(gather):
+  """Makes dispatches asynchronous.
+
+  The CPU runs a program in the host's thread if it computes little and its
+  arguments are ready. The one here computes much, and then sleeps, so that all
+  programs that need its result wait, however busy the machine is.
+  """
+
+  def sleep(x):
+    time.sleep(0.3)
+    return np.asarray(x)
+
+  @jax.jit
+  def delay(rollout, x):
+    x = jax.lax.fori_loop(0, 20, lambda _, x: jnp.tanh(x @ x), x)
+    x = jax.pure_callback(sleep, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+    # Scores depend on the result, or XLA would leave all of it out.
+    return rollout.replace(scores=rollout.scores + 0.0 * x[0, 0])
+
+  def collect(state):
+    rollout, times = gather(state)
+    return delay(rollout, jnp.ones((400, 400))), times
+
+  return collect
+
+
+def run_in_the_hosts_thread(advance):
+  """Makes dispatches return when their programs have ended."""
+  return lambda state: jax.block_until_ready(advance(state))
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_separate_programs(tmp_path, monkeypatch, asynchronous):
+  running = []
+  gatherer, make_advance = loop.gatherer, loop.make_advance
+
+  def observed(e, gather):
+    advance = make_advance(e, gather)
+    if not asynchronous:
+      advance = run_in_the_hosts_thread(advance)
+
+    def observe(state):
+      result = advance(state)
+      running.append(not result[1]["loss/total"].is_ready())
+      return result
+
+    return observe
+
+  if asynchronous:
+    monkeypatch.setattr(
+      loop, "gatherer", lambda e: run_behind_a_long_program(gatherer(e))
+    )
+  monkeypatch.setattr(loop, "make_advance", observed)
+  lines, wall = run_loop(small_run.experiment(steps=STEPS), tmp_path)
+  # A busy machine may return from one of the four dispatches late.
+  assert (sum(running[WARM:]) >= 2) == asynchronous
+  assert_of_its_own_step(by_step(lines, "time/step_s"))
+  assert_add_up(lines, wall)
+
+
+def scored_on_the_host(e):
+  """The experiment, with its task scored by host code that sleeps."""
+  score = e.task.score
+
+  def sleepy(*args):
+    time.sleep(SHORT)
+    return score(*args)
+
+  task = dataclasses.replace(e.task, jittable=False, score=sleepy)
+  return dataclasses.replace(e, task=task)
+
+
+def test_a_reward_on_the_host(tmp_path):
+  lines, wall = run_loop(
+    scored_on_the_host(small_run.experiment(steps=STEPS)), tmp_path
+  )
+  assert_of_its_own_step(by_step(lines, "time/update_s"))
+  for number, line in lines.items():
+    assert line["time/score_s"] >= SHORT
+    parts = [line[f"time/{part}_s"] for part in ("rollout", "score", "update")]
+    assert abs(sum(parts) - line["time/step_s"]) < SHORT / 2, number
+  assert_add_up(lines, wall)
+
+
+def test_a_sampler_a_step_ahead(tmp_path):
+  """The rollout of a step is sampled beside the update of the step before."""
+  config = small_run.config(steps=STEPS, sampler__devices=4, sampler__ahead=1)
+  lines, wall = run_loop(scored_on_the_host(build.build(config)), tmp_path)
+  assert_of_its_own_step(by_step(lines, "time/update_s"))
+  assert_add_up(lines, wall)
+
+
+def test_several_steps_a_dispatch_share_its_time(tmp_path):
+  lines, wall = run_loop(
+    small_run.experiment(steps=STEPS, steps_per_dispatch=2), tmp_path
+  )
+  seconds = by_step(lines, "time/step_s")
+  middle = (SHORT + LONG) / 2
+  assert seconds[3] == seconds[4] >= middle - 0.1
+  assert SHORT - 0.1 <= seconds[5] == seconds[6] < middle
+  assert_add_up(lines, wall)
+
+
+def test_work_between_steps_is_no_part_of_a_step(tmp_path, monkeypatch):
+  """It is logged with the next line, and all adds up to the wall time."""
+
+  def evaluate(*args):
+    time.sleep(0.4)
+    return {"evaluation/x": 1.0}
+
+  def recorder(*args):
+    return lambda state: time.sleep(0.5) or []
+
+  monkeypatch.setattr(loop, "_evaluated", evaluate)
+  monkeypatch.setattr(sample_dump, "recorder", recorder)
+  e = small_run.experiment(
+    steps=STEPS, evaluate_every=4, rollouts_every=4, checkpoint_every=2
+  )
+  lines, wall = run_loop(e, tmp_path)
+  assert_of_its_own_step(by_step(lines, "time/step_s"))
+  logged = {
+    (number, name): line[name]
+    for number, line in lines.items()
+    for name in BETWEEN
+    if name in line
+  }
+  # The sample dump is due before the first step too.
+  want = {(1, BETWEEN[2]): 0.5, (3, BETWEEN[0]): 0.3, (5, BETWEEN[0]): 0.3}
+  want |= {(5, BETWEEN[1]): 0.4, (5, BETWEEN[2]): 0.5}
+  assert logged.keys() == want.keys()
+  assert all(want[key] <= logged[key] < want[key] + 0.3 for key in want)
+  assert_add_up(lines, wall)
+
+
+def test_lines_of_every_second_step_keep_the_time_between(tmp_path):
+  e = small_run.experiment(steps=STEPS, log_every=2, checkpoint_every=1)
+  lines, _ = run_loop(e, tmp_path)
+  assert list(lines) == [2, 4, 6]
+  assert LONG <= lines[4]["time/step_s"] < LONG + SHORT + 0.6
+  saves = [line["time/checkpoint_s"] for line in lines.values()]
+  counts = (1, 2, 2)  # before steps 2, 3 and 4, 5 and 6
+  for seconds, count in zip(saves, counts, strict=True):
+    assert 0.3 * count <= seconds < 0.3 * count + 0.6
+
+
+def test_the_first_step_does_not_hold_the_time_of_the_second(
+  tmp_path, monkeypatch
+):
+  """The first compiles, and is as long whatever the second takes."""
+  make_advance = loop.make_advance
+  monkeypatch.setattr(
+    loop,
+    "make_advance",
+    lambda *args: run_in_the_hosts_thread(make_advance(*args)),
+  )
+  e = small_run.experiment(steps=2)
+  start = time.perf_counter()
+  run_loop(e, tmp_path / "warm")
+  compiling = time.perf_counter() - start
+  monkeypatch.setitem(globals(), "SLEEPS", (SHORT, 3 * LONG))
+  lines, _ = run_loop(e, tmp_path / "slow")
+  assert SHORT <= lines[1]["time/step_s"] < compiling + LONG
+  assert lines[2]["time/step_s"] >= 3 * LONG - 0.1

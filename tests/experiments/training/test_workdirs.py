@@ -1,0 +1,110 @@
+"""A workdir is that of one config."""
+
+import jax.numpy as jnp
+import ml_collections
+import pytest
+from orbax.checkpoint import checkpoint_manager as orbax
+
+from experiments.configs import countdown_max_at_k
+from experiments.training import checkpointing, preemption, workdirs
+
+
+def _config(**changes):
+  config = ml_collections.ConfigDict(
+    {
+      "steps": 40,
+      "seed": 0,
+      "method": {"name": "grpo", "clip": (0.2, 0.28)},
+      "log_every": 1,
+    }
+  )
+  config.update(changes)
+  return config
+
+
+def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
+  workdirs.check_config(tmp_path / "new", _config())
+  assert not (tmp_path / "new").exists()
+  workdirs.write_config(tmp_path, _config())
+  workdirs.check_config(tmp_path, _config())
+  workdirs.check_config(tmp_path, _config(steps=80, log_every=10))
+
+
+def test_a_run_with_a_base_goes_on_on_other_devices(tmp_path):
+  config = countdown_max_at_k.get_config()
+  workdirs.write_config(tmp_path, config)
+  config.cpu_devices = 2
+  config.mesh.data, config.mesh.fsdp = 1, 2
+  assert config.base.cpu_devices == 2
+  workdirs.check_config(tmp_path, config)
+  # What the base learned from is fixed.
+  config.base.rollout.prompts *= 2
+  with pytest.raises(ValueError, match=r"base\.rollout\.prompts is") as error:
+    workdirs.check_config(tmp_path, config)
+  assert "cpu_devices, base.mesh, base.cpu_devices may change" in str(
+    error.value
+  )
+
+
+def test_a_key_that_only_begins_like_another_may_not_change(tmp_path):
+  workdirs.write_config(tmp_path, _config(mesh_of=1))
+  with pytest.raises(ValueError, match="mesh_of is 1 there, 2 here"):
+    workdirs.check_config(tmp_path, _config(mesh_of=2))
+
+
+def test_a_model_that_no_run_made_is_no_runs_workdir(tmp_path):
+  (tmp_path / "imported" / "checkpoints").mkdir(parents=True)
+  with pytest.raises(ValueError, match=r"init_from=.*imported in another"):
+    workdirs.check_config(tmp_path / "imported", _config())
+
+
+def test_another_config_is_refused_with_both_values(tmp_path):
+  workdirs.write_config(tmp_path, _config())
+  before = (tmp_path / "config.json").read_bytes()
+  other = _config(seed=1, extra="x")
+  other.method.clip = (0.2, 0.3)
+  with pytest.raises(ValueError, match="was made with another config") as error:
+    workdirs.check_config(tmp_path, other)
+  for part in (
+    'extra is absent there, "x" here',
+    "method.clip is [0.2, 0.28] there, [0.2, 0.3] here",
+    "seed is 0 there, 1 here",
+  ):
+    assert part in str(error.value)
+  assert "\n" not in str(error.value)
+  assert (tmp_path / "config.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ['{"steps": 40,\n', "[]", ""])
+def test_a_config_that_was_cut_off_is_named(tmp_path, text):
+  (tmp_path / "config.json").write_text(text)
+  for read in (
+    workdirs.read_config,
+    lambda w: workdirs.check_config(w, _config()),
+  ):
+    with pytest.raises(
+      ValueError, match=r"config\.json is no config: "
+    ) as error:
+      read(tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_a_second_watch_counts_on_and_orbax_asks_nothing(tmp_path, monkeypatch):
+  """JAX has one count of how often a process asked whether it must end."""
+  asked = []
+  monkeypatch.setattr(preemption.jax, "process_count", lambda: 2)
+  monkeypatch.setattr(
+    preemption.multihost_utils,
+    "reached_preemption_sync_point",
+    lambda number: asked.append(number) or False,
+  )
+  for _ in range(2):
+    watch = preemption.Watch()
+    watch.check()
+    watch.check()
+  assert asked == list(range(asked[0], asked[0] + 4))
+  monkeypatch.undo()
+  with checkpointing.Checkpoints(tmp_path / "c") as checkpoints:
+    monkeypatch.setattr(orbax.utils, "reached_preemption", asked.append)
+    assert checkpoints.save(7, {"params": jnp.zeros(2)}, {})
+  assert len(asked) == 4

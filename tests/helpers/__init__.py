@@ -1,0 +1,1 @@
+"""Fixtures, fake services and reference implementations that tests share."""

@@ -1,0 +1,1 @@
+"""Rows of the contract test of methods, one module for each family."""

@@ -1,0 +1,23 @@
+"""Baselines and scales of a group under contract."""
+
+from helpers.method_contract import Row
+
+ROWS = {
+  "canon": Row(),
+  "copo": Row(),
+  "dr_grpo": Row(),
+  "gdpo": Row(signal=("scores", "components")),
+  "gpg": Row(),
+  "grpo": Row({"beta": 0.1}),
+  "lite_ppo": Row(),
+  "one_shot": Row(breaks={"no_signal": "the entropy bonus needs no reward"}),
+  "opo": Row(),
+  "qae": Row(),
+  "reinforce": Row(),
+  "reinforce_pp": Row({"beta": 0.1}),
+  "reinforce_pp_baseline": Row({"beta": 0.1}),
+  "remax": Row(signal=("scores", "stage/greedy_scores")),
+  "riskpo": Row({"bundle": 2}),
+  "rloo": Row(),
+  "unlikeliness": Row(),
+}

@@ -1,0 +1,15 @@
+"""Credit of steps under contract."""
+
+from helpers.method_contract import Row
+
+STEPS = ("step_scores", "correct")
+ROWS = {
+  "clip_delta": Row({}, STEPS),
+  "min_form": Row({"verifiable": 0.5}, STEPS),
+  "oprl": Row(),
+  "prime": Row({"low": 0.0, "high": 1.0}, ("correct",)),
+  "pure_openrlhf": Row({"verifiable": 0.5}, STEPS),
+  "pure_verl": Row({"verifiable": 0.5}, STEPS),
+  "strict_min_form": Row({"verifiable": 0.5}, STEPS),
+  "sum_form": Row({"verifiable": 0.5}, STEPS),
+}

@@ -1,0 +1,14 @@
+"""Set objectives under contract."""
+
+from helpers.method_contract import Row
+
+ROWS = {
+  "bon_mean": Row({"k": 2, "beta": 0.1}),
+  "max_at_k": Row({"k": 2}),
+  "max_at_k_off_policy": Row({"k": 2}),
+  "pass_at_k": Row({"k": 2}),
+  "pass_at_k_adaptive": Row({"k": 2}),
+  "pass_at_k_combination": Row({"k": 2}),
+  "pass_at_k_exceeding": Row({"k": 2}),
+  "top_minus_second": Row(),
+}

@@ -1,0 +1,20 @@
+"""Shaping of the advantages of tokens under contract."""
+
+from helpers.method_contract import Row
+
+_VERDICTS = ("scores", "correct")
+ROWS = {
+  "earl": Row({"beta": 0.1}),
+  "empg": Row(
+    breaks={"no_signal": "the clarity of the next step is paid without reward"}
+  ),
+  "entropy_adv": Row(),
+  "erv": Row({"stride": 2}),
+  "ktae": Row({}, _VERDICTS),
+  "less": Row({"mu": 2, "share": 0.9}),
+  "progrpo": Row({}, _VERDICTS),
+  "rl_zvp": Row({}, _VERDICTS),
+  "ucas": Row(
+    breaks={"no_signal": "sure tokens are penalised whatever the reward"}
+  ),
+}

@@ -1,0 +1,14 @@
+"""Signed verdicts under contract."""
+
+from helpers.method_contract import Row
+
+VERDICTS = ("correct",)
+ROWS = {
+  "noisy_backward": Row(),
+  "noisy_forward": Row(
+    breaks={"no_signal": "a score of 0 is a rejection, and weighs r1 - 1"}
+  ),
+  "nsr": Row({}, VERDICTS),
+  "psr": Row({}, VERDICTS),
+  "w_reinforce": Row({}, VERDICTS),
+}

@@ -1,0 +1,66 @@
+"""What tests of surrogates measure: slopes of tokens, gradients of losses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from helpers import tabular_policy
+from rl import method, scoring, step, transforms, types
+from rl.losses import surrogates, terms
+
+OLD = scoring.Need("old", scoring.log_probs)
+
+
+def close(a, b, atol=1e-6, rtol=1e-5):
+  np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=atol, rtol=rtol)
+
+
+def drifted(scale=1.0):
+  """The free policy's parameters, and others at some distance."""
+  now, then = (
+    tabular_policy.params(0)["hidden"],
+    tabular_policy.params(1)["hidden"],
+  )
+  return {"hidden": now}, {"hidden": now + scale * (then - now)}
+
+
+def gradient(m, rollout, params, old=None, state=None):
+  """The gradient of the whole method's loss at every position's logits."""
+  sources = {"old": params if old is None else old}
+  needs = method.required(m, updates=2)
+  scored = scoring.passes(tabular_policy.policy, sources, needs, rollout)
+  state = m.init() if state is None else state
+  batch, scales, _ = method.prepare(m, scored, state)
+  plan = step.Plan()
+  found, _ = step.gradients(
+    m, tabular_policy.policy, params, batch, scales, plan
+  )
+  return np.asarray(found["hidden"][..., : tabular_policy.V])
+
+
+@transforms.transform("none", "sample")
+def signs(_, rollout):
+  """Advantages of both signs, of several sizes."""
+  return rollout.scores - 0.4
+
+
+def bare(surrogate, aggregate=None, factor=1.0, prepared=(), **kwargs):
+  """A method that is that surrogate and nothing else."""
+  loss = terms.policy_gradient(surrogate, aggregate=aggregate, **kwargs)
+  return method.Method(loss, factor * signs(), prepared=prepared)
+
+
+def score_function(rollout, params, aggregate):
+  """The gradient of - aggregate(A log pi)."""
+  return gradient(bare(surrogates.reinforce(), aggregate), rollout, params)
+
+
+def slopes(surrogate, log_ratio, advantages):
+  """Value and slope in the log-ratio of single tokens, `[N]`."""
+
+  def one(x, a):
+    value = surrogate.fn(x, a, types.Named({"log_probs": x}), None)
+    return value[0] if isinstance(value, tuple) else value
+
+  found = jax.vmap(jax.value_and_grad(one))
+  return found(jnp.float32(log_ratio), jnp.float32(advantages))

@@ -1,0 +1,431 @@
+"""The decoder against a plain numpy one, and its trunk against plain rows."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models import decoding, heads, layers, policy, transformer
+from models.config import ModelConfig
+from models.rope import RopeScaling
+from rl import types
+
+BASE = ModelConfig(
+  vocab_size=11,
+  width=8,
+  layers=2,
+  heads=2,
+  kv_heads=2,
+  head_dim=4,
+  mlp_width=12,
+)
+CONFIGS = {
+  "multi_head": BASE,
+  "grouped": dataclasses.replace(BASE, heads=4, kv_heads=2),
+  "multi_query_qk_norm": dataclasses.replace(BASE, kv_heads=1, qk_norm="head"),
+  "bias_tied_remat": dataclasses.replace(
+    BASE, attention_bias=True, tied_embeddings=True, remat="full"
+  ),
+  "value_head": dataclasses.replace(BASE, value_head=True, rope_theta=100.0),
+}
+# What no plain numpy decoder is written for here; torch's is the oracle, in
+# tests/models/test_hf_parity.py.
+VARIANTS = {
+  "windows_softcaps_yarn": dataclasses.replace(
+    BASE,
+    head_dim=8,
+    layers=3,
+    layer_kinds=("local", "nope", "global"),
+    window=3,
+    local_rope_theta=100.0,
+    rope_scaling=RopeScaling("yarn", factor=4.0, original=8),
+    rope_fraction=0.5,
+    norm_place="both",
+    norm_offset=1.0,
+    qk_norm="head",
+    attention_softcap=2.0,
+    logit_softcap=3.0,
+    attention_scale=0.3,
+    embedding_scale=2.0,
+    activation="gelu_tanh",
+  ),
+  "learned_layer_norm": dataclasses.replace(
+    BASE,
+    positions="learned",
+    max_positions=16,
+    norm="layer",
+    gated_mlp=False,
+    attention_bias=True,
+    output_bias=True,
+    mlp_bias=True,
+    activation="gelu",
+    extra_heads=(("steps", 3),),
+  ),
+  "experts_after_norms": dataclasses.replace(
+    BASE,
+    experts=4,
+    experts_per_token=2,
+    norm_place="post",
+    qk_norm="all",
+    qkv_clip=0.7,
+    lora_rank=2,
+  ),
+}
+P, S, L, T = 3, 2, 5, 4
+PROMPT_LENGTHS = np.array([5, 3, 1])
+LENGTHS = np.array([[4, 2], [1, 4], [3, 3]])
+
+
+def generic(config: ModelConfig, seed: int = 0) -> dict:
+  """Parameters without a special value: no zero bias, no unit scale."""
+  shapes = jax.eval_shape(lambda: transformer.init(config, jax.random.key(0)))
+  normal = np.random.default_rng(seed).normal
+  return jax.tree.map(
+    lambda x: jnp.asarray(0.4 * normal(size=x.shape), x.dtype), shapes
+  )
+
+
+def batch(prompt_room: int = L) -> types.Tokens:
+  generator = np.random.default_rng(1)
+  prompts = np.zeros((P, prompt_room), np.int32)
+  prompt_mask = np.arange(prompt_room) >= prompt_room - PROMPT_LENGTHS[:, None]
+  prompts[prompt_mask] = generator.integers(0, 11, PROMPT_LENGTHS.sum())
+  completions = generator.integers(0, 11, (P, S, T)).astype(np.int32)
+  mask = np.arange(T) < LENGTHS[..., None]
+  return types.Tokens(
+    *map(jnp.asarray, (prompts, prompt_mask, completions, LENGTHS, mask))
+  )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def completion_logits(config, params, tokens):
+  scored = transformer.score(config, params, tokens)
+  return scored.heads["logits"](scored.hidden)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def plain_logits(config, params, tokens, mask):
+  return transformer.logits(config, params, tokens, mask)
+
+
+def joined(tokens: types.Tokens) -> tuple[np.ndarray, np.ndarray]:
+  """Every sample as a row of its own: `[P S, L + T]` ids and mask."""
+  widen = lambda x: np.repeat(np.asarray(x), S, axis=0)  # noqa: E731
+  completions = np.asarray(tokens.completions).reshape(P * S, T)
+  real = np.asarray(tokens.mask).reshape(P * S, T)
+  ids = np.concatenate([widen(tokens.prompts), completions], 1)
+  return ids, np.concatenate([widen(tokens.prompt_mask), real], 1)
+
+
+def numpy_logits(config: ModelConfig, params: dict, ids: np.ndarray):
+  """One unpadded row in float64, head by head and query by query."""
+  p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+
+  def norm(x, scale):
+    square = np.mean(x * x, axis=-1, keepdims=True)
+    return x / np.sqrt(square + config.norm_eps) * scale
+
+  def turn(x, position):
+    half = config.head_dim // 2
+    pairs = x[:half] + 1j * x[half:]
+    angles = position * config.rope_theta ** (-np.arange(half) / half)
+    turned = pairs * np.exp(1j * angles)
+    return np.concatenate([turned.real, turned.imag])
+
+  x = p["embed"]["table"][ids]
+  for n in range(config.layers):
+    layer = jax.tree.map(lambda stacked, n=n: stacked[n], p["layers"])
+    weights = layer["attention"]
+    normed = norm(x, layer["attention_norm"]["scale"])
+    made = {}
+    for name in ("query", "key", "value"):
+      made[name] = np.einsum("nd,dhk->nhk", normed, weights[name]["kernel"])
+      if config.attention_bias:
+        made[name] += weights[name]["bias"]
+      if config.qk_norm == "head" and name != "value":
+        made[name] = norm(made[name], weights[f"{name}_norm"]["scale"])
+    mixed = np.zeros((len(ids), config.heads, config.head_dim))
+    for h in range(config.heads):
+      g = h // (config.heads // config.kv_heads)
+      for i in range(len(ids)):
+        query = turn(made["query"][i, h], i)
+        keys = [turn(made["key"][j, g], j) for j in range(i + 1)]
+        exponent = np.array([query @ key for key in keys])
+        exponent = np.exp(exponent / np.sqrt(config.head_dim))
+        mixed[i, h] = exponent @ made["value"][: i + 1, g] / exponent.sum()
+    x = x + np.einsum("nhk,hkd->nd", mixed, weights["output"]["kernel"])
+    normed = norm(x, layer["mlp_norm"]["scale"])
+    gate = normed @ layer["mlp"]["gate"]["kernel"]
+    up = normed @ layer["mlp"]["up"]["kernel"]
+    x = x + (gate / (1 + np.exp(-gate)) * up) @ layer["mlp"]["down"]["kernel"]
+  x = norm(x, p["final_norm"]["scale"])
+  if config.tied_embeddings:
+    return x @ p["embed"]["table"].T
+  return x @ p["unembed"]["kernel"]
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def model(request):
+  config = CONFIGS[request.param]
+  return config, generic(config)
+
+
+@pytest.fixture(scope="module", params=CONFIGS | VARIANTS)
+def any_model(request):
+  config = (CONFIGS | VARIANTS)[request.param]
+  return config, generic(config)
+
+
+def test_logits_equal_a_numpy_decoder(model):
+  config, params = model
+  ids, mask = joined(batch())
+  logits = plain_logits(config, params, ids, mask)
+  for row, real, found in zip(ids, mask, np.asarray(logits), strict=True):
+    expected = numpy_logits(config, params, row[real])
+    np.testing.assert_allclose(found[real], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_score_equals_one_plain_row_per_sample(any_model):
+  config, params = any_model
+  tokens = batch()
+  shared = jax.nn.log_softmax(completion_logits(config, params, tokens))
+  rows = plain_logits(config, params, *joined(tokens))
+  plain = jax.nn.log_softmax(rows)[:, L - 1 : -1].reshape(shared.shape)
+  real = np.asarray(tokens.mask)
+  np.testing.assert_allclose(shared[real], plain[real], atol=1e-5)
+
+
+def test_decoding_token_by_token_equals_score(any_model):
+  config, params = any_model
+  tokens = batch()
+  whole = completion_logits(config, params, tokens)
+  bound = policy.bind(config)
+  prefill = jax.jit(bound.prefill, static_argnums=(3, 4))
+  served, decode = bound.serve(params), jax.jit(bound.decode)
+  logits, cache = prefill(params, tokens.prompts, tokens.prompt_mask, S, T)
+  for s in range(S):
+    np.testing.assert_allclose(logits, whole[:, s, 0], atol=1e-5)
+  for t in range(T - 1):
+    logits, cache = decode(served, tokens.completions[..., t], t, cache)
+    read = t < LENGTHS  # token t is real, so its successor is predicted
+    np.testing.assert_allclose(
+      logits[read], whole[:, :, t + 1][read], atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("unroll", [0, 1])
+def test_a_prompt_is_cached_once_for_all_samples(unroll):
+  tokens = batch()
+  config = dataclasses.replace(BASE, unroll=unroll)
+  prefill = functools.partial(decoding.prefill, config)
+  shapes = jax.eval_shape(
+    lambda params: prefill(params, tokens.prompts, tokens.prompt_mask, 64, T),
+    generic(BASE),
+  )[1]
+  layers = config.layers
+  pairs, stack = ([shapes.trunk], (layers,)) if unroll else (shapes.trunk, ())
+  assert len(pairs) == (1 if unroll else layers)
+  for keys, values in pairs:
+    assert keys.shape == (*stack, P, BASE.kv_heads, BASE.head_dim, L)
+    assert values.shape == (*stack, P, BASE.kv_heads, L, BASE.head_dim)
+
+
+def test_left_padding_changes_nothing():
+  params = generic(BASE)
+  snug, loose = batch(), batch(L + 3)
+  np.testing.assert_allclose(
+    completion_logits(BASE, params, snug),
+    completion_logits(BASE, params, loose),
+    atol=1e-5,
+  )
+
+
+def test_prompts_of_their_own_equal_a_shared_prompt():
+  params = generic(BASE)
+  tokens = batch()
+  repeat = lambda x: jnp.repeat(x[:, None], S, axis=1)  # noqa: E731
+  view = tokens.replace(
+    prompts=repeat(tokens.prompts), prompt_mask=repeat(tokens.prompt_mask)
+  )
+  np.testing.assert_allclose(
+    completion_logits(BASE, params, tokens),
+    completion_logits(BASE, params, view),
+    atol=1e-5,
+  )
+
+
+def test_ids_of_padding_change_nothing():
+  params = generic(BASE)
+  tokens = batch()
+  other = tokens.replace(
+    prompts=jnp.where(tokens.prompt_mask, tokens.prompts, 7),
+    completions=jnp.where(tokens.mask, tokens.completions, 9),
+  )
+  one = completion_logits(BASE, params, tokens)
+  two = completion_logits(BASE, params, other)
+  np.testing.assert_array_equal(one, two)
+
+
+def test_padding_has_exactly_zero_gradient():
+  # Ids 9 and 10 stand on padding only, so their embeddings must get none.
+  params = generic(BASE)
+  tokens = batch()
+  tokens = tokens.replace(
+    prompts=jnp.where(tokens.prompt_mask, tokens.prompts % 9, 9),
+    completions=jnp.where(tokens.mask, tokens.completions % 9, 10),
+  )
+
+  @jax.jit
+  @jax.grad
+  def gradient(params):
+    scored = transformer.score(BASE, params, tokens)
+    log_probs = jax.nn.log_softmax(scored.heads["logits"](scored.hidden))
+    chosen = jnp.take_along_axis(log_probs, tokens.completions[..., None], -1)
+    return jnp.where(tokens.mask, chosen[..., 0], 0.0).sum()
+
+  table = np.asarray(gradient(params)["embed"]["table"])
+  # A completion's last token is read by nobody who is scored.
+  read = np.arange(T) < LENGTHS[..., None] - 1
+  prompt_ids = np.asarray(tokens.prompts)[np.asarray(tokens.prompt_mask)]
+  seen = {*prompt_ids, *np.asarray(tokens.completions)[read]}
+  assert {i for i in range(11) if (table[i] != 0).any()} == seen
+
+
+def test_an_empty_prompt_is_finite_forward_and_backward():
+  config = CONFIGS["bias_tied_remat"]
+  params = generic(config)
+  tokens = batch()
+  tokens = tokens.replace(prompt_mask=tokens.prompt_mask.at[1].set(False))
+
+  def total(params):
+    scored = transformer.score(config, params, tokens)
+    return jnp.sum(scored.heads["logits"](scored.hidden) ** 2)
+
+  value, gradient = jax.jit(jax.value_and_grad(total))(params)
+  assert np.isfinite(value)
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
+
+
+def test_one_token_completions_read_the_prompt_alone():
+  params = generic(BASE)
+  tokens = batch()
+  short = tokens.replace(
+    completions=tokens.completions[..., :1], lengths=jnp.ones((P, S), int)
+  )
+  found = completion_logits(BASE, params, short)
+  whole = completion_logits(BASE, params, tokens)
+  np.testing.assert_allclose(found, whole[:, :, :1], atol=1e-5)
+
+
+def test_initial_kernels_have_the_documented_deviation():
+  config = dataclasses.replace(BASE, width=64, heads=8, mlp_width=128)
+  params = transformer.init(config, jax.random.key(0))
+  attention = params["layers"]["attention"]
+  for kernel, deviation in (
+    (params["embed"]["table"], 1 / 8),
+    (attention["query"]["kernel"], 1 / 8),
+    (attention["output"]["kernel"], 1 / np.sqrt(32 * 2 * config.layers)),
+    (params["layers"]["mlp"]["gate"]["kernel"], 1 / 8),
+  ):
+    # Four standard errors of the deviation of so many normal numbers.
+    error = 4 * deviation / np.sqrt(2 * kernel.size)
+    assert np.std(kernel) == pytest.approx(deviation, abs=error)
+  first, second = attention["query"]["kernel"]
+  assert (first != second).all()
+
+
+def test_the_value_head_is_linear_in_hidden_states():
+  config = CONFIGS["value_head"]
+  params = generic(config)
+  hidden = np.random.default_rng(2).normal(size=(6, config.width))
+  value = transformer.heads(config, params)["value"](jnp.asarray(hidden))
+  expected = hidden @ params["value"]["kernel"] + params["value"]["bias"]
+  np.testing.assert_allclose(value, expected, atol=1e-5)
+  assert "value" not in transformer.heads(BASE, generic(BASE))
+
+
+def test_further_heads_are_linear_and_start_near_nothing():
+  config = VARIANTS["learned_layer_norm"]
+  params = generic(config)
+  hidden = jnp.asarray(np.random.default_rng(2).normal(size=(6, config.width)))
+  found = transformer.heads(config, params)["steps"](hidden)
+  head = params["heads"]["steps"]
+  expected = hidden @ head["kernel"] + head["bias"]
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  fresh = transformer.init_heads(config, jax.random.key(0))
+  small = transformer.heads(config, params | fresh)["steps"](hidden)
+  assert np.abs(small).max() < 1
+
+
+def test_the_logits_of_two_tokens_are_those_among_all():
+  config = VARIANTS["windows_softcaps_yarn"]
+  params = generic(config)
+  hidden = jnp.asarray(np.random.default_rng(2).normal(size=(6, config.width)))
+  pair = transformer.unembed(config, params, hidden, (7, 2))
+  whole = transformer.unembed(config, params, hidden)
+  np.testing.assert_allclose(pair, whole[:, [7, 2]], atol=1e-6)
+  sure = heads.two_class_score(pair)
+  odds = jax.nn.softmax(whole[:, [7, 2]])
+  np.testing.assert_allclose(sure, odds[:, 1] - odds[:, 0], atol=1e-6)
+
+
+def test_bfloat16_compute_gives_float32_logits_near_the_exact_ones():
+  config = dataclasses.replace(BASE, dtype="bfloat16")
+  params = generic(BASE)
+  tokens = batch()
+  rough = completion_logits(config, params, tokens)
+  exact = completion_logits(BASE, params, tokens)
+  assert rough.dtype == jnp.float32
+  np.testing.assert_allclose(rough, exact, atol=0.1)  # 8 bits of mantissa
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    ({"kv_heads": 3, "heads": 8}, "kv_heads = 3 must divide heads = 8"),
+    ({"head_dim": 5}, "head_dim = 5 times rope_fraction = 1.0 is 5.*even"),
+    ({"rope_fraction": 0.75}, "is 3, which must be even"),
+    ({"layer_kinds": ("local",)}, "window = 0, but there are local layers"),
+    ({"layer_kinds": ("glob",)}, "unknown layer kind 'glob'; did you mean"),
+    ({"positions": "learned"}, "max_positions = 0 leaves no learned"),
+    ({"experts": 2}, "experts_per_token = 0 must lie in 1..experts = 2"),
+    ({"extra_heads": (("value", 2),)}, "extra head 'value' is there already"),
+    (
+      {"rope_scaling": RopeScaling("longrope", original=8)},
+      "short_factors has 0 numbers; allowed: 2",
+    ),
+    ({"dtype": "bfloat"}, "unknown dtype 'bfloat'; did you mean 'bfloat16'"),
+    ({"remat": "all"}, "unknown remat 'all'.*none, full"),
+    ({"layers": 0}, "layers = 0 must be a positive integer"),
+    ({"norm_eps": 0.0}, "norm_eps = 0.0 must be positive"),
+  ],
+)
+def test_an_impossible_shape_is_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    dataclasses.replace(BASE, **change)
+
+
+@pytest.mark.parametrize(
+  ("equation", "x", "kernel"),
+  [
+    ("...d,df->...f", (2, 3, 4), (4, 5)),
+    ("...nd,dhk->...nhk", (2, 3, 4), (4, 2, 5)),
+    ("...hnk,hkd->...nd", (2, 5, 3, 4), (5, 4, 6)),
+    ("nd,de->ne", (3, 4), (4, 5)),
+  ],
+)
+def test_the_product_with_a_kernel_has_the_gradients_of_an_einsum(
+  equation, x, kernel
+):
+  rng = np.random.default_rng(0)
+  factors = [jnp.asarray(rng.normal(size=shape)) for shape in (x, kernel)]
+  expected, back = jax.vjp(functools.partial(jnp.einsum, equation), *factors)
+  found, own_back = jax.vjp(layers.product(equation), *factors)
+  np.testing.assert_array_equal(found, expected)
+  g = jnp.asarray(rng.normal(size=expected.shape))
+  for one, other in zip(own_back(g), back(g), strict=True):
+    assert one.dtype == other.dtype
+    np.testing.assert_allclose(one, other, atol=1e-5)

@@ -1,0 +1,288 @@
+"""What surrogates promise, and what their clips do to single tokens."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import tabular_policy
+from helpers.surrogate_slopes import (
+  OLD,
+  bare,
+  close,
+  drifted,
+  gradient,
+  score_function,
+  signs,
+  slopes,
+)
+
+from rl import methods, scoring, types
+from rl.losses import aggregates, ratios, surrogates, terms
+from rl.methods.surrogates import (
+  flex_clip,
+  gmpo,
+  kimi,
+  sapo,
+  simko,
+  stable_reinforce,
+  weights,
+)
+from rl.transforms import only, right_verdict
+
+TAPERED = weights.weighted_reinforce((1.0, 1.0), (0.0, 1.0))
+
+# The contract of surrogates.
+
+FIXED = (("phase", flex_clip.time_phase(100)),)
+SURROGATES = {
+  "ppo_clip": (surrogates.ppo_clip(), {}),
+  "ppo_clip, cap": (surrogates.ppo_clip(cap=4.0), {}),
+  "gspo": (surrogates.ppo_clip(3e-4, 4e-4), {"ratio": ratios.sequence_mean}),
+  "cispo": (weights.weighted_reinforce((0.0, 5.0), (0.0, 5.0)), {}),
+  "dispo": (weights.weighted_reinforce((0.8, 11.0), (0.0, 101.0)), {}),
+  "topr": (TAPERED, {"ratio": ratios.sequence}),
+  "sapo": (sapo.soft_gate(1.0, 1.05), {}),
+  "gmpo": (gmpo.geometric_mean(0.4), {}),
+  "importance_weighted": (weights.importance_weighted(), {}),
+  "kimi": (kimi.log_gain(), {}),
+  "flex_clip": (
+    flex_clip.moving_clip((-0.3, 0.4), (-0.2, 0.3), 0.2, False),
+    {"prepared": FIXED},
+  ),
+  "stable_reinforce": (stable_reinforce.pre_clip(0.2, 1e3), {}),
+  "simko": (simko.spread_and_press(3, 0.01, 1.1, 0.8, 0.2), {}),
+}
+# Where the method is that the gradient goes elsewhere.
+SPREADS = {"simko": "a share goes to the likeliest tokens, see `simko`"}
+every_surrogate = pytest.mark.parametrize("name", SURROGATES)
+
+
+@pytest.mark.parametrize("name", sorted(SURROGATES.keys() - SPREADS))
+def test_at_the_old_policy_the_gradient_is_the_score_functions(name):
+  """A grad log pi at every token; of sample surrogates, over its length."""
+  surrogate, settings = SURROGATES[name]
+  rollout, params = tabular_policy.rollout(), tabular_policy.params()
+  whole = surrogate.gives == "sample"
+  mean = aggregates.seq_mean_token_mean if whole else aggregates.token_mean
+  want = score_function(rollout, params, mean())
+  assert np.abs(want).max() > 1e-3
+  close(gradient(bare(surrogate, **settings), rollout, params), want)
+
+
+@every_surrogate
+def test_weights_multiply_through(name):
+  """Positively homogeneous in A, however far the policy has moved."""
+  surrogate, settings = SURROGATES[name]
+  rollout, (params, old) = tabular_policy.rollout(), drifted(0.3)
+  one = gradient(bare(surrogate, **settings), rollout, params, old)
+  many = gradient(bare(surrogate, factor=7.0, **settings), rollout, params, old)
+  assert np.abs(one).max() > 1e-4
+  close(many, 7 * one)
+
+
+@pytest.mark.parametrize(
+  "aggregate",
+  [
+    aggregates.token_mean(),
+    aggregates.seq_mean_token_mean(),
+    aggregates.seq_mean_token_sum(),
+    aggregates.seq_mean_token_sum_norm(50),
+  ],
+  ids=str,
+)
+@pytest.mark.parametrize("name", ["gspo", "sapo"])
+def test_gspo_and_sapo_ignore_the_aggregate_asked_for(name, aggregate):
+  """verl's do; here it is the one asked for."""
+  surrogate, settings = SURROGATES[name]
+  rollout, params = tabular_policy.rollout(), tabular_policy.params()
+  want = score_function(rollout, params, aggregate)
+  close(gradient(bare(surrogate, aggregate, **settings), rollout, params), want)
+
+
+@pytest.mark.parametrize("name", ["gspo", "gmpo"])
+def test_the_order_of_log_ratios_within_a_sample_does_not_matter(name):
+  """For the sequence's weight: d loss / d log pi_t is the same at all t."""
+  surrogate, settings = SURROGATES[name]
+  rollout = tabular_policy.rollout(p=1, s=2, t=5, ragged=False)
+  tokens = rollout.tokens.replace(mask=jnp.ones((1, 2, 5), bool))
+  old = rollout.behavior_log_probs
+  rollout = rollout.replace(tokens=tokens, extras=types.Named({str(OLD): old}))
+  term = terms.policy_gradient(
+    surrogate, **{k: v for k, v in settings.items() if k == "ratio"}
+  )
+  moved = jnp.array([0.3, -0.2, 0.1, 0.0, -0.1]) * 1e-3
+  a = jnp.broadcast_to(jnp.array([1.0, -2.0])[None, :, None], old.shape)
+
+  def total(shift):
+    named = types.Named({"log_probs": old + shift})
+    value = term.fn(a, named, rollout)[0]
+    return jnp.sum(term.aggregate.fn(rollout.mask) * value)
+
+  slope = jax.grad(total)(jnp.broadcast_to(moved, old.shape))
+  close(slope, jnp.broadcast_to(slope[..., :1], slope.shape))
+  again = jax.grad(total)(jnp.broadcast_to(moved[::-1], old.shape))
+  close(again, slope)
+
+
+# Clips.
+
+
+def test_ppo_clip_on_the_cards_table():
+  rho, a = [0.5, 0.5, 1.5, 1.5], [1, -1, 1, -1]
+  value, slope = slopes(surrogates.ppo_clip(), np.log(rho), a)
+  close(-value, [-0.5, 0.8, -1.2, 1.5])
+  close(slope, [0.5, 0, 0, -1.5])
+  value, slope = slopes(surrogates.ppo_clip(cap=3.0), [np.log(10)], [-1])
+  close(-value, [3])
+  close(slope, [0])
+  value, _ = slopes(surrogates.ppo_clip(), [np.log(10)], [-1])
+  close(-value, [10])
+
+
+@surrogates.surrogate()
+def dual_clip(log_ratio, advantages, policy, rollout, *, bound):
+  """max(PPO-clip, A bound) where A < 0, as Ye et al. 2020 write it."""
+  value, _ = surrogates.ppo_clip().fn(log_ratio, advantages, policy, rollout)
+  bounded = jnp.maximum(value, advantages * bound)
+  return jnp.where(advantages < 0, bounded, value)
+
+
+def test_the_two_sided_clip_is_the_dual_clip_from_the_upper_bound_up():
+  """INTELLECT-2's delta = 4, in value and in gradient; below it is its own."""
+  rho = np.array([0.1, 0.7, 1.0, 1.3, 3.9, 4.1, 50.0])
+  grid = np.log(np.tile(rho, 2)), np.repeat([1.0, -1.0], len(rho))
+  for bound in (1.2, 1.25, 4.0):
+    cap = slopes(surrogates.ppo_clip(cap=bound), *grid)
+    for a, b in zip(cap, slopes(dual_clip(bound), *grid), strict=True):
+      close(a, b)
+  close(cap[0][-2:], [-4, -4])
+  close(cap[1][-2:], [0, 0])
+  tight, _ = slopes(surrogates.ppo_clip(cap=1.1), np.log([1.3]), [1.0])
+  close(tight, [1.1])
+
+
+def test_a_lower_bound_of_one_never_clips_a_negative_advantage():
+  """So the unclipped surrogate of a protected token is the clipped one."""
+  log_ratio = np.log([1e-4, 0.5, 1.0, 9.0, 11.0, 1e3])
+  clipped = slopes(surrogates.ppo_clip(1.0, 9.0), log_ratio, -np.ones(6))
+  for a, b in zip(
+    clipped,
+    slopes(weights.importance_weighted(), log_ratio, -np.ones(6)),
+    strict=True,
+  ):
+    close(a, b)
+  _, right = slopes(surrogates.ppo_clip(1.0, 9.0), log_ratio, np.ones(6))
+  assert np.asarray(right != 0).tolist() == [True] * 4 + [False] * 2
+
+
+def test_cispo_caps_the_weight_at_one_plus_high():
+  """verl's meaning; TRL's epsilon_high is the cap itself, 5 for our 4."""
+  (term,) = methods.get("cispo").loss.terms
+  assert "negative=(0, 5)" in term.name
+  surrogate = weights.weighted_reinforce((0.0, 5.0), (0.0, 5.0))
+  rho = np.array([0.01, 1.0, 4.9, 5.1, 1e4])
+  for sign in (1.0, -1.0):
+    _, slope = slopes(surrogate, np.log(rho), np.full(5, sign))
+    close(slope, sign * np.array([0.01, 1, 4.9, 5, 5]))
+  assert (np.asarray(slope) != 0).all(), "no token loses its gradient"
+
+
+def test_dispo_has_bounds_of_its_own_for_right_and_wrong():
+  (term,) = methods.get("dispo").loss.terms
+  assert "positive=(0.8, 11), negative=(0, 101)" in term.name
+  surrogate = weights.weighted_reinforce((0.8, 11.0), (0.0, 101.0))
+  rho = np.array([0.1, 1.0, 50.0, 500.0])
+  _, right = slopes(surrogate, np.log(rho), np.ones(4))
+  _, wrong = slopes(surrogate, np.log(rho), -np.ones(4))
+  close(right, [0.8, 1, 11, 11])
+  close(wrong, [-0.1, -1, -50, -101])
+
+
+def test_the_taper_never_lifts_a_wrong_sample_and_lets_go_of_it():
+  """Of weight 1 where right, at most 1 where wrong, 0 as pi -> 0."""
+  log_ratio = np.array([-18.0, -1.0, 0.0, 3.0])
+  _, right = slopes(TAPERED, log_ratio, np.ones(4))
+  close(right, [1, 1, 1, 1])
+  _, wrong = slopes(TAPERED, log_ratio, -np.ones(4))
+  close(wrong, [0, -np.exp(-1), -1, -1])
+
+
+def test_sapo_fades_and_is_nowhere_cut_off():
+  """f(1) = 2 / tau, f'(1) = 1, f' = sech^2(tau (rho - 1) / 2)."""
+  rho = np.array([0.05, 0.5, 1.0, 2.0, 4.0])
+  for sign, tau in ((1.0, 1.0), (-1.0, 1.05)):
+    value, slope = slopes(
+      sapo.soft_gate(1.0, 1.05), np.log(rho), np.full(5, sign)
+    )
+    want = rho / np.cosh(tau * (rho - 1) / 2) ** 2
+    close(slope, sign * want)
+    close(value[2], sign * 2 / tau)
+    assert (np.asarray(slope) * sign > 0).all()
+
+
+def test_gmpo_cuts_a_token_on_the_side_that_its_advantage_pushes():
+  """(prod rho)^(1/T) with log rho at most .4 if A > 0, at least -.4 if < 0."""
+  log_ratio = jnp.array([[[1.0, -1.0, 0.1]] * 2])
+  a = jnp.array([[[2.0] * 3, [-3.0] * 3]])
+  seen = tabular_policy.rollout(p=1, s=2, t=3, ragged=False)
+  seen = seen.replace(
+    tokens=seen.tokens.replace(mask=jnp.ones((1, 2, 3), bool))
+  )
+  surrogate = gmpo.geometric_mean(0.4)
+  value, slope = jax.vmap(
+    jax.value_and_grad(lambda x, i: surrogate.fn(x, a, None, seen)[0, i]),
+    (None, 0),
+  )(log_ratio, jnp.arange(2))
+  want = [2 * np.exp((0.4 - 1 + 0.1) / 3), -3 * np.exp((1 - 0.4 + 0.1) / 3)]
+  close(value, want)
+  close(slope[0, 0, 0], want[0] / 3 * np.array([0, 1, 1]))
+  close(slope[1, 0, 1], want[1] / 3 * np.array([1, 0, 1]))
+
+
+def test_a_gap_of_a_thousand_nats_is_finite_and_has_no_gradient():
+  surrogate = stable_reinforce.pre_clip(0.2, 1e3)
+  log_ratio = np.array([1e3, 50.0, -1e3, 1e3, -1e3])
+  a = np.array([-1.0, -1.0, 1.0, 1.0, -1.0])
+  value, slope = slopes(surrogate, log_ratio, a)
+  assert np.isfinite(value).all()
+  close(value[:3], [-1e3, -1e3, 1e-3])
+  np.testing.assert_array_equal(slope, np.zeros(5))
+  _, slope = slopes(surrogate, [6.9], [-1.0])
+  close(slope, [-np.exp(6.9)])
+
+
+# Terms.
+
+
+def test_a_term_of_its_own_signal_keeps_what_is_not_said():
+  plain = 0.5 * terms.policy_gradient(surrogates.ppo_clip())
+  own, chosen = signs(), only(right_verdict)
+  term = plain.of(signal=own).of(keep=chosen)
+  assert (term.signal, term.keep) == (own, chosen)
+  assert term.coefficient == 0.5
+  assert plain.signal is plain.keep is None
+
+
+def test_k3_plus_is_worth_k3_and_descends_the_reverse_kl():
+  ref = jnp.log(jnp.array([0.2, 0.5, 0.3]))
+  logits = jnp.array([0.4, -0.3, 0.1])
+  need = scoring.Need("ref", scoring.log_probs)
+  rollout = tabular_policy.rollout(p=1, s=2, ragged=False)
+  rollout = rollout.replace(extras=types.Named({str(need): ref}))
+
+  def value(estimator, log_p):
+    named = types.Named({"log_probs": log_p})
+    return terms.kl(estimator).fn(None, named, rollout)[0]
+
+  def sampled(logits):
+    log_p = jax.nn.log_softmax(logits)
+    return jax.lax.stop_gradient(jnp.exp(log_p)) @ value("k3+", log_p)
+
+  def reverse(logits):
+    log_p = jax.nn.log_softmax(logits)
+    return jnp.exp(log_p) @ (log_p - ref)
+
+  close(sampled(logits), reverse(logits))
+  close(jax.grad(sampled)(logits), jax.grad(reverse)(logits))
+  log_p = jax.nn.log_softmax(logits)
+  close(value("k3+", log_p), value("k3", log_p))

@@ -1,0 +1,544 @@
+"""Several learners in one step: each as if alone, in the order written."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import small_run, tabular_policy
+
+from experiments.logging import json_files
+from experiments.training import build, checkpointing, loop
+from models import sharding, stored, transformer
+from rl import (
+  fused_loop,
+  learners,
+  methods,
+  parameter_sets,
+  scoring,
+  step,
+  types,
+)
+from rl.sampling import generation
+from rl.transforms import transform
+from tests.rl import test_fused_loop as real
+
+P, S, V = 8, 4, real.MODEL.vocab_size
+# Every group takes part, whatever its accuracy.
+AFTER = methods.get("prime", low=0.0, high=1.0)
+BEFORE = methods.get("prime", low=0.0, high=1.0, update="before")
+TXS = {"policy": optax.adam(1e-2), "prm": optax.sgd(0.3, momentum=0.9)}
+PLAN = step.Plan()
+LEARNED = ("loss/", "optim/", "advantage/", "policy/", "prm/")  # metrics
+
+
+def _bigram(table, tokens):
+  """Each token is drawn by its row of the table, the row of the one before."""
+  shape = (*tokens.completions.shape[:2], 1)
+  last = jnp.broadcast_to(tokens.prompts[:, -1:, None], shape)
+  before = jnp.concatenate([last, tokens.completions[..., :-1]], -1)
+  return types.Scored(table[before], {"logits": lambda rows: rows})
+
+
+BIGRAM = dataclasses.replace(real.BIGRAM, score=_bigram)
+
+
+def recorded() -> types.Rollout:
+  rollout = real.recorded()
+  return rollout.replace(finished=jnp.ones_like(rollout.finished))
+
+
+def table(seed):
+  return jax.random.normal(jax.random.key(seed), (V, V))
+
+
+def start(trained=AFTER):
+  """Policy, reward model and reference differ, and momentum has built up."""
+  state = step.init(trained, table(0), TXS, jax.random.key(9))
+  state = state.replace(slots={"prm": table(1), "ref": table(2)})
+  moved = jax.tree.map(
+    lambda x: x + 0.01 if x.ndim == 2 else x, state.learners["prm"].opt_state
+  )
+  held = state.learners["prm"].replace(opt_state=moved)
+  return state.replace(learners={"prm": held})
+
+
+def run(trained, state, txs=TXS, plan=PLAN, rollout=None):
+  train_step = jax.jit(step.make(trained, BIGRAM, txs, plan))
+  return train_step(state, recorded() if rollout is None else rollout)
+
+
+def alone(name, state, trained=AFTER, prm=None):
+  """One step of a single learner, whose slots nobody else trains."""
+  single = trained[name]
+  rules = tuple((slot, parameter_sets.frozen()) for slot, _ in single.slots)
+  single = dataclasses.replace(single, slots=rules)
+  own = state.learners.get(name, state)
+  given = {**state.slots, "prm": state.slots["prm"] if prm is None else prm}
+  one = step.init(single, given.get(name, state.params), TXS[name], state.key)
+  one = one.replace(
+    opt_state=own.opt_state, slots={slot: given[slot] for slot, _ in rules}
+  )
+  return run(single, one, TXS[name])
+
+
+def assert_equal(found, expected):
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.fixture(scope="module")
+def after():
+  return run(AFTER, start())
+
+
+# Each learner as if alone.
+
+
+def test_each_of_two_learners_does_what_it_does_alone(after):
+  """Bit for bit, and the metrics of the second have its name before them."""
+  state, metrics = after
+  prm, prm_metrics = alone("prm", start())
+  assert_equal(state.slots["prm"], prm.params)
+  assert_equal(state.learners["prm"].opt_state, prm.opt_state)
+  policy, policy_metrics = alone("policy", start())
+  assert_equal(state.params, policy.params)
+  assert_equal(state.opt_state, policy.opt_state)
+  for key, value in policy_metrics.items():
+    np.testing.assert_array_equal(metrics[key], value, err_msg=key)
+  of_prm = {k: v for k, v in metrics.items() if k.startswith("prm/")}
+  assert "prm/loss/total" in of_prm
+  for key, value in of_prm.items():
+    key = key.removeprefix("prm/")
+    np.testing.assert_array_equal(prm_metrics[key], value, err_msg=key)
+  assert set(metrics) == {*policy_metrics, *of_prm}
+  assert_equal(state.slots["ref"], start().slots["ref"])
+  assert np.abs(state.slots["prm"] - start().slots["prm"]).max() > 1e-3
+  assert np.abs(state.params - start().params).max() > 1e-3
+
+
+def test_listed_first_the_reward_model_is_updated_before_it_scores(after):
+  """Then the policy learns as with the updated one, else as with the old."""
+  found, metrics = run(BEFORE, start(BEFORE))
+  assert_equal(found.slots, after[0].slots)
+  updated, alone_metrics = alone("policy", start(), prm=found.slots["prm"])
+  assert_equal(found.params, updated.params)
+  name = "advantage/abs_mean"
+  np.testing.assert_array_equal(metrics[name], alone_metrics[name])
+  assert metrics[name] != after[1][name]
+
+
+@pytest.mark.parametrize("trained", [AFTER, BEFORE], ids=["after", "before"])
+def test_microbatches_change_nothing(trained, after):
+  whole = run(trained, start(trained))
+  cut = run(trained, start(trained), plan=step.Plan(microbatches=4))
+  for found, expected in zip(
+    jax.tree.leaves((cut[0].params, cut[0].slots, cut[1])),
+    jax.tree.leaves((whole[0].params, whole[0].slots, whole[1])),
+    strict=True,
+  ):
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_however_often_the_policy_is_updated_the_others_are_once(after):
+  """And its rewards are those of the model at the step's start."""
+  plan = step.Plan(epochs=2, minibatches=2, microbatches=2)
+  state, metrics = run(AFTER, start(), plan=plan)
+  np.testing.assert_allclose(
+    state.slots["prm"], after[0].slots["prm"], atol=1e-6
+  )
+  np.testing.assert_allclose(
+    metrics["advantage/std"], after[1]["advantage/std"], rtol=1e-5
+  )
+  counts = [
+    int(optax.tree.get(s.opt_state, "count")) for s in (state, after[0])
+  ]
+  assert counts == [4, 1]
+
+
+def test_what_stays_the_same_is_scored_once():
+  """The reference is read by both learners, in one forward pass."""
+  seen = []
+
+  def score(params, tokens):
+    seen.append(1)
+    return _bigram(params, tokens)
+
+  policy = dataclasses.replace(BIGRAM, score=score)
+  train_step = step.make(AFTER, policy, TXS, PLAN)
+  jax.eval_shape(train_step, start(), recorded())
+  assert len(seen) == 4  # rewards, reference, and the loss of each learner
+
+
+def test_a_need_depends_on_what_it_reads():
+  top = scoring.Need("old", scoring.Probe("top", jnp.argmax))
+  at_top = scoring.Probe("at_top", jnp.take, reads=(top,))
+  assert scoring.Need("ref", at_top).sources == {"ref", "old"}
+  assert scoring.Need("ref", scoring.log_probs).sources == {"ref"}
+
+
+# No-ops.
+
+
+def without_clocks(state):
+  return state.replace(step=0, key=0)
+
+
+@pytest.mark.parametrize("trained", [AFTER, BEFORE], ids=["after", "before"])
+def test_a_score_that_is_not_finite_stops_every_learner(trained):
+  rollout = recorded()
+  rollout = rollout.replace(scores=rollout.scores.at[2, 1].set(np.nan))
+  state, metrics = run(trained, start(trained), rollout=rollout)
+  assert_equal(without_clocks(state), without_clocks(start(trained)))
+  assert metrics["optim/skipped"] == metrics["prm/optim/skipped"] == 1
+
+
+def test_without_any_group_nothing_moves_not_even_by_momentum():
+  """All right: no accuracy between .2 and .8, so no group is left."""
+  rollout = recorded()
+  rollout = rollout.replace(correct=jnp.ones_like(rollout.correct))
+  trained = methods.get("prime")
+  state, metrics = run(trained, start(trained), rollout=rollout)
+  assert_equal(without_clocks(state), without_clocks(start(trained)))
+  assert metrics["optim/skipped"] == metrics["prm/optim/skipped"] == 1
+  assert metrics["optim/grad_norm"] == metrics["prm/optim/grad_norm"] == 0
+
+
+def test_a_learner_that_diverges_stops_alone():
+  """Whose rewards the policy does not read; its own update is a no-op."""
+  trained = {
+    "policy": dataclasses.replace(
+      methods.get("grpo", beta=0.0), slots=AFTER["policy"].slots
+    ),
+    "prm": AFTER["prm"],
+  }
+  state = start(trained)
+  broken = {**state.slots, "ref": jnp.full((V, V), np.nan)}
+  after, metrics = run(trained, state.replace(slots=broken))
+  assert metrics["prm/optim/skipped"] == 1
+  assert metrics["optim/skipped"] == 0
+  assert_equal(after.learners, state.learners)
+  assert_equal(after.slots["prm"], state.slots["prm"])
+  assert np.isfinite(after.params).all()
+  assert np.abs(after.params - state.params).max() > 0
+
+
+# The contract of a method, for both learners.
+
+
+def test_padding_and_invalid_slots_have_exactly_no_influence(after):
+  rollout = recorded()
+  tokens, absent = rollout.tokens, ~rollout.sample_mask
+  outside = (~tokens.mask) | absent[..., None]
+  assert absent.any()
+  garbage = rollout.replace(
+    tokens=tokens.replace(
+      completions=jnp.where(
+        outside, (tokens.completions + 5) % V, tokens.completions
+      )
+    ),
+    scores=jnp.where(absent, np.nan, rollout.scores),
+    correct=jnp.where(absent, 1 - rollout.correct, rollout.correct),
+    behavior_log_probs=jnp.where(outside, np.nan, rollout.behavior_log_probs),
+    finished=~absent,
+  )
+  found, _ = run(AFTER, start(), rollout=garbage)
+  assert_equal((found.params, found.slots), (after[0].params, after[0].slots))
+
+
+def test_the_order_of_the_samples_does_not_matter(after):
+  order = np.random.default_rng(0).permutation(S)
+
+  def permute(x):
+    is_sampled = jnp.ndim(x) >= 2 and x.shape[:2] == (P, S)
+    return x[:, order] if is_sampled else x
+
+  found, _ = run(AFTER, start(), rollout=jax.tree.map(permute, recorded()))
+  for part in ("params", "slots"):
+    jax.tree.map(
+      lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
+      getattr(found, part),
+      getattr(after[0], part),
+    )
+
+
+def extremes():
+  rollout = recorded()
+  one = jnp.ones_like(rollout.correct)
+  alone = rollout.sample_mask & (jnp.arange(S) == 0)
+  yield "all right", {"correct": one}, True
+  yield "all wrong", {"correct": 0 * one}, True
+  yield "all unknown", {"correct": -one}, False
+  yield "one sample", {"sample_mask": alone}, True
+  yield "no sample", {"sample_mask": alone & False}, False
+  yield "truncated", {"finished": alone & False}, False
+  bare = rollout.tokens.replace(mask=jnp.zeros_like(rollout.tokens.mask))
+  yield "no token", {"tokens": bare}, False
+
+
+def test_extreme_groups_stay_finite():
+  """Where no group takes part, neither learner moves; one program does all."""
+  made, traces = step.make(AFTER, BIGRAM, TXS, PLAN), []
+
+  @jax.jit
+  def train_step(state, rollout):
+    traces.append(len(traces))
+    return made(state, rollout)
+
+  for case, changes, learns in extremes():
+    state, metrics = train_step(start(), recorded().replace(**changes))
+    for leaf in jax.tree.leaves(without_clocks(state)):
+      assert np.isfinite(leaf).all(), case
+    found = [v for k, v in metrics.items() if k.startswith(LEARNED)]
+    assert np.isfinite(found).all(), case
+    assert int(metrics["optim/skipped"]) == (0 if learns else 1), case
+  assert traces == [0], "the step was traced again"
+
+
+@pytest.mark.long
+def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
+  """On the real decoder: both learners' gradients."""
+  keep = real.keep_gradient()
+  txs = {"policy": keep, "prm": keep}
+  params, prm, ref = (
+    transformer.init(real.MODEL, jax.random.key(i)) for i in range(3)
+  )
+  state = step.init(BEFORE, params, txs, jax.random.key(2))
+  state = state.replace(slots={"prm": prm, "ref": ref})
+  train_step = jax.jit(
+    step.make(BEFORE, real.POLICY, txs, step.Plan(microbatches=2))
+  )
+  expected, _ = train_step(state, recorded())
+  mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+  batch = sharding.batch_sharding(mesh)
+  whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  bare = state.replace(
+    method_state=(),
+    learners={"prm": state.learners["prm"].replace(method_state=())},
+  )
+  placed = jax.device_put(bare, sharding.shardings(bare, mesh))
+  placed = placed.replace(
+    method_state=state.method_state,
+    learners={
+      "prm": placed.learners["prm"].replace(
+        method_state=state.learners["prm"].method_state
+      )
+    },
+  )
+  spread = jax.tree.map(
+    lambda x: jax.device_put(x, batch if jnp.ndim(x) else whole), recorded()
+  )
+  found, metrics = train_step(placed, spread)
+  assert metrics["optim/skipped"] == metrics["prm/optim/skipped"] == 0
+  for one, other in (
+    (found.opt_state, expected.opt_state),
+    (found.learners["prm"].opt_state, expected.learners["prm"].opt_state),
+  ):
+    one, other = (
+      [np.asarray(leaf) for leaf in jax.tree.leaves(x)] for x in (one, other)
+    )
+    assert max(np.abs(leaf).max() for leaf in other) > 0
+    real.assert_near(one, other, 1e-5)
+
+
+def test_seeds_side_by_side_are_separate_runs():
+  sampling = generation.Sampling(
+    samples=S, max_tokens=4, eos_ids=(1,), pad_id=0
+  )
+
+  def collect(state):
+    """Verdicts are whether the first token is even."""
+    key = jax.random.fold_in(state.key, state.step)
+    base = recorded()
+    keys = generation.prompt_keys(key, 0, base.prompt_ids)
+    drawn = generation.generate(
+      BIGRAM,
+      state.params,
+      base.tokens.prompts,
+      base.tokens.prompt_mask,
+      keys,
+      sampling,
+    )
+    mask = jnp.arange(4) < drawn.lengths[..., None]
+    right = drawn.completions[..., 0] % 2 == 0
+    tokens = base.tokens.replace(
+      completions=drawn.completions, lengths=drawn.lengths, mask=mask
+    )
+    return base.replace(
+      tokens=tokens,
+      behavior_log_probs=drawn.log_probs,
+      correct=right.astype(jnp.int8),
+      scores=right.astype(jnp.float32),
+      step=state.step,
+    )
+
+  txs = dict.fromkeys(TXS, optax.sgd(0.1))
+  train_step = step.make(AFTER, BIGRAM, txs, PLAN)
+  fused = fused_loop.scan(fused_loop.iteration(collect, train_step), 3)
+
+  def begin(key):
+    policy, prm, ref = jax.random.normal(key, (3, V, V))
+    state = step.init(AFTER, policy, txs, key)
+    return state.replace(slots={"prm": prm, "ref": ref})
+
+  states = jax.vmap(begin)(jax.random.split(jax.random.key(0), 2))
+  found, _ = jax.jit(fused_loop.over_seeds(fused))(states)
+  one = jax.jit(fused)
+  for i in range(2):
+    expected, _ = one(jax.tree.map(lambda x, i=i: x[i], states))
+    for part in ("params", "slots", "learners"):
+      jax.tree.map(
+        lambda a, b, i=i: np.testing.assert_allclose(a[i], b, atol=1e-6),
+        getattr(found, part),
+        getattr(expected, part),
+      )
+  assert np.abs(found.slots["prm"][0] - found.slots["prm"][1]).max() > 1e-3
+
+
+# What does not fit is refused.
+
+
+def test_learners_and_slots_must_fit():
+  policy, prm = AFTER["policy"], AFTER["prm"]
+  tx = optax.sgd(0.1)
+
+  def make(trained, txs):
+    return lambda: step.make(trained, BIGRAM, txs, PLAN)
+
+  plain = methods.get("rloo")
+  other = dataclasses.replace(prm, slots=(("ref", parameter_sets.sync(2)),))
+  old = dataclasses.replace(plain, slots=(("old", parameter_sets.sync(2)),))
+  for refused, said in (
+    (make(policy, tx), "slot 'prm' is learned().*'prm' is not among"),
+    (make({"policy": plain, "prm": prm}, TXS), "declares as learned"),
+    (make({"prm": prm}, {"prm": tx}), "lack 'policy'"),
+    (make(AFTER, tx), r"learners \['policy', 'prm'\], optimisers for"),
+    (make({**AFTER, "prm": other}, TXS), "follows sync.*frozen"),
+    (make(old, tx), "cannot be named 'old'.*'old_slot'"),
+  ):
+    said = said.replace("()", r"\(\)")
+    with pytest.raises(ValueError, match=said):
+      refused()
+
+
+def test_what_cannot_be_traced_is_said_by_jax():
+  """An error that cannot be made anew, with a name before it, is not."""
+
+  @transform("none", "sample")
+  def branching(_, rollout):
+    return rollout.scores if rollout.scores.sum() > 0 else -rollout.scores
+
+  bad = dataclasses.replace(methods.get("rloo"), advantage=branching())
+  params = {"policy": tabular_policy.params()}
+  with pytest.raises(jax.errors.TracerBoolConversionError):
+    learners.check(bad, tabular_policy.policy, params, tabular_policy.rollout())
+
+
+def test_checking_finds_what_any_learner_lacks():
+  params = tabular_policy.params()
+  given = {"policy": params, "prm": params, "ref": params}
+  learners.check(AFTER, tabular_policy.policy, given, tabular_policy.rollout())
+  learners.check(
+    methods.get("rloo"), tabular_policy.policy, given, tabular_policy.rollout()
+  )
+  del given["ref"]
+  with pytest.raises(KeyError, match=r"prime.*slots \['ref'\]"):
+    learners.check(
+      AFTER, tabular_policy.policy, given, tabular_policy.rollout()
+    )
+  del given["prm"]
+  with pytest.raises(KeyError, match=r"\['prm'\] have no parameters"):
+    learners.check(
+      AFTER, tabular_policy.policy, given, tabular_policy.rollout()
+    )
+
+
+# From a config to a run.
+
+OWN = {"learning_rate": 5e-2, "clip_norm": 0.0}
+
+
+def experiment(**changes):
+  """Every sample counts, and is right where its ids add up to an even sum."""
+  changes = {"method": "prime", "learners": {"prm": OWN}, **changes}
+  e = small_run.experiment(**changes)
+
+  def score(problems, completions, lengths, finished):
+    judged = e.task.score(problems, completions, lengths, finished)
+    even = completions.sum(-1) % 2 == 0
+    return dataclasses.replace(judged, correct=even.astype(jnp.int8))
+
+  every = {k: dataclasses.replace(m, select=None) for k, m in e.methods.items()}
+  task = dataclasses.replace(e.task, score=score)
+  return dataclasses.replace(e, task=task, methods=every)
+
+
+def final(e, workdir):
+  with checkpointing.Checkpoints(workdir / stored.FOLDER) as checkpoints:
+    state, _ = checkpoints.restore(e.abstract)
+  return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
+
+
+@pytest.mark.long
+def test_a_resumed_run_is_bit_identical(tmp_path, capsys):
+  """Both learners are in the checkpoint, and in the log."""
+  straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+  loop.run(experiment(steps=6), straight)
+  said = capsys.readouterr().out
+  assert "prime: prm" in said
+  assert "prm <- learned()" in said
+  loop.run(experiment(steps=2), stopped)
+  e = experiment(steps=6)
+  loop.run(e, stopped)
+  found, expected = final(e, stopped), final(e, straight)
+  assert_equal(found, expected)
+  begin = jax.device_get(e.init())
+  assert_equal(begin.slots["prm"], begin.params)
+  for part in ("slots", "learners"):
+    moved = jax.tree.map(
+      lambda a, b: np.abs(a - b).max(),
+      getattr(found, part)["prm"],
+      getattr(begin, part)["prm"],
+    )
+    assert min(jax.tree.leaves(moved)) > 0
+  assert_equal(found.slots["ref"], begin.slots["ref"])
+  for line in json_files.read(straight / "metrics.jsonl"):
+    assert line["prm/optim/lr"] == pytest.approx(5e-2)
+    assert line["optim/lr"] == pytest.approx(3e-3)
+    assert 0 <= line["prm/pair_accuracy"] <= 1
+    assert line["prm/optim/skipped"] == line["optim/skipped"] == 0
+
+
+def test_an_optimiser_is_the_policys_but_for_what_is_said():
+  """Adam's first step has the size of its rate, whatever the gradient."""
+  plain = build.build(small_run.config(method="prime"))
+  e = build.build(small_run.config(method="prime", learners={"prm": OWN}))
+  params = {"w": jnp.ones(3)}
+  for name, txs, rate in (
+    ("policy", e.txs, 3e-3),
+    ("prm", e.txs, 5e-2),
+    ("prm", plain.txs, 3e-3),
+  ):
+    tx = txs[name]
+    delta, _ = tx.update({"w": jnp.full(3, 2.0)}, tx.init(params), params)
+    np.testing.assert_allclose(delta["w"], -rate, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+  ("changes", "said"),
+  [
+    (
+      {"learners": {"prn": OWN}},
+      "unknown learner of method prime 'prn'; did you mean 'prm'",
+    ),
+    (
+      {"learners": {"prm": {"learningrate": 1}}},
+      "learners.prm 'learningrate'; did you mean 'learning_rate'",
+    ),
+    ({"learners": {"prm": OWN}, "method": "rloo"}, "'prm'; available: none"),
+  ],
+)
+def test_settings_of_no_learner_are_refused(changes, said):
+  with pytest.raises(ValueError, match=said):
+    build.build(small_run.config(**{"method": "prime", **changes}))

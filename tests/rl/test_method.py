@@ -1,0 +1,364 @@
+"""What the core promises every method: needs, slots, ratios, guards."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import tabular_policy
+
+from rl import method as methods_core
+from rl import methods, parameter_sets, scoring, step, transforms
+from rl.losses import ratios, terms
+from rl.method import prepare
+from rl.methods import settings
+from rl.tally import Tally
+from rl.transforms import LevelError
+
+
+def test_an_unknown_method_or_setting_names_the_nearest():
+  with pytest.raises(ValueError, match="'maxk'; did you mean 'max_at_k'"):
+    methods.get("maxk")
+  with pytest.raises(ValueError, match=r"'kk'; did you mean 'k'.*baseline"):
+    methods.get("max_at_k", kk=2)
+  with pytest.raises(ValueError, match="'K'; did you mean 'k'"):
+    methods.get("max_at_k", K=2)
+
+
+@pytest.mark.parametrize(
+  ("name", "hyper", "said"),
+  [
+    ("max_at_k", {"clip": "a"}, "max_at_k: clip = 'a' must be float; .* 0.2$"),
+    ("max_at_k", {"k": 4.0}, "k = 4.0 must be int; nearest: 4$"),
+    ("max_at_k", {"k": True}, "k = True must be int"),
+    ("topr", {"positive": 1}, r"positive = 1 must be tuple\[float, float\]; "),
+    ("gdpo", {"names": ("a", 3)}, r"names = .* must be tuple\[str, ...\] \|"),
+    ("top_minus_second", {"scaled": 1}, "scaled = 1 must be bool; .* False$"),
+    ("max_at_k", {"clip": -0.2}, "clip = -0.2 must be at least 0; nearest: 0$"),
+    (
+      "gspo",
+      {"low": 0.3, "high": -0.2},
+      "gspo: high = -0.2 must be at least 0",
+    ),
+    ("dapo", {"low": -1}, "dapo: low = -1 must be at least 0"),
+    ("dispo", {"positive": (-0.2, 10)}, "positive = .* must be at least 0"),
+    ("grpo", {"beta": -1}, "grpo: beta = -1 must be at least 0"),
+    ("grpo", {"beta": float("nan")}, "beta = nan must be a number"),
+    ("sum_form", {"gamma": 7}, "gamma = 7 must be from 0 to 1; nearest: 1$"),
+    ("riskpo", {"low": 0, "high": 1}, "low = 0 .* with 0 < low < high <= 1; "),
+    ("qae", {"quantile": -1.5}, "must be from 0 to 1; nearest: 0$"),
+  ],
+)
+def test_a_hyper_parameter_of_no_sense_is_refused(name, hyper, said):
+  with pytest.raises(ValueError, match=said):
+    methods.get(name, **hyper)
+
+
+def test_what_looks_odd_and_makes_sense_is_taken():
+  methods.get("copo", gamma=20)  # no discount here, but a weight
+  methods.get("advantage_model", gamma=2)
+  methods.get("flex_clip", upper=(-0.5, 0))  # a slope and an offset
+  methods.get("canon", horizon=None, mu=1)
+  methods.get("gdpo", names=["a", "b"], weights=(1, np.float32(2)))
+
+
+def test_what_a_factory_does_not_name_is_its_own_affair():
+  def make(a: int, *more, b: "Unknown" = 0, **others):  # noqa: F821
+    return a, more, b, others
+
+  settings.check("setting", "it", make, {"a": 1, "b": "c", "d": None})
+  with pytest.raises(ValueError, match=r"it needs a value of 'a'$"):
+    settings.check("setting", "it", make, {"more": 1})
+  with pytest.raises(ValueError, match=r"it: a = 'x' must be int$"):
+    settings.check("setting", "it", make, {"a": "x"})
+
+
+def test_one_update_needs_no_old_pass():
+  """The old policy of a single update is the current one: same numbers."""
+  m = methods.get("pass_at_k", k=2)
+  policy, rollout, params = (
+    tabular_policy.policy,
+    tabular_policy.rollout(),
+    tabular_policy.params(),
+  )
+  old = scoring.Need("old", scoring.log_probs)
+  passed = scoring.passes(policy, {"old": params}, {old}, rollout)
+  found = []
+  for r in (rollout, passed):
+    batch, scales, _ = methods_core.prepare(m, r, m.init())
+    found.append(
+      step.gradients(m, policy, params, batch, scales, step.Plan())[0]
+    )
+  np.testing.assert_array_equal(found[0]["hidden"], found[1]["hidden"])
+
+
+@pytest.mark.parametrize("name", ["rloo", "reinforce"])
+def test_a_strictly_on_policy_method_refuses_a_second_update(name):
+  m, plan = methods.get(name), step.Plan(epochs=2)
+  with pytest.raises(ValueError, match=f"{name}.*strictly on-policy"):
+    step.make(m, tabular_policy.policy, optax.sgd(0.1), plan)
+
+
+def spread_to_top_token():
+  """A term whose policy probe reads what a pass found (as SimKO's does)."""
+  top = scoring.Need(
+    "old", scoring.Probe("top", lambda logits, ids: jnp.argmax(logits, -1))
+  )
+  at_top = scoring.Need(
+    "policy",
+    scoring.Probe(
+      "log_probs_at_top",
+      lambda logits, ids, best: jnp.take_along_axis(
+        jax.nn.log_softmax(logits), best[:, None], -1
+      )[:, 0],
+      reads=(top,),
+    ),
+  )
+
+  @terms.term("none", "token", needs={at_top})
+  def spread(_, policy, rollout):
+    del rollout
+    return -policy["log_probs_at_top"]
+
+  return methods_core.Method(spread())
+
+
+def test_a_probe_that_reads_a_pass_gets_it_with_one_update_and_with_many():
+  """What the needs of a loss read is needed too."""
+  m = spread_to_top_token()
+  rollout, params = tabular_policy.rollout(), tabular_policy.params()
+  methods_core.check(m, tabular_policy.policy, {"policy": params}, rollout)
+  logits = params["hidden"][..., : tabular_policy.V]
+  best = jax.nn.log_softmax(logits).max(-1)
+  want = -jnp.sum(jnp.where(rollout.valid("token"), best, 0.0))
+  for updates in (1, 2):
+    needs = methods_core.required(m, updates)
+    passed = scoring.passes(
+      tabular_policy.policy, {"old": params}, needs, rollout
+    )
+    batch, scales, _ = prepare(m, passed, m.init())
+    coefs = methods_core.coefficients(m, batch)
+    got, _ = methods_core.loss(
+      m, tabular_policy.policy, params, batch, coefs, scales
+    )
+    np.testing.assert_allclose(
+      got, want / rollout.valid("token").sum(), rtol=1e-5
+    )
+
+
+def test_a_moving_average_moves_in_bfloat16_too():
+  """200 steps at .999 cover 1 - .999^200 of the way."""
+  rule = parameter_sets.ema(0.999)
+  slot = rule.init({"w": jnp.ones((), jnp.bfloat16)})
+  target = {"w": jnp.full((), 2.0, jnp.bfloat16)}
+  for i in range(200):
+    slot = rule.update(slot, target, jnp.asarray(i))
+  np.testing.assert_allclose(slot["w"], 2 - 0.999**200, rtol=1e-4)
+
+
+def test_slot_rules_follow_when_they_are_due():
+  params = {"w": jnp.full((), 5.0)}
+  kept = {"w": jnp.zeros(())}
+  at = lambda rule, i: float(rule.update(kept, params, jnp.asarray(i))["w"])  # noqa: E731
+  assert [at(parameter_sets.sync(3), i) for i in range(4)] == [0, 0, 5, 0]
+  assert [at(parameter_sets.frozen(), i) for i in range(2)] == [0, 0]
+  assert [at(parameter_sets.ema(0.5, every=2), i) for i in range(2)] == [0, 2.5]
+
+
+def test_sequence_ratios_carry_the_sequence_and_keep_each_tokens_gradient():
+  """GSPO's is the mean, the true ratio the sum; at T = 1 both are the token's."""
+  rng = np.random.default_rng(0)
+  new, old = jnp.asarray(rng.normal(size=(2, 1, 1, 4)), jnp.float32)
+  mask = jnp.array([[[True, True, True, False]]])
+  for ratio, total in (
+    (ratios.sequence_mean, np.mean),
+    (ratios.sequence, np.sum),
+  ):
+    value = ratio(new, old, mask)
+    want = total(np.asarray(new - old)[0, 0, :3])
+    np.testing.assert_allclose(value[0, 0, :3], want, rtol=1e-5)
+    slope = jax.grad(lambda n, r=ratio: r(n, old, mask)[0, 0, 1])(new)
+    np.testing.assert_array_equal(slope, [[[0, 1, 0, 0]]])
+    one = ratio(new[..., :1], old[..., :1], mask[..., :1])
+    np.testing.assert_allclose(one, ratios.token(new, old, mask)[..., :1])
+
+
+@pytest.mark.parametrize(
+  ("field", "at"), [("scores", (2, 1)), ("step_scores", (2, 1, 0))]
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_score_that_is_not_finite_makes_the_step_a_no_op(field, at, value):
+  """Nothing moves, the running mean included, and the sample is named."""
+  rollout = tabular_policy.rollout(ragged=False)
+  rollout = rollout.replace(
+    **{field: getattr(rollout, field).at[at].set(value)},
+    prompt_ids=10 * rollout.prompt_ids,
+  )
+  m = methods.get("reinforce")
+  tx = optax.adam(0.1)
+  state = step.init(m, tabular_policy.params(), tx, jax.random.key(0))
+  train_step = step.make(m, tabular_policy.policy, tx, step.Plan())
+  after, metrics = train_step(state, rollout)
+  for part in ("params", "opt_state", "method_state"):
+    jax.tree.map(
+      np.testing.assert_array_equal, getattr(after, part), getattr(state, part)
+    )
+  assert int(after.step) == 1
+  assert metrics["optim/skipped"] == 1
+  assert metrics["guard/bad_prompt"] == 20
+  assert metrics["guard/bad_sample"] == 1
+  masked_out = rollout.replace(
+    sample_mask=rollout.sample_mask.at[2, 1].set(False)
+  )
+  _, metrics = train_step(state, masked_out)
+  assert metrics["guard/bad_sample"] == -1
+  assert metrics["optim/skipped"] == 0
+
+
+def test_an_update_far_from_its_sampler_is_skipped():
+  """PURE skips where the mean ratio exceeds 10."""
+  m, tx, plan = methods.get("grpo", beta=0.0), optax.sgd(0.1), step.Plan(2)
+  rollout, params = tabular_policy.rollout(), tabular_policy.params()
+  state = step.init(m, params, tx, jax.random.key(0))
+  assert (
+    step.make(m, tabular_policy.policy, tx, plan)(state, rollout)[1][
+      "optim/skipped"
+    ]
+    == 0
+  )
+  strict = dataclasses.replace(plan, max_mean_ratio=0.5)
+  after, metrics = step.make(m, tabular_policy.policy, tx, strict)(
+    state, rollout
+  )
+  assert metrics["optim/skipped"] == 2
+  np.testing.assert_array_equal(after.params["hidden"], params["hidden"])
+
+
+def test_two_terms_that_log_one_metric_are_averaged_over_both():
+  """Half of the tokens each: the mean of both halves, the larger maximum."""
+  x = jnp.array([1.0, 2.0, 3.0, 6.0])
+  first, second = jnp.arange(4) < 2, jnp.arange(4) >= 2
+  tally = Tally().add({"a": x, "a_max": x}, first)
+  tally = tally.add({"a": x, "a_max": x}, second)
+  found = jax.tree.map(lambda v: v[None], tally).merge()
+  assert found["a"] == 3
+  assert found["a_max"] == 6
+
+
+def test_means_are_of_all_that_was_counted_and_sums_of_a_mean_update():
+  """Two updates of two slices; the last has nothing to count."""
+  tally = Tally(
+    sums={"loss": jnp.array([[1.0, 2.0], [3.0, 4.0]])},
+    totals={"a": jnp.array([[6.0, 2.0], [4.0, 0.0]])},
+    weights={"a": jnp.array([[3.0, 1.0], [2.0, 0.0]])},
+    maxima={"a_max": jnp.array([[5.0, 7.0], [1.0, -jnp.inf]])},
+  )
+  assert tally.merge() == {"loss": 5.0, "a": 2.0, "a_max": 7.0}
+
+
+def test_an_update_of_nothing_lowers_no_mean():
+  """The second minibatch has no group with a signal."""
+  rollout, params = (
+    tabular_policy.rollout(p=2, ragged=False),
+    tabular_policy.params(),
+  )
+  correct = rollout.correct.at[0, 0].set(1).at[0, 1].set(0).at[1].set(1)
+  rollout = rollout.replace(correct=correct)
+  m, tx = methods.get("dapo"), optax.sgd(1e-3)
+  state = step.init(m, params, tx, jax.random.key(0))
+  plan = step.Plan(minibatches=2)
+  _, found = step.make(m, tabular_policy.policy, tx, plan)(state, rollout)
+  assert found["optim/skipped"] == 1
+  np.testing.assert_allclose(found["policy/ratio_mean"], 1.0, rtol=1e-5)
+
+
+def test_microbatches_add_up_in_float32_whatever_the_parameters():
+  """512 equal parts: a sum in bfloat16 would stand still at half of it."""
+  one = tabular_policy.rollout(p=1, ragged=False)
+  same = jnp.zeros(512, int)
+  rollout = jax.tree.map(lambda x: x[same] if x.ndim else x, one)
+  m = methods_core.Method(loss=terms.nll())
+
+  def gradient(microbatches, dtype):
+    params = jax.tree.map(lambda p: p.astype(dtype), tabular_policy.params(p=1))
+    batch, scales, _ = prepare(m, rollout, m.init())
+    plan = step.Plan(microbatches=microbatches)
+    found, _ = step.gradients(
+      m, tabular_policy.policy, params, batch, scales, plan
+    )
+    assert found["hidden"].dtype == dtype
+    return np.asarray(found["hidden"], np.float32)
+
+  whole = gradient(512, jnp.float32)
+  np.testing.assert_allclose(
+    gradient(512, jnp.bfloat16), whole, atol=0.02 * np.abs(whole).max()
+  )
+
+
+def test_later_updates_keep_the_old_policy_and_take_the_minibatches_in_turn():
+  rollout, params = tabular_policy.rollout(), tabular_policy.params()
+  m, tx = methods.get("grpo", beta=0.0), optax.sgd(2.0)
+  state = step.init(m, params, tx, jax.random.key(0))
+  plan = step.Plan(epochs=2, minibatches=2)
+  new, _ = step.make(m, tabular_policy.policy, tx, plan)(state, rollout)
+  needs = methods_core.required(m, updates=4)
+  scored = scoring.passes(
+    tabular_policy.policy, {"old": params}, needs, rollout
+  )
+  batch, scales, _ = prepare(m, scored, m.init())
+  now = params
+  for part in (0, 1, 0, 1):
+    cut = jax.tree.map(lambda x, i=part: x[i::2] if x.ndim else x, batch)
+    found, _ = step.gradients(
+      m, tabular_policy.policy, now, cut, scales, step.Plan()
+    )
+    now = jax.tree.map(lambda p, g: p - 2.0 * g, now, found)
+  assert np.abs(now["hidden"] - params["hidden"]).max() > 0.01
+  np.testing.assert_allclose(
+    new.params["hidden"], now["hidden"], rtol=1e-5, atol=1e-6
+  )
+
+
+def test_slots_follow_the_policy_through_the_train_step():
+  rollout, params = tabular_policy.rollout(), tabular_policy.params()
+  rules = {
+    "before": parameter_sets.previous(),
+    "copy": parameter_sets.sync(2),
+    "mean": parameter_sets.ema(0.5),
+  }
+  m = dataclasses.replace(methods.get("reinforce"), slots=tuple(rules.items()))
+  tx = optax.sgd(1.0)
+  train_step = step.make(m, tabular_policy.policy, tx, step.Plan())
+  states = [step.init(m, params, tx, jax.random.key(0))]
+  for _ in range(2):
+    states.append(train_step(states[-1], rollout)[0])
+  p0, p1, p2 = (state.params["hidden"] for state in states)
+  assert not np.allclose(p0, p1)
+  assert not np.allclose(p1, p2)
+  for state, want in (
+    (states[1], {"before": p0, "copy": p0, "mean": (p0 + p1) / 2}),
+    (states[2], {"before": p1, "copy": p2, "mean": p0 / 4 + p1 / 4 + p2 / 2}),
+  ):
+    for name, value in want.items():
+      np.testing.assert_allclose(
+        state.slots[name]["hidden"], value, atol=1e-6, err_msg=name
+      )
+
+
+def test_a_text_of_its_own_takes_no_filter_of_the_rollouts_tokens():
+  everywhere = transforms.broadcast()
+  keep = transforms.chain(transforms.mixed_verdicts(), everywhere)
+  view = terms.nll("reference")
+  for loss, own in ((view, keep), (view.of(keep=keep), None)):
+    with pytest.raises(LevelError, match="whose tokens are not the rollout's"):
+      methods_core.Method(loss=loss, keep=own)
+
+
+def test_a_vector_cannot_be_prepared():
+  """It does not begin with the prompts, along which a batch is cut."""
+  with pytest.raises(LevelError, match="prepared parts"):
+    methods_core.Method(
+      terms.nll(), prepared=(("parts", transforms.components(("format",))),)
+    )
