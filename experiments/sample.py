@@ -27,7 +27,7 @@ import numpy as np
 import rich.console
 
 from experiments.cli import arguments, errors
-from experiments.evaluation import evaluate
+from experiments.evaluation import evaluator
 from experiments.tasks.task import Problems, Task
 from experiments.training import multihost, prng_keys
 from models import sharding as shardings
@@ -194,7 +194,7 @@ def _answer(
   parts = shardings.prompt_parts(subject.sharding.mesh)
   whole = jax.tree.map(lambda leaf: np.repeat(leaf, parts, 0), asked)
   drawn = jax.device_get(
-    evaluate.generate(
+    evaluator.generate(
       subject.policy,
       subject.params,
       multihost.place(whole, subject.sharding),

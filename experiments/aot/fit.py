@@ -19,7 +19,7 @@ import ml_collections
 import numpy as np
 
 from experiments.aot import chips, report
-from experiments.evaluation import evaluate
+from experiments.evaluation import evaluator
 from experiments.training import build, device_mesh
 from experiments.training.experiment import Experiment
 from models import presets, sharding
@@ -135,7 +135,7 @@ def _evaluation(e: Experiment, hbm: float, over: float) -> Changes:
   parts, batch = sharding.prompt_parts(e.mesh), e.config.evaluation.batch
   copy = sampled_bytes(e, e.mesh.shape["tensor"])
   if copy < hbm * chips.GIB / 2:
-    rows = _fewer(evaluate.sampling(e), over)
+    rows = _fewer(evaluator.sampling(e), over)
     if rows:
       return {"evaluation.rows": rows}
     if batch > parts:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
-from experiments.evaluation import evaluate
+from experiments.evaluation import evaluator
 from experiments.training import rollouts
 from experiments.training.experiment import Experiment
 from rl import learners, scoring, step, types
@@ -151,12 +151,12 @@ def _evaluation(e: Experiment) -> jax.stages.Lowered:
     shape = batch, *leaf.shape[1:]
     return _at(leaf.update(shape=shape), e.batch_sharding)
 
-  return evaluate.generate.lower(
+  return evaluator.generate.lower(
     e.policy,
     types.join(state.params, state.frozen),
     jax.tree.map(many, one),
     jax.eval_shape(lambda: jax.random.key(0)),
-    evaluate.sampling(e),
+    evaluator.sampling(e),
   )
 
 

@@ -42,7 +42,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from experiments.aot import chips, hlo, programs
-from experiments.evaluation import evaluate
+from experiments.evaluation import evaluator
 from experiments.studies import flop_counts
 from experiments.training.experiment import Experiment
 from models import sharding
@@ -242,7 +242,7 @@ def _compiled(
     found["wanted_gib"] = float(size[1]) if size else None
     found["compile_s"] = time.perf_counter() - start
     return found
-  draws = {"rollout": e.sampling, "evaluation": evaluate.sampling(e)}
+  draws = {"rollout": e.sampling, "evaluation": evaluator.sampling(e)}
   memory = compiled.memory_analysis()
   arguments, outputs = (
     memory.argument_size_in_bytes,

@@ -21,7 +21,7 @@ import numpy as np
 from etils import epath
 
 from experiments.cli import arguments
-from experiments.evaluation import evaluate
+from experiments.evaluation import evaluator
 from experiments.logging import json_files, provenance
 from experiments.studies import multi_seed
 from experiments.training import build
@@ -276,7 +276,7 @@ def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _evaluated(e: Experiment, params: types.PyTree) -> dict:
-  found = evaluate.held_out(e, jax.device_put(params, e.replicated))
+  found = evaluator.held_out(e, jax.device_put(params, e.replicated))
   return {
     "scores": found.scores,
     "correct": found.correct,

@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 
 from experiments import tasks
 from experiments.cli import arguments, spec
-from experiments.evaluation import evaluate
+from experiments.evaluation import evaluator
 from experiments.training import decoder, device_mesh, optimizers, rollouts
 from experiments.training.experiment import KINDS, Experiment
 from models import policy as policies
@@ -433,6 +433,6 @@ def check_evaluation(e: Experiment) -> None:
     )
   try:
     e.task.test(settings.problems)
-    evaluate.sampling(e)
+    evaluator.sampling(e)
   except ValueError as error:
     raise ValueError(f"evaluation: {error}") from None

@@ -17,7 +17,7 @@ from etils import epath
 
 from experiments import report, tasks
 from experiments.cli import config_keys, errors, spec
-from experiments.evaluation import evaluate, statistics
+from experiments.evaluation import evaluator, statistics
 from experiments.logging import (
   profiler,
   progress,
@@ -462,7 +462,7 @@ def _evaluate(
     f"{path.parent}: evaluation at step {int(state.step)}",
     e.config.evaluation.problems,
   )
-  found = evaluate.held_out(e, params, int(state.step), watch.check, update)
+  found = evaluator.held_out(e, params, int(state.step), watch.check, update)
   if jax.process_index() == 0:
     statistics.save(found, path)
   return found

@@ -10,7 +10,7 @@ Thirty problems are few: of one sample each, a pass@1 of a half has a standard
 error of .09, so take many samples and compare by problem.
 
 Usage:
-  python -m experiments.evaluation.evaluate --policy FOLDER --task aime \\
+  python -m experiments.evaluate --policy FOLDER --task aime \\
     --problems 30
 
 Source: American Invitational Mathematics Examination 2024, I and II, of the

@@ -6,7 +6,7 @@ problem is an integer, written as a float (`27.0`). No solutions are given. The
 problems are there to evaluate a policy, whose tokenizer they are written in.
 
 Usage:
-  python -m experiments.evaluation.evaluate --policy FOLDER --task amc \\
+  python -m experiments.evaluate --policy FOLDER --task amc \\
     --problems 40
 
 Source: American Mathematics Competitions 12A and 12B, 2023, of the Mathematical

@@ -13,7 +13,7 @@ The datasets are those of `rewards.verifiers.gym.ALLOWED`, an allow-list with
 the reasons for what is not on it. The library is the extra `.[gym]`.
 
 Usage:
-  python -m experiments.evaluation.evaluate --policy FOLDER \\
+  python -m experiments.evaluate --policy FOLDER \\
     --task "gym(dataset='chain_sum', options={'min_digits': 2})"
 
 Source: Stojanovski et al. 2025, "REASONING GYM: Reasoning Environments for

@@ -20,7 +20,7 @@ In the paper a completion ends where it begins another piece of code
 model that writes on is better asked in a conversation or trained first.
 
 Usage:
-  python -m experiments.evaluation.evaluate --policy FOLDER --task humaneval \\
+  python -m experiments.evaluate --policy FOLDER --task humaneval \\
     --problems 164
 
 Source: Chen et al. 2021, "Evaluating Large Language Models Trained on Code".

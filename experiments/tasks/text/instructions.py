@@ -22,7 +22,7 @@ The form has no solutions. A line may have one under "solution", which imitation
 is shown; a task whose train lines lack some is for reinforcement alone.
 
 Usage:
-  python -m experiments.evaluation.evaluate --policy FOLDER --task instructions
+  python -m experiments.evaluate --policy FOLDER --task instructions
 
 Source: Zhou et al. 2023, "Instruction-Following Evaluation for Large Language
 Models"; Pyatkin et al. 2025, "Generalizing Verifiable Instruction Following".

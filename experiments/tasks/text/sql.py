@@ -23,7 +23,7 @@ those every query that returns nothing is right. Each reference is run once to
 see (`notes` counts), a millisecond on Spider's databases.
 
 Usage:
-  python -m experiments.evaluation.evaluate --policy FOLDER --task "sql(dataset='spider')"
+  python -m experiments.evaluate --policy FOLDER --task "sql(dataset='spider')"
 
 Source: Yu et al. 2018, "Spider"; Li et al. 2023, "Can LLM Already Serve as a
 Database Interface?" (BIRD); rewards of Pourreza et al. 2025, "Reasoning-SQL".

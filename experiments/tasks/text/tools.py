@@ -19,7 +19,7 @@ score grades names, parameters and values. The components are the paper's two
 terms, "format" in {0, 1} and "correctness" in [-3, 3].
 
 Usage:
-  python -m experiments.evaluation.evaluate --policy FOLDER --task tools
+  python -m experiments.evaluate --policy FOLDER --task tools
 
 Source: Qian et al. 2025, "ToolRL: Reward is All Tool Learning Needs".
 """

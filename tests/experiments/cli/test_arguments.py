@@ -4,10 +4,9 @@ import jax
 import pytest
 from helpers import small_run
 
-from experiments import replay, run, sample, sweep
+from experiments import evaluate, replay, run, sample, sweep
 from experiments.cli import arguments, errors, spec
 from experiments.configs import chain_base, smoke
-from experiments.evaluation import evaluate
 from experiments.prm import __main__ as prm
 from experiments.report import command as report
 from experiments.studies import arms

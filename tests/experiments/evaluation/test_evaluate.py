@@ -13,7 +13,7 @@ import pytest
 import rich.console
 from jax.sharding import NamedSharding, PartitionSpec
 
-from experiments.evaluation import evaluate, statistics
+from experiments.evaluation import evaluator, statistics
 from experiments.logging import progress
 from experiments.tasks.task import Judged, Problems, Task
 from rl import types
@@ -87,7 +87,7 @@ def _params(right):
 @functools.cache
 def _evaluation(right=0.4, **changes):
   settings = {"problems": 64, "samples": 32, "batch": 24, **changes}
-  return evaluate.evaluate(
+  return evaluator.evaluate(
     TASK, POLICY, _params(right), key=jax.random.key(0), **settings
   )
 
@@ -158,9 +158,9 @@ def test_a_batch_is_no_larger_than_the_problems_need(
 ):
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:shards]), ("data",))
   sharding = NamedSharding(mesh, PartitionSpec("data"))
-  assert evaluate.batch_size(problems, batch, sharding) == expected
+  assert evaluator.batch_size(problems, batch, sharding) == expected
   if shards == 1:
-    assert evaluate.batch_size(problems, batch) == expected
+    assert evaluator.batch_size(problems, batch) == expected
 
 
 def test_four_problems_are_not_padded_to_a_batch_of_64():
@@ -171,7 +171,7 @@ def test_four_problems_are_not_padded_to_a_batch_of_64():
     sizes.append(len(prompts))
     return _prefill(params, prompts, *args)
 
-  evaluate.evaluate(
+  evaluator.evaluate(
     TASK,
     types.Policy(score=None, prefill=prefill, decode=_decode),
     _params(0.5),
@@ -185,7 +185,7 @@ def test_four_problems_are_not_padded_to_a_batch_of_64():
 
 def test_progress_counts_problems_to_the_end():
   done = []
-  evaluate.evaluate(
+  evaluator.evaluate(
     TASK,
     POLICY,
     _params(0.5),
@@ -240,7 +240,7 @@ def test_fewer_problems_and_samples_are_the_first_of_more():
 
 
 def _evaluated(task):
-  return evaluate.evaluate(
+  return evaluator.evaluate(
     task,
     POLICY,
     _params(0.4),
@@ -296,7 +296,7 @@ def test_one_program_serves_every_batch_and_every_parameter_value():
 
   policy = types.Policy(score=None, prefill=prefill, decode=_decode)
   for right in (0.5, 0.9):
-    evaluate.evaluate(
+    evaluator.evaluate(
       TASK,
       policy,
       _params(right),

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from helpers import small_chat, small_gsm8k
 
-from experiments import tasks
+from experiments import evaluate, tasks
 from experiments.configs import defaults
-from experiments.evaluation import evaluate, policies, statistics
+from experiments.evaluation import policies, statistics
 from experiments.training import build, decoder
 
 torch = pytest.importorskip("torch")
@@ -188,7 +188,7 @@ def test_learned_positions_must_be_enough(tmp_path, capsys):
 
 def test_the_command_is_there():
   done = subprocess.run(
-    [sys.executable, "-m", "experiments.evaluation.evaluate", "--help"],
+    [sys.executable, "-m", "experiments.evaluate", "--help"],
     capture_output=True,
     text=True,
     check=True,

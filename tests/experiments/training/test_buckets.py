@@ -30,9 +30,9 @@ from helpers import (
 )
 from tensorboard.backend.event_processing import event_accumulator
 
-from experiments import report, tasks
+from experiments import evaluate, report, tasks
 from experiments.data import json_lines, tfds
-from experiments.evaluation import evaluate, statistics
+from experiments.evaluation import statistics
 from experiments.logging import json_files, run_logger
 from experiments.studies import arms
 from experiments.studies.claims import page

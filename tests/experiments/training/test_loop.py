@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from helpers import small_gsm8k, small_run
 
-from experiments import tasks
+from experiments import evaluate, tasks
 from experiments.configs import defaults
-from experiments.evaluation import evaluate, statistics
+from experiments.evaluation import statistics
 from experiments.logging import json_files
 from experiments.training import build, checkpointing, loop, nan_guard
 from experiments.training.experiment import Experiment

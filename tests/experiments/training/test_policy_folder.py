@@ -272,7 +272,7 @@ def test_what_is_exported_says_the_same_in_transformers(
 
 
 def test_a_config_of_a_run_is_read_back(adapted):
-  """`experiments.evaluation.evaluate --workdir` builds from the JSON."""
+  """`experiments.evaluate --workdir` builds from the JSON."""
   workdir, e, _ = adapted
   text = (workdir / workdirs.CONFIG_FILE).read_text()
   assert build.build(ConfigDict(json.loads(text))).model == e.model

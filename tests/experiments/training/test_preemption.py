@@ -11,7 +11,7 @@ import time
 import pytest
 from helpers import small_run
 
-from experiments.evaluation import evaluate
+from experiments.evaluation import evaluator
 from experiments.logging import json_files
 from experiments.training import build, loop, preemption
 
@@ -134,7 +134,7 @@ def test_the_signal_is_as_before_once_the_watch_is_over():
 def test_an_evaluation_asks_between_batches():
   e = build.build(small_run.config())
   asked = []
-  evaluate.evaluate(
+  evaluator.evaluate(
     e.task,
     e.policy,
     e.init().params,
