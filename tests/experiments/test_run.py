@@ -181,7 +181,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(name, tmp_path, capsys):
       ["key of config.base.rollout 'promts'", "did you mean 'prompts'?"],
     ),
     (
-      "config.mix = common.pay(a='verdict()'); config.mix.terms.a.wait = 2.0",
+      "config.mix = defaults.pay(a='verdict()'); config.mix.terms.a.wait = 2.0",
       ["key of config.mix.terms.a 'wait'", "did you mean 'weight'?"],
     ),
   ],
