@@ -55,7 +55,7 @@ def method(name: str) -> Row:
     "method": name,
     "paper": _paper(make),
     "family": methods.family(name),
-    "needs": "; ".join(needs(learners.by_slot(methods.get(name)))),
+    "needs": "; ".join(needs(learners.by_learner(methods.get(name)))),
     "in a line": _line(inspect.getmodule(make)),
   }
 
@@ -188,24 +188,24 @@ def needs(made: Mapping[str, Method]) -> tuple[str, ...]:
   head, what the task or the host must tell, and what else passes read.
   """
   found: list[str] = []
-  given = {name for one in made.values() for name in one.stage.gives}
+  given = {name for one in made.values() for name in one.sampler.gives}
   if len(made) > 1:
     found.append(f"learners {', '.join(made)}")
-  slots = {
+  parameter_sets = {
     name: None
     for one in made.values()
-    for name, rule in one.slots
+    for name, rule in one.parameter_sets
     if not rule.trained
   }
-  if slots:
-    found.append(f"slot{'s' * (len(slots) > 1)} {', '.join(slots)}")
+  if parameter_sets:
+    found.append(f"parameters {', '.join(parameter_sets)}")
   for one in made.values():
-    if one.stage.name != "once()":
-      found.append(f"stage {one.stage}")
+    if one.sampler.name != "once()":
+      found.append(f"sampler {one.sampler}")
     if one.behavior != learners.POLICY:
       found.append(f"samples by {one.behavior}")
-    found += [f"phase on {phase.metric}" for phase in one.phases]
-    takes_steps = any(_takes_steps(t) for t in one.transforms if t is not None)
+    found += [f"phase on {phase.metric}" for phase in one.further_updates]
+    takes_steps = any(_takes_steps(t) for t in one.transforms.values())
     if takes_steps and "step_scores" not in given:
       found.append("step scores")
     if one.optimizer is not _PLAIN:

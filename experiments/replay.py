@@ -24,7 +24,7 @@ from experiments.cli import arguments, devices, errors
 from experiments.training import build, loop, nan_guard, workdirs
 from experiments.training.experiment import Experiment
 from models import buckets
-from rl import learners, method, scoring, step, types
+from rl import learners, prepare, scoring, step, types
 
 
 @errors.one_line
@@ -113,7 +113,7 @@ def _scored(
   e: Experiment, state: step.State, rollout: types.Rollout
 ) -> dict[str, jax.Array]:
   """What the passes find at its tokens."""
-  needs = method.required(e.method, e.plan.updates)
+  needs = prepare.required(e.method, e.plan.updates)
   needs |= {scoring.Need("old", scoring.log_probs)}
   found = _passed(e, state, rollout, needs).extras.arrays
   return {
@@ -156,9 +156,9 @@ def _gradient(
 
   @jax.jit
   def finite(state, rollout):
-    scored = _passed(e, state, rollout, method.required(e.method, 1))
-    batch, scales, _ = method.prepare(e.method, scored, state.method_state)
-    found, _ = step.gradients(
+    scored = _passed(e, state, rollout, prepare.required(e.method, 1))
+    batch, scales, _ = prepare.prepare(e.method, scored, state.method_state)
+    found, _ = prepare.gradient(
       e.method,
       e.policy.given(state.frozen),
       state.params,

@@ -24,6 +24,7 @@ from experiments.cli import errors, spec
 from experiments.training import build, loop
 from models import stored
 from rl import advantages, credit, methods, objectives, step
+from rl.minibatches import Plan
 
 REFUSALS = errors.REFUSALS
 EXAMPLES = hypothesis.settings().max_examples
@@ -290,9 +291,7 @@ def learner():
   m = methods.get("max_at_k", k=2)
   tx = optax.adam(0.1)
   state = step.init(m, tabular_policy.params(), tx, jax.random.key(0))
-  return state, jax.jit(
-    step.make(m, tabular_policy.policy, tx, step.Plan(epochs=2))
-  )
+  return state, jax.jit(step.make(m, tabular_policy.policy, tx, Plan(epochs=2)))
 
 
 ANY = st.floats(width=32)  # NaN and infinities too

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.training import assemble
+from experiments.training import rollouts
 from rewards import chain, sources
 from rl import scoring
 from rl.sampling import generation
@@ -75,7 +75,7 @@ def paid():
   completions = jnp.asarray([[pad(ids) for ids, _ in group] for group in rows])
   lengths = jnp.asarray([[len(ids) for ids, _ in group] for group in rows])
   finished = jnp.asarray([[ended for _, ended in group] for group in rows])
-  found = assemble.to_rollout(
+  found = rollouts.assemble(
     problems,
     generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished

@@ -14,13 +14,13 @@ from helpers import small_run
 
 from experiments.configs import defaults
 from experiments.logging import sample_dump
-from experiments.training import assemble, build, rollouts
+from experiments.training import build, rollouts
 from rewards import combine, sources
 from rewards import mix as mixing
 from rewards.process import prefix_values
 from rl import fused_loop, scoring, step, transforms, types
 from rl.sampling import generation
-from rl.sampling.samplers import Sampler
+from rl.sampling.samplers import PromptBatch
 
 CHAIN = "chain(operations=2, reference=True)"
 P, S = 8, 4
@@ -75,7 +75,7 @@ def judged():
   completions = completions.at[0, 0, lengths[0, 0] - 2].add(1)
   lengths = lengths.at[1, 1].add(-2)
   finished = jnp.ones((P, S), bool).at[1, 1].set(False)
-  found = assemble.to_rollout(
+  found = rollouts.assemble(
     problems,
     generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished
@@ -312,7 +312,7 @@ def with_mix(e, mix, **changes):
 def trained(e, state=None):
   state = e.init() if state is None else state
   gather = jax.jit(
-    rollouts.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+    rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
   )
   made = jax.jit(step.make(e.methods, e.policy, e.txs, e.plan))
   return made(state, gather(state))
@@ -324,7 +324,7 @@ def mixed():
   state = e.init().replace(step=jnp.int32(4))
   new, metrics = trained(e, state)
   gather = jax.jit(
-    rollouts.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+    rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
   )
   record = sample_dump.recorder(e, lambda state: (gather(state), {}))(state)
   return SimpleNamespace(e=e, new=new, metrics=metrics, record=record)
@@ -372,7 +372,9 @@ STATEFUL = defaults.pay(
 
 def two_steps(e, fused=False):
   """After two steps: the parameters, and the state of the reward."""
-  gather = rollouts.on_device(e.task, e.policy, e.sampling, P, None, e.method)
+  gather = rollouts.make_rollout_fn(
+    e.task, e.policy, e.sampling, P, None, e.method
+  )
   made = step.make(e.methods, e.policy, e.txs, e.plan)
   body = fused_loop.iteration(gather, made)
   if fused:
@@ -434,7 +436,7 @@ def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
   mixed = build.make_reward(
     defaults.pay(steps="outcome_centered()", worst="worst_step()")
   )
-  init = tuple(t.init() for t in mixed.transforms)
+  init = {name: t.init() for name, t in mixed.transforms.items()}
   found, _ = mixed.apply(judged.rollout, init)
   alone, _ = judged.made["worst_step"].apply(None, judged.rollout, ())
   real = np.asarray(judged.rollout.sample_mask)
@@ -595,8 +597,8 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
       ),
     )
 
-  sampler = Sampler(
-    None, {}, {}, 3, 1.0, lambda *a: None, lambda drawn: base, extend
+  sampler = PromptBatch(
+    None, {}, {}, 3, 1.0, lambda *args: base, extend
   )
   stage = prefix_values.prefix_values(continuations=4, steps=3)
   found = stage.run(sampler, stage.init())
@@ -624,8 +626,8 @@ def test_the_chained_task_continues_from_its_steps():
   e = experiment(
     rollout__samples=2, stage="prefix_values(continuations=2, steps=3)"
   )
-  e = with_mix(e, defaults.pay(steps="gains()"), stage=e.method.stage)
-  assert "stage/values" in e.method.stage.gives
+  e = with_mix(e, defaults.pay(steps="gains()"), stage=e.method.sampler)
+  assert "stage/values" in e.method.sampler.gives
   _, metrics = trained(e)
   assert np.isfinite(float(metrics["loss/total"]))
   drawn = float(metrics["length/mean"]) * P * 2

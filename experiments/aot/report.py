@@ -47,7 +47,7 @@ from experiments.studies import flop_counts
 from experiments.training.experiment import Experiment
 from models import sharding
 from models.config import ModelConfig
-from rl import method, types
+from rl import prepare, types
 from rl.sampling import generation
 
 Tell = Callable[[str], None]
@@ -191,7 +191,7 @@ def resident(e: Experiment) -> dict[str, float]:
     "optimizer": _bytes(
       (state.opt_state, [held.opt_state for held in state.learners.values()])
     ),
-    "slots": _bytes(state.slots),
+    "slots": _bytes(state.parameter_sets),
   }
   if e.samples_own:
     parts["cache"] = programs.cache_bytes(e) / (shards * heads)
@@ -345,8 +345,8 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
 
 def _passes(e: Experiment) -> set[tuple[str, str]]:
   """The forward passes of a step besides those of its updates."""
-  needs = method.required(e.method, e.plan.updates)
-  sources = {"old", *e.abstract.slots}
+  needs = prepare.required(e.method, e.plan.updates)
+  sources = {"old", *e.abstract.parameter_sets}
   return {(n.source, n.view) for n in needs if n.source in sources}
 
 

@@ -18,7 +18,12 @@ from jax.sharding import Mesh
 from experiments import tasks
 from experiments.cli import arguments, spec
 from experiments.evaluation import evaluator
-from experiments.training import decoder, device_mesh, optimizers, rollouts
+from experiments.training import (
+  decoder,
+  device_mesh,
+  host_needs,
+  optimizers,
+)
 from experiments.training.experiment import KINDS, Experiment
 from models import policy as policies
 from models import sharding
@@ -29,9 +34,10 @@ from rl import method as method_lib
 from rl import reward as reward_lib
 from rl.losses import importance, terms
 from rl.methods import settings as allowed
+from rl.minibatches import Plan
 from rl.sampling import generation, samplers
 
-STAGES: Mapping[str, Callable[..., samplers.Stage]] = {
+STAGES: Mapping[str, Callable[..., samplers.Sampler]] = {
   "greedy": samplers.greedy,
   "prefix_values": prefix_values.prefix_values,
 }
@@ -69,8 +75,8 @@ def build(
     devices = jax.devices()
     memory = memory or device_mesh.memory_of(jax.local_devices()[0])
   made = _supervised() if supervised else make_learners(config)
-  trained = learners.by_slot(made)
-  plan = step.Plan(
+  trained = learners.by_learner(made)
+  plan = Plan(
     **config.plan,
     temperature=1.0 if supervised else config.rollout.temperature,
   )
@@ -138,10 +144,10 @@ def make_learners(
   Raises:
     ValueError: what the config says does not fit, or the method says too.
   """
-  made = learners.by_slot(make_method(config.method))
+  made = learners.by_learner(make_method(config.method))
   own = made[learners.POLICY]
   if config.get("stage"):
-    if own.stage.name != samplers.once().name:
+    if own.sampler.name != samplers.once().name:
       raise ValueError(
         f"stage = {config.stage}: {own.name} samples by {own.stage} already; "
         "leave it empty"
@@ -164,7 +170,7 @@ def make_learners(
   return {**made, learners.POLICY: own}
 
 
-def make_stage(text: str) -> samplers.Stage:
+def make_stage(text: str) -> samplers.Sampler:
   """The way to sample that `"name(setting=value)"` says."""
   name, settings = spec.parse(text, "stage")
   if name not in STAGES:
@@ -278,7 +284,7 @@ def task_of(text: str, **given: Any) -> tasks.Task:
 
 
 def _check_batch(
-  config: Any, plan: step.Plan, mesh: Mesh, sampling_mesh: Mesh
+  config: Any, plan: Plan, mesh: Mesh, sampling_mesh: Mesh
 ) -> None:
   shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
   if config.kind == "rl" and config.rollout.samples % context:
@@ -357,7 +363,7 @@ def _check(e: Experiment) -> None:
       f"rollout.temperature = {e.sampling.temperature}: learning needs samples; "
       "it must be above 0, nearest useful: 1.0 (evaluation may use 0)"
     )
-  asked = sorted(map(str, rollouts.host_needs(e.methods)))
+  asked = sorted(map(str, host_needs.host_needs(e.methods)))
   if e.config.steps_per_dispatch > 1 and asked:
     raise ValueError(
       f"steps_per_dispatch = {e.config.steps_per_dispatch}: {e.method.name} "
@@ -372,13 +378,18 @@ def _check(e: Experiment) -> None:
   state = e.state_shapes
   parameters = {
     name: types.join(params, state.frozen)
-    for name, params in {learners.POLICY: state.params, **state.slots}.items()
+    for name, params in {
+      learners.POLICY: state.params,
+      **state.parameter_sets,
+    }.items()
   }
   try:
     rollout = e.abstract_rollout
     learners.check(e.methods, e.policy, parameters, rollout)
     if e.method.reward is not None:
-      _check_reward(e, parameters, learners.by_slot(rollout)[learners.POLICY])
+      _check_reward(
+        e, parameters, learners.by_learner(rollout)[learners.POLICY]
+      )
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(error.args[0]) from None
 
@@ -416,7 +427,7 @@ def _check_reward(
       f"mix.steps: {bare.name} reads no step scores; use a method that does, "
       "such as sum_form or min_form"
     )
-  greedy = scoring.given("stage", "greedy_scores")
+  greedy = scoring.provided("stage", "greedy_scores")
   if terms and greedy in bare.signal_needs:
     raise ValueError(
       f"mix.terms: {bare.name} compares scores with the task's score of the "

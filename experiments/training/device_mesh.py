@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 from experiments.training import multihost
 from models import presets, sharding
 from models.config import ModelConfig
-from rl.plan import Plan
+from rl.minibatches import Plan
 
 _KEPT = 16
 _OPEN = {

@@ -31,6 +31,7 @@ from experiments.training import (
   build,
   checkpoint_retention,
   checkpointing,
+  host_needs,
   metric_buffer,
   multihost,
   nan_guard,
@@ -256,39 +257,39 @@ def _announce(
       logger.say(str(method))
 
 
-def gatherer(e: Experiment) -> rollouts.Staged:
+def gatherer(e: Experiment) -> rollouts.HostRolloutFn:
   """`state -> (rollout, times)`, compiled as far as the task allows."""
   gather = _staged(e)
   if (e.config.get("sampler") or {}).get("ahead"):
     gather = rollout_pipeline.Ahead(e, gather)
   else:
     gather = rollout_pipeline.moved(e, gather)
-  return rollouts.with_host_needs(e, gather)
+  return host_needs.with_host_needs(e, gather)
 
 
-def _staged(e: Experiment) -> rollouts.Staged:
+def _staged(e: Experiment) -> rollouts.HostRolloutFn:
   """Samples where the sampler's mesh is; or shows what there is to imitate."""
   if e.task.jittable:
     pure = jax.jit(_pure_gatherer(e))
     return lambda state: (pure(state), {})
   prompts, place = e.config.rollout.prompts, e.sampling_sharding
   if not e.samples_own:
-    return rollouts.shown_on_host(e.task, prompts, place)
-  return rollouts.on_host(
+    return rollouts.make_host_demonstration_fn(e.task, prompts, place)
+  return rollouts.make_host_rollout_fn(
     e.task, e.policy, e.sampling, prompts, place, e.method
   )
 
 
-def _pure_gatherer(e: Experiment) -> rollouts.Collect:
+def _pure_gatherer(e: Experiment) -> rollouts.RolloutFn:
   prompts, place = e.config.rollout.prompts, e.sampling_sharding
   if e.samples_own:
-    return rollouts.on_device(
+    return rollouts.make_rollout_fn(
       e.task, e.policy, e.sampling, prompts, place, e.method
     )
-  return rollouts.shown_on_device(e.task, prompts, place)
+  return rollouts.make_demonstration_fn(e.task, prompts, place)
 
 
-def make_advance(e: Experiment, gather: rollouts.Staged) -> Advance:
+def make_advance(e: Experiment, gather: rollouts.HostRolloutFn) -> Advance:
   """The body of the training loop.
 
   With `steps_per_dispatch` > 1 sampling, reward and update are one program
@@ -390,7 +391,7 @@ def _loop(
 class _Seen:
   """Samples, and remembers what the latest two steps learn from."""
 
-  def __init__(self, gather: rollouts.Staged) -> None:
+  def __init__(self, gather: rollouts.HostRolloutFn) -> None:
     self._gather = gather
     self.latest: collections.deque[step.Rollouts] = collections.deque(maxlen=2)
 

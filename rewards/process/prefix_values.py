@@ -9,14 +9,14 @@ import jax.numpy as jnp
 
 from rl import choices, types
 from rl.sampling import samplers
-from rl.sampling.samplers import Sampler, Stage
+from rl.sampling.samplers import PromptBatch, Sampler
 
 Array = jax.Array
 
 
 def prefix_values(
   continuations: int = 4, steps: int = 8, by: str = "policy"
-) -> Stage:
+) -> Sampler:
   """And the chance of success after each step, by continuing from there.
 
   "stage/values" `[P, S, K]`: V_k, the mean verdict of `continuations`
@@ -42,14 +42,14 @@ def prefix_values(
     if number < 1:
       raise ValueError(f"{what} = {number} must be at least 1")
 
-  def run(sampler: Sampler, memory: Any) -> types.Rollout:
-    rollout = samplers.once().run(sampler, memory)
+  def run(batch: PromptBatch, memory: Any) -> types.Rollout:
+    rollout = samplers.once().run(batch, memory)
     if rollout.step_ids is None:
       raise ValueError(f"{name}: the task gives no steps to continue from")
-    if by not in ("policy", *sampler.slots):
-      allowed = ["policy", *sampler.slots]
+    if by not in ("policy", *batch.parameter_sets):
+      allowed = ["policy", *batch.parameter_sets]
       raise ValueError(f"{name}: {choices.unknown('by', by, allowed)}")
-    params = sampler.params if by == "policy" else sampler.slots[by]
+    params = batch.params if by == "policy" else batch.parameter_sets[by]
     prompt = _success(rollout.correct, rollout.sample_mask)
     before = jnp.broadcast_to(prompt[:, None], rollout.scores.shape)
     size = rollout.step_mask.shape[-1]
@@ -66,7 +66,7 @@ def prefix_values(
       inside = (rollout.step_ids >= 0) & (rollout.step_ids <= k)
       kept = jnp.where(inside, 1 + jnp.arange(inside.shape[-1]), 0).max(-1)
       wanted = rollout.sample_mask & (k < last)
-      part = sampler.extend(params, rollout, kept, continuations, wanted)
+      part = batch.extend(params, rollout, kept, continuations, wanted)
       asked = part.sample_mask & wanted.reshape(-1, 1)
       found = _success(part.correct, asked, before.reshape(-1))
       tokens += part.extras["stage/drawn"].sum()
@@ -74,12 +74,12 @@ def prefix_values(
       values.append(ended(k, before))
     values += [ended(k, before) for k in range(len(values), size)]
     values = jnp.where(rollout.step_mask, jnp.stack(values, -1), 0.0)
-    return samplers.found(
+    return samplers.add_extras(
       rollout, values=values, prompt_values=prompt, tokens=tokens
     )
 
   name = f"prefix_values(continuations={continuations}, steps={steps}, by={by})"
-  return Stage(name, run, gives=("stage/values", "stage/prompt_values"))
+  return Sampler(name, run, gives=("stage/values", "stage/prompt_values"))
 
 
 def _success(

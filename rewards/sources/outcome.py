@@ -68,7 +68,7 @@ def charged_where_easy(
   valid = rollout.sample_mask
   easy = length.easiest(rollout.correct, fraction, valid)
   charged = length.relative_length(
-    rollout.correct, rollout.lengths, alpha, valid
+    rollout.correct, rollout.scored_lengths, alpha, valid
   )
   plain = (rollout.correct == 1).astype(jnp.float32)
   return jnp.where(easy[:, None], charged, plain)
@@ -89,7 +89,9 @@ def adaptive_token_price(
   A-DLP: tokens cost more while the accuracy is above `reference`.
   """
   valid = rollout.sample_mask
-  value = length.token_price(rollout.correct, rollout.lengths, state, valid)
+  value = length.token_price(
+    rollout.correct, rollout.scored_lengths, state, valid
+  )
   known = valid & (rollout.correct >= 0)
   count = known.sum()
   accuracy = ((rollout.correct == 1) & known).sum() / jnp.maximum(count, 1)

@@ -22,9 +22,9 @@ divergence = scoring.Probe(
   lambda logits, tokens: confidence.divergence_from_uniform(logits),
 )
 hidden = scoring.Probe("hidden", lambda hidden, tokens: hidden, head="hidden")
-ANSWERS = scoring.given("task", "answer_ids")
-PARAPHRASE = scoring.given("task", "paraphrase_answer_ids")
-SHUFFLED = scoring.given("task", "shuffled_answer_ids")
+ANSWERS = scoring.provided("task", "answer_ids")
+PARAPHRASE = scoring.provided("task", "paraphrase_answer_ids")
+SHUFFLED = scoring.provided("task", "shuffled_answer_ids")
 LOG_PROBS = Need("old", scoring.log_probs)
 ENTROPY = Need("old", scoring.entropy)
 DIVERGENCE = Need("old", divergence)
@@ -32,8 +32,8 @@ HIDDEN = Need("old", hidden)
 ALONE = Need("old", scoring.log_probs, scoring.ALONE)
 OF_REFERENCE = Need("old", scoring.log_probs, REFERENCE)
 OF_BARE_REFERENCE = Need("old", scoring.log_probs, BARE_REFERENCE)
-VALUES = scoring.given("stage", "values")
-PROMPT_VALUES = scoring.given("stage", "prompt_values")
+VALUES = scoring.provided("stage", "values")
+PROMPT_VALUES = scoring.provided("stage", "prompt_values")
 
 
 def of(need: Need) -> Reader:
@@ -53,7 +53,7 @@ def tokens(rollout: types.Rollout) -> Array:
 
 def lengths(rollout: types.Rollout) -> Array:
   """Tokens of each completion, `[P, S]`."""
-  return rollout.lengths
+  return rollout.scored_lengths
 
 
 def correct(rollout: types.Rollout) -> Array:
@@ -128,7 +128,7 @@ def need(text: str) -> Need:
       f"{text!r} must be what a task or a stage says, as 'task/NAME' or "
       "'stage/NAME'"
     )
-  return scoring.given(source, name)
+  return scoring.provided(source, name)
 
 
 def named(bound: Callable, fn: Callable) -> Callable:

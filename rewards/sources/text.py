@@ -22,7 +22,7 @@ def says(
   """`patterns.says`; without `fences` code counts as text."""
   return patterns.says(
     rollout.completions,
-    rollout.lengths,
+    rollout.scored_lengths,
     patterns.spelled(phrases),
     patterns.spelled(fences) if fences else None,
   )
@@ -41,7 +41,7 @@ def reasoning_patterns(
   """`patterns.reasoning_patterns`, 0 where the task reads no answer."""
   return patterns.reasoning_patterns(
     rollout.completions,
-    rollout.lengths,
+    rollout.scored_lengths,
     patterns.spelled(phrases),
     patterns.spelled(speakers) if speakers else None,
     reading.answered(rollout),

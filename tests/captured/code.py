@@ -20,7 +20,7 @@ MODULES = {
   "methods": ("rl.methods",),
   "method": ("rl.prepare", "rl.method"),
   "learners": ("rl.learners",),
-  "plan": ("rl.plan",),
+  "plan": ("rl.minibatches", "rl.plan"),
   "probes": ("rl.scoring", "rl.probes"),
   "staleness": ("rl.losses.importance", "rl.methods.staleness"),
   "step": ("rl.step",),
@@ -159,16 +159,12 @@ def has_function(name: str, package: str = "rewards") -> bool:
   return name in functions or name.rpartition(".")[-1] in functions
 
 
-def transforms(method: Any) -> list[Any]:
-  """Every transform of a method, in the order of its state; None where empty."""
-  return list(method.transforms)
-
-
 def state_of_transforms(method: Any, state: Any) -> list[tuple[Any, Any]]:
-  """Pairs of a transform and its state, in the order of `transforms`."""
-  if isinstance(state, dict):
-    state = list(state.values())
-  return list(zip(transforms(method), state, strict=True))
+  """Pairs of a transform, or None where there is none, and its state."""
+  transforms = method.transforms
+  if isinstance(transforms, dict):
+    return [(transform, state[name]) for name, transform in transforms.items()]
+  return list(zip(transforms, state, strict=True))
 
 
 def links(transform: Any) -> tuple[tuple[str, Any], ...]:
@@ -179,6 +175,28 @@ def links(transform: Any) -> tuple[tuple[str, Any], ...]:
 def sampler_of(method: Any) -> Any:
   """How a method's rollouts are sampled."""
   return either(method, "sampler", "stage")
+
+
+def parameter_sets(owner: Any) -> Any:
+  """The parameter sets of a method, or of a training state."""
+  return either(owner, "parameter_sets", "slots")
+
+
+def with_parameter_sets(state: Any, sets: dict[str, Any]) -> Any:
+  """A training state with other parameter sets."""
+  name = "parameter_sets" if hasattr(state, "parameter_sets") else "slots"
+  return state.replace(**{name: sets})
+
+
+def by_learner(value: Any) -> dict[str, Any]:
+  """A method, or a mapping of methods, by the name of the learner."""
+  return either(load("learners"), "by_learner", "by_slot")(value)
+
+
+def aggregation_weights(method: Any, batch: Any) -> Any:
+  """The weights of each term's values in its mean."""
+  module = load("method")
+  return either(module, "aggregation_weights", "coefficients")(method, batch)
 
 
 def configs() -> dict[str, Any]:

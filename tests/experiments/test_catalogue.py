@@ -90,11 +90,17 @@ def test_steps_of_reasoning_are_a_need():
 
 
 def test_slots_are_named_once_and_learned_ones_are_learners():
-  slots = (("ref", frozen()), ("ema", ema(0.9)))
-  assert needs(Method(LOSS, scores(), slots=slots[:1])) == ("slot ref",)
-  assert needs(Method(LOSS, scores(), slots=slots)) == ("slots ref, ema",)
-  taught = Method(LOSS, scores(), slots=(*slots[:1], ("prm", learned())))
-  taught_by = Method(terms.nll(), slots=slots[:1])
+  parameter_sets = (("ref", frozen()), ("ema", ema(0.9)))
+  assert needs(Method(LOSS, scores(), parameter_sets=parameter_sets[:1])) == (
+    "slot ref",
+  )
+  assert needs(Method(LOSS, scores(), parameter_sets=parameter_sets)) == (
+    "slots ref, ema",
+  )
+  taught = Method(
+    LOSS, scores(), parameter_sets=(*parameter_sets[:1], ("prm", learned()))
+  )
+  taught_by = Method(terms.nll(), parameter_sets=parameter_sets[:1])
   found = needs(taught, prm=taught_by)
   assert found == ("learners policy, prm", "slot ref")
 
@@ -109,19 +115,21 @@ def test_passes_are_named_by_whom_and_what():
 
 
 def test_what_no_pass_gives_is_named_by_who_gives_it():
-  judged = scoring.given("task", "preferences")
+  judged = scoring.provided("task", "preferences")
   found = scoring.host(
     "matches", lambda rollout: rollout.scores, level="sample"
   )
   assert needs(reads(judged, found)) == ("host: matches", "task: preferences")
-  assert needs(reads(scoring.given("prepared", "advantage"))) == ()
+  assert needs(reads(scoring.provided("prepared", "advantage"))) == ()
 
 
 def test_stages_and_who_samples_are_needs():
-  greedy = Method(LOSS, scores(), stage=samplers.greedy())
-  assert needs(greedy) == ("stage greedy()",)
-  slots = (("generator", ema(0.9)),)
-  lagging = Method(LOSS, scores(), slots=slots, behavior="generator")
+  greedy = Method(LOSS, scores(), sampler=samplers.greedy())
+  assert needs(greedy) == ("sampler greedy()",)
+  parameter_sets = (("generator", ema(0.9)),)
+  lagging = Method(
+    LOSS, scores(), parameter_sets=parameter_sets, behavior="generator"
+  )
   assert needs(lagging) == ("slot generator", "samples by generator")
 
 

@@ -63,7 +63,7 @@ def test_a_frozen_model_scores_rollouts_inside_the_loop(base):
   scorer = fit.process_model(prepared)
   gather = {
     name: jax.jit(
-      rollouts.on_device(task, e.policy, label.sampling(e.task, 3), 4)
+      rollouts.make_rollout_fn(task, e.policy, label.sampling(e.task, 3), 4)
     )
     for name, task in (
       ("plain", e.task),

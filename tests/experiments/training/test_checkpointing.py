@@ -24,7 +24,7 @@ class State:
   opt_state: Any
   method_state: Any
   rng: Any
-  slots: Any
+  parameter_sets: Any
 
 
 def _state() -> State:
@@ -46,7 +46,7 @@ def _state() -> State:
       "one": jax.random.key(7),
       "many": jax.random.split(jax.random.key(8, impl="rbg"), 8),
     },
-    slots={},
+    parameter_sets={},
   )
 
 

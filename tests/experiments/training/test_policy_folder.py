@@ -128,13 +128,13 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   rollout, _ = loop.gatherer(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
   seen = []
-  forget = e.method.stage.run
+  forget = e.method.sampler.run
 
   def run(sampler, memory):
     seen.append(jax.tree.structure(sampler.params))
     return forget(sampler, memory)
 
-  stage = dataclasses.replace(e.method.stage, run=run)
+  stage = dataclasses.replace(e.method.sampler, run=run)
   method = dataclasses.replace(e.method, stage=stage)
   watched = dataclasses.replace(e, methods={"policy": method})
   loop.gatherer(watched)(state)
