@@ -160,7 +160,7 @@ def _gradient(
     batch, scales, _ = prepare.prepare(e.method, scored, state.method_state)
     found, _ = prepare.gradient(
       e.method,
-      e.policy.given(state.frozen),
+      e.policy.with_frozen(state.frozen),
       state.params,
       batch,
       scales,

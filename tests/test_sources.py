@@ -238,7 +238,7 @@ def test_phrases_count_where_an_answer_is_read(judged):
   found = judged.rollout
   hits = np.zeros((P, S))
   for p, s in np.ndindex(P, S):
-    row = np.asarray(found.completions[p, s, : found.lengths[p, s]]).tolist()
+    row = np.asarray(found.completions[p, s, : found.scored_lengths[p, s]]).tolist()
     pairs = list(itertools.pairwise(row))
     hits[p, s] = (4 in row) + (5 in row or (6, 7) in pairs)
   value, _ = value_of(judged, "says")
@@ -597,9 +597,7 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
       ),
     )
 
-  sampler = PromptBatch(
-    None, {}, {}, 3, 1.0, lambda *args: base, extend
-  )
+  sampler = PromptBatch(None, {}, {}, 3, 1.0, lambda *args: base, extend)
   stage = prefix_values.prefix_values(continuations=4, steps=3)
   found = stage.run(sampler, stage.init())
   np.testing.assert_allclose(

@@ -231,8 +231,7 @@ def _rollouts(calls: tuple[str, ...], stage: str = "") -> dict[str, Any]:
       state = state.replace(step=jnp.int32(step))
       rollout, _ = gather(state)
       results[call][str(step)] = {
-        slot: _leaves(one)
-        for slot, one in code.by_learner(rollout).items()
+        slot: _leaves(one) for slot, one in code.by_learner(rollout).items()
       }
       memory = code.by_learner(rollout)["policy"].memory
       state = state.replace(memory=memory)

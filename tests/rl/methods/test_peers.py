@@ -69,7 +69,6 @@ from rl import (
   credit,
   method,
   methods,
-  plan,
   prepare,
   scoring,
   transforms,
@@ -78,6 +77,7 @@ from rl import (
 from rl.losses import aggregates, importance, ratios, surrogates, terms
 from rl.methods.critic import values
 from rl.methods.group import lite_ppo
+from rl.minibatches import Plan
 from rl.transforms import chain, each
 
 TOKENS = BATCH.mask.sum()
@@ -148,7 +148,7 @@ def ours(m, at=NOW, seen=None, microbatches=1):
   needs = method.required(m, updates=2)
   scored = scoring.passes(POLICY, sources, needs, seen)
   batch, scales, _ = method.prepare(m, scored, m.init())
-  cut = plan.Plan(microbatches=microbatches)
+  cut = Plan(microbatches=microbatches)
   found, tally = prepare.gradient(m, POLICY, single(at), batch, scales, cut)
   return float(tally.merge()["loss/total"]), Point(*map(np.asarray, found))
 
