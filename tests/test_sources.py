@@ -238,7 +238,9 @@ def test_phrases_count_where_an_answer_is_read(judged):
   found = judged.rollout
   hits = np.zeros((P, S))
   for p, s in np.ndindex(P, S):
-    row = np.asarray(found.completions[p, s, : found.scored_lengths[p, s]]).tolist()
+    row = np.asarray(
+      found.completions[p, s, : found.scored_lengths[p, s]]
+    ).tolist()
     pairs = list(itertools.pairwise(row))
     hits[p, s] = (4 in row) + (5 in row or (6, 7) in pairs)
   value, _ = value_of(judged, "says")

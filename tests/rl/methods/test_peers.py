@@ -145,9 +145,9 @@ def ours(m, at=NOW, seen=None, microbatches=1):
   seen = rollout() if seen is None else seen
   ref = OLD._replace(log_probs=BATCH.ref_log_probs)
   sources = {"old": single(OLD), "ref": single(ref)}
-  needs = method.required(m, updates=2)
+  needs = prepare.required(m, updates=2)
   scored = scoring.passes(POLICY, sources, needs, seen)
-  batch, scales, _ = method.prepare(m, scored, m.init())
+  batch, scales, _ = prepare.prepare(m, scored, m.init())
   cut = Plan(microbatches=microbatches)
   found, tally = prepare.gradient(m, POLICY, single(at), batch, scales, cut)
   return float(tally.merge()["loss/total"]), Point(*map(np.asarray, found))
@@ -639,7 +639,7 @@ def test_the_entropy_bonus_is_verls(aggregate, mean):
 
   def loss(entropies):
     named = types.Named({"entropy": entropies})
-    return bonus.coefficient * jnp.sum(weights * bonus.fn(None, named, None))
+    return bonus.weight * jnp.sum(weights * bonus.fn(None, named, None))
 
   entropies = jnp.asarray(BATCH.entropies, jnp.float32)
   value, slope = jax.value_and_grad(loss)(entropies)

@@ -422,7 +422,7 @@ def test_two_tickets_share_what_chance_lets_them():
 
 
 def test_what_is_off_the_ticket_keeps_its_bits_and_has_no_moments():
-  tx = methods.get("ticket_mask", loss_filter=0.1).optimizer(
+  tx = methods.get("ticket_mask", keep=0.1).optimizer(
     optax.chain(
       optax.clip_by_global_norm(1.0), optax.adamw(0.1, weight_decay=0.1)
     )
@@ -457,7 +457,7 @@ def test_the_whole_ticket_is_grpo_bit_for_bit():
 
 def test_a_share_that_is_none_is_refused():
   with pytest.raises(ValueError, match="nearest: 1"):
-    methods.get("ticket_mask", loss_filter=1.5)
+    methods.get("ticket_mask", keep=1.5)
 
 
 # Top minus second

@@ -135,7 +135,10 @@ def test_greedy_scores_are_those_of_the_likeliest_completion(experiment):
   cold = dataclasses.replace(e.sampling, samples=1, temperature=0.0)
   alone = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, cold, 4))(state)
   np.testing.assert_allclose(greedy, alone.scores[:, 0], rtol=1e-6)
-  assert extras["stage/tokens"] == plain.lengths.sum() + alone.lengths.sum()
+  assert (
+    extras["stage/tokens"]
+    == plain.scored_lengths.sum() + alone.scored_lengths.sum()
+  )
 
 
 def mean_log_probs(e, params, rollout):

@@ -116,7 +116,7 @@ def test_state_is_threaded_through_chain_and_sum():
 def test_placement_puts_a_value_once_and_at_the_right_token():
   placed = value(chain(scores(), place_last()))
   np.testing.assert_allclose(placed.sum(-1), ROLLOUT.scores, rtol=1e-6)
-  last = np.asarray(ROLLOUT.lengths) - 1
+  last = np.asarray(ROLLOUT.scored_lengths) - 1
   at = np.take_along_axis(placed, last[..., None], -1)[..., 0]
   np.testing.assert_allclose(at, ROLLOUT.scores, rtol=1e-6)
   ends = value(chain(step_scores(), place_at_step_ends()))
@@ -390,6 +390,6 @@ def test_terms_have_the_coefficients_they_print():
   loss = (
     GRADIENT + 0.5 * (2.0 * kl("k2")) + (-0.01) * terms.entropy(token_mean())
   )
-  assert [t.coefficient for t in loss.terms] == [1.0, 1.0, -0.01]
+  assert [t.weight for t in loss.terms] == [1.0, 1.0, -0.01]
   assert str(loss).count(" + ") == 2
   assert jax.tree.leaves(Method(loss, chain(scores(), center())).init()) == []
