@@ -529,7 +529,6 @@ def test_step_scores_may_come_from_a_reward():
     ),
     ({"mix": defaults.pay("summ")}, "'sum'"),
     ({"stage": "prefix_values(by='prover')"}, "'policy'"),
-    ({"mix": defaults.pay(a="task()"), "method": "psr"}, "not from scores"),
     (
       {"mix": defaults.pay(a="task()"), "method": "min_form"},
       "not from scores",

@@ -17,6 +17,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from experiments.cli import arguments, config_keys, errors
+from rl import choices
 
 Define = Callable[[flags.FlagValues], None]
 
@@ -39,26 +40,16 @@ def parse(
       the wrong type, a required flag that is missing, or a word too many.
   """
   _check_config_file(argv)
-  plain, _ = _read(argv, define, ("config",), overrides=False)
+  without_overrides, _ = _read(argv, define, ("config",), overrides=False)
   with errors.expected():
-    config_keys.check(plain.config)
-  _check_names(argv, plain)
+    config_keys.check(without_overrides.config)
+  _check_overrides(argv, without_overrides.config)
   values, rest = _read(argv, define, required, overrides=True)
   if rest:
     raise errors.Mistake(
       f"unexpected argument {rest[0]!r}; flags start with --"
     )
   return values
-
-
-def _keys(config: ml_collections.ConfigDict, prefix: str) -> list[str]:
-  """Every dotted key of a config."""
-  found = []
-  for key in config:
-    found.append(prefix + key)
-    if isinstance(config[key], ml_collections.ConfigDict):
-      found += _keys(config[key], f"{prefix}{key}.")
-  return found
 
 
 def _read(
@@ -97,36 +88,28 @@ def _read(
 def _check_config_file(argv: Sequence[str]) -> None:
   """The file of `--config` must be there before it can be loaded."""
   for word, following in itertools.pairwise([*argv[1:], ""]):
-    given = re.match(r"--?config(?:=(.*))?$", word)
-    if not given:
+    flag = re.match(r"--?config(?:=(.*))?$", word)
+    if not flag:
       continue
-    text = following if given[1] is None else given[1]
+    text = following if flag[1] is None else flag[1]
     path = pathlib.Path(text.partition(":")[0])
     if not path.is_file():
-      there = sorted(str(found) for found in path.parent.glob("*.py"))
-      near = difflib.get_close_matches(str(path), there, n=1)
+      files = sorted(str(file) for file in path.parent.glob("*.py"))
+      near = difflib.get_close_matches(str(path), files, n=1)
       guess = f"; did you mean {near[0]!r}?" if near else ""
       raise errors.Mistake(f"there is no config file {str(path)!r}{guess}")
 
 
-def _check_names(argv: Sequence[str], values: flags.FlagValues) -> None:
-  """Every flag given must be one, and every config key a key."""
-  own = [name for name in values if "." not in name]
-  known = [*own, *_keys(values.config, "config.")]
+def _check_overrides(
+  argv: Sequence[str], config: ml_collections.ConfigDict
+) -> None:
+  """Checks that every `--config.key` is a key of the config."""
   for word in argv[1:]:
-    given = re.match(r"--?(?:no(?=config\.))?([A-Za-z][^=]*)", word)
-    if not given or given[1] in known:
-      continue
-    name = given[1]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    parents = [name.rpartition(".")[0], "config" if "." in name else ""]
-    there = next(
-      among
-      for parent in parents
-      if (among := [k for k in known if k.rpartition(".")[0] == parent])
-    )
-    kind = "key" if "." in name else "flag"
-    raise errors.Mistake(
-      f"unknown {kind} {name!r}; {guess}available: {', '.join(there)}"
-    )
+    override = re.match(r"--?(?:no)?config\.([^=]+)", word)
+    where, level = "config", config
+    for key in override[1].split(".") if override else ():
+      # A value that is no ConfigDict has no keys.
+      keys = level if isinstance(level, ml_collections.ConfigDict) else ()
+      if key not in keys:
+        raise errors.Mistake(choices.unknown(f"key of {where}", key, keys))
+      where, level = f"{where}.{key}", level[key]

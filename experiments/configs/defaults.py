@@ -169,7 +169,8 @@ def pay(
 
   Without terms it is the task's score, and without `steps` the task's step
   scores. What a method reads besides (verdicts, to drop groups by, say, or what
-  its sampling stage scored) stays the task's.
+  its sampling stage scored) stays the task's: a method that reads verdicts alone,
+  such as `psr`, does not learn from terms.
 
   Args:
     rule: one of `rewards.combine.RULES`, of what follows.

@@ -384,12 +384,9 @@ def _check(e: Experiment) -> None:
     }.items()
   }
   try:
-    rollout = e.abstract_rollout
-    learners.check(e.methods, e.policy, parameters, rollout)
+    learners.check(e.methods, e.policy, parameters, e.abstract_rollout)
     if e.method.reward is not None:
-      _check_reward(
-        e, parameters, learners.by_learner(rollout)[learners.POLICY]
-      )
+      _check_reward(e.method)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(error.args[0]) from None
 
@@ -409,30 +406,34 @@ def _check_value_head(e: Experiment) -> None:
     )
 
 
-def _check_reward(
-  e: Experiment, parameters: Mapping[str, types.PyTree], rollout: types.Rollout
-) -> None:
-  """What is paid for must be what the method learns from."""
-  bare = dataclasses.replace(e.method, reward=None)
-  reads = method_lib.reads(bare, e.policy, parameters, rollout)
-  steps = e.method.reward.steps is not None
-  terms = len(e.method.reward.terms) > 0
-  if terms and not reads & {"scores", "components"}:
+def _check_reward(method: method_lib.Method) -> None:
+  """Checks that a method learns from what its reward pays."""
+  reward = method.reward
+  bare = dataclasses.replace(method, reward=None)
+  levels = set().union(*map(_source_levels, bare.transforms.values()))
+  if reward.terms and levels == {"step"}:
     raise ValueError(
-      f"mix.terms: {bare.name} learns from {', '.join(sorted(reads))}, not from "
-      "scores; use a method that does, such as grpo"
+      f"mix.terms: {bare.name} learns from step scores, not from scores; use a "
+      "method that does, such as grpo"
     )
-  if steps and "step_scores" not in reads:
+  if reward.steps is not None and "step" not in levels:
     raise ValueError(
       f"mix.steps: {bare.name} reads no step scores; use a method that does, "
       "such as sum_form or min_form"
     )
   greedy = scoring.provided("stage", "greedy_scores")
-  if terms and greedy in bare.signal_needs:
+  if reward.terms and greedy in bare.signal_needs:
     raise ValueError(
       f"mix.terms: {bare.name} compares scores with the task's score of the "
       "greedy sample, which is not paid by mix; use another method"
     )
+
+
+def _source_levels(t: transforms.Transform) -> set[str]:
+  """Levels of the signals that a transform reads from the rollout."""
+  if t.links:
+    return set().union(*(_source_levels(part) for _, part in t.links))
+  return {t.gives} if t.takes == "none" else set()
 
 
 def check_evaluation(e: Experiment) -> None:

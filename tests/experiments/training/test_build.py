@@ -209,6 +209,7 @@ def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
     ({"stage": "greedy("}, r"stage: cannot read .*prefix_values\(cont"),
     ({"mix__steps": "gains("}, r"mix.steps: cannot read .*gains\(\)"),
     ({"method": "ppo"}, "add --config.model.value_head=True"),
+    ({"method": "grpo(clip=-0.2)"}, "low = -0.2 must be at least 0"),
     ({"optimizer__schedule": "cosine"}, "nearest useful: 120, which is"),
     (
       {
