@@ -27,8 +27,10 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
     ValueError: if a key is unknown. The message names the nearest one.
   """
   supervised = config.get("kind") == "supervised"
-  defaults = (defaults.supervised() if supervised else defaults.rl()).to_dict()
-  _check(where, config, defaults)
+  known_keys = (
+    defaults.supervised() if supervised else defaults.rl()
+  ).to_dict()
+  _check(where, config, known_keys)
   terms = (config.get("mix") or {}).get("terms") or {}
   for name, term in terms.items():
     _check(f"{where}.mix.terms.{name}", term, defaults.term("").to_dict())
