@@ -161,13 +161,13 @@ def task(name: str) -> Row:
 def preset(name: str) -> Row:
   """A preset, from its config and from the shapes of its parameters."""
   config = presets.get(name)
-  size = presets.parameters(config)
+  size = presets.parameter_count(config)
   mlp = f"MLP {config.mlp_width}"
   active = ""
   if config.experts:
     mlp = f"{config.experts_per_token} of {config.experts} experts of "
     mlp += str(config.mlp_width)
-    active = f"{presets.active_parameters(config):,}"
+    active = f"{presets.active_parameter_count(config):,}"
   stack = f"{config.layers} layers of {config.width}"
   heads = f"{config.heads}/{config.kv_heads} heads of {config.head_dim}"
   return {

@@ -286,7 +286,7 @@ def task_of(text: str, **given: Any) -> tasks.Task:
 def _check_batch(
   config: Any, plan: Plan, mesh: Mesh, sampling_mesh: Mesh
 ) -> None:
-  shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
+  shards, context = sharding.num_prompt_shards(mesh), mesh.shape["context"]
   if config.kind == "rl" and config.rollout.samples % context:
     nearest = max(round(config.rollout.samples / context), 1) * context
     raise ValueError(
@@ -308,14 +308,14 @@ def _check_batch(
   if wrong:
     raise ValueError(
       f"{', '.join(wrong)}: not divisible by the mesh's "
-      f"{' * '.join(sharding.ROWS)} = {shards}"
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
     )
-  shards = sharding.prompt_parts(sampling_mesh)
+  shards = sharding.num_prompt_shards(sampling_mesh)
   if prompts % shards:
     nearest = max(round(prompts / shards), 1) * shards
     raise ValueError(
       f"rollout.prompts = {prompts} is not divisible by the sampler's "
-      f"{' * '.join(sharding.ROWS)} = {shards}; nearest: {nearest}"
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}; nearest: {nearest}"
     )
 
 
