@@ -28,7 +28,7 @@ import rewards
 from experiments import tasks
 from experiments.cli import errors
 from models import presets
-from rewards import process, sources, verifiers
+from rewards import verifiers
 from rl import learners, methods, scoring, transforms
 from rl.method import Method
 
@@ -40,7 +40,7 @@ _USUAL = {"policy/log_probs", "old/log_probs", "policy/entropy"}
 _PLAIN = {f.name: f.default for f in dataclasses.fields(Method)}["optimizer"]
 # Of the packages of rewards, what is none: see `_functions`.
 _NO_REWARDS = {
-  *("inputs", "combine", "mix", "sources", "elementary", "places"),
+  *("base", "combine"),
   *("chain", "closeness", "countdown"),
   *("continuations", "segmentation", "labels"),
 }
@@ -74,35 +74,33 @@ def _line(documented: Any) -> str:
 
 
 def _functions() -> Mapping[str, Callable]:
-  """Rewards by `module.function`: of arrays, of texts, and of rollouts alone.
+  """Array functions, verifiers and rewards by `module.function`.
 
-  What is left out has a reason: `inputs`, `combine` and `mix` are how rewards
-  are read and put together, `elementary` and `places` what they are computed
-  with, the modules of tasks are those tasks' rules, and of `process` some make
-  data for process reward models.
+  A reward that applies one of the array functions is left out, since the row of
+  that function names it. Modules in `_NO_REWARDS` compute no reward.
   """
-  found: dict[str, Callable] = {}
-  for package in (rewards, process, verifiers):
-    for module in pkgutil.iter_modules(package.__path__):
-      if module.name in _NO_REWARDS or module.ispkg:
-        continue
-      name = f"{package.__name__}.{module.name}"
-      for key, fn in vars(importlib.import_module(name)).items():
-        own = inspect.isfunction(fn) and fn.__module__ == name
-        if own and not key.startswith("_") and _is_reward(package, fn):
-          found[f"{module.name}.{key}"] = fn
-  of_arrays = {id(fn) for fn in found.values()}
-  for key, fn in sorted(sources.known().items()):
-    if id(inspect.unwrap(fn)) not in of_arrays and not _mentions(fn, found):
-      found[f"sources.{key}"] = fn
-  return found
+  bound = rewards.factories()  # first, as it names a file with a mistake
+  functions: dict[str, Callable] = {}
+  for info in pkgutil.walk_packages(rewards.__path__, "rewards."):
+    module = info.name.rpartition(".")[-1]
+    if module in _NO_REWARDS or info.ispkg or ".sandbox." in info.name:
+      continue
+    for key, fn in vars(importlib.import_module(info.name)).items():
+      is_own = inspect.isfunction(fn) and fn.__module__ == info.name
+      is_array = not hasattr(fn, "__signature__")
+      if is_own and is_array and not key.startswith("_") and _is_reward(fn):
+        functions[f"{module}.{key}"] = fn
+  for key, fn in sorted(bound.items()):
+    if not _mentions(fn, functions):
+      functions[f"{fn.__module__.rpartition('.')[-1]}.{key}"] = fn
+  return functions
 
 
-def _is_reward(package: Any, fn: Callable) -> bool:
-  """Of verifiers those that judge; elsewhere what gives an array."""
+def _is_reward(fn: Callable) -> bool:
+  """Whether a function of `verifiers` judges, or another one returns an array."""
   signature = inspect.signature(fn)
   gives = str(signature.return_annotation)
-  if package is verifiers:
+  if fn.__module__.startswith(verifiers.__name__):
     return (
       gives == "list[Outcome]" and next(iter(signature.parameters)) == "items"
     )
@@ -111,7 +109,7 @@ def _is_reward(package: Any, fn: Callable) -> bool:
 
 def _mentions(fn: Callable, names: Iterable[str]) -> list[str]:
   about = inspect.getdoc(fn) or ""
-  return [name for name in names if f"`{name}`" in about]
+  return [name for name in names if f"`{name.rpartition('.')[-1]}`" in about]
 
 
 def rewards_there() -> list[str]:
@@ -125,9 +123,8 @@ def reward(name: str) -> Row:
   hosted = fn.__module__.startswith(verifiers.__name__)
   bound = [
     key
-    for key, made in sorted(sources.known().items())
-    if inspect.unwrap(made) is inspect.unwrap(fn)
-    or name in _mentions(made, [name])
+    for key, factory in sorted(rewards.factories().items())
+    if factory is fn or _mentions(factory, [name])
   ]
   read = [
     key
@@ -139,7 +136,7 @@ def reward(name: str) -> Row:
     "paper": _SENTENCE_END.split(_paper(inspect.unwrap(fn)))[0],
     "runs": "host" if hosted else "jittable",
     "in a config": ", ".join(bound),
-    "reads": "a rollout" if name.startswith("sources.") else ", ".join(read),
+    "reads": "a rollout" if hasattr(fn, "__signature__") else ", ".join(read),
     "in a line": _line(fn),
   }
 

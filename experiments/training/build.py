@@ -15,6 +15,7 @@ import ml_collections
 import optax
 from jax.sharding import Mesh
 
+import rewards
 from experiments import tasks
 from experiments.cli import arguments, spec
 from experiments.evaluation import evaluator
@@ -27,7 +28,7 @@ from experiments.training import (
 from experiments.training.experiment import KINDS, Experiment
 from models import policy as policies
 from models import sharding
-from rewards import combine, mix, sources
+from rewards import combine
 from rewards.process import prefix_values
 from rl import choices, learners, methods, scoring, step, transforms, types
 from rl import method as method_lib
@@ -192,12 +193,12 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
     raise ValueError(
       f"mix.order {order} must name the terms {tuple(terms)}, each once"
     )
-  rewards, weighed = {}, []
+  transforms, weighed = {}, []
   for name in order:
     term = terms[name]
     if term.reward:
       found, settings = spec.parse(term.reward, f"mix.terms.{name}.reward")
-      rewards[name] = sources.get(found, **settings)
+      transforms[name] = rewards.get(found, **settings)
     weight = term.weight
     if term.schedule != "constant":
       weight = _weight_schedule(name, term)
@@ -212,9 +213,9 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
   by_step = None
   if steps:
     found, settings = spec.parse(steps, "mix.steps")
-    by_step = sources.get(found, **settings)
+    by_step = rewards.get(found, **settings)
   try:
-    return mix.mix(rewards, weighed, rule, by_step)
+    return combine.mix(transforms, weighed, rule, by_step)
   except transforms.LevelError as error:
     raise ValueError(f"mix: {error}") from None
 

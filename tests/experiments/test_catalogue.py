@@ -2,9 +2,9 @@
 
 import pytest
 
+import rewards
 from experiments import catalogue, tasks
 from models import presets
-from rewards import sources
 from rl import learners, methods, scoring
 from rl.losses import terms
 from rl.losses.surrogates import ppo_clip
@@ -62,9 +62,11 @@ def test_every_reward_has_its_line_and_where_it_runs(name):
 def test_every_reward_of_a_config_is_in_the_catalogue():
   rows = [catalogue.reward(name) for name in catalogue.rewards_there()]
   bound = {key for row in rows for key in row["in a config"].split(", ")}
-  assert bound - {""} == set(sources.names())
-  assert catalogue.reward("labelfree.majority")["in a config"] == "majority"
-  assert catalogue.reward("shaping.preference")["in a config"] == "preference"
+  assert bound - {""} == set(rewards.names())
+  assert (
+    catalogue.reward("majority.majority_scores")["in a config"] == "majority"
+  )
+  assert catalogue.reward("brier.brier_scores")["in a config"] == "brier"
   assert catalogue.reward("maths.verify")["runs"] == "host"
 
 
@@ -186,7 +188,7 @@ def test_it_lists_only_what_there_is(capsys):
 
 @pytest.mark.parametrize(
   ("kind", "package"),
-  [("methods", methods), ("rewards", sources), ("tasks", tasks)],
+  [("methods", methods), ("rewards", rewards), ("tasks", tasks)],
 )
 def test_an_unfinished_file_is_named(
   kind, package, tmp_path, monkeypatch, capsys
@@ -197,9 +199,6 @@ def test_an_unfinished_file_is_named(
   first = tmp_path / f"a_{kind}.py"
   first.write_text(f"from {package.__name__} import {module}\n")
   monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-  if kind == "rewards":
-    monkeypatch.setattr(sources, "FILES", (first.stem, *sources.FILES))
-    monkeypatch.setattr(sources, "_files", sources._files.__wrapped__)
   assert catalogue.main([kind]) == 2
   line = capsys.readouterr().err
   assert f"{module}.py, line 3, cannot be imported: NameError" in line

@@ -7,10 +7,10 @@ import re
 import pytest
 from ml_collections import ConfigDict
 
+import rewards as registry
 from experiments.cli import spec
 from experiments.configs import methods, rewards
 from experiments.training import build
-from rewards import sources
 
 _CONTROL = "a control to be run beside any config, as a term of its mix"
 # What no embedded task can feed, or what says nothing of a task.
@@ -60,13 +60,13 @@ def test_every_reward_is_in_a_config_or_said_to_lack_what_it_reads():
   for name in rewards.names():
     used |= paid(rewards.module(name).get_config())
   assert used.isdisjoint(LACKING)
-  assert used | set(LACKING) == set(sources.names())
+  assert used | set(LACKING) == set(registry.names())
 
 
 def test_a_config_pays_for_what_its_name_says():
   for name in rewards.names():
     plain = re.sub("_(alone|local)$", "", name)
-    if plain in sources.names():
+    if plain in registry.names():
       assert plain in paid(rewards.module(name).get_config()), name
 
 
