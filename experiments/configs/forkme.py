@@ -1,4 +1,4 @@
-"""Copy this file to begin an experiment of your own (docs/your_method.md).
+"""Copy this file to begin an experiment of your own (rl/methods/your_method.md).
 
   python -m experiments.run --config experiments/configs/forkme.py \
     --workdir runs/forkme
