@@ -15,11 +15,9 @@ there is between the marks of that file. Takes hours on two cores.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import multiprocessing
 import os
-import pkgutil
 import signal
 import sys
 import tempfile
@@ -69,27 +67,26 @@ class Cell(NamedTuple):
 
 def cells() -> Iterator[Cell]:
   """All there are, small machines first."""
-  from experiments.configs import recipes
+  from experiments.configs import recipe
 
   for machine in MACHINES:
     for model in MODELS:
       yield Cell(model, machine)
-  for module in pkgutil.iter_modules(recipes.__path__):
-    yield Cell(module.name, RECIPES_ON)
+  for name in recipe.names():
+    yield Cell(name, RECIPES_ON)
 
 
 def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
   """The experiment of a cell; of data only the shapes matter.
 
   Args:
-    what: a preset, or a file of the recipes.
+    what: a preset, or a name of `experiments/configs/recipe.py`.
     data: folder with `problems.jsonl` and the recipes' files.
   """
-  from experiments.configs import defaults, recipes
+  from experiments.configs import defaults, recipe
 
   if what not in MODELS:
-    module = importlib.import_module(f"{recipes.__name__}.{what}")
-    config = module.get_config()
+    config = recipe.get_config(what)
     config.data.data_path = str(data)
     config.evaluation.problems = 4
   else:
