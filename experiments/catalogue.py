@@ -37,7 +37,7 @@ import rewards
 from experiments import tasks
 from experiments.cli import config_names, errors, papers
 from models import presets
-from rewards import process, sources, verifiers
+from rewards import verifiers
 from rl import learners, methods, scoring, transforms
 from rl.method import Method
 
@@ -52,8 +52,8 @@ _DEFAULT_OPTIMIZER = {f.name: f.default for f in dataclasses.fields(Method)}[
 ]
 # Modules of the packages of rewards that define no reward:
 _NO_REWARDS = {
-  # how rewards are read and combined, and what they are computed with;
-  *("inputs", "combine", "mix", "sources", "elementary", "places"),
+  # how rewards read a rollout, and how they are combined;
+  *("base", "combine"),
   # the rules of the embedded tasks;
   *("chain", "closeness", "countdown"),
   # what makes data for process reward models.
@@ -70,7 +70,7 @@ def method(name: str) -> Row:
     "method": name,
     "paper": _paper(make),
     "family": methods.family(name),
-    "needs": "; ".join(needs(learners.by_slot(methods.get(name)))),
+    "needs": "; ".join(needs(learners.by_learner(methods.get(name)))),
     "in a line": config_names.first_sentence(inspect.getmodule(make)),
   }
 
@@ -83,36 +83,38 @@ def _paper(fn: Callable) -> str:
 
 
 def _reward_functions() -> dict[str, Callable]:
-  """Returns every reward function by "module.function".
+  """Returns array functions, verifiers and rewards by "module.function".
 
-  They are functions of arrays or of texts. Rewards of a config that are not
-  bound to such a function follow as "sources.NAME".
+  A reward that applies one of the array functions is left out, since the row of
+  that function names it.
   """
+  factories = rewards.factories()  # first: it names a file with a mistake
   functions: dict[str, Callable] = {}
-  for package in (rewards, process, verifiers):
-    for info in pkgutil.iter_modules(package.__path__):
-      if info.name in _NO_REWARDS or info.ispkg:
-        continue
-      module = importlib.import_module(f"{package.__name__}.{info.name}")
-      for name, fn in vars(module).items():
-        is_defined_here = (
-          inspect.isfunction(fn) and fn.__module__ == module.__name__
-        )
-        if (
-          is_defined_here
-          and not name.startswith("_")
-          and _is_reward(package, fn)
-        ):
-          functions[f"{info.name}.{name}"] = fn
-  array_functions = {id(fn) for fn in functions.values()}
-  for name, make in sorted(sources.known().items()):
-    is_bound = id(inspect.unwrap(make)) in array_functions
-    if not is_bound and not any(_mentions(make, one) for one in functions):
-      functions[f"sources.{name}"] = make
+  for info in pkgutil.walk_packages(rewards.__path__, "rewards."):
+    module = info.name.rpartition(".")[-1]
+    if module in _NO_REWARDS or info.ispkg or ".sandbox." in info.name:
+      continue
+    for name, fn in vars(importlib.import_module(info.name)).items():
+      is_defined_here = inspect.isfunction(fn) and fn.__module__ == info.name
+      if (
+        is_defined_here
+        and not name.startswith("_")
+        and not _reads_a_rollout(fn)
+        and _is_reward(fn)
+      ):
+        functions[f"{module}.{name}"] = fn
+  for name, make in sorted(factories.items()):
+    if not any(_mentions(make, function) for function in functions):
+      functions[f"{make.__module__.rpartition('.')[-1]}.{name}"] = make
   return functions
 
 
-def _is_reward(package: ModuleType, fn: Callable) -> bool:
+def _reads_a_rollout(fn: Callable) -> bool:
+  """Returns whether a function makes a reward: `transform` signs those."""
+  return hasattr(fn, "__signature__")
+
+
+def _is_reward(fn: Callable) -> bool:
   """Returns whether a function is a reward, by the types in its signature.
 
   A verifier takes items and returns their outcomes; any other reward returns an
@@ -120,15 +122,15 @@ def _is_reward(package: ModuleType, fn: Callable) -> bool:
   """
   signature = inspect.signature(fn)
   returned = str(signature.return_annotation)
-  if package is verifiers:
+  if fn.__module__.startswith(verifiers.__name__):
     first_parameter = next(iter(signature.parameters), "")
     return returned == "list[Outcome]" and first_parameter == "items"
   return "Array" in returned or returned in _REWARD_TYPES
 
 
 def _mentions(fn: Callable, name: str) -> bool:
-  """Returns whether the docstring of a function has `name` in backquotes."""
-  return f"`{name}`" in (inspect.getdoc(fn) or "")
+  """Returns whether a docstring has the last part of `name` in backquotes."""
+  return f"`{name.rpartition('.')[-1]}`" in (inspect.getdoc(fn) or "")
 
 
 def reward_names() -> list[str]:
@@ -142,22 +144,23 @@ def reward(name: str) -> Row:
   on_host = fn.__module__.startswith(verifiers.__name__)
   names_in_configs = [
     key
-    for key, make in sorted(sources.known().items())
-    if inspect.unwrap(make) is inspect.unwrap(fn) or _mentions(make, name)
+    for key, make in sorted(rewards.factories().items())
+    if make is fn or _mentions(make, name)
   ]
   array_arguments = [
     key
     for key, p in inspect.signature(inspect.unwrap(fn)).parameters.items()
     if "Array" in str(p.annotation) or key == "items"
   ]
-  reads_rollout = name.startswith("sources.")
   return {
     "reward": name,
     # The first sentence: what follows it is a remark on the paper.
     "paper": papers.SENTENCE_END.split(_paper(inspect.unwrap(fn)))[0],
     "runs": "host" if on_host else "jittable",
     "in a config": ", ".join(names_in_configs),
-    "reads": "a rollout" if reads_rollout else ", ".join(array_arguments),
+    "reads": (
+      "a rollout" if _reads_a_rollout(fn) else ", ".join(array_arguments)
+    ),
     "in a line": config_names.first_sentence(fn),
   }
 
@@ -185,7 +188,7 @@ def _task_module(name: str) -> ModuleType:
 def preset(name: str) -> Row:
   """Returns the row of a preset."""
   config = presets.get(name)
-  size = presets.parameters(config)
+  size = presets.parameter_count(config)
   mlp = f"MLP {config.mlp_width}"
   active = ""
   if config.experts:
@@ -193,7 +196,7 @@ def preset(name: str) -> Row:
       f"{config.experts_per_token} of {config.experts} experts of "
       f"{config.mlp_width}"
     )
-    active = f"{presets.active_parameters(config):,}"
+    active = f"{presets.active_parameter_count(config):,}"
   stack = f"{config.layers} layers of {config.width}"
   heads = f"{config.heads}/{config.kv_heads} heads of {config.head_dim}"
   return {
@@ -218,26 +221,28 @@ def needs(by_learner: Mapping[str, Method]) -> tuple[str, ...]:
     by_learner: the method of each learner.
   """
   words: list[str] = []
-  provided = {name for one in by_learner.values() for name in one.stage.gives}
+  provided = {name for one in by_learner.values() for name in one.sampler.gives}
   if len(by_learner) > 1:
     words.append(f"learners {', '.join(by_learner)}")
   # A trained parameter set is a learner, which is listed above.
   parameter_sets = {
     name: None  # a dict keeps the order
     for one in by_learner.values()
-    for name, rule in one.slots
+    for name, rule in one.parameter_sets
     if not rule.trained
   }
   if parameter_sets:
     plural = "s" * (len(parameter_sets) > 1)
     words.append(f"parameter set{plural} {', '.join(parameter_sets)}")
   for one in by_learner.values():
-    if one.stage.name != "once()":
-      words.append(f"sampler {one.stage}")
+    if one.sampler.name != "once()":
+      words.append(f"sampler {one.sampler}")
     if one.behavior != learners.POLICY:
       words.append(f"samples by {one.behavior}")
-    words += [f"further updates by {phase.metric}" for phase in one.phases]
-    reads_steps = any(_reads_steps(t) for t in one.transforms if t is not None)
+    words += [
+      f"further updates by {update.metric}" for update in one.further_updates
+    ]
+    reads_steps = any(_reads_steps(t) for t in one.transforms.values())
     if reads_steps and "step_scores" not in provided:
       words.append("step scores")
     if one.optimizer is not _DEFAULT_OPTIMIZER:

@@ -23,8 +23,8 @@ from etils import epath
 from experiments.cli import arguments, devices, errors
 from experiments.training import build, loop, nan_guard, workdirs
 from experiments.training.experiment import Experiment
-from models import buckets
-from rl import learners, method, scoring, step, types
+from models import storage_paths
+from rl import learners, prepare, scoring, step, types
 
 
 @errors.one_line
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with errors.expected():
     arguments.check_counts(given, "step", least=0)
     arguments.check_folder("--workdir", given.workdir)
-    workdir = buckets.checked(given.workdir)
+    workdir = storage_paths.parse(given.workdir)
     config = workdirs.read_config(workdir)
     devices.prepare(config.cpu_devices)
     e = build.build(config)
@@ -113,7 +113,7 @@ def _scored(
   e: Experiment, state: step.State, rollout: types.Rollout
 ) -> dict[str, jax.Array]:
   """What the passes find at its tokens."""
-  needs = method.required(e.method, e.plan.updates)
+  needs = prepare.required(e.method, e.plan.updates)
   needs |= {scoring.Need("old", scoring.log_probs)}
   found = _passed(e, state, rollout, needs).extras.arrays
   return {
@@ -156,11 +156,11 @@ def _gradient(
 
   @jax.jit
   def finite(state, rollout):
-    scored = _passed(e, state, rollout, method.required(e.method, 1))
-    batch, scales, _ = method.prepare(e.method, scored, state.method_state)
-    found, _ = step.gradients(
+    scored = _passed(e, state, rollout, prepare.required(e.method, 1))
+    batch, scales, _ = prepare.prepare(e.method, scored, state.method_state)
+    found, _ = prepare.gradient(
       e.method,
-      e.policy.given(state.frozen),
+      e.policy.with_frozen(state.frozen),
       state.params,
       batch,
       scales,

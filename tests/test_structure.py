@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -192,3 +193,21 @@ def test_the_core_stays_small_and_a_method_a_short_file():
   files = [inspect.getsourcefile(methods.factory(n)) for n in methods.names()]
   lengths = [len(pathlib.Path(f).read_text().splitlines()) for f in files]
   assert statistics.median(lengths) < 60
+
+
+@pytest.mark.parametrize(
+  "page", sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+)
+def test_links_of_pages_lead_to_files_and_headings(page):
+  text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+  anchors = {
+    re.sub(r"[^\w\- ]", "", line.lstrip("# ")).lower().replace(" ", "-")
+    for line in text.splitlines()
+    if line.startswith("#")
+  }
+  for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    path, _, anchor = target.partition("#")
+    if "://" in target:
+      continue
+    assert not path or (page.parent / path).exists(), target
+    assert path or anchor in anchors, target

@@ -17,6 +17,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from experiments.cli import arguments, config_keys, config_names, errors
+from rl import choices
 
 # Adds the flags of a command, besides `--config`, to absl's flag values.
 DefineFlags = Callable[[flags.FlagValues], None]
@@ -41,27 +42,17 @@ def parse(
       argument is not a flag. Unknown keys in the config file count too.
   """
   _check_config_file(argv)
-  # The config as its file makes it: its keys are those that may be overridden.
+  # The config as its file makes it, whose keys are those that may be overridden.
   without_overrides, _ = _read(argv, define, ("config",), overrides=False)
   with errors.expected():
     config_keys.check(without_overrides.config)
-  _check_names(argv, without_overrides)
+  _check_overrides(argv, without_overrides.config)
   values, arguments_left = _read(argv, define, required, overrides=True)
   if arguments_left:
     raise errors.Mistake(
       f"unexpected argument {arguments_left[0]!r}; flags start with --"
     )
   return values
-
-
-def _keys(config: ml_collections.ConfigDict, prefix: str) -> list[str]:
-  """Returns every dotted key of a config."""
-  keys = []
-  for key in config:
-    keys.append(prefix + key)
-    if isinstance(config[key], ml_collections.ConfigDict):
-      keys += _keys(config[key], f"{prefix}{key}.")
-  return keys
 
 
 def _read(
@@ -150,25 +141,16 @@ def _nearest_file(file: str, name: str) -> str:
   return near[0] if near else ""
 
 
-def _check_names(argv: Sequence[str], values: flags.FlagValues) -> None:
-  """Checks that every flag is defined and every overridden key is in the config."""
-  flag_names = [name for name in values if "." not in name]
-  allowed = [*flag_names, *_keys(values.config, "config.")]
+def _check_overrides(
+  argv: Sequence[str], config: ml_collections.ConfigDict
+) -> None:
+  """Checks that every `--config.KEY` is a key of the config."""
   for argument in argv[1:]:
-    flag = re.match(r"--?(?:no(?=config\.))?([A-Za-z][^=]*)", argument)
-    if not flag or flag[1] in allowed:
-      continue
-    name = flag[1]
-    near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.3)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    # The keys beside it; if the block itself is unknown, those of the config.
-    parents = [name.rpartition(".")[0], "config" if "." in name else ""]
-    siblings = next(
-      keys
-      for parent in parents
-      if (keys := [key for key in allowed if key.rpartition(".")[0] == parent])
-    )
-    kind = "key" if "." in name else "flag"
-    raise errors.Mistake(
-      f"unknown {kind} {name!r}; {guess}available: {', '.join(siblings)}"
-    )
+    override = re.match(r"--?(?:no)?config\.([^=]+)", argument)
+    where, level = "config", config
+    for key in override[1].split(".") if override else ():
+      # A value that is not a ConfigDict has no keys.
+      keys = level if isinstance(level, ml_collections.ConfigDict) else ()
+      if key not in keys:
+        raise errors.Mistake(choices.unknown(f"key of {where}", key, keys))
+      where, level = f"{where}.{key}", level[key]

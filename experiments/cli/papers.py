@@ -12,17 +12,16 @@ docstring names it, and with the command that runs it.
 from __future__ import annotations
 
 import ast
-import inspect
 import pathlib
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import rewards
 from experiments import tasks
 from experiments.cli import config_names, spec
 from experiments.configs import reward as reward_configs
 from experiments.studies import claims
-from rewards import sources
 from rl import methods
 
 NO_COMMAND = "no command"
@@ -120,8 +119,8 @@ def _realised_by(
     return [("task", last, _task_command(last))]
   names = [
     reward
-    for reward, places in _places_of_rewards().items()
-    if any(_is_place(each, place, with_own_line) for place in places)
+    for reward in rewards.names()
+    if _describes(each, reward, with_own_line)
   ]
   if names:
     return [("reward", reward, _reward_command(reward)) for reward in names]
@@ -139,31 +138,22 @@ def _realised_by(
   return [(kind, f"{each.module}.{each.name}".rstrip("."), NO_COMMAND)]
 
 
-def _is_place(
-  each: Documented,
-  place: tuple[str, str],
-  with_own_line: set[tuple[str, str]],
+def _describes(
+  each: Documented, reward: str, with_own_line: set[tuple[str, str]]
 ) -> bool:
-  module, name = place
-  if each.name:
-    return (each.module, each.name) == place
-  return each.module == module and place not in with_own_line and bool(name)
+  """Returns whether a docstring is that of a reward.
 
-
-def _places_of_rewards() -> dict[str, set[tuple[str, str]]]:
-  """Returns the functions that each reward of a config is made of.
-
-  A reward is bound to a function of arrays, or names it in the first paragraph
-  of its docstring as `module.function`.
+  It is the docstring of the reward itself, of a function that the reward's
+  docstring has in backquotes (the array function that the reward applies), or of
+  the reward's module, if none of these has a `Source:` line.
   """
-  places = {}
-  for name, make in sources.known().items():
-    fn = inspect.unwrap(make)
-    places[name] = {(fn.__module__, fn.__name__)}
-    paragraph = (inspect.getdoc(make) or "").partition("\n\n")[0]
-    for module, function in re.findall(r"`(\w+)\.(\w+)", paragraph):
-      places[name].add((f"rewards.{module}", function))
-  return places
+  make = rewards.factories()[reward]
+  if make.__module__ != each.module:
+    return False
+  functions = {reward, *re.findall(r"`(\w+)`", make.__doc__ or "")}
+  if each.name:
+    return each.name in functions
+  return not any((each.module, name) in with_own_line for name in functions)
 
 
 def _reward_command(reward: str) -> str:

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.training.experiment import Experiment
-from experiments.training.rollouts import Staged
-from rl import learners, method, scoring, step
+from experiments.training.rollouts import HostRolloutFn
+from rl import learners, scoring, step
 
 Record = dict[str, Any]
 _ENTROPY = scoring.Need("old", scoring.entropy)
@@ -20,7 +20,7 @@ _UNFINISHED = "\ufffd"  # what a tokenizer shows of a letter that is cut
 
 
 def recorder(
-  e: Experiment, gather: Staged
+  e: Experiment, gather: HostRolloutFn
 ) -> Callable[[step.State], list[Record]]:
   """What writes down the rollout that a state's next step learns from.
 
@@ -45,7 +45,7 @@ def recorder(
 
   def record(state: step.State) -> list[Record]:
     rollout, _ = gather(state)
-    rollout = learners.by_slot(rollout)[learners.POLICY]
+    rollout = learners.by_learner(rollout)[learners.POLICY]
     return _records(e, *jax.device_get(prepare(state, rollout)))
 
   return record
@@ -139,12 +139,12 @@ def _preparer(e: Experiment) -> Callable:
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def prepare(state, rollout):
-    needs = method.required(e.method, e.plan.updates) | {_ENTROPY}
+    needs = prepare.required(e.method, e.plan.updates) | {_ENTROPY}
     scored = e.passed(state, rollout, needs)
-    batch, _, _ = method.prepare(e.method, scored, state.method_state)
+    batch, _, _ = prepare.prepare(e.method, scored, state.method_state)
     kept = batch.rollout.replace(extras=rollout.extras)
     entropies = scored.extras[_ENTROPY]
-    found = method.first_signal(e.method, batch)
+    found = prepare.first_signal(e.method, batch)
     if found is None:
       return kept, None, entropies
     signal, mask = found

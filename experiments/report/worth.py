@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import method as method_lib
-from rl import types
+from rl import prepare, types
 from rl.method import Method
 
 _TOKENS = 4  # of every sample; what is paid at tokens is averaged over them
@@ -86,8 +85,8 @@ def worth(method: Method, samples: int) -> Worth:
 
 def _paid(method: Method, rollout: types.Rollout) -> jax.Array:
   """What the loss reads first, `[P, S]`."""
-  batch, _, _ = method_lib.prepare(method, rollout, method.init())
-  signal, mask = method_lib.first_signal(method, batch)
+  batch, _, _ = prepare.prepare(method, rollout, method.init())
+  signal, mask = prepare.first_signal(method, batch)
   paid = jnp.where(mask, signal, 0.0)
   return paid.mean(-1) if paid.ndim == 3 else paid
 

@@ -15,23 +15,30 @@ import ml_collections
 import optax
 from jax.sharding import Mesh
 
+import rewards
 from experiments import tasks
 from experiments.cli import arguments, spec
 from experiments.evaluation import evaluator
-from experiments.training import decoder, device_mesh, optimizers, rollouts
+from experiments.training import (
+  decoder,
+  device_mesh,
+  host_needs,
+  optimizers,
+)
 from experiments.training.experiment import KINDS, Experiment
 from models import policy as policies
 from models import sharding
-from rewards import combine, mix, sources
+from rewards import combine
 from rewards.process import prefix_values
 from rl import choices, learners, methods, scoring, step, transforms, types
 from rl import method as method_lib
 from rl import reward as reward_lib
 from rl.losses import importance, terms
 from rl.methods import settings as allowed
+from rl.minibatches import Plan
 from rl.sampling import generation, samplers
 
-STAGES: Mapping[str, Callable[..., samplers.Stage]] = {
+STAGES: Mapping[str, Callable[..., samplers.Sampler]] = {
   "greedy": samplers.greedy,
   "prefix_values": prefix_values.prefix_values,
 }
@@ -69,8 +76,8 @@ def build(
     devices = jax.devices()
     memory = memory or device_mesh.memory_of(jax.local_devices()[0])
   made = _supervised() if supervised else make_learners(config)
-  trained = learners.by_slot(made)
-  plan = step.Plan(
+  trained = learners.by_learner(made)
+  plan = Plan(
     **config.plan,
     temperature=1.0 if supervised else config.rollout.temperature,
   )
@@ -138,15 +145,15 @@ def make_learners(
   Raises:
     ValueError: what the config says does not fit, or the method says too.
   """
-  made = learners.by_slot(make_method(config.method))
+  made = learners.by_learner(make_method(config.method))
   own = made[learners.POLICY]
   if config.get("stage"):
-    if own.stage.name != samplers.once().name:
+    if own.sampler.name != samplers.once().name:
       raise ValueError(
-        f"stage = {config.stage}: {own.name} samples by {own.stage} already; "
+        f"stage = {config.stage}: {own.name} samples by {own.sampler} already; "
         "leave it empty"
       )
-    own = dataclasses.replace(own, stage=make_stage(config.stage))
+    own = dataclasses.replace(own, sampler=make_stage(config.stage))
   cap = (config.get("sampler") or {}).get("truncation", 0.0)
   if cap:
     try:
@@ -164,7 +171,7 @@ def make_learners(
   return {**made, learners.POLICY: own}
 
 
-def make_stage(text: str) -> samplers.Stage:
+def make_stage(text: str) -> samplers.Sampler:
   """The way to sample that `"name(setting=value)"` says."""
   name, settings = spec.parse(text, "stage")
   if name not in STAGES:
@@ -186,12 +193,12 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
     raise ValueError(
       f"mix.order {order} must name the terms {tuple(terms)}, each once"
     )
-  rewards, weighed = {}, []
+  transforms, weighed = {}, []
   for name in order:
     term = terms[name]
     if term.reward:
       found, settings = spec.parse(term.reward, f"mix.terms.{name}.reward")
-      rewards[name] = sources.get(found, **settings)
+      transforms[name] = rewards.get(found, **settings)
     weight = term.weight
     if term.schedule != "constant":
       weight = _weight_schedule(name, term)
@@ -206,9 +213,9 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
   by_step = None
   if steps:
     found, settings = spec.parse(steps, "mix.steps")
-    by_step = sources.get(found, **settings)
+    by_step = rewards.get(found, **settings)
   try:
-    return mix.mix(rewards, weighed, rule, by_step)
+    return combine.mix(transforms, weighed, rule, by_step)
   except transforms.LevelError as error:
     raise ValueError(f"mix: {error}") from None
 
@@ -278,9 +285,9 @@ def task_of(text: str, **given: Any) -> tasks.Task:
 
 
 def _check_batch(
-  config: Any, plan: step.Plan, mesh: Mesh, sampling_mesh: Mesh
+  config: Any, plan: Plan, mesh: Mesh, sampling_mesh: Mesh
 ) -> None:
-  shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
+  shards, context = sharding.num_prompt_shards(mesh), mesh.shape["context"]
   if config.kind == "rl" and config.rollout.samples % context:
     nearest = max(round(config.rollout.samples / context), 1) * context
     raise ValueError(
@@ -302,14 +309,14 @@ def _check_batch(
   if wrong:
     raise ValueError(
       f"{', '.join(wrong)}: not divisible by the mesh's "
-      f"{' * '.join(sharding.ROWS)} = {shards}"
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
     )
-  shards = sharding.prompt_parts(sampling_mesh)
+  shards = sharding.num_prompt_shards(sampling_mesh)
   if prompts % shards:
     nearest = max(round(prompts / shards), 1) * shards
     raise ValueError(
       f"rollout.prompts = {prompts} is not divisible by the sampler's "
-      f"{' * '.join(sharding.ROWS)} = {shards}; nearest: {nearest}"
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}; nearest: {nearest}"
     )
 
 
@@ -357,7 +364,7 @@ def _check(e: Experiment) -> None:
       f"rollout.temperature = {e.sampling.temperature}: learning needs samples; "
       "it must be above 0, nearest useful: 1.0 (evaluation may use 0)"
     )
-  asked = sorted(map(str, rollouts.host_needs(e.methods)))
+  asked = sorted(map(str, host_needs.host_needs(e.methods)))
   if e.config.steps_per_dispatch > 1 and asked:
     raise ValueError(
       f"steps_per_dispatch = {e.config.steps_per_dispatch}: {e.method.name} "
@@ -372,13 +379,15 @@ def _check(e: Experiment) -> None:
   state = e.state_shapes
   parameters = {
     name: types.join(params, state.frozen)
-    for name, params in {learners.POLICY: state.params, **state.slots}.items()
+    for name, params in {
+      learners.POLICY: state.params,
+      **state.parameter_sets,
+    }.items()
   }
   try:
-    rollout = e.abstract_rollout
-    learners.check(e.methods, e.policy, parameters, rollout)
+    learners.check(e.methods, e.policy, parameters, e.abstract_rollout)
     if e.method.reward is not None:
-      _check_reward(e, parameters, learners.by_slot(rollout)[learners.POLICY])
+      _check_reward(e.method)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(error.args[0]) from None
 
@@ -398,30 +407,34 @@ def _check_value_head(e: Experiment) -> None:
     )
 
 
-def _check_reward(
-  e: Experiment, parameters: Mapping[str, types.PyTree], rollout: types.Rollout
-) -> None:
-  """What is paid for must be what the method learns from."""
-  bare = dataclasses.replace(e.method, reward=None)
-  reads = method_lib.reads(bare, e.policy, parameters, rollout)
-  steps = e.method.reward.steps is not None
-  terms = len(e.method.reward.terms) > 0
-  if terms and not reads & {"scores", "components"}:
+def _check_reward(method: method_lib.Method) -> None:
+  """Checks that a method learns from what its reward pays."""
+  reward = method.reward
+  bare = dataclasses.replace(method, reward=None)
+  levels = set().union(*map(_source_levels, bare.transforms.values()))
+  if reward.terms and levels == {"step"}:
     raise ValueError(
-      f"mix.terms: {bare.name} learns from {', '.join(sorted(reads))}, not from "
-      "scores; use a method that does, such as grpo"
+      f"mix.terms: {bare.name} learns from step scores, not from scores; use a "
+      "method that does, such as grpo"
     )
-  if steps and "step_scores" not in reads:
+  if reward.steps is not None and "step" not in levels:
     raise ValueError(
       f"mix.steps: {bare.name} reads no step scores; use a method that does, "
       "such as sum_form or min_form"
     )
-  greedy = scoring.given("stage", "greedy_scores")
-  if terms and greedy in bare.signal_needs:
+  greedy = scoring.provided("stage", "greedy_scores")
+  if reward.terms and greedy in bare.signal_needs:
     raise ValueError(
       f"mix.terms: {bare.name} compares scores with the task's score of the "
       "greedy sample, which is not paid by mix; use another method"
     )
+
+
+def _source_levels(t: transforms.Transform) -> set[str]:
+  """Levels of the signals that a transform reads from the rollout."""
+  if t.links:
+    return set().union(*(_source_levels(part) for _, part in t.links))
+  return {t.gives} if t.takes == "none" else set()
 
 
 def check_evaluation(e: Experiment) -> None:

@@ -25,7 +25,7 @@ from orbax.checkpoint import checkpoint_managers as policies
 
 from experiments.evaluation import statistics
 from experiments.logging import run_logger
-from experiments.training import rollouts
+from experiments.training import host_needs
 from experiments.training.experiment import Experiment
 from rl import choices, step
 
@@ -119,7 +119,7 @@ def _logged(e: Experiment) -> list[str]:
   only those of evaluations.
   """
   names = []
-  if not rollouts.host_needs(e.methods):
+  if not host_needs.host_needs(e.methods):
     _, found = jax.eval_shape(
       step.make(e.methods, e.policy, e.txs, e.plan),
       e.abstract,

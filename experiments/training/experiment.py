@@ -12,11 +12,12 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import tasks
-from experiments.training import prng_keys, rollout_shapes
+from experiments.training import prng_keys, rollouts
 from models import lora, sharding, transformer
 from models.config import ModelConfig
 from rl import learners, scoring, step, types
 from rl import method as method_lib
+from rl.minibatches import Plan
 from rl.sampling import generation, samplers
 
 KINDS = ("rl", "supervised")
@@ -48,7 +49,7 @@ class Experiment:
   methods: Mapping[str, method_lib.Method]
   txs: Mapping[str, optax.GradientTransformation]
   schedules: Mapping[str, optax.Schedule]
-  plan: step.Plan
+  plan: Plan
   sampling: generation.Sampling
   mesh: Mesh
   sampling_mesh: Mesh
@@ -72,8 +73,8 @@ class Experiment:
       needs: what is asked; of "policy", the parameters being trained, none.
     """
     return scoring.passes(
-      self.policy.given(state.frozen),
-      {"old": state.params, **state.slots},
+      self.policy.with_frozen(state.frozen),
+      {"old": state.params, **state.parameter_sets},
       needs,
       rollout,
       self.plan.temperature,
@@ -172,12 +173,14 @@ class Experiment:
 
   def read_by_sampling(self, state: step.State) -> step.State:
     """A state, or its shapes, less what no sampling reads."""
-    once = self.method.stage.name == samplers.once().name
-    slots = state.slots
+    once = self.method.sampler.name == samplers.once().name
+    parameter_sets = state.parameter_sets
     if once:
-      slots = {k: v for k, v in slots.items() if k == self.method.behavior}
+      parameter_sets = {
+        k: v for k, v in parameter_sets.items() if k == self.method.behavior
+      }
     return state.replace(
-      opt_state=(), method_state=(), learners={}, slots=slots
+      opt_state=(), method_state=(), learners={}, parameter_sets=parameter_sets
     )
 
   @property
@@ -207,7 +210,7 @@ class Experiment:
     """Shapes of what a step learns from; no sampling is traced."""
     state = self.state_shapes
     samples = self.sampling.samples if self.samples_own else 1
-    return rollout_shapes.abstract_rollout(
+    return rollouts.abstract_rollout(
       self.task,
       self.policy,
       dataclasses.replace(self.sampling, samples=samples),

@@ -31,6 +31,7 @@ from experiments.training import (
   build,
   checkpoint_retention,
   checkpointing,
+  host_needs,
   metric_buffer,
   multihost,
   nan_guard,
@@ -41,7 +42,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import Experiment
-from models import buckets, stored
+from models import checkpoint_reader, storage_paths
 from rl import fused_loop, step, types
 
 BASE = "base"
@@ -72,9 +73,9 @@ def validate(
       raise ValueError(f"base.model {base.model} is not {experiment.plain}")
   workdirs.check_config(workdir, config)
   if config.get("init_from"):
-    source = epath.Path(config.init_from) / stored.FOLDER
+    source = epath.Path(config.init_from) / checkpoint_reader.FOLDER
     try:
-      stored.check_params(source, experiment.abstract_plain)
+      checkpoint_reader.check_params(source, experiment.abstract_plain)
     except (ValueError, FileNotFoundError) as error:
       raise ValueError(f"init_from: {error}") from None
   return experiment
@@ -116,7 +117,7 @@ def _run(experiment: Experiment, workdir: epath.Path, profile: bool) -> None:
   with (
     preemption.Watch() as watch,
     checkpointing.Checkpoints(
-      workdir / stored.FOLDER,
+      workdir / checkpoint_reader.FOLDER,
       keep=config.keep_checkpoints,
       also=checkpoint_retention.also(config, workdir),
     ) as checkpoints,
@@ -202,8 +203,8 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
 
     _, params = hf.load(origin, dtype=e.model.param_dtype, mesh=e.mesh)
     return e.fitting(params)
-  return stored.restore_params(
-    epath.Path(origin) / stored.FOLDER,
+  return checkpoint_reader.restore_params(
+    epath.Path(origin) / checkpoint_reader.FOLDER,
     e.abstract_plain,
     workdirs.frozen_step(workdir),
   )
@@ -226,7 +227,9 @@ def _write_model(e: Experiment, workdir: epath.Path) -> None:
   if e.model.lora_rank:
     frozen = BASE if _has_base(e.config) else _absolute(source or path)
     if source:  # that run may go on: this base is what it is now
-      step = stored.latest_step(epath.Path(source) / stored.FOLDER)
+      step = checkpoint_reader.latest_step(
+        epath.Path(source) / checkpoint_reader.FOLDER
+      )
   workdirs.write_model(
     workdir,
     e.model,
@@ -238,7 +241,7 @@ def _write_model(e: Experiment, workdir: epath.Path) -> None:
 
 
 def _absolute(path: str) -> str:
-  return str(buckets.absolute(path)) if path else ""
+  return str(storage_paths.absolute(path)) if path else ""
 
 
 def _announce(
@@ -256,39 +259,39 @@ def _announce(
       logger.say(str(method))
 
 
-def gatherer(e: Experiment) -> rollouts.Staged:
+def gatherer(e: Experiment) -> rollouts.HostRolloutFn:
   """`state -> (rollout, times)`, compiled as far as the task allows."""
   gather = _staged(e)
   if (e.config.get("sampler") or {}).get("ahead"):
     gather = rollout_pipeline.Ahead(e, gather)
   else:
     gather = rollout_pipeline.moved(e, gather)
-  return rollouts.with_host_needs(e, gather)
+  return host_needs.with_host_needs(e, gather)
 
 
-def _staged(e: Experiment) -> rollouts.Staged:
+def _staged(e: Experiment) -> rollouts.HostRolloutFn:
   """Samples where the sampler's mesh is; or shows what there is to imitate."""
   if e.task.jittable:
     pure = jax.jit(_pure_gatherer(e))
     return lambda state: (pure(state), {})
   prompts, place = e.config.rollout.prompts, e.sampling_sharding
   if not e.samples_own:
-    return rollouts.shown_on_host(e.task, prompts, place)
-  return rollouts.on_host(
+    return rollouts.make_host_demonstration_fn(e.task, prompts, place)
+  return rollouts.make_host_rollout_fn(
     e.task, e.policy, e.sampling, prompts, place, e.method
   )
 
 
-def _pure_gatherer(e: Experiment) -> rollouts.Collect:
+def _pure_gatherer(e: Experiment) -> rollouts.RolloutFn:
   prompts, place = e.config.rollout.prompts, e.sampling_sharding
   if e.samples_own:
-    return rollouts.on_device(
+    return rollouts.make_rollout_fn(
       e.task, e.policy, e.sampling, prompts, place, e.method
     )
-  return rollouts.shown_on_device(e.task, prompts, place)
+  return rollouts.make_demonstration_fn(e.task, prompts, place)
 
 
-def make_advance(e: Experiment, gather: rollouts.Staged) -> Advance:
+def make_advance(e: Experiment, gather: rollouts.HostRolloutFn) -> Advance:
   """The body of the training loop.
 
   With `steps_per_dispatch` > 1 sampling, reward and update are one program
@@ -390,7 +393,7 @@ def _loop(
 class _Seen:
   """Samples, and remembers what the latest two steps learn from."""
 
-  def __init__(self, gather: rollouts.Staged) -> None:
+  def __init__(self, gather: rollouts.HostRolloutFn) -> None:
     self._gather = gather
     self.latest: collections.deque[step.Rollouts] = collections.deque(maxlen=2)
 

@@ -30,7 +30,7 @@ from experiments.logging import json_files
 from experiments.training import checkpointing, multihost, prng_keys
 from experiments.training.experiment import Experiment
 from rl import learners, step, types
-from rl.plan import Plan
+from rl.minibatches import Plan
 
 FOLDER = "stopped"
 _EXTRAS = "extras"
@@ -137,7 +137,7 @@ def keep(
   met = state.replace(step=state.step * 0 + (number - 1), frozen={})
   with checkpointing.Checkpoints(kept / "state", keep=1) as checkpoints:
     checkpoints.save(number - 1, met, {}, force=True)
-  arrays = multihost.fetch(_named(learners.by_slot(rollout)))
+  arrays = multihost.fetch(_named(learners.by_learner(rollout)))
   if jax.process_index() == 0:
     arrays = {name: np.asarray(a, order="C") for name, a in arrays.items()}
     json_files.replace(
@@ -169,7 +169,7 @@ def load(
     raise ValueError(f"{kept} cannot be read: {error}") from error
   known = {
     name: _filled(name, one, arrays)
-    for name, one in learners.by_slot(e.abstract_rollout).items()
+    for name, one in learners.by_learner(e.abstract_rollout).items()
   }
   return state, known
 

@@ -10,7 +10,8 @@ from typing import Any
 import ml_collections
 import optax
 
-from rl import choices, learners, step
+from rl import choices, learners
+from rl.minibatches import Plan
 
 SCHEDULES = ("constant", "cosine")
 _SMALLEST_EPS = 1e-30  # 0 makes a gradient of 0 an update of 0 / 0
@@ -29,7 +30,7 @@ RANGES = {
 
 
 def by_learner(
-  config: ml_collections.ConfigDict, names: Sequence[str], plan: step.Plan
+  config: ml_collections.ConfigDict, names: Sequence[str], plan: Plan
 ) -> dict[str, tuple[optax.GradientTransformation, optax.Schedule]]:
   """The optimiser of every learner, and its learning rate.
 

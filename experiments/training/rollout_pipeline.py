@@ -16,13 +16,13 @@ from collections.abc import Callable
 import jax
 
 from experiments.training.experiment import Experiment
-from experiments.training.rollouts import STATE_READY, Staged
+from experiments.training.rollouts import STATE_READY, HostRolloutFn
 from rl import learners, step
 
 Times = dict[str, float]
 
 
-def moved(e: Experiment, gather: Staged) -> Staged:
+def moved(e: Experiment, gather: HostRolloutFn) -> HostRolloutFn:
   """`gather` of the training state, where it samples on another mesh.
 
   Parameters go there before and the rollout comes back after, from device to
@@ -70,7 +70,7 @@ class Ahead:
     gather: samples on `e.sampling_mesh`.
   """
 
-  def __init__(self, e: Experiment, gather: Staged) -> None:
+  def __init__(self, e: Experiment, gather: HostRolloutFn) -> None:
     self._e, self._gather, self._send = e, gather, _sender(e)
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
     self._begun: dict[int, concurrent.futures.Future] = {}
@@ -91,7 +91,7 @@ class Ahead:
     begun = self._begun.pop(done, None)
     rollout, times = begun.result() if begun else self._gather(sent)
     if not self._pauses(done + 1):
-      memory = learners.by_slot(rollout)[learners.POLICY].memory
+      memory = learners.by_learner(rollout)[learners.POLICY].memory
       following = sent.replace(step=sent.step + 1, memory=memory)
       self._begun[done + 1] = self._thread.submit(self._gather, following)
     rollout = jax.device_put(rollout, self._e.rollout_shardings(rollout))

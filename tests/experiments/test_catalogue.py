@@ -2,10 +2,10 @@
 
 import pytest
 
+import rewards
 from experiments import catalogue, tasks
 from experiments.cli import config_names, papers
 from models import presets
-from rewards import sources
 from rl import learners, methods, scoring
 from rl.losses import terms
 from rl.losses.surrogates import ppo_clip
@@ -63,9 +63,11 @@ def test_every_reward_has_its_line_and_where_it_runs(name):
 def test_every_reward_of_a_config_is_in_the_catalogue():
   rows = [catalogue.reward(name) for name in catalogue.reward_names()]
   bound = {key for row in rows for key in row["in a config"].split(", ")}
-  assert bound - {""} == set(sources.names())
-  assert catalogue.reward("labelfree.majority")["in a config"] == "majority"
-  assert catalogue.reward("shaping.preference")["in a config"] == "preference"
+  assert bound - {""} == set(rewards.names())
+  assert (
+    catalogue.reward("majority.majority_scores")["in a config"] == "majority"
+  )
+  assert catalogue.reward("brier.brier_scores")["in a config"] == "brier"
   assert catalogue.reward("maths.verify")["runs"] == "host"
 
 
@@ -91,16 +93,15 @@ def test_steps_of_reasoning_are_a_need():
 
 
 def test_parameter_sets_are_listed_once_and_trained_ones_as_learners():
-  slots = (("ref", frozen()), ("ema", ema(0.9)))
-  assert needs(Method(LOSS, scores(), slots=slots[:1])) == (
-    "parameter set ref",
-  )
-  assert needs(Method(LOSS, scores(), slots=slots)) == (
-    "parameter sets ref, ema",
-  )
-  taught = Method(LOSS, scores(), slots=(*slots[:1], ("prm", learned())))
-  taught_by = Method(terms.nll(), slots=slots[:1])
-  assert needs(taught, prm=taught_by) == (
+  sets = (("ref", frozen()), ("ema", ema(0.9)))
+  one = Method(LOSS, scores(), parameter_sets=sets[:1])
+  assert needs(one) == ("parameter set ref",)
+  two = Method(LOSS, scores(), parameter_sets=sets)
+  assert needs(two) == ("parameter sets ref, ema",)
+  trained = (*sets[:1], ("prm", learned()))
+  policy = Method(LOSS, scores(), parameter_sets=trained)
+  model = Method(terms.nll(), parameter_sets=sets[:1])
+  assert needs(policy, prm=model) == (
     "learners policy, prm",
     "parameter set ref",
   )
@@ -116,19 +117,19 @@ def test_a_pass_is_named_by_its_parameters_and_what_it_computes():
 
 
 def test_what_no_pass_computes_is_named_by_its_provider():
-  judged = scoring.given("task", "preferences")
+  judged = scoring.provided("task", "preferences")
   matches = scoring.host(
     "matches", lambda rollout: rollout.scores, level="sample"
   )
   assert needs(reads(judged, matches)) == ("host: matches", "task: preferences")
-  assert needs(reads(scoring.given("prepared", "advantage"))) == ()
+  assert needs(reads(scoring.provided("prepared", "advantage"))) == ()
 
 
 def test_the_sampler_and_the_policy_that_samples_are_listed():
-  greedy = Method(LOSS, scores(), stage=samplers.greedy())
+  greedy = Method(LOSS, scores(), sampler=samplers.greedy())
   assert needs(greedy) == ("sampler greedy()",)
-  slots = (("generator", ema(0.9)),)
-  lagging = Method(LOSS, scores(), slots=slots, behavior="generator")
+  sets = (("generator", ema(0.9)),)
+  lagging = Method(LOSS, scores(), parameter_sets=sets, behavior="generator")
   assert needs(lagging) == (
     "parameter set generator",
     "samples by generator",
@@ -289,7 +290,7 @@ def test_grep_filters_without_regard_to_case(capsys):
 
 @pytest.mark.parametrize(
   ("kind", "package"),
-  [("methods", methods), ("rewards", sources), ("tasks", tasks)],
+  [("methods", methods), ("rewards", rewards), ("tasks", tasks)],
 )
 def test_an_unfinished_file_is_named(
   kind, package, tmp_path, monkeypatch, capsys
@@ -303,9 +304,6 @@ def test_an_unfinished_file_is_named(
   if kind == "tasks":
     modules = tasks._modules() | {first.stem: f"{tasks.__name__}.{first.stem}"}
     monkeypatch.setattr(tasks, "_modules", lambda: modules)
-  if kind == "rewards":
-    monkeypatch.setattr(sources, "FILES", (first.stem, *sources.FILES))
-    monkeypatch.setattr(sources, "_files", sources._files.__wrapped__)
   assert catalogue.main([kind]) == 2
   line = capsys.readouterr().err
   assert f"{module}.py, line 3, cannot be imported: NameError" in line

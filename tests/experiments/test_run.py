@@ -36,15 +36,27 @@ MISTAKES = {
   ),
   "key": (
     [SMOKE, "--config.metod=grpo"],
-    ["'config.metod'", "did you mean 'config.method'?", "config.task"],
+    ["key of config 'metod'", "did you mean 'method'?", "task"],
   ),
   "nested key": (
     [SMOKE, "--config.rollout.sample=8"],
-    ["'config.rollout.sample'", "'config.rollout.samples'", "min_p"],
+    ["key of config.rollout 'sample'", "did you mean 'samples'?", "min_p"],
+  ),
+  "a key that is not like another": (
+    [SMOKE, "--config.optimizer.lr=1e-3"],
+    ["key of config.optimizer 'lr'", "did you mean", "learning_rate"],
+  ),
+  "a key of a parent that is misspelled": (
+    [SMOKE, "--config.optimizr.learning_rate=1e-3"],
+    ["key of config 'optimizr'", "did you mean 'optimizer'?"],
+  ),
+  "a key of a number": (
+    [SMOKE, "--config.steps.all=3"],
+    ["key of config.steps 'all'", "available: none"],
   ),
   "flag": (
     [SMOKE, "--wrkdir=x"],
-    ["unknown flag 'wrkdir'", "did you mean 'workdir'?", "config"],
+    ["Unknown command line flag 'wrkdir'", "Did you mean: workdir"],
   ),
   "word": ([SMOKE, "quickly"], ["'quickly'", "--"]),
   "value": ([SMOKE, "--config.steps=ten"], ["config.steps", "'ten'", "int"]),

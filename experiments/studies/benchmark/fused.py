@@ -180,7 +180,7 @@ def side_by_side(e: Experiment, count: int) -> Loop:
   mesh = Mesh(np.array(jax.devices()), ("seed",))
   place = NamedSharding(mesh, PartitionSpec("seed"))
   prompts = e.config.rollout.prompts
-  gather = rollouts.on_device(
+  gather = rollouts.make_rollout_fn(
     e.task, e.policy, e.sampling, prompts, method=e.method
   )
   body = fused_loop.iteration(

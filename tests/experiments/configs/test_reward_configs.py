@@ -7,11 +7,11 @@ import re
 import pytest
 from ml_collections import ConfigDict
 
+import rewards as registry
 from experiments.cli import spec
 from experiments.configs import method as method_configs
 from experiments.configs import reward as reward_configs
 from experiments.training import build
-from rewards import sources
 
 _CONTROL = "a control to be run beside any config, as a term of its mix"
 # What no embedded task can feed, or what says nothing of a task.
@@ -65,13 +65,13 @@ def test_every_reward_is_in_a_config_or_said_to_lack_what_it_reads():
   for name in reward_configs.names():
     used |= paid(reward_configs.get_config(name))
   assert used.isdisjoint(LACKING)
-  assert used | set(LACKING) == set(sources.names())
+  assert used | set(LACKING) == set(registry.names())
 
 
 def test_a_config_pays_for_what_its_name_says():
   for name in reward_configs.names():
     plain = re.sub("_(alone|local)$", "", name)
-    if plain in sources.names():
+    if plain in registry.names():
       assert plain in paid(reward_configs.get_config(name)), name
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
+import rewards as registry
 from experiments.configs import defaults
 from experiments.configs import method as configs
 from experiments.studies import multi_seed
@@ -17,7 +18,6 @@ from experiments.studies.bakeoff import __main__ as command
 from experiments.studies.bakeoff import entrants, proxies, table
 from experiments.studies.bakeoff import rewards as payers
 from experiments.training import build
-from rewards import sources
 from rl import types
 from rl.reward import Reward
 
@@ -482,7 +482,7 @@ def test_step_rewards_are_summed_over_a_samples_steps():
   values = np.where(inside, gained.cumsum(-1), np.nan)
   given = {"stage/values": values, "stage/prompt_values": np.zeros(len(real))}
   rollout = rollout.replace(extras=types.Named(given))
-  reward = Reward((), None, steps=sources.get("gains"))
+  reward = Reward((), None, steps=registry.get("gains"))
   e = SimpleNamespace(method=SimpleNamespace(reward=reward))
   (found,) = multi_seed.step_reward(e, rollout).values()
   total = np.where(inside, gained, 0.0).sum(-1)[real]

@@ -14,9 +14,10 @@ from experiments import tasks
 from experiments.cli import config_keys, config_names
 from experiments.configs import defaults
 from experiments.configs import method as method_configs
-from experiments.training import assemble, build, decoder, loop, optimizers
+from experiments.training import build, decoder, loop, optimizers, rollouts
 from experiments.training.experiment import KINDS
-from rl import methods, step
+from rl import methods
+from rl.minibatches import Plan
 from rl.sampling import generation
 
 METHOD, REWARD, RECIPE = (
@@ -146,7 +147,9 @@ def test_the_state_is_where_it_was_said_to_be():
     for leaf in jax.tree.leaves(state.opt_state)
   )
   # The reference starts as the policy, in memory of its own.
-  jax.tree.map(np.testing.assert_array_equal, state.slots["ref"], state.params)
+  jax.tree.map(
+    np.testing.assert_array_equal, state.parameter_sets["ref"], state.params
+  )
 
 
 def test_a_schedule_counts_training_steps_whatever_the_updates_of_one():
@@ -194,7 +197,7 @@ def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
     scored=scores > 0,
   )
   keys = generation.prompt_keys(jax.random.key(0), 0, problems.ids)
-  rollout = assemble.to_rollout(problems, samples, judged, keys, 0)
+  rollout = rollouts.assemble(problems, samples, judged, keys, 0)
   grpo = methods.get("grpo")
   advantages, _ = grpo.advantage.apply(None, rollout, grpo.advantage.init())
   assert not np.asarray(advantages).any()
@@ -212,6 +215,7 @@ def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
     ({"stage": "greedy("}, r"stage: cannot read .*prefix_values\(cont"),
     ({"mix__steps": "gains("}, r"mix.steps: cannot read .*gains\(\)"),
     ({"method": "ppo"}, "add --config.model.value_head=True"),
+    ({"method": "grpo(clip=-0.2)"}, "low = -0.2 must be at least 0"),
     ({"optimizer__schedule": "cosine"}, "nearest useful: 120, which is"),
     (
       {
@@ -256,12 +260,12 @@ def test_an_optimiser_of_no_sense_is_refused(key, value, said):
   config.optimizer[key] = value
   given = re.escape(f"optimizer.{key} = {value} must be ") + ".*" + said
   with pytest.raises(ValueError, match=given):
-    optimizers.by_learner(config, ["policy"], step.Plan())
+    optimizers.by_learner(config, ["policy"], Plan())
 
 
 def test_a_run_that_ends_while_it_warms_up_meets_no_cosine():
   config = defaults.supervised(steps=20)  # of 50 steps of warm-up
-  optimizers.by_learner(config, ["policy"], step.Plan())
+  optimizers.by_learner(config, ["policy"], Plan())
 
 
 def test_a_config_of_a_notebook_is_searched_for_typos_too():
