@@ -147,7 +147,7 @@ def reward(name: str) -> Row:
 def task(name: str) -> Row:
   """A task, from its file."""
   settings = tasks.settings(name)
-  module = importlib.import_module(f"{tasks.__name__}.{name}")
+  module = tasks.module(name)
   found = _SOURCE.search(inspect.getdoc(module) or "")
   return {
     "task": name,
