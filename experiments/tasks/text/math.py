@@ -1,6 +1,6 @@
 r"""MATH: competition problems whose answers are formulas in a box.
 
-A line of the data has a problem, a solution, an answer, or two of these:
+A line of the data has a problem, and a solution, an answer or both:
 
   {"problem": "What is $\\frac{1}{3} + \\frac{1}{6}$?",
    "solution": "It is $\\frac{3}{6} = \\boxed{\\frac{1}{2}}$.",

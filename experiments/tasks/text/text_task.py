@@ -152,10 +152,12 @@ def with_text_options(**defaults: Any) -> Callable[..., Callable[..., Task]]:
       return make(TextOptions(**shared), **settings)
 
     _, *parameters = inspect.signature(make).parameters.values()
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [parameter.replace(kind=keyword) for parameter in parameters]
     parameters += [
       inspect.Parameter(
         name,
-        inspect.Parameter.KEYWORD_ONLY,
+        keyword,
         default=defaults.get(name, field.default),
         annotation=field.type,
       )
@@ -191,12 +193,12 @@ def build(
     name: name of the dataset.
     splits: `{"train": examples, "test": examples}`. Without "train" it is a
       task for evaluation alone.
-    options: the shared settings, with values for both lengths.
+    options: the shared settings. Neither length is None.
     verify: judges completions; see `rewards.verifiers`. Its attribute `note`,
       if it has one, is added to the task's notes.
     instruction: the task's own line after the question.
     write_answer: `answer -> completion`, the shortest completion with that
-      answer: `"5" -> "#### 5"`.
+      answer: `"5" -> "#### 5"`. By default it is the answer itself.
     parts: names in `Outcome.parts` that are logged as components. A part that
       an outcome lacks is 0.
     answer_mark: text that an answer begins with, such as "####". With a mark,
@@ -210,9 +212,9 @@ def build(
     The task, which is not jittable.
 
   Raises:
-    ValueError: if no problem of a split fits into the lengths, a prompt is too
-      long and `too_long` is "refuse", a question is in both splits, or the
-      tokenizer cannot be used.
+    ValueError: if a question is in both splits, the tokenizer cannot be used,
+      no problem of a split fits into L and T, or a prompt is too long and
+      `too_long` is "refuse".
   """
   questions = {
     split: [example.question for example in examples]
@@ -220,30 +222,8 @@ def build(
   }
   overlap.check_disjoint(name, questions, files)
 
-  # Tokenizer and template.
-  folder = options.tokenizer
-  if not folder:
-    folder = prompting.train_tokenizer(
-      [
-        text
-        for example in splits.get("train", ())
-        for text in (f"{example.question}\n", example.solution)
-      ],
-      options.vocab_size,
-      options.cache,
-    )
-    instruction = ""
-  if options.instruction is not None:
-    instruction = options.instruction
-  hf_tokenizer = tokenizer.load(folder)
-  template = prompting.Template(
-    hf_tokenizer,
-    prompting.is_conversation(hf_tokenizer, options.chat),
-    instruction,
-    options.system,
-    options.thinking,
-  )
-  end_ids = prompting.end_ids(template, folder)
+  template, end_ids = _load_template(splits, options, instruction)
+  hf_tokenizer = template.tokenizer
   eos_id, pad_id = end_ids[0], hf_tokenizer.pad_token_id
   if pad_id is None:
     pad_id = eos_id  # lengths and masks tell padding from a real EOS
@@ -262,33 +242,19 @@ def build(
 
   # The problems that fit, as indices from 0 to N - 1.
   num_train = len(splits.get("train", ()))
-  all_train = np.arange(num_train)
-  all_test = np.arange(num_train, len(examples))
-  prompt_lengths = np.array([len(ids) for ids in prompts])
-  solution_fits = np.array(
-    [len(ids) <= options.completion_length for ids in solutions]
+  train_indices, test_indices, all_notes = _select_problems(
+    name, num_train, prompts, solutions, options
   )
-  train, test, selection_notes = all_train, all_test, []
-  if len(all_train):
-    train, note = _select_that_fit(
-      name, "train", all_train, prompt_lengths, solution_fits, options
-    )
-    selection_notes.append(note)
-  if len(all_test):
-    # Solutions do not count: a test set must not change with T.
-    any_solution = np.ones_like(solution_fits)
-    test, note = _select_that_fit(
-      name, "test", all_test, prompt_lengths, any_solution, options
-    )
-    selection_notes.append(note)
-    # All of the split is permuted, and then selected from, so that a problem
-    # that is left out does not change the order of the others.
-    order = np.random.default_rng(0).permutation(all_test)
-    test = order[np.isin(order, test)]
   verifier_note = getattr(verify, "note", "")
   if verifier_note:
-    selection_notes.append(f"{name}: {verifier_note}")
+    all_notes.append(f"{name}: {verifier_note}")
+  all_notes += notes
+  num_test = len(examples) - num_train
+  ids = np.concatenate(
+    [np.arange(num_train), FIRST_TEST_ID + np.arange(num_test)]
+  )
 
+  # Tokens that only views and step scores need.
   references: list[list[int]] = []
   if answer_mark:
     answers = [write_answer(example.answer) for example in examples]
@@ -309,11 +275,9 @@ def build(
       for ids in prompts
     ],
     solutions=solutions,
-    ids=np.concatenate(
-      [all_train, FIRST_TEST_ID + np.arange(len(all_test))]
-    ).astype(np.int32),
-    train_indices=train,
-    test_indices=test,
+    ids=ids.astype(np.int32),
+    train_indices=train_indices,
+    test_indices=test_indices,
     verify=verify,
     write_answer=write_answer,
     parts=tuple(parts),
@@ -342,7 +306,7 @@ def build(
     decode=text_task.decode,
     encode=text_task.encode,
     jittable=False,
-    notes=(*selection_notes, *notes),
+    notes=tuple(all_notes),
   )
 
 
@@ -653,11 +617,76 @@ class TextTask:
     return {"step_ids": step_ids, "step_scores": scores, "step_mask": mask}
 
 
+def _load_template(
+  splits: Mapping[str, Sequence[Example]],
+  options: TextOptions,
+  instruction: str,
+) -> tuple[prompting.Template, tuple[int, ...]]:
+  """Returns the template with its tokenizer, and the end tokens."""
+  folder = options.tokenizer
+  if not folder:
+    texts = []
+    for example in splits.get("train", ()):
+      texts += [f"{example.question}\n", example.solution]
+    folder = prompting.train_tokenizer(texts, options.vocab_size, options.cache)
+    instruction = ""
+  if options.instruction is not None:
+    instruction = options.instruction
+  hf_tokenizer = tokenizer.load(folder)
+  template = prompting.Template(
+    hf_tokenizer,
+    prompting.is_conversation(hf_tokenizer, options.chat),
+    instruction,
+    options.system,
+    options.thinking,
+  )
+  return template, prompting.end_ids(template, folder)
+
+
 def _encode_ended(
   hf_tokenizer: tokenizer.Tokenizer, texts: Sequence[str], eos_id: int
 ) -> list[list[int]]:
   """Token ids of each text, and EOS after them."""
   return [[*ids, eos_id] for ids in tokenizer.encode(hf_tokenizer, texts)]
+
+
+def _select_problems(
+  name: str,
+  num_train: int,
+  prompts: Sequence[list[int]],
+  solutions: Sequence[list[int]],
+  options: TextOptions,
+) -> tuple[Array, Array, list[str]]:
+  """Selects the problems that fit into L and T.
+
+  Returns:
+    Indices of train problems, indices of test problems in the order in which
+    they are evaluated, and a note for each split.
+  """
+  train = np.arange(num_train)
+  test = np.arange(num_train, len(prompts))
+  prompt_lengths = np.array([len(ids) for ids in prompts])
+  solution_fits = np.array(
+    [len(ids) <= options.completion_length for ids in solutions]
+  )
+  notes = []
+  if len(train):
+    train, note = _select_that_fit(
+      name, "train", train, prompt_lengths, solution_fits, options
+    )
+    notes.append(note)
+  if len(test):
+    # The whole split is shuffled before the selection, so that a problem that
+    # is left out does not change the order of the others.
+    order = np.random.default_rng(0).permutation(test)
+    # Solutions of any length fit: the test set must not change with T.
+    any_length = np.ones_like(solution_fits)
+    test, note = _select_that_fit(
+      name, "test", test, prompt_lengths, any_length, options
+    )
+    test = order[np.isin(order, test)]
+    notes.append(note)
+  return train, test, notes
 
 
 def _select_that_fit(
