@@ -68,21 +68,21 @@ class Example:
 class TextOptions:
   """Settings that all text tasks share: `gsm8k(thinking=False)`.
 
-  A setting of None takes the task's default.
-
   Attributes:
     tokenizer: folder of a Hugging Face tokenizer or model. "" trains a BPE on
       the train split.
     vocab_size: largest number of tokens of that BPE.
     cache: local folder for prepared data and that BPE, which are made once.
-    prompt_length: L, the largest number of tokens of a prompt.
-    completion_length: T, the largest number of tokens of a completion.
+    prompt_length: L, the largest number of tokens of a prompt. None is for a
+      task that computes its default (`gsm8k`).
+    completion_length: T, the largest number of tokens of a completion. None is
+      as for `prompt_length`.
     chat: True makes prompts conversations, False makes them texts to be
       continued, "auto" makes them conversations where the tokenizer has a chat
       template.
-    instruction: line after the question. By default it is the task's own with a
-      tokenizer from a folder. With the trained BPE it is empty, since a policy
-      that reads the task's text alone cannot know what an instruction asks.
+    instruction: line after the question. None takes the task's own with a
+      tokenizer from a folder, and no instruction with the trained BPE, since a
+      policy that reads the task's text alone cannot know what it asks.
     system: system turn of a conversation, or first line of a text.
     thinking: value of the chat template's variable `enable_thinking`. None
       leaves it undefined.
@@ -144,25 +144,24 @@ def with_text_options(**defaults: Any) -> Callable[..., Callable[..., Task]]:
   def decorate(make: Callable[..., Task]) -> Callable[..., Task]:
     @functools.wraps(make)
     def factory(**settings: Any) -> Task:
-      shared = dict(defaults)
-      for name in fields.keys() & settings.keys():
-        value = settings.pop(name)
-        if value is not None:
-          shared[name] = value
-      return make(TextOptions(**shared), **settings)
+      shared = {
+        name: settings.pop(name) for name in fields.keys() & settings.keys()
+      }
+      return make(TextOptions(**{**defaults, **shared}), **settings)
 
     _, *parameters = inspect.signature(make).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [parameter.replace(kind=keyword) for parameter in parameters]
-    parameters += [
-      inspect.Parameter(
-        name,
-        keyword,
-        default=defaults.get(name, field.default),
-        annotation=field.type,
+    for name, field in fields.items():
+      default = defaults.get(name, field.default)
+      annotation = field.type
+      if default is not None:
+        # None stands for a default that the task computes, so it is allowed
+        # only where it is the default.
+        annotation = annotation.removesuffix(" | None")
+      parameters.append(
+        inspect.Parameter(name, keyword, default=default, annotation=annotation)
       )
-      for name, field in fields.items()
-    ]
     factory.__signature__ = inspect.Signature(parameters)
     return factory
 
