@@ -28,7 +28,6 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import ModuleType
 
 import rich.console
 import rich.table
@@ -168,7 +167,7 @@ def reward(name: str) -> Row:
 def task(name: str) -> Row:
   """Returns the row of a task."""
   settings = tasks.settings(name)
-  module = _task_module(name)
+  module = tasks.module(name)
   return {
     "task": name,
     "paper": papers.source_text(inspect.getdoc(module)),
@@ -176,13 +175,6 @@ def task(name: str) -> Row:
     "settings": ", ".join(settings),
     "in a line": config_names.first_sentence(module),
   }
-
-
-def _task_module(name: str) -> ModuleType:
-  """Returns the module of a task, which may lie in the folder of text tasks."""
-  folders = (tasks.__name__, f"{tasks.__name__}.text")
-  places = (f"{folder}.{name}" for folder in folders)
-  return importlib.import_module(next(filter(importlib.util.find_spec, places)))
 
 
 def preset(name: str) -> Row:

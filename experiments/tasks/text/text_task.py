@@ -235,7 +235,7 @@ def build(
   )
   # A text may spell out a special token beyond the size of the vocabulary.
   vocab_size = max(
-    tokenizer.size(hf_tokenizer, end_ids),
+    tokenizer.required_vocab_size(hf_tokenizer, end_ids),
     1 + max(max(ids, default=0) for ids in (*prompts, *solutions)),
   )
 
@@ -260,7 +260,7 @@ def build(
     references = _encode_ended(hf_tokenizer, answers, eos_id)
   separators: tuple[int, ...] = ()
   if options.steps:
-    separators = tokenizer.holding(hf_tokenizer, "\n")
+    separators = tokenizer.ids_containing(hf_tokenizer, "\n")
   text_task = TextTask(
     name=name,
     options=options,
