@@ -36,8 +36,8 @@ def reads(*needs):
   return Method(LOSS, chain(scores(), look()))
 
 
-def needs(*made, **others):
-  return catalogue.needs({learners.POLICY: made[0], **others})
+def needs(policy, **others):
+  return catalogue.needs({learners.POLICY: policy, **others})
 
 
 @pytest.mark.parametrize("name", methods.names())
