@@ -138,7 +138,7 @@ class Method:
       raise LevelError(
         f"{self.name}: {role} = {transform} gives a {transform.gives} signal "
         f"where {' or '.join(levels)} is needed"
-        f"{transforms.mend(transform.gives, levels)}"
+        f"{transforms.suggest_bridge(transform.gives, levels)}"
       )
 
   def _check_signal(self, term: Term) -> None:
@@ -161,7 +161,7 @@ class Method:
     if signal.gives != term.takes and not is_broadcast:
       raise LevelError(
         f"{self.name}: {term} reads a {term.takes} signal but {signal} gives a "
-        f"{signal.gives} signal{transforms.mend(signal.gives, (term.takes,))}"
+        f"{signal.gives} signal{transforms.suggest_bridge(signal.gives, (term.takes,))}"
       )
 
   @property

@@ -69,7 +69,7 @@ class Reward:
       if (t.takes, t.gives) != ("none", level):
         raise LevelError(
           f"{self.name}: {what} = {t} is {t.takes} -> {t.gives}; it must be "
-          f"none -> {level}{transforms.mend(t.gives or '', (level,))}"
+          f"none -> {level}{transforms.suggest_bridge(t.gives or '', (level,))}"
         )
 
   @property
