@@ -157,7 +157,7 @@ def make_learners(
   cap = (config.get("sampler") or {}).get("truncation", 0.0)
   if cap:
     try:
-      own = importance.corrected(own, cap)
+      own = importance.add_importance_weights(own, cap)
     except (ValueError, transforms.LevelError) as error:
       raise ValueError(f"sampler.truncation = {cap}: {error}") from None
   reward = make_reward(config.get("mix") or {})

@@ -51,7 +51,7 @@ def _truncated(name: str) -> dict[str, Any]:
   """The method with truncated importance weights (`sampler.truncation`)."""
   method = code.load("methods").get(name)
   return {
-    str(cap): pieces({"policy": code.load("staleness").corrected(method, cap)})
+    str(cap): pieces({"policy": code.add_importance_weights(method, cap)})
     for cap in (1.2, 4.0)
   }
 
