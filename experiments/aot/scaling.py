@@ -18,11 +18,9 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib
 import multiprocessing
 import os
 import pathlib
-import pkgutil
 import signal
 import sys
 import tempfile
@@ -78,13 +76,13 @@ class Cell(NamedTuple):
 
 def cells() -> Iterator[Cell]:
   """All cells, small machines first."""
-  from experiments.configs import recipes
+  from experiments.configs import recipe
 
   for machine in MACHINES:
     for model in MODELS:
       yield Cell(model, machine)
-  for module in pkgutil.iter_modules(recipes.__path__):
-    yield Cell(module.name, RECIPES_ON)
+  for name in recipe.names():
+    yield Cell(name, RECIPES_ON)
 
 
 def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
@@ -94,11 +92,10 @@ def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
     experiment: a model preset, or the name of a recipe.
     data: folder with the files of `write_data`.
   """
-  from experiments.configs import defaults, recipes
+  from experiments.configs import defaults, recipe
 
   if experiment not in MODELS:
-    module = importlib.import_module(f"{recipes.__name__}.{experiment}")
-    config = module.get_config()
+    config = recipe.get_config(experiment)
     config.data.data_path = str(data)
     config.evaluation.problems = 4
   else:

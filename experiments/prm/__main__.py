@@ -3,7 +3,7 @@
   python -m experiments.prm --workdir DIR [--base DIR]
     [--labels {checker,monte_carlo,binary_search}] [--steps N] [--seed S]
 
-A base policy of the chained task (`experiments/configs/chain_base.py`, trained
+A base policy of the chained task (`experiments/configs/chain.py:base`, trained
 in `DIR/base` unless --base names a run) writes samples; their steps are labelled
 by an exact checker, by Monte-Carlo continuations of every prefix, or by binary
 search of the first error; a copy of the base with a two-class head learns the

@@ -9,7 +9,7 @@ from etils import epath
 
 from experiments import tasks
 from experiments.cli import arguments, spec
-from experiments.configs import chain_base
+from experiments.configs import chain
 from experiments.training import build, loop, workdirs
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, storage_paths
@@ -36,7 +36,7 @@ def default(
     updates: of the process reward model.
     seed: of the base, the samples, the labels and the model.
   """
-  base = chain_base.get_config()
+  base = chain.base()
   base.seed = seed
   base.task = "chain(operations=5)"  # of 3, a vote of 16 is never wrong
   return ml_collections.ConfigDict(

@@ -150,10 +150,10 @@ def make_learners(
   if config.get("stage"):
     if own.sampler.name != samplers.once().name:
       raise ValueError(
-        f"stage = {config.stage}: {own.name} samples by {own.stage} already; "
+        f"stage = {config.stage}: {own.name} samples by {own.sampler} already; "
         "leave it empty"
       )
-    own = dataclasses.replace(own, stage=make_stage(config.stage))
+    own = dataclasses.replace(own, sampler=make_stage(config.stage))
   cap = (config.get("sampler") or {}).get("truncation", 0.0)
   if cap:
     try:

@@ -16,7 +16,7 @@ Array = jax.Array
 
 
 def opposite_scores(rewards: Array, valid: Array | None = None) -> Array:
-  """1 - r.
+  """Returns 1 - r, the opposite of each reward.
 
   Args:
     rewards: `[...]` in [0, 1].

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import types
@@ -286,14 +287,33 @@ def configs() -> dict[str, Any]:
     if not hasattr(module, "get_config"):
       continue
     parts = info.name.split(".")[2:]
-    if hasattr(module, "names"):  # one file for a family of configs
+    if hasattr(module, "names"):  # one file of several configs
       for name in module.names():
-        made[f"{parts[0]}:{name}"] = functools.partial(module.get_config, name)
+        made[_config_name(parts[0], name)] = functools.partial(
+          module.get_config, name
+        )
     elif len(parts) == 2:
       made[f"{parts[0].removesuffix('s')}:{parts[1]}"] = module.get_config
     else:
-      made[parts[0]] = module.get_config
+      made[_config_name(parts[0])] = module.get_config
   return made
+
+
+def config_file(recorded: str) -> str:
+  """What follows `--config` for the config that is recorded by this name."""
+  file, _, name = recorded.partition("_")
+  if name and importlib.util.find_spec(f"experiments.configs.{file}"):
+    return f"experiments/configs/{file}.py:{name}"
+  return f"experiments/configs/{recorded}.py"
+
+
+def _config_name(file: str, name: str = "") -> str:
+  """The name in the record of the config `FILE.py:NAME`."""
+  if file in ("method", "reward", "recipe"):
+    return f"{file}:{name}"
+  if file == "closeness":
+    return "closeness_max_at_k"
+  return f"{file}_{name}" if name else file
 
 
 def config_key(key: str) -> str:

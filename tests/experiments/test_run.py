@@ -64,6 +64,34 @@ MISTAKES = {
     [f"--config={CONFIGS / 'smok.py'}"],
     ["smok.py'", "did you mean", "smoke.py'"],
   ),
+  "config file of another folder": (
+    ["--config=experiments/configs/methods/grpo.py"],
+    ["does not exist", "did you mean 'experiments/configs/method.py:grpo'"],
+  ),
+  "config file with a name": (
+    [f"--config={CONFIGS / 'mehtod.py'}:grpo"],
+    ["mehtod.py'", "did you mean", "/method.py:grpo'", "catalogue configs"],
+  ),
+  "name of a config": (
+    [f"--config={CONFIGS / 'reward.py'}:majorty"],
+    ["no config 'majorty'", "reward.py:majority", "catalogue configs"],
+  ),
+  "name of a method": (
+    [f"--config={CONFIGS / 'method.py'}:gropo(beta=0.0)"],
+    ["no config 'gropo'", "did you mean", "method.py:grpo?"],
+  ),
+  "setting of a method": (
+    [f"--config={CONFIGS / 'method.py'}:grpo(bta=0.0)"],
+    ["unknown hyper-parameter of grpo 'bta'", "did you mean 'beta'?"],
+  ),
+  "missing name": (
+    [f"--config={CONFIGS / 'countdown.py'}"],
+    ["needs a name after a colon", "countdown.py:base", "catalogue configs"],
+  ),
+  "name after a file of one config": (
+    [f"{SMOKE}:base"],
+    ["names a file of one config", "leave out the colon"],
+  ),
   "k above S": (
     [SMOKE, "--config.method=max_at_k(k=9)"],
     ["max_at_k(k=9)", "k = 9", "from 1 to the 8 samples"],

@@ -32,7 +32,7 @@ A tenth of the problems are held out: those whose prompt has a small hash, so
 that appending lines moves none of them, and no prompt stands on both sides.
 
 Usage:
-  python -m experiments.run --config experiments/configs/recipes/NAME.py \\
+  python -m experiments.run --config experiments/configs/recipe.py:NAME \\
     --config.policy.path=FOLDER --config.task=jsonl \\
     --config.data.path=problems.jsonl --config.reward=my_reward:large \\
     --config.evaluation.problems=32

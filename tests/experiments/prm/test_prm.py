@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.configs import chain_base, defaults
+from experiments.configs import chain, defaults
 from experiments.prm import __main__ as command
 from experiments.prm import fit, label, measure, reward, settings
 from experiments.training import build, checkpointing, rollouts, workdirs
@@ -31,7 +31,7 @@ TINY = {
 def base(tmp_path_factory):
   """The folder of a base that answers chains of one operation at random."""
   folder = tmp_path_factory.mktemp("base")
-  config = chain_base.get_config()
+  config = chain.base()
   config.task = "chain(operations=1)"
   config.model = defaults.model(**TINY)
   workdirs.write_config(folder, config)
@@ -193,7 +193,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 
 
 def test_a_base_whose_steps_nobody_checks_is_refused(tmp_path):
-  config = chain_base.get_config()
+  config = chain.base()
   config.task = "countdown(count=2)"
   workdirs.write_config(tmp_path, config)
   params = build.build(config).init().params
