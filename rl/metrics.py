@@ -183,7 +183,7 @@ def pass_metrics(
   """
   found = {}
   for need in sorted(needs, key=str):
-    if need.source in scoring.GIVEN:
+    if need.source in scoring.EXTERNAL_SOURCES:
       continue
     at = f"@{need.view}" if need.view else ""
     tokens = scoring.view_tokens(rollout, need.view)

@@ -398,7 +398,7 @@ def _check_value_head(e: Experiment) -> None:
     need.probe.head
     for one in e.methods.values()
     for need in one.signal_needs | one.term_needs
-    if need.source not in scoring.GIVEN
+    if need.source not in scoring.EXTERNAL_SOURCES
   }
   if "value" in read and not e.model.value_head:
     raise ValueError(

@@ -233,6 +233,12 @@ def add_importance_weights(method: Any, cap: float) -> Any:
   return either(importance, "add_importance_weights", "corrected")(method, cap)
 
 
+def compute_on_host(needs: Any, rollout: Any) -> Any:
+  """The rollout with every host need in its extras."""
+  scoring = load("probes")
+  return either(scoring, "compute_on_host", "on_host")(needs, rollout)
+
+
 def reward_factories() -> dict[str, Any]:
   """Functions that make each reward, by name."""
   return either(load("rewards"), "factories", "known")()

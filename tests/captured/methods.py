@@ -145,7 +145,7 @@ def complete(method: Any, rollout: Any) -> Any:
   if host:
     reads = {read for need in host for read in need.probe.reads}
     seen = probes.passes(rollouts.policy(), parameters, reads, rollout)
-    rollout = probes.on_host(host, seen)
+    rollout = code.compute_on_host(host, seen)
   return probes.passes(rollouts.policy(), parameters, needs, rollout)
 
 

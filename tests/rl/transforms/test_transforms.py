@@ -331,7 +331,7 @@ def wrong_level(_, policy, rollout):
         GRADIENT, chain(transforms.probe(scoring.Need("ema", scoring.entropy)))
       ),
       ROLLOUT,
-      ["ema/entropy", "Add a slot"],
+      ["ema/entropy", "Add a parameter set"],
     ),
   ],
 )
