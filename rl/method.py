@@ -49,13 +49,13 @@ class FurtherUpdates:
     metric: name of a metric of that loss. A minibatch is updated on while the
       metric exceeds `limit`. Every update counts in the optimizer's schedule.
     limit: largest value of the metric that is accepted.
-    most: largest number of passes over the rollout.
+    max_passes: largest number of passes over the rollout.
   """
 
   loss: Loss | Term
   metric: str
   limit: float
-  most: int
+  max_passes: int
 
   def as_method(self) -> Method:
     """A method that has this loss alone; its terms read no advantage."""
@@ -241,8 +241,6 @@ class Method:
     if self.sampler.name != "once()" or self.behavior != "policy":
       put("sampled", [(f"{self.sampler} by {self.behavior}", "")])
     for further in self.further_updates:
-      end = (
-        f"until {further.metric} <= {further.limit:g}, {further.most} passes"
-      )
+      end = f"until {further.metric} <= {further.limit:g}, at most {further.max_passes} passes"
       put("then", [(str(further.loss), end)])
     return "\n".join(rows)
