@@ -271,7 +271,7 @@ def _mesh(e: Experiment, name: str) -> Mesh:
 
 def _turns(sampling: generation.Sampling) -> dict[int | None, int]:
   """Of the decoding loops, one after the other while the cache grows."""
-  rooms = generation.rooms(sampling.max_tokens)
+  rooms = generation.cache_capacities(sampling.max_tokens)
   turns = {
     room: room - before
     for before, room in zip((0, *rooms), rooms, strict=False)

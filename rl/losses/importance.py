@@ -91,7 +91,7 @@ def add_importance_weights(method: Method, cap: float) -> Method:
     LevelError: if a term reads advantages of samples, which have no tokens.
   """
   if cap <= 0:
-    raise ValueError(f"cap = {cap} must be above 0; usual: 2.0")
+    raise ValueError(f"cap = {cap} must be above 0; a usual value is 2.0")
   if method.advantage is None:
     raise ValueError(
       f"{method.name} has no advantage that importance weights could multiply; "
