@@ -128,7 +128,7 @@ def check(
   Raises:
     KeyError, ValueError, LevelError: same as in `rl.prepare.check` and
       `parameter_sets`, with the name of the method in the message.
-    TypeError: from JAX, if a transform cannot be traced.
+    TypeError: if a transform cannot be traced; raised by JAX.
   """
   methods = by_learner(method)
   parameter_sets(methods)

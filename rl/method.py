@@ -1,4 +1,4 @@
-"""A method as a value: which samples count, what they earn, and the loss.
+"""A method as a value: its rewards, filters, advantage and loss.
 
 A `Method` names the pieces; `rl.prepare` and `rl.step` apply them. In one
 training step, in this order:
@@ -46,8 +46,8 @@ class FurtherUpdates:
 
   Attributes:
     loss: minimised, minibatch by minibatch.
-    metric: name of a metric of that loss. A minibatch is updated on while the
-      metric exceeds `limit`. Every update counts in the optimizer's schedule.
+    metric: name of a metric of that loss. Updates are made on a minibatch while
+      the metric exceeds `limit`. Every update counts in the optimizer's schedule.
     limit: largest value of the metric that is accepted.
     max_passes: largest number of passes over the rollout.
   """
@@ -67,7 +67,7 @@ class Method:
   """A published method, as a value.
 
   Attributes:
-    loss: a term or a sum of terms, minimised.
+    loss: a term or a sum of terms, which is minimised.
     advantage: transform from a source to a sample or token signal; it is never
       differentiated.
     sample_filter: transform to a sample signal of bools: the samples that exist
@@ -142,7 +142,7 @@ class Method:
       )
 
   def _check_signal(self, term: Term) -> None:
-    """Checks that a term can read the method's signal, or its own."""
+    """Checks that a term can read the method's signal, or a signal of its own."""
     signal = None if term.takes == "none" else term.signal or self.advantage
     loss_filter = term.loss_filter or self.loss_filter
     read = [t for t in (signal, loss_filter) if t is not None]

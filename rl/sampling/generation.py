@@ -298,7 +298,7 @@ def _sample_tokens(
 
 
 def _ends(tokens: Array, sampling: Sampling) -> Array:
-  """Whether tokens end a completion."""
+  """`[...]` bool, True for tokens that end a completion."""
   return jnp.isin(tokens, jnp.asarray(sampling.eos_ids, jnp.int32))
 
 
