@@ -249,11 +249,11 @@ def needs(by_learner: Mapping[str, Method]) -> tuple[str, ...]:
 def _need(need: scoring.Need) -> str:
   """Returns a need in words; "" if it is usual or listed already."""
   source = need.source
-  if need.probe.head == "value" and source not in scoring.GIVEN:
+  if need.probe.head == "value" and source not in scoring.EXTERNAL_SOURCES:
     return "value head"
   if source in ("stage", "prepared") or str(need) in _USUAL_PASSES:
     return ""
-  if source in scoring.GIVEN:
+  if source in scoring.EXTERNAL_SOURCES:
     return f"{source}: {need.probe}"
   if need.probe == scoring.log_probs and not need.view:
     return ""  # of a parameter set, which is listed

@@ -1,10 +1,12 @@
-"""Baselines and scales of a group: array functions over the last axis.
+"""Advantages of the samples of a group, as functions of arrays.
 
-A sample's advantage is its score against the other samples of its prompt. All
-take `scores [..., S]` and `valid [..., S]` (None keeps all) and give `[..., S]`
-with 0 in invalid slots. A group whose scores are all equal, a group of one and
-an empty group have advantage exactly 0: no rounding residue is ever divided by
-a small number.
+The advantage of a sample compares its score with those of the other samples of
+its prompt, which are on the last axis. All functions take `scores [..., S]` and
+`valid [..., S]` bool, which is False for samples that do not exist (None means
+that all exist), and return `[..., S]`, with 0 for samples that do not exist.
+A group whose scores are all equal, a group of one sample and an empty group have
+advantages of exactly 0, so that a rounding error is never divided by a small
+number.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ Array = jax.Array
 
 
 def center(scores: Array, valid: Array | None = None) -> Array:
-  """Score minus the group's mean, A_i = R_i - mean R.
+  """Score minus the mean of the group, A_i = R_i - mean R.
 
-  The mean contains sample i, so the expected gradient is (1 - 1/n) times that
-  of `leave_one_out`. Source: Liu et al. 2025 (Dr. GRPO).
+  The mean includes sample i. Therefore the expected gradient is (1 - 1/n) times
+  that of `leave_one_out`. Source: Liu et al. 2025 (Dr. GRPO).
   """
   valid = masked.all_valid(scores, valid)
   varied = valid & ~masked.is_constant(scores, valid, keepdims=True)
@@ -30,9 +32,9 @@ def center(scores: Array, valid: Array | None = None) -> Array:
 
 
 def leave_one_out(scores: Array, valid: Array | None = None) -> Array:
-  """Score minus the mean of the others, A_i = n/(n-1) (R_i - mean R).
+  """Score minus the mean of the other samples, A_i = n/(n-1) (R_i - mean R).
 
-  `mean_i A_i grad log pi(y_i)` is unbiased for grad E[R].
+  `mean_i A_i grad log pi(y_i)` is an unbiased estimate of grad E[R].
   Source: Kool et al. 2019; Ahmadian et al. 2024 (RLOO).
   """
   valid = masked.all_valid(scores, valid)
@@ -43,18 +45,20 @@ def leave_one_out(scores: Array, valid: Array | None = None) -> Array:
 def group_normalize(
   scores: Array, valid: Array | None = None, ddof: int = 1, eps: float = 1e-6
 ) -> Array:
-  """Group z-score, A_i = (R_i - mean R) / (std R + eps).
+  """Z-score within the group, A_i = (R_i - mean R) / (std R + eps).
 
-  Invariant to R -> a R + b, a > 0 (up to eps). Weighs a prompt of solve rate p
-  by 1/sqrt(p (1 - p)). Source: Shao et al. 2024 (GRPO).
+  Up to eps, it is invariant under R -> a R + b with a > 0. A prompt with solve
+  rate p and scores of 0 and 1 has the weight 1/sqrt(p (1 - p)).
+  Source: Shao et al. 2024 (GRPO).
 
   Args:
     scores: `[..., S]`.
-    valid: `[..., S]` bool; None keeps all.
-    ddof: 1 divides the variance by n - 1 (torch's habit), 0 by n.
+    valid: `[..., S]` bool, samples that exist; None means all.
+    ddof: the variance is divided by n - ddof. 1 is the default of torch.
     eps: added to the standard deviation, in units of the score.
   """
   valid = masked.all_valid(scores, valid)
-  spread = masked.std(scores, valid, ddof=ddof, keepdims=True)
-  above = center(scores, valid)
-  return jnp.where(above == 0, 0.0, above / (spread + eps))
+  std = masked.std(scores, valid, ddof=ddof, keepdims=True)
+  centered = center(scores, valid)
+  # With eps = 0, a group of equal scores would give 0 / 0.
+  return jnp.where(centered == 0, 0.0, centered / (std + eps))

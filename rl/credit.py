@@ -1,10 +1,13 @@
-"""Credit: from step scores to token rewards to returns. Array functions.
+"""Credit: from step scores to rewards, returns and advantages of tokens.
 
-A *reward* is placed on a token once; a *return* is what a token can still
-collect; broadcasting a reward as if it were an advantage would multiply the
-return by T. Rewards and masks are `[..., N]` over steps or tokens; masked
-entries are skipped (a tool's tokens, padding): the value at a valid entry does
-not depend on how many masked ones stand between, and masked outputs are 0.
+A *reward* belongs to one token. A *return* is the sum of the rewards from a
+token on. If a reward were copied to all tokens, as an advantage is, the return
+would be multiplied by T.
+
+All functions are functions of arrays. Rewards and masks are `[..., N]`, over
+steps or tokens. Entries outside the mask, such as padding or the tokens of a
+tool, are skipped: a value does not depend on how many of them lie between two
+valid entries. The result at these entries is 0.
 """
 
 from __future__ import annotations
@@ -21,24 +24,26 @@ REDUCE = ("sum", "min")
 def min_form_rewards(
   step_scores: Array, step_mask: Array, temperature: float = 0.1
 ) -> Array:
-  """Step scores to rewards whose *sum* is the soft minimum of the scores.
+  """Rewards r* of steps, whose *sum* is the soft minimum of the step scores s.
 
-  w_k = softmax_k(-s_k / temperature) over the steps of one sample,
-  r*_k = w_k s_k, so sum_k r*_k lies between min_k s_k and mean_k s_k: the
-  minimum as temperature -> 0, the mean as temperature -> infinity. The
-  ordinary return-to-go of r* is then min-form credit.
+    w_k = softmax_k(-s_k / temperature) over the steps of one sample,
+    r*_k = w_k s_k
+
+  The sum of r*_k lies between min_k s_k, its limit as temperature -> 0, and
+  mean_k s_k, its limit as temperature -> infinity. Min-form credit is the
+  ordinary return-to-go of r*.
   Source: Cheng et al. 2025, Stop Summation (PURE).
 
   Args:
-    step_scores: `[..., K]`, PURE's are p(good) - p(bad) in (-1, 1).
+    step_scores: `[..., K]`. Those of PURE are p(good) - p(bad), in (-1, 1).
     step_mask: `[..., K]` bool, steps that exist.
-    temperature: in units of the score; positive.
+    temperature: temperature of the softmax, in units of the score; positive.
 
   Returns:
-    `[..., K]` r*; one step keeps its score; no step gives zeros.
+    `[..., K]`. A single step keeps its score; without steps, all are 0.
 
   Raises:
-    ValueError: temperature is not positive.
+    ValueError: if the temperature is not positive.
   """
   if not temperature > 0:
     raise ValueError(
@@ -46,6 +51,7 @@ def min_form_rewards(
       "use returns_to_go(..., reduce='min') on steps"
     )
   scores = jnp.where(step_mask, step_scores, jnp.inf)
+  # Softmax relative to the lowest score, whose weight is 1: nothing overflows.
   lowest = jnp.where(
     step_mask.any(-1, keepdims=True), jnp.min(scores, -1, keepdims=True), 0.0
   )
@@ -56,7 +62,7 @@ def min_form_rewards(
 
 
 def _reverse_recurrence(decay: Array, x: Array) -> Array:
-  """y_t = x_t + decay_t y_{t+1} on the last axis, in logarithmic depth."""
+  """Solves y_t = x_t + decay_t y_{t+1} on the last axis, in logarithmic depth."""
 
   def combine(later, earlier):
     decay_later, x_later = later
@@ -71,23 +77,26 @@ def _reverse_recurrence(decay: Array, x: Array) -> Array:
 def returns_to_go(
   rewards: Array, mask: Array, gamma: float = 1.0, reduce: str = "sum"
 ) -> Array:
-  """What is still to come from each entry on.
+  """Returns-to-go: the sum, or the minimum, of the rewards from each entry on.
 
-  sum: G_t = r_t + gamma G_{t+1}.  min: G_t = min over valid t' >= t of r_t'.
-  Strict min-form credit is "min" on *steps*; on tokens it would take the
-  zeros between step ends for scores (a fault of released code).
+    sum: G_t = r_t + gamma G_{t+1}
+    min: G_t = min over valid t' >= t of r_t'
+
+  Strict min-form credit is "min" over *steps*. Over tokens, the minimum would
+  mistake the zeros between the ends of steps for scores, as released code does.
 
   Args:
-    rewards: `[..., N]` over steps or tokens.
-    mask: `[..., N]` bool, entries that exist; others are skipped.
-    gamma: discount per valid entry; "min" takes only 1.
+    rewards: `[..., N]`, over steps or tokens.
+    mask: `[..., N]` bool, entries that exist; the others are skipped.
+    gamma: discount per valid entry; it must be 1 for "min".
     reduce: "sum" or "min".
 
   Returns:
-    `[..., N]`, 0 where masked.
+    `[..., N]`; 0 outside the mask.
 
   Raises:
-    ValueError: unknown `reduce`, gamma outside [0, 1], or gamma != 1 with "min".
+    ValueError: if `reduce` is unknown, gamma is not in [0, 1], or gamma is not 1
+      for "min".
   """
   if reduce not in REDUCE:
     raise ValueError(choices.unknown("reduce", reduce, REDUCE))
@@ -95,7 +104,7 @@ def returns_to_go(
     raise ValueError(f"gamma = {gamma} must be from 0 to 1")
   if reduce == "min":
     if gamma != 1.0:
-      raise ValueError(f"reduce='min' has no discount, got gamma = {gamma}")
+      raise ValueError(f"gamma = {gamma} must be 1 with reduce='min'")
     best = jax.lax.cummin(
       jnp.where(mask, rewards, jnp.inf), axis=rewards.ndim - 1, reverse=True
     )
@@ -115,28 +124,32 @@ def gae(
 ) -> Array:
   """Generalised advantage estimation over the valid tokens.
 
-  delta_t = r_t + gamma V_{t+1} - V_t,  A_t = delta_t + gamma lam A_{t+1},
-  where t+1 is the next *valid* token of the same segment; after the last one
-  V and A are 0. The return is A + V. Source: Schulman et al. 2015.
+    delta_t = r_t + gamma V_{t+1} - V_t
+    A_t = delta_t + gamma lam A_{t+1}
+
+  Here t+1 is the next *valid* token of the same segment; after the last one, V
+  and A are 0. The return is A + V. Source: Schulman et al. 2015.
 
   Args:
     rewards: `[..., T]`.
-    values: `[..., T]` V before token t is emitted.
-    mask: `[..., T]` bool, the policy's own tokens.
+    values: `[..., T]`, V before token t is emitted.
+    mask: `[..., T]` bool, the tokens that the policy chose.
     gamma: discount per valid token.
-    lam: trace decay, a float or `[...]` (one per sample).
-    segments: `[..., T]` int; neither bootstrap nor trace crosses a change of
-      segment (turns, roles). None: one segment.
+    lam: decay of the trace, a float or `[...]` (one per sample).
+    segments: `[..., T]` int, turns or roles. Neither the bootstrapped value nor
+      the trace crosses a change of segment. None means one segment.
 
   Returns:
-    `[..., T]` advantages, 0 where masked.
+    `[..., T]` advantages; 0 outside the mask.
   """
-  at, linked = masked.following(mask)
+  next_index, has_next = masked.following(mask)
   if segments is not None:
-    linked &= jnp.take_along_axis(segments, at, -1) == segments
-  next_value = jnp.where(linked, jnp.take_along_axis(values, at, -1), 0.0)
+    has_next &= jnp.take_along_axis(segments, next_index, -1) == segments
+  next_value = jnp.take_along_axis(values, next_index, -1)
+  next_value = jnp.where(has_next, next_value, 0.0)
   deltas = jnp.where(mask, rewards + gamma * next_value - values, 0.0)
   lam = jnp.broadcast_to(jnp.asarray(lam, jnp.float32), mask.shape[:-1])
-  trace = jnp.where(linked, gamma * lam[..., None], 0.0)
+  trace = jnp.where(has_next, gamma * lam[..., None], 0.0)
+  # A decay of 1 passes the value over entries that do not exist.
   decay = jnp.where(mask, trace, 1.0)
   return jnp.where(mask, _reverse_recurrence(decay, deltas), 0.0)

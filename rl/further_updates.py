@@ -25,9 +25,9 @@ def run(
 ) -> tuple[types.PyTree, types.PyTree, Array]:
   """Goes over the minibatches until none of them exceeds the limit.
 
-  In every pass a minibatch is updated on if its metric, under the parameters
-  of that moment, exceeds `further.limit`. The passes end after one in which no
-  minibatch was updated on, or after `further.most` passes.
+  In every pass, an update is made on each minibatch whose metric, under the
+  current parameters, exceeds `further.limit`. The passes end after one without
+  updates, or after `further.max_passes` passes.
 
   Args:
     further: the loss, the metric and its limit.
@@ -62,7 +62,7 @@ def run(
     return carry, passes + 1, is_due.any()
 
   (params, opt_state), passes, _ = jax.lax.while_loop(
-    lambda loop: loop[2] & (loop[1] < further.most),
+    lambda loop: loop[2] & (loop[1] < further.max_passes),
     one_pass,
     ((params, opt_state), jnp.zeros((), jnp.int32), jnp.ones((), bool)),
   )

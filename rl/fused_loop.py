@@ -1,8 +1,9 @@
-"""The fused loop: sampling, reward and update as one compiled program.
+"""The fused loop: sampling, scoring and update in one compiled program.
 
-Where the reward is jittable, an *iteration* `state -> (state, metrics)` never
-leaves the device. Here it is scanned over steps, and seeds run side by side,
-as a batch axis of one program or one to a device.
+If the scores of the task are jittable, an *iteration* `state -> (state, metrics)`
+never leaves the device. `scan` runs several iterations in one program, and
+`over_seeds` runs several seeds at the same time, as a batch axis or with some
+seeds on each device.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ S = TypeVar("S")
 
 
 def iteration(
-  collect: Callable[[State], types.Rollout],
+  rollout_fn: Callable[[State], types.Rollout],
   train_step: Callable[[State, types.Rollout], tuple[State, Metrics]],
 ) -> Iteration:
-  """One training step that makes its own rollout.
+  """Builds a training step that also makes its rollout.
 
   Args:
-    collect: `state -> rollout`, pure and jittable: prompts and randomness are
-      functions of `state.key` and `state.step`.
-    train_step: of `rl.step.make`.
+    rollout_fn: `state -> rollout`, pure and jittable. Prompts and random numbers
+      are functions of `state.key` and `state.step`.
+    train_step: result of `rl.step.make`.
   """
-  return lambda state: train_step(state, collect(state))
+  return lambda state: train_step(state, rollout_fn(state))
 
 
 def scan(step: Iteration, steps: int) -> Iteration:
-  """`steps` iterations in one program; metrics come back `[steps, ...]`."""
+  """Runs `steps` iterations in one program; metrics are `[steps, ...]`."""
 
   def run(state):
     return jax.lax.scan(lambda s, _: step(s), state, None, length=steps)
@@ -45,20 +46,21 @@ def scan(step: Iteration, steps: int) -> Iteration:
 
 
 def over_seeds(run: Iteration, mesh: Mesh | None = None) -> Iteration:
-  """Independent runs, one per entry of the leading axis of the state.
+  """Runs independent seeds, one per entry of the leading axis of the state.
 
   Args:
-    run: what one seed does.
-    mesh: None makes the seeds a batch axis of one program. A mesh with the one
-      axis "seed" puts an equal number of seeds on each device, with no
-      communication between them; where that is one, it has no batch axis,
-      which on a CPU is a fourth faster.
+    run: the function of the state of one seed.
+    mesh: mesh with the single axis "seed", which puts an equal number of seeds on
+      each device, without communication between devices. None makes the seeds a
+      batch axis of one program.
 
   Returns:
-    The same function of stacked states (`jax.vmap` of the init over keys).
+    The same function of stacked states, such as `jax.vmap` of an init function
+    over keys.
   """
 
   def batched(states):
+    # One seed per device has no batch axis: on a CPU that is a fourth faster.
     if jax.tree.leaves(states)[0].shape[0] > 1:
       return jax.vmap(run)(states)
     return jax.tree.map(

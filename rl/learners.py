@@ -1,15 +1,18 @@
-"""Learners: what is trained, each a slot of parameters with its own method.
+"""Learners: networks that are trained, each with a method and an optimizer.
 
-Most methods train the policy alone. Where several networks learn, a method is
-a mapping `{slot: Method}`, and so is the optimiser; in every training step they
-learn one after another, in the order written, from the same rollout:
+Most methods train the policy alone. To train several networks, pass a mapping
+`{learner: Method}`, and one of optimizers. In every training step the learners
+are updated one after another, in the order of the mapping, from the same rollout:
 
-  {"prm": ..., "policy": ...}   the policy is paid by the updated reward model
-  {"policy": ..., "prm": ...}   by the reward model before its update
+  {"prm": ..., "policy": ...}   rewards come from the updated reward model
+  {"policy": ..., "prm": ...}   rewards come from the reward model before its
+                                update
 
-For a learner the source "policy" is what is differentiated, its own slot, and
-"old" the same at its turn. Every other set of parameters it reads by the name
-of its slot, which a `learned()` rule declares.
+The parameters of a learner besides the policy are a parameter set with the rule
+`learned()` and the name of the learner. In the needs of a learner's method, the
+source "policy" stands for the parameters that this learner trains, and "old" for
+the same parameters before its update of this step. All other parameters have the
+name of their parameter set.
 """
 
 from __future__ import annotations
@@ -24,34 +27,36 @@ from rl.method import Method
 from rl.parameter_sets import ParameterSet
 from rl.transforms import LevelError
 
-POLICY = "policy"  # the learner that samples; its parameters are no slot
-RESERVED = (POLICY, "old")  # of a learner, now and at its turn's start
+# The learner that samples. Its parameters are not a parameter set.
+POLICY = "policy"
+# Sources with a meaning of their own, which a parameter set must not have as name.
+RESERVED = (POLICY, "old")
 T = TypeVar("T")
 
 
-def by_learner(given: T | Mapping[str, T]) -> dict[str, T]:
-  """What belongs to each learner; a single one is the policy's."""
-  return dict(given) if isinstance(given, Mapping) else {POLICY: given}
+def by_learner(value: T | Mapping[str, T]) -> dict[str, T]:
+  """A mapping by learner; a value that is not a mapping is the policy's."""
+  return dict(value) if isinstance(value, Mapping) else {POLICY: value}
 
 
-def prefix(slot: str) -> str:
-  """What stands before the names of a learner's metrics: `prm/loss/total`."""
-  return "" if slot == POLICY else f"{slot}/"
+def prefix(name: str) -> str:
+  """Prefix of the metrics of a learner, as in `prm/loss/total`."""
+  return "" if name == POLICY else f"{name}/"
 
 
 def pair(
   method: Method | Mapping[str, Method],
   tx: optax.GradientTransformation | Mapping[str, optax.GradientTransformation],
 ) -> tuple[dict[str, Method], dict[str, optax.GradientTransformation]]:
-  """Methods, and what they make of their optimisers, by slot.
+  """Methods, and optimizers as wrapped by `Method.optimizer`, by learner.
 
   Raises:
-    ValueError: a learner has one of them only.
+    ValueError: if a learner has a method but no optimizer, or the reverse.
   """
   methods, txs = by_learner(method), by_learner(tx)
   if set(methods) != set(txs):
     raise ValueError(
-      f"methods are given for the learners {sorted(methods)}, optimisers for "
+      f"the methods are of the learners {sorted(methods)}, the optimizers of "
       f"{sorted(txs)}; each learner needs both"
     )
   return methods, {
@@ -60,12 +65,12 @@ def pair(
 
 
 def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
-  """The rule of every slot that some learner reads.
+  """The parameter sets of all learners, by name.
 
   Raises:
-    ValueError: no policy among the learners, a reserved name or two rules for a
-      slot, a slot to be learned without a learner, or a learner whose slot
-      nobody reads.
+    ValueError: if "policy" is not among the learners; if a parameter set has a
+      reserved name, two different rules, or the rule `learned()` but no learner;
+      or if no method declares the parameter set of a learner.
   """
   if POLICY not in methods:
     raise ValueError(
@@ -77,29 +82,29 @@ def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
     for name, rule in method.parameter_sets:
       if name in RESERVED:
         raise ValueError(
-          f"{method.name}: a slot cannot be named {name!r}: a learner's own "
-          f"parameters are {' and '.join(map(repr, RESERVED))}; call it "
-          f"{name + '_slot'!r}"
+          f"{method.name}: a parameter set cannot be named {name!r}: the names "
+          f"{' and '.join(map(repr, RESERVED))} are those of the parameters "
+          f"that a learner trains; name it {name + '_copy'!r}"
         )
-      known = rules.setdefault(name, rule)
-      if str(known) != str(rule):
+      first = rules.setdefault(name, rule)
+      if str(first) != str(rule):
         raise ValueError(
-          f"{method.name}: slot {name!r} follows {rule} here and {known} for "
-          "another learner; give both the same rule"
+          f"{method.name}: the parameter set {name!r} has the rule {rule} here "
+          f"and {first} for another learner; declare the same rule for both"
         )
   others = [name for name in methods if name != POLICY]
   for name, rule in rules.items():
     if rule.trained and name not in others:
       raise ValueError(
-        f"slot {name!r} is learned(), but {name!r} is not among the learners "
-        f"{sorted(methods)}; add its method, or give the slot another rule"
+        f"the parameter set {name!r} is learned(), but {name!r} is not among "
+        f"the learners {sorted(methods)}; add its method, or choose another rule"
       )
   for name in others:
     if name not in rules or not rules[name].trained:
       raise ValueError(
-        f"learner {name!r} trains a slot that no method declares as learned(); "
-        f"slots: {[f'{k} <- {v}' for k, v in rules.items()]}. Add ({name!r}, "
-        "learned()) to the slots of the method that reads it"
+        f"the learner {name!r} trains a parameter set that no method declares as "
+        f"learned(); declared: {[f'{k} <- {v}' for k, v in rules.items()]}. Add "
+        f"({name!r}, learned()) to parameter_sets of the method that reads it"
       )
   return rules
 
@@ -110,32 +115,34 @@ def check(
   parameters: Mapping[str, types.PyTree],
   rollout: types.Rollout | Mapping[str, types.Rollout],
 ) -> None:
-  """`rl.prepare.check` of every learner.
+  """Calls `rl.prepare.check` for every learner.
 
   Args:
-    method: of the policy, or of each learner.
-    policy: what will run.
-    parameters: `{"policy": params, slot: params, ...}`, arrays or
+    method: method of the policy, or `{learner: method}`.
+    policy: the model.
+    parameters: `{"policy": params, NAME: params, ...}` with every parameter set;
+      arrays or `jax.ShapeDtypeStruct`s.
+    rollout: rollout of the policy, or `{learner: rollout}`; arrays or
       `jax.ShapeDtypeStruct`s.
-    rollout: likewise; of the policy, or by learner.
 
   Raises:
-    KeyError, ValueError, LevelError: as `rl.prepare.check` and `slot_rules`,
-      with the method's name.
-    TypeError: JAX's own, of a transform that cannot be traced.
+    KeyError, ValueError, LevelError: same as in `rl.prepare.check` and
+      `parameter_sets`, with the name of the method in the message.
+    TypeError: if a transform cannot be traced; raised by JAX.
   """
   methods = by_learner(method)
   parameter_sets(methods)
   missing = [name for name in methods if name not in parameters]
   if missing:
     raise KeyError(
-      f"the learners {missing} have no parameters; given: {sorted(parameters)}"
+      f"the learners {missing} have no parameters; available: "
+      f"{sorted(parameters)}"
     )
   rollouts = by_learner(rollout)
   for name, one in methods.items():
-    own = {**parameters, POLICY: parameters[name]}
+    # The source "policy" stands for the parameters of this learner.
+    sources = {**parameters, POLICY: parameters[name]}
     try:
-      seen = rollouts.get(name, rollouts[POLICY])
-      prepare.check(one, policy, own, seen)
+      prepare.check(one, policy, sources, rollouts.get(name, rollouts[POLICY]))
     except (KeyError, ValueError, LevelError) as error:
       raise type(error)(f"{one.name}: {error.args[0]}") from error

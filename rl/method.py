@@ -1,4 +1,4 @@
-"""A method as a value: which samples count, what they earn, and the loss.
+"""A method as a value: its rewards, filters, advantage and loss.
 
 A `Method` names the pieces; `rl.prepare` and `rl.step` apply them. In one
 training step, in this order:
@@ -46,16 +46,16 @@ class FurtherUpdates:
 
   Attributes:
     loss: minimised, minibatch by minibatch.
-    metric: name of a metric of that loss. A minibatch is updated on while the
-      metric exceeds `limit`. Every update counts in the optimizer's schedule.
+    metric: name of a metric of that loss. Updates are made on a minibatch while
+      the metric exceeds `limit`. Every update counts in the optimizer's schedule.
     limit: largest value of the metric that is accepted.
-    most: largest number of passes over the rollout.
+    max_passes: largest number of passes over the rollout.
   """
 
   loss: Loss | Term
   metric: str
   limit: float
-  most: int
+  max_passes: int
 
   def as_method(self) -> Method:
     """A method that has this loss alone; its terms read no advantage."""
@@ -67,7 +67,7 @@ class Method:
   """A published method, as a value.
 
   Attributes:
-    loss: a term or a sum of terms, minimised.
+    loss: a term or a sum of terms, which is minimised.
     advantage: transform from a source to a sample or token signal; it is never
       differentiated.
     sample_filter: transform to a sample signal of bools: the samples that exist
@@ -138,11 +138,11 @@ class Method:
       raise LevelError(
         f"{self.name}: {role} = {transform} gives a {transform.gives} signal "
         f"where {' or '.join(levels)} is needed"
-        f"{transforms.mend(transform.gives, levels)}"
+        f"{transforms.suggest_bridge(transform.gives, levels)}"
       )
 
   def _check_signal(self, term: Term) -> None:
-    """Checks that a term can read the method's signal, or its own."""
+    """Checks that a term can read the method's signal, or a signal of its own."""
     signal = None if term.takes == "none" else term.signal or self.advantage
     loss_filter = term.loss_filter or self.loss_filter
     read = [t for t in (signal, loss_filter) if t is not None]
@@ -161,7 +161,7 @@ class Method:
     if signal.gives != term.takes and not is_broadcast:
       raise LevelError(
         f"{self.name}: {term} reads a {term.takes} signal but {signal} gives a "
-        f"{signal.gives} signal{transforms.mend(signal.gives, (term.takes,))}"
+        f"{signal.gives} signal{transforms.suggest_bridge(signal.gives, (term.takes,))}"
       )
 
   @property
@@ -241,8 +241,6 @@ class Method:
     if self.sampler.name != "once()" or self.behavior != "policy":
       put("sampled", [(f"{self.sampler} by {self.behavior}", "")])
     for further in self.further_updates:
-      end = (
-        f"until {further.metric} <= {further.limit:g}, {further.most} passes"
-      )
+      end = f"until {further.metric} <= {further.limit:g}, at most {further.max_passes} passes"
       put("then", [(str(further.loss), end)])
     return "\n".join(rows)

@@ -1,7 +1,8 @@
-"""What a batch of samples says of a policy: pass@k, max@k, statistics.
+"""Metrics of rollouts and updates: pass@k, max@k, means and counts.
 
-`valid` marks the samples that exist. A group with fewer than k of them has no
-value at k and is left out of the mean over groups; the mean of no group is NaN.
+`valid` is True for samples that exist. A group with fewer than k of them has no
+pass@k or max@k and is left out of the mean over groups. The mean over no group is
+NaN.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ def pass_at_k_curve(
 
   Args:
     correct: `[..., S]`, 1 right and 0 wrong (bool, int or float).
-    ks: sample budgets, static, each in 1..S.
-    valid: `[..., S]` bool, samples with a verdict; None means all.
+    ks: values of k, static ints in 1..S.
+    valid: `[..., S]` bool, samples with a known verdict; None means all.
 
   Returns:
     `[len(ks)]` float32.
 
   Raises:
-    ValueError: a k outside 1..S.
+    ValueError: if a k is not in 1..S.
 
   Source: Chen et al. 2021, Evaluating Large Language Models Trained on Code.
   """
@@ -41,18 +42,18 @@ def pass_at_k_curve(
 def max_at_k_curve(
   scores: Array, ks: Sequence[int], valid: Array | None = None
 ) -> Array:
-  """Unbiased E[best score of k samples], averaged over groups.
+  """Unbiased max@k, E[best score of k samples], averaged over groups.
 
   Args:
-    scores: `[..., S]` real.
-    ks: sample budgets, static, each in 1..S.
-    valid: `[..., S]` bool; None means all.
+    scores: `[..., S]`, real numbers.
+    ks: values of k, static ints in 1..S.
+    valid: `[..., S]` bool, samples that exist; None means all.
 
   Returns:
     `[len(ks)]` float32.
 
   Raises:
-    ValueError: a k outside 1..S.
+    ValueError: if a k is not in 1..S.
   """
   return _curve(objectives.max_at_k_value, scores, ks, valid)
 
@@ -72,81 +73,94 @@ def _curve(
 
 
 def auc(scores: Array, labels: Array, valid: Array | None = None) -> Array:
-  """Chance that a good one scores above a bad one, ties counting half.
+  """Area under the ROC curve of scores that predict a label.
 
-  `sum over pairs (1[s_+ > s_-] + 1[s_+ = s_-] / 2) / (n_+ n_-)`
+    sum over pairs (1[s_+ > s_-] + 1[s_+ = s_-] / 2) / (n_+ n_-)
+
+  It is the probability that an entry with label 1 has a higher score than one
+  with label 0, where a tie counts one half.
 
   Args:
-    scores: any shape, finite where valid.
-    labels: same shape, bool or 0/1: good or bad.
-    valid: same shape, bool; None means all.
+    scores: array of any shape, finite where valid.
+    labels: array of the same shape, bool or 0 and 1.
+    valid: array of the same shape, bool; None means all.
 
   Returns:
-    `[]` float32; NaN without both kinds.
+    `[]` float32; NaN if the entries do not have both labels.
 
   Source: Mann and Whitney 1947.
   """
   scores, labels = jnp.ravel(jnp.asarray(scores)), jnp.ravel(labels) > 0
   valid = masked.all_valid(scores, None if valid is None else jnp.ravel(valid))
-  good, bad = valid & labels, valid & ~labels
-  ordered = jnp.sort(jnp.where(bad, scores, jnp.inf))
+  positive, negative = valid & labels, valid & ~labels
+  ordered = jnp.sort(jnp.where(negative, scores, jnp.inf))
+  # Number of negative entries below each score, and at most as large as it.
   below = jnp.searchsorted(ordered, scores, side="left")
   at_most = jnp.searchsorted(ordered, scores, side="right")
-  share = (below + at_most) / (2.0 * masked.count(bad))
-  return masked.sum(share, good) / masked.count(good)
+  share = (below + at_most) / (2.0 * masked.count(negative))
+  return masked.sum(share, positive) / masked.count(positive)
 
 
 def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
-  """Training statistics that need nothing but the rollout.
+  """Computes the metrics that depend on the rollout alone.
 
-  Over the real samples (`sample_mask`); accuracies over known verdicts only.
+  They are over the samples that exist (`sample_mask`); accuracies are over those
+  of them with a known verdict.
 
-    reward/mean, reward/std           scores of all samples (std with ddof 0)
-    score/<name>/mean                 each component
-    accuracy/pass@1, accuracy/pass@S  unbiased; NaN where no verdict is known
-    group/zero_variance_frac          groups whose scores are all equal
-    group/solve_count_hist            `[S + 1]`, share of the groups (with a
-                                      known verdict) by samples solved
-    length/mean, length/max           scored tokens
-    length/truncated_frac             samples that the length limit cut
-    length/steps_mean                 reasoning steps, where the task has them
-    cost/sampled_tokens               drawn for it, all passes of its stage;
-                                      without one, of samples with a score
-    verifier/unscored_frac            of what was drawn, without any score, and
-    verifier/timeout_frac             for which time ran out: of host verifiers
+    reward/mean, reward/std           scores (standard deviation with ddof 0)
+    score/<name>/mean                 one component of the score
+    accuracy/pass@1, accuracy/pass@S  unbiased; NaN if no verdict is known
+    group/zero_variance_frac          share of groups whose scores are all equal
+    group/solve_count_hist            `[S + 1]`, share of groups by number of
+                                      right samples, among groups with a known
+                                      verdict
+    length/mean, length/max           scored tokens per sample
+    length/truncated_frac             share of samples that ended at the length
+                                      limit
+    length/steps_mean                 reasoning steps per sample, if the task has
+                                      steps
+    cost/sampled_tokens               see `sampled_tokens`
+    verifier/unscored_frac            share of sampled completions without a
+                                      score, for verifiers on the host
+    verifier/timeout_frac             share of sampled completions whose verifier
+                                      timed out, likewise
 
   Args:
-    rollout: groups `[P, S]`, scored.
+    rollout: a rollout with scores.
 
   Returns:
-    `{name: []}` float32, but for the histogram.
+    `{name: []}` float32, except for the histogram.
   """
   valid, scores = rollout.sample_mask, rollout.scores
   lengths = rollout.scored_lengths.astype(jnp.float32)
   S = scores.shape[-1]
-  known = valid & (rollout.correct >= 0)
-  passed = pass_at_k_curve(rollout.correct == 1, (1, S), known)
-  solved = ((rollout.correct == 1) & known).sum(-1)
+  has_verdict = valid & (rollout.correct >= 0)
+  pass_at_k = pass_at_k_curve(rollout.correct == 1, (1, S), has_verdict)
+  num_right = ((rollout.correct == 1) & has_verdict).sum(-1)  # [P]
   metrics = {
     "reward/mean": masked.mean(scores, valid, (0, 1)),
     "reward/std": masked.std(scores, valid, (0, 1)),
-    "accuracy/pass@1": passed[0],
-    f"accuracy/pass@{S}": passed[1],
+    "accuracy/pass@1": pass_at_k[0],
+    f"accuracy/pass@{S}": pass_at_k[1],
     "group/zero_variance_frac": masked.mean(
       masked.is_constant(scores, valid), valid.any(-1)
     ),
     "group/solve_count_hist": jnp.mean(
-      jax.nn.one_hot(solved, S + 1), axis=0, where=known.any(-1)[:, None]
+      jax.nn.one_hot(num_right, S + 1),
+      axis=0,
+      where=has_verdict.any(-1)[:, None],
     ),
     "length/mean": masked.mean(lengths, valid, (0, 1)),
     "length/max": jnp.max(jnp.where(valid, lengths, 0.0)),
     "length/truncated_frac": masked.mean(~rollout.finished, valid, (0, 1)),
   }
   if "task/timeout" in rollout.extras:
-    drawn = rollout.tokens.lengths > 0
-    late = rollout.extras["task/timeout"]
-    metrics["verifier/unscored_frac"] = masked.mean(~valid, drawn, (0, 1))
-    metrics["verifier/timeout_frac"] = masked.mean(late, drawn, (0, 1))
+    is_sampled = rollout.tokens.lengths > 0
+    timed_out = rollout.extras["task/timeout"]
+    metrics["verifier/unscored_frac"] = masked.mean(~valid, is_sampled, (0, 1))
+    metrics["verifier/timeout_frac"] = masked.mean(
+      timed_out, is_sampled, (0, 1)
+    )
   metrics["cost/sampled_tokens"] = sampled_tokens(rollout).astype(jnp.float32)
   for name, component in rollout.components.items():
     metrics[f"score/{name}/mean"] = masked.mean(component, valid, (0, 1))
@@ -157,10 +171,11 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
 
 
 def sampled_tokens(rollout: types.Rollout) -> Array:
-  """`[]` int32, tokens drawn for a rollout.
+  """Number of tokens that were sampled for a rollout, `[]` int32.
 
-  Those of all samples with a score, or what the sampling stage says
-  ("stage/tokens"), which knows of discarded ones too.
+  A sampler with several passes reports it as the extra "stage/tokens", including
+  samples that it discarded. Otherwise it is the number of tokens of all samples
+  that exist.
   """
   if "stage/tokens" in rollout.extras:
     return jnp.asarray(rollout.extras["stage/tokens"], jnp.int32)
@@ -170,33 +185,33 @@ def sampled_tokens(rollout: types.Rollout) -> Array:
 def pass_metrics(
   needs: Iterable[scoring.Need], rollout: types.Rollout
 ) -> dict[str, Array]:
-  """Tokens that the passes before an update read, prompts' included.
+  """Number of tokens, with those of prompts, that each pass reads.
 
     cost/<source>_tokens, cost/<source>@<view>_tokens
 
   Args:
-    needs: what is read.
-    rollout: of which.
+    needs: needs that the passes fill in.
+    rollout: the rollout that they read.
 
   Returns:
-    `{name: []}` float32, an entry a pass.
+    `{name: []}` float32, with one entry per pass.
   """
-  found = {}
+  costs = {}
   for need in sorted(needs, key=str):
-    if need.source in scoring.GIVEN:
+    if need.source in scoring.EXTERNAL_SOURCES:
       continue
     at = f"@{need.view}" if need.view else ""
     tokens = scoring.view_tokens(rollout, need.view)
     count = tokens.lengths.sum() + tokens.prompt_mask.sum()
-    found[f"cost/{need.source}{at}_tokens"] = count.astype(jnp.float32)
-  return found
+    costs[f"cost/{need.source}{at}_tokens"] = count.astype(jnp.float32)
+  return costs
 
 
 def advantage_metrics(advantages: Array, mask: Array) -> dict[str, Array]:
-  """Mean, standard deviation (ddof 0) and mean size of the advantages.
+  """Mean, standard deviation (ddof 0) and mean absolute value of advantages.
 
   Args:
-    advantages: at any level.
+    advantages: array of any level.
     mask: bool of the same shape, the entries that count.
 
   Returns:

@@ -1,8 +1,9 @@
-"""How a rollout is cut into minibatches and microbatches.
+"""Cuts rollouts into minibatches and microbatches.
 
-A minibatch is what one optimizer update is computed from; a microbatch is a
-part of a minibatch whose gradient is computed at a time, to save memory. Both
-are slices along P, the axis of prompts, so that a group of samples stays whole.
+One optimizer update is computed from a minibatch. A minibatch may be cut into
+microbatches, whose gradients are computed one after another to save memory. Both
+are slices along P, the axis of prompts, so that the samples of a prompt stay
+together.
 
 Slices are strided: slice i of n holds the prompts i, i + n, i + 2n, ... When P
 is sharded over devices, every slice is then spread over all of them, and no
@@ -22,7 +23,7 @@ from rl import types
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """How many updates a rollout is used for; all fields are static.
+  """Plan of the updates that are made with a rollout; all fields are static.
 
   Attributes:
     epochs: passes over the rollout.
@@ -31,13 +32,13 @@ class Plan:
       need less memory; the result is the same.
     temperature: sampling temperature of the rollout. The policy that is
       optimised is the distribution at this temperature. Top-k, top-p and min-p
-      are not accounted for: with them the rollout is off-policy, by as much as
-      the metric `policy/sampler_log_prob_diff_mean` shows.
+      are not accounted for: if they are used, the rollout is off-policy. The
+      metric `policy/sampler_log_prob_diff_mean` shows by how much.
     chunk: number of positions of a prompt's samples whose logits are computed
       at a time; None lets `rl.scoring.read` choose.
     max_mean_ratio: an update is skipped if the mean importance ratio of its
-      minibatch, the metric `policy/ratio_mean`, exceeds this value. Losses that
-      log no ratio are never skipped for it. The default is that of PURE.
+      minibatch, the metric `policy/ratio_mean`, exceeds this value. The limit has
+      no effect on losses that log no ratio. The default is that of PURE.
   """
 
   epochs: int = 1
@@ -54,7 +55,7 @@ class Plan:
 
   @property
   def single(self) -> Plan:
-    """A plan of one update per rollout, whose slices are equally small."""
+    """A plan of one update per rollout, with as many slices as before."""
     parts = self.minibatches * self.microbatches
     return dataclasses.replace(
       self, epochs=1, minibatches=1, microbatches=parts

@@ -1,8 +1,9 @@
-"""Slots: further parameter sets that a method reads, and how they follow.
+"""Parameter sets: parameters that a method reads besides the trained ones.
 
-A reference policy, a moving average, an old generator. Each starts from the
-policy and is updated once at the end of every training step by its rule. A
-`learned` slot is trained instead, by the learner of that name (`rl.learners`).
+Examples are a reference policy, a moving average of the policy, and an earlier
+policy. Each starts as a copy of the policy and is updated by its rule at the end
+of every training step. A parameter set with the rule `learned()` is trained
+instead, by the learner of its name (`rl.learners`).
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class ParameterSet:
-  """How a slot begins and follows.
+  """The rule of a parameter set: how it starts, and how it is updated.
 
   Attributes:
-    name: with its hyper-parameters.
-    update: `(slot, params, step) -> slot`, after training step `step`.
-    init: `params -> slot`.
-    trained: whether a learner of the slot's name changes it.
-    lagged: whether `update` sees the parameters from before the step.
+    name: name of the rule with its hyper-parameters.
+    update: `(old, params, step) -> new`, called at the end of training step
+      number `step`, with the parameters of the policy.
+    init: `params -> initial value`.
+    trained: whether the learner of its name trains it.
+    lagged: whether `params` of `update` are those from before the step.
   """
 
   name: str
@@ -43,51 +45,56 @@ class ParameterSet:
 
 
 def frozen() -> ParameterSet:
-  """The parameters the run started from."""
-  return ParameterSet("frozen()", lambda slot, params, step: slot)
+  """The parameters that the run started from."""
+  return ParameterSet("frozen()", lambda old, params, step: old)
 
 
 def learned() -> ParameterSet:
-  """Starts as the policy; then the learner of this name trains it."""
-  return ParameterSet(
-    "learned()", lambda slot, params, step: slot, trained=True
-  )
+  """Starts as a copy of the policy and is trained by the learner of its name."""
+  return ParameterSet("learned()", lambda old, params, step: old, trained=True)
 
 
 def previous() -> ParameterSet:
   """The parameters at the start of the previous step."""
   return ParameterSet(
-    "previous()", lambda slot, params, step: params, lagged=True
+    "previous()", lambda old, params, step: params, lagged=True
   )
 
 
 def ema(decay: float, every: int = 1) -> ParameterSet:
-  """slot <- decay slot + (1 - decay) params, every so many steps.
+  """An exponential moving average: old <- decay old + (1 - decay) params.
 
-  Kept in float32 at least: bfloat16 would round every small step away.
+  It is stored in float32 or wider, because bfloat16 would round small changes
+  away.
+
+  Args:
+    decay: factor of the old value.
+    every: number of training steps from one update to the next.
   """
 
-  def wide(params):
+  def to_float32(params):
     return jax.tree.map(
       lambda p: jnp.array(p, jnp.promote_types(p.dtype, jnp.float32)), params
     )
 
-  def update(slot, params, step):
-    due = (step + 1) % every == 0
+  def update(old, params, step):
+    is_due = (step + 1) % every == 0
     return jax.tree.map(
-      lambda s, p: jnp.where(due, decay * s + (1 - decay) * p, s),
-      slot,
-      wide(params),
+      lambda o, p: jnp.where(is_due, decay * o + (1 - decay) * p, o),
+      old,
+      to_float32(params),
     )
 
-  return ParameterSet(f"ema(decay={decay:g}, every={every})", update, wide)
+  return ParameterSet(
+    f"ema(decay={decay:g}, every={every})", update, to_float32
+  )
 
 
 def sync(every: int) -> ParameterSet:
-  """slot <- params, every so many steps."""
+  """A copy of the policy, renewed after every `every` training steps."""
 
-  def update(slot, params, step):
-    due = (step + 1) % every == 0
-    return jax.tree.map(lambda s, p: jnp.where(due, p, s), slot, params)
+  def update(old, params, step):
+    is_due = (step + 1) % every == 0
+    return jax.tree.map(lambda o, p: jnp.where(is_due, p, o), old, params)
 
   return ParameterSet(f"sync(every={every})", update)

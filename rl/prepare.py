@@ -1,11 +1,11 @@
-"""From a scored rollout to the gradient of a method's loss.
+"""Computes the gradient of a method's loss from a scored rollout.
 
-required             the needs that passes must fill in first
+required             needs that passes must fill in first
 prepare              reward, filters, advantage, signals: once per rollout
-aggregation_weights  weight of each token in the mean: once per minibatch
-loss                 of a microbatch; the losses of the microbatches add up
-gradient             of a minibatch, accumulated over its microbatches
-check                traces all of it on shapes, before anything is computed
+aggregation_weights  weight of each value in the mean: once per minibatch
+loss                 loss of a microbatch; the losses of microbatches add up
+gradient             gradient of a minibatch, accumulated over its microbatches
+check                traces these functions on shapes, before a run
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def prepare(
 
   Args:
     method: the method.
-    rollout: with every need of `method.signal_needs` in its extras.
+    rollout: a rollout whose extras have every need of `method.signal_needs`.
     state: result of `method.init()` or of the previous call.
 
   Returns:
@@ -387,7 +387,7 @@ def check(
     policy: the model.
     parameters: `{"policy": params, NAME: params, ...}` with every parameter set
       of the method; arrays or `jax.ShapeDtypeStruct`s.
-    rollout: likewise.
+    rollout: a rollout; arrays or `jax.ShapeDtypeStruct`s.
 
   Raises:
     KeyError: if a need is not declared, or a parameter set, view, head or

@@ -1,16 +1,16 @@
-"""Rewards: what a rollout earns where the task's score is not the last word.
+"""The `Reward` of a method, which replaces the scores of the task.
 
-A reward is made of named terms, each a transform from nothing to samples, and
-of a rule that makes one score of them:
+A reward consists of named terms, each of which is a transform from a source to
+samples, and of a function that combines them into one score:
 
-  chain(probe(...), mean_tokens())   a term; it may need passes and have a state
+  chain(probe(...), mean_tokens())   a term; it may have needs and a state
   total({"right": ..., "short": ...}, rollout) -> [P, S], components
 
-It belongs to a method (`Method.reward`) and is applied first, on the whole
-batch: `scores` are then its total and `components` its terms, for selection,
-advantages and metrics alike. The verdict `correct` stays the task's, so what
-was truly achieved can be held against what was paid for. `rewards.mix` makes
-one of a config.
+`rl.prepare.prepare` applies `Method.reward` first, to all of the batch.
+Afterwards `Rollout.scores` are its total and `Rollout.components` its terms, for
+the filters, the advantage and the metrics. The verdict `Rollout.correct` stays
+that of the task, so that metrics of accuracy do not depend on the reward.
+`rewards.combine` builds a reward from a config.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ def _no_weights(step: Array) -> dict[str, Array]:
 
 @dataclasses.dataclass(frozen=True)
 class Reward:
-  """Named terms, and what they come to.
+  """Named terms, and a function that combines them into one score.
 
   Attributes:
-    terms: `((name, none -> sample), ...)`. Each becomes the component of its
-      name, in this order: a later one may read an earlier one, and none takes
-      the name of a component that the task gives.
-    total: `({name: [P, S]}, rollout) -> ([P, S], {name: [P, S]})`, of all
-      components the score, and the components as they went into it.
-    weights: `step -> {name: []}`, for logs: with them and the terms the total
-      can be computed again.
-    steps: none -> step, in place of the task's step scores, which the terms
-      read still; None keeps them.
-    name: for logs.
+    terms: `((name, transform), ...)`, transforms from a source to samples. Each
+      becomes a component of the rollout, in this order, so that a later term may
+      read an earlier one. A term cannot have the name of a component of the task.
+    total: `({name: [P, S]}, rollout) -> (scores [P, S], {name: [P, S]})`. It gets
+      all components, and returns the score and the components as they entered the
+      score.
+    weights: `step -> {name: []}`, logged so that the total can be computed again
+      from the components.
+    steps: transform from a source to steps, which replaces the step scores of the
+      task; None keeps those. The terms still read the step scores of the task.
+    name: name in logs.
   """
 
   terms: tuple[tuple[str, Transform], ...]
@@ -61,15 +62,17 @@ class Reward:
   def __post_init__(self) -> None:
     names = [name for name, _ in self.terms]
     if len(set(names)) < len(names):
-      raise ValueError(f"{self.name}: two terms of one name in {names}")
-    wanted = [(f"term {name}", t, "sample") for name, t in self.terms]
+      raise ValueError(
+        f"{self.name}: the names of terms must be distinct, got {names}"
+      )
+    levels = [(f"term {name}", t, "sample") for name, t in self.terms]
     if self.steps is not None:
-      wanted.append(("steps", self.steps, "step"))
-    for what, t, level in wanted:
+      levels.append(("steps", self.steps, "step"))
+    for role, t, level in levels:
       if (t.takes, t.gives) != ("none", level):
         raise LevelError(
-          f"{self.name}: {what} = {t} is {t.takes} -> {t.gives}; it must be "
-          f"none -> {level}{transforms.mend(t.gives or '', (level,))}"
+          f"{self.name}: {role} = {t} is {t.takes} -> {t.gives}; it must be "
+          f"none -> {level}{transforms.suggest_bridge(t.gives or '', (level,))}"
         )
 
   @property
@@ -86,7 +89,7 @@ class Reward:
     """Replaces the scores, components and step scores of a rollout.
 
     Args:
-      rollout: with the needs of the transforms in its extras.
+      rollout: a rollout whose extras have the needs of the transforms.
       state: states by the names of `transforms`; it may hold other names too.
 
     Returns:
@@ -98,8 +101,8 @@ class Reward:
     for name, transform in self.terms:
       if name in rollout.components:
         raise ValueError(
-          f"{self.name}: the task has a component {name!r} already; give the "
-          "term another name, or no reward of its own"
+          f"{self.name}: the task already has a component {name!r}; choose "
+          "another name for the term"
         )
       key = f"reward/{name}"
       value, new_state[key] = transform.apply(None, rollout, state[key])
@@ -120,13 +123,13 @@ class Reward:
     return rollout, new_state
 
   def describe(self) -> list[tuple[str, str]]:
-    """`(text, level)` rows for printing."""
-    rows = [(self.name, "sample")]
-    rows += [
+    """`(text, level)` lines for printing."""
+    lines = [(self.name, "sample")]
+    lines += [
       (f"  {name}: {text}", level)
       for name, t in self.terms
       for text, level in transforms.describe(t)
     ]
     if self.steps is not None:
-      rows += transforms.describe(self.steps)
-    return rows
+      lines += transforms.describe(self.steps)
+    return lines

@@ -1,15 +1,22 @@
-"""Probes and passes: what a method reads of a forward pass.
+"""Needs, probes and passes: how quantities of a forward pass are computed.
 
-A `Probe` is a pure function of the head's output at a batch of positions; a
-`Need` says of which parameters (and which text) it is wanted. All needs of one
-source share one forward pass, and heads run on rematerialised chunks of scored
-positions, so whole logits `[P, S, T, V]` never exist.
+A `Probe` is a quantity per token, such as the log-prob: a pure function of the
+output of a head of the model. A `Need` is a probe, together with the parameters
+and the text that it is computed for. A *pass* is one forward pass that fills in
+all needs with the same parameters and text (`passes`). Heads are applied to
+chunks of scored positions, which are recomputed in the backward pass, so that
+logits `[P, S, T, V]` of all positions never exist at once.
 
-Sources: "policy", the parameters being differentiated; "old", the parameters
-at the start of the training step; any slot of the state ("ref", "ema"). The
-first two are the learner's own, if several learn (`rl.learners`). What no
-forward pass gives has a source too: "task" and "stage" (`provided`), "host"
-(`host`), and "prepared" (`rl.method`).
+A need names its parameters by a *source*:
+
+  "policy"          the parameters that are differentiated
+  "old"             the parameters at the start of the training step
+  "ref", "ema", ... a parameter set of the training state, by name
+
+If there are several learners (`rl.learners`), "policy" and "old" are those of
+the learner whose method has the need. Arrays that come from no pass are needs
+as well: those of the task ("task") and of the sampler ("stage"), those that are
+computed on the host ("host"), and the prepared signals of a method ("prepared").
 """
 
 from __future__ import annotations
@@ -26,35 +33,38 @@ import numpy as np
 from rl import minibatches, types
 
 Array = jax.Array
-# Who else fills `rollout.extras`, and what to say where it was not done.
-GIVEN = {
-  "task": "the task does not give it",
-  "stage": "the method's sampling stage does not give it",
-  "host": "compute it between sampling and the step, by rl.scoring.on_host",
-  "prepared": "name it in the method's `prepared`",
+# Sources whose needs no pass fills in -> end of the error if one is missing.
+EXTERNAL_SOURCES = {
+  "task": "the task does not provide it",
+  "stage": "the method's sampler does not provide it",
+  "host": "compute it between sampling and the step with "
+  "rl.scoring.compute_on_host",
+  "prepared": "add it to the method's `prepared`",
 }
-# Views that are always there: the prompt's own tokens, and the completions
-# after no more than the prompt's first token (its BOS, where it has one).
+# Views that every rollout has: the tokens of the prompts, and the completions
+# with nothing before them but the first token of the prompt (such as BOS).
 PROMPT = "prompt"
 ALONE = "alone"
-# Numbers that the widest head gives at once: 256 MiB of float32.
-_AT_A_TIME = 2**26
-_LEAST_CHUNK = 16  # positions of a prompt
+# Largest output of a head at a time, in numbers: 256 MiB of float32.
+_MAX_HEAD_OUTPUT = 2**26
+# Smallest chunk, in positions of a prompt, however many prompts there are.
+_MIN_CHUNK = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-  """One quantity per token, read from a head of the policy.
+  """A quantity per token, computed from the output of a head of the model.
 
   Attributes:
-    name: with its hyper-parameters; the key under which it is found.
-    fn: `(head output [N, ...], token [N], *reads [N, ...]) -> [N, ...]`.
-    head: which head of `rl.types.Scored` it reads; "hidden" is what the heads
-      themselves read, `[N, D]`.
-    reads: needs of earlier passes whose values it takes as arguments.
-    level: of what no pass gives; passes give tokens.
-    logits: whether the head gives logits, which the temperature divides; None:
-      the head "logits" does, others do not.
+    name: the name with its hyper-parameters; part of the key of its values.
+    fn: `(head output [N, ...], token [N], *reads [N, ...]) -> [N, ...]`, for N
+      positions at a time.
+    head: head of `rl.types.Scored` that it reads; "hidden" stands for the hidden
+      states that heads read, `[N, D]`.
+    reads: needs of earlier passes whose values are further arguments of `fn`.
+    level: level of the values. It is "token", except for needs on the host.
+    logits: whether the head gives logits, which are divided by the temperature.
+      None means True for the head "logits", and False for others.
   """
 
   name: str
@@ -74,13 +84,18 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-  """A probe, of some parameters, on some text.
+  """A probe, with the parameters and the text that it is computed for.
+
+  Its string, such as "old/entropy" or "old@prompt/log_probs", is the key of its
+  values in `Rollout.extras`.
 
   Attributes:
-    source: "policy", "old", a slot, or one of `GIVEN`.
-    probe: what to read.
-    view: which text of `rollout.views`; "" is the rollout itself, "prompt" the
-      prompts' own tokens, "alone" the completions without what was asked.
+    source: "policy", "old", the name of a parameter set, or one of
+      `EXTERNAL_SOURCES`.
+    probe: the quantity.
+    view: the text: a name in `Rollout.views`, "" for the rollout itself, "prompt"
+      for the tokens of the prompts, or "alone" for the completions without the
+      prompts.
   """
 
   source: str
@@ -89,9 +104,9 @@ class Need:
 
   @property
   def sources(self) -> frozenset[str]:
-    """The parameters its value depends on, those of what it reads included."""
-    read = (need.sources for need in self.probe.reads)
-    return frozenset({self.source}).union(*read)
+    """Every source that its value depends on, also through other needs."""
+    of_reads = (need.sources for need in self.probe.reads)
+    return frozenset({self.source}).union(*of_reads)
 
   def __str__(self) -> str:
     at = f"@{self.view}" if self.view else ""
@@ -114,13 +129,20 @@ def _value(values: Array, tokens: Array) -> Array:
   return values
 
 
-log_probs = Probe("log_probs", _log_probs)  # log pi(token), nats
-entropy = Probe("entropy", _entropy)  # of the whole next-token law, nats
-values = Probe("values", _value, head="value")  # V before the token
+log_probs = Probe("log_probs", _log_probs)  # log pi(token), in nats
+# Entropy of the next-token distribution, in nats.
+entropy = Probe("entropy", _entropy)
+# Value of the state before the token.
+values = Probe("values", _value, head="value")
 
 
 def provided(source: str, name: str) -> Need:
-  """What the task, the sampling stage or `Method.prepared` knows, by name."""
+  """A need for an array that the task, the sampler or `prepare` provides.
+
+  Args:
+    source: "task", "stage" for the sampler, or "prepared".
+    name: name of the array.
+  """
   return Need(source, Probe(name, _value))
 
 
@@ -130,26 +152,35 @@ def host(
   level: types.Level = "token",
   reads: Iterable[Need] = (),
 ) -> Need:
-  """What numpy finds between sampling and the compiled step.
+  """A need that is computed with numpy, between sampling and the compiled step.
 
   Args:
-    name: with its hyper-parameters.
-    fn: `rollout -> array` at `level`; the rollout holds numpy arrays, and what
-      it `reads` in its extras.
+    name: the name with its hyper-parameters.
+    fn: `rollout -> array` at `level`. The rollout holds numpy arrays; its extras
+      hold the needs in `reads`.
     level: "sample" or "token".
-    reads: needs of passes that run before.
+    reads: needs of passes, which run before `fn`.
   """
   return Need("host", Probe(name, fn, reads=tuple(reads), level=level))
 
 
-def on_host(needs: Iterable[Need], rollout: types.Rollout) -> types.Rollout:
-  """The rollout with every host need in its extras; reads are there already."""
-  wanted = sorted({n for n in needs if n.source == "host"}, key=str)
-  if not wanted:
+def compute_on_host(
+  needs: Iterable[Need], rollout: types.Rollout
+) -> types.Rollout:
+  """Adds the values of every host need to the extras of a rollout.
+
+  Args:
+    needs: needs of any source; those of other sources are left out.
+    rollout: a rollout whose extras have the `reads` of the host needs.
+  """
+  host_needs = sorted({n for n in needs if n.source == "host"}, key=str)
+  if not host_needs:
     return rollout
-  seen = jax.device_get(rollout.replace(keys=None))
-  found = {str(n): np.asarray(n.probe.fn(seen), np.float32) for n in wanted}
-  return rollout.replace(extras=rollout.extras.update(found))
+  host_rollout = jax.device_get(rollout.replace(keys=None))
+  arrays = {
+    str(n): np.asarray(n.probe.fn(host_rollout), np.float32) for n in host_needs
+  }
+  return rollout.replace(extras=rollout.extras.update(arrays))
 
 
 def read(
@@ -160,102 +191,117 @@ def read(
   extras: types.Named,
   temperature: float = 1.0,
   chunk: int | None = None,
-  watched: Iterable[Probe] = (),
+  stopped_probes: Iterable[Probe] = (),
 ) -> dict[str, Array]:
-  """One forward pass; every probe of it, `{name: [P, S, T, ...]}`.
+  """Runs one forward pass and evaluates probes on it.
 
   Args:
-    policy, params: what scores.
+    policy: the model.
+    params: its parameters.
     tokens: the text.
-    probes: what to read; differentiable in `params`.
-    extras: where `probe.reads` are found.
-    temperature: divides all logits: "the policy" is the law sampled from.
-    chunk: how many of a prompt's S T positions go through the heads at a time;
-      None: as many as give `_AT_A_TIME` numbers on a device. Scored ones come
-      first and chunks without any are left out: with several chunks, what is
-      not in `tokens.mask` reads 0. P is never cut, so a P sharded over devices
-      stays where it is.
-    watched: probes besides, whose gradient nobody asks for.
+    probes: probes that are differentiable with respect to `params`.
+    extras: values of the needs that the probes read.
+    temperature: all logits are divided by it, so that the probes are those of
+      the distribution that the samples were drawn from.
+    chunk: number of positions, of the S T of each prompt, that the heads are
+      applied to at a time; None: as many as give `_MAX_HEAD_OUTPUT` numbers on a
+      device. Scored positions come first, and chunks without any are left out:
+      with several chunks, values outside `tokens.mask` are 0. The axis P is not
+      cut, so that prompts that are sharded over devices stay where they are.
+    stopped_probes: further probes, whose gradient is stopped.
+
+  Returns:
+    `{name of the probe: [P, S, T, ...]}`.
+
+  Raises:
+    KeyError: if the policy lacks a head.
   """
-  still = set(watched) - set(probes)
-  probes = sorted({*probes, *still}, key=str)
+  stopped = set(stopped_probes) - set(probes)
+  probes = sorted({*probes, *stopped}, key=str)
   if not probes:
     return {}
   scored = policy.score(params, tokens)
-  wanted = {p.head for p in probes}
-  there = {"hidden", *scored.heads}
-  if not wanted <= there:
+  needed_heads = {p.head for p in probes}
+  available = {"hidden", *scored.heads}
+  if not needed_heads <= available:
     raise KeyError(
-      f"the policy has no head {sorted(wanted - there)}; heads: {sorted(there)}"
+      f"the policy has no head {sorted(needed_heads - available)}; heads: "
+      f"{sorted(available)}"
     )
 
-  def at_positions(heads, hidden, completions, reads):
-    lead = completions.shape
-    flat = hidden.reshape(-1, hidden.shape[-1])
-    ids = completions.reshape(-1)
-    outputs = {h: heads[h](flat) if h in heads else flat for h in wanted}
-    scaled = {p.head for p in probes if p.logits}
-    laws = {head: outputs[head] / temperature for head in scaled}
+  def evaluate(heads, hidden, completions, reads):
+    """Evaluates the probes at positions `[P, S, T]` or `[P, chunk]`."""
+    axes = completions.shape
+    flat = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
+    ids = completions.reshape(-1)  # [N]
+    outputs = {h: heads[h](flat) if h in heads else flat for h in needed_heads}
+    logit_heads = {p.head for p in probes if p.logits}
+    scaled = {head: outputs[head] / temperature for head in logit_heads}
     result = {}
     for probe in probes:
-      given = [
-        reads[str(n)].reshape(-1, *reads[str(n)].shape[len(lead) :])
+      read_values = [
+        reads[str(n)].reshape(-1, *reads[str(n)].shape[len(axes) :])
         for n in probe.reads
       ]
-      output = (laws if probe.logits else outputs)[probe.head]
-      if probe in still:
+      output = (scaled if probe.logits else outputs)[probe.head]
+      if probe in stopped:
         output = jax.lax.stop_gradient(output)
-      value = probe.fn(output, ids, *given)
+      value = probe.fn(output, ids, *read_values)
       result[probe.name] = jax.tree.map(
-        lambda v: v.reshape(*lead, *v.shape[1:]), value
+        lambda v: v.reshape(*axes, *v.shape[1:]), value
       )
     return result
 
-  def at_own(heads, inputs, mask):
+  def evaluate_locally(heads, inputs, mask):
+    """Evaluates the probes at the positions that a device holds."""
     P, S, T = mask.shape
-    fn = functools.partial(at_positions, heads)
+    fn = functools.partial(evaluate, heads)
     size = chunk
     if size is None:
-      row = jax.ShapeDtypeStruct(scored.hidden.shape[-1:], scored.hidden.dtype)
-      sizes = [jax.eval_shape(heads[h], row).size for h in wanted & set(heads)]
-      widest = max(sizes, default=row.size)
-      size = max(_AT_A_TIME // (P * widest), _LEAST_CHUNK)
+      state = scored.hidden
+      state = jax.ShapeDtypeStruct(state.shape[-1:], state.dtype)  # [D]
+      widths = [
+        jax.eval_shape(heads[h], state).size for h in needed_heads & set(heads)
+      ]
+      widest = max(widths, default=state.size)
+      size = max(_MAX_HEAD_OUTPUT // (P * widest), _MIN_CHUNK)
     if size >= S * T:
       return fn(*inputs)
-    return _in_chunks(fn, inputs, mask, size)
+    return _map_chunks(fn, inputs, mask, size)
 
   reads = {str(n): extras[n] for p in probes for n in p.reads}
   inputs = (scored.hidden, tokens.completions, reads)
-  # Of all prompts at once every chunk would gather the heads' parameters anew,
-  # and add up their gradients over the devices.
-  return scored.local(at_own)(scored.heads, inputs, tokens.mask)
+  # Evaluated on the prompts of all devices together, every chunk would gather
+  # the parameters of the heads again, and add their gradients over devices.
+  return scored.local(evaluate_locally)(scored.heads, inputs, tokens.mask)
 
 
-def _in_chunks(
+def _map_chunks(
   fn: Callable[..., types.PyTree],
   inputs: types.PyTree,
   mask: Array,
   chunk: int,
 ) -> types.PyTree:
-  """`fn` of positions `[P, chunk]` at a time; 0 where the mask is not.
+  """Applies `fn` to positions `[P, chunk]` at a time; 0 outside the mask.
 
   Args:
-    fn: of the trees of `inputs`, position by position.
-    inputs: leaves `[P, S, T, ...]`.
-    mask: `[P, S, T]`.
-    chunk: positions of a prompt.
+    fn: function of the trees in `inputs`, position by position.
+    inputs: trees of arrays `[P, S, T, ...]`.
+    mask: `[P, S, T]` bool.
+    chunk: number of positions of a prompt at a time.
 
   Returns:
-    What `fn` gives, leaves `[P, S, T, ...]`.
+    The result of `fn`, a tree of arrays `[P, S, T, ...]`.
   """
   P, S, T = mask.shape
   size = S * T
   chunks = -(-size // chunk)
-  mask = mask.reshape(P, size)
+  mask = mask.reshape(P, size)  # [P, S T]
+  # Scored positions first, so that the chunks after them can be left out.
   order = jnp.argsort(~mask, axis=-1)
   longest = mask.sum(-1).max()
 
-  def cut(x):
+  def cut(x):  # [P, S, T, ...] -> [chunks, P, chunk, ...]
     x = x.reshape(P, size, *x.shape[3:])
     x = _take(x, order)
     x = jnp.pad(
@@ -263,35 +309,36 @@ def _in_chunks(
     )
     return jnp.moveaxis(x.reshape(P, chunks, chunk, *x.shape[2:]), 1, 0)
 
-  def join(x):
+  def join(x):  # [chunks, P, chunk, ...] -> [P, S, T, ...]
     x = jnp.moveaxis(x, 0, 1)
     x = x.reshape(P, chunks * chunk, *x.shape[3:])
     x = _take(x, jnp.argsort(order, axis=-1))
     x = jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, 0)
     return x.reshape(P, S, T, *x.shape[2:])
 
-  def nothing(*part):
-    found = jax.eval_shape(fn, *part)
-    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), found)
+  def zeros(*part):
+    shapes = jax.eval_shape(fn, *part)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
+  # The backward pass computes a chunk again instead of keeping its logits.
   @jax.checkpoint
   def body(start, part):
-    return start + chunk, jax.lax.cond(start < longest, fn, nothing, *part)
+    return start + chunk, jax.lax.cond(start < longest, fn, zeros, *part)
 
   _, result = jax.lax.scan(body, 0, jax.tree.map(cut, inputs))
   return jax.tree.map(join, result)
 
 
-def _take(x: Array, places: Array) -> Array:
-  """`x[p, places[p]]` of `[P, N, ...]`."""
-  return jax.vmap(lambda row, place: row[place])(x, places)
+def _take(x: Array, indices: Array) -> Array:
+  """`x[p, indices[p]]` for each p, with x `[P, N, ...]`, indices `[P, M]`."""
+  return jax.vmap(lambda row, index: row[index])(x, indices)
 
 
 def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
-  """The text a need reads.
+  """The tokens of a view, as described in `Need.view`.
 
   Raises:
-    KeyError: the rollout lacks that view.
+    KeyError: if the rollout lacks the view.
   """
   if not view:
     return rollout.tokens
@@ -301,30 +348,34 @@ def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
     return _alone(rollout.tokens)
   if view not in rollout.views:
     raise KeyError(
-      f"view {view!r} is not in the rollout: the task must provide it. "
+      f"the rollout has no view {view!r}, which the task must provide; "
       f"available: {sorted(rollout.views)}"
     )
   return rollout.views[view]
 
 
 def _prompts(tokens: types.Tokens) -> types.Tokens:
-  """Each prompt after its first token, as the one sample of that token."""
+  """Each prompt as a text of its own, so that its tokens can be scored.
+
+  Its first token becomes the prompt, and the others the only completion.
+  """
   size = tokens.prompts.shape[-1]
-  count = tokens.prompt_mask.sum(-1, keepdims=True)
-  at = jnp.minimum(size - count + jnp.arange(size), size - 1)
-  moved = jnp.take_along_axis(tokens.prompts, at, -1)
+  count = tokens.prompt_mask.sum(-1, keepdims=True)  # [P, 1]
+  # From padding on the left to padding on the right.
+  indices = jnp.minimum(size - count + jnp.arange(size), size - 1)
+  aligned = jnp.take_along_axis(tokens.prompts, indices, -1)
   mask = jnp.arange(size - 1) < count - 1
   return types.Tokens(
-    prompts=moved[:, :1],
+    prompts=aligned[:, :1],
     prompt_mask=count > 0,
-    completions=moved[:, None, 1:],
+    completions=aligned[:, None, 1:],
     lengths=jnp.maximum(count - 1, 0),
     mask=mask[:, None],
   )
 
 
 def _alone(tokens: types.Tokens) -> types.Tokens:
-  """The same completions after the first token of their prompts alone."""
+  """The same completions, with only the first token of their prompts before."""
   size = tokens.prompts.shape[-1]
   first = size - tokens.prompt_mask.sum(-1, keepdims=True)
   bos = jnp.take_along_axis(tokens.prompts, jnp.minimum(first, size - 1), -1)
@@ -340,27 +391,34 @@ def passes(
   chunk: int | None = None,
   parts: int = 1,
 ) -> types.Rollout:
-  """The rollout with every need in its extras: one forward per source and view.
+  """Runs the passes of all needs and adds their values to the extras.
 
-  Nothing of it is differentiated. A probe that reads another's result is read
-  in a later forward.
+  There is one pass per source and view. A probe that reads the value of another
+  need is computed in a later pass. Nothing is differentiated.
 
   Args:
-    policy: the functions of the model.
+    policy: the model.
     parameters: `{source: params}`.
-    needs: what to find; "policy" is not a source here.
+    needs: needs of any source but "policy".
     rollout: the text.
-    temperature, chunk: as in `read`.
-    parts: slices of P that are scored one after another, to save memory.
+    temperature, chunk: same as in `read`.
+    parts: number of slices of P that are scored one after another, which saves
+      memory.
+
+  Returns:
+    The rollout with the values in its extras.
 
   Raises:
-    KeyError: a source without parameters, a missing view, what was to be given
-      and is not, or reads that no order of the passes can satisfy.
+    KeyError: if a source has no parameters, a view or an array that the task, the
+      sampler or the host provides is missing, or needs read each other in a
+      circle.
   """
-  waiting = {need for need in needs if need.source not in GIVEN}
+  waiting = {need for need in needs if need.source not in EXTERNAL_SOURCES}
   for need in sorted(set(needs) - waiting, key=str):
     if need.source != "prepared" and need not in rollout.extras:
-      raise KeyError(f"{need} is not there: {GIVEN[need.source]}")
+      raise KeyError(
+        f"the rollout has no {need}: {EXTERNAL_SOURCES[need.source]}"
+      )
   while waiting:
     ready = [
       need
@@ -368,30 +426,33 @@ def passes(
       if all(n in rollout.extras for n in need.probe.reads)
     ]
     if not ready:
-      stuck = sorted(map(str, waiting))
-      raise KeyError(f"no order of passes gives {stuck} what they read")
+      names = sorted(map(str, waiting))
+      raise KeyError(
+        f"{names} read needs that are missing, or read each other; add what "
+        "their probes read to the needs"
+      )
     source, view = ready[0].source, ready[0].view
-    wanted = [n for n in ready if (n.source, n.view) == (source, view)]
+    of_pass = [n for n in ready if (n.source, n.view) == (source, view)]
     if source not in parameters:
       raise KeyError(
-        f"{[str(n) for n in wanted]} need the parameters {source!r}; the state "
-        f"has {sorted(parameters)}. Add a slot of that name to the method"
+        f"{[str(n) for n in of_pass]} need the parameters {source!r}; the state "
+        f"has {sorted(parameters)}. Add a parameter set {source!r} to the method"
       )
-    waiting.difference_update(wanted)
+    waiting.difference_update(of_pass)
 
-    def score(part, source=source, wanted=wanted):
+    def score(part, source=source, of_pass=of_pass):
       tokens, extras = part
-      probes = [n.probe for n in wanted]
+      probes = [n.probe for n in of_pass]
       return read(
         policy, parameters[source], tokens, probes, extras, temperature, chunk
       )
 
-    reads = {str(n) for w in wanted for n in w.probe.reads}
+    reads = {str(n) for need in of_pass for n in need.probe.reads}
     extras = types.Named({k: rollout.extras[k] for k in reads})
-    texts = (view_tokens(rollout, view), extras)
-    found = minibatches.map_parts(score, texts, parts)
-    found = {str(n): found[n.probe.name] for n in wanted}
+    text = (view_tokens(rollout, view), extras)
+    by_probe = minibatches.map_parts(score, text, parts)
+    by_need = {str(n): by_probe[n.probe.name] for n in of_pass}
     rollout = rollout.replace(
-      extras=rollout.extras.update(jax.lax.stop_gradient(found))
+      extras=rollout.extras.update(jax.lax.stop_gradient(by_need))
     )
   return rollout

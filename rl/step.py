@@ -46,7 +46,7 @@ Optimizers = (
 
 @flax.struct.dataclass
 class LearnerState:
-  """What training changes of a learner besides its parameters.
+  """State of a learner besides its parameters.
 
   Attributes:
     opt_state: state of its optimizer.
@@ -273,9 +273,9 @@ def _judge_rewards(
   """Compares the method's reward with the task's scores.
 
   Args:
-    method: has a reward.
-    rollout: with the scores of the task.
-    prepared: with the scores of the reward.
+    method: a method with a reward.
+    rollout: the rollout with the scores of the task.
+    prepared: the rollout with the scores of the reward.
 
   Returns:
     Metrics, and whether all rewards are finite, `[]` bool.

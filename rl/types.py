@@ -1,18 +1,19 @@
-"""The data that everything reads: tokens, rollouts, levels, and the policy.
+"""Types that all of `rl` shares: tokens, rollouts, levels and the policy.
 
-Axes: P prompts, S sample slots per prompt (a group), T completion tokens,
-L prompt tokens, K reasoning steps, M reward components, V vocabulary,
-D hidden width.
+Axes: P prompts, S samples per prompt (a group), T completion tokens, L prompt
+tokens, K reasoning steps, M reward components, V vocabulary, D hidden width.
 
-A signal (a reward, a credit, an advantage) has a *level*, the axes it lives
-on. Rank cannot tell a step signal from a token signal, so levels are declared:
+A signal (a reward, a return, an advantage) has a *level*, which says what its
+axes are. Levels are declared, because the number of axes does not distinguish a
+signal of steps from a signal of tokens:
 
-  none    a source: it takes no signal        prompt  [P]
+  none    no signal: a source takes none      prompt  [P]
   scalar  []                                  sample  [P, S]
   vector  [M, P, S]                           step    [P, S, K]
                                               token   [P, S, T]
 
-Prompts are left-padded; completions start at t = 0 and are right-padded.
+Prompts are padded on the left; completions start at t = 0 and are padded on the
+right.
 """
 
 from __future__ import annotations
@@ -41,17 +42,19 @@ AXES: Mapping[str, str] = {
 
 @flax.struct.dataclass
 class Tokens:
-  """All that one forward pass reads.
+  """The text that one forward pass reads.
 
   Attributes:
-    prompts: `[P, L]` int32, left-padded; `[P, S, L]` in a view whose samples
-      have contexts of their own.
-    prompt_mask: bool, shaped like `prompts`; True on real tokens.
-    completions: `[P, S, T]` int32, right-padded.
-    lengths: `[P, S]` int32, real completion tokens of any author (a tool's
-      tokens are attended to although nobody trains on them).
-    mask: `[P, S, T]` bool, the tokens that are scored: chosen by the policy
-      and trained on. EOS is in; padding, tool and user tokens are out.
+    prompts: `[P, L]` int32, padded on the left. In a view (`Rollout.views`) in
+      which every sample has a prompt of its own: `[P, S, L]`.
+    prompt_mask: bool, shaped like `prompts`; False on padding.
+    completions: `[P, S, T]` int32, padded on the right.
+    lengths: `[P, S]` int32, number of completion tokens without padding, whoever
+      wrote them. The tokens of a tool are counted, because the policy attends to
+      them, although it is not trained on them.
+    mask: `[P, S, T]` bool, the *scored* tokens: those that the policy chose, and
+      that it is trained on. EOS is scored; padding and the tokens of a tool or
+      user are not.
   """
 
   prompts: Array
@@ -63,7 +66,7 @@ class Tokens:
 
 @flax.struct.dataclass
 class Named:
-  """Arrays by name, whose missing key says what to declare."""
+  """Arrays by name. The error for a missing name says what to declare."""
 
   arrays: dict[str, Any] = flax.struct.field(default_factory=dict)
 
@@ -71,8 +74,8 @@ class Named:
     key = str(key)
     if key not in self.arrays:
       raise KeyError(
-        f"{key!r} is not available here; declare it in `needs` of the "
-        f"transform or term that reads it. available: {sorted(self.arrays)}"
+        f"{key!r} is not available; declare it in `needs` of the transform or "
+        f"term that reads it. available: {sorted(self.arrays)}"
       )
     return self.arrays[key]
 
@@ -80,37 +83,42 @@ class Named:
     return str(key) in self.arrays
 
   def update(self, arrays: Mapping[str, Any]) -> Named:
+    """A copy in which these arrays are added or replaced."""
     return Named({**self.arrays, **arrays})
 
 
 @flax.struct.dataclass
 class Rollout:
-  """One batch of sampled groups with all that is known of it.
+  """One batch of groups of samples, with their scores.
 
-  Data only: nothing in it is ever differentiated.
+  Nothing in a rollout is differentiated.
 
   Attributes:
     tokens: the prompts and the sampled completions.
-    sample_mask: `[P, S]` bool, real samples. Groups may be ragged; every group
-      statistic honours it.
+    sample_mask: `[P, S]` bool, the samples that exist. Groups may differ in size;
+      every statistic of a group leaves out the samples that do not exist.
     behavior_log_probs: `[P, S, T]` float32, log-probability of each token under
-      the distribution that really generated it (temperature, top-p, ...).
-    finished: `[P, S]` bool, ended by EOS and not by the length limit.
-    scores: `[P, S]` float32, the graded outcome reward.
-    correct: `[P, S]` int8, the verdict: 1 right, 0 wrong, -1 unknown. Filters
-      and metrics read the verdict, not the score.
-    prompt_ids: `[P]` int32, identity of each prompt across batches.
-    keys: `[P]` PRNG keys: randomness by prompt is the same under any sharding.
-    step: `[]` int32, the training step; schedules read it and need no state.
-    components: `{name: [P, S]}`, the parts of a composite reward.
-    step_ids: `[P, S, T]` int32, reasoning step of each token, -1 outside.
-    step_scores, step_mask: `[P, S, K]` process rewards and which steps exist.
-    segments: `[P, S, T]` int32, turn or role of each token, -1 outside.
-    views: `{name: Tokens}`, other texts to score, made by the task (`rl` never
-      tokenizes).
-    extras: `{"source/probe": array}`, what the scoring passes found, and what
-      the task and the sampling stage know (`rl.scoring.given`).
-    memory: what the sampling stage remembers for its next rollout.
+      the distribution that it was sampled from (temperature, top-p, ...).
+    finished: `[P, S]` bool, whether EOS ended the sample, and not the length
+      limit.
+    scores: `[P, S]` float32, the outcome reward.
+    correct: `[P, S]` int8, the verdict: 1 right, 0 wrong, -1 unknown. Filters and
+      metrics of accuracy read the verdict, not the score.
+    prompt_ids: `[P]` int32, the same number for the same prompt in every batch.
+    keys: `[P]` PRNG keys, one per prompt, so that random numbers do not depend
+      on the sharding.
+    step: `[]` int32, the training step, read by schedules.
+    components: `{name: [P, S]}`, the parts that a reward is composed of.
+    step_ids: `[P, S, T]` int32, number of the reasoning step that a token is in;
+      -1 outside of steps.
+    step_scores, step_mask: `[P, S, K]`, process rewards and which steps exist.
+    segments: `[P, S, T]` int32, number of the turn or role of a token; -1 outside
+      of segments.
+    views: `{name: Tokens}`, other texts that a forward pass can read. The task
+      makes them, since `rl` has no tokenizer.
+    extras: `{"source/probe": array}`, results of forward passes, and arrays from
+      the task and the sampler ("task/...", "stage/..."; see `rl.scoring`).
+    memory: state that the sampler carries to its next rollout.
   """
 
   tokens: Tokens
@@ -133,24 +141,24 @@ class Rollout:
 
   @property
   def mask(self) -> Array:
-    """`[P, S, T]` scored tokens."""
+    """`[P, S, T]` bool, the scored tokens."""
     return self.tokens.mask
 
   @property
   def completions(self) -> Array:
-    """`[P, S, T]` token ids."""
+    """`[P, S, T]` ids of the completion tokens."""
     return self.tokens.completions
 
   @property
   def scored_lengths(self) -> Array:
-    """`[P, S]` number of scored tokens of each sample.
+    """`[P, S]`, number of scored tokens of each sample.
 
-    `tokens.lengths` counts all real tokens, whoever wrote them.
+    `tokens.lengths` counts all tokens without padding, whoever wrote them.
     """
     return self.tokens.mask.sum(-1)
 
   def valid(self, level: str) -> Array:
-    """The entries that exist at `level`, as a mask of that level's shape."""
+    """Mask of the entries that exist, shaped like a signal at `level`."""
     if level == "step":
       return self.step_mask & self.sample_mask[..., None]
     if level == "token":
@@ -163,18 +171,19 @@ class Rollout:
 
 
 class Scored(NamedTuple):
-  """What one forward pass gives: hidden states, and heads that read them.
+  """Result of one forward pass: hidden states, and heads that read them.
 
-  Whole logits `[P, S, T, V]` are never formed; a probe applies a head to a
-  chunk of positions at a time.
+  Logits `[P, S, T, V]` of all positions at once are never formed, to save
+  memory: `rl.scoring` applies a head to a chunk of positions at a time.
 
   Attributes:
-    hidden: `[P, S, T, D]`, entry t is the final hidden state *from which
-      token t of the completion is predicted* (t = 0 reads the prompt's end).
-    heads: `{name: fn}`, `fn([N, D]) -> [N, ...]` float32. "logits" is always
-      there and gives `[N, V]`; "value" gives `[N]` where the policy has one.
-    local: `fn -> fn`, the same function of the heads and of arrays
-      `[P, S, ...]`, computed by each device for its own prompts and samples.
+    hidden: `[P, S, T, D]`. Entry t is the final hidden state *from which token t
+      of the completion is predicted*; entry 0 is that of the last prompt token.
+    heads: `{name: fn}`, with `fn([N, D]) -> [N, ...]` float32. Every policy has
+      the head "logits", which gives `[N, V]`. The head "value" gives `[N]`.
+    local: `fn -> fn`. It returns the same function of the heads and of arrays
+      `[P, S, ...]`, evaluated on each device for the prompts and samples that
+      the device holds.
   """
 
   hidden: Array
@@ -184,45 +193,49 @@ class Scored(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-  """All that `rl` knows of a model: pure functions of its parameters.
+  """A model, as pure functions of its parameters.
+
+  A *row* is a place in which completions of a prompt are decoded, one after
+  another (`rl.sampling.generation`).
 
   Attributes:
-    score: `(params, Tokens) -> Scored`, teacher-forced.
-    prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, room)
-      -> (logits [P, V], cache)`; runs each prompt once, logits of the first
-      completion token; the cache remembers the last `room` tokens of each of
-      `rows` completions per prompt.
+    score: `(params, Tokens) -> Scored`, a forward pass over a text that exists.
+    prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, capacity)
+      -> (logits [P, V], cache)`. It reads each prompt once and returns the logits
+      of the first completion token. The cache has space for `capacity`
+      completion tokens in each of `rows` rows per prompt.
     decode: `(served, tokens [P, rows], t, cache) -> (logits [P, rows, V],
-      cache)`; appends completion token number t of each row (`[P, rows]`, or a
-      scalar that holds for all) and gives the logits of token t + 1. A row that
-      begins again at t = 0 forgets what it held.
-    serve: `params -> served`, the parameters in the form in which decode
-      reads them at every token; it is called once per rollout.
-    resize: `(cache, room) -> cache` that remembers so many tokens: fewer before
-      the first decode, more as long as no row has had more.
+      cache)`. It appends completion token number t to each row and returns the
+      logits of token t + 1; t is `[P, rows]`, or one number for all rows. A row
+      that starts again at t = 0 discards its earlier tokens.
+    serve: `params -> served`, the parameters in the form that `decode` reads. It
+      is called once per rollout.
+    resize: `(cache, capacity) -> cache`, with space for `capacity` tokens per
+      row. It may shrink a cache before the first `decode`, and grow it while no
+      row has had more tokens than the old capacity.
   """
 
   score: Callable[[PyTree, Tokens], Scored]
   prefill: Callable[..., tuple[Array, PyTree]]
   decode: Callable[..., tuple[Array, PyTree]]
   serve: Callable[[PyTree], PyTree] = lambda params: params
-  resize: Callable[[PyTree, int], PyTree] = lambda cache, room: cache
+  resize: Callable[[PyTree, int], PyTree] = lambda cache, capacity: cache
 
   def with_frozen(self, frozen: PyTree) -> Policy:
-    """The same policy as functions of the other parameters alone."""
+    """The same policy, as functions of the parameters that are not frozen."""
     if not frozen:
       return self
 
-    def whole(fn: Callable) -> Callable:
+    def with_all_params(fn: Callable) -> Callable:
       return lambda params, *args: fn(join(params, frozen), *args)
 
-    reading = ("score", "prefill", "decode", "serve")
-    found = {name: whole(getattr(self, name)) for name in reading}
-    return dataclasses.replace(self, **found)
+    names = ("score", "prefill", "decode", "serve")  # those that take params
+    functions = {name: with_all_params(getattr(self, name)) for name in names}
+    return dataclasses.replace(self, **functions)
 
 
 def join(params: PyTree, frozen: PyTree) -> PyTree:
-  """Two nested dicts as one; where both have a leaf it is that of `params`."""
+  """Merges two nested dicts; a leaf of `params` replaces one of `frozen`."""
   if not (isinstance(params, Mapping) and isinstance(frozen, Mapping)):
     return params
   both = {

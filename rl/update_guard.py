@@ -75,7 +75,7 @@ def is_sound(
   masks: tuple[Array, ...],
   plan: Plan,
 ) -> Array:
-  """Whether an update may be made: cases 2 to 4 of the module's list.
+  """Checks an update for the cases 2 to 4 of the list above.
 
   Args:
     metrics: metrics of the loss of the minibatch.
@@ -85,7 +85,7 @@ def is_sound(
     plan: gives the largest mean ratio.
 
   Returns:
-    `[]` bool.
+    `[]` bool, True if the update may be made.
   """
   ratio = metrics.get("policy/ratio_mean", jnp.ones(()))
   sound = jnp.isfinite(gradient_norm + optax.tree.norm(updates))

@@ -292,7 +292,7 @@ def _iterations(sampling: generation.Sampling) -> dict[int | None, int]:
   The cache grows from loop to loop. The bound of a loop is the size of its
   cache, and it starts where the loop before it stopped.
   """
-  sizes = generation.rooms(sampling.max_tokens)
+  sizes = generation.cache_capacities(sampling.max_tokens)
   iterations = {
     size: size - previous
     for previous, size in zip((0, *sizes), sizes, strict=False)

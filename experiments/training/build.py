@@ -157,7 +157,7 @@ def make_learners(
   cap = (config.get("sampler") or {}).get("truncation", 0.0)
   if cap:
     try:
-      own = importance.corrected(own, cap)
+      own = importance.add_importance_weights(own, cap)
     except (ValueError, transforms.LevelError) as error:
       raise ValueError(f"sampler.truncation = {cap}: {error}") from None
   reward = make_reward(config.get("mix") or {})
@@ -398,7 +398,7 @@ def _check_value_head(e: Experiment) -> None:
     need.probe.head
     for one in e.methods.values()
     for need in one.signal_needs | one.term_needs
-    if need.source not in scoring.GIVEN
+    if need.source not in scoring.EXTERNAL_SOURCES
   }
   if "value" in read and not e.model.value_head:
     raise ValueError(

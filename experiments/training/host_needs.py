@@ -59,7 +59,7 @@ def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
     start = time.perf_counter()
     jax.block_until_ready(scored)
     host_start = time.perf_counter()
-    extras = scoring.on_host(needs, scored).extras.arrays
+    extras = scoring.compute_on_host(needs, scored).extras.arrays
     rollout = rollout.replace(
       extras=rollout.extras.update(
         {str(need): extras[str(need)] for need in needs}

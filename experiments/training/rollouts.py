@@ -94,17 +94,23 @@ def sample_rollout(
     judged = score(samples.completions, samples.lengths, samples.finished)
     return assemble(problems, samples, judged, keys, step)
 
-  def extend(params, rollout, kept, count, active=None):
+  def extend(params, rollout, prefix_lengths, count, active=None):
     how = _with_samples(sampling, count)
-    prompts, prompt_mask, prefix_keys = _prefixes(rollout, kept, keys)
+    prompts, prompt_mask, prefix_keys = _prefixes(rollout, prefix_lengths, keys)
     if active is not None:  # [P, S] -> [P S, count]
       active = jnp.repeat(jnp.reshape(active, (-1, 1)), count, 1)
     samples = generate(
       params, prompts, prompt_mask, prefix_keys, how, 0, active
     )
-    judged = score(*_with_prefixes(rollout, kept, samples, sampling.pad_id))
+    judged = score(
+      *_with_prefixes(rollout, prefix_lengths, samples, sampling.pad_id)
+    )
     return _assemble_extension(
-      rollout, (prompts, prompt_mask, prefix_keys), kept, samples, judged
+      rollout,
+      (prompts, prompt_mask, prefix_keys),
+      prefix_lengths,
+      samples,
+      judged,
     )
 
   batch = samplers.PromptBatch(
@@ -360,26 +366,33 @@ def assemble(
 
 
 def _prefixes(
-  rollout: types.Rollout, kept: Array, keys: Array
+  rollout: types.Rollout, prefix_lengths: Array, keys: Array
 ) -> tuple[Array, Array, Array]:
   """Prefixes of all samples as prompts `[P S, L + T]`, their mask, and keys."""
-  p, s = kept.shape
+  p, s = prefix_lengths.shape
   rows = jnp.arange(p * s)
   prompts, prompt_mask = continuations.prefix_prompts(
-    rollout.tokens, rows, kept.reshape(-1)
+    rollout.tokens, rows, prefix_lengths.reshape(-1)
   )
   fold = jax.vmap(jax.random.fold_in)
   sample_keys = fold(keys[rows // s], _NOT_A_SAMPLE - 1 - rows % s)
-  return prompts, prompt_mask, fold(sample_keys, kept.ravel())
+  return prompts, prompt_mask, fold(sample_keys, prefix_lengths.ravel())
 
 
 def _with_prefixes(
-  rollout: types.Rollout, kept: Array, samples: generation.Samples, pad_id: int
+  rollout: types.Rollout,
+  prefix_lengths: Array,
+  samples: generation.Samples,
+  pad_id: int,
 ) -> tuple[Array, Array, Array]:
   """Continuations with their prefixes, `[P, S M, T]`, lengths and finished."""
-  p, s = kept.shape
+  p, s = prefix_lengths.shape
   texts = continuations.attach(
-    rollout.tokens, jnp.arange(p * s), kept.reshape(-1), samples, pad_id
+    rollout.tokens,
+    jnp.arange(p * s),
+    prefix_lengths.reshape(-1),
+    samples,
+    pad_id,
   )
   return jax.tree.map(lambda x: x.reshape(p, -1, *x.shape[2:]), texts)
 
@@ -387,7 +400,7 @@ def _with_prefixes(
 def _assemble_extension(
   rollout: types.Rollout,
   prefixes: tuple[Array, Array, Array],
-  kept: Array,
+  prefix_lengths: Array,
   samples: generation.Samples,
   judged: Judged,
 ) -> types.Rollout:
@@ -405,8 +418,10 @@ def _assemble_extension(
   is_scored = rows(
     np.ones((p, s * m), bool) if judged.scored is None else judged.scored
   )
-  room = rollout.mask.shape[-1] - kept.reshape(-1, 1)  # [P S, 1]
-  lengths = jnp.minimum(samples.lengths, room)
+  max_lengths = rollout.mask.shape[-1] - prefix_lengths.reshape(
+    -1, 1
+  )  # [P S, 1]
+  lengths = jnp.minimum(samples.lengths, max_lengths)
   mask = jnp.arange(samples.completions.shape[-1]) < lengths[..., None]
   return types.Rollout(
     tokens=types.Tokens(
@@ -414,7 +429,7 @@ def _assemble_extension(
     ),
     sample_mask=is_scored & rollout.sample_mask.reshape(-1, 1),
     behavior_log_probs=samples.log_probs,
-    finished=samples.finished & (samples.lengths <= room),
+    finished=samples.finished & (samples.lengths <= max_lengths),
     scores=rows(judged.scores).astype(jnp.float32),
     correct=rows(judged.correct).astype(jnp.int8),
     prompt_ids=jnp.repeat(rollout.prompt_ids, s),

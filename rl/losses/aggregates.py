@@ -1,10 +1,10 @@
-"""Aggregates: how token, sample or prompt losses become one number.
+"""Aggregates: how the values of tokens, samples or prompts become one number.
 
-An aggregate turns the mask `[P, S, T]` of what is trained on into *linear
-coefficients* at its level; the loss is the sum of coefficient times value.
-Coefficients are made from the whole minibatch before it is cut up, so that
-gradient accumulation over any microbatches, or devices, is exact by
-construction. Rows without a trained token are never counted.
+An aggregate turns the mask `[P, S, T]` of the tokens in the loss into one
+*aggregation weight* per value; the loss is the sum of weight times value.
+The weights are computed from all of a minibatch, before it is cut into
+microbatches, so that the gradients of any microbatches, on any devices, add up
+exactly. Samples and prompts without a token in the loss are not counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ Array = jax.Array
 
 @dataclasses.dataclass(frozen=True)
 class Aggregate:
-  """A named rule `mask [P, S, T] -> coefficients` at `level`."""
+  """A named rule for aggregation weights.
+
+  Attributes:
+    name: the name with its hyper-parameters.
+    level: level of the values that it weighs: token, sample or prompt.
+    fn: `mask [P, S, T] -> weights` at `level`.
+  """
 
   name: str
   level: types.Level
@@ -33,26 +39,27 @@ class Aggregate:
 
 
 def at_least_one(n: Array) -> Array:
+  """A count as a float32 divisor: empty means divide by 1 instead of 0."""
   return jnp.maximum(n, 1).astype(jnp.float32)
 
 
 def _samples(mask: Array) -> Array:
-  """`[P, S]` samples with a trained token."""
+  """`[P, S]` bool, samples with a token in the loss."""
   return mask.any(-1)
 
 
 def _prompts(mask: Array) -> Array:
-  """`[P]` prompts with a trained token."""
+  """`[P]` bool, prompts with a token in the loss."""
   return mask.any((-2, -1))
 
 
 def token_mean() -> Aggregate:
-  """Sum over tokens / number of tokens: long samples weigh more (DAPO)."""
+  """Mean over the tokens of all samples, so that long samples weigh more (DAPO)."""
   return Aggregate("token_mean", "token", lambda m: m / at_least_one(m.sum()))
 
 
 def token_sum() -> Aggregate:
-  """Sum over tokens."""
+  """Sum over the tokens of all samples."""
   return Aggregate("token_sum", "token", lambda m: m.astype(jnp.float32))
 
 
@@ -79,14 +86,15 @@ def seq_mean_token_sum() -> Aggregate:
 
 
 def seq_mean_token_sum_norm(horizon: int | None = None) -> Aggregate:
-  """Mean over samples of the sum over tokens / a *constant* (Dr. GRPO).
+  """Mean over samples of (sum over their tokens / `horizon`) (Dr. GRPO).
 
-  verl's mode of this name is the same since February 2026; before that it did
-  not divide by the number of samples.
+  The divisor is a *constant*, unlike the number of tokens of a sample. verl's
+  mode of the same name agrees since February 2026; earlier versions did not
+  divide by the number of samples.
 
   Args:
-    horizon: the longest completion in tokens; None takes the T of the batch,
-      which is that constant when all batches are padded alike.
+    horizon: length of the longest completion in tokens. None takes the T of the
+      batch, which is constant if all batches are padded to the same T.
   """
   name = f"seq_mean_token_sum_norm({'T' if horizon is None else horizon})"
   return Aggregate(
@@ -99,7 +107,7 @@ def seq_mean_token_sum_norm(horizon: int | None = None) -> Aggregate:
 
 
 def prompt_mean_token_sum() -> Aggregate:
-  """Mean over prompts of the sum over all tokens of the group (max@k)."""
+  """Mean over prompts of the sum over the tokens of all samples (max@k)."""
   return Aggregate(
     "prompt_mean_token_sum",
     "token",
@@ -108,7 +116,7 @@ def prompt_mean_token_sum() -> Aggregate:
 
 
 def sample_mean() -> Aggregate:
-  """Mean over samples of one value each."""
+  """Mean over samples, for terms with one value per sample."""
   return Aggregate(
     "sample_mean",
     "sample",
@@ -117,7 +125,7 @@ def sample_mean() -> Aggregate:
 
 
 def prompt_mean() -> Aggregate:
-  """Mean over prompts of one value each."""
+  """Mean over prompts, for terms with one value per prompt."""
   return Aggregate(
     "prompt_mean",
     "prompt",

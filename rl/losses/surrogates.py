@@ -1,9 +1,9 @@
-"""Surrogates: the per-token objective that a policy gradient maximises.
+"""Surrogates: the objective per token that a policy gradient maximises.
 
 A surrogate is `(log_ratio, advantages, policy, rollout) -> values [, metrics]`.
-At log_ratio = 0 its gradient is `A grad log pi`, and it is positively
-homogeneous in A (weights multiply through); contract tests hold each of them
-to both. log_ratio is clamped to +-20 before `exp`, never after.
+Every surrogate has two properties, which tests check: at log_ratio = 0 its
+gradient is `A grad log pi`, and it is positively homogeneous in A, so that a
+weight of the advantage is a weight of the surrogate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import jax.numpy as jnp
 from rl import factories, scoring, types
 
 Array = jax.Array
-_LARGEST_LOG_RATIO = 20.0
+# exp(20) = 5e8 is finite in float32 even after products with other factors.
+_MAX_LOG_RATIO = 20.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,15 +28,15 @@ class Surrogate:
   """A named surrogate.
 
   Attributes:
-    name: with its hyper-parameters.
-    fn: `(log_ratio, advantages, policy, rollout) -> values [, metrics]`, values
-      at level `gives`; metrics as of `rl.losses.terms.Term`.
-    gives: "token" or "sample".
-    needs: probes it reads beyond the log-probs.
-    uses_ratio: False for plain REINFORCE, which has no old policy.
+    name: the name with its hyper-parameters.
+    fn: `(log_ratio, advantages, policy, rollout) -> values [, metrics]`, with
+      values at level `gives`, and metrics as in `rl.losses.terms.Term`.
+    gives: level of the values, "token" or "sample".
+    needs: needs that it reads besides the log-probs.
+    uses_ratio: False if it reads no importance ratio (REINFORCE).
     token_mean: "arithmetic", or "geometric" if the objective of a sample is the
-      geometric mean of factors of its tokens. Weights of tokens are averaged
-      in the same way (`rl.losses.importance`).
+      geometric mean of one factor per token. Importance weights of tokens are
+      averaged in the same way (`rl.losses.importance`).
   """
 
   name: str
@@ -55,7 +56,12 @@ def surrogate(
   uses_ratio: bool = True,
   token_mean: str = "arithmetic",
 ) -> Callable[[Callable], Callable[..., Surrogate]]:
-  """Decorator: a function with keyword-only hyper-parameters -> a factory."""
+  """Decorator that turns a function into a factory of surrogates.
+
+  The arguments of the factory are the keyword-only hyper-parameters of the
+  function. The arguments of the decorator are attributes of `Surrogate`; `needs`
+  may also be a function of the hyper-parameters.
+  """
 
   def decorate(fn: Callable) -> Callable[..., Surrogate]:
     def build(hyper: dict) -> Surrogate:
@@ -74,8 +80,8 @@ def surrogate(
 
 
 def ratio(log_ratio: Array) -> Array:
-  """rho = exp(log_ratio), finite whatever the drift."""
-  return jnp.exp(jnp.clip(log_ratio, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO))
+  """rho = exp(log_ratio), with log_ratio clamped to +-20 to stay finite."""
+  return jnp.exp(jnp.clip(log_ratio, -_MAX_LOG_RATIO, _MAX_LOG_RATIO))
 
 
 @surrogate(uses_ratio=False)
@@ -85,7 +91,7 @@ def reinforce(
   policy: types.Named,
   rollout: types.Rollout,
 ) -> Array:
-  """A log pi: the score-function estimator, strictly on-policy.
+  """A log pi, the score-function estimator. It is right only on-policy.
 
   Source: Williams 1992.
   """
@@ -107,20 +113,29 @@ def ppo_clip(
   """min(A rho, A clip(rho, 1 - low, 1 + high)).
 
   The gradient vanishes where A > 0 and rho > 1 + high, and where A < 0 and
-  rho < 1 - low. `cap` (INTELLECT-2's 4) puts min(rho, cap) in the place of
-  rho, which bounds the loss of a negative advantage. From 1 + high up that is
-  the dual clip, max(the value, A cap) where A < 0 (verl's 3, DAPO's recipe 10).
+  rho < 1 - low.
+
   Source: Schulman et al. 2017; Ye et al. 2020 (dual clip); Prime Intellect
   2025, INTELLECT-2 (two-sided clip).
+
+  Args:
+    log_ratio, advantages, policy, rollout: same as in `Surrogate.fn`.
+    low, high: clip range of rho, below and above 1.
+    cap: if it is not None, min(rho, cap) replaces rho, which bounds the loss
+      where A < 0. A cap of at least 1 + high is the dual clip: for A < 0 the
+      value is max(value without cap, A cap). INTELLECT-2 has 4, verl 3, and
+      DAPO's recipe 10.
 
   Raises:
     ValueError: if `low` or `high` is a negative number.
   """
   del policy, rollout
   for name, width in (("low", low), ("high", high)):
-    # Clip ranges that are arrays (`flex_clip`) have no value when traced.
+    # A clip range may be a traced array (`flex_clip`), which has no value yet.
     if isinstance(width, numbers.Real) and not width >= 0:
-      raise ValueError(f"ppo_clip: {name} = {width} must be at least 0")
+      raise ValueError(
+        f"ppo_clip: {name} = {width} must be at least 0; usual: 0.2"
+      )
   rho = ratio(log_ratio)
   if cap is not None:
     rho = jnp.minimum(rho, cap)

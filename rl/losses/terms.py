@@ -2,8 +2,9 @@
 
   loss = policy_gradient(ppo_clip(0.2, 0.28)) + 0.001 * kl("k2")
 
-Terms are minimised. A term may replace the method's signal and loss filter, read
-another text, and has a weight.
+The sum is minimised. Each term has a term weight, such as 0.001. A term may have
+a signal and a loss filter of its own instead of the method's, and it may read
+another text than the rollout.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rl.transforms import LevelError, Transform
 Array = jax.Array
 KL_ESTIMATORS = ("k1", "k2", "k3", "k3+")
 _SIGNALS = ("none", "prompt", "sample", "token")
-# How values are weighed where nothing is said.
+# The default aggregate of a term, by the level of its values.
 _MEANS = {
   "token": aggregates.token_mean,
   "sample": aggregates.sample_mean,
@@ -34,23 +35,25 @@ class Term:
   """One summand of the loss.
 
   Attributes:
-    name: with its hyper-parameters.
-    fn: `(signal, policy, rollout) -> values` at `gives`, or `(values,
-      metrics)`; `policy` holds the differentiated probes, metrics are
-      `{name: [P, S, T], [P, S] or [P]}` averaged over the trained tokens,
-      samples or prompts, or their maximum where the name ends in "_max".
-    takes: level of the signal, "none" if it reads none.
+    name: the name with its hyper-parameters.
+    fn: `(signal, policy, rollout) -> values` at level `gives`, or `(values,
+      metrics)`. `policy` holds the probes that are differentiated. Metrics are
+      `{name: array}`, with arrays `[P, S, T]`, `[P, S]` or `[P]`. Their mean over
+      the tokens, samples or prompts in the loss is logged; of a name that ends
+      in "_max", their maximum.
+    takes: level of the signal; "none" if the term reads no signal.
     gives: level of the values: token, sample or prompt.
-    aggregate: how the values are weighed.
-    weight: the term's factor in the loss: a number, or a transform that gives a
-      scalar (a controller).
-    signal: the signal that it reads in place of the method's advantage.
-    loss_filter: the filter that it uses in place of the method's.
-    view: the text that it reads; "" is the rollout itself.
-    needs: probes it reads.
-    on_policy: right only for the first update of a rollout.
-    against: its ratio's denominator, "old" or "behavior"; "" of no ratio.
-    token_mean: "arithmetic" or "geometric", as in `rl.losses.surrogates.Surrogate`.
+    aggregate: rule for the aggregation weights of the values.
+    weight: the term weight, a number, or a transform that gives a scalar (such
+      as a controller of the KL).
+    signal: signal in place of the method's advantage; None: the advantage.
+    loss_filter: filter in place of the method's; None: the method's.
+    view: the text that the term reads (`rl.scoring.Need`); "" is the rollout.
+    needs: needs that it reads.
+    on_policy: whether the term is right for the first update of a rollout only.
+    against: policy in the denominator of its ratio, "old" or "behavior"; "" if
+      it has no ratio.
+    token_mean: "arithmetic" or "geometric"; see `rl.losses.surrogates.Surrogate`.
   """
 
   name: str
@@ -70,7 +73,7 @@ class Term:
   def __post_init__(self):
     if self.takes not in _SIGNALS:
       raise LevelError(
-        f"{self.name} takes a {self.takes} signal; a term takes one of "
+        f"{self.name} takes a {self.takes} signal; a term can take one of "
         f"{_SIGNALS}"
       )
     if self.loss_filter is not None and self.loss_filter.gives not in (
@@ -79,13 +82,14 @@ class Term:
     ):
       raise LevelError(
         f"{self.name}: loss_filter = {self.loss_filter} gives a "
-        f"{self.loss_filter.gives} signal; a "
-        "filter gives sample or token"
+        f"{self.loss_filter.gives} signal; a filter must give a sample or "
+        "token signal"
       )
     if self.gives != self.aggregate.level:
       raise LevelError(
         f"{self.name} gives one value per {self.gives}, but the aggregate "
-        f"{self.aggregate} weighs one per {self.aggregate.level}"
+        f"{self.aggregate} weighs one per {self.aggregate.level}; choose an "
+        f"aggregate of level {self.gives}"
       )
 
   def __str__(self) -> str:
@@ -96,16 +100,22 @@ class Term:
 
   def __rmul__(self, factor: float | Transform) -> Term:
     if isinstance(self.weight, Transform):
-      raise TypeError(f"{self.name} already has the weight {self.weight}")
+      raise TypeError(
+        f"{self.name} already has the weight {self.weight}; a transform cannot "
+        "be multiplied by another weight"
+      )
     if not isinstance(factor, Transform):
       factor = factor * self.weight
     elif factor.gives != "scalar":
       raise LevelError(
-        f"the weight of a term is a number or gives a scalar; {factor} gives a "
-        f"{factor.gives} signal"
+        f"the weight of a term must be a number or give a scalar; {factor} "
+        f"gives a {factor.gives} signal"
       )
     elif self.weight != 1.0:
-      raise TypeError(f"{self.name} already has the weight {self.weight:g}")
+      raise TypeError(
+        f"{self.name} already has the weight {self.weight:g}; a transform cannot "
+        "be multiplied by another weight"
+      )
     return dataclasses.replace(self, weight=factor)
 
   def __add__(self, other: Term | Loss) -> Loss:
@@ -114,7 +124,12 @@ class Term:
   def of(
     self, signal: Transform | None = None, loss_filter: Transform | None = None
   ) -> Term:
-    """The term with its own signal or loss filter in place of the method's."""
+    """A copy of the term that reads another signal, or has another loss filter.
+
+    Args:
+      signal: replaces the method's advantage; None changes nothing.
+      loss_filter: replaces the method's loss filter; None changes nothing.
+    """
     return dataclasses.replace(
       self,
       signal=signal or self.signal,
@@ -143,7 +158,18 @@ def term(
   *,
   needs: Iterable | Callable = (),
 ) -> Callable[[Callable], Callable[..., Term]]:
-  """Decorator: `(signal, policy, rollout, *, hyper)` -> a factory of terms."""
+  """Decorator that turns a function into a factory of terms.
+
+  The function is `(signal, policy, rollout, *, hyper...) -> values`, or
+  `-> (values, metrics)`; see `Term.fn`. The arguments of the factory are the
+  keyword-only hyper-parameters.
+
+  Args:
+    takes: level of the signal; "none" if the term reads no signal.
+    gives: level of the values: token, sample or prompt.
+    aggregate: rule for the aggregation weights; None: the mean at `gives`.
+    needs: needs that the term reads, a set or `(**hyper) -> set`.
+  """
   aggregate = aggregate or _MEANS[gives]()
 
   def decorate(fn: Callable) -> Callable[..., Term]:
@@ -172,20 +198,22 @@ def policy_gradient(
   aggregate: aggregates.Aggregate | None = None,
   against: str = "old",
 ) -> Term:
-  """- aggregate( surrogate(log_ratio, advantages) ).
+  """The negative surrogate: - aggregate( surrogate(log_ratio, advantages) ).
+
+  Logs `policy/ratio_mean` and `policy/ratio_max`, which are the ratios of single
+  tokens, also if `ratio` is a ratio of sequences.
 
   Args:
-    surrogate: what is maximised.
-    ratio: how log-probs become log-ratios.
-    aggregate: by default the mean over what the surrogate gives.
-    against: the ratio's denominator, "old" (recomputed by the trainer at the
-      step's start) or "behavior" (as the sampler reported).
-
-  Logged as `policy/ratio_mean` and `policy/ratio_max`: the ratio of tokens,
-  whatever `ratio` makes of it.
+    surrogate: the objective per token, which is maximised.
+    ratio: function from log-probs to log-ratios (`rl.losses.ratios`).
+    aggregate: rule for the aggregation weights; None: the mean over the values of
+      the surrogate.
+    against: policy in the denominator of the ratio: "old", whose log-probs the
+      trainer computes at the start of the step, or "behavior", whose log-probs
+      the sampler reported.
 
   Raises:
-    ValueError: `against` is neither.
+    ValueError: if `against` has another value.
   """
   if against not in ("old", "behavior"):
     raise ValueError(choices.unknown("against", against, ("old", "behavior")))
@@ -205,8 +233,8 @@ def policy_gradient(
       rho = surrogates.ratio(policy[scoring.log_probs] - reference)
       metrics = {"policy/ratio_mean": rho, "policy/ratio_max": rho}
     value = surrogate.fn(log_ratio, advantages, policy, rollout)
-    value, more = value if isinstance(value, tuple) else (value, {})
-    return -value, metrics | more
+    value, of_surrogate = value if isinstance(value, tuple) else (value, {})
+    return -value, metrics | of_surrogate
 
   return Term(
     name,
@@ -228,21 +256,28 @@ def kl(
 ) -> Term:
   """A penalty on d = log pi - log pi_ref at the sampled tokens.
 
-  By what the *gradient* computes, sampled on-policy:
+  For samples of the current policy, the expected *gradient* of an estimator is
 
-    k1 = d              zero: use it in the reward, not as a loss
-    k2 = d^2 / 2        the gradient of the reverse KL(pi || ref), exactly
-    k3 = e^-d - 1 + d   the gradient of the *forward* KL(ref || pi), although
-                        its value estimates the reverse one
-    k3+                 the value of k3 with the gradient of k2
+    k1 = d              zero, so use k1 in the reward and not as a loss
+    k2 = d^2 / 2        exactly that of the reverse KL(pi || ref)
+    k3 = e^-d - 1 + d   that of the *forward* KL(ref || pi), although its value
+                        estimates the reverse one
+    k3+                 that of k2; its value is that of k3
 
-  Logged as `policy/kl` (to another slot, `policy/kl_SLOT`): the k3 value,
-  >= 0 at every token, and not clamped (verl clamps it at 10, which takes the
-  gradient away where the policy is furthest).
+  Logs the value of k3 as `policy/kl`, or as `policy/kl_NAME` for a parameter set
+  other than "ref". It is at least 0 at every token and is not clamped: verl
+  clamps it at 10, which removes the gradient where the policy is furthest from
+  the reference.
+
   Source: Schulman 2020, Approximating KL Divergence.
 
+  Args:
+    estimator: one of `KL_ESTIMATORS`.
+    reference: parameter set of the reference policy.
+    aggregate: rule for the aggregation weights; None: the mean over tokens.
+
   Raises:
-    ValueError: unknown estimator.
+    ValueError: if the estimator is unknown.
   """
   if estimator not in KL_ESTIMATORS:
     raise ValueError(choices.unknown("KL estimator", estimator, KL_ESTIMATORS))
@@ -253,8 +288,8 @@ def kl(
     d = policy[scoring.log_probs] - rollout.extras[need]
     k3 = jnp.expm1(-d) + d
     k2 = d**2 / 2
-    straight = k2 + jax.lax.stop_gradient(k3 - k2)
-    value = {"k1": d, "k2": k2, "k3": k3, "k3+": straight}[estimator]
+    k3_plus = k2 + jax.lax.stop_gradient(k3 - k2)
+    value = {"k1": d, "k2": k2, "k3": k3, "k3+": k3_plus}[estimator]
     return value, {metric: k3}
 
   return Term(
@@ -268,7 +303,7 @@ def kl(
 
 
 def entropy(aggregate: aggregates.Aggregate | None = None) -> Term:
-  """The entropy of the next-token law; `-0.001 * entropy()` is a bonus."""
+  """Entropy of the next-token distribution; `-0.001 * entropy()` is a bonus."""
   return Term(
     "entropy",
     lambda _, policy, rollout: policy[scoring.entropy],
@@ -283,7 +318,12 @@ def nll(
   view: str = "",
   aggregate: aggregates.Aggregate | None = None,
 ) -> Term:
-  """- log pi of the tokens: supervised learning on a text."""
+  """- log pi of the tokens of a text, for supervised learning.
+
+  Args:
+    view: the text (`rl.scoring.Need`); "" is the rollout.
+    aggregate: rule for the aggregation weights; None: the mean over tokens.
+  """
   need = scoring.Need("policy", scoring.log_probs, view)
   key = f"{view}/{scoring.log_probs}" if view else str(scoring.log_probs)
   return Term(

@@ -1,10 +1,11 @@
-"""Randomness by prompt, every draw with keys of its own.
+"""PRNG keys by prompt, for methods and rewards that need random numbers.
 
-`rollout.keys` has one key a prompt, the same under any sharding. Two draws of
-one key are not independent: whoever draws takes `keys` under its own name.
+`Rollout.keys` has one key per prompt, so that random numbers do not depend on the
+sharding. Random numbers from the same key are not independent. Therefore every
+use of random numbers derives keys of its own, under a name of its own:
 
-Usage:
-  uniforms = jax.vmap(jax.random.uniform)(draws.keys(rollout.keys, "clip_cov"))
+  keys = random_keys.keys(rollout.keys, "clip_cov")
+  uniforms = jax.vmap(jax.random.uniform)(keys)
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ Array = jax.Array
 
 
 def keys(prompt_keys: Array, name: str) -> Array:
-  """One key per prompt for the draws of `name`.
+  """Derives one key per prompt for one use of random numbers.
 
   Args:
     prompt_keys: `[P]` PRNG keys.
-    name: of what draws.
+    name: name of the use, such as that of the method.
 
   Returns:
     `[P]` keys.
   """
-  own = np.uint32(zlib.crc32(name.encode()))
-  return jax.vmap(jax.random.fold_in, (0, None))(prompt_keys, own)
+  number = np.uint32(zlib.crc32(name.encode()))  # the same in every process
+  return jax.vmap(jax.random.fold_in, (0, None))(prompt_keys, number)

@@ -1,14 +1,15 @@
-"""Samplers: how many completions are drawn, from which parameters, in which passes.
+"""Samplers: how many completions are sampled, in which passes.
 
-A `Sampler` turns a `PromptBatch`, which can sample and score completions of a
-batch of prompts, into a rollout: in one pass, in several passes with a budget
-for each prompt, or from other parameters. It is written with the functions of
-the batch and `jnp`, so that it runs inside the fused loop if the task's scorer
-is jittable, and around compiled programs if it runs on the host.
+A `Sampler` makes a rollout from a `PromptBatch`, which has functions that sample
+and score completions of P prompts. It may sample in one pass, in several passes
+with a budget for each prompt, or from further parameters. Samplers use these
+functions and `jnp` alone, so that they run in one compiled program if the score
+of the task is jittable, and around several compiled programs if it is computed
+on the host.
 
-Samples are numbered, and the random numbers of a sample depend on its number: a
-second pass never repeats the first, and a sampler that draws nothing more gives
-the same bits as `once`.
+The samples of a prompt are numbered, and the random numbers of a sample depend on
+its number. Hence a second pass does not repeat the samples of the first, and a
+sampler without a second pass gives the same bits as `once`.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class PromptBatch:
       the completions number `first` to `first + count - 1` of every prompt,
       scored by the task; see `rl.sampling.generation.generate`. A temperature
       of None is that of the config.
-    extend: `(params, rollout, kept [P, S], count, active=None) -> Rollout
-      [P S, count]`, completions of the first `kept` tokens of every sample, or
+    extend: `(params, rollout, prefix_lengths [P, S], count, active=None) ->
+      Rollout [P S, count]`, `count` continuations of a prefix of every sample, or
       of the samples in `active` [P, S]. The task scores a prefix and its
-      completion as one text. Prompts of the result are the prefixes, and
-      completions are what was added to them. Its extra "stage/drawn"
-      [P S, count] counts the tokens drawn; those beyond T tokens in all are
-      counted, and cut.
+      continuation as one text. The prompts of the result are the prefixes, and
+      its completions the continuations, which are cut at T tokens with the
+      prefix. Its extra "stage/drawn" [P S, count] is the number of tokens that
+      were sampled, including those that were cut.
   """
 
   policy: types.Policy
@@ -62,11 +63,11 @@ class Sampler:
   """A named way to sample.
 
   Attributes:
-    name: name with its hyper-parameters.
-    run: `(batch, memory) -> rollout`; the rollout's `memory` is given to the
-      next call.
-    init: `() -> memory`.
-    gives: names of the extras or fields that it adds to a task's rollout.
+    name: the name with its hyper-parameters.
+    run: `(batch, memory) -> rollout`. `Rollout.memory` of the result is the
+      memory of the next call.
+    init: `() -> memory` of the first call.
+    gives: names of the extras and fields that it adds to the rollout.
   """
 
   name: str
@@ -79,7 +80,7 @@ class Sampler:
 
 
 def once() -> Sampler:
-  """Draws all samples of every prompt in one pass."""
+  """Samples all completions of every prompt in one pass."""
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
     del memory
@@ -89,19 +90,19 @@ def once() -> Sampler:
 
 
 def greedy() -> Sampler:
-  """Also draws the most likely completion of each prompt, as a baseline.
+  """Also samples one completion per prompt at temperature 0, as a baseline.
 
-  Its score is the extra "stage/greedy_scores" [P], NaN if it has no score.
-  Source: Li et al. 2023, ReMax.
+  The score of that completion is the extra "stage/greedy_scores" [P]; it is NaN
+  if the task did not score it. Source: Li et al. 2023, ReMax.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
     rollout = once().run(batch, memory)
-    best = batch.sample(batch.params, 1, temperature=0.0)
+    greedy = batch.sample(batch.params, 1, temperature=0.0)  # [P, 1]
     return add_extras(
       rollout,
-      greedy_scores=jnp.where(best.sample_mask, best.scores, jnp.nan)[:, 0],
-      tokens=rollout.scored_lengths.sum() + best.scored_lengths.sum(),
+      greedy_scores=jnp.where(greedy.sample_mask, greedy.scores, jnp.nan)[:, 0],
+      tokens=rollout.scored_lengths.sum() + greedy.scored_lengths.sum(),
     )
 
   return Sampler("greedy()", run, gives=("stage/greedy_scores",))
@@ -113,96 +114,108 @@ def second_pass(
   name: str,
   init: Callable[[], Any] = tuple,
 ) -> Sampler:
-  """Draws a pilot of every prompt, then as many more as a budget says.
+  """Samples some completions of every prompt, then more according to a budget.
 
-  Shapes are static: the rollout holds S samples of every prompt, and those
-  beyond a prompt's budget are masked out (`sample_mask`). If pilot >= S there
+  Shapes are static: the rollout has S samples of every prompt, and those beyond
+  the budget of a prompt do not exist (`Rollout.sample_mask`). If pilot >= S there
   is no second pass.
 
   Args:
-    pilot: samples of every prompt in the first pass.
-    budget: `(pilot rollout, most, memory) -> (further samples [P], memory)`,
-      where `most` is S - pilot.
+    pilot: number of samples of every prompt in the first pass.
+    budget: `(pilot rollout, max_further, memory) -> (further samples [P],
+      memory)`, where `max_further` is S - pilot.
     name: name in logs.
-    init: `() -> memory`.
+    init: `() -> memory` of the first call.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
-    most = batch.samples - pilot
-    if most <= 0:
+    max_further = batch.samples - pilot
+    if max_further <= 0:
       return once().run(batch, memory).replace(memory=memory)
     first = batch.sample(batch.params, pilot)
-    wanted, memory = budget(first, most, memory)
-    return more(batch, first, most, wanted).replace(memory=memory)
+    further, memory = budget(first, max_further, memory)  # [P]
+    rollout = add_samples(batch, first, max_further, further)
+    return rollout.replace(memory=memory)
 
   return Sampler(name, run, init)
 
 
-def more(
-  batch: PromptBatch, rollout: types.Rollout, count: int, wanted: Array
+def add_samples(
+  batch: PromptBatch, rollout: types.Rollout, count: int, further: Array
 ) -> types.Rollout:
-  """Extends every group by `count` samples, of which a prompt gets `wanted`.
+  """Extends every group by `count` samples, some of which may not exist.
 
   Args:
     batch: the prompts of the rollout.
     rollout: `[P, S]`, the samples 0 to S - 1.
     count: number of further samples in the shape of the result.
-    wanted: `[P]`, how many of them are drawn; the others are masked out.
+    further: `[P]`, number of them that are sampled; the others do not exist.
   """
-  active = jnp.arange(count) < wanted[:, None]  # [P, count]
+  active = jnp.arange(count) < further[:, None]  # [P, count]
   first = rollout.sample_mask.shape[1]
   new = batch.sample(batch.params, count, first=first, active=active)
   return join(rollout, new.replace(sample_mask=new.sample_mask & active))
 
 
-def join(first: types.Rollout, more: types.Rollout) -> types.Rollout:
-  """Two rollouts of the same prompts as one, with the samples of both.
+def join(first: types.Rollout, second: types.Rollout) -> types.Rollout:
+  """Joins two rollouts of the same prompts, `[P, S]` and `[P, Q]`.
+
+  Arrays per sample are concatenated to `[P, S + Q, ...]`; all others are taken
+  from the first rollout.
 
   Raises:
-    ValueError: what the task says of pairs of samples cannot be joined.
+    ValueError: if the task compares pairs of samples. Pairs of which one sample
+      is in each rollout have not been compared.
   """
   p, s = first.sample_mask.shape
-  q = more.sample_mask.shape[1]
+  q = second.sample_mask.shape[1]
   if "task/preferences" in first.extras:
     raise ValueError(
-      "task/preferences compare the samples of one pass; a stage with several "
-      "passes needs a task without a pairwise judge"
+      "task/preferences compare the samples of one pass; choose a sampler with "
+      "one pass, or a task that does not compare pairs of samples"
     )
 
   def glue(a: Array, b: Array) -> Array:
-    sampled = a.ndim >= 2 and a.shape[:2] == (p, s) and b.shape[:2] == (p, q)
-    return jnp.concatenate([a, b], 1) if sampled else a
+    is_per_sample = a.ndim >= 2 and a.shape[:2] == (p, s)
+    is_per_sample &= b.shape[:2] == (p, q)
+    return jnp.concatenate([a, b], 1) if is_per_sample else a
 
-  def bare(tokens: types.Tokens) -> types.Tokens:
-    if tokens.prompts.ndim == 3:  # each sample's own
+  # Prompts `[P, L]` are the same in both rollouts, and must not be joined if L
+  # happens to be the number of samples.
+  def without_prompts(tokens: types.Tokens) -> types.Tokens:
+    if tokens.prompts.ndim == 3:  # [P, S, L], one prompt per sample
       return tokens
     return tokens.replace(prompts=None, prompt_mask=None)
 
-  def whole(joined: types.Tokens, shown: types.Tokens) -> types.Tokens:
+  def with_prompts(joined: types.Tokens, tokens: types.Tokens) -> types.Tokens:
     if joined.prompts is not None:
       return joined
-    shared = {"prompts": shown.prompts, "prompt_mask": shown.prompt_mask}
-    return joined.replace(**shared)
+    return joined.replace(
+      prompts=tokens.prompts, prompt_mask=tokens.prompt_mask
+    )
 
   both = jax.tree.map(
     glue,
     *(
       r.replace(
-        tokens=bare(r.tokens),
-        views={name: bare(view) for name, view in r.views.items()},
+        tokens=without_prompts(r.tokens),
+        views={name: without_prompts(view) for name, view in r.views.items()},
         keys=None,
       )
-      for r in (first, more)
+      for r in (first, second)
     ),
   )
   return both.replace(
-    tokens=whole(both.tokens, first.tokens),
-    views={name: whole(both.views[name], v) for name, v in first.views.items()},
+    tokens=with_prompts(both.tokens, first.tokens),
+    views={
+      name: with_prompts(both.views[name], view)
+      for name, view in first.views.items()
+    },
     keys=first.keys,
   )
 
 
 def add_extras(rollout: types.Rollout, **arrays: Array) -> types.Rollout:
-  """Adds arrays to a rollout as the extras "stage/NAME"."""
+  """Adds arrays of the sampler to a rollout, as the extras "stage/NAME"."""
   named = {f"stage/{name}": array for name, array in arrays.items()}
   return rollout.replace(extras=rollout.extras.update(named))

@@ -1,8 +1,8 @@
 """Transforms turn rewards into advantages, as Optax turns gradients into updates.
 
-`base` holds the class and the ways to compose transforms, `library` the
-transforms of one step each, `filters` the choice of prompts, samples and tokens.
-Their public names are those of this package: `transforms.chain`.
+`base` holds the class `Transform` and the functions that compose transforms,
+`library` the transforms that chains are made of, and `filters` those that choose
+samples. All their public names are names of this package: `transforms.chain`.
 """
 
 from rl.transforms.base import (
@@ -14,8 +14,8 @@ from rl.transforms.base import (
   describe,
   each,
   lift,
-  mend,
   scale,
+  suggest_bridge,
   transform,
 )
 from rl.transforms.filters import (
@@ -43,8 +43,7 @@ from rl.transforms.library import (
   min_form_rewards,
   min_steps,
   minus_running_mean,
-  moved,
-  moving_average,
+  moving_average_value,
   pass_at_k_advantages,
   place_at_step_ends,
   place_last,
@@ -56,6 +55,7 @@ from rl.transforms.library import (
   step_scores,
   sum_steps,
   sum_tokens,
+  update_moving_average,
   verdicts,
   weighted_sum,
   whiten,

@@ -1,17 +1,20 @@
-"""Transforms: what Optax is to updates, this is to rewards.
+"""The `Transform` class, and functions that compose transforms.
 
-A `Transform` maps a signal at one level to a signal at another, reading what
-it likes of the rollout and carrying a little state if it must. Small ones are
-chained, summed and scaled into a method's advantage:
+A `Transform` maps a signal at one level (`rl.types`) to a signal at the same or
+another level. It may read the rollout, and it may carry a state from step to
+step, as a transformation of Optax does. Small transforms are chained, added and
+scaled into a method's advantage:
 
   chain(scores(), group_normalize(), broadcast())
   chain(step_scores(), min_form_rewards()) + 0.5 * chain(...)
 
-Levels match exactly and are checked when the chain is built, so a mistake is a
-sentence at construction and never a shape error in a compiled program. Only a
-finished sample-level advantage is broadcast for you (`rl.method`): a reward is
-*placed* on a token, an advantage is *broadcast*, and guessing would multiply
-returns by T.
+Levels must match exactly. They are checked when a chain is built, so that a
+mistake is an error message at construction and never a shape error in a
+compiled program. The one level change that `rl.prepare` makes by itself is to
+broadcast a finished advantage of samples to their tokens. Every other change is
+written out, because only the author knows whether a signal is a reward, which
+is *placed* on one token, or an advantage, which is *broadcast* to all tokens:
+with the wrong choice, returns would be multiplied by T.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from rl.factories import factory, label, resolve_needs
 Array = jax.Array
 State = Any
 
-# What to insert where two levels do not meet.
+# (level of a signal, level needed) -> transforms to insert in between.
 _BRIDGES = {
   ("step", "sample"): "sum_steps(), min_steps() or last_step()",
   ("step", "token"): (
@@ -43,24 +46,29 @@ _BRIDGES = {
 
 
 class LevelError(TypeError):
-  """Two pieces of an expression do not fit; the message names the mend."""
+  """Raised if the levels of two pieces differ; the message says what to insert."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-  """One stage, or a composition of stages, from level to level.
+  """A pure function from a signal at one level to a signal at a level.
+
+  A *level-agnostic* transform accepts several levels and returns a signal at
+  the level of its input. Inside a chain it is bound to one of them.
 
   Attributes:
-    name: with its hyper-parameters; this is what is printed and logged.
-    takes: the level it reads, "none" for a source; a tuple of levels for a
-      level-agnostic stage, which gives what it takes.
-    gives: the level it returns; None while level-agnostic.
-    init: `() -> state`, `()` for the stateless majority.
-    apply: `(signal, rollout, state) -> (signal, state)`, pure.
-    needs: the probes it reads from `rollout.extras`.
-    bind: level-agnostic stages only, `level -> Transform`.
-    stages: `((symbol, Transform), ...)` of a composition, for printing: the
-      symbol is "" in a chain, "+" or "&" between branches.
+    name: the name with its hyper-parameters, as printed and logged.
+    takes: level of the input signal; "none" for a source, which has no input; a
+      tuple of levels for a level-agnostic transform.
+    gives: level of the result; None for a level-agnostic transform.
+    init: `() -> state`; the state is `()` for a transform without state.
+    apply: `(signal, rollout, state) -> (signal, state)`, a pure function; None
+      for a level-agnostic transform.
+    needs: needs that it reads from `rollout.extras`.
+    bind: `level -> Transform`, for a level-agnostic transform; else None.
+    links: `((symbol, Transform), ...)`, the parts of a composition, for
+      printing. The symbol is "" in a chain; in a sum "(" before the first
+      branch and "+" or "&" before the second. Empty if there are no parts.
   """
 
   name: str
@@ -85,7 +93,7 @@ class Transform:
     return chain(self, scale(factor))
 
 
-# Building one from a plain function
+# Transforms from functions.
 
 
 def transform(
@@ -95,26 +103,30 @@ def transform(
   init: Callable[..., State] | None = None,
   needs: Iterable | Callable = (),
 ) -> Callable[[Callable], Callable[..., Transform]]:
-  """Decorator: a plain function becomes a factory of transforms.
+  """Decorator that turns a function into a factory of transforms.
 
-  `(signal, rollout, *, hyper...) -> signal`; with `init` it is
-  `(signal, rollout, state, *, hyper...) -> (signal, state)`. A level-agnostic
-  function, for which `takes` is a tuple, gets the mask of its level in place
-  of the rollout and gives what it takes.
+  The function is `(signal, rollout, *, hyper...) -> signal`, or, with `init`,
+  `(signal, rollout, state, *, hyper...) -> (signal, state)`. The factory's
+  arguments are the keyword-only hyper-parameters: `scale(factor=2.0)`.
+
+  A level-agnostic function, for which `takes` is a tuple, is called with the
+  mask of the signal's level in place of the rollout.
 
   Args:
-    takes: level of the signal, "none" for a source.
-    gives: level of the result; by default the same.
+    takes: level of the signal, "none" for a source, or a tuple of levels.
+    gives: level of the result; None means the level of the signal.
     init: `(**hyper) -> state`.
-    needs: probes it reads, a set or `(**hyper) -> set`.
+    needs: needs that the function reads, a set or `(**hyper) -> set`.
 
   Raises:
-    ValueError: a level that does not exist.
+    ValueError: if a level does not exist.
   """
   agnostic = isinstance(takes, tuple)
   for level in (*(takes if agnostic else (takes,)), gives or "none"):
     if level not in types.LEVELS:
-      raise ValueError(f"unknown level {level!r}; levels: {types.LEVELS}")
+      raise ValueError(
+        f"unknown level {level!r}; it must be one of {types.LEVELS}"
+      )
 
   def decorate(fn: Callable) -> Callable[..., Transform]:
     def build(hyper: dict[str, Any]) -> Transform:
@@ -157,18 +169,26 @@ def lift(
   needs: Iterable = (),
   **context: Callable[[types.Rollout], Any],
 ) -> Callable[..., Transform]:
-  """An array function becomes a factory of transforms under the same name.
+  """Turns an array function into a factory of transforms of the same name.
 
-  `lift(leave_one_out, valid=lambda r: r.sample_mask)`: the first argument of
-  `fn` is the signal, or none is where it `takes` "none"; those named in
-  `context` are read from the rollout, and the others are hyper-parameters.
+    lift(leave_one_out, valid=lambda rollout: rollout.sample_mask)
+
+  Args:
+    fn: array function. Its first argument is the signal, unless `takes` is
+      "none".
+    takes: level of the signal, "none" for a source.
+    gives: level of the result; None means the level of the signal.
+    needs: needs that the functions in `context` read.
+    **context: `{argument of fn: rollout -> value}`, arguments that are read
+      from the rollout. The other arguments of `fn` are hyper-parameters.
   """
   reads_signal = takes != "none"
   parameters = list(inspect.signature(fn).parameters.values())[reads_signal:]
 
   def wrapped(signal, rollout, **hyper):
-    read = {name: get(rollout) for name, get in context.items()}
-    return fn(*[signal] * reads_signal, **read, **hyper)
+    arguments = {name: get(rollout) for name, get in context.items()}
+    # `[signal] * False` is empty: a source has no signal.
+    return fn(*[signal] * reads_signal, **arguments, **hyper)
 
   keyword = inspect.Parameter.KEYWORD_ONLY
   wrapped.__name__, wrapped.__doc__ = fn.__name__, fn.__doc__
@@ -183,18 +203,20 @@ def lift(
   return transform(takes, gives, needs=needs)(wrapped)
 
 
-# Composing
+# Composition.
 
 
-def _check_stage(value: Any) -> None:
+def _check_transform(value: Any) -> None:
   if not isinstance(value, Transform):
     name = getattr(value, "__name__", repr(value))
-    hint = f"; call it: {name}()" if callable(value) else ""
-    raise TypeError(f"{name} is not a Transform{hint}")
+    hint = f"; it is a factory, call it: {name}()" if callable(value) else ""
+    raise TypeError(f"expected a Transform, got {name}{hint}")
 
 
-def check_shape(stage: Transform, signal: Array, rollout) -> None:
-  """Raises LevelError where a result has not the axes of its stage's level."""
+def check_shape(
+  transform: Transform, signal: Array, rollout: types.Rollout
+) -> None:
+  """Raises `LevelError` if a result lacks the axes of its transform's level."""
   p, s = rollout.sample_mask.shape
   shape = jnp.shape(signal)
   expected = {
@@ -205,114 +227,125 @@ def check_shape(stage: Transform, signal: Array, rollout) -> None:
     "step": len(shape) == 3 and shape[:2] == (p, s),
     "token": shape == rollout.mask.shape,
   }
-  if not expected[stage.gives]:
+  if not expected[transform.gives]:
     raise LevelError(
-      f"{stage} declares a {stage.gives} signal {types.AXES[stage.gives]} but "
-      f"returned shape {shape}, where [P, S, T] = {list(rollout.mask.shape)}"
+      f"{transform} declares a {transform.gives} signal "
+      f"{types.AXES[transform.gives]} but returned shape {shape}, where "
+      f"[P, S, T] = {list(rollout.mask.shape)}"
     )
 
 
-def mend(level: str, accepted: Iterable[str]) -> str:
-  """What to insert after a signal at `level`, as the end of an error."""
-  found = [_BRIDGES[level, a] for a in accepted if (level, a) in _BRIDGES]
-  return f"; insert {' or '.join(found)}" if found else ""
+def suggest_bridge(level: str, accepted: Iterable[str]) -> str:
+  """The end of an error message: what to insert after a signal at `level`.
+
+  Args:
+    level: level of the signal.
+    accepted: levels that are accepted in its place.
+
+  Returns:
+    "; insert ...", or "" if no transform leads from one level to the other.
+  """
+  bridges = [_BRIDGES[level, a] for a in accepted if (level, a) in _BRIDGES]
+  return f"; insert {' or '.join(bridges)}" if bridges else ""
 
 
-def _fit(stage: Transform, previous: Transform) -> Transform:
-  """`stage` bound to what `previous` gives, or the error that says why not."""
+def _bind_to(link: Transform, previous: Transform) -> Transform:
+  """Binds a link of a chain to the level that the previous link gives."""
   level = previous.gives
-  accepted = stage.takes if stage.bind else (stage.takes,)
+  accepted = link.takes if link.bind else (link.takes,)
   if level in accepted:
-    return stage.bind(level) if stage.bind else stage
+    return link.bind(level) if link.bind else link
   if accepted == ("none",):
     raise LevelError(
-      f"chain: {stage} is a source and cannot follow {previous}; put it first, "
+      f"chain: {link} is a source and cannot follow {previous}; put it first, "
       "or add it with `+`"
     )
   raise LevelError(
-    f"chain: {stage} takes a {' or '.join(accepted)} signal but {previous} "
-    f"gives a {level} signal{mend(level, accepted)}"
+    f"chain: {link} takes a {' or '.join(accepted)} signal but {previous} "
+    f"gives a {level} signal{suggest_bridge(level, accepted)}"
   )
 
 
 def chain(*links: Transform) -> Transform:
-  """Stages one after another; levels are checked here.
+  """Applies transforms one after another.
 
   Raises:
-    TypeError: no stage, or something that is not a Transform.
-    LevelError: neighbours whose levels differ.
+    TypeError: if there is no link, or a link is not a Transform.
+    LevelError: if a link does not take the level that the previous one gives.
   """
   if not links:
-    raise TypeError("chain() needs at least one stage")
-  for stage in links:
-    _check_stage(stage)
-  # A chain in a chain is the same chain.
+    raise TypeError("chain() needs at least one transform")
+  for link in links:
+    _check_transform(link)
+  # The links of a chain within a chain become links of the outer chain.
   flat = tuple(
     inner
-    for stage in links
+    for link in links
     for inner in (
-      [s for _, s in stage.links]
-      if stage.links and not stage.links[0][0]
-      else [stage]
+      [part for _, part in link.links]
+      if link.links and not link.links[0][0]
+      else [link]
     )
   )
   name = f"chain({', '.join(map(str, flat))})"
-  needs = frozenset().union(*(stage.needs for stage in flat))
-  shown = tuple(("", stage) for stage in flat)
+  needs = frozenset().union(*(link.needs for link in flat))
+  printed_links = tuple(("", link) for link in flat)
   if flat[0].bind:
 
     def bind(level):
       return chain(flat[0].bind(level), *flat[1:])
 
     takes = flat[0].takes
-    return Transform(name, takes, None, tuple, None, needs, bind, shown)
+    return Transform(name, takes, None, tuple, None, needs, bind, printed_links)
   bound = [flat[0]]
-  for stage in flat[1:]:
-    bound.append(_fit(stage, bound[-1]))
+  for link in flat[1:]:
+    bound.append(_bind_to(link, bound[-1]))
 
   def init():
-    return tuple(stage.init() for stage in bound)
+    return tuple(link.init() for link in bound)
 
   def apply(signal, rollout, state):
-    after = []
-    for stage, before in zip(bound, state, strict=True):
-      signal, new = stage.apply(signal, rollout, before)
-      check_shape(stage, signal, rollout)
-      after.append(new)
-    return signal, tuple(after)
+    new_state = []
+    for link, link_state in zip(bound, state, strict=True):
+      signal, new_link_state = link.apply(signal, rollout, link_state)
+      check_shape(link, signal, rollout)
+      new_state.append(new_link_state)
+    return signal, tuple(new_state)
 
-  shown = tuple(("", stage) for stage in bound)
+  printed_links = tuple(("", link) for link in bound)
   return Transform(
-    name, bound[0].takes, bound[-1].gives, init, apply, needs, None, shown
+    *(name, bound[0].takes, bound[-1].gives, init, apply, needs, None),
+    printed_links,
   )
 
 
 def _parallel(
   symbol: str, combine: Callable, a: Transform, b: Transform
 ) -> Transform:
-  """Two transforms of one input, their results combined."""
-  _check_stage(b)
+  """Applies two transforms to the same signal and combines their results."""
+  _check_transform(b)
   name = f"({a} {symbol} {b})"
   needs = a.needs | b.needs
-  shown = (("(", a), (symbol, b))
+  links = (("(", a), (symbol, b))
   if a.bind or b.bind:
     levels = [t.takes if t.bind else (t.takes,) for t in (a, b)]
     shared = tuple(level for level in levels[0] if level in levels[1])
     if not shared:
       raise LevelError(
         f"{a} takes {' or '.join(levels[0])}, {b} takes "
-        f"{' or '.join(levels[1])}: no common input"
+        f"{' or '.join(levels[1])}; the two sides of {symbol} must take a "
+        "common level"
       )
 
     def bind(level):
       sides = (t.bind(level) if t.bind else t for t in (a, b))
       return _parallel(symbol, combine, *sides)
 
-    return Transform(name, shared, None, tuple, None, needs, bind, shown)
+    return Transform(name, shared, None, tuple, None, needs, bind, links)
   if (a.takes, a.gives) != (b.takes, b.gives):
     raise LevelError(
       f"cannot {symbol}: {a} is {a.takes} -> {a.gives}, {b} is "
-      f"{b.takes} -> {b.gives}"
+      f"{b.takes} -> {b.gives}; both sides must take and give the same levels"
     )
 
   def init():
@@ -323,7 +356,7 @@ def _parallel(
     right, right_state = b.apply(signal, rollout, state[1])
     return combine(left, right), (left_state, right_state)
 
-  return Transform(name, a.takes, a.gives, init, apply, needs, None, shown)
+  return Transform(name, a.takes, a.gives, init, apply, needs, None, links)
 
 
 @transform(("scalar", "prompt", "sample", "vector", "step", "token"))
@@ -336,14 +369,14 @@ def scale(signal: Array, valid: Array, *, factor: float) -> Array:
 def among(
   where: Callable[[types.Rollout], Array], inner: Transform
 ) -> Transform:
-  """`inner` with the statistics of a subset only, and 0 elsewhere.
+  """Applies `inner` to a subset, as if nothing else existed; 0 elsewhere.
 
   Args:
-    where: `rollout -> bool`, `[P, S]` (labelled prompts) or `[P, S, T]` (the
-      tokens of a role); its name is printed.
-    inner: what to apply there.
+    where: `rollout -> bool`, `[P, S]` (such as labelled prompts) or `[P, S, T]`
+      (such as the tokens of a role). The function's name is printed.
+    inner: transform whose statistics are those of the subset.
   """
-  _check_stage(inner)
+  _check_transform(inner)
   name = f"among({where.__name__}, {inner})"
   if inner.bind:
     return dataclasses.replace(
@@ -362,27 +395,29 @@ def among(
       tokens=tokens, sample_mask=rollout.sample_mask & samples
     )
     result, state = inner.apply(signal, subset, state)
-    nothing = jnp.zeros_like(result)
-    return jnp.where(subset.valid(inner.gives), result, nothing), state
+    zeros = jnp.zeros_like(result)
+    return jnp.where(subset.valid(inner.gives), result, zeros), state
 
   return dataclasses.replace(inner, name=name, apply=apply, links=())
 
 
 def each(inner: Transform) -> Transform:
-  """A stateless sample transform applied to every reward component.
+  """Applies a transform without state to every reward component.
 
   Raises:
-    LevelError: `inner` is not sample -> sample.
-    TypeError: `inner` carries state.
+    LevelError: if `inner` is not sample -> sample.
+    TypeError: if `inner` carries state.
   """
-  _check_stage(inner)
+  _check_transform(inner)
   if (inner.takes, inner.gives) != ("sample", "sample"):
     raise LevelError(
-      f"each lifts sample -> sample, {inner} is {inner.takes} -> {inner.gives}"
+      f"each takes a transform sample -> sample, but {inner} is "
+      f"{inner.takes} -> {inner.gives}"
     )
   if jax.tree.leaves(inner.init()):
     raise TypeError(
-      f"each: {inner} carries state; every component needs its own"
+      f"each: {inner} carries state, and one state cannot serve several "
+      "components; write one chain per component"
     )
 
   def apply(signal, rollout, state):
@@ -400,17 +435,17 @@ def each(inner: Transform) -> Transform:
 
 
 def describe(t: Transform, indent: str = "") -> list[tuple[str, str]]:
-  """`(text, level)` rows, one a stage; branches are indented."""
+  """`(text, level)` lines for printing, one per link; branches are indented."""
   if not t.links:
     level = t.gives or " | ".join(t.takes)
     return [(indent + t.name, level)]
-  rows: list[tuple[str, str]] = []
-  for symbol, stage in t.links:
-    lines = describe(stage, indent + ("  " if symbol else ""))
+  lines: list[tuple[str, str]] = []
+  for symbol, link in t.links:
+    of_link = describe(link, indent + ("  " if symbol else ""))
     if symbol:
-      text, level = lines[0]
-      lines[0] = (f"{indent}{symbol} {text[len(indent) + 2 :]}", level)
-    rows += lines
-  if t.links[0][0]:
-    rows.append((indent + ")", ""))
-  return rows
+      text, level = of_link[0]
+      of_link[0] = (f"{indent}{symbol} {text[len(indent) + 2 :]}", level)
+    lines += of_link
+  if t.links[0][0]:  # a sum is closed by a parenthesis
+    lines.append((indent + ")", ""))
+  return lines

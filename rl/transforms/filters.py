@@ -1,6 +1,8 @@
-"""Who is in: subsets for `among` and `only`, filters for `select` and `keep`.
+"""Choices of samples: subsets for `among` and `only`, and filters.
 
-They read the verdict, not the shaped score.
+A filter is a transform to a signal of bools, for `Method.sample_filter` or
+`Method.loss_filter`. What is right or wrong is read from the verdict
+(`Rollout.correct`), not from the score, which a reward may have changed.
 """
 
 from __future__ import annotations
@@ -14,24 +16,25 @@ from rl import masked, types
 from rl.transforms.base import transform
 
 Array = jax.Array
-_ROUNDING = 1e-6  # so that 1 of 5 is 0.2
+# The float32 quotient 1 / 5 may differ from the bound 0.2 by rounding.
+_ROUNDING = 1e-6
 
 
-# Subsets.
+# Subsets, as functions `rollout -> [P, S] bool`.
 
 
 def known_verdict(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples whose verdict is known."""
+  """The samples whose verdict is known, `[P, S]`."""
   return rollout.correct >= 0
 
 
 def right_verdict(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples known to be right."""
+  """The samples that are known to be right, `[P, S]`."""
   return rollout.correct == 1
 
 
 def wrong_verdict(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples known to be wrong."""
+  """The samples that are known to be wrong, `[P, S]`."""
   return rollout.correct == 0
 
 
@@ -42,22 +45,22 @@ def wrong_verdict(rollout: types.Rollout) -> Array:
 def only(
   _, rollout: types.Rollout, *, where: Callable[[types.Rollout], Array]
 ) -> Array:
-  """The samples of a subset, `rollout -> [P, S]`."""
+  """Keeps the samples of a subset, a function `rollout -> [P, S] bool`."""
   return where(rollout)
 
 
 @transform("none", "sample")
 def mixed_verdicts(_, rollout: types.Rollout) -> Array:
-  """Groups with a right and a wrong sample (dynamic sampling of DAPO)."""
-  real = rollout.sample_mask
-  right = ((rollout.correct == 1) & real).any(-1, keepdims=True)
-  wrong = ((rollout.correct == 0) & real).any(-1, keepdims=True)
-  return jnp.broadcast_to(right & wrong, real.shape)
+  """Keeps groups with a right and a wrong sample (DAPO's dynamic sampling)."""
+  valid = rollout.sample_mask
+  has_right = ((rollout.correct == 1) & valid).any(-1, keepdims=True)  # [P, 1]
+  has_wrong = ((rollout.correct == 0) & valid).any(-1, keepdims=True)
+  return jnp.broadcast_to(has_right & has_wrong, valid.shape)
 
 
 @transform("none", "sample")
 def finished(_, rollout: types.Rollout) -> Array:
-  """Samples that ended by themselves (overlong filtering of DAPO)."""
+  """Keeps samples that ended with EOS (DAPO's overlong filtering)."""
   return rollout.finished
 
 
@@ -68,19 +71,21 @@ def finished(_, rollout: types.Rollout) -> Array:
 def accuracy_between(
   _, rollout: types.Rollout, *, low: float = 0.2, high: float = 0.8
 ) -> Array:
-  """Groups whose share of right samples is in [low, high].
+  """Keeps groups whose share of right samples is in [low, high].
 
-  Of the known verdicts; a group without any is out.
+  The share is that among samples with a known verdict. A group without any
+  known verdict is left out.
   """
-  known = rollout.sample_mask & (rollout.correct >= 0)
-  accuracy = masked.mean(rollout.correct == 1, known, keepdims=True)
-  inside = (accuracy >= low - _ROUNDING) & (accuracy <= high + _ROUNDING)
-  kept = inside & known.any(-1, keepdims=True)
-  return jnp.broadcast_to(kept, known.shape)
+  valid = rollout.sample_mask & (rollout.correct >= 0)
+  accuracy = masked.mean(rollout.correct == 1, valid, keepdims=True)  # [P, 1]
+  is_between = (accuracy >= low - _ROUNDING) & (accuracy <= high + _ROUNDING)
+  is_between &= valid.any(-1, keepdims=True)
+  return jnp.broadcast_to(is_between, valid.shape)
 
 
 @transform("none", "sample")
 def all_finished(_, rollout: types.Rollout) -> Array:
-  """Groups of which every sample ended by itself."""
-  cut = (rollout.sample_mask & ~rollout.finished).any(-1, keepdims=True)
-  return jnp.broadcast_to(~cut, rollout.sample_mask.shape)
+  """Keeps groups in which every sample ended with EOS."""
+  is_cut = rollout.sample_mask & ~rollout.finished  # [P, S]
+  has_cut = is_cut.any(-1, keepdims=True)
+  return jnp.broadcast_to(~has_cut, is_cut.shape)

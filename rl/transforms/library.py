@@ -1,7 +1,8 @@
-"""Transforms to compose: sources, baselines, credit, placement.
+"""The transforms that chains are made of: sources, baselines, credit, levels.
 
-The array functions of `objectives`, `advantages` and `credit` stand here under
-the same names, lifted over rollouts; their docstrings hold the equations.
+Transforms with the name of a function in `rl.objectives`, `rl.advantages` or
+`rl.credit` are that array function, applied to a rollout with `lift`. The
+equations are in the docstrings there.
 """
 
 from __future__ import annotations
@@ -20,18 +21,21 @@ def _samples(rollout: types.Rollout) -> Array:
   return rollout.sample_mask
 
 
-# Sources: where a signal comes from.
+# Sources: the first link of a chain.
 
 
 @transform("none", "sample")
 def scores(_, rollout: types.Rollout) -> Array:
-  """The graded outcome reward, `[P, S]`."""
+  """The score of each sample, `[P, S]`, as in `Rollout.scores`."""
   return rollout.scores
 
 
 @transform("none", "sample")
 def verdicts(_, rollout: types.Rollout) -> Array:
-  """1 correct, 0 wrong or unknown, `[P, S]`; see `filters.known_verdict`."""
+  """1 if a sample is right, 0 if it is wrong or unknown, `[P, S]`.
+
+  `filters.known_verdict` tells wrong and unknown apart.
+  """
   return (rollout.correct == 1).astype(jnp.float32)
 
 
@@ -40,34 +44,34 @@ def step_scores(_, rollout: types.Rollout) -> Array:
   """The process reward of each step, `[P, S, K]`.
 
   Raises:
-    ValueError: the rollout has none.
+    ValueError: if the rollout has no step scores.
   """
   if rollout.step_scores is None:
     raise ValueError(
-      "step_scores(): the rollout has no step scores; choose a task with "
-      "checkable steps (chain) or give it a process reward model"
+      "step_scores(): the rollout has no step scores; choose a task that scores "
+      "steps (chain), or add a process reward model"
     )
   return rollout.step_scores
 
 
 @transform("none", "vector")
 def components(_, rollout: types.Rollout, *, names: tuple[str, ...]) -> Array:
-  """Named reward components, `[M, P, S]`.
+  """Named components of the reward, stacked to `[M, P, S]`.
 
   Raises:
-    KeyError: a name the rollout lacks.
+    KeyError: if the rollout lacks a component.
   """
   missing = [name for name in names if name not in rollout.components]
   if missing:
     raise KeyError(
-      f"components: {missing} are not in the rollout; available: "
+      f"components(): the rollout has no components {missing}; available: "
       f"{sorted(rollout.components)}"
     )
   return jnp.stack([rollout.components[name] for name in names])
 
 
 def probe(need: scoring.Need, level: types.Level = "token") -> Transform:
-  """What a scoring pass found, as a signal."""
+  """The result of a scoring pass, as a signal at `level`."""
   return Transform(
     f"probe({need})",
     "none",
@@ -92,16 +96,21 @@ def log_ratios(
 ) -> Array:
   """log pi_model - log pi_reference of each scored token, in nats.
 
-  Where `model` sampled, its mean is KL(model || reference) of a token.
+  If the tokens were sampled from `model`, the expectation at a token is
+  KL(model || reference) of the next-token distribution.
 
   Args:
-    model, reference: "old", the policy at the step's start, or slots.
+    model, reference: "old", which is the policy at the start of the step, or the
+      name of a parameter set.
   """
-  ours, theirs = (rollout.extras[_log_probs(s)] for s in (model, reference))
-  return jnp.where(rollout.valid("token"), ours - theirs, 0.0)
+  model_log_probs, reference_log_probs = (
+    rollout.extras[_log_probs(source)] for source in (model, reference)
+  )
+  difference = model_log_probs - reference_log_probs  # [P, S, T]
+  return jnp.where(rollout.valid("token"), difference, 0.0)
 
 
-# Baselines and set objectives over a group.
+# Baselines and set objectives, over the samples of a group.
 
 center = lift(advantages.center, valid=_samples)
 leave_one_out = lift(advantages.leave_one_out, valid=_samples)
@@ -113,7 +122,10 @@ max_at_k_weights = lift(objectives.max_at_k_weights, valid=_samples)
 def pass_at_k_advantages(
   signal: Array, rollout: types.Rollout, *, k: int, form: str = "analytic"
 ) -> Array:
-  """`objectives.pass_at_k_advantages`; subsets are drawn by prompt key."""
+  """`objectives.pass_at_k_advantages`.
+
+  The random subsets of "bootstrap" depend on the key of the prompt.
+  """
   if form != "bootstrap":
     return objectives.pass_at_k_advantages(signal, k, rollout.sample_mask, form)
 
@@ -124,25 +136,35 @@ def pass_at_k_advantages(
   return jax.vmap(one)(signal, rollout.sample_mask, keys)
 
 
-def moving_average(state: dict[str, Array]) -> Array:
-  """What `moved` has seen, corrected for its start at 0; 0 of nothing."""
+def moving_average_value(state: dict[str, Array]) -> Array:
+  """The value of a moving average, without the bias of its start at 0.
+
+  Args:
+    state: result of `update_moving_average`.
+
+  Returns:
+    mean / weight; 0 before the first value.
+  """
   weight = state["weight"]
   return state["mean"] / jnp.where(weight > 0, weight, 1.0)
 
 
-def moved(
-  state: dict[str, Array], value: Array, decay: float, some: Array
+def update_moving_average(
+  state: dict[str, Array], value: Array, decay: float, exists: Array
 ) -> dict[str, Array]:
-  """`{"mean", "weight"}` after one more value; as it was if there is not one.
+  """Adds a value to an exponential moving average.
+
+    mean <- decay mean + (1 - decay) value,  weight <- decay weight + 1 - decay
 
   Args:
-    state: zeros of the value's shape, and 0, to start with.
-    value: counts 1 - decay.
-    some: `[]` bool, whether there is a value.
+    state: `{"mean", "weight"}`; at first zeros of the value's shape, and 0.
+    value: the new value.
+    decay: factor of the earlier values.
+    exists: `[]` bool; if False, the state is returned as it is.
   """
-  decay = jnp.where(some, decay, 1.0)
-  seen = {"mean": value, "weight": 1.0}
-  return jax.tree.map(lambda old, x: decay * old + (1 - decay) * x, state, seen)
+  decay = jnp.where(exists, decay, 1.0)
+  new = {"mean": value, "weight": 1.0}
+  return jax.tree.map(lambda old, x: decay * old + (1 - decay) * x, state, new)
 
 
 @transform(
@@ -152,22 +174,23 @@ def moved(
 def minus_running_mean(
   signal: Array, rollout: types.Rollout, state, *, decay: float = 0.95
 ) -> tuple[Array, dict[str, Array]]:
-  """R - b, b the bias-corrected moving average of *earlier* batches' means.
+  """R - b, with b the moving average of the mean signal of *earlier* batches.
 
-  b is 0 before the first batch, so the baseline never contains the sample it
-  is subtracted from.
+  b is corrected for its start at 0 and is 0 before the first batch. Because it
+  leaves out the present batch, it is independent of the samples that it is
+  subtracted from.
   """
-  real = rollout.sample_mask
-  centred = jnp.where(real, signal - moving_average(state), 0.0)
-  mean = masked.mean(signal, real, axis=(0, 1))
-  return centred, moved(state, mean, decay, real.any())
+  valid = rollout.sample_mask
+  centred = jnp.where(valid, signal - moving_average_value(state), 0.0)
+  mean = masked.mean(signal, valid, axis=(0, 1))
+  return centred, update_moving_average(state, mean, decay, valid.any())
 
 
 @transform(("sample", "step", "token"))
 def whiten(
   signal: Array, valid: Array, *, ddof: int = 0, eps: float = 1e-8
 ) -> Array:
-  """Mean 0 and variance 1 over all valid entries of the batch."""
+  """Scales to mean 0 and variance 1 over all valid entries of the batch."""
   return masked.whiten(signal, valid, tuple(range(signal.ndim)), ddof, eps)
 
 
@@ -182,7 +205,7 @@ min_form_rewards = lift(
 def returns_to_go(
   signal: Array, valid: Array, *, gamma: float = 1.0, reduce: str = "sum"
 ) -> Array:
-  """`credit.returns_to_go` over steps or tokens."""
+  """`credit.returns_to_go` over the steps or tokens of a sample."""
   return credit.returns_to_go(signal, valid, gamma, reduce)
 
 
@@ -202,20 +225,20 @@ gae = lift(
 
 @transform("sample", "token")
 def broadcast(signal: Array, rollout: types.Rollout) -> Array:
-  """A finished advantage, the same at every token of its sample."""
+  """Copies the advantage of a sample to every scored token."""
   return jnp.where(rollout.mask, signal[..., None], 0.0)
 
 
 def sample_ends(rollout: types.Rollout) -> Array:
   """`[P, S, T]` bool, the last scored token of each sample."""
-  positions = jnp.arange(rollout.mask.shape[-1])
+  positions = jnp.arange(rollout.mask.shape[-1])  # [T]
   last = jnp.max(jnp.where(rollout.mask, positions, -1), -1, keepdims=True)
   return positions == last
 
 
 @transform("sample", "token")
 def place_last(signal: Array, rollout: types.Rollout) -> Array:
-  """A reward, on the last scored token of its sample."""
+  """Puts the reward of a sample on its last scored token."""
   return jnp.where(sample_ends(rollout), signal[..., None], 0.0)
 
 
@@ -225,44 +248,46 @@ def step_ends(rollout: types.Rollout) -> Array:
 
 
 def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:
-  """The value of each token's step; 0 outside steps."""
-  at = jnp.clip(rollout.step_ids, 0, signal.shape[-1] - 1)
-  values = jnp.take_along_axis(signal, at, -1)
+  """The value of each token's step, `[P, S, T]`; 0 outside of steps."""
+  steps = jnp.clip(rollout.step_ids, 0, signal.shape[-1] - 1)
+  values = jnp.take_along_axis(signal, steps, -1)  # [P, S, K] -> [P, S, T]
   return jnp.where(rollout.step_ids >= 0, values, 0.0)
 
 
 @transform("step", "token")
 def place_at_step_ends(signal: Array, rollout: types.Rollout) -> Array:
-  """Rewards, each on the last token of its step."""
+  """Puts the reward of each step on its last scored token."""
   return jnp.where(step_ends(rollout), _at_tokens(signal, rollout), 0.0)
 
 
 @transform("step", "token")
 def broadcast_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """Finished advantages, each at every token of its step."""
+  """Copies the advantage of each step to all of its scored tokens."""
   return jnp.where(rollout.mask, _at_tokens(signal, rollout), 0.0)
 
 
 @transform("step", "sample")
 def sum_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """Sum over the steps of a sample; 0 of none.
+  """Sum over the steps of a sample; 0 if it has no steps.
 
-  `oprl.sum_tokens_in_steps` is the sum over the tokens of each step.
+  For the sum over the tokens of each step, see
+  `rl.methods.process.oprl.sum_tokens_in_steps`.
   """
   return masked.sum(signal, rollout.valid("step"))
 
 
 @transform("step", "sample")
 def min_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """The worst step of a sample; 0 of none."""
+  """Smallest value among the steps of a sample; 0 if it has no steps."""
   valid = rollout.valid("step")
   return jnp.where(valid.any(-1), masked.min(signal, valid), 0.0)
 
 
 @transform("step", "sample")
 def last_step(signal: Array, rollout: types.Rollout) -> Array:
-  """The last step of a sample; 0 of none."""
+  """Value of the last step of a sample; 0 if it has no steps."""
   valid = rollout.valid("step")
+  # [P, S]; -1 if there is no step
   index = jnp.max(jnp.where(valid, jnp.arange(valid.shape[-1]), -1), -1)
   last = jnp.take_along_axis(signal, jnp.maximum(index, 0)[..., None], -1)
   return jnp.where(index >= 0, last[..., 0], 0.0)
@@ -276,7 +301,7 @@ def sum_tokens(signal: Array, rollout: types.Rollout) -> Array:
 
 @transform("token", "sample")
 def mean_tokens(signal: Array, rollout: types.Rollout) -> Array:
-  """Mean over the scored tokens of a sample; 0 of none."""
+  """Mean over the scored tokens of a sample; 0 if it has none."""
   return masked.mean(signal, rollout.valid("token"))
 
 
@@ -284,6 +309,6 @@ def mean_tokens(signal: Array, rollout: types.Rollout) -> Array:
 def weighted_sum(
   signal: Array, rollout: types.Rollout, *, weights: tuple[float, ...]
 ) -> Array:
-  """sum_m weight_m component_m."""
+  """Sum of the components times their weights: sum_m w_m R_m."""
   del rollout
   return jnp.tensordot(jnp.float32(weights), signal, 1, precision="highest")

@@ -227,6 +227,18 @@ def has_function(name: str, package: str = "rewards") -> bool:
   return any(place in functions for place in places)
 
 
+def add_importance_weights(method: Any, cap: float) -> Any:
+  """The method with truncated importance weights."""
+  importance = load("staleness")
+  return either(importance, "add_importance_weights", "corrected")(method, cap)
+
+
+def compute_on_host(needs: Any, rollout: Any) -> Any:
+  """The rollout with every host need in its extras."""
+  scoring = load("probes")
+  return either(scoring, "compute_on_host", "on_host")(needs, rollout)
+
+
 def reward_factories() -> dict[str, Any]:
   """Functions that make each reward, by name."""
   return either(load("rewards"), "factories", "known")()

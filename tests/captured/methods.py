@@ -51,7 +51,7 @@ def _truncated(name: str) -> dict[str, Any]:
   """The method with truncated importance weights (`sampler.truncation`)."""
   method = code.load("methods").get(name)
   return {
-    str(cap): pieces({"policy": code.load("staleness").corrected(method, cap)})
+    str(cap): pieces({"policy": code.add_importance_weights(method, cap)})
     for cap in (1.2, 4.0)
   }
 
@@ -145,7 +145,7 @@ def complete(method: Any, rollout: Any) -> Any:
   if host:
     reads = {read for need in host for read in need.probe.reads}
     seen = probes.passes(rollouts.policy(), parameters, reads, rollout)
-    rollout = probes.on_host(host, seen)
+    rollout = code.compute_on_host(host, seen)
   return probes.passes(rollouts.policy(), parameters, needs, rollout)
 
 

@@ -105,7 +105,7 @@ class Case:
       return rollout
     reads = {read for need in host for read in need.probe.reads}
     sources = {"old": tabular_policy.params(p=P) if params is None else params}
-    return scoring.on_host(
+    return scoring.compute_on_host(
       host, scoring.passes(tabular_policy.policy, sources, reads, rollout)
     )
 

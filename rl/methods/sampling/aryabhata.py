@@ -11,7 +11,7 @@ from rl.losses.aggregates import Aggregate, at_least_one
 from rl.losses.surrogates import reinforce
 from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.sampling.samplers import PromptBatch, Sampler, more, once
+from rl.sampling.samplers import PromptBatch, Sampler, add_samples, once
 from rl.transforms import chain, group_normalize, scores
 
 
@@ -31,7 +31,7 @@ def doubling(pilot: int = 8, threshold: float = 0.25) -> Sampler:
       count = min(size, batch.samples - size)
       mean = masked.mean(rollout.scores, rollout.sample_mask)
       poor &= (mean < threshold) & rollout.sample_mask.any(-1)
-      rollout = more(batch, rollout, count, poor * count)
+      rollout = add_samples(batch, rollout, count, poor * count)
       size += count
     return rollout
 

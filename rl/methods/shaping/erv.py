@@ -11,10 +11,10 @@ from rl.method import Method
 from rl.transforms import (
   chain,
   group_normalize,
-  moved,
-  moving_average,
+  moving_average_value,
   scores,
   transform,
+  update_moving_average,
 )
 
 _HIDDEN = scoring.Need(
@@ -90,7 +90,7 @@ def explore_or_exploit(
   """A + min(relu(Phi), |A| / kappa), from the second rollout on."""
   measure = jax.vmap(jax.vmap(lambda h, m: rank_statistics(h, m, stride)))
   found, long = measure(rollout.extras[_HIDDEN], rollout.valid("token"))
-  usual, seen = moving_average(state), state["weight"] > 0
+  usual, seen = moving_average_value(state), state["weight"] > 0
   deviation = jnp.clip((found - usual) / (jnp.abs(usual) + 1e-8), -5.0, 5.0)
   explore = jax.nn.sigmoid(gain * deviation[..., 0])
   velocity, rank = jnp.tanh(deviation[..., 1]), jnp.tanh(deviation[..., 2])
@@ -98,7 +98,7 @@ def explore_or_exploit(
   bonus = jnp.minimum(jax.nn.relu(phi), jnp.abs(signal) / kappa)
   counted = jnp.broadcast_to(long[..., None], found.shape)
   mean = masked.mean(found, counted, (0, 1))
-  new = moved(state, mean, 1 - rate, long.any())
+  new = update_moving_average(state, mean, 1 - rate, long.any())
   return signal + jnp.where(seen & long, bonus, 0.0), new
 
 

@@ -22,7 +22,7 @@ def geometric_mean(
   """A exp(mean_t l_t): l = min(log rho, clip) if A > 0, else max(., -clip).
 
   A is the mean over the sample's tokens. Weights of tokens belong inside the
-  geometric mean: see `rl.losses.importance.corrected`.
+  geometric mean: see `rl.losses.importance`.
   """
   del policy
   mask = rollout.mask

@@ -158,7 +158,7 @@ def test_weights_are_the_ratio_up_to_the_cap():
 
 
 def test_a_corrected_method_prints_its_weights():
-  method = importance.corrected(methods.get("grpo"), 2.0)
+  method = importance.add_importance_weights(methods.get("grpo"), 2.0)
   assert "truncated_importance(cap=2)" in str(method)
   assert "old/log_probs" in {str(need) for need in method.signal_needs}
 
@@ -166,7 +166,7 @@ def test_a_corrected_method_prints_its_weights():
 @pytest.mark.parametrize("name", ["topr", "eepo", "semi_online_grpo"])
 def test_what_is_weighed_against_the_sampler_is_not_weighed_twice(name):
   with pytest.raises(ValueError, match="against what sampled them already"):
-    importance.corrected(methods.get(name), 2.0)
+    importance.add_importance_weights(methods.get(name), 2.0)
 
 
 def test_without_a_gap_correction_changes_nothing():

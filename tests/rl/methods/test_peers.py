@@ -522,7 +522,7 @@ def test_truncated_weights_of_tokens_are_averaged_as_verl_does(name, peer):
   token_weights = np.minimum(np.exp(gap), 2.0)
   assert ((token_weights == 2.0) & (BATCH.mask > 0)).any()
   sampled = jnp.asarray(BATCH.old_log_probs - gap, jnp.float32)
-  m = importance.corrected(methods.get(name), cap=2.0)
+  m = importance.add_importance_weights(methods.get(name), cap=2.0)
   loss, found = ours(m, seen=rollout(behavior_log_probs=sampled))
   theirs = peer(weights=token_weights)
   close(loss, theirs(NOW, NOW))

@@ -214,7 +214,9 @@ def test_the_geometric_mean_weighs_a_sample_by_that_of_its_tokens():
   """Centred scores are 1 and -1, and both samples have the weight 1."""
   advantage = chain(transforms.scores(), transforms.center())
   m = dataclasses.replace(methods.get("gmpo"), advantage=advantage)
-  (found,) = losses_of_terms(importance.corrected(m, 2.0), stale_rollout())
+  (found,) = losses_of_terms(
+    importance.add_importance_weights(m, 2.0), stale_rollout()
+  )
   close(found, [[-1.0, 1.0]])
 
 
@@ -226,7 +228,9 @@ def test_each_term_weighs_tokens_by_its_own_mean(first):
   both = [geometric, arithmetic] if first == "gmpo" else [arithmetic, geometric]
   advantage = chain(transforms.scores(), transforms.center())
   m = method.Method(terms.Loss(tuple(both)), advantage)
-  found = losses_of_terms(importance.corrected(m, 2.0), stale_rollout())
+  found = losses_of_terms(
+    importance.add_importance_weights(m, 2.0), stale_rollout()
+  )
   wide, narrow = found if first == "grpo" else found[::-1]
   close(narrow, [[-1.0, 1.0]])
   close(wide, [[[-0.5, -2.0, -1.0], [2.0, 0.5, 0.0]]])

@@ -345,7 +345,7 @@ def test_less_never_amplifies_and_leaves_unknown_verdicts_alone():
     correct=verdicts, extras=types.Named({"old/entropy": entropy})
   )
   m = methods.get("less", mu=2)
-  rollout = scoring.on_host(m.signal_needs, rollout)
+  rollout = scoring.compute_on_host(m.signal_needs, rollout)
   got, _ = m.advantage.apply(None, rollout, m.advantage.init())
   a = np.asarray(group_normalize(rollout.scores, rollout.sample_mask))[
     ..., None

@@ -75,15 +75,15 @@ def exact(logits: np.ndarray, sampling: Sampling) -> np.ndarray:
   if sampling.top_k:
     order = order[: sampling.top_k]
   mass = sum(probs[i] for i in order)
-  kept, sofar = [], 0.0
+  tokens, total = [], 0.0
   for i in order:
-    if sofar < sampling.top_p * mass or sampling.top_p == 1:
-      kept.append(i)
-    sofar += probs[i]
-  kept = [i for i in kept if probs[i] >= sampling.min_p * probs[order[0]]]
-  found = np.zeros(len(probs))
-  found[kept] = probs[kept]
-  return found / found.sum()
+    if total < sampling.top_p * mass or sampling.top_p == 1:
+      tokens.append(i)
+    total += probs[i]
+  tokens = [i for i in tokens if probs[i] >= sampling.min_p * probs[order[0]]]
+  truncated = np.zeros(len(probs))
+  truncated[tokens] = probs[tokens]
+  return truncated / truncated.sum()
 
 
 @pytest.mark.parametrize("name", TRUNCATIONS)
@@ -128,9 +128,9 @@ def test_tied_tokens_are_kept_together():
 def test_truncations_equal_sorting_on_a_large_vocabulary(truncation):
   logits = np.random.default_rng(4).normal(size=(8, 5000)) * 3
   sampling = dataclasses.replace(PLAIN, **truncation)
-  kept = np.isfinite(generation.truncate(jnp.asarray(logits), sampling))
+  is_kept = np.isfinite(generation.truncate(jnp.asarray(logits), sampling))
   probs = np.stack([exact(row, sampling) for row in logits])
-  np.testing.assert_array_equal(kept, probs > 0)
+  np.testing.assert_array_equal(is_kept, probs > 0)
 
 
 def test_temperature_zero_is_the_most_likely_token():
@@ -147,39 +147,43 @@ def test_log_probs_are_those_of_score_under_the_sampled_distribution(
 ):
   sampling = dataclasses.replace(PLAIN, **TRUNCATIONS[name])
   prompts, mask, ids = problems(P)
-  drawn = generate(params, prompts, mask, ids, sampling)
-  real = np.arange(T) < np.asarray(drawn.lengths)[..., None]
-  tokens = types.Tokens(prompts, mask, drawn.completions, drawn.lengths, real)
+  samples = generate(params, prompts, mask, ids, sampling)
+  real = np.arange(T) < np.asarray(samples.lengths)[..., None]
+  tokens = types.Tokens(
+    prompts, mask, samples.completions, samples.lengths, real
+  )
   logits = np.asarray(score(params, tokens))
   for place in np.argwhere(real):
     p, s, t = place
     probs = exact(logits[p, s, t], sampling)
-    expected = np.log(probs[drawn.completions[p, s, t]])
-    assert drawn.log_probs[p, s, t] == pytest.approx(expected, abs=1e-5)
-  np.testing.assert_array_equal(drawn.log_probs[~real], 0)
+    expected = np.log(probs[samples.completions[p, s, t]])
+    assert samples.log_probs[p, s, t] == pytest.approx(expected, abs=1e-5)
+  np.testing.assert_array_equal(samples.log_probs[~real], 0)
 
 
 def test_completions_end_at_eos_and_are_padded(params):
   prompts, mask, ids = problems(P)
-  drawn = jax.tree.map(np.asarray, generate(params, prompts, mask, ids, PLAIN))
+  samples = jax.tree.map(
+    np.asarray, generate(params, prompts, mask, ids, PLAIN)
+  )
   for place in np.ndindex(P, S):
-    completion, length = drawn.completions[place], drawn.lengths[place]
+    completion, length = samples.completions[place], samples.lengths[place]
     ends = np.flatnonzero(completion[:length] == EOS)
-    assert drawn.finished[place] == (len(ends) > 0)
+    assert samples.finished[place] == (len(ends) > 0)
     assert length == (ends[0] + 1 if len(ends) else T)
     assert (completion[length:] == PLAIN.pad_id).all()
-  assert 0 < drawn.finished.mean() < 1  # both ends were seen
+  assert 0 < samples.finished.mean() < 1  # both ends were seen
 
 
 def test_a_sample_depends_on_its_prompt_and_number_only(params):
   prompts, mask, ids = problems(P)
-  whole = generate(params, prompts, mask, ids, PLAIN)
+  full = generate(params, prompts, mask, ids, PLAIN)
   order = np.array([3, 0, 2])
   part = generate(params, prompts[order], mask[order], ids[order], PLAIN)
-  np.testing.assert_array_equal(part.completions, whole.completions[order])
+  np.testing.assert_array_equal(part.completions, full.completions[order])
   more = dataclasses.replace(PLAIN, samples=S + 2, max_tokens=T + 2)
   more = generate(params, prompts, mask, ids, more)
-  np.testing.assert_array_equal(more.completions[:, :S, :T], whole.completions)
+  np.testing.assert_array_equal(more.completions[:, :S, :T], full.completions)
 
 
 def test_samples_are_the_same_on_a_mesh(params):
@@ -188,17 +192,17 @@ def test_samples_are_the_same_on_a_mesh(params):
   split = sharding.batch_sharding(mesh)
   placed = jax.device_put(params, sharding.shardings(params, mesh))
   inputs = jax.device_put((prompts, mask, ids), split)
-  found = generate(placed, *inputs, PLAIN)
+  samples = generate(placed, *inputs, PLAIN)
   expected = generate(params, prompts, mask, ids, PLAIN)
-  np.testing.assert_array_equal(found.completions, expected.completions)
-  np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-5)
+  np.testing.assert_array_equal(samples.completions, expected.completions)
+  np.testing.assert_allclose(samples.log_probs, expected.log_probs, atol=1e-5)
 
 
 def test_steps_prompts_samples_and_positions_draw_different_numbers():
   # A constant model has independent tokens: equal rows would be equal numbers.
   flat = types.Policy(
     score=None,
-    prefill=lambda params, prompts, mask, S, room: (
+    prefill=lambda params, prompts, mask, S, capacity: (
       jnp.zeros((len(prompts), 1000)),
       (),
     ),
@@ -231,22 +235,22 @@ def test_decoding_stops_when_all_rows_have_ended():
     certain = jnp.where(t >= 3, 1, 3)[..., None]
     return jnp.where(jnp.arange(4) == certain, 0.0, -jnp.inf), cache
 
-  def prefill(params, prompts, mask, S, room):
+  def prefill(params, prompts, mask, S, capacity):
     logits = jnp.where(jnp.arange(4) == 3, 0.0, -jnp.inf)
     return jnp.broadcast_to(logits, (len(prompts), 4)), ()
 
   counting = types.Policy(score=None, prefill=prefill, decode=decode)
   keys = generation.prompt_keys(jax.random.key(0), 0, jnp.arange(3))
-  drawn = generation.generate(
+  samples = generation.generate(
     counting, (), jnp.zeros((3, 1)), jnp.ones((3, 1)), keys, sampling
   )
   jax.effects_barrier()
   assert sorted(calls) == [0, 1, 2, 3]
-  np.testing.assert_array_equal(drawn.lengths, 5)
-  for completion in drawn.completions.reshape(6, 50).tolist():
+  np.testing.assert_array_equal(samples.lengths, 5)
+  for completion in samples.completions.reshape(6, 50).tolist():
     assert completion == [3, 3, 3, 3, 1] + [0] * 45
-  assert drawn.finished.all()
-  np.testing.assert_array_equal(drawn.log_probs, 0)  # all were certain
+  assert samples.finished.all()
+  np.testing.assert_array_equal(samples.log_probs, 0)  # all were certain
 
 
 @pytest.mark.parametrize(

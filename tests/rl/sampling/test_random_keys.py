@@ -22,6 +22,6 @@ def test_draws_of_two_names_are_independent_of_each_other_and_of_the_key():
 
 def test_a_prompts_draw_is_the_same_in_every_batch():
   keys = jax.random.split(jax.random.key(1), 6)
-  whole = uniforms(jax.jit(random_keys.keys, static_argnums=1)(keys, "coins"))
+  full = uniforms(jax.jit(random_keys.keys, static_argnums=1)(keys, "coins"))
   part = uniforms(random_keys.keys(keys[2:4], "coins"))
-  np.testing.assert_array_equal(whole[2:4], part)
+  np.testing.assert_array_equal(full[2:4], part)

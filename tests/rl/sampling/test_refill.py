@@ -61,82 +61,84 @@ def problems(count: int = P) -> tuple[np.ndarray, np.ndarray, jax.Array]:
 
 
 @pytest.fixture(scope="module")
-def plain():
-  """Plain decoding in float64, its cache as long as the completions."""
+def one_row_each():
+  """Samples in float64, with a row for each and a cache of full length."""
   with jax.enable_x64(True):
     config = dataclasses.replace(CONFIG, dtype="float64", param_dtype="float64")
     params = start(config)
     bound = policy.bind(config)
-    whole = dataclasses.replace(bound, resize=lambda cache, room: cache)
-    return bound, params, generate(whole, params, problems(), PLAIN)
+    fixed = dataclasses.replace(bound, resize=lambda cache, capacity: cache)
+    return bound, params, generate(fixed, params, problems(), PLAIN)
 
 
-def same(found: generation.Samples, expected: generation.Samples) -> None:
+def assert_same(
+  samples: generation.Samples, expected: generation.Samples
+) -> None:
   for name in ("completions", "lengths", "finished"):
     np.testing.assert_array_equal(
-      getattr(found, name), getattr(expected, name), err_msg=name
+      getattr(samples, name), getattr(expected, name), err_msg=name
     )
-  np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-5)
+  np.testing.assert_allclose(samples.log_probs, expected.log_probs, atol=1e-5)
 
 
-def test_the_lengths_are_many(plain):
-  lengths = np.asarray(plain[2].lengths)
+def test_the_lengths_are_many(one_row_each):
+  lengths = np.asarray(one_row_each[2].lengths)
   assert len(np.unique(lengths)) > S
   assert lengths.max() == T
-  assert (lengths.sum(-1) > 2 * T).all()  # the ring of one row comes round
+  assert (lengths.sum(-1) > 2 * T).all()  # one row decodes several samples
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
-def test_rows_and_growing_caches_change_no_sample(plain, rows):
-  bound, params, expected = plain
+def test_rows_and_growing_caches_change_no_sample(one_row_each, rows):
+  bound, params, expected = one_row_each
   with jax.enable_x64(True):
     sampling = dataclasses.replace(PLAIN, rows=rows)
-    same(generate(bound, params, problems(), sampling), expected)
+    assert_same(generate(bound, params, problems(), sampling), expected)
 
 
-def test_layers_without_a_loop_draw_the_same(plain):
-  bound, params, expected = plain
+def test_layers_without_a_loop_draw_the_same(one_row_each):
+  bound, params, expected = one_row_each
   with jax.enable_x64(True):
     config = bound.decode.args[0]
     assert config.looped
     straight = policy.bind(dataclasses.replace(config, unroll=0))
-    same(generate(straight, params, problems(), FEW), expected)
+    assert_same(generate(straight, params, problems(), FEW), expected)
 
 
-def test_only_wanted_samples_are_taken_up(plain):
-  bound, params, expected = plain
-  wanted = np.arange(P * S).reshape(P, S) % 3 == 1
+def test_rows_take_only_active_samples(one_row_each):
+  bound, params, expected = one_row_each
+  active = np.arange(P * S).reshape(P, S) % 3 == 1
   with jax.enable_x64(True):
-    found = generate(bound, params, problems(), FEW, wanted)
+    samples = generate(bound, params, problems(), FEW, active)
   np.testing.assert_array_equal(
-    found.completions, np.where(wanted[..., None], expected.completions, 0)
+    samples.completions, np.where(active[..., None], expected.completions, 0)
   )
-  np.testing.assert_array_equal(found.lengths, expected.lengths * wanted)
+  np.testing.assert_array_equal(samples.lengths, expected.lengths * active)
 
 
-def test_later_samples_have_their_own_numbers(plain):
-  bound, params, expected = plain
+def test_later_samples_have_their_own_numbers(one_row_each):
+  bound, params, expected = one_row_each
   with jax.enable_x64(True):
-    found = generate(bound, params, problems(), FEW, None, 6)
+    samples = generate(bound, params, problems(), FEW, None, 6)
   np.testing.assert_array_equal(
-    found.completions[:, : S - 6], expected.completions[:, 6:]
+    samples.completions[:, : S - 6], expected.completions[:, 6:]
   )
 
 
-def test_the_work_is_that_of_the_longest_queue(plain):
-  _, _, expected = plain
+def test_the_work_is_that_of_the_longest_queue(one_row_each):
+  _, _, expected = one_row_each
   calls = []
 
-  def counted(bound):
+  def count_calls(bound):
     def decode(params, tokens, t, cache):
       jax.debug.callback(lambda: calls.append(tokens.shape[1]))
       return bound.decode(params, tokens, t, cache)
 
     return dataclasses.replace(bound, decode=decode)
 
-  bound, params, _ = plain
+  bound, params, _ = one_row_each
   with jax.enable_x64(True):
-    generate(counted(bound), params, problems(), FEW)
+    generate(count_calls(bound), params, problems(), FEW)
     jax.effects_barrier()
   # Each row takes the next sample as soon as it is free.
   steps = 0
@@ -156,19 +158,21 @@ def test_refilled_rows_on_a_mesh_move_nothing_but_the_end():
   placed = jax.device_put(params, sharding.shardings(params, mesh))
   split = jax.device_put(inputs, sharding.batch_sharding(mesh))
   bound = policy.bind(CONFIG)
-  wanted = jax.device_put(np.ones((8, S), bool), sharding.batch_sharding(mesh))
-  program = _generate.lower(bound, placed, split, FEW, wanted, 0).compile()
+  active = jax.device_put(np.ones((8, S), bool), sharding.batch_sharding(mesh))
+  program = _generate.lower(bound, placed, split, FEW, active, 0).compile()
   text = program.as_text()
-  for moved in ("all-gather", "all-to-all", "collective-permute"):
-    assert moved not in text, moved
-  found = program(placed, split, wanted, 0)
+  for collective in ("all-gather", "all-to-all", "collective-permute"):
+    assert collective not in text, collective
+  samples = program(placed, split, active, 0)
   expected = generate(bound, params, inputs, FEW)
-  np.testing.assert_array_equal(found.lengths, expected.lengths)
-  np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-4)
+  np.testing.assert_array_equal(samples.lengths, expected.lengths)
+  np.testing.assert_allclose(samples.log_probs, expected.log_probs, atol=1e-4)
 
 
-@pytest.mark.parametrize(("unroll", "kept"), [(0, [64, 16, 32]), (1, [64] * 3)])
-def test_a_cache_is_resized_before_it_comes_round(unroll, kept):
+@pytest.mark.parametrize(
+  ("unroll", "capacities"), [(0, [64, 16, 32]), (1, [64] * 3)]
+)
+def test_a_cache_is_resized_before_rows_start_again(unroll, capacities):
   bound = policy.bind(dataclasses.replace(CONFIG, unroll=unroll))
   prompts, mask, _ = problems()
 
@@ -177,14 +181,14 @@ def test_a_cache_is_resized_before_it_comes_round(unroll, kept):
     short = bound.resize(cache, 16)
     return cache, short, bound.resize(short, 32)
 
-  found = jax.eval_shape(sizes, start(CONFIG))
-  assert [cache.capacity for cache in found] == [T, 16, 32]
-  assert {cache.max_length for cache in found} == {L + T}
-  keys = [jax.tree.leaves(cache.completions)[0] for cache in found]
-  assert [leaf.shape[-1] for leaf in keys] == kept
+  caches = jax.eval_shape(sizes, start(CONFIG))
+  assert [cache.capacity for cache in caches] == [T, 16, 32]
+  assert {cache.max_length for cache in caches} == {L + T}
+  keys = [jax.tree.leaves(cache.completions)[0] for cache in caches]
+  assert [leaf.shape[-1] for leaf in keys] == capacities
   if unroll:
     with pytest.raises(ValueError, match=f"made for at most {T}"):
-      bound.resize(found[0], T + 1)
+      bound.resize(caches[0], T + 1)
 
 
 @pytest.mark.parametrize(
@@ -210,9 +214,9 @@ def test_served_parameters_are_in_the_compute_dtype(unroll, layers):
   _, cache = prefill(params, prompts, mask)
   decode = jax.jit(functools.partial(decoding.decode, config))
   tokens = jnp.ones((len(prompts), S), jnp.int32)
-  found, _ = decode(served, tokens, 0, cache)
+  logits, _ = decode(served, tokens, 0, cache)
   expected, _ = decode(stored, tokens, 0, cache)
-  np.testing.assert_array_equal(found, expected)
+  np.testing.assert_array_equal(logits, expected)
   wide = {
     jax.tree_util.keystr(path, simple=True, separator=".")
     for path, leaf in jax.tree.leaves_with_path(served)

@@ -63,24 +63,22 @@ def grpo():
     ("eepo", {"rate": 0.0}),
   ],
 )
-def test_a_stage_that_is_off_leaves_the_bits_of_plain_sampling(
-  experiment, name, off
-):
-  plain, _ = gathered(experiment, grpo())
+def test_a_sampler_that_is_off_samples_the_bits_of_once(experiment, name, off):
+  once, _ = gathered(experiment, grpo())
   method = dataclasses.replace(methods.get(name, **off), name="off")
-  found, _ = gathered(experiment, method)
-  assert_same(found.replace(memory=()), plain)
+  rollout, _ = gathered(experiment, method)
+  assert_same(rollout.replace(memory=()), once)
 
 
 @pytest.mark.long
-def test_a_run_with_the_stage_off_is_grpo_bit_for_bit(experiment):
+def test_a_run_with_a_sampler_that_is_off_is_grpo_bit_for_bit(experiment):
   """Three steps, fused: parameters and metrics."""
   e = experiment
-  staged = dataclasses.replace(
-    grpo(), stage=methods.get("dars", pilot=SAMPLES).sampler
+  switched_off = dataclasses.replace(
+    grpo(), sampler=methods.get("dars", pilot=SAMPLES).sampler
   )
   ended = []
-  for method in (grpo(), staged):
+  for method in (grpo(), switched_off):
     gather = rollouts.make_rollout_fn(
       e.task, e.policy, e.sampling, 4, None, method
     )
@@ -94,79 +92,87 @@ def test_a_run_with_the_stage_off_is_grpo_bit_for_bit(experiment):
 
 @pytest.mark.long
 def test_a_second_pass_goes_on_where_the_pilot_stopped(experiment):
-  """Asked for everything, two passes draw the samples of one."""
+  """With the largest budget, two passes draw the samples of one pass."""
   everything = samplers.second_pass(
-    PILOT, lambda pilot, most, memory: (jnp.full(4, most), memory), "all"
+    PILOT,
+    lambda pilot, max_further, memory: (jnp.full(4, max_further), memory),
+    "all",
   )
   nothing = samplers.second_pass(
-    PILOT, lambda pilot, most, memory: (jnp.zeros(4, int), memory), "none"
+    PILOT,
+    lambda pilot, max_further, memory: (jnp.zeros(4, int), memory),
+    "none",
   )
   some = samplers.second_pass(
-    PILOT, lambda pilot, most, memory: (jnp.arange(4) % 3, memory), "some"
+    PILOT,
+    lambda pilot, max_further, memory: (jnp.arange(4) % 3, memory),
+    "some",
   )
-  plain, _ = gathered(experiment, grpo())
-  for stage, extra in (
+  once, _ = gathered(experiment, grpo())
+  for sampler, extra in (
     (everything, [2] * 4),
     (nothing, [0] * 4),
     (some, [0, 1, 2, 0]),
   ):
-    found, _ = gathered(experiment, dataclasses.replace(grpo(), stage=stage))
+    rollout, _ = gathered(
+      experiment, dataclasses.replace(grpo(), sampler=sampler)
+    )
     real = np.arange(SAMPLES) < PILOT + np.array(extra)[:, None]
-    np.testing.assert_array_equal(found.sample_mask, real)
+    np.testing.assert_array_equal(rollout.sample_mask, real)
     np.testing.assert_array_equal(
-      np.where(real[..., None], found.completions, 0),
-      np.where(real[..., None], plain.completions, 0),
+      np.where(real[..., None], rollout.completions, 0),
+      np.where(real[..., None], once.completions, 0),
     )
-    np.testing.assert_array_equal(found.scores[real], plain.scores[real])
+    np.testing.assert_array_equal(rollout.scores[real], once.scores[real])
     np.testing.assert_allclose(
-      found.behavior_log_probs[real], plain.behavior_log_probs[real], atol=1e-6
+      rollout.behavior_log_probs[real], once.behavior_log_probs[real], atol=1e-6
     )
-    assert not found.tokens.mask[~real].any()
+    assert not rollout.tokens.mask[~real].any()
 
 
 def test_greedy_scores_are_those_of_the_likeliest_completion(experiment):
-  plain, _ = gathered(experiment, grpo())
-  found, state = gathered(experiment, methods.get("remax"))
-  extras = found.extras.arrays
+  once, _ = gathered(experiment, grpo())
+  rollout, state = gathered(experiment, methods.get("remax"))
+  extras = rollout.extras.arrays
   greedy = extras["stage/greedy_scores"]
   assert greedy.shape == (4,)
-  assert_same(found.replace(extras=plain.extras), plain)
+  assert_same(rollout.replace(extras=once.extras), once)
   e = experiment
   cold = dataclasses.replace(e.sampling, samples=1, temperature=0.0)
   alone = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, cold, 4))(state)
   np.testing.assert_allclose(greedy, alone.scores[:, 0], rtol=1e-6)
   assert (
     extras["stage/tokens"]
-    == plain.scored_lengths.sum() + alone.scored_lengths.sum()
+    == once.scored_lengths.sum() + alone.scored_lengths.sum()
   )
 
 
 def mean_log_probs(e, params, rollout):
-  """`[P, S]` of the policy at its samples."""
-  found = scoring.read(
+  """Log-probs of the samples under the policy, `[P, S]`."""
+  log_probs = scoring.read(
     e.policy, params, rollout.tokens, [scoring.log_probs], types.Named()
   )["log_probs"]
-  return jnp.where(rollout.mask, found, 0).sum(-1)
+  return jnp.where(rollout.mask, log_probs, 0).sum(-1)
 
 
 @pytest.mark.long
 def test_forgetting_makes_the_first_half_less_likely(experiment):
-  """One step of the unlearning loss; and the second half knows who drew it."""
+  """The second half is sampled after one step of the unlearning loss."""
   method = methods.get("eepo", rate=0.5, threshold=1e9)
-  found, state = gathered(experiment, method)
+  rollout, state = gathered(experiment, method)
   half = SAMPLES // 2
-  plain, _ = gathered(experiment, grpo())
+  once, _ = gathered(experiment, grpo())
   np.testing.assert_array_equal(
-    found.completions[:, :half], plain.completions[:, :half]
+    rollout.completions[:, :half], once.completions[:, :half]
   )
-  first = found.tokens.replace(
-    completions=found.tokens.completions[:, :half],
-    lengths=found.tokens.lengths[:, :half],
-    mask=found.tokens.mask[:, :half],
+  first = rollout.tokens.replace(
+    completions=rollout.tokens.completions[:, :half],
+    lengths=rollout.tokens.lengths[:, :half],
+    mask=rollout.tokens.mask[:, :half],
   )
 
   def loss(params):
-    rollout = plain.replace(tokens=first)
+    rollout = once.replace(tokens=first)
     log_probs = scoring.read(
       experiment.policy, params, first, [scoring.log_probs], types.Named()
     )["log_probs"]
@@ -174,65 +180,67 @@ def test_forgetting_makes_the_first_half_less_likely(experiment):
 
   slope = jax.grad(loss)(state.params)
   after = jax.tree.map(lambda p, g: p - 0.5 * g, state.params, slope)
-  e, seen = experiment, plain.replace(tokens=first)
+  e, half_rollout = experiment, once.replace(tokens=first)
   assert (
-    mean_log_probs(e, after, seen).mean()
-    < mean_log_probs(e, state.params, seen).mean()
+    mean_log_probs(e, after, half_rollout).mean()
+    < mean_log_probs(e, state.params, half_rollout).mean()
   )
-  # What was drawn by theta' has the log-probs of theta', not of theta.
-  drawn = jnp.where(found.mask, found.behavior_log_probs, 0).sum(-1)[:, half:]
+  # The samples of theta' have the log-probs of theta', not of theta.
+  sampled = jnp.where(rollout.mask, rollout.behavior_log_probs, 0).sum(-1)[
+    :, half:
+  ]
   under = {
-    name: mean_log_probs(e, params, found)[:, half:]
+    name: mean_log_probs(e, params, rollout)[:, half:]
     for name, params in (("after", after), ("before", state.params))
   }
-  np.testing.assert_allclose(drawn, under["after"], atol=1e-4)
-  assert np.abs(drawn - under["before"]).max() > 1e-3
+  np.testing.assert_allclose(sampled, under["after"], atol=1e-4)
+  assert np.abs(sampled - under["before"]).max() > 1e-3
 
 
 @pytest.mark.long
 def test_an_uncertain_policy_forgets_nothing(experiment):
-  """Entropy above the threshold: the samples of plain GRPO, and a memory."""
-  plain, _ = gathered(experiment, grpo())
-  found, state = gathered(
+  """Above the threshold of entropy, the samples are those of GRPO."""
+  once, _ = gathered(experiment, grpo())
+  rollout, state = gathered(
     experiment, methods.get("eepo", rate=0.5, threshold=0.0)
   )
-  np.testing.assert_array_equal(found.completions, plain.completions)
-  assert found.memory["seen"] == 1
+  np.testing.assert_array_equal(rollout.completions, once.completions)
+  assert rollout.memory["seen"] == 1
   entropy = scoring.read(
     experiment.policy,
     state.params,
-    plain.tokens,
+    once.tokens,
     [scoring.entropy],
     types.Named(),
   )["entropy"]
-  half = plain.mask & (np.arange(SAMPLES) < SAMPLES // 2)[:, None]
+  half = once.mask & (np.arange(SAMPLES) < SAMPLES // 2)[:, None]
   np.testing.assert_allclose(
-    found.memory["entropies"][-1], entropy[half].mean(), rtol=1e-4
+    rollout.memory["entropies"][-1], entropy[half].mean(), rtol=1e-4
   )
 
 
 @pytest.mark.long
 def test_summaries_go_on_from_the_cut(experiment):
-  """Prompts of the second rollout are prompt and thought up to the budget."""
+  """Prompts of the second rollout are prompts with a prefix of the sample."""
   method = methods.get("brpo_anytime", budgets=(0.5, 1.0), summaries=2)
-  found, _ = gathered(experiment, method)
-  thinking, summary = found["policy"], found["summary"]
-  plain, _ = gathered(experiment, grpo())
-  np.testing.assert_array_equal(thinking.completions, plain.completions)
+  rollout, _ = gathered(experiment, method)
+  thinking, summary = rollout["policy"], rollout["summary"]
+  once, _ = gathered(experiment, grpo())
+  np.testing.assert_array_equal(thinking.completions, once.completions)
   cut = round(0.5 * thinking.mask.shape[-1])
   lengths = np.asarray(thinking.tokens.lengths)
   assert summary.scores.shape == (4 * SAMPLES, 2)
   for p in range(4):
-    asked = np.asarray(plain.tokens.prompts[p])[
-      np.asarray(plain.tokens.prompt_mask[p])
+    prompt = np.asarray(once.tokens.prompts[p])[
+      np.asarray(once.tokens.prompt_mask[p])
     ]
     for s in range(SAMPLES):
       row = p * SAMPLES + s
-      kept = np.asarray(thinking.completions[p, s, : min(cut, lengths[p, s])])
+      prefix = np.asarray(thinking.completions[p, s, : min(cut, lengths[p, s])])
       real = np.asarray(summary.tokens.prompt_mask[row])
       np.testing.assert_array_equal(
         np.asarray(summary.tokens.prompts[row])[real],
-        np.concatenate([asked, kept]),
+        np.concatenate([prompt, prefix]),
       )
       assert summary.sample_mask[row].all() == (lengths[p, s] > cut)
       want = thinking.scores[p, s]
@@ -240,9 +248,9 @@ def test_summaries_go_on_from_the_cut(experiment):
         want = summary.scores[row].mean()
       np.testing.assert_allclose(thinking.step_scores[p, s, 0], want, rtol=1e-5)
       assert thinking.step_scores[p, s, 1] == thinking.scores[p, s]
-  drawn = summary.extras["stage/drawn"].sum()
-  assert thinking.extras["stage/tokens"] == plain.tokens.lengths.sum() + drawn
-  assert multi_seed.sampled_tokens(found) == thinking.extras["stage/tokens"]
+  sampled = summary.extras["stage/drawn"].sum()
+  assert thinking.extras["stage/tokens"] == once.tokens.lengths.sum() + sampled
+  assert multi_seed.sampled_tokens(rollout) == thinking.extras["stage/tokens"]
   at = np.where(np.arange(thinking.mask.shape[-1]) < cut, 0, 1)
   np.testing.assert_array_equal(
     thinking.step_ids, np.where(thinking.mask, at, -1)
@@ -251,14 +259,14 @@ def test_summaries_go_on_from_the_cut(experiment):
 
 @pytest.mark.long
 def test_two_learners_learn_from_two_rollouts(experiment):
-  """The summary policy moves by its own rollout, the thinker by the other."""
+  """Each of the two policies is updated with a rollout of its own."""
   e = experiment
   method = methods.get("brpo_anytime", budgets=(0.5, 1.0), summaries=2)
-  found, _ = gathered(e, method)
+  rollout, _ = gathered(e, method)
   txs = {name: e.txs["policy"] for name in method}
   state = step.init(method, e.init().params, txs, jax.random.key(0))
   train_step = jax.jit(step.make(method, e.policy, txs, Plan()))
-  new, metrics = train_step(state, found)
+  new, metrics = train_step(state, rollout)
   moved = lambda a, b: max(  # noqa: E731
     float(jnp.abs(x - y).max())
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
@@ -267,10 +275,10 @@ def test_two_learners_learn_from_two_rollouts(experiment):
   assert (
     moved(new.parameter_sets["summary"], state.parameter_sets["summary"]) > 0
   )
-  still = found["summary"].replace(
-    scores=jnp.zeros_like(found["summary"].scores)
+  still = rollout["summary"].replace(
+    scores=jnp.zeros_like(rollout["summary"].scores)
   )
-  new, _ = train_step(state, {**found, "summary": still})
+  new, _ = train_step(state, {**rollout, "summary": still})
   assert moved(new.params, state.params) > 0
   assert (
     moved(new.parameter_sets["summary"], state.parameter_sets["summary"]) == 0
@@ -278,7 +286,7 @@ def test_two_learners_learn_from_two_rollouts(experiment):
   assert np.isfinite(metrics["summary/loss/total"])
 
 
-def test_rollouts_come_from_the_slot_that_behaves(experiment):
+def test_rollouts_are_sampled_by_the_behavior_policy(experiment):
   e = experiment
   method = methods.get("semi_online_grpo")
   assert method.behavior != "policy"
@@ -290,5 +298,5 @@ def test_rollouts_come_from_the_slot_that_behaves(experiment):
   gather = jax.jit(
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4, None, method)
   )
-  plain = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4))
-  assert_same(gather(stale), plain(state.replace(params=other)))
+  once = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4))
+  assert_same(gather(stale), once(state.replace(params=other)))

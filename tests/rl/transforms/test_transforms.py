@@ -201,7 +201,7 @@ def mistakes():
   yield (
     "a factory that was not called",
     lambda: chain(sample, group_normalize),
-    ["group_normalize is not a Transform; call it: group_normalize()"],
+    ["got group_normalize; it is a factory, call it: group_normalize()"],
   )
   yield (
     "an unknown hyper-parameter",
@@ -230,7 +230,7 @@ def mistakes():
     ["one value per token", "one per prompt"],
   )
   yield (
-    "a coefficient of the wrong level",
+    "a term weight of the wrong level",
     lambda: scores() * kl(),
     ["gives a sample signal"],
   )
@@ -266,7 +266,7 @@ def test_a_filter_of_prompts_is_refused_and_not_read_as_one_of_samples():
       LevelError, match=f"{where} = easy_prompts.. gives a pro"
     ):
       Method(GRADIENT, signal, **{where: easy_prompts()})
-  with pytest.raises(LevelError, match="a filter gives sample or token"):
+  with pytest.raises(LevelError, match="must give a sample or token"):
     terms.nll().of(loss_filter=easy_prompts())
 
 
@@ -331,7 +331,7 @@ def wrong_level(_, policy, rollout):
         GRADIENT, chain(transforms.probe(scoring.Need("ema", scoring.entropy)))
       ),
       ROLLOUT,
-      ["ema/entropy", "Add a slot"],
+      ["ema/entropy", "Add a parameter set"],
     ),
   ],
 )
