@@ -262,7 +262,7 @@ def test_the_ratio_keeps_its_value_and_spreads_its_gradient():
       completions=jnp.ones((1, 2, 2), int), mask=jnp.ones((1, 2, 2), bool)
     ),
   )
-  surrogate = simko.spread_and_press(3, 0.01, 1.1, 0.5, 0.2)
+  surrogate = simko.simko_clip(3, 0.01, 1.1, 0.5, 0.2)
 
   def ratio(log_p, a, token):
     at = jnp.broadcast_to(log_p[ids], (1, 2, 2, 3))
@@ -284,7 +284,7 @@ def test_the_ratio_keeps_its_value_and_spreads_its_gradient():
   close(ratio(logits, -1.0, 1), [-1, -1])
 
 
-def test_simko_without_spread_and_press_is_grpo():
+def test_simko_without_simko_clip_is_grpo():
   rollout, (params, old) = tabular_policy.rollout(), drifted(0.2)
   grpo = gradient(methods.get("grpo", beta=0.0), rollout, params, old)
   same = methods.get("simko", alpha=0.0, press=1.0)
