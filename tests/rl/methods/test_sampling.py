@@ -273,7 +273,7 @@ def test_a_step_counts_if_no_other_sample_has_it():
 
 def test_only_right_samples_are_paid_for_being_different():
   rollout = tabular_policy.rollout()
-  need = diver.need("bleu")
+  need = diver.diversity_need("bleu")
   spread = jnp.where(rollout.sample_mask, 0.05, jnp.nan).at[0, 1].set(0.5)
   rollout = rollout.replace(extras=rollout.extras.update({str(need): spread}))
 
