@@ -42,9 +42,8 @@ def pacs(beta: float = 1.0, balanced: bool = True) -> Method:
 
   R_i [P, S] is the verdict 0 or 1, n the number of samples in the group, n_c of
   those with the same verdict and sigma the sigmoid. At pi = pi_old with w = 1
-  the gradient is beta times that of `rloo`; a group of one verdict has none
-  there. Unknown verdicts are left out; psi of a single sample is 0. pi_old is
-  fixed for a rollout.
+  the gradient is beta times that of `rloo`, and none for a group of one
+  verdict. Unknown verdicts are left out; psi of a single sample is 0.
   Left out: the code's options of a z-score and of a mean over tokens.
   Source: Li et al. 2025, Implicit Actor Critic Coupling via a Supervised
   Learning Framework for RLVR.

@@ -42,9 +42,8 @@ def prdp(beta: float = 0.1, clip: float = 0.2) -> Method:
            clipped to log pi_old +- clip)
 
   R [P, S] is the score of a sample y, ref the policy at the start of the run.
-  The minimum is pi ~ ref exp(R / beta), as both samples have one partition
-  function. Unlike in DPO, pairs of equal rewards have a gradient, which pulls
-  their log-ratios together.
+  The minimum is pi ~ ref exp(R / beta): the partition function cancels. Pairs
+  of equal rewards, which DPO ignores, pull their log-ratios together.
   Deviation: tokens take the place of the denoising steps of a diffusion model.
   Both defaults are ours, for rewards of about [0, 1].
   Source: Deng et al. 2024, PRDP: Proximal Reward Difference Prediction.

@@ -29,8 +29,7 @@ def min_form(
   with s_k [P, S, K] the score of the step, so a sample collects the soft
   minimum of its scores for any number of steps. G and A are [P, S, T]; the
   others' mean return is the sum of the other samples' G over their tokens,
-  divided by L and their number. The loss is PPO-clip, averaged over tokens,
-  without a KL.
+  divided by L and their number. The loss is PPO-clip, averaged over tokens.
   Source: Cheng et al. 2025, Stop Summation (PURE), the paper's layout.
 
   Args:

@@ -20,19 +20,17 @@ def credit_zero_variance(
 
   max H is over the tokens of the sample. Other groups keep the signal.
   """
-  valid, valid_samples = rollout.valid("token"), rollout.sample_mask
-  entropy = jnp.where(valid, rollout.extras[_ENTROPY], 0.0)
+  tokens, valid = rollout.valid("token"), rollout.sample_mask
+  entropy = jnp.where(tokens, rollout.extras[_ENTROPY], 0.0)
   below_peak = entropy.max(-1, keepdims=True) - entropy
-  no_signal = (signal == 0).all(-1) & (masked.count(valid_samples) > 1)  # [P]
+  is_flat = (signal == 0).all(-1) & (masked.count(valid) > 1)  # [P]
   right, wrong = (
-    (no_signal & ((rollout.correct == v) | ~valid_samples).all(-1))[
-      :, None, None
-    ]
+    (is_flat & ((rollout.correct == v) | ~valid).all(-1))[:, None, None]
     for v in (1, 0)
   )
   shaped = jnp.where(right, alpha * entropy, signal[..., None])
   shaped = jnp.where(wrong, -alpha * below_peak, shaped)
-  return jnp.where(valid, shaped, 0.0)
+  return jnp.where(tokens, shaped, 0.0)
 
 
 def rl_zvp(alpha: float = 0.1, clip: float = 0.2, ddof: int = 1) -> Method:
@@ -43,10 +41,9 @@ def rl_zvp(alpha: float = 0.1, clip: float = 0.2, ddof: int = 1) -> Method:
     all wrong    A_t = -alpha (max_t' H_t' - H_t)
 
   H_t [P, S, T] is the entropy of the old policy at token t: uncertain tokens
-  are reinforced most, or penalised least. A group is right or wrong by its
-  verdicts. If they are unknown or differ at equal scores, or if the group has
-  one sample, A = 0. The loss is PPO-clip, averaged over tokens, without a KL or
-  filters.
+  are reinforced most, or penalised least. A group whose scores are equal but
+  whose verdicts are unknown or differ, or that has one sample, has A = 0. The
+  loss is PPO-clip, averaged over tokens, without a KL or filters.
   Open: alpha, 0.1 to 0.2 depending on the size of the model.
   Source: Le et al. 2025, No Prompt Left Behind (RL-ZVP).
 
@@ -55,9 +52,8 @@ def rl_zvp(alpha: float = 0.1, clip: float = 0.2, ddof: int = 1) -> Method:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     ddof: the variance of a group is divided by n - ddof.
   """
+  credit = credit_zero_variance(alpha)
   return Method(
-    advantage=chain(
-      scores(), group_normalize(ddof), credit_zero_variance(alpha)
-    ),
+    advantage=chain(scores(), group_normalize(ddof), credit),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )
