@@ -47,7 +47,7 @@ def vapo(
   value_clip: float = 0.2,
   value_coef: float = 0.5,
 ) -> Method:
-  """PPO whose critic sees whole returns, and whose lambda fits the length.
+  """PPO with a critic of undiscounted returns and a lambda by sample length.
 
   The policy's advantage A_t [P, S, T] is GAE with lambda = 1 - 1 / (alpha l)
   for a sample of l tokens, whitened over the batch; the critic's target is GAE
@@ -65,7 +65,7 @@ def vapo(
     mu: weight of the imitation of right samples.
     pretraining: number of steps that train the critic alone.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    value_clip: largest change of a value that has a gradient.
+    value_clip: distance |V - V_old| beyond which a value has no gradient.
     value_coef: weight of the critic's loss.
   """
   rewards = chain(scores(), place_last())

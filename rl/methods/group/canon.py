@@ -69,10 +69,11 @@ def canon(
   """A_i = mu (R_i - mean of the other half) + (1 - mu) (R_i - mean of its own).
 
   R_i [P, S] is the score of sample i. Its group, the samples of one prompt, is
-  split into two halves at the middle of a metric. mu = 1, the default of the
-  released code, asks which half does better; mu = 0 asks which samples do
-  better within their half; mu = 1/2 is `dr_grpo` if the group is even. The loss
-  is PPO-clip, summed over tokens and divided by samples x horizon.
+  split into two halves, the low and the high one, by a metric. mu = 1, the
+  default of the released code, asks which half does better; mu = 0 asks which
+  samples do better within their half; mu = 1/2 is `dr_grpo` if the group has an
+  even size. The loss is PPO-clip, summed over tokens and divided by samples x
+  horizon.
   Left out: a schedule of mu by a cosine with restarts.
   Source: Chen et al. 2025, Conditional Advantage Estimation (CANON).
 

@@ -1,4 +1,4 @@
-"""COPO: compares groups of one answer across prompts, and others within."""
+"""COPO: advantages within the group, or across prompts if its answers agree."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def gate_by_disagreement(
   # samples is the entropy of the answers.
   surprise = jnp.log(jnp.maximum(n, 1.0) / jnp.maximum(same.sum(-1), 1))
   entropy = masked.mean(surprise, valid, keepdims=True)
-  share = entropy / jnp.log(jnp.maximum(n, 2.0))
-  return signal * jax.nn.sigmoid(gamma * (share - rho))
+  normalized_entropy = entropy / jnp.log(jnp.maximum(n, 2.0))
+  return signal * jax.nn.sigmoid(gamma * (normalized_entropy - rho))
 
 
 def copo(gamma: float = 10.0, rho: float = 0.5, clip: float = 0.2) -> Method:

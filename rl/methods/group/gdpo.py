@@ -32,9 +32,8 @@ def decoupled_normalize(
   it is constant.
   """
   valid = rollout.sample_mask
-  z = jax.vmap(lambda r: advantages.group_normalize(r, valid))(
-    rewards
-  )  # [M, P, S]
+  # [M, P, S].
+  z = jax.vmap(lambda r: advantages.group_normalize(r, valid))(rewards)
   w = jnp.ones(len(rewards)) if weights is None else jnp.asarray(weights)
   total = jnp.tensordot(w, z, 1, precision="highest")
   sums_differ = ~masked.is_constant(total, valid, keepdims=True)

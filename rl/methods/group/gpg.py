@@ -33,8 +33,9 @@ def gpg(count: str = "groups") -> Method:
 
   R_i [P, S] is the score of sample i, mean R the mean of its group, the samples
   of one prompt, and alpha one number per batch. The loss is -A log pi averaged
-  over tokens, without ratio, clip or KL: one update per rollout. F_norm of the
-  paper is 1. A group with one sample has A = 0 (verl: its score).
+  over tokens, without ratio, clip or KL: one update per rollout. The paper's
+  normalisation F_norm is 1. A group with one sample has A = 0 (verl: its
+  score).
   Source: Chu et al. 2025, GPG: A Simple and Strong RL Baseline.
 
   Args:

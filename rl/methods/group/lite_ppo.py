@@ -28,10 +28,10 @@ def lite_ppo(clip: float = 0.2, ddof: int = 0, eps: float = 1e-6) -> Method:
   """A_i = (R_i - mean R) / (std of all scores of the batch + eps).
 
   R_i [P, S] is the score of sample i and mean R the mean of its group, the
-  samples of one prompt. As one standard deviation serves all prompts, easy and
-  hard prompts are not amplified as by the standard deviation of their own group
-  in GRPO; for a batch of one prompt this is GRPO with the same ddof. The loss
-  is PPO-clip, averaged over tokens, without KL, filter or critic.
+  samples of one prompt. All prompts share one standard deviation, so easy and
+  hard prompts, whose scores vary little, are not amplified as in GRPO; for a
+  batch of one prompt this is GRPO with the same ddof. The loss is PPO-clip,
+  averaged over tokens, without KL, filter or critic.
   Open: some frameworks take the standard deviation of the centred scores.
   Source: Liu et al. 2025, Part I: Tricks or Traps? A Deep Dive into RL for LLM
   Reasoning.

@@ -37,12 +37,12 @@ def qae(
 ) -> Method:
   """A_i = (R_i - Q_K(R)) / (std R + eps), Q_K the K-quantile of the group.
 
-  R_i [P, S] is the score of sample i; means and standard deviations are over
-  its group, the samples of one prompt. If scores are verdicts, the baseline is
-  0 for a hard prompt (solve rate <= 1 - K), which trains on right samples only,
-  and 1 for an easy one, which trains on wrong ones only. Linear interpolation
-  of quantiles, as in the release, gives values in between near the switch. The
-  loss is that of `dapo` without its length penalty, which would move the
+  R_i [P, S] is the score of sample i; std R and Q_K are over its group, the
+  samples of one prompt. If scores are verdicts, the baseline is 0 for a hard
+  prompt (solve rate <= 1 - K), which trains on right samples only, and 1 for an
+  easy one, which trains on wrong ones only. Linear interpolation of quantiles,
+  as in the release, gives values in between near the border of hard and easy.
+  The loss is that of `dapo` without its length penalty, which would move the
   quantile.
   Source: Wu et al. 2025, Quantile Advantage Estimation for Entropy-Safe
   Reasoning.
@@ -50,7 +50,7 @@ def qae(
   Args:
     quantile: K.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
     eps: constant added to the standard deviation.
   """
   return dataclasses.replace(

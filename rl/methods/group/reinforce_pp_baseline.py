@@ -23,7 +23,7 @@ def reinforce_pp_baseline(
 
   Args:
     beta: weight of the KL; 0 drops the reference and its forward pass.
-    over: what mean and standard deviation (ddof 0) are taken over: "token", so
+    over: units that mean and standard deviation (ddof 0) count: "token", so
       that long samples weigh more, or "sample".
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 

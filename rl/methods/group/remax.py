@@ -28,9 +28,9 @@ def remax() -> Method:
 
   R_i [P, S] is the score of sample i. The baseline depends on the prompt alone,
   so the gradient is unbiased for grad E[R] and S may be 1. A group of equal
-  scores that differ from the greedy one still has a gradient. The loss is -A
-  log pi, summed over the tokens of a sample and averaged over samples; strictly
-  on-policy: one update per rollout.
+  scores that differ from the greedy one still has a gradient. The loss is
+  -A log pi, summed over the tokens of a sample and averaged over samples;
+  strictly on-policy: one update per rollout.
   Deviation: the k1 penalty that the paper subtracts from the reward is left
   out.
   Source: Li et al. 2023, ReMax.

@@ -51,7 +51,8 @@ def track_quantiles(
 
   Args:
     state: {"quantiles": [2], "seen": [] bool, whether they were set}.
-    totals, valid: `[bundles, S]` total scores, and which of them exist.
+    totals: `[bundles, S]` total scores.
+    valid: `[bundles, S]` bool, totals that exist.
     levels: low and high.
     rate: step size.
   """
@@ -117,20 +118,21 @@ def riskpo(
   rate: float = 0.1,
   clip: float = 0.2,
 ) -> Method:
-  """A = (w CVaR + RVaR) / (w + 1) of a bundle's total score / two spreads.
+  """A = risk (w CVaR + RVaR) / (w + 1) of a bundle's total / two spreads.
 
-  The samples number j of `bundle` consecutive prompts form a bundle, and their
-  scores add up to its total s. The risk is steep in s below the quantile of
-  level `low`, gentle up to that of level `high`, and constant above. The
-  quantiles are those of the first batch; after each batch, q increases by rate
-  times (level - share of totals below q). The advantage of each member, [P, S],
-  is the risk divided by the standard deviation of the bundle's totals over j,
-  and by that of the member's own prompt. The loss is PPO-clip, averaged over
-  tokens, without a KL. Prompts of an incomplete last bundle, and samples whose
-  bundle lacks a member, have advantage 0 and count in the mean.
+  Sample j of each of `bundle` consecutive prompts belong to one bundle; their
+  scores add up to its total s. The risk (`mixed_risk`) is steep in s below the
+  quantile of level `low`, gentle up to that of level `high`, and constant
+  above. The quantiles are those of the first batch; after each batch, q
+  increases by rate times (level - share of totals below q). The advantage of
+  each member, [P, S], is the risk divided by the standard deviation of the
+  bundle's totals over j, and by that of the member's own prompt. The loss is
+  PPO-clip, averaged over tokens, without a KL. Prompts of an incomplete last
+  bundle, and samples whose bundle lacks a member, have advantage 0 and count in
+  the mean.
   Left out: the other ways to share the risk of a bundle among its members, and
-  quantile levels that nothing reads.
-  Open: released scripts combine a level of .8 with another sharing and without
+  settings of quantile levels that the code does not read.
+  Open: released scripts combine `high` = .8 with another sharing and without
   the constant q_low - q_high, or .9 with this sharing.
   Deviation: the standard deviation of a bundle is taken as 1 if it is below
   1e-3, like that of a prompt.

@@ -23,9 +23,8 @@ def discount_likely(
   of equal ones the first has the lower rank.
   """
   valid = rollout.sample_mask
-  likelihood = masked.mean(
-    rollout.extras[_OLD], rollout.valid("token")
-  )  # [P, S]
+  # Mean log-probability of a token, [P, S].
+  likelihood = masked.mean(rollout.extras[_OLD], rollout.valid("token"))
   # The argsort of an argsort is the rank. Invalid samples rank last.
   order = jnp.argsort(jnp.where(valid, likelihood, jnp.inf), -1, stable=True)
   rank = jnp.argsort(order, -1)

@@ -21,11 +21,11 @@ def semi_online_grpo(
     loss  -sg[min(rho_t, cap)] A log pi(y_t) + beta k3, averaged over the tokens
           of a sample, then over samples
 
-  R [P, S] is the score of a sample; mean and std are over its group. rho_t = pi
-  / pi_generator is the importance ratio of token t, with log-probs as the
-  sampler reported them; sg stops the gradient. k3 estimates the KL to the
-  policy at the start of the run. With every = 1, one update per rollout and a
-  sampler that agrees with the trainer, this is `grpo` with the same beta.
+  R [P, S] is the score of a sample; mean and std are over its group.
+  rho_t = pi / pi_generator is the importance ratio of token t, with log-probs
+  as the sampler reported them; sg stops the gradient. k3 estimates the KL to
+  the policy at the start of the run. With every = 1, one update per rollout and
+  a sampler that agrees with the trainer, this is `grpo` with the same beta.
   Source: Lanchantin et al. 2025, Bridging Offline and Online Reinforcement
   Learning for LLMs.
 
@@ -34,7 +34,7 @@ def semi_online_grpo(
       generator; 1 is online, the paper's largest is 100.
     cap: largest weight.
     beta: weight of the KL; 0 drops the reference and its forward pass.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
     eps: constant added to the standard deviation.
   """
   aggregate = seq_mean_token_mean()

@@ -73,9 +73,9 @@ def trajectory_preferences(
 ) -> Array:
   """-log sigma(Q_i - Q_j), averaged over a group's right i and wrong j.
 
-  Q is the mean over the steps of a sample of beta sum_{t in step} (log pi_prm -
-  log pi_b), with pi_b the behavior policy and sigma the sigmoid. Tokens of no
-  step are left out.
+  Q is the mean over the steps of a sample of beta sum_{t in step}
+  (log pi_prm - log pi_b), with pi_b the behavior policy and sigma the sigmoid.
+  Tokens of no step are left out.
   """
   inside = rollout.mask & (rollout.step_ids >= 0)
   ids = jnp.where(inside, rollout.step_ids, -1)

@@ -136,8 +136,8 @@ def brpo_anytime(
   starts from the same parameters, is trained with REINFORCE on the score minus
   the mean score of the summaries of the same prefix, without a standard
   deviation. Both losses are averaged over the tokens of a sample, then over
-  samples. With one budget A is that of Dr. GRPO. A group with one sample has A
-  = 0.
+  samples. With one budget A is that of Dr. GRPO. A group with one sample has
+  A = 0.
   Deviations: budgets are shares of T (the paper: 2000 to 8000 tokens with equal
   weights); a summary continues the thought itself, and a complete sample is its
   own answer.

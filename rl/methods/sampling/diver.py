@@ -145,7 +145,7 @@ def diver(
     kind: "bleu" or "steps".
     steps: number of training steps with a bonus.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
 
   Raises:
     ValueError: if the kind is unknown.

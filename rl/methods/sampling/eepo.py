@@ -26,7 +26,8 @@ def unlearning_loss(log_probs: Array, mask: Array) -> Array:
   policy is certain.
 
   Args:
-    log_probs, mask: `[P, S, T]`.
+    log_probs: `[P, S, T]`.
+    mask: `[P, S, T]` bool, tokens that count.
   """
   p = jnp.minimum(jnp.exp(log_probs), _MAX_PROBABILITY)
   losses = masked.mean(-jnp.log1p(-p), mask)  # [P, S]
@@ -111,7 +112,7 @@ def eepo(
     threshold: mean entropy in nats below which the step is made.
     window: number of training steps of that mean.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

@@ -90,13 +90,13 @@ def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:
   """Resamples every group in favour of scores that a reward model gets right.
 
   R [P, S] are the scores. From a group of n samples n are drawn with
-  replacement, with probabilities proportional to the weights of the rule +
-  1e-8. A is the z-score in the drawn group (ddof 0), and a sample counts as
-  often as it was drawn. "best_worst" leaves the best and the worst sample, with
-  A near +1 and -1. "power" needs graded scores: of 0 and 1 it draws the right
-  samples only, which have A = 0. The loss is PPO-clip without a KL. Its mean is
-  over the tokens of the whole group, where the paper's is over those drawn: the
-  update is larger if long samples are drawn from short ones.
+  replacement, with probabilities proportional to the weights of the
+  rule + 1e-8. A is the z-score in the drawn group (ddof 0), and a sample counts
+  as often as it was drawn. "best_worst" leaves the best and the worst sample,
+  with A near +1 and -1. "power" needs graded scores: of 0 and 1 it draws the
+  right samples only, which have A = 0. The loss is PPO-clip without a KL. Its
+  mean is over the tokens of the whole group, where the paper's is over those
+  drawn: the update is larger if long samples are drawn from short ones.
   Deviation: the value head of PPO is replaced by the baseline of the drawn
   group. The paper's rule "best" would leave one sample and no signal, so it is
   left out.

@@ -14,7 +14,7 @@ def bon_mean(k: int = 4, clip: float = 0.2, beta: float = 0.01) -> Method:
   s_i [P, S] is the unbiased max@k weight of sample i (`rl.objectives`); mean
   and std (ddof 0) are over its group, the samples of one prompt. Subtracting
   the mean scales the expected gradient of max@k by 1 - k/n, n the size of the
-  group, and the division sets its size per group. At k = n all weights are
+  group, and the division fixes its size in each group. At k = n all weights are
   equal and nothing is learned, so k must be below n. The loss is PPO-clip plus
   beta k3, an estimator of the KL to the policy at the start of the run,
   averaged over the tokens of a sample, then over samples.

@@ -16,11 +16,11 @@ def max_at_k(
   loss is PPO-clip, summed over the tokens of all samples of a group and
   averaged over prompts. The expected gradient of the first update of a rollout
   is exactly that of max@k; the clip limits later updates. k = 1 maximises the
-  mean score, without a baseline. With the default baseline the fewest groups
-  have no gradient: where its weights are all 0 (with scores of 0 and 1: no
-  sample is right, or fewer than k - 1 are wrong) those of every other baseline
-  are equal. It also learns at k = n, n the size of the group, where "centered"
-  never does.
+  mean score, without a baseline. The default baseline leaves the fewest groups
+  without a gradient: if its weights are all 0 (with scores of 0 and 1: no
+  sample is right, or fewer than k - 1 are wrong), every other baseline has
+  equal weights. It also learns at k = n, n the size of the group, where
+  "centered" never does.
   Source: Walder & Karkhanis 2025, Pass@K Policy Optimization.
 
   Args:

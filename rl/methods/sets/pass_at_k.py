@@ -14,8 +14,8 @@ def pass_at_k(
   The subsets are of the group of sample i, the n samples of one prompt; A is
   [P, S]. The loss is PPO-clip, averaged over tokens. If all k-subsets of a
   group have the same maximum (fewer than k samples are wrong, or none is
-  right), A is exactly 0: the prompt counts as solved, or teaches nothing. At k
-  = n this is so for every group; `max_at_k` still learns there from a single
+  right), A is exactly 0: the prompt counts as solved, or teaches nothing. At
+  k = n this is so for every group; `max_at_k` still learns there from a single
   best sample, and for smaller k from groups with k - 1 wrong samples.
   Source: Chen et al. 2025, Pass@k Training.
 

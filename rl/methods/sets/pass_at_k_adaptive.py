@@ -31,7 +31,7 @@ def choose_k_by_entropy(
   entropy = masked.mean(
     rollout.extras[_ENTROPY], rollout.valid("token"), axis=(-2, -1)
   )  # [P]
-  # Row p marks the prompts with at least the entropy of prompt p, itself too.
+  # Row p marks the prompts whose entropy is at least that of prompt p.
   at_least = exists & (entropy >= entropy[:, None])  # [P, P]
   limit = exploit * masked.count(exists) + _ROUNDING
   explores = masked.count(at_least) <= limit  # [P]

@@ -61,11 +61,11 @@ def earl(
 
   Args:
     rho: share of the tokens.
-    scope: what the quantile is taken over: "response", or "batch", all these
-      samples (the 80/20 rule of Wang et al. 2025).
+    scope: tokens that the quantile is over: those of the "response", or of all
+      these samples, "batch" (the 80/20 rule of Wang et al. 2025).
     beta: weight of the KL; 0 drops the reference and its forward pass.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
 
   Raises:
     ValueError: if the scope is unknown.

@@ -28,7 +28,7 @@ def modulate_by_entropy(
   k_future: float,
   zeta: float,
 ) -> jax.Array:
-  """A g_k + zeta f_{k+1}, minus its mean over the steps of the batch."""
+  """A g_j + zeta f_{j+1}, minus its mean over the steps of the batch."""
   if rollout.step_ids is None or rollout.step_mask is None:
     raise ValueError(
       "empg(): the rollout has no steps; choose a task that cuts its "
@@ -67,15 +67,15 @@ def empg(
 ) -> Method:
   """GRPO's credit, raised at confident steps and lowered at uncertain ones.
 
-    h_k  mean token entropy of step k, scaled to [0, 1] over the batch
-    g_k  exp(-k h_k) divided by its mean over the steps of the batch
-    f_k  exp(-k_future h_k)
-    A_k  A g_k + zeta f_{k+1}, minus the mean over the steps of the batch
+    h_j  mean token entropy of step j, scaled to [0, 1] over the batch
+    g_j  exp(-k h_j) divided by its mean over the steps of the batch
+    f_j  exp(-k_future h_j)
+    A_j  A g_j + zeta f_{j+1}, minus the mean over the steps of the batch
 
-  A is the z-score of a sample's score in its group; A_k [P, S, K] is for every
-  token of step k. f_{k+1} is high if the next step is confident; the last step
-  has none. Both means count steps, not tokens. The loss is PPO-clip, averaged
-  over tokens; tokens outside of steps have A = 0.
+  A is the z-score of a sample's score in its group; A_j [P, S, K] is the
+  advantage of every token of step j. f_{j+1} is high if the next step is
+  confident; the last step has none. Both means count steps, not tokens. The
+  loss is PPO-clip, averaged over tokens; tokens outside of steps have A = 0.
   Deviation: if the range of h in the batch is below 1e-6 nats, it is taken for
   rounding error, and g is 1.
   Source: Wang et al. 2025, Harnessing Uncertainty: Entropy-Modulated Policy
@@ -86,7 +86,7 @@ def empg(
     k_future: decay of the bonus f with entropy.
     zeta: weight of the bonus.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
 
   Raises:
     ValueError: when a step is traced, if the rollout has no steps.

@@ -40,9 +40,9 @@ def entropy_adv(
 
   Args:
     alpha: weight of the entropy.
-    kappa: inverse of the largest bonus, as a share of |A|.
+    kappa: divisor of |A| in the largest bonus.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof), add_entropy(alpha, kappa)),

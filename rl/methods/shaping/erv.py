@@ -108,7 +108,7 @@ def explore_or_exploit(
   kappa: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   """A + min(relu(Phi), |A| / kappa), from the second rollout on."""
-  # [P, S, 3] and [P, S].
+  # Statistics [P, S, 3], and whether there are two prefixes [P, S].
   measure = jax.vmap(jax.vmap(lambda h, m: rank_statistics(h, m, stride)))
   statistics, has_prefixes = measure(
     rollout.extras[_HIDDEN], rollout.valid("token")
@@ -139,8 +139,8 @@ def erv(
   """GRPO's advantage, raised where hidden states grow more diverse than before.
 
     m_j  effective rank of the final hidden states up to token `stride` j
-    d_j  m_j - mean_{i<j} m_i. Velocity: mean_j d_j. Acceleration: mean_j
-         (d_j - d_{j-1}). Rank: effective rank of the whole response
+    d_j  m_j - mean_{i<j} m_i; its mean over j is the velocity, the mean of
+         d_j - d_{j-1} the acceleration; rank: m of the whole response
     x    (statistic - its moving average) / |average|, clamped to +-5
     Phi  s tanh(x_rank) + (1 - s) tanh(x_velocity), s = sigmoid(gain x_acc)
     A'   A + min(relu(Phi), |A| / kappa)
@@ -158,9 +158,9 @@ def erv(
     stride: tokens between the ends of prefixes.
     rate: weight of a new rollout in the moving averages.
     gain: slope of s in the acceleration.
-    kappa: inverse of the largest bonus, as a share of |A|.
+    kappa: divisor of |A| in the largest bonus.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   bonus = explore_or_exploit(stride, rate, gain, kappa)
   return Method(

@@ -39,12 +39,12 @@ def presence(
   order = jnp.lexsort((sample, ids))
   ids, sample = ids[order], sample[order]
   new_id = (ids != jnp.roll(ids, 1)).at[0].set(True)
-  # The first of equal (id, sample) pairs.
+  # Marks the first of equal (id, sample) pairs.
   is_first = new_id | (sample != jnp.roll(sample, 1))
   # Index of the id among the distinct ids.
-  word = jnp.cumsum(new_id) - 1
+  id_index = jnp.cumsum(new_id) - 1
   members = jnp.where(is_first[:, None], kinds[sample], 0)
-  counts = jax.ops.segment_sum(members, word, len(ids))[word]
+  counts = jax.ops.segment_sum(members, id_index, len(ids))[id_index]
   # Back from sorted order to [S, T, M].
   return jnp.zeros_like(counts).at[order].set(counts).reshape(*tokens.shape, -1)
 
@@ -72,8 +72,8 @@ def key_bonus(
 
   observed, x = log_chance(a), jnp.arange(max_right + 1.0)
   log_chances = jax.vmap(log_chance, out_axes=-1)(x)
-  # The two-sided test sums the tables that are as rare as the observed one, up
-  # to rounding error.
+  # The two-sided test adds up the probabilities of all counts that are as rare
+  # as the observed one, up to rounding error.
   as_rare = log_chances <= observed[..., None] + 1e-4
   # Relative to the largest, so that the exponentials do not overflow.
   ways = jnp.exp(log_chances - log_chances.max(-1, keepdims=True))
@@ -126,7 +126,7 @@ def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
 
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   advantage = chain(scores(), group_normalize(ddof), broadcast())
   return Method(

@@ -127,7 +127,7 @@ def less(
     share: share of a response's tokens that has low entropy.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     cap: largest ratio, of the dual clip.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   advantage = chain(scores(), group_normalize(ddof), broadcast())
   return Method(

@@ -25,7 +25,8 @@ def confidence(
   """exp of the mean log-prob of the `share` least likely tokens.
 
   Args:
-    log_probs, mask: `[..., T]`, and bool, which of them exist.
+    log_probs: `[..., T]`.
+    mask: `[..., T]` bool, tokens that exist.
     share: share of the tokens, rounded down, at least one.
 
   Returns:
@@ -84,7 +85,7 @@ def progrpo(
     alpha: weight of the correction.
     share: share of the tokens, the least likely ones, in c.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   gap = add_confidence_gap(alpha, share)
   return Method(

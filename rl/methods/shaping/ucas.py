@@ -81,7 +81,7 @@ def ucas(
     reduce: "mean" over the tokens in c, or "sum", as in the released code;
       length then counts as certainty.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
 
   Raises:
     ValueError: if `reduce` is unknown.

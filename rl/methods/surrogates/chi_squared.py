@@ -1,4 +1,4 @@
-"""Chi-squared regularisation: reward less a divergence from the base policy."""
+"""Chi-squared regularisation: a penalty on the divergence from the base."""
 
 import jax
 import jax.numpy as jnp
@@ -63,11 +63,12 @@ def slope_of_the_root(_, rollout: types.Rollout, *, coef: float) -> jax.Array:
 def chi_squared(coef: float = 0.1, clip: float = 0.2) -> Method:
   """Loss: -A log pi under PPO-clip + coef sqrt(max(chi^2, 1e-4)).
 
-  A [P, S] is the leave-one-out advantage of the scores and chi^2 = E_ref[(pi /
-  ref)^2] - 1 over whole samples, with ref the policy at the start of the run.
-  If a proxy reward correlates with the true reward under the base policy, this
-  bounds the loss of true reward. The term is computed as the slope of the root
-  times chi^2, which is exact at the first update of a rollout.
+  A [P, S] is the leave-one-out advantage of the scores and
+  chi^2 = E_ref[(pi / ref)^2] - 1 over whole samples, with ref the policy at the
+  start of the run. If a proxy reward correlates with the true reward under the
+  base policy, this bounds the loss of true reward. The term is computed as the
+  slope of the root times chi^2, which is exact at the first update of a
+  rollout.
   Open: the coefficient depends on the task.
   Deviation: the gradient is that of the divergence; the released code
   differentiates the estimate at fixed samples.

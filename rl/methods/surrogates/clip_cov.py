@@ -56,7 +56,7 @@ def clip_cov(
     fraction: share of all tokens that lose their gradient.
     low, high: bounds of the covariance of these tokens.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(

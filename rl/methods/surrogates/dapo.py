@@ -22,11 +22,11 @@ def dapo(
 ) -> Method:
   """GRPO's z-score, clip-higher, mean over tokens, no KL, two filters.
 
-  A_i [P, S] is the z-score of sample i's score in its group. Trained on are the
-  samples that ended by themselves (overlong filtering) in groups with a right
-  and a wrong verdict (dynamic sampling). The filters read verdicts, not scores.
-  The score falls by up to 1 over the last `cache` tokens before `max_length`
-  (soft overlong punishment).
+  A_i [P, S] is the z-score of sample i's score in its group. Only samples that
+  ended by themselves (overlong filtering), in groups with a right and a wrong
+  verdict (dynamic sampling), are trained on. The filters read verdicts, not
+  scores. The score falls by up to 1 over the last `cache` tokens before
+  `max_length` (soft overlong punishment).
   Deviation: filtered groups are dropped instead of resampled until the batch is
   full; that loop belongs to the host.
   Source: Yu et al. 2025, DAPO.
@@ -35,7 +35,7 @@ def dapo(
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     max_length, cache: same as in `soft_overlong`; the paper's lengths, which
       shorter tasks never reach.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(

@@ -61,7 +61,8 @@ def dual_variable(
 
   The KL is that of the parameters before the last step from those after it, on
   the present rollout; max is over its tokens. beta thus grows while the KL
-  exceeds eps / safety. The names are those of `fixpo`; `start` is its beta.
+  exceeds eps / safety. The arguments are those of `fixpo`, with its beta as
+  `start`.
   """
   ids = top_token_ids("before", k)
   before, now = log_probs_at("before", ids), log_probs_at("old", ids)
@@ -102,7 +103,7 @@ def fixpo(
   passes: int = 20,
   ddof: int = 1,
 ) -> Method:
-  """rho A - beta KL(pi_old || pi), then repairs until every token's KL <= eps.
+  """Ascends rho A - beta KL(pi_old || pi), then repairs tokens with KL > eps.
 
   rho [P, S, T] is the importance ratio of a token and A the z-score of a
   sample's score in its group. After the updates of a rollout its minibatches
@@ -122,7 +123,7 @@ def fixpo(
     beta: first weight of the KL, a dual variable.
     k: number of tokens of the KL.
     passes: largest number of passes of repairs.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

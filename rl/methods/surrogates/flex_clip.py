@@ -84,14 +84,14 @@ def flex_clip(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """PPO-clip to [1 - e_low(pi), 1 + e_up(pi)], with e a line a pi + b at times.
+  """PPO-clip to [1 - e_low(pi), 1 + e_up(pi)], e between clip and a line.
 
   pi [P, S, T] is the probability of a token; A is the z-score of a sample's
-  score in its group. A line (a, b) with a < 0 gives rare tokens a wider range:
-  rho <= 1 + a pi + b is pi <= (1 + b) / (1 - a pi_old) pi_old. The line `upper`
-  bounds rho above 1, which matters where A > 0 and raises entropy; the line
-  `lower` bounds it below 1, which matters where A < 0 and lowers entropy. With
-  lambda = 1 - 2 t / T at training step t, T = `steps`:
+  score in its group. A line (a, b) is a pi + b; with a < 0 it gives rare tokens
+  a wider range: rho <= 1 + a pi + b is pi <= (1 + b) / (1 - a pi_old) pi_old.
+  The line `upper` bounds rho above 1, which matters where A > 0 and raises
+  entropy; the line `lower` bounds it below 1, which matters where A < 0 and
+  lowers entropy. With lambda = 1 - 2 t / T at training step t, T = `steps`:
 
     id   first half: e_up = lambda upper + (1 - lambda) clip, e_low = clip;
          second half: e_up = clip, e_low = (1 + lambda) lower - lambda clip
@@ -111,7 +111,7 @@ def flex_clip(
     steps: T, the number of training steps of the schedule.
     upper, lower: (a, b) of the two lines.
     clip: clip range where the line has no weight.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
 
   Raises:
     ValueError: if the schedule is unknown.

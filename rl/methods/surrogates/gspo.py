@@ -12,15 +12,15 @@ def gspo(low: float = 3e-4, high: float = 4e-4, ddof: int = 1) -> Method:
   """PPO-clip of s_i = exp(mean_t log rho_t), one ratio for a whole sample.
 
   rho_t [P, S, T] is the importance ratio of token t, and A_i the z-score of
-  sample i's score in its group. s_i is at every token of sample i; the gradient
-  is that of sg[s_i] rho_t / sg[rho_t], sg stopping the gradient. Averaged over
-  the tokens of a sample, then over samples, it is the gradient of s_i A_i.
-  There is no KL.
+  sample i's score in its group. Every token of sample i has the value s_i, with
+  the gradient of sg[s_i] rho_t / sg[rho_t], where sg stops the gradient.
+  Averaged over the tokens of a sample, then over samples, it is the gradient of
+  s_i A_i. There is no KL.
   Source: Zheng et al. 2025, Group Sequence Policy Optimization.
 
   Args:
     low, high: clip range [1 - low, 1 + high] of s_i.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

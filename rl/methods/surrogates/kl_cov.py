@@ -40,17 +40,17 @@ def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
   """Loss -A rho + beta |log rho| at the tokens of the largest covariance.
 
   rho [P, S, T] is the importance ratio of a token, A_t the z-score of a
-  sample's score in its group and cov_t = (A_t - mean A)(log pi_t - mean log
-  pi), with means over the batch. There is no clip; both terms are averaged over
-  all tokens. The first update of a rollout is GRPO's: log-ratios below 1e-5
-  nats are rounding error and not penalised (in bfloat16 that error is larger).
+  sample's score in its group and cov_t = (A_t - mean A)(log pi_t -
+  mean log pi), with means over the batch. There is no clip; both terms are
+  averaged over all tokens. The first update of a rollout is GRPO's: log-ratios
+  below 1e-5 nats, the rounding error of float32, are not penalised.
   Deviation: the covariance is that of the policy before the step.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
 
   Args:
     fraction: share of all tokens that is penalised: at least one, if cov > 0.
     beta: weight of the penalty.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   penalty = distance_to_old().of(signal=highest_covariance(fraction))
   return Method(

@@ -18,7 +18,8 @@ _ADVANTAGE = scoring.provided("prepared", "advantage")
 def proxy(kappa: float) -> scoring.Need:
   """Log-probs of the old policy without its tail, renormalised; -inf in it.
 
-  The tail are the tokens with a probability below kappa times the largest.
+  The tail is the set of tokens with a probability below kappa times the
+  largest.
   """
 
   def fn(logits, tokens):
@@ -57,7 +58,7 @@ def lp_reg(
   high: float = 9.0,
   ddof: int = 1,
 ) -> Method:
-  """Clip to [0, 1 + high], plus beta (e^-d - 1 + d) at unlikely wrong tokens.
+  """Clip to [0, 1 + high], plus beta (e^-d - 1 + d) at unlikely tokens, A < 0.
 
   d [P, S, T] = log pi - log proxy; the proxy is the old policy without the
   tokens below kappa times the probability of its most likely one, so that noise
@@ -77,7 +78,7 @@ def lp_reg(
     fraction: share of the tokens with A < 0 that is considered.
     beta: weight of the penalty.
     high: excess over 1 of the largest ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   pull = pull_to_proxy(kappa).of(signal=least_likely(fraction))
   return Method(

@@ -8,14 +8,15 @@ import jax.numpy as jnp
 from rl import masked
 
 Array = jax.Array
-ALL_AXES = (0, 1, 2)  # of [P, S, T]
+ALL_AXES = (0, 1, 2)  # axes of [P, S, T]
 
 
 def lowest(values: Array, mask: Array, count: Array) -> Array:
   """The `count` entries with the smallest values, with ties of the last one.
 
   Args:
-    values, mask: `[P, S, T]`, and bool, which of them exist.
+    values: `[P, S, T]`.
+    mask: `[P, S, T]` bool, entries that exist.
     count: `[]` number of entries; all are selected if fewer exist.
 
   Returns:

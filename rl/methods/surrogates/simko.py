@@ -1,4 +1,4 @@
-"""SimKO: smooths right tokens over the top k, penalises wrong favourites."""
+"""SimKO: right samples also raise the top k tokens; wrong top tokens fall."""
 
 import jax
 import jax.numpy as jnp
@@ -77,12 +77,12 @@ def simko(
   Source: Peng et al. 2025, SimKO: Simple Pass@K Policy Optimization.
 
   Args:
-    k: K.
+    k: K, the number of tokens.
     alpha: share of the gradient that goes to the K tokens.
     press: factor of A < 0 at the most likely token.
     quantile: level of the quantile of the entropy within a sample.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group is divided by n - ddof.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   surrogate = simko_clip(k, alpha, press, quantile, clip)
   return Method(

@@ -90,8 +90,8 @@ def siren(
   h is the entropy within the nucleus of mass p, averaged over those tokens of a
   sample whose full entropy reaches the batch's `quantile`, then over samples;
   h* is the h of the first rollout. The term is computed as 2 coef (h_old - h*)
-  h, linear in h: this is its gradient at the first update with the whole
-  rollout, and the slope stays constant over later updates.
+  h, linear in h. Its gradient is exact at the first update of a rollout, if
+  that is on the whole rollout; later updates keep the slope.
   Source: Jiang et al. 2025, Rethinking Entropy Regularization in Large
   Reasoning Models.
 

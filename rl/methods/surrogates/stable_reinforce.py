@@ -57,7 +57,7 @@ def stable_reinforce(
   clip: float = 0.2,
   parts: tuple[str, ...] = (),
 ) -> Method:
-  """PPO-clip of log rho within +-log 1000; A is whitened, |A| > 3 dropped.
+  """PPO-clip with log rho clamped to +-log 1000; A whitened, |A| > 3 dropped.
 
   rho [P, S, T] is the importance ratio of a token. A [P, S] is the score minus
   the mean of the batch, divided by its standard deviation (ddof 1); with up to
@@ -68,7 +68,7 @@ def stable_reinforce(
 
   Args:
     bound: largest ratio before the clip; the smallest is 1 / bound.
-    deviations: largest |A|.
+    deviations: largest |A|, in standard deviations.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     parts: names of the components format, accuracy and consistency of a judge,
       for the paper's reward .5 format + accuracy (1 + .5 consistency); () uses

@@ -9,7 +9,7 @@ from rl import scoring
 
 
 def top_token_ids(source: str, k: int) -> scoring.Need:
-  """The ids of the k most likely tokens, `[..., k]`."""
+  """A need for the ids `[..., k]` of the k most likely tokens of `source`."""
 
   def fn(logits, tokens):
     del tokens
@@ -19,7 +19,7 @@ def top_token_ids(source: str, k: int) -> scoring.Need:
 
 
 def log_probs_at(source: str, ids: scoring.Need) -> scoring.Need:
-  """Log-probs of these tokens under the parameters `source`, `[..., k]`."""
+  """A need for the log-probs `[..., k]` of the tokens `ids` under `source`."""
 
   def fn(logits, tokens, token_ids):
     del tokens

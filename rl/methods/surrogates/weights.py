@@ -36,8 +36,9 @@ def weighted_reinforce(
   """sg[clip(rho, bounds)] A log pi, with bounds by the sign of A.
 
   The weight is clipped, where PPO clips the objective: beyond a bound a token
-  has the weight of the bound and keeps its gradient. The metrics of clipped
-  shares count such tokens; with bounds (1, 1), all whose ratio is not 1.
+  has the weight of the bound and keeps its gradient. Logged:
+  `policy/clip_frac_low` and `policy/clip_frac_high`, the shares of such tokens;
+  with bounds (1, 1), of all whose ratio is not 1.
 
   Args:
     positive: smallest and largest *weight* where A > 0.

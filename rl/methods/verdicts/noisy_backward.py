@@ -12,15 +12,15 @@ def noisy_backward(
 ) -> Method:
   """A_i = R^_i - mean of the others' R^, with R^ = (R~ - r0) / (1 - r0 - r1).
 
-  R~_i [P, S] is the score of sample i, which the verifier observed; r0 =
-  `false_positive` = P(accepted | wrong) and r1 = `false_negative` = P(rejected
-  | right). Over the verifier's errors R^ has the mean of the true reward; it is
-  not clipped, which would bias it. With constant rates A is `leave_one_out` of
-  R~ times 1 / (1 - r0 - r1): the size of the gradient is corrected, its
-  direction was right already. Under a group's standard deviation, or under
-  Adam, the size cancels too. The method reads scores, not verdicts, as verdicts
-  may be the truth. The loss is PPO-clip, averaged over tokens. For rates by
-  prompt see `noise`.
+  R~_i [P, S] is the score of sample i, which the verifier observed;
+  r0 = `false_positive` = P(accepted | wrong) and
+  r1 = `false_negative` = P(rejected | right). Over the verifier's errors R^ has
+  the mean of the true reward; it is not clipped, which would bias it. With
+  constant rates A is `leave_one_out` of R~ times 1 / (1 - r0 - r1): the size of
+  the gradient is corrected, its direction was right already. Under a group's
+  standard deviation, or under Adam, the size cancels too. The method reads
+  scores, not verdicts, as verdicts may be the truth. The loss is PPO-clip,
+  averaged over tokens. For rates by prompt see `noise`.
   Source: RLVR under Imperfect Verifiers (backward correction).
 
   Args:

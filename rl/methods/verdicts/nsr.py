@@ -12,7 +12,7 @@ def nsr(clip: float = 0.2) -> Method:
 
   A is [P, S]. At a sampled wrong token k the logits move along p - onehot_k, p
   the next-token distribution: the mass of k goes to the other tokens in
-  proportion to what they have. A group without a wrong sample contributes
+  proportion to their probabilities. A group without a wrong sample contributes
   nothing. There is no baseline, no scale and no KL; the loss is PPO-clip,
   averaged over the tokens of the wrong samples. The method reads verdicts, as
   in `psr`.
