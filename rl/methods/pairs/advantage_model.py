@@ -73,11 +73,12 @@ def advantage_model(
   learners: "advantage_model", the value head of a copy of the policy, makes one
   update per rollout and then provides the policy's advantages. a has mean 0 in
   every group, so all prompts and tasks are on one scale; m = inf is
-  Bradley-Terry. Open (official sources were not at hand): gamma. The expected
-  reward is the group's mean under the present policy instead of a weighted mean
-  over several policies; the model learns beside the policy instead of before
-  it; a group takes the place of a cluster of embeddings, and the rollout that
-  of the pool that is rehearsed.
+  Bradley-Terry.
+  Open (official sources were not at hand): gamma. The expected reward is the
+  group's mean under the present policy instead of a weighted mean over several
+  policies; the model learns beside the policy instead of before it; a group
+  takes the place of a cluster of embeddings, and the rollout that of the pool
+  that is rehearsed.
   Source: Peng et al. 2023, Stabilizing RLHF through Advantage Model and
   Selective Rehearsal.
 

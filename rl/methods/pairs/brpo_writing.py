@@ -16,7 +16,7 @@ from rl.transforms import chain, transform
 def against_random_member(
   _, rollout: types.Rollout, *, limit: float
 ) -> jax.Array:
-  """+1 if i beats the reference, else -1; 0 in groups with lopsided results.
+  """+1 if i beats the reference, else -1; 0 in groups with one-sided results.
 
   It is also 0 for the reference, and where the judge did not compare the two.
   """
@@ -28,11 +28,13 @@ def against_random_member(
     preferences(rollout), reference[..., None], -1
   )
   sign = jnp.where(preferred[..., 0] == 1, 1.0, -1.0)
-  has_duel = valid & (jnp.arange(valid.shape[-1]) != reference)
-  has_duel &= jnp.isfinite(preferred[..., 0])
-  advantages = jnp.where(has_duel, sign, 0.0)
-  share = jnp.abs(advantages.sum(-1)) / jnp.maximum(masked.count(valid), 1.0)
-  return jnp.where((share <= limit)[:, None], advantages, 0.0)
+  is_compared = valid & (jnp.arange(valid.shape[-1]) != reference)
+  is_compared &= jnp.isfinite(preferred[..., 0])
+  advantages = jnp.where(is_compared, sign, 0.0)
+  imbalance = jnp.abs(advantages.sum(-1)) / jnp.maximum(
+    masked.count(valid), 1.0
+  )
+  return jnp.where((imbalance <= limit)[:, None], advantages, 0.0)
 
 
 @transform("sample")

@@ -38,8 +38,8 @@ def consistency_bonus(
     mean = jnp.exp(masked.mean(rollout.extras[EMA], last))  # [P, S]
     likelihood = jnp.where(last.any(-1), jnp.minimum(mean, cap), 0.0)
   right = right_verdict(rollout) & rollout.sample_mask
-  typical = masked.mean(likelihood, right, keepdims=True)
-  return signal + bonus * (right & (likelihood >= typical - margin))
+  right_mean = masked.mean(likelihood, right, keepdims=True)
+  return signal + bonus * (right & (likelihood >= right_mean - margin))
 
 
 def grpo_care(

@@ -120,7 +120,7 @@ def pair_of(objective: str) -> Transform:
 
 
 @transform("none", "scalar")
-def share_of_present(
+def objective_weight(
   _, rollout: types.Rollout, *, objectives: tuple[str, ...]
 ) -> Array:
   """1 / (the number of objectives that have a pair in this rollout)."""
@@ -168,5 +168,5 @@ def mah_dpo(objectives: tuple[str, ...] = (), beta: float = 0.1) -> Method:
 
   terms = [term_of(objective) for objective in objectives]
   if len(terms) > 1:
-    terms = [share_of_present(objectives) * one_term for one_term in terms]
+    terms = [objective_weight(objectives) * one_term for one_term in terms]
   return Method(loss=Loss(tuple(terms)), parameter_sets=(("ref", frozen()),))

@@ -33,7 +33,7 @@ def pairwise_surrogate(
   clip: float,
   clipping: str,
 ) -> jax.Array:
-  """- the objective of `p3o`, averaged over the pairs of a group."""
+  """Minus the objective of `p3o`, averaged over the pairs of a group."""
   log_ratio = pairwise.log_ratios(policy, rollout, OLD)  # [P, S]
   gain = pairwise.differences(signal) / 2  # [P, S, S], A of pairs
   rho = surrogates.ratio(log_ratio)
@@ -56,7 +56,7 @@ def p3o(
 ) -> Method:
   """PPO on pairs: a sample's advantage is its lead in reward over the other.
 
-    A         (R_1 - R_2) / 2, R with -beta log(pi_old / pi_ref) of the sample
+    A         (R_1 - R_2) / 2, R minus beta log(pi_old / pi_ref) of a sample
     separate  min(A rho_1, A clip rho_1) + min(-A rho_2, -A clip rho_2)
     joint     A sg[rho_1 rho_2] (log pi_1 - log pi_2), 0 where the product of
               the ratios is outside [1 - clip, 1 + clip]

@@ -24,7 +24,7 @@ def verdict_cross_entropy(
   n = masked.count(valid, keepdims=True)
   implied = beta * log_ratios(policy, rollout, OLD)  # [P, S]
   mean = masked.mean(implied, valid, keepdims=True)
-  # Minus the mean of the others, with a gradient.
+  # Leave-one-out: minus the mean of the others.
   psi = (implied - mean) * n / jnp.maximum(n - 1, 1.0)
   right = masked.sum(signal, valid, keepdims=True)
   same_verdict = jnp.where(signal > 0, right, n - right)

@@ -37,7 +37,7 @@ def pref_grpo(
   R [P, S] is the share of its group, of size n, that a sample wins against. Win
   rates have the same spread for any scale of the scores: no small difference is
   amplified by a small standard deviation, and any monotone transform of the
-  scores leaves R as it is. If all are tied, A = 0; cycles are allowed.
+  scores leaves R as it is. If all are tied, A = 0; preferences may be cyclic.
   Preferences are the task's ("task/preferences"), of all pairs or of some, or
   else the order of the scores. A sample that was not compared is in no
   statistic and has A = 0. Clip and KL are those of GRPO; the paper's are for

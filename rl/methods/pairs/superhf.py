@@ -19,7 +19,7 @@ def superhf(beta: float = 0.0) -> Method:
   This is REINFORCE with weight 1 on the first best sample, 0 on the others and
   no baseline: a group of equal scores trains on its first sample. Samples
   without a token are never the best. k3 estimates the KL to ref, the policy at
-  the start of the run. S is the paper's superbatch, 16.
+  the start of the run. S corresponds to the paper's superbatch of 16.
   Deviation: KL(ref || pi) of the whole distribution becomes k3 at the sampled
   tokens, whose gradient on-policy is that of this KL, and which is never
   negative either.

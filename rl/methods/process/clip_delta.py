@@ -34,7 +34,8 @@ def clip_delta(
   with s_k [P, S, K] the score of the step:
 
     clip        r_k = min(s_k - threshold, 0)
-    delta       r_k = s_k - s_{k+1}; the last step has no reward but success
+    delta       r_k = s_k - s_{k+1}, with 0 for the score of the last step,
+                which is judged by success alone
     clip_delta  clip first, then delta
 
   A_success is the leave-one-out advantage of known verdicts. The others' mean

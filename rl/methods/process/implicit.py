@@ -125,7 +125,7 @@ def implicit_cross_entropy(
   r = beta * masked.sum(q.astype(jnp.float32), rollout.mask)  # [P, S]
   y = (rollout.correct == 1).astype(jnp.float32)
   accuracy = pair_accuracy(jax.lax.stop_gradient(r), y, rollout.mask.any(-1))
-  # -y log sigmoid(r) - (1 - y) log(1 - sigmoid(r)).
+  # The formula of the docstring, without overflow.
   return jax.nn.softplus(r) - y * r, {"pair_accuracy": accuracy}
 
 

@@ -40,12 +40,12 @@ def pure_openrlhf(
 
   r*_k is the soft-min reward of step k, at its last token, as in `min_form`.
   b_k is the mean reward per token of the other samples, times the tokens of
-  step k without its separator (`baseline` "token"), or their mean reward per
-  step ("step"). At the last token stands `verifiable` times the leave-one-out
-  advantage of the known verdicts (the released code has verdict - 1: the same).
-  A [P, S, T] is 0 at tokens that end a step; these are left out of the
-  whitening, whose variance has ddof 0. The loss is PPO-clip, averaged over
-  tokens.
+  step k without its separator, the last one (`baseline` "token"), or their mean
+  reward per step ("step"). At the last token stands `verifiable` times the
+  leave-one-out advantage of the known verdicts (the released code has
+  verdict - 1: the same). A [P, S, T] is 0 at tokens that end a step; these are
+  left out of the whitening, whose variance has ddof 0. The loss is PPO-clip,
+  averaged over tokens.
   Deviations: the reward has no penalty 0.001 k1 (add `kl` to the loss). The
   released whitening finds separators by advantage == 0, and counts their
   distance from the mean in the variance. A group with one sample has advantage

@@ -60,7 +60,7 @@ def pure_verl(
     step_scores(), min_form_rewards(temperature), place_at_step_ends(), *returns
   )
   # Returns and baseline are linear, so process and outcome can be added after
-  # them. Separately, an unknown verdict is in no baseline.
+  # them. Until then an unknown verdict is in no baseline.
   outcome = usable_verdicts(labelled, place_last(), *returns)
   advantage = process + verifiable * outcome if verifiable else process
   return Method(

@@ -24,10 +24,10 @@ def sum_form(
 ) -> Method:
   """A_t = G_t - others' mean return, G the return-to-go of the step scores.
 
-  The score s_k [P, S, K] of step k stands at its last token; G and A are [P, S,
-  T]. This is the usual process reward, with its weakness: K steps of a positive
-  score collect K times as much, so a policy learns to add steps. It is the
-  method that `min_form` is compared with. Baseline and loss are those of
+  The score s_k [P, S, K] of step k stands at its last token; G and A are
+  [P, S, T]. This is the usual process reward, with its weakness: K steps of a
+  positive score collect K times as much, so a policy learns to add steps. It is
+  the method that `min_form` is compared with. Baseline and loss are those of
   `min_form`.
   Source: Cheng et al. 2025, Stop Summation (PURE); Uesato et al. 2022.
 

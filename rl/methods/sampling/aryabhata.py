@@ -57,11 +57,11 @@ def aryabhata(pilot: int = 8, threshold: float = 0.25, ddof: int = 1) -> Method:
 
     loss = -1/G sum_i 1/|y_i| sum_t A_i log pi(y_it), averaged over prompts
 
-  G is the size of the group, |y_i| the number of tokens of sample i and A_i [P,
-  S] the z-score of its score in the group. There is no ratio, no clip and no
-  KL. Each prompt is divided by its own G, which is `pilot` times 1, 2, 4, ...,
-  at most the S samples of the rollout. With a fixed G the gradient is that of
-  GRPO at the first update.
+  G is the size of the group, |y_i| the number of tokens of sample i and A_i
+  [P, S] the z-score of its score in the group. There is no ratio, no clip and
+  no KL. Each prompt is divided by its own G, which is `pilot` times 1, 2, 4,
+  ..., at most the S samples of the rollout. With a fixed G the gradient is that
+  of GRPO at the first update.
   Open: the paper does not state the rule by which a group grows; here it
   doubles while its mean score is below `threshold`.
   Left out: the increase of the temperature from .6 to 1, and the window of

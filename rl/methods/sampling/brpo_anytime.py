@@ -60,7 +60,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Sampler:
       )
       summary_mask = part.sample_mask & is_cut.reshape(-1, 1)
       num_tokens += part.extras["stage/drawn"].sum()
-      # The policy's rollout counts the tokens of the summaries.
+      # The policy's rollout counts the tokens of the summaries, so here are 0.
       extras = part.extras.update({"stage/tokens": jnp.zeros((), jnp.int32)})
       parts.append(part.replace(sample_mask=summary_mask, extras=extras))
       mean = masked.mean(part.scores, summary_mask).reshape(is_cut.shape)

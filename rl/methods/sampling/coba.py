@@ -56,15 +56,13 @@ def allocate(
     low, high: smallest and largest number of samples of one prompt.
   """
   n = jnp.arange(low, high)[:, None]  # [high - low, 1]
-  gain = capability_value(n + 1, p, alpha, beta, tau) - capability_value(
-    n, p, alpha, beta, tau
-  )
+  parameters = (p, alpha, beta, tau)
+  gain = capability_value(n + 1, *parameters) - capability_value(n, *parameters)
   # A stable sort gives equal gains to the prompts in turn.
   best_first = jnp.argsort(-gain.ravel(), stable=True)
   is_allocated = jnp.zeros(gain.size, bool)
-  is_allocated = is_allocated.at[best_first[: total - low * p.shape[0]]].set(
-    True
-  )
+  num_further = total - low * p.shape[0]
+  is_allocated = is_allocated.at[best_first[:num_further]].set(True)
   return low + is_allocated.reshape(gain.shape).sum(0)
 
 
@@ -83,11 +81,12 @@ def coba(
     F~     F above 1/2, sigmoid(10 (F - 1/2)) below
     alpha  clip(lowest + slope F~, 1.5, 9.5), beta = 11 - alpha
 
-  A policy that fails often thus gets easier prompts. A pilot of every prompt
-  estimates its pass rate; `allocate` distributes the rest of `mean_samples` per
-  prompt, at most the S samples of the rollout. A [P, S] is the z-score of a
-  sample's score in its group; the loss is PPO-clip, averaged over tokens,
-  without a KL. If pilot >= S there is one pass.
+  The value of n samples of a prompt is `capability_value`; a policy that fails
+  often gets easier prompts. A pilot of every prompt estimates its pass rate;
+  `allocate` distributes the rest of `mean_samples` per prompt, at most the S
+  samples of the rollout. A [P, S] is the z-score of a sample's score in its
+  group; the loss is PPO-clip, averaged over tokens, without a KL. If pilot >= S
+  there is one pass.
   Open: tau, slope, decay and the bounds of alpha are not known from the paper;
   these reach its examples (alpha 2.5 to 7.3). The smallest number of samples is
   the pilot, 4 where the paper has 2, as the pilot must estimate the pass rate.

@@ -25,7 +25,7 @@ def accuracy(rollout: types.Rollout) -> Array:
 def further_samples(
   solved: Array, pilot: int, schedule: str, standardized: bool
 ) -> Array:
-  """`[P]` samples after which the group's total |A| reaches its target.
+  """`[P]` further samples after which the group's total |A| is at its target.
 
   The mean |A| is S(a) = 2 a (1 - a) for a pass rate a, or 2 sqrt(a (1 - a)) for
   standardised advantages, with maximum 1/2 or 1. "Peak" is that maximum times

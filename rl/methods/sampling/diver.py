@@ -127,7 +127,7 @@ def diver(
 ) -> Method:
   """GRPO on R + min(d, cap) for right samples, d the distance to the group.
 
-  R and d are [P, S], computed on the host:
+  R [P, S] are the scores; d [P, S] is computed on the host:
 
     bleu   d_i = 1 - mean_j (symmetric BLEU of 1- to 5-grams of tokens), cap .09
     steps  d_i = share of the reasoning steps of i that no other sample has (the
@@ -137,7 +137,7 @@ def diver(
   Deviation: n-grams are of tokens and of whole samples, not of the first 1000
   characters.
   Left out: the mix of both kinds, the scaling of the second by the accuracy of
-  the group, its cosine decay, and the paper's potential form.
+  the group, its cosine decay, and the paper's potential-based form.
   Source: DIVER: Diversity-Incentivized Exploration for Versatile Reasoning,
   2025.
 

@@ -96,7 +96,7 @@ def eepo(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """GRPO on samples of which the second half avoids what the first half found.
+  """GRPO with half of each group drawn after unlearning the other half.
 
   The second half is drawn with theta' = theta - rate grad of `unlearning_loss`
   on the first half, one step of SGD that lasts for this rollout. A [P, S] is
