@@ -502,7 +502,7 @@ def every_group(clip=None, **method):
   name, now = method.pop("name"), method.pop("now")
   m = methods.get(name, **method, **({} if clip is None else {"clip": clip}))
   batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  found, _ = prepare.gradient(
+  actual, _ = prepare.gradient(
     m,
     types.Policy(score, None, None),
     {"logits": jnp.asarray(now, jnp.float32)},
@@ -510,7 +510,7 @@ def every_group(clip=None, **method):
     scales,
     Plan(),
   )
-  return -np.asarray(found["logits"])
+  return -np.asarray(actual["logits"])
 
 
 @pytest.mark.parametrize(
@@ -611,5 +611,5 @@ def test_equal_scores_are_worth_nothing_even_without_an_epsilon(name):
   rollout = tabular_policy.rollout()
   rollout = rollout.replace(scores=jnp.full_like(rollout.scores, 0.3))
   m = methods.get(name, eps=0.0)
-  found, _ = m.advantage.apply(None, rollout, m.advantage.init())
-  assert not np.asarray(found).any()
+  actual, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  assert not np.asarray(actual).any()
