@@ -23,7 +23,7 @@ from etils import epath
 from experiments.cli import arguments, devices, errors
 from experiments.training import build, loop, nan_guard, workdirs
 from experiments.training.experiment import Experiment
-from models import buckets
+from models import storage_paths
 from rl import learners, prepare, scoring, step, types
 
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with errors.expected():
     arguments.check_counts(given, "step", least=0)
     arguments.check_folder("--workdir", given.workdir)
-    workdir = buckets.checked(given.workdir)
+    workdir = storage_paths.parse(given.workdir)
     config = workdirs.read_config(workdir)
     devices.prepare(config.cpu_devices)
     e = build.build(config)

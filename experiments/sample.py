@@ -191,7 +191,7 @@ def _answer(
 ) -> None:
   """Prints the completions of one prompt, with scores where there are any."""
   task = subject.task
-  parts = shardings.prompt_parts(subject.sharding.mesh)
+  parts = shardings.num_prompt_shards(subject.sharding.mesh)
   whole = jax.tree.map(lambda leaf: np.repeat(leaf, parts, 0), asked)
   drawn = jax.device_get(
     evaluator.generate(

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import rich.console
 
 from experiments.cli import arguments, command_line, errors
-from models import buckets
+from models import storage_paths
 
 _OPEN, _CLOSE = "([{", ")]}"
 
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       seeds=given.seeds,
     )
     if given.run:
-      buckets.local(given.workdir, "--workdir")
+      storage_paths.require_local(given.workdir, "--workdir")
     check(planned)
   for one in planned:
     print(shlex.join(command(one)))

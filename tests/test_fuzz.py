@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as hnp
 from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.training import build, loop
-from models import stored
+from models import checkpoint_reader
 from rl import advantages, credit, methods, objectives, step
 from rl.minibatches import Plan
 
@@ -171,7 +171,7 @@ def test_configs_that_build_run(tmp_path):
     except errors.Ended as error:
       said_well(error)
       return
-    params = stored.restore_params(workdir / "checkpoints")
+    params = checkpoint_reader.restore_params(workdir / "checkpoints")
     for leaf in jax.tree.leaves(params):
       assert np.isfinite(np.asarray(leaf, np.float32)).all(), found
 

@@ -184,7 +184,7 @@ def resident(e: Experiment) -> dict[str, float]:
   The latter as if split over the mesh as prompts, samples and heads are.
   """
   state, mesh = e.abstract, e.sampling_mesh
-  shards = sharding.prompt_parts(mesh) * mesh.shape["context"]
+  shards = sharding.num_prompt_shards(mesh) * mesh.shape["context"]
   heads = math.gcd(e.model.kv_heads, mesh.shape["tensor"])
   parts = {
     "parameters": _bytes((state.params, state.frozen)),
@@ -201,12 +201,12 @@ def resident(e: Experiment) -> dict[str, float]:
 def explain(e: Experiment) -> str:
   """Where each array of the state lies, and the keys and values: a table."""
   axes = ", ".join(f"{name} {size}" for name, size in e.mesh.shape.items())
-  lines = [f"mesh: {axes}", sharding.explain(e.abstract)]
+  lines = [f"mesh: {axes}", sharding.sharding_table(e.abstract)]
   if e.samples_own:
     size = resident(e)["cache"] * chips.GIB
     lines.append(
       f"while sampling: keys and values, {size:,.0f} bytes/device (prompts over "
-      f"{'*'.join(sharding.ROWS)}, samples over context, heads over tensor)"
+      f"{'*'.join(sharding.PROMPT_AXES)}, samples over context, heads over tensor)"
     )
   return "\n".join(lines)
 
@@ -323,7 +323,7 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
   P, S, T = tokens.completions.shape
   length = tokens.prompts.shape[-1]
   mesh = _mesh(e, name)
-  shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
+  shards, context = sharding.num_prompt_shards(mesh), mesh.shape["context"]
   tensor = mesh.shape["tensor"]
   # A device's samples; of a score pass its tokens of all samples are as many.
   share = np.full((P // shards, max(S // context, 1)), T)

@@ -12,7 +12,7 @@ from etils import epath
 from experiments import tasks
 from experiments.cli import devices, spec
 from experiments.training import build, decoder, loop, workdirs
-from models import buckets, hf, stored
+from models import checkpoint_reader, hf, storage_paths
 from models import policy as policies
 from models import sharding as shardings
 from models.config import ModelConfig
@@ -64,17 +64,19 @@ def of_run(
     FileNotFoundError: there is no run, or no such checkpoint.
     ValueError: the evaluation asks for what there is not.
   """
-  workdir = buckets.checked(workdir)
+  workdir = storage_paths.parse(workdir)
   config = workdirs.read_config(workdir)
   for name, value in given.items():
     config.evaluation[name] = value
   devices.prepare(config.cpu_devices)
   experiment = build.build(config)
   build.check_evaluation(experiment)
-  directory = workdir / stored.FOLDER
+  directory = workdir / checkpoint_reader.FOLDER
   if step is None:
-    step = stored.latest_step(directory)
-  params = stored.restore_params(directory, experiment.abstract.params, step)
+    step = checkpoint_reader.latest_step(directory)
+  params = checkpoint_reader.restore_params(
+    directory, experiment.abstract.params, step
+  )
   frozen = loop.frozen(experiment, workdir)
   return Subject(
     name=str(workdir),
@@ -115,7 +117,7 @@ def of_folder(
       other, or a setting is refused.
   """
   devices.prepare()
-  shape = decoder.choose_fast_forms(hf.config(folder, dtype))
+  shape = decoder.choose_fast_forms(hf.load_config(folder, dtype))
   found = _task(task, str(folder), shape)
   if max_tokens is None:
     max_tokens = found.completion_length

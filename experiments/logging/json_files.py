@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from models import buckets
+from models import storage_paths
 
 SECONDS = 30.0  # between two uploads of a growing file
 
@@ -73,7 +73,7 @@ def replace(path: epath.PathLike, content: str | bytes) -> None:
   path = epath.Path(path)
   if isinstance(content, str):
     content = content.encode()
-  if buckets.is_remote(path):  # an object is there when all of it is
+  if storage_paths.is_remote(path):  # an object is there when all of it is
     path.write_bytes(content)
     return
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,9 @@ def grow(
     file, and `close()`.
   """
   path = epath.Path(path)
-  return (Uploaded if buckets.is_remote(path) else Appended)(path, records)
+  return (Uploaded if storage_paths.is_remote(path) else Appended)(
+    path, records
+  )
 
 
 class Appended:

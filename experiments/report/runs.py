@@ -13,7 +13,7 @@ from etils import epath
 from experiments.evaluation import statistics
 from experiments.logging import run_logger
 from experiments.training import workdirs
-from models import buckets
+from models import storage_paths
 
 EVALUATIONS = {"base": "evaluation_base.json", "trained": "evaluation.json"}
 
@@ -75,7 +75,7 @@ def read(workdir: epath.PathLike) -> Run:
   Raises:
     ValueError: the folder holds none of them.
   """
-  workdir = buckets.checked(workdir)
+  workdir = storage_paths.parse(workdir)
   config_path = workdir / workdirs.CONFIG_FILE
   config = json.loads(config_path.read_text()) if config_path.exists() else {}
   run = Run(

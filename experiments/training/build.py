@@ -15,6 +15,7 @@ import ml_collections
 import optax
 from jax.sharding import Mesh
 
+import rewards
 from experiments import tasks
 from experiments.cli import arguments, spec
 from experiments.evaluation import evaluator
@@ -27,7 +28,7 @@ from experiments.training import (
 from experiments.training.experiment import KINDS, Experiment
 from models import policy as policies
 from models import sharding
-from rewards import combine, mix, sources
+from rewards import combine
 from rewards.process import prefix_values
 from rl import choices, learners, methods, scoring, step, transforms, types
 from rl import method as method_lib
@@ -149,10 +150,10 @@ def make_learners(
   if config.get("stage"):
     if own.sampler.name != samplers.once().name:
       raise ValueError(
-        f"stage = {config.stage}: {own.name} samples by {own.stage} already; "
+        f"stage = {config.stage}: {own.name} samples by {own.sampler} already; "
         "leave it empty"
       )
-    own = dataclasses.replace(own, stage=make_stage(config.stage))
+    own = dataclasses.replace(own, sampler=make_stage(config.stage))
   cap = (config.get("sampler") or {}).get("truncation", 0.0)
   if cap:
     try:
@@ -192,12 +193,12 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
     raise ValueError(
       f"mix.order {order} must name the terms {tuple(terms)}, each once"
     )
-  rewards, weighed = {}, []
+  transforms, weighed = {}, []
   for name in order:
     term = terms[name]
     if term.reward:
       found, settings = spec.parse(term.reward, f"mix.terms.{name}.reward")
-      rewards[name] = sources.get(found, **settings)
+      transforms[name] = rewards.get(found, **settings)
     weight = term.weight
     if term.schedule != "constant":
       weight = _weight_schedule(name, term)
@@ -212,9 +213,9 @@ def make_reward(config: Mapping[str, Any]) -> reward_lib.Reward | None:
   by_step = None
   if steps:
     found, settings = spec.parse(steps, "mix.steps")
-    by_step = sources.get(found, **settings)
+    by_step = rewards.get(found, **settings)
   try:
-    return mix.mix(rewards, weighed, rule, by_step)
+    return combine.mix(transforms, weighed, rule, by_step)
   except transforms.LevelError as error:
     raise ValueError(f"mix: {error}") from None
 
@@ -286,7 +287,7 @@ def task_of(text: str, **given: Any) -> tasks.Task:
 def _check_batch(
   config: Any, plan: Plan, mesh: Mesh, sampling_mesh: Mesh
 ) -> None:
-  shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
+  shards, context = sharding.num_prompt_shards(mesh), mesh.shape["context"]
   if config.kind == "rl" and config.rollout.samples % context:
     nearest = max(round(config.rollout.samples / context), 1) * context
     raise ValueError(
@@ -308,14 +309,14 @@ def _check_batch(
   if wrong:
     raise ValueError(
       f"{', '.join(wrong)}: not divisible by the mesh's "
-      f"{' * '.join(sharding.ROWS)} = {shards}"
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
     )
-  shards = sharding.prompt_parts(sampling_mesh)
+  shards = sharding.num_prompt_shards(sampling_mesh)
   if prompts % shards:
     nearest = max(round(prompts / shards), 1) * shards
     raise ValueError(
       f"rollout.prompts = {prompts} is not divisible by the sampler's "
-      f"{' * '.join(sharding.ROWS)} = {shards}; nearest: {nearest}"
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}; nearest: {nearest}"
     )
 
 
@@ -384,12 +385,9 @@ def _check(e: Experiment) -> None:
     }.items()
   }
   try:
-    rollout = e.abstract_rollout
-    learners.check(e.methods, e.policy, parameters, rollout)
+    learners.check(e.methods, e.policy, parameters, e.abstract_rollout)
     if e.method.reward is not None:
-      _check_reward(
-        e, parameters, learners.by_learner(rollout)[learners.POLICY]
-      )
+      _check_reward(e.method)
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(error.args[0]) from None
 
@@ -409,30 +407,34 @@ def _check_value_head(e: Experiment) -> None:
     )
 
 
-def _check_reward(
-  e: Experiment, parameters: Mapping[str, types.PyTree], rollout: types.Rollout
-) -> None:
-  """What is paid for must be what the method learns from."""
-  bare = dataclasses.replace(e.method, reward=None)
-  reads = method_lib.reads(bare, e.policy, parameters, rollout)
-  steps = e.method.reward.steps is not None
-  terms = len(e.method.reward.terms) > 0
-  if terms and not reads & {"scores", "components"}:
+def _check_reward(method: method_lib.Method) -> None:
+  """Checks that a method learns from what its reward pays."""
+  reward = method.reward
+  bare = dataclasses.replace(method, reward=None)
+  levels = set().union(*map(_source_levels, bare.transforms.values()))
+  if reward.terms and levels == {"step"}:
     raise ValueError(
-      f"mix.terms: {bare.name} learns from {', '.join(sorted(reads))}, not from "
-      "scores; use a method that does, such as grpo"
+      f"mix.terms: {bare.name} learns from step scores, not from scores; use a "
+      "method that does, such as grpo"
     )
-  if steps and "step_scores" not in reads:
+  if reward.steps is not None and "step" not in levels:
     raise ValueError(
       f"mix.steps: {bare.name} reads no step scores; use a method that does, "
       "such as sum_form or min_form"
     )
   greedy = scoring.provided("stage", "greedy_scores")
-  if terms and greedy in bare.signal_needs:
+  if reward.terms and greedy in bare.signal_needs:
     raise ValueError(
       f"mix.terms: {bare.name} compares scores with the task's score of the "
       "greedy sample, which is not paid by mix; use another method"
     )
+
+
+def _source_levels(t: transforms.Transform) -> set[str]:
+  """Levels of the signals that a transform reads from the rollout."""
+  if t.links:
+    return set().union(*(_source_levels(part) for _, part in t.links))
+  return {t.gives} if t.takes == "none" else set()
 
 
 def check_evaluation(e: Experiment) -> None:

@@ -2,8 +2,8 @@
 
 Orbax does the work. What is added is small: typed PRNG keys travel as their
 data, arrays come back on the shardings that are asked for, a state that does
-not fit is refused before anything is read. `models.stored` reads the parameters
-of a run alone. A checkpoint becomes visible by the rename that ends its writing,
+not fit is refused before anything is read. `models.checkpoint_reader` reads the
+parameters of a run alone. A checkpoint becomes visible by the rename that ends its writing,
 so a run that is killed while saving resumes from the one before. Of each array
 there is a number (`models.checksums`), so that what a disk or a copy did to
 it is found when it is read: such a checkpoint is set aside, and the run resumes
@@ -24,7 +24,7 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers as policies
 
 from experiments.training import multihost, prng_keys
-from models import buckets, checksums, stored
+from models import checkpoint_reader, checksums, storage_paths
 
 PyTree = Any
 
@@ -61,7 +61,7 @@ class Checkpoints:
     every: int = 1,
     also: Sequence[policies.PreservationPolicy] = (),
   ) -> None:
-    self.directory = buckets.absolute(directory)
+    self.directory = storage_paths.absolute(directory)
     kept = [policies.LatestN(keep), *also]
     self._manager = _Manager(
       self.directory,
@@ -104,7 +104,10 @@ class Checkpoints:
       args=ocp.args.Composite(
         state=ocp.args.StandardSave(arrays),
         data=ocp.args.JsonSave(
-          {_META: meta, checksums.KEY: checksums.of(arrays) | _of_meta(meta)}
+          {
+            _META: meta,
+            checksums.KEY: checksums.compute(arrays) | _of_meta(meta),
+          }
         ),
       ),
       force=force,
@@ -128,7 +131,9 @@ class Checkpoints:
       ValueError: the saved tree, a shape or a dtype is another, an array is not
         what was saved, or another process cannot read it.
     """
-    step = stored.existing(self._manager.all_steps(), self.directory, step)
+    step = checkpoint_reader.select_step(
+      self._manager.all_steps(), self.directory, step
+    )
     problem = None
     try:
       arrays, data = self._read(step, _abstract(abstract_state))
@@ -138,15 +143,17 @@ class Checkpoints:
     if not multihost.all_agree(problem is None):
       raise problem or ValueError("another process cannot read it")
     meta = data.get(_META)
-    found = checksums.of(arrays) | _of_meta(meta)
-    checksums.check(found, data.get(checksums.KEY, {}), step)
+    found = checksums.compute(arrays) | _of_meta(meta)
+    checksums.verify(found, data.get(checksums.KEY, {}), step)
     return jax.tree.map(_data_to_key, arrays, abstract_state), meta
 
   def _read(self, step: int, target: PyTree) -> tuple[PyTree, dict[str, Any]]:
     """This process's part of the arrays, and the JSON; waits for no other."""
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
-      stored.check_fits(target, handler.metadata(folder / "state").tree, step)
+      checkpoint_reader.check_matches(
+        target, handler.metadata(folder / "state").tree, step
+      )
       arrays = handler.restore(
         folder / "state",
         args=ocp.args.PyTreeRestore(
@@ -228,7 +235,9 @@ class Checkpoints:
 def _data_to_key(data: jax.Array, like: Any) -> jax.Array:
   if not prng_keys.is_key(like):
     return data
-  return jax.device_put(prng_keys.like(data, like), stored.place(like))
+  return jax.device_put(
+    prng_keys.like(data, like), checkpoint_reader.sharding_of(like)
+  )
 
 
 def _abstract(tree: PyTree) -> PyTree:
@@ -241,7 +250,7 @@ def _abstract(tree: PyTree) -> PyTree:
         jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
       )
     return jax.ShapeDtypeStruct(
-      kept.shape, kept.dtype, sharding=stored.place(leaf)
+      kept.shape, kept.dtype, sharding=checkpoint_reader.sharding_of(leaf)
     )
 
   return jax.tree.map(describe, tree)

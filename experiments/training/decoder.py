@@ -76,8 +76,8 @@ def make(
   if path:
     from models import hf  # imports transformers
 
-    hf.check(path)
-    shape = hf.config(path)
+    hf.check_folder(path)
+    shape = hf.load_config(path)
     _check_heads(path, dict(shape.extra_heads), dict(own["extra_heads"]))
     model = dataclasses.replace(shape, **own)
     hf.check_tokenizer(model, task.vocab_size, path)
@@ -97,7 +97,7 @@ def make(
       f"{task.vocab_size} tokens of {task.name}; use at least "
       f"{task.vocab_size}, or 0 for just as many"
     )
-  lora.targets(model)  # refuses an expression that finds nothing
+  lora.target_names(model)  # refuses an expression that finds nothing
   return choose_fast_forms(
     model, platform, attention=asked, unroll=asked_unroll, split=split
   )
@@ -129,7 +129,9 @@ def choose_fast_forms(
     unroll = _UNROLLS.get(platform, 1) if without_remat else 1
   if attention is None:
     forms = (_OVER_CONTEXT,) if split else _FORMS.get(platform, ("blocked",))
-    attention = next(form for form in forms if not model.refusal(form))
+    attention = next(
+      form for form in forms if not model.attention_refusal(form)
+    )
   return dataclasses.replace(model, attention=attention, unroll=unroll)
 
 

@@ -136,7 +136,7 @@ def axes(
   if found["data"] != -1 or min(given) < 1 or len(devices) % fixed:
     return found  # as it is; `make_mesh` says what is wrong with it
   left = len(devices) // fixed
-  numbers = presets.parameters(model) if memory else 0
+  numbers = presets.parameter_count(model) if memory else 0
   if asked["tensor"] is None:
     most = math.gcd(left, model.heads, model.kv_heads, model.mlp_width)
     even = [n for n in divisors(most) if prompts % (replica * left // n) == 0]

@@ -42,7 +42,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import Experiment
-from models import buckets, stored
+from models import checkpoint_reader, storage_paths
 from rl import fused_loop, step, types
 
 BASE = "base"
@@ -73,9 +73,9 @@ def validate(
       raise ValueError(f"base.model {base.model} is not {experiment.plain}")
   workdirs.check_config(workdir, config)
   if config.get("init_from"):
-    source = epath.Path(config.init_from) / stored.FOLDER
+    source = epath.Path(config.init_from) / checkpoint_reader.FOLDER
     try:
-      stored.check_params(source, experiment.abstract_plain)
+      checkpoint_reader.check_params(source, experiment.abstract_plain)
     except (ValueError, FileNotFoundError) as error:
       raise ValueError(f"init_from: {error}") from None
   return experiment
@@ -117,7 +117,7 @@ def _run(experiment: Experiment, workdir: epath.Path, profile: bool) -> None:
   with (
     preemption.Watch() as watch,
     checkpointing.Checkpoints(
-      workdir / stored.FOLDER,
+      workdir / checkpoint_reader.FOLDER,
       keep=config.keep_checkpoints,
       also=checkpoint_retention.also(config, workdir),
     ) as checkpoints,
@@ -203,8 +203,8 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree:
 
     _, params = hf.load(origin, dtype=e.model.param_dtype, mesh=e.mesh)
     return e.fitting(params)
-  return stored.restore_params(
-    epath.Path(origin) / stored.FOLDER,
+  return checkpoint_reader.restore_params(
+    epath.Path(origin) / checkpoint_reader.FOLDER,
     e.abstract_plain,
     workdirs.frozen_step(workdir),
   )
@@ -227,7 +227,9 @@ def _write_model(e: Experiment, workdir: epath.Path) -> None:
   if e.model.lora_rank:
     frozen = BASE if _has_base(e.config) else _absolute(source or path)
     if source:  # that run may go on: this base is what it is now
-      step = stored.latest_step(epath.Path(source) / stored.FOLDER)
+      step = checkpoint_reader.latest_step(
+        epath.Path(source) / checkpoint_reader.FOLDER
+      )
   workdirs.write_model(
     workdir,
     e.model,
@@ -239,7 +241,7 @@ def _write_model(e: Experiment, workdir: epath.Path) -> None:
 
 
 def _absolute(path: str) -> str:
-  return str(buckets.absolute(path)) if path else ""
+  return str(storage_paths.absolute(path)) if path else ""
 
 
 def _announce(

@@ -51,7 +51,7 @@ def params():
 
 def names(tree):
   leaves = jax.tree_util.tree_leaves_with_path(tree)
-  return {sharding.dotted(path) for path, _ in leaves}
+  return {sharding.dotted_path(path) for path, _ in leaves}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -225,11 +225,11 @@ def test_a_mesh_computes_the_same(params, after):
   ("text", "message"),
   [
     (r"attention\.q", r"unknown lora_targets 'attention\\\\.q'.*attention.key"),
-    (r"(", "is no regular expression"),
+    (r"(", "is not a regular expression"),
     (r"mlp\.gate_proj", "did you mean 'mlp.gate'"),
   ],
 )
 def test_an_expression_that_finds_nothing_is_refused(text, message):
   config = dataclasses.replace(CONFIG, lora_targets=text)
   with pytest.raises(ValueError, match=message):
-    lora.targets(config)
+    lora.target_names(config)

@@ -11,7 +11,7 @@ from helpers import small_run, tabular_policy
 
 from experiments.logging import json_files
 from experiments.training import build, checkpointing, loop
-from models import sharding, stored, transformer
+from models import checkpoint_reader, sharding, transformer
 from rl import (
   fused_loop,
   learners,
@@ -502,7 +502,9 @@ def experiment(**changes):
 
 
 def final(e, workdir):
-  with checkpointing.Checkpoints(workdir / stored.FOLDER) as checkpoints:
+  with checkpointing.Checkpoints(
+    workdir / checkpoint_reader.FOLDER
+  ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
   return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
 

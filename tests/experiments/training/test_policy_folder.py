@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from experiments.training import build, checkpointing, loop, workdirs
 from experiments.training.experiment import Experiment
-from models import hf, lora, stored, transformer
+from models import checkpoint_reader, hf, lora, transformer
 from models import tokenizer as bpe
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
@@ -64,7 +64,9 @@ def experiment(folder, **changes) -> Experiment:
 
 def run(e: Experiment, workdir):
   loop.run(e, workdir)
-  with checkpointing.Checkpoints(workdir / stored.FOLDER) as checkpoints:
+  with checkpointing.Checkpoints(
+    workdir / checkpoint_reader.FOLDER
+  ) as checkpoints:
     return checkpoints.restore(e.abstract.replace(frozen={}))[0]
 
 
@@ -150,7 +152,7 @@ def test_a_checkpoint_holds_the_adapters_alone(adapted):
   assert everything < 4 * trained + 20
   size = sum(
     path.stat().st_size
-    for path in (workdir / stored.FOLDER).rglob("*")
+    for path in (workdir / checkpoint_reader.FOLDER).rglob("*")
     if "frozen" in str(path)
   )
   assert size == 0

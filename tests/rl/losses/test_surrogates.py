@@ -139,6 +139,13 @@ def test_ppo_clip_on_the_cards_table():
   close(-value, [10])
 
 
+@pytest.mark.parametrize("side", ["low", "high"])
+@pytest.mark.parametrize("width", [-0.2, float("nan")])
+def test_ppo_clip_refuses_a_negative_clip_range(side, width):
+  with pytest.raises(ValueError, match=f"{side} = {width} must be at least 0"):
+    slopes(surrogates.ppo_clip(**{side: width}), [0.0], [1.0])
+
+
 @surrogates.surrogate()
 def dual_clip(log_ratio, advantages, policy, rollout, *, bound):
   """max(PPO-clip, A bound) where A < 0, as Ye et al. 2020 write it."""

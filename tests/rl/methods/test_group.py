@@ -449,6 +449,11 @@ def test_riskpo_shares_a_bundles_risk_by_each_prompts_spread():
   np.testing.assert_allclose(moved, [low + 0.02, high + 0.08], atol=1e-6)
 
 
+def test_riskpo_refuses_levels_that_are_no_quantiles():
+  with pytest.raises(ValueError, match=r"low = 0.0 .* with 0 < low < high"):
+    methods.get("riskpo", low=0.0, high=1.0)
+
+
 def test_riskpo_bundles_only_slots_that_all_its_prompts_have():
   m = methods.get("riskpo", bundle=2)
   rollout = groups([[0, 1, 1], [1, 1, 0]])
