@@ -250,7 +250,10 @@ def test_a_run_takes_the_share_of_a_gpu_that_programs_must_fit(
     (["--topology=h100:9"], "a node has 1 to 8 GPUs, h100:8"),
     (["--topology=h100:8", "--slices=2"], "do not say which node"),
     (["--topology=v5e:4x4", "--slices=0"], "slices = 0 must be at least 1"),
-    (["--topology=v5e:4x4", "--json=nowhere/a.json"], "the folder does not exist"),
+    (
+      ["--topology=v5e:4x4", "--json=nowhere/a.json"],
+      "the folder does not exist",
+    ),
     (["--topologie=v5e:4x4"], "Did you mean: topology"),
     ([], "--topology is missing"),
   ],
