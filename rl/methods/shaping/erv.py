@@ -12,7 +12,9 @@ from rl.transforms import (
   chain,
   group_normalize,
   scores,
+  moving_average_value,
   transform,
+  update_moving_average,
 )
 
 _HIDDEN = scoring.Need(
