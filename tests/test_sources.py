@@ -326,7 +326,9 @@ def mixed():
   gather = jax.jit(
     rollouts.on_device(e.task, e.policy, e.sampling, P, None, e.method)
   )
-  record = sample_dump.recorder(e, lambda state: (gather(state), {}))(state)
+  record = sample_dump.make_recorder(e, lambda state: (gather(state), {}))(
+    state
+  )
   return SimpleNamespace(e=e, new=new, metrics=metrics, record=record)
 
 

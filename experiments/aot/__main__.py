@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     raise errors.Mistake(f"--json={given.json}: there is no such folder")
   os.environ["JAX_PLATFORMS"] = "cpu"  # shapes are traced here
   from experiments.aot import chips, fit, report
-  from experiments.training import build
+  from experiments.training import validate
 
   console = rich.console.Console(stderr=given.json == STDOUT)
 
@@ -75,7 +75,9 @@ def main(argv: Sequence[str]) -> int:
 
   with errors.expected():
     chip, devices = chips.devices(given.topology, given.slices)
-    experiment = build.build(given.config, devices, chip.memory)
+    experiment = validate.check_and_build(
+      given.config, devices=devices, memory=chip.memory
+    )
     axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
     tell(f"{given.topology}: {len(devices)} devices as {axes}")
     if given.explain:
@@ -102,7 +104,7 @@ def main(argv: Sequence[str]) -> int:
     tell(f"{verdict} with {' '.join(found['changes'])}")
   if following:
     tell(f"try {' '.join(found['advice'])}, or --fit to search further")
-  text = json.dumps(json_files.strict(found), indent=2, allow_nan=False)
+  text = json.dumps(json_files.to_strict_json(found), indent=2, allow_nan=False)
   if given.json == STDOUT:
     print(text)
   elif to_file:

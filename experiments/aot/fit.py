@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments.aot import chips, report
 from experiments.evaluation import evaluator
-from experiments.training import build, device_mesh
+from experiments.training import device_mesh, validate
 from experiments.training.experiment import Experiment
 from models import presets, sharding
 from rl.sampling import generation
@@ -52,7 +52,7 @@ def search(
   made: Changes = {}
   known = {} if known is None else known
   for left in range(_MOST, -1, -1):
-    e = build.build(config, devices, chip.memory)
+    e = validate.check_and_build(config, devices=devices, memory=chip.memory)
     found = report.analyse(e, chip, tell, known, whole=False)
     following = change(e, found)
     if not following or not left:
@@ -135,7 +135,7 @@ def _evaluation(e: Experiment, hbm: float, over: float) -> Changes:
   parts, batch = sharding.prompt_parts(e.mesh), e.config.evaluation.batch
   copy = sampled_bytes(e, e.mesh.shape["tensor"])
   if copy < hbm * chips.GIB / 2:
-    rows = _fewer(evaluator.sampling(e), over)
+    rows = _fewer(evaluator.sampling_settings(e), over)
     if rows:
       return {"evaluation.rows": rows}
     if batch > parts:

@@ -29,7 +29,7 @@ def of(e: Experiment) -> Mapping[str, Lower]:
   """How each program is lowered, by name.
 
   Args:
-    e: of `build.build`, its mesh on devices that need not be there. One that
+    e: of `validate.check_and_build`, its mesh on devices that need not be there. One that
       imitates has no rollout and no evaluation.
   """
   rollout = placed_rollout(e)
@@ -38,7 +38,7 @@ def of(e: Experiment) -> Mapping[str, Lower]:
     "score": lambda: jax.jit(_scorer(e)).lower(state, own(rollout)),
     "train_step": lambda: _train_step(e).lower(state, rollout),
   }
-  if e.samples_own:
+  if e.is_rl:
     first = {"rollout": lambda: _sampler(e, own(rollout))}
     found = first | found | {"evaluation": lambda: _evaluation(e)}
   return found
@@ -62,7 +62,7 @@ def read(e: Experiment, name: str) -> types.PyTree:
   if name == "evaluation":
     return state.params, state.frozen
   if e.sampling_mesh == e.mesh:
-    return e.abstract_sampling
+    return e.abstract_sampler_state
   own_devices = not set(e.sampling_mesh.devices.flat) & set(e.mesh.devices.flat)
   return state if own_devices else ()  # a copy in another layout is no part
 
@@ -98,14 +98,14 @@ def _scorer(e: Experiment) -> Callable:
       scoring.Need(source, scoring.log_probs)
       for source in ("old", *state.slots)
     ]
-    scored = e.passed(state, rollout, needs)
+    scored = e.with_scores(state, rollout, needs)
     return {str(need): scored.extras[need] for need in needs}
 
   return score
 
 
 def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
-  state = e.abstract_sampling
+  state = e.abstract_sampler_state
   if e.task.jittable:
     gather = rollouts.on_device(
       e.task,
@@ -156,7 +156,7 @@ def _evaluation(e: Experiment) -> jax.stages.Lowered:
     types.join(state.params, state.frozen),
     jax.tree.map(many, one),
     jax.eval_shape(lambda: jax.random.key(0)),
-    evaluator.sampling(e),
+    evaluator.sampling_settings(e),
   )
 
 

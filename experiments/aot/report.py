@@ -193,7 +193,7 @@ def resident(e: Experiment) -> dict[str, float]:
     ),
     "slots": _bytes(state.slots),
   }
-  if e.samples_own:
+  if e.is_rl:
     parts["cache"] = programs.cache_bytes(e) / (shards * heads)
   return {name: size / chips.GIB for name, size in parts.items()}
 
@@ -202,7 +202,7 @@ def explain(e: Experiment) -> str:
   """Where each array of the state lies, and the keys and values: a table."""
   axes = ", ".join(f"{name} {size}" for name, size in e.mesh.shape.items())
   lines = [f"mesh: {axes}", sharding.explain(e.abstract)]
-  if e.samples_own:
+  if e.is_rl:
     size = resident(e)["cache"] * chips.GIB
     lines.append(
       f"while sampling: keys and values, {size:,.0f} bytes/device (prompts over "
@@ -242,7 +242,7 @@ def _compiled(
     found["wanted_gib"] = float(size[1]) if size else None
     found["compile_s"] = time.perf_counter() - start
     return found
-  draws = {"rollout": e.sampling, "evaluation": evaluator.sampling(e)}
+  draws = {"rollout": e.sampling, "evaluation": evaluator.sampling_settings(e)}
   memory = compiled.memory_analysis()
   arguments, outputs = (
     memory.argument_size_in_bytes,

@@ -181,11 +181,11 @@ def _compiled(
 ) -> tuple[Found, dict[Any, Any]]:
   """Of a cell, and what is known after it."""
   from experiments.aot import chips, fit, report
-  from experiments.training import build
+  from experiments.training import validate
 
   config = config_of(cell.what, data)
   chip, devices = chips.devices(cell.machine)
-  e = build.build(config, devices, chip.memory)
+  e = validate.check_and_build(config, devices=devices, memory=chip.memory)
   kept = {k: n for k, n in report.resident(e).items() if k != "cache"}
   whole = sum(kept.values()) * chips.GIB
   tensor = fit.most_tensor(e)
@@ -307,7 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       if given.only not in cell.file or path.exists():
         continue
       _tell(f"{cell.what} on {cell.machine}")
-      found = json_files.strict(compile_cell(cell, data, known))
+      found = json_files.to_strict_json(compile_cell(cell, data, known))
       json_files.replace(path, json.dumps(found, indent=2) + "\n")
   rows = [
     json.loads((given.folder / cell.file).read_text())

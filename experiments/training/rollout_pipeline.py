@@ -16,13 +16,13 @@ from collections.abc import Callable
 import jax
 
 from experiments.training.experiment import Experiment
-from experiments.training.rollouts import STATE_READY, Staged
+from experiments.training.rollouts import STATE_READY, HostRolloutFn
 from rl import learners, step
 
 Times = dict[str, float]
 
 
-def moved(e: Experiment, gather: Staged) -> Staged:
+def moved(e: Experiment, gather: HostRolloutFn) -> HostRolloutFn:
   """`gather` of the training state, where it samples on another mesh.
 
   Parameters go there before and the rollout comes back after, from device to
@@ -48,10 +48,10 @@ def _sender(e: Experiment) -> Callable[[step.State], step.State]:
   frozen = []
 
   def send(state: step.State) -> step.State:
-    places = e.sampling_shardings
+    places = e.sampler_shardings
     if not frozen:
       frozen.append(jax.device_put(state.frozen, places.frozen))
-    read = e.read_by_sampling(state).replace(frozen={})
+    read = e.sampler_state(state).replace(frozen={})
     sent = jax.device_put(read, places.replace(frozen={}))
     return sent.replace(frozen=frozen[0])
 
@@ -70,7 +70,7 @@ class Ahead:
     gather: samples on `e.sampling_mesh`.
   """
 
-  def __init__(self, e: Experiment, gather: Staged) -> None:
+  def __init__(self, e: Experiment, gather: HostRolloutFn) -> None:
     self._e, self._gather, self._send = e, gather, _sender(e)
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
     self._begun: dict[int, concurrent.futures.Future] = {}

@@ -25,14 +25,14 @@ from rl.step import Rollouts, State
 
 Array = jax.Array
 # Pure and jittable; or host code around programs, which says what took long.
-Collect = Callable[[State], Rollouts]
+RolloutFn = Callable[[State], Rollouts]
 # Keys of moments among the times of a rollout, in seconds of
 # `time.perf_counter`. `experiments.training.metric_buffer` makes durations of them and does not
 # log them. The state is the argument: it is ready when the update of the step
 # before has ended.
 STATE_READY = "moment/state_ready"
 ROLLOUT_READY = "moment/rollout_ready"
-Staged = Callable[[State], tuple[Rollouts, dict[str, float]]]
+HostRolloutFn = Callable[[State], tuple[Rollouts, dict[str, float]]]
 
 
 def _keys(state: State) -> tuple[Array, Array]:
@@ -95,7 +95,7 @@ def on_device(
   prompts: int,
   sharding: NamedSharding | None = None,
   method: Method | None = None,
-) -> Collect:
+) -> RolloutFn:
   """Sampling and a jittable reward, as one pure function of the state.
 
   Args:
@@ -154,7 +154,7 @@ def on_host(
   prompts: int,
   sharding: NamedSharding,
   method: Method | None = None,
-) -> Staged:
+) -> HostRolloutFn:
   """Sampling as compiled programs, then a reward that runs on the host."""
 
   @functools.partial(jax.jit, static_argnames=("how", "first"))
@@ -185,7 +185,9 @@ def on_host(
       nonlocal scoring
       samples = jax.block_until_ready((completions, lengths, finished))
       began = time.perf_counter()
-      judged = multihost.judge(task.score, host_problems, samples, sharding)
+      judged = multihost.score_on_hosts(
+        task.score, host_problems, samples, sharding
+      )
       scoring += time.perf_counter() - began
       return multihost.place(judged, sharding)
 
@@ -214,7 +216,7 @@ def on_host(
   return collect
 
 
-def with_host_needs(e: Experiment, gather: Staged) -> Staged:
+def with_host_needs(e: Experiment, gather: HostRolloutFn) -> HostRolloutFn:
   """And what numpy finds of the rollout, before the compiled step.
 
   What host needs read is scored in a program of its own, whose result is whole
@@ -234,7 +236,7 @@ def with_host_needs(e: Experiment, gather: Staged) -> Staged:
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def score(state, rollout):
-    return e.passed(state, rollout, reads)
+    return e.with_scores(state, rollout, reads)
 
   def collect(state: State):
     given, times = gather(state)
@@ -274,7 +276,7 @@ def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
 
 def shown_on_device(
   task: Task, prompts: int, sharding: NamedSharding | None = None
-) -> Collect:
+) -> RolloutFn:
   """A jittable task's own solutions in place of samples, one per prompt."""
 
   def collect(state: State) -> types.Rollout:
@@ -292,7 +294,9 @@ def shown_on_device(
   return collect
 
 
-def shown_on_host(task: Task, prompts: int, sharding: NamedSharding) -> Staged:
+def shown_on_host(
+  task: Task, prompts: int, sharding: NamedSharding
+) -> HostRolloutFn:
   """A host task's own solutions in place of samples, one per prompt."""
   put_together = jax.jit(assemble.supervised_rollout)
 

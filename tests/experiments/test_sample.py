@@ -66,7 +66,7 @@ def test_a_text_prompt_takes_the_tasks_template(tmp_path):
   )
   shown = task.train(jax.random.key(0), 0, 1)
   asked = [
-    sample.problem(task, small_jsonl.row(i)["prompt"]).prompts
+    sample.make_problem(task, small_jsonl.row(i)["prompt"]).prompts
     for i in range(small_jsonl.ROWS)
   ]
   assert sum(np.array_equal(one, shown.prompts) for one in asked) == 1

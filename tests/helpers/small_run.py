@@ -53,7 +53,7 @@ def experiment(kind: str = "rl", **changes: object) -> Experiment:
 def on_one_device(found: Experiment) -> Experiment:
   """The same experiment; programs for one device compile sooner than for 8."""
   mesh = sharding.make_mesh(devices=jax.devices()[:1])
-  return found.on(mesh)
+  return found.on_mesh(mesh)
 
 
 def rewarding_ids(task: Task) -> Task:

@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing import event_accumulator
 
 from experiments.configs import smoke
 from experiments.logging import run_logger
-from experiments.training import loop
+from experiments.training import validate
 
 
 def _console(terminal=False):
@@ -120,7 +120,7 @@ def test_a_terminal_gets_one_live_line_with_the_latest_numbers(tmp_path):
   with _logger(tmp_path, console=console) as logger:
     logger.log(20, {"reward/mean": 0.25})
     logger.log(40, {"accuracy/pass@1": 0.5})
-    logger.say("a note")
+    logger.print("a note")
   text = console.file.getvalue()
   assert "a note" in text
   assert "reward 0.25  pass@1 0.5" in text
@@ -155,7 +155,7 @@ def test_samples_are_shown_too_the_best_and_the_worst(tmp_path, monkeypatch):
     for i in range(20)
   ]
   with _logger(tmp_path, sinks=("tensorboard", "wandb")) as logger:
-    logger.samples(5, records)
+    logger.write_samples(5, records)
   assert len((tmp_path / "rollouts/step_000005.jsonl").read_text().split()) > 0
   (shown,) = tables
   assert shown["step"] == 5
@@ -206,7 +206,7 @@ def test_a_missing_package_is_said_before_anything_is_trained(
   config = smoke.get_config()
   config.sinks = ("wandb",)
   with pytest.raises(ImportError, match="pip install wandb"):
-    loop.validate(config, tmp_path / "run")
+    validate.check_and_build(config, tmp_path / "run")
   assert not (tmp_path / "run").exists()
 
 

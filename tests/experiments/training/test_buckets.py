@@ -36,7 +36,7 @@ from experiments.evaluation import statistics
 from experiments.logging import json_files, run_logger
 from experiments.studies import arms
 from experiments.studies.claims import page
-from experiments.training import checkpointing, loop, workdirs
+from experiments.training import checkpointing, loop, validate, workdirs
 from models import buckets, hf, transformer
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
@@ -81,7 +81,7 @@ def run(bucket, tmp_path_factory):
       )
       config.rollouts_every = 2
       config.mesh.data = 8
-      loop.run(loop.validate(config, workdir), workdir)
+      loop.run(validate.check_and_build(config, workdir), workdir)
   return workdir
 
 
@@ -164,7 +164,7 @@ def test_metrics_are_whole_whenever_they_are_looked_at(bucket, monkeypatch):
   with _logger(workdir) as logger:
     for step in range(8):
       logger.log(step, {"x": step})
-      now[0] += json_files.SECONDS / 4
+      now[0] += json_files.SECONDS_BETWEEN_UPLOADS / 4
     assert steps(bucket.objects[name]) == [0, 1, 2, 3, 4]
     logger.flush()
     assert steps(bucket.objects[name]) == list(range(8))

@@ -16,7 +16,13 @@ from experiments.cli import config_keys
 from experiments.configs import defaults, recipes
 from experiments.configs import methods as methods_configs
 from experiments.configs import rewards as rewards_configs
-from experiments.training import assemble, build, decoder, loop, optimizers
+from experiments.training import (
+  assemble,
+  build,
+  decoder,
+  optimizers,
+  validate,
+)
 from experiments.training.experiment import KINDS
 from rl import methods, step
 from rl.sampling import generation
@@ -33,7 +39,7 @@ EMBEDDED = sorted(
 def test_every_config_can_run(name, tmp_path):
   module = importlib.import_module(f"experiments.configs.{name}")
   config = module.get_config()
-  e = loop.validate(config, tmp_path / "run")
+  e = validate.check_and_build(config, tmp_path / "run")
   assert e.config.kind in KINDS
   assert not list(tmp_path.iterdir())
   assert f"--config experiments/configs/{name}.py" in module.__doc__
@@ -56,7 +62,7 @@ def test_a_base_is_of_the_same_task_seed_and_model():
   assert config.base.model.width == 32
   config.base.model = defaults.model(width=16)
   with pytest.raises(ValueError, match=r"base\.model .*width=16.*width=32"):
-    loop.validate(config, "/no/such/run")
+    validate.check_and_build(config, "/no/such/run")
 
 
 def test_a_vocabulary_of_zero_is_the_tasks():
@@ -262,7 +268,7 @@ def test_a_config_of_a_notebook_is_searched_for_typos_too():
   config = small_run.config()
   config.rollout.sampels = 8
   with pytest.raises(ValueError, match="'sampels'; did you mean 'samples'"):
-    loop.validate(config, "/no/such/run")
+    validate.check_and_build(config, "/no/such/run")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from helpers import small_run
 
 from experiments.logging import json_files
 from experiments.logging.writers import METRICS_FILE
-from experiments.training import checkpoint_retention, loop, workdirs
+from experiments.training import checkpoint_retention, loop, validate, workdirs
 from models import stored
 
 METRIC = "evaluation/reward/mean"
@@ -21,7 +21,7 @@ class Step:
 
 
 def best(workdir, metric, *steps):
-  policy = checkpoint_retention.Best(epath.Path(workdir), metric)
+  policy = checkpoint_retention.BestByMetric(epath.Path(workdir), metric)
   kept = policy.should_preserve(list(map(Step, steps)), context=None)
   return [step for step, is_kept in zip(steps, kept, strict=True) if is_kept]
 
@@ -89,7 +89,7 @@ REFUSED = [
 def test_what_would_keep_nothing_is_refused(changes, says, tmp_path):
   config = small_run.config(**changes)
   with pytest.raises(ValueError, match=re.escape(says)):
-    loop.validate(config, tmp_path / "new")
+    validate.check_and_build(config, tmp_path / "new")
   assert not (tmp_path / "new").exists()
 
 

@@ -18,7 +18,14 @@ from experiments import evaluate, tasks
 from experiments.configs import defaults
 from experiments.evaluation import statistics
 from experiments.logging import json_files
-from experiments.training import build, checkpointing, loop, nan_guard
+from experiments.training import (
+  build,
+  checkpointing,
+  dispatch,
+  initial_state,
+  loop,
+  nan_guard,
+)
 from experiments.training.experiment import Experiment
 from models import stored
 
@@ -219,7 +226,7 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   mesh["model__vocab_size"] = 26  # the task's 25 rows do not split in two
   e = build.build(small_run.config(method="reinforce", **mesh))
   state = e.init()
-  advance = loop.make_advance(e, loop.gatherer(e))
+  advance = dispatch.make_dispatch(e, dispatch.make_rollout_fn(e))
   seen = Compilations()
   logger = logging.getLogger("jax")
   logger.addHandler(seen)
@@ -299,7 +306,9 @@ def text(tmp_path_factory):
 
 @pytest.mark.long
 def test_text_scored_on_the_host_runs_end_to_end(text):
-  losses = [line["loss/total"] for line in metrics(text / loop.BASE)]
+  losses = [
+    line["loss/total"] for line in metrics(text / initial_state.BASE_FOLDER)
+  ]
   assert len(losses) == 8
   assert losses[-1] < losses[0]
   for line in json_files.read(text / "metrics.jsonl"):
@@ -323,7 +332,9 @@ def test_text_scored_on_the_host_runs_end_to_end(text):
 def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
   """The base on eight devices draws what it drew on one, as the run began."""
   out = tmp_path / "evaluation.json"
-  code = evaluate.main([f"--workdir={text / loop.BASE}", f"--out={out}"])
+  code = evaluate.main(
+    [f"--workdir={text / initial_state.BASE_FOLDER}", f"--out={out}"]
+  )
   assert code == 0
   shown = capsys.readouterr().out
   assert "step 8" in shown
@@ -370,7 +381,7 @@ def test_every_kind_of_credit_trains(task, method):
     build.build(small_run.config(task=task, method=method, **changes))
   )
   state = e.init()
-  advance = loop.make_advance(e, loop.gatherer(e))
+  advance = dispatch.make_dispatch(e, dispatch.make_rollout_fn(e))
   for _ in range(2):
     state, found, _ = advance(state)
   found = jax.device_get(found)

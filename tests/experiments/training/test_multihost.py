@@ -320,7 +320,7 @@ def test_mistakes_of_who_one_is(words, says):
   usual = {"distributed": False, "coordinator": None}
   usual |= {"processes": None, "process": None}
   with pytest.raises(ValueError, match=says):
-    multihost.join(**(usual | words))
+    multihost.connect_processes(**(usual | words))
 
 
 ONE_CANNOT_READ = """

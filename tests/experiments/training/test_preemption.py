@@ -143,6 +143,6 @@ def test_an_evaluation_asks_between_batches():
     batch=8,
     key=e.init().key,
     sharding=e.batch_sharding,
-    between=lambda: asked.append(1),
+    between_batches=lambda: asked.append(1),
   )
   assert len(asked) == 2

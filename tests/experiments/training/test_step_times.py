@@ -16,7 +16,7 @@ import pytest
 from helpers import small_run
 
 from experiments.logging import json_files, run_logger, sample_dump
-from experiments.training import build, loop
+from experiments.training import build, dispatch, loop
 from rl import step
 
 SHORT, LONG = 0.2, 1.2
@@ -140,7 +140,7 @@ def run_in_the_hosts_thread(advance):
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_separate_programs(tmp_path, monkeypatch, asynchronous):
   running = []
-  gatherer, make_advance = loop.gatherer, loop.make_advance
+  gatherer, make_advance = dispatch.make_rollout_fn, dispatch.make_dispatch
 
   def observed(e, gather):
     advance = make_advance(e, gather)
@@ -255,7 +255,7 @@ def test_the_first_step_does_not_hold_the_time_of_the_second(
   tmp_path, monkeypatch
 ):
   """The first compiles, and is as long whatever the second takes."""
-  make_advance = loop.make_advance
+  make_advance = dispatch.make_dispatch
   monkeypatch.setattr(
     loop,
     "make_advance",
