@@ -85,6 +85,15 @@ def _read(
     lines = str(error).strip().splitlines()
     line = lines[-1] if "Traceback" in str(error) else lines[0]
     raise errors.Mistake(line) from None
+  except (Exception, SystemExit) as error:  # the config file may raise anything
+    message = errors.describe_with_place(error)
+    if isinstance(error, AttributeError) and error.name == "get_config":
+      message = "the file defines no function get_config()"
+    raise errors.Mistake(f"--config: {message}") from None
+  if values["config"].present and values["config"].value is None:
+    raise errors.Mistake(
+      "--config: get_config() returned None; end it with `return config`"
+    )
   for name in required:
     if values[name].value is None:
       raise errors.Mistake(f"--{name} is missing; see --help")

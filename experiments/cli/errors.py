@@ -16,11 +16,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 
 USAGE, FAILURE = 2, 1
-# With these, functions refuse a value, a path, a package that is not there.
-REFUSALS = (ValueError, FileNotFoundError, ImportError)
+# Exceptions by which functions refuse a value, a path, or a missing package.
+# Their message is complete.
+REFUSALS = (ValueError, OSError, ImportError)
 
 
 class Mistake(Exception):
@@ -33,15 +35,37 @@ class Ended(Exception):
 
 @contextlib.contextmanager
 def expected() -> Iterator[None]:
-  """What is refused inside is the user's mistake.
+  """Turns an exception into a `Mistake`, which is printed in one line.
 
   Raises:
-    Mistake: in place of a ValueError, FileNotFoundError or ImportError.
+    Mistake: in place of an exception of `REFUSALS`, with its message, and of any
+      other exception, with its type and its place in the code.
   """
   try:
     yield
+  except (Mistake, Ended):
+    raise
   except REFUSALS as error:
     raise Mistake(str(error)) from None
+  except Exception as error:
+    raise Mistake(describe_with_place(error)) from error
+
+
+def describe_with_place(error: BaseException) -> str:
+  """Returns type, message and place of an exception, for example
+  "TypeError: 'int' object is not callable (my_config.py:12)".
+  """
+  message = f"{type(error).__name__}: {error}"
+  if isinstance(error, SyntaxError):  # its message has the place
+    return message
+  frames = [
+    frame
+    for frame in traceback.extract_tb(error.__traceback__)
+    if "site-packages" not in frame.filename
+  ]
+  if not frames:
+    return message
+  return f"{message} ({frames[-1].filename}:{frames[-1].lineno})"
 
 
 def one_line(main: Callable[..., int]) -> Callable[..., int]:

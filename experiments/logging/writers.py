@@ -65,6 +65,7 @@ LAYOUT = {
   },
 }
 _PASS_AT_K = re.compile(r"accuracy/pass@(\d+)$")
+SECONDS_BETWEEN_FLUSHES = 120.0  # of an event file of TensorBoard
 # The samples with the best and with the worst scores that a writer shows.
 SAMPLES_EACH = 3
 
@@ -110,8 +111,7 @@ class JsonLines:
 class _BucketEventFile:
   """An event file in a bucket, for which tensorboardX itself needs more packages.
 
-  The whole object is uploaded at every flush. tensorboardX flushes every two
-  minutes and at the end.
+  The whole object is uploaded at every flush.
   """
 
   def __init__(self, path: str) -> None:
@@ -137,6 +137,26 @@ class _BucketEventFiles:
     """Does nothing: buckets have no folders."""
 
 
+def _write_in_calling_thread(event_writer: Any) -> None:
+  """Makes an `EventFileWriter` of tensorboardX write in the thread that logs.
+
+  Its own thread dies when the disk is full. The run would then wait for that
+  thread forever instead of ending with the error.
+  """
+  # Ends the thread after the events that the constructor has queued.
+  event_writer._worker.stop()
+  next_flush = 0.0
+
+  def add_event(event: Any) -> None:
+    nonlocal next_flush
+    event_writer._ev_writer.write_event(event)
+    if time.monotonic() >= next_flush:
+      event_writer.flush()
+      next_flush = time.monotonic() + SECONDS_BETWEEN_FLUSHES
+
+  event_writer.add_event = add_event
+
+
 class TensorBoard:
   """Writes `tensorboard/`; purges the steps after that of a resumed run."""
 
@@ -155,6 +175,7 @@ class TensorBoard:
       # File names end with a second, so two starts within one second need more.
       filename_suffix=f".from_{resume_step:06d}",
     )
+    _write_in_calling_thread(self._writer.file_writer.event_writer)
     if config:
       text = json.dumps(config, indent=2, default=str)
       self._writer.add_text("config", f"```\n{text}\n```", resume_step)

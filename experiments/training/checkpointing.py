@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -35,6 +36,20 @@ PyTree = Any
 # Folder beside the checkpoints for those that could not be read.
 DAMAGED_FOLDER = "checkpoints_damaged"
 _META = "meta"  # key in the JSON of a checkpoint, beside its checksums
+
+
+class _OrbaxTracebackFilter(logging.Filter):
+  """Drops the tracebacks that Orbax logs when saving fails in the background.
+
+  The next call of the manager raises the same error, so they would only hide the
+  one line that a run prints about a full disk.
+  """
+
+  def filter(self, record: logging.LogRecord) -> bool:
+    return not (record.exc_info and "orbax" in record.pathname)
+
+
+_TRACEBACK_FILTER = _OrbaxTracebackFilter()
 
 
 class _Manager(ocp.CheckpointManager):
@@ -69,6 +84,7 @@ class Checkpoints:
     also_keep: Sequence[checkpoint_managers.PreservationPolicy] = (),
   ) -> None:
     self.directory = buckets.absolute(directory)
+    logging.getLogger("absl").addFilter(_TRACEBACK_FILTER)
     policies = [checkpoint_managers.LatestN(keep), *also_keep]
     self._manager = _Manager(
       self.directory,

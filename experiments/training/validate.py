@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
-from models import lora, sharding, stored
+from models import buckets, lora, sharding, stored
 from rewards import combine
 from rl import choices, learners, method, scoring, step, types
 from rl.sampling import samplers
@@ -632,12 +633,30 @@ def check_workdir(e: Experiment, workdir: epath.PathLike) -> None:
   if initial_state.has_base(config):
     _check_base(e)
   workdirs.check_config(workdir, config)
+  _check_can_create(workdir)
   if config.get("init_from"):
     source = epath.Path(config.init_from) / stored.FOLDER
     try:
       stored.check_params(source, e.abstract_params_without_lora)
     except (ValueError, FileNotFoundError) as error:
       raise ValueError(f"init_from: {error}") from None
+
+
+def _check_can_create(workdir: epath.PathLike) -> None:
+  """Checks that a folder that does not exist yet can be created."""
+  if buckets.is_remote(workdir) or epath.Path(workdir).exists():
+    return
+  parent = epath.Path(workdir).absolute().parent
+  while not parent.exists():
+    parent = parent.parent
+  try:
+    with tempfile.TemporaryDirectory(dir=parent):
+      pass
+  except OSError as error:
+    raise ValueError(
+      f"workdir {workdir} cannot be created: {error.strerror} in {parent}; name "
+      "a folder that can be created"
+    ) from None
 
 
 def _check_base(e: Experiment) -> None:

@@ -98,8 +98,14 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   folder, out = buckets.absolute(workdir), reading.local(out)
   if not (folder / MODEL_FILE).exists():
     raise ValueError(f"{folder} has no {MODEL_FILE}; is it a run's workdir?")
-  told = json.loads((folder / MODEL_FILE).read_text())
-  config = model_config(told["model"])
+  try:
+    told = json.loads((folder / MODEL_FILE).read_text())
+    config = model_config(told["model"])
+  except (KeyError, TypeError, ValueError) as error:
+    raise ValueError(
+      f"{folder / MODEL_FILE} describes no decoder ({type(error).__name__}: "
+      f"{error}); name the workdir of a run"
+    ) from None
   params = stored.restore_params(folder / stored.FOLDER, step=step)
   print(f"read {folder}: {config.family}, {config.layers} layers")
   if told["frozen"]:

@@ -10,7 +10,10 @@ from experiments import sweep
 from experiments.cli import errors
 from experiments.evaluation import statistics
 
-CONFIG = "import tiny\n\n\ndef get_config():\n  return tiny.config(steps=1)\n"
+CONFIG = (
+  "from helpers import small_run\n\n\n"
+  "def get_config():\n  return small_run.config(steps=1)\n"
+)
 
 
 def words(*more, **named):

@@ -1,5 +1,6 @@
 """What is logged can be read back, once, whatever happens to the run."""
 
+import errno
 import io
 import json
 import math
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import rich.console
 from tensorboard.backend.event_processing import event_accumulator
+from tensorboardX import record_writer
 
 from experiments.configs import smoke
 from experiments.logging import run_logger
@@ -226,6 +228,23 @@ def test_weights_and_biases_is_one_run_per_workdir(tmp_path, monkeypatch):
   assert runs[0]["id"] == runs[1]["id"] != runs[2]["id"]
   assert runs[0]["config"] == {"seed": 0}
   assert [point["step"] for point in logged] == [1, 6, 1]
+
+
+def test_a_full_disk_ends_tensorboard_and_not_in_a_wait(tmp_path, monkeypatch):
+  """tensorboardX's own thread would end, and its queue never be read again."""
+  logger = _logger(tmp_path, sinks=("tensorboard",))
+  logger.log(0, {"x": 0})
+
+  def refuse(self, *_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+  monkeypatch.setattr(record_writer.RecordWriter, "flush", refuse)
+  monkeypatch.setattr(record_writer.RecordWriter, "write", refuse)
+  for step in range(1, 30):  # more than the queue holds
+    with pytest.raises(OSError, match="No space left"):
+      logger.log(step, {"x": step})
+  with pytest.raises(OSError, match="No space left"):
+    logger.close()
 
 
 def test_rollouts_are_one_readable_file_a_step(tmp_path):

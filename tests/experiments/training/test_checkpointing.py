@@ -1,5 +1,6 @@
 """What is saved is found again, bit for bit, wherever it is wanted."""
 
+import logging
 import shutil
 import subprocess
 import sys
@@ -318,3 +319,20 @@ def test_a_number_tells_every_single_change_and_order(dtype):
     jnp.tile(array, (8, 1)), NamedSharding(_mesh(4, 2), PartitionSpec("row"))
   )
   assert checksums.of({"x": split}) == checksums.of({"x": np.asarray(split)})
+
+
+def test_orbax_logs_no_traceback_of_an_error_that_it_raises(tmp_path, capsys):
+  """A run on a full disk says one line, not this one after 300 others."""
+  checkpointing.Checkpoints(tmp_path).close()
+  logger = logging.getLogger("absl")
+
+  def is_logged(pathname, exc_info):
+    record = logger.makeRecord(
+      "absl", logging.ERROR, pathname, 1, "text", (), exc_info
+    )
+    return bool(logger.filter(record))
+
+  failed = (OSError, OSError("full"), None)
+  assert not is_logged("site-packages/orbax/checkpoint/x.py", failed)
+  assert is_logged("site-packages/orbax/checkpoint/x.py", None)
+  assert is_logged("mine.py", failed)

@@ -91,21 +91,24 @@ def test_so_many_in_a_row_end_a_run():
     (bad, True, False),
     (bad, True, True),
   ]:
-    assert guard.see(metrics) == ""
-    assert guard.is_near(1) == near
-    assert bool(guard.reached) == reached
-  assert guard.reached == "3 steps in a row were skipped, as loss/total is nan"
+    assert guard.check(metrics) == ""
+    assert guard.may_stop_within(1) == near
+    assert bool(guard.stop_reason) == reached
+  assert (
+    guard.stop_reason
+    == "3 steps in a row were skipped, because loss/total is nan"
+  )
 
 
 def test_zero_never_ends_a_run_and_one_waits_for_every_step():
   bad = skipped(**{"loss/total": math.nan})
   never, once = nan_guard.Guard(Plan(), 0), nan_guard.Guard(Plan(), 1)
-  assert once.is_near(1)
+  assert once.may_stop_within(1)
   for guard in (never, once):
-    guard.see(bad)
-  assert not never.is_near(1)
-  assert not never.reached
-  assert once.reached == "an update was skipped, as loss/total is nan"
+    guard.check(bad)
+  assert not never.may_stop_within(1)
+  assert not never.stop_reason
+  assert once.stop_reason == "an update was skipped, because loss/total is nan"
 
 
 @pytest.fixture(scope="module")
@@ -122,17 +125,17 @@ def test_a_run_whose_loss_stays_nan_ends_after_so_many_steps(stuck):
   workdir, _, stopped = stuck
   lines = json_files.read(workdir / "metrics.jsonl")
   assert [line["optim/skipped"] for line in lines] == [0, 0, 1, 1, 1]
-  assert stopped.number == 5
+  assert stopped.step == 5
   assert str(stopped) == (
-    "step 5: 3 steps in a row were skipped, as loss/total is nan"
+    "step 5: 3 steps in a row were skipped, because loss/total is nan"
   )
   assert isinstance(stopped, errors.Ended)
 
 
 def test_what_it_was_to_learn_from_is_kept(stuck):
   workdir, e, stopped = stuck
-  state, rollouts = nan_guard.load_rollout(e, workdir, stopped.number)
-  assert int(state.step) == stopped.number - 1
+  state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
+  assert int(state.step) == stopped.step - 1
   kept = rollouts[learners.POLICY]
   again, _ = dispatch.make_rollout_fn(e)(state)
 
@@ -148,7 +151,7 @@ def test_what_it_was_to_learn_from_is_kept(stuck):
 def test_replay_names_the_operation_that_makes_a_nan(stuck):
   workdir, e, stopped = stuck
   said = "\n".join(
-    replay.describe(e, *nan_guard.load_rollout(e, workdir, stopped.number))
+    replay.describe(e, *nan_guard.load_rollout(e, workdir, stopped.step))
   )
   assert "metric loss/total: nan" in said
   assert "the update is skipped: loss/total is nan" in said
@@ -169,7 +172,7 @@ def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
 
 def test_replay_counts_the_scores_that_are_not_finite(stuck):
   workdir, e, stopped = stuck
-  state, rollouts = nan_guard.load_rollout(e, workdir, stopped.number)
+  state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
   own = rollouts[learners.POLICY]
   own = own.replace(scores=jnp.asarray(own.scores).at[2, 1].set(jnp.inf))
   said = list(replay.describe(e, state, {learners.POLICY: own}))
@@ -183,7 +186,7 @@ def test_replay_counts_the_scores_that_are_not_finite(stuck):
 @pytest.mark.parametrize(
   ("words", "says"),
   [
-    (["--step", "2"], "keeps no rollout of step 2; available: "),
+    (["--step", "2"], "has no saved rollout of step 2; available: "),
     (["--workdir", "nowhere"], "nowhere holds no run"),
   ],
 )
@@ -196,9 +199,7 @@ def test_replay_refuses_what_is_not_there(stuck, capsys, words, says):
 def test_replay_names_what_is_damaged(stuck, tmp_path, capsys):
   whole, _, stopped = stuck
   workdir = shutil.copytree(whole, tmp_path / "copy")
-  kept = (
-    nan_guard.rollout_folder(workdir, stopped.number) / "rollout.safetensors"
-  )
+  kept = nan_guard.rollout_folder(workdir, stopped.step) / "rollout.safetensors"
   kept.write_bytes(kept.read_bytes()[:100])
   assert replay.main(["--workdir", str(workdir)]) == errors.USAGE
   assert f"{kept.parent} cannot be read" in capsys.readouterr().err

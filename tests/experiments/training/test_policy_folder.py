@@ -16,6 +16,7 @@ from experiments.training import (
   dispatch,
   initial_state,
   loop,
+  validate,
   workdirs,
 )
 from experiments.training.experiment import Experiment
@@ -220,7 +221,9 @@ def test_heads_are_those_that_the_config_asks_for(folder, tmp_path):
   assert not any(name.startswith("['value']") for name in found)
   assert not any("gone" in name for name in found)
   with pytest.raises(ValueError, match=r"'steps' of .* has 2 outputs, not 3"):
-    experiment(tmp_path / "headed", model__extra_heads=(("steps", 3),))
+    validate.check_experiment(
+      experiment(tmp_path / "headed", model__extra_heads=(("steps", 3),))
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, LORA], ids=["whole", "adapters"])
@@ -301,7 +304,7 @@ def test_a_config_of_a_run_is_read_back(adapted):
 )
 def test_mistakes_are_found_before_anything_runs(changes, message):
   with pytest.raises(ValueError, match=message):
-    build.build(small_run.config(**changes))
+    validate.check_and_build(small_run.config(**changes))
 
 
 def test_a_vocabulary_that_does_not_hold_the_task_is_refused(tmp_path):

@@ -91,7 +91,7 @@ def test_a_file_system_without_locks_is_no_obstacle(
 
   monkeypatch.setattr(workdir_lock.fcntl, "flock", refuse)
   with workdir_lock.lock_workdir(tmp_path):
-    assert "start no second run here" in capsys.readouterr().out
+    assert "start no second run in this" in capsys.readouterr().out
 
 
 def test_a_bucket_has_no_lock():
@@ -103,10 +103,10 @@ def test_other_processes_of_a_run_wait_for_process_0(tmp_path, monkeypatch):
   """Process 1 takes no lock, and is refused where process 0 was."""
   monkeypatch.setattr(jax, "process_index", lambda: 1)
   monkeypatch.setattr(jax, "process_count", lambda: 2)
-  monkeypatch.setattr(multihost, "agreed", lambda value: 0)
+  monkeypatch.setattr(multihost, "broadcast_from_process_0", lambda value: 0)
   with workdir_lock.lock_workdir(tmp_path):
     assert not list(tmp_path.iterdir())
-  monkeypatch.setattr(multihost, "agreed", lambda value: 1)
+  monkeypatch.setattr(multihost, "broadcast_from_process_0", lambda value: 1)
   with (
     pytest.raises(errors.Mistake, match="is in use by another run"),
     workdir_lock.lock_workdir(tmp_path),
