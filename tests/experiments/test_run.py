@@ -197,7 +197,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(name, tmp_path, capsys):
       ["key of config.base.rollout 'promts'", "did you mean 'prompts'?"],
     ),
     (
-      "config.mix = common.pay(a='verdict()'); config.mix.terms.a.wait = 2.0",
+      "config.mix = defaults.pay(a='verdict()'); config.mix.terms.a.wait = 2.0",
       ["key of config.mix.terms.a 'wait'", "did you mean 'weight'?"],
     ),
   ],
@@ -234,7 +234,11 @@ def test_a_typo_in_a_file_is_one_line_too(line, expected, tmp_path, capsys):
     ("import nosuchmodule\n", "No module named 'nosuchmodule' ("),
   ],
 )
-def test_a_config_file_that_fails_is_one_line(text, expected, tmp_path, capsys):
+def test_a_config_file_that_fails_is_one_line(
+  text, expected, tmp_path, capsys, monkeypatch
+):
+  # ml_collections loads every config file into the same module.
+  monkeypatch.delitem(sys.modules, "config_config", raising=False)
   file = tmp_path / "mine.py"
   file.write_text(text)
   workdir = tmp_path / "run"

@@ -157,7 +157,7 @@ def test_curves_are_what_was_logged_and_nothing_stands_for_unknown(
 
 
 def test_long_curves_are_averaged(runs, monkeypatch):
-  monkeypatch.setattr(curves, "MOST_POINTS", 50)
+  monkeypatch.setattr(curves, "MAX_POINTS", 50)
   run = report.read(runs / "first")
   found = data.collect([run], samples.Packed("", "", False))
   (shown,) = found["runs"][0]["series"]
@@ -331,7 +331,7 @@ def test_what_depends_on_the_batch_says_so():
   [
     ("canon", "policy", "reads old/entropy"),
     ("min_form", "policy", "no step scores"),
-    ("oprl", "prm", "reads none of samples"),
+    ("oprl", "prm", "reads an advantage of samples"),
   ],
 )
 def test_what_counts_alone_do_not_determine_is_not_drawn(name, learner, why):
@@ -392,7 +392,7 @@ def test_files_of_before_are_shown_without_colours(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("room", "shown"), [({"most_samples": 10}, 10), ({"most_bytes": 700}, None)]
+  ("room", "shown"), [({"max_samples": 10}, 10), ({"max_bytes": 700}, None)]
 )
 def test_what_has_no_room_is_left_out_in_whole_groups_and_told(
   tmp_path, room, shown
@@ -416,7 +416,7 @@ def test_what_has_no_room_is_left_out_in_whole_groups_and_told(
   assert 0 < count < 16
   assert count % 2 == 0
   assert shown in (None, count)
-  if "most_bytes" in room:
+  if "max_bytes" in room:
     assert len(packed.text) < 700 * 4 / 3 + 200
   assert f"of step 200, {count} of 16 samples are shown" in packed.note
   assert "none of 2 older files" in packed.note
