@@ -1,12 +1,21 @@
-"""What there is, read off the code.
+"""Lists what the project has, as read from the code and its docstrings.
 
-  python -m experiments.catalogue methods|rewards|tasks|presets [--markdown]
+  python -m experiments.catalogue KIND [--grep TEXT] [--markdown]
 
-prints every method with its paper, its family, what it needs beyond the scores
-and the log-probabilities of a rollout, and one line; every reward with where it
-runs, its name in a config and what it reads; every task with its settings; or
-every preset with its size, its shape and the memory of its weights.
-`--markdown` is the table of the README.
+KIND is one of
+  methods   every method: its paper, its family, what it needs besides the scores
+            and the log-probabilities of a rollout, and what it does
+  rewards   every reward function: its paper, where it runs, its name in a config,
+            its array arguments, and what it computes
+  tasks     every task: its paper, where it is scored, its settings, and what it is
+  presets   every published decoder: its parameters, shape and memory in bfloat16
+  configs   every config: the text that follows `--config`, and what it is
+  papers    every paper, with each method, reward, task, study or function that
+            realises it, and the command that runs it
+
+`--grep TEXT` prints only the rows that contain TEXT, without regard to case.
+`--markdown` prints a Markdown table; those of methods and rewards are part of the
+documentation.
 """
 
 from __future__ import annotations
@@ -14,160 +23,180 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 import pkgutil
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from types import ModuleType
 
 import rich.console
 import rich.table
 
 import rewards
 from experiments import tasks
-from experiments.cli import errors
+from experiments.cli import config_names, errors, papers
 from models import presets
-from rewards import process, sources, verifiers
+from rewards import verifiers
 from rl import learners, methods, scoring, transforms
 from rl.method import Method
 
-WIDTH = 160  # of the table, also where it goes to a file
-# Of a thing, its cells by column; the name comes first.
+WIDTH = 160  # columns of the printed table, also if the output is a file
+# The cells of a table's row by column; the first cell is the name.
 Row = Mapping[str, str]
-# What is there or is read anyway.
-_USUAL = {"policy/log_probs", "old/log_probs", "policy/entropy"}
-_PLAIN = {f.name: f.default for f in dataclasses.fields(Method)}["optimizer"]
-# Of the packages of rewards, what is none: see `_functions`.
+# Passes that every method has or that cost nothing extra: not listed as needs.
+_USUAL_PASSES = {"policy/log_probs", "old/log_probs", "policy/entropy"}
+# `Method.optimizer` of a method that leaves the optimizer as it is.
+_DEFAULT_OPTIMIZER = {f.name: f.default for f in dataclasses.fields(Method)}[
+  "optimizer"
+]
+# Modules of the packages of rewards that define no reward:
 _NO_REWARDS = {
-  *("inputs", "combine", "mix", "sources", "elementary", "places"),
+  # how rewards read a rollout, and how they are combined;
+  *("base", "combine"),
+  # the rules of the embedded tasks;
   *("chain", "closeness", "countdown"),
+  # what makes data for process reward models.
   *("continuations", "segmentation", "labels"),
 }
-_SENTENCE_END = re.compile(r"(?<! al)\. (?=[A-Z])")
-_SOURCE = re.compile(r"Source: (.*?)(?=\n\s*\n|\Z)", re.S)
+# Types that rewards return, besides arrays.
+_REWARD_TYPES = ("Labels", "Vote", "VeriFree")
 
 
 def method(name: str) -> Row:
-  """A method, from its file and from what it is made of."""
+  """Returns the row of a method."""
   make = methods.factory(name)
   return {
     "method": name,
     "paper": _paper(make),
     "family": methods.family(name),
-    "needs": "; ".join(needs(learners.by_slot(methods.get(name)))),
-    "in a line": _line(inspect.getmodule(make)),
+    "needs": "; ".join(needs(learners.by_learner(methods.get(name)))),
+    "in a line": config_names.first_sentence(inspect.getmodule(make)),
   }
 
 
 def _paper(fn: Callable) -> str:
-  """Its source, or its module's."""
-  about = inspect.getdoc(inspect.getmodule(fn)) or ""
-  found = _SOURCE.search(inspect.getdoc(fn) or "") or _SOURCE.search(about)
-  return " ".join(found[1].split()).rstrip(".") if found else ""
+  """Returns the `Source:` text of a function, or else that of its module."""
+  return papers.source_text(inspect.getdoc(fn)) or papers.source_text(
+    inspect.getdoc(inspect.getmodule(fn))
+  )
 
 
-def _line(documented: Any) -> str:
-  """The first sentence of a docstring."""
-  about = inspect.getdoc(documented) or ""
-  return " ".join(about.partition("\n\n")[0].split()).rstrip(".")
+def _reward_functions() -> dict[str, Callable]:
+  """Returns array functions, verifiers and rewards by "module.function".
 
-
-def _functions() -> Mapping[str, Callable]:
-  """Rewards by `module.function`: of arrays, of texts, and of rollouts alone.
-
-  What is left out has a reason: `inputs`, `combine` and `mix` are how rewards
-  are read and put together, `elementary` and `places` what they are computed
-  with, the modules of tasks are those tasks' rules, and of `process` some make
-  data for process reward models.
+  A reward that applies one of the array functions is left out, since the row of
+  that function names it.
   """
-  found: dict[str, Callable] = {}
-  for package in (rewards, process, verifiers):
-    for module in pkgutil.iter_modules(package.__path__):
-      if module.name in _NO_REWARDS or module.ispkg:
-        continue
-      name = f"{package.__name__}.{module.name}"
-      for key, fn in vars(importlib.import_module(name)).items():
-        own = inspect.isfunction(fn) and fn.__module__ == name
-        if own and not key.startswith("_") and _is_reward(package, fn):
-          found[f"{module.name}.{key}"] = fn
-  of_arrays = {id(fn) for fn in found.values()}
-  for key, fn in sorted(sources.known().items()):
-    if id(inspect.unwrap(fn)) not in of_arrays and not _mentions(fn, found):
-      found[f"sources.{key}"] = fn
-  return found
+  factories = rewards.factories()  # first: it names a file with a mistake
+  functions: dict[str, Callable] = {}
+  for info in pkgutil.walk_packages(rewards.__path__, "rewards."):
+    module = info.name.rpartition(".")[-1]
+    if module in _NO_REWARDS or info.ispkg or ".sandbox." in info.name:
+      continue
+    for name, fn in vars(importlib.import_module(info.name)).items():
+      is_defined_here = inspect.isfunction(fn) and fn.__module__ == info.name
+      if (
+        is_defined_here
+        and not name.startswith("_")
+        and not _reads_a_rollout(fn)
+        and _is_reward(fn)
+      ):
+        functions[f"{module}.{name}"] = fn
+  for name, make in sorted(factories.items()):
+    if not any(_mentions(make, function) for function in functions):
+      functions[f"{make.__module__.rpartition('.')[-1]}.{name}"] = make
+  return functions
 
 
-def _is_reward(package: Any, fn: Callable) -> bool:
-  """Of verifiers those that judge; elsewhere what gives an array."""
+def _reads_a_rollout(fn: Callable) -> bool:
+  """Returns whether a function makes a reward: `transform` signs those."""
+  return hasattr(fn, "__signature__")
+
+
+def _is_reward(fn: Callable) -> bool:
+  """Returns whether a function is a reward, by the types in its signature.
+
+  A verifier takes items and returns their outcomes; any other reward returns an
+  array.
+  """
   signature = inspect.signature(fn)
-  gives = str(signature.return_annotation)
-  if package is verifiers:
-    return (
-      gives == "list[Outcome]" and next(iter(signature.parameters)) == "items"
-    )
-  return "Array" in gives or gives in ("Labels", "Vote", "VeriFree")
+  returned = str(signature.return_annotation)
+  if fn.__module__.startswith(verifiers.__name__):
+    first_parameter = next(iter(signature.parameters), "")
+    return returned == "list[Outcome]" and first_parameter == "items"
+  return "Array" in returned or returned in _REWARD_TYPES
 
 
-def _mentions(fn: Callable, names: Iterable[str]) -> list[str]:
-  about = inspect.getdoc(fn) or ""
-  return [name for name in names if f"`{name}`" in about]
+def _mentions(fn: Callable, name: str) -> bool:
+  """Returns whether a docstring has the last part of `name` in backquotes."""
+  return f"`{name.rpartition('.')[-1]}`" in (inspect.getdoc(fn) or "")
 
 
-def rewards_there() -> list[str]:
-  """The names of `reward`."""
-  return sorted(_functions())
+def reward_names() -> list[str]:
+  """Returns the names that `reward` accepts, sorted."""
+  return sorted(_reward_functions())
 
 
 def reward(name: str) -> Row:
-  """A reward, from its docstring and its arguments."""
-  fn = _functions()[name]
-  hosted = fn.__module__.startswith(verifiers.__name__)
-  bound = [
+  """Returns the row of a reward function."""
+  fn = _reward_functions()[name]
+  on_host = fn.__module__.startswith(verifiers.__name__)
+  names_in_configs = [
     key
-    for key, made in sorted(sources.known().items())
-    if inspect.unwrap(made) is inspect.unwrap(fn)
-    or name in _mentions(made, [name])
+    for key, make in sorted(rewards.factories().items())
+    if make is fn or _mentions(make, name)
   ]
-  read = [
+  array_arguments = [
     key
     for key, p in inspect.signature(inspect.unwrap(fn)).parameters.items()
     if "Array" in str(p.annotation) or key == "items"
   ]
   return {
     "reward": name,
-    "paper": _SENTENCE_END.split(_paper(inspect.unwrap(fn)))[0],
-    "runs": "host" if hosted else "jittable",
-    "in a config": ", ".join(bound),
-    "reads": "a rollout" if name.startswith("sources.") else ", ".join(read),
-    "in a line": _line(fn),
+    # The first sentence: what follows it is a remark on the paper.
+    "paper": papers.SENTENCE_END.split(_paper(inspect.unwrap(fn)))[0],
+    "runs": "host" if on_host else "jittable",
+    "in a config": ", ".join(names_in_configs),
+    "reads": (
+      "a rollout" if _reads_a_rollout(fn) else ", ".join(array_arguments)
+    ),
+    "in a line": config_names.first_sentence(fn),
   }
 
 
 def task(name: str) -> Row:
-  """A task, from its file."""
+  """Returns the row of a task."""
   settings = tasks.settings(name)
-  module = importlib.import_module(f"{tasks.__name__}.{name}")
-  found = _SOURCE.search(inspect.getdoc(module) or "")
+  module = _task_module(name)
   return {
     "task": name,
-    "paper": " ".join(found[1].split()).rstrip(".") if found else "",
+    "paper": papers.source_text(inspect.getdoc(module)),
     "scored": "on the host" if "tokenizer" in settings else "jittable",
     "settings": ", ".join(settings),
-    "in a line": _line(module),
+    "in a line": config_names.first_sentence(module),
   }
 
 
+def _task_module(name: str) -> ModuleType:
+  """Returns the module of a task, which may lie in the folder of text tasks."""
+  folders = (tasks.__name__, f"{tasks.__name__}.text")
+  places = (f"{folder}.{name}" for folder in folders)
+  return importlib.import_module(next(filter(importlib.util.find_spec, places)))
+
+
 def preset(name: str) -> Row:
-  """A preset, from its config and from the shapes of its parameters."""
+  """Returns the row of a preset."""
   config = presets.get(name)
-  size = presets.parameters(config)
+  size = presets.parameter_count(config)
   mlp = f"MLP {config.mlp_width}"
   active = ""
   if config.experts:
-    mlp = f"{config.experts_per_token} of {config.experts} experts of "
-    mlp += str(config.mlp_width)
-    active = f"{presets.active_parameters(config):,}"
+    mlp = (
+      f"{config.experts_per_token} of {config.experts} experts of "
+      f"{config.mlp_width}"
+    )
+    active = f"{presets.active_parameter_count(config):,}"
   stack = f"{config.layers} layers of {config.width}"
   heads = f"{config.heads}/{config.kv_heads} heads of {config.head_dim}"
   return {
@@ -177,64 +206,73 @@ def preset(name: str) -> Row:
     "active per token": active,
     "shape": f"{stack}, {heads}, {mlp}",
     "context": str(config.max_positions),
-    "GiB in bf16": f"{2 * size / 2**30:.2f}",
+    "GiB in bf16": f"{2 * size / 2**30:.2f}",  # two bytes a parameter
   }
 
 
-def needs(made: Mapping[str, Method]) -> tuple[str, ...]:
-  """What the learners of a method need, in words.
+def needs(by_learner: Mapping[str, Method]) -> tuple[str, ...]:
+  """Returns what a method needs besides scores and log-probabilities, in words.
 
-  Learners, slots, the sampling stage and who samples, step scores, a value
-  head, what the task or the host must tell, and what else passes read.
+  In this order: further learners, parameter sets, the sampler and the policy
+  that samples, further updates, step scores, a change of the optimizer, and what
+  the task, the host or further forward passes provide.
+
+  Args:
+    by_learner: the method of each learner.
   """
-  found: list[str] = []
-  given = {name for one in made.values() for name in one.stage.gives}
-  if len(made) > 1:
-    found.append(f"learners {', '.join(made)}")
-  slots = {
-    name: None
-    for one in made.values()
-    for name, rule in one.slots
+  words: list[str] = []
+  provided = {name for one in by_learner.values() for name in one.sampler.gives}
+  if len(by_learner) > 1:
+    words.append(f"learners {', '.join(by_learner)}")
+  # A trained parameter set is a learner, which is listed above.
+  parameter_sets = {
+    name: None  # a dict keeps the order
+    for one in by_learner.values()
+    for name, rule in one.parameter_sets
     if not rule.trained
   }
-  if slots:
-    found.append(f"slot{'s' * (len(slots) > 1)} {', '.join(slots)}")
-  for one in made.values():
-    if one.stage.name != "once()":
-      found.append(f"stage {one.stage}")
+  if parameter_sets:
+    plural = "s" * (len(parameter_sets) > 1)
+    words.append(f"parameter set{plural} {', '.join(parameter_sets)}")
+  for one in by_learner.values():
+    if one.sampler.name != "once()":
+      words.append(f"sampler {one.sampler}")
     if one.behavior != learners.POLICY:
-      found.append(f"samples by {one.behavior}")
-    found += [f"phase on {phase.metric}" for phase in one.phases]
-    takes_steps = any(_takes_steps(t) for t in one.transforms if t is not None)
-    if takes_steps and "step_scores" not in given:
-      found.append("step scores")
-    if one.optimizer is not _PLAIN:
-      found.append("a say in the optimiser")
-    asked = sorted(one.signal_needs | one.term_needs, key=str)
-    found += [text for need in asked if (text := _asked(need))]
-  return tuple(dict.fromkeys(found))
+      words.append(f"samples by {one.behavior}")
+    words += [
+      f"further updates by {update.metric}" for update in one.further_updates
+    ]
+    reads_steps = any(_reads_steps(t) for t in one.transforms.values())
+    if reads_steps and "step_scores" not in provided:
+      words.append("step scores")
+    if one.optimizer is not _DEFAULT_OPTIMIZER:
+      words.append("a change of the optimizer")
+    declared = sorted(one.signal_needs | one.term_needs, key=str)
+    words += [text for need in declared if (text := _need(need))]
+  return tuple(dict.fromkeys(words))  # without repeats, in order
 
 
-def _asked(need: scoring.Need) -> str:
-  """What a need asks for; "" if it is usual or told by the rest."""
-  if need.probe.head == "value" and need.source not in scoring.GIVEN:
+def _need(need: scoring.Need) -> str:
+  """Returns a need in words; "" if it is usual or listed already."""
+  source = need.source
+  if need.probe.head == "value" and source not in scoring.GIVEN:
     return "value head"
-  if need.source in ("stage", "prepared") or str(need) in _USUAL:
+  if source in ("stage", "prepared") or str(need) in _USUAL_PASSES:
     return ""
-  if need.source in scoring.GIVEN:
-    return f"{need.source}: {need.probe}"
+  if source in scoring.GIVEN:
+    return f"{source}: {need.probe}"
   if need.probe == scoring.log_probs and not need.view:
-    return ""  # of a slot, which is told
-  text = f"@{need.view}" if need.view else ""
-  return f"pass {need.source}{text}/{need.probe.name.partition('(')[0]}"
+    return ""  # of a parameter set, which is listed
+  view = f"@{need.view}" if need.view else ""
+  return f"pass {source}{view}/{need.probe.name.partition('(')[0]}"
 
 
-def _takes_steps(t: transforms.Transform) -> bool:
+def _reads_steps(t: transforms.Transform) -> bool:
   return any(level == "step" for _, level in transforms.describe(t))
 
 
 def markdown(rows: Sequence[Row]) -> str:
-  """A table, one line a row."""
+  """Returns rows as a Markdown table."""
 
   def line(cells: Iterable[str]) -> str:
     escaped = (cell.replace("|", r"\|") for cell in cells)
@@ -243,57 +281,94 @@ def markdown(rows: Sequence[Row]) -> str:
   columns = list(rows[0])
   lines = [line(columns), line(["---"] * len(columns))]
   for row in rows:
-    name, *rest = row.values()
-    lines.append(line([f"`{name}`", *rest]))
+    name, *cells = row.values()
+    lines.append(line([f"`{name}`", *cells]))
   return "\n".join(lines) + "\n"
 
 
+def plain_lines(rows: Sequence[Row]) -> str:
+  """Returns each row as one line, with its cells between bars."""
+  return "".join(" | ".join(row.values()) + "\n" for row in rows)
+
+
 def table(rows: Sequence[Row]) -> rich.table.Table:
-  """What a person reads."""
-  name, *rest = rows[0]
-  shown = rich.table.Table(rich.table.Column(name, no_wrap=True), *rest)
+  """Returns rows as a table for a terminal."""
+  first_column, *columns = rows[0]
+  result = rich.table.Table(
+    rich.table.Column(first_column, no_wrap=True), *columns
+  )
   for row in rows:
-    shown.add_row(*row.values())
-  return shown
+    result.add_row(*row.values())
+  return result
 
 
-# Of each kind, the names and what is told of one.
-KINDS: Mapping[str, tuple[Callable[[], list[str]], Callable[[str], Row]]] = {
-  "methods": (methods.names, method),
-  "rewards": (rewards_there, reward),
-  "tasks": (tasks.names, task),
-  "presets": (presets.names, preset),
+def _config_rows() -> list[Row]:
+  return [
+    {"config": text, "in a line": phrase}
+    for text, phrase in config_names.listing().items()
+  ]
+
+
+# The rows of each kind.
+KINDS: Mapping[str, Callable[[], Sequence[Row]]] = {
+  "methods": lambda: [method(name) for name in methods.names()],
+  "rewards": lambda: [reward(name) for name in reward_names()],
+  "tasks": lambda: [task(name) for name in tasks.names()],
+  "presets": lambda: [preset(name) for name in presets.names()],
+  "configs": _config_rows,
+  "papers": papers.rows,
 }
+# Kinds of long cells, which are printed as lines and not as a table.
+_AS_LINES = ("configs", "papers")
 
 
 @errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line.
+  """Runs the command.
 
   Args:
-    argv: its words; None takes the process's.
+    argv: arguments of the command line; None takes those of the process.
 
   Returns:
-    The exit status: 0, or 2 for a file that cannot be imported, which is said
-    in one line.
+    The exit status: 0, or 2 if a file of a method, reward or task cannot be
+    imported or if no row contains the text of `--grep`.
   """
-  parser = argparse.ArgumentParser(
-    prog="python -m experiments.catalogue", description="What there is."
-  )
-  parser.add_argument("kind", choices=list(KINDS))
-  parser.add_argument(
-    "--markdown", action="store_true", help="the table of the README"
-  )
-  options = parser.parse_args(argv)
-  names, tell = KINDS[options.kind]
+  options = _parser().parse_args(argv)
   with errors.expected():
-    rows = [tell(name) for name in names()]
+    rows = KINDS[options.kind]()
+  text = options.grep.lower()
+  matching = [row for row in rows if text in " | ".join(row.values()).lower()]
+  if not matching:
+    raise errors.Mistake(
+      f"none of the {len(rows)} rows of {options.kind} contains "
+      f"{options.grep!r}; leave out --grep to see all"
+    )
   if options.markdown:
-    print(markdown(rows), end="")
+    print(markdown(matching), end="")
+  elif options.kind in _AS_LINES:
+    print(plain_lines(matching), end="")
   else:
-    console = rich.console.Console(width=WIDTH)
-    console.print(table(rows), markup=False)
+    rich.console.Console(width=WIDTH).print(table(matching), markup=False)
   return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.catalogue",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument("kind", choices=list(KINDS), help="what to list")
+  parser.add_argument(
+    "--grep",
+    default="",
+    metavar="TEXT",
+    help="print only the rows that contain this text, in any case of letters",
+  )
+  parser.add_argument(
+    "--markdown", action="store_true", help="print a Markdown table"
+  )
+  return parser
 
 
 if __name__ == "__main__":

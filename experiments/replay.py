@@ -28,8 +28,8 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import Experiment
-from models import buckets
-from rl import learners, method, scoring, step, types
+from models import storage_paths
+from rl import learners, prepare, scoring, step, types
 
 
 @errors.one_line
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with errors.expected():
     arguments.check_counts(options, "step", least=0)
     arguments.check_folder("--workdir", options.workdir)
-    workdir = buckets.checked(options.workdir)
+    workdir = storage_paths.parse(options.workdir)
     config = workdirs.read_config(workdir)
     devices.prepare(config.cpu_devices)
     e = build.build(config)
@@ -129,7 +129,7 @@ def _score_tokens(
   e: Experiment, state: step.State, rollout: types.Rollout
 ) -> dict[str, jax.Array]:
   """Returns the results of the scoring passes that have a value per token."""
-  needs = method.required(e.method, e.plan.updates)
+  needs = prepare.required(e.method, e.plan.updates)
   needs |= {scoring.Need("old", scoring.log_probs)}
   extras = _with_missing_scores(e, state, rollout, needs).extras.arrays
   return {
@@ -178,12 +178,12 @@ def _non_finite_gradients(
 
   @jax.jit
   def check_gradients(state, rollout):
-    needs = method.required(e.method, 1)
+    needs = prepare.required(e.method, 1)
     scored = _with_missing_scores(e, state, rollout, needs)
-    batch, scales, _ = method.prepare(e.method, scored, state.method_state)
-    gradients, _ = step.gradients(
+    batch, scales, _ = prepare.prepare(e.method, scored, state.method_state)
+    gradients, _ = prepare.gradient(
       e.method,
-      e.policy.given(state.frozen),
+      e.policy.with_frozen(state.frozen),
       state.params,
       batch,
       scales,

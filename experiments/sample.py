@@ -224,7 +224,7 @@ def _answer(
   """Prints the completions of one prompt, with scores if it has an answer."""
   task = policy.task
   # The prompt axis must be divisible by the devices that split it.
-  copies = sharding.prompt_parts(policy.sharding.mesh)
+  copies = sharding.num_prompt_shards(policy.sharding.mesh)
   problems = jax.tree.map(lambda leaf: np.repeat(leaf, copies, 0), problem)
   samples = jax.device_get(
     evaluator.generate(

@@ -35,7 +35,7 @@ import rich.console
 from absl import flags
 
 from experiments.cli import arguments, command_line, errors
-from models import buckets
+from models import storage_paths
 
 _OPENING, _CLOSING = "([{", ")]}"
 
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       seeds=options.seeds,
     )
     if options.run:
-      buckets.local(options.workdir, "--workdir")
+      storage_paths.require_local(options.workdir, "--workdir")
     check_runs(runs)
   for run in runs:
     print(shlex.join(command(run)))

@@ -1,4 +1,13 @@
-"""Attention over several sets of keys, and the rotation of heads."""
+"""Softmax attention over one or more sets of keys, and rotary embedding.
+
+`attend` is the computation itself. `AttentionInputs` describes one attention
+problem of the decoder: either a prompt that attends to itself, or the S
+completions of each prompt, which attend to the prompt and to themselves. The
+forms in which such a problem can be computed are in `models.attention_forms`.
+
+Axes: P prompts, S completions per prompt, L prompt tokens, N query tokens,
+U keys, head_dim channels of a head.
+"""
 
 from __future__ import annotations
 
@@ -8,121 +17,158 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-# Finite, so that a row without any key stays free of NaN; far below any score.
+Array = jax.Array
+# Finite, so that a query without any visible key produces no NaN; far below
+# any score.
 MASKED = -1e30
 
 
-class Keys(NamedTuple):
-  """A set of keys with their values, and who may see them.
+class KeySet(NamedTuple):
+  """A set of keys with their values, and a mask of who may see them.
 
-  Each is the matrix by which the queries or the weights are multiplied: on CPU
-  such a product of few rows reads it three times as fast as its transpose.
+  Keys are stored transposed (`head_dim` before `U`), so that scores are
+  `queries @ keys` and outputs are `weights @ values` without a transpose. With
+  few queries, as in decoding, CPUs compute this three times as fast as
+  `queries @ keys.T`.
 
   Attributes:
-    keys: `[P, kv_heads, head_dim, U]` when the S branches of a prompt share
-      them, else `[P, S, kv_heads, head_dim, U]`.
+    keys: `[P, kv_heads, head_dim, U]` if the S completions of a prompt share
+      them, otherwise `[P, S, kv_heads, head_dim, U]`.
     values: `[P, kv_heads, U, head_dim]` or `[P, S, kv_heads, U, head_dim]`.
-    visible: bool, broadcastable to `[P, N, U]`, or to `[P, S, N, U]` where the
-      branches differ: query n may see key u.
+    visible: bool, True where query n may see key u. Broadcastable to
+      `[P, N, U]`, or to `[P, S, N, U]` if it differs between completions.
   """
 
-  keys: jax.Array
-  values: jax.Array
-  visible: jax.Array
+  keys: Array
+  values: Array
+  visible: Array
+
+
+class AttentionInputs(NamedTuple):
+  """Queries, and the keys and values that they may attend to.
+
+  There are two cases. A prompt attends causally to itself: S is 1, N is L, and
+  `prompt_keys_values` is None. Completions attend to the whole prompt and
+  causally to themselves.
+
+  Attributes:
+    queries: `[P, S, heads, N, head_dim]`.
+    keys_values: keys and values of the same N tokens, each
+      `[P, S, kv_heads, N, head_dim]`.
+    prompt_keys_values: keys and values of the prompt that precedes the N
+      tokens, each `[P, kv_heads, L, head_dim]`. None if the N tokens are the
+      prompt.
+    prompt_mask: `[P, L]` bool, True on the prompt's real tokens.
+    window: number of positions that a token sees, including its own position;
+      None means all. A traced array inside a scan over layers with different
+      windows.
+  """
+
+  queries: Array
+  keys_values: tuple[Array, Array]
+  prompt_keys_values: tuple[Array, Array] | None
+  prompt_mask: Array
+  window: Array | int | None
 
 
 def attend(
-  queries: jax.Array,
-  sources: Sequence[Keys],
+  queries: Array,
+  key_sets: Sequence[KeySet],
   scale: float = 0.0,
   softcap: float = 0.0,
-) -> jax.Array:
+) -> Array:
   """Softmax attention over the union of several key sets.
 
-  `out = sum_i exp(s_i) v_i / sum_i exp(s_i)`, `s_i = scale q k_i`, i over the
-  visible keys of all sources. The sources are never concatenated, so keys
-  shared by S branches exist once. A query that sees no key gets exactly 0 and
-  passes no gradient.
+  `out = sum_i exp(s_i) v_i / sum_i exp(s_i)` with `s_i = scale * (q @ k_i)`.
+  The index i runs over the visible keys of all sets. The sets are never
+  concatenated, so keys that S completions share are stored once. A query that
+  sees no key returns exactly 0 and has zero gradient.
 
   Args:
-    queries: `[P, S, heads, N, head_dim]`; head h reads key head
+    queries: `[P, S, heads, N, head_dim]`. Query head h reads key head
       `h // (heads / kv_heads)`.
-    sources: the key sets.
-    scale: of the scores; 0 is `head_dim ** -0.5`.
-    softcap: c in `c tanh(s / c)`, which takes a score's place; 0 is none.
+    key_sets: the key sets.
+    scale: factor of the scores; 0 means `head_dim ** -0.5`.
+    softcap: c of the cap `c * tanh(score / c)` on scores; 0 means no cap.
 
   Returns:
-    `[P, S, heads, N, head_dim]` in the dtype of `queries`; scores and sums are
-    float32 at least.
+    `[P, S, heads, N, head_dim]` in the dtype of `queries`. Scores and sums are
+    computed in float32, or in float64 if the queries are float64.
   """
   P, S, heads, N, head_dim = queries.shape
-  kv_heads = sources[0].keys.shape[-3]
+  kv_heads = key_sets[0].keys.shape[-3]
+  # [P, S, kv_heads, heads / kv_heads, N, head_dim]
   grouped = queries.reshape(P, S, kv_heads, heads // kv_heads, N, head_dim)
   scale = scale or head_dim**-0.5
-  wide = jnp.promote_types(queries.dtype, jnp.float32)
-  scores = []
-  for keys, _, visible in sources:
-    score = scale * _product(grouped, keys, wide)
+  sum_dtype = jnp.promote_types(queries.dtype, jnp.float32)
+  scores = []  # for each key set, [P, S, kv_heads, heads / kv_heads, N, U]
+  for keys, _, visible in key_sets:
+    score = scale * _matmul(grouped, keys, sum_dtype)
     if softcap:
       score = softcap * jnp.tanh(score / softcap)
+    # Add the axes of heads to [P, S, N, U], or those of samples and heads to
+    # [P, N, U].
     axes = (1, 2, 3) if visible.ndim == 3 else (2, 3)
     visible = jnp.expand_dims(visible, axes)
     scores.append(jnp.where(visible, score, MASKED))
-  highest = MASKED / 2  # so that exp of a masked score is exactly 0
+  # Starting at MASKED / 2 makes exp(masked score - highest) exactly 0, even for
+  # a query whose scores are all masked.
+  highest = MASKED / 2
   for score in scores:
-    top = score.max(-1, keepdims=True, initial=MASKED)
-    highest = jnp.maximum(highest, jax.lax.stop_gradient(top))
-  total = jnp.zeros((), wide)
-  out = jnp.zeros((), wide)
-  for score, (_, values, _) in zip(scores, sources, strict=True):
+    set_max = score.max(-1, keepdims=True, initial=MASKED)
+    highest = jnp.maximum(highest, jax.lax.stop_gradient(set_max))
+  total = jnp.zeros((), sum_dtype)
+  out = jnp.zeros((), sum_dtype)
+  for score, (_, values, _) in zip(scores, key_sets, strict=True):
     weights = jnp.exp(score - highest)
     total += weights.sum(-1, keepdims=True)
-    out += _product(weights.astype(values.dtype), values, wide)
+    out += _matmul(weights.astype(values.dtype), values, sum_dtype)
   out /= jnp.where(total > 0, total, 1.0)
   return out.reshape(queries.shape).astype(queries.dtype)
 
 
-def _product(left: jax.Array, right: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """Queries by keys, or weights by values.
+def _matmul(left: Array, right: Array, sum_dtype: jnp.dtype) -> Array:
+  """Multiplies queries by keys, or weights by values.
 
   Args:
-    left: `[P, S, kv_heads, r, N, a]`.
+    left: `[P, S, kv_heads, r, N, a]`, where r is heads / kv_heads.
     right: `[P, kv_heads, a, b]` or `[P, S, kv_heads, a, b]`.
-    dtype: in which it is summed.
+    sum_dtype: dtype of the sums and of the result.
 
   Returns:
     `[P, S, kv_heads, r, N, b]`.
   """
   P, S, kv_heads, r, N, inputs = left.shape
   outputs = right.shape[-1]
-  # Only batch axes, rows and columns, in this order: on CPU any other product
-  # is several times slower. A cache of the rows of all prompts in one axis gets
-  # back the shape in which it is kept, for another would cost a copy of it.
+  # Reshape to a batched product with one row axis and one column axis: on CPU
+  # every other layout is several times slower. Merging P and S below gives a
+  # decoding cache the shape in which it is stored, so it is not copied.
   shared = right.ndim == 4
   if shared:
     left = left.swapaxes(1, 2).reshape(P, kv_heads, S * r * N, inputs)
   else:
     left = left.reshape(P * S, kv_heads, r * N, inputs)
     right = right.reshape(P * S, kv_heads, inputs, outputs)
-  out = jnp.matmul(left, right, preferred_element_type=dtype)
+  out = jnp.matmul(left, right, preferred_element_type=sum_dtype)
   if shared:
     return out.reshape(P, kv_heads, S, r, N, outputs).swapaxes(1, 2)
   return out.reshape(P, S, kv_heads, r, N, outputs)
 
 
-def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-  """Rotary embedding (Su et al. 2021), channel i paired with i + d/2.
+def rotate(x: Array, cos: Array, sin: Array) -> Array:
+  """Rotary embedding (Su et al. 2021) that pairs channel i with i + d / 2.
 
   Args:
-    x: `[..., N, head_dim]`.
-    cos, sin: of each position's angles, broadcastable to `[..., N, d / 2]`; the
-      first d channels are turned.
+    x: `[..., N, head_dim]`, queries or keys.
+    cos: cosines of each position's d / 2 angles, broadcastable to
+      `[..., N, d / 2]`. The first d channels are rotated, the others are not.
+    sin: sines of the same angles.
 
   Returns:
-    `x` turned by its position's angles, same shape and dtype.
+    The rotated `x`, in the shape and dtype of `x`.
   """
   half = cos.shape[-1]
-  wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-  first, second, rest = jnp.split(wide, (half, 2 * half), axis=-1)
-  turned = (first * cos - second * sin, second * cos + first * sin, rest)
-  return jnp.concatenate(turned, axis=-1).astype(x.dtype)
+  x32 = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  first, second, rest = jnp.split(x32, (half, 2 * half), axis=-1)
+  rotated = (first * cos - second * sin, second * cos + first * sin, rest)
+  return jnp.concatenate(rotated, axis=-1).astype(x.dtype)

@@ -1,11 +1,12 @@
-"""Numbers that tell whether arrays are still those that were saved.
+"""Checksums of arrays, to detect a checkpoint that was damaged on disk.
 
   c(x) = sum_i w_i (b_i + 1)  mod 2^32,   w_i = (2654435761 i) | 1
 
-over the bits b_i of each element, in words of 32, and its place i in the whole
-array. Weights are odd, so any one element that changes changes the sum, and
-what is shuffled does but for one case in billions. It is the same under any
-sharding, and finds what a file system, a disk or a copy did to the files.
+Here b_i are the bits of element i of the flattened array as an unsigned 32-bit
+integer; an element of 64 bits counts as two. All weights w_i are odd, so
+changing one element always changes the sum. Reordering elements changes it
+except by a coincidence of about 1 in 2^32. The sum does not depend on the
+sharding.
 """
 
 from __future__ import annotations
@@ -18,41 +19,51 @@ import jax
 import jax.numpy as jnp
 
 PyTree = Any
-KEY = "checksums"  # in the JSON beside a checkpoint's arrays
-_ODD = 2654435761  # near 2^32 over the golden ratio
+KEY = "checksums"  # their key in the JSON file of a checkpoint
+# A prime near 2^32 / golden ratio (Knuth's multiplicative hashing).
+_MULTIPLIER = 2654435761
 
 
-def of(tree: PyTree) -> dict[str, int]:
-  """The number of every array, by its dotted path, on the host.
+def compute(tree: PyTree) -> dict[str, int]:
+  """Computes the checksum of each array.
 
   Args:
-    tree: of arrays, under any sharding; no typed keys.
+    tree: a pytree of arrays under any sharding, without typed PRNG keys.
+
+  Returns:
+    The checksums by the dotted path of the leaf.
   """
   leaves = jax.tree.flatten_with_path(tree)[0]
   names = [
     jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves
   ]
-  found = jax.device_get(_sums([leaf for _, leaf in leaves]))
-  return {name: int(c) for name, c in zip(names, found, strict=True)}
+  sums = jax.device_get(_sums([leaf for _, leaf in leaves]))
+  return {name: int(c) for name, c in zip(names, sums, strict=True)}
 
 
-def check(
-  found: Mapping[str, int], saved: Mapping[str, int], step: int
+def verify(
+  restored: Mapping[str, int], saved: Mapping[str, int], step: int
 ) -> None:
-  """Refuses what is not what was saved.
+  """Compares the checksums of restored arrays with the saved ones.
+
+  Args:
+    restored: checksums of the arrays that were read.
+    saved: checksums of the arrays when they were written.
+    step: the checkpoint's step, for the error message.
 
   Raises:
-    ValueError: names the first that is not.
+    ValueError: they differ; the message names the first leaf that does.
   """
-  for name in sorted(found.keys() | saved.keys()):
-    if found.get(name) != saved.get(name):
+  for name in sorted(restored.keys() | saved.keys()):
+    if restored.get(name) != saved.get(name):
       raise ValueError(
-        f"the checkpoint of step {step} is damaged: {name} is not what was saved"
+        f"the checkpoint of step {step} is damaged: {name} is not what was "
+        "saved"
       )
 
 
-def of_params(saved: Mapping[str, int]) -> dict[str, int]:
-  """Those of a checkpoint's parameters alone."""
+def select_params(saved: Mapping[str, int]) -> dict[str, int]:
+  """Selects the checksums of the parameters from those of a training state."""
   return {k: v for k, v in saved.items() if k.split(".")[0] == "params"}
 
 
@@ -62,18 +73,20 @@ def _sums(arrays: list[jax.Array]) -> list[jax.Array]:
 
 
 def _sum(array: jax.Array) -> jax.Array:
-  words = _words(array)
-  place = jnp.zeros(words.shape, jnp.uint32)
+  """The checksum of one array, `[]` uint32; sums wrap around modulo 2^32."""
+  words = _to_words(array)
+  # The flat index, computed axis by axis so that the array stays sharded.
+  index = jnp.zeros(words.shape, jnp.uint32)
   for axis in range(words.ndim):
     stride = math.prod(words.shape[axis + 1 :]) % 2**32
-    at = jax.lax.broadcasted_iota(jnp.uint32, words.shape, axis)
-    place += at * jnp.uint32(stride)
-  weights = (place * jnp.uint32(_ODD)) | jnp.uint32(1)
+    axis_index = jax.lax.broadcasted_iota(jnp.uint32, words.shape, axis)
+    index += axis_index * jnp.uint32(stride)
+  weights = (index * jnp.uint32(_MULTIPLIER)) | jnp.uint32(1)
   return jnp.sum(weights * (words + 1), dtype=jnp.uint32)
 
 
-def _words(array: jax.Array) -> jax.Array:
-  """Its bits, as unsigned numbers of 32; two for an element of 64."""
+def _to_words(array: jax.Array) -> jax.Array:
+  """The bits of each element as uint32; two words for a 64-bit element."""
   if array.dtype == bool:
     return array.astype(jnp.uint32)
   if jnp.issubdtype(array.dtype, jnp.complexfloating):
@@ -81,5 +94,5 @@ def _words(array: jax.Array) -> jax.Array:
   size = array.dtype.itemsize
   if size >= 4:
     return jax.lax.bitcast_convert_type(array, jnp.uint32)
-  whole = jnp.uint8 if size == 1 else jnp.uint16
-  return jax.lax.bitcast_convert_type(array, whole).astype(jnp.uint32)
+  unsigned = jnp.uint8 if size == 1 else jnp.uint16
+  return jax.lax.bitcast_convert_type(array, unsigned).astype(jnp.uint32)

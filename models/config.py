@@ -1,4 +1,7 @@
-"""The shape of a decoder, as one frozen record."""
+"""`ModelConfig`, the architecture of a decoder and how it is computed.
+
+This module does not import JAX, so that configs can be read without it.
+"""
 
 from __future__ import annotations
 
@@ -23,68 +26,85 @@ ACTIVATIONS = ("silu", "gelu", "gelu_tanh")
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-  """All that decides the parameters and the function of a decoder.
+  """Everything that determines a decoder's parameters and computation.
 
   It is hashable, so it can be a static argument of `jax.jit`. The defaults are
   Llama's.
 
   Attributes:
-    vocab_size: V, rows of the embedding table.
+    vocab_size: V, number of rows of the embedding table.
     width: D, channels of the residual stream.
-    layers: number of blocks; their parameters are stacked on axis 0.
-    heads: query heads.
-    kv_heads: key and value heads; each serves `heads / kv_heads` query heads.
+    layers: number of layers. Their parameters are stacked on axis 0.
+    heads: number of query heads.
+    kv_heads: number of key and value heads; each serves `heads / kv_heads`
+      query heads.
     head_dim: channels of one head.
-    mlp_width: hidden channels of the MLP, or of each expert.
-    positions: "rotary", or "learned" embeddings of `max_positions` rows.
-    max_positions: longest sequence that the decoder is meant for. Rotary
-      embeddings have no end, so there it is a record for export, or 0.
-    rope_theta: base of the rotary wavelengths.
-    rope_scaling: of the rotary frequencies; None is none.
-    local_rope_theta: base in "local" layers, which are not scaled then; 0 turns
-      them like the others.
-    rope_fraction: of the head's channels, the first, that are turned.
-    layer_kinds: what each block attends to, repeated over the blocks: "global"
-      (all before), "local" (the last `window` positions, its own among them) or
-      "nope" (all before, not turned).
-    window: of local layers.
-    norm: "rms", or "layer" with a bias.
-    norm_place: "pre" normalises the input of attention and MLP, "post" their
-      output, "both" does both.
-    norm_offset: added to the stored scale of RMSNorm (Gemma: 1).
-    norm_eps: added to the mean square, or to the variance.
-    qk_norm: RMSNorm of queries and keys before the rotation: "none", of each
-      "head", or of "all" heads together.
-    attention_bias: on the query, key and value projections.
-    output_bias: on attention's output projection.
-    mlp_bias: on the MLP's projections.
-    gated_mlp: `down(act(gate x) * up x)`; False: `down(act(up x))`.
-    activation: of the MLP; "gelu_tanh" is its approximation.
-    experts: E, of a mixture that takes the MLP's place; 0 is one MLP.
-    experts_per_token: how many serve a token.
-    normalize_experts: the weights of those sum to 1.
-    tied_embeddings: logits read the transposed embedding table.
-    embedding_scale: multiplies embeddings (Gemma: the root of the width).
-    attention_scale: multiplies scores; 0 is `head_dim ** -0.5`.
-    attention_softcap, logit_softcap: c in `c tanh(x / c)`; 0 is none.
-    qkv_clip: bound of queries, keys and values; 0 is none.
-    dtype: of activations and matmul inputs; norms, softmax and logits are
-      float32 at least. "float64" is for proofs, in JAX's x64 mode.
-    param_dtype: of the stored parameters; adapters and heads are float32.
-    remat: what the backward pass computes again: "none" (all activations are
-      kept), "full" (each layer), "dots" (all of a layer but its projections)
-      or "attention" (scores and their softmax alone; Korthikanti et al. 2022).
-      On CPU memory is saved in a loop over the layers only, see `unroll`.
-    attention: the form in which whole streams attend (`models.causal`):
-      "plain", "blocked", "splash" (TPU) or "cudnn" (NVIDIA).
-    unroll: layers in one step of the scan over them, in decoding too; 0: all,
-      without a loop, which on CPU decodes faster.
-    value_head: adds the head "value", one scalar per position.
-    extra_heads: `((name, K), ...)`, further heads of K numbers per position.
-    lora_rank: r of low-rank adapters (`models.lora`); 0 is none.
-    lora_alpha: the adapters' product is multiplied by alpha / r.
-    lora_targets: expression that finds the adapted projections by name.
-    family: Hugging Face's `model_type`, for export.
+    mlp_width: F, hidden channels of the MLP, or of each expert.
+    positions: position encoding: "rotary", or "learned" embeddings with
+      `max_positions` rows.
+    max_positions: longest sequence that the decoder supports. With rotary
+      embeddings it limits nothing, is only written on export, and may be 0.
+    rope_theta: base of the rotary frequencies.
+    rope_scaling: scaling of the rotary frequencies; None means none.
+    local_rope_theta: base of the rotary frequencies in "local" layers, whose
+      frequencies are then not scaled; 0 means the same frequencies as in the
+      other layers.
+    rope_fraction: fraction of a head's channels that is rotated, from the
+      first.
+    layer_kinds: kind of each layer, repeated until there are `layers` of them:
+      "global" sees all previous tokens, "local" the last `window` positions
+      including its own, "nope" all previous tokens without rotary embedding.
+    window: number of positions that a token sees in "local" layers.
+    norm: "rms" for RMSNorm, or "layer" for LayerNorm with a bias.
+    norm_place: "pre" normalizes the inputs of attention and MLP, "post" their
+      outputs, "both" inputs and outputs.
+    norm_offset: number added to the stored scale of RMSNorm (Gemma: 1).
+    norm_eps: number added to the mean square, or to the variance.
+    qk_norm: RMSNorm of queries and keys before rotary embedding: "none", over
+      each "head", or over "all" heads together.
+    attention_bias: whether the query, key and value projections have a bias.
+    output_bias: whether the output projection of attention has a bias.
+    mlp_bias: whether the projections of the MLP have a bias.
+    gated_mlp: whether the MLP is `down(act(gate(x)) * up(x))`; otherwise it is
+      `down(act(up(x)))`.
+    activation: activation function of the MLP; "gelu_tanh" is the tanh
+      approximation of GELU.
+    experts: E, number of experts of a mixture that replaces the MLP; 0 means
+      one MLP and no mixture.
+    experts_per_token: number of experts that compute each token.
+    normalize_experts: whether the weights of a token's experts are divided by
+      their sum.
+    tied_embeddings: whether logits are computed with the transposed embedding
+      table; otherwise with a matrix of their own.
+    embedding_scale: factor of the embeddings (Gemma: the square root of the
+      width).
+    attention_scale: factor of the attention scores; 0 means `head_dim ** -0.5`.
+    attention_softcap: c of the cap `c * tanh(score / c)` on attention scores;
+      0 means no cap.
+    logit_softcap: c of the same cap on logits; 0 means no cap.
+    qkv_clip: queries, keys and values are clipped to [-qkv_clip, qkv_clip]; 0
+      means no clipping.
+    dtype: dtype of activations and of the inputs of matrix products. Norms,
+      softmax and logits are float32, or float64 with "float64", which is for
+      exact tests and needs JAX's x64 mode.
+    param_dtype: dtype of the stored parameters; adapters and heads are float32.
+    remat: what the backward pass recomputes: "none", "full" (whole layers),
+      "dots" (everything in a layer except its projections) or "attention" (only
+      scores and their softmax; Korthikanti et al. 2022). On CPU this saves
+      memory only in a loop over the layers, see `unroll`.
+    attention: form in which attention is computed (`models.attention_forms`):
+      "plain", "blocked", "splash" (TPU) or "cudnn" (NVIDIA GPU).
+    unroll: number of layers in one iteration of the scan over layers, in
+      training and decoding; 0 means all layers, that is no loop, which decodes
+      faster on CPU.
+    value_head: whether there is a head "value" with one scalar per position.
+    extra_heads: further heads as pairs (name, K), each with K numbers per
+      position.
+    lora_rank: r, rank of the low-rank adapters (`models.lora`); 0 means none.
+    lora_alpha: alpha; the adapters' product is multiplied by alpha / r.
+    lora_targets: regular expression; projections whose name it matches fully,
+      such as `attention.query`, get adapters.
+    family: `model_type` of the Hugging Face architecture, for export.
   """
 
   vocab_size: int
@@ -143,7 +163,7 @@ class ModelConfig:
       "head_dim",
       "mlp_width",
     ):
-      _check_whole(name, getattr(self, name), least=1)
+      _check_int(name, getattr(self, name), minimum=1)
     for name in (
       "max_positions",
       "window",
@@ -151,7 +171,7 @@ class ModelConfig:
       "lora_rank",
       "unroll",
     ):
-      _check_whole(name, getattr(self, name), least=0)
+      _check_int(name, getattr(self, name), minimum=0)
     if self.heads % self.kv_heads:
       divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
       nearest = min(divisors, key=lambda n: abs(n - self.kv_heads))
@@ -184,12 +204,12 @@ class ModelConfig:
       ("activation", ACTIVATIONS),
     ):
       _check_choice(name, getattr(self, name), allowed)
-    # Lists where it was read from a JSON file.
+    # A JSON file has lists; tuples keep the dataclass hashable.
     object.__setattr__(self, "layer_kinds", tuple(self.layer_kinds))
     heads = tuple((name, size) for name, size in self.extra_heads)
     object.__setattr__(self, "extra_heads", heads)
     self._check_positions()
-    refusal = self.refusal(self.attention)
+    refusal = self.attention_refusal(self.attention)
     if refusal:
       raise ValueError(
         f"attention = {self.attention!r} {refusal}; nearest: 'blocked'"
@@ -199,33 +219,34 @@ class ModelConfig:
 
   @property
   def rotary_dim(self) -> int:
-    """Channels of a head that are turned."""
+    """Number of channels of a head that are rotated."""
     return int(self.head_dim * self.rope_fraction)
 
   @property
   def looped(self) -> bool:
-    """Whether the layers run in a loop: forward in one, backward in another.
+    """True if the layers run in a compiled loop, that is, not all unrolled.
 
-    Two loops cannot share what they compute. Without them the compiler would
-    find again, and keep, what `remat` wants to be computed again.
+    With a loop, forward and backward pass are two loops, and XLA cannot merge
+    what `remat` recomputes in the second with the same values in the first.
+    Without a loop, `jax.checkpoint` has to prevent this (`prevent_cse`).
     """
     return 0 < self.unroll < self.layers
 
   @property
   def kinds(self) -> tuple[str, ...]:
-    """The kind of every block."""
+    """The kind of each layer."""
     repeats = -(-self.layers // len(self.layer_kinds))
     return (self.layer_kinds * repeats)[: self.layers]
 
-  def refusal(self, attention: str) -> str:
-    """Why a form of attention cannot serve this decoder; "" where it can."""
+  def attention_refusal(self, attention: str) -> str:
+    """Why a form of attention cannot compute this decoder; "" if it can."""
     kinds = set(self.kinds)
     if attention == "splash" and "local" in kinds and len(kinds) > 1:
       return f"needs one window in all layers, not layer_kinds {sorted(kinds)}"
     if attention != "cudnn":
       return ""
     if self.attention_softcap:
-      return f"has no attention_softcap = {self.attention_softcap}"
+      return f"cannot compute attention_softcap = {self.attention_softcap}"
     if self.dtype != "bfloat16":
       return f"computes in bfloat16, not dtype = {self.dtype!r}"
     if self.head_dim % 8 or self.head_dim > 128:
@@ -234,16 +255,23 @@ class ModelConfig:
 
   def _check_positions(self) -> None:
     if not self.layer_kinds:
-      raise ValueError(f"layer_kinds is empty; allowed are {LAYER_KINDS}")
+      raise ValueError(
+        f"layer_kinds is empty; give one or more of {LAYER_KINDS}"
+      )
     for kind in self.layer_kinds:
       _check_choice("layer kind", kind, LAYER_KINDS)
     if "local" in self.layer_kinds and not self.window:
       raise ValueError("window = 0, but there are local layers; use 1 or more")
     if self.positions == "learned":
       if not self.max_positions:
-        raise ValueError("max_positions = 0 leaves no learned position; use 1+")
+        raise ValueError(
+          "max_positions = 0 leaves no learned positions; use 1 or more"
+        )
       if "nope" in self.layer_kinds:
-        raise ValueError("layer kind 'nope' is for rotary positions")
+        raise ValueError(
+          "layer kind 'nope' is a layer without rotary embedding and needs "
+          "positions = 'rotary'"
+        )
       return
     if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
       raise ValueError(
@@ -263,32 +291,36 @@ class ModelConfig:
           )
 
   def _check_mixture(self) -> None:
-    served = self.experts_per_token
-    if not 0 < served <= self.experts and (self.experts or served):
+    per_token = self.experts_per_token
+    if not 0 < per_token <= self.experts and (self.experts or per_token):
       raise ValueError(
-        f"experts_per_token = {served} must lie in 1..experts = {self.experts}"
+        f"experts_per_token = {per_token} must lie in 1..experts = "
+        f"{self.experts}"
       )
     if self.experts and (self.mlp_bias or not self.gated_mlp):
-      raise ValueError("experts are gated MLPs without bias")
+      raise ValueError(
+        "experts are gated MLPs without bias; set mlp_bias = False and "
+        "gated_mlp = True"
+      )
 
   def _check_heads(self) -> None:
     names = [name for name, _ in self.extra_heads]
     for name, size in self.extra_heads:
-      _check_whole(f"extra head {name!r}", size, least=1)
+      _check_int(f"extra head {name!r}", size, minimum=1)
       if not re.fullmatch(r"\w+", name):
         raise ValueError(
-          f"extra head {name!r} must be named by letters, digits and _"
+          f"extra head {name!r}: names may have letters, digits and _ only"
         )
       if name in ("logits", "value") or names.count(name) > 1:
         raise ValueError(
-          f"extra head {name!r} is there already; give it another name"
+          f"extra head {name!r} exists already; choose another name"
         )
 
 
-def _check_whole(name: str, size: int, least: int) -> None:
-  if not isinstance(size, int) or isinstance(size, bool) or size < least:
-    kind = "a positive integer" if least else "an integer, 0 or more"
-    raise ValueError(f"{name} = {size!r} must be {kind}")
+def _check_int(name: str, value: int, minimum: int) -> None:
+  if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+    allowed = "a positive integer" if minimum else "an integer, 0 or more"
+    raise ValueError(f"{name} = {value!r} must be {allowed}")
 
 
 def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:

@@ -1,125 +1,149 @@
-"""Key-value cached decoding: a prompt's keys exist once for all its rows."""
+"""Decoding with a key-value cache that stores each prompt once.
+
+`prefill` computes the prompts and returns the cache, `decode` appends one token
+to each row, `resize` changes the cache's capacity, and `serve` prepares
+parameters for `decode`. `models.policy` binds them for the sampler.
+
+Axes: P prompts, L prompt tokens, D channels, V vocabulary, and R rows per
+prompt. A row is one completion being decoded; when it ends, the row may start
+the next completion of its prompt.
+"""
 
 from __future__ import annotations
 
 import flax.struct
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec as P
+from jax.sharding import PartitionSpec
 
 from models import sharding, transformer
 from models.config import ModelConfig
-from models.layers import Pair, write
+from models.layers import KeyValues, write_ring
 
 Array = jax.Array
-Pairs = Pair | tuple[Pair, ...]
+# Keys and values of all layers: stacked on axis 0 if the layers run in a loop
+# (`ModelConfig.looped`), otherwise one `KeyValues` per layer.
+LayerKeyValues = KeyValues | tuple[KeyValues, ...]
 
 
 @flax.struct.dataclass
 class Cache:
-  """What decoding remembers of each layer.
+  """Keys and values of the prompts and of the rows' latest tokens.
 
-  Layers are separate arrays, or one stack where they run in a loop. Keys lie as
-  the matrix that queries are multiplied by, and rows of all prompts are one
-  axis: both were measured fastest. A branch is a ring: all rows write at one
-  place, the number of steps so far modulo its room, so that a row which begins
-  again needs no place of its own. Keys are stored as turned by their position,
-  and attention does not ask for their order.
+  Each row has a ring buffer with the keys and values of its last `capacity`
+  tokens. All rows write at the same index, the number of decoding steps modulo
+  the capacity, also when a row starts a new completion. The entries need no
+  order: keys are stored after rotary embedding, and a mask by age
+  (`Layer.decode_token`) hides those of earlier completions.
+
+  Keys are stored transposed, as in `attention.KeySet`, and the rows of all
+  prompts share one axis. Both were the fastest of the measured layouts.
 
   Attributes:
-    trunk: keys `[P, kv_heads, head_dim, L]` and values `[P, kv_heads, L,
-      head_dim]` of the prompt, read by all rows.
-    branch: `[P rows, kv_heads, head_dim, room]` and `[P rows, kv_heads, room,
-      head_dim]` of the completions.
-    prompt_mask: `[P, L]` bool.
-    steps: `[]` int32, tokens that were appended to every row.
-    room: tokens of a row that are kept; the ring, or its beginning.
-    length: of the longest sequence, padding included: what rotary scaling by
-      length reads, however short the ring is.
+    prompts: keys `[P, kv_heads, head_dim, L]` and values
+      `[P, kv_heads, L, head_dim]` of the prompts, shared by their rows.
+    completions: the ring buffers: keys `[P * R, kv_heads, head_dim, capacity]`
+      and values `[P * R, kv_heads, capacity, head_dim]`. The rings of stacked
+      layers may be longer, and only their first `capacity` entries are used.
+    prompt_mask: `[P, L]` bool, real tokens of the prompts.
+    steps: `[]` int32, number of tokens written to each ring so far.
+    capacity: number of tokens that a ring buffer stores.
+    max_length: length of the longest sequence, padding included. Scalings of
+      rotary embedding that depend on the length use it, whatever the capacity.
   """
 
-  trunk: Pairs
-  branch: Pairs
+  prompts: LayerKeyValues
+  completions: LayerKeyValues
   prompt_mask: Array
   steps: Array
-  room: int = flax.struct.field(pytree_node=False)
-  length: int = flax.struct.field(pytree_node=False)
+  capacity: int = flax.struct.field(pytree_node=False)
+  max_length: int = flax.struct.field(pytree_node=False)
 
 
 def serve(
   config: ModelConfig, params: transformer.Params
 ) -> transformer.Params:
-  """Parameters as `decode` reads them: cast, and gathered.
+  """Prepares parameters for `decode`: casts them, and gathers them over fsdp.
 
-  A cast inside the loop would read the stored ones at every token, and so would
-  gathering what is split over fsdp: a device holds all of them, or its share of
-  the tensor axis. Norms and the heads besides the logits keep their dtype.
+  Done once before decoding; inside the loop it would be repeated for each
+  token. The tensor axis stays split.
 
   Args:
-    config: the decoder's shape.
-    params: its parameters.
+    config: the decoder's config.
+    params: the decoder's parameters.
 
   Returns:
-    The same; where the layers do not run in a loop, "layers" is a tuple of what
-    they have, for on CPU each would be copied from the stack at every token.
+    The parameters in `config.dtype`, except norms and the heads besides the
+    logits, which keep their dtype. If the layers do not run in a loop, "layers"
+    is a tuple with the parameters of each layer, because on CPU, slices of
+    stacked parameters would be copied for each token.
   """
 
   def cast(path: tuple, leaf: Array) -> Array:
     names = [entry.key for entry in path]
-    wide = names[0] in ("value", "heads") or any("norm" in n for n in names)
-    return leaf if wide else leaf.astype(config.dtype)
+    keep_dtype = names[0] in ("value", "heads") or any(
+      "norm" in name for name in names
+    )
+    return leaf if keep_dtype else leaf.astype(config.dtype)
 
-  served, specs = jax.tree.map_with_path(cast, params), sharding.specs(params)
+  served = jax.tree.map_with_path(cast, params)
+  specs = sharding.partition_specs(params)
 
-  def whole(name: str) -> transformer.Params:
-    return jax.tree.map(sharding.gathered, served[name], specs[name])
+  def gather(name: str) -> transformer.Params:
+    return jax.tree.map(sharding.gather_fsdp, served[name], specs[name])
 
-  def layer(number: int) -> transformer.Params:
+  def gather_layer(index: int) -> transformer.Params:
     return jax.tree.map(
-      lambda leaf, spec: sharding.gathered(leaf[number], P(*spec[1:])),
+      # Axis 0 of a spec is the layer.
+      lambda leaf, spec: sharding.gather_fsdp(
+        leaf[index], PartitionSpec(*spec[1:])
+      ),
       served["layers"],
       specs["layers"],
     )
 
   if config.looped:
-    return {name: whole(name) for name in served}
-  others = {name: whole(name) for name in served if name != "layers"}
-  return others | {"layers": tuple(map(layer, range(config.layers)))}
+    return {name: gather(name) for name in served}
+  others = {name: gather(name) for name in served if name != "layers"}
+  return others | {"layers": tuple(map(gather_layer, range(config.layers)))}
 
 
-def resize(cache: Cache, room: int) -> Cache:
-  """The cache with rings of another room.
+def resize(cache: Cache, capacity: int) -> Cache:
+  """Changes the capacity of the ring buffers.
 
-  Attention reads the whole ring, so a completion that is still short is faster
-  in a short one. A stack of layers stays what it is, for only as much of it is
-  read; on CPU that would be a copy.
+  Attention reads the whole ring, so short completions decode faster with a
+  small capacity. The arrays of stacked layers keep their size and only their
+  first entries are used, because a smaller copy would cost time on CPU.
 
   Args:
-    cache: whose rings have not come round yet.
-    room: tokens they will hold, at least those that they hold now, and at most
-      those of `prefill`.
+    cache: the cache. Its `steps` must not exceed the old or the new capacity,
+      because a ring then wraps around and resizing would misplace its entries.
+    capacity: the new capacity, at most that of `prefill`.
 
   Raises:
-    ValueError: a stack of layers was made for less room.
+    ValueError: stacked layers have arrays of a smaller capacity.
   """
-  if isinstance(cache.branch, Pair):
-    most = cache.branch.keys.shape[-1]
-    if room > most:
-      raise ValueError(f"room = {room}; the cache was made for at most {most}")
-    return cache.replace(room=room)
-  more = room - cache.room
+  if isinstance(cache.completions, KeyValues):
+    limit = cache.completions.keys.shape[-1]
+    if capacity > limit:
+      raise ValueError(
+        f"capacity = {capacity}; the cache was made for at most {limit} tokens"
+      )
+    return cache.replace(capacity=capacity)
+  added = capacity - cache.capacity
 
   def fit(ring: Array, axis: int) -> Array:
-    if more <= 0:
-      return jax.lax.slice_in_dim(ring, 0, room, axis=axis)
+    if added <= 0:
+      return jax.lax.slice_in_dim(ring, 0, capacity, axis=axis)
     widths = [(0, 0)] * ring.ndim
-    widths[axis] = (0, more)
+    widths[axis] = (0, added)
     return jnp.pad(ring, widths)
 
-  branch = tuple(
-    Pair(fit(pair.keys, -1), fit(pair.values, -2)) for pair in cache.branch
+  completions = tuple(
+    KeyValues(fit(layer.keys, -1), fit(layer.values, -2))
+    for layer in cache.completions
   )
-  return cache.replace(branch=branch, room=room)
+  return cache.replace(completions=completions, capacity=capacity)
 
 
 def prefill(
@@ -128,59 +152,72 @@ def prefill(
   prompts: Array,
   prompt_mask: Array,
   rows: int,
-  room: int,
+  capacity: int,
 ) -> tuple[Array, Cache]:
-  """Runs every prompt once.
+  """Computes the prompts and returns a cache with empty ring buffers.
 
   Args:
-    config: the decoder's shape.
-    params: its parameters.
+    config: the decoder's config.
+    params: the decoder's parameters.
     prompts: `[P, L]` ids, left-padded.
-    prompt_mask: `[P, L]` bool.
-    rows: completions of a prompt that are decoded at once.
-    room: tokens of the longest completion.
+    prompt_mask: `[P, L]` bool, real tokens.
+    rows: R, completions of a prompt that are decoded at the same time.
+    capacity: tokens of the longest completion.
 
   Returns:
     Logits of the first completion token `[P, V]` float32, and the cache.
   """
-  at = transformer.positions(prompt_mask)
-  length = prompts.shape[-1] + room
-  places = transformer.places(config, at, length)
+  positions = transformer.token_positions(prompt_mask)
+  max_length = prompts.shape[-1] + capacity
+  tables = transformer.position_tables(config, positions, max_length)
 
   def step(x, layer):
     layer_params, kind = layer
     return transformer.apply_layer(
-      config, layer_params, "trunk", x, places.of(kind), prompt_mask
+      config,
+      layer_params,
+      "forward_prompt",
+      x,
+      tables.select(kind),
+      prompt_mask,
     )
 
-  x = transformer.embed(config, params, prompts, prompt_mask, at)
-  x, (keys, values) = transformer.over_layers(config, params, step, x)
-  shape = (len(prompts) * rows, config.kv_heads, room, config.head_dim)
-  over = (*sharding.ROWS, "context"), "tensor"
-  trunk = Pair(keys.swapaxes(-1, -2), values)
+  x = transformer.embed(config, params, prompts, prompt_mask, positions)
+  x, (keys, values) = transformer.scan_layers(config, params, step, x)
+  shape = (len(prompts) * rows, config.kv_heads, capacity, config.head_dim)
+  prompt_key_values = KeyValues(keys.swapaxes(-1, -2), values)
   if config.looped:
-    shape, over = (config.layers, *shape), (None, *over)
+    shape = (config.layers, *shape)
   else:
-    trunk = tuple(Pair(*of_layer) for of_layer in zip(*trunk, strict=True))
-  empty = _placed(jnp.zeros(shape, config.dtype))
-  ring = Pair(empty.swapaxes(-1, -2), empty)
+    # Unstack the layers.
+    prompt_key_values = tuple(
+      KeyValues(*layer) for layer in zip(*prompt_key_values, strict=True)
+    )
+  empty = _constrain_ring(jnp.zeros(shape, config.dtype))
+  ring = KeyValues(empty.swapaxes(-1, -2), empty)
   cache = Cache(
-    trunk=trunk,
-    branch=ring if config.looped else (ring,) * config.layers,
+    prompts=prompt_key_values,
+    completions=ring if config.looped else (ring,) * config.layers,
     prompt_mask=prompt_mask,
     steps=jnp.zeros((), jnp.int32),
-    room=room,
-    length=length,
+    capacity=capacity,
+    max_length=max_length,
   )
+  # Prompts are left-padded, so their last token is at index -1.
   last = transformer.final_norm(config, params, x[:, -1])
   return transformer.unembed(config, params, last), cache
 
 
-def _placed(ring: Array) -> Array:
-  """Rows over the devices that split prompts and their samples, and its heads."""
-  layers = (None,) * (ring.ndim - 4)  # of all, where they are in one array
-  over = (*sharding.ROWS, "context"), "tensor"
-  return sharding.placed(ring, *layers, *over)
+def _constrain_ring(ring: Array) -> Array:
+  """Splits rows over the mesh axes of prompts and "context", heads over tensor.
+
+  Args:
+    ring: `[P * R, kv_heads, ...]`, with a leading axis of layers if they are
+      stacked.
+  """
+  layer_axes = (None,) * (ring.ndim - 4)
+  row_axes = (*sharding.PROMPT_AXES, "context")
+  return sharding.constrain(ring, *layer_axes, row_axes, "tensor")
 
 
 def decode(
@@ -190,61 +227,67 @@ def decode(
   t: Array,
   cache: Cache,
 ) -> tuple[Array, Cache]:
-  """Appends one token to every row.
+  """Appends one token to each row and returns the logits of the next.
 
-  In a loop over the layers none writes into its rings: what they all add is
-  written behind it. So the stacks are read where they lie, by a program that is
-  as small as that of one layer. Without a loop each writes before it reads, for
-  the compiler would copy what is to be read before.
+  In a loop over the layers, no layer writes to its ring; the new keys and
+  values of all layers are written after the loop. The stacked rings are then
+  only read inside the loop and not copied. Without a loop, each layer writes
+  before it reads: if it read first, XLA would copy the ring.
 
   Args:
-    config: the decoder's shape.
-    params: its parameters, of `serve`.
-    tokens: `[P, rows]` ids.
-    t: integers that broadcast to `[P, rows]`: the token's number in its
-      completion. A row goes on by one, or begins again at 0.
-    cache: what `prefill` or the previous `decode` returned.
+    config: the decoder's config.
+    params: the parameters that `serve` returned.
+    tokens: `[P, R]` ids.
+    t: index of each token in its completion, integers that broadcast to
+      `[P, R]`. A row increases by 1 from call to call, or starts a new
+      completion at 0.
+    cache: the cache that `prefill` or the previous `decode` returned.
 
   Returns:
-    Logits of token t + 1 `[P, rows, V]` float32, and the cache with token t.
+    Logits of token t + 1 `[P, R, V]` float32, and the cache with token t.
   """
   t = jnp.broadcast_to(t, tokens.shape)
-  at = cache.prompt_mask.sum(-1)[:, None, None] + t[..., None]
-  places = transformer.places(config, at, cache.length)
-  real = jnp.ones((*tokens.shape, 1), bool)
-  x = transformer.embed(config, params, tokens[..., None], real, at)
+  # [P, R, 1]: completions follow the prompt's real tokens.
+  positions = cache.prompt_mask.sum(-1)[:, None, None] + t[..., None]
+  tables = transformer.position_tables(config, positions, cache.max_length)
+  mask = jnp.ones((*tokens.shape, 1), bool)
+  x = transformer.embed(config, params, tokens[..., None], mask, positions)
 
   def step(x, layer):
-    layer_params, kind, trunk, ring = layer
-    room = cache.room
-    ring = Pair(ring.keys[..., :room], ring.values[..., :room, :])
+    layer_params, kind, prompts, rings = layer
+    capacity = cache.capacity
+    rings = KeyValues(
+      rings.keys[..., :capacity], rings.values[..., :capacity, :]
+    )
     return transformer.apply_layer(
       config,
       layer_params,
-      "append",
+      "decode_token",
       x,
-      places.of(kind),
-      trunk,
+      tables.select(kind),
+      prompts,
       cache.prompt_mask,
-      ring,
+      rings,
       cache.steps,
       t,
     )
 
   if config.looped:
-    layers = transformer.stacked(config, params)
-    over = (*layers, cache.trunk, cache.branch)
-    x, added = jax.lax.scan(step, x, over, unroll=config.unroll)
-    branch = write(cache.branch, added, cache.steps % cache.room)
+    inputs = transformer.scan_inputs(config, params)
+    inputs = (*inputs, cache.prompts, cache.completions)
+    x, new = jax.lax.scan(step, x, inputs, unroll=config.unroll)
+    index = cache.steps % cache.capacity
+    completions = write_ring(cache.completions, new, index)
   else:
-    kinds = map(places.kinds.index, config.kinds)
-    branch = ()
+    kinds = map(tables.kinds.index, config.kinds)
+    completions = ()
     for layer in zip(
-      params["layers"], kinds, cache.trunk, cache.branch, strict=True
+      params["layers"], kinds, cache.prompts, cache.completions, strict=True
     ):
-      x, kept = step(x, layer)
-      branch += (kept,)
-  branch = jax.tree.map(_placed, branch)
-  hidden = transformer.final_norm(config, params, x[..., 0, :])
+      x, rings = step(x, layer)
+      completions += (rings,)
+  completions = jax.tree.map(_constrain_ring, completions)
+  hidden = transformer.final_norm(config, params, x[..., 0, :])  # [P, R, D]
   logits = transformer.unembed(config, params, hidden)
-  return logits, cache.replace(branch=branch, steps=cache.steps + 1)
+  cache = cache.replace(completions=completions, steps=cache.steps + 1)
+  return logits, cache

@@ -1,8 +1,8 @@
-"""Deeper decoders that begin as the decoder they are grown from.
+"""Adds layers to a trained decoder without changing its function at first.
 
-A decoder's opinion of the next token takes shape in its last layers, where no
-later position can read it any more. A model that is to compare what was written
-with what was to be expected, as a verifier does, needs layers above.
+The last layers of a language model compute its prediction of the next token.
+Later positions cannot attend to that prediction, because no layer follows. A
+verifier that compares a text with what was predicted needs further layers.
 """
 
 from __future__ import annotations
@@ -21,46 +21,53 @@ Array = jax.Array
 def append_layers(
   config: ModelConfig, params: transformer.Params, layers: int, key: Array
 ) -> tuple[ModelConfig, transformer.Params]:
-  """More layers on top, whose writes into the residual stream are 0 at first.
-
-  So the grown decoder is the same function, and learns from there.
+  """Appends layers that initially add 0 to the residual stream.
 
   Args:
-    config: the decoder's shape.
-    params: its parameters.
-    layers: how many are added, at least 0; without adapters.
+    config: the decoder's config, without adapters.
+    params: the decoder's parameters.
+    layers: number of layers to append, at least 0.
     key: PRNG key of the new kernels.
 
   Returns:
-    The shape and the parameters of the grown decoder.
+    The config and the parameters of the deeper decoder, which computes the same
+    function until it is trained.
 
-  Source: the zero initialisation of residual branches, Zhang et al. 2019,
-  Fixup; as a way to grow, Chen et al. 2015, Net2Net.
+  Raises:
+    ValueError: `layers` is negative, or the config has adapters.
+
+  Source: zero initialization of residual branches, Zhang et al. 2019, Fixup;
+  growing a trained network, Chen et al. 2015, Net2Net.
   """
   if layers < 0:
-    raise ValueError(f"layers = {layers} cannot be added; nearest: 0")
+    raise ValueError(f"layers = {layers} must be 0 or more")
   if layers == 0:
     return config, params
   if config.lora_rank:
-    raise ValueError("layers are added before adapters: lora_rank must be 0")
-  added = transformer.init(dataclasses.replace(config, layers=layers), key)
-  # What writes into the stream: kernels, or the norms behind them.
-  silent = {"output", "down"}
+    raise ValueError(
+      f"lora_rank = {config.lora_rank}; append layers before adding adapters, "
+      "with lora_rank = 0"
+    )
+  new = transformer.init(dataclasses.replace(config, layers=layers), key)
+  # The modules that write to the residual stream: two projections, or, if their
+  # outputs are normalized, these norms.
+  zeroed = {"output", "down"}
   if config.norm_place != "pre":
-    silent = {"attention_post_norm", "mlp_post_norm"}
+    zeroed = {"attention_post_norm", "mlp_post_norm"}
 
-  def start(path: tuple, leaf: Array) -> Array:
+  def zero_output(path: tuple, leaf: Array) -> Array:
     names = {entry.key for entry in path}
-    if not names & silent:
+    if not names & zeroed:
       return leaf
+    # RMSNorm multiplies by scale + norm_offset.
     offset = config.norm_offset if "scale" in names else 0.0
     return jnp.full_like(leaf, -offset)
 
-  above = jax.tree.map_with_path(start, added["layers"])
+  new_layers = jax.tree.map_with_path(zero_output, new["layers"])
   stacked = jax.tree.map(
     lambda old, new: jnp.concatenate([old, new.astype(old.dtype)]),
     params["layers"],
-    above,
+    new_layers,
   )
-  grown = dataclasses.replace(config, layers=config.layers + layers)
-  return grown, {**params, "layers": stacked}
+  deeper = dataclasses.replace(config, layers=config.layers + layers)
+  return deeper, {**params, "layers": stacked}

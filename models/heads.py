@@ -1,10 +1,11 @@
-"""Heads: small pure functions of hidden states, beside those of the decoder.
+"""Heads: linear functions of the decoder's hidden states, besides the logits.
 
-A head has parameters of its own, a plain nested dict, and computes in float32
-whatever the decoder's dtype is. A decoder carries a scalar one for a value or a
-reward (`ModelConfig.value_head`) and any number of wider ones by name
-(`ModelConfig.extra_heads`); what a language model says of two tokens is
-`transformer.unembed` of their ids, without a head.
+A decoder has a scalar head "value" if `ModelConfig.value_head` is set, and the
+heads that `ModelConfig.extra_heads` names. Their parameters are nested dicts,
+and they compute in float32 whatever the decoder's dtype is. `transformer.heads`
+returns the heads of a decoder.
+
+Axes: D channels of the hidden states, K outputs of a head.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Params = dict[str, Array]
 
 
 def init_scalar(width: int) -> Params:
-  """Parameters of `scalar`, all 0: every value is 0 before the first update.
+  """Initializes the parameters of `scalar` to 0, so that all values are 0.
 
   Args:
     width: D, channels of the hidden states.
@@ -29,10 +30,10 @@ def init_scalar(width: int) -> Params:
 
 
 def scalar(params: Params, hidden: Array) -> Array:
-  """`h w + b`, one number of every position.
+  """`h w + b`, one number per position.
 
   Args:
-    params: of `init_scalar`.
+    params: the parameters, as `init_scalar` returns them.
     hidden: `[..., D]` after the decoder's final norm.
 
   Returns:
@@ -42,48 +43,51 @@ def scalar(params: Params, hidden: Array) -> Array:
 
 
 def init_linear(key: Array, width: int, outputs: int) -> Params:
-  """Parameters of `linear`: kernel normal with deviation 1 / (D + 1), bias 0.
+  """Initializes the parameters of `linear`.
 
-  So small a kernel starts every score near 0: the trunk is not shaken by a
-  head that knows nothing yet.
+  The kernel is normal with standard deviation `1 / (D + 1)`, and the bias is 0.
+  This is small, so outputs start near 0, and the first gradients through an
+  untrained head change the decoder little.
 
   Args:
     key: PRNG key.
     width: D, channels of the hidden states.
-    outputs: K, classes or scores per position.
+    outputs: K, outputs per position.
 
   Returns:
     `{"kernel": [D, K], "bias": [K]}` float32.
 
-  Source: the initialisation of OpenRLHF's reward heads.
+  Source: the initialization of OpenRLHF's reward heads.
   """
   kernel = jax.random.normal(key, (width, outputs)) / (width + 1)
   return {"kernel": kernel, "bias": jnp.zeros(outputs)}
 
 
 def linear(params: Params, hidden: Array) -> Array:
-  """`h W + b`, the scores of every position.
+  """`h W + b`, K numbers per position.
 
   Args:
-    params: of `init_linear`.
+    params: the parameters, as `init_linear` or `init_scalar` returns them.
     hidden: `[..., D]` after the decoder's final norm.
 
   Returns:
-    `[..., K]` float32.
+    `[..., K]` float32; `[...]` with the parameters of `init_scalar`.
   """
-  wide = [leaf.astype(jnp.float32) for leaf in (hidden, params["kernel"])]
-  return wide[0] @ wide[1] + params["bias"].astype(jnp.float32)
+  hidden = hidden.astype(jnp.float32)
+  kernel = params["kernel"].astype(jnp.float32)
+  return hidden @ kernel + params["bias"].astype(jnp.float32)
 
 
 def two_class_score(logits: Array) -> Array:
-  """`p(good) - p(bad)`, which is `tanh((l_1 - l_0) / 2)`.
+  """`p(good) - p(bad)` of two classes, computed as `tanh((l_1 - l_0) / 2)`.
 
   Args:
-    logits: `[..., 2]`, of "bad" and "good".
+    logits: `[..., 2]`, l_0 of the class "bad" and l_1 of the class "good".
 
   Returns:
-    `[...]` in (-1, 1); above 0 where good is the likelier.
+    `[...]` in (-1, 1), positive if "good" is more likely.
 
-  Source: Cheng et al. 2025, Stop Summation (PURE), the read-out of its PRM.
+  Source: Cheng et al. 2025, Stop Summation (PURE), the score of its process
+  reward model.
   """
   return jnp.tanh((logits[..., 1] - logits[..., 0]) / 2)

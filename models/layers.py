@@ -1,7 +1,17 @@
-"""One block of the decoder, and the modules it is made of.
+"""One layer of the decoder, and the Flax modules that it consists of.
 
-A block has three entries that share its parameters: `trunk` (the prompt),
-`branch` (all completion tokens at once) and `append` (one more token).
+`Layer` has three methods, which share its parameters:
+
+- `forward_prompt`: the prompts `[P, L, D]`.
+- `forward_completions`: all tokens of the completions `[P, S, T, D]`, which
+  attend to the keys and values of their prompt.
+- `decode_token`: one more token of each completion, with cached keys and
+  values.
+
+Axes: P prompts, S completions per prompt, L prompt tokens, T completion tokens,
+N tokens of a sequence, D channels of the residual stream, E experts, and R rows
+per prompt. A row is one completion being decoded; when it ends, the row may
+start the next completion of its prompt.
 """
 
 from __future__ import annotations
@@ -16,9 +26,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from models import attention, causal, sharding
-from models.attention import Keys
-from models.causal import Stream
+from models import attention, attention_forms, sharding
+from models.attention import AttentionInputs, KeySet
 from models.config import ModelConfig
 
 Array = jax.Array
@@ -29,13 +38,15 @@ ACTIVATIONS = {
 }
 
 
-class Place(NamedTuple):
-  """Where the tokens of a stream stand, as one layer sees it.
+class LayerPositions(NamedTuple):
+  """Rotary angles and attention window of one layer.
 
   Attributes:
-    cos, sin: of the rotation, broadcastable to `[..., N, rotary_dim / 2]`; None
-      does not rotate.
-    window: how many positions a token sees, its own among them; None: all.
+    cos: cosines of the rotary embedding, broadcastable to
+      `[..., N, rotary_dim / 2]`; None means no rotation.
+    sin: sines of the same angles, or None.
+    window: number of positions that a token sees, including its own; None means
+      all.
   """
 
   cos: Array | None
@@ -44,13 +55,14 @@ class Place(NamedTuple):
 
 
 class RMSNorm(nn.Module):
-  """`x / sqrt(mean(x^2) + eps) * scale` (Zhang and Sennrich 2019).
+  """`x / sqrt(mean(x^2) + eps) * (scale + offset)` (Zhang and Sennrich 2019).
 
-  Float32 at least, as every norm here.
+  Like all norms here, it computes in float32 at least.
 
   Attributes:
-    config: eps, dtypes, and what is added to the scale.
-    axes: trailing axes over which the mean goes; the scale's shape.
+    config: eps, offset and dtypes.
+    axes: number of trailing axes over which the mean is taken; the scale has
+      their shape.
   """
 
   config: ModelConfig
@@ -60,14 +72,14 @@ class RMSNorm(nn.Module):
   def __call__(self, x: Array) -> Array:
     c = self.config
     dtype = jnp.dtype(c.param_dtype)
-    # The function starts at scale 1, whatever is added to what is stored.
+    # scale + offset starts at 1.
     start = nn.initializers.constant(1 - c.norm_offset)
     scale = self.param("scale", start, x.shape[-self.axes :], dtype)
-    wide = widened(x)
+    x32 = upcast(x)
     axes = tuple(range(-self.axes, 0))
-    mean_square = jnp.mean(wide * wide, axis=axes, keepdims=True)
-    wide *= jax.lax.rsqrt(mean_square + c.norm_eps)
-    return (wide * (scale.astype(wide.dtype) + c.norm_offset)).astype(x.dtype)
+    mean_square = jnp.mean(x32 * x32, axis=axes, keepdims=True)
+    x32 *= jax.lax.rsqrt(mean_square + c.norm_eps)
+    return (x32 * (scale.astype(x32.dtype) + c.norm_offset)).astype(x.dtype)
 
 
 class LayerNorm(nn.Module):
@@ -81,117 +93,136 @@ class LayerNorm(nn.Module):
     dtype, shape = jnp.dtype(c.param_dtype), x.shape[-1:]
     scale = self.param("scale", nn.initializers.ones, shape, dtype)
     bias = self.param("bias", nn.initializers.zeros, shape, dtype)
-    wide = widened(x)
-    wide -= jnp.mean(wide, axis=-1, keepdims=True)
-    variance = jnp.mean(wide * wide, axis=-1, keepdims=True)
-    wide *= jax.lax.rsqrt(variance + c.norm_eps)
-    wide = wide * scale.astype(wide.dtype) + bias.astype(wide.dtype)
-    return wide.astype(x.dtype)
+    x32 = upcast(x)
+    x32 -= jnp.mean(x32, axis=-1, keepdims=True)
+    variance = jnp.mean(x32 * x32, axis=-1, keepdims=True)
+    x32 *= jax.lax.rsqrt(variance + c.norm_eps)
+    x32 = x32 * scale.astype(x32.dtype) + bias.astype(x32.dtype)
+    return x32.astype(x.dtype)
 
 
-def norm(config: ModelConfig, name: str | None = None) -> nn.Module:
-  """The normalisation of the residual stream."""
-  kind = RMSNorm if config.norm == "rms" else LayerNorm
-  return kind(config, name=name)
+def make_norm(config: ModelConfig, name: str | None = None) -> nn.Module:
+  """Returns the norm module that the config selects."""
+  module = RMSNorm if config.norm == "rms" else LayerNorm
+  return module(config, name=name)
 
 
 @functools.cache
-def product(equation: str) -> Callable[[Array, Array], Array]:
-  """An einsum whose kernel's gradient is `x^T g`, never `(g^T x)^T`.
+def einsum(equation: str) -> Callable[[Array, Array], Array]:
+  """Returns an einsum of input and kernel whose kernel gradient is fast.
 
-  The latter is what JAX's own rule gives, and XLA then computes all that makes
-  up g in transposed order: on CPU updates took a quarter longer.
+  With g for the gradient of the output, the kernel's gradient is computed as
+  `x^T g`. JAX's own rule computes `(g^T x)^T`, for which XLA transposes
+  everything that g depends on. On CPU an update then took a quarter longer.
 
   Args:
-    equation: of input and kernel; the kernel's axes are those of the input that
-      are summed over, then those of the output that are new.
+    equation: einsum of an input and a kernel. The kernel's axes are first those
+      that it shares with the input, which are summed over, then those that are
+      new in the output.
 
   Returns:
-    `(x, kernel) -> output`, of one dtype.
+    A function `(x, kernel) -> output`; all have the same dtype.
   """
-  plain = functools.partial(jnp.einsum, equation)
-  given, _, made = re.split(",|->", equation.replace("...", ""))
-  shared = [name for name in given if name in made]
+  forward_einsum = functools.partial(jnp.einsum, equation)
+  x_axes, _, out_axes = re.split(",|->", equation.replace("...", ""))
+  # For "...d,df->...f" there are none; for "...nd,dhk->...nhk" it is n.
+  shared_axes = [name for name in x_axes if name in out_axes]
 
   def forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
-    return plain(x, kernel), (x, kernel)
+    return forward_einsum(x, kernel), (x, kernel)
 
-  def backward(read: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
-    x, kernel = read
-    (back,) = jax.linear_transpose(lambda x: plain(x, kernel), x)(g)
-    lead = x.ndim - len(given)
-    axes = [
-      [*range(lead), *(lead + where.index(name) for name in shared)]
-      for where in (given, made)
+  def backward(residuals: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
+    x, kernel = residuals
+    (x_grad,) = jax.linear_transpose(lambda x: forward_einsum(x, kernel), x)(g)
+    # Sum over the axes of "..." and over those that x and g share.
+    num_batch_axes = x.ndim - len(x_axes)
+    contracted = [
+      [
+        *range(num_batch_axes),
+        *(num_batch_axes + axes.index(name) for name in shared_axes),
+      ]
+      for axes in (x_axes, out_axes)
     ]
-    return back, jnp.tensordot(x, g, axes)
+    return x_grad, jnp.tensordot(x, g, contracted)
 
-  found = jax.custom_vjp(plain)
-  found.defvjp(forward, backward)
-  return found
+  function = jax.custom_vjp(forward_einsum)
+  function.defvjp(forward, backward)
+  return function
 
 
 class Linear(nn.Module):
-  """An einsum with a kernel of standard deviation `gain / sqrt(inputs)`.
+  """A linear projection, written as an einsum, with optional LoRA adapters.
 
-  Where the config's adapters are meant for it, `x A B alpha / rank` is added
-  (Hu et al. 2021, LoRA); A is drawn like the kernel, B is 0 at first.
+  The kernel is initialized with standard deviation `gain / sqrt(inputs)`, where
+  inputs is the number of channels that are summed over. A projection that
+  `ModelConfig.lora_targets` selects adds `x A B alpha / rank` (Hu et al. 2021,
+  LoRA); A is initialized like a kernel with gain 1, B with 0.
 
   Attributes:
     config: dtypes and adapters.
-    equation: of input and kernel.
-    shape: of the kernel.
-    inputs: number of leading kernel axes that are summed over.
+    equation: einsum of input and kernel.
+    shape: shape of the kernel.
+    num_input_axes: number of leading kernel axes that are summed over.
     gain: scale of the initial kernel.
-    bias: adds one of shape `shape[inputs:]`, at first 0.
+    bias: whether to add a bias of shape `shape[num_input_axes:]`, initially 0.
   """
 
   config: ModelConfig
   equation: str
   shape: tuple[int, ...]
-  inputs: int = 1
+  num_input_axes: int = 1
   gain: float = 1.0
   bias: bool = False
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
     c = self.config
-    ins, outs = self.shape[: self.inputs], self.shape[self.inputs :]
-    deviation = 1 / math.sqrt(math.prod(ins))
+    inputs = self.shape[: self.num_input_axes]
+    outputs = self.shape[self.num_input_axes :]
+    deviation = 1 / math.sqrt(math.prod(inputs))
     dtype = jnp.dtype(c.param_dtype)
     normal = nn.initializers.normal
     kernel = self.param(
       "kernel", normal(self.gain * deviation), self.shape, dtype
     )
-    out = product(self.equation)(x, kernel.astype(x.dtype))
+    out = einsum(self.equation)(x, kernel.astype(x.dtype))
     if self.bias:
-      bias = self.param("bias", nn.initializers.zeros, outs, dtype)
+      bias = self.param("bias", nn.initializers.zeros, outputs, dtype)
       out += bias.astype(x.dtype)
+    # self.path is for example ("attention", "query").
     if c.lora_rank and re.fullmatch(c.lora_targets, ".".join(self.path)):
-      a = self.param("lora_a", normal(deviation), (*ins, c.lora_rank))
-      b = self.param("lora_b", nn.initializers.zeros, (c.lora_rank, *outs))
-      out += self._adapted(x, a.astype(x.dtype), b.astype(x.dtype))
+      a = self.param("lora_a", normal(deviation), (*inputs, c.lora_rank))
+      b = self.param("lora_b", nn.initializers.zeros, (c.lora_rank, *outputs))
+      out += self._apply_adapter(x, a.astype(x.dtype), b.astype(x.dtype))
     return out
 
-  def _adapted(self, x: Array, a: Array, b: Array) -> Array:
-    read, written = self.equation.split("->")
-    given, kernel = read.split(",")
-    summed, kept = kernel[: self.inputs], kernel[self.inputs :]
-    low = "".join(axis for axis in given if axis not in summed) + "r"
-    reduced = jnp.einsum(f"{given},{summed}r->{low}", x, a)
+  def _apply_adapter(self, x: Array, a: Array, b: Array) -> Array:
+    """`x A B alpha / rank`, in two einsums.
+
+    For the equation "...d,df->...f" they are "...d,dr->...r" and
+    "...r,rf->...f".
+    """
+    operands, out_axes = self.equation.split("->")
+    x_axes, kernel_axes = operands.split(",")
+    input_axes = kernel_axes[: self.num_input_axes]
+    output_axes = kernel_axes[self.num_input_axes :]
+    low_rank_axes = "".join(n for n in x_axes if n not in input_axes) + "r"
+    low_rank = jnp.einsum(f"{x_axes},{input_axes}r->{low_rank_axes}", x, a)
     scale = self.config.lora_alpha / self.config.lora_rank
-    return jnp.einsum(f"{low},r{kept}->{written}", reduced * scale, b)
+    return jnp.einsum(
+      f"{low_rank_axes},r{output_axes}->{out_axes}", low_rank * scale, b
+    )
 
 
 class Attention(nn.Module):
-  """Projections around grouped-query attention."""
+  """Grouped-query attention with its four projections."""
 
   config: ModelConfig
 
   def setup(self) -> None:
     c = self.config
 
-    def heads_of(count: int) -> Linear:
+    def project_to_heads(count: int) -> Linear:
       return Linear(
         c,
         "...nd,dhk->...nhk",
@@ -199,14 +230,14 @@ class Attention(nn.Module):
         bias=c.attention_bias,
       )
 
-    self.query = heads_of(c.heads)
-    self.key = heads_of(c.kv_heads)
-    self.value = heads_of(c.kv_heads)
+    self.query = project_to_heads(c.heads)
+    self.key = project_to_heads(c.kv_heads)
+    self.value = project_to_heads(c.kv_heads)
     self.output = Linear(
       c,
       "...hnk,hkd->...nd",
       (c.heads, c.head_dim, c.width),
-      inputs=2,
+      num_input_axes=2,
       gain=residual_gain(c),
       bias=c.output_bias,
     )
@@ -215,36 +246,38 @@ class Attention(nn.Module):
       self.query_norm = RMSNorm(c, axes)
       self.key_norm = RMSNorm(c, axes)
 
-  def project(self, x: Array, place: Place) -> tuple[Array, Array, Array]:
+  def project(
+    self, x: Array, positions: LayerPositions
+  ) -> tuple[Array, Array, Array]:
     """`[..., N, D]` to queries, keys and values `[..., heads, N, head_dim]`."""
     c = self.config
-    made = self.query(x), self.key(x), self.value(x)
-    queries, keys, values = made
+    # Each [..., N, heads, head_dim], the axes that qk_norm normalizes last.
+    queries, keys, values = self.query(x), self.key(x), self.value(x)
     if c.qk_norm != "none":
       queries, keys = self.query_norm(queries), self.key_norm(keys)
-    made = queries, keys, values
+    projections = queries, keys, values
     if c.qkv_clip:
-      made = (jnp.clip(heads, -c.qkv_clip, c.qkv_clip) for heads in made)
-    queries, keys, values = (heads.swapaxes(-3, -2) for heads in made)
-    if place.cos is not None:
-      queries = attention.rotate(queries, place.cos, place.sin)
-      keys = attention.rotate(keys, place.cos, place.sin)
+      projections = (jnp.clip(y, -c.qkv_clip, c.qkv_clip) for y in projections)
+    queries, keys, values = (y.swapaxes(-3, -2) for y in projections)
+    if positions.cos is not None:
+      queries = attention.rotate(queries, positions.cos, positions.sin)
+      keys = attention.rotate(keys, positions.cos, positions.sin)
     return queries, keys, values
 
-  def attend(self, queries: Array, *sources: Keys) -> Array:
-    """What the heads read of the sources, before the output projection."""
+  def attend_key_sets(self, queries: Array, *key_sets: KeySet) -> Array:
+    """Attention over key sets, `[..., heads, N, head_dim]`; for decoding."""
     c = self.config
     return attention.attend(
-      queries, sources, c.attention_scale, c.attention_softcap
+      queries, key_sets, c.attention_scale, c.attention_softcap
     )
 
-  def attend_stream(self, stream: Stream) -> Array:
-    """`attend`, of whole streams in the config's form."""
+  def attend_sequences(self, inputs: AttentionInputs) -> Array:
+    """Attention of whole prompts or completions, in the config's form."""
     c = self.config
 
     def attend(*arrays: Array) -> Array:
-      return causal.attend(
-        Stream(*arrays, stream.real, stream.window),
+      return attention_forms.attend(
+        AttentionInputs(*arrays, inputs.prompt_mask, inputs.window),
         c.attention,
         c.attention_scale,
         c.attention_softcap,
@@ -252,11 +285,11 @@ class Attention(nn.Module):
 
     if c.remat == "attention":
       attend = jax.checkpoint(attend, prevent_cse=not c.looped)
-    return attend(stream.queries, stream.own, stream.before)
+    return attend(inputs.queries, inputs.keys_values, inputs.prompt_keys_values)
 
 
 class MLP(nn.Module):
-  """`down(act(gate(x)) * up(x))` (Shazeer 2020), or without the gate."""
+  """`down(act(gate(x)) * up(x))` (Shazeer 2020), or `down(act(up(x)))`."""
 
   config: ModelConfig
 
@@ -264,18 +297,18 @@ class MLP(nn.Module):
   def __call__(self, x: Array) -> Array:
     c = self.config
     act, bias = ACTIVATIONS[c.activation], c.mlp_bias
-    wide, narrow = (c.width, c.mlp_width), (c.mlp_width, c.width)
-    widen = functools.partial(Linear, c, "...d,df->...f", wide, bias=bias)
-    up = widen(name="up")(x)
-    hidden = act(widen(name="gate")(x)) * up if c.gated_mlp else act(up)
+    up_shape, down_shape = (c.width, c.mlp_width), (c.mlp_width, c.width)
+    linear = functools.partial(Linear, c, "...d,df->...f", up_shape, bias=bias)
+    up = linear(name="up")(x)
+    hidden = act(linear(name="gate")(x)) * up if c.gated_mlp else act(up)
     gain = residual_gain(c)
     return Linear(
-      c, "...f,fd->...d", narrow, gain=gain, bias=bias, name="down"
+      c, "...f,fd->...d", down_shape, gain=gain, bias=bias, name="down"
     )(hidden)
 
 
 class ExpertKernel(nn.Module):
-  """One matrix per expert.
+  """One kernel per expert.
 
   Attributes:
     config: dtypes.
@@ -295,17 +328,18 @@ class ExpertKernel(nn.Module):
 
 
 class Experts(nn.Module):
-  """A mixture of gated MLPs: `sum_e w_e MLP_e(x)` over the k likeliest.
+  """A mixture of gated MLPs: `sum_e w_e MLP_e(x)` over a token's k top experts.
 
-  The weights are the router's probabilities over all experts, of the k chosen
-  ones, and where the config says so they are made to sum to 1. No expert has a
-  capacity, so a token's output depends on no other token.
+  The weights w_e are the router's softmax probabilities over all experts;
+  `ModelConfig.normalize_experts` divides those of the k experts by their sum.
+  Experts have no capacity limit, so no token is dropped, and a token's output
+  does not depend on other tokens.
 
-  On a mesh each device sorts its own tokens by expert, and reads all experts,
-  whose widths `fsdp` and `tensor` split while they are kept. On CPU
-  `jax.lax.ragged_dot` is as much work as all experts.
+  On a mesh each device computes its own tokens with all experts. Parameters are
+  stored split over fsdp and tensor and gathered before use. On CPU,
+  `jax.lax.ragged_dot` costs as much as computing all experts.
 
-  Source: Shazeer et al. 2017, Outrageously Large Neural Networks; as here,
+  Source: Shazeer et al. 2017, Outrageously Large Neural Networks; in this form,
   Jiang et al. 2024, Mixtral of Experts.
   """
 
@@ -313,7 +347,8 @@ class Experts(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    # `[P, S, T, D]`: a mesh splits T, as it does in attention; if 1, S.
+    # The mesh axis "context" splits axis 1 in `_mixture`. For completions
+    # [P, S, T, D] that must be T, as in attention, or S if T is 1 (decoding).
     if x.ndim == 4 and x.shape[2] > 1:
       return jnp.moveaxis(self._mixture(jnp.moveaxis(x, 2, 1)), 1, 2)
     return self._mixture(x)
@@ -321,201 +356,253 @@ class Experts(nn.Module):
   def _mixture(self, x: Array) -> Array:
     c = self.config
     router = Linear(c, "...d,de->...e", (c.width, c.experts), name="router")
-    wide = c.experts, c.width, c.mlp_width
-    narrow = c.experts, c.mlp_width, c.width
+    up_shape = c.experts, c.width, c.mlp_width
+    down_shape = c.experts, c.mlp_width, c.width
     kernels = (
-      ExpertKernel(c, wide, name="gate")(),
-      ExpertKernel(c, wide, name="up")(),
-      ExpertKernel(c, narrow, residual_gain(c), name="down")(),
+      ExpertKernel(c, up_shape, name="gate")(),
+      ExpertKernel(c, up_shape, name="up")(),
+      ExpertKernel(c, down_shape, residual_gain(c), name="down")(),
     )
     kernels = jax.tree.map(lambda kernel: kernel.astype(x.dtype), kernels)
-    mixed = functools.partial(_mixed, c)
-    return sharding.local(x)(mixed)(kernels, x, router(x))
+    apply = functools.partial(_apply_experts, c)
+    return sharding.map_over_devices(x)(apply)(kernels, x, router(x))
 
 
-def _mixed(
+def _apply_experts(
   config: ModelConfig,
   kernels: tuple[Array, Array, Array],
   x: Array,
-  scores: Array,
+  router_logits: Array,
 ) -> Array:
-  """Each row through its experts, all rows of one expert in one product.
+  """Computes the experts of all tokens, with one matrix product per expert.
 
   Args:
-    config: how many experts a row has, and what they are.
-    kernels: of gate, up and down, `[E, inputs, outputs]`.
-    x: `[..., D]`.
-    scores: `[..., E]`, the router's.
+    config: number of experts per token, and their activation.
+    kernels: gate, up and down kernels, each `[E, inputs, outputs]`.
+    x: `[..., D]`, with n tokens in total.
+    router_logits: `[..., E]`.
+
+  Returns:
+    `[..., D]`.
   """
   gate, up, down = kernels
   k, act = config.experts_per_token, ACTIVATIONS[config.activation]
-  rows, scores = (part.reshape(-1, part.shape[-1]) for part in (x, scores))
-  weights, chosen = jax.lax.top_k(jax.nn.softmax(widened(scores)), k)
+  # [n, D] and [n, E]
+  rows, router_logits = (
+    part.reshape(-1, part.shape[-1]) for part in (x, router_logits)
+  )
+  probs = jax.nn.softmax(upcast(router_logits))
+  weights, experts = jax.lax.top_k(probs, k)  # [n, k]
   if config.normalize_experts:
     weights /= weights.sum(-1, keepdims=True)
-  chosen = chosen.reshape(-1)
-  order = jnp.argsort(chosen)  # rows by their experts, each k times
-  sizes = jnp.zeros(config.experts, jnp.int32).at[chosen].add(1)
-  grouped = rows[order // k]
-  hidden = act(jax.lax.ragged_dot(grouped, gate, sizes))
-  hidden *= jax.lax.ragged_dot(grouped, up, sizes)
-  out = jax.lax.ragged_dot(hidden, down, sizes)
+  experts = experts.reshape(-1)  # [n * k]
+  # Sort the n * k pairs of token and expert by expert.
+  order = jnp.argsort(experts)
+  group_sizes = jnp.zeros(config.experts, jnp.int32).at[experts].add(1)  # [E]
+  grouped = rows[order // k]  # [n * k, D]
+  hidden = act(jax.lax.ragged_dot(grouped, gate, group_sizes))
+  hidden *= jax.lax.ragged_dot(grouped, up, group_sizes)
+  out = jax.lax.ragged_dot(hidden, down, group_sizes)
+  # Undo the sort: [n, k, D].
   out = out[jnp.argsort(order)].reshape(-1, k, x.shape[-1])
   mixed = jnp.einsum("nkd,nk->nd", out, weights.astype(out.dtype))
   return mixed.reshape(x.shape)
 
 
-class Pair(NamedTuple):
-  """Keys and values of a cache; of layers in a loop, with them as axis 0."""
+class KeyValues(NamedTuple):
+  """Cached keys and values of one layer, or of all layers stacked on axis 0."""
 
   keys: Array
   values: Array
 
 
-def write(rings: Pair, added: Pair, here: Array) -> Pair:
-  """The rings with one token more in each row.
+def write_ring(rings: KeyValues, new: KeyValues, index: Array) -> KeyValues:
+  """Writes the keys and values of one token into each ring buffer.
 
   Args:
-    rings: of `decoding.Cache.branch`, `[..., P rows, kv_heads, head_dim, room]`
-      and `[..., P rows, kv_heads, room, head_dim]`.
-    added: `[..., P, rows, kv_heads, head_dim, 1]` and `[..., P, rows, kv_heads,
-      1, head_dim]`.
-    here: `[]`, its place.
+    rings: keys `[..., P * R, kv_heads, head_dim, capacity]` and
+      values `[..., P * R, kv_heads, capacity, head_dim]`, as in
+      `decoding.Cache.completions`.
+    new: keys `[..., P, R, kv_heads, head_dim, 1]` and values
+      `[..., P, R, kv_heads, 1, head_dim]`.
+    index: `[]`, where in the rings to write.
   """
 
-  def put(ring: Array, added: Array, axis: int) -> Array:
+  def write(ring: Array, new: Array, axis: int) -> Array:
     shape = list(ring.shape)
     shape[axis] = 1
-    added = added.reshape(shape).astype(ring.dtype)
-    return jax.lax.dynamic_update_slice_in_dim(ring, added, here, axis)
+    new = new.reshape(shape).astype(ring.dtype)
+    return jax.lax.dynamic_update_slice_in_dim(ring, new, index, axis)
 
-  return Pair(
-    put(rings.keys, added.keys, -1), put(rings.values, added.values, -2)
+  return KeyValues(
+    write(rings.keys, new.keys, -1), write(rings.values, new.values, -2)
   )
 
 
 class Layer(nn.Module):
-  """One block: attention, then an MLP or experts, on a residual stream."""
+  """One layer: attention, then an MLP or experts, on a residual stream."""
 
   config: ModelConfig
 
   def setup(self) -> None:
     c = self.config
     if c.norm_place != "post":
-      self.attention_norm, self.mlp_norm = norm(c), norm(c)
+      self.attention_norm, self.mlp_norm = make_norm(c), make_norm(c)
     if c.norm_place != "pre":
-      self.attention_post_norm, self.mlp_post_norm = norm(c), norm(c)
+      self.attention_post_norm = make_norm(c)
+      self.mlp_post_norm = make_norm(c)
     self.attention = Attention(c)
     if c.experts:
       self.experts = Experts(c)
     else:
       self.mlp = MLP(c)
 
-  def trunk(
-    self, x: Array, place: Place, mask: Array
+  def forward_prompt(
+    self, x: Array, positions: LayerPositions, mask: Array
   ) -> tuple[Array, tuple[Array, Array]]:
-    """A sequence of its own.
+    """Applies the layer to prompts.
 
     Args:
-      x: `[P, L, D]`.
-      place: of its tokens, tables `[P, 1, L, rotary_dim / 2]`.
-      mask: `[P, L]`, real tokens.
+      x: `[P, L, D]`, the residual stream.
+      positions: cosines and sines `[P, 1, L, rotary_dim / 2]`, and the window.
+      mask: `[P, L]` bool, real tokens.
 
     Returns:
-      The stream after the layer, and the layer's keys and values
+      The residual stream after the layer, and the layer's keys and values, each
       `[P, kv_heads, L, head_dim]`.
     """
-    queries, keys, values = self._project(x, place)
-    own = keys[:, None], values[:, None]
-    stream = Stream(queries[:, None], own, None, mask, place.window)
-    mixed = self.attention.attend_stream(stream)[:, 0]
-    return self._residual(x, mixed), (keys, values)
+    queries, keys, values = self._project(x, positions)
+    keys_values = keys[:, None], values[:, None]  # add the axis S = 1
+    inputs = AttentionInputs(
+      queries[:, None], keys_values, None, mask, positions.window
+    )
+    mixed = self.attention.attend_sequences(inputs)[:, 0]
+    return self._add_residuals(x, mixed), (keys, values)
 
-  def branch(
-    self, x: Array, place: Place, trunk: tuple[Array, Array], mask: Array
-  ) -> Array:
-    """The S continuations of every trunk.
-
-    Args:
-      x: `[P, S, T, D]`.
-      place: of their tokens, tables `[P, 1, 1, T, rotary_dim / 2]`.
-      trunk: this layer's keys and values of the trunk.
-      mask: `[P, L]`, real tokens of the trunk, the last ones of its L.
-
-    Returns:
-      The stream after the layer.
-    """
-    queries, *own = self._project(x, place)
-    stream = Stream(queries, tuple(own), trunk, mask, place.window)
-    return self._residual(x, self.attention.attend_stream(stream))
-
-  def append(
+  def forward_completions(
     self,
     x: Array,
-    place: Place,
-    trunk: Pair,
-    mask: Array,
-    branch: Pair,
-    steps: Array,
-    t: Array,
-  ) -> tuple[Array, Pair]:
-    """One more token in every row.
+    positions: LayerPositions,
+    prompt_keys_values: tuple[Array, Array],
+    prompt_mask: Array,
+  ) -> Array:
+    """Applies the layer to the S completions of each prompt.
 
     Args:
-      x: `[P, rows, 1, D]`.
-      place: of the tokens, tables `[P, rows, 1, 1, rotary_dim / 2]`.
-      mask: `[P, L]`, real tokens of the trunk.
-      trunk, branch: this layer's keys and values, as of `decoding.Cache`.
-      steps: `[]`, tokens that were appended to the rings.
-      t: `[P, rows]`, the token's number in its completion.
+      x: `[P, S, T, D]`, the residual stream.
+      positions: cosines and sines `[P, 1, 1, T, rotary_dim / 2]`, and the
+        window.
+      prompt_keys_values: this layer's keys and values of the prompt, from
+        `forward_prompt`.
+      prompt_mask: `[P, L]` bool, the prompt's real tokens; it is left-padded.
 
     Returns:
-      The stream after the layer, and the rings with the new keys and values; of
-      layers in a loop these alone, which are yet to be written.
+      The residual stream after the layer.
+    """
+    queries, *keys_values = self._project(x, positions)
+    inputs = AttentionInputs(
+      queries,
+      tuple(keys_values),
+      prompt_keys_values,
+      prompt_mask,
+      positions.window,
+    )
+    return self._add_residuals(x, self.attention.attend_sequences(inputs))
+
+  def decode_token(
+    self,
+    x: Array,
+    positions: LayerPositions,
+    prompts: KeyValues,
+    prompt_mask: Array,
+    rings: KeyValues,
+    steps: Array,
+    t: Array,
+  ) -> tuple[Array, KeyValues]:
+    """Applies the layer to one more token of each completion.
+
+    Args:
+      x: `[P, R, 1, D]`, the residual stream of the new tokens.
+      positions: cosines and sines `[P, R, 1, 1, rotary_dim / 2]`, and the
+        window.
+      prompts: this layer's keys and values of the prompts, see
+        `decoding.Cache`.
+      prompt_mask: `[P, L]` bool, the prompt's real tokens.
+      rings: this layer's keys and values of the completions, in ring buffers,
+        see `decoding.Cache`.
+      steps: `[]`, number of tokens written to each ring so far.
+      t: `[P, R]`, index of the new token in its completion.
+
+    Returns:
+      The residual stream after the layer, and the rings with the new token. If
+      the layers run in a loop, only the new token's keys and values instead of
+      the rings; the caller writes those of all layers at once.
     """
     c = self.config
-    queries, key, value = self._project(x, place)
-    added = Pair(key.swapaxes(-1, -2), value)
-    room = branch.keys.shape[-1]
-    ring = branch if c.looped else write(branch, added, steps % room)
-    keys, values = (kept.reshape(*t.shape, *kept.shape[1:]) for kept in ring)
-    # How many tokens ago each place was written; what is older than the row's
-    # first token is another completion's.
-    distance = (steps - jnp.arange(room)) % room
-    visible = distance <= t[..., None]
+    queries, key, value = self._project(x, positions)
+    new = KeyValues(key.swapaxes(-1, -2), value)
+    capacity = rings.keys.shape[-1]
+    if not c.looped:
+      rings = write_ring(rings, new, steps % capacity)
+    # [P * R, ...] to [P, R, ...]
+    keys, values = (ring.reshape(*t.shape, *ring.shape[1:]) for ring in rings)
+    # How many tokens before the new one each entry of the ring was written,
+    # [capacity]. Entries before token 0 belong to the row's last completion.
+    distance = (steps - jnp.arange(capacity)) % capacity
+    visible = distance <= t[..., None]  # [P, R, capacity]
     if c.looped:
+      # The entry at distance 0 is overwritten only after the loop.
       visible &= distance > 0
-    seen = mask[:, None, :]
-    if place.window is not None:
-      visible &= distance < place.window
-      length = mask.shape[-1]
-      ago = length + t[..., None] - jnp.arange(length)
-      seen = (seen & (ago < place.window))[:, :, None]
-    sources = [Keys(*trunk, seen), Keys(keys, values, visible[:, :, None])]
+    prompt_visible = prompt_mask[:, None, :]  # [P, 1, L]
+    if positions.window is not None:
+      visible &= distance < positions.window
+      prompt_length = prompt_mask.shape[-1]
+      # [P, R, L]
+      prompt_distance = prompt_length + t[..., None] - jnp.arange(prompt_length)
+      prompt_visible = (prompt_visible & (prompt_distance < positions.window))[
+        :, :, None
+      ]
+    key_sets = [
+      KeySet(*prompts, prompt_visible),
+      KeySet(keys, values, visible[:, :, None]),
+    ]
     if c.looped:
-      sources.append(Keys(*added, jnp.ones((1, 1, 1), bool)))
-    mixed = self.attention.attend(queries, *sources)
-    return self._residual(x, mixed), added if c.looped else ring
+      key_sets.append(KeySet(*new, jnp.ones((1, 1, 1), bool)))
+    mixed = self.attention.attend_key_sets(queries, *key_sets)
+    return self._add_residuals(x, mixed), new if c.looped else rings
 
-  def _project(self, x: Array, place: Place) -> tuple[Array, Array, Array]:
+  def _project(
+    self, x: Array, positions: LayerPositions
+  ) -> tuple[Array, Array, Array]:
     if self.config.norm_place != "post":
       x = self.attention_norm(x)
-    return self.attention.project(x, place)
+    return self.attention.project(x, positions)
 
-  def _residual(self, x: Array, mixed: Array) -> Array:
-    place = self.config.norm_place
+  def _add_residuals(self, x: Array, mixed: Array) -> Array:
+    """Adds attention's projected output, then the MLP's, to the stream x.
+
+    Args:
+      x: `[..., N, D]`.
+      mixed: `[..., heads, N, head_dim]`, the output of attention before its
+        output projection.
+    """
+    norm_place = self.config.norm_place
     mixed = self.attention.output(mixed)
-    x += self.attention_post_norm(mixed) if place != "pre" else mixed
-    read = self.mlp_norm(x) if place != "post" else x
-    found = self.experts(read) if self.config.experts else self.mlp(read)
-    return x + (self.mlp_post_norm(found) if place != "pre" else found)
+    x += self.attention_post_norm(mixed) if norm_place != "pre" else mixed
+    y = self.mlp_norm(x) if norm_place != "post" else x
+    y = self.experts(y) if self.config.experts else self.mlp(y)
+    return x + (self.mlp_post_norm(y) if norm_place != "pre" else y)
 
 
-def widened(x: Array) -> Array:
-  """In float32 at least, for sums."""
+def upcast(x: Array) -> Array:
+  """Casts to float32, for accurate sums; leaves float64 as it is."""
   return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def residual_gain(config: ModelConfig) -> float:
-  """Of kernels that write into the stream: it keeps its size with depth."""
+  """Initial scale of kernels that write to the residual stream.
+
+  Two kernels per layer do; their scale of `1 / sqrt(2 * layers)` keeps the
+  stream's variance independent of depth.
+  """
   return (2 * config.layers) ** -0.5

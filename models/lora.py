@@ -1,9 +1,10 @@
-"""Low-rank adapters: what is trained beside a base that stays as it is.
+"""Low-rank adapters (LoRA): a small set of trained parameters on a frozen base.
 
-An adapted projection computes `x W + x A B alpha / r`. The leaves `lora_a` and
-`lora_b` stand beside the kernel, so a decoder's parameters remain one nested
-dict; `split` parts it in two, and `rl.types.join` puts it together. Several
-sets of adapters (a policy and its reference) share one base that way.
+A projection with adapters computes `x W + x A B alpha / r` (`layers.Linear`).
+The leaves `lora_a` and `lora_b` are next to the projection's kernel in the
+decoder's nested dict of parameters. `split` separates trained parameters from
+frozen ones, and `rl.types.join` joins them. Several sets of adapters, such as a
+policy's and its reference's, can share one base this way.
 
 Source: Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language Models.
 """
@@ -24,14 +25,14 @@ from rl import choices
 Array = jax.Array
 Params = transformer.Params
 LEAVES = ("lora_a", "lora_b")
-_HEADS = ("value", "heads")
+_HEADS = ("value", "heads")  # trained with the adapters
 
 
-def targets(config: ModelConfig) -> list[str]:
-  """Names of the projections that the config adapts, such as `mlp.up`.
+def target_names(config: ModelConfig) -> list[str]:
+  """Names of the projections that get adapters, such as `mlp.up`.
 
   Raises:
-    ValueError: `lora_targets` is no regular expression, or finds none.
+    ValueError: `lora_targets` is not a regular expression, or matches no name.
   """
   if not config.lora_rank:
     return []
@@ -43,85 +44,90 @@ def targets(config: ModelConfig) -> list[str]:
     names += [f"mlp.{n}" for n in (*gate, "up", "down")]
   text = config.lora_targets
   try:
-    found = [name for name in names if re.fullmatch(text, name)]
+    targets = [name for name in names if re.fullmatch(text, name)]
   except re.error as error:
     raise ValueError(
-      f"lora_targets = {text!r} is no regular expression: {error}"
+      f"lora_targets = {text!r} is not a regular expression: {error}"
     ) from None
-  if not found:
+  if not targets:
     raise ValueError(choices.unknown("lora_targets", text, names))
-  return found
+  return targets
 
 
 def init(config: ModelConfig, key: Array) -> Params:
-  """Fresh adapters: A as a kernel is drawn, B 0, so nothing changes at first.
+  """Initializes adapters and heads.
+
+  B is 0, so adapters change nothing at first.
 
   Args:
-    config: the decoder's shape, with a rank above 0.
+    config: the decoder's config, with `lora_rank` above 0.
     key: PRNG key.
 
   Returns:
-    The nested dict of the adapters alone, float32.
+    The trained parameters that `split` returns, float32.
   """
   return split(config, transformer.init(config, key))[0]
 
 
 def split(config: ModelConfig, params: Params) -> tuple[Params, Params]:
-  """What is trained, and what stays frozen.
+  """Splits parameters into trained and frozen ones.
 
   Args:
-    config: the decoder's shape; of rank 0 everything is trained.
-    params: its parameters.
+    config: the decoder's config.
+    params: the decoder's parameters, with adapters if `lora_rank` is not 0.
 
   Returns:
-    Adapters and heads, and all the rest; or everything, and nothing.
+    The trained parameters (adapters, the value head and the extra heads) and
+    the frozen ones (all others). With `lora_rank = 0` all are trained.
   """
   if not config.lora_rank:
     return params, {}
   heads = {name: params[name] for name in _HEADS if name in params}
   base = {name: leaf for name, leaf in params.items() if name not in heads}
-  return {**heads, **_only(base, True)}, _only(base, False)
+  trained = {**heads, **_select(base, adapters=True)}
+  return trained, _select(base, adapters=False)
 
 
 def merge(config: ModelConfig, params: Params) -> tuple[ModelConfig, Params]:
-  """The decoder without adapters that is the same function.
+  """Merges adapters into the kernels: `W + A B alpha / r`.
 
-  `W + A B alpha / r`, summed in float32 and rounded to the kernel's dtype.
+  The sum is computed in float32 and rounded to the kernel's dtype.
 
   Args:
-    config: the decoder's shape.
-    params: base and adapters.
+    config: the decoder's config.
+    params: all parameters of the decoder, base and adapters.
 
   Returns:
-    The shape without adapters, and its parameters.
+    The config and the parameters of the same decoder without adapters.
   """
   if not config.lora_rank:
     return config, params
   scale = config.lora_alpha / config.lora_rank
 
-  def merged(tree: Params) -> Params:
+  def merge_tree(tree: Params) -> Params:
     if not isinstance(tree, dict):
       return tree
-    tree = {name: merged(leaf) for name, leaf in tree.items()}
+    tree = {name: merge_tree(leaf) for name, leaf in tree.items()}
     if "lora_a" in tree:
       a, b = tree.pop("lora_a"), tree.pop("lora_b")
       kernel = tree["kernel"]
+      # [layers, inputs, r] by [layers, r, outputs], layer by layer.
       multiply = functools.partial(jnp.tensordot, axes=1, precision="highest")
       product = jax.vmap(multiply)(a, b)
       kernel = kernel.astype(jnp.float32) + scale * product
       tree["kernel"] = kernel.astype(tree["kernel"].dtype)
     return tree
 
-  return dataclasses.replace(config, lora_rank=0), merged(params)
+  return dataclasses.replace(config, lora_rank=0), merge_tree(params)
 
 
-def _only(tree: Params, adapters: bool) -> Params:
-  """The adapters of a tree, or all but them; without empty branches."""
-  found = {}
+def _select(tree: Params, adapters: bool) -> Params:
+  """Selects the adapters of a tree, or all other leaves; drops empty dicts."""
+  selected = {}
   for name, leaf in tree.items():
     if isinstance(leaf, dict):
-      if inner := _only(leaf, adapters):
-        found[name] = inner
+      if inner := _select(leaf, adapters):
+        selected[name] = inner
     elif (name in LEAVES) == adapters:
-      found[name] = leaf
-  return found
+      selected[name] = leaf
+  return selected

@@ -1,4 +1,4 @@
-"""A decoder as the functions that `rl` knows of a model."""
+"""Binds a decoder's config to its functions, as the `Policy` that `rl` uses."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from rl import types
 
 @functools.cache
 def bind(config: ModelConfig) -> types.Policy:
-  """The policy of a decoder: its functions with the shape filled in.
+  """Returns the decoder's policy: pure functions of the parameters.
 
-  The same shape gives the same functions, so that a program compiled with them
-  is found again.
+  The result is cached: the same config returns the same functions, so that
+  programs that `jax.jit` compiled with them are reused.
 
   Args:
-    config: the decoder's shape; parameters come from `transformer.init`.
-
-  Returns:
-    The policy, pure functions of the parameters.
+    config: the decoder's config. `transformer.init` makes parameters for it.
   """
   return types.Policy(
     score=functools.partial(transformer.score, config),

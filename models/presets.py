@@ -1,12 +1,14 @@
-"""The shapes of published models, by the name that people use.
+"""Configs of published models, by their usual names.
 
-A family is a function of what its sizes differ in, first of all of the five
-numbers (width, layers, heads, key and value heads, MLP width). Where the base
-and the instruction-tuned release name different context lengths, this is the
-latter's. Weights come from a folder: `models.hf`.
+`get("qwen3-0.6b")` returns the `ModelConfig` of a model; its weights are read
+from a folder with `models.hf`. To add a model, add a line to `_presets`. There,
+each family has a function, whose positional arguments are width, layers, heads,
+kv_heads and mlp_width, after a vocab_size if that differs within the family. If
+the base and the instruction-tuned release have different context lengths,
+`max_positions` is that of the latter.
 
-Source: the `config.json` of the releases; `tests/models/test_presets.py` compares
-with their published parameter counts.
+Source: the `config.json` of each release. `tests/models/test_presets.py` compares the
+parameter counts with the published ones.
 """
 
 from __future__ import annotations
@@ -26,38 +28,42 @@ from rl import choices
 
 
 def names() -> list[str]:
-  """All presets, family by family."""
+  """Returns the names of all presets, grouped by family."""
   return list(_presets())
 
 
 def get(name: str, **changes: Any) -> ModelConfig:
-  """The shape of a published model.
+  """Returns the config of a published model.
 
   Args:
     name: one of `names()`.
-    changes: fields to replace, such as `dtype`.
+    **changes: fields of the config to replace, such as `dtype`.
 
   Raises:
-    ValueError: there is no preset of this name; the nearest is named.
+    ValueError: there is no such preset; the message names the nearest.
   """
-  found = _presets()
-  if name not in found:
-    raise ValueError(choices.unknown("preset", name, found))
-  return dataclasses.replace(found[name], **changes)
+  presets = _presets()
+  if name not in presets:
+    raise ValueError(choices.unknown("preset", name, presets))
+  return dataclasses.replace(presets[name], **changes)
 
 
-def parameters(config: ModelConfig) -> int:
-  """How many numbers a decoder of this shape holds; nothing is made."""
+def parameter_count(config: ModelConfig) -> int:
+  """The number of parameters of a decoder; allocates no arrays."""
   shapes = jax.eval_shape(
     functools.partial(transformer.init, config), jax.random.key(0)
   )
   return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
 
 
-def active_parameters(config: ModelConfig) -> int:
-  """How many of them serve a token: all but the experts it is not sent to."""
-  idle = config.layers * (config.experts - config.experts_per_token)
-  return parameters(config) - idle * 3 * config.width * config.mlp_width
+def active_parameter_count(config: ModelConfig) -> int:
+  """The number of parameters that compute one token.
+
+  These are all but the experts to which the token is not routed.
+  """
+  idle_experts = config.layers * (config.experts - config.experts_per_token)
+  expert_size = 3 * config.width * config.mlp_width  # gate, up and down
+  return parameter_count(config) - idle_experts * expert_size
 
 
 @functools.cache
@@ -75,10 +81,10 @@ def _presets() -> Mapping[str, ModelConfig]:
     "qwen3-14b": _qwen3(5120, 40, 40, 8, 17408),
     "qwen3-32b": _qwen3(5120, 64, 64, 8, 25600),
     "qwen3-30b-a3b": _qwen3_moe(2048, 48, 32, 4, 768),
-    "llama3.2-1b": _llama3(2048, 16, 32, 8, 8192, stretch=32.0, tied=True),
-    "llama3.2-3b": _llama3(3072, 28, 24, 8, 8192, stretch=32.0, tied=True),
-    "llama3.1-8b": _llama3(4096, 32, 32, 8, 14336, stretch=8.0),
-    "llama3.1-70b": _llama3(8192, 80, 64, 8, 28672, stretch=8.0),
+    "llama3.2-1b": _llama3(2048, 16, 32, 8, 8192, rope_factor=32.0, tied=True),
+    "llama3.2-3b": _llama3(3072, 28, 24, 8, 8192, rope_factor=32.0, tied=True),
+    "llama3.1-8b": _llama3(4096, 32, 32, 8, 14336, rope_factor=8.0),
+    "llama3.1-70b": _llama3(8192, 80, 64, 8, 28672, rope_factor=8.0),
     "llama3-8b": _llama3(4096, 32, 32, 8, 14336),
     "llama3-70b": _llama3(8192, 80, 64, 8, 28672),
     "llama2-7b": _decoder(32000, 4096, 32, 32, 32, 11008, max_positions=4096),
@@ -98,7 +104,7 @@ def _presets() -> Mapping[str, ModelConfig]:
     "olmo2-1b": _olmo2(2048, 16, 16, 16, 8192),
     "olmo2-7b": _olmo2(4096, 32, 32, 32, 11008),
     "olmoe-1b-7b": _olmoe(2048, 16, 16, 16, 1024),
-    "phi3-mini": _phi3(3072, 32, 32, 32, 8192),  # that of 4096 tokens
+    "phi3-mini": _phi3(3072, 32, 32, 32, 8192),  # the release with 4k context
     "phi4-mini": _phi4(3072, 32, 24, 8, 8192),
     "gpt2": _gpt2(768, 12, 12, 12, 3072),
   }
@@ -115,8 +121,8 @@ def _decoder(
   tied: bool = False,
   **others: Any,
 ) -> ModelConfig:
-  """What most share: heads that add up to the width, and the epsilon."""
-  usual = {"head_dim": width // heads, "norm_eps": 1e-5}
+  """A config with the defaults of most families: head_dim and norm_eps."""
+  defaults = {"head_dim": width // heads, "norm_eps": 1e-5}
   return ModelConfig(
     vocab_size=vocab_size,
     width=width,
@@ -125,12 +131,12 @@ def _decoder(
     kv_heads=kv_heads,
     mlp_width=mlp_width,
     tied_embeddings=tied,
-    **{**usual, **others},
+    **{**defaults, **others},
   )
 
 
 def _qwen2(*shape: int, tied: bool = True, **others: Any) -> ModelConfig:
-  """The large ones are untied, and their vocabulary is padded further."""
+  """Models from 7B on have untied embeddings and a larger vocabulary."""
   return _decoder(
     151936 if tied else 152064,
     *shape,
@@ -162,26 +168,26 @@ def _qwen3_moe(*shape: int) -> ModelConfig:
 
 
 def _llama3(
-  *shape: int, stretch: float = 0.0, tied: bool = False
+  *shape: int, rope_factor: float = 0.0, tied: bool = False
 ) -> ModelConfig:
-  """From 3.1 on the context is stretched, to 131072 tokens."""
+  """Llama 3; from 3.1 on, RoPE scaling extends the context to 131072 tokens."""
   scaling = None
-  if stretch:
-    scaling = RopeScaling("llama3", factor=stretch, original=8192)
+  if rope_factor:
+    scaling = RopeScaling("llama3", factor=rope_factor, original=8192)
   return _decoder(
     128256,
     *shape,
     tied=tied,
     rope_theta=500000.0,
     rope_scaling=scaling,
-    max_positions=131072 if stretch else 8192,
+    max_positions=131072 if rope_factor else 8192,
   )
 
 
 def _mistral(
   *shape: int, family: str = "mistral", **others: Any
 ) -> ModelConfig:
-  """From version 0.3 on without a window."""
+  """Mistral from version 0.3 on, which has no attention window."""
   return _decoder(
     *shape, rope_theta=1e6, max_positions=32768, family=family, **others
   )
@@ -194,7 +200,7 @@ def _mixtral(*shape: int) -> ModelConfig:
 def _gemma(
   vocab_size: int, width: int, *shape: int, **others: Any
 ) -> ModelConfig:
-  usual = {"max_positions": 8192, "family": "gemma"}
+  defaults = {"max_positions": 8192, "family": "gemma"}
   return _decoder(
     vocab_size,
     width,
@@ -205,12 +211,12 @@ def _gemma(
     norm_eps=1e-6,
     activation="gelu_tanh",
     embedding_scale=math.sqrt(width),
-    **{**usual, **others},
+    **{**defaults, **others},
   )
 
 
 def _gemma2(*shape: int) -> ModelConfig:
-  """Local and global layers take turns; scores and logits are capped."""
+  """Local and global layers alternate; scores and logits have a softcap."""
   return _gemma(
     256000,
     *shape,
@@ -226,8 +232,8 @@ def _gemma2(*shape: int) -> ModelConfig:
 def _gemma3(
   *shape: int, vocab_size: int = 262144, **others: Any
 ) -> ModelConfig:
-  """Five local layers, then a global one with longer rotary waves."""
-  usual = {"window": 512, "max_positions": 32768}
+  """Five local layers, then a global one with a larger rope_theta."""
+  defaults = {"window": 512, "max_positions": 32768}
   return _gemma(
     vocab_size,
     *shape,
@@ -237,12 +243,15 @@ def _gemma3(
     rope_theta=1e6,
     local_rope_theta=10000.0,
     family="gemma3_text",
-    **{**usual, **others},
+    **{**defaults, **others},
   )
 
 
 def _gemma3_text(*shape: int) -> ModelConfig:
-  """The decoder of those that see: 64 more tokens, and a longer context."""
+  """The text decoder of the models that also read images (from 4B on).
+
+  Its vocabulary has 64 more tokens, for images, and its context is longer.
+  """
   return _gemma3(
     *shape,
     vocab_size=262208,
@@ -259,7 +268,7 @@ def _smollm2(*shape: int, rope_theta: float = 100000.0) -> ModelConfig:
 
 
 def _smollm3(*shape: int) -> ModelConfig:
-  """Every fourth layer knows no positions."""
+  """Every fourth layer has no rotary embedding."""
   return _decoder(
     128256,
     *shape,
@@ -310,7 +319,7 @@ def _phi3(*shape: int) -> ModelConfig:
 
 
 def _phi4(*shape: int) -> ModelConfig:
-  """Three quarters of a head are turned, each pair stretched on its own."""
+  """Rotary embedding on 3/4 of a head's channels, scaled by longrope."""
   # fmt: off
   long_factors = (
     1.0, 1.118320672, 1.250641126, 1.398617824, 1.564103225, 1.74916897,

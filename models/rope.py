@@ -1,6 +1,9 @@
-"""Rotary frequencies, and the scalings that stretch a decoder's context.
+"""Frequencies of rotary position embeddings (RoPE), and their scalings.
 
-All of it is known when a program is traced: the tables are constants.
+The frequencies are NumPy constants, computed when a program is traced.
+`models.transformer.position_tables` turns them into cosines and sines, and
+`models.attention.rotate` applies those. This module does not import JAX, so
+that configs can be read without it.
 """
 
 from __future__ import annotations
@@ -17,35 +20,43 @@ KINDS = ("linear", "dynamic", "llama3", "yarn", "longrope")
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:
-  """How rotary frequencies are stretched beyond the length of pretraining.
+  """A scaling of rotary frequencies for contexts longer than in pretraining.
 
-  With f_i = theta^(-2 i / d), i < d / 2, and `length` the longest sequence that
-  a program can hold (prompt and completion):
+  Without scaling, pair i of the d rotated channels turns by
+  `f_i = theta^(-2 i / d)` per position. With `length` for the longest sequence
+  (prompt and completion) that the program can hold, the kinds are:
 
-    linear    f_i / factor
-    dynamic   theta (factor r - factor + 1)^(d / (d - 2)) in theta's place, with
-              r = max(length / original, 1)
-    llama3    f_i / factor where a wavelength passes original / low, f_i below
-              original / high, and between them a blend
-    yarn      f_i / factor for the frequencies that turn fewer than `slow` times
-              in `original` positions, f_i for more than `fast`, a ramp between
-    longrope  f_i / long_factors_i if `length` exceeds `original`, else
-              f_i / short_factors_i
+  - "linear": `f_i / factor`.
+  - "dynamic": theta is replaced by
+    `theta * (factor * r - factor + 1)^(d / (d - 2))` with
+    `r = max(length / original, 1)`.
+  - "llama3": `f_i / factor` for wavelengths above `original / low_freq_factor`,
+    `f_i` for those below `original / high_freq_factor`, and an interpolation
+    between the two.
+  - "yarn": `f_i / factor` for pairs that turn fewer than `beta_slow` times in
+    `original` positions, `f_i` for those that turn more than `beta_fast` times,
+    and a linear ramp between the two.
+  - "longrope": `f_i / long_factors[i]` if `length > original`, otherwise
+    `f_i / short_factors[i]`.
 
-  `length` is that of the program, not of a row: a sampler that has room for T
-  tokens and a scorer of T tokens turn alike, at whatever length a row ends.
-  (transformers decides by the longest row so far, so that its sampler and its
-  scorer differ beyond `original`.)
+  `length` belongs to the program, not to a sequence: a sampler with space for T
+  completion tokens and a scorer of T completion tokens use the same
+  frequencies, wherever a completion ends. (Hugging Face transformers uses the
+  longest sequence so far, so that beyond `original` its sampler and its scorer
+  differ.)
 
   Attributes:
     kind: one of `KINDS`.
-    factor: of the stretch.
-    original: length of pretraining; of "dynamic" too.
-    low_freq_factor, high_freq_factor: "llama3".
-    beta_fast, beta_slow: turns, "yarn".
-    truncate: rounds the ends of yarn's ramp outwards.
-    attention_factor: multiplies cosines and sines, "yarn" and "longrope".
-    short_factors, long_factors: one for each frequency, "longrope".
+    factor: factor by which the context is extended.
+    original: context length of pretraining, in tokens; all kinds but "linear".
+    low_freq_factor: see "llama3".
+    high_freq_factor: see "llama3".
+    beta_fast: see "yarn".
+    beta_slow: see "yarn".
+    truncate: whether "yarn" rounds the ends of its ramp outwards to integers.
+    attention_factor: factor of cosines and sines; "yarn" and "longrope".
+    short_factors: one divisor per frequency; see "longrope".
+    long_factors: one divisor per frequency; see "longrope".
 
   Source: linear, Chen et al. 2023, Extending Context Window by Position
   Interpolation; dynamic, bloc97 and emozilla 2023; yarn, Peng et al. 2023,
@@ -71,7 +82,7 @@ class RopeScaling:
     if self.kind != "linear" and self.original < 1:
       raise ValueError(
         f"original = {self.original} of {self.kind} rope scaling must be the "
-        "length of pretraining, at least 1"
+        "context length of pretraining, at least 1"
       )
     if not (math.isfinite(self.factor) and self.factor > 0):
       raise ValueError(
@@ -83,86 +94,103 @@ class RopeScaling:
         f"high_freq_factor = {self.high_freq_factor} must be above "
         f"low_freq_factor = {self.low_freq_factor}"
       )
-    for name in ("short_factors", "long_factors"):  # lists of a JSON file
+    # A JSON file has lists; tuples keep the dataclass hashable.
+    for name in ("short_factors", "long_factors"):
       object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
 def frequencies(
   dim: int, theta: float, scaling: RopeScaling | None, length: int
 ) -> tuple[np.ndarray, float]:
-  """Angle per position of each rotated pair, and the factor of its length.
+  """Rotary frequencies after scaling.
 
   Args:
-    dim: rotated channels of a head, even.
-    theta: base of the wavelengths.
-    scaling: of the frequencies; None leaves them as they are.
-    length: longest sequence that the program can hold.
+    dim: number of rotated channels of a head, even.
+    theta: base of the frequencies.
+    scaling: the scaling; None means none.
+    length: longest sequence that the program can hold, in tokens.
 
   Returns:
-    `[dim / 2]` float32, and what multiplies cosines and sines.
+    The angle per position of each channel pair in radians, `[dim / 2]` float32,
+    and the factor by which cosines and sines are multiplied.
   """
   exponents = np.arange(0, dim, 2) / dim
-  plain = theta**-exponents
+  unscaled = theta**-exponents
   if scaling is None:
-    return plain.astype(np.float32), 1.0
+    return unscaled.astype(np.float32), 1.0
   if scaling.kind == "linear":
-    found = plain / scaling.factor
+    scaled = unscaled / scaling.factor
   elif scaling.kind == "dynamic":
-    over = max(length, scaling.original) / scaling.original
-    stretch = scaling.factor * over - (scaling.factor - 1)
-    found = (theta * stretch ** (dim / (dim - 2))) ** -exponents
+    ratio = max(length, scaling.original) / scaling.original
+    stretch = scaling.factor * ratio - (scaling.factor - 1)
+    scaled = (theta * stretch ** (dim / (dim - 2))) ** -exponents
   elif scaling.kind == "llama3":
-    found = _llama3(plain, scaling)
+    scaled = _llama3_frequencies(unscaled, scaling)
   elif scaling.kind == "yarn":
-    found = _yarn(plain, dim, theta, scaling)
+    scaled = _yarn_frequencies(unscaled, dim, theta, scaling)
   else:
-    far = length > scaling.original
-    factors = scaling.long_factors if far else scaling.short_factors
-    found = plain / np.asarray(factors)
-  return found.astype(np.float32), scaling.attention_factor
+    is_long = length > scaling.original
+    factors = scaling.long_factors if is_long else scaling.short_factors
+    scaled = unscaled / np.asarray(factors)
+  return scaled.astype(np.float32), scaling.attention_factor
 
 
 def yarn_attention_factor(
   factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0
 ) -> float:
-  """YaRN's temperature where a checkpoint does not name one."""
+  """YaRN's attention factor for a checkpoint that does not state one.
+
+  Args:
+    factor: factor by which the context is extended.
+    mscale: the key of that name in `config.json`; 0 if absent.
+    mscale_all_dim: the key of that name in `config.json`; 0 if absent.
+  """
   if factor <= 1:
     return 1.0
-  grown = lambda scale: 0.1 * scale * math.log(factor) + 1.0  # noqa: E731
+  scaled = lambda scale: 0.1 * scale * math.log(factor) + 1.0  # noqa: E731
   if mscale and mscale_all_dim:
-    return grown(mscale) / grown(mscale_all_dim)
-  return grown(1.0)
+    return scaled(mscale) / scaled(mscale_all_dim)
+  return scaled(1.0)
 
 
 def longrope_attention_factor(factor: float, original: int) -> float:
-  """LongRoPE's temperature where a checkpoint does not name one."""
+  """LongRoPE's attention factor for a checkpoint that does not state one.
+
+  Args:
+    factor: factor by which the context is extended.
+    original: context length of pretraining, in tokens.
+  """
   if factor <= 1:
     return 1.0
   return math.sqrt(1 + math.log(factor) / math.log(original))
 
 
-def _llama3(plain: np.ndarray, s: RopeScaling) -> np.ndarray:
-  wavelengths = 2 * math.pi / plain
-  smooth = s.original / wavelengths - s.low_freq_factor
-  smooth /= s.high_freq_factor - s.low_freq_factor
-  blend = (1 - smooth) * plain / s.factor + smooth * plain
-  found = np.where(
-    wavelengths > s.original / s.low_freq_factor, plain / s.factor, blend
-  )
-  return np.where(wavelengths < s.original / s.high_freq_factor, plain, found)
+def _llama3_frequencies(unscaled: np.ndarray, s: RopeScaling) -> np.ndarray:
+  wavelengths = 2 * math.pi / unscaled  # positions per turn
+  # 0 at the wavelength original / low_freq_factor, and 1 at
+  # original / high_freq_factor.
+  weight = s.original / wavelengths - s.low_freq_factor
+  weight /= s.high_freq_factor - s.low_freq_factor
+  interpolated = (1 - weight) * unscaled / s.factor + weight * unscaled
+  is_long = wavelengths > s.original / s.low_freq_factor
+  is_short = wavelengths < s.original / s.high_freq_factor
+  scaled = np.where(is_long, unscaled / s.factor, interpolated)
+  return np.where(is_short, unscaled, scaled)
 
 
-def _yarn(
-  plain: np.ndarray, dim: int, theta: float, s: RopeScaling
+def _yarn_frequencies(
+  unscaled: np.ndarray, dim: int, theta: float, s: RopeScaling
 ) -> np.ndarray:
-  def pair_of(turns: float) -> float:
+  def pair_index(turns: float) -> float:
+    """Index of the channel pair that turns so often in `original` positions."""
     wavelength = s.original / (turns * 2 * math.pi)
     return dim * math.log(wavelength) / (2 * math.log(theta))
 
-  low, high = pair_of(s.beta_fast), pair_of(s.beta_slow)
+  low, high = pair_index(s.beta_fast), pair_index(s.beta_slow)
   if s.truncate:
     low, high = math.floor(low), math.ceil(high)
   low, high = max(low, 0), min(high, dim - 1)
+  # max(..., 0.001) avoids a division by 0 if the ramp's ends coincide.
   ramp = (np.arange(dim // 2) - low) / max(high - low, 0.001)
-  stretched = np.clip(ramp, 0, 1)
-  return plain / s.factor * stretched + plain * (1 - stretched)
+  scaled_share = np.clip(ramp, 0, 1)
+  return unscaled / s.factor * scaled_share + unscaled * (1 - scaled_share)

@@ -1,12 +1,19 @@
-"""Where arrays live: a mesh, and rules from parameter paths to its axes.
+"""The device mesh, and how parameters and activations are split over it.
 
-The mesh is `(replica, data, fsdp, tensor, context)`, the first across slices.
-Prompts are split over replica, data and fsdp. Context splits what is left of a
-batch: the tokens of a sequence where it is scored (each device reads all keys),
-and a prompt's samples where they are drawn and under the heads. Parameters are
-split over fsdp and context (gathered before use, Rajbhandari et al. 2020) and
-over tensor (heads and MLP channels, Shoeybi et al. 2019); over replica and data
-they are copied.
+The mesh has five axes:
+
+- replica: copies of the parameters, across slices (groups of TPU devices with a
+  fast network, joined by a slow one). Splits prompts.
+- data: copies of the parameters, within a slice. Splits prompts.
+- fsdp: splits parameters, which are gathered before use (Rajbhandari et al.
+  2020, ZeRO). Splits prompts.
+- tensor: splits heads and MLP channels (Shoeybi et al. 2019, Megatron-LM).
+- context: splits the tokens of a sequence in scoring, where each device reads
+  all keys, and the samples of a prompt in sampling and in the heads. Splits
+  parameters like fsdp.
+
+`RULES` maps each parameter to the mesh axes that split it. To change how a
+parameter is split, change its rule; a new parameter needs a new rule.
 """
 
 from __future__ import annotations
@@ -23,12 +30,15 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 AXES = ("replica", "data", "fsdp", "tensor", "context")
-ROWS = ("replica", "data", "fsdp")  # over which prompts are split
-SPLIT = ("fsdp", "context")  # what rules call fsdp
+PROMPT_AXES = ("replica", "data", "fsdp")  # the axes that split prompts
+# The axes that replace "fsdp" in a rule, if the context axis is larger than 1.
+PARAM_AXES = ("fsdp", "context")
 Rules = tuple[tuple[str, P], ...]
 
-# A rule holds for the leaves whose dotted path ends with its expression. Axis
-# 0 of the layers' parameters is the layer: it is scanned and never split.
+# Pairs of a regular expression and the PartitionSpec of the leaves whose dotted
+# path ends with a match; the first that matches applies. The parameters' shapes
+# are listed in `models.transformer`. Axis 0 of "layers" is scanned over and
+# never split.
 RULES: Rules = (
   (r"embed\.table", P("tensor", "fsdp")),
   (r"unembed\.kernel", P("fsdp", "tensor")),
@@ -47,7 +57,8 @@ RULES: Rules = (
   (r"layers\.experts\.down\.kernel", P(None, None, "tensor", "fsdp")),
   (r"layers\.experts\.router\.lora_a", P(None, "fsdp", None)),
   (r"layers\.experts\.router\.lora_b", P()),
-  # What an adapter reads or writes is split like the kernel's, its rank never.
+  # The inputs of lora_a and the outputs of lora_b are split like those of the
+  # kernel; the rank is not split.
   (r"layers\.attention\.(query|key|value)\.lora_a", P(None, "fsdp", None)),
   (
     r"layers\.attention\.(query|key|value)\.lora_b",
@@ -74,28 +85,31 @@ def make_mesh(
   replica: int | None = None,
   devices: Sequence[jax.Device] | None = None,
 ) -> Mesh:
-  """A `(replica, data, fsdp, tensor, context)` mesh over all devices.
+  """Makes a mesh with the axes of `AXES`.
 
   Args:
-    data, fsdp, tensor, context: sizes of the axes; one of them may be -1, which
-      takes the devices that the others leave.
-    replica: size of the axis that goes across slices, between which the network
-      is slow; None: as many as there are slices.
-    devices: what to use, by default every device of every process.
+    data: size of the axis "data". One of the sizes may be -1, which stands for
+      the number of devices divided by the other sizes.
+    fsdp: size of the axis "fsdp".
+    tensor: size of the axis "tensor".
+    context: size of the axis "context".
+    replica: size of the axis "replica", a multiple of the number of slices;
+      None means the number of slices.
+    devices: the devices of the mesh; None means all devices of all processes.
 
   Returns:
-    The mesh. Its axes are of type Auto: under Explicit, JAX's default, the
-    gathers of a policy do not compile.
+    The mesh. Its axes have type Auto: with JAX's default, Explicit, the
+    decoder's lookups by index (such as token embeddings) do not compile.
 
   Raises:
-    ValueError: the sizes do not multiply to the number of devices, or replica
-      is no multiple of the slices.
+    ValueError: the product of the sizes is not the number of devices, or
+      `replica` is not a multiple of the number of slices.
   """
   devices = jax.devices() if devices is None else list(devices)
   slices = len({getattr(device, "slice_index", 0) for device in devices})
   replica = slices if replica is None else replica
-  asked = (replica, data, fsdp, tensor, context)
-  sizes = _sizes(dict(zip(AXES, asked, strict=True)), len(devices))
+  sizes = dict(zip(AXES, (replica, data, fsdp, tensor, context), strict=True))
+  sizes = _resolve_sizes(sizes, len(devices))
   if sizes["replica"] % slices:
     raise ValueError(
       f"mesh replica={replica} must be a multiple of the {slices} slices; "
@@ -107,6 +121,7 @@ def make_mesh(
       shape, devices, allow_split_physical_axes=True
     )
   else:
+    # Within a slice, and across slices: only replica crosses them.
     grid = mesh_utils.create_hybrid_device_mesh(
       (shape[0] // slices, *shape[1:]),
       (slices, *(1 for _ in shape[1:])),
@@ -116,143 +131,162 @@ def make_mesh(
   return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
-def _sizes(sizes: dict[str, int], count: int) -> dict[str, int]:
-  """The sizes with what -1 stands for.
+def _resolve_sizes(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
+  """Replaces a size of -1 by the number that uses all devices.
 
   Raises:
-    ValueError: they do not multiply to the count.
+    ValueError: the product of the sizes is not the number of devices.
   """
-  asked = ", ".join(f"{name}={size}" for name, size in sizes.items())
+  text = ", ".join(f"{name}={size}" for name, size in sizes.items())
   free = [name for name, size in sizes.items() if size == -1]
   fixed = [size for size in sizes.values() if size != -1]
   if len(free) > 1 or min(fixed, default=1) < 1:
     raise ValueError(
-      f"mesh {asked}: sizes must be positive integers, at most one of them -1"
+      f"mesh {text}: sizes must be positive integers, at most one of them -1"
     )
   product = math.prod(fixed)
-  if count % product or (not free and product != count):
-    fits = [n for n in range(1, count + 1) if count % n == 0]
+  if num_devices % product or (not free and product != num_devices):
+    divisors = [n for n in range(1, num_devices + 1) if num_devices % n == 0]
     raise ValueError(
-      f"mesh {asked} does not fit {count} devices: the fixed sizes multiply "
-      f"to {product}, allowed are products "
-      + (f"in {fits}" if free else f"of exactly {count}")
-      + f"; nearest: data=-1 with the others' product in {fits}"
+      f"mesh {text} does not fit {num_devices} devices: the fixed sizes "
+      f"multiply to {product}, allowed are products "
+      + (f"in {divisors}" if free else f"of exactly {num_devices}")
+      + f"; nearest: data=-1 with the others' product in {divisors}"
     )
   return {
-    name: count // product if size == -1 else size
+    name: num_devices // product if size == -1 else size
     for name, size in sizes.items()
   }
 
 
-def prompt_parts(mesh: Mesh) -> int:
-  """Over how many parts of the mesh prompts are split."""
-  return math.prod(mesh.shape[name] for name in ROWS)
+def num_prompt_shards(mesh: Mesh) -> int:
+  """The number of parts into which the mesh splits prompts."""
+  return math.prod(mesh.shape[name] for name in PROMPT_AXES)
 
 
-def mesh_of(x: jax.Array) -> tuple[AbstractMesh, tuple[str, ...]]:
-  """The mesh of a traced array, and its axes that are not split by hand yet."""
+def mesh_and_auto_axes(x: jax.Array) -> tuple[AbstractMesh, tuple[str, ...]]:
+  """Returns the mesh of a traced array, and the axes that XLA splits over.
+
+  Axes that an enclosing `jax.shard_map` splits over are left out, and without a
+  mesh there are no axes.
+  """
   mesh = jax.typeof(x).sharding.mesh
-  kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
-  return mesh, tuple(name for name, kind in kinds if kind != AxisType.Manual)
+  axis_types = zip(mesh.axis_names, mesh.axis_types, strict=True)
+  auto_axes = (name for name, kind in axis_types if kind != AxisType.Manual)
+  return mesh, tuple(auto_axes)
 
 
-def local(x: jax.Array) -> Callable[[Callable], Callable]:
-  """How each device computes a function of its own prompts and samples.
+def map_over_devices(x: jax.Array) -> Callable[[Callable], Callable]:
+  """Returns a transformation that runs a function on each device's part of x.
 
-  What else it reads is gathered once, before it, and the gradient summed over
-  the devices once, after it, whatever loops are inside.
+  It wraps `jax.shard_map`. What all devices read, such as parameters, is
+  gathered once before the function, and its gradient is summed over devices
+  once after it, even if the function contains loops.
 
   Args:
-    x: `[P, S, ...]`, or `[P, T, ...]` of tokens, traced; prompts that the mesh
-      does not divide are not split, nor are samples or tokens, which the axis
-      context splits.
+    x: a traced array `[prompts, samples, ...]` or `[prompts, tokens, ...]` that
+      defines the split: axis 0 over `PROMPT_AXES` and axis 1 over "context". An
+      axis whose size the number of devices does not divide is not split.
 
   Returns:
-    `fn -> fn`, of a tree that all devices read, and of arrays `[P, S, ...]`.
+    A function `fn -> mapped_fn`. Both take a tree that all devices read, and
+    arrays that are split like x; the result is split like x.
   """
-  mesh, free = mesh_of(x)
+  mesh, auto_axes = mesh_and_auto_axes(x)
   split = []
-  for size, axes in zip(x.shape, (ROWS, ("context",)), strict=False):
-    names = tuple(name for name in axes if name in free)
-    fits = size % math.prod(mesh.shape[name] for name in names) == 0
-    split.append(names if fits else ())
-  names = {name for axes in split for name in axes}
-  if all(mesh.shape[name] == 1 for name in names):
+  for size, axes in zip(x.shape, (PROMPT_AXES, ("context",)), strict=False):
+    names = tuple(name for name in axes if name in auto_axes)
+    divides = size % math.prod(mesh.shape[name] for name in names) == 0
+    split.append(names if divides else ())
+  used_axes = {name for axes in split for name in axes}
+  if all(mesh.shape[name] == 1 for name in used_axes):
     return lambda fn: fn
 
-  def each(fn: Callable) -> Callable:
-    def run(read: Any, *arrays: Any) -> Any:
+  def transform(fn: Callable) -> Callable:
+    def mapped(shared: Any, *arrays: Any) -> Any:
       return jax.shard_map(
         fn,
         mesh=mesh,
         in_specs=(P(), *(P(*split) for _ in arrays)),
         out_specs=P(*split),
-        axis_names=names,
+        axis_names=used_axes,
         check_vma=False,
-      )(read, *arrays)
+      )(shared, *arrays)
 
-    return run
+    return mapped
 
-  return each
-
-
-def parts(x: jax.Array, axis: str) -> int:
-  """Over how many devices an axis of the mesh splits a traced array's work."""
-  mesh, free = mesh_of(x)
-  return mesh.shape[axis] if axis in free else 1
+  return transform
 
 
-def placed(x: jax.Array, *axes: str | tuple[str, ...] | None) -> jax.Array:
-  """A traced array split so over the axes that its mesh has."""
-  mesh, free = mesh_of(x)
-  if not free:
+def num_shards(x: jax.Array, axis: str) -> int:
+  """The size of a mesh axis of a traced array; 1 if x has no such axis."""
+  mesh, auto_axes = mesh_and_auto_axes(x)
+  return mesh.shape[axis] if axis in auto_axes else 1
+
+
+def constrain(x: jax.Array, *axes: str | tuple[str, ...] | None) -> jax.Array:
+  """Constrains the sharding of a traced array.
+
+  Args:
+    x: the array.
+    *axes: the mesh axes that split each dimension, or None. Mesh axes that x
+      does not have are ignored.
+  """
+  mesh, auto_axes = mesh_and_auto_axes(x)
+  if not auto_axes:
     return x
 
-  def there(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
+  def existing(
+    names: str | tuple[str, ...] | None,
+  ) -> tuple[str, ...] | None:
     names = (names,) if isinstance(names, str) else names or ()
-    return tuple(name for name in names if name in free) or None
+    return tuple(name for name in names if name in auto_axes) or None
 
-  place = NamedSharding(mesh, P(*map(there, axes)))
-  return jax.lax.with_sharding_constraint(x, place)
+  sharding = NamedSharding(mesh, P(*map(existing, axes)))
+  return jax.lax.with_sharding_constraint(x, sharding)
 
 
-def gathered(x: jax.Array, spec: P) -> jax.Array:
-  """A traced array of `spec`, whole over fsdp: gathered here and not later.
+def gather_fsdp(x: jax.Array, spec: P) -> jax.Array:
+  """Gathers a traced array over fsdp at this point of the program.
 
-  Nor earlier: what is cast is sent as it was cast to.
+  Args:
+    x: the array, split as in `spec`.
+    spec: partition of x, from `partition_specs`.
   """
-  x = placed(x, *spec)
-  return placed(x, *(None if axis == "fsdp" else axis for axis in spec))
+  # Still split here: XLA must not gather earlier, before a cast to a smaller
+  # dtype. Whole from here on: it must not gather later, inside a loop.
+  x = constrain(x, *spec)
+  return constrain(x, *(None if axis == "fsdp" else axis for axis in spec))
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-  """Axis 0 (prompts) over `ROWS`, everything else whole."""
-  return NamedSharding(mesh, P(ROWS))
+  """The sharding of a batch: axis 0 (prompts) is split over `PROMPT_AXES`."""
+  return NamedSharding(mesh, P(PROMPT_AXES))
 
 
-def specs(tree: Any, rules: Rules = RULES) -> Any:
-  """The partition of every leaf, from its path.
+def partition_specs(tree: Any, rules: Rules = RULES) -> Any:
+  """The PartitionSpec of each leaf, from the first rule that its path matches.
 
   Args:
-    tree: parameters, an optimiser state or any struct whose paths end like
-      parameter paths; arrays or `jax.ShapeDtypeStruct`.
-    rules: pairs (expression, PartitionSpec); the first that matches the end of
-      the dotted path holds.
+    tree: parameters, an optimizer state or any pytree whose paths end like
+      parameter paths; leaves are arrays or `jax.ShapeDtypeStruct`.
+    rules: pairs of regular expression and PartitionSpec, see `RULES`.
 
   Returns:
-    A tree of PartitionSpec. A leaf of another rank than its rule's (a factored
-    second moment) is whole on every device, and so is a leaf without a rule
-    that has fewer than two axes (a count, a key).
+    A pytree of PartitionSpec. It is `P()`, not split, for two kinds of leaves:
+    those whose rank differs from their rule's (such as a factored second
+    moment), and those without a rule that have fewer than two axes (such as a
+    step count or a PRNG key).
 
   Raises:
     ValueError: a leaf with two or more axes matches no rule.
   """
 
-  def spec(path: Any, leaf: Any) -> P:
-    name = dotted(path)
-    for expression, found in rules:
+  def partition(path: Any, leaf: Any) -> P:
+    name = dotted_path(path)
+    for expression, spec in rules:
       if re.search(rf"(^|\.)({expression})$", name):
-        return found if len(found) == len(leaf.shape) else P()
+        return spec if len(spec) == len(leaf.shape) else P()
     if len(leaf.shape) < 2:
       return P()
     expressions = [expression.replace("\\", "") for expression, _ in rules]
@@ -262,62 +296,67 @@ def specs(tree: Any, rules: Rules = RULES) -> Any:
       f"add one (nearest: {close[0] if close else 'none'!r})"
     )
 
-  return jax.tree_util.tree_map_with_path(spec, tree)
+  return jax.tree_util.tree_map_with_path(partition, tree)
 
 
 def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
-  """`specs` placed on a mesh, checked against the shapes.
+  """The sharding of each leaf on a mesh, after a check of the shapes.
 
   Args:
-    tree: as for `specs`.
-    mesh: where to.
-    rules: as for `specs`.
+    tree: a pytree as in `partition_specs`.
+    mesh: the mesh.
+    rules: pairs of regular expression and PartitionSpec, see `RULES`.
 
   Returns:
-    A tree of NamedSharding, for `jax.device_put`, `out_shardings` or Orbax.
+    A pytree of NamedSharding, for `jax.device_put`, `out_shardings` or Orbax.
 
   Raises:
-    ValueError: a mesh axis does not divide the dimension it should split.
+    ValueError: a mesh axis does not divide the dimension that it splits.
   """
 
-  def place(path: Any, leaf: Any, spec: P) -> NamedSharding:
+  def named_sharding(path: Any, leaf: Any, spec: P) -> NamedSharding:
     if mesh.shape.get("context", 1) > 1:
-      spec = P(*(SPLIT if name == "fsdp" else name for name in spec))
+      spec = P(*(PARAM_AXES if name == "fsdp" else name for name in spec))
     for axis, names in enumerate(spec):
       names = (names,) if isinstance(names, str) else tuple(names or ())
       parts = math.prod(mesh.shape[name] for name in names)
       size = leaf.shape[axis]
       if size % parts:
-        works = [n for n in range(1, size + 1) if size % n == 0][:8]
+        divisors = [n for n in range(1, size + 1) if size % n == 0][:8]
         raise ValueError(
-          f"{dotted(path)}: dimension {axis} of shape {tuple(leaf.shape)} is "
-          f"{size}, which mesh axis {'*'.join(names)} = {parts} does not "
-          f"divide; what works: {'*'.join(names)} in {works}, or a dimension "
-          f"of {math.ceil(size / parts) * parts}"
+          f"{dotted_path(path)}: dimension {axis} of shape "
+          f"{tuple(leaf.shape)} is {size}, which mesh axis {'*'.join(names)} "
+          f"= {parts} does not divide; what works: {'*'.join(names)} in "
+          f"{divisors}, or a dimension of {math.ceil(size / parts) * parts}"
         )
     return NamedSharding(mesh, spec)
 
-  return jax.tree_util.tree_map_with_path(place, tree, specs(tree, rules))
+  return jax.tree_util.tree_map_with_path(
+    named_sharding, tree, partition_specs(tree, rules)
+  )
 
 
-def explain(tree: Any) -> str:
-  """A table of what lies where, one line per leaf.
+def sharding_table(tree: Any) -> str:
+  """A table of the leaves, how each is split, and its memory per device.
 
   Args:
-    tree: of arrays, or their shapes, each with a NamedSharding.
+    tree: arrays or `jax.ShapeDtypeStruct`, each with a NamedSharding.
 
   Returns:
-    Lines "name, shape, dtype, split over, bytes per device", the total last.
+    Lines with the columns name, shape, dtype, split over, bytes per device. The
+    last line is the total.
   """
   rows = [("name", "shape", "dtype", "split over", "bytes/device")]
   total = 0
   for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-    local = math.prod(leaf.sharding.shard_shape(tuple(leaf.shape)))
-    size = local * leaf.dtype.itemsize
-    total += size
+    local_size = math.prod(leaf.sharding.shard_shape(tuple(leaf.shape)))
+    num_bytes = local_size * leaf.dtype.itemsize
+    total += num_bytes
     shape = " x ".join(str(n) for n in leaf.shape) or "scalar"
-    split = _split(leaf.sharding)
-    rows.append((dotted(path), shape, leaf.dtype.name, split, f"{size:,}"))
+    split = _format_split(leaf.sharding)
+    rows.append(
+      (dotted_path(path), shape, leaf.dtype.name, split, f"{num_bytes:,}")
+    )
   rows.append(("total", "", "", "", f"{total:,}"))
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   lines = (
@@ -329,17 +368,17 @@ def explain(tree: Any) -> str:
   return "\n".join(line.rstrip() for line in lines)
 
 
-def _split(sharding: NamedSharding) -> str:
-  """Over which axes of the mesh each dimension is split: "1: fsdp, 2: tensor"."""
-  found = []
+def _format_split(sharding: NamedSharding) -> str:
+  """The mesh axes that split each dimension, such as "1: fsdp, 2: tensor"."""
+  parts = []
   for dimension, names in enumerate(sharding.spec):
     names = (names,) if isinstance(names, str) else names or ()
-    wide = [name for name in names if sharding.mesh.shape[name] > 1]
-    if wide:
-      found.append(f"{dimension}: {'*'.join(wide)}")
-  return ", ".join(found) or "whole"
+    split_axes = [name for name in names if sharding.mesh.shape[name] > 1]
+    if split_axes:
+      parts.append(f"{dimension}: {'*'.join(split_axes)}")
+  return ", ".join(parts) or "whole"
 
 
-def dotted(path: Any) -> str:
-  """A tree path as `layers.attention.query.kernel`."""
+def dotted_path(path: Any) -> str:
+  """Formats a pytree path as `layers.attention.query.kernel`."""
   return jax.tree_util.keystr(path, simple=True, separator=".")

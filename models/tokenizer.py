@@ -1,11 +1,10 @@
-"""Tokenizers of Hugging Face folders, and a small one trained here.
+"""Tokenizers: those of Hugging Face folders, and a small BPE that is trained.
 
-From any folder: texts and conversations to ids and back, and which ids end a
-completion, pad, or hold a line break.
-
-The one trained here is a byte-level BPE. Digits are tokens of their own, so a
-number is written place by place and no vocabulary entry hides its digits. Every
-byte has a token: there is no unknown.
+For any tokenizer, this module converts texts and conversations to ids and back,
+and finds the ids that end a completion. `train` trains a byte-level BPE with
+the special tokens pad and EOS. Each digit is a token, so that numbers are
+written digit by digit, and each byte is a token, so that there are no unknown
+tokens.
 """
 
 from __future__ import annotations
@@ -19,39 +18,40 @@ import tokenizers
 import transformers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from models import buckets
+from models import storage_paths
 
 PAD, EOS = "<pad>", "<eos>"
-SMALLEST = 256 + len((PAD, EOS))  # every byte and the specials
+MIN_VOCAB_SIZE = 256 + len((PAD, EOS))  # all bytes and the special tokens
 
-# Put before a chat template: what it writes must not change with the day.
-_DATE = (
-  "{%- macro strftime_now(format) -%}26 Jul 2024{%- endmacro %}"
-  "\n"  # not rendered: it ends a line of a block
-)
-_REPLY = "Nineteen."  # an assistant's, to see what a template writes after it
+# Put before each chat template. Templates that write today's date call
+# `strftime_now`; a fixed date gives the same prompts on every day. The newline
+# is not rendered: chat templates drop a newline after a block.
+_FIXED_DATE = "{%- macro strftime_now(format) -%}26 Jul 2024{%- endmacro %}\n"
+# An example reply, to see what a chat template writes after one; a word that no
+# template contains.
+_EXAMPLE_REPLY = "Nineteen."
 
 Tokenizer = transformers.PreTrainedTokenizerBase
 
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-  """Trains a BPE; the same texts in the same order give the same tokenizer.
+  """Trains a BPE tokenizer; the same texts in the same order give the same one.
 
   Args:
-    texts: what to learn from.
-    vocab_size: largest number of tokens, specials included; fewer are made
-      where the texts have no more pairs to merge.
+    texts: the training texts.
+    vocab_size: the largest number of tokens, special tokens included. There are
+      fewer if the texts have no more pairs to merge.
 
   Returns:
     A tokenizer whose pad id is 0 and whose EOS id is 1.
 
   Raises:
-    ValueError: the bytes alone do not fit into `vocab_size`.
+    ValueError: `vocab_size` is too small for all bytes and the special tokens.
   """
-  if vocab_size < SMALLEST:
+  if vocab_size < MIN_VOCAB_SIZE:
     raise ValueError(
       f"vocab_size={vocab_size} cannot hold 256 bytes and the special tokens; "
-      f"allowed: {SMALLEST} or more, the nearest is {SMALLEST}"
+      f"allowed: {MIN_VOCAB_SIZE} or more, the nearest is {MIN_VOCAB_SIZE}"
     )
   bpe = tokenizers.Tokenizer(models.BPE())
   bpe.pre_tokenizer = pre_tokenizers.Sequence(
@@ -78,45 +78,45 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def save(tokenizer: Tokenizer, folder: str | Path) -> None:
-  """Writes a folder that `load` and `AutoTokenizer` read."""
+  """Writes a folder that `load` and `AutoTokenizer` can read."""
   tokenizer.save_pretrained(str(folder))
 
 
 def load(folder: str | Path) -> Tokenizer:
-  """Reads a tokenizer's folder, this file's or any of Hugging Face's.
+  """Reads the tokenizer of a folder that `save` or Hugging Face wrote.
 
   Raises:
-    ValueError: there is no such folder, or no tokenizer in it.
+    ValueError: the folder does not exist or has no readable tokenizer.
   """
-  if not buckets.local(folder, "tokenizer").is_dir():
+  if not storage_paths.require_local(folder, "tokenizer").is_dir():
     raise ValueError(f"no tokenizer at {str(folder)!r}; expected a folder")
   try:
     return transformers.AutoTokenizer.from_pretrained(
       str(folder), local_files_only=True
     )
-  except ImportError:  # of a package that this tokenizer needs
+  except ImportError:  # some tokenizers need an additional package
     raise
-  except Exception as error:  # the reader in Rust raises no narrower one
+  except Exception as error:  # the Rust library raises bare `Exception`
     raise ValueError(
       f"no readable tokenizer in {str(folder)!r} (tokenizer.json, "
       f"tokenizer_config.json): {error}"
     ) from None
 
 
-def size(tokenizer: Tokenizer, stops: Iterable[int] = ()) -> int:
-  """Rows that an embedding needs: one more than the largest id in use.
+def required_vocab_size(tokenizer: Tokenizer, stops: Iterable[int] = ()) -> int:
+  """The number of embedding rows that the tokenizer needs: largest used id + 1.
 
-  Special tokens at the end of the vocabulary that nothing names are passed
-  over: neither the chat template's text, nor `stops`, nor the tokenizer as its
-  BOS, EOS, pad or unknown. Published folders have such ones beyond their
-  embedding (Gemma 3's `<image_soft_token>`). A text that spells one out has its
-  id all the same.
+  Unused special tokens at the end of the vocabulary do not count, because some
+  published folders have them beyond the embedding (Gemma 3's
+  `<image_soft_token>`). A special token is used if it is in `stops`, in the
+  chat template, or the tokenizer's BOS, EOS, pad or unknown token. A text that
+  spells out an unused special token is still encoded with its id.
 
   Args:
-    tokenizer: of any folder.
-    stops: tokens that end a completion.
+    tokenizer: the tokenizer.
+    stops: ids of tokens that end a completion.
   """
-  named = {
+  used = {
     tokenizer.bos_token_id,
     tokenizer.eos_token_id,
     tokenizer.pad_token_id,
@@ -125,41 +125,49 @@ def size(tokenizer: Tokenizer, stops: Iterable[int] = ()) -> int:
   }
   template = str(tokenizer.chat_template or "")
   added = tokenizer.added_tokens_decoder
-  spare = {
-    i for i in _special(tokenizer) - named if added[i].content not in template
+  unused = {
+    i
+    for i in _special_ids(tokenizer) - used
+    if added[i].content not in template
   }
   ids = sorted(tokenizer.get_vocab().values())
-  while ids[-1] in spare:
+  while ids[-1] in unused:
     ids.pop()
   return 1 + ids[-1]
 
 
-def _special(tokenizer: Tokenizer) -> set[int]:
+def _special_ids(tokenizer: Tokenizer) -> set[int]:
   added = tokenizer.added_tokens_decoder
   return {i for i, token in added.items() if token.special}
 
 
 def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
-  """The tokens that end a completion.
+  """Ids of the tokens that end a completion.
 
-  They are those of the folder's `generation_config.json` (an instruction model
-  often has several), else of its `config.json`, else the tokenizer's EOS.
+  They are the `eos_token_id` of the folder's `generation_config.json`, where an
+  instruction-tuned model often has several; or else that of its `config.json`;
+  or else the tokenizer's EOS.
+
+  Args:
+    tokenizer: the tokenizer of the folder.
+    folder: folder of the tokenizer.
 
   Raises:
-    ValueError: there is none.
+    ValueError: there is none, or a file is not a JSON object.
   """
-  found = None
+  eos_ids = None
   for name in ("generation_config.json", "config.json"):
     path = Path(folder) / name
-    if found is None and path.is_file():
+    if eos_ids is None and path.is_file():
       try:
-        found = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+        text = path.read_text(encoding="utf-8")
+        eos_ids = json.loads(text).get("eos_token_id")
       except (ValueError, AttributeError) as error:
         raise ValueError(f"{path} is not a JSON object: {error}") from None
-  if isinstance(found, int):
-    found = [found]
-  known = set(tokenizer.get_vocab().values())
-  ids = [i for i in found or () if isinstance(i, int) and i in known]
+  if isinstance(eos_ids, int):
+    eos_ids = [eos_ids]
+  vocab = set(tokenizer.get_vocab().values())
+  ids = [i for i in eos_ids or () if isinstance(i, int) and i in vocab]
   if not ids and tokenizer.eos_token_id is not None:
     ids = [tokenizer.eos_token_id]
   if not ids:
@@ -168,47 +176,49 @@ def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
       "completion; set eos_token in tokenizer_config.json or eos_token_id in "
       "generation_config.json"
     )
-  return tuple(dict.fromkeys(ids))
+  return tuple(dict.fromkeys(ids))  # without duplicates
 
 
-def turn_end(tokenizer: Tokenizer, stops: Sequence[int]) -> int | None:
-  """The token with which the chat template ends an assistant's turn.
+def turn_end_id(tokenizer: Tokenizer, stops: Sequence[int]) -> int | None:
+  """Id of the token with which the chat template ends an assistant's turn.
 
-  It is the first that the template writes after the reply and that is special
-  or one of `stops`. A base model's folder has it in its template and not in
-  its generation config.
+  It is the first token after the reply that is special or in `stops`. The
+  folder of a base model may have this token in its chat template only, not in
+  its `generation_config.json`.
+
+  Args:
+    tokenizer: a tokenizer with a chat template.
+    stops: ids of tokens that end a completion.
 
   Returns:
-    Its id; None if the template writes none there.
+    The id, or None if the template writes no such token.
   """
   turns = [
     {"role": "user", "content": "?"},
-    {"role": "assistant", "content": _REPLY},
+    {"role": "assistant", "content": _EXAMPLE_REPLY},
   ]
   (text,) = _render(tokenizer, [turns], False, {})
-  _, there, after = text.rpartition(_REPLY)
-  if not there:
+  _, reply, after = text.rpartition(_EXAMPLE_REPLY)
+  if not reply:
     return None
-  ends = {*stops, *_special(tokenizer)}
+  ends = {*stops, *_special_ids(tokenizer)}
   return next((i for i in encode(tokenizer, [after])[0] if i in ends), None)
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-  """Ids of each text as it stands: no special token is added."""
+  """Converts texts to ids; adds no special tokens."""
   if not texts:
     return []
   return tokenizer(
     list(texts),
     add_special_tokens=False,
     return_attention_mask=False,
-    verbose=False,  # too long for the model is for the caller to say
+    verbose=False,  # no warnings about length; callers check it
   )["input_ids"]
 
 
-def plain_prompts(
-  tokenizer: Tokenizer, texts: Sequence[str]
-) -> list[list[int]]:
-  """Ids of texts to be continued: after BOS where the tokenizer adds it."""
+def text_prompts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+  """Converts texts to ids of prompts, with BOS if the tokenizer adds it."""
   bos = tokenizer("")["input_ids"][:1]
   if bos != [tokenizer.bos_token_id]:
     bos = []
@@ -220,22 +230,23 @@ def chat_prompts(
   conversations: Sequence[Sequence[Mapping[str, str]]],
   **options: object,
 ) -> list[list[int]]:
-  """Ids of conversations up to where the assistant is to answer.
+  """Converts conversations to ids of prompts that the assistant answers.
 
-  Where a template asks for today's date (Llama 3.2, SmolLM3), it is told
-  `26 Jul 2024` in whatever format, Llama 3.2's own for want of a date: prompts
-  are the same on every day.
+  Templates that write today's date (Llama 3.2, SmolLM3) write 26 Jul 2024
+  instead, so that prompts are the same on every day. This is the date that
+  Llama 3.2's template uses if it cannot get today's.
 
   Args:
-    tokenizer: has a chat template.
-    conversations: turns `{"role": ..., "content": ...}`.
-    **options: what the template reads besides, such as `enable_thinking`.
+    tokenizer: a tokenizer with a chat template.
+    conversations: lists of turns `{"role": ..., "content": ...}`.
+    **options: further variables of the template, such as `enable_thinking`.
 
   Raises:
-    ValueError: there is no template, or it refuses (a system turn, say).
+    ValueError: there is no template, or it raises an error, for example because
+      it does not support a system turn.
   """
   texts = _render(tokenizer, conversations, True, options)
-  return encode(tokenizer, texts)  # the template wrote all special tokens
+  return encode(tokenizer, texts)  # the template has written all special tokens
 
 
 def _render(
@@ -244,43 +255,44 @@ def _render(
   add_generation_prompt: bool,
   options: Mapping[str, object],
 ) -> list[str]:
+  """Applies the chat template to conversations, with the fixed date."""
   if not conversations:
     return []
   try:
     return tokenizer.apply_chat_template(
       [list(turns) for turns in conversations],
-      chat_template=_DATE + tokenizer.get_chat_template(),
+      chat_template=_FIXED_DATE + tokenizer.get_chat_template(),
       add_generation_prompt=add_generation_prompt,
       tokenize=False,
       **options,
     )
-  except ImportError:  # jinja2
+  except ImportError:  # jinja2 is not installed
     raise
-  except Exception as error:  # a template is somebody's program
+  except Exception as error:  # a template is a program, and may raise anything
     raise ValueError(f"the chat template refuses: {error}") from None
 
 
 def decode(
-  tokenizer: Tokenizer, rows: Iterable[Sequence[int]], known: int
+  tokenizer: Tokenizer, rows: Iterable[Sequence[int]], vocab_size: int
 ) -> list[str]:
-  """The text of each row of ids, without special tokens.
+  """Converts rows of ids to texts, without special tokens.
 
   Args:
-    tokenizer: of the ids.
-    rows: ids.
-    known: its `size`; larger ids, of an embedding with spare rows or of special
-      tokens not in use, are passed over.
+    tokenizer: the tokenizer.
+    rows: rows of ids.
+    vocab_size: the tokenizer's `required_vocab_size`. Ids that are not below it
+      are dropped: embeddings may have more rows.
   """
   rows = [np.asarray(row, np.int64) for row in rows]
   return tokenizer.batch_decode(
-    [row[(row >= 0) & (row < known)].tolist() for row in rows],
+    [row[(row >= 0) & (row < vocab_size)].tolist() for row in rows],
     skip_special_tokens=True,
     clean_up_tokenization_spaces=False,
   )
 
 
-def holding(tokenizer: Tokenizer, separator: str) -> tuple[int, ...]:
-  """Ids of every token whose own text contains the separator."""
-  known = size(tokenizer)
-  texts = decode(tokenizer, np.arange(known)[:, None], known)
+def ids_containing(tokenizer: Tokenizer, separator: str) -> tuple[int, ...]:
+  """Ids of all tokens whose text contains the separator."""
+  vocab_size = required_vocab_size(tokenizer)
+  texts = decode(tokenizer, np.arange(vocab_size)[:, None], vocab_size)
   return tuple(i for i, text in enumerate(texts) if separator in text)

@@ -1,29 +1,36 @@
-"""A decoder whose layers see a shared trunk and its S branches.
+"""The decoder: its parameters, and its forward pass in training and scoring.
 
-The trunk is the prompt `[P, L]`, the branches are its completions
-`[P, S, T]`. Inside a layer the trunk attends causally to itself; a branch
-attends to all of its trunk, whose keys the S branches share, and causally to
-itself. So a prompt is computed once per group, in scoring, training and
-sampling alike. A plain language model on `[B, T]` is a trunk without branches.
+An RL batch has P prompts `[P, L]` with S completions each, `[P, S, T]`. The
+decoder computes each prompt once: inside a layer, the prompt attends causally
+to itself, and each completion attends to the keys and values of its prompt and
+causally to itself. `score` and `models.decoding` both work this way. `logits`,
+for ordinary sequences `[B, T]`, treats them as prompts without completions.
 
-Parameters are a plain nested dict; those of the layers are stacked on axis 0.
-What a config does not ask for is not there:
+Axes: P prompts, S completions per prompt, L prompt tokens, T completion tokens,
+N tokens, D = width, V = vocab_size, F = mlp_width, E = experts, r = lora_rank.
+
+Parameters are a nested dict. Those of the layers are stacked on axis 0, whose
+size is `layers`. Parameters that a config does not need are absent:
 
   embed.table [V, D]                     unembed.kernel [D, V]
   positions.table [max_positions, D]     final_norm.scale [D]
-  layers.{attention,mlp}_{norm,post_norm}.scale [N, D]
-  layers.attention.{query,key,value}.kernel [N, D, heads, head_dim]
-  layers.attention.{query,key,value}.bias [N, heads, head_dim]
-  layers.attention.{query,key}_norm.scale [N, head_dim] or [N, heads, head_dim]
-  layers.attention.output.kernel [N, heads, head_dim, D], .bias [N, D]
-  layers.mlp.{gate,up}.kernel [N, D, F], .bias [N, F]
-  layers.mlp.down.kernel [N, F, D], .bias [N, D]
-  layers.experts.router.kernel [N, D, E]
-  layers.experts.{gate,up}.kernel [N, E, D, F], .down.kernel [N, E, F, D]
-  value.{kernel [D], bias []}            heads.NAME.{kernel [D, K], bias [K]}
+  layers.{attention,mlp}_{norm,post_norm}.scale [layers, D]
+  layers.attention.{query,key,value}.kernel [layers, D, heads, head_dim]
+  layers.attention.{query,key,value}.bias [layers, heads, head_dim]
+  layers.attention.{query,key}_norm.scale
+      [layers, head_dim], or [layers, heads, head_dim] with qk_norm = "all"
+  layers.attention.output.kernel [layers, heads, head_dim, D], .bias [layers, D]
+  layers.mlp.{gate,up}.kernel [layers, D, F], .bias [layers, F]
+  layers.mlp.down.kernel [layers, F, D], .bias [layers, D]
+  layers.experts.router.kernel [layers, D, E]
+  layers.experts.{gate,up}.kernel [layers, E, D, F]
+  layers.experts.down.kernel [layers, E, F, D]
+  value.{kernel [D], bias []}
+  heads.NAME.{kernel [D, K], bias [K]}, K outputs
 
-Beside every scale of a LayerNorm is a bias, and beside the kernel of an adapted
-projection are lora_a [N, inputs, r] and lora_b [N, r, outputs].
+Next to each scale of a LayerNorm is a bias of the same shape. Next to the
+kernel of a projection with adapters are `lora_a` [layers, inputs, r] and
+`lora_b` [layers, r, outputs]. Keys and values have kv_heads heads.
 """
 
 from __future__ import annotations
@@ -42,28 +49,31 @@ from jax.tree_util import Partial
 from models import heads as head_lib
 from models import sharding
 from models.config import ModelConfig
-from models.layers import Layer, Place, norm
+from models.layers import Layer, LayerPositions, make_norm
 from models.rope import frequencies
 from rl import types
 
 Array = jax.Array
 Params = dict[str, Any]
-# What a step over the layers keeps, by `ModelConfig.remat`; besides, layers see
-# to "attention" themselves.
-POLICIES = {
+# Checkpoint policies of the scan over layers, by `ModelConfig.remat`. None
+# recomputes everything. "attention" is absent: `layers.Attention` handles it.
+REMAT_POLICIES = {
   "full": None,
   "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
 }
-_EVERYTHING = 2**30  # positions: a window that hides none
+_NO_WINDOW = 2**30  # a window, in positions, longer than any sequence
 
 
-class Places(NamedTuple):
-  """Where the tokens of a stream stand, as each kind of layer sees it.
+class PositionTables(NamedTuple):
+  """Rotary angles and attention windows for each kind of layer.
 
   Attributes:
-    kinds: of the layers, each once, in the order of the tables' axis 0.
-    cos, sin: `[kinds, ..., N, rotary_dim / 2]`, or None.
-    windows: of each kind; None where no layer has one.
+    kinds: the different kinds of layers (`ModelConfig.layer_kinds`), in the
+      order of axis 0 of the tables.
+    cos: cosines of the rotary embedding,
+      `[len(kinds), ..., 1, N, rotary_dim / 2]`; None means no rotation.
+    sin: sines of the same angles, or None.
+    windows: the window of each kind; None if no layer has one.
   """
 
   kinds: tuple[str, ...]
@@ -71,57 +81,64 @@ class Places(NamedTuple):
   sin: Array | None
   windows: tuple[int, ...] | None
 
-  def of(self, number: Array | int) -> Place:
-    """As the kind of this number in `kinds` sees it; traced or not."""
+  def select(self, kind: Array | int) -> LayerPositions:
+    """The entries of one kind, an index into `kinds` that may be traced."""
     if len(self.kinds) == 1:
-      number = 0
+      kind = 0  # keeps the window a Python int, which some forms require
     window = None
     if self.windows is not None:
-      plain = isinstance(number, int)
-      windows = self.windows if plain else jnp.asarray(self.windows)
-      window = windows[number]
+      is_static = isinstance(kind, int)
+      windows = self.windows if is_static else jnp.asarray(self.windows)
+      window = windows[kind]
     if self.cos is None:
-      return Place(None, None, window)
-    return Place(self.cos[number], self.sin[number], window)
+      return LayerPositions(None, None, window)
+    return LayerPositions(self.cos[kind], self.sin[kind], window)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def init(config: ModelConfig, key: Array) -> Params:
-  """Fresh parameters.
+  """Initializes the parameters.
 
-  Kernels are normal with deviation `1 / sqrt(inputs)`, those that write into
-  the residual stream smaller by `sqrt(2 layers)`; embeddings have deviation
-  `1 / sqrt(width)`, so first logits are of order one; scales are 1, biases and
-  the value head 0.
+  Kernels are normal with standard deviation `1 / sqrt(inputs)`. Those that
+  write to the residual stream are divided by `sqrt(2 * layers)`. Embeddings
+  have standard deviation `1 / sqrt(width)`, so that the first logits are of
+  order 1. Scales are 1; biases and the value head are 0.
 
   Args:
-    config: the decoder's shape.
+    config: the decoder's config.
     key: PRNG key.
 
   Returns:
-    The nested dict of the module docstring, in `config.param_dtype`.
+    The nested dict that the module docstring describes, in
+    `config.param_dtype`.
   """
   dtype = jnp.dtype(config.param_dtype)
   embed_key, unembed_key, layers_key = jax.random.split(key, 3)
   vocab, width = config.vocab_size, config.width
   normal = nn.initializers.normal(width**-0.5)
+  # Flax initializes a layer by applying it to an example, here of one token.
   x = jnp.zeros((1, 1, width))
   mask = jnp.ones((1, 1), bool)
-  place = places(config, positions(mask), 1).of(0)
-  # Parameters do not depend on the form, and a kernel may not run here.
-  plain = dataclasses.replace(config, attention="plain")
+  tables = position_tables(config, token_positions(mask), 1)
+  # Parameters do not depend on the form of attention, and a kernel may be
+  # unable to run on this machine.
+  layer = Layer(dataclasses.replace(config, attention="plain"))
   init_layer = functools.partial(
-    Layer(plain).init, x=x, place=place, mask=mask, method="trunk"
+    layer.init,
+    x=x,
+    positions=tables.select(0),
+    mask=mask,
+    method="forward_prompt",
   )
   layer_keys = jax.random.split(layers_key, config.layers)
   params = {
     "embed": {"table": normal(embed_key, (vocab, width), dtype)},
     "layers": jax.vmap(init_layer)(layer_keys)["params"],
-    "final_norm": norm(config).init(key, x)["params"],
+    "final_norm": make_norm(config).init(key, x)["params"],
   }
   if config.positions == "learned":
-    rows = (config.max_positions, width)
-    table = normal(jax.random.fold_in(embed_key, 1), rows, dtype)
+    shape = (config.max_positions, width)
+    table = normal(jax.random.fold_in(embed_key, 1), shape, dtype)
     params["positions"] = {"table": table}
   if not config.tied_embeddings:
     kernel = normal(unembed_key, (width, vocab), dtype)
@@ -130,7 +147,7 @@ def init(config: ModelConfig, key: Array) -> Params:
 
 
 def init_heads(config: ModelConfig, key: Array) -> Params:
-  """Fresh parameters of the heads besides the logits, in float32."""
+  """Initializes the heads besides the logits, in float32."""
   params: Params = {}
   if config.value_head:
     params["value"] = head_lib.init_scalar(config.width)
@@ -147,130 +164,165 @@ def init_heads(config: ModelConfig, key: Array) -> Params:
 def logits(
   config: ModelConfig, params: Params, tokens: Array, mask: Array
 ) -> Array:
-  """Next-token logits of whole sequences.
+  """Next-token logits of ordinary sequences.
 
   Args:
-    config: the decoder's shape.
-    params: its parameters.
+    config: the decoder's config.
+    params: the decoder's parameters.
     tokens: `[B, T]` ids.
     mask: `[B, T]` bool, real tokens; padding may be on either side.
 
   Returns:
-    `[B, T, V]` float32; entry t predicts token t + 1. Finite on padding.
+    `[B, T, V]` float32. Entry t predicts token t + 1; entries of padding are
+    finite.
   """
-  at = positions(mask)
-  seen = places(config, at, mask.shape[-1], fed=mask.shape[-1])
+  positions = token_positions(mask)
+  length = mask.shape[-1]
+  tables = position_tables(config, positions, length, num_inputs=length)
 
   def step(x, layer):
     layer_params, kind = layer
-    x, _ = apply_layer(config, layer_params, "trunk", x, seen.of(kind), mask)
+    x, _ = apply_layer(
+      config, layer_params, "forward_prompt", x, tables.select(kind), mask
+    )
     return x, None
 
-  x = embed(config, params, tokens, mask, at)
-  x, _ = over_layers(config, params, step, x)
+  x = embed(config, params, tokens, mask, positions)
+  x, _ = scan_layers(config, params, step, x)
   return unembed(config, params, final_norm(config, params, x))
 
 
 def score(
   config: ModelConfig, params: Params, tokens: types.Tokens
 ) -> types.Scored:
-  """Teacher-forced hidden states of every completion token, and the heads.
+  """Teacher-forced forward pass over prompts and completions.
 
   Args:
-    config: the decoder's shape.
-    params: its parameters.
-    tokens: prompts `[P, L]` shared by S samples, or `[P, S, L]` where each
-      sample has its own. Prompts are left-padded: their last slot is real.
+    config: the decoder's config.
+    params: the decoder's parameters.
+    tokens: the batch. Its prompts are `[P, L]`, shared by S completions, or
+      `[P, S, L]` if each completion has its own prompt. They are left-padded,
+      so that their last token is real.
 
   Returns:
-    `Scored` with `hidden` `[P, S, T, D]` after the final norm. What is padded
-    neither changes a real position nor receives gradient.
+    `Scored`, whose `hidden` `[P, S, T, D]` is the residual stream after the
+    final norm; entry t predicts completion token t. Padding does not affect the
+    entries of real tokens and receives no gradient.
   """
   P, S, T = tokens.completions.shape
   prompts, prompt_mask = tokens.prompts, tokens.prompt_mask
   if prompts.ndim == 2:
     groups = (P, S)
-  else:  # every sample is a trunk of its own, with one branch
+  else:  # treat each completion as a group of its own
     groups = (P * S, 1)
     prompts = prompts.reshape(P * S, prompts.shape[-1])
     prompt_mask = prompt_mask.reshape(prompts.shape)
+  # Below, P and S are those of `groups`. The last token predicts nothing here,
+  # so T - 1 tokens are computed.
   completions = tokens.completions.reshape(*groups, T)[..., :-1]
   lengths = tokens.lengths.reshape(*groups, 1)
-  # The last token predicts nothing here, so only T - 1 are fed; what is split
-  # over devices is filled up to a multiple of them.
-  length = prompts.shape[-1] + T  # as the sampler has it, without the filling
-  parts = sharding.parts(completions, "context")
-  more = -prompts.shape[-1] % parts
-  prompts = jnp.pad(prompts, ((0, 0), (more, 0)))
-  prompt_mask = jnp.pad(prompt_mask, ((0, 0), (more, 0)))
-  completions = jnp.pad(completions, ((0, 0), (0, 0), (0, (1 - T) % parts)))
-  fed = jnp.arange(completions.shape[-1])
-  before, after = positions(prompt_mask), following(prompt_mask, fed)
-  trunk = embed(config, params, prompts, prompt_mask, before)
-  branch = embed(config, params, completions, fed < lengths, after)
-  trunk_places = places(config, before, length)
-  branch_places = places(config, after, length)
+  # The sampler's length, without the padding below: scalings of rotary
+  # embedding that depend on it must agree.
+  max_length = prompts.shape[-1] + T
+  # If the mesh axis "context" splits tokens, pad both to a multiple of it.
+  num_parts = sharding.num_shards(completions, "context")
+  prompt_padding = -prompts.shape[-1] % num_parts
+  prompts = jnp.pad(prompts, ((0, 0), (prompt_padding, 0)))
+  prompt_mask = jnp.pad(prompt_mask, ((0, 0), (prompt_padding, 0)))
+  completion_padding = (1 - T) % num_parts
+  completions = jnp.pad(completions, ((0, 0), (0, 0), (0, completion_padding)))
+  t = jnp.arange(completions.shape[-1])
+  prompt_positions = token_positions(prompt_mask)  # [P, L]
+  completion_positions = _completion_positions(prompt_mask, t)  # [P, 1, T]
+  prompt_x = embed(config, params, prompts, prompt_mask, prompt_positions)
+  completion_x = embed(
+    config, params, completions, t < lengths, completion_positions
+  )
+  prompt_tables = position_tables(config, prompt_positions, max_length)
+  completion_tables = position_tables(config, completion_positions, max_length)
 
   def step(streams, layer):
-    trunk, branch = streams
-    if parts > 1:
-      trunk = sharding.placed(trunk, sharding.ROWS, "context")
-      branch = sharding.placed(branch, sharding.ROWS, None, "context")
+    prompt_x, completion_x = streams  # [P, L, D] and [P, S, T, D]
+    if num_parts > 1:
+      prompt_x = sharding.constrain(prompt_x, sharding.PROMPT_AXES, "context")
+      completion_x = sharding.constrain(
+        completion_x, sharding.PROMPT_AXES, None, "context"
+      )
     layer_params, kind = layer
     apply = functools.partial(apply_layer, config, layer_params)
-    place = trunk_places.of(kind)
-    trunk, kept = apply("trunk", trunk, place, prompt_mask)
-    place = branch_places.of(kind)
-    branch = apply("branch", branch, place, kept, prompt_mask)
-    return (trunk, branch), None
+    prompt_x, keys_values = apply(
+      "forward_prompt", prompt_x, prompt_tables.select(kind), prompt_mask
+    )
+    completion_x = apply(
+      "forward_completions",
+      completion_x,
+      completion_tables.select(kind),
+      keys_values,
+      prompt_mask,
+    )
+    return (prompt_x, completion_x), None
 
-  (trunk, branch), _ = over_layers(config, params, step, (trunk, branch))
-  first = jnp.broadcast_to(trunk[:, None, -1:], (*groups, 1, config.width))
-  hidden = jnp.concatenate([first, branch[:, :, : T - 1]], axis=2)
+  (prompt_x, completion_x), _ = scan_layers(
+    config, params, step, (prompt_x, completion_x)
+  )
+  # Completion token 0 is predicted by the prompt's last token.
+  first = jnp.broadcast_to(prompt_x[:, None, -1:], (*groups, 1, config.width))
+  hidden = jnp.concatenate([first, completion_x[:, :, : T - 1]], axis=2)
   hidden = final_norm(config, params, hidden).reshape(P, S, T, config.width)
-  local = sharding.local(hidden)
+  # Lets callers apply heads to each device's part of the hidden states.
+  local = sharding.map_over_devices(hidden)
   return types.Scored(hidden, heads(config, params), local)
 
 
 def heads(
   config: ModelConfig, params: Params
 ) -> dict[str, Callable[[Array], Array]]:
-  """The functions of hidden states that `config` has, by name.
+  """Returns the heads by name, functions of hidden states after the final norm.
 
-  Each is a tree of the parameters that it reads.
+  Each is a pytree whose leaves are the parameters that it reads, so it can be
+  passed through `jax.jit`.
   """
   read = "embed" if config.tied_embeddings else "unembed"
-  found = {"logits": Partial(_logits(config), {read: params[read]})}
+  functions = {
+    "logits": Partial(_logits_function(config), {read: params[read]})
+  }
   if config.value_head:
-    found["value"] = Partial(head_lib.scalar, params["value"])
+    functions["value"] = Partial(head_lib.scalar, params["value"])
   for name, _ in config.extra_heads:
-    found[name] = Partial(head_lib.linear, params["heads"][name])
-  return found
+    functions[name] = Partial(head_lib.linear, params["heads"][name])
+  return functions
 
 
 @functools.cache
-def _logits(config: ModelConfig) -> Callable[[Params, Array], Array]:
-  """The same function for the same shape."""
+def _logits_function(config: ModelConfig) -> Callable[[Params, Array], Array]:
+  """Returns the same object for the same config, so that jit caches hit."""
   return functools.partial(unembed, config)
 
 
 def embed(
-  config: ModelConfig, params: Params, tokens: Array, mask: Array, at: Array
+  config: ModelConfig,
+  params: Params,
+  tokens: Array,
+  mask: Array,
+  positions: Array,
 ) -> Array:
-  """Token embeddings in the compute dtype; padding is exactly 0.
+  """Embeds tokens in the compute dtype; padding becomes exactly 0.
 
   Args:
-    config: the decoder's shape.
-    params: its parameters.
+    config: the decoder's config.
+    params: the decoder's parameters.
     tokens: `[..., N]` ids.
-    mask: real tokens, broadcastable to the tokens.
-    at: their positions, as `mask`.
+    mask: bool, real tokens, broadcastable to `tokens`.
+    positions: positions of the tokens, broadcastable to `tokens`.
+
+  Returns:
+    `[..., N, D]`.
   """
   x = params["embed"]["table"][tokens].astype(config.dtype)
   if config.embedding_scale != 1:
     x *= jnp.asarray(config.embedding_scale, x.dtype)
   if config.positions == "learned":
-    x += params["positions"]["table"][at].astype(config.dtype)
+    x += params["positions"]["table"][positions].astype(config.dtype)
   return jnp.where(mask[..., None], x, jnp.zeros((), x.dtype))
 
 
@@ -280,18 +332,17 @@ def unembed(
   hidden: Array,
   ids: Sequence[int] | None = None,
 ) -> Array:
-  """Logits of hidden states.
+  """Computes logits from hidden states.
 
   Args:
-    config: the decoder's shape.
-    params: its parameters.
+    config: the decoder's config.
+    params: the decoder's parameters.
     hidden: `[..., D]` after the final norm.
-    ids: N tokens whose logits are wanted, such as a verifier's "-" and "+"
-      (`heads.two_class_score` reads them so); None: all.
+    ids: N token ids whose logits are computed, and no others, such as a
+      verifier's "-" and "+" (see `heads.two_class_score`); None means all.
 
   Returns:
-    `[..., V]` or `[..., N]`, float32 at least. Of a few tokens no other logit is
-    formed.
+    `[..., V]`, or `[..., N]` with `ids`; float32 at least.
   """
   tied = config.tied_embeddings
   kernel = params["embed"]["table"].T if tied else params["unembed"]["kernel"]
@@ -309,102 +360,113 @@ def unembed(
 
 
 def final_norm(config: ModelConfig, params: Params, x: Array) -> Array:
-  """The norm between the last layer and the heads."""
-  return norm(config).apply({"params": params["final_norm"]}, x)
+  """Applies the norm between the last layer and the heads."""
+  return make_norm(config).apply({"params": params["final_norm"]}, x)
 
 
 def apply_layer(
   config: ModelConfig, layer_params: Params, method: str, *args: Any
 ) -> Any:
-  """One `Layer` method with the parameters of one layer."""
+  """Calls a method of `Layer` with the parameters of one layer."""
   return Layer(config).apply({"params": layer_params}, *args, method=method)
 
 
-def over_layers(
-  config: ModelConfig, params: Params, step: Callable, start: Any
+def scan_layers(
+  config: ModelConfig, params: Params, step: Callable, x: Any
 ) -> tuple[Any, Any]:
-  """A scan over the layers, with what the config keeps for the way back.
+  """Scans over the layers, with the config's rematerialization.
 
   Args:
-    config: the decoder's shape; `unroll` and `remat`.
-    params: its parameters.
-    step: `(carry, (the layer's parameters, number of its kind in Places.kinds))
-      -> (carry, what is stacked over the layers)`.
-    start: the first carry.
+    config: the decoder's config; reads `unroll` and `remat`.
+    params: the decoder's parameters.
+    step: `(x, (layer_params, kind)) -> (x, output)`, where kind is the index of
+      the layer's kind in `PositionTables.kinds`.
+    x: input of the first layer.
 
   Returns:
-    The last carry, and the stack.
+    The output of the last layer, and the steps' outputs stacked on axis 0.
   """
-  if config.remat in POLICIES:
+  if config.remat in REMAT_POLICIES:
     step = jax.checkpoint(
-      step, prevent_cse=not config.looped, policy=POLICIES[config.remat]
+      step, prevent_cse=not config.looped, policy=REMAT_POLICIES[config.remat]
     )
   unroll = config.unroll if config.looped else config.layers
-  return jax.lax.scan(step, start, stacked(config, params), unroll=unroll)
+  return jax.lax.scan(step, x, scan_inputs(config, params), unroll=unroll)
 
 
-def stacked(config: ModelConfig, params: Params) -> tuple[Params, Array]:
-  """What a scan over the layers runs over: parameters, number of the kind."""
+def scan_inputs(config: ModelConfig, params: Params) -> tuple[Params, Array]:
+  """Inputs of a scan over layers: parameters, and the index of the kind."""
   kinds = list(dict.fromkeys(config.kinds))
   return params["layers"], jnp.asarray([kinds.index(k) for k in config.kinds])
 
 
-def positions(mask: Array) -> Array:
-  """Positions of sequences that start at their first real token, `[P, L]`."""
+def token_positions(mask: Array) -> Array:
+  """Positions `[P, L]` of tokens, counted from the first real one."""
   return jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
 
 
-def following(prompt_mask: Array, t: Array) -> Array:
-  """Positions `[P, 1, T]` of completion tokens t `[T]`, after the prompt."""
+def _completion_positions(prompt_mask: Array, t: Array) -> Array:
+  """Positions `[P, 1, T]` of completion tokens t `[T]`, after their prompts."""
   return (prompt_mask.sum(-1)[:, None] + t)[:, None]
 
 
-def places(
-  config: ModelConfig, at: Array, length: int, fed: int | None = None
-) -> Places:
-  """What the layers need to know of positions.
+def position_tables(
+  config: ModelConfig,
+  positions: Array,
+  max_length: int,
+  num_inputs: int | None = None,
+) -> PositionTables:
+  """Computes rotary cosines, sines and windows for each kind of layer.
 
   Args:
-    config: the decoder's shape.
-    at: `[..., N]` positions.
-    length: longest sequence that the program can hold, padding included.
-    fed: so many tokens of it; None: all but the last, which predicts nothing.
+    config: the decoder's config.
+    positions: `[..., N]`, positions of the tokens.
+    max_length: longest sequence that the program can hold, in tokens, padding
+      included.
+    num_inputs: number of its tokens that are inputs of the decoder; None means
+      all but the last, which only is predicted.
 
   Returns:
-    Tables `[kinds, ..., 1, N, rotary_dim / 2]`, to turn heads before the N.
+    The tables. Cosines and sines are `[len(kinds), ..., 1, N, rotary_dim / 2]`,
+    where the axis of size 1 broadcasts over heads.
 
   Raises:
-    ValueError: there are fewer learned positions than are fed.
+    ValueError: there are more inputs than learned positions.
   """
   kinds = tuple(dict.fromkeys(config.kinds))
   windows = None
   if "local" in kinds:
     windows = tuple(
-      config.window if kind == "local" else _EVERYTHING for kind in kinds
+      config.window if kind == "local" else _NO_WINDOW for kind in kinds
     )
   if config.positions == "learned":
-    if (length - 1 if fed is None else fed) > config.max_positions:
+    num_inputs = max_length - 1 if num_inputs is None else num_inputs
+    if num_inputs > config.max_positions:
       raise ValueError(
-        f"prompt and completion have room for {length} tokens, but the decoder "
-        f"has {config.max_positions} learned positions; use at most as many"
+        f"prompt and completion have room for {max_length} tokens, but the "
+        f"decoder has {config.max_positions} learned positions; use at most as "
+        "many"
       )
-    return Places(kinds, None, None, windows)
+    return PositionTables(kinds, None, None, windows)
   angles, factors = [], []
   for kind in kinds:
-    turned, factor = _frequencies(config, kind, length)
-    angles.append(at[..., None, :, None].astype(jnp.float32) * turned)
+    kind_frequencies, factor = _kind_frequencies(config, kind, max_length)
+    angles.append(
+      positions[..., None, :, None].astype(jnp.float32) * kind_frequencies
+    )
     factors.append(factor)
   cos = [jnp.cos(a) * factor for a, factor in zip(angles, factors, strict=True)]
   sin = [jnp.sin(a) * factor for a, factor in zip(angles, factors, strict=True)]
-  return Places(kinds, jnp.stack(cos), jnp.stack(sin), windows)
+  return PositionTables(kinds, jnp.stack(cos), jnp.stack(sin), windows)
 
 
-def _frequencies(
-  config: ModelConfig, kind: str, length: int
+def _kind_frequencies(
+  config: ModelConfig, kind: str, max_length: int
 ) -> tuple[np.ndarray, float]:
+  """Rotary frequencies of one kind of layer, and the factor of cos and sin."""
   dim = config.rotary_dim
-  if kind == "nope":  # angle 0 turns nothing
+  if kind == "nope":  # an angle of 0 rotates nothing
     return np.zeros(dim // 2, np.float32), 1.0
   if kind == "local" and config.local_rope_theta:
-    return frequencies(dim, config.local_rope_theta, None, length)
-  return frequencies(dim, config.rope_theta, config.rope_scaling, length)
+    return frequencies(dim, config.local_rope_theta, None, max_length)
+  return frequencies(dim, config.rope_theta, config.rope_scaling, max_length)

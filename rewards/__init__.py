@@ -1,0 +1,111 @@
+"""Rewards, by name: `rewards.get("majority", threshold=0.5)`.
+
+A reward is a transform from nothing to samples, or to steps (`rl.transforms.base`):
+it reads a rollout and returns scores `[P, S]` or step scores `[P, S, K]`. It
+stands in the file of its topic, below the array function that it applies:
+
+  agreement      the answers of a group against each other, no labels
+  confidence     how sure the policy is of its tokens
+  controls       rewards that are random or wrong, for comparison
+  hidden_states  what is unusual in the policy's hidden states
+  length         what a completion costs in tokens
+  likelihood     how likely the policy finds the reference answer, or its own
+  outcome        the task's score and verdict
+  process        process reward models: their scores, labels and losses
+  reward_models  the scores of reward models and judges
+  shaping        functions of a score
+  steps          scores of steps and turns
+  tasks          the rules of the arithmetic tasks
+  text           phrases, n-grams and overlap of tokens
+  verifiers      verdicts on texts, computed on the host
+
+To add a reward, add a file to a topic with a function that is decorated by
+`rl.transforms.base.transform`; the function's name is the reward's name.
+`rewards.combine` makes one reward of several.
+
+A reward declares what it needs besides the rollout (`rewards.base`): a pass
+over the sampled text or over the reference answer, or something that the task
+or the sampler provides. A pass runs once per step, however many rewards need
+it, and its cost is logged as `cost/SOURCE@VIEW_tokens`.
+
+Importing this package imports nothing else, since the worker processes of
+`rewards.verifiers` must start without JAX.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+  from rl.transforms import Transform
+
+
+def names() -> list[str]:
+  """The names of all rewards, sorted."""
+  return sorted(factories())
+
+
+def get(name: str, **settings: Any) -> Transform:
+  """Returns a reward.
+
+  Args:
+    name: one of `names()`.
+    **settings: settings of the reward; the others keep their defaults.
+
+  Returns:
+    A transform, none -> sample or none -> step.
+
+  Raises:
+    ValueError: the name or a setting is unknown, or a setting is missing or has
+      the wrong type.
+    ImportError: a module of rewards cannot be imported.
+  """
+  from rl import choices
+  from rl.methods import settings as allowed
+
+  if name not in factories():
+    raise ValueError(choices.unknown("reward", name, names()))
+  factory = factories()[name]
+  allowed.check("setting", f"reward {name!r}", factory, settings)
+  try:
+    return factory(**settings)
+  except TypeError as error:
+    raise ValueError(f"reward {name}: {error}") from None
+
+
+def factories() -> Mapping[str, Callable[..., Transform]]:
+  """`{name: function that returns the reward}`; imports every topic once.
+
+  Raises:
+    ImportError: a module of rewards cannot be imported.
+  """
+  return _factories(tuple(__path__))
+
+
+@functools.cache
+def _factories(folders: tuple[str, ...]) -> dict[str, Callable]:
+  from rl.methods import unfinished
+
+  result = {}
+  for name in _modules(folders):
+    for attribute, value in vars(unfinished.module(name)).items():
+      # `transform` gives its factories a signature of their settings.
+      if not attribute.startswith("_") and hasattr(value, "__signature__"):
+        result[attribute] = value
+  return result
+
+
+def _modules(folders: tuple[str, ...]) -> Iterator[str]:
+  """Names of the modules that may define rewards."""
+  for topic in pkgutil.iter_modules(folders, f"{__name__}."):
+    if topic.name == f"{__name__}.verifiers":  # they read texts, not rollouts
+      continue
+    yield topic.name
+    if topic.ispkg:
+      package = importlib.import_module(topic.name)
+      for info in pkgutil.walk_packages(package.__path__, f"{topic.name}."):
+        yield info.name

@@ -87,10 +87,12 @@ def returns_to_go(
     `[..., N]`, 0 where masked.
 
   Raises:
-    ValueError: unknown `reduce`, or gamma != 1 with "min".
+    ValueError: unknown `reduce`, gamma outside [0, 1], or gamma != 1 with "min".
   """
   if reduce not in REDUCE:
     raise ValueError(choices.unknown("reduce", reduce, REDUCE))
+  if not 0 <= gamma <= 1:
+    raise ValueError(f"gamma = {gamma} must be from 0 to 1")
   if reduce == "min":
     if gamma != 1.0:
       raise ValueError(f"reduce='min' has no discount, got gamma = {gamma}")

@@ -19,10 +19,9 @@ from typing import TypeVar
 
 import optax
 
-from rl import method as method_lib
-from rl import types
+from rl import prepare, types
 from rl.method import Method
-from rl.parameter_sets import SlotRule
+from rl.parameter_sets import ParameterSet
 from rl.transforms import LevelError
 
 POLICY = "policy"  # the learner that samples; its parameters are no slot
@@ -30,7 +29,7 @@ RESERVED = (POLICY, "old")  # of a learner, now and at its turn's start
 T = TypeVar("T")
 
 
-def by_slot(given: T | Mapping[str, T]) -> dict[str, T]:
+def by_learner(given: T | Mapping[str, T]) -> dict[str, T]:
   """What belongs to each learner; a single one is the policy's."""
   return dict(given) if isinstance(given, Mapping) else {POLICY: given}
 
@@ -49,7 +48,7 @@ def pair(
   Raises:
     ValueError: a learner has one of them only.
   """
-  methods, txs = by_slot(method), by_slot(tx)
+  methods, txs = by_learner(method), by_learner(tx)
   if set(methods) != set(txs):
     raise ValueError(
       f"methods are given for the learners {sorted(methods)}, optimisers for "
@@ -60,7 +59,7 @@ def pair(
   }
 
 
-def slot_rules(methods: Mapping[str, Method]) -> dict[str, SlotRule]:
+def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
   """The rule of every slot that some learner reads.
 
   Raises:
@@ -73,9 +72,9 @@ def slot_rules(methods: Mapping[str, Method]) -> dict[str, SlotRule]:
       f"the learners {sorted(methods)} lack {POLICY!r}, which samples the "
       "rollouts; add its method"
     )
-  rules: dict[str, SlotRule] = {}
+  rules: dict[str, ParameterSet] = {}
   for method in methods.values():
-    for name, rule in method.slots:
+    for name, rule in method.parameter_sets:
       if name in RESERVED:
         raise ValueError(
           f"{method.name}: a slot cannot be named {name!r}: a learner's own "
@@ -111,7 +110,7 @@ def check(
   parameters: Mapping[str, types.PyTree],
   rollout: types.Rollout | Mapping[str, types.Rollout],
 ) -> None:
-  """`rl.method.check` of every learner.
+  """`rl.prepare.check` of every learner.
 
   Args:
     method: of the policy, or of each learner.
@@ -121,22 +120,22 @@ def check(
     rollout: likewise; of the policy, or by learner.
 
   Raises:
-    KeyError, ValueError, LevelError: as `rl.method.check` and `slot_rules`,
+    KeyError, ValueError, LevelError: as `rl.prepare.check` and `slot_rules`,
       with the method's name.
     TypeError: JAX's own, of a transform that cannot be traced.
   """
-  methods = by_slot(method)
-  slot_rules(methods)
+  methods = by_learner(method)
+  parameter_sets(methods)
   missing = [name for name in methods if name not in parameters]
   if missing:
     raise KeyError(
       f"the learners {missing} have no parameters; given: {sorted(parameters)}"
     )
-  rollouts = by_slot(rollout)
+  rollouts = by_learner(rollout)
   for name, one in methods.items():
     own = {**parameters, POLICY: parameters[name]}
     try:
       seen = rollouts.get(name, rollouts[POLICY])
-      method_lib.check(one, policy, own, seen)
+      prepare.check(one, policy, own, seen)
     except (KeyError, ValueError, LevelError) as error:
       raise type(error)(f"{one.name}: {error.args[0]}") from error

@@ -75,6 +75,8 @@ def quantile(
   x: Array, mask: Array, q: float, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
   """Linearly interpolated quantile of the entries that exist; 0 of none."""
+  if not 0 <= q <= 1:
+    raise ValueError(f"quantile = {q} must be from 0 to 1")
   values = jnp.nanquantile(
     jnp.where(mask, x, jnp.nan), float(q), axis=axis, keepdims=keepdims
   )

@@ -6,8 +6,9 @@ value at k and is left out of the mean over groups; the mean of no group is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 
@@ -121,7 +122,7 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     `{name: []}` float32, but for the histogram.
   """
   valid, scores = rollout.sample_mask, rollout.scores
-  lengths = rollout.lengths.astype(jnp.float32)
+  lengths = rollout.scored_lengths.astype(jnp.float32)
   S = scores.shape[-1]
   known = valid & (rollout.correct >= 0)
   passed = pass_at_k_curve(rollout.correct == 1, (1, S), known)
@@ -207,3 +208,60 @@ def advantage_metrics(advantages: Array, mask: Array) -> dict[str, Array]:
     "advantage/std": masked.std(advantages, mask, axes),
     "advantage/abs_mean": masked.mean(jnp.abs(advantages), mask, axes),
   }
+
+
+@flax.struct.dataclass
+class Tally:
+  """Metrics of one microbatch, in a form in which microbatches can be merged.
+
+  A mean over tokens is merged from its numerator and its denominator, parts of
+  a loss are added, and of maxima the largest counts. After `jax.lax.scan` every
+  array has leading axes: updates, then microbatches.
+
+  Attributes:
+    sums: parts that are added up.
+    totals, weights: numerators and denominators of means.
+    maxima: largest values.
+  """
+
+  sums: dict[str, Array] = flax.struct.field(default_factory=dict)
+  totals: dict[str, Array] = flax.struct.field(default_factory=dict)
+  weights: dict[str, Array] = flax.struct.field(default_factory=dict)
+  maxima: dict[str, Array] = flax.struct.field(default_factory=dict)
+
+  def add(self, values: Mapping[str, Array], mask: Array) -> Tally:
+    """Adds values over the entries of `mask`.
+
+    A name that ends in "_max" is merged as a maximum, any other as a mean. A
+    name that was added before is continued: two terms may log one metric.
+    """
+    totals, weights = dict(self.totals), dict(self.weights)
+    maxima = dict(self.maxima)
+    for name, value in values.items():
+      if name.endswith("_max"):
+        largest = jnp.max(jnp.where(mask, value, -jnp.inf))
+        maxima[name] = jnp.maximum(maxima.get(name, -jnp.inf), largest)
+      else:
+        total = jnp.sum(jnp.where(mask, value, 0.0))
+        totals[name] = totals.get(name, 0.0) + total
+        weights[name] = weights.get(name, 0.0) + mask.sum().astype(jnp.float32)
+    return self.replace(totals=totals, weights=weights, maxima=maxima)
+
+  def add_sums(self, values: Mapping[str, Array]) -> Tally:
+    """Adds parts that are summed over microbatches."""
+    return self.replace(sums=self.sums | values)
+
+  def merge(self) -> dict[str, Array]:
+    """Merges the microbatches on the last axis and the updates before it.
+
+    Returns:
+      `{name: []}`. A sum is that of the average update, a mean is over all
+      entries that were counted, and 0 if there was none.
+    """
+    merged = {name: part.sum(-1).mean() for name, part in self.sums.items()}
+    for name, total in self.totals.items():
+      merged[name] = total.sum() / jnp.maximum(self.weights[name].sum(), 1.0)
+    for name, value in self.maxima.items():
+      largest = value.max()
+      merged[name] = jnp.where(jnp.isneginf(largest), 0.0, largest)
+    return merged

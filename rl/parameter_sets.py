@@ -19,7 +19,7 @@ Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class SlotRule:
+class ParameterSet:
   """How a slot begins and follows.
 
   Attributes:
@@ -42,22 +42,26 @@ class SlotRule:
     return self.name
 
 
-def frozen() -> SlotRule:
+def frozen() -> ParameterSet:
   """The parameters the run started from."""
-  return SlotRule("frozen()", lambda slot, params, step: slot)
+  return ParameterSet("frozen()", lambda slot, params, step: slot)
 
 
-def learned() -> SlotRule:
+def learned() -> ParameterSet:
   """Starts as the policy; then the learner of this name trains it."""
-  return SlotRule("learned()", lambda slot, params, step: slot, trained=True)
+  return ParameterSet(
+    "learned()", lambda slot, params, step: slot, trained=True
+  )
 
 
-def previous() -> SlotRule:
+def previous() -> ParameterSet:
   """The parameters at the start of the previous step."""
-  return SlotRule("previous()", lambda slot, params, step: params, lagged=True)
+  return ParameterSet(
+    "previous()", lambda slot, params, step: params, lagged=True
+  )
 
 
-def ema(decay: float, every: int = 1) -> SlotRule:
+def ema(decay: float, every: int = 1) -> ParameterSet:
   """slot <- decay slot + (1 - decay) params, every so many steps.
 
   Kept in float32 at least: bfloat16 would round every small step away.
@@ -76,14 +80,14 @@ def ema(decay: float, every: int = 1) -> SlotRule:
       wide(params),
     )
 
-  return SlotRule(f"ema(decay={decay:g}, every={every})", update, wide)
+  return ParameterSet(f"ema(decay={decay:g}, every={every})", update, wide)
 
 
-def sync(every: int) -> SlotRule:
+def sync(every: int) -> ParameterSet:
   """slot <- params, every so many steps."""
 
   def update(slot, params, step):
     due = (step + 1) % every == 0
     return jax.tree.map(lambda s, p: jnp.where(due, p, s), slot, params)
 
-  return SlotRule(f"sync(every={every})", update)
+  return ParameterSet(f"sync(every={every})", update)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,45 +73,51 @@ class Reward:
         )
 
   @property
-  def transforms(self) -> tuple[Transform, ...]:
-    """Every transform, in the order of `apply`'s states."""
-    steps = () if self.steps is None else (self.steps,)
-    return (*(t for _, t in self.terms), *steps)
+  def transforms(self) -> dict[str, Transform]:
+    """Every transform by name; a method's state has the same names."""
+    by_name = {f"reward/{name}": transform for name, transform in self.terms}
+    if self.steps is not None:
+      by_name["reward_steps"] = self.steps
+    return by_name
 
   def apply(
-    self, rollout: types.Rollout, states: tuple
-  ) -> tuple[types.Rollout, tuple]:
-    """The rollout with its scores, components and step scores.
+    self, rollout: types.Rollout, state: Mapping[str, Any]
+  ) -> tuple[types.Rollout, dict[str, Any]]:
+    """Replaces the scores, components and step scores of a rollout.
 
     Args:
-      rollout: with what the transforms need in its extras.
-      states: of the transforms.
+      rollout: with the needs of the transforms in its extras.
+      state: states by the names of `transforms`; it may hold other names too.
 
     Returns:
-      It, and the new states. A sample that does not exist scores 0.
+      The rollout, in which a sample that does not exist scores 0, and the new
+      states of `transforms`.
     """
-    after = []
-    judged = rollout
-    for (name, t), before in zip(self.terms, states, strict=False):
+    new_state = {}
+    task_rollout = rollout
+    for name, transform in self.terms:
       if name in rollout.components:
         raise ValueError(
           f"{self.name}: the task has a component {name!r} already; give the "
           "term another name, or no reward of its own"
         )
-      value, state = t.apply(None, rollout, before)
-      transforms.check_shape(t, value, rollout)
-      after.append(state)
+      key = f"reward/{name}"
+      value, new_state[key] = transform.apply(None, rollout, state[key])
+      transforms.check_shape(transform, value, rollout)
       value = jnp.where(rollout.sample_mask, value, 0.0)
       rollout = rollout.replace(components={**rollout.components, name: value})
     if self.steps is not None:
-      found, state = self.steps.apply(None, judged, states[-1])
-      transforms.check_shape(self.steps, found, rollout)
-      after.append(state)
-      rollout = rollout.replace(step_scores=found)
+      # Step scores are made from the task's scores and components, without the
+      # terms above.
+      step_scores, new_state["reward_steps"] = self.steps.apply(
+        None, task_rollout, state["reward_steps"]
+      )
+      transforms.check_shape(self.steps, step_scores, rollout)
+      rollout = rollout.replace(step_scores=step_scores)
     scores, components = self.total(rollout.components, rollout)
     scores = jnp.where(rollout.sample_mask, scores, 0.0)
     rollout = rollout.replace(scores=scores, components=dict(components))
-    return rollout, tuple(after)
+    return rollout, new_state
 
   def describe(self) -> list[tuple[str, str]]:
     """`(text, level)` rows for printing."""

@@ -8,7 +8,7 @@ positions, so whole logits `[P, S, T, V]` never exist.
 Sources: "policy", the parameters being differentiated; "old", the parameters
 at the start of the training step; any slot of the state ("ref", "ema"). The
 first two are the learner's own, if several learn (`rl.learners`). What no
-forward pass gives has a source too: "task" and "stage" (`given`), "host"
+forward pass gives has a source too: "task" and "stage" (`provided`), "host"
 (`host`), and "prepared" (`rl.method`).
 """
 
@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import slices, types
+from rl import minibatches, types
 
 Array = jax.Array
 # Who else fills `rollout.extras`, and what to say where it was not done.
@@ -119,7 +119,7 @@ entropy = Probe("entropy", _entropy)  # of the whole next-token law, nats
 values = Probe("values", _value, head="value")  # V before the token
 
 
-def given(source: str, name: str) -> Need:
+def provided(source: str, name: str) -> Need:
   """What the task, the sampling stage or `Method.prepared` knows, by name."""
   return Need(source, Probe(name, _value))
 
@@ -389,7 +389,7 @@ def passes(
     reads = {str(n) for w in wanted for n in w.probe.reads}
     extras = types.Named({k: rollout.extras[k] for k in reads})
     texts = (view_tokens(rollout, view), extras)
-    found = slices.map_parts(score, texts, parts)
+    found = minibatches.map_parts(score, texts, parts)
     found = {str(n): found[n.probe.name] for n in wanted}
     rollout = rollout.replace(
       extras=rollout.extras.update(jax.lax.stop_gradient(found))

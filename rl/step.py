@@ -1,16 +1,15 @@
 """The train step: one pure function from (state, rollout) to (state, metrics).
 
-  for each learner (`rl.learners`; mostly there is one, the policy):
-    passes      scores under old and slot parameters, no gradient
-    prepare     advantages, masks and coefficients, once, on the whole batch
-    for each epoch, for each minibatch:
-      aggregate   coefficients from the minibatch's whole masks
-      microbatches    loss and summed gradient, exactly the minibatch's
-      tx          one Optax update, skipped where it is not finite
-    phases      further updates, while their metric is large
-  slots       follow their rules
+For the policy, which is mostly the only learner (`rl.learners`):
 
-Minibatches and microbatches are slices of P (`rl.slices`).
+  passes      score the rollout under old and further parameters, no gradient
+  prepare     rewards, filters, advantages and masks, once, on the whole batch
+  for each epoch, for each minibatch:
+    gradient    of the loss, accumulated over microbatches
+    optimizer   one Optax update, skipped if it is not sound (`rl.update_guard`)
+
+Other learners follow with their own loss, then `Method.further_updates` if the
+method has any, and at the end every parameter set follows its rule.
 """
 
 from __future__ import annotations
@@ -23,14 +22,18 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import learners as learning
-from rl import method as methods
-from rl import metrics as statistics
-from rl import scoring, slices, types
+from rl import (
+  further_updates,
+  learners,
+  metrics,
+  prepare,
+  scoring,
+  types,
+  update_guard,
+)
 from rl.learners import POLICY
 from rl.method import Method
-from rl.plan import Plan
-from rl.tally import Tally
+from rl.minibatches import Plan, split
 
 Array = jax.Array
 Metrics = dict[str, Array]
@@ -42,12 +45,12 @@ Optimizers = (
 
 
 @flax.struct.dataclass
-class Learner:
-  """What training changes of a learner, besides its parameters.
+class LearnerState:
+  """What training changes of a learner besides its parameters.
 
   Attributes:
-    opt_state: of its Optax transformation.
-    method_state: of its method's transforms.
+    opt_state: state of its optimizer.
+    method_state: states of its method's transforms, by name.
   """
 
   opt_state: Any
@@ -56,29 +59,30 @@ class Learner:
 
 @flax.struct.dataclass
 class State:
-  """Everything that training changes, and what it leaves frozen.
+  """Everything that training changes, and the parameters that it does not.
 
   Attributes:
-    step: `[]` int32, training steps done (one rollout each).
-    params: the policy.
-    opt_state: of the Optax transformation.
-    method_state: of the method's transforms.
-    slots: `{name: params}`, further parameter sets the method reads.
-    key: typed PRNG key; constant: randomness is folded in from `step`.
-    learners: `{slot: Learner}`, the learners besides the policy; what they
-      train is `slots[slot]`.
-    memory: of the policy's sampling stage.
-    frozen: parameters that nothing trains and all parameter sets share; with
-      `params`, or with a slot, they are the model's (`types.join`).
+    step: `[]` int32, number of training steps done; each uses one rollout.
+    params: trained parameters of the policy.
+    opt_state: state of the policy's optimizer.
+    method_state: states of the policy's transforms, by name.
+    parameter_sets: `{name: params}`, further parameters that methods read.
+    key: typed PRNG key. It never changes; `step` is folded into it.
+    learners: `{name: LearnerState}` of the learners besides the policy, whose
+      parameters are `parameter_sets[name]`.
+    memory: what the policy's sampler remembers from one rollout to the next.
+    frozen: parameters that are never trained and that all parameter sets share.
+      Joined with `params`, or with a parameter set, they are the model's
+      (`rl.types.join`).
   """
 
   step: Array
   params: types.PyTree
   opt_state: Any
   method_state: Any
-  slots: dict[str, types.PyTree]
+  parameter_sets: dict[str, types.PyTree]
   key: Array
-  learners: dict[str, Learner] = flax.struct.field(default_factory=dict)
+  learners: dict[str, LearnerState] = flax.struct.field(default_factory=dict)
   memory: Any = ()
   frozen: types.PyTree = flax.struct.field(default_factory=dict)
 
@@ -90,260 +94,215 @@ def init(
   key: Array,
   frozen: types.PyTree | None = None,
 ) -> State:
-  """The state before the first step; slots start from `params`.
+  """The state before the first step; parameter sets start from `params`.
 
   Args:
-    method, tx: of the policy, or `{slot: ...}` of every learner.
-    params: of the policy, those that are trained.
+    method: method of the policy, or `{name: method}` of every learner.
+    params: trained parameters of the policy.
+    tx: optimizer of the policy, or `{name: optimizer}` of every learner.
     key: typed PRNG key.
-    frozen: the policy's other parameters; None: there are none.
+    frozen: the policy's other parameters; None if all are trained.
   """
-  found, txs = learning.pair(method, tx)
-  rules = learning.slot_rules(found)
-  slots = {name: rule.init(params) for name, rule in rules.items()}
-  held = {
-    name: Learner(
-      txs[name].init(params if name == POLICY else slots[name]), one.init()
-    )
-    for name, one in found.items()
+  methods, txs = learners.pair(method, tx)
+  sets = {
+    name: parameter_set.init(params)
+    for name, parameter_set in learners.parameter_sets(methods).items()
   }
-  own = held.pop(POLICY)
+  states = {
+    name: LearnerState(
+      txs[name].init(params if name == POLICY else sets[name]), one.init()
+    )
+    for name, one in methods.items()
+  }
+  of_policy = states.pop(POLICY)
   return State(
     step=jnp.zeros((), jnp.int32),
     params=params,
-    opt_state=own.opt_state,
-    method_state=own.method_state,
-    slots=slots,
+    opt_state=of_policy.opt_state,
+    method_state=of_policy.method_state,
+    parameter_sets=sets,
     key=key,
-    learners=held,
-    memory=found[POLICY].stage.init(),
+    learners=states,
+    memory=methods[POLICY].sampler.init(),
     frozen={} if frozen is None else frozen,
   )
 
 
-def _scan(body: Callable, carry: Any, xs: types.PyTree, parts: int):
-  """`lax.scan`, or a plain call where there is a single part."""
-  if parts == 1:
-    carry, out = body(carry, jax.tree.map(lambda x: x[0], xs))
-    return carry, jax.tree.map(lambda x: x[None], out)
-  return jax.lax.scan(body, carry, xs)
-
-
-def gradients(
-  method: Method,
-  policy: types.Policy,
-  params: types.PyTree,
-  batch: methods.Batch,
-  scales: tuple[Array, ...],
-  plan: Plan,
-) -> tuple[types.PyTree, Tally]:
-  """Gradient of a minibatch's loss, accumulated over its microbatches.
-
-  In float32: many small parts would vanish in a bfloat16 sum.
-
-  Args:
-    method, policy, params: what to differentiate.
-    batch, scales: of `rl.method.prepare`, or a minibatch of it.
-    plan: its microbatches, temperature and chunk.
-
-  Returns:
-    The gradient, shaped like `params`, and the loss's metrics, to be merged.
-  """
-  coefs = methods.coefficients(method, batch)
-
-  def total(params, batch, coefs):
-    return methods.loss(
-      method,
-      policy,
-      params,
-      batch,
-      coefs,
-      scales,
-      temperature=plan.temperature,
-      chunk=plan.chunk,
-    )
-
-  def microbatch(accumulated, part):
-    found, tally = jax.grad(total, has_aux=True)(params, *part)
-    return jax.tree.map(jnp.add, accumulated, found), tally
-
-  if plan.microbatches == 1:  # no accumulator
-    found, tally = jax.grad(total, has_aux=True)(params, batch, coefs)
-    tally = jax.tree.map(lambda x: x[None], tally)
-  else:
-    found, tally = jax.lax.scan(
-      microbatch,
-      jax.tree.map(lambda p: jnp.zeros(p.shape), params),
-      slices.split((batch, coefs), plan.microbatches),
-    )
-    found = jax.tree.map(lambda g, p: g.astype(p.dtype), found, params)
-  return found, tally
-
-
-def _advantage_metrics(method: Method, batch: methods.Batch) -> Metrics:
-  found = methods.first_signal(method, batch)
-  return {} if found is None else statistics.advantage_metrics(*found)
-
-
-def _bad_sample(rollout: types.Rollout) -> Metrics:
-  """The first sample with a score or step score that is not finite, or -1."""
-  bad = ~jnp.isfinite(rollout.scores)
-  if rollout.step_scores is not None:
-    wrong = rollout.step_mask & ~jnp.isfinite(rollout.step_scores)
-    bad |= wrong.any(-1)
-  bad = (bad & rollout.sample_mask).ravel()
-  row, sample = jnp.divmod(jnp.argmax(bad), rollout.scores.shape[1])
-  return {
-    "guard/bad_prompt": jnp.where(bad.any(), rollout.prompt_ids[row], -1),
-    "guard/bad_sample": jnp.where(bad.any(), sample, -1),
-  }
-
-
-def _reward_metrics(
-  method: Method, judged: types.Rollout, prepared: types.Rollout
-) -> Metrics:
-  """Statistics of what the method's reward made of the task's scores."""
-  paid = judged.replace(
-    scores=prepared.scores,
-    components=prepared.components,
-    step_scores=prepared.step_scores,
-  )
-  of_task = statistics.rollout_metrics(judged)
-  bad, bad_of_task = _bad_sample(paid), _bad_sample(judged)
-  weights = method.reward.weights(judged.step)
-  return {
-    **statistics.rollout_metrics(paid),
-    **_choose(bad_of_task["guard/bad_sample"] < 0, bad, bad_of_task),
-    "reward/task": of_task["reward/mean"],
-    **{f"reward/weight/{name}": value for name, value in weights.items()},
-  }
-
-
-def _choose(condition: Array, new: types.PyTree, old: types.PyTree):
-  return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
-
-
-def _learner(
+def _make_learner_step(
   method: Method,
   tx: optax.GradientTransformation,
   plan: Plan,
-  moving: set[str],
+  changing: set[str],
 ) -> Callable:
-  """How one learner learns.
+  """Builds one learner's step: passes, prepare, then epochs x minibatches.
 
-  The function found is `(policy, params, held, slots, rollout, usable) -> ...`.
+  Args:
+    method, tx, plan: those of the learner.
+    changing: sources of parameters that change during the train step.
 
-  It returns its parameters, its `Learner`, its metrics, and the rollout with
-  those extras that the next learner would find the same: of no parameters that
-  are `moving`. Other args as of `make`.
+  Returns:
+    `(policy, params, state, parameter_sets, rollout, usable) ->
+    (params, state, metrics, extras)`; see `learner_step`.
   """
-  strict = [t.name for t in method.loss.terms if t.on_policy]
-  if plan.updates > 1 and strict:
-    raise ValueError(
-      f"{method.name}: {strict[0]} is strictly on-policy, but epochs = "
-      f"{plan.epochs} and minibatches = {plan.minibatches} make {plan.updates} "
-      "updates per rollout; use 1 and 1, or a surrogate with a ratio"
-    )
+  _check_updates(method, plan)
+  needs = prepare.required(method, plan.updates)
+  # Later learners reuse what was computed from unchanging parameters.
+  reusable = [
+    str(need) for need in needs if not need.sources & (changing | {"prepared"})
+  ]
 
-  needs = methods.required(method, plan.updates)
-  phases = [(phase, methods.phase_method(phase)) for phase in method.phases]
-  moving = moving | {"prepared"}
-  lasting = [str(need) for need in needs if not need.sources & moving]
+  def learner_step(
+    policy: types.Policy,
+    params: types.PyTree,
+    state: LearnerState,
+    parameter_sets: Mapping[str, types.PyTree],
+    rollout: types.Rollout,
+    usable: Array,
+  ) -> tuple[types.PyTree, LearnerState, Metrics, dict[str, Array]]:
+    """One training step of a learner.
 
-  def update(policy, carry, minibatch, scales, usable):
-    params, opt_state = carry
-    grads, tally = gradients(method, policy, params, minibatch, scales, plan)
-    found, norm = tally.merge(), optax.tree.norm(grads)
-    updates, new_opt_state = tx.update(grads, opt_state, params)
-    new_params = optax.apply_updates(params, updates)
-    ratio = found.get("policy/ratio_mean", jnp.ones(()))
-    done = usable & jnp.isfinite(norm + optax.tree.norm(updates))
-    done &= jnp.isfinite(found["loss/total"]) & (ratio <= plan.max_mean_ratio)
-    # Nothing to learn from: no momentum, no decay either.
-    done &= jnp.stack([mask.any() for mask in minibatch.masks]).any()
-    params = _choose(done, new_params, params)
-    opt_state = _choose(done, new_opt_state, opt_state)
-    return (params, opt_state), (tally, norm, 1.0 - done)
+    Args:
+      policy: the model.
+      params: the parameters that the learner trains.
+      state: its optimizer state and method state.
+      parameter_sets: further parameters, by name.
+      rollout: scored by the task; extras may hold results of earlier passes.
+      usable: `[]` bool; False skips every update.
 
-  def repair(policy, carry, batch, usable, phase, own):
-    """Passes of a phase over the rollout, until one steps on nothing."""
-    prepared, scales, _ = methods.prepare(own, batch.rollout, own.init())
-    minibatches = slices.split(prepared, plan.minibatches)
-
-    def visit(carry, minibatch):
-      params, opt_state = carry
-      grads, tally = gradients(own, policy, params, minibatch, scales, plan)
-      updates, new_opt_state = tx.update(grads, opt_state, params)
-      due = usable & (tally.merge()[phase.metric] > phase.limit)
-      due &= jnp.isfinite(optax.tree.norm(grads))
-      new = optax.apply_updates(params, updates), new_opt_state
-      return _choose(due, new, carry), due
-
-    def again(loop):
-      carry, passes, _ = loop
-      carry, due = _scan(visit, carry, minibatches, plan.minibatches)
-      return carry, passes + 1, due.any()
-
-    start = (carry, jnp.zeros((), jnp.int32), jnp.ones((), bool))
-    carry, passes, _ = jax.lax.while_loop(
-      lambda loop: loop[2] & (loop[1] < phase.most), again, start
-    )
-    return carry, passes
-
-  def learn(policy, params, held, slots, rollout, usable):
+    Returns:
+      The new parameters and state, the metrics, and the extras that later
+      learners can reuse.
+    """
+    # Passes.
     missing = {need for need in needs if need not in rollout.extras}
-    cost = statistics.pass_metrics(missing, rollout)
-    scored = scoring.passes(
+    pass_costs = metrics.pass_metrics(missing, rollout)
+    rollout = scoring.passes(
       policy,
-      {"old": params, **slots},
+      {"old": params, **parameter_sets},
       missing,
       rollout,
       plan.temperature,
       plan.chunk,
       plan.microbatches,
     )
-    batch, scales, method_state = methods.prepare(
-      method, scored, held.method_state
+
+    # Prepare.
+    batch, term_weights, method_state = prepare.prepare(
+      method, rollout, state.method_state
     )
-    earned = {}
+    reward_metrics = {}
     if method.reward is not None:
-      earned = _reward_metrics(method, scored, batch.rollout)
-      usable &= earned["guard/bad_sample"] < 0
-    minibatches = slices.split(batch, plan.minibatches)
+      reward_metrics, rewards_are_finite = _judge_rewards(
+        method, rollout, batch.rollout
+      )
+      usable &= rewards_are_finite
+
+    # Epochs and minibatches.
+    minibatches = split(batch, plan.minibatches)
+
+    def update(carry, minibatch):
+      params, opt_state = carry
+
+      # Gradient.
+      grads, tally = prepare.gradient(
+        method, policy, params, minibatch, term_weights, plan
+      )
+      norm = optax.tree.norm(grads)
+
+      # Optimizer.
+      updates, new_opt_state = tx.update(grads, opt_state, params)
+      new_params = optax.apply_updates(params, updates)
+      is_made = usable & update_guard.is_sound(
+        tally.merge(), norm, updates, minibatch.masks, plan
+      )
+      carry = update_guard.select(
+        is_made, (new_params, new_opt_state), (params, opt_state)
+      )
+      return carry, (tally, norm, 1.0 - is_made)
 
     def epoch(carry, _):
-      return _scan(
-        lambda c, minibatch: update(policy, c, minibatch, scales, usable),
-        carry,
-        minibatches,
-        plan.minibatches,
-      )
+      return _scan(update, carry, minibatches, plan.minibatches)
 
-    carry = (params, held.opt_state)
-    carry, (tally, norms, skipped) = _scan(
-      epoch, carry, jnp.arange(plan.epochs), plan.epochs
+    (params, opt_state), (tally, norms, skipped) = _scan(
+      epoch, (params, state.opt_state), jnp.arange(plan.epochs), plan.epochs
     )
-    passes = {}
-    for phase, own in phases:
-      carry, passes[f"phase/{phase.metric}_passes"] = repair(
-        policy, carry, batch, usable, phase, own
-      )
-    params, opt_state = carry
-    metrics = {
-      **earned,
-      **cost,
-      **passes,
-      **_advantage_metrics(method, batch),
-      **tally.merge(),
-      "optim/grad_norm": norms.mean(),
-      "optim/skipped": skipped.sum(),
-    }
-    method_state = _choose(usable, method_state, held.method_state)
-    known = {name: scored.extras[name] for name in lasting}
-    rollout = rollout.replace(extras=rollout.extras.update(known))
-    return params, Learner(opt_state, method_state), metrics, rollout
 
-  return learn
+    # Further updates: only few methods have any.
+    passes = {}
+    for further in method.further_updates:
+      params, opt_state, passes[f"phase/{further.metric}_passes"] = (
+        further_updates.run(
+          *(further, policy, tx, plan, params, opt_state, batch.rollout, usable)
+        )
+      )
+
+    method_state = update_guard.select(usable, method_state, state.method_state)
+    signal = prepare.first_signal(method, batch)
+    return (
+      params,
+      LearnerState(opt_state, method_state),
+      {
+        **reward_metrics,
+        **pass_costs,
+        **passes,
+        **({} if signal is None else metrics.advantage_metrics(*signal)),
+        **tally.merge(),
+        "optim/grad_norm": norms.mean(),
+        "optim/skipped": skipped.sum(),
+      },
+      {name: rollout.extras[name] for name in reusable},
+    )
+
+  return learner_step
+
+
+def _check_updates(method: Method, plan: Plan) -> None:
+  """Checks that a method may make as many updates per rollout as planned."""
+  on_policy = [term.name for term in method.loss.terms if term.on_policy]
+  if plan.updates > 1 and on_policy:
+    raise ValueError(
+      f"{method.name}: {on_policy[0]} is strictly on-policy, but epochs = "
+      f"{plan.epochs} and minibatches = {plan.minibatches} make {plan.updates} "
+      "updates per rollout; use 1 and 1, or a surrogate with a ratio"
+    )
+
+
+def _judge_rewards(
+  method: Method, rollout: types.Rollout, prepared: types.Rollout
+) -> tuple[Metrics, Array]:
+  """Compares the method's reward with the task's scores.
+
+  Args:
+    method: has a reward.
+    rollout: with the scores of the task.
+    prepared: with the scores of the reward.
+
+  Returns:
+    Metrics, and whether all rewards are finite, `[]` bool.
+  """
+  rewarded = rollout.replace(
+    scores=prepared.scores,
+    components=prepared.components,
+    step_scores=prepared.step_scores,
+  )
+  score_check = update_guard.check_scores(rollout).otherwise(
+    update_guard.check_scores(rewarded)
+  )
+  weights = method.reward.weights(rollout.step)
+  return {
+    **metrics.rollout_metrics(rewarded),
+    **score_check.metrics(),
+    "reward/task": metrics.rollout_metrics(rollout)["reward/mean"],
+    **{f"reward/weight/{name}": value for name, value in weights.items()},
+  }, score_check.passes
+
+
+def _scan(body: Callable, carry: Any, xs: types.PyTree, length: int):
+  """`jax.lax.scan`, or a call without a loop if there is a single element."""
+  if length == 1:
+    carry, out = body(carry, jax.tree.map(lambda x: x[0], xs))
+    return carry, jax.tree.map(lambda x: x[None], out)
+  return jax.lax.scan(body, carry, xs)
 
 
 def make(
@@ -354,83 +313,96 @@ def make(
 ) -> Callable[[State, Rollouts], tuple[State, Metrics]]:
   """The pure train step `(state, rollout) -> (state, metrics)`.
 
-  Jit it yourself, with the state donated and whatever shardings you like; the
-  numbers do not depend on them. An update whose loss, gradient or scores are
-  not finite is a no-op (`optim/skipped`; `guard/bad_*` names the sample), and
-  so is one of which nothing is trained on. Deterministic: minibatches are the
-  same slices in every epoch.
+  Jit it yourself, with the state donated and with any shardings; the numbers
+  do not depend on them. It is deterministic: minibatches are the same slices in
+  every epoch. `rl.update_guard` says which updates are skipped.
 
-  With a single update per rollout, what only the loss reads of the "old"
-  policy is read off the current one, which is the same, and no pass is run.
+  With a single update per rollout the old policy is the current one, and what
+  only the loss reads of it costs no pass of its own.
 
   Args:
-    method, tx: of the policy, or `{slot: ...}` of every learner, in the order
-      in which they learn.
-    policy: the model that all of them share, each with its parameters.
-    plan: of the policy; every other learner makes one update per rollout
-      (`plan.single`).
+    method: method of the policy, or `{name: method}` of every learner, in the
+      order in which they learn.
+    policy: the model that all learners share, each with its parameters.
+    tx: optimizer of the policy, or `{name: optimizer}` of every learner.
+    plan: plan of the policy. Every other learner makes one update per rollout
+      (`Plan.single`).
 
   Returns:
-    The train step. A learner with a rollout of its own finds it under its name
-    where the rollout is a mapping; the others share the policy's. Metrics of a
-    learner besides the policy have its slot before their names:
-    `prm/loss/total`.
+    The train step. Its rollout is that of the policy, or a mapping in which a
+    learner finds a rollout of its own under its name. Metrics of the learners
+    besides the policy begin with the learner's name: `prm/loss/total`.
 
   Raises:
-    ValueError: several updates per rollout of a method without a ratio, which
-      is wrong from the second update on; learners and slots that do not fit.
+    ValueError: if a method without a ratio would make several updates per
+      rollout, which is wrong from the second update on; if learners and
+      parameter sets do not fit together.
   """
-  found, txs = learning.pair(method, tx)
-  rules = learning.slot_rules(found)
-  moving = {"old", *found}
-  learn = {
-    name: _learner(
-      one, txs[name], plan if name == POLICY else plan.single, moving
+  methods, txs = learners.pair(method, tx)
+  parameter_sets = learners.parameter_sets(methods)
+  changing = {"old", *methods}
+  learner_steps = {
+    name: _make_learner_step(
+      one, txs[name], plan if name == POLICY else plan.single, changing
     )
-    for name, one in found.items()
+    for name, one in methods.items()
   }
 
-  def train_step(state: State, rollouts: Rollouts):
-    given = learning.by_slot(rollouts)
-    memory = given[POLICY].memory
-    given = {name: one.replace(memory=()) for name, one in given.items()}
-    rollout = given.pop(POLICY)
+  def train_step(state: State, rollouts: Rollouts) -> tuple[State, Metrics]:
+    rollouts = learners.by_learner(rollouts)
+    memory = rollouts[POLICY].memory
+    rollouts = {
+      name: rollout.replace(memory=()) for name, rollout in rollouts.items()
+    }
+    rollout = rollouts.pop(POLICY)
     plan.check(rollout.scores.shape[0])
-    metrics = statistics.rollout_metrics(rollout) | _bad_sample(rollout)
-    usable = metrics["guard/bad_sample"] < 0
-    whole = policy.given(state.frozen)
-    params = {POLICY: state.params, **state.slots}
-    held = {POLICY: Learner(state.opt_state, state.method_state)}
-    held |= state.learners
-    for name in found:
-      slots = {slot: params[slot] for slot in rules}
-      own = given.get(name, rollout)
-      good = usable & (_bad_sample(own)["guard/bad_sample"] < 0)
-      params[name], held[name], new, seen = learn[name](
-        whole, params[name], held[name], slots, own, good
+    score_check = update_guard.check_scores(rollout)
+    logged = metrics.rollout_metrics(rollout) | score_check.metrics()
+
+    model = policy.with_frozen(state.frozen)
+    params = {POLICY: state.params, **state.parameter_sets}
+    states = {
+      POLICY: LearnerState(state.opt_state, state.method_state),
+      **state.learners,
+    }
+    for name in methods:
+      # A learner besides the policy may have a rollout of its own.
+      own_rollout = rollouts.get(name, rollout)
+      usable = (
+        score_check.passes & update_guard.check_scores(own_rollout).passes
       )
-      rollout = rollout if name in given else seen
-      prefix = learning.prefix(name)
-      metrics |= {prefix + key: value for key, value in new.items()}
-    own = held.pop(POLICY)
+      params[name], states[name], learner_metrics, extras = learner_steps[name](
+        model,
+        params[name],
+        states[name],
+        {name: params[name] for name in parameter_sets},
+        own_rollout,
+        usable,
+      )
+      if name not in rollouts:
+        rollout = rollout.replace(extras=rollout.extras.update(extras))
+      prefix = learners.prefix(name)
+      logged |= {prefix + key: value for key, value in learner_metrics.items()}
+
+    of_policy = states.pop(POLICY)
     new_state = State(
       step=state.step + 1,
       params=params[POLICY],
-      opt_state=own.opt_state,
-      method_state=own.method_state,
-      slots={
-        name: rule.update(
+      opt_state=of_policy.opt_state,
+      method_state=of_policy.method_state,
+      parameter_sets={
+        name: parameter_set.update(
           params[name],
-          state.params if rule.lagged else params[POLICY],
+          state.params if parameter_set.lagged else params[POLICY],
           state.step,
         )
-        for name, rule in rules.items()
+        for name, parameter_set in parameter_sets.items()
       },
       key=state.key,
-      learners=held,
-      memory=_choose(usable, memory, state.memory),
+      learners=states,
+      memory=update_guard.select(score_check.passes, memory, state.memory),
       frozen=state.frozen,
     )
-    return new_state, metrics
+    return new_state, logged
 
   return train_step

@@ -142,8 +142,11 @@ class Rollout:
     return self.tokens.completions
 
   @property
-  def lengths(self) -> Array:
-    """`[P, S]` scored tokens per sample."""
+  def scored_lengths(self) -> Array:
+    """`[P, S]` number of scored tokens of each sample.
+
+    `tokens.lengths` counts all real tokens, whoever wrote them.
+    """
     return self.tokens.mask.sum(-1)
 
   def valid(self, level: str) -> Array:
@@ -205,7 +208,7 @@ class Policy:
   serve: Callable[[PyTree], PyTree] = lambda params: params
   resize: Callable[[PyTree, int], PyTree] = lambda cache, room: cache
 
-  def given(self, frozen: PyTree) -> Policy:
+  def with_frozen(self, frozen: PyTree) -> Policy:
     """The same policy as functions of the other parameters alone."""
     if not frozen:
       return self

@@ -22,8 +22,9 @@ from hypothesis.extra import numpy as hnp
 from experiments import tasks
 from experiments.cli import errors, spec
 from experiments.training import build, loop, validate
-from models import stored
+from models import checkpoint_reader
 from rl import advantages, credit, methods, objectives, step
+from rl.minibatches import Plan
 
 REFUSALS = errors.REFUSALS
 EXAMPLES = hypothesis.settings().max_examples
@@ -170,7 +171,7 @@ def test_configs_that_build_run(tmp_path):
     except errors.Ended as error:
       said_well(error)
       return
-    params = stored.restore_params(workdir / "checkpoints")
+    params = checkpoint_reader.restore_params(workdir / "checkpoints")
     for leaf in jax.tree.leaves(params):
       assert np.isfinite(np.asarray(leaf, np.float32)).all(), found
 
@@ -290,9 +291,7 @@ def learner():
   m = methods.get("max_at_k", k=2)
   tx = optax.adam(0.1)
   state = step.init(m, tabular_policy.params(), tx, jax.random.key(0))
-  return state, jax.jit(
-    step.make(m, tabular_policy.policy, tx, step.Plan(epochs=2))
-  )
+  return state, jax.jit(step.make(m, tabular_policy.policy, tx, Plan(epochs=2)))
 
 
 ANY = st.floats(width=32)  # NaN and infinities too

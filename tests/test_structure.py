@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,11 @@ from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = ("rl", "models", "rewards", "experiments")
+PAGES = sorted(
+  page
+  for folder in (".", "docs", *PACKAGES)
+  for page in (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")
+)
 MAY_IMPORT = {
   "rl": {"rl"},
   "models": {"models", "rl"},
@@ -143,7 +149,7 @@ PUBLIC = {
     "leave_one_out": ["scores", "valid"],
     "group_normalize": ["scores", "valid", "ddof", "eps"],
   },
-  "rl.method": {"prepare": ["method", "rollout", "state"]},
+  "rl.prepare": {"prepare": ["method", "rollout", "state"]},
   "rl.methods": {"get": ["name", "hyper"], "names": []},
   "rl.metrics": {"pass_at_k_curve": ["correct", "ks", "valid"]},
   "models.transformer": {"logits": ["config", "params", "tokens", "mask"]},
@@ -187,8 +193,24 @@ def code_lines(path):
 
 def test_the_core_stays_small_and_a_method_a_short_file():
   """3,000 lines of code; the median method is under 60 with its docstring."""
-  core = [p for p in (ROOT / "rl").glob("*.py")]
+  core = [p for p in sources("rl") if "methods" not in p.parts]
   assert sum(map(code_lines, core)) < 3000
   files = [inspect.getsourcefile(methods.factory(n)) for n in methods.names()]
   lengths = [len(pathlib.Path(f).read_text().splitlines()) for f in files]
   assert statistics.median(lengths) < 60
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page))
+def test_links_of_pages_lead_to_files_and_headings(page):
+  text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+  anchors = {
+    re.sub(r"[^\w\- ]", "", line.lstrip("# ")).lower().replace(" ", "-")
+    for line in text.splitlines()
+    if line.startswith("#")
+  }
+  for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    path, _, anchor = target.partition("#")
+    if "://" in target:
+      continue
+    assert not path or (page.parent / path).exists(), target
+    assert path or anchor in anchors, target

@@ -1,4 +1,4 @@
-"""docs/your_method.md tells the truth: its code runs, in its files."""
+"""rl/methods/your_method.md tells the truth: its code runs, in its files."""
 
 import importlib.util
 import pathlib
@@ -17,7 +17,7 @@ from experiments.training import loop, validate
 from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TEXT = (ROOT / "docs" / "your_method.md").read_text()
+TEXT = (ROOT / "rl" / "methods" / "your_method.md").read_text()
 METHOD, PROOF, SEEDS = re.findall(r"^```python\n(.*?)^```", TEXT, re.M | re.S)
 FILE = "rl.methods.sets.min_at_k"
 

@@ -103,7 +103,7 @@ def _training(e: Experiment, over: float) -> Changes:
   if e.model.remat != "full":
     return {"model.remat": "full"}
   prompts = e.config.rollout.prompts // e.plan.minibatches
-  most = prompts // sharding.prompt_parts(e.mesh)
+  most = prompts // sharding.num_prompt_shards(e.mesh)
   now = e.plan.microbatches
   more = [n for n in device_mesh.divisors(most) if n > now]
   if more:
@@ -132,7 +132,7 @@ def _sampling(e: Experiment, hbm: float, over: float) -> Changes:
 
 def _evaluation(e: Experiment, hbm: float, over: float) -> Changes:
   """Fewer rows, then fewer problems, unless the parameters take too much."""
-  parts, batch = sharding.prompt_parts(e.mesh), e.config.evaluation.batch
+  parts, batch = sharding.num_prompt_shards(e.mesh), e.config.evaluation.batch
   copy = sampled_bytes(e, e.mesh.shape["tensor"])
   if copy < hbm * chips.GIB / 2:
     rows = _fewer(evaluator.sampling_settings(e), over)
@@ -157,7 +157,9 @@ def _fewer(sampling: generation.Sampling, over: float) -> int:
 
 def sampled_bytes(e: Experiment, tensor: int) -> float:
   """The parameters on each device while sampling, which only `tensor` splits."""
-  return np.dtype(e.model.dtype).itemsize * presets.parameters(e.model) / tensor
+  return (
+    np.dtype(e.model.dtype).itemsize * presets.parameter_count(e.model) / tensor
+  )
 
 
 def most_tensor(e: Experiment) -> int:

@@ -58,7 +58,7 @@ def read(e: Experiment, name: str) -> types.PyTree:
   if name == "train_step":
     return state
   if name == "score":
-    return state.params, state.frozen, state.slots
+    return state.params, state.frozen, state.parameter_sets
   if name == "evaluation":
     return state.params, state.frozen
   if e.sampling_mesh == e.mesh:
@@ -69,7 +69,7 @@ def read(e: Experiment, name: str) -> types.PyTree:
 
 def own(rollout: step.Rollouts) -> types.Rollout:
   """The policy's, where learners have rollouts of their own."""
-  return learners.by_slot(rollout)[learners.POLICY]
+  return learners.by_learner(rollout)[learners.POLICY]
 
 
 def placed_rollout(e: Experiment) -> step.Rollouts:
@@ -96,7 +96,7 @@ def _scorer(e: Experiment) -> Callable:
   def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
     needs = [
       scoring.Need(source, scoring.log_probs)
-      for source in ("old", *state.slots)
+      for source in ("old", *state.parameter_sets)
     ]
     scored = e.with_scores(state, rollout, needs)
     return {str(need): scored.extras[need] for need in needs}
@@ -107,7 +107,7 @@ def _scorer(e: Experiment) -> Callable:
 def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   state = e.abstract_sampler_state
   if e.task.jittable:
-    gather = rollouts.on_device(
+    gather = rollouts.make_rollout_fn(
       e.task,
       e.policy,
       e.sampling,
@@ -124,7 +124,7 @@ def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
     prompt_mask: jax.Array,
     keys: jax.Array,
   ) -> generation.Samples:
-    policy = e.policy.given(frozen)
+    policy = e.policy.with_frozen(frozen)
     return generation.generate(
       policy, params, prompts, prompt_mask, keys, e.sampling
     )

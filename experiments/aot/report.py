@@ -47,7 +47,7 @@ from experiments.studies import flop_counts
 from experiments.training.experiment import Experiment
 from models import sharding
 from models.config import ModelConfig
-from rl import method, types
+from rl import prepare, types
 from rl.sampling import generation
 
 Tell = Callable[[str], None]
@@ -184,14 +184,14 @@ def resident(e: Experiment) -> dict[str, float]:
   The latter as if split over the mesh as prompts, samples and heads are.
   """
   state, mesh = e.abstract, e.sampling_mesh
-  shards = sharding.prompt_parts(mesh) * mesh.shape["context"]
+  shards = sharding.num_prompt_shards(mesh) * mesh.shape["context"]
   heads = math.gcd(e.model.kv_heads, mesh.shape["tensor"])
   parts = {
     "parameters": _bytes((state.params, state.frozen)),
     "optimizer": _bytes(
       (state.opt_state, [held.opt_state for held in state.learners.values()])
     ),
-    "slots": _bytes(state.slots),
+    "slots": _bytes(state.parameter_sets),
   }
   if e.is_rl:
     parts["cache"] = programs.cache_bytes(e) / (shards * heads)
@@ -201,12 +201,12 @@ def resident(e: Experiment) -> dict[str, float]:
 def explain(e: Experiment) -> str:
   """Where each array of the state lies, and the keys and values: a table."""
   axes = ", ".join(f"{name} {size}" for name, size in e.mesh.shape.items())
-  lines = [f"mesh: {axes}", sharding.explain(e.abstract)]
+  lines = [f"mesh: {axes}", sharding.sharding_table(e.abstract)]
   if e.is_rl:
     size = resident(e)["cache"] * chips.GIB
     lines.append(
       f"while sampling: keys and values, {size:,.0f} bytes/device (prompts over "
-      f"{'*'.join(sharding.ROWS)}, samples over context, heads over tensor)"
+      f"{'*'.join(sharding.PROMPT_AXES)}, samples over context, heads over tensor)"
     )
   return "\n".join(lines)
 
@@ -323,7 +323,7 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
   P, S, T = tokens.completions.shape
   length = tokens.prompts.shape[-1]
   mesh = _mesh(e, name)
-  shards, context = sharding.prompt_parts(mesh), mesh.shape["context"]
+  shards, context = sharding.num_prompt_shards(mesh), mesh.shape["context"]
   tensor = mesh.shape["tensor"]
   # A device's samples; of a score pass its tokens of all samples are as many.
   share = np.full((P // shards, max(S // context, 1)), T)
@@ -345,8 +345,8 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
 
 def _passes(e: Experiment) -> set[tuple[str, str]]:
   """The forward passes of a step besides those of its updates."""
-  needs = method.required(e.method, e.plan.updates)
-  sources = {"old", *e.abstract.slots}
+  needs = prepare.required(e.method, e.plan.updates)
+  sources = {"old", *e.abstract.parameter_sets}
   return {(n.source, n.view) for n in needs if n.source in sources}
 
 

@@ -1,29 +1,30 @@
 """The tables of SCALING.md: which models fit where, and what a step would take.
 
-  python -m experiments.aot.scaling [--folder docs/scaling] [--only TEXT]
+  python -m experiments.aot.scaling [--csv FILE] [--only TEXT]
     [--out SCALING.md]
 
 compiles every model of `MODELS` for every machine of `MACHINES`, as one
 experiment of 64 prompts x 16 samples x 4096 tokens, and every recipe for
-`RECIPES_ON`; `experiments.aot.fit` looks for settings with which they fit. A cell
-that is in the folder is not compiled again, so it can be stopped at any time;
-`--only` compiles the cells whose name holds a text. Each is compiled in a process
-of its own, since a compiler may end it, which is then said. `--out` puts what
-there is between the marks of that file. Takes hours on two cores.
+`RECIPES_ON`; `experiments.aot.fit` looks for settings with which they fit. Each
+cell of model and machine is one line of `scaling.csv`. A cell that has a line is
+not compiled again, so the command can be stopped at any time; `--only` compiles
+the cells whose name contains a text. Each cell is compiled in a process of its
+own, because a failed check of the compiler ends its process; the line then says
+so. `--out` writes the tables between the marks of that file. All cells take hours
+on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
+import csv
 import multiprocessing
 import os
-import pkgutil
+import pathlib
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import process
 from typing import Any, NamedTuple
@@ -52,44 +53,49 @@ P, S, L, T = 64, 16, 512, 4096
 # Signals that come from outside, as exit codes; a compiler aborts.
 KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
-Found = Mapping[str, Any]
-Known = dict[str, dict[Any, Any]]
+Report = Mapping[str, Any]  # from `experiments.aot.report.analyse`
+Row = Sequence[str]  # one line of the CSV file and of a table
+# Compiled programs by machine, in the form of `experiments.aot.report.Known`.
+Programs = dict[str, dict[Any, Any]]
+HEAD = (
+  *("model", "machine", "fits", "mesh", "settings"),
+  *("GiB a device", "s a step", "k tok/s", "commit"),
+)
 
 
 class Cell(NamedTuple):
-  """One experiment on one machine."""
+  """One experiment (a model preset or a recipe) on one machine."""
 
-  what: str
+  experiment: str
   machine: str
 
   @property
-  def file(self) -> str:
-    return f"{self.what}_{self.machine.replace(':', '_')}.json"
+  def name(self) -> str:
+    return f"{self.experiment} on {self.machine}"
 
 
 def cells() -> Iterator[Cell]:
-  """All there are, small machines first."""
-  from experiments.configs import recipes
+  """All cells, small machines first."""
+  from experiments.configs import recipe
 
   for machine in MACHINES:
     for model in MODELS:
       yield Cell(model, machine)
-  for module in pkgutil.iter_modules(recipes.__path__):
-    yield Cell(module.name, RECIPES_ON)
+  for name in recipe.names():
+    yield Cell(name, RECIPES_ON)
 
 
-def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
-  """The experiment of a cell; of data only the shapes matter.
+def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
+  """The config of a cell's experiment; only the shapes of its data matter.
 
   Args:
-    what: a preset, or a file of the recipes.
-    data: folder with `problems.jsonl` and the recipes' files.
+    experiment: a model preset, or the name of a recipe.
+    data: folder with the files of `write_data`.
   """
-  from experiments.configs import defaults, recipes
+  from experiments.configs import defaults, recipe
 
-  if what not in MODELS:
-    module = importlib.import_module(f"{recipes.__name__}.{what}")
-    config = module.get_config()
+  if experiment not in MODELS:
+    config = recipe.get_config(experiment)
     config.data.data_path = str(data)
     config.evaluation.problems = 4
   else:
@@ -97,7 +103,7 @@ def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
     config.task = f"jsonl(prompt_length={L}, completion_length={T})"
     config.data.path = str(data / "problems.jsonl")
     config.method = "max_at_k(k=8)"
-    config.policy.preset = what
+    config.policy.preset = experiment
     config.model.dtype = "bfloat16"
     config.model.remat = "full"
     config.rollout.prompts, config.rollout.samples = P, S
@@ -108,7 +114,7 @@ def config_of(what: str, data: epath.Path) -> ml_collections.ConfigDict:
 
 
 def write_data(folder: epath.Path) -> None:
-  """Writes a few problems of every form that the cells read."""
+  """Writes a few problems in each file format that the experiments read."""
 
   def rows(second: int) -> list[tuple[str, str, int]]:
     """Sums of i and `second` i: test and train problems must differ."""
@@ -131,150 +137,142 @@ def write_data(folder: epath.Path) -> None:
       json_files.write(folder / f"{name}{end}.jsonl", lines)
 
 
-def compile_cell(cell: Cell, data: epath.Path, known: Known) -> Found:
-  """What `experiments.aot --fit` finds of it, in a process of its own.
+def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
+  """Compiles a cell in a process of its own.
 
   Args:
-    cell: which.
-    data: folder of `write_data`.
-    known: programs of other cells by machine, of which none is compiled again;
-      what is compiled is added.
+    cell: the experiment and the machine.
+    data: folder with the files of `write_data`.
+    programs: compiled programs of other cells by machine, which are not
+      compiled again; the programs of this cell are added.
+
+  Returns:
+    The line of the cell, without the commit.
 
   Raises:
-    Ended: somebody, or a machine short of memory, killed that process, which
-      says nothing about the cell.
+    Ended: a signal from outside ended the process, for example where memory is
+      short, which says nothing about the cell.
   """
   spawn = multiprocessing.get_context("spawn")
-  others = set(multiprocessing.active_children())
+  other_children = set(multiprocessing.active_children())
   with futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
-    there = known.get(cell.machine, {})
-    compiled = pool.submit(_compiled, cell, data, there)
-    (child,) = set(multiprocessing.active_children()) - others
+    future = pool.submit(_compile, cell, data, programs.get(cell.machine, {}))
+    (child,) = set(multiprocessing.active_children()) - other_children
     try:
-      found, known[cell.machine] = compiled.result()
-      return found
+      row, programs[cell.machine] = future.result()
+      return row
     except process.BrokenProcessPool:
       child.join()
   if child.exitcode in KILLED:
     raise errors.Ended(
-      f"the process that compiled {cell.what} on {cell.machine} was killed by "
+      f"the process that compiled {cell.name} was killed by "
       f"{signal.Signals(-child.exitcode).name}; start again to compile it"
     )
-  return _named(cell) | {
-    "fits": False,
-    "reason": "the process that compiles it ended early",
-    "mesh": {},
-  }
+  reason = "the process that compiles it ended early"
+  return make_row(cell, {"fits": False, "reason": reason, "mesh": {}})
 
 
-def _named(cell: Cell) -> Found:
-  return {
-    "what": cell.what,
-    "machine": cell.machine,
-    "commit": provenance.commit(),
-    "changes": [],
-  }
-
-
-def _compiled(
-  cell: Cell, data: epath.Path, known: dict[Any, Any]
-) -> tuple[Found, dict[Any, Any]]:
-  """Of a cell, and what is known after it."""
+def _compile(
+  cell: Cell, data: epath.Path, programs: dict[Any, Any]
+) -> tuple[Row, dict[Any, Any]]:
+  """Returns the line of a cell, and the programs with those of the cell."""
   from experiments.aot import chips, fit, report
   from experiments.training import validate
 
-  config = config_of(cell.what, data)
+  config = config_of(cell.experiment, data)
   chip, devices = chips.devices(cell.machine)
   e = validate.check_and_build(config, devices=devices, memory=chip.memory)
-  kept = {k: n for k, n in report.resident(e).items() if k != "cache"}
-  whole = sum(kept.values()) * chips.GIB
+  parts = report.resident(e).items()
+  state = sum(gib for part, gib in parts if part != "cache") * chips.GIB
   tensor = fit.most_tensor(e)
   copy = fit.sampled_bytes(e, tensor)
-  hopeless = ""
-  if whole > chip.memory and e.mesh.shape["data"] == 1:
-    hopeless = f"the state alone takes {whole / chips.GIB:.0f} GiB a device"
+  reason = ""
+  if state > chip.memory and e.mesh.shape["data"] == 1:
+    reason = f"the state alone takes {state / chips.GIB:.0f} GiB a device"
   elif copy > chip.memory and e.sampling_mesh == e.mesh:
-    hopeless = (
+    reason = (
       f"to sample, parameters alone take {copy / chips.GIB:.1f} GiB a device "
       f"with tensor {tensor}"
     )
-  if hopeless:
-    found = {"fits": False, "reason": hopeless, "mesh": dict(e.mesh.shape)}
-    return _named(cell) | found, known
-  changes, found = fit.search(config, devices, chip, _tell, known)
-  return _named(cell) | found | {"changes": fit.flags(changes)}, known
+  if reason:  # no search can help
+    result = {"fits": False, "reason": reason, "mesh": dict(e.mesh.shape)}
+    return make_row(cell, result), programs
+  changes, result = fit.search(config, devices, chip, _print, programs)
+  return make_row(cell, result, changes), programs
 
 
-def _tell(text: str) -> None:
-  """Progress."""
+def _print(text: str) -> None:
+  """Prints progress."""
   rich.console.Console().print(
     text, soft_wrap=True, highlight=False, markup=False
   )
 
 
-def _wanted(programs: Mapping[str, Found]) -> str:
-  """What the programs that do not fit ask for, or why they cannot be had."""
+def make_row(
+  cell: Cell, report: Report, changes: Mapping[str, Any] | None = None
+) -> Row:
+  """Returns the line of a cell, without the commit.
+
+  Args:
+    cell: the experiment and the machine.
+    report: report of the last attempt. One without programs has a "reason".
+    changes: values by config key that were changed for it.
+  """
+  mesh = " ".join(f"{axis} {n}" for axis, n in report["mesh"].items() if n > 1)
+  mesh = mesh or ("one device" if report["mesh"] else "")
+  if not report["fits"]:
+    reason = report.get("reason") or _misfits(report["programs"])
+    return [*cell, "no", mesh, "", reason, "", ""]
+  rollout, train_step = (
+    report["programs"][name] for name in ("rollout", "train_step")
+  )
+  low, high = report["step_seconds"]
+  digits = 0 if low >= 10 else 1
+  slow, fast = report["tokens_per_second"]
+  settings = [
+    f"{key}={value}"
+    for key, value in (changes or {}).items()
+    if not key.startswith("mesh.")
+  ]
+  return [
+    *cell,
+    "yes",
+    mesh,
+    " ".join(settings),
+    f"{rollout['peak_gib']:.1f} and {train_step['peak_gib']:.1f} of "
+    f"{train_step['hbm_gib']:.1f}",
+    f"{low:.{digits}f} to {high:.{digits}f}",
+    f"{slow / 1e3:.0f} to {fast / 1e3:.0f}",
+  ]
+
+
+def _misfits(programs: Mapping[str, Report]) -> str:
+  """Memory of each program that does not fit, or why it has no figure."""
   return "; ".join(
-    f"{name} wants {one['wanted_gib']:.1f} of {one['hbm_gib']:.1f}"
-    if one["wanted_gib"]
-    else f"{name}: {one['reason'][:90]}"
-    for name, one in programs.items()
-    if not one["fits"]
+    f"{name} wants {program['wanted_gib']:.1f} of {program['hbm_gib']:.1f}"
+    if program["wanted_gib"]
+    else f"{name}: {program['reason'][:90]}"
+    for name, program in programs.items()
+    if not program["fits"]
   )
 
 
-def line(found: Found) -> list[str]:
-  """The cells of a table's row."""
-  sizes = found["mesh"]
-  mesh = " ".join(f"{k} {n}" for k, n in sizes.items() if n > 1)
-  mesh = mesh or ("one device" if sizes else "")
-  head = [found["what"], found["machine"], "yes" if found["fits"] else "no"]
-  if not found["fits"]:
-    reason = found.get("reason") or _wanted(found["programs"])
-    return [*head, mesh, "", reason, "", "", found["commit"]]
-  programs = found["programs"]
-  peaks = [programs[name]["peak_gib"] for name in ("rollout", "train_step")]
-  hbm = programs["train_step"]["hbm_gib"]
-  least, most = found["step_seconds"]
-  digits = 0 if least >= 10 else 1
-  slow, fast = found["tokens_per_second"]
-  other = [
-    change.removeprefix("--config.")
-    for change in found["changes"]
-    if ".mesh." not in change
-  ]
-  return [
-    *head,
-    mesh,
-    " ".join(other),
-    " and ".join(f"{peak:.1f}" for peak in peaks) + f" of {hbm:.1f}",
-    f"{least:.{digits}f} to {most:.{digits}f}",
-    f"{slow / 1e3:.0f} to {fast / 1e3:.0f}",
-    found["commit"],
-  ]
+def table(rows: Iterable[Row]) -> str:
+  """Returns the lines as a table in Markdown."""
+  lines = [HEAD, ["---"] * len(HEAD), *rows]
+  return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-HEAD = (
-  "model",
-  "machine",
-  "fits",
-  "mesh",
-  "settings",
-  "GiB a device",
-  "s a step",
-  "k tok/s",
-  "commit",
-)
-
-
-def table(rows: Sequence[Found]) -> str:
-  """Markdown."""
-  lines = [HEAD, ["---"] * len(HEAD), *map(line, rows)]
-  return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def read(path: pathlib.Path) -> dict[Cell, Row]:
+  """Returns the lines of the CSV file by cell; none if it does not exist."""
+  if not path.exists():
+    return {}
+  with path.open(newline="") as file:
+    return {Cell(*row[:2]): row for row in csv.reader(file)}
 
 
 def between(text: str, name: str, body: str) -> str:
-  """The text with another body between the marks of that name."""
+  """Returns the text with `body` between the marks of that name."""
   start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
   if start not in text or end not in text:
     raise ValueError(f"there are no marks {start.strip()} and {end}")
@@ -284,46 +282,46 @@ def between(text: str, name: str, body: str) -> str:
 
 @errors.one_line
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line.
+  """Runs the command line.
 
   Args:
-    argv: its words; None takes the process's.
+    argv: its words; None takes those of the process.
 
   Returns:
-    The exit status: 0, or 2 for a mistake, which is said in one line.
+    The exit status: 0, 1 if a compiler was killed, or 2 for a mistake of the
+    user.
   """
   os.environ["JAX_PLATFORMS"] = "cpu"
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-  given = _parser().parse_args(argv)
+  options = _parser().parse_args(argv)
   with errors.expected():
-    if given.out and not given.out.exists():
-      raise ValueError(f"--out={given.out}: there is no such file")
-  there, known = list(cells()), {}
+    if options.out and not options.out.exists():
+      raise ValueError(f"--out={options.out}: there is no such file")
+  all_cells, programs = list(cells()), {}
+  commit = provenance.commit()  # a new line in the CSV file would mark it dirty
   with tempfile.TemporaryDirectory() as scratch:
     data = epath.Path(scratch)
     write_data(data)
-    for cell in there:
-      path = given.folder / cell.file
-      if given.only not in cell.file or path.exists():
+    for cell in all_cells:
+      if options.only not in cell.name or cell in read(options.csv):
         continue
-      _tell(f"{cell.what} on {cell.machine}")
-      found = json_files.to_strict_json(compile_cell(cell, data, known))
-      json_files.replace(path, json.dumps(found, indent=2) + "\n")
-  rows = [
-    json.loads((given.folder / cell.file).read_text())
-    for cell in there
-    if (given.folder / cell.file).exists()
-  ]
-  _tell(f"{len(rows)} of {len(there)} cells are in {given.folder}")
-  if given.out:
-    text = given.out.read_text()
-    models = [row for row in rows if row["what"] in MODELS]
-    others = [row for row in rows if row["what"] not in MODELS]
+      _print(cell.name)
+      row = [*compile_cell(cell, data, programs), commit]
+      with options.csv.open("a", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerows([row] if file.tell() else [HEAD, row])
+  rows = read(options.csv)
+  rows = [rows[cell] for cell in all_cells if cell in rows]
+  _print(f"{len(rows)} of {len(all_cells)} cells are in {options.csv}")
+  if options.out:
+    text = options.out.read_text()
+    models = [row for row in rows if row[0] in MODELS]
+    recipes = [row for row in rows if row[0] not in MODELS]
     with errors.expected():
       text = between(text, "models", table(models))
-      text = between(text, "recipes", table(others))
-    json_files.replace(given.out, text)
-    _tell(f"wrote {given.out}")
+      text = between(text, "recipes", table(recipes))
+    json_files.replace(options.out, text)
+    _print(f"wrote {options.out}")
   return 0
 
 
@@ -332,9 +330,10 @@ def _parser() -> argparse.ArgumentParser:
     prog="python -m experiments.aot.scaling", description=__doc__.split("\n")[0]
   )
   add = parser.add_argument
-  add("--folder", type=epath.Path, default="docs/scaling", help="of the cells")
-  add("--only", default="", help="a text in the name of a cell to compile")
-  add("--out", type=epath.Path, help="a file with the marks of the tables")
+  path = pathlib.Path(__file__).with_name("scaling.csv")
+  add("--csv", type=pathlib.Path, default=path, help="file of compiled cells")
+  add("--only", default="", help="compile only cells whose name contains this")
+  add("--out", type=epath.Path, help="file with the marks of the two tables")
   return parser
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from etils import epath
 
-from models import buckets
+from models import storage_paths
 
 # `jax.random.key` keeps 32 bits of a seed: beyond them, two different seeds
 # would name the same random numbers.
@@ -99,11 +99,11 @@ def check_writable(name: str, path: epath.PathLike) -> None:
   Raises:
     ValueError: if the path is a folder, or its folder cannot be written to.
   """
-  path = buckets.checked(path)
+  path = storage_paths.parse(path)
   try:
     if path.is_dir():
       raise ValueError(f"{name} {path} is a folder; name a file in it")
-    if buckets.is_remote(path):
+    if storage_paths.is_remote(path):
       probe = path.parent / f".{path.name}.writable"
       probe.write_bytes(b"")
       probe.unlink()

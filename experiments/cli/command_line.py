@@ -1,7 +1,7 @@
-"""The flags of a command that takes a config: `--config FILE --config.key=v`.
+"""Flags of a command that takes a config: `--config FILE --config.KEY=VALUE`.
 
-Whatever is wrong with them is a `Mistake` of one line, which names the nearest
-flag or key that there is.
+Every mistake in them is a `Mistake` of one line, which names the nearest flag,
+config key or config file.
 """
 
 from __future__ import annotations
@@ -16,59 +16,56 @@ import ml_collections
 from absl import flags
 from ml_collections import config_flags
 
-from experiments.cli import arguments, config_keys, errors
+from experiments.cli import arguments, config_keys, config_names, errors
+from rl import choices
 
-Define = Callable[[flags.FlagValues], None]
+# Adds the flags of a command, besides `--config`, to absl's flag values.
+DefineFlags = Callable[[flags.FlagValues], None]
 
 
 def parse(
-  argv: Sequence[str], define: Define, required: Sequence[str]
+  argv: Sequence[str], define: DefineFlags, required: Sequence[str]
 ) -> flags.FlagValues:
-  """The config with its overrides, and the command's other flags.
+  """Parses a command line whose flags include a config and its overrides.
 
   Args:
-    argv: the command's words, the program's name first.
-    define: adds its flags besides `config` to those it is given.
-    required: names of flags that must be there.
+    argv: the command line, with the name of the program first.
+    define: function that defines the flags other than `config`.
+    required: names of the flags that must be present.
 
   Returns:
-    The flags; `.config` is the config.
+    The flag values; `.config` is the config with its overrides applied.
 
   Raises:
-    Mistake: no such file, an unknown flag or key, in the file too, a value of
-      the wrong type, a required flag that is missing, or a word too many.
+    Mistake: if the config file does not exist, a flag or a config key is
+      unknown, a value has the wrong type, a required flag is missing, or an
+      argument is not a flag. Unknown keys in the config file count too.
   """
   _check_config_file(argv)
-  plain, _ = _read(argv, define, ("config",), overrides=False)
+  # The config as its file makes it, whose keys are those that may be overridden.
+  without_overrides, _ = _read(argv, define, ("config",), overrides=False)
   with errors.expected():
-    config_keys.check(plain.config)
-  _check_names(argv, plain)
-  values, rest = _read(argv, define, required, overrides=True)
-  if rest:
+    config_keys.check(without_overrides.config)
+  _check_overrides(argv, without_overrides.config)
+  values, arguments_left = _read(argv, define, required, overrides=True)
+  if arguments_left:
     raise errors.Mistake(
-      f"unexpected argument {rest[0]!r}; flags start with --"
+      f"unexpected argument {arguments_left[0]!r}; flags start with --"
     )
   return values
 
 
-def _keys(config: ml_collections.ConfigDict, prefix: str) -> list[str]:
-  """Every dotted key of a config."""
-  found = []
-  for key in config:
-    found.append(prefix + key)
-    if isinstance(config[key], ml_collections.ConfigDict):
-      found += _keys(config[key], f"{prefix}{key}.")
-  return found
-
-
 def _read(
   argv: Sequence[str],
-  define: Define,
+  define: DefineFlags,
   required: Sequence[str],
   overrides: bool,
 ) -> tuple[flags.FlagValues, list[str]]:
-  """The flags, with the config's `--config.key=value` applied or left aside."""
-  values = flags.FlagValues()  # fresh: the global ones can be read only once
+  """Reads the flags, and applies `--config.KEY=VALUE` if `overrides`.
+
+  Returns the flag values and the arguments that are not flags.
+  """
+  values = flags.FlagValues()  # new ones: the global ones can be read only once
   values.set_gnu_getopt()
   config_flags.DEFINE_config_file(
     "config",
@@ -79,12 +76,9 @@ def _read(
   )
   define(values)
   try:
-    rest = values(list(argv), known_only=not overrides)
+    arguments_left = values(list(argv), known_only=not overrides)
   except (flags.Error, TypeError, ValueError) as error:
-    # Of an error inside the config file absl shows the whole traceback.
-    lines = str(error).strip().splitlines()
-    line = lines[-1] if "Traceback" in str(error) else lines[0]
-    raise errors.Mistake(line) from None
+    raise errors.Mistake(_one_line(error)) from None
   except (Exception, SystemExit) as error:  # the config file may raise anything
     message = errors.describe_with_place(error)
     if isinstance(error, AttributeError) and error.name == "get_config":
@@ -100,42 +94,72 @@ def _read(
     if name == "workdir":
       with errors.expected():
         arguments.check_folder("--workdir", values[name].value)
-  return values, rest[1:]
+  return values, arguments_left[1:]
+
+
+def _one_line(error: Exception) -> str:
+  """Returns absl's message about a flag as one line."""
+  lines = str(error).strip().splitlines()
+  if "Traceback" not in str(error):
+    return lines[0]
+  # absl shows the traceback of an error inside a config file; its last line has
+  # the message. A refusal by `config_names` needs no name of an exception.
+  line = lines[-1].removeprefix("ValueError: ")
+  if "get_config() missing" in line:
+    return (
+      "--config names a file of several configs; write a name after a colon, "
+      "FILE.py:NAME"
+    )
+  if "get_config() takes" in line:
+    return (
+      "--config names a file of one config; leave out the colon and the name "
+      "after it"
+    )
+  return line
 
 
 def _check_config_file(argv: Sequence[str]) -> None:
-  """The file of `--config` must be there before it can be loaded."""
-  for word, following in itertools.pairwise([*argv[1:], ""]):
-    given = re.match(r"--?config(?:=(.*))?$", word)
-    if not given:
+  """Checks that the file of `--config` exists, before it is loaded."""
+  for argument, following in itertools.pairwise([*argv[1:], ""]):
+    flag = re.match(r"--?config(?:=(.*))?$", argument)
+    if not flag:
       continue
-    text = following if given[1] is None else given[1]
-    path = pathlib.Path(text.partition(":")[0])
-    if not path.is_file():
-      there = sorted(str(found) for found in path.parent.glob("*.py"))
-      near = difflib.get_close_matches(str(path), there, n=1)
-      guess = f"; did you mean {near[0]!r}?" if near else ""
-      raise errors.Mistake(f"there is no config file {str(path)!r}{guess}")
+    value = following if flag[1] is None else flag[1]
+    file, colon, name = value.partition(":")
+    if not pathlib.Path(file).is_file():
+      nearest = _nearest_file(file, colon + name)
+      guess = f"did you mean {nearest!r}? " if nearest else ""
+      raise errors.Mistake(
+        f"config file {file!r} does not exist; {guess}"
+        f"`{config_names.LIST_COMMAND}` lists the configs"
+      )
 
 
-def _check_names(argv: Sequence[str], values: flags.FlagValues) -> None:
-  """Every flag given must be one, and every config key a key."""
-  own = [name for name in values if "." not in name]
-  known = [*own, *_keys(values.config, "config.")]
-  for word in argv[1:]:
-    given = re.match(r"--?(?:no(?=config\.))?([A-Za-z][^=]*)", word)
-    if not given or given[1] in known:
-      continue
-    name = given[1]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    parents = [name.rpartition(".")[0], "config" if "." in name else ""]
-    there = next(
-      among
-      for parent in parents
-      if (among := [k for k in known if k.rpartition(".")[0] == parent])
-    )
-    kind = "key" if "." in name else "flag"
-    raise errors.Mistake(
-      f"unknown {kind} {name!r}; {guess}available: {', '.join(there)}"
-    )
+def _nearest_file(file: str, name: str) -> str:
+  """Returns what most likely was meant by `--config FILE:NAME`; "" if unknown.
+
+  Looks among the files of the same folder; if the folder does not exist, among
+  all configs of the project.
+  """
+  folder = pathlib.Path(file).parent
+  if folder.is_dir():
+    files = sorted(map(str, folder.glob("*.py")))
+    near = difflib.get_close_matches(file, files, n=1)
+    return near[0] + name if near else ""
+  near = difflib.get_close_matches(file, config_names.listing(), n=1)
+  return near[0] if near else ""
+
+
+def _check_overrides(
+  argv: Sequence[str], config: ml_collections.ConfigDict
+) -> None:
+  """Checks that every `--config.KEY` is a key of the config."""
+  for argument in argv[1:]:
+    override = re.match(r"--?(?:no)?config\.([^=]+)", argument)
+    where, level = "config", config
+    for key in override[1].split(".") if override else ():
+      # A value that is not a ConfigDict has no keys.
+      keys = level if isinstance(level, ml_collections.ConfigDict) else ()
+      if key not in keys:
+        raise errors.Mistake(choices.unknown(f"key of {where}", key, keys))
+      where, level = f"{where}.{key}", level[key]

@@ -1,8 +1,8 @@
-"""Refuses keys that no experiment reads: a typo would change nothing.
+"""Refuses config keys that no experiment reads, such as a misspelled one.
 
-What a config may hold is what `common.rl()` or `common.supervised()` holds. A
-config is an unlocked dict, so that Python says nothing of
-`config.optimizer.lr = 1e-3` in its file.
+The known keys are those of `common.rl()` or `common.supervised()`. Configs are
+not locked: a lock would not check a dict that replaces another, and its error
+names neither the place of the key nor a neighbour of a short name such as `lr`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from rl import choices
 
 
 def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
-  """Every key is one that is read.
+  """Checks that every key of a config is a key that is read.
 
   Args:
-    config: of an experiment; `base`, if it has any, is another one.
-    where: it stands, for the message.
+    config: config of an experiment; its `base`, if it has one, is checked too.
+    where: name of the config, for the message.
 
   Raises:
-    ValueError: an unknown key, with the nearest one.
+    ValueError: if a key is unknown. The message names the nearest one.
   """
   supervised = config.get("kind") == "supervised"
-  known = (defaults.supervised() if supervised else defaults.rl()).to_dict()
-  _check(where, config, known)
+  known_keys = (
+    defaults.supervised() if supervised else defaults.rl()
+  ).to_dict()
+  _check(where, config, known_keys)
   terms = (config.get("mix") or {}).get("terms") or {}
   for name, term in terms.items():
     _check(f"{where}.mix.terms.{name}", term, defaults.term("").to_dict())
@@ -37,11 +39,12 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
 
 
 def _check(
-  where: str, config: Mapping[str, Any], known: Mapping[str, Any]
+  where: str, config: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> None:
   for key, value in config.items():
-    if key not in known:
-      raise ValueError(choices.unknown(f"key of {where}", key, known))
-    # What is empty by default has names of the user's, or is looked at later.
-    if isinstance(value, ml_collections.ConfigDict) and known[key]:
-      _check(f"{where}.{key}", value, known[key])
+    if key not in defaults:
+      raise ValueError(choices.unknown(f"key of {where}", key, defaults))
+    # A dict that is empty by default takes names of the user (`learners`), or
+    # is checked by `check` (`base`, `mix.terms`).
+    if isinstance(value, ml_collections.ConfigDict) and defaults[key]:
+      _check(f"{where}.{key}", value, defaults[key])

@@ -7,6 +7,7 @@ on the command line, in a sweep or in a log says all of it.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.cli import arguments
@@ -61,6 +62,12 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
   if "seed" in settings:
     arguments.check_seed(f"{where}{node.func.id}: seed", settings["seed"])
   return node.func.id, settings
+
+
+def write(name: str, settings: Mapping[str, Any]) -> str:
+  """Returns the text that `parse` reads as this name and these settings."""
+  values = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+  return f"{name}({values})" if settings else name
 
 
 def _find_repeated(call: ast.Call) -> str:

@@ -165,11 +165,12 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
 def pay(
   rule: str = "sum", steps: str = "", **terms: str | ConfigDict
 ) -> ConfigDict:
-  """What a rollout earns, by rewards of `rewards.sources`.
+  """What a rollout earns, by rewards of `rewards.names()`.
 
   Without terms it is the task's score, and without `steps` the task's step
   scores. What a method reads besides (verdicts, to drop groups by, say, or what
-  its sampling stage scored) stays the task's.
+  its sampling stage scored) stays the task's: a method that reads verdicts alone,
+  such as `psr`, does not learn from terms.
 
   Args:
     rule: one of `rewards.combine.RULES`, of what follows.
@@ -200,7 +201,7 @@ def term(
   """One reward of several.
 
   Args:
-    reward: of `rewards.sources`, with its settings; "" is the component of the
+    reward: one of `rewards.names()`, with its settings; "" is the component of the
       task that has the term's name.
     weight: of the term in the rule, at the start.
     schedule: "constant", or how the weight goes to `final` over `over` steps:

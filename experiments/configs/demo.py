@@ -8,13 +8,11 @@ Expected: under two minutes and 2 GiB on two cores. pass@1 rises from .20 to
 (`--config.method="grpo(beta=0.0)"`) ends at .72.
 """
 
-from experiments.configs import countdown_base, defaults
+from experiments.configs import countdown, defaults
 
 
 def get_config():
-  config = defaults.with_base(
-    defaults.rl(steps=300), countdown_base.get_config()
-  )
+  config = defaults.with_base(defaults.rl(steps=300), countdown.base())
   config.method = "max_at_k(k=4)"
   config.steps_per_dispatch = 10
   config.checkpoint_every = 100

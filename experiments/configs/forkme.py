@@ -1,4 +1,4 @@
-"""Copy this file to begin an experiment of your own (docs/your_method.md).
+"""Copy this file to begin an experiment of your own (rl/methods/your_method.md).
 
   python -m experiments.run --config experiments/configs/forkme.py \
     --workdir runs/forkme
@@ -13,7 +13,7 @@ from experiments.configs import defaults
 
 def get_config():
   # What to start from: a supervised run, here in `base/` of the workdir. For a
-  # published model: config = common.rl(steps=60), config.policy.path = its
+  # published model: config = defaults.rl(steps=60), config.policy.path = its
   # folder, and a task of text, config.task = "gsm8k(thinking=False)" say.
   base = defaults.supervised(steps=200)
   base.model = defaults.model(width=64, layers=2)
@@ -24,7 +24,7 @@ def get_config():
   # What is optimised: a file of rl/methods, with its settings. Yours too.
   config.method = "max_at_k(k=4)"
   # What is paid, if not the task's own score:
-  # config.mix = common.pay(right="verdict()", brief="length_charge()")
+  # config.mix = defaults.pay(right="verdict()", brief="length_charge()")
 
   config.rollout.prompts = 32
   config.rollout.samples = 16

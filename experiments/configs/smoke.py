@@ -1,4 +1,4 @@
-"""The whole loop in seconds: supervised start, RL, evaluation, checkpoints.
+"""The training loop in seconds: supervised start, RL, evaluation, checkpoints.
 
   python -m experiments.run --config experiments/configs/smoke.py \
     --workdir runs/smoke

@@ -18,7 +18,7 @@ from typing import Any
 
 from etils import epath
 
-from models import buckets
+from models import storage_paths
 
 SPLITS = ("train", "test")
 VARIABLE = "EXTREMUM_DATA"
@@ -168,7 +168,7 @@ def tokenizer_folder(
     name: of the task.
     vocab_size: of the tokenizer.
   """
-  folder = buckets.local(cache, "cache").expanduser()
+  folder = storage_paths.require_local(cache, "cache").expanduser()
   folder /= f"{name}-{fingerprint(files)}"
   if not tokenizer:
     folder.mkdir(parents=True, exist_ok=True)

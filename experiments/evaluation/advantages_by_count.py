@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import method as method_lib
-from rl import types
+from rl import prepare, types
 from rl.method import Method
 
 _TOKENS = 4  # of every sample; advantages of tokens are averaged over them
@@ -99,8 +98,8 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
 
 def _sample_signal(method: Method, rollout: types.Rollout) -> jax.Array:
   """Returns the first signal that the loss reads, as `[P, S]`."""
-  batch, _, _ = method_lib.prepare(method, rollout, method.init())
-  signal, mask = method_lib.first_signal(method, batch)
+  batch, _, _ = prepare.prepare(method, rollout, method.init())
+  signal, mask = prepare.first_signal(method, batch)
   signal = jnp.where(mask, signal, 0.0)
   return signal.mean(-1) if signal.ndim == 3 else signal  # [P, S, T] -> [P, S]
 

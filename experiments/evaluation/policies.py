@@ -18,7 +18,7 @@ from experiments.training import (
   validate,
   workdirs,
 )
-from models import buckets, hf, policy, sharding, stored
+from models import checkpoint_reader, hf, policy, sharding, storage_paths
 from models.config import ModelConfig
 from rl import types
 from rl.sampling import generation
@@ -69,17 +69,17 @@ def load_from_run(
     ValueError: the folder has another kind of config, or the task has fewer
       problems than the evaluation asks for.
   """
-  workdir = buckets.checked(workdir)
+  workdir = storage_paths.parse(workdir)
   config = workdirs.read_config(workdir)
   for name, value in overrides.items():
     config.evaluation[name] = value
   devices.prepare(config.cpu_devices)
   e = build.build(config)
   validate.check_evaluation(e)
-  directory = workdir / stored.FOLDER
+  directory = workdir / checkpoint_reader.FOLDER
   if step is None:
-    step = stored.latest_step(directory)
-  trained = stored.restore_params(directory, e.abstract.params, step)
+    step = checkpoint_reader.latest_step(directory)
+  trained = checkpoint_reader.restore_params(directory, e.abstract.params, step)
   frozen = initial_state.frozen_params(e, workdir)
   settings = {
     name: config.evaluation.get(name, default)
@@ -118,7 +118,7 @@ def load_from_folder(
       other, or a setting is out of range.
   """
   devices.prepare()
-  model = decoder.choose_fast_forms(hf.config(folder, dtype))
+  model = decoder.choose_fast_forms(hf.load_config(folder, dtype))
   made_task = _make_task(task, str(folder), model)
   if max_tokens is None:
     max_tokens = made_task.completion_length

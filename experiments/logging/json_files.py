@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from models import buckets
+from models import storage_paths
 
 SECONDS_BETWEEN_UPLOADS = 30.0  # of a growing file in a bucket
 
@@ -71,7 +71,7 @@ def replace(path: epath.PathLike, content: str | bytes) -> None:
   path = epath.Path(path)
   if isinstance(content, str):
     content = content.encode()
-  if buckets.is_remote(path):  # objects appear only when complete
+  if storage_paths.is_remote(path):  # objects appear only when complete
     path.write_bytes(content)
     return
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,9 @@ def open_for_adding(
     file; and `close()`.
   """
   path = epath.Path(path)
-  return (BucketFile if buckets.is_remote(path) else LocalFile)(path, records)
+  return (BucketFile if storage_paths.is_remote(path) else LocalFile)(
+    path, records
+  )
 
 
 class LocalFile:

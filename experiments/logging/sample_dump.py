@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.training.experiment import Experiment
 from experiments.training.rollouts import HostRolloutFn
-from rl import learners, method, scoring, step, types
+from rl import learners, prepare, scoring, step, types
 
 Record = dict[str, Any]
 _ENTROPY = scoring.Need("old", scoring.entropy)
@@ -51,12 +51,12 @@ def make_recorder(
 
     and "step_scores", one per reasoning step; null without steps.
   """
-  prepare = _make_prepare(e)
+  prepare_rollout = _make_prepare(e)
 
   def record(state: step.State) -> list[Record]:
     rollouts, _ = sample_rollout(state)
-    rollout = learners.by_slot(rollouts)[learners.POLICY]
-    return _to_records(e, *jax.device_get(prepare(state, rollout)))
+    rollout = learners.by_learner(rollouts)[learners.POLICY]
+    return _to_records(e, *jax.device_get(prepare_rollout(state, rollout)))
 
   return record
 
@@ -163,13 +163,13 @@ def _make_prepare(e: Experiment) -> Callable:
   """
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
-  def prepare(state, rollout):
-    needs = method.required(e.method, e.plan.updates) | {_ENTROPY}
+  def prepare_rollout(state, rollout):
+    needs = prepare.required(e.method, e.plan.updates) | {_ENTROPY}
     scored = e.with_scores(state, rollout, needs)
-    batch, _, _ = method.prepare(e.method, scored, state.method_state)
+    batch, _, _ = prepare.prepare(e.method, scored, state.method_state)
     prepared = batch.rollout.replace(extras=rollout.extras)
     entropies = scored.extras[_ENTROPY]
-    first_signal = method.first_signal(e.method, batch)
+    first_signal = prepare.first_signal(e.method, batch)
     if first_signal is None:
       return prepared, None, entropies
     signal, mask = first_signal
@@ -177,4 +177,4 @@ def _make_prepare(e: Experiment) -> Callable:
       signal, mask = signal[..., None], prepared.mask
     return prepared, jnp.where(mask, signal, 0.0), entropies
 
-  return prepare
+  return prepare_rollout

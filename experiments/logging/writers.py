@@ -22,7 +22,7 @@ import rich.progress
 from etils import epath
 
 from experiments.logging import json_files
-from models import buckets
+from models import storage_paths
 from rl import choices
 
 METRICS_FILE = "metrics.jsonl"
@@ -166,7 +166,7 @@ class TensorBoard:
     import tensorboardX  # imports torch if it is installed
     from tensorboardX import record_writer
 
-    if buckets.is_remote(workdir):
+    if storage_paths.is_remote(workdir):
       scheme = str(workdir).partition(":")[0]
       record_writer.register_writer_factory(scheme, _BucketEventFiles())
     self._writer = tensorboardX.SummaryWriter(
@@ -227,14 +227,14 @@ class WeightsAndBiases:
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
     del resume_step  # every point has its step, the axis of all charts
-    identity = str(buckets.absolute(workdir))
+    identity = str(storage_paths.absolute(workdir))
     self._run = importlib.import_module("wandb").init(
       project="extremum",
       name=workdir.name,
       id=hashlib.sha256(identity.encode()).hexdigest()[:16],
       resume="allow",
       # W&B writes local files; for a run in a bucket it chooses the folder.
-      dir=None if buckets.is_remote(workdir) else str(workdir),
+      dir=None if storage_paths.is_remote(workdir) else str(workdir),
       config=config,
     )
     self._run.define_metric("*", step_metric="step")

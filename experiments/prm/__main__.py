@@ -3,7 +3,7 @@
   python -m experiments.prm --workdir DIR [--base DIR]
     [--labels {checker,monte_carlo,binary_search}] [--steps N] [--seed S]
 
-A base policy of the chained task (`experiments/configs/chain_base.py`, trained
+A base policy of the chained task (`experiments/configs/chain.py:base`, trained
 in `DIR/base` unless --base names a run) writes samples; their steps are labelled
 by an exact checker, by Monte-Carlo continuations of every prefix, or by binary
 search of the first error; a copy of the base with a two-class head learns the
@@ -48,7 +48,7 @@ from experiments.training import (
   workdir_lock,
   workdirs,
 )
-from models import stored
+from models import checkpoint_reader
 from rewards.process.labels import Labels
 from rl import types
 
@@ -78,13 +78,17 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
   workdirs.write_config(e.workdir, e.config)
   if not e.config.init_from:
     loop.run(e.base, e.base_dir)
-  base_params = stored.restore_params(e.base_dir / stored.FOLDER)
+  base_params = checkpoint_reader.restore_params(
+    e.base_dir / checkpoint_reader.FOLDER
+  )
   clock = time.perf_counter()
   problems, rollout, labels, prefixes = _labelled(e, base_params)
   times = {"time/label_s": time.perf_counter() - clock}
   clock = time.perf_counter()
   with checkpointing.Checkpoints(
-    e.workdir / stored.FOLDER, keep=1, every=e.config.checkpoint_every
+    e.workdir / checkpoint_reader.FOLDER,
+    keep=1,
+    every=e.config.checkpoint_every,
   ) as checkpoints:
     state = fit.start(e, base_params)
     state, loss = fit.fit(e, state, rollout, labels, checkpoints)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from experiments.prm.settings import LABELS, Prepared
 from experiments.tasks.task import Problems, Task
-from experiments.training import assemble
+from experiments.training import rollouts
 from rewards.process import continuations, labels
 from rl import types
 from rl.sampling import generation
@@ -73,7 +73,7 @@ def draw(
     parts.append(part(params, chosen, keys[cut]))
   drawn, judged = jax.tree.map(lambda *xs: jnp.concatenate(xs), *parts)
   step = jnp.zeros((), jnp.int32)
-  return assemble.to_rollout(problems, drawn, judged, keys, step)
+  return rollouts.assemble(problems, drawn, judged, keys, step)
 
 
 def check(task: Task, problems: Problems, rollout: types.Rollout) -> Array:

@@ -28,13 +28,14 @@ from experiments.training import prng_keys
 from rewards.process import metrics as step_metrics
 from rewards.process import model
 from rewards.process.labels import Labels
+from rewards.steps import step_aggregates
 from rl import metrics, types
 
 Array = jax.Array
 RULES = {
-  "worst": step_metrics.worst_step,
-  "mean": step_metrics.mean_step,
-  "last": step_metrics.last_step,
+  "worst": step_aggregates.worst_step_scores,
+  "mean": step_aggregates.mean_step_scores,
+  "last": step_aggregates.last_step_scores,
 }
 
 

@@ -9,7 +9,7 @@ from etils import epath
 
 from experiments import tasks
 from experiments.cli import arguments, spec
-from experiments.configs import chain_base
+from experiments.configs import chain
 from experiments.training import (
   build,
   initial_state,
@@ -17,7 +17,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import Experiment
-from models import buckets, stored
+from models import checkpoint_reader, storage_paths
 from rl import choices
 
 # Where labels come from, and the checker whose notion of an error they share:
@@ -41,7 +41,7 @@ def default(
     updates: of the process reward model.
     seed: of the base, the samples, the labels and the model.
   """
-  base = chain_base.get_config()
+  base = chain.base()
   base.seed = seed
   base.task = "chain(operations=5)"  # of 3, a vote of 16 is never wrong
   return ml_collections.ConfigDict(
@@ -104,7 +104,7 @@ def prepare(
   Raises:
     ValueError, FileNotFoundError: what is wrong, in one line.
   """
-  workdir = buckets.checked(workdir)
+  workdir = storage_paths.parse(workdir)
   arguments.check_seed("seed", config.seed)
   if config.labels not in LABELS:
     raise ValueError(choices.unknown("labels", config.labels, LABELS))
@@ -163,5 +163,7 @@ def _existing(folder: epath.Path) -> Experiment:
       f"--base {folder} trained adapters, and a process model is grown from "
       "whole parameters; use a run with model.lora_rank = 0"
     )
-  stored.check_params(folder / stored.FOLDER, base.abstract.params)
+  checkpoint_reader.check_params(
+    folder / checkpoint_reader.FOLDER, base.abstract.params
+  )
   return base

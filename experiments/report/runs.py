@@ -13,7 +13,7 @@ from etils import epath
 from experiments.evaluation import statistics
 from experiments.logging import run_logger
 from experiments.training import workdirs
-from models import buckets
+from models import storage_paths
 
 EVALUATIONS = {
   "base": workdirs.BASE_EVALUATION_FILE,
@@ -80,7 +80,7 @@ def read(workdir: epath.PathLike) -> Run:
   Raises:
     ValueError: the folder has no file of a run, or a file is damaged.
   """
-  workdir = buckets.checked(workdir)
+  workdir = storage_paths.parse(workdir)
   method_path = workdir / workdirs.METHOD_FILE
   run = Run(
     workdir=workdir,

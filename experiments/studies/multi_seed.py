@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.training import dispatch, rollouts
+from experiments.training import dispatch, host_needs, rollouts
 from experiments.training.experiment import Experiment
 from rl import fused_loop, learners, masked, step, types
 from rl import metrics as statistics
@@ -66,7 +66,7 @@ def make(e: Experiment, tokens: int | None = None, say: Say = print):
     tokens: of each seed; None: `config.steps` steps.
     say: prints a line of progress.
   """
-  fused = e.task.jittable and not rollouts.host_needs(e.methods)
+  fused = e.task.jittable and not host_needs.host_needs(e.methods)
   return (SideBySide if fused else OneByOne)(e, tokens, say)
 
 
@@ -85,7 +85,7 @@ def device_seconds() -> float:
 def sampled_tokens(rollouts: step.Rollouts) -> Array:
   """`[]` int32, tokens that a step sampled, of all learners' rollouts."""
   return sum(
-    map(statistics.sampled_tokens, learners.by_slot(rollouts).values())
+    map(statistics.sampled_tokens, learners.by_learner(rollouts).values())
   )
 
 
@@ -95,7 +95,7 @@ def surprise(rollouts: step.Rollouts) -> Array:
   Its expectation is the entropy of who sampled, over all samples alike, where
   "policy/entropy" is over those that a method selects.
   """
-  rollout = learners.by_slot(rollouts)[learners.POLICY]
+  rollout = learners.by_learner(rollouts)[learners.POLICY]
   log_probs, real = rollout.behavior_log_probs, rollout.valid("token")
   return -masked.mean(log_probs, real, (0, 1, 2))
 
@@ -109,7 +109,7 @@ def step_reward(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:
   reward = e.method.reward
   if reward is None or reward.steps is None:
     return {}
-  rollout = learners.by_slot(rollouts)[learners.POLICY]
+  rollout = learners.by_learner(rollouts)[learners.POLICY]
   paid, _ = reward.steps.apply(None, rollout, reward.steps.init())
   total = masked.sum(paid, rollout.valid("step"))
   return {STEP_REWARD: masked.mean(total, rollout.sample_mask, (0, 1))}
@@ -251,11 +251,11 @@ class SideBySide(_Trainer):
     e = self._e
     prompts = e.config.rollout.prompts
     if e.is_rl:
-      gather = rollouts.on_device(
+      gather = rollouts.make_rollout_fn(
         e.task, e.policy, e.sampling, prompts, method=e.method
       )
     else:
-      gather = rollouts.shown_on_device(e.task, prompts)
+      gather = rollouts.make_demonstration_fn(e.task, prompts)
     train_step = step.make(e.methods, e.policy, e.txs, e.plan)
 
     def live(progress):

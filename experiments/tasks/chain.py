@@ -1,7 +1,7 @@
 """Chain: arithmetic modulo 10, every step of which can be checked.
 
 The embedded task for credit over reasoning steps. The prompt is `a0 op d op d
-... =`, a solution works through the operations one by one (`rewards.chain` has
+... =`, a solution works through the operations one by one (`rewards.tasks.chain` has
 the rules). The outcome is exact; the step scores come from one of three process
 reward models that overlook different things.
 
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
-from rewards import chain as reward
+from rewards.tasks import chain as reward
 from rl import choices, types
 
 Array = jax.Array

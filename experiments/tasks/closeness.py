@@ -14,8 +14,8 @@ import jax.numpy as jnp
 
 from experiments.tasks import countdown
 from experiments.tasks.task import Judged, Problems, Task
-from rewards import closeness as reward
-from rewards import countdown as rules
+from rewards.tasks import closeness as reward
+from rewards.tasks import countdown as rules
 
 Array = jax.Array
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
-from rewards import countdown as reward
+from rewards.tasks import countdown as reward
 
 Array = jax.Array
 
@@ -89,7 +89,7 @@ def countdown(count: int = 4) -> Task:
 def score(
   problems: Problems, completions: Array, lengths: Array, finished: Array
 ) -> Judged:
-  """1 on an exact hit, else 0; see `rewards.countdown`."""
+  """1 on an exact hit, else 0; see `rewards.tasks.countdown`."""
   del finished  # a legal expression ends with EOS
   facts = problems.facts
   values, legal = reward.expression_value(

@@ -15,21 +15,23 @@ import jax
 import ml_collections
 import optax
 
+import rewards
 from experiments import tasks
 from experiments.cli import spec
 from experiments.training import decoder, device_mesh, optimizers
 from experiments.training.experiment import Experiment
 from models import policy
-from rewards import combine, mix, sources
+from rewards import combine
 from rewards.process import prefix_values
-from rl import choices, learners, methods, step, transforms
+from rl import choices, learners, methods, transforms
 from rl.losses import importance, terms
 from rl.method import Method
 from rl.methods import settings
+from rl.minibatches import Plan
 from rl.reward import Reward
 from rl.sampling import generation, samplers
 
-STAGES: Mapping[str, Callable[..., samplers.Stage]] = {
+STAGES: Mapping[str, Callable[..., samplers.Sampler]] = {
   "greedy": samplers.greedy,
   "prefix_values": prefix_values.prefix_values,
 }
@@ -66,7 +68,7 @@ def build(
 
   # What is learned.
   if config.kind == "supervised":
-    method_by_learner = learners.by_slot(
+    method_by_learner = learners.by_learner(
       Method(loss=terms.nll(), name="supervised")
     )
   else:
@@ -99,12 +101,12 @@ def build(
   )
 
 
-def make_plan(config: ml_collections.ConfigDict) -> step.Plan:
+def make_plan(config: ml_collections.ConfigDict) -> Plan:
   """Makes the plan by which a rollout is cut into updates."""
   # Demonstrations have the temperature of the model that imitates them.
   is_supervised = config.kind == "supervised"
   temperature = 1.0 if is_supervised else config.rollout.temperature
-  return step.Plan(**config.plan, temperature=temperature)
+  return Plan(**config.plan, temperature=temperature)
 
 
 def make_sampling(
@@ -135,10 +137,10 @@ def make_learners(config: ml_collections.ConfigDict) -> dict[str, Method]:
   The policy's method gets the config's way of sampling (`stage`), its importance
   weights (`sampler.truncation`) and its reward (`mix`).
   """
-  method_by_learner = learners.by_slot(make_method(config.method))
+  method_by_learner = learners.by_learner(make_method(config.method))
   method = method_by_learner[learners.POLICY]
   if config.get("stage"):
-    method = dataclasses.replace(method, stage=make_stage(config.stage))
+    method = dataclasses.replace(method, sampler=make_stage(config.stage))
   truncation = (config.get("sampler") or {}).get("truncation", 0.0)
   if truncation:
     try:
@@ -164,7 +166,7 @@ def make_method(text: str) -> Method | dict[str, Method]:
     raise ValueError(f"method {text}: {error}") from None
 
 
-def make_stage(text: str) -> samplers.Stage:
+def make_stage(text: str) -> samplers.Sampler:
   """Makes a way of sampling from its call, such as "greedy()"."""
   name, arguments = spec.parse(text, "stage")
   if name not in STAGES:
@@ -182,18 +184,20 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
   terms, steps = config.get("terms") or {}, config.get("steps")
   if not terms and not steps:
     return None
-  rewards, weighted_terms = {}, []
+  reward_by_term, weighted_terms = {}, []
   for name in config.order:
     term = terms[name]
     if term.reward:
-      rewards[name] = _make_source(term.reward, f"mix.terms.{name}.reward")
+      reward_by_term[name] = _make_source(
+        term.reward, f"mix.terms.{name}.reward"
+      )
     weighted_terms.append(
       combine.Term(name, _make_weight(term), tuple(term.gates), term.threshold)
     )
   step_reward = _make_source(steps, "mix.steps") if steps else None
   try:
-    return mix.mix(
-      rewards, weighted_terms, config.get("rule", "sum"), step_reward
+    return combine.mix(
+      reward_by_term, weighted_terms, config.get("rule", "sum"), step_reward
     )
   except transforms.LevelError as error:
     raise ValueError(f"mix: {error}") from None
@@ -202,7 +206,7 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
 def _make_source(text: str, key: str) -> Any:
   """Makes a reward from its call, which stands at a key of the config."""
   name, arguments = spec.parse(text, key)
-  return sources.get(name, **arguments)
+  return rewards.get(name, **arguments)
 
 
 def _make_weight(

@@ -10,7 +10,7 @@ Orbax does the work. This module adds:
                 before
 
 A checkpoint appears by a rename at the end of its writing, so a run that is killed
-while saving resumes from the one before. `models.stored` reads only the parameters
+while saving resumes from the one before. `models.checkpoint_reader` reads only the parameters
 of a run.
 """
 
@@ -29,7 +29,7 @@ from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
 from experiments.training import multihost, prng_keys
-from models import buckets, checksums, stored
+from models import checkpoint_reader, checksums, storage_paths
 
 PyTree = Any
 
@@ -83,7 +83,7 @@ class Checkpoints:
     every: int = 1,
     also_keep: Sequence[checkpoint_managers.PreservationPolicy] = (),
   ) -> None:
-    self.directory = buckets.absolute(directory)
+    self.directory = storage_paths.absolute(directory)
     logging.getLogger("absl").addFilter(_TRACEBACK_FILTER)
     policies = [checkpoint_managers.LatestN(keep), *also_keep]
     self._manager = _Manager(
@@ -129,7 +129,7 @@ class Checkpoints:
         data=ocp.args.JsonSave(
           {
             _META: meta,
-            checksums.KEY: checksums.of(arrays) | _meta_checksum(meta),
+            checksums.KEY: checksums.compute(arrays) | _meta_checksum(meta),
           }
         ),
       ),
@@ -154,7 +154,9 @@ class Checkpoints:
       ValueError: the saved tree, a shape or a dtype differs, an array fails its
         checksum, or another process cannot read the checkpoint.
     """
-    step = stored.existing(self._manager.all_steps(), self.directory, step)
+    step = checkpoint_reader.select_step(
+      self._manager.all_steps(), self.directory, step
+    )
     problem = None
     try:
       arrays, data = self._read(step, _abstract(abstract_state))
@@ -164,15 +166,17 @@ class Checkpoints:
     if not multihost.is_true_everywhere(problem is None):
       raise problem or ValueError("another process cannot read it")
     meta = data.get(_META)
-    actual = checksums.of(arrays) | _meta_checksum(meta)
-    checksums.check(actual, data.get(checksums.KEY, {}), step)
+    actual = checksums.compute(arrays) | _meta_checksum(meta)
+    checksums.verify(actual, data.get(checksums.KEY, {}), step)
     return jax.tree.map(_wrap_key, arrays, abstract_state), meta
 
   def _read(self, step: int, target: PyTree) -> tuple[PyTree, dict[str, Any]]:
     """Reads this process's shards and the JSON; waits for no other process."""
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
-      stored.check_fits(target, handler.metadata(folder / "state").tree, step)
+      checkpoint_reader.check_matches(
+        target, handler.metadata(folder / "state").tree, step
+      )
       arrays = handler.restore(
         folder / "state",
         args=ocp.args.PyTreeRestore(
@@ -257,7 +261,9 @@ def _wrap_key(data: jax.Array, target: Any) -> jax.Array:
   """Makes a typed key of its data if the target leaf is one."""
   if not prng_keys.is_key(target):
     return data
-  return jax.device_put(prng_keys.wrap_like(data, target), stored.place(target))
+  return jax.device_put(
+    prng_keys.wrap_like(data, target), checkpoint_reader.sharding_of(target)
+  )
 
 
 def _abstract(tree: PyTree) -> PyTree:
@@ -270,7 +276,7 @@ def _abstract(tree: PyTree) -> PyTree:
         jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
       )
     return jax.ShapeDtypeStruct(
-      saved.shape, saved.dtype, sharding=stored.place(leaf)
+      saved.shape, saved.dtype, sharding=checkpoint_reader.sharding_of(leaf)
     )
 
   return jax.tree.map(describe, tree)

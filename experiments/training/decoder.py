@@ -63,8 +63,8 @@ def make(
   if path:
     from models import hf  # imports transformers
 
-    hf.check(path)
-    model = dataclasses.replace(hf.config(path), **overrides)
+    hf.check_folder(path)
+    model = dataclasses.replace(hf.load_config(path), **overrides)
   elif preset:
     model = presets.get(preset, **overrides)
   else:
@@ -112,5 +112,7 @@ def choose_fast_forms(
     forms = _FASTEST_ATTENTION.get(platform, ("blocked",))
     if splits_sequences:
       forms = (CONTEXT_ATTENTION,)
-    attention = next(form for form in forms if not model.refusal(form))
+    attention = next(
+      form for form in forms if not model.attention_refusal(form)
+    )
   return dataclasses.replace(model, attention=attention, unroll=unroll)

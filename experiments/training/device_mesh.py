@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 from experiments.training import multihost
 from models import presets, sharding
 from models.config import ModelConfig
-from rl.plan import Plan
+from rl.minibatches import Plan
 
 _TRAINING_BYTES = 16  # per parameter
 _TENSOR_SHARE = 3  # the sampling copy takes at most 1/3 of the memory
@@ -118,7 +118,7 @@ def choose_axes(
   if sizes["data"] != -1 or min(fixed_sizes) < 1 or len(devices) % fixed:
     return sizes  # nothing to choose, or sizes that `make_mesh` refuses
   free_devices = len(devices) // fixed
-  num_params = presets.parameters(model) if memory else 0
+  num_params = presets.parameter_count(model) if memory else 0
   if axes["tensor"] is None:
     largest = math.gcd(
       free_devices, model.heads, model.kv_heads, model.mlp_width

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import jax
 
-from experiments.training import rollout_pipeline, rollouts
+from experiments.training import host_needs, rollout_pipeline, rollouts
 from experiments.training.experiment import Experiment
 from rl import fused_loop, step
 
@@ -33,7 +33,7 @@ def make_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
     sample = rollout_pipeline.Ahead(e, sample)
   else:
     sample = rollout_pipeline.moved(e, sample)
-  return rollouts.with_host_needs(e, sample)
+  return host_needs.with_host_needs(e, sample)
 
 
 def make_dispatch(
@@ -77,8 +77,8 @@ def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:
     return lambda state: (jitted(state), {})
   prompts, place = e.config.rollout.prompts, e.sampling_sharding
   if not e.is_rl:
-    return rollouts.shown_on_host(e.task, prompts, place)
-  return rollouts.on_host(
+    return rollouts.make_host_demonstration_fn(e.task, prompts, place)
+  return rollouts.make_host_rollout_fn(
     e.task, e.policy, e.sampling, prompts, place, e.method
   )
 
@@ -86,7 +86,7 @@ def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:
 def _jittable_rollout_fn(e: Experiment) -> rollouts.RolloutFn:
   prompts, place = e.config.rollout.prompts, e.sampling_sharding
   if e.is_rl:
-    return rollouts.on_device(
+    return rollouts.make_rollout_fn(
       e.task, e.policy, e.sampling, prompts, place, e.method
     )
-  return rollouts.shown_on_device(e.task, prompts, place)
+  return rollouts.make_demonstration_fn(e.task, prompts, place)

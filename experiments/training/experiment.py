@@ -12,11 +12,12 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments import tasks
-from experiments.training import prng_keys, rollout_shapes
+from experiments.training import prng_keys, rollouts
 from models import lora, sharding, transformer
 from models.config import ModelConfig
 from rl import learners, scoring, step, types
 from rl.method import Method
+from rl.minibatches import Plan
 from rl.sampling import generation, samplers
 
 KINDS = ("rl", "supervised")
@@ -50,7 +51,7 @@ class Experiment:
   methods: Mapping[str, Method]
   txs: Mapping[str, optax.GradientTransformation]
   schedules: Mapping[str, optax.Schedule]
-  plan: step.Plan
+  plan: Plan
   sampling: generation.Sampling
   mesh: Mesh
   sampling_mesh: Mesh
@@ -91,8 +92,8 @@ class Experiment:
         parameters that are being differentiated).
     """
     return scoring.passes(
-      self.policy.given(state.frozen),
-      {"old": state.params, **state.slots},
+      self.policy.with_frozen(state.frozen),
+      {"old": state.params, **state.parameter_sets},
       needs,
       rollout,
       self.plan.temperature,
@@ -196,12 +197,14 @@ class Experiment:
 
   def sampler_state(self, state: step.State) -> step.State:
     """Returns the state, or its shapes, without what the sampler never reads."""
-    slots = state.slots
-    if self.method.stage.name == samplers.once().name:
+    parameter_sets = state.parameter_sets
+    if self.method.sampler.name == samplers.once().name:
       # Other samplers may read any parameter set.
-      slots = {k: v for k, v in slots.items() if k == self.method.behavior}
+      parameter_sets = {
+        k: v for k, v in parameter_sets.items() if k == self.method.behavior
+      }
     return state.replace(
-      opt_state=(), method_state=(), learners={}, slots=slots
+      opt_state=(), method_state=(), learners={}, parameter_sets=parameter_sets
     )
 
   @property
@@ -226,7 +229,7 @@ class Experiment:
     """Shapes of the rollout of one step; sampling is not traced."""
     state = self.state_shapes
     samples = self.sampling.samples if self.is_rl else 1
-    return rollout_shapes.abstract_rollout(
+    return rollouts.abstract_rollout(
       self.task,
       self.policy,
       dataclasses.replace(self.sampling, samples=samples),

@@ -19,7 +19,7 @@ from experiments.cli import errors, spec
 from experiments.logging import provenance
 from experiments.training import checkpointing, workdirs
 from experiments.training.experiment import Experiment
-from models import buckets, stored
+from models import checkpoint_reader, storage_paths
 from rl import step, types
 
 BASE_FOLDER = "base"  # in the workdir: the supervised run that it starts from
@@ -91,8 +91,8 @@ def starting_params(e: Experiment, workdir: epath.Path) -> types.PyTree | None:
 
     _, params = hf.load(source, dtype=e.model.param_dtype, mesh=e.mesh)
     return e.select_params(params)
-  return stored.restore_params(
-    epath.Path(source) / stored.FOLDER,
+  return checkpoint_reader.restore_params(
+    epath.Path(source) / checkpoint_reader.FOLDER,
     e.abstract_params_without_lora,
     workdirs.read_frozen_step(workdir),
   )
@@ -111,7 +111,9 @@ def write_model_file(e: Experiment, workdir: epath.Path) -> None:
       frozen = _absolute(other_run or folder)
     if other_run:
       # That run may go on; this one keeps the base that it began with.
-      frozen_step = stored.latest_step(epath.Path(other_run) / stored.FOLDER)
+      frozen_step = checkpoint_reader.latest_step(
+        epath.Path(other_run) / checkpoint_reader.FOLDER
+      )
   workdirs.write_model(
     workdir,
     e.model,
@@ -123,7 +125,7 @@ def write_model_file(e: Experiment, workdir: epath.Path) -> None:
 
 
 def _absolute(path: str) -> str:
-  return str(buckets.absolute(path)) if path else ""
+  return str(storage_paths.absolute(path)) if path else ""
 
 
 def describe_start(

@@ -29,7 +29,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import Experiment
-from models import stored
+from models import checkpoint_reader
 
 
 def run(
@@ -80,7 +80,7 @@ def run(
     preemption_watch = exit_stack.enter_context(preemption.Watch())
     checkpoints = exit_stack.enter_context(
       checkpointing.Checkpoints(
-        workdir / stored.FOLDER,
+        workdir / checkpoint_reader.FOLDER,
         keep=config.keep_checkpoints,
         also_keep=checkpoint_retention.make_policies(config, workdir),
       )

@@ -28,7 +28,7 @@ def write(workdir: epath.PathLike, e: Experiment) -> None:
   write_description(workdir, e.methods)
   path = epath.Path(workdir) / workdirs.ADVANTAGES_FILE
   if e.is_rl and jax.process_index() == 0 and not path.exists():
-    rollout = learners.by_slot(e.abstract_rollout)[learners.POLICY]
+    rollout = learners.by_learner(e.abstract_rollout)[learners.POLICY]
     samples = rollout.sample_mask.shape[1]
     # Groups without an advantage are 0 / 0 on the way in some methods, and
     # --debug must not end the run for it.

@@ -33,7 +33,7 @@ from experiments.logging import json_files
 from experiments.training import checkpointing, multihost, prng_keys, rollouts
 from experiments.training.experiment import Experiment
 from rl import learners, step, types
-from rl.plan import Plan
+from rl.minibatches import Plan
 
 FOLDER = "stopped"
 _EXTRAS = "extras"
@@ -216,7 +216,7 @@ def save_rollout(
   state = state.replace(step=state.step * 0 + (failed_step - 1), frozen={})
   with checkpointing.Checkpoints(folder / "state", keep=1) as checkpoints:
     checkpoints.save(failed_step - 1, state, {}, force=True)
-  arrays = multihost.fetch(_to_named_arrays(learners.by_slot(rollout)))
+  arrays = multihost.fetch(_to_named_arrays(learners.by_learner(rollout)))
   if jax.process_index() == 0:
     # safetensors writes the memory as it lies, so it must be contiguous.
     arrays = {name: np.asarray(a, order="C") for name, a in arrays.items()}
@@ -252,7 +252,9 @@ def load_rollout(
     raise ValueError(f"{folder} cannot be read: {error}") from error
   rollout_by_learner = {
     name: _from_named_arrays(name, abstract_rollout, arrays)
-    for name, abstract_rollout in learners.by_slot(e.abstract_rollout).items()
+    for name, abstract_rollout in learners.by_learner(
+      e.abstract_rollout
+    ).items()
   }
   return state, rollout_by_learner
 

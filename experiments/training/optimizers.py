@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import ml_collections
 import optax
 
-from rl import learners, step
+from rl import learners
+from rl.minibatches import Plan
 
 SCHEDULES = ("constant", "cosine")
 
 
 def make_optimizers(
-  config: ml_collections.ConfigDict, names: Sequence[str], plan: step.Plan
+  config: ml_collections.ConfigDict, names: Sequence[str], plan: Plan
 ) -> dict[str, tuple[optax.GradientTransformation, optax.Schedule]]:
   """Makes the optimizer of every learner, with its learning-rate schedule.
 

@@ -91,7 +91,7 @@ class Ahead:
     begun = self._begun.pop(done, None)
     rollout, times = begun.result() if begun else self._gather(sent)
     if not self._pauses(done + 1):
-      memory = learners.by_slot(rollout)[learners.POLICY].memory
+      memory = learners.by_learner(rollout)[learners.POLICY].memory
       following = sent.replace(step=sent.step + 1, memory=memory)
       self._begun[done + 1] = self._thread.submit(self._gather, following)
     rollout = jax.device_put(rollout, self._e.rollout_shardings(rollout))

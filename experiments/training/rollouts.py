@@ -1,7 +1,16 @@
-"""From a training state to the rollout it learns from.
+"""From a training state to the rollout that it learns from.
 
-Prompts and randomness are pure functions of the state's key and step, so the
-same rollout can be made again: after a restart, or to look at it.
+A rollout is made in three steps, `sample_rollout`:
+
+  sample     completions of the prompts              rl.sampling.generation
+  score      of every completion by the task         experiments.tasks
+  assemble   one `rl.types.Rollout` of all of it     `assemble`
+
+`make_rollout_fn` runs them inside one compiled program, `make_host_rollout_fn`
+with a score that is computed on the host, and `abstract_rollout` on shapes.
+
+Problems and random numbers are pure functions of the state's key and step, so
+that a rollout can be made again: after a restart, or to look at it.
 """
 
 from __future__ import annotations
@@ -10,72 +19,285 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding
 
-from experiments.tasks.task import Task
-from experiments.training import assemble, multihost
-from experiments.training.experiment import Experiment
-from rl import learners, scoring, types
+from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
+from experiments.training import multihost
+from rewards.process import continuations
+from rl import learners, types
 from rl.method import Method
 from rl.sampling import generation, samplers
-from rl.sampling.samplers import Sampler
 from rl.step import Rollouts, State
 
 Array = jax.Array
-# Pure and jittable; or host code around programs, which says what took long.
-RolloutFn = Callable[[State], Rollouts]
+RolloutFn = Callable[[State], Rollouts]  # pure and jittable
+# Returns also times in seconds by metric name, and moments (see below).
+HostRolloutFn = Callable[[State], tuple[Rollouts, dict[str, float]]]
+# `(params, prompts, prompt_mask, keys, sampling, first, active) -> samples`,
+# the arguments of `rl.sampling.generation.generate` without the policy.
+GenerateFn = Callable[..., generation.Samples]
+# `(completions, lengths, finished) -> judged`, the task's score of the problems.
+ScoreFn = Callable[[Array, Array, Array], Judged]
+
 # Keys of moments among the times of a rollout, in seconds of
-# `time.perf_counter`. `experiments.training.metric_buffer` makes durations of them and does not
-# log them. The state is the argument: it is ready when the update of the step
+# `time.perf_counter`. `experiments.training.metric_buffer` turns them into
+# durations and does not log them. A state is ready when the update of the step
 # before has ended.
 STATE_READY = "moment/state_ready"
 ROLLOUT_READY = "moment/rollout_ready"
-HostRolloutFn = Callable[[State], tuple[Rollouts, dict[str, float]]]
+
+# Folded into the key of a prompt for random numbers other than sampling, such as
+# bootstrap subsets; the numbers of samples never reach it.
+_NOT_A_SAMPLE = 2**31 - 1
 
 
-def _keys(state: State) -> tuple[Array, Array]:
-  """One key for the problems, one for the samples."""
-  problems, samples = jax.random.split(state.key)
-  return problems, samples
-
-
-def _sampled(
-  method: Method | None,
+def sample_rollout(
+  sampler: samplers.Sampler,
+  memory: Any,
+  generate: GenerateFn,
+  score: ScoreFn,
   policy: types.Policy,
+  params: types.PyTree,
+  parameter_sets: Mapping[str, types.PyTree],
   sampling: generation.Sampling,
-  state: State,
-  draw: Callable,
-  judge: Callable,
-  extend: Callable,
+  problems: Problems,
+  keys: Array,
+  step: Array,
 ) -> Rollouts:
-  """What the method's stage makes of a sampler; plain without a method."""
-  sampler = Sampler(
-    policy.given(state.frozen),
-    _acting(method, state),
-    state.slots,
+  """Samples, scores and assembles a rollout in the way of a sampler.
+
+  Args:
+    sampler: decides how many completions are drawn, and from which parameters.
+    memory: what the sampler remembers of its last rollout.
+    generate: samples completions.
+    score: scores completions of the problems.
+    policy: the model, for samplers that read it.
+    params: parameters of the behavior policy.
+    parameter_sets: further parameters, by name.
+    sampling: settings of sampling; `samples` is S.
+    problems: P problems.
+    keys: `[P]` PRNG keys, one per problem.
+    step: `[]` training step.
+  """
+
+  def sample(params, count, first=0, active=None, temperature=None):
+    how = _with_samples(sampling, count, temperature)
+    samples = generate(
+      *(params, problems.prompts, problems.prompt_mask),
+      *(keys, how, first, active),
+    )
+    judged = score(samples.completions, samples.lengths, samples.finished)
+    return assemble(problems, samples, judged, keys, step)
+
+  def extend(params, rollout, kept, count, active=None):
+    how = _with_samples(sampling, count)
+    prompts, prompt_mask, prefix_keys = _prefixes(rollout, kept, keys)
+    if active is not None:  # [P, S] -> [P S, count]
+      active = jnp.repeat(jnp.reshape(active, (-1, 1)), count, 1)
+    samples = generate(
+      params, prompts, prompt_mask, prefix_keys, how, 0, active
+    )
+    judged = score(*_with_prefixes(rollout, kept, samples, sampling.pad_id))
+    return _assemble_extension(
+      rollout, (prompts, prompt_mask, prefix_keys), kept, samples, judged
+    )
+
+  batch = samplers.PromptBatch(
+    policy,
+    params,
+    parameter_sets,
     sampling.samples,
     sampling.temperature,
-    draw,
-    judge,
+    sample,
     extend,
   )
+  return sampler.run(batch, memory)
+
+
+def make_rollout_fn(
+  task: Task,
+  policy: types.Policy,
+  sampling: generation.Sampling,
+  prompts: int,
+  sharding: NamedSharding | None = None,
+  method: Method | None = None,
+) -> RolloutFn:
+  """Builds a jittable rollout function, for a task whose score is jittable.
+
+  Args:
+    task: draws the problems and scores completions.
+    policy: the model.
+    sampling: settings of sampling.
+    prompts: P.
+    sharding: sharding of the prompts over a mesh; None leaves them where they
+      are.
+    method: its sampler and behavior policy are used. Without a method, the
+      policy is sampled once.
+  """
+
+  def rollout_fn(state: State) -> Rollouts:
+    problem_key, sample_key = jax.random.split(state.key)
+    problems = task.train(problem_key, state.step, prompts)
+    if sharding is not None:
+      problems = jax.lax.with_sharding_constraint(problems, sharding)
+    keys = generation.prompt_keys(sample_key, state.step, problems.ids)
+    model = policy.with_frozen(state.frozen)
+    sampler, memory, params = _behavior(method, state)
+    return sample_rollout(
+      *(sampler, memory),
+      functools.partial(generation.generate, model),
+      functools.partial(task.score, problems),
+      *(model, params, state.parameter_sets),
+      *(sampling, problems, keys, state.step),
+    )
+
+  return rollout_fn
+
+
+def make_host_rollout_fn(
+  task: Task,
+  policy: types.Policy,
+  sampling: generation.Sampling,
+  prompts: int,
+  sharding: NamedSharding,
+  method: Method | None = None,
+) -> HostRolloutFn:
+  """Builds a rollout function whose score is computed on the host.
+
+  Sampling is a compiled program. The arguments are those of `make_rollout_fn`.
+  """
+
+  @functools.partial(jax.jit, static_argnames=("sampling", "first"))
+  def compiled(params, prompts, prompt_mask, keys, active, sampling, first):
+    return generation.generate(
+      policy, params, prompts, prompt_mask, keys, sampling, first, active
+    )
+
+  prompt_keys = jax.jit(generation.prompt_keys)
+
+  def rollout_fn(state: State) -> tuple[Rollouts, dict[str, float]]:
+    jax.block_until_ready(state)
+    start = time.perf_counter()
+    score_seconds = 0.0
+    problem_key, sample_key = jax.random.split(state.key)
+    host_problems = task.train(problem_key, int(state.step), prompts)
+    problems = multihost.place(host_problems, sharding)
+    keys = prompt_keys(sample_key, state.step, problems.ids)
+
+    def generate(params, prompts, prompt_mask, keys, sampling, first, active):
+      params = types.join(params, state.frozen)
+      return compiled(
+        params, prompts, prompt_mask, keys, active, sampling, first
+      )
+
+    def score(completions, lengths, finished):
+      nonlocal score_seconds
+      samples = jax.block_until_ready((completions, lengths, finished))
+      score_start = time.perf_counter()
+      judged = multihost.score_on_hosts(
+        task.score, host_problems, samples, sharding
+      )
+      score_seconds += time.perf_counter() - score_start
+      return multihost.place(judged, sharding)
+
+    sampler, memory, params = _behavior(method, state)
+    rollout = sample_rollout(
+      *(sampler, memory, generate, score),
+      *(policy.with_frozen(state.frozen), params, state.parameter_sets),
+      *(sampling, problems, keys, state.step),
+    )
+    times = {
+      STATE_READY: start,
+      "time/rollout_s": time.perf_counter() - start - score_seconds,
+      "time/score_s": score_seconds,
+    }
+    return rollout, times
+
+  return rollout_fn
+
+
+def abstract_rollout(
+  task: Task,
+  policy: types.Policy,
+  sampling: generation.Sampling,
+  prompts: int,
+  method: Method | None = None,
+  params: types.PyTree = None,
+) -> Rollouts:
+  """The shapes of a rollout of a task; sampling is not traced.
+
+  Args:
+    task, policy, sampling, prompts, method: same as in `make_rollout_fn`.
+    params: shapes of the policy's parameters, for samplers that read them.
+  """
+
+  def no_samples(shape: tuple[int, ...]) -> generation.Samples:
+    """Samples `[P, S, T]` of one padding token each."""
+    return generation.Samples(
+      completions=np.full(shape, task.pad_id, np.int32),
+      lengths=np.ones(shape[:2], np.int32),
+      log_probs=np.zeros(shape, np.float32),
+      finished=np.ones(shape[:2], bool),
+    )
+
+  def generate(params, prompts, prompt_mask, keys, sampling, first, active):
+    del params, prompt_mask, keys, first, active
+    shape = len(prompts), sampling.samples, sampling.max_tokens
+    return no_samples(shape)
+
+  key = jax.random.key(0)
+  host_problems = None if task.jittable else task.train(key, 0, prompts)
+
+  def rollout_fn(key, params):
+    problems = task.train(key, 0, prompts) if task.jittable else host_problems
+
+    def score(completions, lengths, finished):
+      # A scorer on the host cannot read traced arrays, so it gets numpy arrays
+      # of the same shape.
+      del lengths, finished
+      samples = no_samples(completions.shape)
+      return task.score(
+        problems, samples.completions, samples.lengths, samples.finished
+      )
+
+    sampler = samplers.once() if method is None else method.sampler
+    sets = () if method is None else method.parameter_sets
+    return sample_rollout(
+      *(sampler, sampler.init(), generate, score),
+      *(policy, params, {name: params for name, _ in sets}),
+      *(sampling, problems),
+      generation.prompt_keys(key, 0, jnp.asarray(problems.ids)),
+      jnp.zeros((), jnp.int32),
+    )
+
+  return jax.eval_shape(rollout_fn, key, params)
+
+
+def _behavior(
+  method: Method | None, state: State
+) -> tuple[samplers.Sampler, Any, types.PyTree]:
+  """The sampler, its memory, and the parameters that it samples with."""
   if method is None:
-    return samplers.once().run(sampler, ())
-  return method.stage.run(sampler, state.memory)
+    return samplers.once(), (), state.params
+  params = state.params
+  if method.behavior != learners.POLICY:
+    params = state.parameter_sets[method.behavior]
+  return method.sampler, state.memory, params
 
 
-def _acting(method: Method | None, state: State) -> types.PyTree:
-  """The parameters that sample."""
-  if method is None or method.behavior == learners.POLICY:
-    return state.params
-  return state.slots[method.behavior]
-
-
-def _at(
-  sampling: generation.Sampling, count: int, temperature: float | None
+def _with_samples(
+  sampling: generation.Sampling, count: int, temperature: float | None = None
 ) -> generation.Sampling:
+  """The settings with another number of samples, and another temperature.
+
+  A temperature that is given samples the whole distribution, without top-k,
+  top-p and min-p.
+  """
   if temperature is None:
     return dataclasses.replace(sampling, samples=count)
   return dataclasses.replace(
@@ -88,230 +310,183 @@ def _at(
   )
 
 
-def on_device(
-  task: Task,
-  policy: types.Policy,
-  sampling: generation.Sampling,
-  prompts: int,
-  sharding: NamedSharding | None = None,
-  method: Method | None = None,
-) -> RolloutFn:
-  """Sampling and a jittable reward, as one pure function of the state.
+# Inlined where it is traced, and compiled where a score comes from the host.
+@functools.partial(jax.jit, inline=True)
+def assemble(
+  problems: Problems,
+  samples: generation.Samples,
+  judged: Judged,
+  keys: Array,
+  step: Array,
+) -> types.Rollout:
+  """Assembles problems, samples and their scores to one rollout.
 
   Args:
-    task, policy, sampling: what is asked, who answers, and how.
-    prompts: P.
-    sharding: splits the prompts over a mesh; None leaves them where they are.
-    method: whose stage and behavior policy sample; None: the policy, once.
+    problems: P problems.
+    samples: S completions of each problem.
+    judged: the task's scores and verdicts of the completions.
+    keys: `[P]`, the PRNG keys that the samples were drawn with.
+    step: `[]` training step.
   """
-
-  def collect(state: State) -> Rollouts:
-    problem_key, sample_key = _keys(state)
-    problems = task.train(problem_key, state.step, prompts)
-    if sharding is not None:
-      problems = jax.lax.with_sharding_constraint(problems, sharding)
-    keys = generation.prompt_keys(sample_key, state.step, problems.ids)
-    whole_policy = policy.given(state.frozen)
-
-    def draw(params, count, first=0, active=None, temperature=None):
-      return generation.generate(
-        whole_policy,
-        params,
-        problems.prompts,
-        problems.prompt_mask,
-        keys,
-        _at(sampling, count, temperature),
-        first,
-        active,
-      )
-
-    def judge(samples):
-      judged = task.score(
-        problems, samples.completions, samples.lengths, samples.finished
-      )
-      return assemble.to_rollout(problems, samples, judged, keys, state.step)
-
-    def extend(params, rollout, kept, count, active=None):
-      prefixes = assemble.prefixes(rollout, kept, keys)
-      how = _at(sampling, count, None)
-      asked = assemble.each(active, count)
-      drawn = generation.generate(
-        whole_policy, params, *prefixes, how, 0, asked
-      )
-      whole = assemble.whole(rollout, kept, drawn, sampling.pad_id)
-      judged = task.score(problems, *whole)
-      return assemble.extension(rollout, prefixes, kept, drawn, judged)
-
-    return _sampled(method, policy, sampling, state, draw, judge, extend)
-
-  return collect
+  positions = jnp.arange(samples.completions.shape[-1])  # [T]
+  extras = {"answer_ids": judged.answer_ids, **judged.extras}
+  return types.Rollout(
+    tokens=types.Tokens(
+      prompts=problems.prompts,
+      prompt_mask=problems.prompt_mask,
+      completions=samples.completions,
+      lengths=samples.lengths,
+      mask=positions < samples.lengths[..., None],
+    ),
+    sample_mask=(
+      jnp.ones(samples.lengths.shape, bool)
+      if judged.scored is None
+      else jnp.asarray(judged.scored)
+    ),
+    behavior_log_probs=samples.log_probs,
+    finished=samples.finished,
+    scores=jnp.asarray(judged.scores, jnp.float32),
+    correct=jnp.asarray(judged.correct, jnp.int8),
+    prompt_ids=jnp.asarray(problems.ids),
+    keys=jax.vmap(jax.random.fold_in, (0, None))(keys, _NOT_A_SAMPLE),
+    step=step,
+    components={k: jnp.asarray(v) for k, v in judged.components.items()},
+    step_ids=judged.step_ids,
+    step_scores=judged.step_scores,
+    step_mask=judged.step_mask,
+    views=judged.views,
+    extras=types.Named(
+      {f"task/{name}": jnp.asarray(value) for name, value in extras.items()}
+    ),
+  )
 
 
-def on_host(
-  task: Task,
-  policy: types.Policy,
-  sampling: generation.Sampling,
-  prompts: int,
-  sharding: NamedSharding,
-  method: Method | None = None,
-) -> HostRolloutFn:
-  """Sampling as compiled programs, then a reward that runs on the host."""
-
-  @functools.partial(jax.jit, static_argnames=("how", "first"))
-  def generate(params, prompts, prompt_mask, keys, active, how, first):
-    return generation.generate(
-      policy, params, prompts, prompt_mask, keys, how, first, active
-    )
-
-  keys_of = jax.jit(generation.prompt_keys)
-  put_together = jax.jit(assemble.to_rollout)
-
-  def collect(state: State):
-    jax.block_until_ready(state)
-    start = time.perf_counter()
-    scoring = 0.0
-    problem_key, sample_key = _keys(state)
-    host_problems = task.train(problem_key, int(state.step), prompts)
-    problems = multihost.place(host_problems, sharding)
-    keys = keys_of(sample_key, state.step, problems.ids)
-
-    def draw(params, count, first=0, active=None, temperature=None):
-      how = _at(sampling, count, temperature)
-      asked = problems.prompts, problems.prompt_mask
-      params = types.join(params, state.frozen)
-      return generate(params, *asked, keys, active, how, first)
-
-    def score(completions, lengths, finished):
-      nonlocal scoring
-      samples = jax.block_until_ready((completions, lengths, finished))
-      began = time.perf_counter()
-      judged = multihost.score_on_hosts(
-        task.score, host_problems, samples, sharding
-      )
-      scoring += time.perf_counter() - began
-      return multihost.place(judged, sharding)
-
-    def judge(samples):
-      judged = score(samples.completions, samples.lengths, samples.finished)
-      return put_together(problems, samples, judged, keys, state.step)
-
-    def extend(params, rollout, kept, count, active=None):
-      prefixes = assemble.prefixes(rollout, kept, keys)
-      how = _at(sampling, count, None)
-      params = types.join(params, state.frozen)
-      asked = assemble.each(active, count)
-      drawn = generate(params, *prefixes, asked, how, 0)
-      whole = assemble.whole(rollout, kept, drawn, sampling.pad_id)
-      judged = score(*whole)
-      return assemble.extension(rollout, prefixes, kept, drawn, judged)
-
-    rollout = _sampled(method, policy, sampling, state, draw, judge, extend)
-    times = {
-      STATE_READY: start,
-      "time/rollout_s": time.perf_counter() - start - scoring,
-      "time/score_s": scoring,
-    }
-    return rollout, times
-
-  return collect
+def _prefixes(
+  rollout: types.Rollout, kept: Array, keys: Array
+) -> tuple[Array, Array, Array]:
+  """Prefixes of all samples as prompts `[P S, L + T]`, their mask, and keys."""
+  p, s = kept.shape
+  rows = jnp.arange(p * s)
+  prompts, prompt_mask = continuations.prefix_prompts(
+    rollout.tokens, rows, kept.reshape(-1)
+  )
+  fold = jax.vmap(jax.random.fold_in)
+  sample_keys = fold(keys[rows // s], _NOT_A_SAMPLE - 1 - rows % s)
+  return prompts, prompt_mask, fold(sample_keys, kept.ravel())
 
 
-def with_host_needs(e: Experiment, gather: HostRolloutFn) -> HostRolloutFn:
-  """And what numpy finds of the rollout, before the compiled step.
+def _with_prefixes(
+  rollout: types.Rollout, kept: Array, samples: generation.Samples, pad_id: int
+) -> tuple[Array, Array, Array]:
+  """Continuations with their prefixes, `[P, S M, T]`, lengths and finished."""
+  p, s = kept.shape
+  texts = continuations.attach(
+    rollout.tokens, jnp.arange(p * s), kept.reshape(-1), samples, pad_id
+  )
+  return jax.tree.map(lambda x: x.reshape(p, -1, *x.shape[2:]), texts)
 
-  What host needs read is scored in a program of its own, whose result is whole
-  on each device, where a host finds it.
 
-  Args:
-    e: the experiment; the policy's methods may have host needs.
-    gather: what samples.
+def _assemble_extension(
+  rollout: types.Rollout,
+  prefixes: tuple[Array, Array, Array],
+  kept: Array,
+  samples: generation.Samples,
+  judged: Judged,
+) -> types.Rollout:
+  """Assembles M continuations of every sample to a rollout `[P S, M]`.
 
-  Returns:
-    `gather` itself where no method asks for the host.
+  Tokens beyond T in all, prefix included, were not scored, and are masked out.
   """
-  needs = host_needs(e.methods)
-  if not needs:
-    return gather
-  reads = {read for need in needs for read in need.probe.reads}
+  prompts, prompt_mask, keys = prefixes
+  p, s = rollout.sample_mask.shape
+  m = samples.lengths.shape[1]
 
-  @functools.partial(jax.jit, out_shardings=e.replicated)
-  def score(state, rollout):
-    return e.with_scores(state, rollout, reads)
+  def rows(x):  # [P, S M] -> [P S, M]
+    return jnp.asarray(x).reshape(p * s, m)
 
-  def collect(state: State):
-    given, times = gather(state)
-    given = learners.by_slot(given)
-    scored = score(state, given[learners.POLICY])
-    if STATE_READY not in times:
-      # `scored` needs the state, so the wait for it below is no longer for this.
-      jax.block_until_ready(state)
-      times = {**times, STATE_READY: time.perf_counter()}
-    start = time.perf_counter()
-    jax.block_until_ready(scored)
-    began = time.perf_counter()
-    found = scoring.on_host(needs, scored).extras.arrays
-    own = {str(need): found[str(need)] for need in needs}
-    rollout = given[learners.POLICY]
-    rollout = rollout.replace(extras=rollout.extras.update(own))
-    return {**given, learners.POLICY: rollout}, {
-      **times,
-      "time/score_s": times.get("time/score_s", 0.0)
-      + time.perf_counter()
-      - began,
-      "time/rollout_s": times.get("time/rollout_s", 0.0) + began - start,
-    }
-
-  return collect
+  is_scored = rows(
+    np.ones((p, s * m), bool) if judged.scored is None else judged.scored
+  )
+  room = rollout.mask.shape[-1] - kept.reshape(-1, 1)  # [P S, 1]
+  lengths = jnp.minimum(samples.lengths, room)
+  mask = jnp.arange(samples.completions.shape[-1]) < lengths[..., None]
+  return types.Rollout(
+    tokens=types.Tokens(
+      prompts, prompt_mask, samples.completions, lengths, mask
+    ),
+    sample_mask=is_scored & rollout.sample_mask.reshape(-1, 1),
+    behavior_log_probs=samples.log_probs,
+    finished=samples.finished & (samples.lengths <= room),
+    scores=rows(judged.scores).astype(jnp.float32),
+    correct=rows(judged.correct).astype(jnp.int8),
+    prompt_ids=jnp.repeat(rollout.prompt_ids, s),
+    keys=keys,
+    step=rollout.step,
+    extras=types.Named({"stage/drawn": samples.lengths}),
+  )
 
 
-def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
-  """What the learners ask of the host."""
-  return {
-    need
-    for method in methods.values()
-    for need in method.signal_needs | method.term_needs
-    if need.source == "host"
-  }
+# Supervised learning: demonstrations in place of samples.
 
 
-def shown_on_device(
+def make_demonstration_fn(
   task: Task, prompts: int, sharding: NamedSharding | None = None
 ) -> RolloutFn:
-  """A jittable task's own solutions in place of samples, one per prompt."""
+  """Builds a jittable function that gives one demonstration per prompt."""
 
-  def collect(state: State) -> types.Rollout:
-    problem_key, solution_key = _keys(state)
+  def rollout_fn(state: State) -> types.Rollout:
+    problem_key, solution_key = jax.random.split(state.key)
     problems = task.train(problem_key, state.step, prompts)
-    shown = task.demonstrate(
+    demonstrations = task.demonstrate(
       jax.random.fold_in(solution_key, state.step), problems
     )
     if sharding is not None:
-      problems, shown = jax.lax.with_sharding_constraint(
-        (problems, shown), sharding
+      problems, demonstrations = jax.lax.with_sharding_constraint(
+        (problems, demonstrations), sharding
       )
-    return assemble.supervised_rollout(problems, shown, state)
+    return _assemble_demonstrations(problems, demonstrations, state)
 
-  return collect
+  return rollout_fn
 
 
-def shown_on_host(
+def make_host_demonstration_fn(
   task: Task, prompts: int, sharding: NamedSharding
 ) -> HostRolloutFn:
-  """A host task's own solutions in place of samples, one per prompt."""
-  put_together = jax.jit(assemble.supervised_rollout)
+  """Builds a function that gives one demonstration per prompt, from the host."""
 
-  def collect(state: State):
-    problem_key, solution_key = _keys(state)
+  def rollout_fn(state: State) -> tuple[types.Rollout, dict[str, float]]:
+    problem_key, solution_key = jax.random.split(state.key)
     number = int(state.step)  # waits for the update of the step before
     start = time.perf_counter()
     problems = task.train(problem_key, number, prompts)
     key = jax.random.fold_in(solution_key, number)
-    shown = task.demonstrate(key, problems)
-    placed = multihost.place((problems, shown), sharding)
-    rollout = put_together(*placed, state)
+    demonstrations = task.demonstrate(key, problems)
+    placed = multihost.place((problems, demonstrations), sharding)
+    rollout = _assemble_demonstrations(*placed, state)
     return rollout, {
       STATE_READY: start,
       "time/rollout_s": time.perf_counter() - start,
     }
 
-  return collect
+  return rollout_fn
+
+
+@functools.partial(jax.jit, inline=True)
+def _assemble_demonstrations(
+  problems: Problems, demonstrations: tuple[Array, Array], state: State
+) -> types.Rollout:
+  """Demonstrations as a rollout of one sample per prompt, whose score is 1."""
+  completions, lengths = demonstrations
+  one = jnp.ones((completions.shape[0], 1))
+  tokens = supervised_tokens(problems, completions, lengths)
+  return types.Rollout(
+    tokens=tokens,
+    sample_mask=one > 0,
+    behavior_log_probs=jnp.zeros(tokens.completions.shape),
+    finished=one > 0,
+    scores=one,
+    correct=one.astype(jnp.int8),
+    prompt_ids=jnp.asarray(problems.ids),
+    keys=generation.prompt_keys(state.key, state.step, problems.ids),
+    step=state.step,
+  )

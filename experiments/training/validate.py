@@ -32,15 +32,16 @@ from experiments.training import (
   build,
   checkpoint_retention,
   decoder,
+  host_needs,
   initial_state,
   optimizers,
-  rollouts,
   workdirs,
 )
 from experiments.training.experiment import KINDS, Experiment
-from models import buckets, lora, sharding, stored
+from models import checkpoint_reader, lora, sharding, storage_paths
 from rewards import combine
-from rl import choices, learners, method, scoring, step, types
+from rl import choices, learners, scoring, step, transforms, types
+from rl.method import Method
 from rl.sampling import samplers
 
 # Setting of an optimizer -> (smallest value, exclusive upper bound, suggestion).
@@ -113,7 +114,7 @@ def check_config(config: ml_collections.ConfigDict) -> None:
   if config.kind == "rl":
     check_mix(config.get("mix") or {})
     check_method(config)
-    names = list(learners.by_slot(build.make_method(config.method)))
+    names = list(learners.by_learner(build.make_method(config.method)))
   check_optimizers(config, names)
   _check_task_settings(config)
 
@@ -182,12 +183,12 @@ def check_method(config: ml_collections.ConfigDict) -> None:
   `stage`, `sampler.truncation` and `mix` replace parts that a method may bring
   itself.
   """
-  policy_method = learners.by_slot(build.make_method(config.method))[
+  policy_method = learners.by_learner(build.make_method(config.method))[
     learners.POLICY
   ]
-  if config.get("stage") and policy_method.stage.name != samplers.once().name:
+  if config.get("stage") and policy_method.sampler.name != samplers.once().name:
     raise ValueError(
-      f"stage = {config.stage}: {policy_method.name} samples by {policy_method.stage} "
+      f"stage = {config.stage}: {policy_method.name} samples by {policy_method.sampler} "
       "already; leave stage empty"
     )
   mix = config.get("mix") or {}
@@ -404,7 +405,7 @@ def _check_model(e: Experiment) -> None:
     from models import hf  # imports transformers
 
     heads = dict(e.config.model.extra_heads)
-    for name, size in dict(hf.config(folder).extra_heads).items():
+    for name, size in dict(hf.load_config(folder).extra_heads).items():
       if heads.get(name, size) != size:
         raise ValueError(
           f"model.extra_heads: {name!r} of {folder} has {size} outputs, not "
@@ -417,13 +418,13 @@ def _check_model(e: Experiment) -> None:
       f"{e.task.vocab_size} tokens of {e.task.name}; use at least "
       f"{e.task.vocab_size}, or 0 for exactly as many"
     )
-  lora.targets(e.model)  # refuses an expression that matches no parameter
+  lora.target_names(e.model)  # refuses an expression that matches no parameter
 
 
 def _check_divisibility(e: Experiment) -> None:
   """Checks that the mesh divides prompts, samples and slices of them."""
   config, plan = e.config, e.plan
-  shards, context = sharding.prompt_parts(e.mesh), e.mesh.shape["context"]
+  shards, context = sharding.num_prompt_shards(e.mesh), e.mesh.shape["context"]
   if e.is_rl and config.rollout.samples % context:
     nearest = max(round(config.rollout.samples / context), 1) * context
     raise ValueError(
@@ -445,14 +446,14 @@ def _check_divisibility(e: Experiment) -> None:
   if wrong_sizes:
     raise ValueError(
       f"{', '.join(wrong_sizes)}: not divisible by the mesh's "
-      f"{' * '.join(sharding.ROWS)} = {shards}"
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
     )
-  shards = sharding.prompt_parts(e.sampling_mesh)
+  shards = sharding.num_prompt_shards(e.sampling_mesh)
   if prompts % shards:
     nearest = max(round(prompts / shards), 1) * shards
     raise ValueError(
       f"rollout.prompts = {prompts} is not divisible by the sampler's "
-      f"{' * '.join(sharding.ROWS)} = {shards}; nearest: {nearest}"
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}; nearest: {nearest}"
     )
 
 
@@ -461,11 +462,11 @@ def _check_fused_loop(e: Experiment) -> None:
   size = e.config.steps_per_dispatch
   if size == 1:
     return
-  host_needs = sorted(map(str, rollouts.host_needs(e.methods)))
-  if host_needs:
+  needs = sorted(map(str, host_needs.host_needs(e.methods)))
+  if needs:
     raise ValueError(
       f"steps_per_dispatch = {size}: {e.method.name} needs "
-      f"{', '.join(host_needs)}, so each step is dispatched alone; use 1"
+      f"{', '.join(needs)}, so each step is dispatched alone; use 1"
     )
   if not e.task.jittable:
     raise ValueError(
@@ -512,13 +513,15 @@ def _check_step(e: Experiment) -> None:
   state = e.state_shapes
   params = {
     name: types.join(params, state.frozen)
-    for name, params in {learners.POLICY: state.params, **state.slots}.items()
+    for name, params in {
+      learners.POLICY: state.params,
+      **state.parameter_sets,
+    }.items()
   }
   try:
-    rollout = e.abstract_rollout
-    learners.check(e.methods, e.policy, params, rollout)
+    learners.check(e.methods, e.policy, params, e.abstract_rollout)
     if e.method.reward is not None:
-      _check_reward(e, params, learners.by_slot(rollout)[learners.POLICY])
+      _check_reward(e.method)
   except MemoryError as error:  # tasks may score a rollout of dummy samples
     raise ValueError(
       f"rollout.max_tokens = {e.sampling.max_tokens}: a rollout does not fit "
@@ -528,31 +531,35 @@ def _check_step(e: Experiment) -> None:
     raise ValueError(error.args[0]) from None
 
 
-def _check_reward(
-  e: Experiment, params: Mapping[str, types.PyTree], rollout: types.Rollout
-) -> None:
-  """Checks that the method learns from what `mix` pays."""
-  bare_method = dataclasses.replace(e.method, reward=None)
-  fields = method.reads(bare_method, e.policy, params, rollout)
-  has_steps = e.method.reward.steps is not None
-  has_terms = len(e.method.reward.terms) > 0
-  if has_terms and not fields & {"scores", "components"}:
+def _check_reward(policy_method: Method) -> None:
+  """Checks that a method learns from what `mix` pays."""
+  reward = policy_method.reward
+  bare_method = dataclasses.replace(policy_method, reward=None)
+  levels = set().union(*map(_source_levels, bare_method.transforms.values()))
+  if reward.terms and levels == {"step"}:
     raise ValueError(
-      f"mix.terms: {bare_method.name} learns from {', '.join(sorted(fields))}, not "
-      "from scores; use a method that does, such as grpo"
+      f"mix.terms: {bare_method.name} learns from step scores, not from scores; "
+      "use a method that does, such as grpo"
     )
-  if has_steps and "step_scores" not in fields:
+  if reward.steps is not None and "step" not in levels:
     raise ValueError(
-      f"mix.steps: {bare_method.name} reads no step scores; use a method that does, "
-      "such as sum_form or min_form"
+      f"mix.steps: {bare_method.name} reads no step scores; use a method that "
+      "does, such as sum_form or min_form"
     )
-  if has_terms and (
-    scoring.given("stage", "greedy_scores") in bare_method.signal_needs
-  ):
+  greedy_scores = scoring.provided("stage", "greedy_scores")
+  if reward.terms and greedy_scores in bare_method.signal_needs:
     raise ValueError(
-      f"mix.terms: {bare_method.name} compares scores with the task's score of the "
-      "greedy sample, which is not paid by mix; use another method"
+      f"mix.terms: {bare_method.name} compares scores with the task's score of "
+      "the greedy sample, which is not paid by mix; use another method"
     )
+
+
+def _source_levels(transform: transforms.Transform) -> set[str]:
+  """Levels of the signals that a transform reads from the rollout."""
+  if transform.links:
+    parts = (part for _, part in transform.links)
+    return set().union(*map(_source_levels, parts))
+  return {transform.gives} if transform.takes == "none" else set()
 
 
 def _check_keep_best(e: Experiment) -> None:
@@ -583,7 +590,7 @@ def _logged_metrics(e: Experiment) -> list[str]:
   metrics of evaluations are listed.
   """
   names = []
-  if not rollouts.host_needs(e.methods):
+  if not host_needs.host_needs(e.methods):
     _, metrics = jax.eval_shape(
       step.make(e.methods, e.policy, e.txs, e.plan),
       e.abstract,
@@ -635,16 +642,16 @@ def check_workdir(e: Experiment, workdir: epath.PathLike) -> None:
   workdirs.check_config(workdir, config)
   _check_can_create(workdir)
   if config.get("init_from"):
-    source = epath.Path(config.init_from) / stored.FOLDER
+    source = epath.Path(config.init_from) / checkpoint_reader.FOLDER
     try:
-      stored.check_params(source, e.abstract_params_without_lora)
+      checkpoint_reader.check_params(source, e.abstract_params_without_lora)
     except (ValueError, FileNotFoundError) as error:
       raise ValueError(f"init_from: {error}") from None
 
 
 def _check_can_create(workdir: epath.PathLike) -> None:
   """Checks that a folder that does not exist yet can be created."""
-  if buckets.is_remote(workdir) or epath.Path(workdir).exists():
+  if storage_paths.is_remote(workdir) or epath.Path(workdir).exists():
     return
   parent = epath.Path(workdir).absolute().parent
   while not parent.exists():

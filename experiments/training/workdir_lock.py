@@ -25,7 +25,7 @@ from etils import epath
 
 from experiments.cli import errors
 from experiments.training import multihost
-from models import buckets
+from models import storage_paths
 
 LOCK_FILE = "run.lock"
 
@@ -44,7 +44,7 @@ def lock_workdir(workdir: epath.PathLike) -> Iterator[None]:
   """
   with contextlib.ExitStack() as exit_stack:
     holder = None
-    if jax.process_index() == 0 and not buckets.is_remote(workdir):
+    if jax.process_index() == 0 and not storage_paths.is_remote(workdir):
       lock = _lock_file(pathlib.Path(workdir) / LOCK_FILE)
       holder = exit_stack.enter_context(lock)
     is_locked = holder is not None

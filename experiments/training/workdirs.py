@@ -17,7 +17,7 @@ import ml_collections
 from etils import epath
 
 from experiments.logging import json_files
-from models import buckets, stored
+from models import checkpoint_reader, storage_paths
 from models.config import ModelConfig
 
 CONFIG_FILE = "config.json"
@@ -121,7 +121,7 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
     ValueError: its `config.json` is not the config of a run, or the scheme of
       its path is unknown.
   """
-  path = buckets.checked(workdir) / CONFIG_FILE
+  path = storage_paths.parse(workdir) / CONFIG_FILE
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path}")
   values = _read_json(path)
@@ -170,12 +170,12 @@ def check_config(
       values); or the workdir is a file or lies under one, holds checkpoints of
       no run or no valid config, or its scheme is unknown.
   """
-  folder = buckets.checked(workdir)
-  if not buckets.is_remote(workdir):
+  folder = storage_paths.parse(workdir)
+  if not storage_paths.is_remote(workdir):
     _check_folder(folder)
   path = folder / CONFIG_FILE
   if not path.exists():
-    if (folder / stored.FOLDER).exists():
+    if (folder / checkpoint_reader.FOLDER).exists():
       raise ValueError(
         f"{workdir} holds a model that no run made, as models.hf imports it; "
         f"start from it with --config.init_from={workdir} in another workdir"

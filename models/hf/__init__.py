@@ -1,24 +1,25 @@
-"""Hugging Face folders: published decoders in, trained ones out.
+"""Reads and writes decoders as Hugging Face folders.
 
   config, params = hf.load(folder, dtype="bfloat16", mesh=mesh)
   hf.save(config, params, new_folder, tokenizer=folder)
 
-Which families there are: `models.hf.families.FAMILIES`. The command line is
-`python -m models.hf import|export`.
+`models.hf.families.FAMILIES` lists the supported architectures. On the command
+line, `python -m models.hf import` and `python -m models.hf export` convert
+between such folders and the workdirs of runs.
 """
 
-from models.hf.reading import (
-  check,
+from models.hf.load_folder import (
+  check_folder,
   check_tokenizer,
-  config,
   load,
+  load_config,
 )
-from models.hf.writing import save
+from models.hf.save_folder import save
 
 __all__ = [
-  "check",
+  "check_folder",
   "check_tokenizer",
-  "config",
   "load",
+  "load_config",
   "save",
 ]

@@ -1,4 +1,4 @@
-"""The command line: `python -m models.hf import|export --help`."""
+"""The commands `python -m models.hf import` and `export`; see `--help`."""
 
 from __future__ import annotations
 
@@ -15,54 +15,67 @@ import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
-from models import buckets, hf, stored, transformer
+from models import checkpoint_reader, hf, storage_paths, transformer
 from models.config import DTYPES, ModelConfig
-from models.hf import reading, writing
+from models.hf import load_folder, save_folder
 from models.rope import RopeScaling
 from rl import types
 
 Params = transformer.Params
-MODEL_FILE = "model.json"
+MODEL_FILE = "model.json"  # the file of a workdir that describes its model
 
 
-def main(words: Sequence[str]) -> int:
-  """Reads or writes a Hugging Face folder.
+def main(arguments: Sequence[str]) -> int:
+  """Runs one command.
 
   Args:
-    words: of the command line, without the program's name.
+    arguments: arguments of the command line, without the program's name.
 
   Returns:
-    The exit status: 0, or 2 for a mistake, which is said in one line.
+    The exit status: 0, or 2 after an error, which is printed as one line.
   """
   parser = argparse.ArgumentParser(
     prog="python -m models.hf", description=hf.__doc__
   )
   commands = parser.add_subparsers(dest="command", required=True)
   importing = commands.add_parser(
-    "import", help="a Hugging Face folder to a workdir, for config.init_from"
+    "import",
+    help="convert a Hugging Face folder to a workdir, from which a run can "
+    "start (config.init_from)",
   )
-  importing.add_argument("folder", metavar="FOLDER")
-  importing.add_argument("out", metavar="OUT")
-  importing.add_argument("--dtype", choices=DTYPES, default="float32")
+  importing.add_argument(
+    "folder", metavar="FOLDER", help="the Hugging Face folder to read"
+  )
+  importing.add_argument("out", metavar="OUT", help="the workdir to write")
+  importing.add_argument(
+    "--dtype",
+    choices=DTYPES,
+    default="float32",
+    help="dtype of the parameters (default: float32)",
+  )
   exporting = commands.add_parser(
-    "export", help="a run's workdir to a Hugging Face folder"
+    "export", help="convert the policy of a run to a Hugging Face folder"
   )
-  exporting.add_argument("workdir", metavar="WORKDIR")
-  exporting.add_argument("out", metavar="OUT")
-  exporting.add_argument("--step", type=int, help="by default the latest")
-  given = parser.parse_args(words)
+  exporting.add_argument("workdir", metavar="WORKDIR", help="the run's workdir")
+  exporting.add_argument(
+    "out", metavar="OUT", help="the Hugging Face folder to write"
+  )
+  exporting.add_argument(
+    "--step", type=int, help="step of the checkpoint (default: the latest)"
+  )
+  args = parser.parse_args(arguments)
   start = time.perf_counter()
   try:
-    if given.command == "import":
-      params = import_folder(given.folder, given.out, given.dtype)
+    if args.command == "import":
+      params = import_folder(args.folder, args.out, args.dtype)
     else:
-      params = export_workdir(given.workdir, given.out, given.step)
+      params = export_workdir(args.workdir, args.out, args.step)
   except (ValueError, OSError, ImportError) as error:
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
     return 2
   leaves = jax.tree.leaves(params)
   print(
-    f"{given.out}: {sum(leaf.size for leaf in leaves):,} parameters, "
+    f"{args.out}: {sum(leaf.size for leaf in leaves):,} parameters, "
     f"{sum(leaf.nbytes for leaf in leaves):,} bytes, "
     f"{time.perf_counter() - start:.1f} s"
   )
@@ -70,77 +83,112 @@ def main(words: Sequence[str]) -> int:
 
 
 def import_folder(folder: str, out: str, dtype: str) -> Params:
-  """Writes a folder's decoder as the checkpoint of step 0 of a workdir."""
-  workdir = buckets.absolute(out)
-  if (workdir / stored.FOLDER).exists():
-    raise ValueError(f"{workdir / stored.FOLDER} is there already")
+  """Converts a Hugging Face folder to a workdir with a checkpoint of step 0.
+
+  Args:
+    folder: the Hugging Face folder.
+    out: the workdir to write; it must not have checkpoints.
+    dtype: dtype of the parameters.
+
+  Returns:
+    The parameters.
+
+  Raises:
+    ValueError: the workdir has checkpoints, or `hf.load` refuses the folder.
+  """
+  workdir = storage_paths.absolute(out)
+  checkpoints = workdir / checkpoint_reader.FOLDER
+  if checkpoints.exists():
+    raise ValueError(f"{checkpoints} exists already; choose a new workdir")
   config, params = hf.load(folder, dtype=dtype)
   print(f"read {folder}: {config.family}, {config.layers} layers")
   workdir.mkdir(parents=True, exist_ok=True)
-  told = {
+  model = {
     "model": dataclasses.asdict(config),
-    "tokenizer": str(reading.local(folder).absolute()),
-    "frozen": "",
+    "tokenizer": str(load_folder.require_local(folder).absolute()),
+    "frozen": "",  # all parameters are in the checkpoint
   }
-  (workdir / MODEL_FILE).write_text(json.dumps(told, indent=2) + "\n")
+  (workdir / MODEL_FILE).write_text(json.dumps(model, indent=2) + "\n")
   with ocp.CheckpointManager(
-    workdir / stored.FOLDER,
+    checkpoints,
     item_handlers={"state": ocp.StandardCheckpointHandler()},
   ) as manager:
     state = ocp.args.StandardSave({"params": params})
     manager.save(0, args=ocp.args.Composite(state=state))
-  print(f"wrote {workdir / stored.FOLDER}")
+  print(f"wrote {checkpoints}")
   return params
 
 
 def export_workdir(workdir: str, out: str, step: int | None) -> Params:
-  """Writes the policy of a workdir's checkpoint as a Hugging Face folder."""
-  folder, out = buckets.absolute(workdir), reading.local(out)
+  """Converts the policy of a run to a Hugging Face folder.
+
+  The run's `model.json` names the config, the tokenizer's folder, the ids that
+  end a completion ("stops"), and, for a run that trained adapters, the folder
+  or workdir with the frozen base ("frozen", "frozen_step").
+
+  Args:
+    workdir: the run's workdir.
+    out: the Hugging Face folder to write.
+    step: step of the checkpoint; None means the latest.
+
+  Returns:
+    All parameters of the policy, adapters not merged.
+
+  Raises:
+    ValueError: the workdir has no `model.json`, the base of its adapters was
+      not saved, or `hf.save` refuses to write the folder.
+    FileNotFoundError: there is no checkpoint, or none of this step.
+  """
+  folder, out = storage_paths.absolute(workdir), load_folder.require_local(out)
   if not (folder / MODEL_FILE).exists():
     raise ValueError(f"{folder} has no {MODEL_FILE}; is it a run's workdir?")
   try:
-    told = json.loads((folder / MODEL_FILE).read_text())
-    config = model_config(told["model"])
+    model = json.loads((folder / MODEL_FILE).read_text())
+    config = model_config(model["model"])
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(
       f"{folder / MODEL_FILE} describes no decoder ({type(error).__name__}: "
       f"{error}); name the workdir of a run"
     ) from None
-  params = stored.restore_params(folder / stored.FOLDER, step=step)
+  params = checkpoint_reader.restore_params(
+    folder / checkpoint_reader.FOLDER, step=step
+  )
   print(f"read {folder}: {config.family}, {config.layers} layers")
-  if told["frozen"]:
-    base = told["frozen"]
-    if not (buckets.is_remote(base) or os.path.isabs(base)):
+  if model["frozen"]:
+    base = model["frozen"]
+    if not (storage_paths.is_remote(base) or os.path.isabs(base)):
       base = folder / base
-    base, step = epath.Path(base), told.get("frozen_step")
-    params = types.join(params, _base(base, step, config.param_dtype))
+    base, base_step = epath.Path(base), model.get("frozen_step")
+    base_params = _load_base(base, base_step, config.param_dtype)
+    params = types.join(params, base_params)
     print(f"read the frozen base {base}")
   elif config.lora_rank:
     raise ValueError(
-      f"{folder} trained adapters on random weights, which no file holds; "
-      "only adapters on a folder or on another run can be exported"
+      f"{folder} trained adapters on a randomly initialized base, which was "
+      "not saved; only adapters on a folder or on another run can be exported"
     )
-  tokenizer = told["tokenizer"]
-  if not (tokenizer and writing.has_tokenizer(tokenizer)):
+  tokenizer = model["tokenizer"]
+  if not (tokenizer and save_folder.has_tokenizer(tokenizer)):
     tokenizer = None
-  stops = tuple(told.get("stops", ()))
+  stops = tuple(model.get("stops", ()))
   hf.save(config, params, out, tokenizer=tokenizer, stops=stops)
-  print(f"wrote {out}, {'tokenizer' if tokenizer else 'no tokenizer'} beside")
+  print(f"wrote {out}, with {'its' if tokenizer else 'no'} tokenizer")
   return params
 
 
 def model_config(fields: dict[str, Any]) -> ModelConfig:
-  """A `ModelConfig` from its fields in JSON."""
+  """Makes a `ModelConfig` from its fields in JSON."""
   scaling = fields["rope_scaling"]
   if scaling is not None:
     scaling = RopeScaling(**scaling)
   return ModelConfig(**{**fields, "rope_scaling": scaling})
 
 
-def _base(folder: epath.Path, step: int | None, dtype: str) -> Params:
-  """What an adapter was trained on: a Hugging Face folder, or a workdir."""
-  if (folder / stored.FOLDER).exists():
-    return stored.restore_params(folder / stored.FOLDER, step=step)
+def _load_base(folder: epath.Path, step: int | None, dtype: str) -> Params:
+  """Loads the base of adapters from a workdir or a Hugging Face folder."""
+  checkpoints = folder / checkpoint_reader.FOLDER
+  if checkpoints.exists():
+    return checkpoint_reader.restore_params(checkpoints, step=step)
   return hf.load(folder, dtype=dtype)[1]
 
 

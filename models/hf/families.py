@@ -1,10 +1,17 @@
-"""Families of published decoders: their configurations, and `ModelConfig`.
+"""The supported Hugging Face architectures, and conversion of their configs.
 
-Each family is a pair of functions: `read` takes a transformers configuration
-to the fields of `ModelConfig` in which the family differs from its defaults,
-`write` takes a `ModelConfig` to the configuration's keys. The classes of
-transformers fill in what a `config.json` leaves out and bring old forms to the
-new one, so both are read alike.
+Each family is a pair of functions, named by convention after the family:
+
+- `_NAME_fields(hf)` reads a Hugging Face config and returns the fields of
+  `ModelConfig` that differ from the defaults.
+- `_NAME_keys(config)` returns the keys of a Hugging Face config for a
+  `ModelConfig`.
+
+Functions for parts that families share come first. To add a family, write the
+pair, add it to `FAMILIES`, and if its tensors are not named as Llama's, extend
+`models.hf.tensor_layout`. The config classes of the transformers library fill
+in keys that a `config.json` omits and convert old forms of keys to the current
+ones, so these functions only handle current keys.
 """
 
 from __future__ import annotations
@@ -14,12 +21,14 @@ from collections.abc import Callable
 from typing import Any
 
 from models.config import ModelConfig
-from models.hf import rotary
-from models.hf.reader import Reader
+from models.hf import rope_parameters
+from models.hf.config_reader import ConfigReader
 from rl import choices
 
+# Fields of `ModelConfig`, or keys of a Hugging Face config, with their values.
 Fields = dict[str, Any]
 
+# Hugging Face's names of activations and layer types to ours, and back.
 _ACTIVATIONS = {
   "silu": "silu",
   "swish": "silu",
@@ -33,8 +42,8 @@ _ACTIVATION_NAMES = {
   "gelu": "gelu",
   "gelu_tanh": "gelu_pytorch_tanh",
 }
-_KINDS = {"full_attention": "global", "sliding_attention": "local"}
-_KIND_NAMES = {
+_LAYER_KINDS = {"full_attention": "global", "sliding_attention": "local"}
+_LAYER_TYPES = {
   "global": "full_attention",
   "local": "sliding_attention",
   "nope": "full_attention",
@@ -43,107 +52,119 @@ _KIND_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """A published architecture.
+  """A supported architecture.
 
   Attributes:
-    read: from a configuration to fields of `ModelConfig`.
-    write: from a `ModelConfig` to keys of a configuration.
-    architecture: transformers' class.
+    to_fields: converts a Hugging Face config to fields of `ModelConfig`.
+    to_keys: converts a `ModelConfig` to keys of a Hugging Face config.
+    architecture: name of the model's class in the transformers library.
   """
 
-  read: Callable[[Reader], Fields]
-  write: Callable[[ModelConfig], Fields]
+  to_fields: Callable[[ConfigReader], Fields]
+  to_keys: Callable[[ModelConfig], Fields]
   architecture: str
 
 
-def shortest(kinds: tuple[str, ...]) -> tuple[str, ...]:
-  """The shortest pattern that repeats to these kinds."""
+def shortest_pattern(kinds: tuple[str, ...]) -> tuple[str, ...]:
+  """The shortest prefix that yields `kinds` when it is repeated."""
   for period in range(1, len(kinds)):
     if all(kind == kinds[i % period] for i, kind in enumerate(kinds)):
       return kinds[:period]
   return kinds
 
 
-def _common(c: Reader, activation: str = "hidden_act") -> Fields:
-  """What almost all families say with the same keys."""
-  return {**_shape(c, activation), **_rotary(c)}
+def _common_fields(hf: ConfigReader, activation: str = "hidden_act") -> Fields:
+  """Fields that almost all families store under the same keys.
+
+  Args:
+    hf: the Hugging Face config.
+    activation: the key of the activation function.
+  """
+  return {**_size_fields(hf, activation), **_rotary_fields(hf)}
 
 
-def _shape(c: Reader, activation: str = "hidden_act") -> Fields:
-  """The same, without the rotary embedding."""
-  width, heads = c("hidden_size"), c("num_attention_heads")
+def _size_fields(hf: ConfigReader, activation: str = "hidden_act") -> Fields:
+  """The fields of `_common_fields` without the rotary embedding."""
+  width, heads = hf.get("hidden_size"), hf.get("num_attention_heads")
   return {
-    "vocab_size": c("vocab_size"),
+    "vocab_size": hf.get("vocab_size"),
     "width": width,
-    "layers": c("num_hidden_layers"),
+    "layers": hf.get("num_hidden_layers"),
     "heads": heads,
-    "kv_heads": c("num_key_value_heads", heads),
-    "head_dim": c("head_dim", width // heads),
-    "mlp_width": c("intermediate_size"),
-    "max_positions": c("max_position_embeddings", 0),
-    "norm_eps": c("rms_norm_eps"),
-    "activation": c.choice(activation, _ACTIVATIONS),
-    "tied_embeddings": c("tie_word_embeddings"),
+    "kv_heads": hf.get("num_key_value_heads", heads),
+    "head_dim": hf.get("head_dim", width // heads),
+    "mlp_width": hf.get("intermediate_size"),
+    "max_positions": hf.get("max_position_embeddings", 0),
+    "norm_eps": hf.get("rms_norm_eps"),
+    "activation": hf.get_choice(activation, _ACTIVATIONS),
+    "tied_embeddings": hf.get("tie_word_embeddings"),
   }
 
 
-def _common_keys(m: ModelConfig) -> Fields:
+def _common_keys(config: ModelConfig) -> Fields:
+  """Keys that almost all families share."""
   keys = {
-    "vocab_size": m.vocab_size,
-    "hidden_size": m.width,
-    "num_hidden_layers": m.layers,
-    "num_attention_heads": m.heads,
-    "num_key_value_heads": m.kv_heads,
-    "head_dim": m.head_dim,
-    "intermediate_size": m.mlp_width,
-    "rope_parameters": rotary.write(m.rope_theta, m.rope_scaling),
-    "rms_norm_eps": m.norm_eps,
-    "hidden_act": _ACTIVATION_NAMES[m.activation],
-    "tie_word_embeddings": m.tied_embeddings,
+    "vocab_size": config.vocab_size,
+    "hidden_size": config.width,
+    "num_hidden_layers": config.layers,
+    "num_attention_heads": config.heads,
+    "num_key_value_heads": config.kv_heads,
+    "head_dim": config.head_dim,
+    "intermediate_size": config.mlp_width,
+    "rope_parameters": rope_parameters.to_hf(
+      config.rope_theta, config.rope_scaling
+    ),
+    "rms_norm_eps": config.norm_eps,
+    "hidden_act": _ACTIVATION_NAMES[config.activation],
+    "tie_word_embeddings": config.tied_embeddings,
   }
-  if m.max_positions:
-    keys["max_position_embeddings"] = m.max_positions
-  if m.rope_scaling and m.rope_scaling.kind == "dynamic":
-    keys["max_position_embeddings"] = m.rope_scaling.original
+  if config.max_positions:
+    keys["max_position_embeddings"] = config.max_positions
+  if config.rope_scaling and config.rope_scaling.kind == "dynamic":
+    # With "dynamic", transformers reads the original length from this key.
+    keys["max_position_embeddings"] = config.rope_scaling.original
   return keys
 
 
-def _rotary(c: Reader) -> Fields:
-  """The rotary embedding that all layers share, of whole heads."""
-  given = c("rope_parameters", {})
-  fraction = given.get("partial_rotary_factor") or 1.0
+def _rotary_fields(hf: ConfigReader) -> Fields:
+  """Rotary embedding that is the same in all layers, on all channels."""
+  parameters = hf.get("rope_parameters", {})
+  fraction = parameters.get("partial_rotary_factor") or 1.0
   if fraction != 1.0:
     raise ValueError(
       f"partial_rotary_factor = {fraction} in config.json is not supported "
       "for this architecture; allowed: 1.0"
     )
-  theta, scaling = rotary.read(c, given)
+  theta, scaling = rope_parameters.from_hf(hf, parameters)
   return {"rope_theta": theta, "rope_scaling": scaling}
 
 
-def _window_everywhere(c: Reader) -> Fields:
-  """A window on every layer, or on none."""
-  c.only("layer_types", None)
-  window = c("sliding_window", 0)
+def _uniform_window_fields(hf: ConfigReader) -> Fields:
+  """A window in all layers or in none."""
+  hf.require("layer_types", None)
+  window = hf.get("sliding_window", 0)
   return {"layer_kinds": ("local",), "window": window} if window else {}
 
 
-def _window_everywhere_keys(m: ModelConfig) -> Fields:
-  # Of layers without one nothing is said: mixtures are seen when read again.
-  return {"sliding_window": m.window if set(m.kinds) == {"local"} else None}
+def _uniform_window_keys(config: ModelConfig) -> Fields:
+  # A window in only some layers cannot be expressed. `config_conversion.to_hf`
+  # refuses it, because the keys do not convert back to the same config.
+  return {
+    "sliding_window": config.window if set(config.kinds) == {"local"} else None
+  }
 
 
-def _window_by_layer(c: Reader) -> Fields:
-  """A window on the layers that `layer_types` names."""
-  types = c("layer_types", [])
+def _window_by_layer_fields(hf: ConfigReader) -> Fields:
+  """A window in the layers that `layer_types` lists."""
+  types = hf.get("layer_types", [])
   for name in types:
-    if name not in _KINDS:
+    if name not in _LAYER_KINDS:
       raise ValueError(
-        choices.unknown("layer type in config.json", name, _KINDS)
+        choices.unknown("layer type in config.json", name, _LAYER_KINDS)
       )
-  kinds = shortest(tuple(_KINDS[name] for name in types))
-  window = c("sliding_window", 0)
-  if not c("use_sliding_window", True):
+  kinds = shortest_pattern(tuple(_LAYER_KINDS[name] for name in types))
+  window = hf.get("sliding_window", 0)
+  if not hf.get("use_sliding_window", True):
     window = 0
   if "local" not in kinds:
     return {"layer_kinds": kinds}
@@ -155,296 +176,347 @@ def _window_by_layer(c: Reader) -> Fields:
   return {"layer_kinds": kinds, "window": window}
 
 
-def _window_by_layer_keys(m: ModelConfig) -> Fields:
+def _window_by_layer_keys(config: ModelConfig) -> Fields:
   return {
-    "layer_types": [_KIND_NAMES[kind] for kind in m.kinds],
-    "sliding_window": m.window or None,
+    "layer_types": [_LAYER_TYPES[kind] for kind in config.kinds],
+    "sliding_window": config.window or None,
   }
 
 
-def _biased(c: Reader) -> Fields:
-  """One key for the biases of all four projections."""
-  bias = c("attention_bias", False)
+def _bias_fields(hf: ConfigReader) -> Fields:
+  """Biases of all four attention projections, which one key switches."""
+  bias = hf.get("attention_bias", False)
   return {"attention_bias": bias, "output_bias": bias}
 
 
-def _llama(c: Reader) -> Fields:
-  return {**_common(c), **_biased(c), "mlp_bias": c("mlp_bias")}
+def _llama_fields(hf: ConfigReader) -> Fields:
+  return {
+    **_common_fields(hf),
+    **_bias_fields(hf),
+    "mlp_bias": hf.get("mlp_bias"),
+  }
 
 
-def _llama_keys(m: ModelConfig) -> Fields:
-  biases = {"attention_bias": m.attention_bias, "mlp_bias": m.mlp_bias}
-  return {**_common_keys(m), **biases}
+def _llama_keys(config: ModelConfig) -> Fields:
+  biases = {
+    "attention_bias": config.attention_bias,
+    "mlp_bias": config.mlp_bias,
+  }
+  return {**_common_keys(config), **biases}
 
 
-def _mistral(c: Reader) -> Fields:
-  return {**_common(c), **_window_everywhere(c)}
+def _mistral_fields(hf: ConfigReader) -> Fields:
+  return {**_common_fields(hf), **_uniform_window_fields(hf)}
 
 
-def _mistral_keys(m: ModelConfig) -> Fields:
-  return {**_common_keys(m), **_window_everywhere_keys(m)}
+def _mistral_keys(config: ModelConfig) -> Fields:
+  return {**_common_keys(config), **_uniform_window_keys(config)}
 
 
-def _qwen2(c: Reader) -> Fields:
-  return {**_common(c), **_window_by_layer(c), "attention_bias": True}
+def _qwen2_fields(hf: ConfigReader) -> Fields:
+  return {
+    **_common_fields(hf),
+    **_window_by_layer_fields(hf),
+    "attention_bias": True,
+  }
 
 
-def _qwen2_keys(m: ModelConfig) -> Fields:
-  used = {"use_sliding_window": "local" in m.kinds}
-  return {**_common_keys(m), **_window_by_layer_keys(m), **used}
+def _qwen2_keys(config: ModelConfig) -> Fields:
+  return {
+    **_common_keys(config),
+    **_window_by_layer_keys(config),
+    "use_sliding_window": "local" in config.kinds,
+  }
 
 
-def _qwen3(c: Reader) -> Fields:
-  shared = {**_common(c), **_window_by_layer(c), **_biased(c)}
+def _qwen3_fields(hf: ConfigReader) -> Fields:
+  shared = {
+    **_common_fields(hf),
+    **_window_by_layer_fields(hf),
+    **_bias_fields(hf),
+  }
   return {**shared, "qk_norm": "head"}
 
 
-def _qwen3_keys(m: ModelConfig) -> Fields:
-  return {**_qwen2_keys(m), "attention_bias": m.attention_bias}
+def _qwen3_keys(config: ModelConfig) -> Fields:
+  return {**_qwen2_keys(config), "attention_bias": config.attention_bias}
 
 
-def _smollm3(c: Reader) -> Fields:
-  fields = {**_llama(c), **_window_by_layer(c)}
-  kinds = list(fields["layer_kinds"]) * c("num_hidden_layers")
-  turned = c("no_rope_layers")[: c("num_hidden_layers")]
-  for layer, has_rope in enumerate(turned):
+def _smollm3_fields(hf: ConfigReader) -> Fields:
+  fields = {**_llama_fields(hf), **_window_by_layer_fields(hf)}
+  # At least one entry per layer; layer_kinds may be a shorter pattern.
+  kinds = list(fields["layer_kinds"]) * hf.get("num_hidden_layers")
+  # One entry per layer: 1 with rotary embedding, 0 without.
+  has_rotary = hf.get("no_rope_layers")[: hf.get("num_hidden_layers")]
+  for layer, has_rope in enumerate(has_rotary):
     if not has_rope and kinds[layer] == "local":
       raise ValueError(
-        f"no_rope_layers has layer {layer} in config.json, whose layer type is "
-        "sliding_attention; a layer without rotation must be full_attention"
+        f"layer {layer} has no rotary embedding (no_rope_layers in "
+        "config.json), but its layer type is sliding_attention; it must be "
+        "full_attention"
       )
     kinds[layer] = kinds[layer] if has_rope else "nope"
-  fields["layer_kinds"] = shortest(tuple(kinds[: len(turned)]))
+  fields["layer_kinds"] = shortest_pattern(tuple(kinds[: len(has_rotary)]))
   return fields
 
 
-def _smollm3_keys(m: ModelConfig) -> Fields:
+def _smollm3_keys(config: ModelConfig) -> Fields:
   return {
-    **_llama_keys(m),
-    **_window_by_layer_keys(m),
-    "use_sliding_window": "local" in m.kinds,
-    "no_rope_layers": [int(kind != "nope") for kind in m.kinds],
+    **_llama_keys(config),
+    **_window_by_layer_keys(config),
+    "use_sliding_window": "local" in config.kinds,
+    "no_rope_layers": [int(kind != "nope") for kind in config.kinds],
   }
 
 
-def _gemma(c: Reader) -> Fields:
-  return {**_common(c), **_gemma_scales(c)}
+def _gemma_fields(hf: ConfigReader) -> Fields:
+  return {**_common_fields(hf), **_gemma_scale_fields(hf)}
 
 
-def _gemma_scales(c: Reader) -> Fields:
-  root = c("hidden_size") ** 0.5
-  return {**_biased(c), "norm_offset": 1.0, "embedding_scale": root}
+def _gemma_scale_fields(hf: ConfigReader) -> Fields:
+  """Biases, and the scales of norms and embeddings, of all Gemma models."""
+  scale = hf.get("hidden_size") ** 0.5
+  return {**_bias_fields(hf), "norm_offset": 1.0, "embedding_scale": scale}
 
 
-def _gemma_keys(m: ModelConfig) -> Fields:
-  return {**_common_keys(m), "attention_bias": m.attention_bias}
+def _gemma_keys(config: ModelConfig) -> Fields:
+  return {**_common_keys(config), "attention_bias": config.attention_bias}
 
 
-def _gemma2(c: Reader) -> Fields:
-  return {**_common(c, "hidden_activation"), **_gemma2_scales(c)}
-
-
-def _gemma2_scales(c: Reader) -> Fields:
-  scale, own = c("query_pre_attn_scalar") ** -0.5, c("head_dim") ** -0.5
+def _gemma2_fields(hf: ConfigReader) -> Fields:
   return {
-    **_gemma_scales(c),
-    **_window_by_layer(c),
+    **_common_fields(hf, "hidden_activation"),
+    **_gemma2_scale_fields(hf),
+  }
+
+
+def _gemma2_scale_fields(hf: ConfigReader) -> Fields:
+  """Softcaps, scales, norms and windows of Gemma 2 and 3."""
+  scale = hf.get("query_pre_attn_scalar") ** -0.5
+  default_scale = hf.get("head_dim") ** -0.5
+  return {
+    **_gemma_scale_fields(hf),
+    **_window_by_layer_fields(hf),
     "norm_place": "both",
-    "attention_scale": 0.0 if scale == own else scale,
-    "attention_softcap": c("attn_logit_softcapping", 0.0),
-    "logit_softcap": c("final_logit_softcapping", 0.0),
+    "attention_scale": 0.0 if scale == default_scale else scale,
+    "attention_softcap": hf.get("attn_logit_softcapping", 0.0),
+    "logit_softcap": hf.get("final_logit_softcapping", 0.0),
   }
 
 
-def _gemma2_keys(m: ModelConfig) -> Fields:
-  keys = {**_gemma_keys(m), **_window_by_layer_keys(m)}
-  scalar = m.attention_scale**-2 if m.attention_scale else m.head_dim
+def _gemma2_keys(config: ModelConfig) -> Fields:
+  keys = {**_gemma_keys(config), **_window_by_layer_keys(config)}
+  scalar = (
+    config.attention_scale**-2 if config.attention_scale else config.head_dim
+  )
   return {
     **keys,
     "hidden_activation": keys.pop("hidden_act"),
-    "query_pre_attn_scalar": round(scalar),  # an integer in transformers
-    "attn_logit_softcapping": m.attention_softcap or None,
-    "final_logit_softcapping": m.logit_softcap or None,
+    "query_pre_attn_scalar": round(scalar),  # transformers expects an int
+    "attn_logit_softcapping": config.attention_softcap or None,
+    "final_logit_softcapping": config.logit_softcap or None,
   }
 
 
-def _gemma3(c: Reader) -> Fields:
-  by_type = c("rope_parameters")
-  everywhere, local = by_type["full_attention"], by_type["sliding_attention"]
-  theta, scaling = rotary.read(c, everywhere)
-  local_theta, local_scaling = rotary.read(c, local)
+def _gemma3_fields(hf: ConfigReader) -> Fields:
+  by_type = hf.get("rope_parameters")
+  theta, scaling = rope_parameters.from_hf(hf, by_type["full_attention"])
+  local_theta, local_scaling = rope_parameters.from_hf(
+    hf, by_type["sliding_attention"]
+  )
   if (local_theta, local_scaling) == (theta, scaling):
-    local_theta = 0.0
+    local_theta = 0.0  # local layers rotate like the others
   elif local_scaling:
     raise ValueError(
       f"rope_type = {local_scaling.kind!r} of sliding_attention in config.json "
       "is not supported; allowed: 'default'"
     )
-  turned = {
+  rotary = {
     "rope_theta": theta,
     "rope_scaling": scaling,
     "local_rope_theta": local_theta,
   }
-  c.only("attn_logit_softcapping", None)  # which transformers does not apply
-  shape = _shape(c, "hidden_activation")
-  return {**shape, **turned, **_gemma2_scales(c), "qk_norm": "head"}
+  # transformers does not apply this softcap for Gemma 3.
+  hf.require("attn_logit_softcapping", None)
+  sizes = _size_fields(hf, "hidden_activation")
+  return {**sizes, **rotary, **_gemma2_scale_fields(hf), "qk_norm": "head"}
 
 
-def _gemma3_keys(m: ModelConfig) -> Fields:
-  keys = _gemma2_keys(m)
-  everywhere = keys["rope_parameters"]
-  local = everywhere
-  if m.local_rope_theta:
-    local = rotary.write(m.local_rope_theta, None)
-  by_type = {"full_attention": everywhere, "sliding_attention": dict(local)}
+def _gemma3_keys(config: ModelConfig) -> Fields:
+  keys = _gemma2_keys(config)
+  parameters = keys["rope_parameters"]
+  local = parameters
+  if config.local_rope_theta:
+    local = rope_parameters.to_hf(config.local_rope_theta, None)
+  by_type = {"full_attention": parameters, "sliding_attention": dict(local)}
   return {**keys, "rope_parameters": by_type}
 
 
-def _olmo2(c: Reader) -> Fields:
-  post = {"norm_place": "post", "qk_norm": "all"}
-  return {**_common(c), **_biased(c), **post}
+def _olmo2_fields(hf: ConfigReader) -> Fields:
+  return {
+    **_common_fields(hf),
+    **_bias_fields(hf),
+    "norm_place": "post",
+    "qk_norm": "all",
+  }
 
 
-def _phi3(c: Reader) -> Fields:
-  given = c("rope_parameters")
-  theta, scaling = rotary.read(c, given)
-  turned = {
+def _phi3_fields(hf: ConfigReader) -> Fields:
+  parameters = hf.get("rope_parameters")
+  theta, scaling = rope_parameters.from_hf(hf, parameters)
+  rotary = {
     "rope_theta": theta,
     "rope_scaling": scaling,
-    "rope_fraction": float(given.get("partial_rotary_factor") or 1.0),
+    "rope_fraction": float(parameters.get("partial_rotary_factor") or 1.0),
   }
-  return {**_shape(c), **turned, **_window_everywhere(c)}
+  return {**_size_fields(hf), **rotary, **_uniform_window_fields(hf)}
 
 
-def _phi3_keys(m: ModelConfig) -> Fields:
-  keys = _mistral_keys(m)
-  keys["rope_parameters"]["partial_rotary_factor"] = m.rope_fraction
-  if m.rope_scaling:
-    keys["original_max_position_embeddings"] = m.rope_scaling.original
+def _phi3_keys(config: ModelConfig) -> Fields:
+  keys = _mistral_keys(config)
+  keys["rope_parameters"]["partial_rotary_factor"] = config.rope_fraction
+  if config.rope_scaling:
+    keys["original_max_position_embeddings"] = config.rope_scaling.original
   return keys
 
 
-def _gpt2(c: Reader) -> Fields:
-  width, heads = c("n_embd"), c("n_head")
+def _gpt2_fields(hf: ConfigReader) -> Fields:
+  width, heads = hf.get("n_embd"), hf.get("n_head")
   return {
-    "vocab_size": c("vocab_size"),
+    "vocab_size": hf.get("vocab_size"),
     "width": width,
-    "layers": c("n_layer"),
+    "layers": hf.get("n_layer"),
     "heads": heads,
     "kv_heads": heads,
     "head_dim": width // heads,
-    "mlp_width": c("n_inner", 4 * width),
+    "mlp_width": hf.get("n_inner", 4 * width),
     "positions": "learned",
-    "max_positions": c("n_positions"),
+    "max_positions": hf.get("n_positions"),
     "norm": "layer",
-    "norm_eps": c("layer_norm_epsilon"),
+    "norm_eps": hf.get("layer_norm_epsilon"),
     "attention_bias": True,
     "output_bias": True,
     "mlp_bias": True,
     "gated_mlp": False,
-    "activation": c.choice("activation_function", _ACTIVATIONS),
-    "tied_embeddings": c("tie_word_embeddings"),
-    "attention_scale": 0.0 if c("scale_attn_weights") else 1.0,
+    "activation": hf.get_choice("activation_function", _ACTIVATIONS),
+    "tied_embeddings": hf.get("tie_word_embeddings"),
+    "attention_scale": 0.0 if hf.get("scale_attn_weights") else 1.0,
   }
 
 
-def _gpt2_keys(m: ModelConfig) -> Fields:
-  activation = "gelu_new" if m.activation == "gelu_tanh" else m.activation
+def _gpt2_keys(config: ModelConfig) -> Fields:
+  activation = (
+    "gelu_new" if config.activation == "gelu_tanh" else config.activation
+  )
   return {
-    "vocab_size": m.vocab_size,
-    "n_embd": m.width,
-    "n_layer": m.layers,
-    "n_head": m.heads,
-    "n_inner": m.mlp_width,
-    "n_positions": m.max_positions or 1,
-    "layer_norm_epsilon": m.norm_eps,
+    "vocab_size": config.vocab_size,
+    "n_embd": config.width,
+    "n_layer": config.layers,
+    "n_head": config.heads,
+    "n_inner": config.mlp_width,
+    # 0 is not allowed; with rotary positions the family is refused anyway.
+    "n_positions": config.max_positions or 1,
+    "layer_norm_epsilon": config.norm_eps,
     "activation_function": activation,
-    "tie_word_embeddings": m.tied_embeddings,
-    "scale_attn_weights": m.attention_scale != 1.0,
+    "tie_word_embeddings": config.tied_embeddings,
+    "scale_attn_weights": config.attention_scale != 1.0,
   }
 
 
-def _experts(c: Reader, key: str) -> int:
-  if count := c(key, 0):
+def _num_experts(hf: ConfigReader, key: str) -> int:
+  """The number of experts, which must not be 0."""
+  if count := hf.get(key, 0):
     return count
   raise ValueError(f"{key} = 0 in config.json; a mixture has 1 or more")
 
 
-def _mixtral(c: Reader) -> Fields:
+def _mixtral_fields(hf: ConfigReader) -> Fields:
   return {
-    **_mistral(c),
-    "experts": _experts(c, "num_local_experts"),
-    "experts_per_token": c("num_experts_per_tok"),
+    **_mistral_fields(hf),
+    "experts": _num_experts(hf, "num_local_experts"),
+    "experts_per_token": hf.get("num_experts_per_tok"),
   }
 
 
-def _mixtral_keys(m: ModelConfig) -> Fields:
+def _mixtral_keys(config: ModelConfig) -> Fields:
   return {
-    **_mistral_keys(m),
-    "num_local_experts": m.experts,
-    "num_experts_per_tok": m.experts_per_token,
+    **_mistral_keys(config),
+    "num_local_experts": config.experts,
+    "num_experts_per_tok": config.experts_per_token,
   }
 
 
-def _routed(c: Reader) -> Fields:
+def _expert_fields(hf: ConfigReader) -> Fields:
+  """Mixture of experts with the keys of Qwen 3 MoE and OLMoE."""
   return {
-    "experts": _experts(c, "num_experts"),
-    "experts_per_token": c("num_experts_per_tok"),
-    "normalize_experts": c("norm_topk_prob"),
+    "experts": _num_experts(hf, "num_experts"),
+    "experts_per_token": hf.get("num_experts_per_tok"),
+    "normalize_experts": hf.get("norm_topk_prob"),
   }
 
 
-def _routed_keys(m: ModelConfig) -> Fields:
+def _expert_keys(config: ModelConfig) -> Fields:
   return {
-    "num_experts": m.experts,
-    "num_experts_per_tok": m.experts_per_token,
-    "norm_topk_prob": m.normalize_experts,
-    "attention_bias": m.attention_bias,
+    "num_experts": config.experts,
+    "num_experts_per_tok": config.experts_per_token,
+    "norm_topk_prob": config.normalize_experts,
+    "attention_bias": config.attention_bias,
   }
 
 
-def _qwen3_moe(c: Reader) -> Fields:
+def _qwen3_moe_fields(hf: ConfigReader) -> Fields:
   return {
-    **_mistral(c),
-    **_biased(c),
-    **_routed(c),
-    "mlp_width": c("moe_intermediate_size"),
+    **_mistral_fields(hf),
+    **_bias_fields(hf),
+    **_expert_fields(hf),
+    "mlp_width": hf.get("moe_intermediate_size"),
     "qk_norm": "head",
   }
 
 
-def _qwen3_moe_keys(m: ModelConfig) -> Fields:
+def _qwen3_moe_keys(config: ModelConfig) -> Fields:
   return {
-    **_mistral_keys(m),
-    **_routed_keys(m),
-    "moe_intermediate_size": m.mlp_width,
-    "use_sliding_window": "local" in m.kinds,
+    **_mistral_keys(config),
+    **_expert_keys(config),
+    "moe_intermediate_size": config.mlp_width,
+    "use_sliding_window": "local" in config.kinds,
   }
 
 
-def _olmoe(c: Reader) -> Fields:
-  clip = {"qkv_clip": c("clip_qkv", 0.0)}
-  return {**_common(c), **_biased(c), **_routed(c), **clip, "qk_norm": "all"}
+def _olmoe_fields(hf: ConfigReader) -> Fields:
+  return {
+    **_common_fields(hf),
+    **_bias_fields(hf),
+    **_expert_fields(hf),
+    "qkv_clip": hf.get("clip_qkv", 0.0),
+    "qk_norm": "all",
+  }
 
 
-def _olmoe_keys(m: ModelConfig) -> Fields:
-  clip = {"clip_qkv": m.qkv_clip or None}
-  return {**_common_keys(m), **_routed_keys(m), **clip}
+def _olmoe_keys(config: ModelConfig) -> Fields:
+  return {
+    **_common_keys(config),
+    **_expert_keys(config),
+    "clip_qkv": config.qkv_clip or None,
+  }
 
 
+# The supported architectures by `model_type`.
 FAMILIES = {
-  "llama": Family(_llama, _llama_keys, "LlamaForCausalLM"),
-  "qwen2": Family(_qwen2, _qwen2_keys, "Qwen2ForCausalLM"),
-  "qwen3": Family(_qwen3, _qwen3_keys, "Qwen3ForCausalLM"),
-  "mistral": Family(_mistral, _mistral_keys, "MistralForCausalLM"),
-  "gemma": Family(_gemma, _gemma_keys, "GemmaForCausalLM"),
-  "gemma2": Family(_gemma2, _gemma2_keys, "Gemma2ForCausalLM"),
-  "gemma3_text": Family(_gemma3, _gemma3_keys, "Gemma3ForCausalLM"),
-  "smollm3": Family(_smollm3, _smollm3_keys, "SmolLM3ForCausalLM"),
-  "olmo2": Family(_olmo2, _gemma_keys, "Olmo2ForCausalLM"),
-  "phi3": Family(_phi3, _phi3_keys, "Phi3ForCausalLM"),
-  "gpt2": Family(_gpt2, _gpt2_keys, "GPT2LMHeadModel"),
-  "mixtral": Family(_mixtral, _mixtral_keys, "MixtralForCausalLM"),
-  "qwen3_moe": Family(_qwen3_moe, _qwen3_moe_keys, "Qwen3MoeForCausalLM"),
-  "olmoe": Family(_olmoe, _olmoe_keys, "OlmoeForCausalLM"),
+  "llama": Family(_llama_fields, _llama_keys, "LlamaForCausalLM"),
+  "qwen2": Family(_qwen2_fields, _qwen2_keys, "Qwen2ForCausalLM"),
+  "qwen3": Family(_qwen3_fields, _qwen3_keys, "Qwen3ForCausalLM"),
+  "mistral": Family(_mistral_fields, _mistral_keys, "MistralForCausalLM"),
+  "gemma": Family(_gemma_fields, _gemma_keys, "GemmaForCausalLM"),
+  "gemma2": Family(_gemma2_fields, _gemma2_keys, "Gemma2ForCausalLM"),
+  "gemma3_text": Family(_gemma3_fields, _gemma3_keys, "Gemma3ForCausalLM"),
+  "smollm3": Family(_smollm3_fields, _smollm3_keys, "SmolLM3ForCausalLM"),
+  "olmo2": Family(_olmo2_fields, _gemma_keys, "Olmo2ForCausalLM"),
+  "phi3": Family(_phi3_fields, _phi3_keys, "Phi3ForCausalLM"),
+  "gpt2": Family(_gpt2_fields, _gpt2_keys, "GPT2LMHeadModel"),
+  "mixtral": Family(_mixtral_fields, _mixtral_keys, "MixtralForCausalLM"),
+  "qwen3_moe": Family(
+    _qwen3_moe_fields, _qwen3_moe_keys, "Qwen3MoeForCausalLM"
+  ),
+  "olmoe": Family(_olmoe_fields, _olmoe_keys, "OlmoeForCausalLM"),
 }

@@ -1,9 +1,9 @@
-"""How often the policy still succeeds from a prefix of its own sample.
+"""Continuations: how often the policy succeeds from a prefix of its own sample.
 
-A prefix, the prompt and a sample's first steps, becomes a prompt; the policy
-completes it M times and the task judges the whole. The randomness of a prefix is
-fixed by (prompt, sample, step), so whoever asks about it, in whatever batch and
-order, counts the same continuations.
+A prefix, the prompt and the first steps of a sample, becomes a prompt. The
+policy completes it M times, and the task judges the whole completion. The
+random numbers of a prefix depend on (prompt, sample, step) alone, so every
+caller gets the same continuations, in any batch and order.
 """
 
 from __future__ import annotations
@@ -20,33 +20,34 @@ from rl.sampling import generation
 
 Array = jax.Array
 # (flat samples p S + s [N], steps [N]) -> successes [N, M] bool, on the host.
+# They run on the host.
 Evaluate = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # (prompts [N], completions [N, M, T], lengths, finished [N, M]) -> [N, M] bool.
 Judge = Callable[[Array, Array, Array, Array], Array]
 
 
 def prefix_prompts(
-  tokens: types.Tokens, rows: Array, kept: Array
+  tokens: types.Tokens, rows: Array, prefix_lengths: Array
 ) -> tuple[Array, Array]:
-  """Prefixes of samples as prompts, left-padded.
+  """Prefixes of samples as left-padded prompts.
 
   Args:
     tokens: prompts `[P, L]` and completions `[P, S, T]`.
-    rows: `[N]` int32, flat samples `p S + s`.
-    kept: `[N]` int32, tokens of the completion that the prefix holds.
+    rows: `[N]` int32, flat indices of samples `p S + s`.
+    prefix_lengths: `[N]` int32, number of completion tokens in the prefix.
 
   Returns:
-    `[N, L + T]` int32 and bool, which of them are real.
+    `[N, L + T]` int32 tokens and bool mask.
   """
-  samples, room = tokens.completions.shape[1:]
+  samples, length = tokens.completions.shape[1:]
   prompts = rows // samples
-  completions = tokens.completions.reshape(-1, room)[rows]
+  completions = tokens.completions.reshape(-1, length)[rows]
   joined = jnp.concatenate([tokens.prompts[prompts], completions], -1)
   real = jnp.concatenate(
     [tokens.prompt_mask[prompts], jnp.ones(completions.shape, bool)], -1
   )
-  # All is moved to the right until the last token kept is the last of all.
-  source = jnp.arange(joined.shape[-1]) - (room - kept)[:, None]
+  # Shifts each row right, so that the prefix ends at the last position.
+  source = jnp.arange(joined.shape[-1]) - (length - prefix_lengths)[:, None]
   inside = source >= 0
   source = jnp.maximum(source, 0)
   real = inside & jnp.take_along_axis(real, source, -1)
@@ -58,57 +59,62 @@ def complete(
   params: types.PyTree,
   tokens: types.Tokens,
   rows: Array,
-  kept: Array,
+  prefix_lengths: Array,
   keys: Array,
   sampling: generation.Sampling,
 ) -> tuple[Array, Array, Array]:
-  """M completions that each begin with a prefix of a sample.
+  """M completions that each start with a prefix of a sample.
 
   Args:
-    policy, params: what continues.
+    policy: the policy that continues.
+    params: parameters of the policy.
     tokens: prompts `[P, L]` and completions `[P, S, T]`.
-    rows: `[N]` int32, flat samples `p S + s`.
-    kept: `[N]` int32, tokens of the completion that the prefix holds; it must
-      not have ended.
-    keys: `[N]`, one per prefix.
-    sampling: `samples` is M. What exceeds T tokens in all is cut.
+    rows: `[N]` int32, flat indices of samples `p S + s`.
+    prefix_lengths: `[N]` int32, number of completion tokens in the prefix; the
+      prefix must not have ended.
+    keys: `[N]` PRNG keys, one per prefix.
+    sampling: sampling settings; `samples` is M. Completions are cut at T
+      tokens.
 
   Returns:
-    completions `[N, M, T]`, lengths `[N, M]`, and finished `[N, M]`: ended by
-    EOS within T.
+    completions `[N, M, T]`, lengths `[N, M]`, and finished `[N, M]`, True if
+    the completion ended by EOS within T tokens.
   """
-  prompts, mask = prefix_prompts(tokens, rows, kept)
-  drawn = generation.generate(policy, params, prompts, mask, keys, sampling)
-  return attach(tokens, rows, kept, drawn, sampling.pad_id)
+  prompts, mask = prefix_prompts(tokens, rows, prefix_lengths)
+  samples = generation.generate(policy, params, prompts, mask, keys, sampling)
+  return attach(tokens, rows, prefix_lengths, samples, sampling.pad_id)
 
 
 def attach(
   tokens: types.Tokens,
   rows: Array,
-  kept: Array,
-  drawn: generation.Samples,
+  prefix_lengths: Array,
+  continued: generation.Samples,
   pad_id: int,
 ) -> tuple[Array, Array, Array]:
-  """Whole completions: the prefixes, and what was drawn after them.
+  """Joins prefixes and their continuations to completions.
 
   Args:
-    tokens, rows, kept: as of `complete`.
-    drawn: M continuations of each prefix.
-    pad_id: what stands after the end.
+    tokens: prompts `[P, L]` and completions `[P, S, T]`.
+    rows: `[N]` int32, flat indices of samples `p S + s`.
+    prefix_lengths: `[N]` int32, number of completion tokens in the prefix.
+    continued: M continuations of each prefix.
+    pad_id: token id after the end.
 
   Returns:
-    As of `complete`.
+    Same as `complete`.
   """
-  room = tokens.completions.shape[-1]
-  prefix = tokens.completions.reshape(-1, room)[rows][:, None]
-  t, kept = jnp.arange(room), kept[:, None]
-  after = jnp.clip(t - kept, 0, drawn.completions.shape[-1] - 1)[:, None]
-  added = jnp.take_along_axis(drawn.completions, after, -1)
-  lengths = kept + drawn.lengths
-  joined = jnp.where(t < kept[..., None], prefix, added)
+  size = tokens.completions.shape[-1]
+  prefix = tokens.completions.reshape(-1, size)[rows][:, None]
+  t, prefix_lengths = jnp.arange(size), prefix_lengths[:, None]  # [T], [N, 1]
+  last = continued.completions.shape[-1] - 1
+  after = jnp.clip(t - prefix_lengths, 0, last)[:, None]  # [N, 1, T]
+  added = jnp.take_along_axis(continued.completions, after, -1)
+  lengths = prefix_lengths + continued.lengths
+  joined = jnp.where(t < prefix_lengths[..., None], prefix, added)
   joined = jnp.where(t < lengths[..., None], joined, pad_id)
-  finished = drawn.finished & (lengths <= room)
-  return joined, jnp.minimum(lengths, room), finished
+  finished = continued.finished & (lengths <= size)
+  return joined, jnp.minimum(lengths, size), finished
 
 
 def evaluator(
@@ -119,29 +125,30 @@ def evaluator(
   sampling: generation.Sampling,
   batch: int,
 ) -> Evaluate:
-  """What counts the successes of prefixes, a batch at a time.
+  """Returns a function that counts successful continuations, batch by batch.
 
-  The last step of a sample leaves nothing to continue: the sample's own verdict
-  counts M times, and costs nothing.
+  The last step of a sample leaves nothing to continue, so the verdict of the
+  sample counts M times, at no cost.
 
   Args:
-    policy, params: what continues; usually what drew the samples.
-    rollout: the samples, judged, with `step_ids` and `step_mask`.
-    judge: what says whether the completion of a prompt is right; jittable.
-    sampling: `samples` is M.
-    batch: prefixes that are continued at once; the last batch is padded.
+    policy: the policy that continues, usually the one that sampled.
+    params: parameters of the policy.
+    rollout: scored samples with `step_ids` and `step_mask`.
+    judge: jittable function that returns whether completions are right.
+    sampling: sampling settings; `samples` is M.
+    batch: number of prefixes to continue at once; the last batch is padded.
 
   Returns:
     `(rows [N], steps [N]) -> [N, M]` bool, for steps that exist.
 
   Raises:
-    ValueError: a sample has no verdict, of which nothing could be counted.
+    ValueError: a sample has no verdict.
   """
   unknown = int((np.asarray(rollout.correct) < 0).sum())
   if unknown:
     raise ValueError(
-      f"{unknown} of {rollout.correct.size} samples have no verdict, and a last "
-      "step counts by it; leave them out"
+      f"{unknown} of {rollout.correct.size} samples have no verdict, the value "
+      "of their last step; leave these samples out"
     )
   ends, _ = model.step_ends(rollout.step_ids, rollout.step_mask.shape[-1])
   tokens, samples = rollout.tokens, rollout.scores.shape[1]
@@ -150,24 +157,24 @@ def evaluator(
   def successes(params, tokens, ends, keys, rows, steps):
     fold = jax.vmap(jax.random.fold_in)
     keys = fold(fold(keys[rows // samples], rows % samples), steps)
-    kept = ends.reshape(-1, ends.shape[-1])[rows, steps] + 1
-    drawn = complete(policy, params, tokens, rows, kept, keys, sampling)
-    return judge(rows // samples, *drawn)
+    prefix = ends.reshape(-1, ends.shape[-1])[rows, steps] + 1
+    joined = complete(policy, params, tokens, rows, prefix, keys, sampling)
+    return judge(rows // samples, *joined)
 
   last = np.asarray(rollout.step_mask).sum(-1).reshape(-1) - 1
   correct = np.asarray(rollout.correct).reshape(-1) == 1
 
   def evaluate(rows: np.ndarray, steps: np.ndarray) -> np.ndarray:
     rows, steps = np.asarray(rows, np.int32), np.asarray(steps, np.int32)
-    found = np.repeat(correct[rows][:, None], sampling.samples, -1)
+    results = np.repeat(correct[rows][:, None], sampling.samples, -1)
     (open_,) = np.nonzero(steps < last[rows])
     for start in range(0, len(open_), batch):
       chosen = open_[start : start + batch]
       padded = np.resize(chosen, batch)
-      counted = successes(
+      verdicts = successes(
         params, tokens, ends, rollout.keys, rows[padded], steps[padded]
       )
-      found[chosen] = np.asarray(counted)[: len(chosen)]
-    return found
+      results[chosen] = np.asarray(verdicts)[: len(chosen)]
+    return results
 
   return evaluate

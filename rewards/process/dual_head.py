@@ -1,18 +1,19 @@
-"""Two judgements of a step: it is correct, and it can still lead to the answer.
+"""DuaShepherd: scores that a step is correct and that it leads to the answer.
 
   score of step k = sigma(correctness logit) sigma(potential logit)
 
-A correct step may lead nowhere, and a wrong one be recovered from; the product
-asks for both. Labels of the first come from people or a checker, of the second
-from continuations (`rewards.process.labels`).
+A correct step may lead nowhere, and a policy may recover from a wrong one; the
+product requires both. Labels of correctness come from people or a checker,
+labels of potential from continuations (`rewards.process.labels`). Nothing in
+the project runs this module yet.
 
-Usage, `logits` [P, S, K, 2] of a model with two outputs:
+Usage, with `logits` [P, S, K, 2] of a model with two outputs:
   scores = dual_head.compound(logits)
-  value = loss(logits, labels, weights)
+  value = dual_head.loss(logits, labels, weights)
 
 Source: Wu et al. 2025, DuaShepherd: Integrating Stepwise Correctness and
 Potential Rewards for Mathematical Reasoning. A solution's score is
-`process.metrics.worst_step`, or the product
+`step_aggregates.worst_step_scores`, or the product
 (`rl.methods.process.step_rewards.product`).
 """
 
@@ -30,28 +31,28 @@ def compound(logits: Array) -> Array:
   """The product of both probabilities.
 
   Args:
-    logits: `[..., 2]`, of correctness and of potential.
+    logits: `[..., 2]`, logits of correctness and of potential.
 
   Returns:
-    `[...]` float32 in [0, 1]; where a step is surely correct, its potential.
+    `[...]` float32 in [0, 1].
   """
   chances = jax.nn.sigmoid(jnp.asarray(logits, jnp.float32))
   return chances[..., 0] * chances[..., 1]
 
 
 def loss(logits: Array, labels: Array, weights: Array) -> Array:
-  """The sum of both heads' binary cross-entropies.
+  """The sum of the binary cross-entropies of both heads.
 
-  Each is a mean over its own labels, so that few labels of one kind count as
+  Each is a mean over its own labels, so that a few labels of one kind count as
   much as many of the other.
 
   Args:
-    logits: `[..., 2]`.
+    logits: `[..., 2]`, logits of correctness and of potential.
     labels: `[..., 2]` in [0, 1].
-    weights: `[..., 2]`, 0 where a step has no label of that kind.
+    weights: `[..., 2]`, 0 for steps without a label of that kind.
 
   Returns:
-    `[]`, nats.
+    `[]` in nats.
   """
   return sum(
     losses.soft_label_bce(logits[..., i], labels[..., i], weights[..., i])

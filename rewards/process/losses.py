@@ -1,17 +1,15 @@
 """Losses of step scores against labels in [0, 1].
 
-Every step has a weight, and a step of weight 0 is not there: whatever it holds,
-NaN included, it changes neither the loss nor a gradient. The loss is a mean over
-the batch's weight, so long samples count for more, as they do in PQM and SCAN.
-Without any weight it is 0.
+Every step has a weight. A step of weight 0 changes neither the loss nor a
+gradient, whatever it holds, including NaN. The loss is a mean over the weight
+of the batch, so long samples count more, as in PQM and SCAN. If all weights are
+0, the loss is 0.
 """
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-
-from rewards import elementary
 
 Array = jax.Array
 
@@ -22,9 +20,9 @@ def soft_label_bce(logits: Array, labels: Array, weights: Array) -> Array:
   Its gradient in s is `(sigmoid(s) - y) w / sum w`.
 
   Args:
-    logits: `[...]` s, of "this step is good".
+    logits: `[...]` s, logits that the step is good.
     labels: `[...]` y in [0, 1]; a fraction is a soft label.
-    weights: `[...]`, at least 0.
+    weights: `[...]` w, at least 0.
 
   Returns:
     `[]`, nats per unit of weight.
@@ -34,8 +32,8 @@ def soft_label_bce(logits: Array, labels: Array, weights: Array) -> Array:
   """
   counts = weights > 0
   logits = jnp.where(counts, logits, 0.0)
-  kept = jnp.where(counts, labels, 0.0)
-  losses = elementary.softplus(logits) - kept * logits
+  labels = jnp.where(counts, labels, 0.0)
+  losses = jax.nn.softplus(logits) - labels * logits
   return _weighted_mean(losses, weights)
 
 
@@ -45,12 +43,12 @@ def two_class_cross_entropy(
   """Cross-entropy `-sum w (y log p_1 + (1 - y) log p_0) / sum w`.
 
   Args:
-    logits: `[..., 2]`, of "bad" and "good".
+    logits: `[..., 2]`, logits of "bad" and "good".
     labels: `[...]` y in [0, 1], probability of "good".
-    weights: `[...]`, at least 0.
+    weights: `[...]` w, at least 0.
 
   Returns:
-    `[]`, nats per unit of weight; `soft_label_bce` of `l_1 - l_0`.
+    `[]`, nats per unit of weight; equal to `soft_label_bce` of `l_1 - l_0`.
 
   Source: Cheng et al. 2025, Stop Summation (PURE).
   """
@@ -58,17 +56,17 @@ def two_class_cross_entropy(
 
 
 def language_loss(log_probs: Array, mask: Array) -> Array:
-  """Mean negative log-likelihood of the tokens that a mask keeps.
+  """Mean negative log-likelihood of the unmasked tokens.
 
-  Added to a step loss it keeps in the decoder what predicting has taught it:
-  to see that a result is wrong is to know the right one.
+  Added to a step loss, it preserves what the decoder learned from prediction,
+  which helps it to see that a result is wrong.
 
   Args:
-    log_probs: `[..., T]`, nats, of the tokens that were written.
+    log_probs: `[..., T]` log-probabilities of the tokens in nats.
     mask: `[..., T]` bool.
 
   Returns:
-    `[]`, nats a token.
+    `[]`, nats per token.
 
   Source: Yu et al. 2024, OVM, which trains its verifier with the same term.
   """

@@ -1,4 +1,4 @@
-"""How good step scores are: the first error, ranking, and choosing by them."""
+"""Metrics of step scores: first errors, thresholds and best-of-n selection."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ Array = jax.Array
 
 
 class FirstError(NamedTuple):
-  """How often the first error is found; `[...]` float32 each.
+  """Accuracy of the predicted first errors; `[...]` float32 each.
 
   Attributes:
-    erroneous: of the samples with an error, those where it was named exactly.
-    correct: of the samples without one, those where none was named.
+    erroneous: share of the samples with an error whose first error is
+      predicted.
+    correct: share of the samples without an error for which none is predicted.
     f1: harmonic mean of the two, 0 if both are 0.
   """
 
@@ -33,11 +34,11 @@ def first_error(
 
   Args:
     step_scores: `[..., K]`.
-    step_mask: `[..., K]` bool, which steps there are.
+    step_mask: `[..., K]` bool, mask of steps.
     threshold: 0 for scores in (-1, 1), 0.5 for probabilities.
 
   Returns:
-    `[...]` int32, -1 where no step does.
+    `[...]` int32, -1 for none.
   """
   bad = step_mask & (step_scores < threshold)
   return jnp.where(bad.any(-1), jnp.argmax(bad, -1), -1)
@@ -46,18 +47,19 @@ def first_error(
 def first_error_f1(
   predicted: Array, truth: Array, valid: Array | None = None
 ) -> FirstError:
-  """ProcessBench's score, `2 a_e a_c / (a_e + a_c)`.
+  """The score of ProcessBench, `2 a_e a_c / (a_e + a_c)`.
 
-  a_e is the share of the erroneous samples whose first error was named, a_c the
-  share of the correct samples where none was: naming always, or never, is worth
-  nothing.
+  a_e is the share of the erroneous samples whose first error is predicted, a_c
+  the share of the correct samples for which none is predicted. Predicting an
+  error always, or never, scores 0.
 
   Args:
-    predicted, truth: `[P, S]` int32, first error, -1 for none.
-    valid: `[P, S]` bool, samples that count; None means all.
+    predicted: `[P, S]` int32, first error, -1 for none.
+    truth: `[P, S]` int32, first error, -1 for none.
+    valid: `[P, S]` bool, mask of samples; None means all.
 
   Returns:
-    `FirstError`; NaN what is asked of samples that are not there.
+    `FirstError`, with NaN for a share of no samples.
 
   Source: Zheng et al. 2024, ProcessBench.
   """
@@ -71,34 +73,34 @@ def best_threshold(
   valid: Array | None = None,
   candidates: int = 101,
 ) -> Array:
-  """The threshold of `first_error` whose F1 is highest.
+  """The threshold of `first_error` with the highest F1.
 
-  Scores that learned from rare errors are calibrated to call few steps bad,
-  while F1 weighs samples with and without errors alike; so the threshold is
-  set on labelled samples, never on those that the F1 is reported of. Sorts all
-  N scores, O(N log N), and then reads them once per candidate.
+  Scores trained on rare errors are calibrated to call few steps bad, while F1
+  weighs samples with and without errors alike. So choose the threshold on
+  labelled samples other than those whose F1 is reported. It sorts all N scores,
+  O(N log N), and reads them once per candidate.
 
   Args:
     step_scores: `[P, S, K]`.
-    step_mask: `[P, S, K]` bool, which steps there are.
+    step_mask: `[P, S, K]` bool, mask of steps.
     truth: `[P, S]` int32, first error, -1 for none.
-    valid: `[P, S]` bool, samples that count; None means all.
-    candidates: number of quantiles of the scores that are tried, at least 2.
+    valid: `[P, S]` bool, mask of samples; None means all.
+    candidates: number of quantiles of the scores to try, at least 2.
 
   Returns:
-    `[]` float32, the lowest of the best; the lowest score, which names no
-    error, where all samples are of one kind.
+    `[]` float32, the lowest of the best thresholds. If all samples have an
+    error, or none has, it is the lowest score, which predicts no error.
 
   Source: Zheng et al. 2024, ProcessBench, which sets the threshold of
   discriminative models on one of its subsets.
   """
-  counted = step_mask & masked.all_valid(truth, valid)[..., None]
-  scores = jnp.where(counted, step_scores, jnp.nan)
+  mask = step_mask & masked.all_valid(truth, valid)[..., None]
+  scores = jnp.where(mask, step_scores, jnp.nan)
   thresholds = jnp.nanquantile(scores, jnp.linspace(0.0, 1.0, candidates))
 
   def f1(threshold: Array) -> Array:
-    named = first_error(step_scores, step_mask, threshold)
-    return first_error_f1(named, truth, valid).f1
+    predicted = first_error(step_scores, step_mask, threshold)
+    return first_error_f1(predicted, truth, valid).f1
 
   return thresholds[jnp.argmax(jax.lax.map(f1, thresholds))]
 
@@ -111,37 +113,39 @@ def first_error_interval(
   level: float = 0.95,
   resamples: int = 1000,
 ) -> tuple[FirstError, FirstError]:
-  """Percentile bootstrap interval of `first_error_f1`, over problems.
+  """Percentile bootstrap interval of `first_error_f1` over problems.
 
-  O(R P) of R resamples.
+  O(R P) for R resamples.
 
   Args:
-    predicted, truth, valid: as of `first_error_f1`; P is resampled.
+    predicted: `[P, S]` int32, first error, -1 for none.
+    truth: `[P, S]` int32, first error, -1 for none.
     key: PRNG key.
-    level: coverage, in (0, 1).
-    resamples: number of draws.
+    valid: `[P, S]` bool, mask of samples; None means all.
+    level: coverage in (0, 1).
+    resamples: number of resamples of the P problems.
 
   Returns:
     (low, high).
 
   Raises:
-    ValueError: `level` outside (0, 1).
+    ValueError: `level` is outside (0, 1).
   """
   if not 0.0 < level < 1.0:
-    raise ValueError(f"level={level} is not a coverage; allowed: 0 < level < 1")
+    raise ValueError(f"level = {level} must be a coverage in (0, 1)")
   counts = _counts(predicted, truth, masked.all_valid(truth, valid))
   problems = counts.shape[0]
   rows = jax.random.randint(key, (resamples, problems), 0, problems)
-  found = jax.lax.map(lambda drawn: _f1(counts[drawn].sum(0)), rows)
+  resampled = jax.lax.map(lambda row: _f1(counts[row].sum(0)), rows)
   tails = (1.0 - level) / 2.0, (1.0 + level) / 2.0
   low, high = (
-    FirstError(*(jnp.nanquantile(x, tail) for x in found)) for tail in tails
+    FirstError(*(jnp.nanquantile(x, tail) for x in resampled)) for tail in tails
   )
   return low, high
 
 
 def _counts(predicted: Array, truth: Array, valid: Array) -> Array:
-  """`[P, 4]`: erroneous, named; correct, left alone."""
+  """Counts of erroneous and of correct samples, all and predicted, `[P, 4]`."""
   predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)
   wrong, right = valid & (truth >= 0), valid & (truth < 0)
   same = predicted == truth
@@ -157,70 +161,49 @@ def _f1(counts: Array) -> FirstError:
   return FirstError(erroneous, correct, f1)
 
 
-def worst_step(step_scores: Array, step_mask: Array) -> Array:
-  """The lowest score `[..., K] -> [...]`; -inf of no step."""
-  return _or_never(masked.min(step_scores, step_mask), step_mask)
-
-
-def mean_step(step_scores: Array, step_mask: Array) -> Array:
-  """The mean score `[..., K] -> [...]`; -inf of no step."""
-  return _or_never(masked.mean(step_scores, step_mask), step_mask)
-
-
-def last_step(step_scores: Array, step_mask: Array) -> Array:
-  """The last step's score `[..., K] -> [...]`; -inf of no step."""
-  K = step_mask.shape[-1]
-  last = K - 1 - jnp.argmax(step_mask[..., ::-1], -1)
-  score = jnp.take_along_axis(step_scores, last[..., None], -1)[..., 0]
-  return _or_never(score, step_mask)
-
-
-def _or_never(scores: Array, step_mask: Array) -> Array:
-  return jnp.where(step_mask.any(-1), scores, -jnp.inf)
-
-
 def best_of_n_value(
   scores: Array, correct: Array, n: int, valid: Array | None = None
 ) -> Array:
-  """Expected accuracy of the best-scored of n samples, ties drawn fairly.
+  """Expected accuracy of the best-scored of n samples, ties broken at random.
 
-  The mean over all n-subsets of the m samples. With b samples below a score
-  and t at it, the winner has this score in `C(b + t, n) - C(b, n)` of the
-  `C(m, n)` subsets, and is then any of the t with equal chance:
+  It is the mean over all n-subsets of the m samples. For a score with b samples
+  below it and t samples equal to it, the winner has this score in
+  `C(b + t, n) - C(b, n)` of the `C(m, n)` subsets, and is then each of the t
+  samples with equal probability:
 
     sum_i correct_i (C(b_i + t_i, n) - C(b_i, n)) / (t_i C(m, n))
 
-  n = 1 is the mean; a score that is the verdict gives pass@n. O(S^2 + S n).
+  n = 1 gives the mean; scores equal to the verdicts give pass@n. O(S^2 + S n).
 
   Args:
-    scores: `[..., S]`, what is chosen by; -inf loses to all else.
-    correct: `[..., S]`, 1 right; anything else is worth nothing.
-    n: samples to choose from, static, 1..S.
-    valid: `[..., S]` bool; None means all.
+    scores: `[..., S]`, scores to select by; -inf loses to all others.
+    correct: `[..., S]` verdicts; 1 is right.
+    n: number of samples to select from, static, 1..S.
+    valid: `[..., S]` bool, mask of samples; None means all.
 
   Returns:
-    `[...]` float32; NaN where there are fewer than n samples.
+    `[...]` float32; NaN if there are fewer than n samples.
 
   Raises:
-    ValueError: n is not in 1..S.
+    ValueError: `n` is not in 1..S.
   """
   size = scores.shape[-1]
   if not 1 <= n <= size:
     raise ValueError(
-      f"n={n} is not possible with {size} samples; allowed: 1..{size}, "
-      f"nearest {min(max(n, 1), size)}"
+      f"n = {n} must be in 1..{size}, the number of samples; nearest: "
+      f"{min(max(n, 1), size)}"
     )
   valid = masked.all_valid(scores, valid)
-  mine, others = scores[..., :, None], scores[..., None, :]
+  score, others = scores[..., :, None], scores[..., None, :]
   rivals = valid[..., None, :]
-  below = masked.count(rivals & (others < mine))
-  tied = masked.count(rivals & (others == mine))
+  below = masked.count(rivals & (others < score))
+  tied = masked.count(rivals & (others == score))
   total = masked.count(valid, keepdims=True)
 
   def subsets(among: Array) -> Array:  # C(among, n) / C(total, n)
-    drawn = jnp.arange(n)
-    left = jnp.maximum(among[..., None] - drawn, 0.0)
-    return jnp.prod(left / jnp.maximum(total[..., None] - drawn, 1.0), -1)
+    i = jnp.arange(n)
+    remaining = jnp.maximum(among[..., None] - i, 0.0)
+    return jnp.prod(remaining / jnp.maximum(total[..., None] - i, 1.0), -1)
 
   wins = (subsets(below + tied) - subsets(below)) / jnp.maximum(tied, 1.0)
   value = masked.sum(wins, valid & (correct == 1))

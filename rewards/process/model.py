@@ -1,14 +1,13 @@
-"""A process reward model: a decoder and a head, read where a step ends.
+"""A process reward model: a decoder and a head that scores the end of steps.
 
   score of step k = head(h, max_t n_t, sum_t n_t)
 
-with h the hidden state after the last token of step k and n_t = -log p(t) how
-much the decoder, which still predicts tokens, is surprised by each token of the
-step. So a score knows the prompt and all steps up to its own, and no later one.
-Surprise is what a decoder knows of errors before it has seen any label; the
-head learns how much of it, and where, is one. The functions are pure and
-jittable: a frozen model scores rollouts inside the training loop, a learning
-one is differentiated.
+h is the hidden state after the last token of step k, and n_t = -log p(t) is the
+surprise of each token of the step under the decoder, which still predicts
+tokens. A score depends on the prompt and on the steps up to its own. Surprise
+indicates errors before the decoder has seen any label; the head learns how
+well. All functions are pure and jittable: a frozen model can score rollouts
+inside the training loop, and a trained one can be differentiated.
 
 Usage:
   model = ProcessModel(policy, heads.linear, heads.two_class_score)
@@ -33,18 +32,18 @@ import jax.numpy as jnp
 from rl import masked, scoring, types
 
 Array = jax.Array
-SURPRISES = 2  # the largest of a step, and their sum
+SURPRISES = 2  # features of a step: its largest surprise, and their sum
 
 
 @dataclasses.dataclass(frozen=True)
 class ProcessModel:
-  """What scores steps; its parameters are `{"decoder": ..., "head": ...}`.
+  """A scorer of steps with parameters `{"decoder": ..., "head": ...}`.
 
   Attributes:
-    policy: whose `score` gives the hidden states.
-    head: `(params, features [..., D + SURPRISES]) -> [..., C]`, raw outputs of
-      the classes.
-    read: `(outputs [..., C]) -> [...]`, one score of a step.
+    policy: decoder whose `score` gives the hidden states.
+    head: `(params, features [..., D + SURPRISES]) -> [..., C]`, outputs of the
+      C classes.
+    read: `(outputs [..., C]) -> [...]`, the score of a step.
   """
 
   policy: types.Policy
@@ -53,11 +52,13 @@ class ProcessModel:
 
 
 class Reading(NamedTuple):
-  """What one pass over samples leaves to read.
+  """Results of one pass over samples.
 
   Attributes:
-    hidden: `[P, S, T + 1, D]`, before the first token and after each.
-    log_probs: `[P, S, T]`, nats, of every token; 0 of what is not scored.
+    hidden: `[P, S, T + 1, D]`, hidden states before the first token and after
+      each token.
+    log_probs: `[P, S, T]` log-probabilities of all tokens in nats; 0 where
+      masked.
   """
 
   hidden: Array
@@ -65,66 +66,70 @@ class Reading(NamedTuple):
 
 
 def step_ends(step_ids: Array, steps: int) -> tuple[Array, Array]:
-  """Where each step's last token is, in O(T K).
+  """Positions of the last token of each step, in O(T K).
 
   Args:
-    step_ids: `[..., T]` int32, the step of each token, -1 outside.
+    step_ids: `[..., T]` int32, the step of each token, -1 outside of steps.
     steps: K, static; steps from K on are left out.
 
   Returns:
-    `[..., K]` int32 positions, 0 where there is no such step; and `[..., K]`
-    bool, which steps there are.
+    `[..., K]` int32 positions, 0 where masked; and `[..., K]` bool, mask of
+    steps.
   """
   ends = masked.run_ends(step_ids, step_ids >= 0)
   ended = jnp.where(ends, step_ids, -1)  # the step that a token ends
-  found = ended[..., None, :] == jnp.arange(steps)[:, None]
-  return jnp.argmax(found, -1), found.any(-1)
+  matches = ended[..., None, :] == jnp.arange(steps)[:, None]  # [..., K, T]
+  return jnp.argmax(matches, -1), matches.any(-1)
 
 
 def read_through(
   policy: types.Policy, params: types.PyTree, tokens: types.Tokens
 ) -> Reading:
-  """States before and after every token, from one forward pass.
+  """Hidden states before and after every token, from one forward pass.
 
-  `rl.types.Scored` has at t the state that token t is predicted from, one
-  token early; so one more token is fed, and the state after t is found at
-  t + 1.
+  `rl.types.Scored` holds at t the state from which token t is predicted. So one
+  more token is appended, and the state after token t stands at t + 1.
 
   Args:
-    policy, params: the decoder.
-    tokens: `[P, S, T]` completions of their prompts.
+    policy: the decoder.
+    params: parameters of the decoder.
+    tokens: `[P, S, T]` completions with their prompts.
 
   Returns:
     `Reading`.
   """
-  room = [(0, 0), (0, 0), (0, 1)]
+  padding = [(0, 0), (0, 0), (0, 1)]
   longer = tokens.replace(
-    completions=jnp.pad(tokens.completions, room),
-    mask=jnp.pad(tokens.mask, room),
+    completions=jnp.pad(tokens.completions, padding),
+    mask=jnp.pad(tokens.mask, padding),
   )
   scored = policy.score(params, longer)
+  # The probes reuse this pass instead of a second one.
   once = dataclasses.replace(policy, score=lambda params, tokens: scored)
-  found = scoring.read(once, params, longer, [scoring.log_probs], types.Named())
-  log_probs = found[scoring.log_probs.name][:, :, :-1]
+  values = scoring.read(
+    once, params, longer, [scoring.log_probs], types.Named()
+  )
+  log_probs = values[scoring.log_probs.name][:, :, :-1]
   return Reading(scored.hidden, jnp.where(tokens.mask, log_probs, 0.0))
 
 
 def step_features(reading: Reading, step_ids: Array, steps: int) -> Array:
-  """What a head reads of every step, in O(T K + K D).
+  """Features of every step for a head, in O(T K + K D).
 
   Args:
-    reading: of `read_through`.
-    step_ids: `[P, S, T]` int32, -1 outside.
+    reading: results of `read_through`.
+    step_ids: `[P, S, T]` int32, -1 outside of steps.
     steps: K, static.
 
   Returns:
     `[P, S, K, D + SURPRISES]` float32: the state after the step, and the
-    largest and the sum of its tokens' surprises in nats.
+    largest surprise and the sum of surprises of its tokens in nats.
   """
   ends, _ = step_ends(step_ids, steps)
   after = jnp.take_along_axis(reading.hidden, ends[..., None] + 1, axis=2)
-  slots = jnp.where(step_ids >= 0, step_ids, steps)  # out of range: dropped
-  room = slots.shape[-1]
+  # Index K is out of range, so the scatters below drop tokens outside of steps.
+  slots = jnp.where(step_ids >= 0, step_ids, steps)
+  length = slots.shape[-1]
 
   def of_row(slots: Array, surprise: Array) -> Array:
     none = jnp.zeros(steps)
@@ -132,7 +137,7 @@ def step_features(reading: Reading, step_ids: Array, steps: int) -> Array:
     return jnp.stack([largest, none.at[slots].add(surprise, mode="drop")], -1)
 
   surprises = jax.vmap(of_row)(
-    slots.reshape(-1, room), -reading.log_probs.reshape(-1, room)
+    slots.reshape(-1, length), -reading.log_probs.reshape(-1, length)
   )
   surprises = surprises.reshape(*after.shape[:-1], SURPRISES)
   return jnp.concatenate([after.astype(jnp.float32), surprises], -1)
@@ -150,12 +155,12 @@ def score_steps(
   Args:
     model: decoder and head.
     params: `{"decoder": ..., "head": ...}`.
-    tokens: `[P, S, T]` completions of their prompts.
-    step_ids: `[P, S, T]` int32, -1 outside.
+    tokens: `[P, S, T]` completions with their prompts.
+    step_ids: `[P, S, T]` int32, -1 outside of steps.
     steps: K, static.
 
   Returns:
-    `[P, S, K, C]` float32; finite and without meaning where there is no step.
+    `[P, S, K, C]` float32; finite but meaningless for steps that do not exist.
   """
   reading = read_through(model.policy, params["decoder"], tokens)
   return model.head(params["head"], step_features(reading, step_ids, steps))
@@ -164,23 +169,23 @@ def score_steps(
 def score_rollout(
   model: ProcessModel, params: types.PyTree, rollout: types.Rollout
 ) -> types.Rollout:
-  """The rollout with this model's scores in place of the task's.
+  """The rollout with this model's scores in place of the task's step scores.
 
   Args:
-    model: decoder and head, frozen: no gradient passes.
-    params: its parameters.
-    rollout: with `step_ids` and `step_mask`.
+    model: decoder and head, frozen: gradients do not flow through them.
+    params: parameters of decoder and head.
+    rollout: rollout with `step_ids` and `step_mask`.
 
   Returns:
-    The rollout with new `step_scores`, 0 where there is no step.
+    The rollout with new `step_scores`, 0 where masked.
 
   Raises:
-    ValueError: its task does not cut completions into steps.
+    ValueError: the task does not split completions into steps.
   """
   if rollout.step_ids is None or rollout.step_mask is None:
     raise ValueError(
-      "the rollout has no step_ids and step_mask: its task does not cut "
-      "completions into steps, so there is nothing to score"
+      "the rollout has no step_ids and step_mask, as its task does not split "
+      "completions into steps; a process reward model needs steps"
     )
   outputs = score_steps(
     model,

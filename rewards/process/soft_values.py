@@ -1,10 +1,12 @@
-"""Labels of steps by the log-expectation of what follows them.
+"""Soft values: labels of steps by the log-expectation of what follows (ER-PRM).
 
-  v_k = (1 / eta) log mean_m exp(eta ok_m),  ok_m of M continuations from step k
+  v_k = (1 / eta) log mean_m exp(eta ok_m)
 
-the value of a policy that is paid, and held to the one that continues by a KL
-penalty of 1 / eta. eta = 0 is the mean (Math-Shepherd's soft label), eta
-towards infinity the maximum (its hard one), below 0 towards the minimum.
+over the verdicts ok_m of M continuations from step k. v is the value of a
+policy that maximizes the verdict with a KL penalty of 1 / eta to the continuing
+policy. eta = 0 is the mean (Math-Shepherd's soft label); for large eta it
+approaches the maximum (its hard label), for large negative eta the minimum.
+Nothing in the project runs this module yet.
 
 Usage:
   successes = labels.monte_carlo(evaluate, step_mask)
@@ -21,30 +23,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rewards.inputs import is_right
+from rewards import base
 from rewards.process.labels import Labels
 
 Array = jax.Array
-_MOST = 80.0  # e^eta is a float32
+_LIMIT = 80.0  # keeps e^eta within the range of float32
 
 
 def log_mean_exp(rate: Array, eta: float) -> Array:
-  """(1 / eta) log(1 + p (e^eta - 1)): of verdicts, of which a share p is 1.
+  """(1 / eta) log(1 + p (e^eta - 1)), v for a share p of successes.
 
   Args:
     rate: `[...]` p in [0, 1].
-    eta: -80 to 80.
+    eta: rate in [-80, 80].
 
   Returns:
-    `[...]` float32 in [0, 1]; p itself at eta = 0.
+    `[...]` float32 in [0, 1]; p itself for eta = 0.
 
   Raises:
-    ValueError: eta is too large for float32.
+    ValueError: `eta` is too large for float32.
   """
-  if abs(eta) > _MOST:
+  if abs(eta) > _LIMIT:
     raise ValueError(
-      f"eta = {eta:g} must be within +-{_MOST:g}; nearest: "
-      f"{_MOST if eta > 0 else -_MOST:g}"
+      f"eta = {eta:g} must be in [-{_LIMIT:g}, {_LIMIT:g}]; nearest: "
+      f"{_LIMIT if eta > 0 else -_LIMIT:g}"
     )
   rate = jnp.asarray(rate, jnp.float32)
   if eta == 0:
@@ -57,12 +59,12 @@ def log_mean_exp(rate: Array, eta: float) -> Array:
 def entropy_regularized(
   successes: Array, step_mask: Array, correct: Array, eta: float = 2.0
 ) -> Labels:
-  """Every step's value; the last step's is the verdict.
+  """The value of every step; that of the last step is the verdict.
 
   Args:
-    successes: `[P, S, K, M]` bool, of `labels.monte_carlo`.
-    step_mask: `[P, S, K]` bool, which steps there are, the first n.
-    correct: `[P, S]` verdicts; of an unknown one the last step has no weight.
+    successes: `[P, S, K, M]` bool, from `labels.monte_carlo`.
+    step_mask: `[P, S, K]` bool, mask of steps; the first n of each sample.
+    correct: `[P, S]` verdicts. If it is unknown, the last step has weight 0.
     eta: the paper tries about 2 to 10, its released code has 1; 2 is the
       gentlest of the paper's.
 
@@ -72,8 +74,8 @@ def entropy_regularized(
   rate = jnp.mean(jnp.asarray(successes, jnp.float32), -1)
   step_mask = jnp.asarray(step_mask)
   last = step_mask & (jnp.cumsum(step_mask[..., ::-1], -1)[..., ::-1] == 1)
-  verdict = is_right(correct).astype(jnp.float32)[..., None]
+  verdict = base.is_right(correct).astype(jnp.float32)[..., None]
   values = jnp.where(last, verdict, log_mean_exp(rate, eta))
-  known = jnp.asarray(correct)[..., None] >= 0
-  there = step_mask & (known | ~last)
-  return Labels(jnp.where(step_mask, values, 0.0), there.astype(jnp.float32))
+  has_verdict = jnp.asarray(correct)[..., None] >= 0
+  weights = (step_mask & (has_verdict | ~last)).astype(jnp.float32)
+  return Labels(jnp.where(step_mask, values, 0.0), weights)

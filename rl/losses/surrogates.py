@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import numbers
 from collections.abc import Callable, Iterable
 
 import jax
@@ -111,8 +112,15 @@ def ppo_clip(
   the dual clip, max(the value, A cap) where A < 0 (verl's 3, DAPO's recipe 10).
   Source: Schulman et al. 2017; Ye et al. 2020 (dual clip); Prime Intellect
   2025, INTELLECT-2 (two-sided clip).
+
+  Raises:
+    ValueError: if `low` or `high` is a negative number.
   """
   del policy, rollout
+  for name, width in (("low", low), ("high", high)):
+    # Clip ranges that are arrays (`flex_clip`) have no value when traced.
+    if isinstance(width, numbers.Real) and not width >= 0:
+      raise ValueError(f"ppo_clip: {name} = {width} must be at least 0")
   rho = ratio(log_ratio)
   if cap is not None:
     rho = jnp.minimum(rho, cap)

@@ -2,8 +2,8 @@
 
   loss = policy_gradient(ppo_clip(0.2, 0.28)) + 0.001 * kl("k2")
 
-Terms are minimised. A term may have a signal, a filter, a text and a
-coefficient of its own.
+Terms are minimised. A term may replace the method's signal and loss filter, read
+another text, and has a weight.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class Term:
     takes: level of the signal, "none" if it reads none.
     gives: level of the values: token, sample or prompt.
     aggregate: how the values are weighed.
-    coefficient: a number, or a transform giving a scalar (controller).
-    signal: its own signal; None: the method's advantage.
-    keep: its own filter; None: the method's.
-    view: its own text; "" is the rollout itself.
+    weight: the term's factor in the loss: a number, or a transform that gives a
+      scalar (a controller).
+    signal: the signal that it reads in place of the method's advantage.
+    loss_filter: the filter that it uses in place of the method's.
+    view: the text that it reads; "" is the rollout itself.
     needs: probes it reads.
     on_policy: right only for the first update of a rollout.
     against: its ratio's denominator, "old" or "behavior"; "" of no ratio.
@@ -57,9 +58,9 @@ class Term:
   takes: types.Level
   gives: types.Level
   aggregate: aggregates.Aggregate
-  coefficient: float | Transform = 1.0
+  weight: float | Transform = 1.0
   signal: Transform | None = None
-  keep: Transform | None = None
+  loss_filter: Transform | None = None
   view: str = ""
   needs: frozenset[scoring.Need] = frozenset()
   on_policy: bool = False
@@ -72,9 +73,13 @@ class Term:
         f"{self.name} takes a {self.takes} signal; a term takes one of "
         f"{_SIGNALS}"
       )
-    if self.keep is not None and self.keep.gives not in ("sample", "token"):
+    if self.loss_filter is not None and self.loss_filter.gives not in (
+      "sample",
+      "token",
+    ):
       raise LevelError(
-        f"{self.name}: keep = {self.keep} gives a {self.keep.gives} signal; a "
+        f"{self.name}: loss_filter = {self.loss_filter} gives a "
+        f"{self.loss_filter.gives} signal; a "
         "filter gives sample or token"
       )
     if self.gives != self.aggregate.level:
@@ -84,38 +89,37 @@ class Term:
       )
 
   def __str__(self) -> str:
-    factor = self.coefficient
+    factor = self.weight
     if isinstance(factor, Transform):
       return f"{factor} * {self.name}"
     return self.name if factor == 1.0 else f"{factor:g} * {self.name}"
 
   def __rmul__(self, factor: float | Transform) -> Term:
-    if isinstance(self.coefficient, Transform):
-      raise TypeError(
-        f"{self.name} already has the coefficient {self.coefficient}"
-      )
+    if isinstance(self.weight, Transform):
+      raise TypeError(f"{self.name} already has the weight {self.weight}")
     if not isinstance(factor, Transform):
-      factor = factor * self.coefficient
+      factor = factor * self.weight
     elif factor.gives != "scalar":
       raise LevelError(
-        f"a coefficient is a number or gives a scalar; {factor} gives a "
+        f"the weight of a term is a number or gives a scalar; {factor} gives a "
         f"{factor.gives} signal"
       )
-    elif self.coefficient != 1.0:
-      raise TypeError(
-        f"{self.name} already has the coefficient {self.coefficient:g}"
-      )
-    return dataclasses.replace(self, coefficient=factor)
+    elif self.weight != 1.0:
+      raise TypeError(f"{self.name} already has the weight {self.weight:g}")
+    return dataclasses.replace(self, weight=factor)
 
   def __add__(self, other: Term | Loss) -> Loss:
     return Loss((self,)) + other
 
   def of(
-    self, signal: Transform | None = None, keep: Transform | None = None
+    self, signal: Transform | None = None, loss_filter: Transform | None = None
   ) -> Term:
-    """The term with a signal or a filter of its own."""
-    changes = {"signal": signal or self.signal, "keep": keep or self.keep}
-    return dataclasses.replace(self, **changes)
+    """The term with its own signal or loss filter in place of the method's."""
+    return dataclasses.replace(
+      self,
+      signal=signal or self.signal,
+      loss_filter=loss_filter or self.loss_filter,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,8 +17,7 @@ from typing import Any
 
 from rl import choices, factories, learners
 from rl.method import Method
-from rl.methods import hyper as hypers
-from rl.methods import unfinished
+from rl.methods import settings, unfinished
 
 
 def _factories() -> dict[str, Callable]:
@@ -67,12 +66,12 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
     **hyper: its hyper-parameters; the paper's are the defaults.
 
   Raises:
-    ValueError: unknown method or hyper-parameter, or a value that it cannot
-      have, with the nearest one.
+    ValueError: unknown method or hyper-parameter, or a value of another type,
+      with the nearest one.
     ImportError: a file of methods has a mistake.
   """
   make = factory(name)
-  hypers.check(name, make, hyper)
+  settings.check("hyper-parameter", name, make, hyper)
   shown = factories.label(name, hyper) if hyper else name
   made = make(**hyper)
   if not isinstance(made, Mapping):

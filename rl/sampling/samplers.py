@@ -1,12 +1,14 @@
-"""Stages: how a rollout is sampled, when once is not enough.
+"""Samplers: how many completions are drawn, from which parameters, in which passes.
 
-A stage turns a `Sampler`, which can draw completions of a batch of prompts and
-have them judged, into a rollout: in one pass, in several with a budget by
-prompt, with other parameters. It is made of the sampler's functions and `jnp`,
-so it runs inside the fused loop where the task is jittable, and around host
-verifiers where it is not. Samples are numbered and drawn by number, so a second
-pass never repeats the first, and a stage that asks for nothing more gives the
-bits of a rollout without it.
+A `Sampler` turns a `PromptBatch`, which can sample and score completions of a
+batch of prompts, into a rollout: in one pass, in several passes with a budget
+for each prompt, or from other parameters. It is written with the functions of
+the batch and `jnp`, so that it runs inside the fused loop if the task's scorer
+is jittable, and around compiled programs if it runs on the host.
+
+Samples are numbered, and the random numbers of a sample depend on its number: a
+second pass never repeats the first, and a sampler that draws nothing more gives
+the same bits as `once`.
 """
 
 from __future__ import annotations
@@ -19,55 +21,56 @@ import jax
 import jax.numpy as jnp
 
 from rl import types
-from rl.sampling.generation import Samples
 
 Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampler:
-  """One batch of prompts, ready to be drawn from.
+class PromptBatch:
+  """A batch of P prompts, with functions that sample and score completions.
 
   Attributes:
     policy: the model.
-    params: that the method's behavior policy samples with.
-    slots: the other parameter sets of the state.
-    samples: S, slots per prompt of the rollout to be made.
-    temperature: at which they are drawn.
-    draw: `(params, count, first=0, active=None, temperature=None) -> Samples`,
-      completions number `first` to `first + count - 1` of every prompt; see
-      `rl.sampling.generation.generate`. None is the experiment's temperature.
-    judge: `Samples -> Rollout`, scored by the task.
+    params: parameters of the method's behavior policy.
+    parameter_sets: further parameters of the training state, by name.
+    samples: S, samples per prompt of the finished rollout.
+    temperature: temperature of sampling.
+    sample: `(params, count, first=0, active=None, temperature=None) -> Rollout`,
+      the completions number `first` to `first + count - 1` of every prompt,
+      scored by the task; see `rl.sampling.generation.generate`. A temperature
+      of None is that of the config.
     extend: `(params, rollout, kept [P, S], count, active=None) -> Rollout
       [P S, count]`, completions of the first `kept` tokens of every sample, or
-      of those that are `active` [P, S], judged as a whole: prompts are the
-      prefixes, completions what was added. "stage/drawn" [P S, count] is how
-      many tokens were drawn, those beyond T in all too, which are cut.
+      of the samples in `active` [P, S]. The task scores a prefix and its
+      completion as one text. Prompts of the result are the prefixes, and
+      completions are what was added to them. Its extra "stage/drawn"
+      [P S, count] counts the tokens drawn; those beyond T tokens in all are
+      counted, and cut.
   """
 
   policy: types.Policy
   params: types.PyTree
-  slots: Mapping[str, types.PyTree]
+  parameter_sets: Mapping[str, types.PyTree]
   samples: int
   temperature: float
-  draw: Callable[..., Samples]
-  judge: Callable[[Samples], types.Rollout]
+  sample: Callable[..., types.Rollout]
   extend: Callable[..., types.Rollout]
 
 
 @dataclasses.dataclass(frozen=True)
-class Stage:
+class Sampler:
   """A named way to sample.
 
   Attributes:
-    name: with its hyper-parameters.
-    run: `(sampler, memory) -> rollout`, whose `memory` is the next one.
+    name: name with its hyper-parameters.
+    run: `(batch, memory) -> rollout`; the rollout's `memory` is given to the
+      next call.
     init: `() -> memory`.
-    gives: what it adds to the rollout of the task.
+    gives: names of the extras or fields that it adds to a task's rollout.
   """
 
   name: str
-  run: Callable[[Sampler, Any], types.Rollout]
+  run: Callable[[PromptBatch, Any], types.Rollout]
   init: Callable[[], Any] = tuple
   gives: tuple[str, ...] = ()
 
@@ -75,33 +78,33 @@ class Stage:
     return self.name
 
 
-def once() -> Stage:
-  """All samples of every prompt in one pass."""
+def once() -> Sampler:
+  """Draws all samples of every prompt in one pass."""
 
-  def run(sampler: Sampler, memory: Any) -> types.Rollout:
+  def run(batch: PromptBatch, memory: Any) -> types.Rollout:
     del memory
-    return sampler.judge(sampler.draw(sampler.params, sampler.samples))
+    return batch.sample(batch.params, batch.samples)
 
-  return Stage("once()", run)
+  return Sampler("once()", run)
 
 
-def greedy() -> Stage:
-  """And the most likely completion of each prompt: "stage/greedy_scores" [P].
+def greedy() -> Sampler:
+  """Also draws the most likely completion of each prompt, as a baseline.
 
-  NaN where it could not be scored.
+  Its score is the extra "stage/greedy_scores" [P], NaN if it has no score.
   Source: Li et al. 2023, ReMax.
   """
 
-  def run(sampler: Sampler, memory: Any) -> types.Rollout:
-    rollout = once().run(sampler, memory)
-    best = sampler.judge(sampler.draw(sampler.params, 1, temperature=0.0))
-    return found(
+  def run(batch: PromptBatch, memory: Any) -> types.Rollout:
+    rollout = once().run(batch, memory)
+    best = batch.sample(batch.params, 1, temperature=0.0)
+    return add_extras(
       rollout,
       greedy_scores=jnp.where(best.sample_mask, best.scores, jnp.nan)[:, 0],
-      tokens=rollout.lengths.sum() + best.lengths.sum(),
+      tokens=rollout.scored_lengths.sum() + best.scored_lengths.sum(),
     )
 
-  return Stage("greedy()", run, gives=("stage/greedy_scores",))
+  return Sampler("greedy()", run, gives=("stage/greedy_scores",))
 
 
 def second_pass(
@@ -109,46 +112,46 @@ def second_pass(
   budget: Callable[[types.Rollout, int, Any], tuple[Array, Any]],
   name: str,
   init: Callable[[], Any] = tuple,
-) -> Stage:
-  """A pilot of every prompt, then as many more of each as its budget says.
+) -> Sampler:
+  """Draws a pilot of every prompt, then as many more as a budget says.
 
-  Shapes are static: the rollout has S slots, and those that a prompt does not
-  get are no samples (`sample_mask`). pilot >= S switches the second pass off.
+  Shapes are static: the rollout holds S samples of every prompt, and those
+  beyond a prompt's budget are masked out (`sample_mask`). If pilot >= S there
+  is no second pass.
 
   Args:
     pilot: samples of every prompt in the first pass.
-    budget: `(pilot rollout, most, memory) -> ([P] further samples, memory)`;
-      `most` is S - pilot.
-    name: for logs.
-    init: of the memory.
+    budget: `(pilot rollout, most, memory) -> (further samples [P], memory)`,
+      where `most` is S - pilot.
+    name: name in logs.
+    init: `() -> memory`.
   """
 
-  def run(sampler: Sampler, memory: Any) -> types.Rollout:
-    most = sampler.samples - pilot
+  def run(batch: PromptBatch, memory: Any) -> types.Rollout:
+    most = batch.samples - pilot
     if most <= 0:
-      return once().run(sampler, memory).replace(memory=memory)
-    first = sampler.judge(sampler.draw(sampler.params, pilot))
+      return once().run(batch, memory).replace(memory=memory)
+    first = batch.sample(batch.params, pilot)
     wanted, memory = budget(first, most, memory)
-    return more(sampler, first, most, wanted).replace(memory=memory)
+    return more(batch, first, most, wanted).replace(memory=memory)
 
-  return Stage(name, run, init)
+  return Sampler(name, run, init)
 
 
 def more(
-  sampler: Sampler, rollout: types.Rollout, count: int, wanted: Array
+  batch: PromptBatch, rollout: types.Rollout, count: int, wanted: Array
 ) -> types.Rollout:
-  """The rollout with `count` further slots, of which a prompt gets `wanted`.
+  """Extends every group by `count` samples, of which a prompt gets `wanted`.
 
   Args:
-    sampler: of the same prompts.
+    batch: the prompts of the rollout.
     rollout: `[P, S]`, the samples 0 to S - 1.
-    count: further slots of every prompt.
-    wanted: `[P]`, how many of them are drawn.
+    count: number of further samples in the shape of the result.
+    wanted: `[P]`, how many of them are drawn; the others are masked out.
   """
-  active = jnp.arange(count) < wanted[:, None]
+  active = jnp.arange(count) < wanted[:, None]  # [P, count]
   first = rollout.sample_mask.shape[1]
-  drawn = sampler.draw(sampler.params, count, first=first, active=active)
-  new = sampler.judge(drawn)
+  new = batch.sample(batch.params, count, first=first, active=active)
   return join(rollout, new.replace(sample_mask=new.sample_mask & active))
 
 
@@ -199,7 +202,7 @@ def join(first: types.Rollout, more: types.Rollout) -> types.Rollout:
   )
 
 
-def found(rollout: types.Rollout, **arrays: Array) -> types.Rollout:
-  """The rollout with what a stage found, as "stage/NAME" in its extras."""
-  found = {f"stage/{name}": array for name, array in arrays.items()}
-  return rollout.replace(extras=rollout.extras.update(found))
+def add_extras(rollout: types.Rollout, **arrays: Array) -> types.Rollout:
+  """Adds arrays to a rollout as the extras "stage/NAME"."""
+  named = {f"stage/{name}": array for name, array in arrays.items()}
+  return rollout.replace(extras=rollout.extras.update(named))

@@ -70,7 +70,7 @@ class Transform:
   apply: Callable[..., tuple[Array, State]] | None
   needs: frozenset = frozenset()
   bind: Callable[[types.Level], Transform] | None = None
-  stages: tuple[tuple[str, Transform], ...] = ()
+  links: tuple[tuple[str, Transform], ...] = ()
 
   def __str__(self) -> str:
     return self.name
@@ -235,24 +235,24 @@ def _fit(stage: Transform, previous: Transform) -> Transform:
   )
 
 
-def chain(*stages: Transform) -> Transform:
+def chain(*links: Transform) -> Transform:
   """Stages one after another; levels are checked here.
 
   Raises:
     TypeError: no stage, or something that is not a Transform.
     LevelError: neighbours whose levels differ.
   """
-  if not stages:
+  if not links:
     raise TypeError("chain() needs at least one stage")
-  for stage in stages:
+  for stage in links:
     _check_stage(stage)
   # A chain in a chain is the same chain.
   flat = tuple(
     inner
-    for stage in stages
+    for stage in links
     for inner in (
-      [s for _, s in stage.stages]
-      if stage.stages and not stage.stages[0][0]
+      [s for _, s in stage.links]
+      if stage.links and not stage.links[0][0]
       else [stage]
     )
   )
@@ -350,7 +350,7 @@ def among(
       inner,
       name=name,
       bind=lambda level: among(where, inner.bind(level)),
-      stages=(),
+      links=(),
     )
 
   def apply(signal, rollout, state):
@@ -365,7 +365,7 @@ def among(
     nothing = jnp.zeros_like(result)
     return jnp.where(subset.valid(inner.gives), result, nothing), state
 
-  return dataclasses.replace(inner, name=name, apply=apply, stages=())
+  return dataclasses.replace(inner, name=name, apply=apply, links=())
 
 
 def each(inner: Transform) -> Transform:
@@ -395,22 +395,22 @@ def each(inner: Transform) -> Transform:
     takes="vector",
     gives="vector",
     apply=apply,
-    stages=(),
+    links=(),
   )
 
 
 def describe(t: Transform, indent: str = "") -> list[tuple[str, str]]:
   """`(text, level)` rows, one a stage; branches are indented."""
-  if not t.stages:
+  if not t.links:
     level = t.gives or " | ".join(t.takes)
     return [(indent + t.name, level)]
   rows: list[tuple[str, str]] = []
-  for symbol, stage in t.stages:
+  for symbol, stage in t.links:
     lines = describe(stage, indent + ("  " if symbol else ""))
     if symbol:
       text, level = lines[0]
       lines[0] = (f"{indent}{symbol} {text[len(indent) + 2 :]}", level)
     rows += lines
-  if t.stages[0][0]:
+  if t.links[0][0]:
     rows.append((indent + ")", ""))
   return rows

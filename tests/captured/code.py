@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import types
@@ -20,7 +21,7 @@ MODULES = {
   "methods": ("rl.methods",),
   "method": ("rl.prepare", "rl.method"),
   "learners": ("rl.learners",),
-  "plan": ("rl.plan",),
+  "plan": ("rl.minibatches", "rl.plan"),
   "probes": ("rl.scoring", "rl.probes"),
   "staleness": ("rl.losses.importance", "rl.methods.staleness"),
   "step": ("rl.step",),
@@ -49,7 +50,10 @@ MODULES = {
     "experiments.tasks.text",
   ),
   "build": ("experiments.training.build", "experiments.build"),
-  "train": ("experiments.training.loop", "experiments.train"),
+  "train": (
+    *("experiments.training.dispatch", "experiments.training.loop"),
+    "experiments.train",
+  ),
   "common config": (
     "experiments.configs.defaults",
     "experiments.configs.common",
@@ -75,6 +79,73 @@ MODULES = {
 # New name -> name in the record, of metrics, config keys, methods, rewards and
 # hyper-parameters that were renamed.
 RENAMED: dict[str, str] = {}
+# Functions of `rewards` whose module or name changed and whose bare name is not
+# unique: name in the record -> present name.
+MOVED = {
+  "calibration.brier": "brier.brier_scores",
+  "confidence.answer_confidence": "answer_confidence.answer_confidence_scores",
+  "confidence.clipped_confidence": "clipped_confidence.clipped_confidence_scores",
+  "confidence.negative_entropy": "negative_entropy.negative_entropy_scores",
+  "confidence.phase_entropy": "phase_entropy.phase_entropy_scores",
+  "confidence.self_certainty": "self_certainty.self_certainty_scores",
+  "consistency.answer_consistency": "answer_consistency.answer_consistency_scores",
+  "controls.coins": "coins.draw_coins",
+  "controls.flipped_groups": "flipped_groups.flip_groups",
+  "controls.opposite": "opposite.opposite_scores",
+  "controls.wrong_vote": "wrong_vote.most_common_wrong_answer",
+  "dimensions.dimension_level": "dimension_level.dimension_level_scores",
+  "disentangled.loss": "disentangled_length.loss",
+  "ensembles.worst": "ensemble.worst",
+  "flaws.flaw_aware": "flaw_aware.flaw_aware_scores",
+  "gates.concise": "concise.concise_scores",
+  "gates.posterior": "posterior.posterior_scores",
+  "hybrid.stratified": "stratified.stratified_scores",
+  "hybrid.trusted": "trusted.trusted_scores",
+  "inputs.present": "base.zero_masked",
+  "labelfree.cluster_share": "cluster_share.cluster_share_scores",
+  "labelfree.co_reward": "co_reward.co_reward_scores",
+  "labelfree.majority": "majority.majority_scores",
+  "length.harmonized_length": "harmonized_length.harmonized_length_scores",
+  "length.relative_length": "relative_length.relative_length_scores",
+  "likelihood.debiased_probability": "debiased_probability.debiased_probability_scores",
+  "likelihood.group_log_mean_advantages": "group_log_mean_advantages.log_mean_advantages",
+  "likelihood.log_probability": "reference_probability.reference_log_probability",
+  "likelihood.mean_log_probability": "reference_probability.mean_reference_log_probability",
+  "likelihood.mean_probability": "reference_probability.mean_reference_probability",
+  "likelihood.probability": "reference_probability.reference_probability",
+  "metrics.last_step": "step_aggregates.last_step_scores",
+  "metrics.mean_step": "step_aggregates.mean_step_scores",
+  "metrics.worst_step": "step_aggregates.worst_step_scores",
+  "novelty.init": "novelty_bonus.init",
+  "overlap.distinct_ngrams": "distinct_ngrams.distinct_ngram_shares",
+  "overlap.longest_common_subsequence": "key_points.longest_common_subsequence",
+  "overlap.token_f1": "token_f1.token_f1_scores",
+  "patterns.calibrated": "calibrated.calibrated_scores",
+  "patterns.instead_of_nothing": "instead_of_nothing.instead_of_nothing_scores",
+  "patterns.occurrences": "phrases.occurrences",
+  "patterns.reasoning_patterns": "reasoning_patterns.reasoning_pattern_scores",
+  "patterns.says": "says.phrase_scores",
+  "progress.gains": "gains.step_gains",
+  "progress.significant_gains": "significant_gains.significant_step_gains",
+  "ranking.gains": "document_ranking.gains",
+  "shaping.arctan": "relative_to_references.arctan_scores",
+  "shaping.ceiling": "ceiling.ceiling_scores",
+  "shaping.centered": "relative_to_references.centered_scores",
+  "shaping.clipped": "running_moments.clipped_scores",
+  "shaping.late_preference": "relative_to_references.late_preference_scores",
+  "shaping.length_charge": "length_charge.length_charges",
+  "shaping.log_sigmoid": "log_sigmoid.log_sigmoid_scores",
+  "shaping.min_max": "running_moments.min_max_scores",
+  "shaping.polynomial": "relative_to_references.polynomial_scores",
+  "shaping.preference": "relative_to_references.preference_scores",
+  "shaping.standardized": "running_moments.standardized_scores",
+  "shaping.tanh": "relative_to_references.tanh_scores",
+  "spread.stretched_with_progress": "stretched_with_progress.progressively_stretched_scores",
+  "step_count.nonlinear": "nonlinear.nonlinear_scores",
+  "step_count.weibull": "weibull.weibull_scores",
+  "turns.information_gain": "information_gain.information_gains",
+  "turns.outcome_centered": "outcome_centered.outcome_centered_rewards",
+}
 
 
 def load(what: str) -> types.ModuleType:
@@ -92,16 +163,17 @@ def load(what: str) -> types.ModuleType:
   raise ImportError(f"no place of {what!r} exists: {MODULES[what]}")
 
 
-def find(what: str, name: str) -> Any:
-  """The attribute `name` of the module that holds `what`."""
+def find(what: str, *names: str) -> Any:
+  """The attribute of one of those names of the module that holds `what`."""
   for place in MODULES[what]:
     try:
       module = importlib.import_module(place)
     except ModuleNotFoundError:
       continue
-    if hasattr(module, name):
-      return getattr(module, name)
-  raise ImportError(f"{name!r} is in none of {MODULES[what]}")
+    for name in names:
+      if hasattr(module, name):
+        return getattr(module, name)
+  raise ImportError(f"none of {names} is in {MODULES[what]}")
 
 
 def recorded_name(name: str) -> str:
@@ -146,29 +218,30 @@ def public_functions(package: str) -> dict[str, Any]:
 def function(name: str, package: str = "rewards") -> Any:
   """A function or class by `"module.name"`, or by its name where it moved."""
   functions = public_functions(package)
-  return (
-    functions[name]
-    if name in functions
-    else functions[name.rpartition(".")[-1]]
-  )
+  for place in (MOVED.get(name), name):
+    if place in functions:
+      return functions[place]
+  return functions[name.rpartition(".")[-1]]
 
 
 def has_function(name: str, package: str = "rewards") -> bool:
   """Whether the code still has it; a deleted function leaves the record."""
   functions = public_functions(package)
-  return name in functions or name.rpartition(".")[-1] in functions
+  places = MOVED.get(name), name, name.rpartition(".")[-1]
+  return any(place in functions for place in places)
 
 
-def transforms(method: Any) -> list[Any]:
-  """Every transform of a method, in the order of its state; None where empty."""
-  return list(method.transforms)
+def reward_factories() -> dict[str, Any]:
+  """Functions that make each reward, by name."""
+  return either(load("rewards"), "factories", "known")()
 
 
 def state_of_transforms(method: Any, state: Any) -> list[tuple[Any, Any]]:
-  """Pairs of a transform and its state, in the order of `transforms`."""
-  if isinstance(state, dict):
-    state = list(state.values())
-  return list(zip(transforms(method), state, strict=True))
+  """Pairs of a transform, or None where there is none, and its state."""
+  transforms = method.transforms
+  if isinstance(transforms, dict):
+    return [(transform, state[name]) for name, transform in transforms.items()]
+  return list(zip(transforms, state, strict=True))
 
 
 def links(transform: Any) -> tuple[tuple[str, Any], ...]:
@@ -181,6 +254,28 @@ def sampler_of(method: Any) -> Any:
   return either(method, "sampler", "stage")
 
 
+def parameter_sets(owner: Any) -> Any:
+  """The parameter sets of a method, or of a training state."""
+  return either(owner, "parameter_sets", "slots")
+
+
+def with_parameter_sets(state: Any, sets: dict[str, Any]) -> Any:
+  """A training state with other parameter sets."""
+  name = "parameter_sets" if hasattr(state, "parameter_sets") else "slots"
+  return state.replace(**{name: sets})
+
+
+def by_learner(value: Any) -> dict[str, Any]:
+  """A method, or a mapping of methods, by the name of the learner."""
+  return either(load("learners"), "by_learner", "by_slot")(value)
+
+
+def aggregation_weights(method: Any, batch: Any) -> Any:
+  """The weights of each term's values in its mean."""
+  module = load("method")
+  return either(module, "aggregation_weights", "coefficients")(method, batch)
+
+
 def configs() -> dict[str, Any]:
   """Functions that make each config, by public name: `method:grpo`."""
   made: dict[str, Any] = {}
@@ -190,14 +285,33 @@ def configs() -> dict[str, Any]:
     if not hasattr(module, "get_config"):
       continue
     parts = info.name.split(".")[2:]
-    if hasattr(module, "names"):  # one file for a family of configs
+    if hasattr(module, "names"):  # one file of several configs
       for name in module.names():
-        made[f"{parts[0]}:{name}"] = functools.partial(module.get_config, name)
+        made[_config_name(parts[0], name)] = functools.partial(
+          module.get_config, name
+        )
     elif len(parts) == 2:
       made[f"{parts[0].removesuffix('s')}:{parts[1]}"] = module.get_config
     else:
-      made[parts[0]] = module.get_config
+      made[_config_name(parts[0])] = module.get_config
   return made
+
+
+def config_file(recorded: str) -> str:
+  """What follows `--config` for the config that is recorded by this name."""
+  file, _, name = recorded.partition("_")
+  if name and importlib.util.find_spec(f"experiments.configs.{file}"):
+    return f"experiments/configs/{file}.py:{name}"
+  return f"experiments/configs/{recorded}.py"
+
+
+def _config_name(file: str, name: str = "") -> str:
+  """The name in the record of the config `FILE.py:NAME`."""
+  if file in ("method", "reward", "recipe"):
+    return f"{file}:{name}"
+  if file == "closeness":
+    return "closeness_max_at_k"
+  return f"{file}_{name}" if name else file
 
 
 def config_key(key: str) -> str:

@@ -64,14 +64,16 @@ def record(name: str) -> dict[str, Any]:
     "unvaried": ", ".join(hyper_parameters.missing(name, defined))
   }
   for label, hyper in hyper_parameters.variants(name, defined).items():
-    made = code.load("learners").by_slot(library.get(name, **hyper))
+    made = code.by_learner(library.get(name, **hyper))
     is_default = label == "defaults"
     eager = not (is_default and name in COMPILED_AT_DEFAULTS)
     with jax.disable_jit(eager):
       results[label] = pieces(made, name in OF_NEAR_COPIES)
       if is_default:
         results["steps"] = {case: steps(made, case) for case in CASES}
-      elif any(one.phases for one in made.values()):
+      elif any(
+        code.either(one, "further_updates", "phases") for one in made.values()
+      ):
         # Further updates are visible in a whole step only.
         results[label]["step"] = steps(made, "epochs")
   return results
@@ -135,7 +137,7 @@ def complete(method: Any, rollout: Any) -> Any:
   """The rollout with every quantity that the method reads before its loss."""
   library, probes = code.load("method"), code.load("probes")
   rollout = rollout.replace(memory=code.sampler_of(method).init())
-  names = dict.fromkeys(name for name, _ in method.slots)
+  names = dict.fromkeys(name for name, _ in code.parameter_sets(method))
   away = {name: rollouts.params(9 + i) for i, name in enumerate(names)}
   parameters = {"old": old_params(), **away}
   needs = library.required(method, 2)
@@ -152,7 +154,7 @@ def _prepare(method: Any, rollout: Any, states: Any) -> Any:
 
 
 def loss_and_gradient(method: Any, batch: Any, scales: Any) -> dict[str, Any]:
-  coefficients = code.find("method", "coefficients")(method, batch)
+  coefficients = code.aggregation_weights(method, batch)
   loss = code.find("method", "loss")
 
   def total(params):
@@ -178,7 +180,7 @@ def slots(method: Any) -> dict[str, Any]:
   results = {}
   small = {"w": jnp.arange(6.0).reshape(2, 3)}
   other = {"w": jnp.ones((2, 3))}
-  for name, rule in method.slots:
+  for name, rule in code.parameter_sets(method):
     results[name] = {"start": rule.init(small)}
     for step in (0, 1, 9, 10, 99):
       results[name][str(step)] = rule.update(small, other, jnp.int32(step))
@@ -277,9 +279,10 @@ def steps(methods: dict[str, Any], case: str) -> dict[str, Any]:
     return {"refused": type(error).__name__}
   state = step.init(methods, rollouts.params(), txs, jax.random.key(0))
   away = {
-    name: rollouts.params(9 + i) for i, name in enumerate(sorted(state.slots))
+    name: rollouts.params(9 + i)
+    for i, name in enumerate(sorted(code.parameter_sets(state)))
   }
-  state = state.replace(slots=away)
+  state = code.with_parameter_sets(state, away)
   results: dict[str, Any] = {}
   for index, number in enumerate(STEPS[: 2 if case == "plain" else 1]):
     rollout = rollouts.rollout(index, number, **changes())
@@ -297,7 +300,9 @@ def steps(methods: dict[str, Any], case: str) -> dict[str, Any]:
       "params": state.params,
       "gradient": optax.tree.get(state.opt_state, "gradient"),
       "slots": {
-        name: value for name, value in state.slots.items() if name in methods
+        name: value
+        for name, value in code.parameter_sets(state).items()
+        if name in methods
       },
       "state": state_leaves(methods["policy"], state.method_state),
       "learners": {

@@ -140,7 +140,7 @@ def _reward(name: str) -> dict[str, Any]:
   results = {}
   for label, variant in variants.items():
     results[label] = _applied(get(name, **variant))
-  defined = inspect.signature(code.find("rewards", "known")()[name]).parameters
+  defined = inspect.signature(code.reward_factories()[name]).parameters
   unvaried = [key for key in defined if key not in {**settings, **changes}]
   results["unvaried"] = ", ".join(unvaried)
   return results

@@ -80,7 +80,7 @@ def _run(
     code.load("small_gsm8k").write(data)
     command = [
       *(sys.executable, "-m", "experiments.run"),
-      *("--config", f"experiments/configs/{config}.py"),
+      *("--config", code.config_file(config)),
       *("--workdir", str(workdir)),
     ]
     command += [

@@ -87,12 +87,12 @@ def items() -> dict[str, Callable[[], dict[str, Any]]]:
 
 def _special() -> list[str]:
   """Methods that do not sample all completions in one pass by the policy."""
-  methods, by_slot = code.load("methods"), code.load("learners").by_slot
-  single_pass = str(code.sampler_of(by_slot(methods.get("rloo"))["policy"]))
+  methods, by_learner = code.load("methods"), code.by_learner
+  single_pass = str(code.sampler_of(by_learner(methods.get("rloo"))["policy"]))
   return [
     name
     for name in methods.names()
-    for method in [by_slot(methods.get(name))["policy"]]
+    for method in [by_learner(methods.get(name))["policy"]]
     if str(code.sampler_of(method)) != single_pass
     or method.behavior != "policy"
   ]
@@ -224,17 +224,16 @@ def _rollouts(calls: tuple[str, ...], stage: str = "") -> dict[str, Any]:
     experiment = code.load("build").build(_config(call, stage))
     task = _judged_by_rule(experiment.task)
     experiment = dataclasses.replace(experiment, task=task)
-    gather = code.find("train", "gatherer")(experiment)
+    gather = code.find("train", "make_rollout_fn", "gatherer")(experiment)
     state = experiment.init()
     results[call] = {}
     for step in (0, 1):
       state = state.replace(step=jnp.int32(step))
       rollout, _ = gather(state)
       results[call][str(step)] = {
-        slot: _leaves(one)
-        for slot, one in code.load("learners").by_slot(rollout).items()
+        slot: _leaves(one) for slot, one in code.by_learner(rollout).items()
       }
-      memory = code.load("learners").by_slot(rollout)["policy"].memory
+      memory = code.by_learner(rollout)["policy"].memory
       state = state.replace(memory=memory)
   return results
 

@@ -1,10 +1,11 @@
-"""The catalogue says of everything what its code says."""
+"""The catalogue lists what the code has, as the code describes it."""
 
 import pytest
 
+import rewards
 from experiments import catalogue, tasks
+from experiments.cli import config_names, papers
 from models import presets
-from rewards import sources
 from rl import learners, methods, scoring
 from rl.losses import terms
 from rl.losses.surrogates import ppo_clip
@@ -26,7 +27,7 @@ PLAIN = Method(LOSS, scores())
 
 
 def reads(*needs):
-  """A method whose advantage reads them."""
+  """A method whose advantage reads the given needs."""
 
   @transform("sample", needs=frozenset(needs))
   def look(signal, rollout):
@@ -49,7 +50,7 @@ def test_every_method_has_its_paper_and_its_line(name):
   assert "\n" not in row["paper"] + row["in a line"]
 
 
-@pytest.mark.parametrize("name", catalogue.rewards_there())
+@pytest.mark.parametrize("name", catalogue.reward_names())
 def test_every_reward_has_its_line_and_where_it_runs(name):
   row = catalogue.reward(name)
   assert row["reward"] == name
@@ -60,11 +61,13 @@ def test_every_reward_has_its_line_and_where_it_runs(name):
 
 
 def test_every_reward_of_a_config_is_in_the_catalogue():
-  rows = [catalogue.reward(name) for name in catalogue.rewards_there()]
+  rows = [catalogue.reward(name) for name in catalogue.reward_names()]
   bound = {key for row in rows for key in row["in a config"].split(", ")}
-  assert bound - {""} == set(sources.names())
-  assert catalogue.reward("labelfree.majority")["in a config"] == "majority"
-  assert catalogue.reward("shaping.preference")["in a config"] == "preference"
+  assert bound - {""} == set(rewards.names())
+  assert (
+    catalogue.reward("majority.majority_scores")["in a config"] == "majority"
+  )
+  assert catalogue.reward("brier.brier_scores")["in a config"] == "brier"
   assert catalogue.reward("maths.verify")["runs"] == "host"
 
 
@@ -75,7 +78,7 @@ def test_every_task_has_its_line(name):
   assert row["scored"] in ("jittable", "on the host")
 
 
-def test_what_every_rollout_has_is_no_need():
+def test_what_every_method_reads_is_not_listed():
   assert needs(PLAIN) == ()
   assert needs(Method(LOSS, chain(scores(), broadcast()))) == ()
   usual = [scoring.Need(s, scoring.log_probs) for s in ("old", "policy")]
@@ -89,17 +92,22 @@ def test_steps_of_reasoning_are_a_need():
   assert catalogue.method("min_form")["needs"] == "step scores"
 
 
-def test_slots_are_named_once_and_learned_ones_are_learners():
-  slots = (("ref", frozen()), ("ema", ema(0.9)))
-  assert needs(Method(LOSS, scores(), slots=slots[:1])) == ("slot ref",)
-  assert needs(Method(LOSS, scores(), slots=slots)) == ("slots ref, ema",)
-  taught = Method(LOSS, scores(), slots=(*slots[:1], ("prm", learned())))
-  taught_by = Method(terms.nll(), slots=slots[:1])
-  found = needs(taught, prm=taught_by)
-  assert found == ("learners policy, prm", "slot ref")
+def test_parameter_sets_are_listed_once_and_trained_ones_as_learners():
+  sets = (("ref", frozen()), ("ema", ema(0.9)))
+  one = Method(LOSS, scores(), parameter_sets=sets[:1])
+  assert needs(one) == ("parameter set ref",)
+  two = Method(LOSS, scores(), parameter_sets=sets)
+  assert needs(two) == ("parameter sets ref, ema",)
+  trained = (*sets[:1], ("prm", learned()))
+  policy = Method(LOSS, scores(), parameter_sets=trained)
+  model = Method(terms.nll(), parameter_sets=sets[:1])
+  assert needs(policy, prm=model) == (
+    "learners policy, prm",
+    "parameter set ref",
+  )
 
 
-def test_passes_are_named_by_whom_and_what():
+def test_a_pass_is_named_by_its_parameters_and_what_it_computes():
   assert needs(reads(scoring.Need("old", scoring.entropy))) == (
     "pass old/entropy",
   )
@@ -108,24 +116,27 @@ def test_passes_are_named_by_whom_and_what():
   assert needs(reads(prompt)) == ("pass old@prompt/log_probs",)
 
 
-def test_what_no_pass_gives_is_named_by_who_gives_it():
-  judged = scoring.given("task", "preferences")
-  found = scoring.host(
+def test_what_no_pass_computes_is_named_by_its_provider():
+  judged = scoring.provided("task", "preferences")
+  matches = scoring.host(
     "matches", lambda rollout: rollout.scores, level="sample"
   )
-  assert needs(reads(judged, found)) == ("host: matches", "task: preferences")
-  assert needs(reads(scoring.given("prepared", "advantage"))) == ()
+  assert needs(reads(judged, matches)) == ("host: matches", "task: preferences")
+  assert needs(reads(scoring.provided("prepared", "advantage"))) == ()
 
 
-def test_stages_and_who_samples_are_needs():
-  greedy = Method(LOSS, scores(), stage=samplers.greedy())
-  assert needs(greedy) == ("stage greedy()",)
-  slots = (("generator", ema(0.9)),)
-  lagging = Method(LOSS, scores(), slots=slots, behavior="generator")
-  assert needs(lagging) == ("slot generator", "samples by generator")
+def test_the_sampler_and_the_policy_that_samples_are_listed():
+  greedy = Method(LOSS, scores(), sampler=samplers.greedy())
+  assert needs(greedy) == ("sampler greedy()",)
+  sets = (("generator", ema(0.9)),)
+  lagging = Method(LOSS, scores(), parameter_sets=sets, behavior="generator")
+  assert needs(lagging) == (
+    "parameter set generator",
+    "samples by generator",
+  )
 
 
-def test_a_row_is_one_line_whatever_is_in_it():
+def test_a_row_of_a_markdown_table_is_one_line():
   row = {"method": "a", "paper": "P | Q 2020", "in a line": "Says |A|"}
   head, rule, line = catalogue.markdown([row]).splitlines()
   assert head == "| method | paper | in a line |"
@@ -133,7 +144,7 @@ def test_a_row_is_one_line_whatever_is_in_it():
   assert head.count("|") == rule.count("|") == 4
 
 
-def test_a_preset_is_told_by_its_size_and_its_shape():
+def test_a_preset_has_its_size_and_its_shape():
   assert list(catalogue.preset("llama2-7b").values()) == [
     "llama2-7b",
     "llama",
@@ -170,15 +181,116 @@ def test_the_command_prints_all_presets(capsys):
   assert "596,049,920" in shown  # qwen3-0.6b, on one line
 
 
-def test_it_lists_only_what_there_is(capsys):
+def test_the_command_prints_a_line_for_each_config(capsys):
+  assert catalogue.main(["configs"]) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert "experiments/configs/method.py:grpo | Group relative" in "\n".join(
+    lines
+  )
+  assert [line.partition(" | ")[0] for line in lines] == list(
+    config_names.listing()
+  )
+
+
+def test_an_unknown_kind_is_refused_with_those_that_exist(capsys):
   with pytest.raises(SystemExit):
     catalogue.main(["method"])
   assert "methods" in capsys.readouterr().err
 
 
+# Papers.
+
+
+@pytest.mark.parametrize(
+  ("text", "expected"),
+  [
+    ("Shao et al. 2024, DeepSeekMath", ["Shao et al. 2024, DeepSeekMath"]),
+    (
+      "Kool et al. 2019; Ahmadian et al. 2024, Back to Basics",
+      ["Kool et al. 2019", "Ahmadian et al. 2024, Back to Basics"],
+    ),
+    ("The Best of N Worlds; the exact form is ours", ["The Best of N Worlds"]),
+    ("this codebase; graded in the manner of a game", []),
+    (
+      "A paper (its a; its b), 2025. Deviation: C",
+      ["A paper (its a; its b), 2025"],
+    ),
+  ],
+)
+def test_a_source_line_is_split_into_papers(text, expected):
+  assert papers.split(text) == expected
+
+
+def test_a_source_line_may_run_over_several_lines():
+  text = papers.source_text("""Says something.
+
+  Source: Hu et al. 2025, BroRL: Scaling Reinforcement Learning via Broadened
+  Exploration.
+
+  Raises:
+    ValueError: never.
+  """)
+  assert text == (
+    "Hu et al. 2025, BroRL: Scaling Reinforcement Learning via Broadened "
+    "Exploration"
+  )
+
+
+@pytest.fixture(scope="module")
+def paper_rows():
+  return papers.rows()
+
+
+@pytest.mark.parametrize(
+  ("kind", "name", "paper", "command"),
+  [
+    ("method", "grpo", "Shao et al. 2024", "--config {}/method.py:grpo "),
+    ("reward", "majority", "Shafayat et al. 2025", "{}/reward.py:majority "),
+    ("reward", "coins", "Spurious Rewards", "no command"),
+    ("claim", "coverage", "Yue et al. 2025", "studies.claims coverage"),
+    ("task", "gsm8k", "Cobbe et al. 2021", "--policy FOLDER --task gsm8k"),
+    ("task", "countdown", "Gandhi et al. 2024", "{}/countdown.py:max_at_k "),
+    ("module", "models.lora", "Hu et al. 2021, LoRA", "no command"),
+  ],
+)
+def test_a_paper_is_listed_with_its_command(
+  paper_rows, kind, name, paper, command
+):
+  (row,) = (
+    row for row in paper_rows if row["name"] == name and paper in row["paper"]
+  )
+  assert row["kind"] == kind
+  assert command.format("experiments/configs") in row["command"]
+
+
+def test_every_method_with_a_paper_is_listed(paper_rows):
+  listed = {row["name"] for row in paper_rows if row["kind"] == "method"}
+  assert listed == set(methods.names())  # each names its paper, as tested above
+
+
+def test_every_config_in_a_command_exists(paper_rows):
+  configs = {
+    word
+    for row in paper_rows
+    for word in row["command"].split()
+    if word.startswith("experiments/configs/")
+  }
+  assert configs
+  assert configs <= set(config_names.listing())
+
+
+def test_grep_filters_without_regard_to_case(capsys):
+  assert catalogue.main(["papers", "--grep", "pass@K tRaining"]) == 0
+  lines = capsys.readouterr().out.splitlines()
+  assert len(lines) >= 5
+  assert all("pass@k training" in line.lower() for line in lines)
+  assert catalogue.main(["papers", "--grep", "no such paper"]) == 2
+  assert "'no such paper'; leave out --grep" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
   ("kind", "package"),
-  [("methods", methods), ("rewards", sources), ("tasks", tasks)],
+  [("methods", methods), ("rewards", rewards), ("tasks", tasks)],
 )
 def test_an_unfinished_file_is_named(
   kind, package, tmp_path, monkeypatch, capsys
@@ -189,9 +301,9 @@ def test_an_unfinished_file_is_named(
   first = tmp_path / f"a_{kind}.py"
   first.write_text(f"from {package.__name__} import {module}\n")
   monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-  if kind == "rewards":
-    monkeypatch.setattr(sources, "FILES", (first.stem, *sources.FILES))
-    monkeypatch.setattr(sources, "_files", sources._files.__wrapped__)
+  if kind == "tasks":
+    modules = tasks._modules() | {first.stem: f"{tasks.__name__}.{first.stem}"}
+    monkeypatch.setattr(tasks, "_modules", lambda: modules)
   assert catalogue.main([kind]) == 2
   line = capsys.readouterr().err
   assert f"{module}.py, line 3, cannot be imported: NameError" in line

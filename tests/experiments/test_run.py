@@ -36,21 +36,61 @@ MISTAKES = {
   ),
   "key": (
     [SMOKE, "--config.metod=grpo"],
-    ["'config.metod'", "did you mean 'config.method'?", "config.task"],
+    ["key of config 'metod'", "did you mean 'method'?", "task"],
   ),
   "nested key": (
     [SMOKE, "--config.rollout.sample=8"],
-    ["'config.rollout.sample'", "'config.rollout.samples'", "min_p"],
+    ["key of config.rollout 'sample'", "did you mean 'samples'?", "min_p"],
+  ),
+  "a key that is not like another": (
+    [SMOKE, "--config.optimizer.lr=1e-3"],
+    ["key of config.optimizer 'lr'", "did you mean", "learning_rate"],
+  ),
+  "a key of a parent that is misspelled": (
+    [SMOKE, "--config.optimizr.learning_rate=1e-3"],
+    ["key of config 'optimizr'", "did you mean 'optimizer'?"],
+  ),
+  "a key of a number": (
+    [SMOKE, "--config.steps.all=3"],
+    ["key of config.steps 'all'", "available: none"],
   ),
   "flag": (
     [SMOKE, "--wrkdir=x"],
-    ["unknown flag 'wrkdir'", "did you mean 'workdir'?", "config"],
+    ["Unknown command line flag 'wrkdir'", "Did you mean: workdir"],
   ),
   "word": ([SMOKE, "quickly"], ["'quickly'", "--"]),
   "value": ([SMOKE, "--config.steps=ten"], ["config.steps", "'ten'", "int"]),
   "config file": (
     [f"--config={CONFIGS / 'smok.py'}"],
     ["smok.py'", "did you mean", "smoke.py'"],
+  ),
+  "config file of another folder": (
+    ["--config=experiments/configs/methods/grpo.py"],
+    ["does not exist", "did you mean 'experiments/configs/method.py:grpo'"],
+  ),
+  "config file with a name": (
+    [f"--config={CONFIGS / 'mehtod.py'}:grpo"],
+    ["mehtod.py'", "did you mean", "/method.py:grpo'", "catalogue configs"],
+  ),
+  "name of a config": (
+    [f"--config={CONFIGS / 'reward.py'}:majorty"],
+    ["no config 'majorty'", "reward.py:majority", "catalogue configs"],
+  ),
+  "name of a method": (
+    [f"--config={CONFIGS / 'method.py'}:gropo(beta=0.0)"],
+    ["no config 'gropo'", "did you mean", "method.py:grpo?"],
+  ),
+  "setting of a method": (
+    [f"--config={CONFIGS / 'method.py'}:grpo(bta=0.0)"],
+    ["unknown hyper-parameter of grpo 'bta'", "did you mean 'beta'?"],
+  ),
+  "missing name": (
+    [f"--config={CONFIGS / 'countdown.py'}"],
+    ["needs a name after a colon", "countdown.py:base", "catalogue configs"],
+  ),
+  "name after a file of one config": (
+    [f"{SMOKE}:base"],
+    ["names a file of one config", "leave out the colon"],
   ),
   "k above S": (
     [SMOKE, "--config.method=max_at_k(k=9)"],

@@ -10,10 +10,13 @@ from experiments import sweep
 from experiments.cli import errors
 from experiments.evaluation import statistics
 
-CONFIG = (
-  "from helpers import small_run\n\n\n"
-  "def get_config():\n  return small_run.config(steps=1)\n"
-)
+CONFIG = """
+from helpers import small_run
+
+
+def get_config():
+  return small_run.config(steps=1)
+"""
 
 
 def words(*more, **named):
@@ -101,6 +104,14 @@ def test_every_config_is_checked_before_the_first_runs(file, tmp_path, capsys):
   assert "method_rienforce-seed_0: unknown method 'rienforce'" in said.err
   assert not said.out
   assert not (tmp_path / "runs").exists()
+
+
+def test_a_config_is_named_after_the_colon_of_its_file(tmp_path, capsys):
+  config = "experiments/configs/method.py:grpo(beta=0.0)"
+  given = ["--config", config, "--workdir", str(tmp_path / "runs")]
+  assert sweep.main([*given, "--product", "seed=0,1"]) == 0
+  for line in capsys.readouterr().out.splitlines():
+    assert f"--config={config}" in shlex.split(line)
 
 
 def test_one_process_splits_its_processors_once(file, tmp_path, capsys):

@@ -79,13 +79,13 @@ class World:
     self.folder = folder
     self.root = folder / "checkout"
     fakes = folder / "bin"
-    for path in (fakes, self.root / "experiments"):
+    for path in (fakes, self.root / "experiments" / "cluster"):
       path.mkdir(parents=True)
     for name, text in FAKES.items():
       (fakes / name).write_text(f"#!/usr/bin/env bash\n{text}")
       (fakes / name).chmod(0o755)
     for script in SCRIPTS:
-      shutil.copy(script, self.root / "experiments")
+      shutil.copy(script, self.root / "experiments" / "cluster")
     self.env = {
       "PATH": f"{fakes}:{os.environ['PATH']}",
       "HOME": str(folder),
@@ -114,7 +114,7 @@ class World:
     return process.returncode, out, err
 
   def script(self, name, *words, **more):
-    return self.do(self.root / "experiments" / name, *words, **more)
+    return self.do(self.root / "experiments" / "cluster" / name, *words, **more)
 
   def runs_end(self, **hosts):
     """How the runs of hosts end, one after the other; all others well."""

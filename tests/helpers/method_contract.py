@@ -14,7 +14,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from helpers import method_rows, tabular_policy
 from rl import learners, methods, scoring, step
-from rl.method import required
+from rl.minibatches import Plan
+from rl.prepare import required
 
 P = 8  # enough for four devices
 
@@ -59,13 +60,13 @@ class Case:
 
   def __init__(self, name, row):
     self.name, self.row = name, row
-    self.methods = learners.by_slot(methods.get(name, **row.hyper))
+    self.methods = learners.by_learner(methods.get(name, **row.hyper))
     self.traces = 0
     self.needs = frozenset().union(
       *(required(one) for one in self.methods.values())
     )
-    self.cut = jax.jit(self._made(step.Plan(microbatches=2)))
-    train_step = self._made(step.Plan())
+    self.cut = jax.jit(self._made(Plan(microbatches=2)))
+    train_step = self._made(Plan())
 
     def counted(state, rollout):
       self.traces += 1
@@ -77,13 +78,19 @@ class Case:
     txs = {name: recorder() for name in self.methods}
     return step.make(self.methods, tabular_policy.policy, txs, plan)
 
-  def state(self, params=None, slots=None):
+  def state(self, params=None, parameter_sets=None):
     """The first state; slots stand away from the policy unless given."""
     params = tabular_policy.params(p=P) if params is None else params
     txs = {name: recorder() for name in self.methods}
     state = step.init(self.methods, params, txs, jax.random.key(0))
-    away = tabular_policy.params(9, p=P) if slots is None else slots
-    return state.replace(slots={name: away for name in state.slots})
+    away = (
+      tabular_policy.params(9, p=P)
+      if parameter_sets is None
+      else parameter_sets
+    )
+    return state.replace(
+      parameter_sets={name: away for name in state.parameter_sets}
+    )
 
   def rollout(self, seed=0, **kwargs):
     """A random rollout, with what the host finds of it."""
@@ -92,7 +99,7 @@ class Case:
   def complete(self, rollout, params=None):
     """With the host's part, and the memory of the sampling stage."""
     policy = self.methods[learners.POLICY]
-    rollout = rollout.replace(memory=policy.stage.init())
+    rollout = rollout.replace(memory=policy.sampler.init())
     host = {need for need in self.needs if need.source == "host"}
     if not host:
       return rollout

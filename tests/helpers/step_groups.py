@@ -70,7 +70,7 @@ def group(steps, scores, correct=None, room=L, k=K):
 def compiled(name, whitened, hyper):
   advantage = methods.get(name, **dict(hyper)).advantage
   if name in WHITENED and not whitened:
-    *before, last = [stage for _, stage in advantage.stages]
+    *before, last = [stage for _, stage in advantage.links]
     assert "whiten" in str(last)
     advantage = chain(*before)
   return jax.jit(lambda r: advantage.apply(None, r, advantage.init())[0])

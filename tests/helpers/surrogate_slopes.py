@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from helpers import tabular_policy
-from rl import method, scoring, step, transforms, types
+from rl import method, prepare, scoring, transforms, types
 from rl.losses import surrogates, terms
+from rl.minibatches import Plan
 
 OLD = scoring.Need("old", scoring.log_probs)
 
@@ -27,12 +28,12 @@ def drifted(scale=1.0):
 def gradient(m, rollout, params, old=None, state=None):
   """The gradient of the whole method's loss at every position's logits."""
   sources = {"old": params if old is None else old}
-  needs = method.required(m, updates=2)
+  needs = prepare.required(m, updates=2)
   scored = scoring.passes(tabular_policy.policy, sources, needs, rollout)
   state = m.init() if state is None else state
-  batch, scales, _ = method.prepare(m, scored, state)
-  plan = step.Plan()
-  found, _ = step.gradients(
+  batch, scales, _ = prepare.prepare(m, scored, state)
+  plan = Plan()
+  found, _ = prepare.gradient(
     m, tabular_policy.policy, params, batch, scales, plan
   )
   return np.asarray(found["hidden"][..., : tabular_policy.V])

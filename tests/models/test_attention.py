@@ -11,8 +11,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.configs import defaults
 from experiments.training import build, decoder
-from models import causal, kernels, sharding, transformer
-from models.causal import Stream
+from models import attention_forms, attention_kernels, sharding, transformer
+from models.attention_forms import AttentionInputs
 from models.config import ModelConfig
 from rl import types
 
@@ -29,7 +29,7 @@ BASE = ModelConfig(
 )
 
 
-def stream(N: int, L: int = 0, window=None, S: int = S) -> Stream:
+def stream(N: int, L: int = 0, window=None, S: int = S) -> AttentionInputs:
   """Random heads; without L it is a trunk."""
   generator = np.random.default_rng(0)
 
@@ -39,7 +39,7 @@ def stream(N: int, L: int = 0, window=None, S: int = S) -> Stream:
   def pair(*shape):
     return normal(*shape), normal(*shape)
 
-  return Stream(
+  return AttentionInputs(
     normal(P, S if L else 1, HEADS, N, HEAD_DIM),
     pair(P, S if L else 1, KV_HEADS, N, HEAD_DIM),
     pair(P, KV_HEADS, L, HEAD_DIM) if L else None,
@@ -59,10 +59,10 @@ CASES = {
   "window of an array": (stream(70, 5, jnp.asarray(9)), 0.0, 0.0),
 }
 FORMS = {
-  "plain": causal.plain,
-  "blocked": causal.blocked,
-  "splash": functools.partial(kernels.splash, interpret=True),
-  "cudnn": functools.partial(kernels.cudnn, implementation="xla"),
+  "plain": attention_forms.attend_all_pairs,
+  "blocked": attention_forms.attend_in_blocks,
+  "splash": functools.partial(attention_kernels.splash, interpret=True),
+  "cudnn": functools.partial(attention_kernels.cudnn, implementation="xla"),
 }
 
 
@@ -72,7 +72,7 @@ def outcome(form, arrays, scale, softcap, window, cotangent):
   *arrays, real = arrays
 
   def attend(*arrays):
-    return FORMS[form](Stream(*arrays, real, window), scale, softcap)
+    return FORMS[form](AttentionInputs(*arrays, real, window), scale, softcap)
 
   out, back = jax.vjp(attend, *arrays)
   return out, back(cotangent)
@@ -138,7 +138,7 @@ def test_blocks_are_exact_in_float64():
 @pytest.mark.parametrize("form", FORMS)
 def test_padding_reads_zero_and_passes_no_gradient(form):
   case = CASES["trunk"]
-  padded = ~np.asarray(case[0].real)[:, None, None, :, None]
+  padded = ~np.asarray(case[0].prompt_mask)[:, None, None, :, None]
   cotangent = np.broadcast_to(padded, case[0].queries.shape)
   out, gradient = found(form, case, cotangent)
   assert (np.asarray(out)[cotangent] == 0).all()
@@ -147,7 +147,7 @@ def test_padding_reads_zero_and_passes_no_gradient(form):
     np.testing.assert_array_equal(leaf, 0)
 
 
-def split(given: Stream) -> Stream:
+def split(given: AttentionInputs) -> AttentionInputs:
   """Its tokens over two devices, as its prompts are, and its heads."""
   mesh = sharding.make_mesh(data=2, tensor=2, context=2)
   rows = sharding.batch_sharding(mesh)
@@ -188,18 +188,18 @@ def test_blocks_leave_out_three_eighths_of_a_long_trunk():
   assert 0.6 < ratio < 0.68  # 5/8, and what does not depend on the pairs
 
 
-def lowered(given: Stream, attend, platform: str) -> str:
+def lowered(given: AttentionInputs, attend, platform: str) -> str:
   """Forward and backward, for a machine that is not here."""
 
   def loss(arrays, real):
-    out = attend(Stream(*arrays, real, given.window), 0.0, 0.0)
+    out = attend(AttentionInputs(*arrays, real, given.window), 0.0, 0.0)
     return jnp.sum(out.astype(jnp.float32) ** 2)
 
-  traced = jax.jit(jax.grad(loss)).trace(tuple(given[:3]), given.real)
+  traced = jax.jit(jax.grad(loss)).trace(tuple(given[:3]), given.prompt_mask)
   return traced.lower(lowering_platforms=(platform,)).as_text()
 
 
-def rough(given: Stream) -> Stream:
+def rough(given: AttentionInputs) -> AttentionInputs:
   return jax.tree.map(
     lambda x: x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x, given
   )
@@ -209,7 +209,7 @@ def test_splash_reads_one_trunk_for_all_branches_on_a_mesh_of_tpus():
   mesh = sharding.make_mesh(2, 1, 2, devices=jax.devices()[:4])
   given = rough(stream(128, L=128, S=6))
   place = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
-  text = lowered(jax.device_put(given, place), kernels.splash, "tpu")
+  text = lowered(jax.device_put(given, place), attention_kernels.splash, "tpu")
   assert text.count("@tpu_custom_call") == 3  # forward, and two for backward
   assert "sdy.manual_computation" in text
   rows = 128 + 6 * 128  # a multiple of 128, though not of 512
@@ -222,7 +222,7 @@ def test_splash_on_a_mesh_is_splash():
   mesh = sharding.make_mesh(2, 1, 2, devices=jax.devices()[:4])
   given, *rest = CASES["short branches with window and softcap"]
   place = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
-  spread = Stream(*jax.device_put(given[:4], place), given.window)
+  spread = AttentionInputs(*jax.device_put(given[:4], place), given.window)
   one, other = (
     leaves(found(form, (where, *rest)))
     for form, where in (("plain", given), ("splash", spread))
@@ -236,7 +236,7 @@ def test_cudnn_is_called_forward_and_backward(monkeypatch):
   from jax._src.cudnn import fused_attention_stablehlo as fused
 
   monkeypatch.setattr(fused, "check_cudnn_version", lambda: 91100)
-  text = lowered(rough(stream(127, L=64)), kernels.cudnn, "cuda")
+  text = lowered(rough(stream(127, L=64)), attention_kernels.cudnn, "cuda")
   assert text.count("cudnn$fmhaScaleBias") >= 2
   assert "cudnn$fmhaScaleBiasSoftmaxBackward" in text
 
@@ -253,7 +253,7 @@ def test_cudnn_is_called_forward_and_backward(monkeypatch):
     ({"attention": "cudnn"}, "'cudnn' computes in bfloat16, not.*'blocked'"),
     (
       {"attention": "cudnn", "dtype": "bfloat16", "attention_softcap": 2.0},
-      r"'cudnn' has no attention_softcap = 2\.0; nearest: 'blocked'",
+      r"'cudnn' cannot compute attention_softcap = 2\.0; nearest: 'blocked'",
     ),
     (
       {"attention": "cudnn", "dtype": "bfloat16", "head_dim": 4},
@@ -409,7 +409,7 @@ def test_bfloat16_multiplies_and_float32_adds_up(attention):
 @pytest.mark.parametrize("room", [4, 6, 24])
 def test_a_block_of_the_mask_is_that_part_of_it(room, window):
   rows, trunk, columns, block = 24, 5, 32, 4
-  mask = kernels.Branches(rows, columns, room, trunk, window)
+  mask = attention_kernels.CompletionsMask(rows, columns, room, trunk, window)
   whole = np.zeros((rows, columns), bool)
   first = columns - rows  # of the tokens' own columns
   for row, column in np.ndindex(whole.shape):

@@ -20,9 +20,17 @@ import safetensors.numpy
 from helpers import hf_folders
 
 from experiments.training import checkpointing, workdirs
-from models import checksums, hf, lora, sharding, stored, tokenizer, transformer
+from models import (
+  checkpoint_reader,
+  checksums,
+  hf,
+  lora,
+  sharding,
+  tokenizer,
+  transformer,
+)
 from models.config import ModelConfig
-from models.hf import families, reading, translate
+from models.hf import config_conversion, families, load_folder
 from rl import types
 
 CASES = list(hf_folders.CASES)
@@ -35,7 +43,7 @@ def told(name: str, **changes) -> dict:
 
 
 def shape_of(name: str, **changes) -> ModelConfig:
-  return translate.read(told(name, **changes))
+  return config_conversion.from_hf(told(name, **changes))
 
 
 def random_params(config: ModelConfig, seed: int = 0) -> dict:
@@ -80,9 +88,11 @@ def refused(folder: pathlib.Path, **options) -> str:
 @pytest.mark.parametrize("name", CASES)
 def test_a_config_comes_back_from_its_own_translation(name):
   config = shape_of(name)
-  written = json.loads(translate.write(config).to_json_string())
-  again = translate.read(written)
-  assert translate.canonical(again) == translate.canonical(config)
+  written = json.loads(config_conversion.to_hf(config).to_json_string())
+  again = config_conversion.from_hf(written)
+  assert config_conversion.canonical(again) == config_conversion.canonical(
+    config
+  )
   assert written["architectures"] == [
     families.FAMILIES[written["model_type"]].architecture
   ]
@@ -116,7 +126,7 @@ HARMLESS = {
 def test_every_key_of_a_config_that_matters_is_read(name):
   config = hf_folders.configuration(name)
   recorder = Recorder(config)
-  translate._translate(recorder, "float32")
+  config_conversion._to_model_config(recorder, "float32")
   keys = {
     key
     for key in type(config).__annotations__
@@ -258,17 +268,19 @@ PUBLISHED = {  # as checkpoints of before transformers 5 say it
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_configs_are_understood(name):
   data, expected = PUBLISHED[name]
-  config = translate.read({**SIZES, **data})
+  config = config_conversion.from_hf({**SIZES, **data})
   for path, value in expected.items():
     found = config
     for key in path.split("."):
       found = getattr(found, key)
     assert found == pytest.approx(value) or found == value, path
   # And the same in transformers 5's form.
-  new = json.loads(translate.write(config).to_json_string())
+  new = json.loads(config_conversion.to_hf(config).to_json_string())
   assert "rope_parameters" in new
-  again = translate.read(new)
-  assert translate.canonical(again) == translate.canonical(config)
+  again = config_conversion.from_hf(new)
+  assert config_conversion.canonical(again) == config_conversion.canonical(
+    config
+  )
 
 
 def rotary(kind: str, **settings) -> dict:
@@ -324,7 +336,7 @@ def test_what_a_config_says_and_we_cannot_is_refused_by_name(
   name, changes, said
 ):
   with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
-    translate.read({**told(name), **changes})
+    config_conversion.from_hf({**told(name), **changes})
   for words in said:
     assert words in str(caught.value)
 
@@ -360,7 +372,9 @@ def test_what_a_family_cannot_express_is_refused_by_name(
 def test_export_and_import_are_bit_identical(name, tmp_path):
   config, params = write(tmp_path / "float32", name)
   found, again = hf.load(tmp_path / "float32")
-  assert translate.canonical(found) == translate.canonical(config)
+  assert config_conversion.canonical(found) == config_conversion.canonical(
+    config
+  )
   assert found.family == config.family
   assert same(again, params)
   half = dataclasses.replace(config, dtype="bfloat16", param_dtype="bfloat16")
@@ -383,7 +397,7 @@ def test_shards_hold_what_one_file_holds(tmp_path):
   assert len(files) > 3
   assert files[0] == f"model-00001-of-{len(files):05}.safetensors"
   assert same(hf.load(tmp_path / "many")[1], params)
-  index = json.loads((tmp_path / "many" / reading.INDEX).read_text())
+  index = json.loads((tmp_path / "many" / load_folder.INDEX).read_text())
   size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
   assert index["metadata"]["total_size"] == size
   for name, file in index["weight_map"].items():
@@ -465,7 +479,7 @@ def test_a_tied_unembedding_may_be_stored_but_not_differ(tmp_path):
 def counted(monkeypatch):
   """Bytes that are read of every tensor, by name."""
   counts = collections.Counter()
-  opened = reading._Tensor.open
+  opened = load_folder._StoredTensor.open
 
   class Counting:
     def __init__(self, tensor):
@@ -476,7 +490,9 @@ def counted(monkeypatch):
       counts[self.name] += part.nbytes
       return part
 
-  monkeypatch.setattr(reading._Tensor, "open", lambda part: Counting(part))
+  monkeypatch.setattr(
+    load_folder._StoredTensor, "open", lambda part: Counting(part)
+  )
   return counts
 
 
@@ -551,7 +567,7 @@ def test_heads_are_saved_and_loaded(tmp_path):
   hf.save(config, params, tmp_path / "out")
   found, again = hf.load(tmp_path / "out", dtype="bfloat16")
   assert (found.value_head, found.extra_heads) == (True, config.extra_heads)
-  assert hf.config(tmp_path / "out").extra_heads == config.extra_heads
+  assert hf.load_config(tmp_path / "out").extra_heads == config.extra_heads
   heads = {name: params[name] for name in ("value", "heads")}
   assert same({name: again[name] for name in heads}, heads)
 
@@ -579,7 +595,7 @@ def tokens(tmp_path_factory):
 def test_a_tokenizer_is_copied_beside(tokens, tmp_path):
   config = shape_of("llama", vocab_size=258)
   hf.save(config, random_params(config), tmp_path / "out", tokenizer=tokens)
-  assert tokenizer.size(tokenizer.load(tmp_path / "out")) == 258
+  assert tokenizer.required_vocab_size(tokenizer.load(tmp_path / "out")) == 258
   copied = tokenizer.load(tmp_path / "out")
   assert tokenizer.stop_ids(copied, tmp_path / "out") == (1, 7)
 
@@ -638,7 +654,9 @@ def test_a_corrupt_or_missing_shard_is_named(tmp_path):
   lost = sorted((tmp_path / "many").glob("*.safetensors"))[1]
   lost.unlink()
   said = refused(tmp_path / "many")
-  assert f"shard {lost.name}, which {reading.INDEX} names, is missing" in said
+  assert (
+    f"shard {lost.name}, which {load_folder.INDEX} names, is missing" in said
+  )
 
 
 def test_missing_and_unknown_tensors_are_listed_by_name(tmp_path):
@@ -676,7 +694,7 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
   config = shape_of("llama")
   params = random_params(config)
   hf.save(config, params, tmp_path / "there")
-  with pytest.raises(ValueError, match="there already"):
+  with pytest.raises(ValueError, match="exists already"):
     hf.save(config, params, tmp_path / "there")
 
   def full(*_, **__):
@@ -702,20 +720,20 @@ def test_import_makes_a_workdir_and_export_brings_it_back(
   count = sum(leaf.size for leaf in jax.tree.leaves(params))
   assert f"{count:,} parameters, {4 * count:,} bytes" in capsys.readouterr().out
   made = json.loads((workdir / "model.json").read_text())
-  assert cli.model_config(made["model"]) == hf.config(tmp_path / "in")
+  assert cli.model_config(made["model"]) == hf.load_config(tmp_path / "in")
   assert cli.main(["export", str(workdir), str(out)]) == 0
   assert same(hf.load(out)[1], params)
-  assert tokenizer.size(tokenizer.load(out)) == 258
+  assert tokenizer.required_vocab_size(tokenizer.load(out)) == 258
   assert tokenizer.stop_ids(tokenizer.load(out), out) == (1, 7)
 
 
 def test_a_run_reads_what_import_wrote(tmp_path):
   config, params = write(tmp_path / "in")
   assert cli.main(["import", str(tmp_path / "in"), str(tmp_path / "run")]) == 0
-  saved = tmp_path / "run" / stored.FOLDER
-  assert same(stored.restore_params(saved), params)
+  saved = tmp_path / "run" / checkpoint_reader.FOLDER
+  assert same(checkpoint_reader.restore_params(saved), params)
   shapes = jax.eval_shape(lambda: transformer.init(config, jax.random.key(0)))
-  assert same(stored.restore_params(saved, shapes), params)
+  assert same(checkpoint_reader.restore_params(saved, shapes), params)
 
 
 def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):
@@ -742,9 +760,9 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path, capsys, monkeypatch):
   with checkpointing.Checkpoints(tmp_path / "run" / "checkpoints") as saving:
     saving.save(3, {"params": params}, {})
   words = ["export", str(tmp_path / "run"), str(tmp_path / "out")]
-  told, own = {"params.embed.table": 1}, checksums.of_params
+  told, own = {"params.embed.table": 1}, checksums.select_params
   with monkeypatch.context() as changed:
-    changed.setattr(checksums, "of_params", lambda saved: own(saved) | told)
+    changed.setattr(checksums, "select_params", lambda saved: own(saved) | told)
     assert cli.main(words) == 2
   error = capsys.readouterr().err
   assert "params.embed.table is not what was saved" in error
@@ -770,7 +788,7 @@ def test_adapters_on_random_weights_are_not_exported(tmp_path, capsys):
     saving.save(3, {"params": trained, "step": jnp.int32(3)}, {})
   words = ["export", str(tmp_path / "run"), str(tmp_path / "out")]
   assert cli.main(words) == 2
-  assert "adapters on random weights" in capsys.readouterr().err
+  assert "adapters on a randomly initialized base" in capsys.readouterr().err
   with pytest.raises(ValueError, match=r"parameter embed\.table is absent"):
     hf.save(config, trained, tmp_path / "out")
 
@@ -783,7 +801,7 @@ def test_a_stored_unembedding_of_a_tied_decoder_may_not_differ(tmp_path):
   tensors = safetensors.numpy.load_file(path)
   tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + 1
   safetensors.numpy.save_file(tensors, path)
-  hf.check(tmp_path / "out")
+  hf.check_folder(tmp_path / "out")
   with pytest.raises(ValueError, match=r"lm_head\.weight differs"):
     hf.load(tmp_path / "out")
 

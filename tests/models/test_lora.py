@@ -13,6 +13,7 @@ from models import lora, sharding, transformer
 from models import policy as policies
 from models.config import ModelConfig
 from rl import fused_loop, methods, step, types
+from rl.minibatches import Plan
 from rl.sampling import generation
 
 BASE = ModelConfig(
@@ -50,7 +51,7 @@ def params():
 
 def names(tree):
   leaves = jax.tree_util.tree_leaves_with_path(tree)
-  return {sharding.dotted(path) for path, _ in leaves}
+  return {sharding.dotted_path(path) for path, _ in leaves}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -149,7 +150,7 @@ def collect(state):
 @pytest.fixture(scope="module")
 def after(params):
   """The state after one training step that samples for itself."""
-  train_step = step.make(METHOD, POLICY, optax.adam(1e-2), step.Plan())
+  train_step = step.make(METHOD, POLICY, optax.adam(1e-2), Plan())
   run = jax.jit(fused_loop.iteration(collect, train_step), donate_argnums=0)
   return run(begun(params))
 
@@ -169,7 +170,7 @@ def test_the_optimiser_and_the_reference_hold_adapters_alone(params, after):
   size = sum(x.size for x in jax.tree.leaves(trained))
   held = sum(x.size for x in jax.tree.leaves(state.opt_state))
   assert held == 2 * size + 1  # two moments and a count
-  assert names(state.slots["ref"]) == names(trained)
+  assert names(state.parameter_sets["ref"]) == names(trained)
 
 
 def test_the_reference_stands_on_the_same_base(after):
@@ -182,7 +183,7 @@ def test_the_gradient_is_the_adapters_part_of_the_whole_one(params):
   """The whole decoder trained by plain descent moves its adapters alike."""
   trained, frozen = lora.split(CONFIG, params)
   batch = recorded(POLICY, trained, frozen)
-  tx, plan = optax.sgd(1.0), step.Plan()
+  tx, plan = optax.sgd(1.0), Plan()
   key = jax.random.key(2)
   run = jax.jit(step.make(METHOD, POLICY, tx, plan))
   parted, _ = run(step.init(METHOD, trained, tx, key, frozen), batch)
@@ -199,7 +200,7 @@ def test_a_mesh_computes_the_same(params, after):
   mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
   state = begun(params)
   state = jax.device_put(state, sharding.shardings(state, mesh))
-  train_step = step.make(METHOD, POLICY, optax.adam(1e-2), step.Plan())
+  train_step = step.make(METHOD, POLICY, optax.adam(1e-2), Plan())
   batch = recorded(POLICY, *lora.split(CONFIG, params))
   spread = jax.tree.map(
     lambda x: jax.device_put(
@@ -224,11 +225,11 @@ def test_a_mesh_computes_the_same(params, after):
   ("text", "message"),
   [
     (r"attention\.q", r"unknown lora_targets 'attention\\\\.q'.*attention.key"),
-    (r"(", "is no regular expression"),
+    (r"(", "is not a regular expression"),
     (r"mlp\.gate_proj", "did you mean 'mlp.gate'"),
   ],
 )
 def test_an_expression_that_finds_nothing_is_refused(text, message):
   config = dataclasses.replace(CONFIG, lora_targets=text)
   with pytest.raises(ValueError, match=message):
-    lora.targets(config)
+    lora.target_names(config)

@@ -6,7 +6,7 @@ import pytest
 import transformers
 
 from models import presets
-from models.hf import translate
+from models.hf import config_conversion
 
 # As the model cards and the indices of the published weights say.
 PARAMETERS = {
@@ -61,14 +61,14 @@ def test_they_are_those_with_a_published_size():
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters_are_as_many_as_published(name):
   config = presets.get(name)
-  assert presets.parameters(config) == PARAMETERS[name]
+  assert presets.parameter_count(config) == PARAMETERS[name]
   if name not in ACTIVE:
-    assert presets.active_parameters(config) == PARAMETERS[name]
+    assert presets.active_parameter_count(config) == PARAMETERS[name]
 
 
 @pytest.mark.parametrize("name", ACTIVE)
 def test_a_token_is_served_by_as_many_as_published(name):
-  active = presets.active_parameters(presets.get(name)) / 1e9
+  active = presets.active_parameter_count(presets.get(name)) / 1e9
   assert active == pytest.approx(ACTIVE[name], rel=0.02)
 
 
@@ -187,22 +187,24 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_published_file_is_the_same_decoder(name):
-  assert presets.get(name) == translate.read(PUBLISHED[name])
+  assert presets.get(name) == config_conversion.from_hf(PUBLISHED[name])
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_the_defaults_of_its_class_are_the_same_decoder(name):
   kind, changes = DEFAULTS[name]
   published = getattr(transformers, kind)(**changes).to_dict()
-  assert presets.get(name) == translate.read(published)
+  assert presets.get(name) == config_conversion.from_hf(published)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_its_family_can_express_it(name):
   """So that a run that began from a preset can be exported."""
   config = presets.get(name)
-  again = translate.read(translate.write(config).to_dict())
-  assert translate.canonical(again) == translate.canonical(config)
+  again = config_conversion.from_hf(config_conversion.to_hf(config).to_dict())
+  assert config_conversion.canonical(again) == config_conversion.canonical(
+    config
+  )
   assert again.max_positions == config.max_positions
 
 

@@ -55,21 +55,21 @@ def mesh():
 @pytest.mark.parametrize("tied", [True, False])
 def test_every_matrix_is_split_over_fsdp_and_tensor(tied, mesh):
   params = abstract(dataclasses.replace(CONFIG, tied_embeddings=tied))
-  specs = sharding.specs(params)
+  specs = sharding.partition_specs(params)
   leaves = jax.tree_util.tree_leaves_with_path(params)
   placed = jax.tree.leaves(specs, is_leaf=lambda x: isinstance(x, P))
   for (path, _), spec in zip(leaves, placed, strict=True):
     if path[-1].key in ("kernel", "table") and path[0].key != "value":
-      assert {"fsdp", "tensor"} <= set(spec), sharding.dotted(path)
+      assert {"fsdp", "tensor"} <= set(spec), sharding.dotted_path(path)
     if path[0].key == "layers":  # scanned: the layer axis stays whole
-      assert not spec or spec[0] is None, sharding.dotted(path)
+      assert not spec or spec[0] is None, sharding.dotted_path(path)
 
 
 def test_each_rule_places_some_parameter():
   names = []
   for config in (CONFIG, LEARNED, EXPERTS):
     paths = jax.tree_util.tree_leaves_with_path(abstract(config))
-    names += [sharding.dotted(path) for path, _ in paths]
+    names += [sharding.dotted_path(path) for path, _ in paths]
   for expression, _ in sharding.RULES:
     assert any(re.search(f"{expression}$", name) for name in names), expression
 
@@ -118,7 +118,7 @@ def test_explain_counts_the_bytes_of_one_device(mesh):
     params,
     placed,
   )
-  lines = sharding.explain(there).splitlines()
+  lines = sharding.sharding_table(there).splitlines()
   assert len(lines) == len(jax.tree.leaves(params)) + 2
   sizes = jax.tree.map(
     lambda x, place: 4 * math.prod(place.shard_shape(x.shape)), params, placed
@@ -142,7 +142,7 @@ def test_a_matrix_without_a_rule_is_named():
   with pytest.raises(
     ValueError, match=r"no sharding rule for 'layers\.mlp\.gates\.kernel'"
   ):
-    sharding.specs(tree)
+    sharding.partition_specs(tree)
 
 
 def test_minus_one_takes_the_remaining_devices():

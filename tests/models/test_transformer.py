@@ -226,7 +226,9 @@ def test_a_prompt_is_cached_once_for_all_samples(unroll):
     generic(BASE),
   )[1]
   layers = config.layers
-  pairs, stack = ([shapes.trunk], (layers,)) if unroll else (shapes.trunk, ())
+  pairs, stack = (
+    ([shapes.prompts], (layers,)) if unroll else (shapes.prompts, ())
+  )
   assert len(pairs) == (1 if unroll else layers)
   for keys, values in pairs:
     assert keys.shape == (*stack, P, BASE.kv_heads, BASE.head_dim, L)
@@ -392,7 +394,7 @@ def test_bfloat16_compute_gives_float32_logits_near_the_exact_ones():
     ({"layer_kinds": ("glob",)}, "unknown layer kind 'glob'; did you mean"),
     ({"positions": "learned"}, "max_positions = 0 leaves no learned"),
     ({"experts": 2}, "experts_per_token = 0 must lie in 1..experts = 2"),
-    ({"extra_heads": (("value", 2),)}, "extra head 'value' is there already"),
+    ({"extra_heads": (("value", 2),)}, "extra head 'value' exists already"),
     (
       {"rope_scaling": RopeScaling("longrope", original=8)},
       "short_factors has 0 numbers; allowed: 2",
@@ -423,7 +425,7 @@ def test_the_product_with_a_kernel_has_the_gradients_of_an_einsum(
   rng = np.random.default_rng(0)
   factors = [jnp.asarray(rng.normal(size=shape)) for shape in (x, kernel)]
   expected, back = jax.vjp(functools.partial(jnp.einsum, equation), *factors)
-  found, own_back = jax.vjp(layers.product(equation), *factors)
+  found, own_back = jax.vjp(layers.einsum(equation), *factors)
   np.testing.assert_array_equal(found, expected)
   g = jnp.asarray(rng.normal(size=expected.shape))
   for one, other in zip(own_back(g), back(g), strict=True):

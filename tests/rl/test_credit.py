@@ -201,3 +201,7 @@ def test_impossible_settings_are_refused():
     credit.returns_to_go(x, m, reduce="max")
   with pytest.raises(ValueError, match="no discount"):
     credit.returns_to_go(x, m, 0.9, "min")
+  with pytest.raises(ValueError, match="gamma = 7 must be from"):
+    credit.returns_to_go(x, m, 7)
+  with pytest.raises(ValueError, match=r"quantile = -1\.5 must be"):
+    masked.quantile(x, m, -1.5)

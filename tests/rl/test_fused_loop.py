@@ -13,6 +13,7 @@ from models import policy as policies
 from models import sharding, transformer
 from models.config import ModelConfig
 from rl import fused_loop, methods, step, types
+from rl.minibatches import Plan
 from rl.sampling import generation
 
 MODEL = ModelConfig(
@@ -26,7 +27,7 @@ MODEL = ModelConfig(
 )
 POLICY = policies.bind(MODEL)
 P, S, L, T = 8, 4, 3, 4
-PLAN = step.Plan(temperature=0.7)
+PLAN = Plan(temperature=0.7)
 METHOD = methods.get("grpo", beta=0.1)
 
 
@@ -72,7 +73,9 @@ def start() -> step.State:
   """A policy and a reference that is another one."""
   params, other = (transformer.init(MODEL, jax.random.key(i)) for i in range(2))
   state = step.init(METHOD, params, keep_gradient(), jax.random.key(2))
-  return state.replace(slots=dict.fromkeys(state.slots, other))
+  return state.replace(
+    parameter_sets=dict.fromkeys(state.parameter_sets, other)
+  )
 
 
 def gradient(
@@ -152,9 +155,11 @@ def test_a_temperature_divides_the_logits(expected):
     return leaf / PLAN.temperature if "unembed" in str(path) else leaf
 
   cool = jax.tree_util.tree_map_with_path(divided, start().params)
-  slots = jax.tree_util.tree_map_with_path(divided, start().slots)
-  state = start().replace(params=cool, slots=slots)
-  found = gradient(step.Plan(temperature=1.0), state=state)
+  parameter_sets = jax.tree_util.tree_map_with_path(
+    divided, start().parameter_sets
+  )
+  state = start().replace(params=cool, parameter_sets=parameter_sets)
+  found = gradient(Plan(temperature=1.0), state=state)
   found = jax.tree.unflatten(jax.tree.structure(cool), found)
   found = jax.tree_util.tree_map_with_path(divided, found)
   assert_near(jax.tree.leaves(found), expected, 1e-5)
@@ -212,7 +217,7 @@ def collect(state: step.State) -> types.Rollout:
 
 
 def fused() -> fused_loop.Iteration:
-  train_step = step.make(FUSED, BIGRAM, TX, step.Plan())
+  train_step = step.make(FUSED, BIGRAM, TX, Plan())
   return fused_loop.scan(fused_loop.iteration(collect, train_step), STEPS)
 
 

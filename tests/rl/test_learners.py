@@ -11,7 +11,7 @@ from helpers import small_run, tabular_policy
 
 from experiments.logging import json_files
 from experiments.training import build, checkpointing, loop
-from models import sharding, stored, transformer
+from models import checkpoint_reader, sharding, transformer
 from rl import (
   fused_loop,
   learners,
@@ -21,6 +21,7 @@ from rl import (
   step,
   types,
 )
+from rl.minibatches import Plan
 from rl.sampling import generation
 from rl.transforms import transform
 from tests.rl import test_fused_loop as real
@@ -30,7 +31,7 @@ P, S, V = 8, 4, real.MODEL.vocab_size
 AFTER = methods.get("prime", low=0.0, high=1.0)
 BEFORE = methods.get("prime", low=0.0, high=1.0, update="before")
 TXS = {"policy": optax.adam(1e-2), "prm": optax.sgd(0.3, momentum=0.9)}
-PLAN = step.Plan()
+PLAN = Plan()
 LEARNED = ("loss/", "optim/", "advantage/", "policy/", "prm/")  # metrics
 
 
@@ -57,7 +58,7 @@ def table(seed):
 def start(trained=AFTER):
   """Policy, reward model and reference differ, and momentum has built up."""
   state = step.init(trained, table(0), TXS, jax.random.key(9))
-  state = state.replace(slots={"prm": table(1), "ref": table(2)})
+  state = state.replace(parameter_sets={"prm": table(1), "ref": table(2)})
   moved = jax.tree.map(
     lambda x: x + 0.01 if x.ndim == 2 else x, state.learners["prm"].opt_state
   )
@@ -73,13 +74,19 @@ def run(trained, state, txs=TXS, plan=PLAN, rollout=None):
 def alone(name, state, trained=AFTER, prm=None):
   """One step of a single learner, whose slots nobody else trains."""
   single = trained[name]
-  rules = tuple((slot, parameter_sets.frozen()) for slot, _ in single.slots)
-  single = dataclasses.replace(single, slots=rules)
+  rules = tuple(
+    (slot, parameter_sets.frozen()) for slot, _ in single.parameter_sets
+  )
+  single = dataclasses.replace(single, parameter_sets=rules)
   own = state.learners.get(name, state)
-  given = {**state.slots, "prm": state.slots["prm"] if prm is None else prm}
+  given = {
+    **state.parameter_sets,
+    "prm": state.parameter_sets["prm"] if prm is None else prm,
+  }
   one = step.init(single, given.get(name, state.params), TXS[name], state.key)
   one = one.replace(
-    opt_state=own.opt_state, slots={slot: given[slot] for slot, _ in rules}
+    opt_state=own.opt_state,
+    parameter_sets={slot: given[slot] for slot, _ in rules},
   )
   return run(single, one, TXS[name])
 
@@ -100,7 +107,7 @@ def test_each_of_two_learners_does_what_it_does_alone(after):
   """Bit for bit, and the metrics of the second have its name before them."""
   state, metrics = after
   prm, prm_metrics = alone("prm", start())
-  assert_equal(state.slots["prm"], prm.params)
+  assert_equal(state.parameter_sets["prm"], prm.params)
   assert_equal(state.learners["prm"].opt_state, prm.opt_state)
   policy, policy_metrics = alone("policy", start())
   assert_equal(state.params, policy.params)
@@ -113,16 +120,21 @@ def test_each_of_two_learners_does_what_it_does_alone(after):
     key = key.removeprefix("prm/")
     np.testing.assert_array_equal(prm_metrics[key], value, err_msg=key)
   assert set(metrics) == {*policy_metrics, *of_prm}
-  assert_equal(state.slots["ref"], start().slots["ref"])
-  assert np.abs(state.slots["prm"] - start().slots["prm"]).max() > 1e-3
+  assert_equal(state.parameter_sets["ref"], start().parameter_sets["ref"])
+  assert (
+    np.abs(state.parameter_sets["prm"] - start().parameter_sets["prm"]).max()
+    > 1e-3
+  )
   assert np.abs(state.params - start().params).max() > 1e-3
 
 
 def test_listed_first_the_reward_model_is_updated_before_it_scores(after):
   """Then the policy learns as with the updated one, else as with the old."""
   found, metrics = run(BEFORE, start(BEFORE))
-  assert_equal(found.slots, after[0].slots)
-  updated, alone_metrics = alone("policy", start(), prm=found.slots["prm"])
+  assert_equal(found.parameter_sets, after[0].parameter_sets)
+  updated, alone_metrics = alone(
+    "policy", start(), prm=found.parameter_sets["prm"]
+  )
   assert_equal(found.params, updated.params)
   name = "advantage/abs_mean"
   np.testing.assert_array_equal(metrics[name], alone_metrics[name])
@@ -132,10 +144,10 @@ def test_listed_first_the_reward_model_is_updated_before_it_scores(after):
 @pytest.mark.parametrize("trained", [AFTER, BEFORE], ids=["after", "before"])
 def test_microbatches_change_nothing(trained, after):
   whole = run(trained, start(trained))
-  cut = run(trained, start(trained), plan=step.Plan(microbatches=4))
+  cut = run(trained, start(trained), plan=Plan(microbatches=4))
   for found, expected in zip(
-    jax.tree.leaves((cut[0].params, cut[0].slots, cut[1])),
-    jax.tree.leaves((whole[0].params, whole[0].slots, whole[1])),
+    jax.tree.leaves((cut[0].params, cut[0].parameter_sets, cut[1])),
+    jax.tree.leaves((whole[0].params, whole[0].parameter_sets, whole[1])),
     strict=True,
   ):
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -143,10 +155,10 @@ def test_microbatches_change_nothing(trained, after):
 
 def test_however_often_the_policy_is_updated_the_others_are_once(after):
   """And its rewards are those of the model at the step's start."""
-  plan = step.Plan(epochs=2, minibatches=2, microbatches=2)
+  plan = Plan(epochs=2, minibatches=2, microbatches=2)
   state, metrics = run(AFTER, start(), plan=plan)
   np.testing.assert_allclose(
-    state.slots["prm"], after[0].slots["prm"], atol=1e-6
+    state.parameter_sets["prm"], after[0].parameter_sets["prm"], atol=1e-6
   )
   np.testing.assert_allclose(
     metrics["advantage/std"], after[1]["advantage/std"], rtol=1e-5
@@ -209,17 +221,18 @@ def test_a_learner_that_diverges_stops_alone():
   """Whose rewards the policy does not read; its own update is a no-op."""
   trained = {
     "policy": dataclasses.replace(
-      methods.get("grpo", beta=0.0), slots=AFTER["policy"].slots
+      methods.get("grpo", beta=0.0),
+      parameter_sets=AFTER["policy"].parameter_sets,
     ),
     "prm": AFTER["prm"],
   }
   state = start(trained)
-  broken = {**state.slots, "ref": jnp.full((V, V), np.nan)}
-  after, metrics = run(trained, state.replace(slots=broken))
+  broken = {**state.parameter_sets, "ref": jnp.full((V, V), np.nan)}
+  after, metrics = run(trained, state.replace(parameter_sets=broken))
   assert metrics["prm/optim/skipped"] == 1
   assert metrics["optim/skipped"] == 0
   assert_equal(after.learners, state.learners)
-  assert_equal(after.slots["prm"], state.slots["prm"])
+  assert_equal(after.parameter_sets["prm"], state.parameter_sets["prm"])
   assert np.isfinite(after.params).all()
   assert np.abs(after.params - state.params).max() > 0
 
@@ -244,7 +257,10 @@ def test_padding_and_invalid_slots_have_exactly_no_influence(after):
     finished=~absent,
   )
   found, _ = run(AFTER, start(), rollout=garbage)
-  assert_equal((found.params, found.slots), (after[0].params, after[0].slots))
+  assert_equal(
+    (found.params, found.parameter_sets),
+    (after[0].params, after[0].parameter_sets),
+  )
 
 
 def test_the_order_of_the_samples_does_not_matter(after):
@@ -255,7 +271,7 @@ def test_the_order_of_the_samples_does_not_matter(after):
     return x[:, order] if is_sampled else x
 
   found, _ = run(AFTER, start(), rollout=jax.tree.map(permute, recorded()))
-  for part in ("params", "slots"):
+  for part in ("params", "parameter_sets"):
     jax.tree.map(
       lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
       getattr(found, part),
@@ -305,9 +321,9 @@ def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
     transformer.init(real.MODEL, jax.random.key(i)) for i in range(3)
   )
   state = step.init(BEFORE, params, txs, jax.random.key(2))
-  state = state.replace(slots={"prm": prm, "ref": ref})
+  state = state.replace(parameter_sets={"prm": prm, "ref": ref})
   train_step = jax.jit(
-    step.make(BEFORE, real.POLICY, txs, step.Plan(microbatches=2))
+    step.make(BEFORE, real.POLICY, txs, Plan(microbatches=2))
   )
   expected, _ = train_step(state, recorded())
   mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
@@ -380,20 +396,25 @@ def test_seeds_side_by_side_are_separate_runs():
   def begin(key):
     policy, prm, ref = jax.random.normal(key, (3, V, V))
     state = step.init(AFTER, policy, txs, key)
-    return state.replace(slots={"prm": prm, "ref": ref})
+    return state.replace(parameter_sets={"prm": prm, "ref": ref})
 
   states = jax.vmap(begin)(jax.random.split(jax.random.key(0), 2))
   found, _ = jax.jit(fused_loop.over_seeds(fused))(states)
   one = jax.jit(fused)
   for i in range(2):
     expected, _ = one(jax.tree.map(lambda x, i=i: x[i], states))
-    for part in ("params", "slots", "learners"):
+    for part in ("params", "parameter_sets", "learners"):
       jax.tree.map(
         lambda a, b, i=i: np.testing.assert_allclose(a[i], b, atol=1e-6),
         getattr(found, part),
         getattr(expected, part),
       )
-  assert np.abs(found.slots["prm"][0] - found.slots["prm"][1]).max() > 1e-3
+  assert (
+    np.abs(
+      found.parameter_sets["prm"][0] - found.parameter_sets["prm"][1]
+    ).max()
+    > 1e-3
+  )
 
 
 # What does not fit is refused.
@@ -407,8 +428,12 @@ def test_learners_and_slots_must_fit():
     return lambda: step.make(trained, BIGRAM, txs, PLAN)
 
   plain = methods.get("rloo")
-  other = dataclasses.replace(prm, slots=(("ref", parameter_sets.sync(2)),))
-  old = dataclasses.replace(plain, slots=(("old", parameter_sets.sync(2)),))
+  other = dataclasses.replace(
+    prm, parameter_sets=(("ref", parameter_sets.sync(2)),)
+  )
+  old = dataclasses.replace(
+    plain, parameter_sets=(("old", parameter_sets.sync(2)),)
+  )
   for refused, said in (
     (make(policy, tx), "slot 'prm' is learned().*'prm' is not among"),
     (make({"policy": plain, "prm": prm}, TXS), "declares as learned"),
@@ -443,7 +468,7 @@ def test_checking_finds_what_any_learner_lacks():
     methods.get("rloo"), tabular_policy.policy, given, tabular_policy.rollout()
   )
   del given["ref"]
-  with pytest.raises(KeyError, match=r"prime.*slots \['ref'\]"):
+  with pytest.raises(KeyError, match=r"prime.*parameter sets \['ref'\]"):
     learners.check(
       AFTER, tabular_policy.policy, given, tabular_policy.rollout()
     )
@@ -469,13 +494,17 @@ def experiment(**changes):
     even = completions.sum(-1) % 2 == 0
     return dataclasses.replace(judged, correct=even.astype(jnp.int8))
 
-  every = {k: dataclasses.replace(m, select=None) for k, m in e.methods.items()}
+  every = {
+    k: dataclasses.replace(m, sample_filter=None) for k, m in e.methods.items()
+  }
   task = dataclasses.replace(e.task, score=score)
   return dataclasses.replace(e, task=task, methods=every)
 
 
 def final(e, workdir):
-  with checkpointing.Checkpoints(workdir / stored.FOLDER) as checkpoints:
+  with checkpointing.Checkpoints(
+    workdir / checkpoint_reader.FOLDER
+  ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
   return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
 
@@ -494,15 +523,15 @@ def test_a_resumed_run_is_bit_identical(tmp_path, capsys):
   found, expected = final(e, stopped), final(e, straight)
   assert_equal(found, expected)
   begin = jax.device_get(e.init())
-  assert_equal(begin.slots["prm"], begin.params)
-  for part in ("slots", "learners"):
+  assert_equal(begin.parameter_sets["prm"], begin.params)
+  for part in ("parameter_sets", "learners"):
     moved = jax.tree.map(
       lambda a, b: np.abs(a - b).max(),
       getattr(found, part)["prm"],
       getattr(begin, part)["prm"],
     )
     assert min(jax.tree.leaves(moved)) > 0
-  assert_equal(found.slots["ref"], begin.slots["ref"])
+  assert_equal(found.parameter_sets["ref"], begin.parameter_sets["ref"])
   for line in json_files.read(straight / "metrics.jsonl"):
     assert line["prm/optim/lr"] == pytest.approx(5e-2)
     assert line["optim/lr"] == pytest.approx(3e-3)

@@ -23,13 +23,13 @@ def test_curves_are_means_over_all_subsets(valid):
   rng = np.random.default_rng(0)
   scores = rng.normal(size=(3, 6)).astype(np.float32)
   correct = scores > 0.2
-  slots = np.ones((3, 6), bool) if valid is None else valid
+  parameter_sets = np.ones((3, 6), bool) if valid is None else valid
   ks = (1, 2, 4)
   passed = metrics.pass_at_k_curve(jnp.asarray(correct), ks, valid)
   best = metrics.max_at_k_curve(jnp.asarray(scores), ks, valid)
   for column, k in enumerate(ks):
-    groups = [p for p in range(3) if slots[p].sum() >= k]
-    rows = [np.flatnonzero(slots[p]) for p in groups]
+    groups = [p for p in range(3) if parameter_sets[p].sum() >= k]
+    rows = [np.flatnonzero(parameter_sets[p]) for p in groups]
     want_pass = np.mean(
       [
         _subset_mean(r, k, lambda s, p=p: correct[p, s].any())

@@ -26,7 +26,7 @@ import rich.console
 from etils import epath
 
 from experiments.cli import arguments, devices, errors
-from experiments.configs import methods as configs
+from experiments.configs import method as configs
 from experiments.studies.arms import Arm, Store
 from experiments.studies.bakeoff import entrants, rewards, table
 

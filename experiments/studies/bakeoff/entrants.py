@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
-import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +16,7 @@ import ml_collections
 from etils import epath
 
 from experiments.cli import spec
-from experiments.configs import methods as configs
+from experiments.configs import method as configs
 from experiments.studies.arms import Arm, Outcome, Spent, Store
 from experiments.studies.bakeoff import table
 from experiments.training import validate
@@ -114,7 +112,7 @@ class Setting:
     """
     cls.base(task)
     name, settings = spec.parse(task)
-    return task if settings else configs.BASES[name].get_config().task
+    return task if settings else configs.BASES[name]().task
 
   @staticmethod
   def names() -> list[str]:
@@ -133,8 +131,7 @@ class Setting:
 
   def unfit(self, name: str) -> str:
     """Why its config is not of this task; "" where it is."""
-    if importlib.util.find_spec(f"{configs.__name__}.{name}") is None:
-      return f"there is no experiments/configs/methods/{name}.py"
+    del name
     return ""
 
   def row(
@@ -174,7 +171,7 @@ class Setting:
     return config
 
   def _own(self, name: str) -> ml_collections.ConfigDict:
-    return importlib.import_module(f"{configs.__name__}.{name}").get_config()
+    return configs.get_config(name)
 
   def _task(self, name: str, own: str) -> str:
     """The task that its config says, as this setting has it."""

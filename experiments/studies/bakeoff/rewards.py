@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import ml_collections
 from etils import epath
 
-from experiments.cli import spec
-from experiments.configs import rewards as configs
+from experiments.cli import config_names, spec
+from experiments.configs import reward as configs
 from experiments.studies.arms import Arm, Outcome, Spent
 from experiments.studies.bakeoff import entrants, proxies, table
 
@@ -58,7 +58,7 @@ class Setting(entrants.Setting):
     Raises:
       ValueError: there is none.
     """
-    configs.module(name)
+    config_names.check("reward", name, configs.names())
     return name
 
   def unfit(self, name: str) -> str:
@@ -72,7 +72,7 @@ class Setting(entrants.Setting):
     self, name: str, arm: Arm, outcome: Outcome, spent: Spent, made: set[str]
   ) -> proxies.Row:
     """Its row of the table; the base policy's has no name to look up."""
-    family = configs.module(name).FAMILY if name in self.names() else ""
+    family = configs.family(name) if name in self.names() else ""
     own = table.row(name, family, outcome, spent, made)
     return proxies.row(own, arm.config.mix, outcome)
 
@@ -93,12 +93,11 @@ class Setting(entrants.Setting):
     proxies.write(found, folder)
 
   def _own(self, name: str) -> ml_collections.ConfigDict:
-    return configs.module(name).get_config()
+    return configs.get_config(name)
 
   def _task(self, name: str, own: str) -> str:
     if name == REFERENCE:
       return self.task
     kind, settings = spec.parse(own)
     settings |= spec.parse(self.task)[1]
-    said = ", ".join(f"{key}={value!r}" for key, value in settings.items())
-    return f"{kind}({said})"
+    return spec.write(kind, settings)

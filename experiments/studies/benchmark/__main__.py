@@ -29,7 +29,6 @@ from experiments.studies.benchmark.memory import memory
 from experiments.studies.benchmark.objectives import objectives
 from experiments.studies.benchmark.outcome import Outcome
 from experiments.studies.benchmark.peers import PEERS
-from experiments.studies.benchmark.rewards import rewards
 from experiments.studies.benchmark.scaling import scaling
 from experiments.studies.benchmark.update import update
 from rl import choices
@@ -37,7 +36,6 @@ from rl.methods import settings as allowed
 
 BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
   "objectives": objectives,
-  "rewards": rewards,
   "decode": decode,
   "update": update,
   "iteration": iteration,

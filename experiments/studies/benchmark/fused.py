@@ -1,6 +1,6 @@
 """What it gains that the whole loop is one program.
 
-The loop of `countdown_max_at_k` from random weights: sampling, reward and
+The loop of `countdown.py:max_at_k` from random weights: sampling, reward and
 update of a number of steps as one program (`experiments.training.dispatch.make_dispatch`).
 Random weights solve nothing, and equal scores train nothing, so a toss of a coin
 is paid beside the task's score.
@@ -42,7 +42,7 @@ import rich.console
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from experiments.cli import devices, errors
-from experiments.configs import countdown_max_at_k, defaults
+from experiments.configs import countdown, defaults
 from experiments.logging import run_logger
 from experiments.studies import multi_seed
 from experiments.studies.benchmark import machine, outcome, timing
@@ -128,7 +128,7 @@ def fused(
 
 def experiment(steps_per_dispatch: int, prompts: int) -> Experiment:
   """Of the config, on all devices."""
-  config = countdown_max_at_k.get_config()
+  config = countdown.max_at_k()
   config.steps_per_dispatch = config.steps = steps_per_dispatch
   config.rollout.prompts = config.evaluation.batch = prompts
   config.mix = defaults.pay(right="task()", luck="coins(probability=0.1)")
@@ -182,7 +182,7 @@ def side_by_side(e: Experiment, count: int) -> Loop:
   mesh = Mesh(np.array(jax.devices()), ("seed",))
   place = NamedSharding(mesh, PartitionSpec("seed"))
   prompts = e.config.rollout.prompts
-  gather = rollouts.on_device(
+  gather = rollouts.make_rollout_fn(
     e.task, e.policy, e.sampling, prompts, method=e.method
   )
   body = fused_loop.iteration(

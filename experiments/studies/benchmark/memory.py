@@ -27,8 +27,8 @@ from experiments.studies.benchmark import outcome, random_rollout, sizes
 from models import policy as policies
 from models import transformer
 from models.config import ModelConfig
-from rl import method as method_lib
-from rl import methods, step, types
+from rl import methods, prepare, step, types
+from rl.minibatches import Plan
 
 Array = jax.Array
 LIMIT, TOLERANCE = 6.0, 1e-5
@@ -118,7 +118,7 @@ def update_bytes(
   state = jax.eval_shape(
     lambda key: step.init(method, make(key), tx, key), jax.random.key(0)
   )
-  update = step.make(method, policies.bind(config), tx, step.Plan(chunk=chunk))
+  update = step.make(method, policies.bind(config), tx, Plan(chunk=chunk))
   program = jax.jit(update, donate_argnums=0).lower(state, rollout).compile()
   return program.memory_analysis().temp_size_in_bytes
 
@@ -136,11 +136,11 @@ def gradient_difference(
   params = transformer.init(config, jax.random.key(0))
 
   def compiled(chunk: int | None) -> Callable[..., types.PyTree]:
-    plan = step.Plan(chunk=chunk)
+    plan = Plan(chunk=chunk)
 
     def gradient(params: types.PyTree, rollout: types.Rollout) -> types.PyTree:
-      batch, scales, _ = method_lib.prepare(method, rollout, method.init())
-      return step.gradients(
+      batch, scales, _ = prepare.prepare(method, rollout, method.init())
+      return prepare.gradient(
         method, policies.bind(config), params, batch, scales, plan
       )[0]
 

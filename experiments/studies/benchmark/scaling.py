@@ -44,6 +44,7 @@ from experiments.studies.benchmark import (
 from models import policy as policies
 from models import sharding, transformer
 from rl import methods, objectives, step, types
+from rl.minibatches import Plan
 from rl.sampling import generation
 
 TOLERANCE = 0.15
@@ -196,7 +197,7 @@ def updating(shape: sizes.Shape, mesh: Mesh) -> Call:
     _params(shape, mesh)
   )
   inputs = state, _rollout(shape, mesh)
-  update = step.make(METHOD, policies.bind(shape.model), tx, step.Plan())
+  update = step.make(METHOD, policies.bind(shape.model), tx, Plan())
   return functools.partial(jax.jit(update).lower(*inputs).compile(), *inputs)
 
 

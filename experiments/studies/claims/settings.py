@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.configs import chain_base, countdown_base, defaults
+from experiments.configs import chain as chain_configs
+from experiments.configs import countdown as countdown_configs
+from experiments.configs import defaults
 from experiments.studies.arms import Arm
 
 STEPS = 160
@@ -20,12 +22,12 @@ COUNTDOWN, CLOSENESS = "countdown(count=4)", "closeness(count=4)"
 
 def countdown() -> Arm:
   """The base policy of countdown, and of what shares its problems."""
-  return Arm(_sized(countdown_base.get_config()))
+  return Arm(_sized(countdown_configs.base()))
 
 
 def chain() -> Arm:
   """The base policy of chained arithmetic."""
-  return Arm(_sized(chain_base.get_config()))
+  return Arm(_sized(chain_configs.base()))
 
 
 def trained(start: Arm, task: str, method: str, **changes: Any) -> Arm:

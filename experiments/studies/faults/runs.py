@@ -20,7 +20,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from experiments.logging import json_files, writers
-from models import stored
+from models import checkpoint_reader
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = "experiments/configs/faults.py"
@@ -162,13 +162,13 @@ def logged(workdir: pathlib.Path) -> int:
 
 def saved(workdir: pathlib.Path) -> list[int]:
   """Steps of its complete checkpoints."""
-  return stored.steps(workdir / stored.FOLDER)
+  return checkpoint_reader.steps(workdir / checkpoint_reader.FOLDER)
 
 
 def newest(workdir: pathlib.Path) -> pathlib.Path | None:
   """The folder of its latest checkpoint."""
   steps = saved(workdir)
-  return workdir / stored.FOLDER / str(steps[-1]) if steps else None
+  return workdir / checkpoint_reader.FOLDER / str(steps[-1]) if steps else None
 
 
 def differences(one: pathlib.Path, other: pathlib.Path) -> list[str]:

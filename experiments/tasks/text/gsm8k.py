@@ -16,7 +16,7 @@ from collections.abc import Callable
 from experiments.data import json_lines, tfds
 from experiments.tasks.task import Task
 from experiments.tasks.text import prompting, text_task
-from models import buckets
+from models import storage_paths
 from rewards.verifiers import numbers
 from rl import choices
 
@@ -116,7 +116,7 @@ def gsm8k(
     "gsm8k", data_path, ("test",) if tokenizer else json_lines.SPLITS
   )
   folder = (
-    buckets.local(cache, "cache").expanduser()
+    storage_paths.require_local(cache, "cache").expanduser()
     / f"gsm8k-{json_lines.fingerprint(files)}"
   )
   splits = {

@@ -29,7 +29,7 @@ from typing import Any
 
 from experiments.tasks.task import Task
 from experiments.tasks.text import prompting, text_task
-from models import buckets
+from models import storage_paths
 from rewards.verifiers import gym as puzzles
 from rewards.verifiers.pool import Pool
 
@@ -95,7 +95,7 @@ def gym(
     )
   splits = {"train": train, "test": test}
   told = repr((dataset, options, problems, held_out)).encode()
-  kept = buckets.local(cache, "cache").expanduser() / (
+  kept = storage_paths.require_local(cache, "cache").expanduser() / (
     f"gym-{dataset}-{hashlib.sha256(told).hexdigest()[:16]}"
   )
   if not tokenizer:

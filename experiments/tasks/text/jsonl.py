@@ -32,7 +32,7 @@ A tenth of the problems are held out: those whose prompt has a small hash, so
 that appending lines moves none of them, and no prompt stands on both sides.
 
 Usage:
-  python -m experiments.run --config experiments/configs/recipes/NAME.py \\
+  python -m experiments.run --config experiments/configs/recipe.py:NAME \\
     --config.policy.path=FOLDER --config.task=jsonl \\
     --config.data.path=problems.jsonl --config.reward=my_reward:large \\
     --config.evaluation.problems=32
@@ -52,7 +52,7 @@ from etils import epath
 from experiments.data import json_lines
 from experiments.tasks.task import Task
 from experiments.tasks.text import prompting, text_task
-from models import buckets
+from models import storage_paths
 from rewards.verifiers import Each, Item
 from rewards.verifiers.pool import Pool
 from rl import choices
@@ -132,7 +132,7 @@ def jsonl(
   )
   if parts:
     _check_parts(reward, verify, pool, parts, splits)
-  folder = buckets.local(cache, "cache").expanduser() / (
+  folder = storage_paths.require_local(cache, "cache").expanduser() / (
     f"jsonl-{json_lines.fingerprint(files)}-{test_fraction:g}"
   )
   if not tokenizer:

@@ -21,7 +21,7 @@ import re
 from experiments.data import json_lines, tfds
 from experiments.tasks.task import Task
 from experiments.tasks.text import prompting, text_task
-from models import buckets
+from models import storage_paths
 from rewards.verifiers import maths
 from rewards.verifiers.answers import final_answer
 from rewards.verifiers.pool import Pool
@@ -86,7 +86,7 @@ def math(
       bytes, lengths that no problem fits, or a limit that is not positive.
   """
   files = json_lines.find(dataset, data_path)
-  folder = buckets.local(cache, "cache").expanduser() / (
+  folder = storage_paths.require_local(cache, "cache").expanduser() / (
     f"{dataset}-{json_lines.fingerprint(files, FIELDS)}"
   )
   found = tfds.read(files, folder, FIELDS, optional=FIELDS[1:])

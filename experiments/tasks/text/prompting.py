@@ -111,7 +111,7 @@ class Prompting:
     if not self.is_chat(tokenizer):
       before = f"{self.system}\n" if self.system else ""
       texts = [f"{before}{text}\n" for text in asked]
-      return tokenizers.plain_prompts(tokenizer, texts)
+      return tokenizers.text_prompts(tokenizer, texts)
     system = [{"role": "system", "content": self.system}]
     system = system if self.system else []
     conversations = [

@@ -40,7 +40,7 @@ from etils import epath
 from experiments.data import json_lines
 from experiments.tasks.task import Task
 from experiments.tasks.text import prompting, text_task
-from models import buckets
+from models import storage_paths
 from rewards.verifiers import sql as queries
 from rewards.verifiers.pool import Pool
 
@@ -143,7 +143,9 @@ def _row(
   (kind,) = given
   where_from = json_lines.text(where, line, kind)
   if kind == "database":
-    file = buckets.local(folder / where_from, f"{where}: the database")
+    file = storage_paths.require_local(
+      folder / where_from, f"{where}: the database"
+    )
     where_from = str(file)
     if not file.is_file():
       raise ValueError(

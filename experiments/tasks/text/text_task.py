@@ -109,7 +109,7 @@ def build(
       raise ValueError(f"{what}={length} must be at least 1; nearest: 1")
   tokenizer, stops = spoken.tokenizer, spoken.stop_ids
   chat = prompting.is_chat(tokenizer)
-  end = tokenizers.turn_end(tokenizer, stops) if chat else None
+  end = tokenizers.turn_end_id(tokenizer, stops) if chat else None
   if end is not None:
     stops = tuple(dict.fromkeys((*stops, end)))
   eos = _end(tokenizer, stops) if end is None else end
@@ -120,7 +120,7 @@ def build(
   texts = [row.solution for row in rows]
   solutions = [[*ids, eos] for ids in tokenizers.encode(tokenizer, texts)]
   size = max(
-    tokenizers.size(tokenizer, stops),
+    tokenizers.required_vocab_size(tokenizer, stops),
     1 + max(max(ids, default=0) for ids in (*prompts, *solutions)),
   )
   fits = np.array([len(ids) <= completion_length for ids in solutions])
@@ -144,7 +144,7 @@ def build(
     notes.append(f"{name}: {verify.note}")
   order = np.random.default_rng(0).permutation(of_test)
   test_rows = order[np.isin(order, kept["test"])]
-  separators = tokenizers.holding(tokenizer, "\n") if steps else ()
+  separators = tokenizers.ids_containing(tokenizer, "\n") if steps else ()
   references: list[list[int]] = []
   if mark:
     found = tokenizers.encode(tokenizer, [shortest(row.answer) for row in rows])
@@ -236,7 +236,9 @@ def build(
       views["bare_reference"] = referred(problems, nothing, 0)
     by_step = {}
     if steps:
-      texts_of = functools.partial(tokenizers.decode, tokenizer, known=size)
+      texts_of = functools.partial(
+        tokenizers.decode, tokenizer, vocab_size=size
+      )
       by_step = _steps(
         texts_of, completions, lengths, verdicts, separators, max_steps
       )

@@ -61,5 +61,5 @@ def actor_critic(
   return Method(
     advantage=chain(credit, whiten(ddof=1)),
     loss=policy_gradient(ppo_clip(clip, clip)) + value_coef * critic,
-    slots=(("ref", frozen()),) if beta else (),
+    parameter_sets=(("ref", frozen()),) if beta else (),
   )

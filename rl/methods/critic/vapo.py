@@ -63,7 +63,7 @@ def vapo(
   started = after(pretraining)
   loss = started * policy_gradient(ppo_clip(low, high))
   if mu:
-    loss += mu * started * nll().of(keep=only(right_verdict))
+    loss += mu * started * nll().of(loss_filter=only(right_verdict))
   critic = value_loss(value_clip).of(signal=targets)
   return Method(
     advantage=chain(rewards, length_adaptive_gae(alpha), whiten(ddof=1)),

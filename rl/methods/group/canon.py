@@ -33,7 +33,7 @@ def conditional(
   The low half are the floor(n / 2) samples of lowest metric, ties in order.
   """
   real, n = rollout.sample_mask, rollout.sample_mask.sum(-1, keepdims=True)
-  found = rollout.lengths
+  found = rollout.scored_lengths
   if metric == "entropy":
     found = masked.mean(rollout.extras[_ENTROPY], rollout.valid("token"))
   if mu is None:

@@ -11,7 +11,7 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import chain, group_normalize, scores, transform
 
-_ANSWERS = scoring.given("task", "answer_ids")
+_ANSWERS = scoring.provided("task", "answer_ids")
 
 
 @transform("sample")

@@ -23,5 +23,5 @@ def grpo(
   return Method(
     advantage=chain(scores(), group_normalize(ddof, eps)),
     loss=loss + beta * kl("k3", aggregate=aggregate) if beta else loss,
-    slots=(("ref", frozen()),) if beta else (),
+    parameter_sets=(("ref", frozen()),) if beta else (),
   )

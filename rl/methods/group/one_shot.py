@@ -28,5 +28,5 @@ def one_shot(
     loss=policy_gradient(ppo_clip(clip, clip), aggregate=mean)
     + beta * kl("k3", aggregate=mean)
     + -entropy_coef * entropy(mean),
-    slots=(("ref", frozen()),),
+    parameter_sets=(("ref", frozen()),),
   )

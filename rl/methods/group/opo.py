@@ -19,8 +19,8 @@ def minus_length_weighted_mean(
 ) -> jax.Array:
   """R_i - sum_j l_j R_j / sum_j l_j, l the scored tokens of a sample."""
   real = rollout.sample_mask
-  tokens = masked.sum(rollout.lengths, real, keepdims=True)
-  weighted = masked.sum(rollout.lengths * signal, real, keepdims=True)
+  tokens = masked.sum(rollout.scored_lengths, real, keepdims=True)
+  weighted = masked.sum(rollout.scored_lengths * signal, real, keepdims=True)
   varied = real & ~masked.is_constant(signal, real, keepdims=True)
   return jnp.where(varied, signal - weighted / jnp.maximum(tokens, 1), 0.0)
 

@@ -33,5 +33,5 @@ def reinforce_pp(
   return Method(
     advantage=chain(rewards, returns_to_go(gamma), whiten()),
     loss=policy_gradient(ppo_clip(clip, clip)),
-    slots=(("ref", frozen()),) if beta else (),
+    parameter_sets=(("ref", frozen()),) if beta else (),
   )

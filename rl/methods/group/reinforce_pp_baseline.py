@@ -22,12 +22,12 @@ def reinforce_pp_baseline(
   Raises:
     ValueError: `over` is neither "token" nor "sample".
   """
-  stages = {"token": (broadcast(), whiten()), "sample": (whiten(),)}
-  if over not in stages:
-    raise ValueError(choices.unknown("over", over, stages))
+  links = {"token": (broadcast(), whiten()), "sample": (whiten(),)}
+  if over not in links:
+    raise ValueError(choices.unknown("over", over, links))
   loss = policy_gradient(ppo_clip(clip, clip))
   return Method(
-    advantage=chain(scores(), center(), *stages[over]),
+    advantage=chain(scores(), center(), *links[over]),
     loss=loss + beta * kl("k2") if beta else loss,
-    slots=(("ref", frozen()),) if beta else (),
+    parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -13,7 +13,7 @@ from rl.method import Method
 from rl.sampling import samplers
 from rl.transforms import chain, scores, transform
 
-_GREEDY = scoring.given("stage", "greedy_scores")
+_GREEDY = scoring.provided("stage", "greedy_scores")
 
 
 @transform("sample", needs={_GREEDY})
@@ -35,5 +35,5 @@ def remax() -> Method:
   return Method(
     advantage=chain(scores(), minus_greedy()),
     loss=policy_gradient(reinforce(), aggregate=seq_mean_token_sum()),
-    stage=samplers.greedy(),
+    sampler=samplers.greedy(),
   )

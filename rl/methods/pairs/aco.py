@@ -52,7 +52,7 @@ def aco(beta: float = 0.1, alpha: float = 1.0, most: float = 10.0) -> Method:
   pair = chain(foresight(), calibrated_pair(alpha, most))
   return Method(
     advantage=pair,
-    keep=chain(pair, contrasted()),
+    loss_filter=chain(pair, contrasted()),
     loss=contrastive(beta),
-    slots=(("ref", frozen()),),
+    parameter_sets=(("ref", frozen()),),
   )

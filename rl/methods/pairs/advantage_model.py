@@ -78,13 +78,15 @@ def advantage_model(
   """
   advantages = modelled_advantages()
   loss = policy_gradient(ppo_clip(clip, clip))
-  rehearsal = nll().of(keep=chain(advantages, best_of_group()))
+  rehearsal = nll().of(loss_filter=chain(advantages, best_of_group()))
   policy = Method(
     advantage=advantages,
     loss=loss + gamma * rehearsal if gamma else loss,
-    slots=(("advantage_model", learned()),),
+    parameter_sets=(("advantage_model", learned()),),
   )
   model = Method(
-    advantage=scores(), keep=varied_groups(), loss=bounded_ranking(margin)
+    advantage=scores(),
+    loss_filter=varied_groups(),
+    loss=bounded_ranking(margin),
   )
   return {"advantage_model": model, "policy": policy}

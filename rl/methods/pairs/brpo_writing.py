@@ -56,6 +56,6 @@ def brpo_writing(limit: float = 0.6, clip: float = 0.2) -> Method:
   advantage = against_random_member(limit)
   return Method(
     advantage=advantage,
-    keep=chain(advantage, informative_groups()),
+    loss_filter=chain(advantage, informative_groups()),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

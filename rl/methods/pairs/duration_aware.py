@@ -11,7 +11,7 @@ from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.transforms import chain, group_normalize, scores, transform
 
-DURATIONS = scoring.given("task", "durations")
+DURATIONS = scoring.provided("task", "durations")
 
 
 @transform("sample", "token")

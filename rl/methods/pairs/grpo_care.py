@@ -69,5 +69,5 @@ def grpo_care(
   return Method(
     advantage=chain(scores(), rewards, group_normalize(1, eps)),
     loss=loss,
-    slots=(("ema", ema(decay, every)),),
+    parameter_sets=(("ema", ema(decay, every)),),
   )

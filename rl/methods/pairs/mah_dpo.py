@@ -155,9 +155,9 @@ def mah_dpo(objectives: tuple[str, ...] = (), beta: float = 0.1) -> Method:
   def one(objective: str) -> Term:
     pair = pair_of(objective)
     loss = head_contrastive(objective, beta)
-    return loss.of(signal=pair, keep=chain(pair, contrasted()))
+    return loss.of(signal=pair, loss_filter=chain(pair, contrasted()))
 
   terms = [one(objective) for objective in objectives]
   if len(terms) > 1:
     terms = [share_of_present(objectives) * each for each in terms]
-  return Method(loss=Loss(tuple(terms)), slots=(("ref", frozen()),))
+  return Method(loss=Loss(tuple(terms)), parameter_sets=(("ref", frozen()),))

@@ -71,5 +71,5 @@ def p3o(
   return Method(
     advantage=rewards,
     loss=pairwise_surrogate(clip, clipping),
-    slots=(("ref", frozen()),) if beta else (),
+    parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -49,6 +49,6 @@ def pacs(beta: float = 1.0, balanced: bool = True) -> Method:
   """
   return Method(
     advantage=verdicts(),
-    keep=only(known_verdict),
+    loss_filter=only(known_verdict),
     loss=verdict_cross_entropy(beta, balanced),
   )

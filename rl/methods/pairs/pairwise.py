@@ -11,7 +11,7 @@ Array = jax.Array
 POLICY = scoring.Need("policy", scoring.log_probs)
 OLD = scoring.Need("old", scoring.log_probs)
 REF = scoring.Need("ref", scoring.log_probs)
-PREFERENCES = scoring.given("task", "preferences")
+PREFERENCES = scoring.provided("task", "preferences")
 
 
 def members(rollout: types.Rollout) -> Array:

@@ -50,5 +50,5 @@ def prdp(beta: float = 0.1, clip: float = 0.2) -> Method:
   return Method(
     advantage=scores(),
     loss=reward_difference(beta, clip),
-    slots=(("ref", frozen()),),
+    parameter_sets=(("ref", frozen()),),
   )

@@ -44,11 +44,11 @@ def semi_online_dpo(
   loss = contrastive(beta)
   if nll_coef:
     chosen = chain(pair, best_of_group()) & chain(pair, contrasted())
-    loss = loss + nll_coef * nll().of(keep=chosen)
+    loss = loss + nll_coef * nll().of(loss_filter=chosen)
   return Method(
     advantage=pair,
-    keep=chain(pair, contrasted()),
+    loss_filter=chain(pair, contrasted()),
     loss=loss,
-    slots=(("ref", frozen()), ("generator", sync(every))),
+    parameter_sets=(("ref", frozen()), ("generator", sync(every))),
     behavior="generator",
   )

@@ -35,6 +35,6 @@ def semi_online_grpo(
   return Method(
     advantage=chain(scores(), group_normalize(ddof, eps)),
     loss=loss + beta * kl("k3", aggregate=aggregate) if beta else loss,
-    slots=(("ref", frozen()), *generator) if beta else generator,
+    parameter_sets=(("ref", frozen()), *generator) if beta else generator,
     behavior="generator",
   )

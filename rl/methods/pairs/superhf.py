@@ -26,9 +26,11 @@ def superhf(beta: float = 0.0) -> Method:
   Feedback.
   """
   best = chain(scores(), best_of_group())
-  imitation = dataclasses.replace(policy_gradient(reinforce()), keep=best)
+  imitation = dataclasses.replace(
+    policy_gradient(reinforce()), loss_filter=best
+  )
   return Method(
     advantage=best,
     loss=imitation + beta * kl("k3") if beta else imitation,
-    slots=(("ref", frozen()),) if beta else (),
+    parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -115,7 +115,7 @@ def implicit_cross_entropy(
 ) -> tuple[Array, dict[str, Array]]:
   """-[y log sigma(r) + (1 - y) log(1 - sigma(r))], r = beta sum_t q_t.
 
-  y is the verdict; give the term `keep=only(known_verdict)`, or an unknown one
+  y is the verdict; give the term `loss_filter=only(known_verdict)`, or an unknown one
   counts as wrong. The model that is trained is the learner's own; at the
   reference r = 0 and the loss is log 2. Logged: `pair_accuracy`, the share of a
   group's pairs of a right and a wrong sample that r orders so (ties and groups

@@ -49,11 +49,11 @@ def labelled(fraction: float) -> Callable[[types.Rollout], Array]:
   return chosen
 
 
-def usable_verdicts(fraction: float, *stages: Transform) -> Transform:
+def usable_verdicts(fraction: float, *links: Transform) -> Transform:
   """`chain(verdicts(), *stages)` among the verdicts that may be used.
 
   These are the known ones, of the prompts in `labelled(fraction)`; the others
   are in no statistic and give 0. The rollout keeps every verdict, for metrics.
   """
-  known = among(known_verdict, chain(verdicts(), *stages))
+  known = among(known_verdict, chain(verdicts(), *links))
   return among(labelled(fraction), known)

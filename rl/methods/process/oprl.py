@@ -115,7 +115,7 @@ def oprl(
   policy = Method(
     advantage=outcome + process_coef * turns,
     loss=policy_gradient(ppo_clip(clip, clip)),
-    slots=(("prm", learned()),),
+    parameter_sets=(("prm", learned()),),
   )
-  prm = Method(keep=mixed_verdicts(), loss=trajectory_preferences(beta))
+  prm = Method(loss_filter=mixed_verdicts(), loss=trajectory_preferences(beta))
   return {"policy": policy, "prm": prm}

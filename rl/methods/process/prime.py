@@ -68,7 +68,7 @@ def prime(
   """
   if update not in UPDATES:
     raise ValueError(choices.unknown("update", update, UPDATES))
-  select = accuracy_between(low, high) & all_finished()
+  sample_filter = accuracy_between(low, high) & all_finished()
   process = chain(
     implicit_rewards(),
     all_but_last(),
@@ -78,16 +78,16 @@ def prime(
   outcome = chain(verdicts(), leave_one_out(), place_last())
   rewards = process_coef * process + among(known_verdict, outcome)
   policy = Method(
-    select=select,
+    sample_filter=sample_filter,
     advantage=chain(rewards, returns_to_go(), among(has_others, whiten(ddof))),
     loss=policy_gradient(ppo_clip(clip, clip)),
-    slots=(("prm", learned()), ("ref", frozen())),
+    parameter_sets=(("prm", learned()), ("ref", frozen())),
   )
   prm = Method(
-    select=select,
-    keep=only(known_verdict),
+    sample_filter=sample_filter,
+    loss_filter=only(known_verdict),
     loss=implicit_cross_entropy(beta),
-    slots=(("ref", frozen()),),
+    parameter_sets=(("ref", frozen()),),
   )
   if update == "before":
     return {"prm": prm, "policy": policy}

@@ -11,31 +11,31 @@ from rl.losses.aggregates import Aggregate, at_least_one
 from rl.losses.surrogates import reinforce
 from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.sampling.samplers import Sampler, Stage, more, once
+from rl.sampling.samplers import PromptBatch, Sampler, more, once
 from rl.transforms import chain, group_normalize, scores
 
 
-def doubling(pilot: int = 8, threshold: float = 0.25) -> Stage:
+def doubling(pilot: int = 8, threshold: float = 0.25) -> Sampler:
   """`pilot` samples, doubled while a prompt's mean score is below threshold.
 
   Up to the slots of the rollout; pilot >= slots asks for nothing more.
   """
 
-  def run(sampler: Sampler, memory: Any) -> types.Rollout:
-    size = min(pilot, sampler.samples)
-    if size == sampler.samples:
-      return once().run(sampler, memory)
-    rollout = sampler.judge(sampler.draw(sampler.params, size))
+  def run(batch: PromptBatch, memory: Any) -> types.Rollout:
+    size = min(pilot, batch.samples)
+    if size == batch.samples:
+      return once().run(batch, memory)
+    rollout = batch.sample(batch.params, size)
     poor = jnp.ones(rollout.prompt_ids.shape, bool)
-    while size < sampler.samples:
-      count = min(size, sampler.samples - size)
+    while size < batch.samples:
+      count = min(size, batch.samples - size)
       mean = masked.mean(rollout.scores, rollout.sample_mask)
       poor &= (mean < threshold) & rollout.sample_mask.any(-1)
-      rollout = more(sampler, rollout, count, poor * count)
+      rollout = more(batch, rollout, count, poor * count)
       size += count
     return rollout
 
-  return Stage(f"doubling(pilot={pilot}, threshold={threshold:g})", run)
+  return Sampler(f"doubling(pilot={pilot}, threshold={threshold:g})", run)
 
 
 def prompt_mean_seq_mean_token_mean() -> Aggregate:
@@ -66,5 +66,5 @@ def aryabhata(pilot: int = 8, threshold: float = 0.25, ddof: int = 1) -> Method:
     loss=policy_gradient(
       reinforce(), aggregate=prompt_mean_seq_mean_token_mean()
     ),
-    stage=doubling(pilot, threshold),
+    sampler=doubling(pilot, threshold),
   )

@@ -26,7 +26,7 @@ def brorl(
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
-    keep=mixed_verdicts(),
+    loss_filter=mixed_verdicts(),
     loss=policy_gradient(ppo_clip(low, high)) + beta * kl("k2"),
-    slots=(("ref", sync(every)),),
+    parameter_sets=(("ref", sync(every)),),
   )

@@ -14,7 +14,7 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.parameter_sets import learned
 from rl.sampling import samplers
-from rl.sampling.samplers import Sampler, Stage
+from rl.sampling.samplers import PromptBatch, Sampler
 from rl.transforms import (
   broadcast_steps,
   center,
@@ -27,7 +27,7 @@ from rl.transforms import (
 Array = jax.Array
 
 
-def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
+def anytime(budgets: tuple[float, ...], summaries: int) -> Sampler:
   """Cuts every sample at each budget and has the "summary" policy finish it.
 
   `step_scores[..., s]` is the mean score of `summaries` completions of the
@@ -37,8 +37,8 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
   "stage/tokens" counts them too.
   """
 
-  def run(sampler: Sampler, memory: Any) -> dict[str, types.Rollout]:
-    rollout = samplers.once().run(sampler, memory)
+  def run(batch: PromptBatch, memory: Any) -> dict[str, types.Rollout]:
+    rollout = samplers.once().run(batch, memory)
     room = rollout.mask.shape[-1]
     ends = [max(round(share * room), 1) for share in budgets]
     own = rollout.scores[..., None]
@@ -51,8 +51,8 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
         continue
       kept = jnp.minimum(rollout.tokens.lengths, end)
       open_ = rollout.tokens.lengths > end
-      part = sampler.extend(
-        sampler.slots["summary"], rollout, kept, summaries, open_
+      part = batch.extend(
+        batch.parameter_sets["summary"], rollout, kept, summaries, open_
       )
       real = part.sample_mask & open_.reshape(-1, 1)
       drawn += part.extras["stage/drawn"].sum()
@@ -70,7 +70,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
       step_scores=jnp.concatenate(found, -1),
       step_mask=jnp.concatenate(known, -1),
     )
-    whole = samplers.found(whole, tokens=drawn)
+    whole = samplers.add_extras(whole, tokens=drawn)
     if not parts:
       nothing = rollout.replace(sample_mask=jnp.zeros_like(rollout.sample_mask))
       return {"policy": whole, "summary": nothing}
@@ -78,7 +78,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Stage:
 
   shares = ", ".join(f"{share:g}" for share in budgets)
   name = f"anytime(({shares}), summaries={summaries})"
-  return Stage(name, run, gives=("step_scores",))
+  return Sampler(name, run, gives=("step_scores",))
 
 
 def _stacked(*parts: Array) -> Array:
@@ -144,8 +144,8 @@ def brpo_anytime(
       loss=policy_gradient(
         ppo_clip(clip, clip), aggregate=seq_mean_token_mean()
       ),
-      stage=anytime(tuple(budgets), summaries),
-      slots=(("summary", learned()),),
+      sampler=anytime(tuple(budgets), summaries),
+      parameter_sets=(("summary", learned()),),
     ),
     "summary": Method(
       advantage=chain(scores(), center()),

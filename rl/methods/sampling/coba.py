@@ -98,7 +98,7 @@ def coba(
   return Method(
     advantage=chain(scores(), group_normalize()),
     loss=policy_gradient(ppo_clip(clip, clip)),
-    stage=samplers.second_pass(
+    sampler=samplers.second_pass(
       pilot,
       budget,
       f"second_pass(capability, pilot={pilot}, mean={mean_samples})",

@@ -79,9 +79,9 @@ def dars(
   baseline = group_normalize(ddof=0) if standardized else center()
   return Method(
     advantage=chain(scores(), baseline),
-    keep=mixed_verdicts(),
+    loss_filter=mixed_verdicts(),
     loss=policy_gradient(ppo_clip(clip, clip)),
-    stage=samplers.second_pass(
+    sampler=samplers.second_pass(
       pilot, budget, f"second_pass({schedule}, pilot={pilot}, total={total})"
     ),
   )

@@ -12,7 +12,7 @@ from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.sampling.samplers import Sampler, Stage, join, once
+from rl.sampling.samplers import PromptBatch, Sampler, join, once
 from rl.transforms import chain, group_normalize, scores
 
 Array = jax.Array
@@ -33,7 +33,7 @@ def unlearning_loss(log_probs: Array, mask: Array) -> Array:
   return masked.mean(each, mask.any(-1), (0, 1))
 
 
-def forget(rate: float, threshold: float, window: int) -> Stage:
+def forget(rate: float, threshold: float, window: int) -> Sampler:
   """The second half is drawn after one step of `unlearning_loss` on the first.
 
   Only while the mean entropy of the last `window` steps is below `threshold`
@@ -42,21 +42,21 @@ def forget(rate: float, threshold: float, window: int) -> Stage:
   microbatches: so much memory it takes.
   """
 
-  def run(sampler: Sampler, memory: Any) -> types.Rollout:
-    half = sampler.samples // 2
+  def run(batch: PromptBatch, memory: Any) -> types.Rollout:
+    half = batch.samples // 2
     if not half:
-      return once().run(sampler, memory).replace(memory=memory)
-    first = sampler.judge(sampler.draw(sampler.params, half))
+      return once().run(batch, memory).replace(memory=memory)
+    first = batch.sample(batch.params, half)
     mask = first.valid("token")
 
     def read(params, *wanted):
       return scoring.read(
-        sampler.policy,
+        batch.policy,
         params,
         first.tokens,
         wanted,
         types.Named(),
-        sampler.temperature,
+        batch.temperature,
       )
 
     def loss(params):
@@ -64,16 +64,16 @@ def forget(rate: float, threshold: float, window: int) -> Stage:
       entropy = masked.mean(found["entropy"], mask, (0, 1, 2))
       return unlearning_loss(found["log_probs"], mask), entropy
 
-    gradient, entropy = jax.grad(loss, has_aux=True)(sampler.params)
+    gradient, entropy = jax.grad(loss, has_aux=True)(batch.params)
     recent = jnp.append(memory["entropies"][1:], entropy)
     seen = jnp.minimum(memory["seen"] + 1, window)
     mean = jnp.nansum(recent) / seen
     step = jnp.where(mean < threshold, rate, 0.0)
     forgetful = jax.tree.map(
-      lambda p, g: (p - step * g).astype(p.dtype), sampler.params, gradient
+      lambda p, g: (p - step * g).astype(p.dtype), batch.params, gradient
     )
-    drawn = sampler.draw(forgetful, sampler.samples - half, first=half)
-    rollout = join(first, sampler.judge(drawn))
+    second = batch.sample(forgetful, batch.samples - half, first=half)
+    rollout = join(first, second)
     return rollout.replace(memory={"entropies": recent, "seen": seen})
 
   def init():
@@ -83,7 +83,7 @@ def forget(rate: float, threshold: float, window: int) -> Stage:
     }
 
   name = f"forget(rate={rate:g}, threshold={threshold:g}, window={window})"
-  return Stage(name, run, init)
+  return Sampler(name, run, init)
 
 
 def eepo(
@@ -108,5 +108,5 @@ def eepo(
       aggregate=seq_mean_token_mean(),
       against="behavior",
     ),
-    stage=forget(rate, threshold, window) if rate else once(),
+    sampler=forget(rate, threshold, window) if rate else once(),
   )

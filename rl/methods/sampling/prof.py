@@ -147,7 +147,7 @@ def prof(
     raise ValueError(choices.unknown("wrong", wrong, WRONG))
   kept = consistent_samples(share, penalty, most_steps, wrong)
   return Method(
-    select=chain(step_scores(), kept),
+    sample_filter=chain(step_scores(), kept),
     advantage=chain(scores(), group_normalize()),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

@@ -67,6 +67,6 @@ def ticket_mask(
   return Method(
     advantage=base.advantage,
     loss=base.loss,
-    slots=base.slots,
+    parameter_sets=base.parameter_sets,
     optimizer=within,
   )

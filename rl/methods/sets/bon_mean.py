@@ -21,5 +21,5 @@ def bon_mean(k: int = 4, clip: float = 0.2, beta: float = 0.01) -> Method:
   return Method(
     advantage=chain(scores(), max_at_k_weights(k), group_normalize(0)),
     loss=loss + beta * kl("k3", aggregate=aggregate) if beta else loss,
-    slots=(("ref", frozen()),) if beta else (),
+    parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -61,10 +61,10 @@ def earl(
     raise ValueError(choices.unknown("scope", scope, _SCOPES))
   whole = mixed_verdicts() & finished()
   loss = policy_gradient(ppo_clip(low, high))
-  penalty = kl("k3").of(keep=whole)
+  penalty = kl("k3").of(loss_filter=whole)
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
-    keep=chain(whole, most_uncertain(rho, scope)),
+    loss_filter=chain(whole, most_uncertain(rho, scope)),
     loss=loss + beta * penalty if beta else loss,
-    slots=(("ref", frozen()),) if beta else (),
+    parameter_sets=(("ref", frozen()),) if beta else (),
   )

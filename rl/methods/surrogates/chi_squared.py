@@ -73,5 +73,5 @@ def chi_squared(coef: float = 0.1, clip: float = 0.2) -> Method:
     advantage=chain(scores(), leave_one_out()),
     loss=policy_gradient(ppo_clip(clip, clip), aggregate=seq_mean_token_sum())
     + slope_of_the_root(coef) * chi_squared_to_reference(),
-    slots=(("ref", frozen()),),
+    parameter_sets=(("ref", frozen()),),
   )

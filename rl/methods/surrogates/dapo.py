@@ -35,6 +35,6 @@ def dapo(
     advantage=chain(
       scores(), soft_overlong(max_length, cache), group_normalize(ddof)
     ),
-    keep=mixed_verdicts() & finished(),
+    loss_filter=mixed_verdicts() & finished(),
     loss=policy_gradient(ppo_clip(low, high)),
   )

@@ -31,6 +31,6 @@ def dispo(
     advantage=chain(
       scores(), soft_overlong(max_length, cache), group_normalize(ddof)
     ),
-    keep=mixed_verdicts(),
+    loss_filter=mixed_verdicts(),
     loss=policy_gradient(weighted_reinforce(*bounds)),
   )

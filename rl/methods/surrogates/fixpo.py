@@ -8,7 +8,7 @@ import optax
 
 from rl import masked
 from rl.losses.terms import Term, policy_gradient, term
-from rl.method import Method, Phase
+from rl.method import FurtherUpdates, Method
 from rl.methods.surrogates.top_tokens import at, likeliest
 from rl.methods.surrogates.weights import importance_weighted
 from rl.parameter_sets import previous
@@ -104,6 +104,8 @@ def fixpo(
     advantage=chain(scores(), group_normalize(ddof)),
     loss=policy_gradient(importance_weighted())
     + dual(k, eps, safety, rate, beta) * old_divergence(k),
-    slots=(("before", previous()),),
-    phases=(Phase(old_divergence(k), "policy/kl_old_max", eps, passes),),
+    parameter_sets=(("before", previous()),),
+    further_updates=(
+      FurtherUpdates(old_divergence(k), "policy/kl_old_max", eps, passes),
+    ),
   )

@@ -11,7 +11,7 @@ from rl.methods.surrogates.selection import EVERYWHERE
 from rl.transforms import chain, group_normalize, scores, transform
 
 _ENTROPY = scoring.Need("old", scoring.entropy)
-_PHASE = scoring.given("prepared", "phase")
+_PHASE = scoring.provided("prepared", "phase")
 
 
 @transform("none", "scalar")

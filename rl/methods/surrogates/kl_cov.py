@@ -12,7 +12,7 @@ from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
 _LOG_PROBS = scoring.Need("policy", scoring.log_probs)
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
-_ADVANTAGE = scoring.given("prepared", "advantage")
+_ADVANTAGE = scoring.provided("prepared", "advantage")
 _ROUNDING = 1e-5  # nats: two passes of one policy differ, and |d| has a slope
 
 

@@ -12,7 +12,7 @@ from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
 _LOG_PROBS = scoring.Need("policy", scoring.log_probs)
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
-_ADVANTAGE = scoring.given("prepared", "advantage")
+_ADVANTAGE = scoring.provided("prepared", "advantage")
 
 
 def proxy(kappa: float) -> scoring.Need:

@@ -90,7 +90,7 @@ def siren(
   Source: Jiang et al. 2025, Rethinking Entropy Regularization in Large
   Reasoning Models.
   """
-  held = nucleus_entropy(p).of(keep=open_positions(quantile))
+  held = nucleus_entropy(p).of(loss_filter=open_positions(quantile))
   return Method(
     advantage=chain(scores(), center()),
     loss=policy_gradient(

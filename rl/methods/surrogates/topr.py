@@ -44,7 +44,7 @@ def topr(
     raise ValueError(f"baseline = {baseline:g} must be within (-1, 1)")
   return Method(
     advantage=signs_minus_baseline(baseline),
-    keep=only(known_verdict),
+    loss_filter=only(known_verdict),
     loss=policy_gradient(
       weighted_reinforce(positive, negative),
       ratio=ratios.sequence,

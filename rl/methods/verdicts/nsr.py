@@ -18,6 +18,6 @@ def nsr(clip: float = 0.2) -> Method:
   """
   return Method(
     advantage=signed_verdicts(),
-    keep=only(wrong_verdict),
+    loss_filter=only(wrong_verdict),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

@@ -17,6 +17,6 @@ def psr(clip: float = 0.2) -> Method:
   """
   return Method(
     advantage=signed_verdicts(),
-    keep=only(right_verdict),
+    loss_filter=only(right_verdict),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

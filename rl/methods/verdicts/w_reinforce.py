@@ -16,6 +16,6 @@ def w_reinforce(positive: float = 0.1, clip: float = 0.2) -> Method:
   """
   return Method(
     advantage=signed_verdicts(right=positive),
-    keep=only(known_verdict),
+    loss_filter=only(known_verdict),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

@@ -241,7 +241,7 @@ def test_a_run_takes_as_much_of_a_gpu_as_is_compared_with(given, monkeypatch):
     (["--topology=h100:8", "--slices=2"], "do not say which node"),
     (["--topology=v5e:4x4", "--slices=0"], "slices = 0 must be at least 1"),
     (["--topology=v5e:4x4", "--json=nowhere/a.json"], "no such folder"),
-    (["--topologie=v5e:4x4"], "did you mean 'topology'?"),
+    (["--topologie=v5e:4x4"], "Did you mean: topology"),
     ([], "--topology is missing"),
   ],
 )

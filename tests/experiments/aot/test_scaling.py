@@ -1,6 +1,6 @@
 """What to change where a program does not fit, and the tables of SCALING.md."""
 
-import json
+import csv
 import os
 import pathlib
 import resource
@@ -146,7 +146,7 @@ def test_a_compiler_has_room_for_deep_calls(soft):
 def test_there_is_a_cell_for_each_model_and_recipe():
   cells = list(scaling.cells())
   assert len(cells) == len(set(cells)) == 5 * 8 + 18
-  assert len({cell.file for cell in cells}) == len(cells)
+  assert len({cell.name for cell in cells}) == len(cells)
 
 
 @pytest.mark.parametrize("what", ["qwen3-0.6b", "llama3_2_1b_math_min_form"])
@@ -163,129 +163,134 @@ def test_a_cell_is_an_experiment_of_its_size(what, tmp_path):
     assert e.task.prompt_length == scaling.L
 
 
+GIB = {"fits": True, "hbm_gib": 95.7, "wanted_gib": 9.0, "reason": ""}
 FITS = {
-  "what": "qwen3-8b",
-  "machine": "v5p:4x4x4",
-  "commit": "abc1234",
   "fits": True,
   "mesh": {"replica": 1, "data": 16, "fsdp": 4, "tensor": 1, "context": 1},
-  "changes": ["--config.mesh.data=16", "--config.plan.microbatches=2"],
   "programs": {
-    "rollout": {"fits": True, "peak_gib": 31.25, "hbm_gib": 95.7, "reason": ""},
-    "score": {"fits": True, "peak_gib": 20.0, "hbm_gib": 95.7, "reason": ""},
-    "train_step": {
-      "fits": True,
-      "peak_gib": 60.0,
-      "hbm_gib": 95.7,
-      "reason": "",
-    },
+    "rollout": {**GIB, "peak_gib": 31.25},
+    "score": {**GIB, "peak_gib": 20.0},
+    "train_step": {**GIB, "peak_gib": 60.0},
   },
   "step_seconds": [30.2, 61.7],
   "tokens_per_second": [67_900.0, 138_800.0],
 }
-ALONE = {
-  "what": "llama3-70b",
-  "machine": "v5e:4x4",
-  "commit": "def5678",
+STATE = {
   "fits": False,
-  "changes": [],
   "mesh": {"replica": 1, "data": 1, "fsdp": 16, "tensor": 1, "context": 1},
   "reason": "the state alone takes 53 GiB a device",
 }
+CELL = scaling.Cell("qwen3-8b", "v5p:4x4x4")
 
 
-def test_a_row_says_what_each_program_asks_for_that_does_not_fit():
-  fits = {"fits": True, "hbm_gib": 15.75, "wanted_gib": 9.0, "reason": ""}
-  large = {**fits, "fits": False, "wanted_gib": 15.97, "reason": "Ran out"}
+def test_a_line_has_the_settings_that_were_changed_and_rounded_figures():
+  changes = {"mesh.data": 16, "plan.microbatches": 2}
+  assert scaling.make_row(CELL, FITS, changes)[2:] == [
+    *("yes", "data 16 fsdp 4", "plan.microbatches=2"),
+    *("31.2 and 60.0 of 95.7", "30 to 62", "68 to 139"),
+  ]
+
+
+def test_a_line_has_what_each_program_that_does_not_fit_asks_for():
+  large = {**GIB, "fits": False, "wanted_gib": 105.97, "reason": "Ran out"}
   odd = {**large, "wanted_gib": None, "reason": "no such kernel"}
-  programs = {"rollout": fits, "train_step": large, "score": odd}
-  found = {**FITS, "fits": False, "reason": "", "programs": programs}
-  reason = "train_step wants 16.0 of 15.8; score: no such kernel"
-  assert scaling.line(found)[5:] == [reason, "", "", "abc1234"]
+  programs = {"rollout": GIB, "train_step": large, "score": odd}
+  report = {**FITS, "fits": False, "programs": programs}
+  reason = "train_step wants 106.0 of 95.7; score: no such kernel"
+  assert scaling.make_row(CELL, report)[5:] == [reason, "", ""]
 
 
-def test_the_command_writes_the_tables_of_what_is_there(tmp_path, capsys):
-  folder, out = tmp_path / "cells", tmp_path / "SCALING.md"
-  folder.mkdir()
-  for one in (FITS, ALONE):
-    cell = scaling.Cell(one["what"], one["machine"])
-    (folder / cell.file).write_text(json.dumps(one))
+def test_cells_go_to_the_csv_file_once_and_from_there_to_the_tables(
+  monkeypatch, tmp_path, capsys
+):
+  path, out = tmp_path / "cells.csv", tmp_path / "SCALING.md"
   out.write_text(
     "before\n<!-- models -->\nold\n<!-- /models -->\nbetween\n"
     "<!-- recipes -->\n<!-- /recipes -->\nafter\n"
   )
-  words = ["--folder", str(folder), "--out", str(out), "--only", "no such cell"]
-  assert scaling.main(words) == 0
+  compiled = []
+
+  def compile_cell(cell, data, programs):
+    compiled.append(cell)
+    report = FITS if cell.machine == "v5p:4x4x4" else STATE
+    return scaling.make_row(cell, report, {"rollout.rows": 1})
+
+  monkeypatch.setattr(scaling, "compile_cell", compile_cell)
+  monkeypatch.setattr(scaling.provenance, "commit", lambda: "abc1234")
+  for only in ("qwen3-8b on v5p:4x4x4", "qwen3-8b on v5"):  # one, then others
+    words = ["--csv", str(path), "--out", str(out), "--only", only]
+    assert scaling.main(words) == 0
+  assert len(compiled) == len(set(compiled)) == 4
+  assert path.read_text().count("model,machine,") == 1
   text = out.read_text()
   assert "old" not in text
   assert (
-    "| qwen3-8b | v5p:4x4x4 | yes | data 16 fsdp 4 | plan.microbatches=2 | "
+    "| qwen3-8b | v5p:4x4x4 | yes | data 16 fsdp 4 | rollout.rows=1 | "
     "31.2 and 60.0 of 95.7 | 30 to 62 | 68 to 139 | abc1234 |"
   ) in text
   assert (
-    "| llama3-70b | v5e:4x4 | no | fsdp 16 |  | the state alone takes 53 GiB a "
-    "device |  |  | def5678 |"
+    "| qwen3-8b | v5e:4x4 | no | fsdp 16 |  | the state alone takes 53 GiB a "
+    "device |  |  | abc1234 |"
   ) in text
+  assert text.index("v5e:4x4 ") < text.index("v5p:4x4x4")
   assert text.startswith("before\n")
   assert text.endswith("<!-- /recipes -->\nafter\n")
-  assert "2 of 58 cells are in" in capsys.readouterr().out
+  assert "4 of 58 cells are in" in capsys.readouterr().out
 
 
-def counts(cell, data, known):
-  """As if it compiled one program."""
-  found = {"what": cell.what, "machine": cell.machine, "known": len(known)}
-  return found, known | {cell.what: {}}
+def count_programs(cell, data, programs):
+  """Stands in for a compilation of one program."""
+  return [str(len(programs))], programs | {cell.experiment: {}}
 
 
-def test_what_was_compiled_for_a_machine_is_known_to_its_other_cells(
+def test_programs_of_a_machine_are_passed_on_to_its_other_cells(
   monkeypatch, tmp_path
 ):
-  monkeypatch.setattr(scaling, "_compiled", counts)
-  known = {}
-  for what, machine, expected in (
-    ("qwen3-8b", "v5e:4x4", 0),
-    ("qwen3-32b", "v5e:4x4", 1),
-    ("qwen3-8b", "h100:8", 0),
+  monkeypatch.setattr(scaling, "_compile", count_programs)
+  programs = {}
+  for experiment, machine, expected in (
+    ("qwen3-8b", "v5e:4x4", "0"),
+    ("qwen3-32b", "v5e:4x4", "1"),
+    ("qwen3-8b", "h100:8", "0"),
   ):
-    cell = scaling.Cell(what, machine)
-    assert scaling.compile_cell(cell, tmp_path, known)["known"] == expected
+    cell = scaling.Cell(experiment, machine)
+    assert scaling.compile_cell(cell, tmp_path, programs) == [expected]
 
 
-def ends(cell, data, known):
+def ends(cell, data, programs):
   """A compiler with a failed check."""
   os._exit(134)
 
 
 def test_a_compiler_that_ends_its_process_is_a_cell(monkeypatch, tmp_path):
-  monkeypatch.setattr(scaling, "_compiled", ends)
+  monkeypatch.setattr(scaling, "_compile", ends)
   cell = scaling.Cell("qwen3-32b", "v5e:16x16")
-  got = scaling.compile_cell(cell, tmp_path, {})
-  assert not got["fits"]
-  assert scaling.line(got) == [
-    *("qwen3-32b", "v5e:16x16", "no", "", ""),
-    *("the process that compiles it ended early", "", "", got["commit"]),
+  reason = "the process that compiles it ended early"
+  assert scaling.compile_cell(cell, tmp_path, {}) == [
+    *("qwen3-32b", "v5e:16x16", "no", "", "", reason, "", ""),
   ]
 
 
-def killed(cell, data, known):
+def killed(cell, data, programs):
   """A machine short of memory, or an impatient user."""
   os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_compiler_that_is_killed_is_no_cell(monkeypatch, tmp_path, capsys):
-  monkeypatch.setattr(scaling, "_compiled", killed)
-  name = "qwen3-32b_v5e_16x16"
-  words = ["--folder", str(tmp_path), "--only", name]
+  monkeypatch.setattr(scaling, "_compile", killed)
+  path = tmp_path / "cells.csv"
+  words = ["--csv", str(path), "--only", "qwen3-32b on v5e:16x16"]
   assert scaling.main(words) == 1
   said = capsys.readouterr().err
   assert "qwen3-32b on v5e:16x16 was killed by SIGKILL" in said
-  assert not list(tmp_path.iterdir())
+  assert not path.exists()
 
 
 def test_a_file_without_marks_is_refused(tmp_path, capsys):
   out = tmp_path / "SCALING.md"
   out.write_text("nothing\n")
-  words = ["--folder", str(tmp_path), "--out", str(out), "--only", "none"]
+  path = tmp_path / "cells.csv"
+  words = ["--csv", str(path), "--out", str(out), "--only", "no such cell"]
   assert scaling.main(words) == 2
   assert "there are no marks <!-- models -->" in capsys.readouterr().err
   assert out.read_text() == "nothing\n"
@@ -297,17 +302,14 @@ def test_the_tables_of_this_checkout_are_of_its_cells(tmp_path):
   text = (root / "SCALING.md").read_text()
   out = tmp_path / "SCALING.md"
   out.write_text(text)
-  folder = str(root / "docs" / "scaling")
-  words = ["--folder", folder, "--out", str(out), "--only", "no such cell"]
-  assert scaling.main(words) == 0
+  assert scaling.main(["--out", str(out), "--only", "no such cell"]) == 0
   assert out.read_text() == text
 
 
-def test_the_tables_of_this_checkout_have_every_cell_and_no_other():
+def test_the_csv_file_of_this_checkout_has_every_cell_and_no_other():
   """A new recipe is compiled first: `experiments.aot.scaling --only NAME`."""
-  root = pathlib.Path(scaling.__file__).resolve().parents[2]
-  text = (root / "SCALING.md").read_text()
-  known = {(cell.what, cell.machine) for cell in scaling.cells()}
-  rows = [line.split(" | ") for line in text.splitlines() if ":" in line]
-  found = {(row[0].removeprefix("| "), row[1]) for row in rows if len(row) == 9}
-  assert found == known
+  path = pathlib.Path(scaling.__file__).with_name("scaling.csv")
+  header, *rows = csv.reader(path.read_text().splitlines())
+  assert tuple(header) == scaling.HEAD
+  assert {tuple(row[:2]) for row in rows} == set(scaling.cells())
+  assert len(rows) == len(list(scaling.cells()))

@@ -6,7 +6,7 @@ from helpers import small_run
 
 from experiments import evaluate, replay, run, sample, sweep
 from experiments.cli import arguments, errors, spec
-from experiments.configs import chain_base, smoke
+from experiments.configs import chain, smoke
 from experiments.prm import __main__ as prm
 from experiments.report import command as report
 from experiments.studies import arms
@@ -79,7 +79,7 @@ def test_the_last_seed_of_a_study_is_checked(main, capsys):
 
 
 def test_several_seeds_are_checked_before_the_first_is_trained(tmp_path):
-  config = chain_base.get_config()
+  config = chain.base()
   store = arms.Store(tmp_path)
   with pytest.raises(ValueError, match="must be a whole number from 0 to"):
     store.outcome(arms.Arm(config), [0, 2**32])

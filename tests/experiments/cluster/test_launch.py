@@ -122,7 +122,9 @@ def test_what_a_dry_run_prints_does_what_the_script_does(world):
   assert told(pasted) == [["--distributed", *RUN]] * 2
   assert [call[1] for call in pasted if call[0] == "uv"] == ["venv", "pip"] * 2
   for worker in ("w0", "w1"):
-    assert (world.folder / worker / "extremum/experiments/run_tpu.sh").exists()
+    assert (
+      world.folder / worker / "extremum/experiments/cluster/run_tpu.sh"
+    ).exists()
   status, _, err = world.script("run_tpu.sh", *words)
   assert status == 0, err
   assert sorted(world.calls()) == sorted(pasted)  # workers go side by side
@@ -168,7 +170,7 @@ def test_a_run_that_goes_is_followed_not_started_and_stops(world):
   world.runs_end(w0=["long"], w1=["long"])
   world.script("run_tpu.sh", "create", *TYPED)
   world.script("run_tpu.sh", "setup", *TYPED)
-  keeper = world.root / "experiments" / "run_tpu.sh"
+  keeper = world.root / "experiments" / "cluster" / "run_tpu.sh"
   process = world.start(keeper, "run", *TYPED, "--keep", "--", *RUN)
   assert process.stdout.readline() == "step 1\n"
   status, out, _ = world.script("run_tpu.sh", "status", *SLICE)
@@ -276,7 +278,7 @@ def test_a_batch_script_runs_one_process_a_node_with_all_its_gpus(world):
 
 def test_the_commands_of_the_readme_are_ones(idle):
   text = (ROOT / "README.md").read_text().replace("\\\n", " ")
-  lines = re.findall(r"^experiments/run_\w+\.sh .*", text, re.M)
+  lines = re.findall(r"^experiments/cluster/run_\w+\.sh .*", text, re.M)
   assert len(lines) > 4
   for line in lines:
     status, _, err = idle.do(

@@ -1,24 +1,21 @@
-"""Every recipe is there, says what it is, and builds."""
+"""Every recipe exists, has a phrase that says what it is, and builds."""
 
-import functools
-import importlib
 import itertools
 import json
-import pkgutil
 
 import pytest
 from helpers import small_gsm8k
 
-from experiments.configs import recipes
+from experiments.configs import recipe
 from experiments.training import build
 from models import presets
 
 CHOICES = list(
-  itertools.product(recipes.MODELS, recipes.DATASETS, recipes.METHODS)
+  itertools.product(recipe.MODELS, recipe.DATASETS, recipe.METHODS)
 )
 
 
-def file_name(model, dataset, method):
+def recipe_name(model, dataset, method):
   return f"{model.replace('.', '_').replace('-', '_')}_{dataset}_{method}"
 
 
@@ -44,23 +41,24 @@ def data(tmp_path_factory):
   return folder
 
 
-def test_there_is_a_file_for_each_choice_and_no_other():
-  found = {module.name for module in pkgutil.iter_modules(recipes.__path__)}
-  assert found == {file_name(*choice) for choice in CHOICES}
-  assert len(found) == 18
+def test_there_is_a_recipe_for_each_choice_and_no_other():
+  assert recipe.names() == sorted(recipe_name(*choice) for choice in CHOICES)
+  assert len(recipe.names()) == 18
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=lambda c: file_name(*c))
+def test_a_phrase_names_the_model_the_data_and_the_method():
+  assert recipe.summary("qwen3_0_6b_gsm8k_max_at_k") == (
+    "max@8 of Qwen3-0.6B on GSM8K; not yet run"
+  )
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda c: recipe_name(*c))
 def test_every_recipe_builds(choice, data):
   """With the shape of its model, random weights and a few problems."""
   model, dataset, method = choice
-  name = file_name(*choice)
-  module = importlib.import_module(f"experiments.configs.recipes.{name}")
-  config = module.get_config()
-  assert f"--config experiments/configs/recipes/{name}.py" in module.__doc__
-  assert "Not yet run." in module.__doc__
-  for split in ("train", "test"):
-    assert f"`{dataset}_{split}.jsonl`" in module.__doc__
+  config = recipe.get_config(recipe_name(*choice))
+  assert f"`{dataset}_train.jsonl`" in recipe.__doc__
+  assert f"`{dataset}_test.jsonl`" in recipe.__doc__
   config.data.data_path = str(data)
   config.data.cache = str(data / "cache")
   config.evaluation.problems = 7  # as many as there are
@@ -73,22 +71,24 @@ def test_every_recipe_builds(choice, data):
   }
   assert e.model == presets.get(model, **own)
   assert e.task.name.startswith(f"{dataset}(")
-  assert e.method.name == recipes.METHODS[method]
+  assert e.method.name == recipe.METHODS[method]
   assert (e.config.rollout.prompts, e.sampling.samples) == (64, 16)
   assert e.sampling.max_tokens == {"gsm8k": 512, "math": 1024}[dataset]
   assert {k: n for k, n in e.mesh.shape.items() if n > 1} == {"fsdp": 8}
 
 
 def test_all_but_model_data_and_method_is_the_same():
-  make = functools.partial(recipes.recipe, recipes.MODELS[0], "gsm8k")
-  first, *others = [make(method).to_dict() for method in recipes.METHODS]
+  first, *others = [
+    recipe.get_config(f"qwen3_0_6b_gsm8k_{method}").to_dict()
+    for method in recipe.METHODS
+  ]
   for other in others:
     changed = {name for name in first if first[name] != other[name]}
     assert changed <= {"method", "task"}
 
 
-def test_what_there_is_no_recipe_for_is_named():
-  with pytest.raises(ValueError, match=r"'qwen3-0\.6'.*mean 'qwen3-0\.6b'"):
-    recipes.recipe("qwen3-0.6", "gsm8k", "max_at_k")
-  with pytest.raises(ValueError, match="method of the recipes 'grpo'"):
-    recipes.recipe("qwen3-0.6b", "gsm8k", "grpo")
+def test_the_nearest_recipe_of_an_unknown_name_is_shown():
+  with pytest.raises(
+    ValueError, match=r"mean .*recipe\.py:qwen3_0_6b_gsm8k_max"
+  ):
+    recipe.get_config("qwen3_06b_gsm8k_max_at_k")

@@ -7,10 +7,11 @@ import re
 import pytest
 from ml_collections import ConfigDict
 
+import rewards as registry
 from experiments.cli import spec
-from experiments.configs import methods, rewards
+from experiments.configs import method as method_configs
+from experiments.configs import reward as reward_configs
 from experiments.training import build
-from rewards import sources
 
 _CONTROL = "a control to be run beside any config, as a term of its mix"
 # What no embedded task can feed, or what says nothing of a task.
@@ -34,18 +35,22 @@ LACKING = {
 }
 
 
-@pytest.mark.parametrize("name", rewards.names())
+@pytest.mark.parametrize("name", reward_configs.names())
 def test_every_config_can_run(name):
-  module = rewards.module(name)
-  config = module.get_config()
+  config = reward_configs.get_config(name)
   e = build.build(config)
   assert e.method.reward is not None
   assert config.task == config.base.task
-  assert module.FAMILY
-  words = f"--config experiments/configs/rewards/{name}.py"
-  assert words in module.__doc__
-  assert f"--workdir runs/{name}\n" in module.__doc__
+  assert reward_configs.family(name)
+  assert len(reward_configs.summary(name)) > 10
   build.build(config.base)
+
+
+def test_no_entry_has_a_key_that_nothing_reads():
+  allowed = {"family", "summary", "rule", "terms", "steps"}
+  allowed |= {"task", "method", "stage"}
+  for name, entry in reward_configs.ENTRIES.items():
+    assert entry.keys() <= allowed, name
 
 
 def paid(config: ConfigDict) -> set[str]:
@@ -57,34 +62,34 @@ def paid(config: ConfigDict) -> set[str]:
 
 def test_every_reward_is_in_a_config_or_said_to_lack_what_it_reads():
   used = set()
-  for name in rewards.names():
-    used |= paid(rewards.module(name).get_config())
+  for name in reward_configs.names():
+    used |= paid(reward_configs.get_config(name))
   assert used.isdisjoint(LACKING)
-  assert used | set(LACKING) == set(sources.names())
+  assert used | set(LACKING) == set(registry.names())
 
 
 def test_a_config_pays_for_what_its_name_says():
-  for name in rewards.names():
+  for name in reward_configs.names():
     plain = re.sub("_(alone|local)$", "", name)
-    if plain in sources.names():
-      assert plain in paid(rewards.module(name).get_config()), name
+    if plain in registry.names():
+      assert plain in paid(reward_configs.get_config(name)), name
 
 
 def test_all_start_from_the_policy_of_their_tasks_kind():
   """Judges and views aside, which imitation does not see."""
   bases = {}
-  for name in rewards.names():
-    base = rewards.module(name).get_config().base.to_dict()
+  for name in reward_configs.names():
+    base = reward_configs.get_config(name).base.to_dict()
     kind = spec.parse(base.pop("task"))[0]
     assert bases.setdefault(kind, base) == base, name
-  own = methods.base(methods.CHAIN).to_dict()
+  own = method_configs.base(method_configs.CHAIN).to_dict()
   own.pop("task")
   assert bases["chain"] == own
   assert set(bases) == {"chain", "closeness"}
 
 
 def test_unknown_names_and_tasks_are_told_the_nearest():
-  with pytest.raises(ValueError, match="did you mean 'majority'"):
-    rewards.module("majorty")
+  with pytest.raises(ValueError, match=r"did you mean .*reward\.py:majority"):
+    reward_configs.get_config("majorty")
   with pytest.raises(ValueError, match="unknown embedded task 'gsm8k'"):
-    rewards.base("gsm8k")
+    reward_configs.base("gsm8k")

@@ -53,7 +53,7 @@ def recorded():
     )
   )
   gather = jax.jit(
-    rollouts.on_device(
+    rollouts.make_rollout_fn(
       e.task, e.policy, e.sampling, small_run.PROMPTS, None, e.method
     )
   )

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.configs import chain_base, defaults
+from experiments.configs import chain, defaults
 from experiments.prm import __main__ as command
 from experiments.prm import fit, label, measure, reward, settings
 from experiments.training import build, checkpointing, rollouts, workdirs
-from models import stored
+from models import checkpoint_reader
 from rewards.process import labels, model
 from rewards.process import metrics as step_metrics
 
@@ -31,12 +31,12 @@ TINY = {
 def base(tmp_path_factory):
   """The folder of a base that answers chains of one operation at random."""
   folder = tmp_path_factory.mktemp("base")
-  config = chain_base.get_config()
+  config = chain.base()
   config.task = "chain(operations=1)"
   config.model = defaults.model(**TINY)
   workdirs.write_config(folder, config)
   params = build.build(config).init().params
-  with checkpointing.Checkpoints(folder / stored.FOLDER) as saved:
+  with checkpointing.Checkpoints(folder / checkpoint_reader.FOLDER) as saved:
     saved.save(0, {"params": params}, {})
   return folder
 
@@ -63,7 +63,7 @@ def test_a_frozen_model_scores_rollouts_inside_the_loop(base):
   scorer = fit.process_model(prepared)
   gather = {
     name: jax.jit(
-      rollouts.on_device(task, e.policy, label.sampling(e.task, 3), 4)
+      rollouts.make_rollout_fn(task, e.policy, label.sampling(e.task, 3), 4)
     )
     for name, task in (
       ("plain", e.task),
@@ -97,9 +97,9 @@ def test_the_command_end_to_end(kind, base, tmp_path):
     assert uplift["mean"] == pytest.approx(
       best["mean"] - saved["accuracy/maj@4"]["mean"], abs=1e-6
     )
-  params = stored.restore_params(tmp_path / stored.FOLDER)
+  params = checkpoint_reader.restore_params(tmp_path / checkpoint_reader.FOLDER)
   assert set(params) == {"decoder", "head"}
-  assert stored.latest_step(tmp_path / stored.FOLDER) == 6
+  assert checkpoint_reader.latest_step(tmp_path / checkpoint_reader.FOLDER) == 6
 
 
 def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
@@ -128,8 +128,10 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
     for name in [n for n in found if n.startswith("time/")]:
       del found[name]
   assert killed == whole
-  folders = [tmp_path / n / stored.FOLDER for n in ("whole", "killed")]
-  one, other = map(stored.restore_params, folders)
+  folders = [
+    tmp_path / n / checkpoint_reader.FOLDER for n in ("whole", "killed")
+  ]
+  one, other = map(checkpoint_reader.restore_params, folders)
   jax.tree.map(np.testing.assert_array_equal, one, other)
   # A finished run is read, not run.
   again = command.run(settings.prepare(config, tmp_path / "whole"))
@@ -191,11 +193,11 @@ def test_a_mistake_is_one_line_and_writes_nothing(
 
 
 def test_a_base_whose_steps_nobody_checks_is_refused(tmp_path):
-  config = chain_base.get_config()
+  config = chain.base()
   config.task = "countdown(count=2)"
   workdirs.write_config(tmp_path, config)
   params = build.build(config).init().params
-  with checkpointing.Checkpoints(tmp_path / stored.FOLDER) as saved:
+  with checkpointing.Checkpoints(tmp_path / checkpoint_reader.FOLDER) as saved:
     saved.save(0, {"params": params}, {})
   with pytest.raises(ValueError, match=r"'countdown'.*use a base of 'chain'"):
     settings.prepare(small(tmp_path, "checker"), tmp_path / "run")

@@ -335,7 +335,7 @@ def test_what_depends_on_the_batch_says_so():
   ],
 )
 def test_what_counts_alone_do_not_determine_is_not_drawn(name, learner, why):
-  method = learners.by_slot(methods.get(name))[learner]
+  method = learners.by_learner(methods.get(name))[learner]
   with pytest.raises(ValueError, match=why):
     advantages_by_count.compute(method, 4)
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
+import rewards as registry
 from experiments.configs import defaults
-from experiments.configs import methods as configs
+from experiments.configs import method as configs
 from experiments.studies import multi_seed
 from experiments.studies.arms import Spent, Store
 from experiments.studies.bakeoff import __main__ as command
 from experiments.studies.bakeoff import entrants, proxies, table
 from experiments.studies.bakeoff import rewards as payers
 from experiments.training import build
-from rewards import sources
 from rl import types
 from rl.reward import Reward
 
@@ -40,8 +40,8 @@ def small():
     config.steps, config.rollout.prompts = 5, 32
     return config
 
-  def small_on_task(method, task=configs.COUNTDOWN, **changes):
-    config = on_task(method, task, **changes)
+  def small_on_task(method, task=configs.COUNTDOWN, changes=None):
+    config = on_task(method, task, changes)
     config.rollout.prompts, config.rollout.samples = PROMPTS, SAMPLES
     config.evaluation.problems = config.evaluation.batch = 16
     return config
@@ -386,7 +386,10 @@ def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
     (["--seeds", "1"], "at least 2"),
     (["--task", "countdwn"], "did you mean 'countdown'"),
     (["--steps", "0"], "at least 1"),
-    (["--rewards", "majorty"], "did you mean 'majority'"),
+    (
+      ["--rewards", "majorty"],
+      "did you mean experiments/configs/reward.py:maj",
+    ),
     (["--rewards", "--methods", "rloo"], "do not go together"),
   ],
 )
@@ -479,7 +482,7 @@ def test_step_rewards_are_summed_over_a_samples_steps():
   values = np.where(inside, gained.cumsum(-1), np.nan)
   given = {"stage/values": values, "stage/prompt_values": np.zeros(len(real))}
   rollout = rollout.replace(extras=types.Named(given))
-  reward = Reward((), None, steps=sources.get("gains"))
+  reward = Reward((), None, steps=registry.get("gains"))
   e = SimpleNamespace(method=SimpleNamespace(reward=reward))
   (found,) = multi_seed.step_reward(e, rollout).values()
   total = np.where(inside, gained, 0.0).sum(-1)[real]

@@ -1,18 +1,13 @@
 """Benchmarks: what they list and refuse, and their arithmetic; no timings."""
 
-import importlib
 import inspect
 import json
-import pathlib
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import rewards as package
 from experiments.studies.benchmark import __main__ as command
-from experiments.studies.benchmark import examples, objectives, rewards, timing
+from experiments.studies.benchmark import objectives, timing
 from rl import advantages, credit
 from rl import objectives as rl_objectives
 
@@ -134,6 +129,14 @@ def test_the_limit_decides_the_exit_status(
   assert found[WEIGHTS] == sizes | {"exponent": pytest.approx(1)}
 
 
+def test_without_a_file_the_numbers_are_all_that_is_printed(measured, capsys):
+  measured(1.0)
+  assert command.main(["objectives", "--json"]) == 0
+  out, err = capsys.readouterr()
+  assert WEIGHTS in json.loads(out)
+  assert "PASS" in err
+
+
 def test_what_would_take_over_a_second_is_not_called(measured, capsys):
   # .08 s and .67 s, so that n^1.5 foretells 5.4 s.
   asked = measured(1.0, power=2.5)
@@ -160,7 +163,6 @@ def test_the_list_says_what_each_one_measures(capsys):
     (["objectives(larges=64)"], ["'larges'", "did you mean 'largest'?"]),
     (["objectives(largest=8)"], ["largest = 8", "nearest: 64"]),
     (["objectives(8)"], ["cannot read", "settings"]),
-    (["rewards(only='lenght.')"], ["'lenght.'", "did you mean 'length."]),
   ],
 )
 def test_a_mistake_is_one_line_and_status_2(given, parts, capsys):
@@ -171,139 +173,3 @@ def test_a_mistake_is_one_line_and_status_2(given, parts, capsys):
   assert err.count("\n") == 1
   for part in parts:
     assert part in err, err
-
-
-# Rewards: what their docstrings say is what is held against them.
-
-EVERY = list(examples.EXAMPLES)
-
-
-def reward(name):
-  place, _, name = name.rpartition(".")
-  return getattr(importlib.import_module(f"rewards.{place}"), name)
-
-
-def test_every_reward_has_an_example():
-  assert set(rewards.functions()) == set(EVERY)
-
-
-def test_a_reward_without_an_example_is_named(monkeypatch, capsys):
-  some = dict(examples.EXAMPLES)
-  del some["length.easiest"]
-  some["length.easyest"] = examples.EXAMPLES["length.easiest"]
-  monkeypatch.setattr(examples, "EXAMPLES", some)
-  assert command.main(["rewards"]) == 2
-  out, err = capsys.readouterr()
-  assert not out
-  assert err.count("\n") == 1
-  assert "length.easiest has no example" in err
-  assert "length.easyest is no reward" in err
-
-
-def test_what_is_left_out_is_there():
-  for name in examples.LEFT_OUT:
-    parts = name.split(".")
-    found = (
-      pathlib.Path(package.__file__).parent.joinpath(*parts[:i])
-      for i in range(1, len(parts) + 1)
-    )
-    assert any(
-      place.is_dir() or place.with_suffix(".py").is_file() for place in found
-    ), name
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_every_example_is_a_call(name):
-  run, arrays = rewards.program(name, reward(name), 16, 64)
-  assert arrays
-  assert jax.tree.leaves(jax.eval_shape(run, arrays))
-
-
-@pytest.mark.parametrize(
-  ("text", "expected"),
-  [
-    ("Nothing.", (1, False, False)),
-    ("Costs a scan over K.", (1, False, True)),
-    ("Sorts, in O(T log T).", (1, True, False)),
-    ("Pairs, O(P^2 S) of them.", (3, True, False)),
-    ("O(N^2 + N M).", (2, True, False)),
-    ("O(T K + K) and then O(K).", (2, True, False)),
-    ("O(D log k)", (1, True, False)),
-  ],
-)
-def test_what_a_docstring_says_is_read(text, expected):
-  def function():
-    pass
-
-  function.__doc__ = text
-  assert rewards.claim(function) == expected
-
-
-@pytest.fixture
-def costs(monkeypatch):
-  """`(sums, scans, power)` fakes what calls cost; in the size of the input."""
-
-  def fake(sums, scans=0.0, power=1.0):
-    def compare(calls, reference, **_):
-      n = max(x.shape[-1] for x in reference.args[0])
-      seconds = {"own": sums * n**power, "sum": n, "scan": scans * n}
-      return {name: timing.Timing(seconds[name], 1.0) for name in calls}
-
-    monkeypatch.setattr(timing, "compare", compare)
-
-  return fake
-
-
-@pytest.mark.parametrize(
-  ("name", "cost", "passed"),
-  [
-    ("progress.gains", (20.0,), True),
-    ("progress.gains", (20.1,), False),
-    ("progress.gains", (30.0, 10.0), False),  # scans nothing
-    ("novelty.discounted", (40.0, 10.0), True),
-    ("novelty.discounted", (40.1, 10.0), False),
-    ("novelty.discounted", (20.0, 0.1), True),
-    ("labelfree.vote", (1e4, 0.0, 2.0), True),
-    ("labelfree.vote", (1.0, 0.0, 2.6), False),
-    ("labelfree.vote", (1.0, 0.0, 1.0), False),
-    ("overlap.distinct_ngrams", (1e4, 0.0, 1.15), True),
-  ],
-)
-def test_a_cost_is_held_against_what_is_said(name, cost, passed, costs, capsys):
-  costs(*cost)
-  assert command.main([f"rewards(only={name!r})"]) == 1 - passed
-  out = capsys.readouterr().out
-  assert ("PASS: " if passed else "FAIL: ") in out
-  assert name in out
-  assert (f"not so: {name}" in out) is not passed
-
-
-def test_the_numbers_of_rewards_go_to_a_file(costs, tmp_path, capsys):
-  costs(3.0)
-  path = tmp_path / "found.json"
-  assert command.main(["rewards(only='turns')", "--json", str(path)]) == 0
-  found = json.loads(path.read_text())
-  assert set(found) == {name for name in EVERY if name.startswith("turns.")}
-  for row in found.values():
-    assert row["sums"] == pytest.approx(3.0)
-    assert row["limit"] == 20
-
-
-def test_without_a_file_the_numbers_are_all_that_is_printed(costs, capsys):
-  costs(3.0)
-  assert command.main(["rewards(only='turns')", "--json"]) == 0
-  out, err = capsys.readouterr()
-  assert all(name.startswith("turns.") for name in json.loads(out))
-  assert "PASS" in err
-
-
-@pytest.mark.parametrize(
-  ("arrays", "counted"),
-  [
-    ((jnp.ones((2, 3)), jnp.ones((2, 3), bool)), [(2, 3)]),
-    ((jnp.ones((2, 3), bool), jnp.ones(2)), [(2, 3), (2,)]),
-    ((jnp.ones(3), jnp.ones(3, int), jnp.ones(3, bool)), [(3,), (3,)]),
-  ],
-)
-def test_masks_are_no_input_of_their_own(arrays, counted):
-  assert [x.shape for x in rewards._counted(list(arrays))] == counted

@@ -15,7 +15,7 @@ from experiments.studies.faults import __main__ as command
 from experiments.studies.faults import disks, runs, soak, verifier
 from experiments.studies.faults.outcome import Outcome
 from experiments.training import checkpointing, loop
-from models import stored
+from models import checkpoint_reader
 
 pytestmark = pytest.mark.long
 
@@ -78,14 +78,14 @@ def test_what_is_compared(finished, copy, change, found):
 
 def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
   e = small_run.experiment(steps=4)
-  with checkpointing.Checkpoints(finished / stored.FOLDER) as saved:
+  with checkpointing.Checkpoints(finished / checkpoint_reader.FOLDER) as saved:
     state, _ = saved.restore(e.abstract)
   other = shutil.copytree(finished, tmp_path / "other")
-  shutil.rmtree(other / stored.FOLDER)
+  shutil.rmtree(other / checkpoint_reader.FOLDER)
   scale = state.params["final_norm"]["scale"]
   other_bit = {"scale": jnp.nextafter(scale, 2.0)}
   moved = {**state.params, "final_norm": other_bit}
-  with checkpointing.Checkpoints(other / stored.FOLDER) as saving:
+  with checkpointing.Checkpoints(other / checkpoint_reader.FOLDER) as saving:
     saving.save(4, state.replace(params=moved), {})
   assert runs.differences(finished, other) == [
     "checkpoint params.final_norm.scale"
@@ -103,7 +103,7 @@ def test_an_evaluation_is_compared_sample_by_sample(finished, copy):
 
 def test_a_missing_part_is_a_difference(finished, copy):
   (copy / "evaluation.npz").unlink()
-  shutil.rmtree(copy / stored.FOLDER)
+  shutil.rmtree(copy / checkpoint_reader.FOLDER)
   assert len(runs.differences(finished, copy)) > 10
   assert runs.differences(copy, copy) == ["checkpoint: nothing to compare"]
 

@@ -37,7 +37,7 @@ from experiments.logging import json_files, run_logger
 from experiments.studies import arms
 from experiments.studies.claims import page
 from experiments.training import checkpointing, loop, validate, workdirs
-from models import buckets, hf, transformer
+from models import hf, storage_paths, transformer
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
 
@@ -314,14 +314,14 @@ def test_models_have_to_be_local_and_paths_stay_what_they_are(
 
 def test_a_path_is_absolute_where_it_is(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  assert str(buckets.absolute("gs://b/run")) == "gs://b/run"
-  assert str(buckets.absolute("run")) == str(tmp_path / "run")
-  assert buckets.is_remote(epath.Path("gs://b") / "run")
+  assert str(storage_paths.absolute("gs://b/run")) == "gs://b/run"
+  assert str(storage_paths.absolute("run")) == str(tmp_path / "run")
+  assert storage_paths.is_remote(epath.Path("gs://b") / "run")
   with pytest.raises(
     ValueError, match="unknown scheme 'gcs'; did you mean 'gs'"
   ):
-    buckets.absolute("gcs://b/run")
-  assert not buckets.is_remote(tmp_path)
+    storage_paths.absolute("gcs://b/run")
+  assert not storage_paths.is_remote(tmp_path)
 
 
 def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):

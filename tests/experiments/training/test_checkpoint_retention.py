@@ -9,7 +9,7 @@ from helpers import small_run
 from experiments.logging import json_files
 from experiments.logging.writers import METRICS_FILE
 from experiments.training import checkpoint_retention, loop, validate, workdirs
-from models import stored
+from models import checkpoint_reader
 
 METRIC = "evaluation/reward/mean"
 
@@ -51,7 +51,9 @@ def test_a_run_keeps_the_latest_every_sixth_and_the_best(tmp_path):
   )
   validate.check_experiment(e)
   loop.run(e, tmp_path)
-  found = {int(path.name) for path in (tmp_path / stored.FOLDER).iterdir()}
+  found = {
+    int(path.name) for path in (tmp_path / checkpoint_reader.FOLDER).iterdir()
+  }
   worth = {
     line["step"]: line[METRIC]
     for line in json_files.read(tmp_path / METRICS_FILE)

@@ -27,7 +27,7 @@ from experiments.training import (
   nan_guard,
 )
 from experiments.training.experiment import Experiment
-from models import stored
+from models import checkpoint_reader
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 STEPS = 40
@@ -76,7 +76,9 @@ def straight(tmp_path_factory):
 
 
 def final_state(e: Experiment, workdir: pathlib.Path):
-  with checkpointing.Checkpoints(workdir / stored.FOLDER) as checkpoints:
+  with checkpointing.Checkpoints(
+    workdir / checkpoint_reader.FOLDER
+  ) as checkpoints:
     state, _ = checkpoints.restore(e.abstract)
   return jax.device_get(state.replace(key=jax.random.key_data(state.key)))
 
@@ -263,7 +265,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
   )
   workdir = tmp_path / "killed"
   process = command(workdir, config_file)
-  saved = workdir / stored.FOLDER / "2"
+  saved = workdir / checkpoint_reader.FOLDER / "2"
   while not saved.exists() and process.poll() is None:
     time.sleep(0.002)
   process.kill()

@@ -16,7 +16,7 @@ from experiments.logging import json_files
 from experiments.training import dispatch, loop, nan_guard, workdirs
 from rl import learners, method, scoring
 from rl.losses import terms
-from rl.plan import Plan
+from rl.minibatches import Plan
 
 pytestmark = pytest.mark.long
 

@@ -20,7 +20,7 @@ from experiments.training import (
   workdirs,
 )
 from experiments.training.experiment import Experiment
-from models import hf, lora, stored, transformer
+from models import checkpoint_reader, hf, lora, transformer
 from models import tokenizer as bpe
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
@@ -72,7 +72,9 @@ def experiment(folder, **changes) -> Experiment:
 
 def run(e: Experiment, workdir):
   loop.run(e, workdir)
-  with checkpointing.Checkpoints(workdir / stored.FOLDER) as checkpoints:
+  with checkpointing.Checkpoints(
+    workdir / checkpoint_reader.FOLDER
+  ) as checkpoints:
     return checkpoints.restore(e.abstract.replace(frozen={}))[0]
 
 
@@ -136,13 +138,13 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   rollout, _ = dispatch.make_rollout_fn(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
   seen = []
-  forget = e.method.stage.run
+  forget = e.method.sampler.run
 
   def run(sampler, memory):
     seen.append(jax.tree.structure(sampler.params))
     return forget(sampler, memory)
 
-  stage = dataclasses.replace(e.method.stage, run=run)
+  stage = dataclasses.replace(e.method.sampler, run=run)
   method = dataclasses.replace(e.method, stage=stage)
   watched = dataclasses.replace(e, methods={"policy": method})
   dispatch.make_rollout_fn(watched)(state)
@@ -158,7 +160,7 @@ def test_a_checkpoint_holds_the_adapters_alone(adapted):
   assert everything < 4 * trained + 20
   size = sum(
     path.stat().st_size
-    for path in (workdir / stored.FOLDER).rglob("*")
+    for path in (workdir / checkpoint_reader.FOLDER).rglob("*")
     if "frozen" in str(path)
   )
   assert size == 0

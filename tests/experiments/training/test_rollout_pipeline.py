@@ -177,7 +177,7 @@ def test_without_a_gap_correction_changes_nothing():
   for cap in (0.0, 2.0):
     e = experiment(method="grpo(beta=0.0)", sampler__truncation=cap)
     rollout, _ = dispatch.make_rollout_fn(e)(state := e.init())
-    own = learners.by_slot(rollout)[learners.POLICY]
+    own = learners.by_learner(rollout)[learners.POLICY]
     moved, _, _ = dispatch.make_dispatch(e, lambda _, own=own: (own, {}))(state)
     found.append(jax.device_get(moved.params))
   jax.tree.map(

@@ -24,6 +24,7 @@ PASS_AT_2 = "evaluation/accuracy/pass@2"
     ({"stage": "greedy("}, r"stage: cannot read .*prefix_values\(cont"),
     ({"mix__steps": "gains("}, r"mix.steps: cannot read .*gains\(\)"),
     ({"method": "ppo"}, "add --config.model.value_head=True"),
+    ({"method": "grpo(clip=-0.2)"}, "low = -0.2 must be at least 0"),
     ({"optimizer__schedule": "cosine"}, "nearest useful: 120, which is"),
     (
       {

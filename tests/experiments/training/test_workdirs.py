@@ -5,7 +5,7 @@ import ml_collections
 import pytest
 from orbax.checkpoint import checkpoint_manager as orbax
 
-from experiments.configs import countdown_max_at_k
+from experiments.configs import countdown
 from experiments.training import checkpointing, preemption, workdirs
 
 
@@ -31,7 +31,7 @@ def test_a_run_goes_on_with_its_config_and_other_lengths(tmp_path):
 
 
 def test_a_run_with_a_base_goes_on_on_other_devices(tmp_path):
-  config = countdown_max_at_k.get_config()
+  config = countdown.max_at_k()
   workdirs.write_config(tmp_path, config)
   config.cpu_devices = 2
   config.mesh.data, config.mesh.fsdp = 1, 2

@@ -139,6 +139,13 @@ def test_ppo_clip_on_the_cards_table():
   close(-value, [10])
 
 
+@pytest.mark.parametrize("side", ["low", "high"])
+@pytest.mark.parametrize("width", [-0.2, float("nan")])
+def test_ppo_clip_refuses_a_negative_clip_range(side, width):
+  with pytest.raises(ValueError, match=f"{side} = {width} must be at least 0"):
+    slopes(surrogates.ppo_clip(**{side: width}), [0.0], [1.0])
+
+
 @surrogates.surrogate()
 def dual_clip(log_ratio, advantages, policy, rollout, *, bound):
   """max(PPO-clip, A bound) where A < 0, as Ye et al. 2020 write it."""
@@ -257,10 +264,10 @@ def test_a_gap_of_a_thousand_nats_is_finite_and_has_no_gradient():
 def test_a_term_of_its_own_signal_keeps_what_is_not_said():
   plain = 0.5 * terms.policy_gradient(surrogates.ppo_clip())
   own, chosen = signs(), only(right_verdict)
-  term = plain.of(signal=own).of(keep=chosen)
-  assert (term.signal, term.keep) == (own, chosen)
-  assert term.coefficient == 0.5
-  assert plain.signal is plain.keep is None
+  term = plain.of(signal=own).of(loss_filter=chosen)
+  assert (term.signal, term.loss_filter) == (own, chosen)
+  assert term.weight == 0.5
+  assert plain.signal is plain.loss_filter is None
 
 
 def test_k3_plus_is_worth_k3_and_descends_the_reverse_kl():

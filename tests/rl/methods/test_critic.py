@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import method, methods, scoring, step, types
+from rl import methods, prepare, scoring, types
+from rl.minibatches import Plan
 
 close = functools.partial(np.testing.assert_allclose, atol=1e-6)
 
@@ -132,9 +133,9 @@ def test_the_trace_of_vapo_grows_with_the_length(length, lam):
   """
   rollout = worked((1,) * length, (0.0,) * length)
   m = methods.get("vapo")
-  stages = [stage for _, stage in m.advantage.stages]
+  links = [stage for _, stage in m.advantage.links]
   signal = None
-  for stage in stages[:-1]:  # before whitening
+  for stage in links[:-1]:  # before whitening
     signal, _ = stage.apply(signal, rollout, stage.init())
   close(signal[0, 0, -2:], [lam, 1.0], atol=2e-5)
 
@@ -148,11 +149,11 @@ def gradient(name, hyper, at_step=0):
   @jax.jit
   def go(params):
     seen = scoring.passes(
-      tabular_policy.policy, {"old": params}, method.required(m), rollout
+      tabular_policy.policy, {"old": params}, prepare.required(m), rollout
     )
-    batch, scales, _ = method.prepare(m, seen, m.init())
-    return step.gradients(
-      m, tabular_policy.policy, params, batch, scales, step.Plan()
+    batch, scales, _ = prepare.prepare(m, seen, m.init())
+    return prepare.gradient(
+      m, tabular_policy.policy, params, batch, scales, Plan()
     )[0]
 
   return np.asarray(go(params)["hidden"])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import methods, objectives, step, types
-from rl.method import prepare
+from rl import methods, objectives, prepare, types
+from rl.minibatches import Plan
 
 LOGITS = np.array([0.3, -0.4, 0.1])
 REWARDS = np.array([0.2, 1.0, -0.5])
@@ -42,8 +42,8 @@ def expected_gradient(name, n, sampler=LOGITS, **hyper):
       ],
     )
     params = {"logits": jnp.asarray(LOGITS, jnp.float32)}
-    batch, scales, _ = prepare(m, rollout, m.init())
-    found, _ = step.gradients(m, policy, params, batch, scales, step.Plan())
+    batch, scales, _ = prepare.prepare(m, rollout, m.init())
+    found, _ = prepare.gradient(m, policy, params, batch, scales, Plan())
     return -found["logits"]
 
   return p[tuples].prod(-1) @ np.asarray(one(jnp.asarray(tuples)))
@@ -221,9 +221,9 @@ def test_the_process_advantage_of_pure_worked_by_hand():
 def test_dapo_drops_groups_by_verdict_and_truncated_samples():
   rollout = tabular_policy.rollout()
   m, params = methods.get("dapo"), tabular_policy.params()
-  batch, scales, _ = prepare(m, rollout, m.init())
-  found, _ = step.gradients(
-    m, tabular_policy.policy, params, batch, scales, step.Plan()
+  batch, scales, _ = prepare.prepare(m, rollout, m.init())
+  found, _ = prepare.gradient(
+    m, tabular_policy.policy, params, batch, scales, Plan()
   )
   g = np.asarray(found["hidden"])
   correct = np.asarray(rollout.correct)

@@ -9,6 +9,7 @@ from helpers import tabular_policy
 
 from rl import methods, step
 from rl.methods.surrogates import fixpo
+from rl.minibatches import Plan
 
 EPS = 0.05
 
@@ -21,7 +22,7 @@ def trained(rollout, rate, plan=None, **hyper):
     tabular_policy.params(),
   )
   state = step.init(m, params, tx, jax.random.key(0))
-  make = step.make(m, tabular_policy.policy, tx, plan or step.Plan())
+  make = step.make(m, tabular_policy.policy, tx, plan or Plan())
   new, metrics = jax.jit(make)(state, rollout)
   return params, new.params, metrics
 
@@ -91,7 +92,7 @@ def test_the_divergence_is_exact_on_the_whole_vocabulary_and_a_bound_on_part():
 def test_after_the_repairs_no_token_is_outside(minibatches):
   """A step too long breaks the region; the phase brings it back."""
   rollout = tabular_policy.rollout(ragged=False)
-  plan = step.Plan(minibatches=minibatches)
+  plan = Plan(minibatches=minibatches)
   rate = 60.0
   old, new, _ = trained(
     rollout, rate, plan, eps=EPS, k=tabular_policy.V, passes=0

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import methods, step, types
+from rl import methods, prepare, types
 from rl.losses import aggregates
-from rl.method import prepare
 from rl.methods.group.riskpo import mixed_risk, track
 from rl.methods.group.unlikeliness import discount_likely
+from rl.minibatches import Plan
 
 
 def groups(scores, lengths=None, **extras):
@@ -91,13 +91,13 @@ def test_remax_needs_no_second_sample():
   alone = jnp.array([[True, False]] * 3)
   got = advantage("remax", rollout.replace(sample_mask=alone))
   np.testing.assert_array_equal(got[:, 0], [1, -1, 0])
-  assert methods.get("remax").stage.name == "greedy()"
+  assert methods.get("remax").sampler.name == "greedy()"
 
 
 def test_the_length_weighted_advantages_of_opo_cancel():
   """sum_i l_i A_i = 0; with equal lengths they are those of Dr. GRPO."""
   rollout = tabular_policy.rollout()
-  weights = np.where(rollout.sample_mask, rollout.lengths, 0)
+  weights = np.where(rollout.sample_mask, rollout.scored_lengths, 0)
   total = (weights * advantage("opo", rollout)).sum(-1)
   np.testing.assert_allclose(total, 0, atol=1e-5)
   even = groups(tabular_policy.rollout(ragged=False).scores)
@@ -314,7 +314,7 @@ def answers(ids):
 def copo_signals(rollout, **hyper):
   """Advantages of the loss within groups, and of the one across prompts."""
   m = methods.get("copo", **hyper)
-  batch, _, _ = prepare(m, rollout, m.init())
+  batch, _, _ = prepare.prepare(m, rollout, m.init())
   return [np.asarray(signal)[..., 0] for signal in batch.signals]
 
 
@@ -449,6 +449,11 @@ def test_riskpo_shares_a_bundles_risk_by_each_prompts_spread():
   np.testing.assert_allclose(moved, [low + 0.02, high + 0.08], atol=1e-6)
 
 
+def test_riskpo_refuses_levels_that_are_no_quantiles():
+  with pytest.raises(ValueError, match=r"low = 0.0 .* with 0 < low < high"):
+    methods.get("riskpo", low=0.0, high=1.0)
+
+
 def test_riskpo_bundles_only_slots_that_all_its_prompts_have():
   m = methods.get("riskpo", bundle=2)
   rollout = groups([[0, 1, 1], [1, 1, 0]])
@@ -501,14 +506,14 @@ def every_group(clip=None, **method):
 
   name, now = method.pop("name"), method.pop("now")
   m = methods.get(name, **method, **({} if clip is None else {"clip": clip}))
-  batch, scales, _ = prepare(m, rollout, m.init())
-  found, _ = step.gradients(
+  batch, scales, _ = prepare.prepare(m, rollout, m.init())
+  found, _ = prepare.gradient(
     m,
     types.Policy(score, None, None),
     {"logits": jnp.asarray(now, jnp.float32)},
     batch,
     scales,
-    step.Plan(),
+    Plan(),
   )
   return -np.asarray(found["logits"])
 

@@ -121,7 +121,7 @@ def test_a_part_of_the_labels_is_the_whole_credit_of_that_part(name, rollout):
   def run(fraction):
     t = methods.get(name, **hyper, labelled=fraction).advantage
     if name.startswith("pure"):
-      t = chain(*[stage for _, stage in t.stages][:-1])
+      t = chain(*[stage for _, stage in t.links][:-1])
     return np.asarray(jax.jit(lambda r: t.apply(None, r, t.init())[0])(rollout))
 
   none, some, every = map(run, (0.0, 0.5, 1.0))

@@ -10,11 +10,11 @@ from models import heads as head_lib
 from models import policy as policy_lib
 from models import transformer
 from models.config import ModelConfig
-from rl import method as core
-from rl import methods, scoring, step, types
+from rl import methods, prepare, scoring, types
 from rl.methods.pairs import mah_dpo, pairwise
 from rl.methods.pairs.brpo_writing import against_random_member
 from rl.methods.pairs.duration_aware import weighted_by_duration
+from rl.minibatches import Plan
 
 LN2 = np.log(2)
 
@@ -40,13 +40,13 @@ def loss(m, rollout, log_probs):
   """Of log-probs `[S]` or `[P, S, T]`, all other things being given."""
   if log_probs.ndim == 1:
     log_probs = log_probs[None, :, None]
-  batch, scales, _ = core.prepare(m, rollout, m.init())
+  batch, scales, _ = prepare.prepare(m, rollout, m.init())
   total = 0.0
   for term, signal, mask, coef, scale in zip(
     m.loss.terms,
     batch.signals,
     batch.masks,
-    core.coefficients(m, batch),
+    prepare.aggregation_weights(m, batch),
     scales,
     strict=True,
   ):
@@ -186,7 +186,7 @@ def test_the_generator_follows_after_so_many_steps(name):
   for every, due in ((1, [1, 1, 1, 1]), (2, [0, 1, 0, 1])):
     m = methods.get(name, every=every)
     assert m.behavior == "generator"
-    rule = dict(m.slots)["generator"]
+    rule = dict(m.parameter_sets)["generator"]
     follows = [
       int(rule.update({"w": jnp.zeros(())}, {"w": jnp.ones(())}, i)["w"])
       for i in jnp.arange(4)
@@ -324,9 +324,9 @@ def test_superhf_of_one_sample_moves_nothing_on_average():
   hidden = tabular_policy.params(3, p=1, s=2, t=1)["hidden"]
   params = {"hidden": jnp.repeat(hidden, tabular_policy.V, 0)}
   m = methods.get("superhf")
-  batch, scales, _ = core.prepare(m, rollout, m.init())
-  found, _ = step.gradients(
-    m, tabular_policy.policy, params, batch, scales, step.Plan()
+  batch, scales, _ = prepare.prepare(m, rollout, m.init())
+  found, _ = prepare.gradient(
+    m, tabular_policy.policy, params, batch, scales, Plan()
   )
   p = jax.nn.softmax(hidden[0, 0, 0, : tabular_policy.V])
   assert np.abs(found["hidden"]).max() > 0.01
@@ -354,9 +354,7 @@ def judged(preferred):
 
 
 def win_rates(rollout):
-  (source, _) = (
-    stage for _, stage in methods.get("pref_grpo").advantage.stages
-  )
+  (source, _) = (stage for _, stage in methods.get("pref_grpo").advantage.links)
   return np.asarray(source.apply(None, rollout, ())[0])
 
 
@@ -428,7 +426,7 @@ def test_brpo_counts_ties_as_losses_and_drops_lopsided_groups():
   rollout, a = against_random([0.1, 0.2, 0.3, 0.4, 0.5], 0.6)
   assert set(np.abs(a.sum(-1))[a.any(-1)]) == {0, 2}  # 4 of 5 is too much
   m = methods.get("brpo_writing")
-  kept, _ = m.keep.apply(None, rollout, m.keep.init())
+  kept, _ = m.loss_filter.apply(None, rollout, m.loss_filter.init())
   np.testing.assert_array_equal(kept, np.repeat(a.any(-1)[:, None], 5, 1))
 
 
@@ -436,7 +434,7 @@ def test_brpo_drops_a_group_of_one():
   alone = group([1.0, 0.0], sample_mask=jnp.array([[True, False]]))
   m = methods.get("brpo_writing")
   assert not advantage(m, alone).any()
-  assert not m.keep.apply(None, alone, m.keep.init())[0].any()
+  assert not m.loss_filter.apply(None, alone, m.loss_filter.init())[0].any()
 
 
 # GRPO-CARE.
@@ -452,7 +450,7 @@ def answers(verdicts, likelihoods, **changes):
 
 
 def rewards(rollout):
-  _, (_, bonus), _ = methods.get("grpo_care").advantage.stages
+  _, (_, bonus), _ = methods.get("grpo_care").advantage.links
   found, _ = bonus.apply(rollout.scores, rollout, ())
   return np.asarray(found)[0]
 
@@ -602,14 +600,14 @@ def test_modelled_advantages_are_centred_and_read_before_the_last_token():
   rollout = rollout.replace(extras=rollout.extras.update(known))
   m = methods.get("advantage_model")["policy"]
   a, real = advantage(m, rollout), np.asarray(rollout.sample_mask)
-  last = np.asarray(rollout.lengths) - 1
+  last = np.asarray(rollout.scored_lengths) - 1
   own = np.take_along_axis(values, last[..., None], -1)[..., 0]
   for row, exists, v in zip(a, real, own, strict=True):
     np.testing.assert_allclose(
       row[exists], v[exists] - v[exists].mean(), atol=1e-6
     )
     assert not row[~exists].any()
-  rehearsed, _ = m.loss.terms[1].keep.apply(None, rollout, ((), ()))
+  rehearsed, _ = m.loss.terms[1].loss_filter.apply(None, rollout, ((), ()))
   np.testing.assert_array_equal(np.argmax(rehearsed, -1), np.argmax(a, -1))
   assert (rehearsed.sum(-1) == 1).all()
 
@@ -690,14 +688,20 @@ def multi_headed(noise=0.0, p=3):
 def gradients(m, policy, params, rollout, reference=None, temperature=1.0):
   sources = {"old": params, "ref": params if reference is None else reference}
   rollout = scoring.passes(
-    policy, sources, core.required(m), rollout, temperature
+    policy, sources, prepare.required(m), rollout, temperature
   )
-  batch, scales, _ = core.prepare(m, rollout, m.init())
-  coefs = core.coefficients(m, batch)
+  batch, scales, _ = prepare.prepare(m, rollout, m.init())
+  aggregation_weights = prepare.aggregation_weights(m, batch)
 
   def value(params):
-    return core.loss(
-      m, policy, params, batch, coefs, scales, temperature=temperature
+    return prepare.loss(
+      m,
+      policy,
+      params,
+      batch,
+      aggregation_weights,
+      scales,
+      temperature=temperature,
     )[0]
 
   return jax.value_and_grad(value)(params)

@@ -69,15 +69,15 @@ from rl import (
   credit,
   method,
   methods,
-  plan,
+  prepare,
   scoring,
-  step,
   transforms,
   types,
 )
 from rl.losses import aggregates, importance, ratios, surrogates, terms
 from rl.methods.critic import values
 from rl.methods.group import lite_ppo
+from rl.minibatches import Plan
 from rl.transforms import chain, each
 
 TOKENS = BATCH.mask.sum()
@@ -145,11 +145,11 @@ def ours(m, at=NOW, seen=None, microbatches=1):
   seen = rollout() if seen is None else seen
   ref = OLD._replace(log_probs=BATCH.ref_log_probs)
   sources = {"old": single(OLD), "ref": single(ref)}
-  needs = method.required(m, updates=2)
+  needs = prepare.required(m, updates=2)
   scored = scoring.passes(POLICY, sources, needs, seen)
-  batch, scales, _ = method.prepare(m, scored, m.init())
-  cut = plan.Plan(microbatches=microbatches)
-  found, tally = step.gradients(m, POLICY, single(at), batch, scales, cut)
+  batch, scales, _ = prepare.prepare(m, scored, m.init())
+  cut = Plan(microbatches=microbatches)
+  found, tally = prepare.gradient(m, POLICY, single(at), batch, scales, cut)
   return float(tally.merge()["loss/total"]), Point(*map(np.asarray, found))
 
 
@@ -182,9 +182,11 @@ def with_trl_eps(m):
   return dataclasses.replace(m, advantage=advantage)
 
 
-def with_keep(name, keep=None, **hyper):
+def with_loss_filter(name, loss_filter=None, **hyper):
   """The method with another filter, by default none."""
-  return dataclasses.replace(methods.get(name, **hyper), keep=keep)
+  return dataclasses.replace(
+    methods.get(name, **hyper), loss_filter=loss_filter
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +252,7 @@ CASES = {
     says=("dr_grpo", "sum over tokens / (samples x horizon)"),
   ),
   "dr_grpo with a row cut, verl": Case(
-    with_keep("dr_grpo", transforms.finished()),
+    with_loss_filter("dr_grpo", transforms.finished()),
     verl(CENTRED, "seq-mean-token-sum-norm", mask=FINISHED),
   ),
   "dr_grpo, TRL": Case(
@@ -330,11 +332,13 @@ CASES = {
     peers.trl_clip(peers.trl_components(PARTS), "dapo"),
   ),
   "dapo without filters, verl": Case(
-    with_keep("dapo", max_length=6, cache=3),
+    with_loss_filter("dapo", max_length=6, cache=3),
     verl(peers.verl_group(PUNISHED), high=0.28),
   ),
   "dapo with dynamic sampling, verl": Case(
-    with_keep("dapo", transforms.mixed_verdicts(), max_length=6, cache=3),
+    with_loss_filter(
+      "dapo", transforms.mixed_verdicts(), max_length=6, cache=3
+    ),
     verl(peers.verl_group(PUNISHED), high=0.28, mask=MIXED),
   ),
   "dapo, filters of verl and TRL": Case(
@@ -342,7 +346,7 @@ CASES = {
     verl(peers.verl_group(PUNISHED), high=0.28, mask=MIXED * FINISHED),
   ),
   "dapo without dynamic sampling, TRL": Case(
-    with_trl_eps(with_keep("dapo", transforms.finished())),
+    with_trl_eps(with_loss_filter("dapo", transforms.finished())),
     peers.trl_clip(TRL_GROUP, "dapo", high=0.28, mask=FINISHED),
   ),
   "lite_ppo, TRL": Case(
@@ -414,13 +418,13 @@ CASES = {
     methods.get("semi_online_dpo"), peers.trl_dpo(CHOSEN, REJECTED, 0.1)
   ),
   "seq_mean_token_mean with a row cut, TRL": Case(
-    with_keep("grpo", transforms.finished(), eps=1e-4, beta=0.0),
+    with_loss_filter("grpo", transforms.finished(), eps=1e-4, beta=0.0),
     peers.trl_clip(TRL_GROUP, "grpo", mask=FINISHED),
     factor=P * S / (P * S - 1),
     says=(aggregates, "Rows without a trained token are never counted"),
   ),
   "gmpo with a row cut, verl": Case(
-    with_keep("gmpo", transforms.finished()),
+    with_loss_filter("gmpo", transforms.finished()),
     peers.verl_geo_mean(peers.verl_group(SCORES), 0.4, mask=FINISHED),
     factor=P * S / (P * S - 1),
     says=("gmpo", "Mean over samples with a token"),
@@ -635,7 +639,7 @@ def test_the_entropy_bonus_is_verls(aggregate, mean):
 
   def loss(entropies):
     named = types.Named({"entropy": entropies})
-    return bonus.coefficient * jnp.sum(weights * bonus.fn(None, named, None))
+    return bonus.weight * jnp.sum(weights * bonus.fn(None, named, None))
 
   entropies = jnp.asarray(BATCH.entropies, jnp.float32)
   value, slope = jax.value_and_grad(loss)(entropies)

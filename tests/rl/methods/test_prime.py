@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import methods, scoring, step
-from rl.method import prepare
+from rl import methods, prepare, scoring
 from rl.methods.process import implicit
+from rl.minibatches import Plan
 from rl.transforms import accuracy_between, all_finished
 
 BETA = 0.05
@@ -31,7 +31,7 @@ def policy_program(**hyper):
 
   @jax.jit
   def program(rollout, prm, ref):
-    batch, _, _ = prepare(m, scored(rollout, ref, prm, ref), m.init())
+    batch, _, _ = prepare.prepare(m, scored(rollout, ref, prm, ref), m.init())
     return batch.signals[0], batch.masks[0]
 
   return program
@@ -43,9 +43,11 @@ def prm_program(**hyper):
 
   @jax.jit
   def program(rollout, prm, ref):
-    batch, scales, _ = prepare(m, scored(rollout, prm, prm, ref), m.init())
-    return step.gradients(
-      m, tabular_policy.policy, prm, batch, scales, step.Plan()
+    batch, scales, _ = prepare.prepare(
+      m, scored(rollout, prm, prm, ref), m.init()
+    )
+    return prepare.gradient(
+      m, tabular_policy.policy, prm, batch, scales, Plan()
     )
 
   return program
@@ -257,7 +259,7 @@ def test_the_last_scored_token_has_no_process_reward():
   )
   q = rewards_of(rollout, prm, ref)
   got = without_the_last(q, rollout)
-  last = np.asarray(rollout.lengths) - 1
+  last = np.asarray(rollout.scored_lengths) - 1
   is_last = np.arange(tabular_policy.T) == last[..., None]
   np.testing.assert_array_equal(got, np.where(is_last, 0, q))
 

@@ -10,7 +10,16 @@ import pytest
 from helpers import tabular_policy
 from helpers.surrogate_slopes import OLD, bare, close, drifted, gradient
 
-from rl import masked, method, methods, scoring, step, transforms, types
+from rl import (
+  masked,
+  method,
+  methods,
+  prepare,
+  scoring,
+  step,
+  transforms,
+  types,
+)
 from rl.losses import aggregates, importance, surrogates, terms
 from rl.methods.surrogates import (
   flex_clip,
@@ -19,6 +28,7 @@ from rl.methods.surrogates import (
   stable_reinforce,
   weights,
 )
+from rl.minibatches import Plan
 from rl.transforms import chain
 
 PHASE = "prepared/phase"
@@ -40,7 +50,7 @@ def test_dispo_with_equal_bounds_is_cispo():
   rollout, (params, old) = tabular_policy.rollout(), drifted()
   equal = (0.3, 0.5)
   dispo = methods.get("dispo", positive=equal, negative=equal)
-  dispo = dataclasses.replace(dispo, keep=None)
+  dispo = dataclasses.replace(dispo, loss_filter=None)
   cispo = methods.get("cispo", low=0.3, high=0.5)
   close(
     gradient(dispo, rollout, params, old), gradient(cispo, rollout, params, old)
@@ -114,9 +124,7 @@ def test_the_ratio_that_is_logged_is_of_tokens_whatever_the_objective_makes():
   rollout = rollout.replace(behavior_log_probs=behind)
   m, tx = methods.get("topr"), optax.sgd(0.1)
   state = step.init(m, params, tx, jax.random.key(0))
-  _, found = step.make(m, tabular_policy.policy, tx, step.Plan())(
-    state, rollout
-  )
+  _, found = step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)
   close(found["policy/ratio_mean"], np.exp(1.5))
   assert found["optim/skipped"] == 0
 
@@ -194,7 +202,7 @@ def stale_rollout():
 
 def losses_of_terms(m, rollout):
   """The value of each term at the old policy, before its coefficients."""
-  batch, _, _ = method.prepare(m, rollout, m.init())
+  batch, _, _ = prepare.prepare(m, rollout, m.init())
   named = types.Named({"log_probs": rollout.extras[OLD]})
   return [
     term.fn(signal, named, batch.rollout)[0]
@@ -243,9 +251,9 @@ def test_kimi_comes_to_rest_where_the_log_ratio_is_the_advantage_over_tau():
   def slope(factor):
     old = now - factor * share * (a / tau)[..., None]
     seen = rollout.replace(extras=types.Named({str(OLD): old}))
-    batch, scales, _ = method.prepare(m, seen, m.init())
-    plan = step.Plan()
-    found, _ = step.gradients(
+    batch, scales, _ = prepare.prepare(m, seen, m.init())
+    plan = Plan()
+    found, _ = prepare.gradient(
       m, tabular_policy.policy, params, batch, scales, plan
     )
     return np.abs(found["hidden"]).max()
@@ -281,7 +289,7 @@ def test_dapo_is_grpo_without_its_filters_on_samples_of_one_length():
   rollout, (params, old) = tabular_policy.rollout(), drifted(0.2)
   tokens = rollout.tokens.replace(mask=jnp.ones_like(rollout.mask))
   rollout = rollout.replace(tokens=tokens)
-  dapo = dataclasses.replace(methods.get("dapo", high=0.2), keep=None)
+  dapo = dataclasses.replace(methods.get("dapo", high=0.2), loss_filter=None)
   grpo = methods.get("grpo", beta=0.0)
   close(
     gradient(dapo, rollout, params, old), gradient(grpo, rollout, params, old)

@@ -30,10 +30,10 @@ from helpers.step_groups import (
 
 from rl import (
   credit,
-  method,
   methods,
   metrics,
   objectives,
+  prepare,
   scoring,
   transforms,
   types,
@@ -315,7 +315,7 @@ def test_a_truncated_sample_loses_only_its_tail():
     )
   )
   m = methods.get("dapo")
-  batch, _, _ = method.prepare(m, rollout, m.init())
+  batch, _, _ = prepare.prepare(m, rollout, m.init())
   trained = batch.masks[0]
   want = rollout.mask & rollout.finished[..., None]
   np.testing.assert_array_equal(trained, want)
@@ -427,11 +427,11 @@ def test_a_loss_of_the_right_value_has_a_wrong_gradient():
   """
   m = methods.get("pass_at_k", k=2)
   rollout = tabular_policy.rollout()
-  batch, scales, _ = method.prepare(m, rollout, m.init())
-  coefficient = method.coefficients(m, batch)
+  batch, scales, _ = prepare.prepare(m, rollout, m.init())
+  coefficient = prepare.aggregation_weights(m, batch)
 
   def loss(params):
-    return method.loss(
+    return prepare.loss(
       m, tabular_policy.policy, params, batch, coefficient, scales
     )[0]
 

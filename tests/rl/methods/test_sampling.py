@@ -10,8 +10,7 @@ import pytest
 from helpers import tabular_policy
 from scipy import stats
 
-from rl import method as core
-from rl import methods, step
+from rl import methods, prepare, step
 from rl.methods.sampling import (
   aryabhata,
   brpo_anytime,
@@ -23,6 +22,7 @@ from rl.methods.sampling import (
   prof,
   ticket_mask,
 )
+from rl.minibatches import Plan
 
 
 def advantage(name, rollout, **hyper):
@@ -74,23 +74,18 @@ def test_equal_treatment_brings_every_hard_prompt_to_its_peak():
 
 
 def test_the_budget_of_dars_is_capped_by_its_total_and_the_slots():
-  stage = methods.get("dars", total=20).stage
+  stage = methods.get("dars", total=20).sampler
   rollout = group([0.0] * 8)
   asked = {}
 
-  class Sampler:
+  class PromptBatch:
     samples, params = 64, None
 
-    def draw(self, params, count, first=0, active=None):
+    def sample(self, params, count, first=0, active=None):
       asked["active"] = active
-      return count
+      return rollout if active is None else group([0.0] * count)
 
-    def judge(self, count):
-      if "active" in asked and asked["active"] is not None:
-        return group([0.0] * count)
-      return rollout
-
-  merged = stage.run(Sampler(), ())
+  merged = stage.run(PromptBatch(), ())
   assert asked["active"].shape == (1, 56)
   assert asked["active"].sum() == 12  # 8 + 12 = 20, of the 27 wanted
   assert merged.sample_mask.sum() == 20
@@ -105,11 +100,8 @@ class Unjudged:
   def __init__(self):
     self.asked = []
 
-  def draw(self, params, count, first=0, active=None):
+  def sample(self, params, count, first=0, active=None):
     self.asked.append(active)
-    return count
-
-  def judge(self, count):
     base = tabular_policy.rollout(p=2, s=count, t=1, k=1, ragged=False)
     unknown = jnp.arange(2)[:, None] == 0
     return base.replace(
@@ -123,7 +115,7 @@ class Unjudged:
 @pytest.mark.parametrize("name", ["dars", "aryabhata"])
 def test_a_prompt_that_nobody_can_judge_gets_no_more_samples(name):
   sampler = Unjudged()
-  methods.get(name).stage.run(sampler, ())
+  methods.get(name).sampler.run(sampler, ())
   more = [np.asarray(active) for active in sampler.asked if active is not None]
   assert more
   assert not any(active[0].any() for active in more)
@@ -183,9 +175,7 @@ def test_the_gradient_is_grpos_at_a_fixed_group():
     m = methods.get(name, **hyper)
     tx = optax.sgd(1.0)
     state = step.init(m, params, tx, jax.random.key(0))
-    new, _ = step.make(m, tabular_policy.policy, tx, step.Plan())(
-      state, rollout
-    )
+    new, _ = step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)
     found.append(new.params["hidden"] - params["hidden"])
   np.testing.assert_allclose(*found, atol=1e-7)
 
@@ -458,7 +448,7 @@ def test_the_whole_ticket_is_grpo_bit_for_bit():
     m, tx = methods.get(name, **hyper), optax.adam(0.1)
     state = step.init(m, params, tx, jax.random.key(0))
     found.append(
-      step.make(m, tabular_policy.policy, tx, step.Plan())(state, rollout)[0]
+      step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)[0]
     )
   np.testing.assert_array_equal(
     found[0].params["hidden"], found[1].params["hidden"]
@@ -515,7 +505,9 @@ def processed(correct, values, steps=None, **changes):
 
 def chosen(rollout, **hyper):
   m = methods.get("prof", **hyper)
-  return np.asarray(m.select.apply(None, rollout, m.select.init())[0])[0]
+  return np.asarray(
+    m.sample_filter.apply(None, rollout, m.sample_filter.init())[0]
+  )[0]
 
 
 def test_the_counts_of_prof_by_trying_all_of_them():
@@ -546,7 +538,7 @@ def test_right_samples_of_good_and_wrong_ones_of_bad_steps_stay():
   np.testing.assert_array_equal(chosen(rollout), [1, 0, 1, 0, 1, 1, 0, 0])
   # Advantages are those of the kept: two right, two wrong.
   m = methods.get("prof")
-  batch, _, _ = core.prepare(m, rollout, m.init())
+  batch, _, _ = prepare.prepare(m, rollout, m.init())
   z = 1 / np.std([1, 1, 0, 0], ddof=1) / 2
   np.testing.assert_allclose(
     np.asarray(batch.signals[0])[0, :, 0],
@@ -561,8 +553,8 @@ def test_wrong_samples_may_be_any():
   keys = jax.random.split(jax.random.key(0), draws)
   m = methods.get("prof", wrong="random")
   found = jax.vmap(
-    lambda key: m.select.apply(
-      None, processed(correct, values, keys=key[None]), m.select.init()
+    lambda key: m.sample_filter.apply(
+      None, processed(correct, values, keys=key[None]), m.sample_filter.init()
     )[0][0]
   )(keys)
   np.testing.assert_array_equal(found[:, :4].mean(0), [0, 0, 1, 1])
@@ -583,7 +575,7 @@ def test_one_step_and_very_many_are_penalised_on_either_side():
 def test_all_of_a_group_is_grpo():
   rollout = tabular_policy.rollout()
   found = [
-    core.prepare(m, rollout, m.init())[0].signals[0]
+    prepare.prepare(m, rollout, m.init())[0].signals[0]
     for m in (
       methods.get("prof", share=1.0),
       methods.get("grpo", beta=0.0),

@@ -477,7 +477,7 @@ def test_samples_shorter_than_two_prefixes_keep_their_advantage():
   _, state = run(seen(0)[0], state)
   rollout, a = seen(1)
   got, _ = run(rollout, state)
-  short = np.asarray(rollout.lengths) < 7
+  short = np.asarray(rollout.scored_lengths) < 7
   np.testing.assert_array_equal(np.asarray(got)[short], a[short])
 
 
@@ -525,7 +525,7 @@ def test_the_entropy_bonus_is_capped_by_a_share_of_the_advantage():
 
 
 def kept(rollout, **hyper):
-  keep = methods.get("earl", **hyper).keep
+  keep = methods.get("earl", **hyper).loss_filter
   return np.asarray(keep.apply(None, rollout, keep.init())[0])
 
 
@@ -568,7 +568,7 @@ def test_earl_of_all_tokens_is_dapo():
   )
   dapo = methods.get("dapo")
   ours = methods.get("earl", rho=1.0, beta=0.0)
-  want, _ = dapo.keep.apply(None, rollout, dapo.keep.init())
+  want, _ = dapo.loss_filter.apply(None, rollout, dapo.loss_filter.init())
   np.testing.assert_array_equal(
     kept(rollout, rho=1.0), want[..., None] & rollout.valid("token")
   )

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import method, methods, step, types
+from rl import methods, prepare, types
 from rl.advantages import group_normalize, leave_one_out
 from rl.methods.verdicts import noise
+from rl.minibatches import Plan
 
 P3 = np.array([0.5, 0.3, 0.2])
 close = functools.partial(np.testing.assert_allclose, atol=1e-6, rtol=0)
@@ -49,8 +50,8 @@ def compiled(name, hyper):
 
   def run(rollout):
     params = {"logits": jnp.log(jnp.asarray(P3, jnp.float32))}
-    batch, scales, _ = method.prepare(m, rollout, m.init())
-    found, _ = step.gradients(m, SOFTMAX, params, batch, scales, step.Plan())
+    batch, scales, _ = prepare.prepare(m, rollout, m.init())
+    found, _ = prepare.gradient(m, SOFTMAX, params, batch, scales, Plan())
     return -found["logits"]
 
   return jax.jit(run)

@@ -178,9 +178,9 @@ def test_a_cache_is_resized_before_it_comes_round(unroll, kept):
     return cache, short, bound.resize(short, 32)
 
   found = jax.eval_shape(sizes, start(CONFIG))
-  assert [cache.room for cache in found] == [T, 16, 32]
-  assert {cache.length for cache in found} == {L + T}
-  keys = [jax.tree.leaves(cache.branch)[0] for cache in found]
+  assert [cache.capacity for cache in found] == [T, 16, 32]
+  assert {cache.max_length for cache in found} == {L + T}
+  keys = [jax.tree.leaves(cache.completions)[0] for cache in found]
   assert [leaf.shape[-1] for leaf in keys] == kept
   if unroll:
     with pytest.raises(ValueError, match=f"made for at most {T}"):
@@ -204,7 +204,9 @@ def test_served_parameters_are_in_the_compute_dtype(unroll, layers):
   served = decoding.serve(config, params)
   stored = decoding.serve(dataclasses.replace(config, dtype="float32"), params)
   prompts, mask, _ = problems()
-  prefill = jax.jit(functools.partial(decoding.prefill, config, rows=S, room=T))
+  prefill = jax.jit(
+    functools.partial(decoding.prefill, config, rows=S, capacity=T)
+  )
   _, cache = prefill(params, prompts, mask)
   decode = jax.jit(functools.partial(decoding.decode, config))
   tokens = jnp.ones((len(prompts), S), jnp.int32)

@@ -13,6 +13,7 @@ from experiments.studies import multi_seed
 from experiments.training import rollouts
 from rl import fused_loop, methods, scoring, step, types
 from rl.methods.sampling import eepo
+from rl.minibatches import Plan
 from rl.sampling import samplers
 
 PILOT, SAMPLES = 3, 5
@@ -35,7 +36,7 @@ def gathered(e, method, fused=True):
     jax.random.key(0),
   )
   make = functools.partial(
-    rollouts.on_device, e.task, e.policy, e.sampling, 4, None, policy
+    rollouts.make_rollout_fn, e.task, e.policy, e.sampling, 4, None, policy
   )
   return jax.jit(make())(state), state
 
@@ -76,13 +77,15 @@ def test_a_run_with_the_stage_off_is_grpo_bit_for_bit(experiment):
   """Three steps, fused: parameters and metrics."""
   e = experiment
   staged = dataclasses.replace(
-    grpo(), stage=methods.get("dars", pilot=SAMPLES).stage
+    grpo(), stage=methods.get("dars", pilot=SAMPLES).sampler
   )
   ended = []
   for method in (grpo(), staged):
-    gather = rollouts.on_device(e.task, e.policy, e.sampling, 4, None, method)
+    gather = rollouts.make_rollout_fn(
+      e.task, e.policy, e.sampling, 4, None, method
+    )
     body = fused_loop.iteration(
-      gather, step.make(method, e.policy, e.txs, step.Plan())
+      gather, step.make(method, e.policy, e.txs, Plan())
     )
     state = step.init(method, e.init().params, e.txs, jax.random.key(0))
     ended.append(jax.jit(fused_loop.scan(body, 3))(state))
@@ -130,9 +133,12 @@ def test_greedy_scores_are_those_of_the_likeliest_completion(experiment):
   assert_same(found.replace(extras=plain.extras), plain)
   e = experiment
   cold = dataclasses.replace(e.sampling, samples=1, temperature=0.0)
-  alone = jax.jit(rollouts.on_device(e.task, e.policy, cold, 4))(state)
+  alone = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, cold, 4))(state)
   np.testing.assert_allclose(greedy, alone.scores[:, 0], rtol=1e-6)
-  assert extras["stage/tokens"] == plain.lengths.sum() + alone.lengths.sum()
+  assert (
+    extras["stage/tokens"]
+    == plain.scored_lengths.sum() + alone.scored_lengths.sum()
+  )
 
 
 def mean_log_probs(e, params, rollout):
@@ -251,20 +257,24 @@ def test_two_learners_learn_from_two_rollouts(experiment):
   found, _ = gathered(e, method)
   txs = {name: e.txs["policy"] for name in method}
   state = step.init(method, e.init().params, txs, jax.random.key(0))
-  train_step = jax.jit(step.make(method, e.policy, txs, step.Plan()))
+  train_step = jax.jit(step.make(method, e.policy, txs, Plan()))
   new, metrics = train_step(state, found)
   moved = lambda a, b: max(  # noqa: E731
     float(jnp.abs(x - y).max())
     for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
   )
   assert moved(new.params, state.params) > 0
-  assert moved(new.slots["summary"], state.slots["summary"]) > 0
+  assert (
+    moved(new.parameter_sets["summary"], state.parameter_sets["summary"]) > 0
+  )
   still = found["summary"].replace(
     scores=jnp.zeros_like(found["summary"].scores)
   )
   new, _ = train_step(state, {**found, "summary": still})
   assert moved(new.params, state.params) > 0
-  assert moved(new.slots["summary"], state.slots["summary"]) == 0
+  assert (
+    moved(new.parameter_sets["summary"], state.parameter_sets["summary"]) == 0
+  )
   assert np.isfinite(metrics["summary/loss/total"])
 
 
@@ -274,9 +284,11 @@ def test_rollouts_come_from_the_slot_that_behaves(experiment):
   assert method.behavior != "policy"
   state = step.init(method, e.init().params, e.txs, jax.random.key(0))
   other = jax.tree.map(lambda x: x * 1.5, state.params)
-  stale = state.replace(slots={name: other for name in state.slots})
-  gather = jax.jit(
-    rollouts.on_device(e.task, e.policy, e.sampling, 4, None, method)
+  stale = state.replace(
+    parameter_sets={name: other for name in state.parameter_sets}
   )
-  plain = jax.jit(rollouts.on_device(e.task, e.policy, e.sampling, 4))
+  gather = jax.jit(
+    rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4, None, method)
+  )
+  plain = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, e.sampling, 4))
   assert_same(gather(stale), plain(state.replace(params=other)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-from rl import masked, method, methods, scoring, transforms
+from rl import masked, methods, prepare, scoring, transforms
 from rl.losses import surrogates, terms
 from rl.losses.aggregates import prompt_mean, token_mean
 from rl.losses.terms import kl, policy_gradient
@@ -116,7 +116,7 @@ def test_state_is_threaded_through_chain_and_sum():
 def test_placement_puts_a_value_once_and_at_the_right_token():
   placed = value(chain(scores(), place_last()))
   np.testing.assert_allclose(placed.sum(-1), ROLLOUT.scores, rtol=1e-6)
-  last = np.asarray(ROLLOUT.lengths) - 1
+  last = np.asarray(ROLLOUT.scored_lengths) - 1
   at = np.take_along_axis(placed, last[..., None], -1)[..., 0]
   np.testing.assert_allclose(at, ROLLOUT.scores, rtol=1e-6)
   ends = value(chain(step_scores(), place_at_step_ends()))
@@ -261,18 +261,18 @@ def easy_prompts(_, rollout):
 
 def test_a_filter_of_prompts_is_refused_and_not_read_as_one_of_samples():
   signal = chain(scores(), center())
-  for where in ("keep", "select"):
+  for where in ("loss_filter", "sample_filter"):
     with pytest.raises(
       LevelError, match=f"{where} = easy_prompts.. gives a pro"
     ):
       Method(GRADIENT, signal, **{where: easy_prompts()})
   with pytest.raises(LevelError, match="a filter gives sample or token"):
-    terms.nll().of(keep=easy_prompts())
+    terms.nll().of(loss_filter=easy_prompts())
 
 
-def check(m, rollout=ROLLOUT, **slots):
-  slots = {"policy": tabular_policy.params(), **slots}
-  method.check(m, tabular_policy.policy, slots, rollout)
+def check(m, rollout=ROLLOUT, **parameter_sets):
+  parameter_sets = {"policy": tabular_policy.params(), **parameter_sets}
+  prepare.check(m, tabular_policy.policy, parameter_sets, rollout)
 
 
 @transform("sample")
@@ -303,7 +303,7 @@ def wrong_level(_, policy, rollout):
       ROLLOUT,
       ["'old/entropy'", "declare it in `needs`"],
     ),
-    (methods.get("grpo"), ROLLOUT, ["grpo", "slots ['ref']"]),
+    (methods.get("grpo"), ROLLOUT, ["grpo", "parameter sets ['ref']"]),
     (
       methods.get("min_form"),
       ROLLOUT.replace(step_scores=None),
@@ -377,7 +377,7 @@ def test_a_controller_is_a_coefficient_with_state():
     (2.0 * one_over_step(), 0.5),
   ):
     m = Method(GRADIENT + controller * kl(), chain(scores(), center()))
-    assert method.prepare(m, rollout, m.init())[1][1] == want
+    assert prepare.prepare(m, rollout, m.init())[1][1] == want
 
 
 def test_verdicts_read_the_verdict_and_not_the_score():
@@ -390,6 +390,6 @@ def test_terms_have_the_coefficients_they_print():
   loss = (
     GRADIENT + 0.5 * (2.0 * kl("k2")) + (-0.01) * terms.entropy(token_mean())
   )
-  assert [t.coefficient for t in loss.terms] == [1.0, 1.0, -0.01]
+  assert [t.weight for t in loss.terms] == [1.0, 1.0, -0.01]
   assert str(loss).count(" + ") == 2
   assert jax.tree.leaves(Method(loss, chain(scores(), center())).init()) == []

@@ -18,9 +18,10 @@ import optax
 from experiments.studies.benchmark.own import common
 from experiments.studies.benchmark.peers import protocol
 from experiments.tasks.task import Judged, Problems
-from experiments.training import assemble
+from experiments.training import rollouts
 from models import policy
 from rl import fused_loop, masked, methods, step, types
+from rl.minibatches import Plan
 from rl.sampling import generation
 
 Array = jax.Array
@@ -50,11 +51,11 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     unknown = jnp.full(drawn.lengths.shape, -1, jnp.int32)
     scores = share_of_even(drawn.completions, drawn.lengths)
     judged = Judged(scores=scores, correct=unknown, answer_ids=unknown)
-    return assemble.to_rollout(problems, drawn, judged, keys, state.step)
+    return rollouts.assemble(problems, drawn, judged, keys, state.step)
 
   method = methods.get("grpo", beta=0.0)
   tx = optax.adamw(job["learning_rate"])
-  plan = step.Plan(microbatches=count // job["micro"], chunk=job["chunk"])
+  plan = Plan(microbatches=count // job["micro"], chunk=job["chunk"])
   train_step = step.make(method, model, tx, plan)
 
   def learn(

@@ -20,6 +20,7 @@ from models import hf, policy, sharding
 from rl import scoring, step, transforms, types
 from rl.losses import surrogates, terms
 from rl.method import Method
+from rl.minibatches import Plan
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
@@ -36,7 +37,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   )
   tx = optax.adamw(job["learning_rate"], weight_decay=job["weight_decay"])
   parts = len(loaded.prompts) // job["micro"]
-  plan = step.Plan(microbatches=parts, chunk=job["chunk"])
+  plan = Plan(microbatches=parts, chunk=job["chunk"])
 
   def init(params: types.PyTree) -> step.State:
     return step.init(method, params, tx, jax.random.key(0))

@@ -294,7 +294,7 @@ def test_every_digit_is_a_token(bpe):
 def test_training_is_deterministic_and_bounded(bpe):
   again = tokenizer.train([q + a for q, a in expected("train")], 320)
   assert again.get_vocab() == bpe.get_vocab()
-  assert tokenizer.SMALLEST < len(bpe) <= 320
+  assert tokenizer.MIN_VOCAB_SIZE < len(bpe) <= 320
   assert (bpe.pad_token_id, bpe.eos_token_id) == (0, 1)
 
 

@@ -183,16 +183,16 @@ def test_a_special_token_that_nothing_names_needs_no_row(tmp_path, spelled):
 @pytest.mark.parametrize("name", ["pad_token", "bos_token", "unk_token"])
 def test_a_special_token_with_a_use_needs_a_row(tmp_path, name):
   made = small_chat.write(tmp_path, template="")
-  rows = tokenizers.size(made)
+  rows = tokenizers.required_vocab_size(made)
   assert rows < len(made)  # the turns' tokens are of no use without a template
   made.add_special_tokens({name: "<last>"})
   last = made.convert_tokens_to_ids("<last>")
-  assert tokenizers.size(made) == last + 1
+  assert tokenizers.required_vocab_size(made) == last + 1
   setattr(made, name, None)
-  assert tokenizers.size(made) == rows
-  assert tokenizers.size(made, [last]) == last + 1
+  assert tokenizers.required_vocab_size(made) == rows
+  assert tokenizers.required_vocab_size(made, [last]) == last + 1
   made.chat_template = "a <last> b"
-  assert tokenizers.size(made) == last + 1
+  assert tokenizers.required_vocab_size(made) == last + 1
 
 
 def test_the_own_tokenizer_sees_the_question_alone(build):

@@ -1,0 +1,54 @@
+"""Countdown, where a problem has many solutions: a base policy, and max@8 RL.
+
+  python -m experiments.run --config experiments/configs/countdown.py:base \
+    --workdir runs/countdown_base
+  python -m experiments.run --config experiments/configs/countdown.py:max_at_k \
+    --workdir runs/countdown_max_at_k
+"""
+
+from ml_collections import ConfigDict
+
+from experiments.cli import config_names
+from experiments.configs import defaults
+
+
+def base() -> ConfigDict:
+  """The imperfect policy that countdown runs start from, by imitation.
+
+  Expected: 1000 steps on fresh demonstrations, 10 % of whose operators are
+  drawn anew; about one minute on two cores. Then pass@1 is near .20 and pass@64
+  near .91 on held-out problems.
+  """
+  config = defaults.supervised(steps=1000)
+  config.task = "countdown(count=4)"
+  config.steps_per_dispatch = 20
+  return config
+
+
+def max_at_k() -> ConfigDict:
+  """RL for max@8 of the exact hit: breadth before sharpness.
+
+  Expected: about a minute and a half on two cores, most of it for the base
+  policy. pass@1 rises by about .06 and pass@8 by about .07, while pass@64 stays
+  within its interval.
+  """
+  config = defaults.with_base(defaults.rl(steps=120), base())
+  config.method = "max_at_k(k=8)"
+  config.steps_per_dispatch = 10
+  return config
+
+
+_CONFIGS = {"base": base, "max_at_k": max_at_k}
+
+
+def names() -> list[str]:
+  return list(_CONFIGS)
+
+
+def summary(name: str) -> str:
+  return config_names.first_sentence(_CONFIGS[name])
+
+
+def get_config(name: str = "") -> ConfigDict:
+  config_names.check("countdown", name, names())
+  return _CONFIGS[name]()

@@ -1,0 +1,162 @@
+"""One config for each method, on an embedded task, all alike but for the method.
+
+  python -m experiments.run --config experiments/configs/method.py:grpo \
+    --workdir runs/grpo
+  python -m experiments.run \
+    --config "experiments/configs/method.py:max_at_k(k=4)" --workdir runs/max_at_4
+
+Every method of `rl/methods` has a name here. A method that is not in `CHANGES`
+uses the defaults of `on_task`, so a new method file needs no entry. Settings in
+brackets replace those of the entry. The bake-off
+(`python -m experiments.studies.bakeoff`) trains these very configs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from experiments.cli import config_names, spec
+from experiments.configs import chain, countdown, defaults
+from rl import choices, methods
+
+COUNTDOWN = "countdown(count=4)"  # many right answers, so that breadth shows
+CHAIN = "chain(operations=3)"  # a task with step scores
+# Functions that make the config of a task's base policy.
+BASES = {"countdown": countdown.base, "chain": chain.base}
+STEPS = 100
+
+# What differs from `on_task`, by config key. "method" is the method with its
+# settings, "task" the task in place of countdown.
+CHANGES: dict[str, dict[str, Any]] = {
+  # No ratio corrects a second minibatch: one update per rollout.
+  "aryabhata": {"plan.minibatches": 1},
+  # The default k, written out so that the name of the run shows it.
+  "bon_mean": {"method": "bon_mean(k=4)"},
+  # 64 samples of 8 prompts, as many as 16 of 32: BroRL is about large groups.
+  # The reference moves every 20 steps, since the default of 100 would be the
+  # whole run. 8 prompts on eight devices leave no second minibatch.
+  "brorl": {
+    "method": "brorl(every=20)",
+    "rollout.prompts": 8,
+    "rollout.samples": 64,
+    "plan.minibatches": 1,
+  },
+  # 2 completions of each cut thought instead of 4: they count as sampled tokens.
+  "brpo_anytime": {"method": "brpo_anytime(summaries=2)"},
+  "clip_delta": {"task": CHAIN},  # reads step scores
+  # A prompt gets at most 24 samples and 16 on average, as under other methods.
+  "coba": {"method": "coba(mean_samples=16)", "rollout.samples": 24},
+  # A hard prompt gets up to 24 samples in all; `rollout.samples` is the limit.
+  "dars": {"method": "dars(total=24)", "rollout.samples": 24},
+  "diver": {"steps_per_dispatch": 1},  # compares samples on the host
+  "empg": {"task": CHAIN},  # reads the steps of a sample
+  # Effective ranks of prefixes every 4 tokens instead of 40: answers are short.
+  "erv": {"method": "erv(stride=4)"},
+  # Its clip range moves over the whole run.
+  "flex_clip": {"method": f"flex_clip(steps={STEPS})"},
+  "gpg": {"plan.minibatches": 1},  # one update per rollout, as in the paper
+  "less": {"steps_per_dispatch": 1},  # looks for shared segments on the host
+  # The best of 8 of a group's 16 samples (default: 4), as in pass@8 of the
+  # evaluation. The same holds for the pass@k methods.
+  "max_at_k": {"method": "max_at_k(k=8)"},
+  # The default k, written out so that the name of the run shows it.
+  "max_at_k_off_policy": {"method": "max_at_k_off_policy(k=4)"},
+  "min_form": {"task": CHAIN},  # reads step scores
+  "opo": {"plan.minibatches": 1},  # strictly on-policy
+  "oprl": {"task": CHAIN},  # pays steps
+  "pass_at_k": {"method": "pass_at_k(k=8)"},
+  "pass_at_k_adaptive": {"method": "pass_at_k_adaptive(k=8)"},
+  "pass_at_k_combination": {"method": "pass_at_k_combination(k=8)"},
+  "pass_at_k_exceeding": {"method": "pass_at_k_exceeding(k=8)"},
+  "prime": {"task": CHAIN},  # a process reward model, on a task with steps
+  "prof": {"task": CHAIN},  # compares step scores with the outcome
+  "pure_openrlhf": {"task": CHAIN},  # reads step scores
+  "pure_verl": {"task": CHAIN},  # reads step scores
+  "reinforce": {"plan.minibatches": 1},  # strictly on-policy
+  "remax": {"plan.minibatches": 1},  # strictly on-policy
+  "rloo": {"plan.minibatches": 1},  # strictly on-policy
+  "strict_min_form": {"task": CHAIN},  # reads step scores
+  "sum_form": {"task": CHAIN},  # reads step scores
+  "superhf": {"plan.minibatches": 1},  # one supervised step per rollout
+  # Ten times the usual rate, as only a hundredth of the weights moves.
+  "ticket_mask": {"optimizer.learning_rate": 0.0015},
+  "unlikeliness": {"plan.epochs": 2},  # as in the paper
+  # The critic learns alone for 10 of the 100 steps; the default is 50.
+  "vapo": {"method": "vapo(pretraining=10)"},
+}
+
+
+def names() -> list[str]:
+  """Returns the names of all methods, sorted."""
+  return methods.names()
+
+
+def summary(name: str) -> str:
+  """Returns the first line of the method's file."""
+  return config_names.first_sentence(inspect.getmodule(methods.factory(name)))
+
+
+def get_config(name: str = "") -> ConfigDict:
+  """The config of a method.
+
+  Args:
+    name: name of a method, or a name with settings, "max_at_k(k=4)".
+
+  Raises:
+    ValueError: if there is no such method.
+  """
+  method, settings = spec.parse(name) if name else ("", {})
+  config_names.check("method", method, names())
+  changes = dict(CHANGES.get(method, {}))
+  call = changes.pop("method", method)
+  if settings:
+    call = spec.write(method, spec.parse(call)[1] | settings)
+  return on_task(call, changes.pop("task", COUNTDOWN), changes)
+
+
+def base(task: str) -> ConfigDict:
+  """The supervised config whose policy the runs of a task start from.
+
+  The model has a value head, for the methods that train one.
+
+  Args:
+    task: a task, with its settings.
+
+  Raises:
+    ValueError: if the task has no base policy.
+  """
+  name, _ = spec.parse(task)
+  if name not in BASES:
+    raise ValueError(choices.unknown("embedded task", name, BASES))
+  config = BASES[name]()
+  config.task = task
+  config.model.value_head = True
+  return config
+
+
+def on_task(
+  method: str,
+  task: str = COUNTDOWN,
+  changes: Mapping[str, Any] | None = None,
+) -> ConfigDict:
+  """Reinforcement learning by a method, from the base policy of a task.
+
+  A step samples 16 completions of each of 32 prompts and makes two updates, so
+  that probability ratios differ from 1 in the second.
+
+  Args:
+    method: a method, with its hyper-parameters, as in `config.method`.
+    task: a task, with its settings.
+    changes: values of the config that differ, by dotted key.
+  """
+  config = defaults.with_base(defaults.rl(steps=STEPS), base(task))
+  config.method = method
+  config.plan.minibatches = 2
+  config.steps_per_dispatch = 10
+  config.evaluation.problems = 128
+  config.update_from_flattened_dict(dict(changes or {}))
+  return config

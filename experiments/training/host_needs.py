@@ -1,0 +1,75 @@
+"""Quantities of a method that numpy computes between sampling and the step."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping
+
+import jax
+
+from experiments.training.experiment import Experiment
+from experiments.training.rollouts import STATE_READY, HostRolloutFn
+from rl import learners, scoring
+from rl.method import Method
+from rl.step import State
+
+
+def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
+  """The needs of the learners that are computed on the host."""
+  return {
+    need
+    for method in methods.values()
+    for need in method.signal_needs | method.term_needs
+    if need.source == "host"
+  }
+
+
+def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
+  """Also computes the host needs, before the compiled train step.
+
+  What they read is scored in a program of its own, whose result is replicated,
+  so that every process finds all of it on its devices.
+
+  Args:
+    e: the experiment.
+    rollout_fn: makes a rollout.
+
+  Returns:
+    `rollout_fn` itself if no method has host needs.
+  """
+  needs = host_needs(e.methods)
+  if not needs:
+    return rollout_fn
+  reads = {read for need in needs for read in need.probe.reads}
+
+  @functools.partial(jax.jit, out_shardings=e.replicated)
+  def score(state, rollout):
+    return e.with_scores(state, rollout, reads)
+
+  def with_needs(state: State):
+    rollouts, times = rollout_fn(state)
+    rollouts = learners.by_learner(rollouts)
+    rollout = rollouts[learners.POLICY]
+    scored = score(state, rollout)
+    if STATE_READY not in times:
+      # `scored` needs the state, so the wait for it below is no longer for this.
+      jax.block_until_ready(state)
+      times = {**times, STATE_READY: time.perf_counter()}
+    start = time.perf_counter()
+    jax.block_until_ready(scored)
+    host_start = time.perf_counter()
+    extras = scoring.on_host(needs, scored).extras.arrays
+    rollout = rollout.replace(
+      extras=rollout.extras.update(
+        {str(need): extras[str(need)] for need in needs}
+      )
+    )
+    host_seconds = time.perf_counter() - host_start
+    return {**rollouts, learners.POLICY: rollout}, {
+      **times,
+      "time/score_s": times.get("time/score_s", 0.0) + host_seconds,
+      "time/rollout_s": times.get("time/rollout_s", 0.0) + host_start - start,
+    }
+
+  return with_needs

@@ -1,0 +1,231 @@
+"""The forms in which the attention of a prompt or of completions is computed.
+
+`ModelConfig.attention` names the form. All forms compute the same function:
+
+- "plain": all query-key pairs at once, with a mask.
+- "blocked": queries in blocks, each with the keys up to the block's end only.
+- "splash": Pallas kernel for TPUs, in `models.attention_kernels`.
+- "cudnn": cuDNN kernel for NVIDIA GPUs, in `models.attention_kernels`.
+
+Axes: P prompts, S completions per prompt (1 for the attention of prompts), L
+prompt tokens, N query tokens, head_dim channels of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from models import attention, attention_kernels, sharding
+from models.attention import AttentionInputs, KeySet
+
+Array = jax.Array
+# Blocks that N queries are cut into. Four blocks compute 5/8 of all pairs; on
+# CPU, eight blocks were slower.
+NUM_BLOCKS = 4
+MIN_BLOCK = 64  # queries; smaller blocks save next to nothing
+
+
+def attend(
+  inputs: AttentionInputs, form: str, scale: float = 0.0, softcap: float = 0.0
+) -> Array:
+  """Softmax attention in one of the forms.
+
+  Args:
+    inputs: queries, keys, values and masks.
+    form: one of `models.config.ATTENTIONS`.
+    scale: factor of the scores; 0 means `head_dim ** -0.5`.
+    softcap: c of the cap `c * tanh(score / c)` on scores; 0 means no cap.
+
+  Returns:
+    `[P, S, heads, N, head_dim]`. A padding token, which sees no real token,
+    returns exactly 0 and has zero gradient.
+  """
+  return FORMS[form](inputs, scale, softcap)
+
+
+def attend_all_pairs(
+  inputs: AttentionInputs, scale: float, softcap: float
+) -> Array:
+  """Form "plain": scores of all query-key pairs at once, with a mask."""
+  num_queries = inputs.queries.shape[-2]
+  return _attend_block(inputs, scale, softcap, 0, num_queries)
+
+
+def attend_in_blocks(
+  inputs: AttentionInputs, scale: float, softcap: float
+) -> Array:
+  """Form "blocked": blocks of queries, each with the keys it can see.
+
+  A pair of a query and a key in a later block is never computed. If the window
+  is a Python int, neither are keys before the block's window. If the mesh axis
+  "context" splits the tokens over devices, each device computes a contiguous
+  part of the queries over all keys.
+  """
+  num_parts = sharding.num_shards(inputs.queries, "context")
+  if num_parts > 1:
+    return _attend_sharded(inputs, scale, softcap, num_parts)
+  num_queries = inputs.queries.shape[-2]
+  size = max(MIN_BLOCK, math.ceil(num_queries / NUM_BLOCKS))
+  blocks = [
+    _attend_block(inputs, scale, softcap, start, min(start + size, num_queries))
+    # max(..., 1): an empty sequence still returns an array.
+    for start in range(0, max(num_queries, 1), size)
+  ]
+  return jnp.concatenate(blocks, axis=-2)
+
+
+FORMS: Mapping[str, Callable[[AttentionInputs, float, float], Array]] = {
+  "plain": attend_all_pairs,
+  "blocked": attend_in_blocks,
+  "splash": attention_kernels.splash,
+  "cudnn": attention_kernels.cudnn,
+}
+
+
+def _attend_block(
+  inputs: AttentionInputs, scale: float, softcap: float, start: int, stop: int
+) -> Array:
+  """Attention of queries start to stop over the keys that any of them sees."""
+  queries = jax.lax.slice_in_dim(inputs.queries, start, stop, axis=-2)
+  window, prompt_length = inputs.window, inputs.prompt_mask.shape[-1]
+  # A traced window has no known bound, so no key is skipped.
+  reach = window if isinstance(window, int) else prompt_length + stop
+  # The first visible key of the prompt, and of the N tokens. Query `start` sees
+  # `reach` positions up to its own; the prompt ends where the N tokens start.
+  first_keys = (
+    max(0, prompt_length + start - reach + 1),
+    max(0, start - reach + 1),
+  )
+  indices = jnp.arange(start, stop)
+  return _attend_queries(
+    inputs, queries, indices, scale, softcap, first_keys, stop
+  )
+
+
+def _attend_sharded(
+  inputs: AttentionInputs, scale: float, softcap: float, num_parts: int
+) -> Array:
+  """Attention with queries split over the mesh axis "context".
+
+  Keys and values are whole on each device. A device loops over small blocks of
+  its queries and recomputes their scores in the backward pass, because the
+  scores of a long sequence do not fit into its memory.
+  """
+  num_queries = inputs.queries.shape[-2]
+  part_size = -(-num_queries // num_parts)  # queries per device, rounded up
+  block_size = min(MIN_BLOCK, part_size)
+  num_blocks = -(-part_size // block_size)
+
+  def attend_part(
+    queries: Array, first: Array, inputs: AttentionInputs
+  ) -> Array:
+    """Attention of one device's queries; first is `[1]`, their first index."""
+    queries = _pad_queries(queries, num_blocks * block_size)
+    shape = *queries.shape[:3], num_blocks, block_size, queries.shape[-1]
+    # [num_blocks, P, S, heads, block_size, head_dim], to loop over axis 0.
+    queries = jnp.moveaxis(queries.reshape(shape), 3, 0)
+
+    @jax.checkpoint
+    def attend_block(start: Array, queries: Array) -> Array:
+      indices = start + jnp.arange(block_size)
+      return _attend_queries(
+        inputs, queries, indices, scale, softcap, (0, 0), num_queries
+      )
+
+    starts = first + block_size * jnp.arange(num_blocks)
+    out = jax.lax.map(lambda block: attend_block(*block), (starts, queries))
+    out = jnp.moveaxis(out, 0, 3)
+    out = out.reshape(*out.shape[:3], num_blocks * block_size, -1)
+    return out[..., :part_size, :]
+
+  mesh, _ = sharding.mesh_and_auto_axes(inputs.queries)
+  query_spec = PartitionSpec(None, None, None, "context")
+  out = jax.shard_map(
+    attend_part,
+    mesh=mesh,
+    in_specs=(query_spec, PartitionSpec("context"), PartitionSpec()),
+    out_specs=query_spec,
+    axis_names={"context"},
+    check_vma=False,
+  )(
+    _pad_queries(inputs.queries, num_parts * part_size),
+    part_size * jnp.arange(num_parts),
+    inputs._replace(queries=None),  # keys, values and masks, on all devices
+  )
+  return out[..., :num_queries, :]
+
+
+def _pad_queries(queries: Array, length: int) -> Array:
+  """Pads axis -2, the query tokens, with zeros at its end to `length`."""
+  widths = [(0, 0)] * (queries.ndim - 2)
+  widths += [(0, length - queries.shape[-2]), (0, 0)]
+  return jnp.pad(queries, widths)
+
+
+def _attend_queries(
+  inputs: AttentionInputs,
+  queries: Array,
+  indices: Array,
+  scale: float,
+  softcap: float,
+  first_keys: tuple[int, int],
+  stop: int,
+) -> Array:
+  """Attention of some of the queries.
+
+  Args:
+    inputs: keys, values and masks; its queries are not read.
+    queries: `[P, S, heads, n, head_dim]`, some of the N queries.
+    indices: `[n]`, the index of each query among the N tokens.
+    scale: factor of the scores.
+    softcap: cap on the scores.
+    first_keys: index of the first visible key of the prompt, and of the first
+      visible key among the N tokens.
+    stop: index among the N tokens after the last visible key.
+
+  Returns:
+    `[P, S, heads, n, head_dim]`.
+  """
+  window, prompt_length = inputs.window, inputs.prompt_mask.shape[-1]
+  query_index = indices[:, None]  # [n, 1]
+
+  def is_visible(key_index: Array) -> Array:
+    """Causal mask with the window, `[n, U]`; a prompt's keys are below 0."""
+    causal = key_index <= query_index
+    if window is None:
+      return causal
+    return causal & (query_index - key_index < window)
+
+  def slice_keys(
+    keys_values: tuple[Array, Array], first: int, end: int
+  ) -> tuple[Array, Array]:
+    """Keys first to end, transposed as `KeySet` stores them, and values."""
+    keys, values = keys_values
+    return (
+      jax.lax.slice_in_dim(keys, first, end, axis=-2).swapaxes(-1, -2),
+      jax.lax.slice_in_dim(values, first, end, axis=-2),
+    )
+
+  key_sets = []
+  first_prompt_key, first_key = first_keys
+  if inputs.prompt_keys_values is not None and first_prompt_key < prompt_length:
+    visible = inputs.prompt_mask[:, None, first_prompt_key:]  # [P, 1, U]
+    if window is not None:
+      # The prompt's last token has index -1.
+      visible &= is_visible(jnp.arange(first_prompt_key - prompt_length, 0))
+    prompt_keys_values = slice_keys(
+      inputs.prompt_keys_values, first_prompt_key, prompt_length
+    )
+    key_sets.append(KeySet(*prompt_keys_values, visible))
+  visible = is_visible(jnp.arange(first_key, stop))[None]  # [1, n, U]
+  if inputs.prompt_keys_values is None:
+    # The N tokens are the prompt, so its padding is masked here.
+    visible &= inputs.prompt_mask[:, None, first_key:stop]
+  keys_values = slice_keys(inputs.keys_values, first_key, stop)
+  key_sets.append(KeySet(*keys_values, visible))
+  return attention.attend(queries, key_sets, scale, softcap)

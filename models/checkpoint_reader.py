@@ -1,0 +1,206 @@
+"""Reads the parameters of a checkpoint, without optimizer state and the rest.
+
+There are two kinds of checkpoints, both written with Orbax in the folder
+`WORKDIR/checkpoints/STEP`: those of a training run have the whole training
+state, and those of an imported model (`models.hf import`) have parameters only.
+In both, the parameters are under `params` of the item `state`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from etils import epath
+
+from models import checksums, storage_paths
+from rl import types
+
+FOLDER = "checkpoints"  # its name in a workdir
+
+
+def latest_step(directory: epath.PathLike) -> int | None:
+  """The step of the latest complete checkpoint, or None if there is none."""
+  return max(steps(directory), default=None)
+
+
+def steps(directory: epath.PathLike) -> list[int]:
+  """The steps of the complete checkpoints, in ascending order."""
+  directory = epath.Path(directory)
+  if not directory.exists():
+    return []
+  return sorted(ocp.utils.checkpoint_steps(directory))
+
+
+def check_params(
+  directory: epath.PathLike,
+  abstract_params: types.PyTree,
+  step: int | None = None,
+) -> None:
+  """Checks that a checkpoint has the expected parameters; reads no array.
+
+  Args:
+    directory: folder of the checkpoints.
+    abstract_params: the expected parameters: arrays or `jax.ShapeDtypeStruct`.
+    step: step of the checkpoint; None means the latest.
+
+  Raises:
+    FileNotFoundError: there is no checkpoint, or none of this step.
+    ValueError: the tree, a shape or a dtype differs.
+  """
+  with _CheckpointParams(directory, step) as saved:
+    saved.check(abstract_params)
+
+
+def restore_params(
+  directory: epath.PathLike,
+  abstract_params: types.PyTree | None = None,
+  step: int | None = None,
+) -> types.PyTree:
+  """Reads the parameters of a checkpoint.
+
+  Args:
+    directory: folder of the checkpoints.
+    abstract_params: the expected parameters with their shardings: arrays or
+      `jax.ShapeDtypeStruct`. None reads all parameters that the checkpoint has
+      as nested dicts, to the first local device.
+    step: step of the checkpoint; None means the latest.
+
+  Returns:
+    The parameters.
+
+  Raises:
+    FileNotFoundError: there is no checkpoint, or none of this step.
+    ValueError: the tree, a shape or a dtype differs, or a checksum shows that
+      the checkpoint is damaged.
+  """
+  with _CheckpointParams(directory, step) as saved:
+    return saved.restore(
+      saved.tree if abstract_params is None else abstract_params
+    )
+
+
+class _CheckpointParams(contextlib.AbstractContextManager):
+  """The parameters of one checkpoint; opening it reads metadata only.
+
+  Attributes:
+    step: the checkpoint's step.
+    tree: metadata of the parameters, with shapes and dtypes.
+  """
+
+  def __init__(self, directory: epath.PathLike, step: int | None) -> None:
+    directory = storage_paths.absolute(directory)
+    if not directory.exists():
+      raise FileNotFoundError(f"no checkpoints: {directory} does not exist")
+    self.step = select_step(steps(directory), directory, step)
+    self._path = directory / str(self.step) / "state"
+    self._handler = ocp.PyTreeCheckpointHandler()
+    self.tree = self._handler.metadata(self._path).tree["params"]
+
+  def check(self, abstract_params: types.PyTree) -> types.PyTree:
+    """Checks the parameters and returns their shapes, dtypes and shardings."""
+    target = jax.tree.map(_abstract_array, abstract_params)
+    check_matches(target, self.tree, self.step)
+    return target
+
+  def restore(self, abstract_params: types.PyTree) -> types.PyTree:
+    item = {"params": self.check(abstract_params)}
+    restored = self._handler.restore(
+      self._path,
+      args=ocp.args.PyTreeRestore(
+        item,
+        restore_args=ocp.checkpoint_utils.construct_restore_args(item),
+        partial_restore=True,
+      ),
+    )
+    # Only checkpoints of a run have this JSON file with checksums.
+    json_path = self._path.parent / "data"
+    if json_path.exists():
+      data = ocp.JsonCheckpointHandler().restore(json_path)
+      saved = checksums.select_params(data.get(checksums.KEY, {}))
+      checksums.verify(checksums.compute(restored), saved, self.step)
+    return restored["params"]
+
+  def __exit__(self, *_: object) -> None:
+    self._handler.close()
+
+
+def _abstract_array(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+  """The shape, dtype and sharding of an array."""
+  return jax.ShapeDtypeStruct(
+    leaf.shape, leaf.dtype, sharding=sharding_of(leaf)
+  )
+
+
+def sharding_of(leaf: jax.Array) -> jax.sharding.Sharding:
+  """The leaf's sharding, or the first local device if it has none."""
+  sharding = getattr(leaf, "sharding", None)
+  if isinstance(sharding, jax.sharding.Sharding):
+    return sharding
+  return jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+
+
+def check_matches(target: types.PyTree, saved: types.PyTree, step: int) -> None:
+  """Compares the expected tree with the saved one: names, dtypes and shapes.
+
+  Args:
+    target: the expected arrays, or their shapes and dtypes.
+    saved: metadata of the saved arrays.
+    step: the checkpoint's step, for the error message.
+
+  Raises:
+    ValueError: they differ; the message names the first leaf that does.
+  """
+  expected_types, saved_types = _leaf_types(target), _leaf_types(saved)
+  for name in sorted(expected_types.keys() | saved_types.keys()):
+    expected_type = expected_types.get(name, "absent")
+    saved_type = saved_types.get(name, "absent")
+    if expected_type != saved_type:
+      raise ValueError(
+        f"the checkpoint of step {step} does not match: {name} is {saved_type} "
+        f"in the checkpoint, but should be {expected_type}"
+      )
+
+
+def _leaf_types(tree: types.PyTree) -> dict[str, str]:
+  """Maps dotted paths to "dtype[shape]", such as "float32[8,4]".
+
+  Structs, tuples and dicts have the same paths, so Orbax's metadata, which has
+  dicts only, can be compared with any tree.
+  """
+  leaves = {}
+  for path, leaf in jax.tree.flatten_with_path(tree)[0]:
+    name = jax.tree_util.keystr(path, simple=True, separator=".")
+    shape = ",".join(str(size) for size in leaf.shape)
+    leaves[name] = f"{jnp.dtype(leaf.dtype).name}[{shape}]"
+  return leaves
+
+
+def select_step(
+  available: Iterable[int], directory: epath.PathLike, step: int | None
+) -> int:
+  """Returns the requested step, or the latest one for None.
+
+  Args:
+    available: steps of the checkpoints.
+    directory: folder of the checkpoints, for the error message.
+    step: the requested step, or None.
+
+  Raises:
+    FileNotFoundError: the requested step is not available.
+  """
+  available = sorted(available)
+  if not available:
+    raise FileNotFoundError(f"no checkpoint in {directory}")
+  if step is None:
+    return available[-1]
+  if step not in available:
+    nearest = min(available, key=lambda other: abs(other - step))
+    raise FileNotFoundError(
+      f"no checkpoint of step {step} in {directory}; available: {available}, "
+      f"nearest {nearest}"
+    )
+  return step

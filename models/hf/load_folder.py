@@ -1,0 +1,414 @@
+"""Reads a Hugging Face folder: its config, and its weights slice by slice.
+
+Each process reads only the slices that its devices hold. Which tensor holds
+which parameter is in `models.hf.tensor_layout`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+from jax.sharding import Mesh, SingleDeviceSharding
+
+from models import sharding, storage_paths, transformer
+from models.config import DTYPES, ModelConfig
+from models.hf import config_conversion, tensor_layout
+from models.hf.tensor_layout import LeafLayout
+from rl import choices
+
+Params = transformer.Params
+Folder = str | os.PathLike
+
+# Names of files.
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+HEADS = "heads.safetensors"  # value and extra heads; not a Hugging Face file
+
+_STORED_DTYPES = ("F32", "BF16", "F16")  # safetensors' names
+_UNEMBEDDING = "lm_head.weight"
+_COMPARED_ROWS = 4096  # rows of an embedding that are compared at a time
+_ALIGNMENT = 64  # bytes; XLA on CPU uses buffers so aligned without a copy
+
+
+def load(
+  folder: Folder, dtype: str = "float32", mesh: Mesh | None = None
+) -> tuple[ModelConfig, Params]:
+  """Loads a decoder from a folder with safetensors files.
+
+  Tensors are read slice by slice into one buffer per shard, and the buffer
+  becomes the array, so that there is never a second copy of the parameters.
+
+  Args:
+    folder: folder with a `config.json` and safetensors, in one or several
+      files.
+    dtype: dtype of the parameters and activations, independent of the stored
+      dtype. Heads besides the logits are float32.
+    mesh: mesh over which the parameters are split, by the rules of
+      `models.sharding`; None means the first local device.
+
+  Returns:
+    (config, params). Heads that `save` wrote are included.
+
+  Raises:
+    ValueError: the folder does not exist, its architecture or a value in its
+      config is not supported, a file is missing or corrupt, or a tensor is
+      missing, unknown, quantized or of another shape. The message is one line.
+  """
+  config = load_config(folder, dtype)
+  stored = _open_tensors(folder)
+  names = _match_names(config, stored, folder)
+  layouts = tensor_layout.layout(config)
+  _check_tensors(config, layouts, names, stored, folder)
+  if config.tied_embeddings and _UNEMBEDDING in names:
+    embedding = stored[names[tensor_layout.embedding_name(config)]]
+    _check_tied(embedding, stored[names[_UNEMBEDDING]])
+  shapes = tensor_layout.leaf_shapes(config)
+  shardings = _leaf_shardings(shapes, mesh)
+  leaves = {}
+
+  def open_tensor(name: str) -> tensor_layout.SlicedTensor:
+    return stored[names[name]].open()
+
+  # Largest first: peak memory has its buffer next to the finished arrays, so
+  # the last buffers should be small.
+  for layout in sorted(
+    layouts, key=lambda x: -math.prod((*x.counts, *x.shape))
+  ):
+    name = layout.leaf
+    leaves[name] = _load_leaf(
+      layout, shapes[name], shardings[name], open_tensor
+    )
+  return config, tensor_layout.nest(leaves) | _load_heads(folder, mesh)
+
+
+def load_config(folder: Folder, dtype: str = "float32") -> ModelConfig:
+  """Loads the config of a folder's decoder; reads no weights.
+
+  Args:
+    folder: a folder as in `load`.
+    dtype: dtype of the parameters and activations.
+
+  Raises:
+    ValueError: `config.json` is missing, or is not supported.
+  """
+  if dtype not in DTYPES:
+    raise ValueError(choices.unknown("dtype", dtype, DTYPES))
+  config = config_conversion.from_hf(read_json(folder, CONFIG), dtype)
+  path = require_local(folder) / HEADS
+  if not path.exists():
+    return config
+  with _open_file(path) as file:
+    head_fields = json.loads(file.metadata()["heads"])
+  return dataclasses.replace(config, **head_fields)
+
+
+def require_local(folder: Folder) -> pathlib.Path:
+  """Returns the path of a model folder, which must be on this machine.
+
+  Raises:
+    ValueError: the folder is in a bucket, where files cannot be mapped into
+      memory.
+  """
+  return storage_paths.require_local(folder, "model folder")
+
+
+def check_folder(folder: Folder) -> None:
+  """Raises the errors that `load` would raise; reads file headers only.
+
+  Raises:
+    ValueError: the folder cannot be loaded, as in `load`. (Only the values of
+      tied embeddings are not compared.)
+  """
+  config = load_config(folder)
+  stored = _open_tensors(folder)
+  names = _match_names(config, stored, folder)
+  layouts = tensor_layout.layout(config)
+  _check_tensors(config, layouts, names, stored, folder)
+
+
+def check_tokenizer(config: ModelConfig, length: int, folder: Folder) -> None:
+  """Checks that the embedding has a row for each id of a tokenizer.
+
+  Args:
+    config: the decoder's config.
+    length: number of ids, see `models.tokenizer.required_vocab_size`.
+    folder: folder of the tokenizer, for the error message.
+
+  Raises:
+    ValueError: the tokenizer has more ids than the embedding has rows.
+  """
+  if length > config.vocab_size:
+    raise ValueError(
+      f"the tokenizer of {folder} has {length} tokens, but the embedding has "
+      f"{config.vocab_size} rows; use a tokenizer of at most as many"
+    )
+
+
+def read_json(folder: Folder, name: str) -> dict[str, Any]:
+  """Reads a JSON file of a model folder.
+
+  Raises:
+    ValueError: the folder or the file does not exist, or the file is not a JSON
+      object.
+  """
+  folder = require_local(folder)
+  if not folder.is_dir():
+    raise ValueError(f"{str(folder)!r} is not a folder")
+  if not (folder / name).exists():
+    raise ValueError(f"{folder} has no {name}; is it a Hugging Face folder?")
+  try:
+    data = json.loads((folder / name).read_text(encoding="utf-8"))
+  except ValueError as error:
+    raise ValueError(f"{folder / name} is not JSON: {error}") from None
+  if not isinstance(data, dict):
+    raise ValueError(f"{folder / name} is not a JSON object")
+  return data
+
+
+class _StoredTensor(NamedTuple):
+  """A tensor of an open safetensors file.
+
+  Attributes:
+    file: the open file.
+    name: name of the tensor in the file.
+    shape: its shape.
+    dtype: its dtype, by safetensors' name.
+  """
+
+  file: Any
+  name: str
+  shape: tuple[int, ...]
+  dtype: str
+
+  def open(self) -> tensor_layout.SlicedTensor:
+    """Returns an object that reads a slice of the tensor when indexed."""
+    return self.file.get_slice(self.name)
+
+
+def _open_tensors(folder: Folder) -> dict[str, _StoredTensor]:
+  """Opens all tensors of a folder, by name; reads file headers only."""
+  folder = require_local(folder)
+  if (folder / WEIGHTS).exists():
+    files = [WEIGHTS]
+  elif (folder / INDEX).exists():
+    file_by_tensor = read_json(folder, INDEX).get("weight_map", {})
+    files = sorted(set(file_by_tensor.values()))
+    for name in files:
+      if not (folder / name).exists():
+        raise ValueError(f"shard {name}, which {INDEX} names, is missing")
+  elif pickles := sorted(folder.glob("*.bin")):
+    raise ValueError(
+      f"{folder} has pickles ({pickles[0].name}) and no {WEIGHTS}; convert "
+      "them with save_pretrained of transformers"
+    )
+  else:
+    raise ValueError(f"{folder} has neither {WEIGHTS} nor {INDEX}")
+  stored = {}
+  for file_name in files:
+    file = _open_file(folder / file_name)
+    for name in file.keys():  # noqa: SIM118
+      tensor = file.get_slice(name)
+      shape = tuple(tensor.get_shape())
+      stored[name] = _StoredTensor(file, name, shape, tensor.get_dtype())
+  return stored
+
+
+def _open_file(path: pathlib.Path) -> Any:
+  try:
+    return safetensors.safe_open(path, framework="numpy")
+  except safetensors.SafetensorError as error:
+    raise ValueError(f"corrupt shard {path}: {error}") from None
+
+
+def _match_names(
+  config: ModelConfig, stored: Iterable[str], folder: Folder
+) -> dict[str, str]:
+  """Maps the names that `tensor_layout` expects to the names in the files.
+
+  They can differ in their prefix, see `tensor_layout.name_prefixes`.
+  """
+  our_prefix, *other_prefixes = tensor_layout.name_prefixes(config)
+  stored = set(stored)
+  # The prefix is the one with which the embedding is stored.
+  embedding = tensor_layout.embedding_name(config)
+  for prefix in (our_prefix, *other_prefixes):
+    if embedding.replace(our_prefix, prefix, 1) in stored:
+      break
+  else:
+    raise ValueError(f"{folder} has no tensor {embedding}")
+  names = {}
+  for name in stored:
+    # The unembedding is not part of the base model and has another prefix.
+    unembedding = name.rpartition("lm_head.")[2]
+    if unembedding != name:
+      names["lm_head." + unembedding] = name
+    elif name.startswith(prefix):
+      names[our_prefix + name.removeprefix(prefix)] = name
+    else:
+      names[name] = name
+  return names
+
+
+def _check_tensors(
+  config: ModelConfig,
+  layouts: Iterable[LeafLayout],
+  names: dict[str, str],
+  stored: dict[str, _StoredTensor],
+  folder: Folder,
+) -> None:
+  """Checks the names, dtypes and shapes of the stored tensors.
+
+  Args:
+    config: the decoder's config.
+    layouts: the expected tensors.
+    names: expected names to names in the files.
+    stored: the stored tensors by their names in the files.
+    folder: their folder, for error messages.
+  """
+  expected = {
+    name: layout for layout in layouts for name in layout.tensor_names()
+  }
+  missing = sorted(expected.keys() - names.keys())
+  ignored = tensor_layout.ignored_names(config)
+  # A tied unembedding may be stored; `_check_tied` compares it.
+  tied = {_UNEMBEDDING} if config.tied_embeddings else set()
+  unknown = sorted(
+    names[name]
+    for name in names.keys() - expected.keys() - tied
+    if not ignored.fullmatch(names[name])
+  )
+  if missing or unknown:
+    lists = (("missing", missing), ("unknown", unknown))
+    raise ValueError(
+      f"{folder}: "
+      + "; ".join(
+        _format_names(kind, listed) for kind, listed in lists if listed
+      )
+    )
+  for name, layout in expected.items():
+    tensor = stored[names[name]]
+    if tensor.dtype not in _STORED_DTYPES:
+      raise ValueError(
+        f"dtype mismatch: {tensor.name} is stored as {tensor.dtype}; only "
+        f"{', '.join(_STORED_DTYPES)} are read"
+      )
+    if tensor.shape != layout.stored_shape:
+      raise ValueError(
+        f"{tensor.name} has shape {tensor.shape}, but {CONFIG} asks for "
+        f"{layout.stored_shape}"
+      )
+
+
+def _format_names(kind: str, names: list[str]) -> str:
+  """Formats as "2 missing tensors: a, b"; lists at most four names."""
+  listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+  return f"{len(names)} {kind} tensor{'s' * (len(names) > 1)}: {listed}"
+
+
+def _check_tied(embedding: _StoredTensor, unembedding: _StoredTensor) -> None:
+  """Checks that a stored unembedding equals the embedding it is tied to."""
+  equal = embedding.shape == unembedding.shape
+  first, second = embedding.open(), unembedding.open()
+  num_rows = embedding.shape[0]
+  for start in range(0, num_rows if equal else 0, _COMPARED_ROWS):
+    rows = slice(start, min(start + _COMPARED_ROWS, num_rows))
+    equal = equal and np.array_equal(first[rows], second[rows])
+  if not equal:
+    raise ValueError(
+      f"{unembedding.name} differs from {embedding.name}, but {CONFIG} says "
+      "tie_word_embeddings = true; remove the one or set the other to false"
+    )
+
+
+def _leaf_shardings(
+  shapes: dict[str, jax.ShapeDtypeStruct], mesh: Mesh | None
+) -> dict[str, jax.sharding.Sharding]:
+  """The sharding of each leaf by dotted path."""
+  if mesh is None:
+    device = SingleDeviceSharding(jax.local_devices()[0])
+    return dict.fromkeys(shapes, device)
+  tree = sharding.shardings(tensor_layout.nest(shapes), mesh)
+  leaves = jax.tree_util.tree_leaves_with_path(tree)
+  return {sharding.dotted_path(path): leaf for path, leaf in leaves}
+
+
+def _load_leaf(
+  layout: LeafLayout,
+  leaf: jax.ShapeDtypeStruct,
+  leaf_sharding: jax.sharding.Sharding,
+  open_tensor: Callable[[str], tensor_layout.SlicedTensor],
+) -> jax.Array:
+  """Loads one leaf; each shard reads the slices of tensors that it needs, once.
+
+  Args:
+    layout: how the leaf is stored.
+    leaf: its shape and dtype.
+    leaf_sharding: its sharding.
+    open_tensor: returns the tensor of a name in `tensor_layout`.
+  """
+  # Buffers by the (start, stop) of each axis.
+  buffers: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
+
+  def load_shard(index: tuple[slice, ...]) -> np.ndarray:
+    bounds = tuple(
+      cut.indices(size)[:2] for cut, size in zip(index, leaf.shape, strict=True)
+    )
+    if bounds not in buffers:  # several devices may hold copies of a shard
+      buffers[bounds] = read(bounds)
+    return buffers[bounds]
+
+  def read(bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
+    sizes = [stop - start for start, stop in bounds]
+    buffer = _empty_aligned(sizes, jnp.dtype(leaf.dtype))
+    num_stacked = len(layout.counts)
+    inner = tuple(slice(*bound) for bound in bounds[num_stacked:])
+    # Each layer, or layer and expert, of the shard.
+    for stacked in itertools.product(
+      *(range(*bound) for bound in bounds[:num_stacked])
+    ):
+      tensor = open_tensor(layout.tensor_name(stacked))
+      buffer_index = tuple(
+        i - start for i, (start, _) in zip(stacked, bounds, strict=False)
+      )
+      layout.read(tensor, inner, buffer[buffer_index])
+    return buffer
+
+  array = jax.make_array_from_callback(leaf.shape, leaf_sharding, load_shard)
+  return jax.block_until_ready(array)
+
+
+def _empty_aligned(shape: list[int], dtype: np.dtype) -> np.ndarray:
+  """An empty array whose memory XLA on CPU can use without a copy."""
+  size = math.prod(shape) * dtype.itemsize
+  memory = np.empty(size + _ALIGNMENT, np.uint8)
+  start = -memory.ctypes.data % _ALIGNMENT
+  return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def _load_heads(folder: Folder, mesh: Mesh | None) -> Params:
+  """Loads the heads that `save` wrote; returns {} if there is no file."""
+  path = require_local(folder) / HEADS
+  if not path.exists():
+    return {}
+  with _open_file(path) as file:
+    leaves = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+  shardings = _leaf_shardings(leaves, mesh)
+  return tensor_layout.nest(
+    {
+      name: jax.device_put(leaf, shardings[name])
+      for name, leaf in leaves.items()
+    }
+  )

@@ -1,0 +1,244 @@
+"""Writes a folder that `transformers.AutoModelForCausalLM` can load."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+
+from models import lora, sharding, transformer
+from models import tokenizer as tokenizer_lib
+from models.config import ModelConfig
+from models.hf import config_conversion, load_folder, tensor_layout
+from models.hf.tensor_layout import LeafLayout
+
+Params = transformer.Params
+
+SHARD_BYTES = 4 * 10**9  # largest size of a file
+_TOKENIZER_FILES = (
+  "tokenizer*",
+  "vocab.*",
+  "merges.txt",
+  "added_tokens.json",
+  "special_tokens_map.json",
+  "chat_template*",
+  "additional_chat_templates",
+  load_folder.GENERATION,
+)
+
+
+def save(
+  config: ModelConfig,
+  params: Params,
+  folder: load_folder.Folder,
+  tokenizer: load_folder.Folder | None = None,
+  shard_bytes: int = SHARD_BYTES,
+  stops: Sequence[int] = (),
+) -> None:
+  """Writes a decoder as a Hugging Face folder.
+
+  Adapters are merged into their kernels. Heads besides the logits, which
+  Hugging Face does not support, are written to `heads.safetensors`, where
+  `load` reads them. Tensors have the dtype of the parameters. The folder
+  appears only when it is complete.
+
+  Args:
+    config: the decoder's config; its `family` is the architecture written.
+    params: the decoder's parameters, all on devices of this process.
+    folder: folder to write; it must be empty or not exist.
+    tokenizer: folder from which the tokenizer and the generation config are
+      copied and the ids of special tokens are read; None means none.
+    shard_bytes: largest size of a file, unless a single tensor is larger.
+    stops: ids of further tokens that end a completion, such as the end of a
+      turn, which the tokenizer folder of a base model may not list.
+
+  Raises:
+    ValueError: the family cannot express the config, a parameter is missing or
+      has another shape, the tokenizer has more ids than the embedding has rows,
+      or the folder is not empty. The message is one line.
+  """
+  folder = load_folder.require_local(folder)
+  special = _special_tokens(config, tokenizer, stops)
+  hf_config = config_conversion.to_hf(config, **special)
+  _check_complete(config, _leaves(params))
+  config, params = lora.merge(config, params)
+  if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    raise ValueError(f"{folder} exists already; choose a new folder")
+  folder.parent.mkdir(parents=True, exist_ok=True)
+  # Write to a hidden folder beside it and rename that at the end.
+  draft = folder.with_name(f".{folder.name}.{os.getpid()}.writing")
+  draft.mkdir()
+  try:
+    hf_config.save_pretrained(draft)
+    _write_tensors(config, params, draft, shard_bytes)
+    _write_heads(config, params, draft)
+    if tokenizer is not None:
+      _copy_tokenizer(load_folder.require_local(tokenizer), draft)
+      _write_stops(draft / load_folder.GENERATION, special["eos_token_id"])
+    draft.rename(folder)
+  finally:
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def has_tokenizer(folder: load_folder.Folder) -> bool:
+  """Returns whether a folder has files of a tokenizer."""
+  return any(load_folder.require_local(folder).glob("tokenizer*"))
+
+
+def _special_tokens(
+  config: ModelConfig,
+  tokenizer: load_folder.Folder | None,
+  more_stops: Sequence[int],
+) -> dict[str, Any]:
+  """Ids of special tokens for `config.json`; checks the tokenizer's size."""
+  if tokenizer is None:
+    return {}
+  loaded = tokenizer_lib.load(tokenizer)
+  load_folder.check_tokenizer(
+    config, tokenizer_lib.required_vocab_size(loaded), tokenizer
+  )
+  stops = (*tokenizer_lib.stop_ids(loaded, tokenizer), *more_stops)
+  stops = list(dict.fromkeys(stops))  # without duplicates
+  return {
+    "bos_token_id": loaded.bos_token_id,
+    "eos_token_id": stops if len(stops) > 1 else stops[0],
+    "pad_token_id": loaded.pad_token_id,
+  }
+
+
+def _write_tensors(
+  config: ModelConfig, params: Params, folder: pathlib.Path, shard_bytes: int
+) -> None:
+  """Writes safetensors files, and their index if there are several."""
+  leaves = _leaves(params)
+  layouts = tensor_layout.layout(config)
+  shards = _plan_shards(layouts, leaves, shard_bytes)
+  tensors = _tensors(layouts, leaves)
+  file_by_tensor = {}
+  for number, names in enumerate(shards, 1):
+    file = load_folder.WEIGHTS
+    if len(shards) > 1:
+      file = f"model-{number:05}-of-{len(shards):05}.safetensors"
+    # `tensors` yields in the order of the plan.
+    shard = {name: next(tensors)[1] for name in names}
+    _save_file(shard, folder / file, {"format": "pt"})
+    file_by_tensor |= dict.fromkeys(names, file)
+  if len(shards) > 1:
+    total = sum(
+      math.prod(layout.counts) * _tensor_bytes(layout, leaves)
+      for layout in _unique_by_name(layouts)
+    )
+    index = {"metadata": {"total_size": total}, "weight_map": file_by_tensor}
+    (folder / load_folder.INDEX).write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _leaves(params: Params) -> dict[str, jax.Array]:
+  """The parameters by dotted path."""
+  return {
+    sharding.dotted_path(path): leaf
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+  }
+
+
+def _check_complete(config: ModelConfig, leaves: dict[str, jax.Array]) -> None:
+  """Checks that all parameters exist, for example not the adapters alone."""
+  for name, expected in tensor_layout.leaf_shapes(config).items():
+    shape = leaves[name].shape if name in leaves else "absent"
+    if shape != expected.shape:
+      raise ValueError(
+        f"parameter {name} is {shape}, but the config asks for {expected.shape}"
+      )
+
+
+def _unique_by_name(layouts: list[LeafLayout]) -> list[LeafLayout]:
+  """One layout for each tensor name; fused leaves share a name."""
+  return list({layout.name: layout for layout in layouts}.values())
+
+
+def _tensor_bytes(layout: LeafLayout, leaves: dict[str, jax.Array]) -> int:
+  """The size of one tensor, including other leaves that share it."""
+  itemsize = leaves[layout.leaf].dtype.itemsize
+  return math.prod(layout.stored_shape) * itemsize
+
+
+def _plan_shards(
+  layouts: list[LeafLayout], leaves: dict[str, jax.Array], shard_bytes: int
+) -> list[list[str]]:
+  """The names of the tensors in each file, filled up to `shard_bytes`."""
+  shards: list[list[str]] = [[]]
+  shard_size = 0
+  for layout in _unique_by_name(layouts):
+    size = _tensor_bytes(layout, leaves)
+    for name in layout.tensor_names():
+      if shards[-1] and shard_size + size > shard_bytes:
+        shards.append([])
+        shard_size = 0
+      shards[-1].append(name)
+      shard_size += size
+  return shards
+
+
+def _tensors(
+  layouts: list[LeafLayout], leaves: dict[str, jax.Array]
+) -> Iterator[tuple[str, np.ndarray]]:
+  """Yields all tensors by name, and copies one leaf at a time to the host."""
+  for layout in _unique_by_name(layouts):
+    sharing = [other for other in layouts if other.name == layout.name]
+    arrays = [jax.device_get(leaves[other.leaf]) for other in sharing]
+    for index in layout.indices():
+      tensor = np.empty(layout.stored_shape, arrays[0].dtype)
+      for other, array in zip(sharing, arrays, strict=True):
+        other.write(array[index], tensor)
+      yield layout.tensor_name(index), tensor
+
+
+def _write_heads(
+  config: ModelConfig, params: Params, folder: pathlib.Path
+) -> None:
+  """Writes heads besides the logits, if there are any, with their config."""
+  heads = {"value": params["value"]} if config.value_head else {}
+  if config.extra_heads:
+    extra = {name: params["heads"][name] for name, _ in config.extra_heads}
+    heads["heads"] = extra
+  leaves = {name: np.asarray(leaf) for name, leaf in _leaves(heads).items()}
+  if not leaves:
+    return
+  fields = {"value_head": config.value_head, "extra_heads": config.extra_heads}
+  metadata = {"heads": json.dumps(fields)}
+  _save_file(leaves, folder / load_folder.HEADS, metadata)
+
+
+def _save_file(
+  tensors: dict[str, np.ndarray], path: pathlib.Path, metadata: dict[str, str]
+) -> None:
+  # safetensors writes the memory as it lies, so it must be in C order.
+  tensors = {name: np.asarray(x, order="C") for name, x in tensors.items()}
+  safetensors.numpy.save_file(tensors, path, metadata=metadata)
+  # safetensors creates files with mode 0600; use the mode of the others.
+  shutil.copymode(path.parent / load_folder.CONFIG, path)
+
+
+def _copy_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
+  """Copies the files of a tokenizer, and the generation config."""
+  for pattern in _TOKENIZER_FILES:
+    for path in sorted(source.glob(pattern)):
+      if path.is_dir():
+        shutil.copytree(path, folder / path.name)
+      else:
+        shutil.copy(path, folder / path.name)
+
+
+def _write_stops(path: pathlib.Path, stops: int | list[int]) -> None:
+  """Sets `eos_token_id` in the generation config, if the folder has one."""
+  if not path.exists():
+    return
+  data = json.loads(path.read_text(encoding="utf-8"))
+  path.write_text(json.dumps({**data, "eos_token_id": stops}, indent=2) + "\n")

@@ -1,0 +1,57 @@
+"""Co-rewarding: two wordings of a question label each other by majority."""
+
+from __future__ import annotations
+
+import jax
+
+from rewards import base
+from rewards.agreement.votes import agreement, vote
+from rl import types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def co_reward_scores(
+  original_ids: Array,
+  paraphrase_ids: Array,
+  original_valid: Array | None = None,
+  paraphrase_valid: Array | None = None,
+) -> tuple[Array, Array]:
+  """1 for the most common answer to the other wording of the question, else 0.
+
+  A mistake that depends on the wording does not confirm itself. For identical
+  groups this is `majority_scores`. If both groups give the same wrong answer,
+  all samples earn 1. O(S^2 + R^2).
+
+  Source: Zhang et al. 2025, Co-rewarding: Stable Self-supervised RL for
+  Eliciting Reasoning in Large Language Models (I).
+
+  Args:
+    original_ids: `[..., S]` int, answers to the original wording, -1 for no
+      answer.
+    paraphrase_ids: `[..., R]` int, answers to the other wording, with the same
+      numbering.
+    original_valid: `[..., S]` bool, mask of samples; None means all samples.
+    paraphrase_valid: `[..., R]` bool, mask of samples; None means all samples.
+
+  Returns:
+    Scores of the samples of both wordings, `[..., S]` and `[..., R]` float32.
+  """
+  by_original = vote(original_ids, original_valid).label
+  by_paraphrase = vote(paraphrase_ids, paraphrase_valid).label
+  return (
+    agreement(original_ids, by_paraphrase, original_valid),
+    agreement(paraphrase_ids, by_original, paraphrase_valid),
+  )
+
+
+@transform("none", "sample", needs=(base.ANSWERS, base.PARAPHRASE_ANSWERS))
+def co_reward(_, rollout: types.Rollout) -> Array:
+  """`co_reward_scores` of the samples that answer the original wording.
+
+  "task/paraphrase_answer_ids" `[P, S]` holds answers to the other wording.
+  """
+  original = rollout.extras[base.ANSWERS]
+  paraphrase = rollout.extras[base.PARAPHRASE_ANSWERS]
+  return co_reward_scores(original, paraphrase, rollout.sample_mask)[0]

@@ -1,0 +1,48 @@
+"""Majority vote: a reward for giving the most common answer of the group.
+
+The reward needs no labels. A policy that gives the same answer to every prompt
+earns 1, so watch the true score and `votes.answer_entropy`, which falls to 0.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rewards.agreement.votes import agreement, vote
+from rl import types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def majority_scores(
+  answer_ids: Array, threshold: float = 0.0, valid: Array | None = None
+) -> Array:
+  """1 for the most common answer of the group if it is common enough, else 0.
+
+  If the share of the most common answer is below the threshold, the whole group
+  scores 0. The paper also removes the KL term of such a group; use
+  `vote(...).share` for this. O(S^2).
+
+  Source: Shafayat et al. 2025, Can Large Reasoning Models Self-Train? (SRT).
+
+  Args:
+    answer_ids: `[..., S]` int, -1 for no answer.
+    threshold: tau, the smallest share that earns the reward; the paper uses 0.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[..., S]` float32.
+  """
+  label, share = vote(answer_ids, valid)
+  labels = jnp.where(share >= threshold, label, -1)
+  return agreement(answer_ids, labels, valid)
+
+
+@transform("none", "sample", needs=(base.ANSWERS,))
+def majority(_, rollout: types.Rollout, *, threshold: float = 0.0) -> Array:
+  """`majority_scores` of the answers that the task reads."""
+  answers = rollout.extras[base.ANSWERS]
+  return majority_scores(answers, threshold, rollout.sample_mask)

@@ -1,0 +1,108 @@
+"""Votes: how the answers of a group agree.
+
+Answers are integer ids. Equal answers have equal ids, and -1 means that a
+sample has no answer. Comparing all pairs of a group of S samples costs O(S^2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked
+
+Array = jax.Array
+
+
+class Vote(NamedTuple):
+  """The most common answer of each group.
+
+  Attributes:
+    label: `[...]` int32, the id of the most common answer; the first one in the
+      order of samples if several are equally common, -1 if no sample answers.
+    share: `[...]` float32, the share of the group that gives this answer.
+      Samples without an answer count as members of the group.
+  """
+
+  label: Array
+  share: Array
+
+
+def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
+  """Share of the group that gives the same answer as each sample; O(S^2).
+
+  Args:
+    answer_ids: `[..., S]` int, -1 for no answer.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[..., S]` float32; 0 for masked samples and samples without an answer.
+  """
+  valid = masked.all_valid(answer_ids, valid)
+  answered = valid & (answer_ids >= 0)
+  same = answer_ids[..., :, None] == answer_ids[..., None, :]  # [..., S, S]
+  votes = masked.count(same & answered[..., None, :])
+  n = jnp.maximum(masked.count(valid, keepdims=True), 1.0)
+  return jnp.where(answered, votes / n, 0.0)
+
+
+def vote(answer_ids: Array, valid: Array | None = None) -> Vote:
+  """The most common answer of each group; O(S^2).
+
+  Args:
+    answer_ids: `[..., S]` int, -1 for no answer.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    A `Vote`.
+  """
+  shares = answer_shares(answer_ids, valid)
+  first = jnp.argmax(shares, -1)[..., None]  # argmax returns the first maximum
+  label = jnp.take_along_axis(answer_ids, first, -1)[..., 0]
+  share = shares.max(-1)
+  return Vote(jnp.where(share > 0, label, -1), share)
+
+
+def agreement(
+  answer_ids: Array, labels: Array, valid: Array | None = None
+) -> Array:
+  """1 for samples that give the label of their group, else 0.
+
+  With labels from an anchor model that reads all samples and writes an answer,
+  this is Compute as Teacher. With labels from `vote` it is the majority reward.
+
+  Source: Jayalath et al. 2025, Compute as Teacher: Turning Inference Compute
+  into Reference-Free Supervision.
+
+  Args:
+    answer_ids: `[..., S]` int, -1 for no answer.
+    labels: `[...]` int, ids of the same numbering; no sample agrees with -1.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[..., S]` float32.
+  """
+  valid = masked.all_valid(answer_ids, valid) & (answer_ids >= 0)
+  return (valid & (answer_ids == labels[..., None])).astype(jnp.float32)
+
+
+def answer_entropy(answer_ids: Array, valid: Array | None = None) -> Array:
+  """Entropy of a group's answers in nats, -mean_i log(share of i's answer).
+
+  A sample without an answer counts as different from all others. The maximum is
+  log n; a policy that always gives the same answer has entropy 0. O(S^2).
+
+  Args:
+    answer_ids: `[..., S]` int, -1 for no answer.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[...]` float32; 0 for groups without samples.
+  """
+  valid = masked.all_valid(answer_ids, valid)
+  shares = answer_shares(answer_ids, valid)
+  n = jnp.maximum(masked.count(valid, keepdims=True), 1.0)
+  shares = jnp.where(shares > 0, shares, 1.0 / n)
+  return masked.mean(-jnp.log(shares), valid)

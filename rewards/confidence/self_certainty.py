@@ -1,0 +1,115 @@
+"""Self-certainty: how far the policy's predictions are from uniform ones.
+
+The reward needs no labels. A policy is surest of short, repeated or copied
+text, so watch the true score too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked, scoring, types
+from rl.scoring import Need
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def divergence_from_uniform(logits: Array) -> Array:
+  """KL(U || p) of each token, -(1/V) sum_v log p_v - log V, from all logits.
+
+  Pass the logits before top-p or top-k: after these some p_v are 0 and the
+  divergence is infinite.
+
+  Args:
+    logits: `[..., V]`, any float dtype; computed in float32.
+
+  Returns:
+    `[...]` float32; 0 if p is uniform.
+  """
+  logits = logits.astype(jnp.float32)
+  mean_log = jnp.mean(logits, -1) - jax.nn.logsumexp(logits, -1)
+  return -mean_log - math.log(logits.shape[-1])
+
+
+def self_certainty_scores(divergences: Array, mask: Array) -> Array:
+  """C = mean_t KL(U || p_t), the mean divergence from uniform predictions.
+
+  Intuitor uses it as the reward.
+
+  Source: Kang et al. 2025, Scalable Best-of-N Selection for Large Language
+  Models via Self-Certainty; Zhao et al. 2025, Learning to Reason without
+  External Rewards (Intuitor).
+
+  Args:
+    divergences: `[..., T]`, `divergence_from_uniform` of each token.
+    mask: `[..., T]` bool, tokens of the completion.
+
+  Returns:
+    `[...]` float32; 0 for samples without tokens.
+  """
+  return masked.mean(base.zero_masked(divergences, mask), mask)
+
+
+def borda_votes(
+  confidence: Array,
+  answer_ids: Array,
+  power: float = 0.5,
+  valid: Array | None = None,
+) -> Array:
+  """Votes for each sample's answer, weighted by confidence rank; O(S^2).
+
+  Of the n samples with an answer, the sample of rank r (0 has the highest
+  confidence) votes with weight ((n - r) / n)^power, proportional to the paper's
+  (n - r)^power. Power 0 is the majority vote; an infinite power counts the most
+  confident sample alone. The selected sample is the argmax of the votes.
+  Samples without an answer, or with confidence -inf, do not vote; ties are
+  ranked in the order of samples.
+
+  Source: Kang et al. 2025 (Self-Certainty), Borda voting; its power grows with
+  n, 0.5 at 8.
+
+  Args:
+    confidence: `[..., S]`.
+    answer_ids: `[..., S]` int, equal for equal answers, -1 for no answer.
+    power: p, at least 0.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[..., S]` float32, the total weight of the sample's answer; 0 without an
+    answer.
+  """
+  valid = masked.all_valid(answer_ids, valid) & (answer_ids >= 0)
+  confidence = base.zero_masked(confidence, valid)
+  voting = valid & (confidence > -jnp.inf)
+  # The argsort of an argsort is the rank.
+  # The argsort of an argsort is the rank.
+  order = jnp.argsort(jnp.where(voting, -confidence, jnp.inf), -1, stable=True)
+  rank = jnp.argsort(order, -1).astype(jnp.float32)
+  n = jnp.maximum(masked.count(voting, keepdims=True), 1.0)
+  share = jnp.where(voting, (n - rank) / n, 1.0)
+  weights = jnp.where(voting, share**power, 0.0)
+  same = (
+    answer_ids[..., :, None] == answer_ids[..., None, :]
+  )  # [..., S, S]  # [..., S, S]
+  return jnp.where(valid, jnp.sum(same * weights[..., None, :], -1), 0.0)
+
+
+DIVERGENCE = Need(
+  "old",
+  scoring.Probe(
+    "divergence_from_uniform",
+    lambda logits, tokens: divergence_from_uniform(logits),
+  ),
+)
+
+
+@transform("none", "sample", needs=(DIVERGENCE,))
+def self_certainty(_, rollout: types.Rollout) -> Array:
+  """`self_certainty_scores` of the sampled tokens."""
+  divergences = rollout.extras[DIVERGENCE]
+  return self_certainty_scores(divergences, rollout.valid("token"))

@@ -1,0 +1,61 @@
+"""Coins: a control reward that is random.
+
+If a policy improves under a control reward, the reward does not cause the
+improvement: clipping, abilities of the base model or the data do. Compare every
+claim about a reward with the controls of this folder.
+
+Source: Shao et al. 2025, Spurious Rewards: Rethinking Training Signals in RLVR.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rl import types
+from rl.sampling import random_keys
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def draw_coins(keys: Array, samples: int, probability: float = 0.5) -> Array:
+  """Draws 1 with the given probability, else 0, for every sample.
+
+  Sample s of a prompt draws the same coin in a group of any size, and no other
+  control uses the same random numbers.
+
+  Args:
+    keys: `[P]` PRNG keys, new in every step (`rollout.keys`).
+    samples: number of samples S.
+    probability: probability of 1.
+
+  Returns:
+    `[P, S]` float32.
+
+  Raises:
+    ValueError: `probability` is outside [0, 1].
+  """
+  check_probability(probability)
+
+  def draw(key: Array) -> Array:
+    each = jax.vmap(lambda s: jax.random.fold_in(key, s))(jnp.arange(samples))
+    return jax.vmap(lambda k: jax.random.bernoulli(k, probability))(each)
+
+  return jax.vmap(draw)(random_keys.keys(keys, "coins")).astype(jnp.float32)
+
+
+def check_probability(probability: float) -> None:
+  """Raises ValueError if `probability` is outside [0, 1]."""
+  if not 0 <= probability <= 1:
+    raise ValueError(
+      f"probability = {probability:g} must be in [0, 1]; nearest: "
+      f"{min(max(probability, 0.0), 1.0):g}"
+    )
+
+
+@transform("none", "sample")
+def coins(_, rollout: types.Rollout, *, probability: float = 0.5) -> Array:
+  """`draw_coins` with the keys of the rollout."""
+  samples = rollout.sample_mask.shape[-1]
+  return draw_coins(rollout.keys, samples, probability)

@@ -1,0 +1,35 @@
+"""Opposite: a control reward that pays for the opposite of the score.
+
+Source: Shao et al. 2025, Spurious Rewards: Rethinking Training Signals in RLVR.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def opposite_scores(rewards: Array, valid: Array | None = None) -> Array:
+  """Returns 1 - r, the opposite of each reward.
+
+  Args:
+    rewards: `[...]` in [0, 1].
+    valid: `[...]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[...]` float32; 0 for masked samples.
+  """
+  valid = masked.all_valid(jnp.asarray(rewards), valid)
+  return base.zero_masked(1.0 - base.zero_masked(rewards, valid), valid)
+
+
+@transform("none", "sample")
+def opposite(_, rollout: types.Rollout, *, of: str = "") -> Array:
+  """`opposite_scores` of the task's score, or of the component `of`."""
+  return opposite_scores(base.score(rollout, of), rollout.sample_mask)

@@ -1,0 +1,96 @@
+"""Adaptive token price: tokens cost, at a price that follows the accuracy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def token_price(
+  correct: Array,
+  lengths: Array,
+  price: Array | float,
+  valid: Array | None = None,
+) -> Array:
+  """R_i = 1[right] - price |y_i|.
+
+  With a fixed price a policy exploits this reward by empty answers: if the
+  price of all tokens of a right answer exceeds 1, the empty answer is best.
+  `next_price` adapts the price to prevent this.
+
+  Source: Su & Cardie 2025, Thinking Fast and Right: Balancing Accuracy and
+  Reasoning Length with Adaptive Rewards (A-DLP).
+
+  Args:
+    correct: `[..., S]` verdicts; 1 is right.
+    lengths: `[..., S]` number of tokens of each completion.
+    price: price of a token, a number or an array that broadcasts.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[..., S]` float32; 0 for masked samples.
+  """
+  valid = masked.all_valid(jnp.asarray(correct), valid)
+  right = base.zero_masked(base.is_right(correct), valid)
+  return right - price * base.zero_masked(lengths, valid)
+
+
+def next_price(
+  price: Array | float,
+  accuracy: Array | float,
+  reference: Array | float,
+  rate: float = 1e-3,
+) -> Array:
+  """The price after a step, lambda' = max(0, lambda + rate (a - a0)).
+
+  The price rises while the accuracy of the training batch exceeds the reference
+  and falls otherwise. Carry it from step to step; it starts near 1e-3.
+
+  Source: Su & Cardie 2025 (A-DLP). The paper's constants are not known to us;
+  `rate` is of the order that a price per token has.
+
+  Args:
+    price: `[]`, lambda of this step.
+    accuracy: accuracy a of this step's batch, in [0, 1].
+    reference: a0, the accuracy before training.
+    rate: step size.
+
+  Returns:
+    `[]` float32, at least 0.
+  """
+  price = jnp.float32(price) + rate * (jnp.float32(accuracy) - reference)
+  return jnp.maximum(price, 0.0)
+
+
+@transform("none", "sample", init=lambda price, **_: jnp.float32(price))
+def adaptive_token_price(
+  _,
+  rollout: types.Rollout,
+  state: Array,
+  *,
+  price: float = 1e-3,
+  reference: float = 0.5,
+  rate: float = 1e-3,
+) -> tuple[Array, Array]:
+  """`token_price` at a price that `next_price` adapts after each step.
+
+  Args:
+    price: price of a token at the first step.
+    reference: accuracy above which the price rises.
+    rate: step size of the price.
+  """
+  valid = rollout.sample_mask
+  value = token_price(rollout.correct, rollout.scored_lengths, state, valid)
+  has_verdict = valid & (rollout.correct >= 0)
+  count = has_verdict.sum()
+  right = (rollout.correct == 1) & has_verdict
+  accuracy = right.sum() / jnp.maximum(count, 1)
+  new_price = next_price(state, accuracy, reference, rate)
+  # Without any verdict there is no accuracy, and the price stays.
+  return value, jnp.where(count > 0, new_price, state)

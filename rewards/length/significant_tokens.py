@@ -1,0 +1,189 @@
+"""Bingo: right answers pay for insignificant tokens, not for all tokens.
+
+An encoder separates significant tokens from insignificant ones; the reward
+compares the counts of both with one response of the starting policy. Wrong
+answers pay for too little effort at first and, once learning has stalled, for
+too much. Nothing in the project runs this module yet.
+
+Usage:
+  insignificant, significant = significant_tokens.counts(scores, mask)
+  gain, state = significant_tokens.next_gain(state, accuracy)  # in each step
+  scores = significant_tokens.reward(
+    correct, insignificant, significant, *reference_counts, gain)
+
+Source: Liu et al. 2025, Bingo: Boosting Efficient Reasoning of LLMs via Dynamic
+and Significance-based Reinforcement Learning, and its code.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked
+
+Array = jax.Array
+
+
+_QUARTER = math.pi / 2
+
+
+def counts(
+  significance: Array, mask: Array, threshold: float = 0.5
+) -> tuple[Array, Array]:
+  """Counts the insignificant and the significant tokens.
+
+  Significance is min-max normalized within the completion. If it is constant it
+  counts as 1 everywhere, so that all tokens are significant.
+
+  Args:
+    significance: `[..., T]`, score of each token by an encoder of the text. The
+      paper uses LLMLingua-2's probability that a token is kept.
+    mask: `[..., T]` bool, tokens of the completion.
+    threshold: tokens below it are insignificant; the repository has 0.3 as its
+      default and 0.5 in its scripts.
+
+  Returns:
+    (insignificant, significant), `[...]` float32 each.
+  """
+  significance = base.zero_masked(significance, mask)
+  low = masked.min(significance, mask, keepdims=True)
+  high = masked.max(significance, mask, keepdims=True)
+  varied = high > low
+  scale = jnp.where(varied, high - low, 1.0)
+  unit = jnp.where(varied, (significance - low) / scale, 1.0)
+  insignificant = mask & (unit < threshold)
+  return masked.count(insignificant), masked.count(mask & ~insignificant)
+
+
+def reward(
+  correct: Array,
+  insignificant: Array,
+  significant: Array,
+  reference_insignificant: Array,
+  reference_significant: Array,
+  gain: Array | float = 5.0 / _QUARTER,
+  right_weight: float = 5.0,
+  dull_weight: float = 2.0,
+  effort_weight: float = 5.0,
+) -> Array:
+  """Charges insignificant tokens, and wrong answers for too little effort.
+
+  u and v are the insignificant and significant tokens relative to a reference:
+
+    right  R = 1 + right_weight cos(clip(u, 0, pi/2))
+    wrong  R = min(0, dull_weight (cos(clip(u, 0, pi/2)) - 1)
+                      + gain v - effort_weight)
+
+  A right answer earns 1 + right_weight for u = 0 and 1 for u >= pi/2. A wrong
+  answer never earns more than 0. If any of a sample's four counts is 0, u = v =
+  0; a right answer without any insignificant token therefore earns the maximum,
+  and the encoder decides which tokens are insignificant.
+
+  Args:
+    correct: `[...]` verdicts; 1 is right.
+    insignificant: `[...]`, from `counts`.
+    significant: `[...]`, from `counts`.
+    reference_insignificant: `[...]`, count of one response of the starting
+      policy to the same prompt.
+    reference_significant: `[...]`, count of the same response.
+    gain: factor of v, from `next_gain`.
+    right_weight: the paper's lambda_c.
+    dull_weight: the paper's lambda_w^n.
+    effort_weight: the paper's lambda_w^e.
+
+  Returns:
+    `[...]` float32.
+  """
+  sample_counts = insignificant, significant
+  references = reference_insignificant, reference_significant
+  positive = True
+  for count in (*sample_counts, *references):
+    positive = positive & (jnp.asarray(count) > 0)
+
+  def ratio(count: Array, reference: Array) -> Array:
+    count, reference = (
+      base.zero_masked(count, positive),
+      base.zero_masked(reference, positive),
+    )
+    quotient = count / jnp.where(positive, reference, 1.0)
+    return jnp.where(positive, quotient, 0.0)
+
+  u, v = (ratio(*pair) for pair in zip(sample_counts, references, strict=True))
+  brevity = jnp.cos(jnp.clip(u, 0.0, _QUARTER))
+  wrong = dull_weight * (brevity - 1.0) + gain * v - effort_weight
+  right = 1.0 + right_weight * brevity
+  return jnp.where(base.is_right(correct), right, jnp.minimum(wrong, 0.0))
+
+
+class SlopeState(NamedTuple):
+  """State of `next_gain`.
+
+  Attributes:
+    accuracies: `[W]` float32, accuracies of the last W steps, the newest last.
+    steps: `[]` int32, number of steps so far.
+    scale: `[]` float32, factor of the slopes; 0 before the first slope.
+    low: `[]` int32, number of consecutive slopes at or below the threshold.
+  """
+
+  accuracies: Array
+  steps: Array
+  scale: Array
+  low: Array
+
+
+def init_slope(window: int = 10) -> SlopeState:
+  """State before the first step; slopes cover the last `window` steps."""
+  zero = jnp.zeros((), jnp.int32)
+  return SlopeState(jnp.zeros(window), zero, jnp.zeros(()), zero)
+
+
+def next_gain(
+  state: SlopeState,
+  accuracy: Array | float,
+  start: int = 50,
+  threshold: float = 2.5,
+  effort_weight: float = 5.0,
+) -> tuple[Array, SlopeState]:
+  """The gain of a wrong answer's significant tokens after a step.
+
+  Before step `start` the gain is g0 = effort_weight / (pi/2), which does not
+  punish the effort of a wrong answer. Afterwards it is the slope of the
+  training accuracy (least squares over the window), scaled so that the first
+  slope has magnitude g0. If the scaled slope is at most `threshold` for the
+  n-th time in a row, the gain is max(-2 g0, -n / 2): once learning has stalled,
+  length costs.
+
+  Args:
+    state: state before this step.
+    accuracy: accuracy of this step's batch.
+    start: step of the first slope.
+    threshold: largest scaled slope that counts as stalled.
+    effort_weight: the paper's lambda_w^e.
+
+  Returns:
+    `[]` float32 and the new state.
+  """
+  base = effort_weight / _QUARTER
+  newest = jnp.asarray(accuracy, jnp.float32)[None]
+  accuracies = jnp.concatenate([state.accuracies[1:], newest])
+  steps = state.steps + 1
+  window = accuracies.shape[0]
+  # The window is not full yet in the first steps.
+  used = jnp.arange(window) >= window - steps
+  time = jnp.arange(window, dtype=jnp.float32)
+  time = jnp.where(used, time - masked.mean(time, used), 0.0)
+  slope = jnp.sum(time * accuracies) / jnp.maximum(jnp.sum(time**2), 1e-12)
+  active = (steps >= start) & (steps >= 2)
+  first = base / jnp.where(slope == 0, 1.0, jnp.maximum(jnp.abs(slope), 1e-6))
+  scale = jnp.where(active & (state.scale == 0), first, state.scale)
+  scaled = slope * scale
+  stalled = active & (scaled <= threshold)
+  low = jnp.where(stalled, state.low + 1, 0)
+  gain = jnp.where(stalled, jnp.maximum(-2.0 * base, -0.5 * low), scaled)
+  gain = jnp.where(active, gain, base)
+  return gain, SlopeState(accuracies, steps, scale, low)

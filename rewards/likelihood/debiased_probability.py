@@ -1,0 +1,105 @@
+"""RLPR: what the thought adds to the probability of the reference answer."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rewards.likelihood.reference_probability import mean_reference_probability
+from rl import masked, scoring, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def debiased_probability_scores(
+  ref_log_probs: Array,
+  ref_mask: Array,
+  without_thought: Array | float = 0.0,
+  format_scores: Array | float = 0.0,
+  format_weight: float = 0.1,
+) -> Array:
+  """Gain in mean probability from the thought, plus a format score.
+
+  R = (1 - w) clip(mean_t p_t - r0, 0, 1) + w format, with r0 the same mean
+  without a thought, once per prompt. Thoughts that lower the probability get 0
+  ("threshold_0").
+
+  Source: Yu et al. 2025, RLPR: Extrapolating RLVR to General Domains without
+  Verifiers.
+
+  Args:
+    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
+      nats.
+    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+    without_thought: r0, broadcast to `[...]`.
+    format_scores: `[...]` in [0, 1].
+    format_weight: w; the paper uses 0.1.
+
+  Returns:
+    `[...]` float32 in [0, 1]; the format term alone for an empty reference.
+  """
+  gain = mean_reference_probability(ref_log_probs, ref_mask) - without_thought
+  gain = jnp.clip(gain, 0.0, 1.0)
+  gain = jnp.where(ref_mask.any(-1), gain, 0.0)
+  return (1.0 - format_weight) * gain + format_weight * format_scores
+
+
+def spread_enough(
+  rewards: Array,
+  usual: Array | float,
+  beta: float = 0.5,
+  valid: Array | None = None,
+) -> tuple[Array, Array]:
+  """Selects groups whose rewards vary enough to learn from.
+
+  A group is selected if its standard deviation (ddof 1) is at least beta times
+  the usual one. The usual one is a moving average, with decay 0.99, of each
+  batch's mean standard deviation; the caller carries it
+  (`rl.transforms.library.moved`). The paper starts the average at step 6 and selects
+  from step 11 on. With beta 0 all groups are selected.
+
+  Source: Yu et al. 2025 (RLPR): beta 0.5 for Qwen, 0.9 Llama, 1.0 Gemma.
+
+  Args:
+    rewards: `[..., S]`.
+    usual: `[]`, the moving average over earlier batches.
+    beta: smallest standard deviation in units of `usual`.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[...]` bool, the selected groups; and `[]` float32, the mean standard
+    deviation of this batch.
+  """
+  valid = masked.all_valid(rewards, valid)
+  spread = masked.std(base.zero_masked(rewards, valid), valid, ddof=1)
+  groups = valid.any(-1)
+  every = tuple(range(groups.ndim))
+  mean = masked.mean(spread, groups, every) if every else spread
+  return groups & (spread >= beta * usual), mean
+
+
+def _without_thought(rollout: types.Rollout) -> Array:
+  """Mean probability of the reference after the prompt alone, `[P, 1]`."""
+  mask = scoring.view_tokens(rollout, base.BARE_REFERENCE).mask
+  log_probs = rollout.extras[base.BARE_REFERENCE_LOG_PROBS]
+  return mean_reference_probability(log_probs, mask)
+
+
+@transform(
+  "none",
+  "sample",
+  needs=(base.REFERENCE_LOG_PROBS, base.BARE_REFERENCE_LOG_PROBS),
+)
+def debiased_probability(
+  _, rollout: types.Rollout, *, format_weight: float = 0.1
+) -> Array:
+  """`debiased_probability_scores`; a finished completion has format score 1."""
+  return debiased_probability_scores(
+    rollout.extras[base.REFERENCE_LOG_PROBS],
+    base.reference_mask(rollout),
+    _without_thought(rollout),
+    rollout.finished.astype(jnp.float32),
+    format_weight,
+  )

@@ -1,0 +1,84 @@
+"""JEPO: what each thought adds to the group's likelihood of the reference."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rewards.likelihood.reference_probability import reference_log_probability
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def group_log_mean(
+  ref_log_probs: Array, ref_mask: Array, valid: Array | None = None
+) -> Array:
+  """log mean_i p_i over a group, the objective of JEPO.
+
+  By Jensen's inequality it is at least mean_i log p_i.
+
+  Source: Tang et al. 2025, Beyond Verifiable Rewards: Scaling Reinforcement
+  Learning for Language Models to Unverifiable Data (JEPO).
+
+  Args:
+    ref_log_probs: `[..., S, T]` log-probabilities of the reference in nats.
+    ref_mask: `[..., S, T]` bool, mask of the reference's tokens.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[...]` float32; 0 for groups without samples.
+  """
+  totals = reference_log_probability(ref_log_probs, ref_mask)
+  return _log_mean(totals, masked.all_valid(totals, valid))
+
+
+def log_mean_advantages(
+  ref_log_probs: Array, ref_mask: Array, valid: Array | None = None
+) -> Array:
+  """Contribution of sample i, log mean_j p_j - log mean_{j != i} p_j.
+
+  Computed in log space, so long references do not underflow. A group of one
+  sample gets 0. O(S^2 + S T).
+
+  Source: Tang et al. 2025 (JEPO).
+
+  Args:
+    ref_log_probs: `[..., S, T]` log-probabilities of the reference in nats.
+    ref_mask: `[..., S, T]` bool, mask of the reference's tokens.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[..., S]` float32; 0 for masked samples.
+  """
+  totals = reference_log_probability(ref_log_probs, ref_mask)
+  valid = masked.all_valid(totals, valid)
+  size = totals.shape[-1]
+  # [..., S, S]: row i holds the group without sample i.
+  others = valid[..., None, :] & ~jnp.eye(size, dtype=bool)
+  rows = jnp.broadcast_to(totals[..., None, :], others.shape)
+  without = _log_mean(rows, others)
+  gain = _log_mean(totals, valid)[..., None] - without
+  return jnp.where(valid & others.any(-1), gain, 0.0)
+
+
+def _log_mean(logs: Array, mask: Array) -> Array:
+  """log mean exp over the last axis; 0 for rows without entries."""
+  some = mask.any(-1)
+  logs = jnp.where(mask, logs, -jnp.inf)
+  # A row of -inf alone would give NaN gradients.
+  logs = jnp.where(some[..., None], logs, 0.0)
+  log_count = jnp.log(jnp.maximum(masked.count(mask), 1.0))
+  return jnp.where(some, jax.nn.logsumexp(logs, -1) - log_count, 0.0)
+
+
+@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+def group_log_mean_advantages(_, rollout: types.Rollout) -> Array:
+  """`log_mean_advantages` of the sampled thoughts."""
+  return log_mean_advantages(
+    rollout.extras[base.REFERENCE_LOG_PROBS],
+    base.reference_mask(rollout),
+    rollout.sample_mask,
+  )

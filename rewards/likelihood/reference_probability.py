@@ -1,0 +1,130 @@
+"""Probability of the reference answer, given the sampled thought.
+
+No verifier is needed. The tokens of the reference answer are appended to the
+sampled thought and scored by the policy in one teacher-forced pass. The
+functions of this file have the signature
+
+  (ref_log_probs [..., T], ref_mask [..., T]) -> [...]
+
+with T tokens of the reference. Every reward rises with every log-probability:
+
+  probability           exp(sum_t log p_t)   VeriFree
+  mean_probability      mean_t p_t           RLPR
+  log_probability       sum_t log p_t
+  mean_log_probability  mean_t log p_t
+
+A thought that states the answer makes it likely, however the thought arrives at
+it; so does a thought that quotes the reference from the prompt. With long
+references the logarithmic forms shorten the thought until nothing is left.
+
+Source: Likelihood-Based Reward Designs for General LLM Reasoning; the single
+forms have their own sources below.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
+  """p(a* | x, z) = exp(sum_t log p_t); 0 for an empty reference.
+
+  It underflows to 0 beyond about 87 nats; the logarithmic forms do not.
+
+  Source: Zhou et al. 2025, Reinforcing General Reasoning without Verifiers
+  (VeriFree).
+
+  Args:
+    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
+      nats.
+    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+
+  Returns:
+    `[...]` float32 in [0, 1].
+  """
+  total = masked.sum(base.zero_masked(ref_log_probs, ref_mask), ref_mask)
+  return jnp.where(ref_mask.any(-1), jnp.exp(total), 0.0)
+
+
+def mean_reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
+  """mean_t p_t, less sensitive to a single token; 0 for an empty reference.
+
+  Source: Yu et al. 2025, RLPR: Extrapolating RLVR to General Domains without
+  Verifiers.
+
+  Args:
+    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
+      nats.
+    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+
+  Returns:
+    `[...]` float32 in [0, 1].
+  """
+  return masked.mean(
+    jnp.exp(base.zero_masked(ref_log_probs, ref_mask)), ref_mask
+  )
+
+
+def reference_log_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
+  """sum_t log p_t in nats; 0 for an empty reference, equal for all samples.
+
+  Args:
+    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
+      nats.
+    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+
+  Returns:
+    `[...]` float32, at most 0.
+  """
+  return masked.sum(base.zero_masked(ref_log_probs, ref_mask), ref_mask)
+
+
+def mean_reference_log_probability(
+  ref_log_probs: Array, ref_mask: Array
+) -> Array:
+  """mean_t log p_t in nats; 0 for an empty reference.
+
+  Args:
+    ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
+      nats.
+    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+
+  Returns:
+    `[...]` float32, at most 0.
+  """
+  return masked.mean(base.zero_masked(ref_log_probs, ref_mask), ref_mask)
+
+
+@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+def probability(_, rollout: types.Rollout) -> Array:
+  """`reference_probability` after each sampled thought."""
+  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
+  return reference_probability(log_probs, base.reference_mask(rollout))
+
+
+@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+def mean_probability(_, rollout: types.Rollout) -> Array:
+  """`mean_reference_probability` after each sampled thought."""
+  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
+  return mean_reference_probability(log_probs, base.reference_mask(rollout))
+
+
+@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+def log_probability(_, rollout: types.Rollout) -> Array:
+  """`reference_log_probability` after each sampled thought."""
+  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
+  return reference_log_probability(log_probs, base.reference_mask(rollout))
+
+
+@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+def mean_log_probability(_, rollout: types.Rollout) -> Array:
+  """`mean_reference_log_probability` after each sampled thought."""
+  log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
+  return mean_reference_log_probability(log_probs, base.reference_mask(rollout))

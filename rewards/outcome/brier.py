@@ -1,0 +1,60 @@
+"""Brier score: a reward for calibrated probabilities.
+
+Center these scores within the group but do not divide them by the group's
+standard deviation. The Brier score is a proper scoring rule; the quotient is
+not.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def brier_scores(
+  probabilities: Array, outcomes: Array, parsed: Array | None = None
+) -> Array:
+  """R = -(p - y)^2; -1, the lowest score, if there is no probability.
+
+  The expected reward is largest for p = P(y = 1) alone, so the best strategy is
+  to state the true belief. Other codes use 1 + R.
+
+  Source: Turtel et al. 2025, Outcome-based Reinforcement Learning to Predict
+  the Future; Brier 1950.
+
+  Args:
+    probabilities: `[...]` p; a value outside [0, 1] or NaN is no probability.
+    outcomes: `[...]` y in {0, 1}, broadcast.
+    parsed: `[...]` bool, texts that state a probability; None means all.
+
+  Returns:
+    `[...]` float32 in [-1, 0].
+  """
+  probabilities = jnp.asarray(probabilities)
+  stated = (probabilities >= 0) & (probabilities <= 1)
+  if parsed is not None:
+    stated = stated & parsed
+  error = base.zero_masked(probabilities, stated) - jnp.asarray(
+    outcomes, jnp.float32
+  )
+  return jnp.where(stated, -(error**2), -1.0)
+
+
+@transform("none", "sample")
+def brier(_, rollout: types.Rollout, *, forecast: str, stated: str) -> Array:
+  """`brier_scores` of a probability that the completion states.
+
+  Args:
+    forecast: component that holds the stated probability.
+    stated: component that is 1 if the completion states a probability. It is
+      needed because a missing component is 0, which is a probability too.
+  """
+  value = base.component(rollout, forecast)
+  parsed = (base.component(rollout, stated) > 0.5) & (value >= 0) & (value <= 1)
+  return brier_scores(value, rollout.correct == 1, parsed)

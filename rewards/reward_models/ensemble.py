@@ -1,0 +1,137 @@
+"""Ensembles of reward models: what one model overrates, others do not.
+
+Bradley-Terry scores have an arbitrary offset per prompt and model, so members
+are centered before they are combined. Members with different pretraining
+disagree where one errs. Members that differ in fine-tuning alone err together,
+and no aggregate helps.
+
+Usage, with `scores` [E, P, S]:
+  total = ensemble.worst(ensemble.center_members(scores, valid))
+
+Source: Eisenstein et al. 2023, Helping or Herding? Reward Model Ensembles
+Mitigate but do not Eliminate Reward Hacking; Coste et al. 2024, Reward Model
+Ensembles Help Mitigate Overoptimization (`less_variance`, their UWO).
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import choices, masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def center_members(scores: Array, valid: Array | None = None) -> Array:
+  """Subtracts each member's mean over the group.
+
+  A constant offset of one member then makes no difference.
+
+  Args:
+    scores: `[E, ..., S]`, members first.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[E, ..., S]` float32; 0 for masked samples.
+  """
+  valid = masked.all_valid(scores[0], valid)
+  valid = jnp.broadcast_to(valid, scores.shape)
+  scores = base.zero_masked(scores, valid)
+  return base.zero_masked(
+    scores - masked.mean(scores, valid, keepdims=True), valid
+  )
+
+
+def _over_members(
+  operation: Callable[[Array, Array], Array], scores: Array
+) -> Array:
+  """Reduces `[E, ...]` over members one by one.
+
+  On a CPU this is much faster than a reduction of the first axis.
+  """
+  return functools.reduce(operation, [scores[e] for e in range(len(scores))])
+
+
+def mean(scores: Array) -> Array:
+  """The mean of the members, `[E, ...] -> [...]`."""
+  return _over_members(operator.add, scores) / scores.shape[0]
+
+
+def median(scores: Array) -> Array:
+  """The median of the members, `[E, ...] -> [...]`.
+
+  Sorts by E rounds of comparing neighbors, E^2 / 2 comparisons per entry. E is
+  small.
+  """
+  rows = [scores[e] for e in range(scores.shape[0])]
+  for turn in range(len(rows)):  # odd-even sort
+    for i in range(turn % 2, len(rows) - 1, 2):
+      low, high = rows[i : i + 2]
+      rows[i : i + 2] = jnp.minimum(low, high), jnp.maximum(low, high)
+  middle = len(rows) // 2
+  return 0.5 * (rows[middle] + rows[-1 - middle])
+
+
+def worst(scores: Array) -> Array:
+  """The lowest member, `[E, ...] -> [...]`."""
+  return _over_members(jnp.minimum, scores)
+
+
+def less_spread(scores: Array, weight: float = 1.0) -> Array:
+  """mean - weight std (ddof 0) over members, `[E, ...] -> [...]`."""
+  varied = _over_members(jnp.maximum, scores) != worst(scores)
+  square = jnp.where(varied, _variance(scores), 1.0)
+  return mean(scores) - weight * jnp.where(varied, jnp.sqrt(square), 0.0)
+
+
+def less_variance(scores: Array, weight: float = 0.5) -> Array:
+  """mean - weight variance (ddof 0) over members, `[E, ...] -> [...]`."""
+  return mean(scores) - weight * _variance(scores)
+
+
+def _variance(scores: Array) -> Array:
+  """The variance (ddof 0) of the members, `[E, ...] -> [...]`."""
+  return mean((scores - mean(scores)) ** 2)
+
+
+ENSEMBLES: Mapping[str, Callable[[Array], Array]] = {
+  "mean": mean,
+  "median": median,
+  "worst": worst,
+  "less_spread": less_spread,
+  "less_variance": less_variance,
+}
+
+
+@transform("none", "sample")
+def ensemble(
+  _,
+  rollout: types.Rollout,
+  *,
+  members: tuple[str, ...],
+  rule: str = "mean",
+  center: bool = False,
+) -> Array:
+  """Combines several components by one of `ENSEMBLES`.
+
+  Args:
+    members: components, one for each member of the ensemble.
+    rule: key of `ENSEMBLES`.
+    center: whether to subtract each member's mean over the group first.
+
+  Raises:
+    ValueError: `rule` is not a key of `ENSEMBLES`.
+  """
+  if rule not in ENSEMBLES:
+    raise ValueError(choices.unknown("rule", rule, ENSEMBLES))
+  scores = jnp.stack([base.component(rollout, name) for name in members])
+  if center:
+    scores = center_members(scores, rollout.sample_mask)
+  return ENSEMBLES[rule](scores)

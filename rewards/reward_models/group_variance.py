@@ -1,0 +1,31 @@
+"""Group variance: how well a reward model separates the samples of a group."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked
+
+Array = jax.Array
+
+
+def group_variance(scores: Array, valid: Array | None = None) -> Array:
+  """The variance (ddof 0) of each group's scores.
+
+  If a reward hardly varies under the policy, the objective is flat, however
+  well the reward ranks. Compare two reward models by the mean of this variance
+  over the same prompts.
+
+  Source: Razin et al. 2025, What Makes a Reward Model a Good Teacher?
+
+  Args:
+    scores: `[..., S]`.
+    valid: `[..., S]` bool, mask of samples; None means all samples.
+
+  Returns:
+    `[...]` float32; 0 if all scores are equal.
+  """
+  valid = masked.all_valid(jnp.asarray(scores), valid)
+  return masked.std(base.zero_masked(scores, valid), valid) ** 2

@@ -1,0 +1,143 @@
+"""Shapes of a score by the moments of all scores so far.
+
+The moments are the state of the reward and include the present batch.
+
+Source: Fu et al. 2025, Reward Shaping to Mitigate Reward Hacking in RLHF (PAR).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+class Moments(NamedTuple):
+  """Statistics of all scores so far, `[]` float32 each.
+
+  Attributes:
+    count: number of scores.
+    mean: mean of the scores.
+    squares: sum of squared deviations from the mean.
+    low: lowest score; +inf before the first one.
+    high: highest score; -inf before the first one.
+  """
+
+  count: Array
+  mean: Array
+  squares: Array
+  low: Array
+  high: Array
+
+  @property
+  def std(self) -> Array:
+    """Standard deviation (ddof 0); 0 before the first score."""
+    return jnp.sqrt(self.squares / jnp.maximum(self.count, 1.0))
+
+
+def init_moments() -> Moments:
+  """Moments before the first score."""
+  zero = jnp.zeros(())
+  return Moments(zero, zero, zero, zero + jnp.inf, zero - jnp.inf)
+
+
+def observe(
+  moments: Moments, scores: Array, valid: Array | None = None
+) -> Moments:
+  """Returns the moments after one more batch, by Chan's parallel algorithm.
+
+  Args:
+    moments: moments of the scores so far.
+    scores: array of any shape.
+    valid: bool array of the same shape, mask of scores; None means all.
+  """
+  valid = masked.all_valid(scores, valid)
+  scores = base.zero_masked(scores, valid)
+  axes = tuple(range(scores.ndim))
+  n = masked.count(valid, axes)
+  mean = masked.mean(scores, valid, axes)
+  squares = masked.sum((scores - mean) ** 2, valid, axes)
+  total = moments.count + n
+  share = n / jnp.maximum(total, 1.0)
+  shift = mean - moments.mean
+  return Moments(
+    total,
+    moments.mean + shift * share,
+    moments.squares + squares + shift**2 * moments.count * share,
+    jnp.minimum(moments.low, masked.min(scores, valid, axes)),
+    jnp.maximum(moments.high, masked.max(scores, valid, axes)),
+  )
+
+
+def standardized_scores(scores: Array, moments: Moments) -> Array:
+  """(r - mean) / std; divided by 1 if all scores so far are equal."""
+  varied = (moments.high > moments.low) & (moments.std > 0)
+  spread = jnp.where(varied, moments.std, 1.0)
+  return (scores - moments.mean) / spread
+
+
+def clipped_scores(scores: Array, moments: Moments) -> Array:
+  """r clipped to one standard deviation around the mean."""
+  return jnp.clip(
+    scores, moments.mean - moments.std, moments.mean + moments.std
+  )
+
+
+def min_max_scores(scores: Array, moments: Moments) -> Array:
+  """(r - low) / (high - low); 0 if all scores so far are equal."""
+  width = moments.high - moments.low
+  varied = width > 0
+  low = jnp.where(varied, moments.low, 0.0)
+  unit = (scores - low) / jnp.where(varied, width, 1.0)
+  return jnp.where(varied, unit, 0.0)
+
+
+# Rewards of a rollout. Their setting `of` names a component to shape in place
+# of the task's score.
+
+
+def _observe_scores(
+  rollout: types.Rollout, moments: Moments, of: str
+) -> tuple[Array, Moments]:
+  """The scores to shape, and the moments that include them."""
+  scores = base.score(rollout, of)
+  return scores, observe(moments, scores, rollout.sample_mask)
+
+
+def _init(of: str) -> Moments:
+  del of
+  return init_moments()
+
+
+@transform("none", "sample", init=_init)
+def standardized(
+  _, rollout: types.Rollout, state: Moments, *, of: str = ""
+) -> tuple[Array, Moments]:
+  """`standardized_scores` of the task's score, or of the component `of`."""
+  scores, state = _observe_scores(rollout, state, of)
+  return standardized_scores(scores, state), state
+
+
+@transform("none", "sample", init=_init)
+def clipped(
+  _, rollout: types.Rollout, state: Moments, *, of: str = ""
+) -> tuple[Array, Moments]:
+  """`clipped_scores` of the task's score, or of the component `of`."""
+  scores, state = _observe_scores(rollout, state, of)
+  return clipped_scores(scores, state), state
+
+
+@transform("none", "sample", init=_init)
+def min_max(
+  _, rollout: types.Rollout, state: Moments, *, of: str = ""
+) -> tuple[Array, Moments]:
+  """`min_max_scores` of the task's score, or of the component `of`."""
+  scores, state = _observe_scores(rollout, state, of)
+  return min_max_scores(scores, state), state

@@ -1,0 +1,43 @@
+"""Normalized steps: step scores as z-scores over the group."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def normalize_in_group(rewards: Array, mask: Array, eps: float = 1e-6) -> Array:
+  """z-scores over all steps of a group, (r - mean) / (std + eps).
+
+  Sum the result over later steps (`credit.returns_to_go`) for the advantage of
+  IGPO and of process-supervised GRPO. All are 0 if the rewards are equal.
+
+  Source: Wang et al. 2025, Information Gain-based Policy Optimization (IGPO);
+  Shao et al. 2024, DeepSeekMath.
+
+  Args:
+    rewards: `[..., S, K]`.
+    mask: `[..., S, K]` bool, mask of steps.
+    eps: added to the standard deviation (ddof 0).
+
+  Returns:
+    `[..., S, K]` float32, 0 where masked.
+  """
+  axes = (-2, -1)
+  rewards = base.zero_masked(rewards, mask)
+  varied = ~masked.is_constant(rewards, mask, axes, keepdims=True)
+  spread = masked.std(rewards, mask, axes, keepdims=True)
+  centered = rewards - masked.mean(rewards, mask, axes, keepdims=True)
+  return jnp.where(mask & varied, centered / (spread + eps), 0.0)
+
+
+@transform("none", "step")
+def normalized_steps(_, rollout: types.Rollout, *, eps: float = 1e-6) -> Array:
+  """`normalize_in_group` of the task's step scores."""
+  return normalize_in_group(*base.step_scores(rollout), eps)

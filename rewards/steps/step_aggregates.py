@@ -1,0 +1,74 @@
+"""Step aggregates: one score of a sample from the scores of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def worst_step_scores(step_scores: Array, step_mask: Array) -> Array:
+  """The lowest step score, `[..., K] -> [...]`; -inf without steps."""
+  return _or_minus_infinity(masked.min(step_scores, step_mask), step_mask)
+
+
+def mean_step_scores(step_scores: Array, step_mask: Array) -> Array:
+  """The mean step score, `[..., K] -> [...]`; -inf without steps."""
+  return _or_minus_infinity(masked.mean(step_scores, step_mask), step_mask)
+
+
+def last_step_scores(step_scores: Array, step_mask: Array) -> Array:
+  """The score of the last step, `[..., K] -> [...]`; -inf without steps."""
+  K = step_mask.shape[-1]
+  last = K - 1 - jnp.argmax(step_mask[..., ::-1], -1)
+  score = jnp.take_along_axis(step_scores, last[..., None], -1)[..., 0]
+  return _or_minus_infinity(score, step_mask)
+
+
+def _or_minus_infinity(scores: Array, step_mask: Array) -> Array:
+  """The scores; -inf for samples without steps, which lose to all others."""
+  return jnp.where(step_mask.any(-1), scores, -jnp.inf)
+
+
+def _or_zero(
+  aggregate: Callable[[Array, Array], Array], rollout: types.Rollout
+) -> Array:
+  """An aggregate of the task's step scores; 0 for samples without steps."""
+  scores, mask = base.step_scores(rollout)  # [P, S, K]
+  return jnp.where(mask.any(-1), aggregate(scores, mask), 0.0)
+
+
+@transform("none", "sample")
+def worst_step(_, rollout: types.Rollout) -> Array:
+  """The lowest step score; 0 for samples without steps."""
+  return _or_zero(worst_step_scores, rollout)
+
+
+@transform("none", "sample")
+def mean_step(_, rollout: types.Rollout) -> Array:
+  """The mean step score; 0 for samples without steps."""
+  return _or_zero(mean_step_scores, rollout)
+
+
+@transform("none", "sample")
+def last_step(_, rollout: types.Rollout) -> Array:
+  """The score of the last step; 0 for samples without steps."""
+  return _or_zero(last_step_scores, rollout)
+
+
+@transform("none", "sample")
+def step_product(_, rollout: types.Rollout) -> Array:
+  """prod_k p_k with p = (score + 1) / 2; 0 for samples without steps.
+
+  It falls with every step.
+  """
+  probabilities, mask = base.step_probabilities(rollout)
+  product = jnp.prod(jnp.where(mask, probabilities, 1.0), -1)
+  return jnp.where(mask.any(-1), product, 0.0)

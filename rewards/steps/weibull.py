@@ -1,0 +1,64 @@
+"""Weibull step count: good steps earn most if there are about four of them.
+
+The reward is the geometric mean of the steps' probabilities of being right,
+times a Weibull density of the number of steps, whose mode is near four steps.
+
+Source: Li et al. 2024, PSPO*: An Effective Process-supervised Policy
+Optimization for Reasoning Alignment, and its code.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rewards import base
+from rewards.steps.nonlinear import geometric_mean
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def weibull_shape(
+  steps: Array, shape: float = 1.5, scale: float = 8.0, height: float = 10.735
+) -> Array:
+  """height (k/l) (n/l)^{k-1} e^{-(n/l)^k}, about 1 at its mode.
+
+  The mode is l ((k - 1)/k)^{1/k}, 3.85 steps with the defaults.
+
+  Args:
+    steps: `[...]` n.
+    shape: k.
+    scale: l.
+    height: the constant C that scales the mode to about 1.
+
+  Returns:
+    `[...]` float32; 0 without steps.
+  """
+  steps = jnp.asarray(steps, jnp.float32)
+  x = jnp.where(steps > 0, steps, 1.0) / scale
+  slope = x ** (shape - 1.0)  # a square root for shape 1.5; powers are slow
+  density = shape / scale * slope * jnp.exp(-x * slope)
+  return jnp.where(steps > 0, height * density, 0.0)
+
+
+def weibull_scores(probabilities: Array, step_mask: Array) -> Array:
+  """The geometric mean of the steps times `weibull_shape`; 0 for n <= 1.
+
+  Args:
+    probabilities: `[..., K]`, probability that each step is right.
+    step_mask: `[..., K]` bool, mask of steps.
+
+  Returns:
+    `[...]` float32.
+  """
+  steps = masked.count(step_mask)
+  quality = geometric_mean(probabilities, step_mask)
+  return jnp.where(steps > 1, quality * weibull_shape(steps), 0.0)
+
+
+@transform("none", "sample")
+def weibull(_, rollout: types.Rollout) -> Array:
+  """`weibull_scores` of the task's step scores as probabilities."""
+  return weibull_scores(*base.step_probabilities(rollout))

@@ -1,0 +1,57 @@
+"""Distinct n-grams: a reward for text that does not repeat itself."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rl import masked, types
+from rl.transforms import transform
+
+Array = jax.Array
+
+
+def distinct_ngram_shares(tokens: Array, lengths: Array, n: int = 3) -> Array:
+  """The share of a text's n-grams that are distinct; O(T log T) for sorting.
+
+  1 means no repetition; writing a long text twice halves the share. A text of
+  fewer than n tokens has 1.
+
+  Args:
+    tokens: `[..., T]` int.
+    lengths: `[...]` int, number of tokens of each text.
+    n: length of an n-gram, at least 1.
+
+  Returns:
+    `[...]` float32 in (0, 1].
+
+  Raises:
+    ValueError: `n` is below 1.
+  """
+  if n < 1:
+    raise ValueError(f"n = {n} must be at least 1; nearest: 1")
+  windows = tokens.shape[-1] - n + 1
+  if windows < 1:
+    return jnp.ones(tokens.shape[:-1])
+  count = jnp.maximum(jnp.asarray(lengths) - n + 1, 0)[..., None]
+  positions = jnp.arange(windows)
+  # The first sort key moves n-grams that reach into the padding to the end.
+  beyond = (positions >= count).astype(jnp.int32)
+  # Column i holds token i of every n-gram.
+  grams = [tokens[..., i : i + windows] for i in range(n)]
+  keys = [jnp.broadcast_to(beyond, grams[0].shape), *grams]
+  _, *ordered = jax.lax.sort(keys, dimension=-1, num_keys=n + 1)
+  new = jnp.zeros(ordered[0][..., 1:].shape, bool)
+  for column in ordered:
+    new = new | (column[..., 1:] != column[..., :-1])
+  first = jnp.ones((*new.shape[:-1], 1), bool)
+  new = jnp.concatenate([first, new], -1) & (positions < count)
+  share = masked.count(new) / jnp.maximum(count[..., 0], 1)
+  return jnp.where(count[..., 0] > 0, share, 1.0)
+
+
+@transform("none", "sample")
+def distinct_ngrams(_, rollout: types.Rollout, *, n: int = 3) -> Array:
+  """`distinct_ngram_shares` of the completions."""
+  tokens = rollout.tokens
+  return distinct_ngram_shares(tokens.completions, tokens.lengths, n)

@@ -1,0 +1,113 @@
+"""How a rollout is cut into minibatches and microbatches.
+
+A minibatch is what one optimizer update is computed from; a microbatch is a
+part of a minibatch whose gradient is computed at a time, to save memory. Both
+are slices along P, the axis of prompts, so that a group of samples stays whole.
+
+Slices are strided: slice i of n holds the prompts i, i + n, i + 2n, ... When P
+is sharded over devices, every slice is then spread over all of them, and no
+sample has to move. Contiguous slices would move almost every sample.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from rl import types
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """How many updates a rollout is used for; all fields are static.
+
+  Attributes:
+    epochs: passes over the rollout.
+    minibatches: updates per epoch.
+    microbatches: slices of a minibatch whose gradients are summed. More of them
+      need less memory; the result is the same.
+    temperature: sampling temperature of the rollout. The policy that is
+      optimised is the distribution at this temperature. Top-k, top-p and min-p
+      are not accounted for: with them the rollout is off-policy, by as much as
+      the metric `policy/sampler_log_prob_diff_mean` shows.
+    chunk: number of positions of a prompt's samples whose logits are computed
+      at a time; None lets `rl.scoring.read` choose.
+    max_mean_ratio: an update is skipped if the mean importance ratio of its
+      minibatch, the metric `policy/ratio_mean`, exceeds this value. Losses that
+      log no ratio are never skipped for it. The default is that of PURE.
+  """
+
+  epochs: int = 1
+  minibatches: int = 1
+  microbatches: int = 1
+  temperature: float = 1.0
+  chunk: int | None = None
+  max_mean_ratio: float = 10.0
+
+  @property
+  def updates(self) -> int:
+    """Number of optimizer updates per rollout."""
+    return self.epochs * self.minibatches
+
+  @property
+  def single(self) -> Plan:
+    """A plan of one update per rollout, whose slices are equally small."""
+    parts = self.minibatches * self.microbatches
+    return dataclasses.replace(
+      self, epochs=1, minibatches=1, microbatches=parts
+    )
+
+  def check(self, prompts: int) -> None:
+    """Checks that a rollout of `prompts` prompts can be cut this way.
+
+    Raises:
+      ValueError: if a number is below 1, or `prompts` is not divisible.
+    """
+    for name in ("epochs", "minibatches", "microbatches"):
+      if getattr(self, name) < 1:
+        raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
+    parts = self.minibatches * self.microbatches
+    if prompts % parts:
+      nearest = max(parts, round(prompts / parts) * parts)
+      raise ValueError(
+        f"{prompts} prompts cannot be cut into {self.minibatches} minibatches "
+        f"of {self.microbatches} microbatches: {parts} must divide {prompts}; "
+        f"nearest: {nearest} prompts"
+      )
+
+
+def split(tree: types.PyTree, parts: int) -> types.PyTree:
+  """Cuts leaves `[P, ...]` into strided slices `[parts, P / parts, ...]`.
+
+  Scalars are repeated for every slice.
+  """
+
+  def cut(x):
+    if jnp.ndim(x) == 0:
+      return jnp.broadcast_to(x, (parts,))
+    strided = x.reshape(x.shape[0] // parts, parts, *x.shape[1:])
+    return jnp.swapaxes(strided, 0, 1)
+
+  return jax.tree.map(cut, tree)
+
+
+def join(tree: types.PyTree) -> types.PyTree:
+  """Inverts `split`: `[parts, P / parts, ...]` leaves to `[P, ...]`."""
+
+  def glue(x):
+    strided = jnp.swapaxes(x, 0, 1)
+    return strided.reshape(-1, *strided.shape[2:])
+
+  return jax.tree.map(glue, tree)
+
+
+def map_parts(
+  fn: Callable[[types.PyTree], types.PyTree], tree: types.PyTree, parts: int
+) -> types.PyTree:
+  """Applies `fn` to a tree of `[P, ...]` leaves, one slice after another."""
+  if parts == 1:
+    return fn(tree)
+  return join(jax.lax.map(fn, split(tree, parts)))

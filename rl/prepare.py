@@ -1,0 +1,427 @@
+"""From a scored rollout to the gradient of a method's loss.
+
+required             the needs that passes must fill in first
+prepare              reward, filters, advantage, signals: once per rollout
+aggregation_weights  weight of each token in the mean: once per minibatch
+loss                 of a microbatch; the losses of the microbatches add up
+gradient             of a minibatch, accumulated over its microbatches
+check                traces all of it on shapes, before anything is computed
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from rl import scoring, types
+from rl.method import Method, State
+from rl.metrics import Tally
+from rl.minibatches import Plan, split
+from rl.transforms import LevelError
+
+Array = jax.Array
+_ENTROPY = scoring.Need("policy", scoring.entropy)
+_LOG_PROBS = scoring.Need("policy", scoring.log_probs)
+_OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
+
+
+@flax.struct.dataclass
+class Batch:
+  """A prepared rollout. Every leaf starts with P and may be sliced there.
+
+  Attributes:
+    rollout: the rollout, with the reward in its scores and the sample filter
+      applied to its masks.
+    signals: one per term, at the level that the term takes; zeros `[P]` for a
+      term that takes none.
+    masks: one per term, `[P, S, T]` bool, the tokens in its loss.
+  """
+
+  rollout: types.Rollout
+  signals: tuple[Array, ...]
+  masks: tuple[Array, ...]
+
+
+def required(method: Method, updates: int = 1) -> frozenset[scoring.Need]:
+  """The needs that passes must fill in before the first update of a rollout.
+
+  Args:
+    method: the method.
+    updates: number of updates per rollout. If it is 1, the old policy is the
+      current one while the loss is computed, and what only the loss reads of
+      the old policy is left out: `loss` takes it from its own forward pass.
+  """
+  of_policy = {n for n in method.term_needs if n.source == "policy"}
+  of_old = {n for n in method.term_needs if n.source == "old"}
+  needs = set(method.signal_needs) | (method.term_needs - of_policy - of_old)
+  if updates > 1 or method.further_updates:
+    needs |= of_old | {_OLD_LOG_PROBS}
+  further = frozenset().union(
+    *(further.as_method().term_needs for further in method.further_updates)
+  )
+  of_policy |= {n for n in further if n.source == "policy"}
+  needs |= further - of_policy
+  # Probes may read other needs, which may read others again.
+  pending = list(of_policy | needs)
+  while pending:
+    for need in pending.pop().probe.reads:
+      if need not in needs:
+        needs.add(need)
+        pending.append(need)
+  return frozenset(needs)
+
+
+def prepare(
+  method: Method, rollout: types.Rollout, state: State
+) -> tuple[Batch, tuple[Array, ...], State]:
+  """Computes what is not differentiated, once per rollout.
+
+  Args:
+    method: the method.
+    rollout: with every need of `method.signal_needs` in its extras.
+    state: result of `method.init()` or of the previous call.
+
+  Returns:
+    The batch, the weight of each term `[]`, and the new state.
+  """
+  transforms = method.transforms
+  state = dict(state)
+
+  def apply(name: str) -> Array | None:
+    """Applies a transform to the rollout as it is now; None if there is none."""
+    if name not in transforms:
+      return None
+    value, state[name] = transforms[name].apply(None, rollout, state[name])
+    return value
+
+  if method.reward is not None:
+    rollout, reward_state = method.reward.apply(rollout, state)
+    state |= reward_state
+
+  sample_mask = rollout.sample_mask  # [P, S]
+  sample_filter = apply("sample_filter")
+  if sample_filter is not None:
+    sample_mask &= sample_filter
+  rollout = rollout.replace(
+    sample_mask=sample_mask,
+    tokens=rollout.tokens.replace(
+      mask=rollout.tokens.mask & sample_mask[..., None]
+    ),
+  )
+
+  advantage = apply("advantage")
+  if advantage is not None:
+    rollout = _add_prepared(rollout, "advantage", advantage)
+  for name, _ in method.prepared:
+    rollout = _add_prepared(rollout, name, apply(f"prepared/{name}"))
+
+  loss_filter = apply("loss_filter")
+  signals, masks, term_weights = [], [], []
+  for i, term in enumerate(method.loss.terms):
+    signal = apply(f"term{i}/signal")
+    term_filter = apply(f"term{i}/loss_filter")
+    weight = apply(f"term{i}/weight")
+    mask = scoring.view_tokens(rollout, term.view).mask & sample_mask[..., None]
+    masks.append(
+      _restrict(mask, loss_filter if term_filter is None else term_filter)
+    )
+    if term.takes == "none":
+      signals.append(jnp.zeros(sample_mask.shape[:1]))
+    else:
+      signal = advantage if signal is None else signal
+      signals.append(_to_level(signal, term.takes, mask, sample_mask))
+    weight = term.weight if weight is None else weight
+    term_weights.append(jnp.asarray(weight, jnp.float32))
+  batch = Batch(rollout, tuple(signals), tuple(masks))
+  return jax.lax.stop_gradient((batch, tuple(term_weights), state))
+
+
+def _add_prepared(
+  rollout: types.Rollout, name: str, value: Array
+) -> types.Rollout:
+  """Adds a signal to the extras, where later transforms and terms read it."""
+  return rollout.replace(
+    extras=rollout.extras.update({f"prepared/{name}": value})
+  )
+
+
+def _restrict(mask: Array, loss_filter: Array | None) -> Array:
+  """Applies a filter `[P, S]` or `[P, S, T]` to a mask `[P, S, T]`."""
+  if loss_filter is None:
+    return mask
+  return mask & (
+    loss_filter if loss_filter.ndim == 3 else loss_filter[..., None]
+  )
+
+
+def _to_level(
+  signal: Array, level: types.Level, mask: Array, sample_mask: Array
+) -> Array:
+  """Brings a signal to the level of a term, with 0 where nothing exists.
+
+  A sample signal is broadcast to the tokens of the sample. Other levels must
+  match, which `Method` has checked.
+  """
+  if level == "token":
+    of_tokens = signal if signal.ndim == 3 else signal[..., None]
+    return jnp.where(mask, of_tokens, 0.0)
+  return jnp.where(sample_mask, signal, 0.0) if level == "sample" else signal
+
+
+def first_signal(method: Method, batch: Batch) -> tuple[Array, Array] | None:
+  """The signal of the first term that reads samples or tokens, and its mask.
+
+  Returns:
+    `[P, S]` or `[P, S, T]`, and a mask of the same shape; None if no term reads
+    such a signal.
+  """
+  for term, signal, mask in zip(
+    method.loss.terms, batch.signals, batch.masks, strict=True
+  ):
+    if term.takes in ("sample", "token"):
+      return signal, mask if signal.ndim == 3 else mask.any(-1)
+  return None
+
+
+def aggregation_weights(method: Method, batch: Batch) -> tuple[Array, ...]:
+  """The weight of every value in each term's mean, from the masks of a minibatch.
+
+  The weights of a minibatch are computed before it is cut into microbatches:
+  the number of tokens that a mean divides by is that of the minibatch.
+
+  Returns:
+    One array per term, at the level that the term gives.
+  """
+  return tuple(
+    term.aggregate.fn(mask)
+    for term, mask in zip(method.loss.terms, batch.masks, strict=True)
+  )
+
+
+def loss(
+  method: Method,
+  policy: types.Policy,
+  params: types.PyTree,
+  batch: Batch,
+  weights: tuple[Array, ...],
+  term_weights: tuple[Array, ...],
+  *,
+  temperature: float = 1.0,
+  chunk: int | None = None,
+) -> tuple[Array, Tally]:
+  """The loss of a microbatch.
+
+    loss = sum over terms of  term weight * sum(aggregation weight * value)
+
+  The losses of the microbatches of a minibatch add up to the minibatch's.
+
+  Args:
+    method: the method.
+    policy: the model.
+    params: the parameters that are differentiated.
+    batch: a microbatch of a prepared rollout.
+    weights: the same slice of `aggregation_weights`.
+    term_weights: result of `prepare`.
+    temperature, chunk: same as in `rl.scoring.read`.
+
+  Returns:
+    The scalar loss, and the metrics of the microbatch.
+  """
+  rollout = batch.rollout
+  # Of the needs of the old policy, those that no pass has filled in. At the
+  # first update of a rollout the old policy is the current one, so that they
+  # are read from the forward pass of the loss, with their gradient stopped.
+  old_needs = {
+    need
+    for need in method.term_needs
+    if need.source == "old" and need not in rollout.extras
+  }
+  needs = {need for need in method.term_needs if need.source == "policy"}
+  stopped_needs = {
+    scoring.Need("policy", need.probe, need.view) for need in old_needs
+  } | {_LOG_PROBS, _ENTROPY}
+  probes: dict[str, Array] = {}
+  for view in sorted({need.view for need in needs | stopped_needs}):
+    tokens = scoring.view_tokens(rollout, view)
+    values = scoring.read(
+      policy,
+      params,
+      tokens,
+      [need.probe for need in needs if need.view == view],
+      rollout.extras,
+      temperature,
+      chunk,
+      [need.probe for need in stopped_needs if need.view == view],
+    )
+    mask = tokens.mask & rollout.sample_mask[..., None]
+    for name, value in values.items():
+      probes[_key(view, name)] = jax.tree.map(
+        functools.partial(_zero_outside, mask), value
+      )
+  stopped = jax.lax.stop_gradient(probes)
+  old = {
+    str(need): stopped[_key(need.view, need.probe.name)] for need in old_needs
+  }
+  rollout = rollout.replace(extras=rollout.extras.update(old))
+
+  total = jnp.zeros(())
+  parts: dict[str, Array] = {}
+  tally = _policy_tally(stopped, rollout)
+  for term, signal, mask, weight, term_weight in zip(
+    *(method.loss.terms, batch.signals, batch.masks, weights, term_weights),
+    strict=True,
+  ):
+    # A term that reads the rollout itself sees the tokens in its loss alone.
+    text = rollout
+    if not term.view:
+      text = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
+    value = term.fn(signal, types.Named(probes), text)
+    value, metrics = value if isinstance(value, tuple) else (value, {})
+    if value.shape != weight.shape:
+      raise LevelError(
+        f"{term}: declared one value per {term.gives} {weight.shape}, returned "
+        f"shape {value.shape}"
+      )
+    part = term_weight * jnp.sum(jnp.where(weight != 0, value, 0.0) * weight)
+    total = total + part
+    key = f"loss/{term.name.partition('(')[0]}"
+    parts[key] = parts.get(key, 0.0) + part
+    for name, metric in metrics.items():
+      tally = tally.add({name: metric}, _mask_like(metric, mask))
+  tally = tally.add_sums({**parts, "loss/total": total})
+  return total, jax.lax.stop_gradient(tally)
+
+
+def _key(view: str, probe: str) -> str:
+  """The name under which a term finds a probe of the policy."""
+  return f"{view}/{probe}" if view else probe
+
+
+def _mask_like(metric: Array, mask: Array) -> Array:
+  """The mask of tokens, samples or prompts with as many axes as the metric."""
+  return mask.any(tuple(range(metric.ndim - 3, 0))) if metric.ndim < 3 else mask
+
+
+def _zero_outside(mask: Array, value: Array) -> Array:
+  """Sets what is not scored to 0: an infinity there would make gradients NaN."""
+  mask = mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim))
+  return jnp.where(mask, value, jnp.zeros_like(value))
+
+
+def _policy_tally(probes: Mapping[str, Array], rollout: types.Rollout) -> Tally:
+  """Metrics of entropy, and of how sampler and trainer differ in log-probs."""
+  current = probes[scoring.log_probs.name]
+  old = rollout.extras.arrays.get(str(_OLD_LOG_PROBS), current)
+  difference = jnp.abs(old - rollout.behavior_log_probs)
+  values = {
+    "policy/entropy": probes[scoring.entropy.name],
+    "policy/sampler_log_prob_diff_mean": difference,
+    "policy/sampler_log_prob_diff_max": difference,
+  }
+  return Tally().add(values, rollout.valid("token"))
+
+
+def gradient(
+  method: Method,
+  policy: types.Policy,
+  params: types.PyTree,
+  batch: Batch,
+  term_weights: tuple[Array, ...],
+  plan: Plan,
+) -> tuple[types.PyTree, Tally]:
+  """The gradient of a minibatch's loss, accumulated over its microbatches.
+
+  Args:
+    method, policy, params, term_weights: same as in `loss`.
+    batch: a minibatch of a prepared rollout.
+    plan: its microbatches, temperature and chunk are used.
+
+  Returns:
+    The gradient, shaped like `params`, and the metrics of the microbatches.
+  """
+  weights = aggregation_weights(method, batch)
+  differentiate = jax.grad(
+    lambda params, batch, weights: loss(
+      method,
+      policy,
+      params,
+      batch,
+      weights,
+      term_weights,
+      temperature=plan.temperature,
+      chunk=plan.chunk,
+    ),
+    has_aux=True,
+  )
+  if plan.microbatches == 1:
+    grads, tally = differentiate(params, batch, weights)
+    return grads, jax.tree.map(lambda x: x[None], tally)
+
+  def accumulate(total, microbatch):
+    grads, tally = differentiate(params, *microbatch)
+    return jax.tree.map(jnp.add, total, grads), tally
+
+  # The sum is kept in float32: in bfloat16 many small parts would be lost.
+  total, tally = jax.lax.scan(
+    accumulate,
+    jax.tree.map(lambda p: jnp.zeros(p.shape), params),
+    split((batch, weights), plan.microbatches),
+  )
+  return jax.tree.map(lambda g, p: g.astype(p.dtype), total, params), tally
+
+
+def check(
+  method: Method,
+  policy: types.Policy,
+  parameters: Mapping[str, types.PyTree],
+  rollout: types.Rollout,
+) -> None:
+  """Traces one step of a method on shapes; nothing is compiled or computed.
+
+  Args:
+    method: the method.
+    policy: the model.
+    parameters: `{"policy": params, NAME: params, ...}` with every parameter set
+      of the method; arrays or `jax.ShapeDtypeStruct`s.
+    rollout: likewise.
+
+  Raises:
+    KeyError: if a need is not declared, or a parameter set, view, head or
+      component is missing.
+    LevelError: if a level or a shape is wrong.
+    ValueError: what a transform itself refuses, such as k > S.
+  """
+  missing = [
+    name for name, _ in method.parameter_sets if name not in parameters
+  ]
+  if missing:
+    raise KeyError(f"{method.name} needs the parameter sets {missing}")
+  rollout = _with_host_needs(method, rollout)
+
+  def one_step(parameters, rollout):
+    sources = {"old": parameters["policy"], **parameters}
+    rollout = scoring.passes(policy, sources, required(method), rollout)
+    batch, term_weights, _ = prepare(method, rollout, method.init())
+
+    def total(params):
+      weights = aggregation_weights(method, batch)
+      return loss(method, policy, params, batch, weights, term_weights)[0]
+
+    return jax.grad(total)(parameters["policy"])
+
+  jax.eval_shape(one_step, dict(parameters), rollout)
+
+
+def _with_host_needs(method: Method, rollout: types.Rollout) -> types.Rollout:
+  """Adds the shapes of what the host computes between sampling and the step."""
+  shapes = {"token": rollout.mask.shape, "sample": rollout.mask.shape[:2]}
+  arrays = {
+    str(need): jax.ShapeDtypeStruct(shapes[need.probe.level], jnp.float32)
+    for need in required(method)
+    if need.source == "host"
+  }
+  return rollout.replace(extras=rollout.extras.update(arrays))

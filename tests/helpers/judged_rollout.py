@@ -1,0 +1,50 @@
+"""Settings with which every reward can be applied to the chained task."""
+
+import rewards
+from experiments.training import build
+from helpers import small_run
+
+CHAIN = "chain(operations=2, reference=True)"
+P, S = 8, 4
+# What is told of a sample by a judge that the chained task does not have.
+JUDGED = ("thoughts", "style", "forecast", "stated")
+PHRASES = (((4,),), ((5,), (6, 7)))  # of token ids
+SETTINGS = {
+  "arctan": {"references": "stage/greedy_scores"},
+  "brier": {"forecast": "forecast", "stated": "stated"},
+  "calibrated": {"model": "style", "phrases": "thoughts"},
+  "ceiling": {"highest": 0.5},
+  "centered": {"references": "stage/greedy_scores"},
+  "component": {"of": "answered"},
+  "concise": {"conciseness": "style"},
+  "dimension_level": {
+    "relevances": ("style", "forecast"),
+    "coherence": "thoughts",
+  },
+  "ensemble": {"members": ("thoughts", "style"), "rule": "worst"},
+  "flaw_aware": {"flawed": "thoughts"},
+  "flipped_groups": {"probability": 0.5},
+  "instead_of_nothing": {"phrases": "thoughts"},
+  "late_preference": {"references": "stage/greedy_scores"},
+  "novelty_bonus": {"size": 16},
+  "phase_entropy": {"thought_end": 4},
+  "polynomial": {"references": "stage/greedy_scores"},
+  "posterior": {"thoughts": "thoughts"},
+  "preference": {"references": "stage/greedy_scores"},
+  "reasoning_patterns": {"phrases": PHRASES, "enough": 2},
+  "says": {"phrases": PHRASES, "fences": (((8,),),)},
+  "stratified": {"model": "style"},
+  "stretched_with_progress": {"over": 14},
+  "tanh": {"references": "stage/greedy_scores"},
+  "trusted": {"thoughts": "thoughts"},
+}
+
+
+def experiment(**changes):
+  return small_run.on_one_device(
+    build.build(small_run.config(task=CHAIN, **changes))
+  )
+
+
+def made_of(name):
+  return rewards.get(name, **SETTINGS.get(name, {}))

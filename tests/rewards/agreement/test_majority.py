@@ -1,0 +1,40 @@
+"""Tests of `rewards.agreement.majority`."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.agreement import cluster_share, co_reward, majority
+from rewards.agreement import votes as votes_rewards
+
+
+def test_majority_is_the_verdict_where_the_mode_is_right():
+  answers = jnp.array([[7, 7, 2, -1, 7], [3, 3, 9, 9, -1]])
+  found = majority.majority_scores(answers)
+  np.testing.assert_array_equal(found, [[1, 1, 0, 0, 1], [1, 1, 0, 0, 0]])
+  unsure = majority.majority_scores(answers, threshold=0.5)
+  np.testing.assert_array_equal(unsure, [[1, 1, 0, 0, 1], [0] * 5])
+  valid = jnp.ones(answers.shape, bool).at[1, 0].set(False)
+  found = majority.majority_scores(answers, valid=valid)
+  np.testing.assert_array_equal(found[1], [0, 0, 1, 1, 0])
+
+
+def test_no_answer_is_never_paid():
+  """Empty, unparsed, separators only: id -1, whatever the others say."""
+  nothing = jnp.full((1, 8), -1)
+  for reward in (majority.majority_scores, cluster_share.cluster_share_scores):
+    np.testing.assert_array_equal(reward(nothing), 0)
+    mixed = jnp.array([[-1, -1, -1, -1, -1, 3, 3, 4]])
+    assert (reward(mixed)[0, :5] == 0).all()
+    assert reward(mixed)[0, 5] > 0
+
+
+def test_the_weakness_is_one_constant_answer():
+  """Collapsed on a wrong answer all get 1, and the entropy shows it."""
+  truth, collapsed = jnp.array([1, 2, 3, 4]), jnp.full((4, 8), 9)
+  for reward in (majority.majority_scores, cluster_share.cluster_share_scores):
+    np.testing.assert_array_equal(reward(collapsed), 1)
+  first, second = co_reward.co_reward_scores(collapsed, collapsed)
+  assert (first == 1).all()
+  assert (second == 1).all()
+  assert not (collapsed == truth[:, None]).any()
+  np.testing.assert_array_equal(votes_rewards.answer_entropy(collapsed), 0)

@@ -1,0 +1,56 @@
+"""Tests of `rewards.agreement.votes`."""
+
+import collections
+
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.agreement import majority
+from rewards.agreement import votes as votes_rewards
+
+
+def by_counter(answers):
+  """(label, share) of a group, in plain Python."""
+  counted = collections.Counter(a for a in answers if a >= 0)
+  if not counted:
+    return -1, 0.0
+  label, votes = counted.most_common(1)[0]  # of equals the first seen
+  return label, votes / len(answers)
+
+
+def test_the_vote_is_that_of_a_counter():
+  rng = np.random.default_rng(0)
+  answers = rng.integers(-1, 4, (300, 6))
+  answers[0] = -1
+  label, share = votes_rewards.vote(jnp.asarray(answers))
+  for row, mine, part in zip(answers, label, share, strict=True):
+    expected = by_counter(row)
+    assert mine == expected[0]
+    np.testing.assert_allclose(part, expected[1], rtol=1e-6)
+
+
+def test_entropy_of_answers():
+  entropy = votes_rewards.answer_entropy
+  np.testing.assert_allclose(
+    entropy(jnp.array([0, 1, 2, 3])), np.log(4), rtol=1e-6
+  )
+  np.testing.assert_allclose(
+    entropy(jnp.array([0, -1, -1, 3])), np.log(4), rtol=1e-6
+  )
+  expected = -(0.5 * np.log(0.5) + 0.5 * np.log(0.25))
+  np.testing.assert_allclose(
+    entropy(jnp.array([0, 0, 2, 3])), expected, rtol=1e-6
+  )
+  assert entropy(jnp.array([5, 5, 5])) == 0
+
+
+def test_an_anchor_that_votes_is_the_majority():
+  answers = jnp.array([[7, 7, 2, -1], [-1, -1, -1, -1]])
+  anchor = votes_rewards.vote(answers).label
+  np.testing.assert_array_equal(
+    votes_rewards.agreement(answers, anchor), majority.majority_scores(answers)
+  )
+  # An anchor may disagree with all of them, or write nothing.
+  np.testing.assert_array_equal(
+    votes_rewards.agreement(answers, jnp.array([5, -1])), 0
+  )

@@ -1,0 +1,57 @@
+"""Tests of `rewards.controls.coins`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rewards.controls import coins as coins_rewards
+from rewards.controls import flipped_groups
+from rl import advantages
+
+
+def keys(n, seed=0):
+  return jax.random.split(jax.random.key(seed), n)
+
+
+def test_no_two_controls_share_a_draw():
+  """Fair coins of one sample, and turns of one wrong sample, by one key."""
+  n = 20000
+  coins = np.asarray(coins_rewards.draw_coins(keys(n), 1))[:, 0]
+  turned = flipped_groups.flip_groups(jnp.zeros((n, 1), int), keys(n), 0.5)
+  uniform = jax.vmap(jax.random.uniform)(keys(n))  # what others may draw
+  others = [np.asarray(turned)[:, 0], np.asarray(uniform)]
+  for other in others:
+    assert abs(np.corrcoef(coins, other)[0, 1]) < 5 / np.sqrt(n)
+  assert abs(np.corrcoef(*others)[0, 1]) < 5 / np.sqrt(n)
+
+
+def test_coins_are_fair_independent_and_blind():
+  n, p = 20000, 0.3
+  found = np.asarray(coins_rewards.draw_coins(keys(n), 3, p))
+  error = 5 * np.sqrt(p * (1 - p) / n)
+  np.testing.assert_allclose(found.mean(0), p, atol=error)
+  np.testing.assert_allclose(
+    np.corrcoef(found.T), np.eye(3), atol=5 / np.sqrt(n)
+  )
+  # By prompt and sample: neither the batch nor the group's size matters.
+  np.testing.assert_array_equal(
+    coins_rewards.draw_coins(keys(n)[5:7], 2, p), found[5:7, :2]
+  )
+  assert (coins_rewards.draw_coins(keys(4), 3, 1.0) == 1).all()
+  with pytest.raises(ValueError, match="nearest: 1"):
+    coins_rewards.draw_coins(keys(1), 1, 1.5)
+
+
+@pytest.mark.parametrize(
+  "baseline", [advantages.leave_one_out, advantages.group_normalize]
+)
+def test_coins_teach_nothing_on_average(baseline):
+  """The advantage of each of four coins has mean 0, to 5 standard errors."""
+  n = 20000
+  found = np.asarray(baseline(coins_rewards.draw_coins(keys(n), 4)))
+  assert found.std(0).min() > 0.4
+  error = 5 * found.std(0) / np.sqrt(n)
+  assert (np.abs(found.mean(0)) < error).all()
+  alone = baseline(coins_rewards.draw_coins(keys(8), 1))
+  np.testing.assert_array_equal(alone, 0)

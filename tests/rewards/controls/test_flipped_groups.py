@@ -1,0 +1,42 @@
+"""Tests of `rewards.controls.flipped_groups`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.controls import flipped_groups
+from rl import advantages
+
+
+def keys(n, seed=0):
+  return jax.random.split(jax.random.key(seed), n)
+
+
+def test_flipped_groups_of_no_and_of_sure_noise():
+  correct = jnp.array([[1, 0, 0], [0, 1, 1]])
+  same = flipped_groups.flip_groups(correct, keys(2), 0.0)
+  np.testing.assert_array_equal(same, correct)
+  turned = flipped_groups.flip_groups(correct, keys(2), 1.0)
+  np.testing.assert_array_equal(turned, 1 - correct)
+  np.testing.assert_allclose(
+    advantages.center(turned), -advantages.center(same), atol=1e-6
+  )
+
+
+def test_what_nobody_judged_is_paid_nothing_turned_or_not():
+  correct = jnp.array([[1, -1, 0], [-1, -1, -1]])
+  for p, expected in ((0.0, [1, 0, 0]), (1.0, [0, 0, 1])):
+    found = flipped_groups.flip_groups(correct, keys(2), p)
+    np.testing.assert_array_equal(found, [expected, [0, 0, 0]])
+
+
+def test_flipped_groups_expect_what_the_card_says():
+  """(1 - 2 p) ok + p within five standard errors; whole groups turn."""
+  p, n = 0.3, 20000
+  correct = jnp.broadcast_to(jnp.array([1, 0, 1]), (n, 3))
+  found = np.asarray(flipped_groups.flip_groups(correct, keys(n), p))
+  expected = (1 - 2 * p) * np.array([1, 0, 1]) + p
+  error = 5 * np.sqrt(p * (1 - p) / n)
+  np.testing.assert_allclose(found.mean(0), expected, atol=error)
+  turned = found != np.asarray(correct)
+  assert (turned.all(1) | ~turned.any(1)).all()

@@ -1,0 +1,85 @@
+"""Tests of `rewards.hidden_states.flow`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.hidden_states import flow
+
+
+def test_a_perfect_field_finds_nothing_amiss(monkeypatch):
+  """Where every state is the same, the right velocity is (h - x) / (1 - t)."""
+  h = jnp.array([0.5, -1.0, 2.0])
+
+  def perfect(field, x, time, before):
+    return (h - x) / (1 - time[..., None])
+
+  states = jnp.broadcast_to(h, (2, 4, 3))
+  mask = jnp.ones((2, 4), bool).at[0, 3].set(False)
+  key = jax.random.key(0)
+  monkeypatch.setattr(flow, "velocity", perfect)
+  near = flow.score([], states, states, mask, key)
+  np.testing.assert_allclose(near, 0, atol=1e-8)
+  off = flow.score([], states + 1.0, states, mask, key)
+  # v - (h' - noise) = (h - h') / (1 - t) = -5 at t = .8, weighed t / (1 - t).
+  np.testing.assert_allclose(off[np.asarray(mask)], 4 * 5.0**2, rtol=1e-4)
+  assert off[0, 3] == 0
+
+
+def test_a_field_learns_the_states_it_is_shown():
+  rng = np.random.default_rng(5)
+  size = 2
+  states = jnp.asarray([1.0, -1.0] + 0.05 * rng.normal(size=(8, 4, size)))
+  states = states.astype(jnp.float32)
+  mask = jnp.ones((8, 4), bool)
+  before = jnp.zeros_like(states)
+  field = flow.init(jax.random.key(0), size, width=32)
+
+  @jax.jit
+  def step(field, key):
+    slope = jax.grad(flow.matching_loss)(field, states, before, mask, key)
+    return jax.tree.map(lambda p, g: p - 0.05 * g, field, slope)
+
+  for key in jax.random.split(jax.random.key(1), 500):
+    field = step(field, key)
+  key = jax.random.key(2)
+  known = flow.score(field, states, before, mask, key)
+  strange = flow.score(field, -states, before, mask, key)
+  assert strange.min() > known.max()
+  dirty = jnp.where((jnp.arange(4) < 2)[:, None], states, jnp.nan)
+  part = jnp.broadcast_to(jnp.arange(4) < 2, (8, 4))
+  slope = jax.grad(flow.matching_loss)(field, dirty, dirty, part, key)
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
+
+
+def test_few_tokens_are_charged_and_only_those_far_off():
+  rng = np.random.default_rng(6)
+  scores = rng.exponential(size=(30, 12))
+  mask = rng.random((30, 12)) < 0.8
+  mask[0] = False
+  scores[1] = 3.0
+  dirty = jnp.asarray(np.where(mask, scores, np.nan))
+  found = flow.token_rewards(dirty, jnp.asarray(mask), 0.01, 0.3, 2)
+  for s, m, r in zip(scores, mask, found, strict=True):
+    expected = np.zeros(12)
+    if m.any() and s[m].max() > s[m].min():
+      u = (s - s[m].min()) / (s[m].max() - s[m].min())
+      best = sorted(np.flatnonzero(m), key=lambda t: -u[t])[:2]
+      expected[[t for t in best if u[t] > 0.3]] = 1
+      expected = -0.01 * expected * u
+    np.testing.assert_allclose(r, expected, atol=1e-7)
+  nothing = flow.token_rewards(dirty, jnp.asarray(mask), coef=0.0)
+  np.testing.assert_array_equal(nothing, 0)
+
+
+def test_a_field_is_told_what_came_before_whoever_wrote_it():
+  """The state before the first token of an answer is read, and told apart."""
+  field = flow.init(jax.random.key(0), 2, width=8)
+  states = jnp.ones((1, 4, 2))
+  mask = jnp.array([[False, True, True, False]])
+  key = jax.random.key(1)
+  before = jnp.full((1, 4, 2), jnp.nan).at[:, 1:3].set(0.5)
+  plain = flow.score(field, states, before, mask, key)
+  other = flow.score(field, states, before.at[:, 1].set(-2.0), mask, key)
+  assert np.isfinite(plain).all()
+  np.testing.assert_array_equal(plain[0] != other[0], [0, 1, 0, 0])

@@ -1,0 +1,28 @@
+"""Tests of `rewards.likelihood.followup_likelihood`."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.likelihood import followup_likelihood
+
+
+def test_followups_of_both_kinds_exchanged_negate():
+  rng = np.random.default_rng(2)
+  good = jnp.asarray(rng.normal(-2, 1, (5, 2, 3, 4)), jnp.float32)
+  bad = jnp.asarray(rng.normal(-2, 1, (5, 2, 2, 6)), jnp.float32)
+  here, there = jnp.ones(good.shape, bool), jnp.ones(bad.shape, bool)
+  there = there.at[:, 1, 1].set(False)  # a follow-up that is not there
+  value = followup_likelihood.followup_likelihood(good, here, bad, there)
+  swapped = followup_likelihood.followup_likelihood(bad, there, good, here)
+  np.testing.assert_allclose(value, -swapped, atol=1e-6)
+  by_hand = np.asarray(good).mean((2, 3)) - np.stack(
+    [bad[:, 0].mean((1, 2)), bad[:, 1, 0].mean(1)], 1
+  )
+  np.testing.assert_allclose(value, by_hand.mean(1), rtol=1e-5)
+
+
+def test_a_model_that_does_not_read_the_answer_gives_a_constant():
+  logs = jnp.broadcast_to(jnp.array([-1.0, -2.0]), (4, 1, 2, 2))
+  mask = jnp.ones(logs.shape, bool)
+  value = followup_likelihood.followup_likelihood(logs, mask, 2 * logs, mask)
+  assert jnp.ptp(value) == 0

@@ -1,0 +1,57 @@
+"""Tests of `rewards.likelihood.reference_probability`."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rewards.likelihood import group_log_mean_advantages, reference_probability
+
+LOGS = jnp.log(jnp.array([[0.9, 0.1], [0.5, 0.5]]))
+MASK = jnp.ones((2, 2), bool)
+
+
+@pytest.mark.parametrize(
+  ("reward", "expected"),
+  [
+    (reference_probability.mean_reference_probability, [0.5, 0.5]),
+    (reference_probability.reference_probability, [0.09, 0.25]),
+    (reference_probability.reference_log_probability, [-2.407946, -1.386294]),
+    (
+      reference_probability.mean_reference_log_probability,
+      [-1.203973, -0.693147],
+    ),
+    (group_log_mean_advantages.log_mean_advantages, [-0.385662, 0.635989]),
+  ],
+)
+def test_the_family_s_numbers(reward, expected):
+  np.testing.assert_allclose(reward(LOGS, MASK), expected, atol=1e-5)
+
+
+def test_one_token_makes_all_probabilities_the_same():
+  one = MASK & (jnp.arange(2) == 0)
+  np.testing.assert_array_equal(
+    reference_probability.reference_probability(LOGS, one),
+    reference_probability.mean_reference_probability(LOGS, one),
+  )
+
+
+def test_long_references_do_not_underflow_in_log_space():
+  logs = jnp.full((3, 400), -2.0).at[0, 0].set(-1.0)
+  mask = jnp.ones(logs.shape, bool)
+  assert (reference_probability.reference_probability(logs, mask) == 0).all()
+  gained = group_log_mean_advantages.log_mean_advantages(logs, mask)
+  expected = np.log((np.e + 2) / 3)
+  np.testing.assert_allclose(gained[0], expected, atol=2e-4)
+  assert (gained[1:] < 0).all()
+
+
+def test_the_weakness_is_to_state_the_answer():
+  """A copied answer is likelier than any reasoned one, right or wrong."""
+  copied = jnp.log(jnp.full((1, 4), 0.999))
+  reasoned = jnp.log(jnp.full((1, 4), 0.8))
+  mask = jnp.ones((1, 4), bool)
+  for reward in (
+    reference_probability.reference_probability,
+    reference_probability.mean_reference_probability,
+  ):
+    assert reward(copied, mask) > reward(reasoned, mask)

@@ -1,0 +1,63 @@
+"""Tests of `rewards.likelihood.verifree`."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.likelihood import (
+  verifree,
+)
+
+LOGS = jnp.log(jnp.array([[0.9, 0.1], [0.5, 0.5]]))
+MASK = jnp.ones((2, 2), bool)
+
+
+def test_verifree_is_the_exact_gradient():
+  """E_z[p grad log pi(z) + p grad log p(a|z)] is grad E_z[p], enumerated.
+
+  The leave-one-out baseline must not move it: all pairs of thoughts.
+  """
+  rng = np.random.default_rng(1)
+  params = {
+    "thought": jnp.asarray(rng.normal(size=3), jnp.float32),
+    "answer": jnp.asarray(rng.normal(size=(3, 4)), jnp.float32),
+  }
+  answer = 2
+
+  def logs(params):
+    thought = jax.nn.log_softmax(params["thought"])
+    return thought, jax.nn.log_softmax(params["answer"], -1)[:, answer]
+
+  def value(params):
+    thought, reference = logs(params)
+    return jnp.sum(jnp.exp(thought + reference))
+
+  def estimate(params, pair):
+    thought, reference = logs(params)
+    rows = jnp.array(pair)
+    mask = jnp.ones((2, 1), bool)
+    ended = jnp.ones(2, bool)
+    weights = verifree.verifree(reference[rows][:, None], mask, ended)
+    return jnp.mean(
+      weights.thought * thought[rows] + weights.reference * reference[rows]
+    )
+
+  exact = jax.grad(value)(params)
+  chance = np.exp(logs(params)[0])
+  total = jax.tree.map(jnp.zeros_like, exact)
+  for pair in itertools.product(range(3), repeat=2):
+    one = jax.grad(estimate)(params, pair)
+    weight = chance[pair[0]] * chance[pair[1]]
+    total = jax.tree.map(lambda a, b, w=weight: a + w * b, total, one)
+  for ours, theirs in zip(
+    jax.tree.leaves(total), jax.tree.leaves(exact), strict=True
+  ):
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_a_thought_without_an_end_is_worth_nothing():
+  weights = verifree.verifree(LOGS, MASK, jnp.array([True, False]))
+  np.testing.assert_allclose(weights.reference, [0.09, 0], rtol=1e-5)
+  np.testing.assert_allclose(weights.thought, [0.09, -0.09], rtol=1e-5)

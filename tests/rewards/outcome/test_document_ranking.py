@@ -1,0 +1,89 @@
+"""Tests of `rewards.outcome.document_ranking`."""
+
+import itertools
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rewards.outcome import document_ranking
+
+
+def test_ndcg_and_recall_of_every_permutation():
+  relevance = np.array([3.0, 0.0, 1.0, 0.0])
+  orders = np.array(list(itertools.permutations(range(4))))
+  for cut in (2, 10):
+    ideal = sum(
+      r / math.log2(k + 2) for k, r in enumerate(sorted(relevance)[::-1][:cut])
+    )
+    found = document_ranking.ndcg(
+      jnp.asarray(orders), jnp.broadcast_to(relevance, (24, 4)), cut
+    )
+    for order, value in zip(orders, found, strict=True):
+      gain = sum(
+        relevance[d] / math.log2(k + 2) for k, d in enumerate(order[:cut])
+      )
+      np.testing.assert_allclose(value, gain / ideal, rtol=1e-5)
+  found = document_ranking.recall(jnp.array([2, 1, 0, 3]), relevance, 2)
+  np.testing.assert_allclose(found, 0.5)
+  assert document_ranking.ndcg(jnp.array([0, 1]), jnp.zeros(2)) == 0
+  assert document_ranking.recall(jnp.array([0, 1]), jnp.zeros(2)) == 0
+  missing = document_ranking.ndcg(jnp.array([-1, 9]), jnp.asarray(relevance))
+  assert missing == 0
+
+
+@pytest.mark.parametrize("p", [1.0, 0.8])
+def test_overlap_of_rankings_against_sets(p):
+  rng = np.random.default_rng(1)
+  for _ in range(20):
+    a, b = rng.permutation(6), rng.permutation(6)
+    agreement = [
+      len(set(a[: d + 1]) & set(b[: d + 1])) / (d + 1) for d in range(6)
+    ]
+    weights = [1 / 6] * 6 if p == 1 else [(1 - p) * p**d for d in range(6)]
+    found = document_ranking.rank_biased_overlap(
+      jnp.asarray(a), jnp.asarray(b), p
+    )
+    np.testing.assert_allclose(found, np.dot(weights, agreement), rtol=1e-5)
+  same = document_ranking.rank_biased_overlap(jnp.arange(6), jnp.arange(6))
+  np.testing.assert_allclose(same, 1.0)
+
+
+@pytest.mark.parametrize("p", [1.0, 0.8])
+def test_overlap_does_not_depend_on_padding(p):
+  lists = jnp.array([[4, 2, 7], [2, 4, 9]])
+  wide = jnp.pad(lists, ((0, 0), (0, 5)), constant_values=-1)
+  narrow = document_ranking.rank_biased_overlap(*lists, p)
+  np.testing.assert_allclose(
+    document_ranking.rank_biased_overlap(*wide, p), narrow
+  )
+  weights = [1 / 3] * 3 if p == 1 else [0.2, 0.16, 0.128]
+  expected = np.dot(weights, [0, 1, 2 / 3])
+  np.testing.assert_allclose(narrow, expected, rtol=1e-6)
+  # A shorter list is compared over the depths of the longer one.
+  short = document_ranking.rank_biased_overlap(
+    lists[0], jnp.array([4, -1, -1]), p
+  )
+  expected = np.dot(weights, [1, 1 / 2, 1 / 3])
+  np.testing.assert_allclose(short, expected, rtol=1e-6)
+  none = jnp.full(3, -1)
+  assert document_ranking.rank_biased_overlap(none, none, p) == 0
+
+
+def test_lists_and_the_null_audit():
+  relevance = jnp.array([0.0, 1.0, 0.0, 1.0])
+  reference = jnp.array([1, 3, 0, 2])
+
+  def reward(ranked, answered=True):
+    return float(
+      document_ranking.listwise(
+        jnp.array(ranked), relevance, reference, jnp.array(answered)
+      )
+    )
+
+  np.testing.assert_allclose(reward([1, 3, 0, 2]), 1.3, rtol=1e-6)
+  for null in ([-1] * 4, [1, 1, 1, 1], [1, 3, 1, 3], [1, 3, 0, 9]):
+    assert reward(null) == 0
+  assert reward([1, 3, 0, 2], answered=False) == -1
+  assert reward([2, 0, 3, 1]) < reward([0, 1, 3, 2]) < reward([1, 3, 2, 0])

@@ -1,0 +1,159 @@
+"""Tests of `rewards.process.metrics`."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rewards.process import metrics as step_metrics
+from rewards.steps import step_aggregates
+from rl import metrics
+
+
+def test_the_first_error_is_the_first_step_below_the_threshold():
+  scores = jnp.array([[0.9, 0.2, -0.1, -0.5], [0.3, 0.1, 0.4, -1.0]])
+  mask = jnp.array([[True] * 4, [True] * 3 + [False]])
+  assert step_metrics.first_error(scores, mask).tolist() == [2, -1]
+  assert step_metrics.first_error(scores, mask, 0.25).tolist() == [1, 1]
+
+
+def test_processbench_by_hand():
+  """Of 5 erroneous 3 are located, of 10 correct 9 left alone: .6, .9 -> .72."""
+  truth = jnp.array([0, 1, 2, 3, 4] + [-1] * 10)[:, None]
+  named = jnp.array([0, 1, 2, 4, -1] + [-1] * 9 + [0])[:, None]
+  found = step_metrics.first_error_f1(named, truth)
+  np.testing.assert_allclose(found, [0.6, 0.9, 0.72], atol=1e-6)
+  never = step_metrics.first_error_f1(jnp.full((15, 1), -1), truth)
+  np.testing.assert_array_equal(never, [0.0, 1.0, 0.0])
+  worst = step_metrics.first_error_f1(truth + 7, truth)
+  np.testing.assert_array_equal(worst, [0.0, 0.0, 0.0])
+  valid = jnp.arange(15)[:, None] < 5
+  only = step_metrics.first_error_f1(named, truth, valid)
+  assert only.erroneous == pytest.approx(0.6)
+  assert jnp.isnan(only.correct)
+  assert jnp.isnan(only.f1)
+
+
+def test_the_best_threshold_is_the_best_of_all():
+  """No cut between two scores gives a higher F1."""
+  rng = np.random.default_rng(0)
+  scores = rng.normal(size=(40, 3, 4)).astype(np.float32)
+  mask = np.arange(4) < rng.integers(1, 5, (40, 3, 1))
+  truth = step_metrics.first_error(
+    scores - 0.5 + rng.normal(size=scores.shape), mask, -0.5
+  )
+  valid = rng.random((40, 3)) < 0.9
+
+  def f1(threshold):
+    named = step_metrics.first_error(scores, mask, threshold)
+    return float(step_metrics.first_error_f1(named, truth, valid).f1)
+
+  found = step_metrics.best_threshold(
+    scores, mask, truth, valid, candidates=int(mask.sum())
+  )
+  spoilt = np.where(valid[..., None], scores, np.inf)  # of what does not count
+  again = step_metrics.best_threshold(
+    spoilt, mask, truth, valid, candidates=int(mask.sum())
+  )
+  assert float(again) == float(found)
+  cuts = np.sort(scores[mask])
+  every = [*(cuts[1:] + cuts[:-1]) / 2, cuts[0] - 1, cuts[-1] + 1]
+  assert 0 < max(map(f1, every)) == f1(found)
+  assert f1(0.0) < f1(found)
+
+
+def test_a_threshold_between_errors_and_the_rest_finds_every_error():
+  scores = jnp.array([[[0.9, 0.4, -0.1], [0.8, 0.7, 0.9], [0.3, 0.1, 0.9]]])
+  truth = jnp.array([[1, -1, 0]])
+  mask = jnp.ones((1, 3, 3), bool)
+  found = step_metrics.best_threshold(scores, mask, truth)
+  assert 0.4 < found <= 0.7
+  one_kind = step_metrics.best_threshold(scores, mask, jnp.full((1, 3), -1))
+  assert one_kind == scores.min()  # F1 is not defined: names no error
+
+
+def test_the_interval_has_the_width_of_the_standard_error():
+  """Of one sample a problem, a share has the deviation of a coin's mean."""
+  rng = np.random.default_rng(0)
+  truth = jnp.asarray(rng.permutation([0] * 800 + [-1] * 800))[:, None]
+  named = jnp.where(rng.random((1600, 1)) < 0.8, truth, 5)
+  key = jax.random.key(0)
+  mean = step_metrics.first_error_f1(named, truth)
+  low, high = step_metrics.first_error_interval(
+    named, truth, key, resamples=2000
+  )
+  for share, a, b in zip(mean[:2], low, high, strict=False):
+    error = math.sqrt(share * (1 - share) / 800)
+    assert float(b - a) == pytest.approx(2 * 1.96 * error, rel=0.1)
+  assert low.f1 < mean.f1 < high.f1
+  with pytest.raises(ValueError, match=r"level=1\.5"):
+    step_metrics.first_error_interval(named, truth, key, level=1.5)
+
+
+def test_auc_counts_pairs():
+  rng = np.random.default_rng(0)
+  scores = rng.integers(0, 5, (4, 9)).astype(np.float32)  # many ties
+  good, valid = rng.random((2, 4, 9)) < 0.6
+  found = jax.jit(metrics.auc)(scores, good, valid)
+  high, low = scores[good & valid], scores[~good & valid]
+  pairs = high[:, None] - low[None]
+  want = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
+  assert found == pytest.approx(want, abs=1e-6)
+  mirrored = float(metrics.auc(-scores, good))
+  assert metrics.auc(scores, good) == pytest.approx(1 - mirrored, abs=1e-6)
+  assert jnp.isnan(metrics.auc(scores, np.ones((4, 9), bool)))
+
+
+def test_scores_of_samples_by_their_steps():
+  scores = jnp.array([[0.5, -0.2, 0.9], [0.7, 9.0, 9.0], [9.0, 9.0, 9.0]])
+  mask = jnp.array([[True] * 3, [True, False, False], [False] * 3])
+  never = -np.inf
+  for rule, want in (
+    (step_aggregates.worst_step_scores, [-0.2, 0.7, never]),
+    (step_aggregates.mean_step_scores, [0.4, 0.7, never]),
+    (step_aggregates.last_step_scores, [0.9, 0.7, never]),
+  ):
+    np.testing.assert_allclose(rule(scores, mask), want, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 6])
+def test_best_of_n_is_the_mean_over_subsets(n):
+  rng = np.random.default_rng(n)
+  scores = rng.integers(0, 4, (3, 7)).astype(np.float32)
+  scores[2, :3] = -np.inf
+  correct = rng.integers(-1, 2, (3, 7))
+  valid = np.ones((3, 7), bool)
+  valid[1, 2] = False
+  found = step_metrics.best_of_n_value(scores, correct, n, valid)
+  for row in range(3):
+    values = []
+    for chosen in itertools.combinations(np.nonzero(valid[row])[0], n):
+      chosen = np.array(chosen)
+      best = scores[row, chosen] == scores[row, chosen].max()
+      values.append((correct[row, chosen[best]] == 1).mean())
+    assert found[row] == pytest.approx(np.mean(values), abs=1e-6)
+
+
+def test_best_of_n_between_pass_at_1_and_pass_at_n():
+  correct = jnp.asarray(np.random.default_rng(0).integers(0, 2, (5, 12)))
+  verdict = correct.astype(jnp.float32)
+  for n in (1, 3, 12):
+    passed = [
+      1 - math.comb(12 - int(c), n) / math.comb(12, n) for c in correct.sum(-1)
+    ]
+    np.testing.assert_allclose(
+      step_metrics.best_of_n_value(verdict, correct, n), passed, atol=1e-6
+    )
+    np.testing.assert_allclose(
+      step_metrics.best_of_n_value(jnp.zeros((5, 12)), correct, n),
+      correct.mean(-1),
+      atol=1e-6,
+    )
+  few = jnp.arange(12) < 2
+  found = step_metrics.best_of_n_value(verdict, correct, 3, few[None])
+  assert jnp.isnan(found).all()
+  with pytest.raises(ValueError, match=r"n=13.*nearest 12"):
+    step_metrics.best_of_n_value(verdict, correct, 13)

@@ -1,0 +1,120 @@
+"""Tests of `rewards.reward_models.disentangled_length`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.reward_models import (
+  disentangled_length,
+)
+
+
+def test_correlation_is_pearsons():
+  rng = np.random.default_rng(0)
+  x, y = rng.normal(size=(2, 30, 2))
+  y += 0.5 * x
+  mask = rng.random((30, 2)) < 0.7
+  found = disentangled_length.correlation(jnp.asarray(x), jnp.asarray(y), mask)
+  np.testing.assert_allclose(
+    found, np.corrcoef(x[mask], y[mask])[0, 1], rtol=1e-5
+  )
+  flat = jnp.full((30, 2), 0.1)
+  assert disentangled_length.correlation(jnp.asarray(x), flat) == 0
+  slope = jax.grad(lambda x: disentangled_length.correlation(x, flat))(
+    jnp.asarray(x)
+  )
+  np.testing.assert_array_equal(slope, 0)
+  one = jnp.zeros((30, 2), bool).at[0, 0].set(True)
+  assert (
+    disentangled_length.correlation(jnp.asarray(x), jnp.asarray(y), one) == 0
+  )
+
+
+def test_the_parts_of_odins_loss():
+  q = jnp.array([[2.0, 1.0], [0.0, 3.0]])
+  zero = jnp.zeros((2, 2))
+  across, along = jnp.array([1.0, 0.0]), jnp.array([0.0, 2.0])
+  total, parts = disentangled_length.loss(q, zero, q, across, along)
+  np.testing.assert_allclose(parts["length"], 1.0, rtol=1e-6)  # q is length
+  assert parts["overlap"] == 0
+  expected = np.mean(np.log1p(np.exp([-1.0, 3.0])))
+  np.testing.assert_allclose(parts["preference"], expected, rtol=1e-6)
+  np.testing.assert_allclose(total, expected + 1, rtol=1e-6)
+  _, parts = disentangled_length.loss(-q, zero, q, across, -3 * across)
+  np.testing.assert_allclose(parts["length"], 1.0, rtol=1e-6)
+  np.testing.assert_allclose(parts["overlap"], 1.0, rtol=1e-6)
+  _, parts = disentangled_length.loss(zero, q, q, across, along)
+  np.testing.assert_allclose(parts["length"], -1.0, rtol=1e-6)
+  _, parts = disentangled_length.loss(q, q, jnp.full((2, 2), 7), across, along)
+  assert parts["length"] == 0  # of one length nothing can be said
+  plain, _ = disentangled_length.loss(
+    q, q, q, across, across, length_weight=0.0, orthogonal_weight=0.0
+  )
+  np.testing.assert_allclose(
+    plain, np.mean(np.log1p(np.exp([-2.0, 6.0]))), rtol=1e-6
+  )
+
+
+def test_odins_masked_pairs_are_not_there():
+  rng = np.random.default_rng(1)
+  q, l, n = (jnp.asarray(x, jnp.float32) for x in rng.normal(size=(3, 6, 2)))
+  w = jnp.asarray(rng.normal(size=(2, 5)), jnp.float32)
+  mask = jnp.arange(6) < 4
+  dirty = [jnp.where(mask[:, None], x, jnp.nan) for x in (q, l, n)]
+
+  def value(q, l, n):
+    return disentangled_length.loss(q, l, n, *w, mask=mask)[0]
+
+  short = disentangled_length.loss(q[:4], l[:4], n[:4], *w)[0]
+  np.testing.assert_allclose(value(*dirty), short, rtol=1e-6)
+  slopes = jax.grad(value, (0, 1))(*dirty)
+  assert all(np.isfinite(x).all() and not x[4:].any() for x in slopes)
+
+
+def test_the_quality_head_is_rid_of_length():
+  """People like both quality and length; the paid head keeps the first.
+
+  The features show both, mixed by a rotation.
+  """
+  rng = np.random.default_rng(2)
+  quality, size = rng.normal(size=(2, 2000, 2))
+  swap = rng.random(2000) > 1 / (
+    1 + np.exp(-((quality + size) @ np.array([1.0, -1.0])) * 2)
+  )
+  order = np.where(swap[:, None], [1, 0], [0, 1])
+  quality, size = (np.take_along_axis(x, order, 1) for x in (quality, size))
+  turn = np.array([[0.8, 0.6], [-0.6, 0.8]])
+  features = jnp.asarray(np.stack([quality, size], -1) @ turn, jnp.float32)
+  size = jnp.asarray(size, jnp.float32)
+
+  def fit(weight):
+    def value(w):
+      scores = jnp.moveaxis(features @ w.T, -1, 0)
+      return disentangled_length.loss(
+        *scores,
+        size,
+        *w,
+        length_weight=weight,
+        orthogonal_weight=weight,
+      )[0]
+
+    def step(w, _):
+      return w - 0.2 * jax.grad(value)(w), None
+
+    start = jnp.asarray([[0.3, 0.1], [-0.1, 0.2]])
+    w, _ = jax.lax.scan(step, start, length=800)
+    paid = features @ w[0]
+    return tuple(
+      abs(
+        float(
+          disentangled_length.correlation(paid, jnp.asarray(x, jnp.float32))
+        )
+      )
+      for x in (quality, size)
+    )
+
+  good, length = fit(1.0)
+  assert good > 0.97
+  assert length < 0.1
+  _, plain = fit(0.0)
+  assert plain > 0.5

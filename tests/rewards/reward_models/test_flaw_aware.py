@@ -1,0 +1,75 @@
+"""Tests of `rewards.reward_models.flaw_aware`."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rewards.reward_models import (
+  flaw_aware,
+)
+from rl import advantages
+
+
+def test_a_flaw_costs_what_it_weighs():
+  correct = jnp.array([1, 1, 0, 0, -1])
+  flawed = jnp.array([0, 1, 0, 1, 1])
+  found = flaw_aware.flaw_aware_scores(correct, flawed)
+  np.testing.assert_array_equal(found, [1, 0, -1, -1, -1])
+  found = flaw_aware.flaw_aware_scores(correct, flawed, weight=0.5)
+  np.testing.assert_array_equal(found, [1, 0.5, -1, -1, -1])
+  with pytest.raises(ValueError, match="nearest: 2"):
+    flaw_aware.flaw_aware_scores(correct, flawed, weight=3.0)
+
+
+def test_without_flaws_it_is_the_signed_verdict():
+  correct = jnp.array([1, 0, 1, 0])
+  for flawed in (jnp.zeros(4), jnp.full(4, jnp.nan)):  # none, or no judge
+    found = flaw_aware.flaw_aware_scores(correct, flawed)
+    np.testing.assert_array_equal(found, 2 * correct - 1)
+    np.testing.assert_allclose(
+      advantages.group_normalize(found),
+      advantages.group_normalize(correct.astype(jnp.float32)),
+      atol=2e-6,
+    )
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 1.9])
+def test_no_flaw_makes_a_wrong_answer_beat_a_right_one(weight):
+  """Empty, stuffed or long: what is wrong has -1 whatever the judge says."""
+  flawed = jnp.array([0.0, 0.5, 1.0, jnp.nan])
+  right = flaw_aware.flaw_aware_scores(jnp.ones(4), flawed, weight)
+  wrong = flaw_aware.flaw_aware_scores(
+    jnp.array([0, 0, -1, -1]), flawed, weight
+  )
+  np.testing.assert_array_equal(wrong, -1)
+  assert right.min() > -1
+
+
+def test_a_flawed_answer_turns_bad_once_clean_ones_outnumber_wrong_ones():
+  """The card: its advantage is positive while clean < wrong, 0 at equality."""
+  for clean, flawed, wrong in itertools.product(range(5), (1, 2), range(5)):
+    correct = jnp.array([1] * (clean + flawed) + [0] * wrong)
+    marks = jnp.array([0] * clean + [1] * flawed + [0] * wrong)
+    advantage = advantages.center(flaw_aware.flaw_aware_scores(correct, marks))[
+      clean
+    ]
+    assert np.sign(np.round(float(advantage), 6)) == np.sign(wrong - clean)
+
+
+def test_the_judge_of_flaws_is_paid_by_distance():
+  truth = jnp.array([-1, -1, 2, 2, 2, 2, 2])
+  named = jnp.array([-1, 0, -1, 2, 0, 3, 9])
+  found = flaw_aware.located(named, truth, jnp.int32(4))
+  np.testing.assert_allclose(found, [1, -1, -1, 1, 0.5, 0.75, -1])
+  unread = flaw_aware.located(named, truth, jnp.int32(4), jnp.zeros(7, bool))
+  np.testing.assert_array_equal(unread, -1)
+
+
+def test_the_weakness_of_the_judges_pay_is_to_find_nothing():
+  """With three of four solutions clean, "no error" earns 1/2 on average."""
+  truth = jnp.array([-1, -1, -1, 1])
+  lazy = flaw_aware.located(jnp.full(4, -1), truth, jnp.int32(5))
+  np.testing.assert_allclose(lazy.mean(), 0.5)
+  assert (flaw_aware.located(truth, truth, jnp.int32(5)) == 1).all()

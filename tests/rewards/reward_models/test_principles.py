@@ -1,0 +1,32 @@
+"""Tests of `rewards.reward_models.principles`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.reward_models import principles
+
+
+def test_log_odds_are_those_of_yes_against_no():
+  logits = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3, 6)))
+  odds = principles.log_odds(logits, 2, 5)
+  p = jax.nn.softmax(logits, -1)
+  np.testing.assert_allclose(
+    jax.nn.sigmoid(odds), p[..., 2] / (p[..., 2] + p[..., 5]), rtol=1e-5
+  )
+  np.testing.assert_array_equal(principles.log_odds(jnp.zeros(6), 2, 5), 0)
+  np.testing.assert_allclose(odds, -principles.log_odds(logits, 5, 2))
+  asked = jnp.array([True, False, True])
+  asked = jnp.broadcast_to(asked, odds.shape)
+  found = principles.mean_log_odds(logits, 2, 5, asked)
+  np.testing.assert_allclose(found, odds[:, [0, 2]].mean(-1), rtol=1e-5)
+  nobody = principles.mean_log_odds(logits, 2, 5, jnp.zeros_like(asked))
+  np.testing.assert_array_equal(nobody, 0)
+
+
+def test_the_weakness_of_principles_is_the_one_that_is_easy_to_please():
+  """One Yes beyond doubt outweighs two that are missed."""
+  modest = jnp.array([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
+  flatterer = jnp.array([[12.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
+  scores = [principles.mean_log_odds(x, 0, 1) for x in (modest, flatterer)]
+  assert scores[1] > scores[0] > 0

@@ -1,0 +1,13 @@
+"""Tests of `rewards.reward_models.rubric`."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.reward_models import rubric
+
+
+def test_a_rubric_pays_by_the_criterion():
+  satisfied = jnp.array([[1, 0, 1, 1], [1, 1, 1, 1]])
+  criteria = jnp.array([[True, True, True, False], [False] * 4])
+  found = rubric.fraction_satisfied(satisfied, criteria)
+  np.testing.assert_allclose(found, [2 / 3, 0], rtol=1e-6)

@@ -1,0 +1,52 @@
+"""Tests of `rewards.shaping.log_sigmoid`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rewards import combine
+from rewards.combine import Term
+from rewards.shaping import log_sigmoid
+
+OK = jnp.array([1.0, 0.0, 1.0, 0.0])
+STYLE = jnp.array([0.2, 0.9, 0.4, 0.1])
+VALUES = {"ok": OK, "style": STYLE}
+
+
+def test_log_sigmoids_add_up_to_an_and():
+  u = {
+    name: log_sigmoid.log_sigmoid_scores(x, 0.0) for name, x in VALUES.items()
+  }
+  total = combine.combine(u, (Term("ok"), Term("style"))).total
+  expected = jax.nn.sigmoid(OK) * jax.nn.sigmoid(STYLE)
+  np.testing.assert_allclose(jnp.exp(total), expected, rtol=1e-5)
+
+
+REFERENCES = jnp.array([0.0, 1.0, 2.0])
+
+
+def test_log_sigmoid_s_numbers():
+  quantile = log_sigmoid.reference_quantile(REFERENCES)
+  np.testing.assert_allclose(quantile, 1.846244, rtol=1e-6)
+  u = log_sigmoid.log_sigmoid_scores(1.0, quantile)
+  np.testing.assert_allclose(u, -1.203235, rtol=1e-5)
+  np.testing.assert_allclose(
+    log_sigmoid.log_sigmoid_scores(quantile, quantile), -np.log(2), rtol=1e-6
+  )
+  assert log_sigmoid.reference_quantile(jnp.array([3.5])) == 3.5
+
+
+def test_a_sum_of_log_sigmoids_is_the_log_of_a_product():
+  rng = np.random.default_rng(0)
+  gaps = jnp.asarray(rng.normal(size=(3, 50)), jnp.float32)
+  total = jnp.exp(log_sigmoid.log_sigmoid_scores(gaps, 0.0).sum(0))
+  np.testing.assert_allclose(
+    total, jnp.prod(jax.nn.sigmoid(gaps), 0), rtol=1e-5
+  )
+
+
+def test_the_gradient_of_log_sigmoid_fades_above_and_stays_below():
+  slope = jax.grad(lambda r: log_sigmoid.log_sigmoid_scores(r, 0.0))
+  np.testing.assert_allclose(slope(-60.0), 1, rtol=1e-6)
+  assert slope(60.0) < 1e-20
+  assert np.isfinite(log_sigmoid.log_sigmoid_scores(-1e4, 0.0))

@@ -1,0 +1,44 @@
+"""Tests of `rewards.shaping.running_moments`."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.shaping import ceiling, running_moments
+
+
+def test_streaming_moments_are_those_of_all_batches():
+  rng = np.random.default_rng(1)
+  batches = [rng.normal(5, 3, size) for size in ((4,), (2, 3), (1,), (50,))]
+  moments = running_moments.init_moments()
+  for batch in batches:
+    moments = running_moments.observe(moments, jnp.asarray(batch, jnp.float32))
+  every = np.concatenate([batch.ravel() for batch in batches])
+  np.testing.assert_allclose(moments.mean, every.mean(), rtol=1e-5)
+  np.testing.assert_allclose(moments.std, every.std(), rtol=1e-5)
+  assert moments.low == np.float32(every.min())
+  assert moments.high == np.float32(every.max())
+  scores = jnp.asarray(every, jnp.float32)
+  np.testing.assert_allclose(
+    running_moments.standardized_scores(scores, moments),
+    (every - every.mean()) / every.std(),
+    atol=1e-5,
+  )
+  unit = running_moments.min_max_scores(scores, moments)
+  assert (unit.min(), unit.max()) == (0, 1)
+  within = running_moments.clipped_scores(scores, moments)
+  np.testing.assert_allclose(jnp.ptp(within), 2 * every.std(), rtol=1e-5)
+
+
+def test_moments_of_one_score_and_of_none():
+  moments = running_moments.observe(
+    running_moments.init_moments(), jnp.array([2.0])
+  )
+  assert (
+    running_moments.standardized_scores(jnp.array([3.0]), moments) == 1
+  )  # over 1
+  assert running_moments.min_max_scores(jnp.array([2.0]), moments) == 0
+  same = running_moments.observe(
+    moments, jnp.array([jnp.nan, 9.0]), jnp.zeros(2, bool)
+  )
+  np.testing.assert_array_equal(jnp.stack(same), jnp.stack(moments))
+  assert ceiling.ceiling_scores(jnp.float32(9.0), 2.0) == 2

@@ -1,0 +1,47 @@
+"""Tests of `rewards.steps.gains`."""
+
+import itertools
+
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.steps import (
+  gains,
+)
+
+
+def test_progress_of_the_best_of_four():
+  chance = gains.best_of(jnp.array([0.2, 0.5]), 4)
+  np.testing.assert_allclose(chance, [0.5904, 0.9375], rtol=1e-6)
+  gain = gains.step_gains(chance[1:], chance[0], jnp.ones(1, bool))
+  np.testing.assert_allclose(gain, 0.3471, rtol=1e-5)
+
+
+def test_the_best_of_k_on_a_chain():
+  """1 - (1 - V)^K is the chance that one of K independent tries succeeds."""
+  v, k = 0.3, 3
+  total = 0.0
+  for tries in itertools.product((0, 1), repeat=k):
+    weight = np.prod([v if t else 1 - v for t in tries])
+    total += weight * max(tries)
+  np.testing.assert_allclose(gains.best_of(v, k), total, rtol=1e-6)
+
+
+def test_own_gains_are_advantages():
+  """On a tabular chain E over actions of V(next) - V is 0 in every state."""
+  rng = np.random.default_rng(6)
+  policy = rng.dirichlet(np.ones(3), size=4)
+  after = rng.random((4, 3))
+  value = (policy * after).sum(1)
+  gain = gains.step_gains(
+    jnp.asarray(after, jnp.float32)[..., None],
+    jnp.asarray(value, jnp.float32)[:, None],
+    jnp.ones((4, 3, 1), bool),
+  )[..., 0]
+  np.testing.assert_allclose((policy * gain).sum(1), 0, atol=1e-6)
+
+
+def test_steps_after_the_answer_is_known_gain_nothing():
+  after = jnp.array([0.5, 1.0, 1.0, 0.75])
+  gain = gains.step_gains(after, 0.25, jnp.ones(4, bool))
+  np.testing.assert_allclose(gain, [0.25, 0.5, 0, -0.25], atol=1e-6)

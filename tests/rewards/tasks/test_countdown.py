@@ -1,0 +1,134 @@
+"""Tests of `rewards.tasks.countdown`."""
+
+import math
+import operator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import tasks
+from rewards.tasks import closeness, countdown
+
+SYMBOLS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def countdown_in_python(text, numbers):
+  """The value of a legal line of text, else None."""
+  words = text.split()
+  if len(words) != 2 * len(numbers) or words.pop() != "<eos>":
+    return None
+  if any(word not in SYMBOLS for word in words[1::2]):
+    return None
+  if not all(word.isdigit() for word in words[0::2]):
+    return None
+  if sorted(map(int, words[0::2])) != sorted(numbers):
+    return None
+  value = int(words[0])
+  for symbol, number in zip(words[1::2], words[2::2], strict=True):
+    value = SYMBOLS[symbol](value, int(number))
+  return value
+
+
+@pytest.fixture(scope="module")
+def expressions():
+  """Random lines over 2, 5, 5: orders and operators, one in three spoilt."""
+  rng = np.random.default_rng(0)
+  numbers, rows, lengths = [2, 5, 5], [], []
+  for i in range(600):
+    row = rng.permutation(numbers) + countdown.NUMBER
+    row = np.stack([row, rng.integers(countdown.PLUS, countdown.TIMES + 1, 3)])
+    row = np.append(row.T.reshape(-1), rng.integers(2, 9, 2))
+    row[5] = countdown.EOS
+    length = 6
+    if i % 3 == 0:
+      row[rng.integers(0, 6)] = rng.integers(1, countdown.DIGIT)
+      length = rng.integers(5, 8)
+    rows.append(row)
+    lengths.append(length)
+  completions, lengths = np.array(rows, np.int32), np.array(lengths, np.int32)
+  values, legal = jax.jit(countdown.expression_value)(
+    completions, lengths, jnp.array([5, 2, 5])
+  )
+  return completions, lengths, np.asarray(values), np.asarray(legal)
+
+
+def test_countdown_agrees_with_a_reader_of_text(expressions):
+  decode = tasks.get("countdown").decode
+  judged = 0
+  for row, length, value, legal in zip(*expressions, strict=True):
+    expected = countdown_in_python(decode(row[:length]), [2, 5, 5])
+    assert legal == (expected is not None)
+    if legal:
+      assert value == expected
+      judged += 1
+  assert 300 < judged < 600  # both kinds were there
+
+
+def test_no_precedence():
+  value = countdown.left_to_right(jnp.array([2, 3, 4]), jnp.array([0, 2]))
+  assert value == (2 + 3) * 4
+
+
+def test_an_expression_in_too_little_room_is_illegal():
+  numbers = jnp.array([2, 5, 5])
+  whole = jnp.array([7, 3, 10, 4, 10, 1])  # 2 + 5 - 5 EOS
+  room = {6: True, 5: False, 4: False}
+  for size, expected in room.items():
+    _, legal = countdown.expression_value(
+      whole[:size], jnp.array(size), numbers
+    )
+    assert legal == expected
+
+
+def test_closeness_and_countdown_agree_on_what_is_correct(expressions):
+  _, _, values, legal = expressions
+  target = np.int32(np.median(values[legal]))
+  graded = closeness.closeness(values, legal, target)
+  exact = countdown.exact_hit(values, legal, target)
+  assert 0 < exact.sum() < legal.sum()
+  np.testing.assert_array_equal(graded == 1.0, exact == 1.0)
+  np.testing.assert_array_equal(graded > 0.0, legal)
+
+
+@pytest.fixture(scope="module")
+def problems():
+  return tasks.get("countdown", count=4).train(jax.random.key(1), 0, 4096)
+
+
+def test_draws_are_sorted_reachable_and_split_by_their_numbers(problems):
+  task = tasks.get("countdown", count=4)
+  for drawn, held_out in (
+    (problems, False),
+    (task.test(256), True),
+  ):
+    numbers = np.asarray(drawn.facts["numbers"])
+    assert (np.diff(numbers) >= 0).all()
+    assert numbers.min() == 1
+    assert numbers.max() == 9
+    rule = (numbers.sum(1) + 3 * (numbers**2).sum(1)) % 7 == 0
+    np.testing.assert_array_equal(rule, held_out)
+    target = np.asarray(drawn.facts["target"])
+    assert target.min() >= 1
+    assert target.max() <= 99
+
+
+def test_a_tenth_of_the_operators_is_drawn_anew(problems):
+  task = tasks.get("countdown", count=4)
+  gold, _ = task.gold(problems)
+  shown, lengths = task.demonstrate(jax.random.key(3), problems)
+  _, legal = countdown.expression_value(
+    shown, lengths, problems.facts["numbers"]
+  )
+  assert legal.all()
+  np.testing.assert_array_equal(shown[:, ::2], gold[:, ::2])
+  # Kept targets favour some operators, so the rate of a change is taken per
+  # operator: drawn anew with .1, and then another one.
+  kinds, counts = np.unique(np.asarray(gold)[:, 1:-1:2], return_counts=True)
+  rates = dict(zip((3, 4, 5), (0.5, 0.3, 0.2), strict=True))
+  for kind, count in zip(kinds.tolist(), counts, strict=True):
+    here = np.asarray(gold) == kind
+    rate = 0.1 * (1 - rates[kind])
+    changed = (np.asarray(shown) != gold)[here].mean()
+    assert abs(changed - rate) < 4 * math.sqrt(rate * (1 - rate) / count)

@@ -1,0 +1,121 @@
+"""What says nothing must not be paid more than what is right.
+
+On the chained task, each group is the solution and six completions without any
+work: empty, one token over and over, the question again, separators, the word
+for the answer over and over, and as much as there is room for. Judges of style
+say the same of all; the policy was never trained. The rewards of `WEAK` pay one
+of the six more than some solution: it is the method's own weakness, and the test
+holds that it is there.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers.judged_rollout import JUDGED, P, experiment, made_of
+
+import rewards
+from experiments.training import rollouts
+from rewards.tasks import chain
+from rl import scoring
+from rl.sampling import generation
+
+NULLS = ("empty", "constant", "echo", "separators", "keywords", "longest")
+CONTROL = "a control: it is meant to teach nothing, or the wrong thing"
+UNTAUGHT = "a policy that knows nothing finds the truth as likely after nothing"
+WEAK = {
+  "coins": CONTROL,
+  "flipped_groups": CONTROL,
+  "opposite": CONTROL,
+  "says": "it counts phrases, whoever says them",
+  "harmonized_length": "the shortest is the best; to be added to a verdict",
+  "token_f1": "the reference's words alone are all that it asks for",
+  "self_certainty": "a policy may be surest of what says nothing",
+  "dimension_level": "so may it, and confidence is one of its sides",
+  "probability": UNTAUGHT,
+  "mean_probability": UNTAUGHT,
+  "log_probability": UNTAUGHT,
+  "mean_log_probability": UNTAUGHT,
+  "group_log_mean_advantages": UNTAUGHT,
+  "debiased_probability": UNTAUGHT,
+}
+
+
+def nothings(prompt, room):
+  """`(tokens, finished)` of each of `NULLS`."""
+  digit, end, eos = chain.DIGIT + 3, chain.END, chain.EOS
+  echo = [*prompt, eos]
+  return [
+    ([eos], True),
+    ([digit] * (room - 1) + [eos], True),
+    (echo, True),
+    ([end] * 5 + [eos], True),
+    ([chain.ANSWER] * 5 + [eos], True),
+    ([end, digit] * (room // 2), False),
+  ]
+
+
+@pytest.fixture(scope="module")
+def paid():
+  """`{name: [P, 1 + nulls]}`, the solution first."""
+  e = experiment()
+  room = e.task.completion_length
+  problems = e.task.train(jax.random.key(1), 0, P)
+  gold, lengths = map(np.asarray, e.task.gold(problems))
+  rows = [
+    [
+      (gold[p, : lengths[p]].tolist(), True),
+      *nothings(np.asarray(problems.prompts[p]).tolist(), room),
+    ]
+    for p in range(P)
+  ]
+  pad = lambda ids: ids + [chain.PAD] * (room - len(ids))  # noqa: E731
+  completions = jnp.asarray([[pad(ids) for ids, _ in group] for group in rows])
+  lengths = jnp.asarray([[len(ids) for ids, _ in group] for group in rows])
+  finished = jnp.asarray([[ended for _, ended in group] for group in rows])
+  found = rollouts.assemble(
+    problems,
+    generation.Samples(
+      completions, lengths, jnp.zeros(completions.shape), finished
+    ),
+    e.task.score(problems, completions, lengths, finished),
+    jax.random.split(jax.random.key(2), P),
+    jnp.int32(7),
+  )
+  assert found.correct[:, 0].all()
+  assert not found.correct[:, 1:].any()
+  same = jnp.full(found.scores.shape, 0.5)
+  told = dict.fromkeys(JUDGED, same) | {"stated": same + 0.5}
+  given = {
+    "stage/values": jnp.zeros(found.step_mask.shape),
+    "stage/prompt_values": jnp.zeros(P),
+    "stage/greedy_scores": jnp.zeros(P),
+    "task/paraphrase_answer_ids": found.extras["task/answer_ids"],
+    "task/shuffled_answer_ids": found.extras["task/answer_ids"],
+  }
+  found = found.replace(
+    components={**found.components, **told}, extras=found.extras.update(given)
+  )
+  made = {name: made_of(name) for name in rewards.names()}
+  made = {name: t for name, t in made.items() if t.gives == "sample"}
+  needs = frozenset().union(*(t.needs for t in made.values()))
+  scored = jax.jit(
+    lambda params: scoring.passes(e.policy, {"old": params}, needs, found)
+  )(e.init().params)
+  return {
+    name: np.asarray(t.apply(None, scored, t.init())[0])
+    for name, t in made.items()
+  }
+
+
+def better(values):
+  """Of which nulls some prompt's is paid more than its solution."""
+  beats = (values[:, 1:] > values[:, :1] + 1e-6).any(0)
+  return [name for name, beat in zip(NULLS, beats, strict=True) if beat]
+
+
+def test_nothing_is_paid_more_than_a_solution(paid):
+  found = {name for name, values in paid.items() if better(values)}
+  assert found == set(WEAK)

@@ -1,0 +1,39 @@
+"""Tests of `rewards.text.phrases`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rewards.text import phrases
+
+PHRASES = phrases.spelled([[[7], [17]], [[8, 9]], [[9, 8, 9]]])
+
+
+def test_occurrences_against_a_scan_of_the_list():
+  rng = np.random.default_rng(3)
+  tokens = rng.integers(7, 11, (50, 12))
+  lengths = rng.integers(0, 13, 50)
+  found = jax.jit(phrases.occurrences)(
+    jnp.asarray(tokens), jnp.asarray(lengths), PHRASES
+  )
+  for row, n, counts in zip(tokens, lengths, found, strict=True):
+    seen = list(row[:n])
+    for phrase, count in zip(PHRASES, counts, strict=True):
+      spellings = [[t for t in one if t >= 0] for one in phrase]
+      expected = sum(
+        any(one and seen[i : i + len(one)] == one for one in spellings)
+        for i in range(n)
+      )
+      assert count == expected
+
+
+def test_phrases_need_tokens():
+  with pytest.raises(ValueError, match="spelling"):
+    phrases.spelled([[[1], []]])
+  with pytest.raises(ValueError, match="spelling"):
+    phrases.spelled([])
+  with pytest.raises(ValueError, match="spelling"):
+    phrases.spelled([[[1]], []])  # a phrase that nobody can write
+  with pytest.raises(ValueError, match="token id -1"):
+    phrases.spelled([[[1], [5, -1, 3]]])

@@ -1,0 +1,30 @@
+"""Tests of `rewards.text.relevance`."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from rewards.text import relevance as relevance_rewards
+
+
+def test_relevance_s_length_and_repetition():
+  text = jnp.arange(40)
+  twice = jnp.concatenate([text, text])
+  one = relevance_rewards.open_relevance(2.0, 40, text, jnp.array(40))
+  np.testing.assert_allclose(one, 2 * 0.4, rtol=1e-6)
+  repeated = relevance_rewards.open_relevance(2.0, 80, twice, jnp.array(80))
+  np.testing.assert_allclose(repeated, 2 * 0.8 * 40 / 78, rtol=1e-5)
+  closed = relevance_rewards.closed_relevance(
+    0.5, twice, jnp.array(80), 2.0, 1.0
+  )
+  np.testing.assert_allclose(closed, 2 * 40 / 78, rtol=1e-5)
+  empty = relevance_rewards.open_relevance(0.9, 0, text, jnp.array(0))
+  assert empty == 0
+  loop = jnp.zeros(400, jnp.int32)  # separators only, at the largest length
+  assert relevance_rewards.open_relevance(2.0, 400, loop, jnp.array(400)) < one
+
+
+def test_the_weakness_of_open_relevance_is_length():
+  long, short = jnp.arange(400), jnp.arange(40)
+  assert relevance_rewards.open_relevance(
+    1.0, 400, long, jnp.array(400)
+  ) > relevance_rewards.open_relevance(2.0, 40, short, jnp.array(40))
