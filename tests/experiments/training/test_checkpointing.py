@@ -174,9 +174,9 @@ def test_saves_multiples_or_when_forced_and_keeps_the_latest(tmp_path):
 KILLED_WHILE_SAVING = """
 import os, sys
 import jax.numpy as jnp
-from experiments import checkpoint
+from experiments.training import checkpointing
 
-checkpoints = checkpoint.Checkpoints(sys.argv[1])
+checkpoints = checkpointing.Checkpoints(sys.argv[1])
 checkpoints.save(1, {"params": jnp.full(2**23, 1.0)}, {})
 checkpoints.wait()
 checkpoints.save(2, {"params": jnp.full(2**23, 2.0)}, {})

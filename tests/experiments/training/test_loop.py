@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import json
 import logging
 import pathlib
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import small_gsm8k, small_run
@@ -328,7 +330,9 @@ def test_text_scored_on_the_host_runs_end_to_end(text):
     found = statistics.load(text / name)
     assert found.scores.shape == (small_gsm8k.TEST, 2)
     assert set(np.unique(found.scores)) <= {0.0, 1.0}
-  assert (text / "report.html").exists()
+  assert "max_at_k(k=2)" in (text / "method.txt").read_text()
+  advantages = json.loads((text / "advantages.json").read_text())
+  assert len(advantages["right"]) == small_run.SAMPLES + 1
 
 
 def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
@@ -408,7 +412,8 @@ def test_a_score_that_is_not_finite_stops_the_run_and_names_its_sample(
       completions.shape[1] != small_run.SAMPLES
     ):  # the evaluation is left alone
       return judged
-    return judged.replace(scores=judged.scores.at[3, 1].set(np.nan))
+    scores = jnp.asarray(judged.scores).at[3, 1].set(np.nan)
+    return judged.replace(scores=scores)
 
   spoilt = dataclasses.replace(e, task=dataclasses.replace(e.task, score=score))
   with pytest.raises(nan_guard.Stopped, match=r"step 1: .* sample 1 of prompt"):

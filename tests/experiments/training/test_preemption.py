@@ -55,6 +55,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(file, tmp_path):
   whole = start(file, tmp_path / "whole")
   said, _ = whole.communicate(timeout=300)
   assert whole.returncode == 0, said
+  assert (tmp_path / "whole" / "report.html").exists()
   workdir = tmp_path / "stopped"
   for least in (3, 25):
     process = start(file, workdir)
