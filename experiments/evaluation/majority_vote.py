@@ -32,8 +32,8 @@ def majority_at_k(
   of an answer is the fraction of its samples that are correct. The result is the
   mean over all C(n, k) draws, and therefore unbiased for k fresh samples.
 
-  Example: with answers [a, a, b] of which a is correct, k = 1 gives 2/3, and
-  k = 3 gives 1.
+  For example, the answers [a, a, b], of which a is correct, give 2/3 for k = 1
+  and 1 for k = 3.
 
   With m_c samples of answer c, whose value is r_c, and m_0 samples without an
   answer, the draws in which v votes win are counted by

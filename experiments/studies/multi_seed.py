@@ -283,7 +283,7 @@ class OneByOne(_Trainer):
 
   def __init__(self, e: Experiment, tokens: int | None, say: Say) -> None:
     super().__init__(e, tokens, say)
-    self._gather = dispatch.make_rollout_fn(e)
+    self._gather = dispatch.compile_rollout_fn(e)
     self._train_step = jax.jit(
       step.make(e.methods, e.policy, e.txs, e.plan),
       donate_argnums=0,

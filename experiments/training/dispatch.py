@@ -22,7 +22,7 @@ Dispatch = Callable[
 ]
 
 
-def make_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
+def compile_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
   """Returns `state -> (rollout, times)`, compiled as far as the task allows.
 
   The rollout is on the training mesh and is a pure function of the state, so
@@ -45,7 +45,7 @@ def make_dispatch(
 
   Args:
     e: the experiment.
-    sample_rollout: the function of `make_rollout_fn`. The fused loop does not
+    sample_rollout: the function of `compile_rollout_fn`. The fused loop does not
       call it, because it samples inside its own program.
   """
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)

@@ -63,7 +63,7 @@ class Experiment:
 
   @property
   def is_rl(self) -> bool:
-    """Whether it trains on its own samples instead of demonstrations."""
+    """True if it trains on its own samples, False on demonstrations."""
     return self.config.kind == "rl"
 
   @property

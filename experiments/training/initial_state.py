@@ -27,7 +27,7 @@ _CODE = "code"  # key in the metadata of a checkpoint: the commit that saved it
 
 
 def has_base(config: ml_collections.ConfigDict) -> bool:
-  """Whether a run first trains the supervised base of its config."""
+  """Returns whether a run first trains the supervised base of its config."""
   other_source = (
     config.get("init_from") or config.policy.path or config.policy.preset
   )

@@ -64,7 +64,7 @@ def run(
     workdirs.write_config(workdir, config)
     initial_state.write_model_file(e, workdir)
     method_files.write(workdir, e)
-    sample_rollout = dispatch.make_rollout_fn(e)
+    sample_rollout = dispatch.compile_rollout_fn(e)
     recent_rollouts = nan_guard.RecentRollouts(sample_rollout)
     run_dispatch = dispatch.make_dispatch(e, recent_rollouts)
     checkpoint_metadata = initial_state.metadata()
@@ -86,7 +86,7 @@ def run(
       )
     )
     state = initial_state.restore_or_initialise(e, workdir, checkpoints)
-    first_step = done = int(state.step)  # finished training steps
+    initial_step = done = int(state.step)  # finished training steps
     logger = exit_stack.enter_context(
       run_logger.Logger(
         workdir,
@@ -120,8 +120,9 @@ def run(
         logger.flush()
         # Returns memory that the save before this one and evaluations freed.
         allocator.trim()
-        saved = state.replace(frozen={})  # see `initial_state`
-        checkpoints.save(done, saved, checkpoint_metadata, force=True)
+        # Frozen parameters are read from their source again.
+        trained_state = state.replace(frozen={})
+        checkpoints.save(done, trained_state, checkpoint_metadata, force=True)
 
     try:
       while done < config.steps:
@@ -159,7 +160,7 @@ def run(
           save()
         preemption_watch.check()
     except preemption.Preempted:
-      if done > first_step:
+      if done > initial_step:
         save()
       logger.print(
         f"{workdir}: stopped by SIGTERM after step {done} of {config.steps}"
@@ -192,5 +193,5 @@ def run(
 
 
 def _is_due(done: int, every: int) -> bool:
-  """Whether a multiple of `every` steps is finished; 0 means never."""
+  """Returns whether a multiple of `every` steps is finished; 0 means never."""
   return bool(every) and done % every == 0

@@ -158,8 +158,8 @@ class MetricBuffer:
         self._between = {}
       for name in self._update_counts:
         skipped = row[f"{learners.prefix(name)}optim/skipped"]
-        made = self._updates_per_step(name) - round(float(skipped))
-        self._update_counts[name] += made
+        updates = self._updates_per_step(name)
+        self._update_counts[name] += updates - round(float(skipped))
       fault = self._guard.check(row)
       if fault:
         raise nan_guard.Stopped(number, fault)

@@ -97,7 +97,7 @@ def broadcast_from_process_0(value: int) -> int:
 
 
 def is_true_everywhere(value: bool) -> bool:
-  """Whether the value is true in every process; waits for all of them."""
+  """Returns whether the value is true in every process; waits for all of them."""
   return bool(np.all(multihost_utils.process_allgather(np.bool_(value))))
 
 

@@ -65,7 +65,7 @@ class Guard:
     self._reason = ""
 
   def may_stop_within(self, steps: int) -> bool:
-    """Whether the next `steps` steps may reach the limit."""
+    """Returns whether the next `steps` steps may reach the limit."""
     has_skips = self._skips_in_a_row > 0 or self._limit == 1
     return has_skips and 0 < self._limit <= self._skips_in_a_row + steps
 

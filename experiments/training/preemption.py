@@ -64,6 +64,6 @@ class Watch(contextlib.AbstractContextManager):
 
 
 def _may_set_handler() -> bool:
-  """Whether Python handles SIGTERM; in a multihost run JAX does."""
+  """Returns whether Python handles SIGTERM; in a multihost run JAX does."""
   is_main = threading.current_thread() is threading.main_thread()
   return is_main and jax.process_count() == 1

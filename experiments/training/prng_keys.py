@@ -21,7 +21,7 @@ def from_seed(seed: int) -> jax.Array:
 
 
 def is_key(leaf: Any) -> bool:
-  """Whether a leaf, or the shape of a leaf, is a typed key."""
+  """Returns whether a leaf, or the shape of a leaf, is a typed key."""
   return hasattr(leaf, "dtype") and jnp.issubdtype(
     leaf.dtype, jax.dtypes.prng_key
   )

@@ -497,11 +497,11 @@ def _check_rollout_size(e: Experiment) -> None:
   prompts, samples = e.config.rollout.prompts, e.sampling.samples
   tokens = prompts * samples * e.sampling.max_tokens
   if tokens > _MAX_ROLLOUT_TOKENS:
-    most = max(_MAX_ROLLOUT_TOKENS // (prompts * samples), 1)
+    nearest = max(_MAX_ROLLOUT_TOKENS // (prompts * samples), 1)
     raise ValueError(
       f"rollout.max_tokens = {e.sampling.max_tokens}: with {prompts} prompts "
       f"and {samples} samples a rollout would hold {tokens} tokens; at most "
-      f"{_MAX_ROLLOUT_TOKENS} are allowed; nearest: {most}"
+      f"{_MAX_ROLLOUT_TOKENS} are allowed; nearest: {nearest}"
     )
 
 

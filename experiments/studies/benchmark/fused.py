@@ -104,10 +104,12 @@ def fused(
     fast = whole.on_mesh(mesh)
     slow = experiment(1, prompts).on_mesh(mesh)
     start = fast.init()
-    advance = dispatch.make_dispatch(fast, dispatch.make_rollout_fn(fast))
+    advance = dispatch.make_dispatch(fast, dispatch.compile_rollout_fn(fast))
     one = in_turn(fast, advance, 1)
     many = in_turn(
-      slow, dispatch.make_dispatch(slow, dispatch.make_rollout_fn(slow)), steps
+      slow,
+      dispatch.make_dispatch(slow, dispatch.compile_rollout_fn(slow)),
+      steps,
     )
     with console.status(f"{label}: fused and staged"):
       took = timed({label: many}, one, [start], rounds)

@@ -34,7 +34,7 @@ def test_seeds_side_by_side_do_what_each_does_alone():
     for number in range(8)
   ]
   alone = fused.in_turn(
-    one, dispatch.make_dispatch(one, dispatch.make_rollout_fn(one)), 1
+    one, dispatch.make_dispatch(one, dispatch.compile_rollout_fn(one)), 1
   )
   together = fused.side_by_side(whole, 8)(starts)
   for number in (0, 5):

@@ -230,7 +230,7 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   mesh["model__vocab_size"] = 26  # the task's 25 rows do not split in two
   e = build.build(small_run.config(method="reinforce", **mesh))
   state = e.init()
-  advance = dispatch.make_dispatch(e, dispatch.make_rollout_fn(e))
+  advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   seen = Compilations()
   logger = logging.getLogger("jax")
   logger.addHandler(seen)
@@ -387,7 +387,7 @@ def test_every_kind_of_credit_trains(task, method):
     build.build(small_run.config(task=task, method=method, **changes))
   )
   state = e.init()
-  advance = dispatch.make_dispatch(e, dispatch.make_rollout_fn(e))
+  advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   for _ in range(2):
     state, found, _ = advance(state)
   found = jax.device_get(found)

@@ -137,7 +137,7 @@ def test_what_it_was_to_learn_from_is_kept(stuck):
   state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
   assert int(state.step) == stopped.step - 1
   kept = rollouts[learners.POLICY]
-  again, _ = dispatch.make_rollout_fn(e)(state)
+  again, _ = dispatch.compile_rollout_fn(e)(state)
 
   def data(x):
     is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
@@ -163,7 +163,7 @@ def test_replay_names_the_operation_that_makes_a_nan(stuck):
 def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
   e = small_run.experiment(steps=1)
   workdirs.write_config(tmp_path, e.config)
-  rollout, _ = dispatch.make_rollout_fn(e)(state := e.init())
+  rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
   nan_guard.save_rollout(tmp_path, 1, state, rollout)
   assert replay.main(["--workdir", str(tmp_path)]) == 0
   said = capsys.readouterr().out.splitlines()

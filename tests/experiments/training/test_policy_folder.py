@@ -135,7 +135,7 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   """EEPO unlearns its first half for a moment: of what is trained."""
   e = experiment(folder, method="eepo(rate=0.1, threshold=9.0)", **LORA)
   state = e.init(initial_state.starting_params(e, tmp_path))
-  rollout, _ = dispatch.make_rollout_fn(e)(state)
+  rollout, _ = dispatch.compile_rollout_fn(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
   seen = []
   forget = e.method.sampler.run
@@ -147,7 +147,7 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   stage = dataclasses.replace(e.method.sampler, run=run)
   method = dataclasses.replace(e.method, stage=stage)
   watched = dataclasses.replace(e, methods={"policy": method})
-  dispatch.make_rollout_fn(watched)(state)
+  dispatch.compile_rollout_fn(watched)(state)
   assert seen[0] == jax.tree.structure(state.params)
 
 

@@ -31,7 +31,7 @@ def experiment(**changes):
 
 def sampled(e, state):
   return jax.device_get(
-    dispatch.make_rollout_fn(e)(state)[0].replace(keys=None)
+    dispatch.compile_rollout_fn(e)(state)[0].replace(keys=None)
   )
 
 
@@ -59,7 +59,7 @@ def test_another_mesh_gives_the_same_rollout(changes):
   assert other.sampling_mesh != other.mesh
   found, expected = (sampled(e, e.init()) for e in (other, plain))
   assert_same(found, expected)
-  rollout, _ = dispatch.make_rollout_fn(other)(other.init())
+  rollout, _ = dispatch.compile_rollout_fn(other)(other.init())
   assert rollout.completions.sharding == other.batch_sharding
   assert rollout.step.sharding == other.replicated
 
@@ -70,7 +70,7 @@ class TestAhead:
   def test_samples_are_of_the_parameters_before(self):
     """As if the state before had been asked for the problems of this step."""
     e = experiment(**AHEAD, steps=4, checkpoint_every=2)
-    gather = dispatch.make_rollout_fn(e)
+    gather = dispatch.compile_rollout_fn(e)
     advance = dispatch.make_dispatch(e, gather)
     state = e.init()
     states, rollouts, stale = [], [], []
@@ -83,7 +83,9 @@ class TestAhead:
       stale.append(times["rollout/staleness"])
       state, _, _ = advance(state)
     assert stale == [0, 1, 0, 1]
-    once = dispatch.make_rollout_fn(experiment(**HALF, method="grpo(beta=0.0)"))
+    once = dispatch.compile_rollout_fn(
+      experiment(**HALF, method="grpo(beta=0.0)")
+    )
     for step, found in enumerate(rollouts):
       before = states[step - int(stale[step])]
       params = jax.tree.map(jnp.asarray, before.params)
@@ -176,7 +178,7 @@ def test_without_a_gap_correction_changes_nothing():
   found = []
   for cap in (0.0, 2.0):
     e = experiment(method="grpo(beta=0.0)", sampler__truncation=cap)
-    rollout, _ = dispatch.make_rollout_fn(e)(state := e.init())
+    rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
     own = learners.by_learner(rollout)[learners.POLICY]
     moved, _, _ = dispatch.make_dispatch(e, lambda _, own=own: (own, {}))(state)
     found.append(jax.device_get(moved.params))

@@ -166,7 +166,7 @@ def run_in_the_hosts_thread(advance):
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_separate_programs(tmp_path, monkeypatch, asynchronous):
   running = []
-  make_rollout_fn = dispatch.make_rollout_fn
+  compile_rollout_fn = dispatch.compile_rollout_fn
   make_dispatch = dispatch.make_dispatch
 
   def observed(e, gather):
@@ -184,8 +184,8 @@ def test_separate_programs(tmp_path, monkeypatch, asynchronous):
   if asynchronous:
     monkeypatch.setattr(
       dispatch,
-      "make_rollout_fn",
-      lambda e: run_behind_a_long_program(make_rollout_fn(e)),
+      "compile_rollout_fn",
+      lambda e: run_behind_a_long_program(compile_rollout_fn(e)),
     )
   monkeypatch.setattr(dispatch, "make_dispatch", observed)
   lines, wall = run_loop(small_run.experiment(steps=STEPS), tmp_path)
