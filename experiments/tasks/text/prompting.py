@@ -126,7 +126,7 @@ class Template:
     if not self.conversation:
       before = f"{self.system}\n" if self.system else ""
       texts = [f"{before}{request}\n" for request in requests]
-      return tokenizer.plain_prompts(self.tokenizer, texts)
+      return tokenizer.text_prompts(self.tokenizer, texts)
     before = []
     if self.system:
       before = [{"role": "system", "content": self.system}]
@@ -165,7 +165,7 @@ def end_ids(template: Template, folder: str | os.PathLike) -> tuple[int, ...]:
   if first not in ids:
     first = ids[0]
   if template.conversation:
-    turn_end = tokenizer.turn_end(template.tokenizer, ids)
+    turn_end = tokenizer.turn_end_id(template.tokenizer, ids)
     first = first if turn_end is None else turn_end
   return tuple(dict.fromkeys((first, *ids)))
 

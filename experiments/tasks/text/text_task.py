@@ -235,7 +235,7 @@ def build(
   )
   # A text may spell out a special token beyond the size of the vocabulary.
   vocab_size = max(
-    tokenizer.size(hf_tokenizer, end_ids),
+    tokenizer.required_vocab_size(hf_tokenizer, end_ids),
     1 + max(max(ids, default=0) for ids in (*prompts, *solutions)),
   )
 
