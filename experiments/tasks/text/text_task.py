@@ -260,7 +260,7 @@ def build(
     references = _encode_ended(hf_tokenizer, answers, eos_id)
   separators: tuple[int, ...] = ()
   if options.steps:
-    separators = tokenizer.holding(hf_tokenizer, "\n")
+    separators = tokenizer.ids_containing(hf_tokenizer, "\n")
   text_task = TextTask(
     name=name,
     options=options,

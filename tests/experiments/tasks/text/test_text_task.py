@@ -181,16 +181,16 @@ def test_a_special_token_without_a_use_needs_no_embedding(tmp_path, spelled):
 @pytest.mark.parametrize("name", ["pad_token", "bos_token", "unk_token"])
 def test_a_special_token_with_a_use_needs_an_embedding(tmp_path, name):
   hf_tokenizer = small_chat.write(tmp_path, template="")
-  rows = tokenizer.size(hf_tokenizer)
+  rows = tokenizer.required_vocab_size(hf_tokenizer)
   assert rows < len(hf_tokenizer)  # without a template, no turn tokens are used
   hf_tokenizer.add_special_tokens({name: "<last>"})
   last = hf_tokenizer.convert_tokens_to_ids("<last>")
-  assert tokenizer.size(hf_tokenizer) == last + 1
+  assert tokenizer.required_vocab_size(hf_tokenizer) == last + 1
   setattr(hf_tokenizer, name, None)
-  assert tokenizer.size(hf_tokenizer) == rows
-  assert tokenizer.size(hf_tokenizer, [last]) == last + 1
+  assert tokenizer.required_vocab_size(hf_tokenizer) == rows
+  assert tokenizer.required_vocab_size(hf_tokenizer, [last]) == last + 1
   hf_tokenizer.chat_template = "a <last> b"
-  assert tokenizer.size(hf_tokenizer) == last + 1
+  assert tokenizer.required_vocab_size(hf_tokenizer) == last + 1
 
 
 def test_a_prompt_for_the_trained_tokenizer_is_the_question_alone(make):
