@@ -1,11 +1,11 @@
-"""Says what is wrong with the rollout that ended a run.
+"""Repeats the step at which the NaN guard ended a run, and reports the cause.
 
   python -m experiments.replay --workdir DIR [--step N]
 
-The step is made again from what the run kept (`experiments.training.nan_guard`): what is not
-finite in the rollout, in the scoring passes, in the metrics and in the gradient
-is counted and named, and then the first operation that makes a NaN. Nothing is
-written.
+Reads the rollout and the state that the guard saved
+(`experiments.training.nan_guard`). Counts and names what is not finite in the
+rollout, the scoring passes, the metrics and the gradient, and then names the first
+operation that makes a NaN. Nothing is written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,12 @@ import numpy as np
 from etils import epath
 
 from experiments.cli import arguments, devices, errors
-from experiments.training import build, loop, nan_guard, workdirs
+from experiments.training import (
+  build,
+  initial_state,
+  nan_guard,
+  workdirs,
+)
 from experiments.training.experiment import Experiment
 from models import storage_paths
 from rl import learners, prepare, scoring, step, types
@@ -29,73 +34,84 @@ from rl import learners, prepare, scoring, step, types
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line; its exit status."""
+  """Runs the command; returns its exit status."""
   parser = argparse.ArgumentParser(
     prog="python -m experiments.replay", description=__doc__.splitlines()[0]
   )
   parser.add_argument("--workdir", required=True, help="folder of the run")
-  parser.add_argument("--step", type=int, help="which; the latest kept")
-  given = parser.parse_args(argv)
+  parser.add_argument(
+    "--step", type=int, help="step that failed; default: the latest saved one"
+  )
+  options = parser.parse_args(argv)
   with errors.usage_errors():
-    arguments.check_counts(given, "step", minimum=0)
-    arguments.check_folder("--workdir", given.workdir)
-    workdir = storage_paths.parse(given.workdir)
+    arguments.check_counts(options, "step", minimum=0)
+    arguments.check_folder("--workdir", options.workdir)
+    workdir = storage_paths.parse(options.workdir)
     config = workdirs.read_config(workdir)
     devices.configure(config.cpu_devices)
     e = build.build(config)
-    number = _latest(workdir) if given.step is None else given.step
-    state, rollouts = nan_guard.load(e, workdir, number)
-  state = state.replace(frozen=loop.frozen(e, workdir))
-  print(f"{workdir}, step {number}: {e.method}")
-  for line in look(e, state, rollouts):
+    failed_step = options.step
+    if failed_step is None:
+      failed_step = _latest_failed_step(workdir)
+    state, rollout_by_learner = nan_guard.load_rollout(e, workdir, failed_step)
+  state = state.replace(frozen=initial_state.frozen_params(e, workdir))
+  print(f"{workdir}, step {failed_step}: {e.method}")
+  for line in describe(e, state, rollout_by_learner):
     print(line)
   return 0
 
 
-def _latest(workdir: epath.Path) -> int:
-  kept = sorted((workdir / nan_guard.FOLDER).glob("step_*"))
-  if not kept:
+def _latest_failed_step(workdir: epath.Path) -> int:
+  folders = sorted((workdir / nan_guard.FOLDER).glob("step_*"))
+  if not folders:
     raise FileNotFoundError(
-      f"{workdir} keeps no rollout: no guard has ended that run"
+      f"{workdir} has no saved rollout: the NaN guard has not ended that run"
     )
-  return int(kept[-1].name.removeprefix("step_"))
+  return int(folders[-1].name.removeprefix("step_"))
 
 
-def look(
-  e: Experiment, state: step.State, rollouts: Mapping[str, types.Rollout]
+def describe(
+  e: Experiment,
+  state: step.State,
+  rollout_by_learner: Mapping[str, types.Rollout],
 ) -> Iterator[str]:
-  """What is not finite, a line each, in the order in which a step makes it.
+  """Yields a line for each thing that is not finite, in the order of a step.
 
   Args:
     e: the experiment.
-    state: that the step met, whole.
-    rollouts: of each learner that has its own, the policy among them.
+    state: the state before the step, with frozen parameters.
+    rollout_by_learner: the rollout of each learner that has its own, that of the
+      policy among them.
   """
-  own = rollouts[learners.POLICY]
-  yield from _arrays("the rollout", _floats(own), own.sample_mask)
-  scored = jax.jit(lambda s, r: _scored(e, s, r))(state, own)
-  yield from _arrays("the scoring pass", scored, own.sample_mask)
+  rollout = rollout_by_learner[learners.POLICY]
+  yield from _describe_arrays(
+    "the rollout", _float_fields(rollout), rollout.sample_mask
+  )
+  scores = jax.jit(lambda s, r: _score_tokens(e, s, r))(state, rollout)
+  yield from _describe_arrays("the scoring pass", scores, rollout.sample_mask)
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
-  _, metrics = jax.device_get(jax.jit(train_step)(state, rollouts))
+  _, metrics = jax.device_get(jax.jit(train_step)(state, rollout_by_learner))
   for name, value in sorted(metrics.items()):
     if not np.isfinite(value).all():
       yield f"metric {name}: {value}"
   if metrics["optim/skipped"] < e.plan.updates:
     yield "the update is made"
   else:
-    reason = nan_guard.refused(metrics, e.plan)
+    reason = nan_guard.skip_reason(metrics, e.plan)
     reason = reason or "a score is not finite, or all groups are alike"
     yield f"the update is skipped: {reason}"
-  wrong, whole = _gradient(e, state, own)
-  if wrong:
-    shown = ", ".join(wrong[:5]) + (" ..." if len(wrong) > 5 else "")
-    yield f"gradient: not finite in {len(wrong)} of {whole} arrays: {shown}"
-  yield from _operation(train_step, state, rollouts)
+  names, num_arrays = _non_finite_gradients(e, state, rollout)
+  if names:
+    listed = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+    yield (
+      f"gradient: not finite in {len(names)} of {num_arrays} arrays: {listed}"
+    )
+  yield from _find_operation(train_step, state, rollout_by_learner)
 
 
-def _floats(rollout: types.Rollout) -> dict[str, jax.Array]:
-  """What is known of its samples, and is a fraction."""
-  named = {
+def _float_fields(rollout: types.Rollout) -> dict[str, jax.Array]:
+  """Returns the floating-point fields of a rollout; padding is 0."""
+  fields = {
     "scores": rollout.scores,
     "behavior_log_probs": jnp.where(
       rollout.mask, rollout.behavior_log_probs, 0.0
@@ -103,62 +119,69 @@ def _floats(rollout: types.Rollout) -> dict[str, jax.Array]:
     **{f"components.{k}": v for k, v in rollout.components.items()},
   }
   if rollout.step_scores is not None:
-    named["step_scores"] = jnp.where(
+    fields["step_scores"] = jnp.where(
       rollout.step_mask, rollout.step_scores, 0.0
     )
-  return named
+  return fields
 
 
-def _scored(
+def _score_tokens(
   e: Experiment, state: step.State, rollout: types.Rollout
 ) -> dict[str, jax.Array]:
-  """What the passes find at its tokens."""
+  """Returns the results of the scoring passes that have a value per token."""
   needs = prepare.required(e.method, e.plan.updates)
   needs |= {scoring.Need("old", scoring.log_probs)}
-  found = _passed(e, state, rollout, needs).extras.arrays
+  extras = _with_missing_scores(e, state, rollout, needs).extras.arrays
   return {
     name: jnp.where(rollout.mask, value, 0.0)
-    for name, value in found.items()
+    for name, value in extras.items()
     if value.shape == rollout.mask.shape
   }
 
 
-def _passed(
+def _with_missing_scores(
   e: Experiment,
   state: step.State,
   rollout: types.Rollout,
   needs: Collection[scoring.Need],
 ) -> types.Rollout:
-  """The rollout with what the passes find of needs that it does not hold."""
+  """Adds the results of scoring passes that the rollout does not have."""
   missing = {need for need in needs if need not in rollout.extras}
-  return e.passed(state, rollout, missing)
+  return e.with_scores(state, rollout, missing)
 
 
-def _arrays(
+def _describe_arrays(
   where: str, arrays: Mapping[str, jax.Array], mask: jax.Array
 ) -> Iterator[str]:
-  """A line for each array with something that is not finite."""
+  """Yields a line for each array that is not finite in a valid sample.
+
+  Args:
+    where: name of the pass, for the line.
+    arrays: arrays `[P, S, ...]`.
+    mask: `[P, S]`, the valid samples.
+  """
   for name, array in arrays.items():
-    bad = ~np.isfinite(np.asarray(array))
-    bad = bad.reshape(*mask.shape, -1).any(-1) & np.asarray(mask)
-    if bad.any():
-      p, s = np.argwhere(bad)[0]
+    is_bad = ~np.isfinite(np.asarray(array))
+    is_bad = is_bad.reshape(*mask.shape, -1).any(-1) & np.asarray(mask)
+    if is_bad.any():
+      p, s = np.argwhere(is_bad)[0]
       yield (
-        f"{where}: {name} is not finite in {bad.sum()} of {bad.size} samples; "
-        f"the first is sample {s} of prompt {p}"
+        f"{where}: {name} is not finite in {is_bad.sum()} of {is_bad.size} "
+        f"samples; the first is sample {s} of prompt {p}"
       )
 
 
-def _gradient(
+def _non_finite_gradients(
   e: Experiment, state: step.State, rollout: types.Rollout
 ) -> tuple[list[str], int]:
-  """Names of parameters whose gradient is not finite, and of how many."""
+  """Returns the parameters whose gradient is not finite, and the number of all."""
 
   @jax.jit
-  def finite(state, rollout):
-    scored = _passed(e, state, rollout, prepare.required(e.method, 1))
+  def check_gradients(state, rollout):
+    needs = prepare.required(e.method, 1)
+    scored = _with_missing_scores(e, state, rollout, needs)
     batch, scales, _ = prepare.prepare(e.method, scored, state.method_state)
-    found, _ = prepare.gradient(
+    gradients, _ = prepare.gradient(
       e.method,
       e.policy.with_frozen(state.frozen),
       state.params,
@@ -166,31 +189,35 @@ def _gradient(
       scales,
       e.plan.single,
     )
-    return jax.tree.map(lambda g: jnp.isfinite(g).all(), found)
+    return jax.tree.map(lambda g: jnp.isfinite(g).all(), gradients)
 
-  leaves = jax.tree.flatten_with_path(finite(state, rollout))[0]
+  leaves = jax.tree.flatten_with_path(check_gradients(state, rollout))[0]
   names = [
     jax.tree_util.keystr(path, simple=True, separator=".")
-    for path, good in leaves
-    if not good
+    for path, is_finite in leaves
+    if not is_finite
   ]
   return names, len(leaves)
 
 
-def _operation(train_step, state, rollouts) -> Iterator[str]:
-  """The first operation of the step whose result is NaN."""
+def _find_operation(
+  train_step: Callable,
+  state: step.State,
+  rollout_by_learner: Mapping[str, types.Rollout],
+) -> Iterator[str]:
+  """Names the first operation of the step whose result is NaN."""
   try:
     with jax.debug_nans(True):
-      jax.block_until_ready(jax.jit(train_step)(state, rollouts))
+      jax.block_until_ready(jax.jit(train_step)(state, rollout_by_learner))
   except FloatingPointError as error:
     yield f"first NaN: {str(error).splitlines()[0]}"
-    own = [
+    frames = [
       frame
       for frame in traceback.extract_tb(error.__traceback__)
       if "site-packages" not in frame.filename
     ]
-    if own:
-      frame = own[-1]
+    if frames:
+      frame = frames[-1]
       yield f"  in {frame.name}, {frame.filename}:{frame.lineno}: {frame.line}"
   else:
     yield "no operation makes a NaN"

@@ -1,24 +1,23 @@
-"""Runs an experiment config in a workdir, or resumes it there.
+"""Runs the experiment of a config in a workdir, or resumes it there.
 
   python -m experiments.run --config experiments/configs/smoke.py --workdir DIR
     [--config.steps=200] [--config.method="pass_at_k(k=8)"] ... [--profile]
     [--debug] [--explain]
 
-Where several processes run it together (hosts of a TPU slice, GPU nodes), each
-is started with the same words and
+In a multihost run (hosts of a TPU slice, nodes of GPUs) every process is started
+with the same arguments, with a workdir that all of them see, and with
 
-  --distributed         which finds the others: on TPU slices, Slurm, Kubernetes
-  --coordinator=HOST:PORT --processes=N --process=I    where nothing tells them
+  --distributed         which asks the cluster for the other processes: TPU
+                        slices, Slurm, Kubernetes
+  --coordinator=HOST:PORT --processes=N --process=I    on other clusters
 
-and a workdir that all of them see.
+--profile writes a profiler trace of three steps. --debug stops at the first
+operation that makes a NaN, with a traceback; it makes every program slower.
+--explain prints how each array is split over the devices, and runs nothing.
 
-With --debug every program's results are searched for NaN, and the first is a
-traceback to the operation that made it; slower, and for nothing else. With
---explain it prints how each array is split over the devices, and runs nothing.
-
-Mistakes are one line and exit code 2, before anything is written; what a run
-cannot go on from (a full disk, a loss that stays NaN) is one line and code 1.
-Flags only: `experiments.training.loop` does the work.
+A mistake in config or flags is one line and exit status 2, before anything is
+written. A run that cannot go on (a full disk, a loss that stays NaN) ends with one
+line and status 1; SIGTERM saves the run and ends it with status 143.
 """
 
 from __future__ import annotations
@@ -36,78 +35,114 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def _check_packages() -> None:
-  """These package names are common: another project's must not be taken."""
+  """Refuses other packages of the same names, which are common words."""
   import models
   import rewards
   import rl
 
   for package in (rl, models, rewards):
-    found = pathlib.Path(package.__file__).resolve().parent.parent
-    if found != _ROOT:
+    root = pathlib.Path(package.__file__).resolve().parent.parent
+    if root != _ROOT:
       raise errors.UsageError(
-        f"package {package.__name__!r} comes from {found}, not from {_ROOT}; "
+        f"package {package.__name__!r} comes from {root}, not from {_ROOT}; "
         "run from the checkout, or `pip install -e .` in it"
       )
 
 
-def _define(values: flags.FlagValues) -> None:
-  flags.DEFINE_string("workdir", None, "Folder of the run.", flag_values=values)
-  flags.DEFINE_boolean("profile", False, "Trace steps.", flag_values=values)
-  flags.DEFINE_boolean("debug", False, "Search for NaN.", flag_values=values)
-  flags.DEFINE_boolean("explain", False, "What lies where.", flag_values=values)
+def _define_flags(values: flags.FlagValues) -> None:
+  flags.DEFINE_string(
+    "workdir", None, "Folder of the run, or a bucket.", flag_values=values
+  )
   flags.DEFINE_boolean(
-    "distributed", False, "One of several processes.", flag_values=values
+    "profile",
+    False,
+    "Write a profiler trace of three steps.",
+    flag_values=values,
+  )
+  flags.DEFINE_boolean(
+    "debug",
+    False,
+    "Stop at the first operation that makes a NaN.",
+    flag_values=values,
+  )
+  flags.DEFINE_boolean(
+    "explain",
+    False,
+    "Print how each array is split over the devices, and run nothing.",
+    flag_values=values,
+  )
+  flags.DEFINE_boolean(
+    "distributed",
+    False,
+    "Ask the cluster for the other processes of the run.",
+    flag_values=values,
   )
   flags.DEFINE_string(
-    "coordinator", None, "HOST:PORT of process 0.", flag_values=values
+    "coordinator", None, "Address HOST:PORT of process 0.", flag_values=values
   )
-  flags.DEFINE_integer("processes", None, "How many.", flag_values=values)
-  flags.DEFINE_integer("process", None, "Which, from 0.", flag_values=values)
+  flags.DEFINE_integer(
+    "processes", None, "Number of processes.", flag_values=values
+  )
+  flags.DEFINE_integer(
+    "process", None, "Index of this process, from 0.", flag_values=values
+  )
 
 
 @errors.one_line_errors
 def main(argv: Sequence[str]) -> int:
-  """The command line.
+  """Runs the command.
 
   Args:
-    argv: its words, the program's name first.
+    argv: the command's arguments, the program's name first.
 
   Returns:
-    The exit status: 0; 143 where SIGTERM ended a run that can be resumed; or 2
-    for a mistake and 1 for what a run cannot go on from, said in one line.
+    The exit status: 0; 143 if SIGTERM ended the run; 2 for a mistake and 1 for a
+    run that cannot go on, each printed in one line.
   """
   if {"--help", "-h"} & set(argv):
     print(__doc__)
     return 0
-  # Tokenizers need no PyTorch; without this, transformers misses it aloud.
+  # transformers warns that PyTorch is missing, but tokenizers do not need it.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-  given = command_line.parse(argv, _define, required=("config", "workdir"))
-  config, workdir = given.config, given.workdir
+  options = command_line.parse(
+    argv, _define_flags, required=("config", "workdir")
+  )
+  config, workdir = options.config, options.workdir
   _check_packages()
   import jax
 
-  from experiments.cli import devices
-  from experiments.training import loop, multihost, preemption
+  from experiments import report
+  from experiments.cli import devices, errors
+  from experiments.training import loop, multihost, preemption, validate
 
   with errors.usage_errors():
     devices.configure(config.cpu_devices)
-    multihost.join(
-      given.distributed, given.coordinator, given.processes, given.process
+    multihost.connect_processes(
+      options.distributed,
+      options.coordinator,
+      options.processes,
+      options.process,
     )
     multihost.check_same("the config", config.to_json(sort_keys=True))
     multihost.check_same("--workdir", str(workdir))
-    experiment = loop.validate(config, workdir)
-  if given.explain:
-    from experiments.aot import report
+    experiment = validate.check_and_build(config, workdir)
+  if options.explain:
+    from experiments.aot.report import explain
 
-    print(report.explain(experiment))
+    print(explain(experiment))
     return 0
+  status = 0
   try:
-    with jax.debug_nans(given.debug), errors.translate_disk_errors(workdir):
-      loop.run(experiment, workdir, profile=given.profile)
+    with errors.translate_disk_errors(workdir):
+      with jax.debug_nans(options.debug):
+        loop.run(experiment, workdir, profile=options.profile)
+      if jax.process_index() == 0 and experiment.is_rl:
+        status = report.main([str(workdir)])
   except preemption.Preempted:
     return preemption.STATUS
-  return 0
+  if jax.process_index() == 0:
+    print(f"run folder: {workdir}")
+  return status
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from experiments import tasks
 from experiments.cli import errors, spec
-from experiments.training import build, loop
+from experiments.training import build, loop, validate
 from models import checkpoint_reader
 from rl import advantages, credit, methods, objectives, step
 from rl.minibatches import Plan
@@ -162,7 +162,7 @@ def test_configs_that_build_run(tmp_path):
       config.steps_per_dispatch = min(config.steps_per_dispatch, 2)
     workdir = tmp_path / str(len(done))
     try:
-      e = small_run.on_one_device(loop.validate(config, workdir))
+      e = small_run.on_one_device(validate.check_and_build(config, workdir))
     except REFUSALS:
       return
     done.append(found)

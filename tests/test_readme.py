@@ -10,7 +10,7 @@ from helpers import small_run
 
 from experiments import catalogue
 from experiments.logging import run_logger
-from experiments.training import loop
+from experiments.training import loop, validate
 from rewards.shaping import ceiling
 from rl import methods
 
@@ -47,7 +47,7 @@ def test_the_method_of_the_readme_is_found_and_trains(tmp_path, monkeypatch):
   monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
   config = small_run.config(method="median_po(power=1.0)", steps=1)
   config.mesh.data = 8
-  loop.run(loop.validate(config, tmp_path / "run"), tmp_path / "run")
+  loop.run(validate.check_and_build(config, tmp_path / "run"), tmp_path / "run")
   steps, losses = run_logger.read_metrics(tmp_path / "run")["loss/total"]
   assert steps.tolist() == [1]
   assert np.isfinite(losses).all()

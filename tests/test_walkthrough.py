@@ -13,7 +13,7 @@ from helpers import small_run
 from experiments import sweep
 from experiments.evaluation import statistics
 from experiments.logging import run_logger
-from experiments.training import loop
+from experiments.training import loop, validate
 from rl import methods
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -28,7 +28,7 @@ def test_its_method_is_found_and_trains(tmp_path, monkeypatch):
   monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
   config = small_run.config(method="min_at_k(k=2)", steps=1)
   config.mesh.data = 8
-  loop.run(loop.validate(config, tmp_path / "run"), tmp_path / "run")
+  loop.run(validate.check_and_build(config, tmp_path / "run"), tmp_path / "run")
   assert run_logger.read_metrics(tmp_path / "run")["loss/total"][
     0
   ].tolist() == [1]

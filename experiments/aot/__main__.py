@@ -89,7 +89,7 @@ def main(argv: Sequence[str]) -> int:
     )
   os.environ["JAX_PLATFORMS"] = "cpu"  # programs are traced on this machine
   from experiments.aot import chips, fit, report
-  from experiments.training import build
+  from experiments.training import validate
 
   # With `--json` alone, stdout holds nothing but the JSON object.
   console = rich.console.Console(stderr=options.json == STDOUT)
@@ -99,7 +99,9 @@ def main(argv: Sequence[str]) -> int:
 
   with errors.usage_errors():
     chip, devices = chips.devices(options.topology, options.slices)
-    experiment = build.build(options.config, devices, chip.memory)
+    experiment = validate.check_and_build(
+      options.config, devices=devices, memory=chip.memory
+    )
     axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
     log(f"{options.topology}: {len(devices)} devices as {axes}")
     if options.explain:
@@ -126,7 +128,9 @@ def main(argv: Sequence[str]) -> int:
     log(f"{verdict} with {' '.join(result['changes'])}")
   if advice:
     log(f"try {' '.join(result['advice'])}, or --fit to search further")
-  text = json.dumps(json_files.strict(result), indent=2, allow_nan=False)
+  text = json.dumps(
+    json_files.to_strict_json(result), indent=2, allow_nan=False
+  )
   if options.json == STDOUT:
     print(text)
   elif to_file:

@@ -24,7 +24,7 @@ import numpy as np
 
 from experiments.aot import chips, report
 from experiments.evaluation import evaluator
-from experiments.training import build, device_mesh
+from experiments.training import device_mesh, validate
 from experiments.training.experiment import Experiment
 from models import presets, sharding
 from rl.sampling import generation
@@ -57,7 +57,7 @@ def search(
   changes: Changes = {}
   compiled = {} if compiled is None else compiled
   for attempts_left in range(_MAX_CHANGES, -1, -1):
-    e = build.build(config, devices, chip.memory)
+    e = validate.check_and_build(config, devices=devices, memory=chip.memory)
     analysis = report.analyse(e, chip, log, compiled, all_programs=False)
     next_change = change(e, analysis)
     if not next_change or not attempts_left:
@@ -145,7 +145,7 @@ def _evaluation(e: Experiment, hbm: float, ratio: float) -> Changes:
   shards, batch = sharding.num_prompt_shards(e.mesh), e.config.evaluation.batch
   copy = sampled_bytes(e, e.mesh.shape["tensor"])
   if copy < hbm * chips.GIB / 2:
-    rows = _fewer_rows(evaluator.sampling(e), ratio)
+    rows = _fewer_rows(evaluator.sampling_settings(e), ratio)
     if rows:
       return {"evaluation.rows": rows}
     if batch > shards:

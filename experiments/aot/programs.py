@@ -39,7 +39,7 @@ def lower_functions(e: Experiment) -> Mapping[str, Lower]:
     "score": lambda: jax.jit(_scorer(e)).lower(state, policy_rollout(rollout)),
     "train_step": lambda: _train_step(e).lower(state, rollout),
   }
-  if e.samples_own:
+  if e.is_rl:
     functions = {
       "rollout": lambda: _lower_sampler(e, policy_rollout(rollout)),
       **functions,
@@ -67,7 +67,7 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
   if name == "evaluation":
     return state.params, state.frozen
   if e.sampling_mesh == e.mesh:
-    return e.abstract_sampling
+    return e.abstract_sampler_state
   sampling_devices = set(e.sampling_mesh.devices.flat)
   if not sampling_devices & set(e.mesh.devices.flat):
     return state  # nothing of the state lies on the devices that only sample
@@ -109,14 +109,14 @@ def _scorer(e: Experiment) -> Callable:
       scoring.Need(source, scoring.log_probs)
       for source in ("old", *state.parameter_sets)
     ]
-    scored = e.passed(state, rollout, needs)
+    scored = e.with_scores(state, rollout, needs)
     return {str(need): scored.extras[need] for need in needs}
 
   return score
 
 
 def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
-  state = e.abstract_sampling
+  state = e.abstract_sampler_state
   if e.task.jittable:
     gather = rollouts.make_rollout_fn(
       e.task,
@@ -167,7 +167,7 @@ def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
     types.join(state.params, state.frozen),
     jax.tree.map(batched, one_problem),
     jax.eval_shape(lambda: jax.random.key(0)),
-    evaluator.sampling(e),
+    evaluator.sampling_settings(e),
   )
 
 

@@ -210,7 +210,7 @@ def resident(e: Experiment) -> dict[str, float]:
     ),
     "parameter_sets": _bytes_per_device(state.parameter_sets),
   }
-  if e.samples_own:
+  if e.is_rl:
     parts["cache"] = programs.cache_bytes(e) / (shards * heads)
   return {name: size / chips.GIB for name, size in parts.items()}
 
@@ -219,7 +219,7 @@ def explain(e: Experiment) -> str:
   """Returns a table of how the state and the cache are split over devices."""
   axes = ", ".join(f"{name} {size}" for name, size in e.mesh.shape.items())
   lines = [f"mesh: {axes}", sharding.sharding_table(e.abstract)]
-  if e.samples_own:
+  if e.is_rl:
     size = resident(e)["cache"] * chips.GIB
     lines.append(
       f"while sampling: keys and values, {size:,.0f} bytes/device (prompts "
@@ -260,7 +260,10 @@ def _compile(
     result["wanted_gib"] = float(size[1]) if size else None
     result["compile_s"] = time.perf_counter() - start
     return result
-  samplings = {"rollout": e.sampling, "evaluation": evaluator.sampling(e)}
+  samplings = {
+    "rollout": e.sampling,
+    "evaluation": evaluator.sampling_settings(e),
+  }
   memory = compiled.memory_analysis()
   arguments = memory.argument_size_in_bytes
   # Results that share memory with arguments are counted once.

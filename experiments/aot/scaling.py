@@ -177,11 +177,11 @@ def _compile(
 ) -> tuple[Row, dict[Any, Any]]:
   """Returns the line of a cell, and the programs with those of the cell."""
   from experiments.aot import chips, fit, report
-  from experiments.training import build
+  from experiments.training import validate
 
   config = config_of(cell.experiment, data)
   chip, devices = chips.devices(cell.machine)
-  e = build.build(config, devices, chip.memory)
+  e = validate.check_and_build(config, devices=devices, memory=chip.memory)
   parts = report.resident(e).items()
   state = sum(gib for part, gib in parts if part != "cache") * chips.GIB
   tensor = fit.most_tensor(e)

@@ -79,6 +79,15 @@ def _read(
     arguments_left = values(list(argv), known_only=not overrides)
   except (flags.Error, TypeError, ValueError) as error:
     raise errors.UsageError(_one_line(error)) from None
+  except (Exception, SystemExit) as error:  # the config file may raise anything
+    message = errors.describe_with_place(error)
+    if isinstance(error, AttributeError) and error.name == "get_config":
+      message = "the file defines no function get_config()"
+    raise errors.UsageError(f"--config: {message}") from None
+  if values["config"].present and values["config"].value is None:
+    raise errors.UsageError(
+      "--config: get_config() returned None; end it with `return config`"
+    )
   for name in required:
     if values[name].value is None:
       raise errors.UsageError(f"--{name} is missing; see --help")

@@ -22,13 +22,15 @@ import errno
 import functools
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 
 from etils import epath
 
 USAGE, FAILURE = 2, 1  # exit statuses
-# Exceptions with which functions refuse a value, a path or a missing package.
-REFUSALS = (ValueError, FileNotFoundError, ImportError)
+# Exceptions by which functions refuse a value, a path, or a missing package.
+# Their message is complete.
+REFUSALS = (ValueError, OSError, ImportError)
 
 # Errors of the file system that no change of this project could prevent.
 _DISK_ERRORS = (
@@ -58,16 +60,37 @@ class RunError(Exception):
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-  """Re-raises the exceptions of `REFUSALS` as a `UsageError`.
+  """Re-raises an exception as a `UsageError`, which is printed in one line.
 
   Raises:
-    UsageError: if a ValueError, FileNotFoundError or ImportError is raised
-      inside.
+    UsageError: in place of an exception of `REFUSALS`, with its message, and of
+      any other exception, with its type and its place in the code.
   """
   try:
     yield
   except REFUSALS as error:
     raise UsageError(str(error)) from None
+  except (UsageError, RunError):
+    raise
+  except Exception as error:
+    raise UsageError(describe_with_place(error)) from error
+
+
+def describe_with_place(error: BaseException) -> str:
+  """Returns type, message and place of an exception, for example
+  "TypeError: 'int' object is not callable (my_config.py:12)".
+  """
+  message = f"{type(error).__name__}: {error}"
+  if isinstance(error, SyntaxError):  # its message has the place
+    return message
+  frames = [
+    frame
+    for frame in traceback.extract_tb(error.__traceback__)
+    if "site-packages" not in frame.filename
+  ]
+  if not frames:
+    return message
+  return f"{message} ({frames[-1].filename}:{frames[-1].lineno})"
 
 
 @contextlib.contextmanager

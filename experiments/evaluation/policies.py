@@ -1,4 +1,4 @@
-"""Who can be evaluated: a checkpoint of a run, or a Hugging Face folder."""
+"""The policy loader: a checkpoint of a run, or a Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from etils import epath
 
 from experiments import tasks
 from experiments.cli import devices, spec
-from experiments.training import build, decoder, loop, workdirs
-from models import checkpoint_reader, hf, storage_paths
-from models import policy as policies
-from models import sharding as shardings
+from experiments.training import (
+  build,
+  decoder,
+  initial_state,
+  validate,
+  workdirs,
+)
+from models import checkpoint_reader, hf, policy, sharding, storage_paths
 from models.config import ModelConfig
 from rl import types
 from rl.sampling import generation
 
 PyTree = Any
-# What a run's config would say.
-USUAL = {
+# Settings of an evaluation where neither a flag nor a run's config gives them.
+DEFAULTS = {
   "problems": 256,
   "samples": 16,
   "batch": 64,
@@ -32,12 +36,12 @@ USUAL = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Subject:
-  """Who is evaluated, on what and how.
+class LoadedPolicy:
+  """A policy with the task and the settings of its evaluation.
 
   Attributes:
-    name: of the policy, for the table.
-    task, policy, params, step, sharding: as of `evaluate.evaluate`.
+    name: workdir or folder, for the table.
+    task, policy, params, step, sharding: same as in `evaluator.evaluate`.
     settings: its other arguments, and the seed.
   """
 
@@ -50,112 +54,109 @@ class Subject:
   settings: dict[str, Any]
 
 
-def of_run(
-  workdir: epath.PathLike, step: int | None, given: Mapping[str, Any]
-) -> Subject:
-  """A checkpoint of a run.
+def load_from_run(
+  workdir: epath.PathLike, step: int | None, overrides: Mapping[str, Any]
+) -> LoadedPolicy:
+  """Loads a checkpoint of a run.
 
   Args:
     workdir: folder of the run.
-    step: of the checkpoint; None is the latest.
-    given: of `USUAL`, what takes the place of the config's.
+    step: step of the checkpoint; None takes the latest.
+    overrides: settings of `DEFAULTS` that replace those of the run's config.
 
   Raises:
-    FileNotFoundError: there is no run, or no such checkpoint.
-    ValueError: the evaluation asks for what there is not.
+    FileNotFoundError: the folder has no run, or no such checkpoint.
+    ValueError: the folder has another kind of config, or the task has fewer
+      problems than the evaluation asks for.
   """
   workdir = storage_paths.parse(workdir)
   config = workdirs.read_config(workdir)
-  for name, value in given.items():
+  for name, value in overrides.items():
     config.evaluation[name] = value
   devices.configure(config.cpu_devices)
-  experiment = build.build(config)
-  build.check_evaluation(experiment)
+  e = build.build(config)
+  validate.check_evaluation(e)
   directory = workdir / checkpoint_reader.FOLDER
   if step is None:
     step = checkpoint_reader.latest_step(directory)
-  params = checkpoint_reader.restore_params(
-    directory, experiment.abstract.params, step
-  )
-  frozen = loop.frozen(experiment, workdir)
-  return Subject(
+  trained = checkpoint_reader.restore_params(directory, e.abstract.params, step)
+  frozen = initial_state.frozen_params(e, workdir)
+  settings = {
+    name: config.evaluation.get(name, default)
+    for name, default in DEFAULTS.items()
+  }
+  return LoadedPolicy(
     name=str(workdir),
-    task=experiment.task,
-    policy=experiment.policy,
-    params=types.join(params, frozen),
+    task=e.task,
+    policy=e.policy,
+    params=types.join(trained, frozen),
     step=step,
-    sharding=experiment.batch_sharding,
-    settings={
-      "max_tokens": experiment.sampling.max_tokens,
-      **{
-        name: config.evaluation.get(name, usual)
-        for name, usual in USUAL.items()
-      },
-    },
+    sharding=e.batch_sharding,
+    settings={"max_tokens": e.sampling.max_tokens, **settings},
   )
 
 
-def of_folder(
+def load_from_folder(
   folder: epath.PathLike,
   task: str,
   *,
   max_tokens: int | None = None,
   dtype: str = "float32",
-  **given: Any,
-) -> Subject:
-  """A Hugging Face folder on all local devices; it is step 0 of nothing.
+  **overrides: Any,
+) -> LoadedPolicy:
+  """Loads a Hugging Face folder onto all local devices; its step is 0.
 
   Args:
-    folder: of the weights, and of the tokenizer where the task is of text.
-    task: a name, or a name with settings.
-    max_tokens: where a completion is cut; None is the task's T.
-    dtype: of parameters and activations.
-    **given: in place of `USUAL`.
+    folder: folder of the weights; a text task also uses its tokenizer.
+    task: name of the task, or a call with settings.
+    max_tokens: length at which a completion is cut; None takes the task's T.
+    dtype: type of parameters and activations.
+    **overrides: settings that replace those of `DEFAULTS`.
 
   Raises:
-    ValueError: the folder or the task cannot be had, the one does not fit the
-      other, or a setting is refused.
+    ValueError: the folder or the task cannot be loaded, they do not fit each
+      other, or a setting is out of range.
   """
   devices.configure()
-  shape = decoder.choose_fast_forms(hf.load_config(folder, dtype))
-  found = _task(task, str(folder), shape)
+  model = decoder.choose_fast_forms(hf.load_config(folder, dtype))
+  made_task = _make_task(task, str(folder), model)
   if max_tokens is None:
-    max_tokens = found.completion_length
-  settings = {**USUAL, **given, "max_tokens": max_tokens}
-  mesh = shardings.make_mesh()
-  _check_settings(found, shape, mesh.size, **settings)
+    max_tokens = made_task.completion_length
+  settings = {**DEFAULTS, **overrides, "max_tokens": max_tokens}
+  mesh = sharding.make_mesh()
+  _check_settings(made_task, model, mesh.size, **settings)
   _, params = hf.load(folder, dtype=dtype, mesh=mesh)
-  return Subject(
+  return LoadedPolicy(
     name=str(folder),
-    task=found,
-    policy=policies.bind(shape),
+    task=made_task,
+    policy=policy.bind(model),
     params=params,
     step=0,
-    sharding=shardings.batch_sharding(mesh),
+    sharding=sharding.batch_sharding(mesh),
     settings=settings,
   )
 
 
-def _task(text: str, folder: str, shape: ModelConfig) -> tasks.Task:
-  """The task; in the folder's tokens, where it is of text.
+def _make_task(text: str, folder: str, model: ModelConfig) -> tasks.Task:
+  """Makes the task; a text task uses the tokenizer of the folder.
 
   Raises:
-    ValueError: it does not exist, or has more tokens than the policy.
+    ValueError: the task is unknown, or has more tokens than the policy.
   """
-  task = build.task_of(text, tokenizer=folder)
+  task = build.make_task_from_text(text, tokenizer=folder)
   if "tokenizer" in tasks.settings(spec.parse(text)[0]):
-    hf.check_tokenizer(shape, task.vocab_size, folder)
-  elif task.vocab_size > shape.vocab_size:
+    hf.check_tokenizer(model, task.vocab_size, folder)
+  elif task.vocab_size > model.vocab_size:
     raise ValueError(
       f"{task.name} has {task.vocab_size} tokens, but the embedding of "
-      f"{folder} only {shape.vocab_size} rows; take a larger policy"
+      f"{folder} has only {model.vocab_size} rows; use a larger policy"
     )
   return task
 
 
 def _check_settings(
   task: tasks.Task,
-  shape: ModelConfig,
+  model: ModelConfig,
   shards: int,
   *,
   problems: int,
@@ -164,10 +165,10 @@ def _check_settings(
   rows: int,
   temperature: float,
   max_tokens: int,
-  **others: Any,
+  seed: int,
 ) -> None:
-  """Refuses what would fail after the weights are read."""
-  del others  # any seed will do
+  """Refuses settings that would fail only after the weights are read."""
+  del seed  # every seed is valid
   if problems < 1:
     raise ValueError(f"--problems {problems} must be at least 1")
   task.test(problems)
@@ -185,10 +186,10 @@ def _check_settings(
     pad_id=task.pad_id,
     temperature=temperature,
   )
-  room = task.prompt_length + max_tokens - 1  # the last token is not fed
-  if shape.positions == "learned" and room > shape.max_positions:
+  positions = task.prompt_length + max_tokens - 1  # the last token is not fed
+  if model.positions == "learned" and positions > model.max_positions:
     raise ValueError(
       f"prompts of {task.prompt_length} and completions of {max_tokens} tokens "
-      f"need {room} positions, but the policy learned {shape.max_positions}; "
-      "lower the task's prompt_length or --max_tokens"
+      f"need {positions} positions, but the policy learned "
+      f"{model.max_positions}; lower the task's prompt_length or --max_tokens"
     )

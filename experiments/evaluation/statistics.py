@@ -1,10 +1,10 @@
-"""What an evaluation says, and how sure that is: estimates, tables, files.
+"""Evaluation statistics: estimates with intervals, their tables and files.
 
-Everything reported is a mean over problems of an unbiased per-problem estimate,
-with a 95 % interval by the bootstrap over problems. Two policies are compared
-on the same problems, so the interval of their difference is paired.
+Every number is a mean over problems of an unbiased estimate for each problem,
+with a 95 % bootstrap interval over problems. Two policies are compared on the
+same problems, so the interval of their difference is paired.
 
-  accuracy/pass@k   a correct one among k samples, for every k up to S
+  accuracy/pass@k   at least one of k samples is correct, for every k up to S
   accuracy/maj@k    the majority answer of k samples is correct
   reward/max@k      best score of k samples
   reward/mean, length/mean, length/truncated_frac
@@ -16,7 +16,9 @@ import dataclasses
 import functools
 import io
 import json
-from typing import NamedTuple
+import zipfile
+import zlib
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -29,9 +31,12 @@ from experiments.evaluation import intervals, majority_vote
 from experiments.logging import json_files
 from rl import objectives
 
+# In front of the names of these statistics in `metrics.jsonl`.
+METRIC_PREFIX = "evaluation/"
+
 
 class Estimate(NamedTuple):
-  """A mean over problems with its interval."""
+  """A mean over problems with its 95 % interval."""
 
   mean: float
   low: float
@@ -40,18 +45,18 @@ class Estimate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """What S samples of each of N problems were.
+  """The results of S samples of each of N problems.
 
   Attributes:
-    task: its name with its settings.
-    step: finished updates of the policy; 0 is the base.
-    temperature: of sampling.
-    ids: `[N]` int32, which problems.
-    scores: `[N, S]` float32, NaN where none could be found.
-    correct: `[N, S]` int8, 1 right, 0 wrong, -1 unknown.
-    answer_ids: `[N, S]` int32, -1 without an answer.
+    task: name of the task with its settings.
+    step: finished training steps of the policy; 0 is the base.
+    temperature: sampling temperature.
+    ids: `[N]` int32, ids of the problems.
+    scores: `[N, S]` float32, NaN for a sample that could not be scored.
+    correct: `[N, S]` int8, 1 correct, 0 incorrect, -1 unknown.
+    answer_ids: `[N, S]` int32, equal for equal answers; -1 without an answer.
     lengths: `[N, S]` int32, tokens, EOS included.
-    finished: `[N, S]` bool, ended by EOS.
+    finished: `[N, S]` bool, whether EOS ended the sample.
   """
 
   task: str
@@ -66,65 +71,78 @@ class Evaluation:
 
   @property
   def samples(self) -> int:
-    """S."""
+    """S, samples per problem."""
     return self.scores.shape[-1]
 
   @functools.cached_property
   def columns(self) -> dict[str, np.ndarray]:
-    """`{name: [N]}`: each problem's estimate of everything reported.
+    """The estimates for each problem, `{name: [N]}`.
 
     pass@k of a problem with fewer than k known verdicts is NaN, and so is max@k
-    of one with fewer than k scores.
+    of a problem with fewer than k scores.
     """
     ks = range(1, self.samples + 1)
-    known = self.correct >= 0
-    count = known.sum(-1)
-    votes = majority_vote.majority_at_k(
-      self.answer_ids, self.correct == 1, ks, known
+    has_verdict = self.correct >= 0
+    verdict_count = has_verdict.sum(-1)
+    majority = majority_vote.majority_at_k(
+      self.answer_ids, self.correct == 1, ks, has_verdict
     )
     columns = {}
     for k in ks:
-      passed = objectives.pass_at_k_value(self.correct == 1, k, known)
-      columns[f"accuracy/pass@{k}"] = np.where(count >= k, passed, np.nan)
+      pass_at_k = objectives.pass_at_k_value(self.correct == 1, k, has_verdict)
+      columns[f"accuracy/pass@{k}"] = np.where(
+        verdict_count >= k, pass_at_k, np.nan
+      )
     for k in ks:
-      columns[f"accuracy/maj@{k}"] = votes[:, k - 1]
-    scored = ~np.isnan(self.scores)
-    scores, scores_there = np.where(scored, self.scores, 0.0), scored.sum(-1)
+      columns[f"accuracy/maj@{k}"] = majority[:, k - 1]
+    has_score = ~np.isnan(self.scores)
+    scores, score_count = (
+      np.where(has_score, self.scores, 0.0),
+      has_score.sum(-1),
+    )
     for k in ks:
-      best = objectives.max_at_k_value(scores, k, scored)
-      columns[f"reward/max@{k}"] = np.where(scores_there >= k, best, np.nan)
-    mean = scores.sum(-1) / np.maximum(scores_there, 1)
-    columns["reward/mean"] = np.where(scores_there > 0, mean, np.nan)
+      max_at_k = objectives.max_at_k_value(scores, k, has_score)
+      columns[f"reward/max@{k}"] = np.where(score_count >= k, max_at_k, np.nan)
+    mean = scores.sum(-1) / np.maximum(score_count, 1)
+    columns["reward/mean"] = np.where(score_count > 0, mean, np.nan)
     columns["length/mean"] = self.lengths.mean(-1)
     columns["length/truncated_frac"] = (~self.finished).mean(-1)
     return columns
 
   @functools.cached_property
   def estimates(self) -> dict[str, Estimate]:
-    """`{name: mean with its 95 % interval over problems}`."""
-    return _estimates(self.columns)
+    """The mean over problems of every column, with its interval."""
+    return _estimate(self.columns)
+
+  @property
+  def metrics(self) -> dict[str, float]:
+    """The means by the names that they have in `metrics.jsonl`."""
+    return {
+      METRIC_PREFIX + name: estimate.mean
+      for name, estimate in self.estimates.items()
+    }
 
 
 def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
-  """Trained minus base, with paired intervals over the same problems.
+  """Returns trained minus base, with paired intervals over the same problems.
 
   Args:
-    base, trained: evaluations of one task on the same problems; where their
-      numbers of samples differ, the columns of both are compared.
+    base, trained: evaluations of one task on the same problems. If their numbers
+      of samples differ, only the columns that both have are compared.
 
   Returns:
     `{name: difference with its 95 % interval}`.
 
   Raises:
-    ValueError: the problems are not the same.
+    ValueError: the tasks or the problems differ.
   """
   if base.task != trained.task or not np.array_equal(base.ids, trained.ids):
     raise ValueError(
-      "cannot pair evaluations of other problems: "
+      "cannot compare evaluations of different problems: "
       f"{base.task} on {len(base.ids)} problems and {trained.task} on "
       f"{len(trained.ids)}; evaluate both on the same ones"
     )
-  return _estimates(
+  return _estimate(
     {
       name: trained.columns[name] - column
       for name, column in base.columns.items()
@@ -133,12 +151,14 @@ def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
   )
 
 
-def _estimates(columns: dict[str, np.ndarray]) -> dict[str, Estimate]:
-  values = np.stack(list(columns.values()), -1)
-  # A fixed key: an interval is a function of the data alone.
+def _estimate(columns: dict[str, np.ndarray]) -> dict[str, Estimate]:
+  """Returns the mean of each column over problems, with its interval."""
+  values = np.stack(list(columns.values()), -1)  # [N, columns]
+  # A fixed key, so that an interval is a function of the data alone.
   low, high = intervals.bootstrap_interval(values, jax.random.key(0))
-  known = np.maximum((~np.isnan(values)).sum(0), 1)
-  mean = np.where(np.isnan(values).all(0), np.nan, np.nansum(values, 0) / known)
+  is_nan = np.isnan(values)
+  count = np.maximum((~is_nan).sum(0), 1)
+  mean = np.where(is_nan.all(0), np.nan, np.nansum(values, 0) / count)
   return {
     name: Estimate(float(mean[i]), float(low[i]), float(high[i]))
     for i, name in enumerate(columns)
@@ -146,7 +166,7 @@ def _estimates(columns: dict[str, np.ndarray]) -> dict[str, Estimate]:
 
 
 def budgets(samples: int) -> list[int]:
-  """The k of tables: 1, 2, 4, ... and S itself."""
+  """Returns the values of k that tables show: 1, 2, 4, ... and S itself."""
   powers = [2**i for i in range(samples.bit_length())]
   return sorted({*powers, samples})
 
@@ -154,17 +174,17 @@ def budgets(samples: int) -> list[int]:
 def table(
   evaluations: dict[str, Evaluation], title: str = ""
 ) -> rich.table.Table:
-  """A table for the terminal; of two evaluations also their difference.
+  """Makes a table for the terminal, with the difference if there are two.
 
   Args:
-    evaluations: by the name that heads the column, the base first.
-    title: above the table; empty for none.
+    evaluations: evaluations by the name of their column, the base first.
+    title: title above the table, or "".
 
   Returns:
-    What `rich` prints. A difference whose interval excludes 0 is coloured.
+    The table. A difference whose interval excludes 0 is coloured.
   """
   first, *others = evaluations.values()
-  shown = rich.table.Table(
+  rich_table = rich.table.Table(
     title=title or None,
     title_justify="left",
     box=rich.box.SIMPLE_HEAD,
@@ -172,21 +192,22 @@ def table(
     pad_edge=False,
     collapse_padding=True,
   )
-  shown.add_column("", no_wrap=True, min_width=9)
+  rich_table.add_column("", no_wrap=True, min_width=9)
   for name in evaluations:
-    shown.add_column(name, justify="right", no_wrap=True)
+    rich_table.add_column(name, justify="right", no_wrap=True)
   differences = compare(first, others[0]) if len(others) == 1 else None
   if differences is not None:
-    shown.add_column("difference", justify="right", no_wrap=True)
+    rich_table.add_column("difference", justify="right", no_wrap=True)
   ks = budgets(min(e.samples for e in evaluations.values()))
-  graded = any(
+  # Without graded scores, max@k would repeat pass@k.
+  is_graded = any(
     ((e.scores != e.correct) & ~np.isnan(e.scores)).any()
     for e in evaluations.values()
   )
   groups = [
     {f"accuracy/pass@{k}": f"pass@{k}" for k in ks},
     {f"accuracy/maj@{k}": f"maj@{k}" for k in ks if k > 2},
-    {f"reward/max@{k}": f"max@{k}" for k in ks if graded},
+    {f"reward/max@{k}": f"max@{k}" for k in ks if is_graded},
     {
       "reward/mean": "reward",
       "length/mean": "length",
@@ -199,9 +220,9 @@ def table(
       cells = [_cell(e.estimates[name], digits) for e in evaluations.values()]
       if differences is not None:
         cells.append(_cell(differences[name], digits, signed=True))
-      shown.add_row(label, *cells)
-    shown.add_section()
-  return shown
+      rich_table.add_row(label, *cells)
+    rich_table.add_section()
+  return rich_table
 
 
 def _cell(
@@ -219,11 +240,11 @@ def _cell(
 
 
 def save(evaluation: Evaluation, path: epath.PathLike) -> None:
-  """Writes `NAME.json` to read and, beside it, `NAME.npz` with every sample.
+  """Writes `NAME.json` with the estimates and `NAME.npz` with every sample.
 
   Args:
-    evaluation: what to keep.
-    path: of the JSON file.
+    evaluation: the evaluation to write.
+    path: path of the JSON file. Only process 0 writes.
   """
   estimates = {
     name: estimate._asdict() for name, estimate in evaluation.estimates.items()
@@ -239,30 +260,61 @@ def save(evaluation: Evaluation, path: epath.PathLike) -> None:
   record = {name: getattr(evaluation, name) for name in _SETTINGS}
   record["problems"], record["samples"] = evaluation.scores.shape
   text = json.dumps(
-    json_files.strict({**record, "estimates": estimates}), indent=2
+    json_files.to_strict_json({**record, "estimates": estimates}), indent=2
   )
   json_files.replace(path, text + "\n")
 
 
 def load(path: epath.PathLike) -> Evaluation:
-  """Reads what `save` wrote.
+  """Reads the two files that `save` wrote.
 
   Args:
-    path: of the JSON file.
-
-  Returns:
-    The same evaluation.
+    path: path of the JSON file.
 
   Raises:
     FileNotFoundError: one of the two files is missing.
+    ValueError: one of them is damaged; the message names it.
   """
   path = epath.Path(path)
-  record = json.loads(path.read_text())
-  with np.load(io.BytesIO(path.with_suffix(".npz").read_bytes())) as arrays:
-    return Evaluation(
-      **{name: record[name] for name in _SETTINGS},
-      **{name: arrays[name] for name in _ARRAYS},
+  record = load_record(path)
+  arrays_path = path.with_suffix(".npz")
+  try:
+    with np.load(io.BytesIO(arrays_path.read_bytes())) as file:
+      arrays = {name: file[name] for name in _ARRAYS}
+  except (
+    EOFError,
+    KeyError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+  ) as error:
+    raise ValueError(
+      f"{arrays_path} is damaged ({type(error).__name__}); evaluate again, or "
+      "remove it and its .json"
+    ) from None
+  return Evaluation(**{name: record[name] for name in _SETTINGS}, **arrays)
+
+
+def load_record(path: epath.PathLike) -> dict[str, Any]:
+  """Reads `NAME.json`: settings and estimates without the samples.
+
+  Raises:
+    FileNotFoundError: the file is missing.
+    ValueError: it is damaged.
+  """
+  path = epath.Path(path)
+  try:
+    record = json.loads(path.read_text())
+    missing = {*_SETTINGS, "estimates", "samples"} - set(record)
+  except (TypeError, ValueError) as error:
+    raise ValueError(
+      f"{path} is damaged ({error}); evaluate again, or remove it"
+    ) from None
+  if missing:
+    raise ValueError(
+      f"{path} is no evaluation: it has no {', '.join(sorted(missing))}"
     )
+  return record
 
 
 _SETTINGS = ("task", "step", "temperature")

@@ -1,7 +1,8 @@
-"""JSON lines: files of one JSON object a line, strictly JSON.
+"""The JSON and JSONL files of a run (one JSON object per line), in strict JSON.
 
-They are written whole, or grow. JSON has no infinities and no NaN; they become
-the strings "NaN", "Infinity" and "-Infinity", which `float` reads.
+A file is written atomically, or grows line by line. JSON has no infinities and no
+NaN; they become the strings "NaN", "Infinity" and "-Infinity", which `float`
+reads.
 """
 
 from __future__ import annotations
@@ -17,29 +18,26 @@ from etils import epath
 
 from models import storage_paths
 
-SECONDS = 30.0  # between two uploads of a growing file
+SECONDS_BETWEEN_UPLOADS = 30.0  # of a growing file in a bucket
 
 
 def dump(record: Mapping[str, Any]) -> str:
-  """One line, newline included.
+  """Returns the line of a record, newline included.
 
   Args:
     record: JSON values, numpy arrays (written as lists) and numpy scalars.
-
-  Returns:
-    The line.
   """
-  return json.dumps(strict(record), allow_nan=False) + "\n"
+  return json.dumps(to_strict_json(record), allow_nan=False) + "\n"
 
 
 def read(path: epath.PathLike) -> list[dict[str, Any]]:
-  """The whole lines of a file; the last one of a killed run may be cut.
+  """Reads the lines of a file, one dict each; a missing file has none.
+
+  A line that is not complete JSON is left out: a killed run may have cut the last
+  one.
 
   Args:
-    path: of the file; one that is not there has no lines.
-
-  Returns:
-    One dict per line.
+    path: path of the file.
   """
   path = epath.Path(path)
   if not path.exists():
@@ -54,26 +52,26 @@ def read(path: epath.PathLike) -> list[dict[str, Any]]:
 
 
 def write(path: epath.PathLike, records: Iterable[Mapping[str, Any]]) -> None:
-  """Writes a file whole or not at all; its folder is made when missing.
+  """Writes a file atomically.
 
   Args:
-    path: of the file.
-    records: one per line.
+    path: path of the file; its folder is created if missing.
+    records: one record per line.
   """
   replace(path, "".join(dump(record) for record in records))
 
 
 def replace(path: epath.PathLike, content: str | bytes) -> None:
-  """Puts `content` in the place of a file, whole or not at all.
+  """Replaces the content of a file atomically.
 
   Args:
-    path: of the file; its folder is made when missing.
-    content: what it holds from now on; texts as UTF-8.
+    path: path of the file; its folder is created if missing.
+    content: the new content; text is encoded as UTF-8.
   """
   path = epath.Path(path)
   if isinstance(content, str):
     content = content.encode()
-  if storage_paths.is_remote(path):  # an object is there when all of it is
+  if storage_paths.is_remote(path):  # objects appear only when complete
     path.write_bytes(content)
     return
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -82,27 +80,27 @@ def replace(path: epath.PathLike, content: str | bytes) -> None:
   partial.replace(path)
 
 
-def grow(
+def open_for_adding(
   path: epath.PathLike, records: Iterable[Mapping[str, Any]]
-) -> Appended | Uploaded:
-  """Begins a file anew and takes further records.
+) -> LocalFile | BucketFile:
+  """Starts a file anew and returns a writer that adds records.
 
   Args:
-    path: of the file.
+    path: path of the file.
     records: its first lines.
 
   Returns:
-    What has `add(record)`, `flush()`, after which all that was added is in the
-    file, and `close()`.
+    A writer with `add(record)`; `flush()`, after which all records are in the
+    file; and `close()`.
   """
   path = epath.Path(path)
-  return (Uploaded if storage_paths.is_remote(path) else Appended)(
+  return (BucketFile if storage_paths.is_remote(path) else LocalFile)(
     path, records
   )
 
 
-class Appended:
-  """A local file: a record is in it when `add` returns."""
+class LocalFile:
+  """A growing local file; a record is in it when `add` returns."""
 
   def __init__(
     self, path: epath.Path, records: Iterable[Mapping[str, Any]]
@@ -121,11 +119,11 @@ class Appended:
     self._file.close()
 
 
-class Uploaded:
-  """An object of a bucket, which cannot be appended to: gcsfs overwrites it.
+class BucketFile:
+  """A growing object of a bucket, which must be uploaded as a whole each time.
 
-  The whole of it is written anew, but not before `SECONDS` have passed since
-  the last time: buckets refuse an object that changes more than once a second.
+  It is uploaded at most every `SECONDS_BETWEEN_UPLOADS`, because buckets refuse an
+  object that changes more than once a second.
   """
 
   def __init__(
@@ -137,12 +135,12 @@ class Uploaded:
 
   def add(self, record: Mapping[str, Any]) -> None:
     self._lines.append(dump(record))
-    self._is_new = True
-    if time.monotonic() - self._last >= SECONDS:
+    self._has_new = True
+    if time.monotonic() - self._last_upload >= SECONDS_BETWEEN_UPLOADS:
       self._upload()
 
   def flush(self) -> None:
-    if self._is_new:
+    if self._has_new:
       self._upload()
 
   def close(self) -> None:
@@ -150,24 +148,23 @@ class Uploaded:
 
   def _upload(self) -> None:
     replace(self._path, "".join(self._lines))
-    self._is_new, self._last = False, time.monotonic()
+    self._has_new, self._last_upload = False, time.monotonic()
 
 
-def strict(value: Any) -> Any:
-  """The same value in JSON's own types.
+def to_strict_json(value: Any) -> Any:
+  """Returns the value in JSON's own types.
+
+  Arrays become lists, and numbers that are not finite become strings.
 
   Args:
     value: nested dicts and lists of JSON values, numpy arrays and scalars.
-
-  Returns:
-    Lists for arrays, strings for numbers that are not finite.
   """
   if isinstance(value, Mapping):
-    return {key: strict(item) for key, item in value.items()}
+    return {key: to_strict_json(item) for key, item in value.items()}
   if isinstance(value, np.ndarray | np.generic):
-    return strict(value.tolist())
+    return to_strict_json(value.tolist())
   if isinstance(value, list | tuple):
-    return [strict(item) for item in value]
+    return [to_strict_json(item) for item in value]
   if isinstance(value, float) and not math.isfinite(value):
     if math.isnan(value):
       return "NaN"

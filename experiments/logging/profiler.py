@@ -1,7 +1,7 @@
-"""A trace of a few steps: where a run's time goes, op by op.
+"""A profiler trace of a few dispatches: time by operation.
 
-It is written in the format of XProf; open the folder with TensorBoard (its
-profile plugin), or the `*.trace.json.gz` in it with Perfetto.
+The trace is in the format of XProf. Open the folder with TensorBoard (its profile
+plugin), or the file `*.trace.json.gz` in it with Perfetto.
 """
 
 from __future__ import annotations
@@ -14,38 +14,45 @@ DISPATCHES = 3
 
 
 class Trace:
-  """Traces `DISPATCHES` dispatches, from the second on: the first compiles.
+  """Traces `DISPATCHES` dispatches, from the second on: the first one compiles.
 
-  Where there are fewer it traces those, and where there is one, nothing.
+  A shorter run traces what it has from the second dispatch on.
+
+  Args:
+    workdir: folder of the run.
 
   Attributes:
-    done: dispatches that are in the trace.
+    num_traced: dispatches in the trace.
   """
 
   def __init__(self, workdir: epath.Path) -> None:
     self._folder = workdir / FOLDER
-    self._number = 0
-    self._running = False
-    self.done = 0
+    self._num_dispatches = 0
+    self._is_running = False
+    self.num_traced = 0
 
-  def before(self) -> None:
-    """Of every dispatch; starts the trace when it is due."""
-    if self._number == 1:
+  def start_dispatch(self) -> None:
+    """Starts the trace if it is due; called before every dispatch."""
+    if self._num_dispatches == 1:
       jax.profiler.start_trace(str(self._folder))
-      self._running = True
+      self._is_running = True
 
-  def after(self, results: object) -> None:
-    """Of every dispatch; waits for it while it is traced."""
-    self._number += 1
-    if not self._running:
+  def end_dispatch(self, results: object) -> None:
+    """Waits for a traced dispatch; called after every dispatch.
+
+    Args:
+      results: arrays that the dispatch returned.
+    """
+    self._num_dispatches += 1
+    if not self._is_running:
       return
     jax.block_until_ready(results)
-    self.done += 1
-    if self.done == DISPATCHES:
+    self.num_traced += 1
+    if self.num_traced == DISPATCHES:
       self.close()
 
   def close(self) -> None:
-    """Ends a trace that is still going on, so that it is written."""
-    if self._running:
+    """Ends and writes a trace that is still running."""
+    if self._is_running:
       jax.profiler.stop_trace()
-      self._running = False
+      self._is_running = False

@@ -1,4 +1,4 @@
-"""Shows how far a long evaluation is: a bar on a terminal, lines elsewhere.
+"""Shows the progress of a long evaluation: a bar on a terminal, lines elsewhere.
 
 Example:
 
@@ -18,7 +18,7 @@ import jax
 import rich.console
 import rich.progress
 
-Update = Callable[[int], None]  # takes the number of problems that are done
+Update = Callable[[int], None]  # called with the number of finished problems
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -26,18 +26,18 @@ SECONDS_BETWEEN_LINES = 10.0
 def bar_or_lines(
   console: rich.console.Console, label: str, total: int
 ) -> Iterator[Update]:
-  """Shows a bar on a terminal and lines elsewhere, in process 0 alone.
+  """Shows a bar on a terminal and lines elsewhere, in process 0 only.
 
   Args:
-    console: where to.
-    label: what is going on.
+    console: console to print to.
+    label: text in front of the bar and of each line.
     total: number of problems.
 
   Yields:
-    The function to call with the number of problems that are done.
+    The function to call with the number of finished problems.
   """
   if not console.is_terminal or jax.process_index() != 0:
-    yield lines(
+    yield print_lines(
       lambda line: console.print(line, soft_wrap=True, highlight=False),
       label,
       total,
@@ -55,44 +55,46 @@ def bar_or_lines(
     yield lambda done: bar.update(task, completed=done)
 
 
-def lines(
-  say: Callable[[str], None],
+def print_lines(
+  print_line: Callable[[str], None],
   label: str,
   total: int,
   seconds: float = SECONDS_BETWEEN_LINES,
 ) -> Update:
-  """Says a line at the start, and now and then how far it is.
+  """Prints a line at the start, and a line with the progress now and then.
 
-  The time left is estimated from the second call on: the time up to the first
-  call includes compilation.
+  The time left is estimated from the second call on, because the time up to the
+  first call includes compilation.
 
   Args:
-    say: prints a line. Only process 0 calls it.
-    label: what is going on.
+    print_line: function that prints a line. Only process 0 calls it.
+    label: text in front of each line.
     total: number of problems.
-    seconds: least time from one line to the next.
+    seconds: shortest time between two lines.
 
   Returns:
-    The function to call with the number of problems that are done.
+    The function to call with the number of finished problems.
   """
   if jax.process_index() != 0:
     return lambda done: None
-  start = latest = time.monotonic()
-  first: tuple[int, float] | None = None  # problems done, and when
-  say(f"{label}: {total} problems")
+  start = last_line = time.monotonic()
+  first: tuple[int, float] | None = None  # finished problems, and the time
+  print_line(f"{label}: {total} problems")
 
   def update(done: int) -> None:
-    nonlocal first, latest
+    nonlocal first, last_line
     now = time.monotonic()
     first = first or (done, now)
-    if done >= total or now - latest < seconds:
+    if done >= total or now - last_line < seconds:
       return
-    latest = now
+    last_line = now
     first_done, first_time = first
     left = ""
     if done > first_done:
-      pace = (now - first_time) / (done - first_done)
-      left = f", {pace * (total - done):.0f} s left"
-    say(f"{label}: {done} of {total} problems, {now - start:.0f} s{left}")
+      seconds_each = (now - first_time) / (done - first_done)
+      left = f", {seconds_each * (total - done):.0f} s left"
+    print_line(
+      f"{label}: {done} of {total} problems, {now - start:.0f} s{left}"
+    )
 
   return update

@@ -1,4 +1,4 @@
-"""What made a result: the day, the code, the library, the device."""
+"""The provenance of a result: date, commit, version of JAX, devices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 import jax
 
 
-def now() -> str:
-  """`2026-11-20, commit 88bb434, jax 0.10.2 on 2 cpu`."""
+def describe() -> str:
+  """Returns, for example, `2026-11-20, commit 88bb434, jax 0.10.2 on 2 cpu`."""
   devices = jax.devices()
   return (
     f"{time.strftime('%Y-%m-%d')}, commit {commit()}, jax {jax.__version__} on "
@@ -19,9 +19,9 @@ def now() -> str:
 
 
 def commit() -> str:
-  """The short hash of the checkout, "+" where files differ from it."""
+  """Returns the short hash of the checkout, with "+" if files were changed."""
   try:
-    found = subprocess.run(
+    process = subprocess.run(
       ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
       cwd=pathlib.Path(__file__).parent,
       capture_output=True,
@@ -30,4 +30,4 @@ def commit() -> str:
     )
   except (OSError, subprocess.CalledProcessError):
     return "unknown"
-  return found.stdout.strip()
+  return process.stdout.strip()

@@ -1,12 +1,12 @@
-"""Where a run's numbers go: a file, TensorBoard, a line on the terminal.
+"""Writes the metrics of a run to a file, to TensorBoard and to the terminal.
 
   with Logger(workdir, total_steps, resume_step=20) as logger:
     logger.log(step, jax.device_get(metrics))
 
-`step` counts finished updates: 0 is the base policy. `metrics.jsonl` is always
-written, one JSON object a line: "step" and flat names whose values are numbers,
-or lists for arrays (see `experiments.logging.json_files`); in a bucket it may lag behind
-until `flush`. Only process 0 writes.
+`step` counts finished training steps: 0 is the base policy. `metrics.jsonl` is
+always written. Each of its lines is a JSON object with "step" and flat metric
+names, whose values are numbers, or lists for arrays. In a bucket the file may lag
+behind until `flush`. Only process 0 writes.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from experiments.logging import json_files, writers
 
 
 class Logger:
-  """Sends host numbers to every sink of a run.
+  """Sends metrics, which are on the host, to every writer of a run.
 
   Args:
-    workdir: of the run, local or in a bucket.
-    total_steps: at which the run ends.
-    sinks: names in `sinks.SINKS`, beside the file and the line on the terminal.
-    resume_step: updates already done; what the files say of later ones is of an
-      interrupted run and is dropped.
-    config: JSON values that describe the run, for the sinks that keep them.
-    console: where lines go; a terminal gets one live progress line.
-    seconds_between_lines: elsewhere, the least time from one line to the next.
+    workdir: folder of the run, local or in a bucket.
+    total_steps: number of training steps of the run.
+    sinks: names in `writers.SINKS`, besides the file and the terminal.
+    resume_step: finished training steps. Lines of later steps, which come from an
+      interrupted run, are dropped from the files.
+    config: JSON values that describe the run, for the writers that store them.
+    console: console to print to. A terminal gets one live progress line.
+    seconds_between_lines: shortest time between two lines on other consoles.
 
   Raises:
-    ValueError: unknown sink.
-    ImportError: a sink's package is not installed.
+    ValueError: unknown name in `sinks`.
+    ImportError: a package of a sink is not installed.
   """
 
   def __init__(
@@ -51,7 +51,7 @@ class Logger:
     console: rich.console.Console | None = None,
     seconds_between_lines: float = 10.0,
   ) -> None:
-    makers = [writers.get(name) for name in sinks]
+    sink_classes = [writers.get(name) for name in sinks]
     self._workdir = epath.Path(workdir)
     self._console = console or rich.console.Console()
     self._sinks: list[writers.Sink] = []
@@ -62,8 +62,9 @@ class Logger:
     workdir.mkdir(parents=True, exist_ok=True)
     self._file = writers.JsonLines(workdir, resume_step)
     self._sinks.append(self._file)
-    for make in makers:
-      self._sinks.append(make(workdir, resume_step, dict(config or {})))
+    for sink_class in sink_classes:
+      sink = sink_class(workdir, resume_step, dict(config or {}))
+      self._sinks.append(sink)
     if self._console.is_terminal:
       line = writers.ProgressLine(self._console, total_steps, resume_step)
     else:
@@ -76,47 +77,50 @@ class Logger:
     """Writes the metrics of one step.
 
     Args:
-      step: finished updates.
-      metrics: `{name: number or array}` on the host; a step may be logged in
+      step: finished training steps.
+      metrics: `{name: number or array}` on the host. A step may be logged in
         several parts.
 
     Raises:
-      TypeError: a value is still on the device (reading it here would stall the
-        next step), or is no number.
+      TypeError: a value is on the device (reading it here would stall the next
+        step), or is no number.
     """
-    values = {name: _host(name, value) for name, value in metrics.items()}
+    values = {name: _to_float64(name, value) for name, value in metrics.items()}
     for sink in self._sinks:
       sink.write(int(step), values)
 
-  def samples(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
-    """Writes the samples of a step: all to a file, some to every sink.
+  def write_samples(
+    self, step: int, records: Sequence[Mapping[str, Any]]
+  ) -> None:
+    """Writes all samples of a step to a file, and a few to every writer.
 
     Args:
-      step: finished updates when they were sampled.
-      records: as of `write_rollouts`.
+      step: finished training steps when they were sampled.
+      records: same as in `write_rollouts`.
     """
     write_rollouts(self._workdir, step, records)
     for sink in self._sinks:
-      if hasattr(sink, "samples"):
-        sink.samples(int(step), records)
+      if hasattr(sink, "write_samples"):
+        sink.write_samples(int(step), records)
 
-  def say(self, *renderables: Any) -> None:
-    """Prints lines or tables, above the progress line where there is one."""
+  def print(self, *renderables: Any) -> None:
+    """Prints lines or tables, above the progress line if there is one."""
     if self._sinks:
       self._console.print(
         *renderables, markup=False, highlight=False, soft_wrap=True
       )
 
   def flush(self) -> None:
-    """Returns when all that was logged is in `metrics.jsonl`.
+    """Waits until all logged metrics are in `metrics.jsonl`.
 
-    Before a checkpoint: the run that goes on from it must find what led there.
+    Called before a checkpoint is saved: a run that resumes from it must find the
+    metrics of the steps before it.
     """
     if self._file:
       self._file.flush()
 
   def close(self) -> None:
-    """Flushes and closes every sink."""
+    """Flushes and closes every writer."""
     for sink in reversed(self._sinks):
       sink.close()
     self._sinks, self._file = [], None
@@ -134,7 +138,7 @@ def read_metrics(
   """Reads `metrics.jsonl` as one series per metric.
 
   Args:
-    workdir: of a run; one that logged nothing has no series.
+    workdir: folder of a run. A run that logged nothing has no series.
 
   Returns:
     `{name: (steps [n] int64, values [n] or [n, ...] float64)}`.
@@ -155,13 +159,12 @@ def read_metrics(
 def write_rollouts(
   workdir: epath.PathLike, step: int, records: Iterable[Mapping[str, Any]]
 ) -> None:
-  """Writes samples for a person to read: `rollouts/step_000020.jsonl`.
+  """Writes the sample dump of a step: `rollouts/step_000020.jsonl`.
 
   Args:
-    workdir: of the run.
-    step: finished updates when they were sampled.
-    records: one per sample, with "prompt" and "completion" (text), "score",
-      "correct" (1, 0 or -1 unknown) and "advantages" (one per token).
+    workdir: folder of the run.
+    step: finished training steps when they were sampled.
+    records: one record per sample, as `sample_dump.make_recorder` makes them.
   """
   if jax.process_index() != 0:
     return
@@ -169,7 +172,7 @@ def write_rollouts(
   json_files.write(path, records)
 
 
-def _host(name: str, value: Any) -> writers.Value:
+def _to_float64(name: str, value: Any) -> writers.Value:
   if isinstance(value, jax.Array):
     raise TypeError(
       f"metric {name!r} is still on the device; fetch it one step late with "

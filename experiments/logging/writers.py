@@ -1,8 +1,8 @@
-"""The places a run's numbers go to; `experiments.logging.run_logger` feeds them.
+"""The writers of a run's metrics: file, TensorBoard, Weights & Biases, terminal.
 
-A sink takes `write(step, metrics)` with host numbers (floats, or arrays) and
-`close()`. Those in `SINKS` are chosen by name; they also take `samples(step,
-records)`, completions for a person to read.
+`experiments.logging.run_logger` calls them. A writer has `write(step, metrics)`,
+with numbers or arrays on the host, and `close()`. The writers in `SINKS` are
+chosen by `config.sinks`; they also have `write_samples(step, records)`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from models import storage_paths
 from rl import choices
 
 METRICS_FILE = "metrics.jsonl"
-# What a person watches, and what it is called on a line.
-SHOWN = {
+# Metrics on a line of the terminal, with their short names there.
+TERMINAL_METRICS = {
   "loss/total": "loss",
   "reward/mean": "reward",
   "accuracy/pass@1": "pass@1",
@@ -36,7 +36,7 @@ SHOWN = {
   "perf/tokens_per_s": "tok/s",
 }
 
-# TensorBoard's first page: what belongs into one chart.
+# TensorBoard's first page: chart -> metrics that it shows together.
 LAYOUT = {
   "result": {
     "pass@k of samples": ["Multiline", [r"^accuracy/pass@\d+$"]],
@@ -64,14 +64,16 @@ LAYOUT = {
     "seconds": ["Multiline", [r"^time/"]],
   },
 }
-_PASS = re.compile(r"accuracy/pass@\d+$")
-READ = 3  # samples of the best and of the worst that are shown
+_PASS_AT_K = re.compile(r"accuracy/pass@(\d+)$")
+SECONDS_BETWEEN_FLUSHES = 120.0  # of an event file of TensorBoard
+# The samples with the best and with the worst scores that a writer shows.
+SAMPLES_EACH = 3
 
 Value = float | np.ndarray
 
 
 class Sink(Protocol):
-  """A place that takes numbers."""
+  """A writer of metrics."""
 
   def write(self, step: int, metrics: Mapping[str, Value]) -> None: ...
 
@@ -79,12 +81,13 @@ class Sink(Protocol):
 
 
 class JsonLines:
-  """`metrics.jsonl`; a resumed run goes on where its checkpoint was taken."""
+  """Writes `metrics.jsonl`; drops the lines after the checkpoint of a resumed run."""
 
   def __init__(self, workdir: epath.Path, resume_step: int) -> None:
     path = workdir / METRICS_FILE
-    # What is evaluated at a checkpoint is logged after it, again when resumed.
-    kept = [
+    # An evaluation at the step of a checkpoint is logged after the checkpoint,
+    # and the resumed run logs it again.
+    records = [
       record
       for record in json_files.read(path)
       if record["step"] < resume_step
@@ -93,7 +96,7 @@ class JsonLines:
         and not any(name.startswith("evaluation/") for name in record)
       )
     ]
-    self._file = json_files.grow(path, kept)
+    self._file = json_files.open_for_adding(path, records)
 
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:
     self._file.add({"step": step, **metrics})
@@ -105,11 +108,10 @@ class JsonLines:
     self._file.close()
 
 
-class _EventObject:
-  """An event file in a bucket, where tensorboardX's own way needs more packages.
+class _BucketEventFile:
+  """An event file in a bucket, for which tensorboardX itself needs more packages.
 
-  It is written anew at every flush, which tensorboardX asks for every two
-  minutes and at the end.
+  The whole object is uploaded at every flush.
   """
 
   def __init__(self, path: str) -> None:
@@ -125,45 +127,68 @@ class _EventObject:
     self.flush()
 
 
-class _EventObjects:
-  """How tensorboardX makes them: it asks whoever is registered for a scheme."""
+class _BucketEventFiles:
+  """The factory that tensorboardX asks for the files of a bucket."""
 
-  open = _EventObject
+  open = _BucketEventFile
 
   @staticmethod
   def directory_check(path: str) -> None:
-    """Buckets have no folders to make."""
+    """Does nothing: buckets have no folders."""
+
+
+def _write_in_calling_thread(event_writer: Any) -> None:
+  """Makes an `EventFileWriter` of tensorboardX write in the thread that logs.
+
+  Its own thread dies when the disk is full. The run would then wait for that
+  thread forever instead of ending with the error.
+  """
+  # Ends the thread after the events that the constructor has queued.
+  event_writer._worker.stop()
+  next_flush = 0.0
+
+  def add_event(event: Any) -> None:
+    nonlocal next_flush
+    event_writer._ev_writer.write_event(event)
+    if time.monotonic() >= next_flush:
+      event_writer.flush()
+      next_flush = time.monotonic() + SECONDS_BETWEEN_FLUSHES
+
+  event_writer.add_event = add_event
 
 
 class TensorBoard:
-  """`tensorboard/`; what was written beyond the resumed step is purged."""
+  """Writes `tensorboard/`; purges the steps after that of a resumed run."""
 
   def __init__(
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
-    import tensorboardX  # and torch, where there is one
+    import tensorboardX  # imports torch if it is installed
     from tensorboardX import record_writer
 
     if storage_paths.is_remote(workdir):
       scheme = str(workdir).partition(":")[0]
-      record_writer.register_writer_factory(scheme, _EventObjects())
+      record_writer.register_writer_factory(scheme, _BucketEventFiles())
     self._writer = tensorboardX.SummaryWriter(
       str(workdir / "tensorboard"),
       purge_step=resume_step + 1,
-      # Files are named by the second: two runs within one stay apart.
+      # File names end with a second, so two starts within one second need more.
       filename_suffix=f".from_{resume_step:06d}",
     )
+    _write_in_calling_thread(self._writer.file_writer.event_writer)
     if config:
       text = json.dumps(config, indent=2, default=str)
       self._writer.add_text("config", f"```\n{text}\n```", resume_step)
 
     self._writer.add_custom_scalars(LAYOUT)
 
-  def samples(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
+  def write_samples(
+    self, step: int, records: Sequence[Mapping[str, Any]]
+  ) -> None:
     text = "\n\n".join(
       f"**{record['score']:.3g}** `{record['prompt']}`\n\n"
       f"```\n{record['completion']}\n```"
-      for record in telling(records)
+      for record in select_best_and_worst(records)
     )
     self._writer.add_text("samples", text, step)
 
@@ -174,19 +199,19 @@ class TensorBoard:
       if np.ndim(value) == 0:
         self._writer.add_scalar(name, value, step)
       else:
-        self._add_counts(name, np.ravel(value), step)
+        self._add_histogram(name, np.ravel(value), step)
 
-  def _add_counts(self, name: str, counts: np.ndarray, step: int) -> None:
-    """An array is the share of each value 0, 1, 2, ..."""
-    at = np.arange(len(counts))
+  def _add_histogram(self, name: str, counts: np.ndarray, step: int) -> None:
+    """Adds an array as a histogram: entry i is the share of the value i."""
+    values = np.arange(len(counts))
     self._writer.add_histogram_raw(
       name,
       min=0.0,
-      max=float(at[-1]),
+      max=float(values[-1]),
       num=float(counts.sum()),
-      sum=float((at * counts).sum()),
-      sum_squares=float((at**2 * counts).sum()),
-      bucket_limits=(at + 0.5).tolist(),
+      sum=float((values * counts).sum()),
+      sum_squares=float((values**2 * counts).sum()),
+      bucket_limits=(values + 0.5).tolist(),
       bucket_counts=counts.tolist(),
       global_step=step,
     )
@@ -196,19 +221,19 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-  """A W&B run whose identity is the workdir, so that resuming continues it."""
+  """Writes to a W&B run whose id is a hash of the workdir; a resumed run continues it."""
 
   def __init__(
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
-    del resume_step  # every point carries its step, the axis of all charts
+    del resume_step  # every point has its step, the axis of all charts
     identity = str(storage_paths.absolute(workdir))
     self._run = importlib.import_module("wandb").init(
       project="extremum",
       name=workdir.name,
       id=hashlib.sha256(identity.encode()).hexdigest()[:16],
       resume="allow",
-      # Its own files have to be local: of a bucket's run, where it likes.
+      # W&B writes local files; for a run in a bucket it chooses the folder.
       dir=None if storage_paths.is_remote(workdir) else str(workdir),
       config=config,
     )
@@ -221,9 +246,14 @@ class WeightsAndBiases:
     }
     self._run.log({"step": step, **values})
 
-  def samples(self, step: int, records: Sequence[Mapping[str, Any]]) -> None:
+  def write_samples(
+    self, step: int, records: Sequence[Mapping[str, Any]]
+  ) -> None:
     columns = ["score", "prompt", "completion"]
-    rows = [[record[name] for name in columns] for record in telling(records)]
+    rows = [
+      [record[name] for name in columns]
+      for record in select_best_and_worst(records)
+    ]
     table = importlib.import_module("wandb").Table(columns=columns, data=rows)
     self._run.log({"step": step, "samples": table})
 
@@ -232,7 +262,7 @@ class WeightsAndBiases:
 
 
 class ProgressLine:
-  """One live line: bar, step, time left, the latest numbers."""
+  """Shows one live line: bar, step, time left, and the latest metrics."""
 
   def __init__(
     self, console: rich.console.Console, total_steps: int, resume_step: int
@@ -262,7 +292,7 @@ class ProgressLine:
 
 
 class PlainLines:
-  """A line now and then, for logs that are read later."""
+  """Prints a line now and then, for logs that are read later."""
 
   def __init__(
     self, console: rich.console.Console, total_steps: int, seconds: float
@@ -272,22 +302,22 @@ class PlainLines:
     self._seconds = seconds
     self._start = time.monotonic()
     self._last = -math.inf
-    self._first: tuple[int, float] | None = None  # step and clock
+    self._first: tuple[int, float] | None = None  # step and time
 
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:
     summary = _summary(metrics)
     now = time.monotonic()
     if self._first is None:
       self._first = step, now
-    due = now - self._last >= self._seconds or step >= self._total
-    if not summary or not due:
+    is_due = now - self._last >= self._seconds or step >= self._total
+    if not summary or not is_due:
       return
     self._last = now
-    begun, clock = self._first
+    first_step, first_time = self._first
     left = ""
-    if step > begun and step < self._total:
-      pace = (now - clock) / (step - begun)
-      left = f", {pace * (self._total - step):.0f} s left"
+    if step > first_step and step < self._total:
+      seconds_each = (now - first_time) / (step - first_step)
+      left = f", {seconds_each * (self._total - step):.0f} s left"
     self._console.print(
       f"step {step}/{self._total}  {summary}  {now - self._start:.0f} s{left}",
       soft_wrap=True,
@@ -302,10 +332,10 @@ SINKS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
 def get(name: str) -> Callable[..., Sink]:
-  """What makes the sink of a name in `SINKS`.
+  """Returns the class of a writer in `SINKS`.
 
   Raises:
-    ValueError: there is none.
+    ValueError: there is no writer of that name.
     ImportError: its package is not installed.
   """
   if name not in SINKS:
@@ -320,23 +350,26 @@ def get(name: str) -> Callable[..., Sink]:
   return SINKS[name]
 
 
-def telling(
+def select_best_and_worst(
   records: Sequence[Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
-  """The best and the worst paid samples, one of a prompt each."""
+  """Returns the samples with the best and the worst scores, one per prompt."""
   ordered = sorted(records, key=lambda record: -record["score"])
+  # A dict keeps the last sample of each prompt.
   best = list({r["prompt"]: r for r in reversed(ordered)}.values())[::-1]
   worst = list({r["prompt"]: r for r in ordered}.values())[::-1]
-  return best[:READ] + worst[:READ]
+  return best[:SAMPLES_EACH] + worst[:SAMPLES_EACH]
 
 
 def _summary(metrics: Mapping[str, Value]) -> str:
-  shown = dict(SHOWN)
-  k = max((int(n[14:]) for n in metrics if _PASS.match(n)), default=1)
+  """Returns the metrics of a line of the terminal, with pass@k of the largest k."""
+  short_names = dict(TERMINAL_METRICS)
+  matches = (_PASS_AT_K.match(name) for name in metrics)
+  k = max((int(match[1]) for match in matches if match), default=1)
   if k > 1:
-    shown[f"accuracy/pass@{k}"] = f"pass@{k}"
+    short_names[f"accuracy/pass@{k}"] = f"pass@{k}"
   return "  ".join(
-    f"{short} {metrics[name]:.4g}"
-    for name, short in shown.items()
+    f"{short_name} {metrics[name]:.4g}"
+    for name, short_name in short_names.items()
     if name in metrics
   )

@@ -69,7 +69,7 @@ def run(e: Prepared) -> dict[str, Any]:
   if results.exists():
     return json.loads(results.read_text())
   e.workdir.mkdir(parents=True, exist_ok=True)
-  with workdir_lock.hold(e.workdir):
+  with workdir_lock.lock_workdir(e.workdir):
     return _run(e, results)
 
 
@@ -109,7 +109,7 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
     "loss": loss,
   }
   found = {"labels": e.config.labels, **found, **shares, **times}
-  found = json_files.strict(found)
+  found = json_files.to_strict_json(found)
   json_files.replace(results, json.dumps(found, indent=2) + "\n")
   return found
 

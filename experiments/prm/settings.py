@@ -10,7 +10,12 @@ from etils import epath
 from experiments import tasks
 from experiments.cli import arguments, spec
 from experiments.configs import chain
-from experiments.training import build, loop, workdirs
+from experiments.training import (
+  build,
+  initial_state,
+  validate,
+  workdirs,
+)
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, storage_paths
 from rl import choices
@@ -134,8 +139,8 @@ def prepare(
     base_dir = epath.Path(config.init_from)
     base = _existing(base_dir)
   else:
-    base_dir = workdir / loop.BASE
-    base = loop.validate(config.base, base_dir)
+    base_dir = workdir / initial_state.BASE_FOLDER
+    base = validate.check_and_build(config.base, base_dir)
   name, task_settings = spec.parse(base.config.task)
   if name != "chain":
     raise ValueError(

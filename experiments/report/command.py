@@ -1,4 +1,4 @@
-"""The command: tables on the terminal, pages and pictures in files."""
+"""The command `python -m experiments.report`."""
 
 from __future__ import annotations
 
@@ -17,30 +17,25 @@ PAGE_FILE = "report.html"
 _SUFFIXES = (".html", ".png")
 
 
-def write_page(shown: Sequence[Run], path: epath.PathLike) -> epath.Path:
-  """Writes the page of one run, or of several beside one another.
+def write_page(runs_to_show: Sequence[Run], path: epath.PathLike) -> epath.Path:
+  """Writes the page of one run, or of several runs beside each other.
 
   Args:
-    shown: the runs.
-    path: of the file.
+    runs_to_show: the runs.
+    path: path of the page.
 
   Returns:
     The path.
   """
-  packed = samples.pack([run.workdir for run in shown])
-  found = data.collect(shown, packed)
-  json_files.replace(path, page.page(found, packed.text))
+  packed = samples.pack([run.workdir for run in runs_to_show])
+  page_data = data.collect(runs_to_show, packed)
+  json_files.replace(path, page.page(page_data, packed.text))
   return epath.Path(path)
 
 
-def show(run: Run, console: rich.console.Console) -> None:
-  """Prints a run's table, or how far it got where nothing was evaluated.
-
-  Args:
-    run: to show.
-    console: where to.
-  """
-  table = tables.own(run)
+def print_table(run: Run, console: rich.console.Console) -> None:
+  """Prints the table of a run, or its last step if nothing was evaluated."""
+  table = tables.evaluation_table(run)
   if table is not None:
     console.print(table)
     return
@@ -52,48 +47,49 @@ def show(run: Run, console: rich.console.Console) -> None:
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line.
+  """Runs the command.
 
   Args:
-    argv: its words; None takes the process's.
+    argv: arguments; None takes those of the process.
 
   Returns:
-    The exit status: 0, or 2 for a mistake, which is said in one line.
+    The exit status: 0, or 2 for a mistake, which is printed in one line.
   """
   parser = argparse.ArgumentParser(
     prog="python -m experiments.report",
     description="Tables and report.html of finished or running runs.",
   )
-  parser.add_argument("workdirs", nargs="+", metavar="DIR")
   parser.add_argument(
-    "--out", help="a .html or .png file that compares the runs"
+    "workdirs", nargs="+", metavar="DIR", help="workdir of a run"
+  )
+  parser.add_argument(
+    "--out", help="the .html or .png file to write, which compares the runs"
   )
   options = parser.parse_args(argv)
   console = rich.console.Console()
   with errors.usage_errors():
     if options.out and not options.out.endswith(_SUFFIXES):
       raise ValueError(
-        f"--out {options.out}: write {' or '.join(_SUFFIXES)} files"
+        f"--out {options.out} must end in {' or '.join(_SUFFIXES)}"
       )
     if options.out:
       arguments.check_writable("--out", options.out)
-    found = [runs.read(workdir) for workdir in options.workdirs]
-  written = []
-  for run in found:
-    show(run, console)
+    all_runs = [runs.read(workdir) for workdir in options.workdirs]
+  for run in all_runs:
+    print_table(run, console)
     if run.evaluations or run.series:
-      written.append(write_page([run], run.workdir / PAGE_FILE))
-      console.print(f"wrote {written[-1]}", soft_wrap=True)
-  for table in tables.side_by_side(found):
+      path = write_page([run], run.workdir / PAGE_FILE)
+      console.print(f"wrote {path}", soft_wrap=True)
+  for table in tables.comparison_tables(all_runs):
     console.print(table)
   if options.out:
     if options.out.endswith(".html"):
-      path = write_page(found, options.out)
+      path = write_page(all_runs, options.out)
     else:
       from experiments.report import picture  # imports matplotlib
 
       with errors.usage_errors():
-        drawn = picture.comparison(found)
-      path = picture.write_figure(drawn, options.out)
+        figure = picture.comparison(all_runs)
+      path = picture.write_figure(figure, options.out)
     console.print(f"wrote {path}", soft_wrap=True)
   return 0

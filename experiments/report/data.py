@@ -1,4 +1,4 @@
-"""From runs to what their page shows: plain values, ready for JSON."""
+"""Collects what the page of a report shows, as JSON values."""
 
 from __future__ import annotations
 
@@ -8,91 +8,98 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.traverse_util
-import ml_collections
 import numpy as np
 
 from experiments.evaluation import statistics
 from experiments.evaluation.statistics import Estimate
-from experiments.report import curves, tables, worth
+from experiments.report import curves, tables
 from experiments.report.runs import Run, names
 from experiments.report.samples import Packed
-from experiments.training import build
-from rl import learners
-from rl.method import Method
+from experiments.training import workdirs
 
-_TERMS = ("score/", "reward/weight/")
+_TERM_METRICS = ("score/", "reward/weight/")
 _QUANTITIES = {
   "pass": "accuracy/pass@",
   "maj": "accuracy/maj@",
   "max": "reward/max@",
 }
-# What an older or a foreign config may lack.
-_UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 
 
 def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
-  """All that the page of runs shows, but for the samples.
+  """Collects all that a page shows, except the samples.
 
   Args:
-    runs: one, or several to be compared.
+    runs: one run, or several to compare.
     packed: their samples.
 
   Returns:
-    What `page.page` reads.
+    The data that `page.page` takes.
 
   Raises:
-    ValueError: base and trained policy were evaluated on other problems.
+    ValueError: base and trained policy were evaluated on different problems.
   """
-  called = names(runs)
-  shown = [
-    _run(run, name, len(runs)) for run, name in zip(runs, called, strict=True)
+  run_names = names(runs)
+  run_data = [
+    _run(run, name, len(runs))
+    for run, name in zip(runs, run_names, strict=True)
   ]
-  series = {name for run in runs for name in run.series}
-  there = {
-    "pass": any(run["evaluations"] for run in shown),
-    "training": bool(series),
-    "groups": any(run["counts"] for run in shown),
-    "terms": any(name.startswith(_TERMS) for name in series),
+  metrics = {name for run in runs for name in run.series}
+  has_section = {
+    "pass": any(run["evaluations"] for run in run_data),
+    "training": bool(metrics),
+    "groups": any(run["counts"] for run in run_data),
+    "terms": any(name.startswith(_TERM_METRICS) for name in metrics),
     "steps": packed.has_steps,
     "rollouts": bool(packed.text),
   }
-  methods = dict(_method_text(run) for run in runs if "method" in run.config)
-  found = [tables.own(runs[0])] if len(runs) == 1 else tables.side_by_side(runs)
-  averaged = max(curves.averaged(run, len(runs)) for run in runs)
+  # The config of a supervised run names no method.
+  methods = {
+    run.config["method"]: _describe_method(run)
+    for run in runs
+    if "method" in run.config
+  }
+  if len(runs) == 1:
+    shown_tables = [tables.evaluation_table(runs[0])]
+  else:
+    shown_tables = tables.comparison_tables(runs)
+  averaged = max(curves.steps_per_point(run, len(runs)) for run in runs)
   note = f"A point is the mean of {averaged} logged steps."
   return {
-    "title": _title(called),
+    "title": _title(run_names),
     "facts": _facts(runs),
     "headline": _headline(runs[0]) if len(runs) == 1 else [],
-    "tables": [tables.plain(table) for table in found if table is not None],
+    "tables": [
+      tables.to_json(table) for table in shown_tables if table is not None
+    ],
     "methods": list(methods.items()),
-    "sections": [name for name, is_there in there.items() if is_there],
+    "sections": [name for name, is_shown in has_section.items() if is_shown],
     "notes": {
       "rollouts": packed.note,
       "training": note if averaged > 1 else "",
     },
     "config": _config(runs),
-    "runs": shown,
+    "runs": run_data,
   }
 
 
-def _title(called: Sequence[str]) -> str:
-  if len(called) > 3:
-    return f"{len(called)} runs"
-  return ", ".join(called[:-1]) + (" and " if called[1:] else "") + called[-1]
+def _title(run_names: Sequence[str]) -> str:
+  *others, last = run_names
+  if len(others) > 2:
+    return f"{len(run_names)} runs"
+  return f"{', '.join(others)} and {last}" if others else last
 
 
 def _facts(runs: Sequence[Run]) -> list[str]:
-  """What they are, in the line below the title."""
+  """Returns task, method and sizes, for the line below the title."""
   tasks = [e.task for run in runs for e in run.evaluations.values()]
   tasks = tasks or [run.config["task"] for run in runs if "task" in run.config]
-  found = list(dict.fromkeys(tasks))
+  facts = list(dict.fromkeys(tasks))
   if len(runs) == 1:
     (run,) = runs
     if "method" in run.config:
-      found.append(run.config["method"])
+      facts.append(run.config["method"])
     last, total = run.last_step, run.config.get("steps", run.last_step)
-    found.append(
+    facts.append(
       f"{last} steps" if last == total else f"{last} of {total} steps"
     )
   sizes = {
@@ -101,35 +108,41 @@ def _facts(runs: Sequence[Run]) -> list[str]:
     for run in runs
     for e in run.evaluations.values()
   }
-  return [*found, *sizes]
+  return [*facts, *sizes]
 
 
 def _headline(run: Run) -> list[dict[str, Any]]:
-  """pass@k of base and trained policy for a few k; max@k without verdicts."""
+  """Returns pass@k of base and trained policy for a few k.
+
+  Without verdicts it is max@k instead.
+  """
   if set(run.evaluations) != {"base", "trained"}:
     return []
   base, trained = (run.evaluations[name] for name in ("base", "trained"))
   differences = statistics.compare(base, trained)
   ks = statistics.budgets(min(base.samples, trained.samples))
-  blind = math.isnan(differences["accuracy/pass@1"].mean)
-  quantity = _QUANTITIES["max" if blind else "pass"]
-  found = []
+  has_verdicts = not math.isnan(differences["accuracy/pass@1"].mean)
+  quantity = _QUANTITIES["pass" if has_verdicts else "max"]
+  headline = []
   for k in dict.fromkeys((ks[0], ks[len(ks) // 2], ks[-1])):
     name = f"{quantity}{k}"
-    by = differences[name]
-    text = f"{by.mean:+.3f} [{by.low:+.3f}, {by.high:+.3f}]"
-    found.append(
+    difference = differences[name]
+    text = (
+      f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+    )
+    sign = (difference.low > 0) - (difference.high < 0)
+    headline.append(
       {
         "label": name.partition("/")[2],
         "values": [f"{e.estimates[name].mean:.3f}" for e in (base, trained)],
-        "difference": (text, (by.low > 0) - (by.high < 0)),
+        "difference": (text, sign),
       }
     )
-  return found
+  return headline
 
 
 def _config(runs: Sequence[Run]) -> dict[str, Any]:
-  """The settings of one run, or those in which several differ."""
+  """Returns the settings of one run, or those in which several runs differ."""
   flat = [flax.traverse_util.flatten_dict(run.config, sep=".") for run in runs]
   keys = dict.fromkeys(key for one in flat for key in one)
   rows = [
@@ -137,7 +150,7 @@ def _config(runs: Sequence[Run]) -> dict[str, Any]:
     for key in keys
   ]
   if len(runs) == 1:
-    note = "What config.json says."
+    note = "The settings in config.json."
     return {
       "columns": ["value"],
       "rows": rows,
@@ -149,35 +162,37 @@ def _config(runs: Sequence[Run]) -> dict[str, Any]:
     "columns": names(runs),
     "rows": differ,
     "folded": False,
-    "note": f"In which they differ; {len(rows) - len(differ)} are the same.",
+    "note": "The settings in which the runs differ; "
+    f"{len(rows) - len(differ)} others are the same.",
   }
 
 
-def _run(run: Run, name: str, among: int) -> dict[str, Any]:
-  """What the scripts read of a run, one of so many."""
-  counts = curves.counts(run, among)
+def _run(run: Run, name: str, num_runs: int) -> dict[str, Any]:
+  """Returns the data of one run that the scripts of the page read."""
+  counts = curves.counts(run, num_runs)
   return {
     "name": name,
     "evaluations": _evaluations(run),
-    "series": curves.series(run, among),
+    "series": curves.series(run, num_runs),
     "counts": counts,
-    "advantage": _advantage(run, counts) if counts else None,
+    "advantage": _advantages(run, counts) if counts else None,
   }
 
 
 def _evaluations(run: Run) -> list[dict[str, Any]]:
-  found = [
+  """Returns all evaluations of a run that have curves, in the order of steps."""
+  evaluations = [
     {
       "name": f"step {record['step']}",
       "step": record["step"],
       "final": False,
       "samples": record["samples"],
-      "curves": _curves(_read(record["estimates"]), record["samples"]),
+      "curves": _curves(_to_estimates(record["estimates"]), record["samples"]),
     }
-    for record in run.between
+    for record in run.intermediate
   ]
   for name, evaluation in run.evaluations.items():
-    found.append(
+    evaluations.append(
       {
         "name": name,
         "step": evaluation.step,
@@ -186,12 +201,14 @@ def _evaluations(run: Run) -> list[dict[str, Any]]:
         "curves": _curves(evaluation.estimates, evaluation.samples),
       }
     )
-  found = [one for one in found if one["curves"]]
-  return sorted(found, key=lambda one: (one["step"], one["final"]))
+  evaluations = [one for one in evaluations if one["curves"]]
+  return sorted(evaluations, key=lambda one: (one["step"], one["final"]))
 
 
-def _read(record: Mapping[str, Mapping[str, Any]]) -> dict[str, Estimate]:
-  """Estimates out of JSON, where NaN is a string."""
+def _to_estimates(
+  record: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Estimate]:
+  """Converts the estimates of a JSON file, in which NaN is a string."""
   return {
     name: Estimate(**{part: float(value) for part, value in one.items()})
     for name, one in record.items()
@@ -199,58 +216,52 @@ def _read(record: Mapping[str, Mapping[str, Any]]) -> dict[str, Estimate]:
 
 
 def _curves(
-  found: Mapping[str, Estimate], samples: int
+  estimates: Mapping[str, Estimate], samples: int
 ) -> dict[str, dict[str, list[float | None]]]:
-  """Of every quantity its means and bounds for k = 1 to S.
+  """Returns means and bounds of every quantity for k = 1 to S.
 
-  Where verdicts are unknown there is no pass@k, and where the score is the
-  verdict max@k says nothing more.
+  Without verdicts there is no pass@k. If the score is the verdict, max@k equals
+  pass@k and is left out.
   """
   ks = range(1, samples + 1)
-  bounds = {
-    quantity: np.array([found[f"{name}{k}"] for k in ks])  # [S, 3]
+  by_quantity = {
+    quantity: np.array([estimates[f"{name}{k}"] for k in ks])  # [S, 3]
     for quantity, name in _QUANTITIES.items()
   }
-  if np.isnan(bounds["pass"]).all():
-    del bounds["pass"], bounds["maj"]
-  elif np.allclose(bounds["pass"], bounds["max"], atol=1e-5, equal_nan=True):
-    del bounds["max"]
+  pass_at_k, max_at_k = by_quantity["pass"], by_quantity["max"]
+  if np.isnan(pass_at_k).all():
+    del by_quantity["pass"], by_quantity["maj"]
+  elif np.allclose(pass_at_k, max_at_k, atol=1e-5, equal_nan=True):
+    del by_quantity["max"]
   return {
     quantity: {
-      part: curves.plain(curve[:, i]) for i, part in enumerate(Estimate._fields)
+      part: curves.to_json_numbers(curve[:, i])
+      for i, part in enumerate(Estimate._fields)
     }
-    for quantity, curve in bounds.items()
+    for quantity, curve in by_quantity.items()
   }
 
 
-def _method(run: Run) -> Method:
-  """What the policy learned by, as the config says it."""
-  made = build.make_learners(ml_collections.ConfigDict(run.config))
-  return made[learners.POLICY]
+def _describe_method(run: Run) -> str:
+  return run.method.strip() or f"This run has no {workdirs.METHOD_FILE}."
 
 
-def _method_text(run: Run) -> tuple[str, str]:
-  """A method's name in the config, and as it prints itself."""
-  name = run.config["method"]
-  try:
-    return name, str(_method(run))
-  except _UNREADABLE as error:
-    return name, f"not of this checkout: {error}"
+def _advantages(run: Run, counts: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the advantages by the number of correct samples.
 
-
-def _advantage(run: Run, counts: Mapping[str, Any]) -> dict[str, Any]:
-  """What right and wrong samples are worth, or why that is not drawn."""
-  try:
-    method = _method(run)
-    if method.reward is not None:
-      raise ValueError(
-        "No advantages over the counts: what is paid is no verdict, but a mix."
-      )
-    found = worth.worth(method, len(counts["shares"][0]) - 1)
-  except _UNREADABLE as error:
-    return {"missing": str(error)}
+  Or under "missing" the reason why the page does not show them.
+  """
+  advantages = run.advantages
+  if "missing" in advantages:
+    return {"missing": str(advantages["missing"])}
+  num_counts = len(counts["shares"][0])
+  if len(advantages.get("right", ())) != num_counts:
+    return {
+      "missing": f"This run has no {workdirs.ADVANTAGES_FILE} for groups of "
+      f"{num_counts - 1} samples."
+    }
   return {
-    "right": curves.plain(found.right),
-    "wrong": curves.plain(found.wrong),
-    "note": f"{found.note}.",
+    "right": curves.to_json_numbers(map(float, advantages["right"])),
+    "wrong": curves.to_json_numbers(map(float, advantages["wrong"])),
+    "note": advantages["note"],
   }

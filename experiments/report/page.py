@@ -1,9 +1,8 @@
-"""The page of a report.
+"""Writes the HTML page of a report.
 
-What can be read without a script (headline, tables) is HTML; charts and the
-rollout browser are drawn by the scripts in `web/` from the data in the page.
-What policies wrote is text to them, and the page's content security policy lets
-nothing be fetched.
+Headline and tables are HTML. Charts and the rollout browser are drawn by the
+scripts in `web/` from the data in the page. The scripts insert completions as
+text, never as HTML, and the page's content security policy forbids all requests.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 from experiments.logging import json_files
 from experiments.report import shell
 
-_POLICY = (
+_SECURITY_POLICY = (
   '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
   "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">"
 )
@@ -41,10 +40,10 @@ class Section(NamedTuple):
   """A part of the page that a script fills.
 
   Attributes:
-    id: of the element.
-    link: in the bar at the top.
-    heading: of the section.
-    lead: how to read it.
+    id: id of its element.
+    link: text of its link in the bar at the top.
+    heading: its heading.
+    lead: sentences that say how to read it.
   """
 
   id: str
@@ -58,66 +57,68 @@ SECTIONS = (
     "pass",
     "pass@k",
     "Held-out problems",
-    "What k samples of a problem come to, with 95 % bands over problems.",
+    "Results with k samples of each problem, with 95 % bands over problems.",
   ),
   Section(
     "training",
     "Training",
     "Training curves",
-    "Faint: as logged; strong: smoothed. One cursor runs over all of them; it "
-    "moves with the arrow keys too. Without it a number is the last one.",
+    "Faint lines are the logged values, strong lines are smoothed. One cursor "
+    "runs over all charts; the arrow keys move it too. Without the cursor, "
+    "numbers are those of the last step.",
   ),
   Section(
     "groups",
     "Groups",
     "How many of a prompt's samples are right",
-    "Left: the share of prompts by samples right, step by step. Right: one step "
-    "of it, the one under the cursor, and over it the advantage that the "
+    "Left: the share of prompts by the number of right samples, step by step. "
+    "Right: the step under the cursor, and over it the advantage that the "
     "objective gives to a right and to a wrong sample of such a group.",
   ),
-  Section("terms", "Terms", "Reward terms", "What the reward is made of."),
+  Section(
+    "terms", "Terms", "Reward terms", "The terms that make up the reward."
+  ),
   Section(
     "steps",
     "Steps",
     "Step scores",
-    "A row is a sample, a column one of its reasoning steps; the dot marks its "
-    "worst one, where they are not all the same.",
+    "A row is a sample, and a column one of its reasoning steps. The dot marks "
+    "the worst step, unless all steps have the same score.",
   ),
   Section(
     "rollouts",
     "Rollouts",
     "Rollouts",
-    "The key / goes to the search; arrow keys move in the list and over the "
-    "tokens of a text.",
+    "The key / jumps to the search field. The arrow keys move through the list "
+    "and over the tokens of a text.",
   ),
 )
 
 
 def page(data: Mapping[str, Any], samples: str = "") -> str:
-  """The page of a report.
+  """Returns the HTML of the page.
 
   Args:
-    data: of `experiments.report.data`.
-    samples: of `experiments.report.samples`; empty without rollouts.
-
-  Returns:
-    HTML.
+    data: result of `experiments.report.data.collect`.
+    samples: text of `experiments.report.samples.pack`; "" without rollouts.
   """
-  there = [s for s in SECTIONS if s.id in data["sections"]]
-  inside = {"pass": "".join(map(_table, data["tables"]))}
+  sections = [s for s in SECTIONS if s.id in data["sections"]]
+  contents = {"pass": "".join(map(_table, data["tables"]))}
   body = _head(data) + "".join(
-    _section(s, data["notes"].get(s.id, ""), inside.get(s.id, ""))
-    for s in there
+    _section(s, data["notes"].get(s.id, ""), contents.get(s.id, ""))
+    for s in sections
   )
   body += _config(data["config"])
-  nav = [("result", "Result"), *((s.id, s.link) for s in there)]
+  nav = [("result", "Result"), *((s.id, s.link) for s in sections)]
   nav.append(("config", "Settings"))
   scripts = _scripts(data["runs"], samples)
-  return shell.page(data["title"], body, nav, _POLICY, scripts)
+  return shell.page(data["title"], body, nav, _SECURITY_POLICY, scripts)
 
 
 def _scripts(runs: Sequence[Mapping[str, Any]], samples: str) -> str:
-  content = json.dumps(json_files.strict({"runs": runs}), separators=(",", ":"))
+  content = json.dumps(
+    json_files.to_strict_json({"runs": runs}), separators=(",", ":")
+  )
   # "<" could begin a tag that ends the script.
   content = content.replace("<", "\\u003c")
   blocks = [f'<script type="application/json" id="data">{content}</script>']
@@ -147,7 +148,7 @@ def _head(data: Mapping[str, Any]) -> str:
 
 
 def _figure(figure: Mapping[str, Any]) -> str:
-  """One large number: from the base to the trained policy."""
+  """Returns one large number, from the base to the trained policy."""
   text, sign = figure["difference"]
   arrow = " <i>→</i> ".join(map(_numbers, figure["values"]))
   return (
@@ -157,12 +158,12 @@ def _figure(figure: Mapping[str, Any]) -> str:
 
 
 def _numbers(text: str) -> str:
-  """Numbers as they are printed, a minus being no hyphen."""
+  """Escapes a text of numbers and replaces hyphens by minus signs."""
   return html.escape(text).replace("-", "\u2212")
 
 
 def _table(table: Mapping[str, Any]) -> str:
-  """What `tables.plain` made of a terminal's table."""
+  """Returns the HTML of a table of `tables.to_json`."""
   head = "".join(
     f"<th scope='col' class='number'>{html.escape(name)}</th>"
     for name in table["columns"]
@@ -184,17 +185,17 @@ def _table(table: Mapping[str, Any]) -> str:
   )
 
 
-def _section(section: Section, note: str, inside: str) -> str:
-  said = f"<p class='note'>{html.escape(note)}</p>" if note else ""
+def _section(section: Section, note: str, content: str) -> str:
+  note_html = f"<p class='note'>{html.escape(note)}</p>" if note else ""
   return (
     f"<section id='{section.id}'><h2>{html.escape(section.heading)}</h2>"
-    f"<p class='note'>{html.escape(section.lead)}</p>{said}"
-    f"<div class='slot'>{inside}</div></section>"
+    f"<p class='note'>{html.escape(section.lead)}</p>{note_html}"
+    f"<div class='slot'>{content}</div></section>"
   )
 
 
 def _config(config: Mapping[str, Any]) -> str:
-  """The settings of one run, or those in which runs differ."""
+  """Returns the table of settings, folded for a single run."""
   head = "".join(
     f"<th scope='col'>{html.escape(name)}</th>" for name in config["columns"]
   )

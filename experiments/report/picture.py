@@ -1,4 +1,4 @@
-"""A PNG that compares runs, and how every matplotlib figure here looks."""
+"""Draws a PNG that compares runs, and the style of all figures of the project."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from experiments.evaluation import statistics
 from experiments.logging import json_files
 from experiments.report.runs import Run, names
 
-# Of the base, then of each trained policy (Okabe and Ito's, for every eye).
+# Color of the base, then of each trained policy: Okabe and Ito's palette, which
+# readers with any color vision can tell apart.
 COLORS = ("#6e7781", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 INK, GRID = "#24292f", "#d8dee4"
 
 
 def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
-  """pass@k of the first run's base and of every trained policy.
+  """Draws pass@k of the first run's base and of every trained policy.
 
   Args:
-    runs: of one task; those without a trained evaluation are passed over.
+    runs: runs on one task. Those without an evaluation of the trained policy are
+      left out.
 
   Returns:
-    The figure, attached to no window and to no global state.
+    The figure, which belongs to no window and no global state.
 
   Raises:
     ValueError: no run was evaluated.
@@ -42,15 +44,15 @@ def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
     evaluations = {"base": runs[0].evaluations["base"], **evaluations}
   if not evaluations:
     raise ValueError("nothing to compare: none of the runs was evaluated")
-  drawn = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
-  _draw_pass_at_k(drawn.subplots(), evaluations)
-  return drawn
+  figure = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
+  _draw_pass_at_k(figure.subplots(), evaluations)
+  return figure
 
 
 def _draw_pass_at_k(
   axes: matplotlib.axes.Axes, evaluations: Mapping[str, statistics.Evaluation]
 ) -> None:
-  most = max(e.samples for e in evaluations.values())
+  max_samples = max(e.samples for e in evaluations.values())
   colors = itertools.chain(COLORS[:1], itertools.cycle(COLORS[1:]))
   for (name, evaluation), color in zip(
     evaluations.items(), colors, strict=False
@@ -67,7 +69,7 @@ def _draw_pass_at_k(
     dots = np.array(statistics.budgets(evaluation.samples))
     axes.plot(dots, curve[dots - 1, 0], "o", color=color, markersize=4)
   axes.set_xscale("log", base=2)
-  axes.set_xticks(statistics.budgets(most))
+  axes.set_xticks(statistics.budgets(max_samples))
   axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
   axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
   axes.set_ylim(bottom=0.0)
@@ -84,7 +86,7 @@ def _draw_pass_at_k(
 
 
 def dress(axes: matplotlib.axes.Axes) -> None:
-  """A light grid, no ticks, two spines."""
+  """Styles axes: a light grid, no ticks, two spines."""
   axes.grid(color=GRID, linewidth=0.7)
   axes.set_axisbelow(True)
   axes.tick_params(colors=INK, labelsize=9, length=0)
@@ -94,16 +96,16 @@ def dress(axes: matplotlib.axes.Axes) -> None:
 
 
 def write_figure(
-  drawn: matplotlib.figure.Figure, path: epath.PathLike
+  figure: matplotlib.figure.Figure, path: epath.PathLike
 ) -> epath.Path:
-  """Writes a figure as a PNG, its folder too, and returns its path."""
+  """Writes a figure as a PNG and returns its path; creates its folder."""
   path = epath.Path(path)
-  json_files.replace(path, png(drawn))
+  json_files.replace(path, png(figure))
   return path
 
 
-def png(drawn: matplotlib.figure.Figure) -> bytes:
-  """A figure's bytes."""
+def png(figure: matplotlib.figure.Figure) -> bytes:
+  """Returns the PNG of a figure."""
   picture = io.BytesIO()
-  drawn.savefig(picture, format="png", dpi=150, facecolor="white")
+  figure.savefig(picture, format="png", dpi=150, facecolor="white")
   return picture.getvalue()

@@ -1,4 +1,4 @@
-"""A run, as its files say."""
+"""Reads the files of a run."""
 
 from __future__ import annotations
 
@@ -15,47 +15,55 @@ from experiments.logging import run_logger
 from experiments.training import workdirs
 from models import storage_paths
 
-EVALUATIONS = {"base": "evaluation_base.json", "trained": "evaluation.json"}
+EVALUATIONS = {
+  "base": workdirs.BASE_EVALUATION_FILE,
+  "trained": workdirs.EVALUATION_FILE,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """What the files of one workdir say.
+  """The content of one workdir.
 
   Attributes:
-    workdir: the folder.
-    config: of the run, empty where it is not written yet.
-    series: `{metric: (steps, values)}`, see `logging.read_metrics`.
-    evaluations: "base" and "trained", those that are there.
-    between: what `evaluation_NNNNNN.json` of the steps between say, in their
-      order; their samples are not read.
+    workdir: folder of the run.
+    config: its config; {} if it is not written yet.
+    method: the description of its method, from `method.txt`; "" without one.
+    advantages: the content of `advantages.json`; {} without one.
+    series: `{metric: (steps, values)}`, as `run_logger.read_metrics` returns it.
+    evaluations: evaluations of the "base" and the "trained" policy, if they
+      exist.
+    intermediate: records of the evaluations during training, without samples, in
+      the order of their steps.
   """
 
   workdir: epath.Path
   config: dict[str, Any]
+  method: str
+  advantages: dict[str, Any]
   series: dict[str, tuple[np.ndarray, np.ndarray]]
   evaluations: dict[str, statistics.Evaluation]
-  between: list[dict[str, Any]]
+  intermediate: list[dict[str, Any]]
 
   @property
   def name(self) -> str:
-    """Of the folder."""
+    """Name of the folder."""
     return self.workdir.name
 
   @property
   def last_step(self) -> int:
-    """The last one that was logged; 0 without any."""
+    """The last logged step; 0 without any."""
     return int(max((steps[-1] for steps, _ in self.series.values()), default=0))
 
   @property
   def title(self) -> str:
-    """Its name, and the task that it was evaluated on."""
+    """Name of the folder, and the task of the evaluations."""
     tasks = sorted({e.task for e in self.evaluations.values()})
     return "  ·  ".join([self.name, *tasks])
 
 
 def names(runs: Sequence[Run]) -> list[str]:
-  """How to call each of several runs: its folder, or the path to it."""
+  """Returns a distinct name for each run: its folder, or else its path."""
   folders = [run.name for run in runs]
   return [
     run.name if folders.count(run.name) == 1 else str(run.workdir)
@@ -67,28 +75,26 @@ def read(workdir: epath.PathLike) -> Run:
   """Reads the files of a run.
 
   Args:
-    workdir: of the run.
-
-  Returns:
-    The run.
+    workdir: folder of the run.
 
   Raises:
-    ValueError: the folder holds none of them.
+    ValueError: the folder has no file of a run, or a file is damaged.
   """
   workdir = storage_paths.parse(workdir)
-  config_path = workdir / workdirs.CONFIG_FILE
-  config = json.loads(config_path.read_text()) if config_path.exists() else {}
+  method_path = workdir / workdirs.METHOD_FILE
   run = Run(
     workdir=workdir,
-    config=config,
+    config=_read_object(workdir / workdirs.CONFIG_FILE),
+    method=method_path.read_text() if method_path.exists() else "",
+    advantages=_read_object(workdir / workdirs.ADVANTAGES_FILE),
     series=run_logger.read_metrics(workdir),
     evaluations={
       name: statistics.load(workdir / file)
       for name, file in EVALUATIONS.items()
       if (workdir / file).exists()
     },
-    between=[
-      json.loads(path.read_text())
+    intermediate=[
+      statistics.load_record(path)
       for path in sorted(workdir.glob("evaluation_[0-9]*.json"))
     ],
   )
@@ -96,5 +102,18 @@ def read(workdir: epath.PathLike) -> Run:
     expected = ", ".join(
       (workdirs.CONFIG_FILE, "metrics.jsonl", *EVALUATIONS.values())
     )
-    raise ValueError(f"{workdir} holds no run: none of {expected} is there")
+    raise ValueError(f"{workdir} holds no run: it has none of {expected}")
   return run
+
+
+def _read_object(path: epath.Path) -> dict[str, Any]:
+  """Reads a JSON object; {} if the file is missing."""
+  if not path.exists():
+    return {}
+  try:
+    values = json.loads(path.read_text())
+  except ValueError as error:
+    raise ValueError(f"{path} is damaged: {error}") from None
+  if not isinstance(values, dict):
+    raise ValueError(f"{path} is damaged: it holds a {type(values).__name__}")
+  return values

@@ -1,7 +1,7 @@
-"""Rollout files of runs, packed for the page: the newest that have room.
+"""Packs the sample dumps of runs into a page, the newest ones first.
 
-The page unpacks them itself: deflated JSON in base64, a list of files, each
-with its columns.
+The packed text is base64 of deflated JSON: a list of files, each with one list
+per column. A script of the page unpacks it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from etils import epath
 
 from experiments.logging import json_files
 
-MOST_SAMPLES = 10_000
-MOST_BYTES = 4_500_000  # deflated; a third more in base64
+MAX_SAMPLES = 10_000
+MAX_BYTES = 4_500_000  # deflated; base64 makes it a third larger
 Record = Mapping[str, Any]
-Group = list[Record]
-# Per token of a sample: how it is rounded.
-_PER_TOKEN: Mapping[str, Callable[[float], float]] = {
+Group = list[Record]  # the samples of one prompt
+# Columns with one value per token, and how their values are rounded.
+_TOKEN_COLUMNS: Mapping[str, Callable[[float], float]] = {
   "advantages": lambda x: float(f"{x:.3g}"),
   "log_probs": lambda x: round(x, 3 if x > -0.1 else 2),
   "entropies": lambda x: round(x, 2),
@@ -31,12 +31,12 @@ _PER_TOKEN: Mapping[str, Callable[[float], float]] = {
 
 
 class Packed(NamedTuple):
-  """Samples for a page.
+  """Packed samples.
 
   Attributes:
-    text: base64; empty without samples.
-    note: what was left out; empty if nothing was.
-    has_steps: whether any has step scores.
+    text: base64 text; "" without samples.
+    note: sentences about samples that were left out; "" if none were.
+    has_steps: whether any sample has step scores.
   """
 
   text: str
@@ -46,83 +46,84 @@ class Packed(NamedTuple):
 
 def pack(
   workdirs: Sequence[epath.PathLike],
-  most_samples: int = MOST_SAMPLES,
-  most_bytes: int = MOST_BYTES,
+  max_samples: int = MAX_SAMPLES,
+  max_bytes: int = MAX_BYTES,
 ) -> Packed:
-  """The samples of runs, those of the last steps first.
+  """Packs the samples of runs, those of the last steps first.
 
   Args:
-    workdirs: of the runs, which share the room evenly.
-    most_samples, most_bytes: the room.
-
-  Returns:
-    What is shown, and a note of what is not.
+    workdirs: folders of the runs, which share the limits evenly.
+    max_samples: largest number of samples.
+    max_bytes: largest size of the deflated JSON.
   """
   files, notes = [], []
-  share = most_samples // len(workdirs), most_bytes // len(workdirs)
+  limits = max_samples // len(workdirs), max_bytes // len(workdirs)
   for run, workdir in enumerate(workdirs):
-    found, note = _of_run(run, epath.Path(workdir) / "rollouts", *share)
-    files += found
+    run_files, note = _pack_run(run, epath.Path(workdir) / "rollouts", *limits)
+    files += run_files
     if note:
       notes.append(f"{epath.Path(workdir).name}: {note}")
   if not files:
     return Packed("", "", False)
-  text = base64.b64encode(_deflated(files)).decode()
+  text = base64.b64encode(_deflate(files)).decode()
   has_steps = any(any(file["step_scores"] or ()) for file in files)
   return Packed(text, " ".join(notes), has_steps)
 
 
-def _of_run(
-  run: int, folder: epath.Path, most_samples: int, most_bytes: int
+def _pack_run(
+  run: int, folder: epath.Path, max_samples: int, max_bytes: int
 ) -> tuple[list[dict[str, Any]], str]:
-  found = []
+  """Returns the files of one run that are shown, and a note about the others."""
+  files = []
   paths = sorted(folder.glob("step_*.jsonl"), reverse=True, key=_step)
   for i, path in enumerate(paths):
-    groups = _groups(json_files.read(path))
-    file, size = _fitting(run, _step(path), groups, most_samples, most_bytes)
-    shown = len(file["group"])
-    if shown:
-      found.append(file)
-    most_samples, most_bytes = most_samples - shown, most_bytes - size
-    there = sum(map(len, groups))
-    if shown < there:
+    groups = _group_by_prompt(json_files.read(path))
+    file, size = _pack_file(run, _step(path), groups, max_samples, max_bytes)
+    num_shown, num_samples = len(file["group"]), sum(map(len, groups))
+    if num_shown:
+      files.append(file)
+    max_samples, max_bytes = max_samples - num_shown, max_bytes - size
+    if num_shown < num_samples:
       note = (
-        f"of step {_step(path):,}, {shown:,} of {there:,} samples are shown"
+        f"of step {_step(path):,}, {num_shown:,} of {num_samples:,} samples are "
+        "shown"
       )
       older = len(paths) - i - 1
       if older:
         note += f", and none of {older} older file{'s' * (older > 1)}"
-      return found, f"{note}; all are in rollouts/."
-  return found, ""
+      return files, f"{note}; all are in rollouts/."
+  return files, ""
 
 
 def _step(path: epath.Path) -> int:
   return int(path.stem.removeprefix("step_"))
 
 
-def _groups(records: Iterable[Record]) -> list[Group]:
-  """Samples of one prompt, which stand behind one another."""
+def _group_by_prompt(records: Iterable[Record]) -> list[Group]:
+  """Groups the samples of a prompt, which follow each other in a file."""
   by_prompt = itertools.groupby(
     records, lambda r: (r.get("prompt_id"), r["prompt"])
   )
   return [list(group) for _, group in by_prompt]
 
 
-def _fitting(
-  run: int, step: int, groups: list[Group], most_samples: int, most_bytes: int
+def _pack_file(
+  run: int, step: int, groups: list[Group], max_samples: int, max_bytes: int
 ) -> tuple[dict[str, Any], int]:
-  """As many of the groups as there is room for, and the bytes they take."""
+  """Returns the first groups that fit into the limits, and their bytes."""
   ends = itertools.accumulate(map(len, groups))
-  kept = sum(end <= most_samples for end in ends)
+  num_groups = sum(end <= max_samples for end in ends)
   while True:
-    file = _columns(run, step, groups[:kept])
-    size = len(_deflated(file))
-    if size <= most_bytes or not kept:
+    file = _columns(run, step, groups[:num_groups])
+    size = len(_deflate(file))
+    if size <= max_bytes or not num_groups:
       return file, size
-    kept = min(int(kept * most_bytes / size), kept - 1)
+    # Size is about proportional to the groups; always tries fewer than before.
+    num_groups = min(int(num_groups * max_bytes / size), num_groups - 1)
 
 
 def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:
+  """Returns the columns of a file."""
   records = [record for group in groups for record in group]
   texts = [_text(record) for record in records]
   terms = dict.fromkeys(name for r in records for name in r.get("terms") or ())
@@ -142,22 +143,23 @@ def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:
       for name in terms
     ],
     **{
-      name: _or_none([_per_token(r.get(name), rounded) for r in records])
-      for name, rounded in _PER_TOKEN.items()
+      name: _or_none([_token_values(r.get(name), round_fn) for r in records])
+      for name, round_fn in _TOKEN_COLUMNS.items()
     },
     "step_scores": _or_none([_numbers(r.get("step_scores")) for r in records]),
   }
 
 
-def _text(record: Record) -> tuple[str, list[int] | int | None]:
-  """A completion, and how long its tokens are, as JavaScript counts."""
-  found = record.get("pieces")
-  if not found:
+def _text(record: Record) -> tuple[str, list[int] | None]:
+  """Returns a completion and the lengths of its tokens in JavaScript's units."""
+  pieces = record.get("pieces")
+  if not pieces:
     return record["completion"], None
-  return "".join(found), [_length(p) for p in found]
+  return "".join(pieces), [_javascript_length(piece) for piece in pieces]
 
 
-def _length(text: str) -> int:
+def _javascript_length(text: str) -> int:
+  """Returns the number of UTF-16 units."""
   return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -166,7 +168,7 @@ def _or_none(values: list[Any]) -> list[Any] | None:
 
 
 def _number(value: Any) -> float | None:
-  """What a file says of a number; None where it is none."""
+  """Rounds a number of a file; None if it is missing or not finite."""
   x = float("nan") if value is None else float(value)
   return float(f"{x:.5g}") if abs(x) < float("inf") else None
 
@@ -175,14 +177,14 @@ def _numbers(values: Any) -> list[float | None] | None:
   return None if values is None else [_number(value) for value in values]
 
 
-def _per_token(values: Any, rounded: Callable[[float], float]) -> Any:
-  """Rounded values; one number where they are all the same."""
+def _token_values(values: Any, round_fn: Callable[[float], float]) -> Any:
+  """Rounds the values of tokens; a single number if all are equal."""
   if values is None:
     return None
-  found = [None if x is None else rounded(x) for x in _numbers(values)]
-  return found[0] if len(set(found)) == 1 else found
+  numbers = [None if x is None else round_fn(x) for x in _numbers(values)]
+  return numbers[0] if len(set(numbers)) == 1 else numbers
 
 
-def _deflated(value: Any) -> bytes:
+def _deflate(value: Any) -> bytes:
   text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
   return zlib.compress(text.encode(errors="replace"))

@@ -1,6 +1,6 @@
-"""What every page of HTML here looks like: a report, claims, a bake-off.
+"""The frame of all HTML pages of the project: reports, claims, bake-offs.
 
-A page is one file: its style and its scripts stand in it.
+A page is a single file that contains its styles and scripts.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ def page(
   head: str = "",
   scripts: str = "",
 ) -> str:
-  """A whole page in the manner of all of them.
+  """Returns a complete page.
 
   Args:
-    title: of the window.
-    body: HTML, of the main part.
+    title: title of the window.
+    body: HTML of the main part.
     nav: `(id, text)` of the sections that the bar at the top links to.
-    head: HTML of its head.
-    scripts: HTML behind the body.
-
-  Returns:
-    The page.
+    head: HTML to add to the head.
+    scripts: HTML after the body.
   """
   links = "".join(
     f'<a href="#{id}">{html.escape(text)}</a>' for id, text in nav
@@ -45,6 +42,6 @@ def page(
 
 
 def file(name: str) -> str:
-  """The text of a file of `web/`."""
+  """Returns the text of a file in `web/`."""
   folder = importlib.resources.files(__package__) / "web"
   return (folder / name).read_text(encoding="utf-8")

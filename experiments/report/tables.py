@@ -1,4 +1,4 @@
-"""The tables of a report: for a terminal, and the same ones for a page."""
+"""The tables of a report, for a terminal and for a page."""
 
 from __future__ import annotations
 
@@ -12,42 +12,44 @@ from experiments.evaluation import statistics
 from experiments.report.runs import Run, names
 
 
-def own(run: Run) -> rich.table.Table | None:
-  """Base, trained and their difference; None where nothing was evaluated."""
+def evaluation_table(run: Run) -> rich.table.Table | None:
+  """Returns base, trained policy and difference; None without evaluations."""
   if not run.evaluations:
     return None
   return statistics.table(run.evaluations, title=run.title)
 
 
-def side_by_side(runs: Sequence[Run]) -> list[rich.table.Table]:
-  """The trained policies of several runs, one table per task.
+def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
+  """Returns the trained policies of several runs, one table per task.
 
   Args:
-    runs: those without a trained evaluation are passed over.
+    runs: the runs. Those without an evaluation of the trained policy are left
+      out.
   """
-  tasks: dict[str, dict[str, statistics.Evaluation]] = {}
+  by_task: dict[str, dict[str, statistics.Evaluation]] = {}
   for run, name in zip(runs, names(runs), strict=True):
     if "trained" in run.evaluations:
       trained = run.evaluations["trained"]
-      key = f"{trained.task}, {len(trained.ids)} problems"
-      tasks.setdefault(key, {})[name] = trained
+      task = f"{trained.task}, {len(trained.ids)} problems"
+      by_task.setdefault(task, {})[name] = trained
   return [
     statistics.table(evaluations, title=f"trained  ·  {task}")
-    for task, evaluations in tasks.items()
+    for task, evaluations in by_task.items()
     if len(evaluations) > 1
   ]
 
 
-def plain(table: rich.table.Table) -> dict[str, Any]:
-  """A table of `estimates` as JSON values.
+def to_json(table: rich.table.Table) -> dict[str, Any]:
+  """Converts a table of `statistics.table` to JSON values.
 
   Args:
-    table: whose first column holds labels, the others means with intervals.
+    table: a table whose first column has labels and whose other columns have
+      means with intervals.
 
   Returns:
-    "title", "columns" and "rows", each with "label", "cells" ("mean",
-    "interval", "sign": of a difference that is none by chance) and "end",
-    whether a section ends there.
+    "title", "columns" and "rows". Each row has "label", "cells" and "end" (whether
+    a section ends there). Each cell has "mean", "interval" and "sign", which is 1
+    or -1 for a difference whose interval excludes 0.
   """
   labels, *columns = ([*column.cells] for column in table.columns)
   return {
@@ -56,7 +58,7 @@ def plain(table: rich.table.Table) -> dict[str, Any]:
     "rows": [
       {
         "label": str(label),
-        "cells": [_cell(column[i]) for column in columns],
+        "cells": [_cell_to_json(column[i]) for column in columns],
         "end": row.end_section,
       }
       for i, (label, row) in enumerate(zip(labels, table.rows, strict=True))
@@ -64,7 +66,7 @@ def plain(table: rich.table.Table) -> dict[str, Any]:
   }
 
 
-def _cell(text: rich.text.Text) -> dict[str, Any]:
+def _cell_to_json(text: rich.text.Text) -> dict[str, Any]:
   mean, _, interval = text.plain.partition(" ")
   styles = " ".join(str(span.style) for span in text.spans)
   sign = ("green" in styles) - ("red" in styles)

@@ -24,7 +24,7 @@ from experiments.cli import arguments
 from experiments.evaluation import evaluator
 from experiments.logging import json_files, provenance
 from experiments.studies import multi_seed
-from experiments.training import build
+from experiments.training import validate
 from experiments.training.experiment import Experiment
 from rl import metrics, types
 
@@ -210,7 +210,7 @@ class Store:
       arguments.check_seed("seed", number)
     if arm.start is not None:
       self._complete(arm.start, missing)
-    e = build.build(arm.config)
+    e = validate.check_and_build(arm.config)
     trainer = multi_seed.make(e, arm.tokens, self._say)
     for group in trainer.groups(missing):
       clock = time.perf_counter()
@@ -222,7 +222,7 @@ class Store:
       training = (time.perf_counter() - clock) / len(group)
       for number, one in zip(group, trained, strict=True):
         clock = time.perf_counter()
-        kept = _evaluated(e, one.params) if e.samples_own else _flat(one.params)
+        kept = _evaluated(e, one.params) if e.is_rl else _flat(one.params)
         took = training + time.perf_counter() - clock
         self._say(f"{trainer.label}, seed {number}: {took:.0f} s")
         found = {
@@ -232,7 +232,7 @@ class Store:
           "step_seconds": np.asarray(one.step_seconds),
           "beside": np.asarray(group[0]),
           "seconds": np.asarray(took),
-          "made": np.asarray(provenance.now()),
+          "made": np.asarray(provenance.describe()),
         }
         self._write(arm, number, found)
 
@@ -276,7 +276,7 @@ def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _evaluated(e: Experiment, params: types.PyTree) -> dict:
-  found = evaluator.held_out(e, jax.device_put(params, e.replicated))
+  found = evaluator.evaluate_experiment(e, jax.device_put(params, e.replicated))
   return {
     "scores": found.scores,
     "correct": found.correct,

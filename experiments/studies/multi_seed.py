@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from experiments.training import host_needs, loop, rollouts
+from experiments.training import dispatch, host_needs, rollouts
 from experiments.training.experiment import Experiment
 from rl import fused_loop, learners, masked, step, types
 from rl import metrics as statistics
@@ -127,7 +127,7 @@ class _Trainer:
     steps = e.config.steps
     self._limit = steps if tokens is None else PATIENCE * steps
     self._size = steps if steps % DISPATCHES else steps // DISPATCHES
-    what = e.config.method if e.samples_own else "supervised"
+    what = e.config.method if e.is_rl else "supervised"
     self.label = f"{e.task.name}, {what}"
 
   def _state(self, number: int, params: Start) -> Progress:
@@ -250,7 +250,7 @@ class SideBySide(_Trainer):
     """One step; with a budget, nothing once it is spent."""
     e = self._e
     prompts = e.config.rollout.prompts
-    if e.samples_own:
+    if e.is_rl:
       gather = rollouts.make_rollout_fn(
         e.task, e.policy, e.sampling, prompts, method=e.method
       )
@@ -283,7 +283,7 @@ class OneByOne(_Trainer):
 
   def __init__(self, e: Experiment, tokens: int | None, say: Say) -> None:
     super().__init__(e, tokens, say)
-    self._gather = loop.gatherer(e)
+    self._gather = dispatch.compile_rollout_fn(e)
     self._train_step = jax.jit(
       step.make(e.methods, e.policy, e.txs, e.plan),
       donate_argnums=0,

@@ -1,8 +1,9 @@
-"""Memory that is free goes back to the system.
+"""Returns free memory to the operating system.
 
-glibc keeps what threads have freed, in case they want it again. Compiling leaves
-hundreds of MB of it, and each save, which allocates in threads of its own, some
-more, so that the memory of a long run would seem to grow.
+glibc keeps the memory that threads have freed, in case they need it again. After
+compilation that is hundreds of MB, and each checkpoint, which is written by
+threads of its own, adds some. Without `trim` the memory of a long run seems to
+grow.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ctypes
 
 
 def trim() -> None:
-  """Gives back what is free; nothing where the allocator is not glibc's."""
-  release = getattr(ctypes.CDLL(None), "malloc_trim", None)
-  if release is not None:
-    release(ctypes.c_size_t(0))
+  """Returns free memory to the system; does nothing without glibc."""
+  malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+  if malloc_trim is not None:
+    malloc_trim(ctypes.c_size_t(0))

@@ -1,19 +1,24 @@
-"""Checkpoints: any tree of arrays and keys, saved whole and found again bitwise.
+"""Saves and restores checkpoints: any tree of arrays and PRNG keys, bit for bit.
 
-Orbax does the work. What is added is small: typed PRNG keys travel as their
-data, arrays come back on the shardings that are asked for, a state that does
-not fit is refused before anything is read. `models.checkpoint_reader` reads the
-parameters of a run alone. A checkpoint becomes visible by the rename that ends its writing,
-so a run that is killed while saving resumes from the one before. Of each array
-there is a number (`models.checksums`), so that what a disk or a copy did to
-it is found when it is read: such a checkpoint is set aside, and the run resumes
-from the one before.
+Orbax does the work. This module adds:
+
+  PRNG keys     typed keys are saved as their data
+  fit           a checkpoint whose tree, shapes or dtypes differ is refused before
+                its arrays are read
+  checksums     every array has one (`models.checksums`). A checkpoint that a disk
+                or a copy damaged is set aside, and the run resumes from the one
+                before
+
+A checkpoint appears by a rename at the end of its writing, so a run that is killed
+while saving resumes from the one before. `models.checkpoint_reader` reads only the parameters
+of a run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,22 +26,37 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 from etils import epath
-from orbax.checkpoint import checkpoint_managers as policies
+from orbax.checkpoint import checkpoint_managers
 
 from experiments.training import multihost, prng_keys
 from models import checkpoint_reader, checksums, storage_paths
 
 PyTree = Any
 
-SET_ASIDE = "checkpoints_damaged"  # beside it: what could not be read
-_META = "meta"  # in the JSON of a checkpoint, beside its checksums
+# Folder beside the checkpoints for those that could not be read.
+DAMAGED_FOLDER = "checkpoints_damaged"
+_META = "meta"  # key in the JSON of a checkpoint, beside its checksums
+
+
+class _OrbaxTracebackFilter(logging.Filter):
+  """Drops the tracebacks that Orbax logs when saving fails in the background.
+
+  The next call of the manager raises the same error, so they would only hide the
+  one line that a run prints about a full disk.
+  """
+
+  def filter(self, record: logging.LogRecord) -> bool:
+    return not (record.exc_info and "orbax" in record.pathname)
+
+
+_TRACEBACK_FILTER = _OrbaxTracebackFilter()
 
 
 class _Manager(ocp.CheckpointManager):
-  """Orbax's, which leaves the question of preemption to `preemption.Watch`.
+  """Orbax's manager without its check for preemption.
 
-  Both would tell JAX how often it was asked, each by a count of its own, and
-  the step on which all processes are to stop would be none of either.
+  `preemption.Watch` makes that check. JAX counts the checks of all processes to
+  choose the step at which they stop, and a second counter would confuse it.
   """
 
   def reached_preemption(self, step: int) -> bool:
@@ -48,10 +68,12 @@ class Checkpoints:
   """The checkpoints of one run, written in the background.
 
   Args:
-    directory: where they live, local or in a bucket; made when missing.
-    keep: how many of the latest are kept.
-    every: steps that are multiples of it are saved, the others when forced.
-    also: what else is kept, as Orbax's policies (`experiments.training.checkpoint_retention`).
+    directory: folder of the checkpoints, local or in a bucket; created if
+      missing.
+    keep: number of latest checkpoints that are kept.
+    every: multiples of it are saved; other steps only with `force`.
+    also_keep: policies that keep further checkpoints
+      (`experiments.training.checkpoint_retention`).
   """
 
   def __init__(
@@ -59,15 +81,16 @@ class Checkpoints:
     directory: epath.PathLike,
     keep: int = 3,
     every: int = 1,
-    also: Sequence[policies.PreservationPolicy] = (),
+    also_keep: Sequence[checkpoint_managers.PreservationPolicy] = (),
   ) -> None:
     self.directory = storage_paths.absolute(directory)
-    kept = [policies.LatestN(keep), *also]
+    logging.getLogger("absl").addFilter(_TRACEBACK_FILTER)
+    policies = [checkpoint_managers.LatestN(keep), *also_keep]
     self._manager = _Manager(
       self.directory,
       options=ocp.CheckpointManagerOptions(
-        preservation_policy=policies.AnyPreservationPolicy(kept),
-        save_decision_policy=policies.FixedIntervalPolicy(every),
+        preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies),
+        save_decision_policy=checkpoint_managers.FixedIntervalPolicy(every),
         cleanup_tmp_directories=True,
       ),
       item_handlers={
@@ -86,19 +109,19 @@ class Checkpoints:
     """Starts saving; the arrays may be donated as soon as it returns.
 
     Args:
-      step: finished updates.
+      step: finished training steps.
       state: tree of arrays and typed PRNG keys, under any sharding.
-      meta: JSON values that belong to it.
-      force: save although `every` says not to (the last step).
+      meta: JSON values that are saved with the state.
+      force: saves a step that is no multiple of `every`, such as the last one.
 
     Returns:
-      Whether saving started; False too where this step is already there.
+      Whether saving started; False if there is a checkpoint of this step.
     """
     if step in self._manager.all_steps():
       return False
     if not force and not self._manager.should_save(step):
       return False
-    arrays = jax.tree.map(prng_keys.data, state)
+    arrays = jax.tree.map(prng_keys.key_data, state)
     return self._manager.save(
       step,
       args=ocp.args.Composite(
@@ -106,7 +129,7 @@ class Checkpoints:
         data=ocp.args.JsonSave(
           {
             _META: meta,
-            checksums.KEY: checksums.compute(arrays) | _of_meta(meta),
+            checksums.KEY: checksums.compute(arrays) | _meta_checksum(meta),
           }
         ),
       ),
@@ -116,20 +139,20 @@ class Checkpoints:
   def restore(
     self, abstract_state: PyTree, step: int | None = None
   ) -> tuple[PyTree, dict[str, Any]]:
-    """Reads a state onto the shardings that `abstract_state` carries.
+    """Restores a checkpoint onto the shardings of `abstract_state`.
 
     Args:
       abstract_state: tree of `jax.ShapeDtypeStruct` or arrays like the saved
-        one; a leaf without a sharding comes back on the first local device.
-      step: which one; None reads the latest.
+        one. A leaf without a sharding is put on the first local device.
+      step: step of the checkpoint; None takes the latest.
 
     Returns:
       (state, meta), bit for bit as they were saved.
 
     Raises:
       FileNotFoundError: there is no checkpoint, or none of that step.
-      ValueError: the saved tree, a shape or a dtype is another, an array is not
-        what was saved, or another process cannot read it.
+      ValueError: the saved tree, a shape or a dtype differs, an array fails its
+        checksum, or another process cannot read the checkpoint.
     """
     step = checkpoint_reader.select_step(
       self._manager.all_steps(), self.directory, step
@@ -139,16 +162,16 @@ class Checkpoints:
       arrays, data = self._read(step, _abstract(abstract_state))
     except Exception as error:  # readers of damaged files raise anything
       problem = error
-    # Nobody may begin on numbers that all have to add up while one is missing.
-    if not multihost.all_agree(problem is None):
+    # The checksums below need all processes, so all stop if one has failed.
+    if not multihost.is_true_everywhere(problem is None):
       raise problem or ValueError("another process cannot read it")
     meta = data.get(_META)
-    found = checksums.compute(arrays) | _of_meta(meta)
-    checksums.verify(found, data.get(checksums.KEY, {}), step)
-    return jax.tree.map(_data_to_key, arrays, abstract_state), meta
+    actual = checksums.compute(arrays) | _meta_checksum(meta)
+    checksums.verify(actual, data.get(checksums.KEY, {}), step)
+    return jax.tree.map(_wrap_key, arrays, abstract_state), meta
 
   def _read(self, step: int, target: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """This process's part of the arrays, and the JSON; waits for no other."""
+    """Reads this process's shards and the JSON; waits for no other process."""
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
       checkpoint_reader.check_matches(
@@ -164,65 +187,67 @@ class Checkpoints:
     return arrays, ocp.JsonCheckpointHandler().restore(folder / "data")
 
   def restore_newest(
-    self, abstract_state: PyTree, tell: Callable[[str], None]
+    self, abstract_state: PyTree, print_line: Callable[[str], None]
   ) -> tuple[PyTree, dict[str, Any]] | None:
-    """Reads the latest checkpoint that is whole.
+    """Restores the latest checkpoint that can be read.
 
-    Those after it are set aside, so that their steps can be saved anew. Several
-    processes agree on which it is.
+    Later ones, which are damaged, are set aside so that their steps can be saved
+    again. Several processes agree on the checkpoint.
 
     Args:
-      abstract_state: as of `restore`.
-      tell: where a line about each damaged one goes.
+      abstract_state: same as in `restore`.
+      print_line: function that prints a line about each damaged checkpoint.
 
     Returns:
-      (state, meta); None where there is no checkpoint.
+      (state, meta), or None if there is no checkpoint.
 
     Raises:
-      ValueError: there are some, and none can be read; nothing is set aside.
+      ValueError: there are checkpoints and none can be read. None is set aside.
     """
-    damaged: dict[int, str] = {}
+    reasons: dict[int, str] = {}  # by step of the damaged checkpoints
     for step in sorted(self._manager.all_steps(), reverse=True):
-      found, reason = None, ""
+      restored, reason = None, ""
       try:
-        found = self.restore(abstract_state, step)
-      except Exception as error:
+        restored = self.restore(abstract_state, step)
+      except Exception as error:  # readers of damaged files raise anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-      if multihost.all_agree(found is not None):
-        for other, why in damaged.items():
-          tell(f"{self._set_aside(other, why)}: damaged ({why})")
-        return found
-      damaged[step] = reason or "another process cannot read it"
-    if damaged:
+      if multihost.is_true_everywhere(restored is not None):
+        for damaged_step, why in reasons.items():
+          folder = self._set_aside(damaged_step, why)
+          print_line(f"{folder}: damaged ({why})")
+        return restored
+      reasons[step] = reason or "another process cannot read it"
+    if reasons:
       raise ValueError(
         f"no checkpoint of {self.directory} can be read: "
-        + "; ".join(f"{step}: {why}" for step, why in damaged.items())
+        + "; ".join(f"{step}: {why}" for step, why in reasons.items())
       )
     return None
 
   def _set_aside(self, step: int, reason: str) -> epath.Path:
-    aside = self.directory.parent / SET_ASIDE
-    number = len(list(aside.glob("*"))) if aside.exists() else 0
-    moved = aside / f"{step}_{number}"
+    """Moves a damaged checkpoint to a folder beside the checkpoints."""
+    folder = self.directory.parent / DAMAGED_FOLDER
+    number = len(list(folder.glob("*"))) if folder.exists() else 0
+    target = folder / f"{step}_{number}"
     if jax.process_index() == 0:
-      aside.mkdir(parents=True, exist_ok=True)
-      # In a bucket a folder is there once something lies in it.
-      moved.with_suffix(".txt").write_text(reason + "\n")
-      (self.directory / str(step)).rename(moved)
-    multihost.all_agree(True)  # it is moved
+      folder.mkdir(parents=True, exist_ok=True)
+      # Writing a file first creates the folder in a bucket too.
+      target.with_suffix(".txt").write_text(reason + "\n")
+      (self.directory / str(step)).rename(target)
+    multihost.is_true_everywhere(True)  # waits until process 0 has moved it
     self._manager.reload()
-    return moved
+    return target
 
   def latest_step(self) -> int | None:
-    """Step of the latest checkpoint, None where there is none."""
+    """Returns the step of the latest checkpoint, or None without one."""
     return self._manager.latest_step()
 
   def wait(self) -> None:
-    """Returns when everything saved so far is on disk."""
+    """Waits until everything saved so far is on disk."""
     self._manager.wait_until_finished()
 
   def close(self) -> None:
-    """Waits, then releases the threads."""
+    """Waits until everything is on disk, then releases the threads."""
     self._manager.close()
 
   def __enter__(self) -> Checkpoints:
@@ -232,31 +257,32 @@ class Checkpoints:
     self.close()
 
 
-def _data_to_key(data: jax.Array, like: Any) -> jax.Array:
-  if not prng_keys.is_key(like):
+def _wrap_key(data: jax.Array, target: Any) -> jax.Array:
+  """Makes a typed key of its data if the target leaf is one."""
+  if not prng_keys.is_key(target):
     return data
   return jax.device_put(
-    prng_keys.like(data, like), checkpoint_reader.sharding_of(like)
+    prng_keys.wrap_like(data, target), checkpoint_reader.sharding_of(target)
   )
 
 
 def _abstract(tree: PyTree) -> PyTree:
-  """Shapes, dtypes and shardings of what is stored for `tree`."""
+  """Returns shapes, dtypes and shardings of what is saved for `tree`."""
 
   def describe(leaf: Any) -> jax.ShapeDtypeStruct:
-    kept = leaf
+    saved = leaf
     if prng_keys.is_key(leaf):
-      kept = jax.eval_shape(
+      saved = jax.eval_shape(
         jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
       )
     return jax.ShapeDtypeStruct(
-      kept.shape, kept.dtype, sharding=checkpoint_reader.sharding_of(leaf)
+      saved.shape, saved.dtype, sharding=checkpoint_reader.sharding_of(leaf)
     )
 
   return jax.tree.map(describe, tree)
 
 
-def _of_meta(meta: Any) -> dict[str, int]:
-  """The number of JSON values."""
+def _meta_checksum(meta: Any) -> dict[str, int]:
+  """Returns the checksum of JSON values, under a name that no array has."""
   text = json.dumps(meta, sort_keys=True)
   return {f"({_META})": zlib.crc32(text.encode())}

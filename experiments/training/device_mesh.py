@@ -1,16 +1,16 @@
-"""The meshes of an experiment, and their axes where a config leaves them open.
+"""Chooses the meshes of an experiment, and the axes that its config leaves open.
 
-What is kept of a parameter while training is 16 bytes (it, its gradient and two
-moments, in float32), divided by `fsdp` and `tensor`; while sampling each device
-has the whole copy in the activations' type, divided by `tensor` alone. So
+While training, a parameter takes 16 bytes (itself, its gradient and two moments,
+in float32), divided by `fsdp` and `tensor`. While sampling, each device holds a
+copy in the type of the activations, divided by `tensor` alone. Therefore
 
-  tensor  the smallest that leaves each device as many prompts as any other, and
-          the copy no more than a third of its memory
-  fsdp    the smallest with which what is kept takes half of it
-  data    the rest
+  tensor  the smallest size that gives every device equally many prompts and
+          whose copy takes at most a third of a device's memory
+  fsdp    the smallest size with which training takes at most half of the memory
+  data    all devices that are left
 
-and where nothing is enough the most that there is: `experiments.aot` says what
-is too large.
+If no size is large enough, the largest possible one is used; the command
+`experiments.aot` reports what does not fit.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ from models import presets, sharding
 from models.config import ModelConfig
 from rl.minibatches import Plan
 
-_KEPT = 16
-_OPEN = {
+_TRAINING_BYTES = 16  # per parameter
+_TENSOR_SHARE = 3  # the sampling copy takes at most 1/3 of the memory
+_FSDP_SHARE = 2  # training takes at most 1/2 of the memory
+# Axes as in `config.mesh`; None is open, and -1 takes the devices that are left.
+_OPEN_AXES = {
   "replica": None,
   "data": -1,
   "fsdp": None,
@@ -38,132 +41,127 @@ _OPEN = {
 }
 
 
-def meshes(
+def make_meshes(
   config: ml_collections.ConfigDict,
   model: ModelConfig,
   plan: Plan,
   devices: list[jax.Device],
   memory: float | None,
 ) -> tuple[Mesh, Mesh]:
-  """The mesh of the devices that train, and that of those that sample.
+  """Makes the mesh of the devices that train and that of those that sample.
 
   Args:
-    config: of the experiment; its `mesh` and `sampler`.
-    model: whose parameters are split.
+    config: config of the experiment, with `mesh` and `sampler`.
+    model: shape of the decoder, whose parameters are split.
     plan: how a rollout is cut into updates.
-    devices: all there are.
-    memory: bytes of a device; None is not known, and then enough.
+    devices: all devices. The last `sampler.devices` of them only sample.
+    memory: bytes of one device; None if unknown, which counts as enough.
 
   Returns:
-    Two meshes, one and the same unless `config.sampler` says otherwise.
+    Two meshes, which are the same unless `config.sampler` differs.
 
   Raises:
-    ValueError: sizes that do not fit the devices, or what cannot be had
-      together.
+    ValueError: the sizes do not fit the devices.
   """
-  sampler = dict(config.get("sampler") or {"devices": 0, "ahead": 0})
-  own = sampler["devices"]
-  if not 0 <= own < len(devices):
-    raise ValueError(
-      f"sampler.devices = {own} must leave some of the {len(devices)} devices "
-      f"to training: 0 to {len(devices) - 1}"
-    )
-  if own and len({device.process_index for device in devices}) > 1:
-    raise ValueError(
-      f"sampler.devices = {own}: parameters do not go from some devices to "
-      "others across processes; use 0, and sampler.tensor and the like to "
-      "sample on another mesh of the same devices"
-    )
-  if sampler["ahead"] not in (0, 1):
-    raise ValueError(f"sampler.ahead = {sampler['ahead']} must be 0 or 1")
-  if sampler["ahead"] and not own:
-    raise ValueError(
-      "sampler.ahead = 1: on the same devices sampling and training take "
-      "turns; give the sampler some of its own, sampler.devices"
-    )
-  training = devices[: len(devices) - own]
-  at_once = config.rollout.prompts // (plan.minibatches * plan.microbatches)
-  chosen = axes(config.mesh, training, model, at_once, memory)
-  mesh = sharding.make_mesh(**chosen, devices=training)
-  asked = {
+  sampler = dict(config.get("sampler") or {})
+  sampler_devices = sampler.get("devices", 0)
+  training_devices = devices[: len(devices) - sampler_devices]
+  prompts = config.rollout.prompts // (plan.minibatches * plan.microbatches)
+  axes = choose_axes(config.mesh, training_devices, model, prompts, memory)
+  mesh = sharding.make_mesh(**axes, devices=training_devices)
+  sampler_axes = {
     name: sampler[name]
     for name in sharding.AXES
     if sampler.get(name) is not None
   }
-  if not own and not asked:
+  if not sampler_devices and not sampler_axes:
     return mesh, mesh
-  if config.steps_per_dispatch > 1:
-    raise ValueError(
-      f"steps_per_dispatch = {config.steps_per_dispatch}: one program has one "
-      "mesh, and the sampler another; use 1"
-    )
+  if sampler_devices:
+    devices = devices[len(devices) - sampler_devices :]
   try:
-    there = devices[len(devices) - own :] if own else devices
-    return mesh, sharding.make_mesh(**asked, devices=there)
+    return mesh, sharding.make_mesh(**sampler_axes, devices=devices)
   except ValueError as error:
     raise ValueError(f"sampler: {error}") from None
 
 
-def axes(
-  asked: Mapping[str, int | None],
+def choose_axes(
+  axes: Mapping[str, int | None],
   devices: Sequence[jax.Device],
   model: ModelConfig,
   prompts: int,
   memory: float | None,
 ) -> dict[str, int | None]:
-  """`config.mesh` with what it leaves open, for `sharding.make_mesh`.
+  """Completes the axes of `config.mesh`, for `sharding.make_mesh`.
 
   Args:
-    asked: sizes; None is open, and 1 unless `data` is -1; an axis that is not
-      named is open, and `data` then -1.
-    devices: all of the mesh.
-    model: whose parameters are split.
-    prompts: that are trained on at a time.
-    memory: bytes of a device; None is not known, and then enough.
+    axes: sizes by name. An axis that is missing or None is open; open axes are
+      chosen only if `data` is -1, and are 1 otherwise.
+    devices: all devices of the mesh.
+    model: shape of the decoder, whose parameters are split.
+    prompts: prompts of one microbatch.
+    memory: bytes of one device; None if unknown, which counts as enough.
 
   Returns:
-    Sizes; replica may still be None.
+    The size of every axis; `replica` may still be None.
   """
-  asked = _OPEN | dict(asked)
-  found = {
+  axes = _OPEN_AXES | dict(axes)
+  sizes = {
     name: 1 if size is None and name != "replica" else size
-    for name, size in asked.items()
+    for name, size in axes.items()
   }
   slices = len({getattr(device, "slice_index", 0) for device in devices})
-  replica = found["replica"] or slices
-  fixed = replica * found["context"]
-  given = (n for name, n in found.items() if name != "data" and n is not None)
-  if found["data"] != -1 or min(given) < 1 or len(devices) % fixed:
-    return found  # as it is; `make_mesh` says what is wrong with it
-  left = len(devices) // fixed
-  numbers = presets.parameter_count(model) if memory else 0
-  if asked["tensor"] is None:
-    most = math.gcd(left, model.heads, model.kv_heads, model.mlp_width)
-    even = [n for n in divisors(most) if prompts % (replica * left // n) == 0]
-    copy = np.dtype(model.dtype).itemsize * numbers
-    found["tensor"] = _least(even or [1], copy, memory, 3)
-  if asked["fsdp"] is None and left % found["tensor"] == 0:
-    kept = _KEPT * numbers / (found["tensor"] * found["context"])
-    splits = divisors(left // found["tensor"])
-    found["fsdp"] = _least(splits, kept, memory, 2)
-  return found
+  replica = sizes["replica"] or slices
+  fixed = replica * sizes["context"]
+  fixed_sizes = [
+    size for name, size in sizes.items() if name != "data" and size is not None
+  ]
+  if sizes["data"] != -1 or min(fixed_sizes) < 1 or len(devices) % fixed:
+    return sizes  # nothing to choose, or sizes that `make_mesh` refuses
+  free_devices = len(devices) // fixed
+  num_params = presets.parameter_count(model) if memory else 0
+  if axes["tensor"] is None:
+    largest = math.gcd(
+      free_devices, model.heads, model.kv_heads, model.mlp_width
+    )
+    # Sizes with which every device has equally many prompts.
+    candidates = [
+      n
+      for n in divisors(largest)
+      if prompts % (replica * free_devices // n) == 0
+    ]
+    copy_bytes = np.dtype(model.dtype).itemsize * num_params
+    sizes["tensor"] = _smallest_split(
+      candidates or [1], copy_bytes, memory, _TENSOR_SHARE
+    )
+  if axes["fsdp"] is None and free_devices % sizes["tensor"] == 0:
+    training_bytes = (
+      _TRAINING_BYTES * num_params / (sizes["tensor"] * sizes["context"])
+    )
+    candidates = divisors(free_devices // sizes["tensor"])
+    sizes["fsdp"] = _smallest_split(
+      candidates, training_bytes, memory, _FSDP_SHARE
+    )
+  return sizes
 
 
-def memory_of(device: jax.Device) -> float | None:
-  """Bytes of a device that is there, where it says; what process 0 finds."""
-  found = (device.memory_stats() or {}).get("bytes_limit", 0)
-  return multihost.agreed(found >> 20) * 2**20 or None
+def device_memory(device: jax.Device) -> float | None:
+  """Returns the bytes of a device, or None; the same in every process."""
+  num_bytes = (device.memory_stats() or {}).get("bytes_limit", 0)
+  # Sent as MiB, which fit into an int32.
+  return multihost.broadcast_from_process_0(num_bytes >> 20) * 2**20 or None
 
 
-def _least(
-  splits: Iterable[int], size: float, memory: float | None, share: int
+def _smallest_split(
+  candidates: Iterable[int], num_bytes: float, memory: float | None, share: int
 ) -> int:
-  """The first that leaves a size no more than a share of memory, or the last."""
-  splits = list(splits)
-  enough = (n for n in splits if memory is None or size / n <= memory / share)
-  return next(enough, splits[-1])
+  """Returns the first split that fits into 1/share of the memory, or the last."""
+  candidates = list(candidates)
+  sufficient = (
+    n for n in candidates if memory is None or num_bytes / n <= memory / share
+  )
+  return next(sufficient, candidates[-1])
 
 
 def divisors(count: int) -> Iterator[int]:
-  """Of a count, the smallest first."""
+  """Yields the divisors of a count in ascending order."""
   return (n for n in range(1, count + 1) if count % n == 0)

@@ -1,4 +1,4 @@
-"""An experiment: the pieces of a config, what they share, and where they live."""
+"""The record of everything that `build.build` makes from a config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.training import prng_keys, rollouts
 from models import lora, sharding, transformer
 from models.config import ModelConfig
 from rl import learners, scoring, step, types
-from rl import method as method_lib
+from rl.method import Method
 from rl.minibatches import Plan
 from rl.sampling import generation, samplers
 
@@ -25,28 +25,30 @@ KINDS = ("rl", "supervised")
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-  """The pieces, all static.
+  """The parts of one experiment. All of them are static.
 
   Attributes:
-    config: what they were made from.
-    task: problems and scores.
+    config: the config that the parts were built from.
+    task: problems and their scores.
     model: shape of the decoder.
-    policy: its functions.
-    methods: what each learner learns, by slot, the policy among them;
-      supervised experiments learn the NLL.
-    txs: the optimiser of each learner.
-    schedules: of each learner, training steps done -> learning rate.
-    plan: how a rollout is cut into updates.
-    sampling: how completions are drawn.
-    mesh: of the devices that train.
-    sampling_mesh: of those that sample; mostly the same.
+    policy: functions of the decoder: apply, sample, score.
+    methods: the method of each learner, by the learner's name. The policy is
+      one of them. A supervised experiment minimises the negative
+      log-likelihood of demonstrations.
+    txs: the optimizer of each learner.
+    schedules: the learning rate of each learner as a function of the finished
+      training steps.
+    plan: how a rollout is cut into minibatches and microbatches.
+    sampling: how completions are sampled.
+    mesh: mesh of the devices that train.
+    sampling_mesh: mesh of the devices that sample; usually the same mesh.
   """
 
   config: ml_collections.ConfigDict
   task: tasks.Task
   model: ModelConfig
   policy: types.Policy
-  methods: Mapping[str, method_lib.Method]
+  methods: Mapping[str, Method]
   txs: Mapping[str, optax.GradientTransformation]
   schedules: Mapping[str, optax.Schedule]
   plan: Plan
@@ -55,22 +57,39 @@ class Experiment:
   sampling_mesh: Mesh
 
   @property
-  def method(self) -> method_lib.Method:
-    """The policy's own."""
+  def method(self) -> Method:
+    """The method of the policy."""
     return self.methods[learners.POLICY]
 
-  def passed(
+  @property
+  def is_rl(self) -> bool:
+    """True if it trains on its own samples, False on demonstrations."""
+    return self.config.kind == "rl"
+
+  @property
+  def model_without_lora(self) -> ModelConfig:
+    """Shape of the decoder without adapters, as other runs and folders save it."""
+    return dataclasses.replace(self.model, lora_rank=0)
+
+  def on_mesh(self, mesh: Mesh) -> Experiment:
+    """Returns the same experiment, which trains and samples on another mesh."""
+    return dataclasses.replace(self, mesh=mesh, sampling_mesh=mesh)
+
+  def with_scores(
     self,
     state: step.State,
     rollout: types.Rollout,
     needs: Iterable[scoring.Need],
   ) -> types.Rollout:
-    """The rollout with what scoring passes find, cut up as a step does it.
+    """Returns the rollout with the results of scoring passes in its extras.
+
+    The passes are cut into the same chunks and microbatches as a training step.
 
     Args:
-      state: whose parameters and slots score.
-      rollout: on the mesh.
-      needs: what is asked; of "policy", the parameters being trained, none.
+      state: training state whose parameters score the tokens.
+      rollout: rollout on the training mesh.
+      needs: quantities to compute, none of them from the source "policy" (the
+        parameters that are being differentiated).
     """
     return scoring.passes(
       self.policy.with_frozen(state.frozen),
@@ -82,100 +101,105 @@ class Experiment:
       self.plan.microbatches,
     )
 
-  def on(self, mesh: Mesh) -> Experiment:
-    """The same, trained and sampled on another mesh."""
-    return dataclasses.replace(self, mesh=mesh, sampling_mesh=mesh)
+  # ----------------------------------------------------------------------------
+  # The training state
+  # ----------------------------------------------------------------------------
 
   def init(self, params: types.PyTree | None = None) -> step.State:
-    """The state at step 0, on the mesh.
+    """Returns the training state at step 0, on the training mesh.
 
     Args:
-      params: of the decoder, on the mesh; adapters and heads that it lacks are
-        fresh. None: all of it is. What is frozen is not copied.
+      params: parameters of the decoder, on the training mesh. Adapters and
+        heads that they lack are initialised. None initialises all parameters.
+        Frozen parameters are used without a copy.
     """
-    # A run and the base it starts from share a seed, not their problems.
-    seed = prng_keys.from_seed(self.config.seed)
-    own = jax.random.fold_in(seed, KINDS.index(self.config.kind))
-    params_key, run_key = jax.random.split(own)
+    # A run and its base share a seed. Their kinds separate their problems.
+    seed_key = prng_keys.from_seed(self.config.seed)
+    kind_key = jax.random.fold_in(seed_key, KINDS.index(self.config.kind))
+    params_key, run_key = jax.random.split(kind_key)
     if params is None:
-      params = self._made(lambda key: transformer.init(self.model, key))(
-        params_key
-      )
+      init = self._jit_on_mesh(lambda key: transformer.init(self.model, key))
+      params = init(params_key)
     else:
-      params = types.join(params, self._made(self._additions)(params_key))
+      init = self._jit_on_mesh(self._init_missing)
+      params = types.join(params, init(params_key))
     trained, frozen = lora.split(self.model, params)
-    places = self.shardings.replace(frozen={})
     state = jax.jit(
-      lambda p, k: step.init(self.methods, p, self.txs, k), out_shardings=places
+      lambda params, key: step.init(self.methods, params, self.txs, key),
+      out_shardings=self.shardings.replace(frozen={}),
     )(trained, run_key)
     return state.replace(frozen=frozen)
 
-  def _made(self, make: Callable) -> Callable:
-    """Parameters made where they will live."""
-    shapes = jax.eval_shape(make, jax.random.key(0))
-    return jax.jit(make, out_shardings=sharding.shardings(shapes, self.mesh))
+  def _jit_on_mesh(self, init: Callable) -> Callable:
+    """Compiles an initialiser so that parameters are created where they live."""
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    return jax.jit(init, out_shardings=sharding.shardings(shapes, self.mesh))
 
-  def _additions(self, key: jax.Array) -> types.PyTree:
-    """What a folder of weights may lack."""
+  def _init_missing(self, key: jax.Array) -> types.PyTree:
+    """Initialises what a folder of weights may lack: adapters or heads."""
     if self.model.lora_rank:
       return lora.init(self.model, key)
     return transformer.init_heads(self.model, key)
 
-  @property
-  def plain(self) -> ModelConfig:
-    """The decoder without adapters: what another run's weights are of."""
-    return dataclasses.replace(self.model, lora_rank=0)
+  def select_params(self, params: types.PyTree) -> types.PyTree:
+    """Returns the parameters that the decoder has; drops unused heads.
 
-  def fitting(self, params: types.PyTree) -> types.PyTree:
-    """Of a folder's parameters those that the decoder has: no other head."""
+    Args:
+      params: parameters of a Hugging Face folder, which may have other heads.
+    """
 
-    def chosen(found: types.PyTree, wanted: types.PyTree) -> types.PyTree:
-      if not isinstance(found, dict):
-        return found
-      shared = found.keys() & wanted.keys()
-      return {name: chosen(found[name], wanted[name]) for name in shared}
+    def intersect(params: types.PyTree, shapes: types.PyTree) -> types.PyTree:
+      if not isinstance(params, dict):
+        return params
+      names = params.keys() & shapes.keys()
+      return {name: intersect(params[name], shapes[name]) for name in names}
 
-    return chosen(params, self.abstract_plain)
-
-  @property
-  def abstract_plain(self) -> types.PyTree:
-    """Shapes and shardings of its parameters."""
-    shapes = jax.eval_shape(
-      lambda key: transformer.init(self.plain, key), jax.random.key(0)
-    )
-    places = sharding.shardings(shapes, self.mesh)
-    return jax.tree.map(_placed, shapes, places)
+    return intersect(params, self.abstract_params_without_lora)
 
   @property
   def state_shapes(self) -> step.State:
-    """Shapes of the state, wherever it lives."""
+    """Shapes of the training state, without shardings."""
 
-    def start(key: jax.Array) -> step.State:
+    def init(key: jax.Array) -> step.State:
       params = transformer.init(self.model, key)
       trained, frozen = lora.split(self.model, params)
       return step.init(self.methods, trained, self.txs, key, frozen)
 
-    return jax.eval_shape(start, jax.random.key(0))
-
-  @property
-  def abstract(self) -> step.State:
-    """Shapes and shardings of the state."""
-    return jax.tree.map(_placed, self.state_shapes, self.shardings)
+    return jax.eval_shape(init, jax.random.key(0))
 
   @property
   def shardings(self) -> step.State:
-    """Where each part of the state lives.
+    """Shardings of the training state.
 
-    Parameters, and what is shaped like them, by the rules of the mesh; the
-    methods' own state on every device.
+    Parameters, and arrays of the same shapes, follow the rules of the mesh. The
+    state of the methods is replicated.
     """
     return _state_shardings(self.state_shapes, self.mesh)
 
-  def read_by_sampling(self, state: step.State) -> step.State:
-    """A state, or its shapes, less what no sampling reads."""
-    once = self.method.sampler.name == samplers.once().name
+  @property
+  def abstract(self) -> step.State:
+    """Shapes and shardings of the training state."""
+    return jax.tree.map(_with_sharding, self.state_shapes, self.shardings)
+
+  @property
+  def abstract_params_without_lora(self) -> types.PyTree:
+    """Shapes and shardings of the parameters of `model_without_lora`."""
+    shapes = jax.eval_shape(
+      lambda key: transformer.init(self.model_without_lora, key),
+      jax.random.key(0),
+    )
+    shardings = sharding.shardings(shapes, self.mesh)
+    return jax.tree.map(_with_sharding, shapes, shardings)
+
+  # ----------------------------------------------------------------------------
+  # The part of the state that the sampler reads
+  # ----------------------------------------------------------------------------
+
+  def sampler_state(self, state: step.State) -> step.State:
+    """Returns the state, or its shapes, without what the sampler never reads."""
     parameter_sets = state.parameter_sets
-    if once:
+    if self.method.sampler.name == samplers.once().name:
+      # Other samplers may read any parameter set.
       parameter_sets = {
         k: v for k, v in parameter_sets.items() if k == self.method.behavior
       }
@@ -184,32 +208,27 @@ class Experiment:
     )
 
   @property
-  def sampling_shardings(self) -> step.State:
-    """Where each part of `read_by_sampling` is read."""
-    read = self.read_by_sampling(self.state_shapes)
-    return _state_shardings(read, self.sampling_mesh)
+  def sampler_shardings(self) -> step.State:
+    """Shardings of `sampler_state` on the sampling mesh."""
+    return _state_shardings(
+      self.sampler_state(self.state_shapes), self.sampling_mesh
+    )
 
   @property
-  def abstract_sampling(self) -> step.State:
-    """Shapes and shardings of what sampling reads."""
-    read = self.read_by_sampling(self.state_shapes)
-    return jax.tree.map(_placed, read, self.sampling_shardings)
+  def abstract_sampler_state(self) -> step.State:
+    """Shapes and shardings of `sampler_state` on the sampling mesh."""
+    shapes = self.sampler_state(self.state_shapes)
+    return jax.tree.map(_with_sharding, shapes, self.sampler_shardings)
 
-  def rollout_shardings(self, rollout: step.Rollouts) -> step.Rollouts:
-    """Where each part of a rollout lives in training: prompts are split."""
-    prompts = self.config.rollout.prompts
-
-    def place(leaf: Any) -> NamedSharding:
-      split = leaf.ndim > 0 and leaf.shape[0] % prompts == 0
-      return self.batch_sharding if split else self.replicated
-
-    return jax.tree.map(place, rollout)
+  # ----------------------------------------------------------------------------
+  # Rollouts
+  # ----------------------------------------------------------------------------
 
   @property
   def abstract_rollout(self) -> step.Rollouts:
-    """Shapes of what a step learns from; no sampling is traced."""
+    """Shapes of the rollout of one step; sampling is not traced."""
     state = self.state_shapes
-    samples = self.sampling.samples if self.samples_own else 1
+    samples = self.sampling.samples if self.is_rl else 1
     return rollouts.abstract_rollout(
       self.task,
       self.policy,
@@ -219,51 +238,65 @@ class Experiment:
       types.join(state.params, state.frozen),
     )
 
-  @property
-  def samples_own(self) -> bool:
-    """Whether it learns from its own samples, not from demonstrations."""
-    return self.config.kind == "rl"
+  def rollout_shardings(self, rollout: step.Rollouts) -> step.Rollouts:
+    """Returns the shardings of a rollout in training: prompts are split."""
+    prompts = self.config.rollout.prompts
+
+    def choose(leaf: Any) -> NamedSharding:
+      has_prompts = leaf.ndim > 0 and leaf.shape[0] % prompts == 0
+      return self.batch_sharding if has_prompts else self.replicated
+
+    return jax.tree.map(choose, rollout)
 
   @property
   def batch_sharding(self) -> NamedSharding:
-    """Prompts over the data axes of the mesh."""
+    """Sharding that splits prompts over the data axes of the training mesh."""
     return sharding.batch_sharding(self.mesh)
 
   @property
   def sampling_sharding(self) -> NamedSharding:
-    """Prompts over the data axes of the sampler's mesh."""
+    """Sharding that splits prompts over the data axes of the sampling mesh."""
     return sharding.batch_sharding(self.sampling_mesh)
 
   @property
   def replicated(self) -> NamedSharding:
+    """Sharding that copies an array to every device of the training mesh."""
     return NamedSharding(self.mesh, PartitionSpec())
 
 
 def _state_shardings(state: step.State, mesh: Mesh) -> step.State:
+  """Returns the shardings of a state; the state of methods is replicated."""
   replicated = NamedSharding(mesh, PartitionSpec())
-  kept = (
+  method_states = (
     state.method_state,
-    {name: held.method_state for name, held in state.learners.items()},
+    {name: learner.method_state for name, learner in state.learners.items()},
   )
-  bare = _with_method_states(state, (), {}).replace(memory=())
-  placed = sharding.shardings(bare, mesh)
-  everywhere = jax.tree.map(lambda _: replicated, kept)
-  memory = jax.tree.map(lambda _: replicated, state.memory)
-  return _with_method_states(placed, *everywhere).replace(memory=memory)
+  shardings = sharding.shardings(
+    _with_method_states(state, (), {}).replace(memory=()), mesh
+  )
+  method_shardings = jax.tree.map(lambda _: replicated, method_states)
+  memory_shardings = jax.tree.map(lambda _: replicated, state.memory)
+  return _with_method_states(shardings, *method_shardings).replace(
+    memory=memory_shardings
+  )
 
 
-def _placed(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
-  return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
+def _with_sharding(
+  leaf: Any, leaf_sharding: NamedSharding
+) -> jax.ShapeDtypeStruct:
+  return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf_sharding)
 
 
 def _with_method_states(
-  state: step.State, own: types.PyTree, others: Mapping[str, types.PyTree]
+  state: step.State,
+  policy_state: types.PyTree,
+  learner_states: Mapping[str, types.PyTree],
 ) -> step.State:
-  """The state with other method states; a learner not named gets ()."""
+  """Replaces the method states; a learner that is not named gets ()."""
   return state.replace(
-    method_state=own,
+    method_state=policy_state,
     learners={
-      name: held.replace(method_state=others.get(name, ()))
-      for name, held in state.learners.items()
+      name: learner.replace(method_state=learner_states.get(name, ()))
+      for name, learner in state.learners.items()
     },
   )

@@ -45,7 +45,7 @@ def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
   def score(state, rollout):
-    return e.passed(state, rollout, reads)
+    return e.with_scores(state, rollout, reads)
 
   def with_needs(state: State):
     rollouts, times = rollout_fn(state)

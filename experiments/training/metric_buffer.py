@@ -1,31 +1,33 @@
-"""Metrics and times of training steps, logged without waiting for the newest.
+"""Logs the metrics and times of training steps, one dispatch late.
 
-  meter = Meter(e, logger, guard, state)
-  meter.note_end()
-  state, metrics, times = advance(state)
-  meter.flush(times.get(collect.STATE_READY))  # logs the dispatch before
-  meter.hold(done, metrics, times, state)
+  buffer = MetricBuffer(e, logger, guard, state)
+  while ...:
+    buffer.note_end()
+    state, metrics, times = run_dispatch(state)
+    buffer.flush(times.get(rollouts.STATE_READY))  # logs the previous dispatch
+    buffer.add(done, metrics, times, state)
 
-Metrics are fetched one dispatch late: the host reads the results of one
-dispatch while the device is busy with the next. A line of `metrics.jsonl` holds
-the times of its own step:
+The host fetches the results of one dispatch while the device runs the next one,
+so that the device never waits for it. A line of `metrics.jsonl` holds the times
+of its own step:
 
-  time/step_s        from the end of the step before to the end of this one, where
-                     a step ends when the host sees that its update has finished;
-                     a dispatch of several steps is shared equally
-  time/rollout_s     sampling, where the host waits for it (not in programs that
-                     run one after the other on the device); with `sampler.ahead`
-                     it overlaps with the step before
+  time/step_s        from the end of the previous step to the end of this one. A
+                     step ends when the host sees that its update has finished. A
+                     dispatch of several steps is divided equally.
+  time/rollout_s     sampling, if the host waits for it (it does not wait between
+                     programs that run one after the other on the device). With
+                     `sampler.ahead` it overlaps with the previous step.
   time/score_s       scoring on the host
-  time/update_s      from the finished rollout to the end of the step, logged with
+  time/update_s      from the finished rollout to the end of the step; logged with
                      time/rollout_s
-  time/checkpoint_s  saving after the step before; time/evaluation_s and
-                     time/samples_s: evaluation and the sample dump before this
-                     step. None of them is part of time/step_s.
+  time/checkpoint_s  saving after the previous step
+  time/evaluation_s  evaluation before this step
+  time/samples_s     the sample dump before this step
 
-So time/step_s and the last three add up to the wall time of the loop from its
-start to the end of its last step, if every step is logged. With `log_every` > 1
-a line holds the time of its own step, and the last three since the line before.
+The last three are not part of time/step_s. Together with it they add up to the
+wall time of the loop from its start to the end of its last step, if every step is
+logged. With `log_every` > 1 a line holds the time of its own step, and the last
+three since the previous line.
 """
 
 from __future__ import annotations
@@ -44,27 +46,28 @@ from experiments.training import nan_guard, rollouts
 from experiments.training.experiment import Experiment
 from rl import learners, step
 
-# What a supervised run logs: its demonstrations have no reward and no sampler.
-_SUPERVISED = ("loss/", "policy/entropy", "optim/", "length/")
+# Prefixes of the metrics that a supervised run logs. Its demonstrations have no
+# reward and no sampler.
+_SUPERVISED_METRICS = ("loss/", "policy/entropy", "optim/", "length/")
 Times = dict[str, float]
 
 
-class _Pending(NamedTuple):
-  """A dispatch whose metrics have not been fetched; see `Meter.hold`."""
+class _Dispatch(NamedTuple):
+  """A dispatch whose metrics have not been fetched; see `MetricBuffer.add`."""
 
   done: int
   metrics: step.Metrics
   times: Times
-  updates_made: dict[str, jax.Array]
+  update_counts: dict[str, jax.Array]
 
 
-class Meter:
-  """Holds the metrics of the newest dispatch while it is still running.
+class MetricBuffer:
+  """Keeps the metrics of the newest dispatch while the device computes them.
 
   Args:
     e: the experiment.
-    logger: writes the metrics of a step.
-    guard: checks the metrics of every step.
+    logger: logger that gets the metrics of a step.
+    guard: NaN guard that checks the metrics of every step.
     state: the training state before the first step.
   """
 
@@ -76,136 +79,149 @@ class Meter:
     state: step.State,
   ) -> None:
     self._e, self._logger, self._guard = e, logger, guard
-    self._made = _counted(_updates_made(state))
-    self._pending: _Pending | None = None
-    self._end: float | None = None  # of the held dispatch, once it is known
-    self._between: Times = {}  # seconds between steps, until a line is logged
-    self._clock = time.perf_counter()  # end of the dispatch before
+    # Updates of each learner that were not skipped, up to the latest log line.
+    self._update_counts = _to_ints(_copy_update_counts(state))
+    self._newest: _Dispatch | None = None
+    self._newest_end: float | None = None  # when it was seen to have ended
+    self._previous_end = time.perf_counter()
+    # Seconds of work between steps, until the next line is logged.
+    self._between: Times = {}
 
   @contextlib.contextmanager
   def between_steps(self, name: str) -> Iterator[None]:
     """Measures work that belongs to no step; flushes before it.
 
     Args:
-      name: metric of its seconds, logged with the next step.
+      name: metric of the seconds, logged with the next step.
     """
     self.flush()
     yield
     now = time.perf_counter()
-    self._between[name] = self._between.get(name, 0.0) + now - self._clock
-    self._clock = now
+    seconds = now - self._previous_end
+    self._between[name] = self._between.get(name, 0.0) + seconds
+    self._previous_end = now
 
-  def hold(
+  def add(
     self, done: int, metrics: step.Metrics, times: Times, state: step.State
   ) -> None:
-    """Keeps the results of a dispatch until `flush`.
+    """Adds the results of a dispatch, which stay here until `flush`.
 
     Args:
-      done: steps after it.
-      metrics: metrics of its steps, on the device; stacked where it made
-        several.
-      times: seconds that the host measured, and the moments of
-        `experiments.training.rollouts`.
-      state: after it; it may be donated as soon as this returns.
+      done: finished steps, those of the dispatch included.
+      metrics: metrics of its steps, on the device. If the dispatch made several
+        steps, the metrics have a step axis.
+      times: seconds measured on the host, and the moments that
+        `experiments.training.rollouts` defines.
+      state: the state after it; it may be donated as soon as this returns.
     """
-    self._pending = _Pending(done, metrics, times, _updates_made(state))
-    self._end = None
+    self._newest = _Dispatch(done, metrics, times, _copy_update_counts(state))
+    self._newest_end = None
 
   def note_end(self) -> None:
-    """Notes the end of the held dispatch if it has ended; does not wait.
+    """Notes the time if the newest dispatch has ended; does not wait.
 
-    Called before the next dispatch, which may run in the host's thread (as
-    short programs do on CPU) and so delay `flush`.
+    Called before the next dispatch, which may run in the host's thread (as short
+    programs do on CPU) and so delay `flush`.
     """
-    if self._pending is None or self._end is not None:
+    if self._newest is None or self._newest_end is not None:
       return
     # All outputs of a program are ready at once, so one of them is enough.
-    if next(iter(self._pending.metrics.values())).is_ready():
-      self._end = time.perf_counter()
+    if next(iter(self._newest.metrics.values())).is_ready():
+      self._newest_end = time.perf_counter()
 
   def flush(self, state_ready: float | None = None) -> None:
-    """Waits for the held dispatch, logs its steps and shows them to the guard.
+    """Waits for the newest dispatch, logs its steps and lets the guard check them.
 
     Args:
-      state_ready: moment at which the next dispatch saw that the held one had
-        ended, if it waited for that.
+      state_ready: moment at which the next dispatch saw that this one had ended,
+        if it waited for that.
 
     Raises:
       Stopped: a score is not finite.
     """
-    if self._pending is None:
+    if self._newest is None:
       return
-    done, metrics, times, updates_made = self._pending
-    self._pending = None
-    metrics, updates_made = jax.device_get(metrics), _counted(updates_made)
+    done, metrics, times, update_counts = self._newest
+    self._newest = None
+    metrics, update_counts = jax.device_get(metrics), _to_ints(update_counts)
     # The earliest moment at which the end of this dispatch was seen.
-    moments = (self._end, state_ready, time.perf_counter())
+    moments = (self._newest_end, state_ready, time.perf_counter())
     end = min(moment for moment in moments if moment is not None)
     size = self._e.config.steps_per_dispatch
-    times = self._durations(times, end, size)
-    self._clock = end
+    times = self._to_seconds(times, end, size)
+    self._previous_end = end
     for i in range(size):
       number = done - size + 1 + i
-      one = {k: v[i] for k, v in metrics.items()} if size > 1 else metrics
+      row = {k: v[i] for k, v in metrics.items()} if size > 1 else metrics
       if self._is_logged(number):
-        self._logger.log(number, self._complete(one, times | self._between))
+        self._logger.log(number, self._to_log_line(row, times | self._between))
         self._between = {}
-      for name in self._made:
-        skipped = one[f"{learners.prefix(name)}optim/skipped"]
-        self._made[name] += self._updates(name) - round(float(skipped))
-      fault = self._guard.see(one)
+      for name in self._update_counts:
+        skipped = row[f"{learners.prefix(name)}optim/skipped"]
+        updates = self._updates_per_step(name)
+        self._update_counts[name] += updates - round(float(skipped))
+      fault = self._guard.check(row)
       if fault:
         raise nan_guard.Stopped(number, fault)
-    self._made = updates_made  # includes the updates of phases
+    # The optimizers' own counts also have the updates that follow the loss in
+    # some methods.
+    self._update_counts = update_counts
 
-  def _durations(self, times: Times, end: float, size: int) -> Times:
+  def _to_seconds(self, times: Times, end: float, size: int) -> Times:
     """Seconds of each of the `size` steps of a dispatch that ended at `end`."""
     moments = (rollouts.STATE_READY, rollouts.ROLLOUT_READY)
     seconds = {k: v for k, v in times.items() if k not in moments}
-    if "time/rollout_s" in times:  # else the rollout may not have been finished
+    # Otherwise the rollout may not have been finished at ROLLOUT_READY.
+    if "time/rollout_s" in times:
       seconds["time/update_s"] = end - times[rollouts.ROLLOUT_READY]
-    return {**seconds, "time/step_s": (end - self._clock) / size}
+    return {**seconds, "time/step_s": (end - self._previous_end) / size}
 
   def _is_logged(self, number: int) -> bool:
     config = self._e.config
     return number % config.log_every == 0 or number == config.steps
 
-  def _updates(self, name: str) -> int:
+  def _updates_per_step(self, name: str) -> int:
     plan = self._e.plan
     return (plan if name == learners.POLICY else plan.single).updates
 
-  def _complete(self, metrics: dict[str, Any], times: Times) -> dict[str, Any]:
-    """Adds what only the host knows."""
+  def _to_log_line(
+    self, metrics: dict[str, Any], times: Times
+  ) -> dict[str, Any]:
+    """Adds times and learning rates, which only the host knows."""
     e = self._e
-    sampled = float(metrics["cost/sampled_tokens"])
-    if not e.samples_own:
-      metrics = {k: v for k, v in metrics.items() if k.startswith(_SUPERVISED)}
+    sampled_tokens = float(metrics["cost/sampled_tokens"])
+    if not e.is_rl:
+      metrics = {
+        k: v for k, v in metrics.items() if k.startswith(_SUPERVISED_METRICS)
+      }
+    learning_rates = {}
+    for name, schedule in e.schedules.items():
+      steps = self._update_counts[name] // self._updates_per_step(name)
+      learning_rates[f"{learners.prefix(name)}optim/lr"] = float(
+        schedule(steps)
+      )
     return {
       **metrics,
       **times,
-      **{
-        f"{learners.prefix(name)}optim/lr": float(
-          schedule(self._made[name] // self._updates(name))
-        )
-        for name, schedule in e.schedules.items()
-      },
-      "perf/tokens_per_s": sampled / times["time/step_s"],
+      **learning_rates,
+      "perf/tokens_per_s": sampled_tokens / times["time/step_s"],
     }
 
 
-def _updates_made(state: step.State) -> dict[str, jax.Array]:
-  """Returns the updates of each learner, as its optimiser counts them.
+def _copy_update_counts(state: step.State) -> dict[str, jax.Array]:
+  """Copies the number of updates of each learner from its optimizer's state.
 
-  Skipped updates do not count. The counts are copies: the state may be donated to
-  the next step.
+  Skipped updates do not count. These are copies because the state may be donated
+  to the next dispatch.
   """
-  of = {learners.POLICY: state.opt_state}
-  of |= {name: held.opt_state for name, held in state.learners.items()}
+  opt_states = {learners.POLICY: state.opt_state}
+  for name, learner in state.learners.items():
+    opt_states[name] = learner.opt_state
   return {
     name: jnp.copy(optax.tree.get_all_with_path(opt_state, "count")[0][1])
-    for name, opt_state in of.items()
+    for name, opt_state in opt_states.items()
   }
 
 
-def _counted(made: dict[str, jax.Array]) -> dict[str, int]:
-  return {name: int(count) for name, count in made.items()}
+def _to_ints(counts: dict[str, jax.Array]) -> dict[str, int]:
+  return {name: int(count) for name, count in counts.items()}

@@ -1,10 +1,13 @@
-"""Several processes that run one program, each on devices of its own.
+"""Helpers for several processes that run one program, each on its own devices.
 
-All run the same code on the same config, and arrays are global: a process holds
-what lies on its devices. JAX does the work; here is what a training loop needs
-besides. What is read from files process 0 decides for all, since another may
-not see yet what one has written. Scores that are found on hosts are found where
-the samples live, and shared.
+All processes run the same code on the same config. Arrays are global: a process
+holds the shards on its devices. JAX does the communication; this module adds
+what a training loop needs besides:
+
+  decisions from files   process 0 reads them and broadcasts the decision, because
+                         another process may not see a file that was just written
+  scores on the host     each process scores the samples on its devices, and all
+                         processes gather all scores
 """
 
 from __future__ import annotations
@@ -18,42 +21,46 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 PyTree = Any
-_MISSED = 30  # seconds without a sign of life, after which a process is dead
+# Seconds without a heartbeat after which a process counts as dead.
+_HEARTBEAT_TIMEOUT = 30
 
 
-def join(
+def connect_processes(
   distributed: bool,
   coordinator: str | None,
   processes: int | None,
   process: int | None,
 ) -> None:
-  """Meets the other processes; before JAX computes anything.
+  """Connects the processes of a run; called before JAX computes anything.
+
+  Does nothing for a run of one process, where no argument is given.
 
   Args:
-    distributed: ask the machine who they are (TPU slices, Slurm, Kubernetes).
-    coordinator: "HOST:PORT" of process 0, where the machine does not know; then
-      the others are needed too.
-    processes: how many there are.
-    process: which of them this is, from 0.
+    distributed: whether to ask the cluster for the other processes (TPU slices,
+      Slurm, Kubernetes).
+    coordinator: "HOST:PORT" of process 0, for other clusters. It needs the next
+      two arguments.
+    processes: number of processes.
+    process: index of this process, from 0.
 
   Raises:
-    ValueError: some but not all of the last three are given, or one of them is
-      out of range; or the machine does not say who the others are.
+    ValueError: one of the last three arguments is missing or out of range, or
+      the cluster does not know the processes.
   """
-  given = {
+  flags = {
     "coordinator": coordinator,
     "processes": processes,
     "process": process,
   }
-  missing = [f"--{name}" for name, value in given.items() if value is None]
-  if len(missing) == len(given):
+  missing = [f"--{name}" for name, value in flags.items() if value is None]
+  if len(missing) == len(flags):
     if distributed:
       _initialize()
     return
   if missing:
     raise ValueError(
-      f"{', '.join(missing)} is missing: of several processes each says all of "
-      + ", ".join(f"--{name}" for name in given)
+      f"{', '.join(missing)} is missing: each of several processes needs all of "
+      + ", ".join(f"--{name}" for name in flags)
     )
   host, _, port = coordinator.rpartition(":")
   if not (host and port.isdecimal()):
@@ -70,41 +77,43 @@ def join(
   _initialize(coordinator, processes, process)
 
 
-def _initialize(*who: Any) -> None:
+def _initialize(*addresses: Any) -> None:
   try:
-    jax.distributed.initialize(*who, heartbeat_timeout_seconds=_MISSED)
+    jax.distributed.initialize(
+      *addresses, heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT
+    )
   except ValueError as error:
-    if who:
-      raise ValueError(f"--coordinator={who[0]}: {error}") from None
+    if addresses:
+      raise ValueError(f"--coordinator={addresses[0]}: {error}") from None
     raise ValueError(
-      f"--distributed: {error} where no cluster was found; say --coordinator, "
+      f"--distributed: {error} and JAX found no cluster; use --coordinator, "
       "--processes and --process"
     ) from None
 
 
-def agreed(value: int) -> int:
-  """What process 0 says, the same everywhere."""
+def broadcast_from_process_0(value: int) -> int:
+  """Returns the value of process 0 in every process."""
   return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
-def all_agree(found: bool) -> bool:
-  """Whether every process found it so."""
-  return bool(np.all(multihost_utils.process_allgather(np.bool_(found))))
+def is_true_everywhere(value: bool) -> bool:
+  """Returns whether the value is true in every process; waits for all of them."""
+  return bool(np.all(multihost_utils.process_allgather(np.bool_(value))))
 
 
 def check_same(what: str, text: str) -> None:
-  """Refuses to go on where processes were started differently.
+  """Checks that all processes were started with the same text.
 
   Args:
-    what: of which all must have the same, for the message.
-    text: this process's.
+    what: name of the text, such as "--workdir", for the message.
+    text: the text of this process.
 
   Raises:
-    ValueError: names the processes whose text is not that of process 0.
+    ValueError: names the processes whose text differs from process 0's.
   """
-  own = np.uint32(zlib.crc32(text.encode()))
-  found = np.ravel(multihost_utils.process_allgather(own))
-  others = np.flatnonzero(found != found[0])
+  checksum = np.uint32(zlib.crc32(text.encode()))
+  checksums = np.ravel(multihost_utils.process_allgather(checksum))
+  others = np.flatnonzero(checksums != checksums[0])
   if len(others):
     raise ValueError(
       f"{what} of process {', '.join(map(str, others))} is not that of process "
@@ -113,11 +122,11 @@ def check_same(what: str, text: str) -> None:
 
 
 def place(tree: PyTree, sharding: jax.sharding.Sharding | None) -> PyTree:
-  """Host arrays, the same in every process, as global ones.
+  """Makes global arrays of host arrays that are the same in every process.
 
   Args:
-    tree: of arrays; of each a process copies only what its devices hold.
-    sharding: of all of them; None is the default device.
+    tree: host arrays. A process copies only the shards of its devices.
+    sharding: sharding of all arrays; None puts them on the default device.
   """
   if sharding is None:
     return jax.device_put(tree)
@@ -133,81 +142,87 @@ def place(tree: PyTree, sharding: jax.sharding.Sharding | None) -> PyTree:
 
 
 def fetch(tree: PyTree) -> PyTree:
-  """Whole arrays, on the host of every process."""
+  """Copies global arrays, with all their shards, to the host of every process."""
 
-  def whole(array: Any) -> np.ndarray:
+  def gather(array: Any) -> np.ndarray:
     if isinstance(array, jax.Array) and not array.is_fully_addressable:
       array = multihost_utils.process_allgather(array, tiled=True)
     return np.asarray(array)
 
-  return jax.tree.map(whole, tree)
+  return jax.tree.map(gather, tree)
 
 
-def judge(
+def score_on_hosts(
   score: Callable[..., PyTree],
   problems: PyTree,
   samples: Sequence[jax.Array],
   sharding: jax.sharding.Sharding | None,
 ) -> PyTree:
-  """A host's score of global samples, found where they live.
+  """Scores global samples on the hosts whose devices hold them.
 
-  Each process judges prompts that its devices hold; where several hold the same
-  they share them. Then all know all.
+  Each process scores the prompts of its devices. Processes that hold the same
+  prompts share them. Then every process gets all scores.
 
   Args:
-    score: of a task, `(problems, completions, lengths, finished) -> Judged`.
+    score: score function of a task, `(problems, completions, lengths, finished)
+      -> Judged`.
     problems: host arrays `[P, ...]`, the same in every process.
     samples: completions `[P, S, T]`, lengths and finished `[P, S]`.
-    sharding: of the prompts' axis; None: all lies on one device.
+    sharding: sharding of the prompt axis; None if all prompts lie on one device.
 
   Returns:
     Host arrays `[P, ...]`, the same in every process.
   """
   if sharding is not None:
     samples = jax.device_put(tuple(samples), sharding)
-  shares = _shares(samples[0])
-  rows = shares[jax.process_index()]
-  own = (_rows(array, rows) for array in samples)
-  chosen = jax.tree.map(lambda leaf: np.asarray(leaf)[rows], problems)
-  judged = jax.tree.map(np.asarray, score(chosen, *own))
-  return jax.tree.map(lambda parts: _joined(parts, shares), _gathered(judged))
+  prompts_by_process = _divide_prompts(samples[0])
+  indices = prompts_by_process[jax.process_index()]
+  local_samples = (_local_rows(array, indices) for array in samples)
+  local_problems = jax.tree.map(lambda x: np.asarray(x)[indices], problems)
+  judged = jax.tree.map(np.asarray, score(local_problems, *local_samples))
+  return jax.tree.map(
+    lambda parts: _merge(parts, prompts_by_process),
+    multihost_utils.process_allgather(judged),  # [processes, rows, ...]
+  )
 
 
-def _gathered(tree: PyTree) -> PyTree:
-  """Each process's arrays, stacked."""
-  return multihost_utils.process_allgather(tree)
-
-
-def _shares(array: jax.Array) -> list[np.ndarray]:
-  """The rows of a global array that each process answers for, as many each."""
+def _divide_prompts(array: jax.Array) -> list[np.ndarray]:
+  """Returns the rows that each process scores, equally many for each."""
   holders: dict[tuple[int, int], set[int]] = {}
   for device, index in array.sharding.devices_indices_map(array.shape).items():
     start, stop, _ = index[0].indices(array.shape[0])
     holders.setdefault((start, stop), set()).add(device.process_index)
-  shares: list[list[int]] = [[] for _ in range(jax.process_count())]
+  rows: list[list[int]] = [[] for _ in range(jax.process_count())]
   for (start, stop), processes in sorted(holders.items()):
     size = -(-(stop - start) // len(processes))
     for i, process in enumerate(sorted(processes)):
+      # The last part overlaps with the one before if the parts are not even.
       first = min(start + i * size, stop - size)
-      shares[process] += range(first, first + size)
-  return [np.array(rows, int) for rows in shares]
+      rows[process] += range(first, first + size)
+  return [np.array(indices, int) for indices in rows]
 
 
-def _rows(array: jax.Array, rows: np.ndarray) -> np.ndarray:
-  """Rows of a global array that lie on this process's devices."""
-  found: dict[int, np.ndarray] = {}
+def _local_rows(array: jax.Array, indices: np.ndarray) -> np.ndarray:
+  """Copies rows of a global array that lie on this process's devices."""
+  rows: dict[int, np.ndarray] = {}
   for shard in array.addressable_shards:
     start = shard.index[0].start or 0
-    if start not in found:
+    if start not in rows:
       block = np.asarray(shard.data)
-      found.update((start + i, row) for i, row in enumerate(block))
-  return np.stack([found[row] for row in rows])
+      rows.update((start + i, row) for i, row in enumerate(block))
+  return np.stack([rows[index] for index in indices])
 
 
-def _joined(parts: np.ndarray, shares: Sequence[np.ndarray]) -> np.ndarray:
-  """`[processes, rows, ...]` as `[P, ...]`; of two answers the first holds."""
-  count = 1 + max(rows.max() for rows in shares)
-  whole = np.empty((count, *parts.shape[2:]), parts.dtype)
-  for part, rows in reversed(list(zip(parts, shares, strict=True))):
-    whole[rows] = part
-  return whole
+def _merge(
+  parts: np.ndarray, prompts_by_process: Sequence[np.ndarray]
+) -> np.ndarray:
+  """Merges `[processes, rows, ...]` into `[P, ...]`.
+
+  A row that two processes scored gets the result of the first.
+  """
+  count = 1 + max(indices.max() for indices in prompts_by_process)
+  merged = np.empty((count, *parts.shape[2:]), parts.dtype)
+  pairs = list(zip(parts, prompts_by_process, strict=True))
+  for part, indices in reversed(pairs):
+    merged[indices] = part
+  return merged

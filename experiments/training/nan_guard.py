@@ -1,21 +1,24 @@
-"""What ends a run whose updates come to nothing, and keeps what did it.
+"""The NaN guard ends a run whose updates are skipped, and saves the cause.
 
-An update that is not finite, or whose loss or gradient is not, or whose mean
-importance ratio exceeds `plan.max_mean_ratio`, is skipped on the device
-(`rl.step`): it changes nothing, and the run goes on. One may be bad luck.
-`config.stop_after_skips` steps in a row without any update end the run, seen
-where a dispatch ends; so does a single score that is not finite, which is a
-fault of the reward. The rollout and the state that it met are kept in the run's
-folder
+The device skips an update (`rl.step`) when its loss, its gradient or itself is
+not finite, or when its mean importance ratio exceeds `plan.max_mean_ratio`. A
+skipped update changes nothing, and the run goes on: one may be bad luck. The
+guard ends the run
 
-  stopped/step_000123/state/                what `experiments.training.checkpointing` writes
-  stopped/step_000123/rollout.safetensors   its arrays by name
+  after `config.stop_after_skips` steps in a row in which every update was skipped
+  after one score that is not finite, which is a fault of the reward
 
-and `python -m experiments.replay` says what is wrong with them.
+and saves the rollout and the state of that step in the workdir:
+
+  stopped/step_000123/state/                a checkpoint
+  stopped/step_000123/rollout.safetensors   the arrays of the rollout by name
+
+`python -m experiments.replay` repeats the step and reports what is not finite.
 """
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +30,7 @@ from etils import epath
 
 from experiments.cli import errors
 from experiments.logging import json_files
-from experiments.training import checkpointing, multihost, prng_keys
+from experiments.training import checkpointing, multihost, prng_keys, rollouts
 from experiments.training.experiment import Experiment
 from rl import learners, step, types
 from rl.minibatches import Plan
@@ -37,44 +40,50 @@ _EXTRAS = "extras"
 
 
 class Stopped(errors.RunError):
-  """What came of step `number` lets the run not go on."""
+  """The guard ended the run at a step.
 
-  def __init__(self, number: int, reason: str) -> None:
-    super().__init__(f"step {number}: {reason}")
-    self.number = number
+  Attributes:
+    step: the step that failed, counted from 1.
+  """
+
+  def __init__(self, step: int, reason: str) -> None:
+    super().__init__(f"step {step}: {reason}")
+    self.step = step
 
 
 class Guard:
-  """Counts the steps of which every update was refused.
+  """Counts the steps in a row in which every update was skipped.
 
   Args:
-    plan: of the run.
-    limit: so many in a row end it; 0: none do.
+    plan: plan of the run's updates.
+    limit: number of such steps that ends the run; 0 means never.
   """
 
   def __init__(self, plan: Plan, limit: int) -> None:
     self._plan, self._limit = plan, limit
-    self._in_a_row = 0
+    self._skips_in_a_row = 0
     self._reason = ""
 
-  def is_near(self, steps: int) -> bool:
-    """Whether so many more may end the run: no step should be begun before."""
-    suspected = self._in_a_row > 0 or self._limit == 1
-    return suspected and 0 < self._limit <= self._in_a_row + steps
+  def may_stop_within(self, steps: int) -> bool:
+    """Returns whether the next `steps` steps may reach the limit."""
+    has_skips = self._skips_in_a_row > 0 or self._limit == 1
+    return has_skips and 0 < self._limit <= self._skips_in_a_row + steps
 
   @property
-  def reached(self) -> str:
-    """Why the run ends here, or "" where it goes on."""
-    if 0 < self._limit <= self._in_a_row:
-      times = f"{self._in_a_row} steps in a row were" * (self._in_a_row > 1)
-      return f"{times or 'an update was'} skipped, as {self._reason}"
+  def stop_reason(self) -> str:
+    """Why the run ends here; "" if it goes on."""
+    if 0 < self._limit <= self._skips_in_a_row:
+      subject = "an update was"
+      if self._skips_in_a_row > 1:
+        subject = f"{self._skips_in_a_row} steps in a row were"
+      return f"{subject} skipped, because {self._reason}"
     return ""
 
-  def see(self, metrics: Mapping[str, Any]) -> str:
-    """Takes a step's metrics, on the host.
+  def check(self, metrics: Mapping[str, Any]) -> str:
+    """Counts the metrics of one step, which are on the host.
 
     Returns:
-      Why the run ends at this very step, a score that is not finite; or "".
+      Why the run ends at this very step (a score is not finite); "" otherwise.
     """
     if metrics["guard/bad_sample"] >= 0:
       return (
@@ -82,26 +91,32 @@ class Guard:
         f"{int(metrics['guard/bad_prompt'])} is not finite; that update was "
         "skipped"
       )
-    self._reason = refused(metrics, self._plan)
-    self._in_a_row = self._in_a_row + 1 if self._reason else 0
+    self._reason = skip_reason(metrics, self._plan)
+    self._skips_in_a_row = self._skips_in_a_row + 1 if self._reason else 0
     return ""
 
 
-def refused(metrics: Mapping[str, Any], plan: Plan) -> str:
-  """Why none of a learner's updates was made in a step; "" where each made one.
+def skip_reason(metrics: Mapping[str, Any], plan: Plan) -> str:
+  """Returns why a learner made no update in a step; "" if all made one.
 
-  Nothing to learn from, all groups being alike, is no fault.
+  A step with nothing to learn from, because the samples of each prompt have the
+  same score, is no fault and has no reason.
+
+  Args:
+    metrics: metrics of the step, on the host.
+    plan: plan of the policy's updates.
   """
   for name, skipped in metrics.items():
-    prefix, found, rest = name.rpartition("optim/skipped")
-    if not found or rest:
+    prefix, separator, rest = name.rpartition("optim/skipped")
+    if not separator or rest:
       continue
+    # Learners other than the policy make one update a step.
     updates = 1 if prefix else plan.updates
     if skipped < updates:
       continue
-    for what in ("loss/total", "optim/grad_norm"):
-      if not math.isfinite(metrics[prefix + what]):
-        return f"{prefix}{what} is {float(metrics[prefix + what])}"
+    for metric in ("loss/total", "optim/grad_norm"):
+      if not math.isfinite(metrics[prefix + metric]):
+        return f"{prefix}{metric} is {float(metrics[prefix + metric])}"
     ratio = float(metrics.get(prefix + "policy/ratio_mean", 1.0))
     if not ratio <= plan.max_mean_ratio:
       return (
@@ -113,102 +128,178 @@ def refused(metrics: Mapping[str, Any], plan: Plan) -> str:
   return ""
 
 
-def folder(workdir: epath.PathLike, number: int) -> epath.Path:
-  """Where what ended the run at step `number` is kept."""
-  return epath.Path(workdir) / FOLDER / f"step_{number:06d}"
+class RecentRollouts:
+  """A rollout function that remembers the rollouts of the latest two steps.
+
+  Metrics arrive one step late, so the step that failed is one of the two.
+  """
+
+  def __init__(self, sample_rollout: rollouts.HostRolloutFn) -> None:
+    self._sample_rollout = sample_rollout
+    self.latest: collections.deque[step.Rollouts] = collections.deque(maxlen=2)
+
+  def __call__(
+    self, state: step.State
+  ) -> tuple[step.Rollouts, dict[str, float]]:
+    rollout, times = self._sample_rollout(state)
+    self.latest.append(rollout)
+    return rollout, times
+
+  def sample_again(self, state: step.State) -> step.Rollouts:
+    """Samples the rollout of this state's step, as the fused loop did."""
+    return self._sample_rollout(state)[0]
 
 
-def keep(
+def save_failed_rollout(
+  e: Experiment,
+  workdir: epath.Path,
+  failed_step: int,
+  done: int,
+  state: step.State,
+  recent_rollouts: RecentRollouts,
+) -> str:
+  """Saves the rollout of the step that failed.
+
+  Args:
+    e: the experiment.
+    workdir: folder of the run.
+    failed_step: the step that failed, counted from 1.
+    done: finished steps; one more than `failed_step` if the next step was
+      dispatched before the fault was seen.
+    state: the state after `done` steps.
+    recent_rollouts: the rollout function of the run.
+
+  Returns:
+    A line that says where it was saved, or why it was not.
+  """
+  if e.config.steps_per_dispatch == 1:
+    rollout = recent_rollouts.latest[-1 - (done - failed_step)]
+  elif failed_step == done:
+    # The fused loop keeps no rollout, but the last one can be sampled again.
+    rollout = recent_rollouts.sample_again(state.replace(step=state.step - 1))
+  else:
+    return (
+      f"{workdir}: the rollout of step {failed_step} is lost, because a "
+      "dispatch makes several steps; resume with "
+      "--config.steps_per_dispatch=1 to save it"
+    )
+  save_rollout(workdir, failed_step, state, rollout)
+  return (
+    f"{rollout_folder(workdir, failed_step)}: the rollout of the step that "
+    "failed. To examine it: python -m experiments.replay --workdir "
+    f"{workdir} --step {failed_step}"
+  )
+
+
+def rollout_folder(workdir: epath.PathLike, failed_step: int) -> epath.Path:
+  """Returns the folder in which the rollout of a failed step is saved."""
+  return epath.Path(workdir) / FOLDER / f"step_{failed_step:06d}"
+
+
+def save_rollout(
   workdir: epath.PathLike,
-  number: int,
+  failed_step: int,
   state: step.State,
   rollout: step.Rollouts,
 ) -> None:
-  """Writes the state that step `number` met, and what it was to learn from.
+  """Saves the state and the rollout of a step. Every process calls this.
 
   Args:
-    workdir: of the run.
-    number: of the step, from 1.
-    state: with any count of steps. Refused updates change no parameter; where a
-      later step was made before the fault was seen, its update is in them.
-    rollout: global arrays; every process calls this.
+    workdir: folder of the run.
+    failed_step: the step, counted from 1.
+    state: a state with the parameters of that step. Its step count is replaced.
+      Skipped updates change no parameter; if a later step was made before the
+      fault was seen, its update is included.
+    rollout: global arrays.
   """
-  kept = folder(workdir, number)
-  met = state.replace(step=state.step * 0 + (number - 1), frozen={})
-  with checkpointing.Checkpoints(kept / "state", keep=1) as checkpoints:
-    checkpoints.save(number - 1, met, {}, force=True)
-  arrays = multihost.fetch(_named(learners.by_learner(rollout)))
+  folder = rollout_folder(workdir, failed_step)
+  state = state.replace(step=state.step * 0 + (failed_step - 1), frozen={})
+  with checkpointing.Checkpoints(folder / "state", keep=1) as checkpoints:
+    checkpoints.save(failed_step - 1, state, {}, force=True)
+  arrays = multihost.fetch(_to_named_arrays(learners.by_learner(rollout)))
   if jax.process_index() == 0:
+    # safetensors writes the memory as it lies, so it must be contiguous.
     arrays = {name: np.asarray(a, order="C") for name, a in arrays.items()}
     json_files.replace(
-      kept / "rollout.safetensors", safetensors.numpy.save(arrays)
+      folder / "rollout.safetensors", safetensors.numpy.save(arrays)
     )
 
 
-def load(
-  e: Experiment, workdir: epath.PathLike, number: int
+def load_rollout(
+  e: Experiment, workdir: epath.PathLike, failed_step: int
 ) -> tuple[step.State, dict[str, types.Rollout]]:
-  """What `keep` wrote; the frozen part of the state is empty.
+  """Reads what `save_rollout` wrote; the frozen part of the state is empty.
 
   Raises:
-    FileNotFoundError: nothing was kept of that step.
-    ValueError: it is damaged, or of another experiment.
+    FileNotFoundError: the rollout of that step was not saved.
+    ValueError: a file is damaged, or belongs to another experiment.
   """
-  kept = folder(workdir, number)
-  if not (kept / "rollout.safetensors").exists():
-    there = sorted(path.name for path in kept.parent.glob("step_*"))
+  folder = rollout_folder(workdir, failed_step)
+  if not (folder / "rollout.safetensors").exists():
+    names = sorted(path.name for path in folder.parent.glob("step_*"))
+    steps = ", ".join(name[5:].lstrip("0") for name in names)
     raise FileNotFoundError(
-      f"{workdir} keeps no rollout of step {number}; available: "
-      f"{', '.join(name[5:].lstrip('0') for name in there) or 'none'}"
+      f"{workdir} has no saved rollout of step {failed_step}; available: "
+      f"{steps or 'none'}"
     )
   try:
-    with checkpointing.Checkpoints(kept / "state", keep=1) as checkpoints:
+    with checkpointing.Checkpoints(folder / "state", keep=1) as checkpoints:
       state, _ = checkpoints.restore(e.abstract.replace(frozen={}))
-    arrays = safetensors.numpy.load((kept / "rollout.safetensors").read_bytes())
+    arrays = safetensors.numpy.load(
+      (folder / "rollout.safetensors").read_bytes()
+    )
   except Exception as error:  # readers of damaged files raise anything
-    raise ValueError(f"{kept} cannot be read: {error}") from error
-  known = {
-    name: _filled(name, one, arrays)
-    for name, one in learners.by_learner(e.abstract_rollout).items()
+    raise ValueError(f"{folder} cannot be read: {error}") from error
+  rollout_by_learner = {
+    name: _from_named_arrays(name, abstract_rollout, arrays)
+    for name, abstract_rollout in learners.by_learner(
+      e.abstract_rollout
+    ).items()
   }
-  return state, known
+  return state, rollout_by_learner
 
 
-def _named(rollouts: Mapping[str, types.Rollout]) -> dict[str, jax.Array]:
-  """`{"policy.scores": array, ...}`; keys as their data."""
-  found = {}
-  for slot, rollout in rollouts.items():
+def _to_named_arrays(
+  rollout_by_learner: Mapping[str, types.Rollout],
+) -> dict[str, jax.Array]:
+  """Returns `{"policy.scores": array, ...}`; PRNG keys become their data."""
+  arrays = {}
+  for learner, rollout in rollout_by_learner.items():
     extras = rollout.extras.arrays
-    for name, leaf in _leaves(rollout.replace(extras=types.Named())).items():
-      found[f"{slot}.{name}"] = prng_keys.data(leaf)
+    leaves = _named_leaves(rollout.replace(extras=types.Named()))
+    for name, leaf in leaves.items():
+      arrays[f"{learner}.{name}"] = prng_keys.key_data(leaf)
     for name, leaf in extras.items():
-      found[f"{slot}.{_EXTRAS}.{name}"] = leaf
-  return found
+      arrays[f"{learner}.{_EXTRAS}.{name}"] = leaf
+  return arrays
 
 
-def _filled(
-  slot: str, abstract: types.Rollout, arrays: Mapping[str, np.ndarray]
+def _from_named_arrays(
+  learner: str,
+  abstract_rollout: types.Rollout,
+  arrays: Mapping[str, np.ndarray],
 ) -> types.Rollout:
-  """The rollout whose arrays these are."""
-  bare = abstract.replace(extras=types.Named())
-  leaves, structure = jax.tree.flatten(bare)
-  found = []
-  for name, leaf in zip(_leaves(bare), leaves, strict=True):
-    if f"{slot}.{name}" not in arrays:
-      raise ValueError(f"the rollout that was kept has no {slot}.{name}")
-    array = arrays[f"{slot}.{name}"]
-    found.append(prng_keys.like(array, leaf))
-  start = f"{slot}.{_EXTRAS}."
+  """Returns the rollout of one learner; inverts `_to_named_arrays`."""
+  abstract_rollout = abstract_rollout.replace(extras=types.Named())
+  abstract_leaves, structure = jax.tree.flatten(abstract_rollout)
+  names = _named_leaves(abstract_rollout)
+  leaves = []
+  for name, abstract_leaf in zip(names, abstract_leaves, strict=True):
+    if f"{learner}.{name}" not in arrays:
+      raise ValueError(f"the saved rollout has no {learner}.{name}")
+    array = arrays[f"{learner}.{name}"]
+    leaves.append(prng_keys.wrap_like(array, abstract_leaf))
+  prefix = f"{learner}.{_EXTRAS}."
   extras = {
-    name.removeprefix(start): array
+    name.removeprefix(prefix): array
     for name, array in arrays.items()
-    if name.startswith(start)
+    if name.startswith(prefix)
   }
-  whole = jax.tree.unflatten(structure, found)
-  return whole.replace(extras=types.Named(extras))
+  rollout = jax.tree.unflatten(structure, leaves)
+  return rollout.replace(extras=types.Named(extras))
 
 
-def _leaves(tree: types.PyTree) -> dict[str, Any]:
+def _named_leaves(tree: types.PyTree) -> dict[str, Any]:
   return {
     jax.tree_util.keystr(path, simple=True, separator="."): leaf
     for path, leaf in jax.tree.flatten_with_path(tree)[0]

@@ -1,8 +1,9 @@
-"""A machine that is taken away: SIGTERM, a state that is saved, status 143.
+"""Handles SIGTERM: the run saves its state and ends with status 143.
 
-One process notes the signal and asks between two dispatches, or two batches of
-an evaluation. Of several JAX tells all of them the same step, whichever was
-told, so that all save the same.
+The process notes the signal. The run asks for it between two dispatches, or
+between two batches of an evaluation. In a multihost run JAX makes all processes
+see the signal at the same step, whichever process received it, so that all of
+them save the same state.
 """
 
 from __future__ import annotations
@@ -20,47 +21,49 @@ STATUS = 128 + signal.SIGTERM
 
 
 class Preempted(Exception):
-  """The run was told to end; what it had done is saved."""
+  """SIGTERM ended the run; its finished steps are saved."""
 
 
 class Watch(contextlib.AbstractContextManager):
   """Notes SIGTERM while it is open."""
 
-  # JAX's own count is of the process, so a second watch counts on.
-  _asked = itertools.count(1)
+  # JAX counts the calls of a process, so a second watch must go on counting.
+  _sync_points = itertools.count(1)
 
   def __init__(self) -> None:
-    self._told = False
-    self._before = signal.SIG_DFL
+    self._has_signal = False
+    self._previous_handler = signal.SIG_DFL
 
   def __enter__(self) -> Watch:
-    if _alone():
-      self._before = signal.signal(signal.SIGTERM, self._note)
+    if _may_set_handler():
+      self._previous_handler = signal.signal(signal.SIGTERM, self._handle)
     return self
 
   def __exit__(self, *_: object) -> None:
-    if _alone():
-      signal.signal(signal.SIGTERM, self._before)
+    if _may_set_handler():
+      signal.signal(signal.SIGTERM, self._previous_handler)
 
-  def _note(self, number: int, frame: FrameType | None) -> None:
+  def _handle(self, number: int, frame: FrameType | None) -> None:
     del number, frame
-    self._told = True
+    self._has_signal = True
 
   def check(self) -> None:
-    """To be called where the state is whole, as often in every process.
+    """Raises if SIGTERM has arrived.
+
+    Called where the state can be saved, equally often in every process.
 
     Raises:
-      Preempted: a signal has come.
+      Preempted: SIGTERM has arrived.
     """
-    told = self._told
+    has_signal = self._has_signal
     if jax.process_count() > 1:
-      asked = next(self._asked)
-      told = multihost_utils.reached_preemption_sync_point(asked)
-    if told:
+      sync_point = next(self._sync_points)
+      has_signal = multihost_utils.reached_preemption_sync_point(sync_point)
+    if has_signal:
       raise Preempted
 
 
-def _alone() -> bool:
-  """Whether Python may take the signal: JAX has it where it coordinates."""
-  main = threading.current_thread() is threading.main_thread()
-  return main and jax.process_count() == 1
+def _may_set_handler() -> bool:
+  """Returns whether Python handles SIGTERM; in a multihost run JAX does."""
+  is_main = threading.current_thread() is threading.main_thread()
+  return is_main and jax.process_count() == 1

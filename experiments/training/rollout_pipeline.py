@@ -48,10 +48,10 @@ def _sender(e: Experiment) -> Callable[[step.State], step.State]:
   frozen = []
 
   def send(state: step.State) -> step.State:
-    places = e.sampling_shardings
+    places = e.sampler_shardings
     if not frozen:
       frozen.append(jax.device_put(state.frozen, places.frozen))
-    read = e.read_by_sampling(state).replace(frozen={})
+    read = e.sampler_state(state).replace(frozen={})
     sent = jax.device_put(read, places.replace(frozen={}))
     return sent.replace(frozen=frozen[0])
 

@@ -205,7 +205,9 @@ def make_host_rollout_fn(
       nonlocal score_seconds
       samples = jax.block_until_ready((completions, lengths, finished))
       score_start = time.perf_counter()
-      judged = multihost.judge(task.score, host_problems, samples, sharding)
+      judged = multihost.score_on_hosts(
+        task.score, host_problems, samples, sharding
+      )
       score_seconds += time.perf_counter() - score_start
       return multihost.place(judged, sharding)
 

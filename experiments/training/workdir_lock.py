@@ -1,12 +1,12 @@
-"""Lets a single run use a workdir at a time.
+"""Lets only one run at a time use a workdir.
 
 A run holds an exclusive `flock` on the file `run.lock` in its workdir, which
 names the host and the process of the run. The kernel releases the lock when the
-process ends, however it ends, so a killed run is restarted without a hand's work
-and no process id is compared.
+process ends, however it ends. A killed run can therefore be started again at
+once, and process ids, which the system uses again, are never compared.
 
-Buckets and some network file systems have no such locks. A run goes on there
-without one, and two runs in one workdir are not noticed.
+Buckets and some network file systems have no such locks. There a run goes on
+without one, and a second run in the same workdir is not noticed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ LOCK_FILE = "run.lock"
 
 
 @contextlib.contextmanager
-def hold(workdir: epath.PathLike) -> Iterator[None]:
-  """Holds a workdir for one run, which may have several processes.
+def lock_workdir(workdir: epath.PathLike) -> Iterator[None]:
+  """Locks a workdir for one run, which may have several processes.
 
   Process 0 takes the lock; the other processes wait for its result.
 
@@ -40,16 +40,17 @@ def hold(workdir: epath.PathLike) -> Iterator[None]:
     workdir: folder of the run; it must exist.
 
   Raises:
-    UsageError: if another run holds the workdir.
+    UsageError: another run holds the lock.
   """
-  with contextlib.ExitStack() as stack:
+  with contextlib.ExitStack() as exit_stack:
     holder = None
     if jax.process_index() == 0 and not storage_paths.is_remote(workdir):
-      holder = stack.enter_context(_locked(pathlib.Path(workdir) / LOCK_FILE))
-    is_refused = holder is not None
+      lock = _lock_file(pathlib.Path(workdir) / LOCK_FILE)
+      holder = exit_stack.enter_context(lock)
+    is_locked = holder is not None
     if jax.process_count() > 1:
-      is_refused = multihost.agreed(is_refused)
-    if is_refused:
+      is_locked = multihost.broadcast_from_process_0(is_locked)
+    if is_locked:
       raise errors.UsageError(
         f"{workdir} is in use by {holder or 'another run'}; wait for that run, "
         "end it, or use another workdir"
@@ -58,20 +59,21 @@ def hold(workdir: epath.PathLike) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(path: pathlib.Path) -> Iterator[str | None]:
-  """Holds the lock of a file; yields a description of its holder if it is taken.
-
-  Opened without truncation: until the lock is held, the text is the holder's.
-  """
+def _lock_file(path: pathlib.Path) -> Iterator[str | None]:
+  """Locks a file; yields None, or a description of the run that holds the lock."""
+  # Opened without truncation: until the lock is taken, the text is the holder's.
   with open(path, "a+") as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
       file.seek(0)
-      yield _describe(file.read())
+      yield _describe_holder(file.read())
       return
     except OSError as error:  # the file system has no locks
-      print(f"{path}: not locked ({error.strerror}); start no second run here")
+      print(
+        f"{path}: not locked ({error.strerror}); start no second run in this "
+        "workdir"
+      )
       yield None
       return
     file.truncate(0)
@@ -92,8 +94,8 @@ def _this_process() -> dict[str, str | int]:
   }
 
 
-def _describe(text: str) -> str:
-  """Host, process and start of the run that wrote the text, for a message."""
+def _describe_holder(text: str) -> str:
+  """Returns host, process and start of the run that wrote the text."""
   try:
     return "process {pid} on {host}, since {since}".format(**json.loads(text))
   except (ValueError, KeyError, TypeError):  # not yet written

@@ -1,7 +1,8 @@
-"""What a workdir says of itself: the config and the model it was made with.
+"""The files of a workdir that describe its run: config and model.
 
-`config.json` keeps a run from going on with another config; `model.json` tells
-what reads checkpoints outside of a run which decoder they are of.
+`config.json` keeps a run from being resumed with another config. `model.json`
+tells commands outside of a run, such as `python -m models.hf export`, which
+decoder the checkpoints belong to.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from models.config import ModelConfig
 
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.json"
-# Keys that say how long, how often or on what devices, never what one step
-# computes but for rounding: a run may go on with other values of them.
+METHOD_FILE = "method.txt"
+ADVANTAGES_FILE = "advantages.json"
+BASE_EVALUATION_FILE = "evaluation_base.json"
+EVALUATION_FILE = "evaluation.json"
+# Keys that say how long, how often or on which devices. They change what a step
+# computes by rounding at most, so a run may be resumed with other values.
 MAY_DIFFER = (
   "steps",
   "steps_per_dispatch",
@@ -38,23 +43,25 @@ MAY_DIFFER = (
   "mesh",
   "cpu_devices",
 )
-# A base that is trained is restored on any devices; its other keys are fixed.
+# A trained base is restored on any devices. Its other keys are fixed.
 BASE_MAY_DIFFER = ("base.mesh", "base.cpu_devices")
+# Keys without which a `config.json` is not the config of a run.
+_REQUIRED_KEYS = ("kind", "task", "policy", "model", "rollout", "cpu_devices")
 
 
 def write_config(
   workdir: epath.PathLike, config: ml_collections.ConfigDict
 ) -> None:
-  """Writes `config.json`, whole or not at all.
+  """Writes `config.json` atomically.
 
   Args:
-    workdir: made when missing.
-    config: of the run, with JSON values.
+    workdir: folder of the run; created if missing.
+    config: config of the run, with JSON values.
 
   Raises:
     TypeError: a value is not JSON.
   """
-  text = json.dumps(_plain(config), indent=2) + "\n"
+  text = json.dumps(_to_json(config), indent=2) + "\n"
   if jax.process_index() != 0:
     return
   json_files.replace(epath.Path(workdir) / CONFIG_FILE, text)
@@ -68,70 +75,82 @@ def write_model(
   frozen_step: int | None = None,
   stops: Sequence[int] = (),
 ) -> None:
-  """Writes `model.json`: what `python -m models.hf export` needs to know.
+  """Writes `model.json`, unless the run has one.
 
-  One that is there is left as it is: what a run began with does not change.
+  The file is not changed when a run is resumed, because the parameters that the
+  run began with do not change.
 
   Args:
-    workdir: of the run.
-    model: the decoder's shape.
-    tokenizer: folder of the tokenizer, absolute, or "".
-    frozen: folder or workdir of the weights that checkpoints do not hold, or
-      "" where they hold all; absolute or from the workdir.
-    frozen_step: of the checkpoint there; None: it has none, or its only one.
-    stops: tokens that ended completions; (): those of the tokenizer.
+    workdir: folder of the run.
+    model: shape of the decoder.
+    tokenizer: absolute path of the tokenizer's folder, or "".
+    frozen: folder or workdir of the frozen parameters, which the checkpoints do
+      not contain: absolute, or relative to the workdir. "" if the checkpoints
+      contain all parameters.
+    frozen_step: step of the checkpoint in `frozen`; None if that is a folder of
+      weights, or a run with only one checkpoint.
+    stops: token ids that end a completion; () means those of the tokenizer.
   """
   path = epath.Path(workdir) / MODEL_FILE
   if jax.process_index() != 0 or path.exists():
     return
-  told = {
+  record = {
     "model": dataclasses.asdict(model),
     "tokenizer": tokenizer,
     "frozen": frozen,
     "frozen_step": frozen_step,
     "stops": list(stops),
   }
-  json_files.replace(path, json.dumps(told, indent=2) + "\n")
+  json_files.replace(path, json.dumps(record, indent=2) + "\n")
 
 
-def frozen_step(workdir: epath.PathLike) -> int | None:
-  """Step of the checkpoint that `model.json` names as the frozen base's."""
+def read_frozen_step(workdir: epath.PathLike) -> int | None:
+  """Returns the step of the frozen base's checkpoint, as `model.json` has it."""
   path = epath.Path(workdir) / MODEL_FILE
   return json.loads(path.read_text())["frozen_step"] if path.exists() else None
 
 
 def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
-  """The config that a workdir was made with; lists are tuples again.
+  """Reads the config of a run; lists become tuples.
 
   Args:
-    workdir: of a run.
+    workdir: folder of the run.
 
   Raises:
-    FileNotFoundError: it holds no run.
-    ValueError: its `config.json` is no JSON object, or its path has a scheme
-      that is not known.
+    FileNotFoundError: the folder has no `config.json`.
+    ValueError: its `config.json` is not the config of a run, or the scheme of
+      its path is unknown.
   """
   path = storage_paths.parse(workdir) / CONFIG_FILE
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path}")
-  return ml_collections.ConfigDict(_tuples(_read(path)))
+  values = _read_json(path)
+  missing = [key for key in _REQUIRED_KEYS if key not in values]
+  if missing:
+    raise ValueError(
+      f"{path} is not the config of a run: it has no {', '.join(missing)}; name "
+      "the workdir of a run"
+    )
+  return ml_collections.ConfigDict(_lists_to_tuples(values))
 
 
-def _read(path: epath.Path) -> dict[str, Any]:
-  """The object of a `config.json`."""
+def _read_json(path: epath.Path) -> dict[str, Any]:
+  """Reads the object of a `config.json`."""
   try:
-    found = json.loads(path.read_text())
+    values = json.loads(path.read_text())
   except ValueError as error:
     raise ValueError(f"{path} is no config: {error}") from None
-  if not isinstance(found, dict):
-    raise ValueError(f"{path} is no config: it holds a {type(found).__name__}")
-  return found
+  if not isinstance(values, dict):
+    raise ValueError(f"{path} is no config: it holds a {type(values).__name__}")
+  return values
 
 
-def _tuples(value: Any) -> Any:
+def _lists_to_tuples(value: Any) -> Any:
   if isinstance(value, dict):
-    return {key: _tuples(item) for key, item in value.items()}
-  return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    return {key: _lists_to_tuples(item) for key, item in value.items()}
+  return (
+    tuple(map(_lists_to_tuples, value)) if isinstance(value, list) else value
+  )
 
 
 def check_config(
@@ -140,15 +159,16 @@ def check_config(
   """Refuses a workdir that was made with another config; writes nothing.
 
   Args:
-    workdir: of the run; one without a config fits every config.
-    config: config of the run about to start. The keys `MAY_DIFFER`, and those of
-      the base in `BASE_MAY_DIFFER`, may differ; the
-      cadence of checkpoints only where nothing is sampled ahead of them.
+    workdir: folder of the run. A folder without a config accepts every config.
+    config: config of the run that is about to start. Keys in `MAY_DIFFER`, and
+      keys of the base in `BASE_MAY_DIFFER`, may differ. With asynchronous
+      sampling `checkpoint_every` may not, because nothing is sampled ahead of a
+      checkpoint.
 
   Raises:
-    ValueError: names the first keys that differ and both values; or the
-      workdir is a file or under one, holds checkpoints of no run or what is no
-      config, or its scheme is not known.
+    ValueError: keys differ (the message names the first three, with both
+      values); or the workdir is a file or lies under one, holds checkpoints of
+      no run or no valid config, or its scheme is unknown.
   """
   folder = storage_paths.parse(workdir)
   if not storage_paths.is_remote(workdir):
@@ -161,45 +181,46 @@ def check_config(
         f"start from it with --config.init_from={workdir} in another workdir"
       )
     return
-  before, now = _flat(_read(path)), _flat(_plain(config))
+  old, new = _flatten(_read_json(path)), _flatten(_to_json(config))
   may_differ = [*MAY_DIFFER, *BASE_MAY_DIFFER]
-  if now.get("sampler.ahead"):
+  if new.get("sampler.ahead"):
     may_differ.remove("checkpoint_every")
-  differing = [
-    f"{key} is {_show(before, key)} there, {_show(now, key)} here"
-    for key in sorted(before.keys() | now.keys())
-    if _show(before, key) != _show(now, key)
+  differences = [
+    f"{key} is {_show(old, key)} there, {_show(new, key)} here"
+    for key in sorted(old.keys() | new.keys())
+    if _show(old, key) != _show(new, key)
     and not any(f"{key}.".startswith(f"{name}.") for name in may_differ)
   ]
-  if differing:
-    more = f"; {len(differing) - 3} more" if len(differing) > 3 else ""
+  if differences:
+    more = f"; {len(differences) - 3} more" if len(differences) > 3 else ""
     raise ValueError(
-      f"{workdir} was made with another config: {'; '.join(differing[:3])}"
-      f"{more}. use another workdir; only "
-      f"{', '.join(may_differ)} may change"
+      f"{workdir} was made with another config: {'; '.join(differences[:3])}"
+      f"{more}. Use another workdir; only {', '.join(may_differ)} may change"
     )
 
 
 def _check_folder(folder: epath.Path) -> None:
+  """Refuses a path that is a file, or that lies under one."""
   for path in (folder, *folder.parents):
     if path.is_dir():
       return
     if path.exists():
       raise ValueError(
-        f"workdir {folder}: {path} is a file; name a folder, or what is not "
-        "there yet"
+        f"workdir {folder}: {path} is a file; name a folder, or a path that "
+        "does not exist yet"
       )
 
 
-def _plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def _to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
   return json.loads(config.to_json())
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+  """Returns the leaves of nested dicts by dotted key."""
   flat = {}
   for key, value in tree.items():
     if isinstance(value, dict) and value:
-      flat.update(_flat(value, f"{prefix}{key}."))
+      flat.update(_flatten(value, f"{prefix}{key}."))
     else:
       flat[prefix + key] = value
   return flat

@@ -142,8 +142,14 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   folder, out = storage_paths.absolute(workdir), load_folder.require_local(out)
   if not (folder / MODEL_FILE).exists():
     raise ValueError(f"{folder} has no {MODEL_FILE}; is it a run's workdir?")
-  model = json.loads((folder / MODEL_FILE).read_text())
-  config = model_config(model["model"])
+  try:
+    model = json.loads((folder / MODEL_FILE).read_text())
+    config = model_config(model["model"])
+  except (KeyError, TypeError, ValueError) as error:
+    raise ValueError(
+      f"{folder / MODEL_FILE} describes no decoder ({type(error).__name__}: "
+      f"{error}); name the workdir of a run"
+    ) from None
   params = checkpoint_reader.restore_params(
     folder / checkpoint_reader.FOLDER, step=step
   )

@@ -50,7 +50,10 @@ MODULES = {
     "experiments.tasks.text",
   ),
   "build": ("experiments.training.build", "experiments.build"),
-  "train": ("experiments.training.loop", "experiments.train"),
+  "train": (
+    *("experiments.training.dispatch", "experiments.training.loop"),
+    "experiments.train",
+  ),
   "common config": (
     "experiments.configs.defaults",
     "experiments.configs.common",
@@ -160,16 +163,17 @@ def load(what: str) -> types.ModuleType:
   raise ImportError(f"no place of {what!r} exists: {MODULES[what]}")
 
 
-def find(what: str, name: str) -> Any:
-  """The attribute `name` of the module that holds `what`."""
+def find(what: str, *names: str) -> Any:
+  """The attribute of one of those names of the module that holds `what`."""
   for place in MODULES[what]:
     try:
       module = importlib.import_module(place)
     except ModuleNotFoundError:
       continue
-    if hasattr(module, name):
-      return getattr(module, name)
-  raise ImportError(f"{name!r} is in none of {MODULES[what]}")
+    for name in names:
+      if hasattr(module, name):
+        return getattr(module, name)
+  raise ImportError(f"none of {names} is in {MODULES[what]}")
 
 
 def recorded_name(name: str) -> str:

@@ -224,7 +224,7 @@ def _rollouts(calls: tuple[str, ...], stage: str = "") -> dict[str, Any]:
     experiment = code.load("build").build(_config(call, stage))
     task = _judged_by_rule(experiment.task)
     experiment = dataclasses.replace(experiment, task=task)
-    gather = code.find("train", "gatherer")(experiment)
+    gather = code.find("train", "compile_rollout_fn", "gatherer")(experiment)
     state = experiment.init()
     results[call] = {}
     for step in (0, 1):

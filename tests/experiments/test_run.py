@@ -168,6 +168,22 @@ MISTAKES = {
     [SMOKE, "--config.method=vapo"],
     ["vapo reads a value head", "add --config.model.value_head=True"],
   ),
+  "positions of a chunk": (
+    [SMOKE, "--config.plan.chunk=0"],
+    ["plan.chunk = 0 must be at least 1 position", "nearest: 1"],
+  ),
+  "a base that is not trained": (
+    [SMOKE, "--config.base.steps=0"],
+    ["base.steps = 0 must be at least 1", "last checkpoint", "nearest: 1"],
+  ),
+  "a seed of more than 32 bits": (
+    [SMOKE, "--config.seed=99999999999999999999"],
+    ["seed = 99999999999999999999 must be", "nearest: 4294967295"],
+  ),
+  "a rollout of too many tokens": (
+    [SMOKE, "--config.rollout.max_tokens=100000000"],
+    ["rollout.max_tokens = 100000000", "2147483647 are allowed", "nearest: 1"],
+  ),
   "log_every": ([SMOKE, "--config.log_every=0"], ["log_every = 0", "least 1"]),
   "init_from": (
     [SMOKE, "--config.init_from=/no/such/run"],
@@ -241,6 +257,44 @@ def test_a_typo_in_a_file_is_one_line_too(line, expected, tmp_path, capsys):
   assert not workdir.exists()
   with pytest.raises(errors.UsageError, match="unknown key of config"):
     command_line.parse(["aot", f"--config={file}"], lambda _: None, ("config",))
+
+
+@pytest.mark.parametrize(
+  ("text", "expected"),
+  [
+    (
+      "def get_config(\n",
+      "SyntaxError: '(' was never closed (mine.py, line 1)",
+    ),
+    ("x = 1\n", "the file defines no function get_config()"),
+    ("def get_config():\n  raise RuntimeError('no')\n", "RuntimeError: no ("),
+    ("def get_config():\n  return 1 / 0\n", "division by zero ("),
+    ("def get_config():\n  raise SystemExit(0)\n", "SystemExit: 0 ("),
+    ("def get_config():\n  return None\n", "get_config() returned None"),
+    ("import nosuchmodule\n", "No module named 'nosuchmodule' ("),
+  ],
+)
+def test_a_config_file_that_fails_is_one_line(
+  text, expected, tmp_path, capsys, monkeypatch
+):
+  # ml_collections loads every config file into the same module.
+  monkeypatch.delitem(sys.modules, "config_config", raising=False)
+  file = tmp_path / "mine.py"
+  file.write_text(text)
+  workdir = tmp_path / "run"
+  assert run.main(["run", f"--config={file}", f"--workdir={workdir}"]) == 2
+  line = one_line(capsys.readouterr().err)
+  assert line.startswith("error: --config: ")
+  assert expected in line
+  if expected.endswith("("):
+    assert f"({file}:" in line
+  assert not workdir.exists()
+
+
+def test_a_workdir_that_cannot_be_created_is_one_line(capsys):
+  assert run.main(["run", SMOKE, "--workdir=/proc/run"]) == 2
+  line = one_line(capsys.readouterr().err)
+  assert "workdir /proc/run cannot be created" in line
 
 
 def test_no_data_path_names_the_variable(tmp_path, capsys, monkeypatch):

@@ -21,8 +21,11 @@ def get_config():
 
 def words(*more, **named):
   return [
-    {word.partition("=")[0][9:]: word.partition("=")[2] for word in one.words}
-    for one in sweep.plan("c.py", "runs/s", *more, **named)
+    {
+      word.partition("=")[0][9:]: word.partition("=")[2]
+      for word in one.arguments
+    }
+    for one in sweep.plan_runs("c.py", "runs/s", *more, **named)
   ]
 
 
@@ -40,7 +43,7 @@ def test_every_value_of_one_meets_every_value_of_the_other():
 
 
 def test_values_that_are_zipped_go_together():
-  found = words(together=["a.lr=1e-3,1e-4", "a.warmup=0,20"], product=["n=1,2"])
+  found = words(zipped=["a.lr=1e-3,1e-4", "a.warmup=0,20"], product=["n=1,2"])
   assert [(w["n"], w["a.lr"], w["a.warmup"]) for w in found] == [
     (n, lr, warmup)
     for n in "12"
@@ -49,7 +52,7 @@ def test_values_that_are_zipped_go_together():
 
 
 def test_folders_say_what_differs_and_no_shell_reads_them():
-  planned = sweep.plan(
+  planned = sweep.plan_runs(
     "c.py", "d", product=["x.method=f(k=4),g"], fixed=["y=1"]
   )
   assert [one.name for one in planned] == [
@@ -58,7 +61,7 @@ def test_folders_say_what_differs_and_no_shell_reads_them():
   ]
   for one in planned:
     assert shlex.quote(one.name) == one.name
-    assert "--config.y=1" in one.words
+    assert "--config.y=1" in one.arguments
 
 
 def test_a_seed_may_be_an_axis_of_its_own():
@@ -71,7 +74,7 @@ def test_a_seed_may_be_an_axis_of_its_own():
   [
     ({"product": ["method"]}, "'method' is not of the form KEY=VALUE"),
     ({"product": ["m=f(1"]}, "ends within a bracket"),
-    ({"together": ["a=1,2", "b=1"]}, "a has 2, b has 1"),
+    ({"zipped": ["a=1,2", "b=1"]}, "a has 2, b has 1"),
     ({"product": ["a=1,2"], "fixed": ["a=3"]}, "a is named twice"),
     ({"product": ["a=f(1),f-1-"]}, ""),
     ({"product": ["a=1,1"]}, "share the folder 'a_1-seed_0'"),
@@ -82,7 +85,7 @@ def test_what_cannot_be_planned_is_refused(named, says):
     assert len(words(**named)) == 2
     return
   with pytest.raises(ValueError, match=says.replace("(", r"\(")):
-    sweep.plan("c.py", "d", **named)
+    sweep.plan_runs("c.py", "d", **named)
 
 
 @pytest.fixture

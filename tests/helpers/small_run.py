@@ -53,7 +53,7 @@ def experiment(kind: str = "rl", **changes: object) -> Experiment:
 def on_one_device(built: Experiment) -> Experiment:
   """Returns the experiment on one device, which compiles sooner than on 8."""
   mesh = sharding.make_mesh(devices=jax.devices()[:1])
-  return built.on(mesh)
+  return built.on_mesh(mesh)
 
 
 def rewarding_ids(task: Task) -> Task:

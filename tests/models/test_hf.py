@@ -770,6 +770,15 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path, capsys, monkeypatch):
   assert cli.main(words) == 0
 
 
+@pytest.mark.parametrize("text", ["{}", "[]", '{"model": {}}', "{"])
+def test_a_model_file_without_a_decoder_is_named(text, tmp_path, capsys):
+  (tmp_path / "model.json").write_text(text)
+  assert cli.main(["export", str(tmp_path), str(tmp_path / "out")]) == 2
+  error = capsys.readouterr().err
+  assert f"{tmp_path / 'model.json'} describes no decoder" in error
+  assert not (tmp_path / "out").exists()
+
+
 def test_adapters_on_random_weights_are_not_exported(tmp_path, capsys):
   config = dataclasses.replace(shape_of("llama"), lora_rank=2)
   params = random_params(config)

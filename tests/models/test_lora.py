@@ -170,7 +170,7 @@ def test_the_optimiser_and_the_reference_hold_adapters_alone(params, after):
   size = sum(x.size for x in jax.tree.leaves(trained))
   held = sum(x.size for x in jax.tree.leaves(state.opt_state))
   assert held == 2 * size + 1  # two moments and a count
-  assert names(state.slots["ref"]) == names(trained)
+  assert names(state.parameter_sets["ref"]) == names(trained)
 
 
 def test_the_reference_stands_on_the_same_base(after):

@@ -292,7 +292,9 @@ def mixed():
   gather = jax.jit(
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
   )
-  record = sample_dump.recorder(e, lambda state: (gather(state), {}))(state)
+  record = sample_dump.make_recorder(e, lambda state: (gather(state), {}))(
+    state
+  )
   return SimpleNamespace(e=e, new=new, metrics=metrics, record=record)
 
 

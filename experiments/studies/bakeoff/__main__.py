@@ -119,10 +119,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_counts(options, "steps", "cpu_devices")
     if options.workdir is not None:
       arguments.check_folder("--workdir", options.workdir)
+    folder = epath.Path(options.workdir or kind.folder)
+    arguments.check_writable("--workdir", folder / "bakeoff.md")
     devices.configure(options.cpu_devices)
     steps = kind.usual_steps if options.steps is None else options.steps
     setting = entrants.setting(task, steps, kind)
-    folder = epath.Path(options.workdir or kind.folder)
   began = time.monotonic()
 
   def say(line: str) -> None:

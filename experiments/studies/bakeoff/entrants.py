@@ -19,7 +19,7 @@ from experiments.cli import spec
 from experiments.configs import method as configs
 from experiments.studies.arms import Arm, Outcome, Spent, Store
 from experiments.studies.bakeoff import table
-from experiments.training import build
+from experiments.training import validate
 from rl import methods
 
 REFERENCE = "grpo"
@@ -82,7 +82,7 @@ class Setting:
     if why := self.unfit(name):
       return why
     try:
-      build.build(self.arm(name, tokens).config)
+      validate.check_and_build(self.arm(name, tokens).config)
     except ValueError as error:
       return " ".join(str(error).split())
     return ""
@@ -188,5 +188,5 @@ def setting(task: str, steps: int, kind: type[Setting] = Setting) -> Setting:
   if steps < 1:
     raise ValueError(f"steps = {steps} must be at least 1")
   found = kind(kind.whole(task), steps)
-  build.build(found.start.config)
+  validate.check_and_build(found.start.config)
   return found

@@ -369,5 +369,5 @@ def keep(
   folder = epath.Path(folder)
   json_files.replace(folder / "bakeoff.md", text)
   json_files.replace(folder / "index.html", html)
-  told = json.dumps(json_files.strict(found), indent=2)
+  told = json.dumps(json_files.to_strict_json(found), indent=2)
   json_files.replace(folder / "bakeoff.json", told + "\n")

@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   wide.print(outcome.table)
   word = "PASS" if outcome.passed else "FAIL"
   console.print(f"{word}: {outcome.verdict}", soft_wrap=True)
-  text = json.dumps(json_files.strict(outcome.results), indent=2)
+  text = json.dumps(json_files.to_strict_json(outcome.results), indent=2)
   if options.json == STDOUT:
     print(text)
   elif options.json:

@@ -1,7 +1,7 @@
 """What it gains that the whole loop is one program.
 
 The loop of `countdown.py:max_at_k` from random weights: sampling, reward and
-update of a number of steps as one program (`experiments.training.loop.make_advance`).
+update of a number of steps as one program (`experiments.training.dispatch.make_dispatch`).
 Random weights solve nothing, and equal scores train nothing, so a toss of a coin
 is paid beside the task's score.
 
@@ -46,7 +46,7 @@ from experiments.configs import countdown, defaults
 from experiments.logging import run_logger
 from experiments.studies import multi_seed
 from experiments.studies.benchmark import machine, outcome, timing
-from experiments.training import build, loop, rollouts
+from experiments.training import build, dispatch, loop, rollouts
 from experiments.training.experiment import Experiment
 from models import sharding
 from rl import fused_loop, step
@@ -101,12 +101,16 @@ def fused(
     console.print(f"{row.name}: {row.ours:.3g} {row.unit}", highlight=False)
 
   for label, mesh in meshes().items():
-    fast = whole.on(mesh)
-    slow = experiment(1, prompts).on(mesh)
+    fast = whole.on_mesh(mesh)
+    slow = experiment(1, prompts).on_mesh(mesh)
     start = fast.init()
-    advance = loop.make_advance(fast, loop.gatherer(fast))
+    advance = dispatch.make_dispatch(fast, dispatch.compile_rollout_fn(fast))
     one = in_turn(fast, advance, 1)
-    many = in_turn(slow, loop.make_advance(slow, loop.gatherer(slow)), steps)
+    many = in_turn(
+      slow,
+      dispatch.make_dispatch(slow, dispatch.compile_rollout_fn(slow)),
+      steps,
+    )
     with console.status(f"{label}: fused and staged"):
       took = timed({label: many}, one, [start], rounds)
       check_same(start, one([start])[0], many([start])[0], label)

@@ -27,7 +27,7 @@ from experiments.studies import claims
 from experiments.studies.arms import Store
 from experiments.studies.claims import draw, page
 from experiments.studies.claims.claim import Claim
-from experiments.training import build
+from experiments.training import validate
 
 
 def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Tried:
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for claim in chosen:
       for arm in claim.arms.values():
         if store.missing(arm, seeds):
-          build.build(arm.config)
+          validate.check_and_build(arm.config)
   # With those of earlier runs: one page holds all that is there.
   tried = {c.name: run(c, store, seeds) for c in finished(store, seeds)}
   for claim in chosen:

@@ -158,5 +158,5 @@ def write(tried: Sequence[Tried], folder: epath.PathLike) -> None:
     json_files.replace(folder / f"{t.claim.name}.png", t.picture)
   json_files.replace(folder / "index.html", page(tried))
   json_files.replace(folder / "claims.md", markdown(tried))
-  text = json.dumps(json_files.strict(record(tried)), indent=2)
+  text = json.dumps(json_files.to_strict_json(record(tried)), indent=2)
   json_files.replace(folder / "claims.json", text + "\n")

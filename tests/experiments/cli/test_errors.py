@@ -15,7 +15,7 @@ def command(refusal=None, fault=None):
   return 0
 
 
-@pytest.mark.parametrize("kind", [ValueError, FileNotFoundError, ImportError])
+@pytest.mark.parametrize("kind", [ValueError, NotADirectoryError, ImportError])
 def test_what_is_refused_is_one_line_and_status_2(kind, capsys):
   assert command(refusal=kind("k = 9 is too large;\n  nearest: 8")) == 2
   out, err = capsys.readouterr()
@@ -29,9 +29,11 @@ def test_what_fails_elsewhere_is_not_hidden(kind):
     command(fault=kind("ours"))
 
 
-def test_another_kind_of_error_is_not_a_refusal():
-  with pytest.raises(TypeError):
-    command(refusal=TypeError("ours"))
+def test_another_kind_of_error_names_its_type_and_its_place(capsys):
+  assert command(refusal=TypeError("no int")) == 2
+  line = capsys.readouterr().err
+  assert line.startswith(f"error: TypeError: no int ({__file__}:")
+  assert line.count("\n") == 1
 
 
 def test_a_command_that_succeeds_says_nothing(capsys):

@@ -93,12 +93,12 @@ def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
   config.task = f"gsm8k({settings}, prompt_length=160)"
   of_run = decoder.make(config, build.make_task(config))
   evaluated = []
-  bind = policies.policies.bind
+  bind = policies.policy.bind
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(
-      policies.policies, "bind", lambda s: (evaluated.append(s), bind(s))[1]
+      policies.policy, "bind", lambda s: (evaluated.append(s), bind(s))[1]
     )
-    policies.of_folder(folder, "countdown(count=2)", problems=8, batch=8)
+    policies.load_from_folder(folder, "countdown(count=2)", problems=8, batch=8)
   (of_folder,) = evaluated
   assert of_folder.attention == of_run.attention == "blocked"
   assert of_folder.unroll == of_run.unroll == 0

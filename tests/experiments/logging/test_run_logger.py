@@ -1,5 +1,6 @@
 """What is logged can be read back, once, whatever happens to the run."""
 
+import errno
 import io
 import json
 import math
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 import rich.console
 from tensorboard.backend.event_processing import event_accumulator
+from tensorboardX import record_writer
 
 from experiments.configs import smoke
 from experiments.logging import run_logger
-from experiments.training import loop
+from experiments.training import validate
 
 
 def _console(terminal=False):
@@ -120,7 +122,7 @@ def test_a_terminal_gets_one_live_line_with_the_latest_numbers(tmp_path):
   with _logger(tmp_path, console=console) as logger:
     logger.log(20, {"reward/mean": 0.25})
     logger.log(40, {"accuracy/pass@1": 0.5})
-    logger.say("a note")
+    logger.print("a note")
   text = console.file.getvalue()
   assert "a note" in text
   assert "reward 0.25  pass@1 0.5" in text
@@ -155,7 +157,7 @@ def test_samples_are_shown_too_the_best_and_the_worst(tmp_path, monkeypatch):
     for i in range(20)
   ]
   with _logger(tmp_path, sinks=("tensorboard", "wandb")) as logger:
-    logger.samples(5, records)
+    logger.write_samples(5, records)
   assert len((tmp_path / "rollouts/step_000005.jsonl").read_text().split()) > 0
   (shown,) = tables
   assert shown["step"] == 5
@@ -206,7 +208,7 @@ def test_a_missing_package_is_said_before_anything_is_trained(
   config = smoke.get_config()
   config.sinks = ("wandb",)
   with pytest.raises(ImportError, match="pip install wandb"):
-    loop.validate(config, tmp_path / "run")
+    validate.check_and_build(config, tmp_path / "run")
   assert not (tmp_path / "run").exists()
 
 
@@ -226,6 +228,23 @@ def test_weights_and_biases_is_one_run_per_workdir(tmp_path, monkeypatch):
   assert runs[0]["id"] == runs[1]["id"] != runs[2]["id"]
   assert runs[0]["config"] == {"seed": 0}
   assert [point["step"] for point in logged] == [1, 6, 1]
+
+
+def test_a_full_disk_ends_tensorboard_and_not_in_a_wait(tmp_path, monkeypatch):
+  """tensorboardX's own thread would end, and its queue never be read again."""
+  logger = _logger(tmp_path, sinks=("tensorboard",))
+  logger.log(0, {"x": 0})
+
+  def refuse(self, *_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+  monkeypatch.setattr(record_writer.RecordWriter, "flush", refuse)
+  monkeypatch.setattr(record_writer.RecordWriter, "write", refuse)
+  for step in range(1, 30):  # more than the queue holds
+    with pytest.raises(OSError, match="No space left"):
+      logger.log(step, {"x": step})
+  with pytest.raises(OSError, match="No space left"):
+    logger.close()
 
 
 def test_rollouts_are_one_readable_file_a_step(tmp_path):

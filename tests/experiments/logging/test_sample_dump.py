@@ -34,13 +34,13 @@ def read_words(decode):
   ],
 )
 def test_pieces_make_up_the_text(decode, ids):
-  found = sample_dump.pieces(decode, ids)
+  found = sample_dump.split_text(decode, ids)
   assert len(found) == len(ids)
   assert "".join(found) == decode(ids)
 
 
 def test_a_letter_of_several_tokens_belongs_to_the_last():
-  found = sample_dump.pieces(read_bytes, list("aπ😀b".encode()))
+  found = sample_dump.split_text(read_bytes, list("aπ😀b".encode()))
   assert found == ["a", "", "π", "", "", "", "😀", "b"]
 
 
@@ -59,7 +59,7 @@ def recorded():
   )
   state = e.init()
   rollout = gather(state)
-  found = sample_dump.recorder(e, lambda state: (gather(state), {}))(state)
+  found = sample_dump.make_recorder(e, lambda state: (gather(state), {}))(state)
   need = scoring.Need("old", scoring.entropy)
   scored = scoring.passes(e.policy, {"old": state.params}, [need], rollout)
   return e, found, jax.device_get(rollout), np.asarray(scored.extras[need])
@@ -95,7 +95,7 @@ def test_what_others_wrote_has_no_numbers_of_the_policy(recorded):
   mask = np.array(rollout.mask)
   mask[:, :, 0] = False
   other = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
-  for record in sample_dump._records(e, other, None, entropies):
+  for record in sample_dump._to_records(e, other, None, entropies):
     assert record["log_probs"][0] is None
     assert record["entropies"][0] is None
     assert record["advantages"] is None

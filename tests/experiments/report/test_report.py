@@ -16,9 +16,9 @@ import rich.console
 from helpers import untrained_runs
 
 from experiments import report
-from experiments.evaluation import statistics
+from experiments.evaluation import advantages_by_count, statistics
 from experiments.logging import run_logger
-from experiments.report import curves, data, page, picture, samples, worth
+from experiments.report import curves, data, page, picture, samples
 from experiments.training import workdirs
 from rl import learners, methods
 
@@ -157,7 +157,7 @@ def test_curves_are_what_was_logged_and_nothing_stands_for_unknown(
 
 
 def test_long_curves_are_averaged(runs, monkeypatch):
-  monkeypatch.setattr(curves, "MOST_POINTS", 50)
+  monkeypatch.setattr(curves, "MAX_POINTS", 50)
   run = report.read(runs / "first")
   found = data.collect([run], samples.Packed("", "", False))
   (shown,) = found["runs"][0]["series"]
@@ -194,7 +194,7 @@ def test_without_verdicts_the_headline_is_the_best_of_k(runs):
     )
     for name, evaluation in run.evaluations.items()
   }
-  unjudged = dataclasses.replace(run, evaluations=blind, between=[])
+  unjudged = dataclasses.replace(run, evaluations=blind, intermediate=[])
   found = data.collect([unjudged], samples.Packed("", "", False))
   labels = [one["label"] for one in found["headline"]]
   assert labels == ["max@1", "max@4", "max@16"]
@@ -216,16 +216,28 @@ def test_a_supervised_run_has_curves_and_no_method(tmp_path):
   page.page(found)
 
 
-def test_a_method_that_is_not_here_is_no_reason_to_fail(runs, tmp_path):
-  workdir = tmp_path / "foreign"
-  shutil.copytree(runs / "first", workdir)
+def test_the_method_is_the_one_that_the_run_wrote(runs, tmp_path):
+  """Not what today's code would make of the config."""
+  workdir = shutil.copytree(runs / "first", tmp_path / "other")
   path = workdir / workdirs.CONFIG_FILE
   path.write_text(path.read_text().replace("rloo", "somebodys_own"))
+  (workdir / workdirs.METHOD_FILE).write_text("their method\n")
+  (workdir / workdirs.ADVANTAGES_FILE).write_text('{"missing": "No way."}')
   found = data.collect([report.read(workdir)], samples.Packed("", "", False))
-  ((name, text),) = found["methods"]
-  assert name == "somebodys_own"
-  assert "not of this checkout" in text
-  assert "somebodys_own" in found["runs"][0]["advantage"]["missing"]
+  assert found["methods"] == [("somebodys_own", "their method")]
+  assert found["runs"][0]["advantage"] == {"missing": "No way."}
+
+
+def test_a_run_without_the_files_of_its_method_says_so(runs, tmp_path):
+  workdir = shutil.copytree(runs / "first", tmp_path / "old")
+  (workdir / workdirs.METHOD_FILE).unlink()
+  (workdir / workdirs.ADVANTAGES_FILE).unlink()
+  found = data.collect([report.read(workdir)], samples.Packed("", "", False))
+  assert found["methods"] == [("rloo", "This run has no method.txt.")]
+  missing = found["runs"][0]["advantage"]["missing"]
+  assert (
+    missing == f"This run has no advantages.json for groups of {S} samples."
+  )
 
 
 def test_a_run_that_is_not_finished_shows_what_it_has(tmp_path, capsys):
@@ -252,11 +264,34 @@ def test_a_folder_without_a_run_is_one_line_and_status_2(tmp_path, capsys):
   assert list(tmp_path.iterdir()) == []
 
 
-# What a right and a wrong sample are worth where c of S are right.
+@pytest.mark.parametrize(
+  ("file", "content"),
+  [
+    ("evaluation.npz", b"PK\x03\x04 cut"),
+    ("evaluation.npz", b"no archive"),
+    ("evaluation.json", b"{"),
+    ("evaluation_000060.json", b"[1]"),
+    ("config.json", b"{"),
+    ("advantages.json", b"[]"),
+  ],
+)
+def test_a_damaged_file_is_named_in_one_line(
+  runs, tmp_path, capsys, file, content
+):
+  workdir = shutil.copytree(runs / "first", tmp_path / "damaged")
+  (workdir / file).write_bytes(content)
+  assert report.main([str(workdir)]) == 2
+  error = capsys.readouterr().err
+  assert error.count("\n") == 1
+  assert str(workdir / file) in error
+  assert "pickle" not in error
+
+
+# The advantages of a right and a wrong sample where c of S are right.
 
 
 def test_leave_one_out_is_worth_what_the_others_lack():
-  found = worth.worth(methods.get("rloo"), S)
+  found = advantages_by_count.compute(methods.get("rloo"), S)
   c = np.arange(S + 1)
   right = 1 - (c - 1) / (S - 1)
   np.testing.assert_allclose(found.right[1:], right[1:], atol=1e-6)
@@ -273,7 +308,9 @@ def test_the_weights_of_max_at_k_are_its_closed_form():
   ones share all of it.
   """
   k = 4
-  found = worth.worth(methods.get("max_at_k", k=k, baseline="none"), S)
+  found = advantages_by_count.compute(
+    methods.get("max_at_k", k=k, baseline="none"), S
+  )
   for c in range(1, S + 1):
     value = 1 - math.comb(S - c, k) / math.comb(S, k)
     wrong = found.wrong[c] if c < S else 0.0
@@ -283,7 +320,9 @@ def test_the_weights_of_max_at_k_are_its_closed_form():
 
 
 def test_what_depends_on_the_batch_says_so():
-  note = worth.worth(methods.get("reinforce_pp_baseline"), S).note
+  note = advantages_by_count.compute(
+    methods.get("reinforce_pp_baseline"), S
+  ).note
   assert "in a batch with one group of every count" in note
 
 
@@ -292,13 +331,13 @@ def test_what_depends_on_the_batch_says_so():
   [
     ("canon", "policy", "reads old/entropy"),
     ("min_form", "policy", "no step scores"),
-    ("oprl", "prm", "reads none of samples"),
+    ("oprl", "prm", "reads an advantage of samples"),
   ],
 )
 def test_what_counts_alone_do_not_determine_is_not_drawn(name, learner, why):
   method = learners.by_learner(methods.get(name))[learner]
   with pytest.raises(ValueError, match=why):
-    worth.worth(method, 4)
+    advantages_by_count.compute(method, 4)
 
 
 # Samples.
@@ -353,7 +392,7 @@ def test_files_of_before_are_shown_without_colours(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("room", "shown"), [({"most_samples": 10}, 10), ({"most_bytes": 700}, None)]
+  ("room", "shown"), [({"max_samples": 10}, 10), ({"max_bytes": 700}, None)]
 )
 def test_what_has_no_room_is_left_out_in_whole_groups_and_told(
   tmp_path, room, shown
@@ -377,7 +416,7 @@ def test_what_has_no_room_is_left_out_in_whole_groups_and_told(
   assert 0 < count < 16
   assert count % 2 == 0
   assert shown in (None, count)
-  if "most_bytes" in room:
+  if "max_bytes" in room:
     assert len(packed.text) < 700 * 4 / 3 + 200
   assert f"of step 200, {count} of 16 samples are shown" in packed.note
   assert "none of 2 older files" in packed.note

@@ -548,3 +548,15 @@ def test_hacked_is_a_proxy_that_rises_while_the_truth_falls():
   }
   assert marks["`bought`"] == "hacked"
   assert marks["`earned`"] == "helped"
+
+
+def test_a_file_as_workdir_is_refused_before_anything_is_trained(
+  tmp_path, capsys
+):
+  file = tmp_path / "notes.txt"
+  file.write_text("mine")
+  assert command.main(["--task", "countdown", "--workdir", str(file)]) == 2
+  error = capsys.readouterr().err
+  assert error.startswith(f"error: --workdir {file}/bakeoff.md cannot be wr")
+  assert error.count("\n") == 1
+  assert file.read_text() == "mine"

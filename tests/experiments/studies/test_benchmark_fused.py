@@ -17,7 +17,7 @@ from experiments.studies.benchmark import (
   scaling,
   sizes,
 )
-from experiments.training import loop
+from experiments.training import dispatch
 from models import sharding
 
 pytestmark = pytest.mark.long
@@ -27,13 +27,15 @@ CONSOLE = rich.console.Console(file=io.StringIO())
 
 def test_seeds_side_by_side_do_what_each_does_alone():
   whole = fused.experiment(2, 8)
-  one = whole.on(sharding.make_mesh(devices=jax.devices()[:1]))
+  one = whole.on_mesh(sharding.make_mesh(devices=jax.devices()[:1]))
   start = one.init()
   starts = [
     start.replace(key=jax.random.fold_in(start.key, number))
     for number in range(8)
   ]
-  alone = fused.in_turn(one, loop.make_advance(one, loop.gatherer(one)), 1)
+  alone = fused.in_turn(
+    one, dispatch.make_dispatch(one, dispatch.compile_rollout_fn(one)), 1
+  )
   together = fused.side_by_side(whole, 8)(starts)
   for number in (0, 5):
     reached = alone(starts[number : number + 1])[0]

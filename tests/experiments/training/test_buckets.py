@@ -37,7 +37,7 @@ from experiments.logging import json_files, run_logger
 from experiments.studies import arms
 from experiments.studies.claims import page
 from experiments.tasks.text import gsm8k
-from experiments.training import checkpointing, loop, workdirs
+from experiments.training import checkpointing, loop, validate, workdirs
 from models import hf, storage_paths, transformer
 from models.config import ModelConfig
 from models.hf.__main__ import main as convert
@@ -82,7 +82,8 @@ def run(bucket, tmp_path_factory):
       )
       config.rollouts_every = 2
       config.mesh.data = 8
-      loop.run(loop.validate(config, workdir), workdir)
+      loop.run(validate.check_and_build(config, workdir), workdir)
+  assert report.main([workdir]) == 0
   return workdir
 
 
@@ -92,6 +93,8 @@ def test_a_run_lives_in_a_bucket(run, bucket):
   assert files >= {
     "config.json",
     "model.json",
+    "method.txt",
+    "advantages.json",
     "metrics.jsonl",
     "evaluation_base.json",
     "evaluation_base.npz",
@@ -165,7 +168,7 @@ def test_metrics_are_whole_whenever_they_are_looked_at(bucket, monkeypatch):
   with _logger(workdir) as logger:
     for step in range(8):
       logger.log(step, {"x": step})
-      now[0] += json_files.SECONDS / 4
+      now[0] += json_files.SECONDS_BETWEEN_UPLOADS / 4
     assert steps(bucket.objects[name]) == [0, 1, 2, 3, 4]
     logger.flush()
     assert steps(bucket.objects[name]) == list(range(8))
@@ -345,8 +348,8 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
 LOCAL = {
   "aot": "a report of this machine's compiler",
   "cli/command_line.py": "config files, which are imported",
+  "cli/papers.py": "the checkout",
   "logging/provenance.py": "the checkout",
-  "reference.py": "the checkout",
   "run.py": "the checkout",
   "studies/benchmark": "folders and programs of the two sides",
   "studies/faults": "runs, to be broken",

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import math
-import re
 
 import jax
 import numpy as np
@@ -14,10 +13,9 @@ from experiments import tasks
 from experiments.cli import config_keys, config_names
 from experiments.configs import defaults
 from experiments.configs import method as method_configs
-from experiments.training import build, decoder, loop, optimizers, rollouts
+from experiments.training import build, decoder, optimizers, rollouts, validate
 from experiments.training.experiment import KINDS
 from rl import methods
-from rl.minibatches import Plan
 from rl.sampling import generation
 
 METHOD, REWARD, RECIPE = (
@@ -41,7 +39,7 @@ def load(text):
 
 @pytest.mark.parametrize("text", EMBEDDED)
 def test_every_config_can_run(text, tmp_path):
-  e = loop.validate(load(text), tmp_path / "run")
+  e = validate.check_and_build(load(text), tmp_path / "run")
   assert e.config.kind in KINDS
   assert not list(tmp_path.iterdir())
   file = text.partition(":")[0].removesuffix(".py").replace("/", ".")
@@ -51,7 +49,7 @@ def test_every_config_can_run(text, tmp_path):
 @pytest.mark.parametrize("name", methods.names())
 def test_every_method_has_a_config_that_can_run(name):
   """The method, at the settings of its config, on the embedded task."""
-  e = build.build(method_configs.get_config(name))
+  e = validate.check_and_build(method_configs.get_config(name))
   assert e.method.name.startswith(name)
 
 
@@ -63,7 +61,7 @@ def test_a_base_is_of_the_same_task_seed_and_model():
   assert config.base.model.width == 32
   config.base.model = defaults.model(width=16)
   with pytest.raises(ValueError, match=r"base\.model .*width=16.*width=32"):
-    loop.validate(config, "/no/such/run")
+    validate.check_and_build(config, "/no/such/run")
 
 
 def test_a_vocabulary_of_zero_is_the_tasks():
@@ -89,7 +87,7 @@ def test_a_method_may_bring_its_reward_and_then_no_mix_is_taken(monkeypatch):
   assert build.make_learners(config)["policy"].reward is paid
   config.mix = defaults.pay(right="verdict()")
   with pytest.raises(ValueError, match=r"mix: rloo.* reward of its own"):
-    build.make_learners(config)
+    validate.check_method(config)
   monkeypatch.setattr(build, "make_method", lambda text: methods.get("rloo"))
   assert build.make_learners(config)["policy"].reward is not None
 
@@ -203,76 +201,11 @@ def test_a_sample_without_a_score_is_left_out_and_not_taken_for_zero():
   assert not np.asarray(advantages).any()
 
 
-@pytest.mark.parametrize(
-  ("changes", "said"),
-  [
-    ({"rollout__temperature": 0.0}, "rollout.temperature = 0.0"),
-    ({"method": "rloo", "plan__epochs": 2}, "strictly on-policy"),
-    ({"plan__max_mean_ratio": -1.0}, "max_mean_ratio = -1.0 must be above 1"),
-    ({"plan__max_mean_ratio": math.nan}, "max_mean_ratio = nan must be above"),
-    ({"stop_after_skips": -1}, "stop_after_skips = -1 must be at least 0"),
-    ({"evaluate_every": -1}, "evaluate_every = -1 must be at least 0"),
-    ({"stage": "greedy("}, r"stage: cannot read .*prefix_values\(cont"),
-    ({"mix__steps": "gains("}, r"mix.steps: cannot read .*gains\(\)"),
-    ({"method": "ppo"}, "add --config.model.value_head=True"),
-    ({"method": "grpo(clip=-0.2)"}, "low = -0.2 must be at least 0"),
-    ({"optimizer__schedule": "cosine"}, "nearest useful: 120, which is"),
-    (
-      {
-        "optimizer__schedule": "cosine",
-        "optimizer__warmup_steps": 50,
-        "optimizer__decay_steps": 50,
-      },
-      "decay_steps = 50: the cosine would fall at once to final_scale = 0.1",
-    ),
-    (
-      {"method": "prime", "learners": {"prm": {"b1": 2}}},
-      r"learners.prm.b1 = 2 must .* below 1; nearest: 0.999",
-    ),
-    (
-      {"method": "prime", "learners": {"prm": {"b1": "a"}}},
-      r"learners.prm.b1 = 'a' must",
-    ),
-  ],
-)
-def test_what_cannot_learn_is_refused(changes, said):
-  with pytest.raises(ValueError, match=said):
-    build.build(small_run.config(**changes))
-
-
-@pytest.mark.parametrize(
-  ("key", "value", "said"),
-  [
-    ("clip_norm", -1.0, "at least 0 and finite; nearest: 0$"),
-    ("learning_rate", -1e-3, "at least 0 and finite; nearest: 0$"),
-    ("learning_rate", math.nan, "nearest: 0.00015$"),
-    ("learning_rate", math.inf, "nearest: 0.00015$"),
-    ("b1", 2.0, "at least 0 and below 1; nearest: 0.999$"),
-    ("b2", 1.0, "at least 0 and below 1; nearest: 0.999$"),
-    ("eps", -1.0, "at least 1e-30 and finite; nearest: 1e-08$"),
-    ("weight_decay", -1.0, "nearest: 0$"),
-    ("warmup_steps", -5, "nearest: 0$"),
-    ("final_scale", -0.1, "nearest: 0$"),
-  ],
-)
-def test_an_optimiser_of_no_sense_is_refused(key, value, said):
-  config = defaults.rl()
-  config.optimizer[key] = value
-  given = re.escape(f"optimizer.{key} = {value} must be ") + ".*" + said
-  with pytest.raises(ValueError, match=given):
-    optimizers.by_learner(config, ["policy"], Plan())
-
-
-def test_a_run_that_ends_while_it_warms_up_meets_no_cosine():
-  config = defaults.supervised(steps=20)  # of 50 steps of warm-up
-  optimizers.by_learner(config, ["policy"], Plan())
-
-
 def test_a_config_of_a_notebook_is_searched_for_typos_too():
   config = small_run.config()
   config.rollout.sampels = 8
   with pytest.raises(ValueError, match="'sampels'; did you mean 'samples'"):
-    loop.validate(config, "/no/such/run")
+    validate.check_and_build(config, "/no/such/run")
 
 
 @pytest.mark.parametrize("text", config_names.listing())

@@ -1,5 +1,6 @@
 """What is saved is found again, bit for bit, wherever it is wanted."""
 
+import logging
 import shutil
 import subprocess
 import sys
@@ -173,9 +174,9 @@ def test_saves_multiples_or_when_forced_and_keeps_the_latest(tmp_path):
 KILLED_WHILE_SAVING = """
 import os, sys
 import jax.numpy as jnp
-from experiments import checkpoint
+from experiments.training import checkpointing
 
-checkpoints = checkpoint.Checkpoints(sys.argv[1])
+checkpoints = checkpointing.Checkpoints(sys.argv[1])
 checkpoints.save(1, {"params": jnp.full(2**23, 1.0)}, {})
 checkpoints.wait()
 checkpoints.save(2, {"params": jnp.full(2**23, 2.0)}, {})
@@ -320,3 +321,20 @@ def test_a_number_tells_every_single_change_and_order(dtype):
   assert checksums.compute({"x": split}) == checksums.compute(
     {"x": np.asarray(split)}
   )
+
+
+def test_orbax_logs_no_traceback_of_an_error_that_it_raises(tmp_path, capsys):
+  """A run on a full disk says one line, not this one after 300 others."""
+  checkpointing.Checkpoints(tmp_path).close()
+  logger = logging.getLogger("absl")
+
+  def is_logged(pathname, exc_info):
+    record = logger.makeRecord(
+      "absl", logging.ERROR, pathname, 1, "text", (), exc_info
+    )
+    return bool(logger.filter(record))
+
+  failed = (OSError, OSError("full"), None)
+  assert not is_logged("site-packages/orbax/checkpoint/x.py", failed)
+  assert is_logged("site-packages/orbax/checkpoint/x.py", None)
+  assert is_logged("mine.py", failed)

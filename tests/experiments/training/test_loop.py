@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import json
 import logging
 import pathlib
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import small_gsm8k, small_run
@@ -18,7 +20,14 @@ from experiments import evaluate, tasks
 from experiments.configs import defaults
 from experiments.evaluation import statistics
 from experiments.logging import json_files
-from experiments.training import build, checkpointing, loop, nan_guard
+from experiments.training import (
+  build,
+  checkpointing,
+  dispatch,
+  initial_state,
+  loop,
+  nan_guard,
+)
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader
 
@@ -221,7 +230,7 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   mesh["model__vocab_size"] = 26  # the task's 25 rows do not split in two
   e = build.build(small_run.config(method="reinforce", **mesh))
   state = e.init()
-  advance = loop.make_advance(e, loop.gatherer(e))
+  advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   seen = Compilations()
   logger = logging.getLogger("jax")
   logger.addHandler(seen)
@@ -253,8 +262,8 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
   config_file = tmp_path / "config.py"
   config_file.write_text(
     f"import sys\nsys.path.insert(0, {str(ROOT / 'tests')!r})\n"
-    "import tiny\n\n\ndef get_config():\n"
-    f'  return tiny.config("supervised", steps={STEPS}, checkpoint_every=1)\n'
+    "from helpers import small_run\n\n\ndef get_config():\n"
+    f'  return small_run.config("supervised", steps={STEPS}, checkpoint_every=1)\n'
   )
   workdir = tmp_path / "killed"
   process = command(workdir, config_file)
@@ -301,7 +310,9 @@ def text(tmp_path_factory):
 
 @pytest.mark.long
 def test_text_scored_on_the_host_runs_end_to_end(text):
-  losses = [line["loss/total"] for line in metrics(text / loop.BASE)]
+  losses = [
+    line["loss/total"] for line in metrics(text / initial_state.BASE_FOLDER)
+  ]
   assert len(losses) == 8
   assert losses[-1] < losses[0]
   for line in json_files.read(text / "metrics.jsonl"):
@@ -319,13 +330,17 @@ def test_text_scored_on_the_host_runs_end_to_end(text):
     found = statistics.load(text / name)
     assert found.scores.shape == (small_gsm8k.TEST, 2)
     assert set(np.unique(found.scores)) <= {0.0, 1.0}
-  assert (text / "report.html").exists()
+  assert "max_at_k(k=2)" in (text / "method.txt").read_text()
+  advantages = json.loads((text / "advantages.json").read_text())
+  assert len(advantages["right"]) == small_run.SAMPLES + 1
 
 
 def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
   """The base on eight devices draws what it drew on one, as the run began."""
   out = tmp_path / "evaluation.json"
-  code = evaluate.main([f"--workdir={text / loop.BASE}", f"--out={out}"])
+  code = evaluate.main(
+    [f"--workdir={text / initial_state.BASE_FOLDER}", f"--out={out}"]
+  )
   assert code == 0
   shown = capsys.readouterr().out
   assert "step 8" in shown
@@ -372,7 +387,7 @@ def test_every_kind_of_credit_trains(task, method):
     build.build(small_run.config(task=task, method=method, **changes))
   )
   state = e.init()
-  advance = loop.make_advance(e, loop.gatherer(e))
+  advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   for _ in range(2):
     state, found, _ = advance(state)
   found = jax.device_get(found)
@@ -397,7 +412,8 @@ def test_a_score_that_is_not_finite_stops_the_run_and_names_its_sample(
       completions.shape[1] != small_run.SAMPLES
     ):  # the evaluation is left alone
       return judged
-    return judged.replace(scores=judged.scores.at[3, 1].set(np.nan))
+    scores = jnp.asarray(judged.scores).at[3, 1].set(np.nan)
+    return judged.replace(scores=scores)
 
   spoilt = dataclasses.replace(e, task=dataclasses.replace(e.task, score=score))
   with pytest.raises(nan_guard.Stopped, match=r"step 1: .* sample 1 of prompt"):

@@ -35,14 +35,14 @@ def letters(completion, letters):
 
 
 def config(folder, **changes):
-  """A config file of `tiny.config(**changes)`."""
+  """A config file of `small_run.config(**changes)`."""
   path = folder / "config.py"
   path.write_text(
     textwrap.dedent(f"""\
-      import tiny
+      from helpers import small_run
 
       def get_config():
-        return tiny.config(**{changes!r})
+        return small_run.config(**{changes!r})
     """)
   )
   return path
@@ -286,10 +286,10 @@ class TestShares:
     array = type(
       "Array", (), {"sharding": self.Place(*rows), "shape": (count,)}
     )
-    shares = multihost._shares(array)
+    shares = multihost._divide_prompts(array)
     assert [rows.tolist() for rows in shares] == expected
     parts = np.stack([np.stack([share, share * 10], -1) for share in shares])
-    joined = multihost._joined(parts, shares)
+    joined = multihost._merge(parts, shares)
     assert joined[:, 0].tolist() == list(range(count))
     assert joined[:, 1].tolist() == [10 * i for i in range(count)]
 
@@ -320,7 +320,7 @@ def test_mistakes_of_who_one_is(words, says):
   usual = {"distributed": False, "coordinator": None}
   usual |= {"processes": None, "process": None}
   with pytest.raises(ValueError, match=says):
-    multihost.join(**(usual | words))
+    multihost.connect_processes(**(usual | words))
 
 
 ONE_CANNOT_READ = """

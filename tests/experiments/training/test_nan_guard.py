@@ -13,7 +13,7 @@ from helpers import small_run
 from experiments import replay
 from experiments.cli import errors
 from experiments.logging import json_files
-from experiments.training import loop, nan_guard, workdirs
+from experiments.training import dispatch, loop, nan_guard, workdirs
 from rl import learners, method, scoring
 from rl.losses import terms
 from rl.minibatches import Plan
@@ -70,14 +70,14 @@ REASONS = [
 
 @pytest.mark.parametrize(("metrics", "reason"), REASONS)
 def test_why_an_update_was_refused(metrics, reason):
-  assert nan_guard.refused(metrics, Plan()) == reason
+  assert nan_guard.skip_reason(metrics, Plan()) == reason
 
 
 def test_of_several_updates_all_must_be_refused():
   bad = {"loss/total": math.nan}
   plan = Plan(epochs=2, minibatches=2)
-  assert not nan_guard.refused(FINE | bad | {"optim/skipped": 3.0}, plan)
-  assert nan_guard.refused(FINE | bad | {"optim/skipped": 4.0}, plan)
+  assert not nan_guard.skip_reason(FINE | bad | {"optim/skipped": 3.0}, plan)
+  assert nan_guard.skip_reason(FINE | bad | {"optim/skipped": 4.0}, plan)
 
 
 def test_so_many_in_a_row_end_a_run():
@@ -91,21 +91,24 @@ def test_so_many_in_a_row_end_a_run():
     (bad, True, False),
     (bad, True, True),
   ]:
-    assert guard.see(metrics) == ""
-    assert guard.is_near(1) == near
-    assert bool(guard.reached) == reached
-  assert guard.reached == "3 steps in a row were skipped, as loss/total is nan"
+    assert guard.check(metrics) == ""
+    assert guard.may_stop_within(1) == near
+    assert bool(guard.stop_reason) == reached
+  assert (
+    guard.stop_reason
+    == "3 steps in a row were skipped, because loss/total is nan"
+  )
 
 
 def test_zero_never_ends_a_run_and_one_waits_for_every_step():
   bad = skipped(**{"loss/total": math.nan})
   never, once = nan_guard.Guard(Plan(), 0), nan_guard.Guard(Plan(), 1)
-  assert once.is_near(1)
+  assert once.may_stop_within(1)
   for guard in (never, once):
-    guard.see(bad)
-  assert not never.is_near(1)
-  assert not never.reached
-  assert once.reached == "an update was skipped, as loss/total is nan"
+    guard.check(bad)
+  assert not never.may_stop_within(1)
+  assert not never.stop_reason
+  assert once.stop_reason == "an update was skipped, because loss/total is nan"
 
 
 @pytest.fixture(scope="module")
@@ -122,19 +125,19 @@ def test_a_run_whose_loss_stays_nan_ends_after_so_many_steps(stuck):
   workdir, _, stopped = stuck
   lines = json_files.read(workdir / "metrics.jsonl")
   assert [line["optim/skipped"] for line in lines] == [0, 0, 1, 1, 1]
-  assert stopped.number == 5
+  assert stopped.step == 5
   assert str(stopped) == (
-    "step 5: 3 steps in a row were skipped, as loss/total is nan"
+    "step 5: 3 steps in a row were skipped, because loss/total is nan"
   )
   assert isinstance(stopped, errors.RunError)
 
 
 def test_what_it_was_to_learn_from_is_kept(stuck):
   workdir, e, stopped = stuck
-  state, rollouts = nan_guard.load(e, workdir, stopped.number)
-  assert int(state.step) == stopped.number - 1
+  state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
+  assert int(state.step) == stopped.step - 1
   kept = rollouts[learners.POLICY]
-  again, _ = loop.gatherer(e)(state)
+  again, _ = dispatch.compile_rollout_fn(e)(state)
 
   def data(x):
     is_key = jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
@@ -147,7 +150,9 @@ def test_what_it_was_to_learn_from_is_kept(stuck):
 
 def test_replay_names_the_operation_that_makes_a_nan(stuck):
   workdir, e, stopped = stuck
-  said = "\n".join(replay.look(e, *nan_guard.load(e, workdir, stopped.number)))
+  said = "\n".join(
+    replay.describe(e, *nan_guard.load_rollout(e, workdir, stopped.step))
+  )
   assert "metric loss/total: nan" in said
   assert "the update is skipped: loss/total is nan" in said
   assert "gradient: not finite in" in said
@@ -158,8 +163,8 @@ def test_replay_names_the_operation_that_makes_a_nan(stuck):
 def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
   e = small_run.experiment(steps=1)
   workdirs.write_config(tmp_path, e.config)
-  rollout, _ = loop.gatherer(e)(state := e.init())
-  nan_guard.keep(tmp_path, 1, state, rollout)
+  rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
+  nan_guard.save_rollout(tmp_path, 1, state, rollout)
   assert replay.main(["--workdir", str(tmp_path)]) == 0
   said = capsys.readouterr().out.splitlines()
   assert said[-2:] == ["the update is made", "no operation makes a NaN"]
@@ -167,10 +172,10 @@ def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
 
 def test_replay_counts_the_scores_that_are_not_finite(stuck):
   workdir, e, stopped = stuck
-  state, rollouts = nan_guard.load(e, workdir, stopped.number)
+  state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
   own = rollouts[learners.POLICY]
   own = own.replace(scores=jnp.asarray(own.scores).at[2, 1].set(jnp.inf))
-  said = list(replay.look(e, state, {learners.POLICY: own}))
+  said = list(replay.describe(e, state, {learners.POLICY: own}))
   assert said[0] == (
     f"the rollout: scores is not finite in 1 of {own.scores.size} samples; the "
     "first is sample 1 of prompt 2"
@@ -181,7 +186,7 @@ def test_replay_counts_the_scores_that_are_not_finite(stuck):
 @pytest.mark.parametrize(
   ("words", "says"),
   [
-    (["--step", "2"], "keeps no rollout of step 2; available: "),
+    (["--step", "2"], "has no saved rollout of step 2; available: "),
     (["--workdir", "nowhere"], "nowhere holds no run"),
   ],
 )
@@ -194,7 +199,7 @@ def test_replay_refuses_what_is_not_there(stuck, capsys, words, says):
 def test_replay_names_what_is_damaged(stuck, tmp_path, capsys):
   whole, _, stopped = stuck
   workdir = shutil.copytree(whole, tmp_path / "copy")
-  kept = nan_guard.folder(workdir, stopped.number) / "rollout.safetensors"
+  kept = nan_guard.rollout_folder(workdir, stopped.step) / "rollout.safetensors"
   kept.write_bytes(kept.read_bytes()[:100])
   assert replay.main(["--workdir", str(workdir)]) == errors.USAGE
   assert f"{kept.parent} cannot be read" in capsys.readouterr().err
@@ -203,7 +208,7 @@ def test_replay_names_what_is_damaged(stuck, tmp_path, capsys):
 def test_the_fused_loop_ends_too_and_keeps_the_last_of_a_dispatch(tmp_path):
   with pytest.raises(nan_guard.Stopped, match=r"step 10: 8 steps in a row"):
     loop.run(broken(steps=40, steps_per_dispatch=5), tmp_path)
-  state, rollouts = nan_guard.load(broken(), tmp_path, 10)
+  state, rollouts = nan_guard.load_rollout(broken(), tmp_path, 10)
   assert int(state.step) == int(rollouts[learners.POLICY].step) == 9
 
 

@@ -10,7 +10,15 @@ import pytest
 from helpers import small_gsm8k, small_run
 from ml_collections import ConfigDict
 
-from experiments.training import build, checkpointing, loop, workdirs
+from experiments.training import (
+  build,
+  checkpointing,
+  dispatch,
+  initial_state,
+  loop,
+  validate,
+  workdirs,
+)
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, hf, lora, transformer
 from models import tokenizer as bpe
@@ -95,7 +103,7 @@ def whole(folder, tmp_path_factory):
 
 def test_training_starts_from_the_folders_weights(folder, whole):
   workdir, e, state = whole
-  start = e.init(loop.starting_params(e, workdir)).params
+  start = e.init(initial_state.starting_params(e, workdir)).params
   _, stored = hf.load(folder)
   assert leaves(start).keys() == leaves(stored).keys()
   for name, leaf in leaves(stored).items():
@@ -126,8 +134,8 @@ def adapted(folder, tmp_path_factory):
 def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   """EEPO unlearns its first half for a moment: of what is trained."""
   e = experiment(folder, method="eepo(rate=0.1, threshold=9.0)", **LORA)
-  state = e.init(loop.starting_params(e, tmp_path))
-  rollout, _ = loop.gatherer(e)(state)
+  state = e.init(initial_state.starting_params(e, tmp_path))
+  rollout, _ = dispatch.compile_rollout_fn(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
   seen = []
   forget = e.method.sampler.run
@@ -139,7 +147,7 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   stage = dataclasses.replace(e.method.sampler, run=run)
   method = dataclasses.replace(e.method, stage=stage)
   watched = dataclasses.replace(e, methods={"policy": method})
-  loop.gatherer(watched)(state)
+  dispatch.compile_rollout_fn(watched)(state)
   assert seen[0] == jax.tree.structure(state.params)
 
 
@@ -205,9 +213,9 @@ def test_heads_are_those_that_the_config_asks_for(folder, tmp_path):
   e = experiment(
     tmp_path / "headed", model__extra_heads=(("steps", 2), ("new", 3))
   )
-  state = e.init(loop.starting_params(e, tmp_path))
+  state = e.init(initial_state.starting_params(e, tmp_path))
   found = leaves(state.params)
-  assert found.keys() == leaves(e.abstract_plain).keys()
+  assert found.keys() == leaves(e.abstract_params_without_lora).keys()
   np.testing.assert_array_equal(
     found["['heads']['steps']['kernel']"], params["heads"]["steps"]["kernel"]
   )
@@ -215,7 +223,9 @@ def test_heads_are_those_that_the_config_asks_for(folder, tmp_path):
   assert not any(name.startswith("['value']") for name in found)
   assert not any("gone" in name for name in found)
   with pytest.raises(ValueError, match=r"'steps' of .* has 2 outputs, not 3"):
-    experiment(tmp_path / "headed", model__extra_heads=(("steps", 3),))
+    validate.check_experiment(
+      experiment(tmp_path / "headed", model__extra_heads=(("steps", 3),))
+    )
 
 
 @pytest.mark.parametrize("settings", [{}, LORA], ids=["whole", "adapters"])
@@ -241,7 +251,7 @@ def test_what_is_exported_says_the_same_in_transformers(
   state = run(e, workdir)
   out = tmp_path / "out"
   assert convert(["export", str(workdir), str(out)]) == 0
-  params = types.join(state.params, loop.frozen(e, workdir))
+  params = types.join(state.params, initial_state.frozen_params(e, workdir))
   problems = e.task.test(2)
   sampling = dataclasses.replace(e.sampling, samples=1, temperature=0.0)
   drawn = generation.generate(
@@ -296,7 +306,7 @@ def test_a_config_of_a_run_is_read_back(adapted):
 )
 def test_mistakes_are_found_before_anything_runs(changes, message):
   with pytest.raises(ValueError, match=message):
-    build.build(small_run.config(**changes))
+    validate.check_and_build(small_run.config(**changes))
 
 
 def test_a_vocabulary_that_does_not_hold_the_task_is_refused(tmp_path):

@@ -26,7 +26,8 @@ CLOCKS = ("time/", "perf/")
 def file(tmp_path_factory):
   path = tmp_path_factory.mktemp("preempted") / "config.py"
   path.write_text(
-    f"import tiny\n\n\ndef get_config():\n  return tiny.config(**{CHANGES!r})\n"
+    "from helpers import small_run\n\n\n"
+    f"def get_config():\n  return small_run.config(**{CHANGES!r})\n"
   )
   return path
 
@@ -54,6 +55,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(file, tmp_path):
   whole = start(file, tmp_path / "whole")
   said, _ = whole.communicate(timeout=300)
   assert whole.returncode == 0, said
+  assert (tmp_path / "whole" / "report.html").exists()
   workdir = tmp_path / "stopped"
   for least in (3, 25):
     process = start(file, workdir)
@@ -62,7 +64,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(file, tmp_path):
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=120)
     assert process.returncode == preemption.STATUS == 143, said
-    assert "told to end, after step" in said
+    assert "stopped by SIGTERM after step" in said
     done = max(line["step"] for line in metrics(workdir))
     assert least <= done < CHANGES["steps"]
     saved = [int(path.name) for path in (workdir / "checkpoints").iterdir()]
@@ -89,7 +91,7 @@ class Told(preemption.Watch):
 
   def check(self):
     self.left -= 1
-    self._told = self.left == 0
+    self._has_signal = self.left == 0
     super().check()
 
 
@@ -143,6 +145,6 @@ def test_an_evaluation_asks_between_batches():
     batch=8,
     key=e.init().key,
     sharding=e.batch_sharding,
-    between=lambda: asked.append(1),
+    between_batches=lambda: asked.append(1),
   )
   assert len(asked) == 2

@@ -10,7 +10,7 @@ import pytest
 from helpers import small_run
 
 from experiments.logging import json_files
-from experiments.training import build, device_mesh, loop
+from experiments.training import build, device_mesh, dispatch, loop
 from models import presets
 from rl import learners, methods, types
 from rl.losses import importance
@@ -30,7 +30,9 @@ def experiment(**changes):
 
 
 def sampled(e, state):
-  return jax.device_get(loop.gatherer(e)(state)[0].replace(keys=None))
+  return jax.device_get(
+    dispatch.compile_rollout_fn(e)(state)[0].replace(keys=None)
+  )
 
 
 def assert_same(found, expected):
@@ -57,7 +59,7 @@ def test_another_mesh_gives_the_same_rollout(changes):
   assert other.sampling_mesh != other.mesh
   found, expected = (sampled(e, e.init()) for e in (other, plain))
   assert_same(found, expected)
-  rollout, _ = loop.gatherer(other)(other.init())
+  rollout, _ = dispatch.compile_rollout_fn(other)(other.init())
   assert rollout.completions.sharding == other.batch_sharding
   assert rollout.step.sharding == other.replicated
 
@@ -68,8 +70,8 @@ class TestAhead:
   def test_samples_are_of_the_parameters_before(self):
     """As if the state before had been asked for the problems of this step."""
     e = experiment(**AHEAD, steps=4, checkpoint_every=2)
-    gather = loop.gatherer(e)
-    advance = loop.make_advance(e, gather)
+    gather = dispatch.compile_rollout_fn(e)
+    advance = dispatch.make_dispatch(e, gather)
     state = e.init()
     states, rollouts, stale = [], [], []
     for _ in range(4):
@@ -81,7 +83,9 @@ class TestAhead:
       stale.append(times["rollout/staleness"])
       state, _, _ = advance(state)
     assert stale == [0, 1, 0, 1]
-    once = loop.gatherer(experiment(**HALF, method="grpo(beta=0.0)"))
+    once = dispatch.compile_rollout_fn(
+      experiment(**HALF, method="grpo(beta=0.0)")
+    )
     for step, found in enumerate(rollouts):
       before = states[step - int(stale[step])]
       params = jax.tree.map(jnp.asarray, before.params)
@@ -174,9 +178,9 @@ def test_without_a_gap_correction_changes_nothing():
   found = []
   for cap in (0.0, 2.0):
     e = experiment(method="grpo(beta=0.0)", sampler__truncation=cap)
-    rollout, _ = loop.gatherer(e)(state := e.init())
+    rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
     own = learners.by_learner(rollout)[learners.POLICY]
-    moved, _, _ = loop.make_advance(e, lambda _, own=own: (own, {}))(state)
+    moved, _, _ = dispatch.make_dispatch(e, lambda _, own=own: (own, {}))(state)
     found.append(jax.device_get(moved.params))
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found
@@ -192,7 +196,9 @@ class TestLayout:
       for i in range(count)
     ]
     model = presets.get(model, dtype="bfloat16")
-    found = device_mesh.axes(OPEN | asked, devices, model, prompts, memory)
+    found = device_mesh.choose_axes(
+      OPEN | asked, devices, model, prompts, memory
+    )
     return found["fsdp"], found["tensor"]
 
   @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ factor of six, as the machine may be busy.
 import contextlib
 import dataclasses
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +16,15 @@ import numpy as np
 import pytest
 from helpers import small_run
 
+from experiments.evaluation import evaluator
 from experiments.logging import json_files, run_logger, sample_dump
-from experiments.training import build, loop
+from experiments.training import (
+  build,
+  checkpointing,
+  dispatch,
+  loop,
+  metric_buffer,
+)
 from rl import step
 
 SHORT, LONG = 0.2, 1.2
@@ -51,37 +59,55 @@ def slow_updates(monkeypatch):
   monkeypatch.setattr(step, "make", make_slow)
 
 
-class SlowCheckpoints:
-  """Stands for `checkpoint.Checkpoints`; a save takes 0.3 s."""
+class SlowCheckpoints(contextlib.nullcontext):
+  """Stands for `checkpointing.Checkpoints`; a save takes 0.3 s."""
+
+  def __init__(self, *args, **kwargs):
+    super().__init__(self)
+
+  def restore_newest(self, *args):
+    return None
 
   def save(self, *args, **kwargs):
     time.sleep(0.3)
 
+  def wait(self):
+    pass
 
-def run_loop(e, workdir):
-  """Runs the training loop alone.
+
+def run_loop(e, workdir, evaluation_seconds=0.0):
+  """Runs an experiment with a logger, checkpoints and evaluations that are fast.
 
   Returns:
-    The lines of `metrics.jsonl` by step, and the seconds of the loop until it
-    flushes the logger after its last step.
+    The lines of `metrics.jsonl` by step, and the seconds from the start of the
+    training loop to the flush of the logger after its last step.
   """
-  watch = contextlib.nullcontext()
-  watch.check = lambda: None
-  state = jax.block_until_ready(e.init())
-  flushes = []
-  with run_logger.Logger(workdir, STEPS, sinks=()) as logger:
-    flush = logger.flush
+  starts, flushes = [], []
 
-    def noted_flush():
+  class Logger(run_logger.Logger):
+    def flush(self):
       flushes.append(time.perf_counter())
-      flush()
+      super().flush()
 
-    logger.flush = noted_flush
-    start = time.perf_counter()
-    loop._loop(e, state, workdir, SlowCheckpoints(), logger, watch, None)
-    wall = flushes[-1] - start
+  class MetricBuffer(metric_buffer.MetricBuffer):
+    def __init__(self, e, logger, guard, state):
+      jax.block_until_ready(state)
+      starts.append(time.perf_counter())
+      super().__init__(e, logger, guard, state)
+
+  def evaluate_once(*args):
+    time.sleep(evaluation_seconds)
+    return types.SimpleNamespace(metrics={"evaluation/x": 1.0})
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(run_logger, "Logger", Logger)
+    patch.setattr(metric_buffer, "MetricBuffer", MetricBuffer)
+    patch.setattr(checkpointing, "Checkpoints", SlowCheckpoints)
+    patch.setattr(evaluator, "evaluate_once", evaluate_once)
+    loop.run(e, workdir)
   lines = json_files.read(workdir / "metrics.jsonl")
-  return {line["step"]: line for line in lines if "time/step_s" in line}, wall
+  by_step = {line["step"]: line for line in lines if "time/step_s" in line}
+  return by_step, flushes[-1] - starts[0]
 
 
 def assert_of_its_own_step(seconds):
@@ -140,10 +166,11 @@ def run_in_the_hosts_thread(advance):
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_separate_programs(tmp_path, monkeypatch, asynchronous):
   running = []
-  gatherer, make_advance = loop.gatherer, loop.make_advance
+  compile_rollout_fn = dispatch.compile_rollout_fn
+  make_dispatch = dispatch.make_dispatch
 
   def observed(e, gather):
-    advance = make_advance(e, gather)
+    advance = make_dispatch(e, gather)
     if not asynchronous:
       advance = run_in_the_hosts_thread(advance)
 
@@ -156,9 +183,11 @@ def test_separate_programs(tmp_path, monkeypatch, asynchronous):
 
   if asynchronous:
     monkeypatch.setattr(
-      loop, "gatherer", lambda e: run_behind_a_long_program(gatherer(e))
+      dispatch,
+      "compile_rollout_fn",
+      lambda e: run_behind_a_long_program(compile_rollout_fn(e)),
     )
-  monkeypatch.setattr(loop, "make_advance", observed)
+  monkeypatch.setattr(dispatch, "make_dispatch", observed)
   lines, wall = run_loop(small_run.experiment(steps=STEPS), tmp_path)
   # A busy machine may return from one of the four dispatches late.
   assert (sum(running[WARM:]) >= 2) == asynchronous
@@ -212,19 +241,14 @@ def test_several_steps_a_dispatch_share_its_time(tmp_path):
 def test_work_between_steps_is_no_part_of_a_step(tmp_path, monkeypatch):
   """It is logged with the next line, and all adds up to the wall time."""
 
-  def evaluate(*args):
-    time.sleep(0.4)
-    return {"evaluation/x": 1.0}
-
-  def recorder(*args):
+  def make_recorder(*args):
     return lambda state: time.sleep(0.5) or []
 
-  monkeypatch.setattr(loop, "_evaluated", evaluate)
-  monkeypatch.setattr(sample_dump, "recorder", recorder)
+  monkeypatch.setattr(sample_dump, "make_recorder", make_recorder)
   e = small_run.experiment(
     steps=STEPS, evaluate_every=4, rollouts_every=4, checkpoint_every=2
   )
-  lines, wall = run_loop(e, tmp_path)
+  lines, wall = run_loop(e, tmp_path, evaluation_seconds=0.4)
   assert_of_its_own_step(by_step(lines, "time/step_s"))
   logged = {
     (number, name): line[name]
@@ -255,11 +279,11 @@ def test_the_first_step_does_not_hold_the_time_of_the_second(
   tmp_path, monkeypatch
 ):
   """The first compiles, and is as long whatever the second takes."""
-  make_advance = loop.make_advance
+  make_dispatch = dispatch.make_dispatch
   monkeypatch.setattr(
-    loop,
-    "make_advance",
-    lambda *args: run_in_the_hosts_thread(make_advance(*args)),
+    dispatch,
+    "make_dispatch",
+    lambda *args: run_in_the_hosts_thread(make_dispatch(*args)),
   )
   e = small_run.experiment(steps=2)
   start = time.perf_counter()

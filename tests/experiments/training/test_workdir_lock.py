@@ -18,7 +18,7 @@ from experiments.training import multihost, workdir_lock
 SMOKE = f"--config={smoke.__file__}"
 HOLD = (
   "import sys; from experiments.training import workdir_lock\n"
-  "with workdir_lock.hold(sys.argv[1]): print('held', flush=True); input()"
+  "with workdir_lock.lock_workdir(sys.argv[1]): print('held', flush=True); input()"
 )
 
 
@@ -51,35 +51,35 @@ def test_a_second_run_is_refused_in_one_line(tmp_path, holder, capsys):
 def test_a_killed_run_leaves_its_workdir_free(tmp_path, holder, end):
   holder.send_signal(end)
   holder.wait()
-  with workdir_lock.hold(tmp_path):
+  with workdir_lock.lock_workdir(tmp_path):
     text = (tmp_path / workdir_lock.LOCK_FILE).read_text()
     assert f'"pid": {os.getpid()}' in text
 
 
 def test_a_released_workdir_is_free(tmp_path):
   with (
-    workdir_lock.hold(tmp_path),
+    workdir_lock.lock_workdir(tmp_path),
     pytest.raises(errors.UsageError, match=f"process {os.getpid()} on "),
-    workdir_lock.hold(tmp_path),
+    workdir_lock.lock_workdir(tmp_path),
   ):
     pass
-  with pytest.raises(KeyError), workdir_lock.hold(tmp_path):
+  with pytest.raises(KeyError), workdir_lock.lock_workdir(tmp_path):
     raise KeyError  # an error releases it too
-  with workdir_lock.hold(tmp_path):
+  with workdir_lock.lock_workdir(tmp_path):
     pass
 
 
 def test_a_process_that_the_run_starts_does_not_hold_its_workdir(tmp_path):
-  with workdir_lock.hold(tmp_path):
+  with workdir_lock.lock_workdir(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1)
-  with workdir_lock.hold(tmp_path):
+  with workdir_lock.lock_workdir(tmp_path):
     process.communicate(b"\n")
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"host": "a'])
 def test_a_damaged_file_does_not_matter(tmp_path, text):
   (tmp_path / workdir_lock.LOCK_FILE).write_text(text)
-  with workdir_lock.hold(tmp_path):
+  with workdir_lock.lock_workdir(tmp_path):
     pass
 
 
@@ -90,12 +90,12 @@ def test_a_file_system_without_locks_is_no_obstacle(
     raise OSError(errno.ENOTSUP, "Operation not supported")
 
   monkeypatch.setattr(workdir_lock.fcntl, "flock", refuse)
-  with workdir_lock.hold(tmp_path):
-    assert "start no second run here" in capsys.readouterr().out
+  with workdir_lock.lock_workdir(tmp_path):
+    assert "start no second run in this" in capsys.readouterr().out
 
 
 def test_a_bucket_has_no_lock():
-  with workdir_lock.hold("gs://bucket/run"):
+  with workdir_lock.lock_workdir("gs://bucket/run"):
     pass
 
 
@@ -103,12 +103,12 @@ def test_other_processes_of_a_run_wait_for_process_0(tmp_path, monkeypatch):
   """Process 1 takes no lock, and is refused where process 0 was."""
   monkeypatch.setattr(jax, "process_index", lambda: 1)
   monkeypatch.setattr(jax, "process_count", lambda: 2)
-  monkeypatch.setattr(multihost, "agreed", lambda value: 0)
-  with workdir_lock.hold(tmp_path):
+  monkeypatch.setattr(multihost, "broadcast_from_process_0", lambda value: 0)
+  with workdir_lock.lock_workdir(tmp_path):
     assert not list(tmp_path.iterdir())
-  monkeypatch.setattr(multihost, "agreed", lambda value: 1)
+  monkeypatch.setattr(multihost, "broadcast_from_process_0", lambda value: 1)
   with (
     pytest.raises(errors.UsageError, match="is in use by another run"),
-    workdir_lock.hold(tmp_path),
+    workdir_lock.lock_workdir(tmp_path),
   ):
     pass

@@ -89,6 +89,12 @@ def test_a_config_that_was_cut_off_is_named(tmp_path, text):
     assert str(tmp_path) in str(error.value)
 
 
+def test_another_projects_config_is_no_run(tmp_path):
+  (tmp_path / "config.json").write_text('{"kind": "rl", "model_type": "llama"}')
+  with pytest.raises(ValueError, match=r"config.json is not the config of a r"):
+    workdirs.read_config(tmp_path)
+
+
 def test_a_second_watch_counts_on_and_orbax_asks_nothing(tmp_path, monkeypatch):
   """JAX has one count of how often a process asked whether it must end."""
   asked = []

@@ -1,0 +1,92 @@
+"""Builds what one dispatch of the training loop runs: sample, score, update.
+
+A dispatch is `steps_per_dispatch` training steps. One step is usually two
+programs, sampling and update; a reward that runs on the host stands between
+them. With several steps per dispatch, all of them are one fused program.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import jax
+
+from experiments.training import host_needs, rollout_pipeline, rollouts
+from experiments.training.experiment import Experiment
+from rl import fused_loop, step
+
+# state -> (state, metrics of the steps, times measured on the host)
+Dispatch = Callable[
+  [step.State], tuple[step.State, step.Metrics, dict[str, float]]
+]
+
+
+def compile_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
+  """Returns `state -> (rollout, times)`, compiled as far as the task allows.
+
+  The rollout is on the training mesh and is a pure function of the state, so
+  calling it again returns the same samples.
+  """
+  sample = _sample_on_sampling_mesh(e)
+  if (e.config.get("sampler") or {}).get("ahead"):
+    sample = rollout_pipeline.Ahead(e, sample)
+  else:
+    sample = rollout_pipeline.moved(e, sample)
+  return host_needs.with_host_needs(e, sample)
+
+
+def make_dispatch(
+  e: Experiment, sample_rollout: rollouts.HostRolloutFn
+) -> Dispatch:
+  """Returns the function that the training loop calls for each dispatch.
+
+  The state is donated: the caller must use the returned one.
+
+  Args:
+    e: the experiment.
+    sample_rollout: the function of `compile_rollout_fn`. The fused loop does not
+      call it, because it samples inside its own program.
+  """
+  train_step = step.make(e.methods, e.policy, e.txs, e.plan)
+  out_shardings = (e.shardings, e.replicated)
+  if e.config.steps_per_dispatch > 1:
+    body = fused_loop.iteration(_jittable_rollout_fn(e), train_step)
+    fused_steps = jax.jit(
+      fused_loop.scan(body, e.config.steps_per_dispatch),
+      donate_argnums=0,
+      out_shardings=out_shardings,
+    )
+    return lambda state: (*fused_steps(state), {})
+  train_step = jax.jit(
+    train_step, donate_argnums=0, out_shardings=out_shardings
+  )
+
+  def sample_and_train(state):
+    rollout, times = sample_rollout(state)
+    times = {**times, rollouts.ROLLOUT_READY: time.perf_counter()}
+    return (*train_step(state, rollout), times)
+
+  return sample_and_train
+
+
+def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:
+  """Returns the function that samples, or that reads demonstrations."""
+  if e.task.jittable:
+    jitted = jax.jit(_jittable_rollout_fn(e))
+    return lambda state: (jitted(state), {})
+  prompts, place = e.config.rollout.prompts, e.sampling_sharding
+  if not e.is_rl:
+    return rollouts.make_host_demonstration_fn(e.task, prompts, place)
+  return rollouts.make_host_rollout_fn(
+    e.task, e.policy, e.sampling, prompts, place, e.method
+  )
+
+
+def _jittable_rollout_fn(e: Experiment) -> rollouts.RolloutFn:
+  prompts, place = e.config.rollout.prompts, e.sampling_sharding
+  if e.is_rl:
+    return rollouts.make_rollout_fn(
+      e.task, e.policy, e.sampling, prompts, place, e.method
+    )
+  return rollouts.make_demonstration_fn(e.task, prompts, place)

@@ -1,0 +1,686 @@
+"""Refuses, before anything is written, what would waste a run or lose data.
+
+  experiment = validate.check_and_build(config, workdir)
+
+All refusals of a run stand in this file, in the order in which they are made:
+values of the config (`check_config`), the devices (`check_devices`), parts that do
+not fit each other (`check_experiment`), and the workdir with its base
+(`check_workdir`). Each raises a ValueError that names the key, its value, what is
+allowed and the nearest allowed value. Other mistakes, such as an unknown name of
+a method, are reported by the code that reads the value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+from etils import epath
+
+from experiments import tasks
+from experiments.cli import arguments, config_keys, spec
+from experiments.evaluation import evaluator, statistics
+from experiments.logging import writers
+from experiments.training import (
+  build,
+  checkpoint_retention,
+  decoder,
+  host_needs,
+  initial_state,
+  optimizers,
+  workdirs,
+)
+from experiments.training.experiment import KINDS, Experiment
+from models import checkpoint_reader, lora, sharding, storage_paths
+from rewards import combine
+from rl import choices, learners, scoring, step, transforms, types
+from rl.method import Method
+from rl.sampling import samplers
+
+# Setting of an optimizer -> (smallest value, exclusive upper bound, suggestion).
+OPTIMIZER_RANGES = {
+  "learning_rate": (0.0, math.inf, 1.5e-4),
+  "warmup_steps": (0, math.inf, 0),
+  "decay_steps": (0, math.inf, 0),
+  "final_scale": (0.0, math.inf, 0.1),
+  "b1": (0.0, 1.0, 0.999),
+  "b2": (0.0, 1.0, 0.999),
+  # With eps = 0, Adam's update for a gradient of 0 would be 0 / 0.
+  "eps": (1e-30, math.inf, 1e-8),
+  "weight_decay": (0.0, math.inf, 0.0),
+  "clip_norm": (0.0, math.inf, 1.0),
+}
+# The tokens of one rollout are indexed with 32 bits.
+_MAX_ROLLOUT_TOKENS = 2**31 - 1
+
+
+def check_and_build(
+  config: ml_collections.ConfigDict,
+  workdir: epath.PathLike | None = None,
+  *,
+  devices: Sequence[jax.Device] | None = None,
+  memory: float | None = None,
+) -> Experiment:
+  """Builds the experiment of a config, if it can run; writes nothing.
+
+  Args:
+    config: config of the experiment.
+    workdir: folder that the run will use. None checks the experiment alone,
+      without the base and the checkpoint that a run starts from.
+    devices: devices of the run, which need not exist on this machine; None takes
+      all that JAX finds.
+    memory: bytes of one device; None asks the device.
+
+  Raises:
+    ValueError: the config is wrong, its parts do not fit each other, or the
+      workdir belongs to another config.
+    FileNotFoundError: a file that the config names does not exist.
+    ImportError: a package that the config needs is not installed.
+  """
+  check_config(config)
+  check_devices(config, jax.devices() if devices is None else devices)
+  e = build.build(config, devices, memory)
+  check_experiment(e)
+  if workdir is not None:
+    check_workdir(e, workdir)
+  return e
+
+
+# ------------------------------------------------------------------------------
+# Values of the config
+# ------------------------------------------------------------------------------
+
+
+def check_config(config: ml_collections.ConfigDict) -> None:
+  """Checks the values of a config that can be judged by themselves."""
+  config_keys.check(config)
+  if config.kind not in KINDS:
+    raise ValueError(choices.unknown("kind", config.kind, KINDS))
+  for name in config.sinks:
+    writers.get(name)
+  arguments.check_seed("seed", config.seed)
+  arguments.check_seed("evaluation.seed", config.evaluation.seed)
+  _check_plan(config)
+  _check_cadence(config)
+  _check_retention(config)
+  names = [learners.POLICY]
+  if config.kind == "rl":
+    check_mix(config.get("mix") or {})
+    check_method(config)
+    names = list(learners.by_learner(build.make_method(config.method)))
+  check_optimizers(config, names)
+  _check_task_settings(config)
+
+
+def _check_plan(config: ml_collections.ConfigDict) -> None:
+  """Checks how a rollout is cut into updates, and when updates are skipped."""
+  build.make_plan(config).check(config.rollout.prompts)
+  chunk = config.plan.chunk
+  if chunk is not None and chunk < 1:
+    raise ValueError(
+      f"plan.chunk = {chunk} must be at least 1 position; nearest: 1 (None: "
+      "as many as fit into 256 MiB of logits)"
+    )
+  max_ratio = config.plan.get("max_mean_ratio", 10.0)  # new in 2026-11
+  if not max_ratio > 1:  # refuses NaN too
+    raise ValueError(
+      f"plan.max_mean_ratio = {max_ratio} must be above 1, which is the ratio "
+      "of on-policy samples; nearest useful: 10.0 (inf: no update is skipped "
+      "for it)"
+    )
+  limit = config.get("stop_after_skips", 0)  # new in 2026-11
+  if limit < 0:
+    raise ValueError(
+      f"stop_after_skips = {limit} must be at least 0, which means never; "
+      "nearest: 0"
+    )
+
+
+def _check_cadence(config: ml_collections.ConfigDict) -> None:
+  """Checks that a dispatch of several steps ends wherever something is due."""
+  size = config.steps_per_dispatch
+  if size < 1:
+    raise ValueError(f"steps_per_dispatch = {size} must be at least 1")
+  if config.log_every < 1:
+    raise ValueError(f"log_every = {config.log_every} must be at least 1")
+  for name in ("steps", "checkpoint_every", "evaluate_every", "rollouts_every"):
+    if config[name] < 0:
+      raise ValueError(
+        f"{name} = {config[name]} must be at least 0; nearest: 0"
+      )
+    if config[name] % size:
+      raise ValueError(
+        f"{name} = {config[name]} must be a multiple of steps_per_dispatch = "
+        f"{size}; nearest: {max(round(config[name] / size), 1) * size}"
+      )
+
+
+def _check_retention(config: ml_collections.ConfigDict) -> None:
+  """Checks which checkpoints are kept, apart from the metric of `keep_best`."""
+  if config.keep_checkpoints < 1:
+    raise ValueError(
+      f"keep_checkpoints = {config.keep_checkpoints} must be at least 1"
+    )
+  every = config.checkpoint_every
+  if config.keep_every < 0 or (every and config.keep_every % every):
+    nearest = max(round(config.keep_every / every), 1) * every if every else 0
+    raise ValueError(
+      f"keep_every = {config.keep_every} must be a multiple of "
+      f"checkpoint_every = {every}; nearest: {nearest}"
+    )
+
+
+def check_method(config: ml_collections.ConfigDict) -> None:
+  """Checks what the config adds to the policy's method.
+
+  `stage`, `sampler.truncation` and `mix` replace parts that a method may bring
+  itself.
+  """
+  policy_method = learners.by_learner(build.make_method(config.method))[
+    learners.POLICY
+  ]
+  if config.get("stage") and policy_method.sampler.name != samplers.once().name:
+    raise ValueError(
+      f"stage = {config.stage}: {policy_method.name} samples by {policy_method.sampler} "
+      "already; leave stage empty"
+    )
+  mix = config.get("mix") or {}
+  if (
+    mix.get("terms") or mix.get("steps")
+  ) and policy_method.reward is not None:
+    raise ValueError(
+      f"mix: {policy_method.name} brings a reward of its own, {policy_method.reward.name}; "
+      "leave mix empty"
+    )
+
+
+def check_mix(mix: Mapping[str, Any]) -> None:
+  """Checks the rule, the order and the schedules of a mix of rewards."""
+  terms, rule = mix.get("terms") or {}, mix.get("rule", "sum")
+  if rule not in combine.RULES:
+    raise ValueError(choices.unknown("rule", rule, combine.RULES))
+  order = tuple(mix.get("order", ()))
+  if set(order) != set(terms):
+    raise ValueError(
+      f"mix.order {order} must name the terms {tuple(terms)}, each once"
+    )
+  for name, term in terms.items():
+    if term.schedule not in build.WEIGHT_SCHEDULES:
+      raise ValueError(
+        choices.unknown(
+          f"schedule of term {name}",
+          term.schedule,
+          sorted(build.WEIGHT_SCHEDULES),
+        )
+      )
+    if term.schedule == "constant" and (term.over or term.final):
+      raise ValueError(
+        f"mix.terms.{name}: over = {term.over} and final = {term.final} have "
+        "no meaning with a constant schedule; use schedule = 'linear' or "
+        "'cosine', or leave both at 0"
+      )
+    if term.schedule != "constant" and term.over < 1:
+      raise ValueError(
+        f"mix.terms.{name}.over = {term.over} must be at least 1"
+      )
+
+
+def check_optimizers(
+  config: ml_collections.ConfigDict, names: Sequence[str]
+) -> None:
+  """Checks the settings of the optimizer of every learner.
+
+  Args:
+    config: config with `optimizer` and `learners`.
+    names: names of the learners of its method.
+  """
+  changes = config.get("learners") or {}
+  other_learners = [name for name in names if name != learners.POLICY]
+  for name in changes:
+    if name not in other_learners:
+      raise ValueError(
+        choices.unknown(
+          f"learner of method {config.method}", name, other_learners
+        )
+      )
+    for key in changes[name]:
+      if key not in config.optimizer:
+        kind = f"setting of learners.{name}"
+        raise ValueError(choices.unknown(kind, key, config.optimizer))
+  for name in names:
+    where = "optimizer" if name == learners.POLICY else f"learners.{name}"
+    settings = config.optimizer.to_dict() | dict(changes.get(name, {}))
+    _check_optimizer(where, settings, config.steps)
+
+
+def _check_optimizer(
+  where: str, settings: Mapping[str, Any], steps: int
+) -> None:
+  """Checks ranges, and that a cosine schedule has steps to fall over."""
+  for key, (smallest, below, suggestion) in OPTIMIZER_RANGES.items():
+    value = settings[key]
+    if isinstance(value, numbers.Real) and smallest <= value < below:
+      continue
+    limit = "finite" if below == math.inf else f"below {below:g}"
+    if isinstance(value, numbers.Real) and value < smallest:
+      suggestion = suggestion if key == "eps" else smallest
+    raise ValueError(
+      f"{where}.{key} = {value!r} must be at least {smallest:g} and {limit}; "
+      f"nearest: {suggestion:g}"
+    )
+  schedule = settings["schedule"]
+  if schedule not in optimizers.SCHEDULES:
+    raise ValueError(
+      choices.unknown("schedule", schedule, optimizers.SCHEDULES)
+    )
+  warmup, decay = settings["warmup_steps"], settings["decay_steps"]
+  # A run that ends during its warm-up never reaches the cosine.
+  if schedule == "cosine" and decay <= warmup < steps:
+    raise ValueError(
+      f"{where}.decay_steps = {decay}: the cosine would fall at once to "
+      f"final_scale = {settings['final_scale']:g} of the rate, after "
+      f"warmup_steps = {warmup}; it must be more than these; nearest useful: "
+      f"{steps}, which is config.steps"
+    )
+
+
+def _check_task_settings(config: ml_collections.ConfigDict) -> None:
+  """Checks that the task reads the settings that stand beside its name."""
+  name, settings = spec.parse(config.task, "task")
+  accepted = tasks.settings(name)
+  reward, path = config.get("reward", ""), config.data.get("path", "")
+  if reward and "reward" not in accepted:
+    raise ValueError(
+      f"reward = {reward!r}: the task {name} has its own verifier; leave reward "
+      "empty, or use task=jsonl (config.mix says what the policy is paid for)"
+    )
+  if path and "path" not in accepted:
+    raise ValueError(
+      f"data.path = {path!r}: the task {name} reads no file of the user; leave "
+      "data.path empty, or use task=jsonl"
+    )
+  for key, value in (("reward", reward), ("path", path)):
+    if value and settings.get(key, value) != value:
+      raise ValueError(
+        f"task = {config.task} says {key}={settings[key]!r}, and the config "
+        f"{value!r}; give it once"
+      )
+
+
+# ------------------------------------------------------------------------------
+# The devices
+# ------------------------------------------------------------------------------
+
+
+def check_attention(config: ml_collections.ConfigDict, platform: str) -> None:
+  """Checks that a form of attention runs on the platform and on the mesh."""
+  attention = config.model.attention
+  if attention is None:  # `decoder.choose_fast_forms` chooses one that does
+    return
+  splits_sequences = (config.mesh.get("context") or 1) != 1
+  if splits_sequences and attention != decoder.CONTEXT_ATTENTION:
+    raise ValueError(
+      f"model.attention = {attention!r} keeps a sequence on one device; with "
+      f"mesh.context = {config.mesh.context} use "
+      f"{decoder.CONTEXT_ATTENTION!r}, or None"
+    )
+  kernel_platform = decoder.KERNEL_PLATFORMS.get(attention, platform)
+  if kernel_platform != platform:
+    raise ValueError(
+      f"model.attention = {attention!r} runs on {kernel_platform}, not on "
+      f"{platform}; nearest: 'blocked', or None for the fastest form"
+    )
+
+
+def check_devices(
+  config: ml_collections.ConfigDict, devices: Sequence[jax.Device]
+) -> None:
+  """Checks what the config asks of the devices, before a mesh is made."""
+  check_attention(config, devices[0].platform)
+  sampler = config.get("sampler") or {}
+  count, ahead = sampler.get("devices", 0), sampler.get("ahead", 0)
+  if not 0 <= count < len(devices):
+    raise ValueError(
+      f"sampler.devices = {count} must leave some of the {len(devices)} devices "
+      f"to training: 0 to {len(devices) - 1}"
+    )
+  if count and len({device.process_index for device in devices}) > 1:
+    raise ValueError(
+      f"sampler.devices = {count}: parameters cannot be sent to devices of "
+      "their own across processes; use 0, and sampler.tensor and the like to "
+      "sample on another mesh of the same devices"
+    )
+  if ahead not in (0, 1):
+    raise ValueError(f"sampler.ahead = {ahead} must be 0 or 1")
+  if ahead and not count:
+    raise ValueError(
+      "sampler.ahead = 1: on the same devices sampling and training take "
+      "turns; give the sampler devices of its own with sampler.devices"
+    )
+  has_axes = any(sampler.get(name) is not None for name in sharding.AXES)
+  if (count or has_axes) and config.steps_per_dispatch > 1:
+    raise ValueError(
+      f"steps_per_dispatch = {config.steps_per_dispatch}: a fused program has "
+      "one mesh, and the sampler has another; use 1"
+    )
+
+
+# ------------------------------------------------------------------------------
+# Parts that do not fit each other
+# ------------------------------------------------------------------------------
+
+
+def check_experiment(e: Experiment) -> None:
+  """Checks the parts together, and traces one step with abstract arrays."""
+  _check_model(e)
+  _check_divisibility(e)
+  _ = e.shardings  # refuses a dimension that its mesh axis does not divide
+  step.make(e.methods, e.policy, e.txs, e.plan)  # refuses off-policy updates
+  if e.is_rl and e.sampling.temperature <= 0:
+    raise ValueError(
+      f"rollout.temperature = {e.sampling.temperature} must be above 0, because "
+      "training needs different samples; nearest useful: 1.0 (evaluation may "
+      "use 0)"
+    )
+  _check_fused_loop(e)
+  _check_value_head(e)
+  _check_rollout_size(e)
+  _check_step(e)
+  _check_keep_best(e)
+  if e.is_rl:
+    check_evaluation(e)
+
+
+def _check_model(e: Experiment) -> None:
+  """Checks that the decoder fits the task and the folder of its weights."""
+  folder = e.config.policy.path
+  if folder:
+    from models import hf  # imports transformers
+
+    heads = dict(e.config.model.extra_heads)
+    for name, size in dict(hf.load_config(folder).extra_heads).items():
+      if heads.get(name, size) != size:
+        raise ValueError(
+          f"model.extra_heads: {name!r} of {folder} has {size} outputs, not "
+          f"{heads[name]}; use {size}, or another name"
+        )
+    hf.check_tokenizer(e.model, e.task.vocab_size, folder)
+  if e.model.vocab_size < e.task.vocab_size:
+    raise ValueError(
+      f"model.vocab_size = {e.model.vocab_size} is smaller than the "
+      f"{e.task.vocab_size} tokens of {e.task.name}; use at least "
+      f"{e.task.vocab_size}, or 0 for exactly as many"
+    )
+  lora.target_names(e.model)  # refuses an expression that matches no parameter
+
+
+def _check_divisibility(e: Experiment) -> None:
+  """Checks that the mesh divides prompts, samples and slices of them."""
+  config, plan = e.config, e.plan
+  shards, context = sharding.num_prompt_shards(e.mesh), e.mesh.shape["context"]
+  if e.is_rl and config.rollout.samples % context:
+    nearest = max(round(config.rollout.samples / context), 1) * context
+    raise ValueError(
+      f"rollout.samples = {config.rollout.samples} is not divisible by "
+      f"mesh.context = {context}, which splits them; nearest: {nearest}"
+    )
+  prompts = config.rollout.prompts
+  sizes = {
+    "rollout.prompts": prompts,
+    "rollout.prompts / (plan.minibatches * plan.microbatches)": prompts
+    // (plan.minibatches * plan.microbatches),
+    "evaluation.batch": config.evaluation.batch,
+  }
+  wrong_sizes = [
+    f"{what} = {size} (nearest: {max(shards, round(size / shards) * shards)})"
+    for what, size in sizes.items()
+    if size % shards or size < 1
+  ]
+  if wrong_sizes:
+    raise ValueError(
+      f"{', '.join(wrong_sizes)}: not divisible by the mesh's "
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}"
+    )
+  shards = sharding.num_prompt_shards(e.sampling_mesh)
+  if prompts % shards:
+    nearest = max(round(prompts / shards), 1) * shards
+    raise ValueError(
+      f"rollout.prompts = {prompts} is not divisible by the sampler's "
+      f"{' * '.join(sharding.PROMPT_AXES)} = {shards}; nearest: {nearest}"
+    )
+
+
+def _check_fused_loop(e: Experiment) -> None:
+  """Checks that no step of a fused loop needs the host."""
+  size = e.config.steps_per_dispatch
+  if size == 1:
+    return
+  needs = sorted(map(str, host_needs.host_needs(e.methods)))
+  if needs:
+    raise ValueError(
+      f"steps_per_dispatch = {size}: {e.method.name} needs "
+      f"{', '.join(needs)}, so each step is dispatched alone; use 1"
+    )
+  if not e.task.jittable:
+    raise ValueError(
+      f"steps_per_dispatch = {size}: {e.task.name} is scored on the host, so "
+      "each step is dispatched alone; use 1"
+    )
+
+
+def _check_value_head(e: Experiment) -> None:
+  """Checks that the decoder has the value head that a critic needs."""
+  heads = {
+    need.probe.head
+    for learner in e.methods.values()
+    for need in learner.signal_needs | learner.term_needs
+    if need.source not in scoring.EXTERNAL_SOURCES
+  }
+  if "value" in heads and not e.model.value_head:
+    raise ValueError(
+      f"{e.method.name} reads a value head, which the policy does not have: add "
+      "--config.model.value_head=True"
+    )
+
+
+def _check_rollout_size(e: Experiment) -> None:
+  """Checks that the tokens of a rollout can be indexed."""
+  if not e.is_rl:
+    return
+  prompts, samples = e.config.rollout.prompts, e.sampling.samples
+  tokens = prompts * samples * e.sampling.max_tokens
+  if tokens > _MAX_ROLLOUT_TOKENS:
+    nearest = max(_MAX_ROLLOUT_TOKENS // (prompts * samples), 1)
+    raise ValueError(
+      f"rollout.max_tokens = {e.sampling.max_tokens}: with {prompts} prompts "
+      f"and {samples} samples a rollout would hold {tokens} tokens; at most "
+      f"{_MAX_ROLLOUT_TOKENS} are allowed; nearest: {nearest}"
+    )
+
+
+def _check_step(e: Experiment) -> None:
+  """Traces the methods on an abstract rollout.
+
+  Finds scores that the task does not provide, and a k above the samples.
+  """
+  state = e.state_shapes
+  params = {
+    name: types.join(params, state.frozen)
+    for name, params in {
+      learners.POLICY: state.params,
+      **state.parameter_sets,
+    }.items()
+  }
+  try:
+    learners.check(e.methods, e.policy, params, e.abstract_rollout)
+    if e.method.reward is not None:
+      _check_reward(e.method)
+  except MemoryError as error:  # tasks may score a rollout of dummy samples
+    raise ValueError(
+      f"rollout.max_tokens = {e.sampling.max_tokens}: a rollout does not fit "
+      f"into the memory of the host ({error}); use fewer"
+    ) from None
+  except (KeyError, TypeError, ValueError) as error:
+    raise ValueError(error.args[0]) from None
+
+
+def _check_reward(policy_method: Method) -> None:
+  """Checks that a method learns from what `mix` pays."""
+  reward = policy_method.reward
+  bare_method = dataclasses.replace(policy_method, reward=None)
+  levels = set().union(*map(_source_levels, bare_method.transforms.values()))
+  if reward.terms and levels == {"step"}:
+    raise ValueError(
+      f"mix.terms: {bare_method.name} learns from step scores, not from scores; "
+      "use a method that does, such as grpo"
+    )
+  if reward.steps is not None and "step" not in levels:
+    raise ValueError(
+      f"mix.steps: {bare_method.name} reads no step scores; use a method that "
+      "does, such as sum_form or min_form"
+    )
+  greedy_scores = scoring.provided("stage", "greedy_scores")
+  if reward.terms and greedy_scores in bare_method.signal_needs:
+    raise ValueError(
+      f"mix.terms: {bare_method.name} compares scores with the task's score of "
+      "the greedy sample, which is not paid by mix; use another method"
+    )
+
+
+def _source_levels(transform: transforms.Transform) -> set[str]:
+  """Levels of the signals that a transform reads from the rollout."""
+  if transform.links:
+    parts = (part for _, part in transform.links)
+    return set().union(*map(_source_levels, parts))
+  return {transform.gives} if transform.takes == "none" else set()
+
+
+def _check_keep_best(e: Experiment) -> None:
+  """Checks that the metric of `keep_best` is logged at every checkpoint."""
+  config = e.config
+  if not config.keep_best:
+    return
+  _, name = checkpoint_retention.parse_metric(config.keep_best)
+  logged = _logged_metrics(e)
+  if name not in logged:
+    raise ValueError(choices.unknown("keep_best", name, logged))
+  cadence = "log_every"
+  if name.startswith(statistics.METRIC_PREFIX):
+    cadence = "evaluate_every"
+  every, cadence_steps = config.checkpoint_every, config[cadence]
+  if not cadence_steps or every % cadence_steps:
+    raise ValueError(
+      f"keep_best = {config.keep_best} must be logged at every checkpoint: "
+      f"checkpoint_every = {every} must be a multiple of {cadence} = "
+      f"{cadence_steps}"
+    )
+
+
+def _logged_metrics(e: Experiment) -> list[str]:
+  """Names of the numbers that a run logs, apart from times.
+
+  A step that needs the host cannot be traced from shapes alone; then only the
+  metrics of evaluations are listed.
+  """
+  names = []
+  if not host_needs.host_needs(e.methods):
+    _, metrics = jax.eval_shape(
+      step.make(e.methods, e.policy, e.txs, e.plan),
+      e.abstract,
+      e.abstract_rollout,
+    )
+    names = sorted(name for name, value in metrics.items() if value.ndim == 0)
+  if not e.is_rl:
+    return names
+  N, S = 1, e.config.evaluation.samples
+  zeros = np.zeros((N, S), np.int32)
+  evaluation = statistics.Evaluation(
+    task="",
+    step=0,
+    temperature=1.0,
+    ids=np.arange(N),
+    scores=zeros * 1.0,
+    correct=zeros,
+    answer_ids=zeros,
+    lengths=zeros,
+    finished=zeros > 0,
+  )
+  return names + [statistics.METRIC_PREFIX + n for n in evaluation.columns]
+
+
+def check_evaluation(e: Experiment) -> None:
+  """Checks that the task has the problems that an evaluation asks for."""
+  settings = e.config.evaluation
+  if settings.problems < 1:
+    raise ValueError(
+      f"evaluation.problems = {settings.problems} must be at least 1"
+    )
+  try:
+    e.task.test(settings.problems)
+    evaluator.sampling_settings(e)
+  except ValueError as error:
+    raise ValueError(f"evaluation: {error}") from None
+
+
+# ------------------------------------------------------------------------------
+# The workdir and the parameters to start from
+# ------------------------------------------------------------------------------
+
+
+def check_workdir(e: Experiment, workdir: epath.PathLike) -> None:
+  """Checks the base, the workdir, and the run of `config.init_from`."""
+  config = e.config
+  if initial_state.has_base(config):
+    _check_base(e)
+  workdirs.check_config(workdir, config)
+  _check_can_create(workdir)
+  if config.get("init_from"):
+    source = epath.Path(config.init_from) / checkpoint_reader.FOLDER
+    try:
+      checkpoint_reader.check_params(source, e.abstract_params_without_lora)
+    except (ValueError, FileNotFoundError) as error:
+      raise ValueError(f"init_from: {error}") from None
+
+
+def _check_can_create(workdir: epath.PathLike) -> None:
+  """Checks that a folder that does not exist yet can be created."""
+  if storage_paths.is_remote(workdir) or epath.Path(workdir).exists():
+    return
+  parent = epath.Path(workdir).absolute().parent
+  while not parent.exists():
+    parent = parent.parent
+  try:
+    with tempfile.TemporaryDirectory(dir=parent):
+      pass
+  except OSError as error:
+    raise ValueError(
+      f"workdir {workdir} cannot be created: {error.strerror} in {parent}; name "
+      "a folder that can be created"
+    ) from None
+
+
+def _check_base(e: Experiment) -> None:
+  """Checks the supervised base, whose last checkpoint the run starts from."""
+  config = initial_state.base_config(e.config)
+  if config.steps < 1:
+    raise ValueError(
+      f"base.steps = {config.steps} must be at least 1, because the run starts "
+      "from the base's last checkpoint; nearest: 1 (without a base, set "
+      "config.base to an empty ConfigDict)"
+    )
+  try:
+    base = check_and_build(config)
+  except ValueError as error:
+    raise ValueError(f"base: {error}") from None
+  if base.model != e.model_without_lora:
+    raise ValueError(
+      f"base.model {base.model} is not {e.model_without_lora}; both must be the "
+      "same"
+    )
