@@ -3,19 +3,21 @@
   python -m experiments.catalogue KIND [--grep TEXT] [--markdown]
 
 KIND is one of
-  methods   every method: its paper, its family, what it needs besides the scores
-            and the log-probabilities of a rollout, and what it does
-  rewards   every reward function: its paper, where it runs, its name in a config,
-            its array arguments, and what it computes
-  tasks     every task: its paper, where it is scored, its settings, and what it is
-  presets   every published decoder: its parameters, shape and memory in bfloat16
+  methods   every method: its paper, its family, what it needs besides the
+            scores and the log-probabilities of a rollout, and what it does
+  rewards   every reward function: its paper, where it runs, its name in a
+            config, its array arguments, and what it computes
+  tasks     every task: its paper, where it is scored, its settings, and what
+            it is
+  presets   every published decoder: its parameters, shape and memory in
+            bfloat16
   configs   every config: the text that follows `--config`, and what it is
-  papers    every paper, with each method, reward, task, study or function that
-            realises it, and the command that runs it
+  papers    every paper, with each method, reward, task, study or function
+            that realises it, and the command that runs it
 
 `--grep TEXT` prints only the rows that contain TEXT, without regard to case.
-`--markdown` prints a Markdown table; those of methods and rewards are part of the
-documentation.
+`--markdown` prints a Markdown table; the documentation has those of methods and
+rewards.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import ModuleType
 
 import rich.console
 import rich.table
@@ -168,7 +169,7 @@ def reward(name: str) -> Row:
 def task(name: str) -> Row:
   """Returns the row of a task."""
   settings = tasks.settings(name)
-  module = _task_module(name)
+  module = tasks.module(name)
   return {
     "task": name,
     "paper": papers.source_text(inspect.getdoc(module)),
@@ -176,13 +177,6 @@ def task(name: str) -> Row:
     "settings": ", ".join(settings),
     "in a line": config_names.first_sentence(module),
   }
-
-
-def _task_module(name: str) -> ModuleType:
-  """Returns the module of a task, which may lie in the folder of text tasks."""
-  folders = (tasks.__name__, f"{tasks.__name__}.text")
-  places = (f"{folder}.{name}" for folder in folders)
-  return importlib.import_module(next(filter(importlib.util.find_spec, places)))
 
 
 def preset(name: str) -> Row:
@@ -214,8 +208,8 @@ def needs(by_learner: Mapping[str, Method]) -> tuple[str, ...]:
   """Returns what a method needs besides scores and log-probabilities, in words.
 
   In this order: further learners, parameter sets, the sampler and the policy
-  that samples, further updates, step scores, a change of the optimizer, and what
-  the task, the host or further forward passes provide.
+  that samples, further updates, step scores, a change of the optimizer, and
+  what the task, the host or further forward passes provide.
 
   Args:
     by_learner: the method of each learner.
@@ -322,7 +316,7 @@ KINDS: Mapping[str, Callable[[], Sequence[Row]]] = {
 _AS_LINES = ("configs", "papers")
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
@@ -334,12 +328,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     imported or if no row contains the text of `--grep`.
   """
   options = _parser().parse_args(argv)
-  with errors.expected():
+  with errors.usage_errors():
     rows = KINDS[options.kind]()
   text = options.grep.lower()
   matching = [row for row in rows if text in " | ".join(row.values()).lower()]
   if not matching:
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"none of the {len(rows)} rows of {options.kind} contains "
       f"{options.grep!r}; leave out --grep to see all"
     )

@@ -33,7 +33,7 @@ from experiments.logging import progress
 from experiments.training import prng_keys
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
   options = _parser(policies.USUAL).parse_args(argv)
-  with errors.expected():
+  with errors.usage_errors():
     if options.out and options.out.suffix != ".json":
       raise ValueError(
         f"--out {options.out} must end in .json; nearest: "
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_counts(
       options, "problems", "samples", "batch", "max_tokens"
     )
-    arguments.check_counts(options, "rows", "step", least=0)
+    arguments.check_counts(options, "rows", "step", minimum=0)
     if options.seed is not None:
       arguments.check_seed("--seed", options.seed)
     if options.out:

@@ -27,7 +27,7 @@ from models import storage_paths
 from rl import learners, prepare, scoring, step, types
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status."""
   parser = argparse.ArgumentParser(
@@ -36,12 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument("--workdir", required=True, help="folder of the run")
   parser.add_argument("--step", type=int, help="which; the latest kept")
   given = parser.parse_args(argv)
-  with errors.expected():
-    arguments.check_counts(given, "step", least=0)
+  with errors.usage_errors():
+    arguments.check_counts(given, "step", minimum=0)
     arguments.check_folder("--workdir", given.workdir)
     workdir = storage_paths.parse(given.workdir)
     config = workdirs.read_config(workdir)
-    devices.prepare(config.cpu_devices)
+    devices.configure(config.cpu_devices)
     e = build.build(config)
     number = _latest(workdir) if given.step is None else given.step
     state, rollouts = nan_guard.load(e, workdir, number)

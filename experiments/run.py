@@ -44,7 +44,7 @@ def _check_packages() -> None:
   for package in (rl, models, rewards):
     found = pathlib.Path(package.__file__).resolve().parent.parent
     if found != _ROOT:
-      raise errors.Mistake(
+      raise errors.UsageError(
         f"package {package.__name__!r} comes from {found}, not from {_ROOT}; "
         "run from the checkout, or `pip install -e .` in it"
       )
@@ -65,7 +65,7 @@ def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_integer("process", None, "Which, from 0.", flag_values=values)
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str]) -> int:
   """The command line.
 
@@ -86,11 +86,11 @@ def main(argv: Sequence[str]) -> int:
   _check_packages()
   import jax
 
-  from experiments.cli import devices, storage
+  from experiments.cli import devices
   from experiments.training import loop, multihost, preemption
 
-  with errors.expected():
-    devices.prepare(config.cpu_devices)
+  with errors.usage_errors():
+    devices.configure(config.cpu_devices)
     multihost.join(
       given.distributed, given.coordinator, given.processes, given.process
     )
@@ -103,7 +103,7 @@ def main(argv: Sequence[str]) -> int:
     print(report.explain(experiment))
     return 0
   try:
-    with jax.debug_nans(given.debug), storage.told(workdir):
+    with jax.debug_nans(given.debug), errors.translate_disk_errors(workdir):
       loop.run(experiment, workdir, profile=given.profile)
   except preemption.Preempted:
     return preemption.STATUS

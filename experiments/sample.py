@@ -37,7 +37,7 @@ from rl.sampling import generation
 PROBLEMS, SAMPLES = 4, 2
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status."""
   # Tokenizers need no PyTorch; without this, transformers misses it aloud.
@@ -45,9 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   from experiments.evaluation import policies
 
   given = _parser().parse_args(argv)
-  with errors.expected():
+  with errors.usage_errors():
     arguments.check_counts(given, "problems", "samples", "max_tokens")
-    arguments.check_counts(given, "step", least=0)
+    arguments.check_counts(given, "step", minimum=0)
     arguments.check_seed("--seed", given.seed)
     subject = _subject(policies, given)
     task = subject.task

@@ -50,11 +50,11 @@ class Planned(NamedTuple):
   words: tuple[str, ...]
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status is 1 where a run failed."""
   given = _parser().parse_args(argv)
-  with errors.expected():
+  with errors.usage_errors():
     arguments.check_counts(given, "seeds", "jobs")
     arguments.check_seed("--seeds: the last seed", given.seeds - 1)
     arguments.check_folder("--workdir", given.workdir)
@@ -194,7 +194,7 @@ def check(planned: Sequence[Planned]) -> None:
   """Refuses the first config that a run would refuse; writes nothing.
 
   Raises:
-    Mistake: as `experiments.run` says it, after the run's name.
+    UsageError: as `experiments.run` says it, after the run's name.
   """
   from experiments.cli import devices
   from experiments.training import loop
@@ -205,11 +205,11 @@ def check(planned: Sequence[Planned]) -> None:
       parsed.append(_parsed(one))
   counts = sorted({words.config.cpu_devices for words in parsed})
   if len(counts) > 1:
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"cpu_devices is {counts[0]} and {counts[-1]}; a process splits its CPU "
       "once, and all are checked in this one: plan a sweep for each"
     )
-  devices.prepare(counts[0])  # before JAX looks for any
+  devices.configure(counts[0])  # before JAX looks for any
   for one, words in zip(planned, parsed, strict=True):
     with _naming(one):
       loop.validate(words.config, words.workdir)
@@ -220,8 +220,8 @@ def _naming(one: Planned) -> Iterator[None]:
   """Says of which run something is refused."""
   try:
     yield
-  except (errors.Mistake, *errors.REFUSALS) as error:
-    raise errors.Mistake(f"{one.name}: {error}") from None
+  except (errors.UsageError, *errors.REFUSALS) as error:
+    raise errors.UsageError(f"{one.name}: {error}") from None
 
 
 def _parsed(one: Planned):

@@ -168,7 +168,7 @@ def test_configs_that_build_run(tmp_path):
     done.append(found)
     try:
       loop.run(e, workdir)
-    except errors.Ended as error:
+    except errors.RunError as error:
       said_well(error)
       return
     params = checkpoint_reader.restore_params(workdir / "checkpoints")

@@ -1,1 +1,1 @@
-"""Programs compiled for machines that are not there."""
+"""Compiles programs ahead of time, for machines that are not present."""

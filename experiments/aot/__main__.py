@@ -1,16 +1,19 @@
-"""Compiles an experiment for a machine that is not there, and says if it fits.
+"""Compiles an experiment for a machine that is not present: does it fit?
 
   python -m experiments.aot --config FILE --topology v5e:16x16 [--slices 2]
     [--fit] [--json | --json=FILE] [--config.mesh.fsdp=16] ... [--explain]
 
-Rollout, score pass and train step are compiled by the chips' own compiler, from
-shapes alone: no weights are read, nothing runs, nothing is written but the file
-of `--json`; without a file the object is all that is printed. Several slices
-are an axis of the mesh, `mesh.replica`. Data and tokenizer must be there, as
-for a run. Of what does not fit it says what to change; `--fit` tries that, one
-change after the other, until all fits. `--explain` compiles nothing and prints
-how each array of the state is split. The exit status is 1 where a program
-does not fit. Needs the extra `tpu`, or `gpu-aot` for GPUs.
+Rollout, score pass, train step and evaluation are compiled by the compiler of
+the chips, from shapes alone: no weights are read and no program runs. Data and
+tokenizer must exist, as for a run. Several slices are the axis `mesh.replica`
+of the mesh.
+
+If a program does not fit, the report suggests a change of the config; `--fit`
+tries such changes, one after the other, until every program fits. `--json`
+prints the report as JSON and nothing else, `--json=FILE` writes it. `--explain`
+compiles nothing and prints how each array of the state is split. The exit
+status is 1 if a program does not fit. Needs the extra `tpu`, or `gpu-aot` for
+GPUs.
 """
 
 from __future__ import annotations
@@ -30,93 +33,118 @@ from experiments.aot import stack
 from experiments.cli import command_line, errors
 from experiments.logging import json_files
 
-STDOUT = "-"
+STDOUT = "-"  # value of `--json` without a file
+# Columns of the seconds in the table of programs.
 PARTS = ("compute s", "memory s", "network s")
 
 
 def _define(values: flags.FlagValues) -> None:
   flags.DEFINE_string(
-    "topology", None, "A chip and its grid.", flag_values=values
+    "topology",
+    None,
+    "Chip and grid of the machine, such as v5e:16x16 or h100:8.",
+    flag_values=values,
   )
-  flags.DEFINE_integer("slices", 1, "So many of it.", flag_values=values)
-  flags.DEFINE_boolean("fit", False, "Try changes.", flag_values=values)
-  flags.DEFINE_boolean("explain", False, "What lies where.", flag_values=values)
-  flags.DEFINE_string("json", "", "Where the report goes.", flag_values=values)
+  flags.DEFINE_integer(
+    "slices", 1, "Number of TPU slices of this topology.", flag_values=values
+  )
+  flags.DEFINE_boolean(
+    "fit",
+    False,
+    "Try changes of the config until every program fits.",
+    flag_values=values,
+  )
+  flags.DEFINE_boolean(
+    "explain",
+    False,
+    "Print how each array is split over the devices; compile nothing.",
+    flag_values=values,
+  )
+  flags.DEFINE_string(
+    "json", "", "File of the report, or '-' for stdout.", flag_values=values
+  )
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str]) -> int:
-  """The command line.
+  """Runs the command.
 
   Args:
-    argv: its words, the program's name first.
+    argv: the command line, with the name of the program first.
 
   Returns:
-    The exit status: 0, 1 where a program does not fit, or 2 for a mistake,
-    which is said in one line.
+    The exit status: 0, 1 if a program does not fit, or 2 for a mistake of the
+    user, which is reported in one line.
   """
   if {"--help", "-h"} & set(argv):
     print(__doc__)
     return 0
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   argv = [f"--json={STDOUT}" if word == "--json" else word for word in argv]
-  given = command_line.parse(argv, _define, required=("config", "topology"))
-  to_file = given.json not in ("", STDOUT)
-  if to_file and not pathlib.Path(given.json).parent.is_dir():
-    raise errors.Mistake(f"--json={given.json}: there is no such folder")
-  os.environ["JAX_PLATFORMS"] = "cpu"  # shapes are traced here
+  options = command_line.parse(argv, _define, required=("config", "topology"))
+  to_file = options.json not in ("", STDOUT)
+  if to_file and not pathlib.Path(options.json).parent.is_dir():
+    raise errors.UsageError(
+      f"--json={options.json}: the folder does not exist; create it first"
+    )
+  os.environ["JAX_PLATFORMS"] = "cpu"  # programs are traced on this machine
   from experiments.aot import chips, fit, report
   from experiments.training import build
 
-  console = rich.console.Console(stderr=given.json == STDOUT)
+  # With `--json` alone, stdout holds nothing but the JSON object.
+  console = rich.console.Console(stderr=options.json == STDOUT)
 
-  def tell(text: str) -> None:
+  def log(text: str) -> None:
     console.print(text, soft_wrap=True, highlight=False)
 
-  with errors.expected():
-    chip, devices = chips.devices(given.topology, given.slices)
-    experiment = build.build(given.config, devices, chip.memory)
+  with errors.usage_errors():
+    chip, devices = chips.devices(options.topology, options.slices)
+    experiment = build.build(options.config, devices, chip.memory)
     axes = ", ".join(f"{k} {n}" for k, n in experiment.mesh.shape.items())
-    tell(f"{given.topology}: {len(devices)} devices as {axes}")
-    if given.explain:
+    log(f"{options.topology}: {len(devices)} devices as {axes}")
+    if options.explain:
       print(report.explain(experiment))
       return 0
     changes: fit.Changes = {}
-    if given.fit:
-      changes, found = fit.search(given.config, devices, chip, tell)
+    if options.fit:
+      changes, analysis = fit.search(options.config, devices, chip, log)
     else:
-      found = report.analyse(experiment, chip, tell)
-  # Of what was tried with --fit nothing is left to try.
-  following = {} if given.fit else fit.change(experiment, found)
-  found = {
-    "topology": given.topology,
-    "slices": given.slices,
+      analysis = report.analyse(experiment, chip, log)
+  # After `--fit` there is no change left to try.
+  advice = {} if options.fit else fit.change(experiment, analysis)
+  result = {
+    "topology": options.topology,
+    "slices": options.slices,
     "changes": fit.flags(changes),
-    "advice": fit.flags(following),
-    **found,
+    "advice": fit.flags(advice),
+    **analysis,
   }
-  for table in tables(found):
+  for table in tables(result):
     console.print(table)
   if changes:
-    verdict = "fits" if found["fits"] else "does not fit even"
-    tell(f"{verdict} with {' '.join(found['changes'])}")
-  if following:
-    tell(f"try {' '.join(found['advice'])}, or --fit to search further")
-  text = json.dumps(json_files.strict(found), indent=2, allow_nan=False)
-  if given.json == STDOUT:
+    verdict = "fits" if result["fits"] else "does not fit even"
+    log(f"{verdict} with {' '.join(result['changes'])}")
+  if advice:
+    log(f"try {' '.join(result['advice'])}, or --fit to search further")
+  text = json.dumps(json_files.strict(result), indent=2, allow_nan=False)
+  if options.json == STDOUT:
     print(text)
   elif to_file:
-    json_files.replace(given.json, text + "\n")
-    tell(f"wrote {given.json}")
-  return 0 if found["fits"] else 1
+    json_files.replace(options.json, text + "\n")
+    log(f"wrote {options.json}")
+  return 0 if result["fits"] else 1
 
 
-def tables(found: Mapping[str, Any]) -> Iterator[rich.table.Table]:
-  """The report for people."""
-  resident = rich.table.Table(title="GiB a device", title_justify="left")
-  for name in found["resident_gib"]:
+def tables(result: Mapping[str, Any]) -> Iterator[rich.table.Table]:
+  """Yields the tables that are printed: state, programs, collectives.
+
+  Args:
+    result: the report of `report.analyse`.
+  """
+  resident = rich.table.Table(title="GiB per device", title_justify="left")
+  for name in result["resident_gib"]:
     resident.add_column(name, justify="right")
-  resident.add_row(*(f"{size:.3f}" for size in found["resident_gib"].values()))
+  resident.add_row(*(f"{size:.3f}" for size in result["resident_gib"].values()))
   yield resident
   programs = rich.table.Table(title="programs", title_justify="left")
   for name in ("program", "fits", "peak GiB", "of", "sent GiB", *PARTS):
@@ -125,41 +153,42 @@ def tables(found: Mapping[str, Any]) -> Iterator[rich.table.Table]:
       justify="left" if name == "program" else "right",
       no_wrap=name == "program",
     )
-  for name, one in found["programs"].items():
+  for name, program in result["programs"].items():
     sent = sum(
-      kind["wire"] + kind["outward"] for kind in one["collectives"].values()
+      kind["wire"] + kind["outward"] for kind in program["collectives"].values()
     )
-    seconds = found["seconds"].get(name, {})
+    seconds = result["seconds"].get(name, {})
+    peak = program["peak_gib"]
     programs.add_row(
       name,
-      "yes" if one["fits"] else "NO",
-      "" if one["peak_gib"] is None else f"{one['peak_gib']:.2f}",
-      f"{one['hbm_gib']:.2f}",
+      "yes" if program["fits"] else "NO",
+      "" if peak is None else f"{peak:.2f}",
+      f"{program['hbm_gib']:.2f}",
       f"{sent / 2**30:.2f}",
       *(_seconds(seconds, part.removesuffix(" s")) for part in PARTS),
     )
-  least, most = found["step_seconds"]
-  programs.caption = f"a step: {least:.1f} to {most:.1f} s, if it were ideal"
+  low, high = result["step_seconds"]
+  programs.caption = f"an ideal step takes {low:.1f} to {high:.1f} s"
   yield programs
-  sent = rich.table.Table(title="collectives", title_justify="left")
+  collectives = rich.table.Table(title="collectives", title_justify="left")
   for name in ("program", "kind", "times", "GiB of results", "sent GiB"):
-    sent.add_column(
+    collectives.add_column(
       name, justify="left" if name in ("program", "kind") else "right"
     )
-  for name, one in found["programs"].items():
-    for kind, each in one["collectives"].items():
-      sizes = each["bytes"], each["wire"] + each["outward"]
-      shown = (f"{size / 2**30:.3f}" for size in sizes)
-      sent.add_row(name, kind, f"{each['count']:,.0f}", *shown)
-  if sent.row_count:
-    yield sent
+  for name, program in result["programs"].items():
+    for kind, sent in program["collectives"].items():
+      sizes = sent["bytes"], sent["wire"] + sent["outward"]
+      cells = (f"{size / 2**30:.3f}" for size in sizes)
+      collectives.add_row(name, kind, f"{sent['count']:,.0f}", *cells)
+  if collectives.row_count:
+    yield collectives
 
 
 def _seconds(seconds: Mapping[str, float], part: str) -> str:
-  """Of an evaluation there are none."""
+  """Returns the seconds as text; "" for an evaluation, which has none."""
   return f"{seconds[part]:.3f}" if seconds else ""
 
 
 if __name__ == "__main__":
-  stack.deepen()
+  stack.ensure_size()
   sys.exit(main(sys.argv))

@@ -1,11 +1,12 @@
-"""Machines that are not there: their devices, and what a device can do.
+"""Machines that are not present: their devices, and the figures of a device.
 
-Peaks are the makers' published figures, dense and in bfloat16; of links, what a
-device sends over all of them in one direction. None was measured. Memory is what
-the compiler grants a program: of v5e as it says when it refuses one, of other
-TPUs close to it. That a program is too large for a TPU is the compiler's own
-verdict; GPUs' compiler has none, and memory is the part of the device's that a run
-takes, `experiments.cli.devices.GPU_SHARE`.
+Peaks are the makers' published figures, dense and in bfloat16; the figure of
+the links is what a device sends over all of them in one direction. None was
+measured. Memory is what the compiler grants a program: for v5e the figure in
+its refusals, for other TPUs a figure close to that. The TPU compiler refuses a
+program that is too large. The GPU compiler does not; there the memory is the
+share of the device that a run takes,
+`experiments.cli.devices.GPU_MEMORY_FRACTION`.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ GB = 1e9
 
 
 class Chip(NamedTuple):
-  """A device.
+  """The figures of a device.
 
   Attributes:
-    flops: bfloat16 matmul, operations per second.
-    bandwidth: of its memory, bytes per second.
-    links: bytes per second that it sends to its neighbours.
+    flops: operations per second of bfloat16 matrix products.
+    bandwidth: bytes per second between the device and its memory.
+    links: bytes per second that the device sends to its neighbours.
     memory: bytes that a program may use.
-    outward: bytes per second that it sends to another slice or node.
-    config: as which libtpu sets it up; "": as it does unasked.
-    options: of its compiler, without which it ends.
+    outward: bytes per second that the device sends to another slice or node.
+    config: libtpu's `chip_config_name`; "" means libtpu's default.
+    options: compiler options without which the compiler ends the process.
   """
 
   flops: float
@@ -49,14 +50,14 @@ class Chip(NamedTuple):
   options: Mapping[str, Any] = MappingProxyType({})
 
 
-def _taken(memory: int) -> float:
-  """Of a GPU's memory."""
-  return runtime.GPU_SHARE * memory
+def _usable_gpu_memory(memory: int) -> float:
+  """Returns the bytes of a GPU's memory that a run takes."""
+  return runtime.GPU_MEMORY_FRACTION * memory
 
 
-# A chip whose two cores are two devices: libtpu 0.0.42 stops the process at a
-# failed check where it gives the sparse cores their collectives.
-_KEPT_OFF_SPARSE_CORES = (
+# Collectives that must not run on the sparse cores of a tpu7x: libtpu 0.0.42
+# stops the process at a failed check when it assigns them.
+_NOT_ON_SPARSE_CORES = (
   "all_reduce",
   "all_gather",
   "reduce_scatter",
@@ -68,13 +69,13 @@ _KEPT_OFF_SPARSE_CORES = (
 )
 _TPU7X = {
   f"xla_tpu_enable_sparse_core_collective_offload_{kind}": False
-  for kind in _KEPT_OFF_SPARSE_CORES
+  for kind in _NOT_ON_SPARSE_CORES
 }
 # A v5p or v4 chip is one device of two cores; half a tpu7x chip is a device.
-# Outward is a host's network shared by its chips: 100 to 400 Gbit/s of four TPU
-# chips, and of a GPU an adapter of its own, 400 Gbit/s.
+# `outward` is a chip's share of its host's network: four TPU chips share 100 to
+# 400 Gbit/s, and each GPU has an adapter of 400 Gbit/s.
 TPUS: Mapping[str, Chip] = {
-  # Unasked, its two cores would be two devices.
+  # By default, libtpu makes two devices of its two cores.
   "v4": Chip(275e12, 1228 * GB, 300 * GB, 30.75 * GIB, 6.25 * GB, "megacore"),
   "v5e": Chip(197e12, 819 * GB, 200 * GB, 15.75 * GIB, 3.125 * GB),
   "v5p": Chip(459e12, 2765 * GB, 600 * GB, 95.74 * GIB, 6.25 * GB),
@@ -85,8 +86,12 @@ TPUS: Mapping[str, Chip] = {
   ),
 }
 GPUS: Mapping[str, Chip] = {
-  "h100": Chip(989e12, 3352 * GB, 450 * GB, _taken(84_929_347_584), 50 * GB),
-  "h200": Chip(989e12, 4800 * GB, 450 * GB, _taken(150_754_820_096), 50 * GB),
+  "h100": Chip(
+    989e12, 3352 * GB, 450 * GB, _usable_gpu_memory(84_929_347_584), 50 * GB
+  ),
+  "h200": Chip(
+    989e12, 4800 * GB, 450 * GB, _usable_gpu_memory(150_754_820_096), 50 * GB
+  ),
 }
 CHIPS: Mapping[str, Chip] = {**TPUS, **GPUS}
 EXAMPLES = (
@@ -97,13 +102,14 @@ EXAMPLES = (
   "tpu7x:4x4x4",
   "h100:8",
 )
-# Else libtpu asks a metadata server that is not there, and looks for chips.
-_ALONE = {
+# Without these variables, libtpu asks a metadata server and looks for chips.
+_NO_TPU_HOST = {
   "TPU_SKIP_MDS_QUERY": "1",
   "TPU_WORKER_HOSTNAMES": "localhost",
   "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-# What the GPUs' compiler asks a device that is there: both have Hopper's chip.
+# What the GPU compiler otherwise reads from a device. Both GPUs have Hopper
+# chips.
 _HOPPER = """\
 gpu_device_info {{
   threads_per_block_limit: 1024
@@ -135,19 +141,20 @@ device_description_str: "NVIDIA {name}"
 def devices(
   topology: str, slices: int = 1
 ) -> tuple[Chip, Sequence[jax.Device]]:
-  """The devices of a topology, for programs to be compiled for.
+  """Returns the devices of a topology, as targets of compilation.
 
   Args:
-    topology: such as "v5e:16x16": a chip, and how many along each axis; of
-      GPUs "h100:8", so many in a node.
-    slices: so many of it, joined by a network of hosts; of TPUs.
+    topology: name of a chip and its number along each axis of the grid, such as
+      "v5e:16x16"; for GPUs the number in a node, "h100:8".
+    slices: number of TPU slices of this topology, joined by their hosts'
+      network.
 
   Returns:
-    What one of them can do, and all of them.
+    The figures of one device, and all devices.
 
   Raises:
-    ValueError: no such topology; says what there is.
-    ImportError: the compiler of these chips is not installed.
+    ValueError: if there is no such topology; the message has examples.
+    ImportError: if the compiler of these chips is not installed.
   """
   name, _, shape = topology.partition(":")
   if name not in CHIPS:
@@ -159,29 +166,29 @@ def devices(
       f"topology = {topology!r} must be a chip and its grid, such as "
       + ", ".join(EXAMPLES)
     )
-  find = _tpus if name in TPUS else _gpus
-  return CHIPS[name], find(name, shape, slices)
+  describe = _tpus if name in TPUS else _gpus
+  return CHIPS[name], describe(name, shape, slices)
 
 
 def _tpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
-  for variable, value in _ALONE.items():
+  for variable, value in _NO_TPU_HOST.items():
     os.environ.setdefault(variable, value)
   os.environ.setdefault("TPU_ACCELERATOR_TYPE", f"{name}-8")
-  _need("libtpu", "libtpu", "a TPU", "tpu")
+  _check_compiler("libtpu", "libtpu", "a TPU", "tpu")
   topology = f"{name}:{shape}"
   config = TPUS[name].config
-  asked = {"chip_config_name": config} if config else {}
+  arguments = {"chip_config_name": config} if config else {}
   try:
-    found = topologies.get_topology_desc(
-      topology, platform="tpu", num_slices=slices, **asked
+    description = topologies.get_topology_desc(
+      topology, platform="tpu", num_slices=slices, **arguments
     )
   except jax.errors.JaxRuntimeError as error:
     reason = str(error).partition(": ")[2] or str(error)
     raise ValueError(
-      f"topology = {topology!r}: {reason}; there are for example "
+      f"topology = {topology!r}: {reason}; examples that exist: "
       + ", ".join(EXAMPLES)
     ) from None
-  return found.devices
+  return description.devices
 
 
 def _gpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
@@ -191,23 +198,26 @@ def _gpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
     )
   if slices > 1:
     raise ValueError(
-      f"slices = {slices}: GPUs that are not there do not say which node they "
-      "are of; use 1"
+      f"slices = {slices}: GPUs that are not present do not say which node "
+      "they belong to; use 1"
     )
   plugin = "jax-cuda12-plugin"
-  _need("jax_plugins.xla_cuda12", plugin, "a GPU", "gpu-aot")
+  _check_compiler("jax_plugins.xla_cuda12", plugin, "a GPU", "gpu-aot")
   chip = GPUS[name]
-  described = chip._asdict() | {"memory": chip.memory / runtime.GPU_SHARE}
-  found = topologies.get_topology_desc(
+  figures = chip._asdict() | {
+    "memory": chip.memory / runtime.GPU_MEMORY_FRACTION
+  }
+  description = topologies.get_topology_desc(
     name,
     platform="cuda",
-    target_config=_HOPPER.format(name=name.upper(), **described),
+    target_config=_HOPPER.format(name=name.upper(), **figures),
     topology=f"1x1x{shape}",
   )
-  return found.devices
+  return description.devices
 
 
-def _need(module: str, package: str, what: str, extra: str) -> None:
+def _check_compiler(module: str, package: str, what: str, extra: str) -> None:
+  """Checks that the module of a compiler can be imported."""
   try:
     importlib.import_module(module)
   except ImportError:

@@ -1,8 +1,8 @@
-"""What a compiled program sends between devices, read from its text.
+"""Collectives of a compiled program, read from its text in XLA's HLO.
 
-A collective inside a loop counts once for each turn. How many turns a loop
-takes is read off its condition, `i < constant`, or the compiler's note of it;
-of a loop that ends by its data the caller says it.
+A collective inside a loop counts once per iteration. The number of iterations
+comes from the condition of the loop, `i < constant`, or from the compiler's
+`known_trip_count`; for a loop that ends by its data the caller provides it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _COLLECTIVE = re.compile(rf" ({'|'.join(KINDS)})(-start)?\(")
 _SHAPE = re.compile(r"\b([a-z]+[0-9]*[a-z0-9]*)\[([0-9,]*)\]")
 _WHILE = re.compile(r" while\(.*condition=%?([\w.\-]+), body=%?([\w.\-]+)")
-_KNOWN = re.compile(r'"known_trip_count":\{"n":"([0-9]+)"\}')
+_TRIP_COUNT = re.compile(r'"known_trip_count":\{"n":"([0-9]+)"\}')
 _CALLED = re.compile(
   r"(?:calls|to_apply|true_computation|false_computation)=%?([\w.\-]+)"
 )
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _CONSTANT = re.compile(r"%?([\w.\-]+) = [su](?:32|64)\[\]\S* constant\((\d+)\)")
-# Of two numbers, not of arrays of them: `rows < samples` bounds no loop.
+# A comparison of two scalars. A comparison of arrays, as `rows < samples`, does
+# not bound a loop.
 _LESS = re.compile(r"= pred\[\]\S* compare\(([^)]*)\).*direction=LT")
 _PARAMETER = re.compile(r"%?([\w.\-]+) = \S+ parameter\((\d+)\)")
 _OPERANDS = re.compile(r" [\w\-]+\(([^)]*)\).*calls=%?([\w.\-]+)")
@@ -42,11 +43,11 @@ class Sent(NamedTuple):
   """Collectives of one kind, in one execution of the program.
 
   Attributes:
-    count: how often one runs.
-    bytes: of their results on one device.
-    wire: bytes that leave one device for others of its slice, on a ring.
-    outward: bytes that leave one device for other slices, on a ring of slices,
-      after what its slice could do by itself.
+    count: number of times that such a collective runs.
+    bytes: bytes of all results on one device.
+    wire: bytes that one device sends to devices of its slice, on a ring.
+    outward: bytes that one device sends to other slices, on a ring of slices,
+      after each slice has gathered or reduced among its own devices.
   """
 
   count: float
@@ -58,164 +59,200 @@ class Sent(NamedTuple):
 def collectives(
   text: str,
   slices: Sequence[int],
-  turns: Mapping[int | None, int] | None = None,
+  iterations: Mapping[int | None, int] | None = None,
 ) -> dict[str, Sent]:
-  """What an execution sends, by kind; no kind that it does not use.
+  """Returns what one execution of a program sends, by kind of collective.
 
   Args:
-    text: of the compiled program, `compiled.as_text()`.
-    slices: `[devices]`, the slice of each that runs it.
-    turns: of loops whose bound says something else than their turns: bound ->
-      turns; None: of a loop without a bound, else 1.
+    text: text of the compiled program, `compiled.as_text()`.
+    slices: `[devices]`, the slice of each device that runs the program.
+    iterations: number of iterations of loops that do not run up to their
+      bound, by the bound; the key None is for loops without a bound, which
+      otherwise count as one iteration.
+
+  Returns:
+    The collectives of each kind that the program uses.
   """
-  found = {kind: np.zeros(4) for kind in KINDS}
+  totals = {kind: np.zeros(4) for kind in KINDS}
   bodies, entry = _computations(text)
-  for name, times in _executions(bodies, entry, turns or {}).items():
+  for name, times in _executions(bodies, entry, iterations or {}).items():
     for line in bodies[name]:
       match = _COLLECTIVE.search(line)
       if not match:
         continue
-      kind, started = match.groups()
-      size = _result(line[: match.start()], kind, started is not None)
-      if kind == "all-reduce" and (part := _scattered(bodies[name])):
+      kind, start_suffix = match.groups()
+      size = _result_bytes(
+        line[: match.start()], kind, is_start=start_suffix is not None
+      )
+      if kind == "all-reduce" and (part := _scattered_bytes(bodies[name])):
         kind, size = "reduce-scatter", part
-      shares = _shares(kind, line, slices)
-      if any(shares):  # a group of one sends nothing
-        found[kind] += times * np.array([1, size, *np.multiply(size, shares)])
-  return {kind: Sent(*sent.tolist()) for kind, sent in found.items() if sent[0]}
+      fractions = _sent_fractions(kind, line, slices)
+      if any(fractions):  # a group of one device sends nothing
+        totals[kind] += times * np.array(
+          [1, size, *np.multiply(size, fractions)]
+        )
+  return {
+    kind: Sent(*total.tolist()) for kind, total in totals.items() if total[0]
+  }
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
-  """The lines of each computation, and the name of the first to run."""
-  found: dict[str, list[str]] = {}
+  """Returns the lines of each computation, and the name of the entry."""
+  bodies: dict[str, list[str]] = {}
   name = entry = ""
   for line in text.splitlines():
     begins = _COMPUTATION.match(line)
     if begins:
       name = begins[2]
-      found[name] = []
+      bodies[name] = []
       entry = name if begins[1] else entry
     elif name and line.startswith(" "):
-      found[name].append(line)
-  return found, entry
+      bodies[name].append(line)
+  return bodies, entry
 
 
 def _executions(
-  bodies: Mapping[str, list[str]], entry: str, turns: Mapping[int | None, int]
+  bodies: Mapping[str, list[str]],
+  entry: str,
+  iterations: Mapping[int | None, int],
 ) -> dict[str, float]:
-  """How often each computation runs."""
-  found: dict[str, float] = collections.defaultdict(float)
-  waiting = [(entry, 1.0)]
-  while waiting:
-    name, times = waiting.pop()
-    found[name] += times
-    for called, more in _calls(bodies, name, turns):
-      waiting.append((called, times * more))
-  return found
+  """Returns how often each computation runs."""
+  times_by_name: dict[str, float] = collections.defaultdict(float)
+  pending = [(entry, 1.0)]
+  while pending:
+    name, times = pending.pop()
+    times_by_name[name] += times
+    for callee, calls in _calls(bodies, name, iterations):
+      pending.append((callee, times * calls))
+  return times_by_name
 
 
 def _calls(
-  bodies: Mapping[str, list[str]], name: str, turns: Mapping[int | None, int]
+  bodies: Mapping[str, list[str]],
+  name: str,
+  iterations: Mapping[int | None, int],
 ) -> Iterator[tuple[str, float]]:
-  """What a computation calls, and how often; of branches, all."""
+  """Yields each computation that one calls, and how often.
+
+  All branches of a conditional count, since the text does not say which one is
+  taken.
+  """
   for line in bodies.get(name, ()):
     loop = _WHILE.search(line)
     if loop:
       condition, body = loop.groups()
-      known = _KNOWN.search(line)
-      bound = int(known[1]) if known else _bound(bodies, condition)
-      times = turns.get(bound, 1 if bound is None else bound)
+      trip_count = _TRIP_COUNT.search(line)
+      bound = int(trip_count[1]) if trip_count else _bound(bodies, condition)
+      times = iterations.get(bound, 1 if bound is None else bound)
       yield body, times
-      yield condition, times + 1
+      yield condition, times + 1  # once more, when it is false
       continue
     branches = _BRANCHES.search(line)
-    called = _CALLED.findall(line)
+    callees = _CALLED.findall(line)
     if branches:
-      called += re.findall(r"[\w.\-]+", branches[1])
-    for other in called:
-      if other in bodies:
-        yield other, 1.0
+      callees += re.findall(r"[\w.\-]+", branches[1])
+    for callee in callees:
+      if callee in bodies:
+        yield callee, 1.0
 
 
 def _bound(bodies: Mapping[str, list[str]], condition: str) -> int | None:
-  """N of a condition `i < N`; None where it is no such thing."""
+  """Returns N of a loop condition `i < N`; None if it has another form."""
   lines = bodies.get(condition, [])
-  known = _constants(lines)
-  found = [known.get(name) for name in _compared(lines)]
-  for line in lines:  # a fusion compares what it is given
+  constants = _constants(lines)
+  bounds = [constants.get(name) for name in _upper_operands(lines)]
+  # A fusion may hold the comparison; the constant is then one of its operands.
+  for line in lines:
     call = _OPERANDS.search(line)
     if call is None or call[2] not in bodies:
       continue
-    given, inside = _names(call[1]), bodies[call[2]]
-    own = _constants(inside)
-    for each in inside:
-      if (place := _PARAMETER.search(each)) and int(place[2]) < len(given):
-        own[place[1]] = known.get(given[int(place[2])])
-    found += [own.get(name) for name in _compared(inside)]
-  return max((n for n in found if n is not None), default=None)
+    operands, fused_lines = _names(call[1]), bodies[call[2]]
+    fused_constants = _constants(fused_lines)
+    for fused_line in fused_lines:
+      parameter = _PARAMETER.search(fused_line)
+      if parameter and int(parameter[2]) < len(operands):
+        operand = operands[int(parameter[2])]
+        fused_constants[parameter[1]] = constants.get(operand)
+    bounds += [
+      fused_constants.get(name) for name in _upper_operands(fused_lines)
+    ]
+  return max((n for n in bounds if n is not None), default=None)
 
 
 def _constants(lines: Sequence[str]) -> dict[str, int | None]:
-  """Whole numbers by name."""
+  """Returns integer constants by name."""
   return {m[1]: int(m[2]) for line in lines if (m := _CONSTANT.search(line))}
 
 
-def _compared(lines: Sequence[str]) -> list[str]:
-  """What a number is asked to be less than, by name."""
-  found = [_names(m[1]) for line in lines if (m := _LESS.search(line))]
-  return [names[1] for names in found if len(names) == 2]
+def _upper_operands(lines: Sequence[str]) -> list[str]:
+  """Returns the name of N in every comparison `i < N` of scalars."""
+  pairs = [_names(m[1]) for line in lines if (m := _LESS.search(line))]
+  return [names[1] for names in pairs if len(names) == 2]
 
 
 def _names(operands: str) -> list[str]:
-  """Of operands, whose shapes may stand before them."""
+  """Returns the names of operands, without the shapes in front of them."""
   return [one.split()[-1].lstrip("%") for one in operands.split(", ") if one]
 
 
-def _result(head: str, kind: str, started: bool) -> int:
-  """Bytes of a result. One that only starts has its operands before it."""
+def _result_bytes(head: str, kind: str, *, is_start: bool) -> int:
+  """Returns the bytes of a collective's result.
+
+  Args:
+    head: the line up to the name of the operation, with the result's shape.
+    kind: kind of the collective.
+    is_start: whether the operation is the start of an asynchronous one. Its
+      result is then a tuple (operands, result, ...), except for all-reduce.
+  """
   shapes = head.split(" = ", 1)[1].strip()
-  if started and kind != "all-reduce":
+  if is_start and kind != "all-reduce":
     shapes = _elements(shapes)[1]
   return sum(
-    math.prod(map(int, filter(None, dims.split(",")))) * _width(dtype)
+    math.prod(map(int, filter(None, dims.split(","))))
+    * _bytes_per_number(dtype)
     for dtype, dims in _SHAPE.findall(shapes)
   )
 
 
-def _scattered(lines: Sequence[str]) -> int:
-  """Bytes of a part, where all that a fusion keeps of its sum is a part.
+def _scattered_bytes(lines: Sequence[str]) -> int:
+  """Returns the bytes of the slice, if a fusion keeps a slice of an all-reduce.
 
-  So the TPUs' compiler writes a reduce-scatter; 0 for any other computation.
+  The TPU compiler writes a reduce-scatter in this form. 0 for any other
+  computation.
   """
   root = next((one for one in lines if one.lstrip().startswith("ROOT ")), "")
-  head, found, operands = root.partition(" dynamic-slice(")
-  if not found or not operands.lstrip("%").startswith("all-reduce"):
+  head, operation, operands = root.partition(" dynamic-slice(")
+  if not operation or not operands.lstrip("%").startswith("all-reduce"):
     return 0
-  return _result(head, "reduce-scatter", started=False)
+  return _result_bytes(head, "reduce-scatter", is_start=False)
 
 
 def _elements(shape: str) -> list[str]:
-  """Of a tuple, each of which may be one."""
-  found, depth = [""], 0
+  """Splits the shape of a tuple into the shapes of its elements."""
+  elements, depth = [""], 0
   for character in shape.removeprefix("(").removesuffix(")"):
     depth += (character in "([{") - (character in ")]}")
     if character == "," and not depth:
-      found.append("")
+      elements.append("")
     else:
-      found[-1] += character
-  return found
+      elements[-1] += character
+  return elements
 
 
-def _width(dtype: str) -> float:
-  """Bytes of a number."""
+def _bytes_per_number(dtype: str) -> float:
   if dtype == "pred":
     return 1
   bits = re.search(r"\d+", dtype)
   return int(bits[0]) / 8 if bits else 0
 
 
-def _shares(kind: str, line: str, slices: Sequence[int]) -> tuple[float, float]:
-  """Bytes that leave a device for its slice and for others, in its result's."""
+def _sent_fractions(
+  kind: str, line: str, slices: Sequence[int]
+) -> tuple[float, float]:
+  """Returns the bytes that a device sends, as fractions of its result's bytes.
+
+  The first goes to devices of its slice, the second to other slices.
+  """
   if kind == "collective-permute":
     pairs = line.partition("source_target_pairs=")[2].partition("}}")[0] + "}"
     crosses = any(
@@ -224,64 +261,73 @@ def _shares(kind: str, line: str, slices: Sequence[int]) -> tuple[float, float]:
     )
     return (0.0, 1.0) if crosses else (1.0, 0.0)
   group = _group(line, len(slices))
-  many = len({slices[i] for i in group})
-  here = len(group) // many
-  # One slice gathers, reduces and scatters among its own first and last.
+  num_slices = len({slices[i] for i in group})
+  per_slice = len(group) // num_slices
+  # An all-reduce is a reduce-scatter and an all-gather, which send its result
+  # twice. The result of a reduce-scatter is one part of the array that is sent.
   scale = {"all-reduce": 2.0, "reduce-scatter": float(len(group))}.get(
     kind, 1.0
   )
-  # What all send to all is different for each, and nothing is gathered first.
-  first = 1 if kind == "all-to-all" else here
-  return scale * (here - 1) / here, scale * (many - 1) / many / first
+  # Each slice gathers or reduces among its own devices first, so that a device
+  # sends a part of the result to other slices. In an all-to-all every pair of
+  # devices exchanges different data, which cannot be gathered first.
+  parts = 1 if kind == "all-to-all" else per_slice
+  inside = (per_slice - 1) / per_slice
+  outside = (num_slices - 1) / num_slices / parts
+  return scale * inside, scale * outside
 
 
-def _group(line: str, devices: int) -> Sequence[int]:
-  """Which devices take part with one another, in one of the groups.
+def _group(line: str, num_devices: int) -> Sequence[int]:
+  """Returns the devices of one of a collective's groups.
 
   Raises:
-    ValueError: the line says it in a notation that is not known.
+    ValueError: if the line has the groups in an unknown notation.
   """
+  # [groups,size]<=[sizes]T(axes): device ids of an array, transposed.
   iota = re.search(
     r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", line
   )
   if iota:
     sizes = [int(n) for n in iota[3].split(",")]
-    order = [int(n) for n in iota[4].split(",")] if iota[4] else None
-    ids = np.arange(math.prod(sizes)).reshape(sizes).transpose(order)
+    axes = [int(n) for n in iota[4].split(",")] if iota[4] else None
+    ids = np.arange(math.prod(sizes)).reshape(sizes).transpose(axes)
     return ids.reshape(int(iota[1]), int(iota[2]))[0].tolist()
+  # mesh['a'=4,'b'=2] {'a'}: the devices along some axes of a mesh.
   mesh = re.search(
     r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\((.*?)\))? \{([^}]*)\}",
     line,
   )
   if mesh:
     axes = re.findall(r"'([^']+)'=(\d+)", mesh[1])
-    taken = re.findall(r"'([^']+)'", mesh[3])
-    ids = _ids(mesh[2], math.prod(int(n) for _, n in axes))
+    group_axes = re.findall(r"'([^']+)'", mesh[3])
+    ids = _mesh_ids(mesh[2], math.prod(int(n) for _, n in axes))
     ids = ids.reshape([int(n) for _, n in axes])
-    chosen = tuple(slice(None) if name in taken else 0 for name, _ in axes)
-    return ids[chosen].ravel().tolist()
-  listed = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
-  if listed:
-    return [int(i) for i in listed[1].split(",")]
+    first = tuple(slice(None) if name in group_axes else 0 for name, _ in axes)
+    return ids[first].ravel().tolist()
+  # {{0,1},{2,3}}: the device ids of each group.
+  groups = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
+  if groups:
+    return [int(i) for i in groups[1].split(",")]
   if "replica_groups={}" in line or "replica_groups" not in line:
-    return range(devices)
-  said = line.partition("replica_groups=")[2][:80]
-  raise ValueError(f"groups of devices in an unknown notation: {said}")
+    return range(num_devices)
+  notation = line.partition("replica_groups=")[2][:80]
+  raise ValueError(f"groups of devices in an unknown notation: {notation}")
 
 
-def _ids(order: str | None, devices: int) -> np.ndarray:
-  """Devices in the order of a mesh, all in their own unless it is said.
+def _mesh_ids(order: str | None, num_devices: int) -> np.ndarray:
+  """Returns the device ids of a mesh, in its order.
 
   Args:
-    order: `[4,4]T(1,0)`, their numbers in such an array, its axes transposed.
-    devices: of the mesh.
+    order: text such as `[4,4]T(1,0)`: ids counted in an array of this shape,
+      whose axes are then transposed; None means counted in order.
+    num_devices: number of devices of the mesh.
   """
-  ids = np.arange(devices)
+  ids = np.arange(num_devices)
   if order is None:
     return ids
-  found = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", order)
-  if not found:
+  match = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", order)
+  if not match:
     raise ValueError(f"devices of a mesh in an unknown notation: {order}")
-  sizes = [int(n) for n in found[1].split(",")]
-  turned = [int(n) for n in found[2].split(",")] if found[2] else None
-  return ids.reshape(sizes).transpose(turned).ravel()
+  sizes = [int(n) for n in match[1].split(",")]
+  axes = [int(n) for n in match[2].split(",")] if match[2] else None
+  return ids.reshape(sizes).transpose(axes).ravel()

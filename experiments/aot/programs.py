@@ -1,10 +1,10 @@
 """The programs of an experiment, traced from shapes alone.
 
-- rollout: sampling; of a jittable task the score too.
-- score: the teacher-forced log-probabilities of a rollout, under the policy and
-  every slot: what a method's passes cost.
-- train_step: the whole of it, passes included, with the state donated.
-- evaluation: sampling of held-out problems, on the devices that train.
+- rollout: sampling, and the scores of a task that is scored on the device.
+- score: the teacher-forced log-probabilities of a rollout under the policy and
+  every parameter set, which is what the forward passes of a method cost.
+- train_step: one train step with its passes; the state is donated.
+- evaluation: sampling of held-out problems on the training devices.
 """
 
 from __future__ import annotations
@@ -22,37 +22,42 @@ from experiments.training.experiment import Experiment
 from rl import learners, scoring, step, types
 from rl.sampling import generation
 
+# Traces and lowers a program.
 Lower = Callable[[], jax.stages.Lowered]
 
 
-def of(e: Experiment) -> Mapping[str, Lower]:
-  """How each program is lowered, by name.
+def lower_functions(e: Experiment) -> Mapping[str, Lower]:
+  """Returns a function that lowers each program, by the program's name.
 
   Args:
-    e: of `build.build`, its mesh on devices that need not be there. One that
-      imitates has no rollout and no evaluation.
+    e: experiment whose mesh may consist of devices that are not present. A
+      supervised experiment has no rollout and no evaluation.
   """
   rollout = placed_rollout(e)
   state = e.abstract
-  found = {
-    "score": lambda: jax.jit(_scorer(e)).lower(state, own(rollout)),
+  functions = {
+    "score": lambda: jax.jit(_scorer(e)).lower(state, policy_rollout(rollout)),
     "train_step": lambda: _train_step(e).lower(state, rollout),
   }
   if e.samples_own:
-    first = {"rollout": lambda: _sampler(e, own(rollout))}
-    found = first | found | {"evaluation": lambda: _evaluation(e)}
-  return found
+    functions = {
+      "rollout": lambda: _lower_sampler(e, policy_rollout(rollout)),
+      **functions,
+      "evaluation": lambda: _lower_evaluation(e),
+    }
+  return functions
 
 
-def read(e: Experiment, name: str) -> types.PyTree:
-  """What a program is given of the state that lies on its devices.
+def state_arguments(e: Experiment, name: str) -> types.PyTree:
+  """Returns the part of the training state that a program takes as arguments.
 
   Args:
     e: the experiment.
-    name: of one of its programs.
+    name: name of one of its programs.
 
   Returns:
-    Shapes and shardings; the rest of `e.abstract` lies there beside it.
+    Shapes and shardings. The rest of `e.abstract` takes memory on the devices
+    beside the program.
   """
   state = e.abstract
   if name == "train_step":
@@ -63,23 +68,26 @@ def read(e: Experiment, name: str) -> types.PyTree:
     return state.params, state.frozen
   if e.sampling_mesh == e.mesh:
     return e.abstract_sampling
-  own_devices = not set(e.sampling_mesh.devices.flat) & set(e.mesh.devices.flat)
-  return state if own_devices else ()  # a copy in another layout is no part
+  sampling_devices = set(e.sampling_mesh.devices.flat)
+  if not sampling_devices & set(e.mesh.devices.flat):
+    return state  # nothing of the state lies on the devices that only sample
+  # The program takes a copy in another layout, and all of the state lies there.
+  return ()
 
 
-def own(rollout: step.Rollouts) -> types.Rollout:
-  """The policy's, where learners have rollouts of their own."""
+def policy_rollout(rollout: step.Rollouts) -> types.Rollout:
+  """Returns the rollout of the policy, if each learner has its own."""
   return learners.by_learner(rollout)[learners.POLICY]
 
 
 def placed_rollout(e: Experiment) -> step.Rollouts:
-  """Shapes of what is learned from, prompts over the data axes."""
+  """Returns the shapes of a rollout, with its prompts over the data axes."""
   rollout = e.abstract_rollout
-  return jax.tree.map(_at, rollout, e.rollout_shardings(rollout))
+  return jax.tree.map(_sharded, rollout, e.rollout_shardings(rollout))
 
 
-def _at(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
-  return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
+def _sharded(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+  return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
 def _train_step(e: Experiment) -> Any:
@@ -91,7 +99,10 @@ def _train_step(e: Experiment) -> Any:
 
 
 def _scorer(e: Experiment) -> Callable:
-  """`(state, rollout) -> log-probabilities` of the policy and every slot."""
+  """Returns `score(state, rollout)`: log-probabilities under each parameter set.
+
+  The policy's own parameters are the set "old".
+  """
 
   def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
     needs = [
@@ -104,7 +115,7 @@ def _scorer(e: Experiment) -> Callable:
   return score
 
 
-def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
+def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   state = e.abstract_sampling
   if e.task.jittable:
     gather = rollouts.make_rollout_fn(
@@ -136,33 +147,33 @@ def _sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
   return jax.jit(generate).lower(
     state.params,
     state.frozen,
-    _at(tokens.prompts, e.sampling_sharding),
-    _at(tokens.prompt_mask, e.sampling_sharding),
-    _at(keys, e.sampling_sharding),
+    _sharded(tokens.prompts, e.sampling_sharding),
+    _sharded(tokens.prompt_mask, e.sampling_sharding),
+    _sharded(keys, e.sampling_sharding),
   )
 
 
-def _evaluation(e: Experiment) -> jax.stages.Lowered:
+def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
   state, batch = e.abstract, e.config.evaluation.batch
   test = e.task.test(1)
-  one = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, test))
+  one_problem = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, test))
 
-  def many(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    shape = batch, *leaf.shape[1:]
-    return _at(leaf.update(shape=shape), e.batch_sharding)
+  def batched(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    shape = batch, *leaf.shape[1:]  # leaf: [1, ...]
+    return _sharded(leaf.update(shape=shape), e.batch_sharding)
 
   return evaluator.generate.lower(
     e.policy,
     types.join(state.params, state.frozen),
-    jax.tree.map(many, one),
+    jax.tree.map(batched, one_problem),
     jax.eval_shape(lambda: jax.random.key(0)),
     evaluator.sampling(e),
   )
 
 
 def cache_bytes(e: Experiment) -> int:
-  """Of all keys and values while sampling, over all devices."""
-  tokens = own(placed_rollout(e)).tokens
+  """Returns the bytes of all keys and values while sampling, on all devices."""
+  tokens = policy_rollout(placed_rollout(e)).tokens
   rows = min(e.sampling.rows or e.sampling.samples, e.sampling.samples)
 
   def fill(prompts, mask, params):

@@ -1,30 +1,30 @@
-"""Compiles the programs of an experiment for a machine, and says what they need.
+"""Memory and time of an experiment's programs, compiled for a machine.
 
-Per device, in bytes: what lies there always, by part; and of each program its
-peak: what the compiler reserves, `arguments + results + temporaries` less what
-results share with arguments, and the parts of the state that lie there meanwhile
-and are no arguments (while sampling, the optimiser's). A program fits where the
-compiler made it and that is no more than the device has.
+Memory is per device: the state that lies there always, by part, and the peak of
+each program. The peak is what the compiler reserves (arguments + results +
+temporaries, less the results that share memory with arguments) and the parts of
+the state that are not arguments, such as the optimizer's while sampling. A
+program fits if it compiles and its peak is within the device's memory.
 
-Seconds of a step are those of a roofline, one program after the other, at the
-full length of every completion and the makers' peaks:
+The seconds of a step are those of a roofline: one program after the other, with
+completions of full length, at the makers' peak figures.
 
-  compute  model operations (a backward pass is two forward ones; what remat
-           computes again is not counted) / devices / peak; of the score the
-           passes that a step makes, none where it has one update and no slot;
-           all else of them is part of the train step
-  memory   weights, keys and values that decoding reads, and an update's
-           weights, gradients and moments / bandwidth
-  network  bytes that a device sends in the collectives that were compiled / its
-           links, and / its part of the hosts' network what goes to other
-           slices; nothing hidden behind work, and all links at once, of which a
-           ring along one axis of a torus has two
+  compute  model operations / devices / peak. A backward pass counts as two
+           forward passes; what remat recomputes does not count. For the score
+           program, the forward passes that a step makes besides its updates:
+           none with one update per rollout and no parameter set.
+  memory   bytes / bandwidth: the weights, keys and values that decoding reads,
+           and the weights, gradients and moments of an update. The figure of a
+           mixture of experts is too low, since only the experts of one token
+           are counted.
+  network  bytes that a device sends in the compiled collectives / its links;
+           bytes to other slices / its share of the hosts' network. All links
+           are used at once; a ring along one axis of a torus uses only two.
 
-Evaluations and updates of learners besides the policy are not in it. Of mixtures
-memory is too low: of the weights those of the experts of one token are counted.
-
-The step lies between the largest of the three of each program (all hidden) and
-their sum (nothing hidden). A peak is never reached, so plan with twice that.
+A step takes between the largest of the three of each program (if they overlap
+fully) and their sum (if nothing overlaps). No run reaches the peaks, so plan
+with twice that. Evaluations, and updates of learners other than the policy, are
+not part of it.
 """
 
 from __future__ import annotations
@@ -50,148 +50,165 @@ from models.config import ModelConfig
 from rl import prepare, types
 from rl.sampling import generation
 
-Tell = Callable[[str], None]
-# What was compiled, by its name and a digest of its text.
-Known = MutableMapping[tuple[str, str], dict[str, Any]]
-# By platform. On TPUs compile sooner: the programs are not to be run. On GPUs
-# matmuls are the vendor's: Triton's refuse some of very small decoders, and are
-# chosen by timing, on a device that is there.
+Log = Callable[[str], None]  # prints a line of progress
+# Reports of compiled programs, by name and digest of the lowered text.
+Compiled = MutableMapping[tuple[str, str], dict[str, Any]]
+# Compiler options by platform.
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
+  # Compiles faster; the programs are not run.
   "tpu": {"exec_time_optimization_effort": -1.0},
+  # Matrix products by the vendor's library: Triton refuses some of those of
+  # very small decoders, and chooses its kernels by timing them on a device.
   "gpu": {"xla_gpu_enable_triton_gemm": False},
 }
-# Of seconds and flops, for those who read no more than the JSON.
+# What the seconds and flops assume, for readers of the JSON.
 ASSUMPTIONS = (
   "peaks are the makers' figures; none was measured, and no run reaches them",
   "every completion has its full length",
-  "flops are the model's, of one device and step: a backward pass counts as two "
-  "forward ones, and what remat computes again does not count",
-  "a program takes from the largest of compute, memory and network (all that can "
-  "hide is hidden) to their sum (nothing is)",
+  "flops are the model's, for one device and step: a backward pass counts as "
+  "two forward passes, and what remat recomputes does not count",
+  "a program takes between the largest of compute, memory and network (they "
+  "overlap fully) and their sum (nothing overlaps)",
   "a device uses all its links at once",
-  "hosts' scores and evaluations are not in a step",
+  "scores on the host and evaluations are not part of a step",
 )
+# The programs that take longest to compile come first.
 _LONGEST_FIRST = ("train_step", "rollout", "evaluation", "score")
-_STEP = ("rollout", "score", "train_step")  # what a step is made of
-_AT_ONCE = 2  # compiled, each on a core, while the next is traced
-# In the compiler's words: of what a program wants, at least.
+_STEP = ("rollout", "score", "train_step")  # the programs of a training step
+_THREADS = 2  # programs that are compiled at a time, while the next is traced
+# The memory that a refused program needs, in the compiler's message.
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)G\b")
-_LONGEST = 300  # characters of a reason that is not about memory
+_MAX_CHARACTERS = 300  # of a message that is not about memory
 
 
 def analyse(
   e: Experiment,
   chip: chips.Chip,
-  tell: Tell,
-  known: Known | None = None,
+  log: Log,
+  compiled: Compiled | None = None,
   *,
-  whole: bool = True,
+  all_programs: bool = True,
 ) -> dict[str, Any]:
-  """The report, as JSON values.
+  """Compiles the programs of an experiment and reports what they need.
 
   Args:
-    e: its mesh on devices that need not be there.
-    chip: what one of them can do.
-    tell: where progress goes.
-    known: programs of other experiments on these devices, of which none is
-      compiled again; what is compiled is added.
-    whole: whether all programs are compiled, or none after two of which one
-      does not fit.
+    e: experiment whose mesh may consist of devices that are not present.
+    chip: figures of one of these devices.
+    log: function that prints a line of progress.
+    compiled: reports of programs that were compiled for these devices before,
+      which are not compiled again; new ones are added.
+    all_programs: whether to compile all programs; otherwise stops after the
+      first two if one of them does not fit.
+
+  Returns:
+    The report, whose values can be written as JSON.
   """
-  known = {} if known is None else known
-  lowers = programs.of(e)
-  names = sorted(lowers, key=_LONGEST_FIRST.index)
-  found: dict[str, Any] = {}
-  for some in [names] if whole else [names[:2], names[2:]]:
-    if all(program["fits"] for program in found.values()):
-      found |= _programs(e, {n: lowers[n] for n in some}, chip, tell, known)
-  found = {name: found[name] for name in lowers if name in found}
+  compiled = {} if compiled is None else compiled
+  functions = programs.lower_functions(e)
+  names = sorted(functions, key=_LONGEST_FIRST.index)
+  results: dict[str, Any] = {}
+  for group in [names] if all_programs else [names[:2], names[2:]]:
+    if all(program["fits"] for program in results.values()):
+      group_functions = {name: functions[name] for name in group}
+      results |= _compile_all(e, group_functions, chip, log, compiled)
+  # In the order of the programs.
+  results = {name: results[name] for name in functions if name in results}
   seconds = {
-    name: _seconds(e, chip, name, found[name])
-    for name in found
+    name: _seconds(e, chip, name, results[name])
+    for name in results
     if name in _STEP
   }
   report = {
     "devices": e.mesh.devices.size,
     "mesh": dict(e.mesh.shape),
     "resident_gib": resident(e),
-    "programs": found,
+    "programs": results,
     "seconds": seconds,
     "flops": {name: _cost(e, name).flops for name in seconds},
     "assumptions": ASSUMPTIONS,
-    "fits": all(program["fits"] for program in found.values()),
+    "fits": all(program["fits"] for program in results.values()),
   }
-  least = sum(max(parts.values()) for parts in seconds.values())
-  most = sum(sum(parts.values()) for parts in seconds.values())
+  shortest = sum(max(parts.values()) for parts in seconds.values())
+  longest = sum(sum(parts.values()) for parts in seconds.values())
   tokens = e.config.rollout.prompts * e.sampling.samples * e.sampling.max_tokens
-  report["step_seconds"] = [least, most]
-  report["tokens_per_second"] = [tokens / most, tokens / least]
+  report["step_seconds"] = [shortest, longest]
+  report["tokens_per_second"] = [tokens / longest, tokens / shortest]
   return report
 
 
-def _programs(
+def _compile_all(
   e: Experiment,
-  lowers: Mapping[str, programs.Lower],
+  functions: Mapping[str, programs.Lower],
   chip: chips.Chip,
-  tell: Tell,
-  known: Known,
+  log: Log,
+  compiled: Compiled,
 ) -> dict[str, Any]:
-  """What some need; two are compiled at a time."""
-  keys, started = {}, {}
-  with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-    for name, lower in lowers.items():
-      tell(f"{name}: tracing")
+  """Returns the reports of some programs, and compiles the missing ones."""
+  keys, futures = {}, {}
+  with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+    for name, lower in functions.items():
+      log(f"{name}: tracing")
       lowered = lower()
       text = lowered.as_text().encode()
       keys[name] = name, hashlib.sha256(text).hexdigest()
-      if keys[name] not in known:
-        tell(f"{name}: compiling")
-        started[name] = pool.submit(_compiled, e, lowered, name, chip)
-    known.update({keys[name]: one.result() for name, one in started.items()})
-  found = {n: _with(known[key], _beside(e, n)) for n, key in keys.items()}
-  for name, program in found.items():
-    tell(f"{name}: {_line(program)}")
-  return found
-
-
-def _with(program: Mapping[str, Any], beside: float) -> dict[str, Any]:
-  """A program among what lies on its devices meanwhile, of so many GiB."""
-  found = dict(program) | {"beside_gib": beside}
-  for name in ("peak_gib", "wanted_gib"):
-    if found[name] is not None:
-      found[name] += beside
-  if found["peak_gib"] is None:
-    return found
-  if found["peak_gib"] > found["hbm_gib"]:
-    found["fits"] = False
-    found["reason"] = (
-      f"needs {found['peak_gib']:.1f} of {found['hbm_gib']:.1f} GiB"
+      if keys[name] not in compiled:
+        log(f"{name}: compiling")
+        futures[name] = pool.submit(_compile, e, lowered, name, chip)
+    compiled.update(
+      {keys[name]: future.result() for name, future in futures.items()}
     )
-    if beside:
-      found["reason"] += f", {beside:.1f} of it for state that lies there"
-  return found
+  results = {
+    name: _with_other_state(compiled[key], _other_state_gib(e, name))
+    for name, key in keys.items()
+  }
+  for name, program in results.items():
+    log(f"{name}: {_line(program)}")
+  return results
 
 
-def _beside(e: Experiment, name: str) -> float:
-  """GiB a device of the state that a program is not given."""
-  given = _bytes(programs.read(e, name))
-  return max(_bytes(e.abstract) - given, 0) / chips.GIB
+def _with_other_state(
+  program: Mapping[str, Any], other_gib: float
+) -> dict[str, Any]:
+  """Returns a program's report with the memory of the state beside it."""
+  result = dict(program) | {"beside_gib": other_gib}
+  for name in ("peak_gib", "wanted_gib"):
+    if result[name] is not None:
+      result[name] += other_gib
+  if result["peak_gib"] is None:  # the compiler refused it
+    return result
+  if result["peak_gib"] > result["hbm_gib"]:
+    result["fits"] = False
+    result["reason"] = (
+      f"needs {result['peak_gib']:.1f} of {result['hbm_gib']:.1f} GiB"
+    )
+    if other_gib:
+      result["reason"] += (
+        f", {other_gib:.1f} of it for state that the program does not use"
+      )
+  return result
+
+
+def _other_state_gib(e: Experiment, name: str) -> float:
+  """Returns the GiB per device of the state that a program does not take."""
+  taken = _bytes_per_device(programs.state_arguments(e, name))
+  return max(_bytes_per_device(e.abstract) - taken, 0) / chips.GIB
 
 
 def resident(e: Experiment) -> dict[str, float]:
-  """GiB a device of each part of the state, and of the keys and values.
+  """Returns the GiB per device of each part of the state, and of the cache.
 
-  The latter as if split over the mesh as prompts, samples and heads are.
+  The cache of keys and values is split over the sampler's mesh as prompts,
+  samples and heads are.
   """
   state, mesh = e.abstract, e.sampling_mesh
   shards = sharding.num_prompt_shards(mesh) * mesh.shape["context"]
   heads = math.gcd(e.model.kv_heads, mesh.shape["tensor"])
   parts = {
-    "parameters": _bytes((state.params, state.frozen)),
-    "optimizer": _bytes(
-      (state.opt_state, [held.opt_state for held in state.learners.values()])
+    "parameters": _bytes_per_device((state.params, state.frozen)),
+    "optimizer": _bytes_per_device(
+      (state.opt_state, [one.opt_state for one in state.learners.values()])
     ),
-    "slots": _bytes(state.parameter_sets),
+    "parameter_sets": _bytes_per_device(state.parameter_sets),
   }
   if e.samples_own:
     parts["cache"] = programs.cache_bytes(e) / (shards * heads)
@@ -199,20 +216,20 @@ def resident(e: Experiment) -> dict[str, float]:
 
 
 def explain(e: Experiment) -> str:
-  """Where each array of the state lies, and the keys and values: a table."""
+  """Returns a table of how the state and the cache are split over devices."""
   axes = ", ".join(f"{name} {size}" for name, size in e.mesh.shape.items())
   lines = [f"mesh: {axes}", sharding.sharding_table(e.abstract)]
   if e.samples_own:
     size = resident(e)["cache"] * chips.GIB
     lines.append(
-      f"while sampling: keys and values, {size:,.0f} bytes/device (prompts over "
-      f"{'*'.join(sharding.PROMPT_AXES)}, samples over context, heads over tensor)"
+      f"while sampling: keys and values, {size:,.0f} bytes/device (prompts "
+      f"over {'*'.join(sharding.PROMPT_AXES)}, samples over context, heads over "
+      "tensor)"
     )
   return "\n".join(lines)
 
 
-def _bytes(tree: types.PyTree) -> int:
-  """On one device."""
+def _bytes_per_device(tree: types.PyTree) -> int:
   total = 0
   for leaf in jax.tree.leaves(tree):
     shape = leaf.sharding.shard_shape(leaf.shape)
@@ -220,11 +237,12 @@ def _bytes(tree: types.PyTree) -> int:
   return total
 
 
-def _compiled(
+def _compile(
   e: Experiment, lowered: jax.stages.Lowered, name: str, chip: chips.Chip
 ) -> dict[str, Any]:
+  """Compiles a program and returns its report, without the state beside it."""
   start = time.perf_counter()
-  found = {
+  result = {
     "fits": False,
     "peak_gib": None,
     "hbm_gib": chip.memory / chips.GIB,
@@ -237,23 +255,22 @@ def _compiled(
     options = {**_OPTIONS[platform], **chip.options}
     compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
-    found["reason"] = _reason(str(error))
-    size = _SIZE.search(found["reason"])
-    found["wanted_gib"] = float(size[1]) if size else None
-    found["compile_s"] = time.perf_counter() - start
-    return found
-  draws = {"rollout": e.sampling, "evaluation": evaluator.sampling(e)}
+    result["reason"] = _reason(str(error))
+    size = _SIZE.search(result["reason"])
+    result["wanted_gib"] = float(size[1]) if size else None
+    result["compile_s"] = time.perf_counter() - start
+    return result
+  samplings = {"rollout": e.sampling, "evaluation": evaluator.sampling(e)}
   memory = compiled.memory_analysis()
-  arguments, outputs = (
-    memory.argument_size_in_bytes,
-    memory.output_size_in_bytes - memory.alias_size_in_bytes,
-  )
+  arguments = memory.argument_size_in_bytes
+  # Results that share memory with arguments are counted once.
+  outputs = memory.output_size_in_bytes - memory.alias_size_in_bytes
   peak = arguments + outputs + memory.temp_size_in_bytes
-  turns = _turns(draws[name]) if name in draws else {}
+  iterations = _iterations(samplings[name]) if name in samplings else {}
   devices = _mesh(e, name).devices.flat
   slices = [getattr(device, "slice_index", 0) for device in devices]
-  sent = hlo.collectives(compiled.as_text(), slices, turns)
-  return found | {
+  sent = hlo.collectives(compiled.as_text(), slices, iterations)
+  return result | {
     "fits": True,
     "peak_gib": peak / chips.GIB,
     "wanted_gib": peak / chips.GIB,
@@ -265,35 +282,39 @@ def _compiled(
 
 
 def _mesh(e: Experiment, name: str) -> Mesh:
-  """Of the devices that run a program."""
+  """Returns the mesh of the devices that run a program."""
   return e.sampling_mesh if name == "rollout" else e.mesh
 
 
-def _turns(sampling: generation.Sampling) -> dict[int | None, int]:
-  """Of the decoding loops, one after the other while the cache grows."""
-  rooms = generation.cache_capacities(sampling.max_tokens)
-  turns = {
-    room: room - before
-    for before, room in zip((0, *rooms), rooms, strict=False)
+def _iterations(sampling: generation.Sampling) -> dict[int | None, int]:
+  """Returns the iterations of the decoding loops, by their bound.
+
+  The cache grows from loop to loop. The bound of a loop is the size of its
+  cache, and it starts where the loop before it stopped.
+  """
+  sizes = generation.cache_capacities(sampling.max_tokens)
+  iterations = {
+    size: size - previous
+    for previous, size in zip((0, *sizes), sizes, strict=False)
   }
-  # Fewer rows than samples go on with the next ones, once the rings are whole.
+  # Rows that finish start the next sample in the last loop, in rounds.
   rounds = -(-sampling.samples // (sampling.rows or sampling.samples))
-  turns[rooms[-1]] += (rounds - 1) * sampling.max_tokens
-  return turns | {None: turns[rooms[-1]]}
+  iterations[sizes[-1]] += (rounds - 1) * sampling.max_tokens
+  return iterations | {None: iterations[sizes[-1]]}
 
 
 def _reason(error: str) -> str:
-  """The compiler's own words, up to its list of the largest buffers."""
+  """Returns the compiler's message, up to its list of the largest buffers."""
   text = error.partition("RESOURCE_EXHAUSTED:")[2]
   if not text:
-    return "it does not compile: " + " ".join(error.split())[:_LONGEST]
+    return "it does not compile: " + " ".join(error.split())[:_MAX_CHARACTERS]
   lines = [line.strip() for line in text.splitlines() if line.strip()]
-  kept = []
+  message = []
   for line in lines:
     if line.startswith(("Largest program", "Program hbm", "===")):
       break
-    kept.append(line)
-  return " ".join(kept or lines[:1])
+    message.append(line)
+  return " ".join(message or lines[:1])
 
 
 def _seconds(
@@ -302,9 +323,9 @@ def _seconds(
   name: str,
   program: Mapping[str, Any],
 ) -> dict[str, float]:
-  """Of a program: compute, memory, network."""
+  """Returns the seconds of a program for compute, memory and network."""
   cost = _cost(e, name)
-  if name == "score":  # what it sends and reads is part of the train step
+  if name == "score":  # its bytes are part of the train step
     return {"compute": cost.flops / chip.flops, "memory": 0.0, "network": 0.0}
   sent = program["collectives"].values()
   inside = sum(one["wire"] for one in sent) / chip.links
@@ -317,15 +338,16 @@ def _seconds(
 
 
 def _cost(e: Experiment, name: str) -> flop_counts.Cost:
-  """Of one device, at full length; the score is part of the step's."""
+  """Returns the cost of a program on one device, at full length."""
   model: ModelConfig = e.model
-  tokens = programs.own(programs.placed_rollout(e)).tokens
+  tokens = programs.policy_rollout(programs.placed_rollout(e)).tokens
   P, S, T = tokens.completions.shape
   length = tokens.prompts.shape[-1]
   mesh = _mesh(e, name)
   shards, context = sharding.num_prompt_shards(mesh), mesh.shape["context"]
   tensor = mesh.shape["tensor"]
-  # A device's samples; of a score pass its tokens of all samples are as many.
+  # Lengths of a device's samples, [prompts, samples]. A score pass splits
+  # tokens and not samples over `context`: as many tokens per device.
   share = np.full((P // shards, max(S // context, 1)), T)
   if name == "rollout":
     width = np.dtype(model.dtype).itemsize
@@ -337,14 +359,15 @@ def _cost(e: Experiment, name: str) -> flop_counts.Cost:
     flops = passes * flop_counts.scored(model, length, share) / tensor
     return flop_counts.Cost(flops, 0.0)
   flops, moved = flop_counts.update_cost(model, length, share)
-  held = tensor * context * mesh.shape["fsdp"]  # over data it is a copy
+  # Mesh axes that split parameters and moments; `data` copies them.
+  parts = tensor * context * mesh.shape["fsdp"]
   return flop_counts.Cost(
-    e.plan.epochs * flops / tensor, e.plan.updates * moved / held
+    e.plan.epochs * flops / tensor, e.plan.updates * moved / parts
   )
 
 
 def _passes(e: Experiment) -> set[tuple[str, str]]:
-  """The forward passes of a step besides those of its updates."""
+  """Returns the forward passes of a step besides those of its updates."""
   needs = prepare.required(e.method, e.plan.updates)
   sources = {"old", *e.abstract.parameter_sets}
   return {(n.source, n.view) for n in needs if n.source in sources}

@@ -55,7 +55,7 @@ KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
 Report = Mapping[str, Any]  # from `experiments.aot.report.analyse`
 Row = Sequence[str]  # one line of the CSV file and of a table
-# Compiled programs by machine, in the form of `experiments.aot.report.Known`.
+# Compiled programs by machine, in the form of `experiments.aot.report.Compiled`.
 Programs = dict[str, dict[Any, Any]]
 HEAD = (
   *("model", "machine", "fits", "mesh", "settings"),
@@ -150,7 +150,7 @@ def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
     The line of the cell, without the commit.
 
   Raises:
-    Ended: a signal from outside ended the process, for example where memory is
+    RunError: a signal from outside ended the process, for example where memory is
       short, which says nothing about the cell.
   """
   spawn = multiprocessing.get_context("spawn")
@@ -164,7 +164,7 @@ def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
     except process.BrokenProcessPool:
       child.join()
   if child.exitcode in KILLED:
-    raise errors.Ended(
+    raise errors.RunError(
       f"the process that compiled {cell.name} was killed by "
       f"{signal.Signals(-child.exitcode).name}; start again to compile it"
     )
@@ -280,7 +280,7 @@ def between(text: str, name: str, body: str) -> str:
   return before + start + body + "\n" + end + rest.partition(end)[2]
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line.
 
@@ -294,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   os.environ["JAX_PLATFORMS"] = "cpu"
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   options = _parser().parse_args(argv)
-  with errors.expected():
+  with errors.usage_errors():
     if options.out and not options.out.exists():
       raise ValueError(f"--out={options.out}: there is no such file")
   all_cells, programs = list(cells()), {}
@@ -317,7 +317,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = options.out.read_text()
     models = [row for row in rows if row[0] in MODELS]
     recipes = [row for row in rows if row[0] not in MODELS]
-    with errors.expected():
+    with errors.usage_errors():
       text = between(text, "models", table(models))
       text = between(text, "recipes", table(recipes))
     json_files.replace(options.out, text)
@@ -338,5 +338,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-  stack.deepen()
+  stack.ensure_size()
   sys.exit(main())

@@ -1,1 +1,1 @@
-"""What the commands share: flags, checks of arguments, and error messages."""
+"""Flags, checks of arguments, and error messages that all commands share."""

@@ -5,7 +5,7 @@ words everywhere and before anything is written.
 
 Example:
 
-  with mistakes.expected():
+  with errors.usage_errors():
     arguments.check_counts(options, "problems", "samples")
     arguments.check_seed("--seed", options.seed)
 """
@@ -27,7 +27,7 @@ LARGEST_SEED = 2**32 - 1
 
 
 def check_seed(name: str, seed: Any) -> None:
-  """Checks that a seed is a whole number that `jax.random.key` keeps whole.
+  """Checks that a seed is an integer of 32 bits, all that JAX keeps of one.
 
   Args:
     name: name of the flag or the config key, for the message.
@@ -49,23 +49,23 @@ def check_seed(name: str, seed: Any) -> None:
 
 
 def check_counts(
-  options: argparse.Namespace, *names: str, least: int = 1
+  options: argparse.Namespace, *names: str, minimum: int = 1
 ) -> None:
   """Checks that count flags are not below the smallest useful value.
 
   Args:
-    options: parsed command line. A flag whose value is None was not given.
+    options: parsed command line. A flag whose value is None is absent.
     *names: names of the flags, without the dashes.
-    least: smallest value that is allowed.
+    minimum: smallest value that is allowed.
 
   Raises:
-    ValueError: if a flag is below `least`.
+    ValueError: if a flag is below `minimum`.
   """
   for name in names:
     value = getattr(options, name)
-    if value is not None and value < least:
+    if value is not None and value < minimum:
       raise ValueError(
-        f"--{name} {value} must be at least {least}; nearest: {least}"
+        f"--{name} {value} must be at least {minimum}; nearest: {minimum}"
       )
 
 
@@ -74,8 +74,8 @@ def check_folder(name: str, folder: str) -> None:
 
   Args:
     name: name of the flag, for the message.
-    folder: text of the flag. `epath` would take an empty text for the current
-      folder.
+    folder: text of the flag. An empty text is refused, since `epath` would
+      take it for the current folder.
 
   Raises:
     ValueError: if the text is empty.
@@ -89,8 +89,8 @@ def check_folder(name: str, folder: str) -> None:
 def check_writable(name: str, path: epath.PathLike) -> None:
   """Checks that a file can be written, by writing an empty one beside it.
 
-  The empty file is removed at once. Folders that are missing are not made; the
-  nearest folder that exists is tried in their place.
+  The empty file is removed at once. Missing folders are not created; the
+  nearest existing folder is tried in their place.
 
   Args:
     name: name of the flag, for the message.

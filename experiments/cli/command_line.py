@@ -1,6 +1,6 @@
 """Flags of a command that takes a config: `--config FILE --config.KEY=VALUE`.
 
-Every mistake in them is a `Mistake` of one line, which names the nearest flag,
+A mistake in them is a `UsageError` of one line, which names the nearest flag,
 config key or config file.
 """
 
@@ -37,19 +37,19 @@ def parse(
     The flag values; `.config` is the config with its overrides applied.
 
   Raises:
-    Mistake: if the config file does not exist, a flag or a config key is
+    UsageError: if the config file does not exist, a flag or a config key is
       unknown, a value has the wrong type, a required flag is missing, or an
       argument is not a flag. Unknown keys in the config file count too.
   """
   _check_config_file(argv)
-  # The config as its file makes it, whose keys are those that may be overridden.
+  # The config as its file makes it: these keys may be overridden.
   without_overrides, _ = _read(argv, define, ("config",), overrides=False)
-  with errors.expected():
+  with errors.usage_errors():
     config_keys.check(without_overrides.config)
   _check_overrides(argv, without_overrides.config)
   values, arguments_left = _read(argv, define, required, overrides=True)
   if arguments_left:
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"unexpected argument {arguments_left[0]!r}; flags start with --"
     )
   return values
@@ -78,12 +78,12 @@ def _read(
   try:
     arguments_left = values(list(argv), known_only=not overrides)
   except (flags.Error, TypeError, ValueError) as error:
-    raise errors.Mistake(_one_line(error)) from None
+    raise errors.UsageError(_one_line(error)) from None
   for name in required:
     if values[name].value is None:
-      raise errors.Mistake(f"--{name} is missing; see --help")
+      raise errors.UsageError(f"--{name} is missing; see --help")
     if name == "workdir":
-      with errors.expected():
+      with errors.usage_errors():
         arguments.check_folder("--workdir", values[name].value)
   return values, arguments_left[1:]
 
@@ -120,7 +120,7 @@ def _check_config_file(argv: Sequence[str]) -> None:
     if not pathlib.Path(file).is_file():
       nearest = _nearest_file(file, colon + name)
       guess = f"did you mean {nearest!r}? " if nearest else ""
-      raise errors.Mistake(
+      raise errors.UsageError(
         f"config file {file!r} does not exist; {guess}"
         f"`{config_names.LIST_COMMAND}` lists the configs"
       )
@@ -152,5 +152,5 @@ def _check_overrides(
       # A value that is not a ConfigDict has no keys.
       keys = level if isinstance(level, ml_collections.ConfigDict) else ()
       if key not in keys:
-        raise errors.Mistake(choices.unknown(f"key of {where}", key, keys))
+        raise errors.UsageError(choices.unknown(f"key of {where}", key, keys))
       where, level = f"{where}.{key}", level[key]

@@ -1,8 +1,9 @@
 """Refuses config keys that no experiment reads, such as a misspelled one.
 
-The known keys are those of `common.rl()` or `common.supervised()`. Configs are
-not locked: a lock would not check a dict that replaces another, and its error
-names neither the place of the key nor a neighbour of a short name such as `lr`.
+The known keys are those of `defaults.rl()` or `defaults.supervised()`. Configs
+are not locked: a lock would not check a dict that replaces another, and its
+error names neither the place of the key nor the nearest key of a short name such
+as `lr`.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
 
 
 def _check(
-  where: str, config: Mapping[str, Any], defaults: Mapping[str, Any]
+  where: str, config: Mapping[str, Any], known_keys: Mapping[str, Any]
 ) -> None:
   for key, value in config.items():
-    if key not in defaults:
-      raise ValueError(choices.unknown(f"key of {where}", key, defaults))
+    if key not in known_keys:
+      raise ValueError(choices.unknown(f"key of {where}", key, known_keys))
     # A dict that is empty by default takes names of the user (`learners`), or
     # is checked by `check` (`base`, `mix.terms`).
-    if isinstance(value, ml_collections.ConfigDict) and defaults[key]:
-      _check(f"{where}.{key}", value, defaults[key])
+    if isinstance(value, ml_collections.ConfigDict) and known_keys[key]:
+      _check(f"{where}.{key}", value, known_keys[key])

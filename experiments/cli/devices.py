@@ -1,8 +1,9 @@
-"""What JAX makes of the host's devices, before it looks for any.
+"""Settings of JAX's devices, made before JAX looks for any.
 
-A CPU is several devices, so that a batch is split over its cores: XLA runs one
-program on one CPU device mostly on one core, and two devices on two cores decode
-and train almost twice as fast. A GPU gives most of its memory.
+A CPU is split into several devices, so that a batch is spread over its cores:
+XLA runs a program on one CPU device mostly on one core, and two devices on two
+cores decode and train almost twice as fast. On a GPU, JAX takes most of the
+memory.
 """
 
 from __future__ import annotations
@@ -11,27 +12,33 @@ import os
 
 import jax
 
-# Of a GPU's memory, what JAX takes; it would be three quarters.
-GPU_SHARE = 0.92
-_SHARES = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
+# Share of a GPU's memory that JAX takes; its own default is three quarters.
+GPU_MEMORY_FRACTION = 0.92
+# Either environment variable sets the share of a GPU's memory.
+_FRACTION_VARIABLES = (
+  "XLA_CLIENT_MEM_FRACTION",
+  "XLA_PYTHON_CLIENT_MEM_FRACTION",
+)
 
 
-def prepare(cpu_devices: int = 1) -> None:
-  """Says what JAX makes of the devices; before it computes anything.
+def configure(cpu_devices: int = 1) -> None:
+  """Sets the number of CPU devices and the share of GPU memory.
+
+  Must be called before JAX computes anything. A device count in `XLA_FLAGS` and
+  a share in the environment take precedence.
 
   Args:
-    cpu_devices: of the host's CPU. `XLA_FLAGS` with a device count of its own
-      has precedence, and of the GPUs' share either of its variables.
+    cpu_devices: number of devices that the host's CPU is split into.
 
   Raises:
-    ValueError: `cpu_devices` is not positive.
+    ValueError: if `cpu_devices` is below 1.
   """
   if cpu_devices < 1:
     raise ValueError(f"cpu_devices = {cpu_devices} must be at least 1")
-  if not any(os.environ.get(name) for name in _SHARES):
-    os.environ[_SHARES[0]] = str(GPU_SHARE)
-  forced = "xla_force_host_platform_device_count" in os.environ.get(
+  if not any(os.environ.get(name) for name in _FRACTION_VARIABLES):
+    os.environ[_FRACTION_VARIABLES[0]] = str(GPU_MEMORY_FRACTION)
+  count_in_flags = "xla_force_host_platform_device_count" in os.environ.get(
     "XLA_FLAGS", ""
   )
-  if cpu_devices > 1 and not forced:
+  if cpu_devices > 1 and not count_in_flags:
     jax.config.update("jax_num_cpu_devices", cpu_devices)

@@ -1,65 +1,134 @@
-"""What a command says where it cannot go on: one line, and exit status 2 or 1.
+"""Errors that a command reports in one line, without a traceback.
 
-2 is the user's mistake, found before anything is written; 1 is what ended a run
-that had begun, such as a full disk.
+A `UsageError` is a mistake of the user, found before anything is written; the
+command exits with status 2. A `RunError` ends a run that had begun, such as a
+full disk; the command exits with status 1. Every other exception is a mistake
+in this project, and keeps its traceback.
 
-@mistakes.one_line
-def main(argv=None) -> int:
-  with mistakes.expected():
-    experiment = prepare(argv)  # may refuse what it is given
-  run(experiment)               # what fails here is our fault: a traceback
-  return 0
+Example:
+
+  @errors.one_line_errors
+  def main(argv=None) -> int:
+    with errors.usage_errors():
+      experiment = validate(argv)  # a ValueError here is a mistake of the user
+    run(experiment)  # a ValueError here is a mistake in this project
+    return 0
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator
 
-USAGE, FAILURE = 2, 1
-# With these, functions refuse a value, a path, a package that is not there.
+from etils import epath
+
+USAGE, FAILURE = 2, 1  # exit statuses
+# Exceptions with which functions refuse a value, a path or a missing package.
 REFUSALS = (ValueError, FileNotFoundError, ImportError)
 
+# Errors of the file system that no change of this project could prevent.
+_DISK_ERRORS = (
+  # no space left
+  errno.ENOSPC,
+  errno.EDQUOT,
+  # no permission to write
+  errno.EROFS,
+  errno.EACCES,
+  errno.EPERM,
+  # a device that fails
+  errno.EIO,
+  # a path that cannot be written to
+  errno.ENOTDIR,
+  errno.EISDIR,
+  errno.ENAMETOOLONG,
+)
 
-class Mistake(Exception):
-  """The user's, to be said in one line."""
+
+class UsageError(Exception):
+  """A mistake of the user; its message is shown in one line."""
 
 
-class Ended(Exception):
-  """What a run cannot go on from, to be said in one line."""
+class RunError(Exception):
+  """A reason why a run cannot go on; its message is shown in one line."""
 
 
 @contextlib.contextmanager
-def expected() -> Iterator[None]:
-  """What is refused inside is the user's mistake.
+def usage_errors() -> Iterator[None]:
+  """Re-raises the exceptions of `REFUSALS` as a `UsageError`.
 
   Raises:
-    Mistake: in place of a ValueError, FileNotFoundError or ImportError.
+    UsageError: if a ValueError, FileNotFoundError or ImportError is raised
+      inside.
   """
   try:
     yield
   except REFUSALS as error:
-    raise Mistake(str(error)) from None
+    raise UsageError(str(error)) from None
 
 
-def one_line(main: Callable[..., int]) -> Callable[..., int]:
-  """Decorator of a command: its `Mistake` or `Ended` is a line on stderr.
+@contextlib.contextmanager
+def translate_disk_errors(workdir: epath.PathLike) -> Iterator[None]:
+  """Re-raises disk errors (full, read-only, permission) as a `RunError`.
+
+  Other exceptions pass unchanged.
 
   Args:
-    main: returns its exit status.
+    workdir: folder of the run, for the message.
+
+  Raises:
+    RunError: if Python, Orbax or TensorStore raise a disk error inside.
+  """
+  try:
+    yield
+  except Exception as error:
+    reason, file = _find_disk_error(error)
+    if not reason:
+      raise
+    raise RunError(
+      f"{file or workdir}: {reason}. The checkpoints in {workdir} are intact; "
+      "once this is repaired, the same command resumes from the last one"
+    ) from error
+
+
+def one_line_errors(main: Callable[..., int]) -> Callable[..., int]:
+  """Decorates the main function of a command to print its errors in one line.
+
+  Args:
+    main: function that returns the exit status.
 
   Returns:
-    The same, which raises neither; its status is then 2 or 1.
+    The same function, which prints a `UsageError` or `RunError` to stderr and
+    returns the exit status 2 or 1.
   """
 
   @functools.wraps(main)
   def command(*args, **kwargs) -> int:
     try:
       return main(*args, **kwargs)
-    except (Mistake, Ended) as error:
+    except (UsageError, RunError) as error:
       print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-      return USAGE if isinstance(error, Mistake) else FAILURE
+      return USAGE if isinstance(error, UsageError) else FAILURE
 
   return command
+
+
+def _find_disk_error(error: BaseException | None) -> tuple[str, str]:
+  """Returns (reason, file) of a disk error among an exception and its causes.
+
+  The reason is the text of the operating system; both are "" if there is none.
+  """
+  chain: list[BaseException] = []
+  while error is not None and error not in chain:
+    chain.append(error)
+    for code in _DISK_ERRORS:
+      reason = os.strerror(code)
+      # TensorStore raises a ValueError that holds the text alone.
+      has_code = isinstance(error, OSError) and error.errno == code
+      if has_code or reason in str(error):
+        return reason, str(getattr(error, "filename", None) or "")
+    error = error.__cause__ or error.__context__
+  return "", ""

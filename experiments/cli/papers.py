@@ -57,9 +57,9 @@ def source_text(docstring: str | None) -> str:
 def split(text: str) -> list[str]:
   """Splits the text after `Source:` into papers.
 
-  What follows the first sentence is a remark on the paper and is left out. So is
-  a part without a year that begins with a small letter: "this codebase", "the
-  exact form is ours", "the released scripts".
+  What follows the first sentence is a remark on the paper and is left out. A
+  part without a year that begins with a small letter is left out too: "this
+  codebase", "the exact form is ours", "the released scripts".
   """
   sentence = SENTENCE_END.split(text)[0]
   return [
@@ -86,8 +86,7 @@ def documented() -> Iterator[Documented]:
 def rows() -> list[dict[str, str]]:
   """Returns a row for each pair of a paper and what realises it, sorted."""
   things = list(documented())
-  # Functions of a module with a `Source:` line of their own: the line of the
-  # module is not meant for them.
+  # To functions with a `Source:` line that of their module does not apply.
   with_own_line = {(each.module, each.name) for each in things if each.name}
   results = []
   for each in things:
@@ -143,9 +142,9 @@ def _describes(
 ) -> bool:
   """Returns whether a docstring is that of a reward.
 
-  It is the docstring of the reward itself, of a function that the reward's
-  docstring has in backquotes (the array function that the reward applies), or of
-  the reward's module, if none of these has a `Source:` line.
+  It is the docstring of the reward itself, of the array function that the
+  reward applies (which its docstring has in backquotes), or of the reward's
+  module, if neither of these functions has a `Source:` line.
   """
   make = rewards.factories()[reward]
   if make.__module__ != each.module:

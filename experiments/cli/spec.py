@@ -1,7 +1,7 @@
-"""Names with settings, as one writes them: `max_at_k(k=8)`.
+"""Names with settings, such as `max_at_k(k=8)`.
 
-Configs name a task or a method by a call in Python's syntax, so that one string
-on the command line, in a sweep or in a log says all of it.
+Configs name a task, a method or a reward by a call in Python's syntax, so that
+one string describes it on the command line, in a sweep and in a log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.cli import arguments
 
-# What one may write at a key of a config, by the key's last word.
+# An example of the value of a config key, by the last part of the key.
 EXAMPLES = {
   "method": "max_at_k(k=8, baseline='none')",
   "task": "countdown(count=4)",
@@ -23,17 +23,19 @@ EXAMPLES = {
 
 
 def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
-  """`"grpo"` -> `("grpo", {})`, `"max_at_k(k=8)"` -> `("max_at_k", {"k": 8})`.
+  """Parses a name, or a name with settings.
 
-  Values are Python literals; nothing is evaluated.
+  `"grpo"` becomes `("grpo", {})`, and `"max_at_k(k=8)"` becomes
+  `("max_at_k", {"k": 8})`. Values are Python literals; nothing is evaluated.
 
   Args:
-    text: a name, or a name with settings.
-    key: of the config where it stands, "mix.steps" say, for the message.
+    text: text to parse.
+    key: config key whose value the text is, such as "mix.steps", for the
+      message.
 
   Raises:
-    ValueError: the text is no name or call with literal keyword settings, a
-      setting is given twice, or a setting `seed` is not a seed.
+    ValueError: if the text is neither a name nor a call with literal keyword
+      settings, a setting stands twice, or a setting `seed` is not a seed.
   """
   example = EXAMPLES.get(key.rpartition(".")[-1], EXAMPLES["method"])
   problem = ValueError(
@@ -51,7 +53,7 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
     raise problem
   try:
     settings = {k.arg: ast.literal_eval(k.value) for k in node.keywords}
-  except (ValueError, TypeError):  # a dict's key that cannot be one
+  except (ValueError, TypeError):  # TypeError: a dict key is not hashable
     raise problem from None
   where = key and f"{key}: "
   repeated = _find_repeated(node)

@@ -1,4 +1,4 @@
-"""Chained arithmetic, whose steps can be checked: a base policy, and two RL runs.
+"""Chained arithmetic with steps to be checked: a base policy and two RL runs.
 
   python -m experiments.run --config experiments/configs/chain.py:base \
     --workdir runs/chain_base

@@ -1,9 +1,12 @@
-"""What the experiments of this folder share: every setting, with its meaning.
+"""Every key of a config, with its default and its meaning.
 
-`rl()` and `supervised()` are complete configs; a file of this folder changes
-what makes it that experiment. Override anything from the command line:
-`--config.optimizer.learning_rate=3e-4 --config.method="max_at_k(k=8)"`.
+`rl()` and `supervised()` return complete configs; a config file of this folder
+changes the keys that make it a particular experiment. The command line
+overrides any key: `--config.optimizer.learning_rate=3e-4`,
+`--config.method="max_at_k(k=8)"`.
 """
+
+from __future__ import annotations
 
 import dataclasses
 
@@ -16,13 +19,13 @@ from models.config import ModelConfig
 def model(**shape: int | float | str | bool) -> ConfigDict:
   """A small decoder: 2 layers of width 64, about 100k parameters.
 
-  What each field means: `models.config.ModelConfig`, whose defaults hold for
-  those that are not set here.
+  Args:
+    **shape: fields of `models.config.ModelConfig`, which documents them. Fields
+      that are neither here nor below keep their defaults.
   """
-  fields = dataclasses.fields(ModelConfig)
-  defaults = {f.name: f.default for f in fields}
-  small = {
-    "vocab_size": 0,  # 0: the task's
+  values = {f.name: f.default for f in dataclasses.fields(ModelConfig)}
+  values |= {
+    "vocab_size": 0,  # 0: as many tokens as the task has
     "width": 64,
     "layers": 2,
     "heads": 4,
@@ -30,161 +33,247 @@ def model(**shape: int | float | str | bool) -> ConfigDict:
     "head_dim": 16,
     "mlp_width": 256,
   }
-  defaults["rope_scaling"] = placeholder(dict)
-  # None: what suits the platform, `experiments.training.decoder.make`.
-  defaults["attention"] = placeholder(str)
-  defaults["unroll"] = placeholder(int)
-  return ConfigDict({**defaults, **small, **shape})
+  # None: no scaling; else the fields of `models.rope.RopeScaling`.
+  values["rope_scaling"] = placeholder(dict)
+  # None: the fastest form on the platform (`training/decoder.py` chooses).
+  values["attention"] = placeholder(str)
+  values["unroll"] = placeholder(int)
+  return ConfigDict(values | shape)
 
 
 def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
-  return ConfigDict(
+  """The keys that RL and supervised runs share."""
+  config = ConfigDict()
+  # The run. Read by training/build.py and training/loop.py.
+  config.kind = "rl"  # "rl", or "supervised" on the task's demonstrations
+  config.seed = seed  # of the initial parameters, the problems and the samples
+  config.steps = steps  # training steps; each samples a new batch of prompts
+
+  # The task, with its settings; `python -m experiments.catalogue tasks`
+  # lists them. Read by training/build.py.
+  config.task = "countdown(count=4)"
+  # Verifier of the task `jsonl`, as "module:function"; "": the task's own.
+  config.reward = ""
+
+  # Files of text tasks. Read by training/build.py, which passes them on.
+  config.data = ConfigDict(
     {
-      "kind": "rl",  # or "supervised"
-      "seed": seed,  # of parameters, problems and samples
-      "steps": steps,  # one rollout each
-      "task": "countdown(count=4)",
-      # Who judges what a task of `jsonl` says: "module:function"; "": its own.
-      "reward": "",
-      "data": {
-        "path": "",  # of the task jsonl: the user's file
-        "data_path": "",  # of text tasks; "": $EXTREMUM_DATA
-        "cache": "~/.cache/extremum",  # prepared data and tokenizers
-      },
-      # A downloaded checkpoint, or a published shape with random weights, takes
-      # the place of `model` and of `base`. Of `model` then only these hold:
-      # dtype, param_dtype, remat, attention, unroll, value_head, extra_heads
-      # and lora_*.
-      "policy": {
-        "path": "",  # a Hugging Face folder: weights, shape and tokenizer
-        "preset": "",  # or a name of `python -m experiments.catalogue presets`
-      },
-      "model": model(),
-      "rollout": {
-        "prompts": 32,  # P, over all devices
-        "samples": 16,  # S, per prompt
-        "max_tokens": 0,  # T; 0: what the task's solutions need
-        "temperature": 1.0,
-        # Truncations make the rollout off-policy; the trainer does not undo
-        # them.
-        "top_k": 0,  # 0: off
-        "top_p": 1.0,
-        "min_p": 0.0,
-        # Samples of a prompt that are decoded at once; 0: all. Where lengths
-        # differ much, fewer are faster: a row that ends goes on with the next.
-        "rows": 0,
-      },
-      "plan": {
-        "epochs": 1,
-        "minibatches": 1,
-        "microbatches": 1,
-        # Positions of a prompt's samples whose logits exist at a time; None:
-        # 256 MiB of logits.
-        "chunk": placeholder(int),
-        # Of a minibatch, above which its update is skipped.
-        "max_mean_ratio": 10.0,
-      },
-      "optimizer": {
-        "learning_rate": 1.5e-4,
-        "schedule": "constant",  # or "cosine", over decay_steps
-        "warmup_steps": 0,
-        "decay_steps": 0,
-        "final_scale": 0.1,  # where the cosine ends
-        "b1": 0.9,
-        "b2": 0.98,
-        "eps": 1e-8,
-        "weight_decay": 0.0,
-        "clip_norm": 1.0,  # 0: off
-      },
-      # Sizes of its axes. None: what suits, see `experiments.training.device_mesh`.
-      "mesh": {
-        "replica": placeholder(int),  # across slices; None: one for each
-        "data": -1,  # what is left
-        "fsdp": placeholder(int),
-        "tensor": placeholder(int),
-        "context": 1,
-      },
-      "cpu_devices": 1,  # split the host's CPU; accelerators are left alone
-      "steps_per_dispatch": 1,  # more: the fused loop, for jittable tasks
-      "evaluation": {
-        "problems": 256,  # held out, the same in every run
-        "samples": 64,
-        "batch": 64,  # problems at a time
-        "rows": 0,  # of a problem, samples decoded at once; 0: all
-        "temperature": 1.0,
-        "seed": 0,
-      },
-      "evaluate_every": 0,  # besides before and after; 0: never
-      "log_every": 1,
-      "checkpoint_every": 0,  # besides the end; 0: never
-      "keep_checkpoints": 2,  # the latest
-      "keep_every": 0,  # and those of steps that are multiples of it; 0: none
-      # And the best by what is logged at every checkpoint, such as
-      # "evaluation/accuracy/pass@8"; "-loss/total": the lowest. "": none.
-      "keep_best": "",
-      # Updates in a row that are skipped, as loss, gradient or mean ratio are
-      # not finite or the ratio exceeds plan.max_mean_ratio, end the run; 0:
-      # never.
-      "stop_after_skips": 10,
-      "rollouts_every": 0,  # samples written for reading; 0: never
-      "sinks": ("tensorboard",),  # besides metrics.jsonl; "wandb"
+      "path": "",  # file of problems for the task `jsonl`
+      "data_path": "",  # folder of datasets; "": $EXTREMUM_DATA
+      "cache": "~/.cache/extremum",  # folder of prepared data and tokenizers
     }
   )
 
+  # A checkpoint, or a published shape, in place of `model` and of `base`.
+  # Of `model` these keys still hold: dtype, param_dtype, remat, attention,
+  # unroll, value_head, extra_heads and lora_*. Read by training/decoder.py
+  # and training/loop.py.
+  config.policy = ConfigDict(
+    {
+      # Hugging Face folder whose weights, shape and tokenizer are used; "":
+      # none.
+      "path": "",
+      # Published shape with random weights, a name of
+      # `python -m experiments.catalogue presets`; "": none.
+      "preset": "",
+    }
+  )
+
+  # The shape of the decoder. Read by training/decoder.py.
+  config.model = model()
+
+  # The batch of a training step, and how completions are sampled. Read by
+  # training/build.py.
+  config.rollout = ConfigDict(
+    {
+      "prompts": 32,  # P, prompts per step, over all devices
+      "samples": 16,  # S, completions per prompt (RL only)
+      # T, most tokens of a completion; 0: as many as the task's solutions
+      # need.
+      "max_tokens": 0,
+      "temperature": 1.0,  # must be above 0
+      # Truncations of the distribution that is sampled from. They make the
+      # rollout off-policy, which the trainer does not correct.
+      "top_k": 0,  # only the k most likely tokens; 0: all tokens
+      "top_p": 1.0,  # only the likeliest tokens of this total probability
+      # Only tokens at least this fraction as likely as the likeliest.
+      "min_p": 0.0,
+      # Completions of a prompt that are decoded at a time; 0: all. Where
+      # lengths differ much, fewer are faster: a row of the decoder that
+      # finishes a completion starts the next one. Fewer need less memory.
+      "rows": 0,
+    }
+  )
+
+  # How a rollout is cut into updates. Read by rl/minibatches.py.
+  config.plan = ConfigDict(
+    {
+      "epochs": 1,  # passes over the rollout
+      "minibatches": 1,  # optimizer updates per epoch
+      # Parts of a minibatch whose gradients are summed. More need less
+      # memory; the result is the same.
+      "microbatches": 1,
+      # Positions of a prompt's completions whose logits are computed at a
+      # time; None: as many as 256 MiB of logits hold.
+      "chunk": placeholder(int),
+      # An update is skipped if the mean importance ratio of its minibatch
+      # exceeds this.
+      "max_mean_ratio": 10.0,
+    }
+  )
+
+  # AdamW and its learning rate. Read by training/optimizers.py.
+  config.optimizer = ConfigDict(
+    {
+      "learning_rate": 1.5e-4,  # peak rate
+      "schedule": "constant",  # after the warm-up: "constant" or "cosine"
+      "warmup_steps": 0,  # training steps of linear warm-up from 0
+      # Training step at which the cosine ends, warm-up included.
+      "decay_steps": 0,
+      "final_scale": 0.1,  # fraction of learning_rate where the cosine ends
+      "b1": 0.9,  # decay of the first moment
+      "b2": 0.98,  # decay of the second moment
+      "eps": 1e-8,
+      "weight_decay": 0.0,
+      "clip_norm": 1.0,  # largest global norm of a gradient; 0: no clipping
+    }
+  )
+
+  # Number of devices along each axis of the mesh; -1: all that are left.
+  # None: chosen from the number of devices and their memory. Read by
+  # training/device_mesh.py.
+  config.mesh = ConfigDict(
+    {
+      "replica": placeholder(int),  # across slices; None: one per slice
+      "data": -1,  # splits the batch
+      "fsdp": placeholder(int),  # splits the batch and the parameters
+      "tensor": placeholder(int),  # splits heads and the MLP
+      "context": 1,  # splits the tokens of a sequence
+    }
+  )
+  # Devices that the host's CPU is split into; accelerators are not
+  # affected. Read by cli/devices.py.
+  config.cpu_devices = 1
+  # Training steps that run as one program. More than 1 needs a task that is
+  # scored on the device. Read by training/loop.py.
+  config.steps_per_dispatch = 1
+
+  # Evaluations on held-out problems, before and after training. Read by
+  # evaluation/evaluator.py.
+  config.evaluation = ConfigDict(
+    {
+      "problems": 256,  # the same problems in every run
+      "samples": 64,  # completions per problem
+      "batch": 64,  # problems that are sampled at a time
+      # Completions of a problem that are decoded at a time; 0: all.
+      "rows": 0,
+      "temperature": 1.0,  # 0: greedy decoding
+      "seed": 0,  # of the completions
+    }
+  )
+  # Training steps between further evaluations; 0: none.
+  config.evaluate_every = 0
+
+  # Metrics. Read by training/metric_buffer.py and logging/writers.py.
+  config.log_every = 1  # training steps between two lines of metrics.jsonl
+  # Where metrics go besides metrics.jsonl: "tensorboard", "wandb".
+  config.sinks = ("tensorboard",)
+  # Training steps between samples written to `rollouts/`; 0: none.
+  config.rollouts_every = 0
+
+  # Checkpoints. Read by training/loop.py and
+  # training/checkpoint_retention.py. The last step is always saved.
+  config.checkpoint_every = 0  # training steps between checkpoints; 0: none
+  config.keep_checkpoints = 2  # number of latest checkpoints that stay
+  # Checkpoints at multiples of this step stay too; 0: none.
+  config.keep_every = 0
+  # Metric whose best checkpoint stays too, such as
+  # "evaluation/accuracy/pass@8"; with "-" in front, "-loss/total", the
+  # lowest value is best; "": none. It must be logged at every checkpoint.
+  config.keep_best = ""
+
+  # Consecutive steps without an update after which a run ends; 0: it never
+  # ends for that. An update is skipped if its loss, gradient or mean ratio
+  # is not finite, or the ratio exceeds plan.max_mean_ratio. Read by
+  # training/nan_guard.py.
+  config.stop_after_skips = 10
+  return config
+
 
 def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
-  """Reinforcement learning from the policy's own samples."""
+  """Reinforcement learning from the policy's own samples.
+
+  Args:
+    steps: number of training steps.
+    seed: seed of the run.
+  """
   config = _shared(seed, steps)
+  # What is optimised: a method of rl/methods, with its hyper-parameters.
+  # `python -m experiments.catalogue methods` lists them. Read by
+  # training/build.py.
   config.method = "grpo(beta=0.0)"
-  # Another way to sample, for a method that samples once: "greedy()" or
-  # "prefix_values(continuations=4)".
+  # Another sampler, for a method that draws its samples once: "greedy()" adds
+  # a greedy completion, "prefix_values(continuations=4)" continues prefixes.
+  # "": the method's own. Read by training/build.py.
   config.stage = ""
+  # The reward, in place of the task's score. Read by training/build.py.
   config.mix = pay()
-  # Where several networks learn: {slot: how its optimizer differs}.
+  # Optimizer settings of further learners, where several networks learn:
+  # {learner: {key of `optimizer`: value}}. Read by training/optimizers.py.
   config.learners = ConfigDict()
-  # Where samples are drawn, if not where and when they are trained on.
+  # Asynchronous sampling. Read by training/rollout_pipeline.py and
+  # training/device_mesh.py.
   config.sampler = ConfigDict(
     {
-      "devices": 0,  # of its own, the last so many; 0: those that train
-      "ahead": 0,  # 1: on these, while the step before is trained
-      # Tokens are weighed by min(pi / pi_sampler, this), for samples of older
-      # parameters or of lower precision; 0: off.
+      # Devices that only sample, taken from the end; 0: the training devices
+      # sample too.
+      "devices": 0,
+      # 1: samples for the next step while this one is trained, from parameters
+      # that are one update old (needs `devices`); 0: samples, then trains.
+      "ahead": 0,
+      # Weighs each token by min(pi / pi_sampler, this), which corrects for old
+      # parameters or lower precision of the sampler; 0: no weights.
       "truncation": 0.0,
-      # Its axes of `mesh`; None, all of them: as training has them.
+      # Mesh of the sampler, as in `mesh`; all None: the mesh of training.
       "replica": placeholder(int),
       "data": placeholder(int),
       "fsdp": placeholder(int),
       "tensor": placeholder(int),
     }
   )
-  config.base = ConfigDict()  # a supervised config to start from
-  config.init_from = ""  # or the workdir of another run
+  # Where the policy starts. Read by training/loop.py.
+  config.base = ConfigDict()  # supervised config that is run first; {}: none
+  config.init_from = ""  # workdir of another run, in place of `base`; "": none
   return config
 
 
 def pay(
   rule: str = "sum", steps: str = "", **terms: str | ConfigDict
 ) -> ConfigDict:
-  """What a rollout earns, by rewards of `rewards.names()`.
+  """The reward of a rollout, as a combination of rewards of `rewards.names()`.
 
-  Without terms it is the task's score, and without `steps` the task's step
-  scores. What a method reads besides (verdicts, to drop groups by, say, or what
-  its sampling stage scored) stays the task's: a method that reads verdicts alone,
-  such as `psr`, does not learn from terms.
+  Without terms the reward is the task's score, and without `steps` the step
+  scores are the task's. Whatever else a method reads (verdicts, or the scores
+  of its sampler) stays the task's: a method that reads verdicts alone, such as
+  `psr`, does not learn from terms.
 
   Args:
-    rule: one of `rewards.combine.RULES`, of what follows.
-    steps: a reward of steps, "gains()".
-    **terms: each a reward, "majority(threshold=0.5)", or a `term`, in the order
-      in which they are found: a later one may read an earlier one by its name.
+    rule: how the terms are combined, one of `rewards.combine.RULES`.
+    steps: reward of steps, such as "gains()".
+    **terms: rewards by name, such as `vote="majority(threshold=0.5)"`, or terms
+      made by `term`. They are computed in this order, and a later one may read
+      an earlier one by its name.
   """
-  found = {
-    name: term(one) if isinstance(one, str) else one
-    for name, one in terms.items()
-  }
-  order = tuple(terms)  # which a ConfigDict does not keep
   return ConfigDict(
-    {"rule": rule, "steps": steps, "terms": found, "order": order}
+    {
+      "rule": rule,
+      "steps": steps,
+      "terms": {
+        name: term(value) if isinstance(value, str) else value
+        for name, value in terms.items()
+      },
+      "order": tuple(terms),  # a ConfigDict does not keep the order of its keys
+    }
   )
 
 
@@ -198,18 +287,19 @@ def term(
   gates: tuple[str, ...] = (),
   threshold: float = 0.5,
 ) -> ConfigDict:
-  """One reward of several.
+  """One reward of a combination.
 
   Args:
-    reward: one of `rewards.names()`, with its settings; "" is the component of the
-      task that has the term's name.
-    weight: of the term in the rule, at the start.
-    schedule: "constant", or how the weight goes to `final` over `over` steps:
-      "linear" or "cosine".
-    final, over: of the schedule; of a constant one neither.
+    reward: one of `rewards.names()`, with its settings; "" means the component
+      of the task that has the term's name.
+    weight: weight of the term at the start of training.
+    schedule: course of the weight: "constant", or "linear" or "cosine" to
+      `final`.
+    final: weight at the end of the schedule; 0 if it is constant.
+    over: training steps of the schedule; 0 if it is constant.
     gates: terms, or components of the task, that must exceed their threshold;
-      else this term is 0.
-    threshold: that this term must exceed where it is a gate.
+      otherwise this term is 0.
+    threshold: value that this term must exceed where it is a gate.
   """
   return ConfigDict(
     {
@@ -225,24 +315,35 @@ def term(
 
 
 def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
-  """Imitation of the task's own demonstrations."""
-  horizon = FieldReference(steps)
+  """Imitation of the task's demonstrations.
+
+  Args:
+    steps: number of training steps; the cosine schedule ends with them.
+    seed: seed of the run.
+  """
+  # One reference, so that `--config.steps` moves the end of the cosine too.
+  last_step = FieldReference(steps)
   config = _shared(seed, steps)
-  config.steps = horizon
+  config.steps = last_step
   config.kind = "supervised"
   config.rollout.prompts = 256
   config.optimizer.learning_rate = 2e-3
   config.optimizer.schedule = "cosine"
   config.optimizer.warmup_steps = 50
-  config.optimizer.decay_steps = horizon
+  config.optimizer.decay_steps = last_step
   config.log_every = 20
   return config
 
 
 def with_base(config: ConfigDict, base: ConfigDict) -> ConfigDict:
-  """`config`, started from the supervised run `base`, for the same task.
+  """Returns `config` with a supervised run of the same task to start from.
 
-  Seed, task, reward, data, model and mesh are then one setting for both.
+  Seed, task, verifier, data, model and mesh are shared: an override of one
+  changes both runs.
+
+  Args:
+    config: config of the RL run.
+    base: config of the supervised run.
   """
   config.base = base
   for name in ("data", "model", "mesh"):

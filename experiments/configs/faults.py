@@ -1,10 +1,10 @@
-"""The run that `python -m experiments.studies.faults` breaks: a few seconds, all parts.
+"""A run of seconds that `python -m experiments.studies.faults` breaks.
 
   python -m experiments.run --config experiments/configs/faults.py \
     --workdir runs/faults
 
-A supervised base, then 200 steps with a reference policy; checkpoints every 5
-steps, evaluations and written rollouts every 20.
+It has all parts of a run: a supervised base, then 200 steps with a reference
+policy, checkpoints every 5 steps, and evaluations and written samples every 20.
 """
 
 from experiments.configs import defaults

@@ -1,9 +1,9 @@
-"""One config for each method, on an embedded task, all alike but for the method.
+"""One config for each method, on an embedded task, alike but for the method.
 
   python -m experiments.run --config experiments/configs/method.py:grpo \
     --workdir runs/grpo
-  python -m experiments.run \
-    --config "experiments/configs/method.py:max_at_k(k=4)" --workdir runs/max_at_4
+  python -m experiments.run --workdir runs/max_at_4 \
+    --config "experiments/configs/method.py:max_at_k(k=4)"
 
 Every method of `rl/methods` has a name here. A method that is not in `CHANGES`
 uses the defaults of `on_task`, so a new method file needs no entry. Settings in
@@ -45,7 +45,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "rollout.samples": 64,
     "plan.minibatches": 1,
   },
-  # 2 completions of each cut thought instead of 4: they count as sampled tokens.
+  # 2 completions of each cut thought, not 4: they count as sampled tokens.
   "brpo_anytime": {"method": "brpo_anytime(summaries=2)"},
   "clip_delta": {"task": CHAIN},  # reads step scores
   # A prompt gets at most 24 samples and 16 on average, as under other methods.

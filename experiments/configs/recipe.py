@@ -79,8 +79,8 @@ METHODS = {
   # A step is a line. It scores 1 if all its equations are true, -1 if one is
   # false and 0 without any; the last line scores 1 or -1 by the verdict. Most
   # lines of MATH hold letters and no plain arithmetic, so that most of its
-  # credit is that of the last line. Expected: false arithmetic becomes rarer and
-  # pass@1 rises, with no more steps than before, where a sum of step scores
+  # credit is that of the last line. Expected: false arithmetic becomes rarer
+  # and pass@1 rises, with no more steps than before, where a sum of step scores
   # invites more (Cheng et al. 2025). Read `rollouts/`: true but idle equations
   # score 1.
   "min_form": "min_form",

@@ -1,12 +1,12 @@
-"""One config for each reward, on an embedded task, all alike but for the reward.
+"""One config for each reward, on an embedded task, alike but for the reward.
 
   python -m experiments.run --config experiments/configs/reward.py:majority \
     --workdir runs/majority
 
 The policy never sees more of the truth than the reward does, while the task
 judges the held-out answers: what was paid for can be compared with what was
-achieved. The bake-off (`python -m experiments.studies.bakeoff --rewards`) trains
-these very configs.
+achieved. The bake-off (`python -m experiments.studies.bakeoff --rewards`)
+trains these very configs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GRPO = "grpo(beta=0.0)"
 CHAIN = method_configs.CHAIN
 # The judge of steps accepts `+ 0 r ;` for ever.
 FILLER = "chain(operations=3, prm='filler')"
-# The judge of steps never looks ahead: it accepts any true step, and any running
+# The judge of steps never looks ahead: it accepts filler too, and any running
 # value as the answer.
 LOCAL = "chain(operations=3, prm='local')"
 # The reward may read the true answer.
@@ -82,7 +82,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "charged_where_easy": {
     "family": "length",
-    "summary": "a right answer, with a charge for length on the easiest prompts",
+    "summary": "a right answer, with a charge for length on easy prompts",
     "terms": {"right": "charged_where_easy()"},
   },
   "clipped": {
@@ -109,7 +109,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "debiased_probability": {
     "family": "reference answer",
-    "summary": "debiased probability of the true answer, and a share for ending",
+    "summary": "debiased probability of the true answer; a bonus for ending",
     "terms": {"likely": "debiased_probability()"},
     "task": REFERENCE,
   },
@@ -138,7 +138,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "gated_process": {
     "family": "mixes",
-    "summary": "the verdict, and the mean step score where the verdict is right",
+    "summary": "the verdict, and the mean step score where it is right",
     "terms": {
       "right": "verdict()",
       "process": {"reward": "mean_step()", "weight": 0.5, "gates": ("right",)},
@@ -341,7 +341,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "self_aligned_reward": {
     "family": "confidence of the right",
-    "summary": "a right answer that is likelier given the question than without",
+    "summary": "a right answer, likelier with the question than without it",
     "terms": {"aligned": "self_aligned_reward()"},
   },
   "self_certainty": {
@@ -396,7 +396,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "reference answer",
     # The full completion is compared, so everything it holds besides the answer
     # costs.
-    "summary": "token F1: words that the completion shares with the true answer",
+    "summary": "token F1: words shared with the true answer",
     "terms": {"overlap": "token_f1()"},
     "task": REFERENCE,
   },

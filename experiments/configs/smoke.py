@@ -3,8 +3,9 @@
   python -m experiments.run --config experiments/configs/smoke.py \
     --workdir runs/smoke
 
-Expected: under a minute on two cores. It learns nothing worth reading; it shows
-that every part of a run works here: some samples are right, and updates are made.
+Expected: under a minute on two cores. The policy learns little; the run shows
+that every part works on this machine: some samples are right, and updates are
+made.
 """
 
 from experiments.configs import defaults

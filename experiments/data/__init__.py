@@ -1,1 +1,1 @@
-"""Readers of datasets."""
+"""Readers of a user's data files, and checks of what the files hold."""

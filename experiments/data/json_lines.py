@@ -1,7 +1,11 @@
-"""JSON lines of any form, gzipped or not, local or in a bucket.
+"""Reads JSONL files: one JSON object a line, gzipped or not, local or remote.
 
-What a line holds may be lists and objects (constraints, tools);
-`experiments.data.tfds` serves those of texts alone.
+  find("gsm8k", "DATA")   {"train": DATA/gsm8k_train.jsonl,
+                           "test": DATA/gsm8k_test.jsonl}
+  read(file)              [("gsm8k_test.jsonl line 1", {"question": ...}), ...]
+
+The values of an object may be lists and objects themselves (constraints,
+tools). `experiments.data.tfds` reads files whose values are texts alone.
 """
 
 from __future__ import annotations
@@ -11,18 +15,16 @@ import gzip
 import hashlib
 import json
 import os
-import pathlib
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
 
-from models import storage_paths
-
 SPLITS = ("train", "test")
-VARIABLE = "EXTREMUM_DATA"
+DATA_VARIABLE = "EXTREMUM_DATA"  # the environment's folder of data files
 
+# The objects of a file, each with its location "NAME line 3" for messages.
 Lines = list[tuple[str, Mapping[str, Any]]]
 
 
@@ -31,30 +33,33 @@ def find(
   data_path: epath.PathLike | None = None,
   required: Sequence[str] = ("test",),
 ) -> dict[str, epath.Path]:
-  """The files of a dataset.
+  """Finds the files of a dataset in a folder.
 
-  A split's is `NAME_train.jsonl` or `NAME_test.jsonl`; the test file may also
-  be `NAME.jsonl`. Each may end in `.gz`, and capitals do not count:
+  The train file is `NAME_train.jsonl`. The test file is `NAME_test.jsonl`, or
+  else `NAME.jsonl`. Either may end in `.gz`, and letter case is ignored:
   `HumanEval.jsonl.gz` is the test file of "humaneval".
 
   Args:
     dataset: NAME.
-    data_path: folder that holds them; None reads `$EXTREMUM_DATA`.
-    required: the splits that must be there; a further one is taken if it is.
+    data_path: folder of the files. None reads the folder from the environment
+      variable `EXTREMUM_DATA`.
+    required: splits that must have a file. The other split is returned if it
+      has one.
 
   Returns:
     `{split: file}`, train before test.
 
   Raises:
-    ValueError: no folder was named, or it or one of the files is missing.
+    ValueError: if no folder is named, or the folder or a required file is
+      missing.
   """
-  wanted = {split: f"{dataset}_{split}.jsonl" for split in SPLITS}
-  listing = " and ".join(wanted[split] for split in required)
-  data_path = data_path or os.environ.get(VARIABLE)
+  usual_names = {split: f"{dataset}_{split}.jsonl" for split in SPLITS}
+  listing = " and ".join(usual_names[split] for split in required)
+  data_path = data_path or os.environ.get(DATA_VARIABLE)
   if not data_path:
     raise ValueError(
       f"no data path for {dataset!r}: name a folder with {listing}, or set the "
-      f"variable {VARIABLE} to it"
+      f"environment variable {DATA_VARIABLE} to it"
     )
   folder = epath.Path(data_path).expanduser()
   if not folder.is_dir():
@@ -62,31 +67,38 @@ def find(
       f"data path {str(data_path)!r} is not a folder; expected one with "
       f"{listing}"
     )
-  there = {path.name.lower(): path for path in sorted(folder.iterdir())}
-  found = {}
-  for split, name in wanted.items():
-    names = [name, f"{dataset}.jsonl"] if split == "test" else [name]
-    names = [each + end for each in names for end in ("", ".gz")]
-    paths = [there[n.lower()] for n in names if n.lower() in there]
-    if paths:
-      found[split] = paths[0]
+  by_lower_name = {path.name.lower(): path for path in sorted(folder.iterdir())}
+  files = {}
+  for split, usual_name in usual_names.items():
+    names = [usual_name]
+    if split == "test":
+      names.append(f"{dataset}.jsonl")
+    # In order of preference: without .gz before .gz.
+    candidates = [
+      f"{name}{end}".lower() for name in names for end in ("", ".gz")
+    ]
+    matches = [by_lower_name[n] for n in candidates if n in by_lower_name]
+    if matches:
+      files[split] = matches[0]
     elif split in required:
-      near = difflib.get_close_matches(name.lower(), there, 1)
-      guess = (
-        f"; the nearest name there is {there[near[0]].name!r}" if near else ""
-      )
-      raise ValueError(f"no {name!r} in {str(data_path)!r}{guess}")
-  return found
+      near = difflib.get_close_matches(usual_name.lower(), by_lower_name, 1)
+      guess = ""
+      if near:
+        nearest = by_lower_name[near[0]].name
+        guess = f"; the nearest name in this folder is {nearest!r}"
+      raise ValueError(f"no {usual_name!r} in {str(data_path)!r}{guess}")
+  return files
 
 
 def fingerprint(
   files: Mapping[str, epath.Path], fields: Sequence[str] = ()
 ) -> str:
-  """16 hex digits that change with the content of the files, and the fields.
+  """Returns 16 hex digits that change with the content of the files.
 
   Args:
-    files: `{split: file}`, of `find`.
-    fields: what is read of a line, where one task may read it otherwise.
+    files: `{split: file}`, from `find`.
+    fields: keys that are read from a line. They are part of the hash, since two
+      tasks may read different keys of the same file.
   """
   digest = hashlib.sha256()
   if fields:
@@ -97,79 +109,61 @@ def fingerprint(
 
 
 def read(file: epath.Path) -> Lines:
-  """The objects of a file, each with the words for where it stands.
+  """Reads the objects of a file.
 
   Returns:
-    `[("NAME line 1", object), ...]`; empty lines are passed over.
+    `[("NAME line 1", object), ...]`. Empty lines are skipped, and counted in
+    the numbers of later lines.
 
   Raises:
-    ValueError: the file cannot be read, is empty, or a line is no JSON object.
+    ValueError: if the file cannot be read, is empty, or has a line that is not
+      a JSON object.
   """
   try:
     content = file.read_bytes()
     content = gzip.decompress(content) if file.suffix == ".gz" else content
-    lines = content.decode("utf-8-sig").split("\n")
+    # "utf-8-sig" drops the byte order mark that some editors write first.
+    texts = content.decode("utf-8-sig").split("\n")
   except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
     raise ValueError(f"{file.name} cannot be read: {error}") from error
-  found = []
-  for number, line in enumerate(lines, 1):
-    where = f"{file.name} line {number}"
-    if line.strip():
-      try:
-        found.append((where, json.loads(line)))
-      except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where} is not JSON: {error}") from error
-      if not isinstance(found[-1][1], dict):
-        raise ValueError(f"{where} is not a JSON object: {line:.60}")
-  if not found:
-    raise ValueError(f"{file.name} is empty; expected a JSON object a line")
-  return found
+  lines = []
+  for number, text in enumerate(texts, 1):
+    location = f"{file.name} line {number}"
+    if not text.strip():
+      continue
+    try:
+      line = json.loads(text)
+    except (ValueError, RecursionError) as error:
+      raise ValueError(f"{location} is not JSON: {error}") from error
+    if not isinstance(line, dict):
+      raise ValueError(f"{location} is not a JSON object: {text:.60}")
+    lines.append((location, line))
+  if not lines:
+    raise ValueError(f"{file.name} is empty; expected a JSON object per line")
+  return lines
 
 
-def text(where: str, line: Mapping[str, Any], key: str) -> str:
-  """A text of a line that must be there.
+def required_text(location: str, line: Mapping[str, Any], key: str) -> str:
+  """Returns the text under a key that every line must have.
 
   Raises:
-    ValueError: there is none under this key, or an empty one.
+    ValueError: if the key is missing, or its value is not a text or is blank.
   """
   if not isinstance(line.get(key), str) or not line[key].strip():
     keys = ", ".join(map(repr, line)) or "none"
-    raise ValueError(f"{where} has no text under {key!r}; its keys: {keys}")
+    raise ValueError(f"{location} has no text under {key!r}; its keys: {keys}")
   return line[key]
 
 
-def optional(where: str, line: Mapping[str, Any], key: str) -> str:
-  """A text of a line, or "" where it is missing or null.
+def optional_text(location: str, line: Mapping[str, Any], key: str) -> str:
+  """Returns the text under a key, or "" if the key is missing or null.
 
   Raises:
-    ValueError: what stands there is no text.
+    ValueError: if the value is not a text.
   """
   value = line.get(key)
   if not isinstance(value, str | None):
     raise ValueError(
-      f"{where}: {key!r} is a {type(value).__name__}; allowed: a text"
+      f"{location}: {key!r} is a {type(value).__name__}; allowed: a text"
     )
   return value or ""
-
-
-def tokenizer_folder(
-  tokenizer: str,
-  cache: str,
-  files: Mapping[str, epath.Path],
-  name: str,
-  vocab_size: int,
-) -> pathlib.Path:
-  """Where a task keeps its own tokenizer: one for each content and size.
-
-  Args:
-    tokenizer: the folder of another one; "" makes the folder around the own.
-    cache: folder of all tasks' prepared data, on this machine.
-    files: that the tokenizer is learnt from.
-    name: of the task.
-    vocab_size: of the tokenizer.
-  """
-  folder = storage_paths.require_local(cache, "cache").expanduser()
-  folder /= f"{name}-{fingerprint(files)}"
-  if not tokenizer:
-    folder.mkdir(parents=True, exist_ok=True)
-  return folder / f"tokenizer-{vocab_size}"

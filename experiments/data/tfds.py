@@ -1,15 +1,17 @@
-"""Questions with answers from jsonl files, through tensorflow-datasets.
+"""Reads JSONL files of texts through tensorflow-datasets.
 
-No TensorFlow and no network: a builder reads the files of `experiments.data.json_lines`
-and writes ArrayRecord files, which `tfds` then serves by random access.
-Prepared files go to a cache folder named by the content of the sources, so a
-changed source is prepared anew and the source folder, which may be read-only
-or in a bucket, is never written to.
+Neither TensorFlow nor a network is needed: a dataset builder reads the lines
+with `experiments.data.json_lines` and writes ArrayRecord files, which
+tensorflow-datasets then serves by random access. These prepared files lie in a
+cache folder named by a hash of the content, so a changed source is prepared
+again, and the source folder, which may be read-only or in a bucket, is never
+written to.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,14 +20,69 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 from experiments.data import json_lines
+from models import storage_paths
 
-FIELDS = ("question", "answer")
+
+def read(
+  files: Mapping[str, epath.Path],
+  cache: str | os.PathLike,
+  fields: Sequence[str],
+  optional: Sequence[str] = (),
+) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+  """Reads some texts of every line, in the order of the files.
+
+  Args:
+    files: `{split: file}`, from `json_lines.find`.
+    cache: local folder of the prepared files. Later calls with the same content
+      and fields read them from there.
+    fields: keys of a line to read; other keys are ignored.
+    optional: the fields that a line may lack. A missing text is "".
+
+  Returns:
+    `{split: [("NAME line 1", (text of each field)), ...]}`.
+
+  Raises:
+    ValueError: if a file cannot be read or is empty, a line is not an object
+      with texts or numbers under `fields`, or `cache` is in a bucket.
+  """
+  folder = storage_paths.require_local(cache, "cache").expanduser()
+  folder /= f"lines-{json_lines.fingerprint(files, fields)}"
+  tfds.disable_progress_bar()
+  make_builder = functools.partial(
+    TextLines,
+    files=files,
+    fields=fields,
+    optional=optional,
+    data_dir=str(folder),
+    file_format="array_record",
+  )
+  builder = make_builder()
+  try:
+    builder.download_and_prepare()
+  except OSError:
+    # Another process may have prepared the same files in the meantime.
+    builder = make_builder()
+    if not builder.data_path.exists():
+      raise
+  splits = {}
+  for split in files:
+    source = builder.as_data_source(split=split)
+    records = [source[i] for i in range(len(source))]
+    records.sort(key=lambda record: record["position"])
+    splits[split] = [
+      (
+        record["location"].decode(),
+        tuple(record[field].decode() for field in fields),
+      )
+      for record in records
+    ]
+  return splits
 
 
-class QuestionsAnswers(tfds.core.GeneratorBasedBuilder):
-  """Rows of one jsonl file per split, objects with some named texts."""
+class TextLines(tfds.core.GeneratorBasedBuilder):
+  """Dataset builder of JSONL files, one per split: some texts of every line."""
 
-  VERSION = tfds.core.Version("1.1.0")
+  VERSION = tfds.core.Version("1.2.0")
 
   def __init__(
     self,
@@ -44,88 +101,39 @@ class QuestionsAnswers(tfds.core.GeneratorBasedBuilder):
       builder=self,
       features=tfds.features.FeaturesDict(
         {
-          "place": np.int64,  # among the lines, since tfds shuffles
-          "where": tfds.features.Text(),
-          **{name: tfds.features.Text() for name in self._fields},
+          # Position in the file: tensorflow-datasets shuffles what it writes.
+          "position": np.int64,
+          "location": tfds.features.Text(),
+          **{field: tfds.features.Text() for field in self._fields},
         }
       ),
     )
 
   def _split_generators(self, dl_manager: Any) -> dict[str, Iterator]:
-    del dl_manager  # the files are here already
+    del dl_manager  # nothing is downloaded
     return {
-      split: self._generate_examples(path)
-      for split, path in self._files.items()
+      split: self._generate_examples(file)
+      for split, file in self._files.items()
     }
 
   def _generate_examples(self, path: epath.Path) -> Iterator[tuple[int, dict]]:
-    for place, (where, line) in enumerate(json_lines.read(path)):
+    for position, (location, line) in enumerate(json_lines.read(path)):
       try:
-        texts = {name: self._text(line, name) for name in self._fields}
+        texts = {field: self._text(line, field) for field in self._fields}
       except (KeyError, TypeError) as error:
-        wanted = [n for n in self._fields if n not in self._optional]
+        required = [f for f in self._fields if f not in self._optional]
         raise ValueError(
-          f"{where} is not a JSON object with {' and '.join(map(repr, wanted))}"
+          f"{location} is not a JSON object with "
+          f"{' and '.join(map(repr, required))}"
         ) from error
-      yield place, {"place": place, "where": where, **texts}
+      yield position, {"position": position, "location": location, **texts}
 
-  def _text(self, found: Mapping[str, Any], name: str) -> str:
-    if name in self._optional and found.get(name) is None:
+  def _text(self, line: Mapping[str, Any], field: str) -> str:
+    if field in self._optional and line.get(field) is None:
       return ""
-    text = found[name]
-    if isinstance(text, int | float):  # an answer may be written as a number
-      return str(text)
-    if not isinstance(text, str):
-      raise TypeError(f"{name!r} is not a text")
-    return text
-
-
-def read(
-  files: Mapping[str, epath.Path],
-  cache: epath.PathLike,
-  fields: Sequence[str] = FIELDS,
-  optional: Sequence[str] = (),
-) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-  """The texts of each split, in the order of the files.
-
-  Args:
-    files: `{split: file}`, of `lines.find`.
-    cache: folder for the prepared ArrayRecord files; made where missing, and
-      reused by later calls, so one for each `lines.fingerprint`.
-    fields: keys of a line to read; others are passed over.
-    optional: those of them that may be missing, and are "" then.
-
-  Returns:
-    `{split: [("NAME line 1", text of each field), ...]}`.
-
-  Raises:
-    ValueError: a file cannot be read or is empty, or a line is not an object
-      with texts or numbers under `fields`.
-  """
-  tfds.disable_progress_bar()
-  make = functools.partial(
-    QuestionsAnswers,
-    files=files,
-    fields=fields,
-    optional=optional,
-    data_dir=str(cache),
-    file_format="array_record",
-  )
-  builder = make()
-  try:
-    builder.download_and_prepare()
-  except OSError:
-    builder = make()  # another process may have been first
-    if not builder.data_path.exists():
-      raise
-  splits = {}
-  for split in files:
-    source = builder.as_data_source(split=split)
-    rows = sorted(
-      (source[i] for i in range(len(source))), key=lambda row: row["place"]
-    )
-    splits[split] = [
-      (row["where"].decode(), tuple(row[name].decode() for name in fields))
-      for row in rows
-    ]
-  return splits
+    value = line[field]
+    if isinstance(value, int | float):  # an answer may be written as a number
+      return str(value)
+    if not isinstance(value, str):
+      raise TypeError(f"{field!r} is not a text")
+    return value

@@ -68,7 +68,7 @@ def of_run(
   config = workdirs.read_config(workdir)
   for name, value in given.items():
     config.evaluation[name] = value
-  devices.prepare(config.cpu_devices)
+  devices.configure(config.cpu_devices)
   experiment = build.build(config)
   build.check_evaluation(experiment)
   directory = workdir / checkpoint_reader.FOLDER
@@ -116,7 +116,7 @@ def of_folder(
     ValueError: the folder or the task cannot be had, the one does not fit the
       other, or a setting is refused.
   """
-  devices.prepare()
+  devices.configure()
   shape = decoder.choose_fast_forms(hf.load_config(folder, dtype))
   found = _task(task, str(folder), shape)
   if max_tokens is None:

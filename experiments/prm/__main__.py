@@ -161,7 +161,7 @@ def table(found: dict[str, Any]) -> rich.table.Table:
   return shown
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -176,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   if options.base:
     config.init_from = options.base
     config.base = {}
-  with errors.expected():
+  with errors.usage_errors():
     prepared = settings.prepare(config, options.workdir)
   found = run(prepared)
   console = rich.console.Console()

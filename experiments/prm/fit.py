@@ -115,7 +115,7 @@ def fit(
   try:
     found = checkpoints.restore_newest(state, print)
   except ValueError as error:
-    raise errors.Ended(str(error)) from error
+    raise errors.RunError(str(error)) from error
   if found is not None:
     (state, meta), done = found, checkpoints.latest_step()
   while done < e.config.updates:

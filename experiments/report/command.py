@@ -50,7 +50,7 @@ def show(run: Run, console: rich.console.Console) -> None:
   )
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   options = parser.parse_args(argv)
   console = rich.console.Console()
-  with errors.expected():
+  with errors.usage_errors():
     if options.out and not options.out.endswith(_SUFFIXES):
       raise ValueError(
         f"--out {options.out}: write {' or '.join(_SUFFIXES)} files"
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
       from experiments.report import picture  # imports matplotlib
 
-      with errors.expected():
+      with errors.usage_errors():
         drawn = picture.comparison(found)
       path = picture.write_figure(drawn, options.out)
     console.print(f"wrote {path}", soft_wrap=True)

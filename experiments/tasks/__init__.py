@@ -1,17 +1,20 @@
 """Tasks by name: `get("countdown", count=4)`.
 
-A task is a file of this folder, or of `text/`, with a factory of the same name;
-adding the file is all the registration there is. `get` imports the file of one
-task only, so that the embedded tasks do not import the libraries of text tasks.
+A task is a file of this folder, or of `text/`, with a factory of the same name:
+`countdown.py` defines `countdown`. There is no other registration. `get` imports
+the file of one task only, so that embedded tasks do not import the libraries of
+text tasks.
 """
 
 from __future__ import annotations
 
 import inspect
-import pathlib
+import pkgutil
+import types
 from collections.abc import Callable
 from typing import Any
 
+from experiments.tasks import text
 from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
 from rl import choices
 from rl.methods import settings as allowed
@@ -23,40 +26,19 @@ __all__ = [
   "Task",
   "factory",
   "get",
+  "module",
   "names",
   "settings",
   "supervised_tokens",
 ]
 
-# Files that tasks are built from.
-_NOT_TASKS = {"__init__.py", "task.py", "text_task.py", "prompting.py"}
-
-
-def _modules() -> dict[str, str]:
-  """Returns the module of each task, by the name of the task."""
-  folder = pathlib.Path(__file__).parent
-  paths = [*folder.glob("*.py"), *folder.glob("text/*.py")]
-  return {
-    path.stem: ".".join(
-      (__name__, *path.relative_to(folder).with_suffix("").parts)
-    )
-    for path in paths
-    if path.name not in _NOT_TASKS
-  }
+# Modules that tasks are built from, and packages.
+_NOT_TASKS = {"task", "text", "text_task", "prompting"}
 
 
 def names() -> list[str]:
-  """The tasks that `get` accepts, sorted."""
-  return sorted(_modules())
-
-
-def settings(name: str) -> list[str]:
-  """The keywords that a task's factory takes.
-
-  Raises:
-    ValueError: the name is unknown.
-  """
-  return list(inspect.signature(factory(name)).parameters)
+  """Returns the names of all tasks, sorted."""
+  return sorted(_module_names())
 
 
 def get(name: str, **kwargs: Any) -> Task:
@@ -64,26 +46,55 @@ def get(name: str, **kwargs: Any) -> Task:
 
   Args:
     name: one of `names()`.
-    **kwargs: the factory's settings; those not given keep their defaults.
-
-  Returns:
-    The task.
+    **kwargs: settings of the task's factory; see `settings`.
 
   Raises:
-    ValueError: the name or a keyword is unknown, or its value is refused.
+    ValueError: if the name or a setting is unknown, or the value of a setting
+      is not allowed.
   """
   make = factory(name)
   allowed.check("setting", f"task {name!r}", make, kwargs)
   return make(**kwargs)
 
 
-def factory(name: str) -> Callable[..., Task]:
-  """The function that makes a task.
+def settings(name: str) -> list[str]:
+  """Returns the names of a task's settings.
 
   Raises:
-    ValueError: the name is unknown.
-    ImportError: the task's file has a mistake.
+    ValueError: if the task is unknown.
   """
-  if name not in names():
-    raise ValueError(choices.unknown("task", name, names()))
-  return getattr(unfinished.module(_modules()[name]), name)
+  return list(inspect.signature(factory(name)).parameters)
+
+
+def factory(name: str) -> Callable[..., Task]:
+  """Returns the function that builds a task.
+
+  Raises:
+    ValueError: if the task is unknown.
+    ImportError: if the task's file cannot be imported.
+  """
+  return getattr(module(name), name)
+
+
+def module(name: str) -> types.ModuleType:
+  """Imports the file of a task.
+
+  Raises:
+    ValueError: if the task is unknown.
+    ImportError: if the task's file cannot be imported.
+  """
+  module_names = _module_names()
+  if name not in module_names:
+    raise ValueError(choices.unknown("task", name, sorted(module_names)))
+  return unfinished.module(module_names[name])
+
+
+def _module_names() -> dict[str, str]:
+  """Names of modules by task: "gsm8k" -> "experiments.tasks.text.gsm8k"."""
+  folders = {__name__: __path__, text.__name__: text.__path__}
+  return {
+    info.name: f"{package}.{info.name}"
+    for package, path in folders.items()
+    for info in pkgutil.iter_modules(path)
+    if info.name not in _NOT_TASKS
+  }

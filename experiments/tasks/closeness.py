@@ -1,8 +1,9 @@
-"""Closeness: countdown whose score says how near the value is to the target.
+"""Closeness: countdown scored by the distance of the value to the target.
 
-The embedded task with a continuous score, for max@k. Problems, demonstrations
-and the verdict are countdown's; only the score differs, so a base policy of one
-task serves the other.
+The embedded task with a continuous score, for max@k. With the target 20 and a
+scale of 3, an expression with the value 20 scores 1, one with the value 18
+scores exp(-2 / 3) = 0.51, and an illegal one scores 0. Problems, demonstrations
+and verdicts are countdown's, so a base policy of one task serves the other.
 """
 
 from __future__ import annotations
@@ -21,19 +22,16 @@ Array = jax.Array
 
 
 def closeness(count: int = 4, scale: float = 3.0) -> Task:
-  """Graded countdown: exp(-|value - target| / scale), 0 if illegal.
+  """Countdown with the score exp(-|value - target| / scale), 0 if illegal.
 
-  `correct` remains the exact hit, and `answer_ids` countdown's.
+  `correct` is still the exact hit, and `answer_ids` are countdown's.
 
   Args:
     count: how many numbers, 2 to 7; the difficulty.
-    scale: the distance that costs a factor e; small is hard.
-
-  Returns:
-    The task.
+    scale: distance at which the score falls to 1/e; a small scale is hard.
 
   Raises:
-    ValueError: `count` is out of range or `scale` is not positive.
+    ValueError: if `count` is out of range or `scale` is not positive.
   """
   if not scale > 0:
     raise ValueError(f"scale={scale} must be positive; the default is 3.0")
@@ -43,10 +41,10 @@ def closeness(count: int = 4, scale: float = 3.0) -> Task:
     problems: Problems, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
     del finished  # a legal expression ends with EOS
-    target = problems.facts["target"][:, None]
+    target = problems.facts["target"][:, None]  # [P, 1]
     values, legal = rules.expression_value(
       completions, lengths, problems.facts["numbers"][:, None]
-    )
+    )  # [P, S] each
     hits = rules.exact_hit(values, legal, target)
     return Judged(
       scores=reward.closeness(values, legal, target, scale),

@@ -1,14 +1,19 @@
-"""Countdown: an expression over the given numbers that reaches a target.
+"""Countdown: an expression over given numbers that reaches a target.
 
-The embedded task with many distinct solutions a problem, so that pass@1 and
-pass@k differ and can be traded against each other. Problems are made, solved
-and scored on the device.
+The embedded task with many distinct solutions per problem, so that pass@1 and
+pass@k differ and can be traded against each other. Problems are generated,
+solved and scored on the device. With count=3 a problem, a solution and a wrong
+completion are
 
-A problem is `count` numbers of 1..9, drawn with repeats and shown sorted (their
-order would leak the solution), and a target of 1..99 that some expression over
-them reaches. A multiset of numbers belongs to the held-out problems when
-`(sum n + 3 sum n^2) % 7 == 0`, so a held-out problem shares its numbers with no
-training problem. Difficulty grows with `count`.
+  prompt   2 3 4 = d2 d0
+  right    2 + 3 * 4 <eos>     operators apply from left to right: 5 * 4 = 20
+  wrong    4 + 2 * 3 <eos>     18
+
+A problem is `count` numbers from 1 to 9, drawn with repeats and shown sorted
+(their order would leak the solution), and a target from 1 to 99 that some
+expression over them reaches. A multiset of numbers belongs to the held-out
+problems when `(sum n + 3 sum n^2) % 7 == 0`, so a held-out problem shares its
+numbers with no training problem. Difficulty grows with `count`.
 """
 
 from __future__ import annotations
@@ -20,15 +25,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
-from rewards.tasks import countdown as reward
+from rewards.tasks import countdown as rules
 
 Array = jax.Array
 
-COUNTS = range(2, 8)  # beyond seven numbers, ids would leave int32
+COUNTS = range(2, 8)  # with more numbers, ids would leave int32
 LARGEST_TARGET = 99  # two digits
-OPERATOR_RATES = (0.5, 0.3, 0.2)  # of +, - and *
-REDRAW = 0.1  # an operator of a demonstration is drawn anew this often
-POOL = 8192  # draws of which `test` keeps the distinct ones
+OPERATOR_RATES = (0.5, 0.3, 0.2)  # rates of +, - and *
+REDRAW_RATE = 0.1  # share of a demonstration's operators that is drawn anew
+POOL = 8192  # draws from which `test` takes the distinct ones
 
 
 def countdown(count: int = 4) -> Task:
@@ -36,18 +41,18 @@ def countdown(count: int = 4) -> Task:
 
   A demonstration is the expression that generated the problem, each operator
   drawn anew with probability 0.1: a policy trained on them is imperfect and
-  knows many ways. `answer_ids` name the value that an expression reaches, so
-  the majority is the value that most expressions agree on; it can differ from
-  the target, and a policy that knows the target should not need the vote.
+  knows many ways. `answer_ids` identify the value that an expression reaches,
+  so a majority vote picks the value that most expressions agree on. It can
+  differ from the target, although a policy that reads the target needs no vote.
 
   Args:
     count: how many numbers, 2 to 7; the difficulty.
 
   Returns:
-    The task: L = count + 3, T = 2 count.
+    The task, with L = count + 3 and T = 2 count.
 
   Raises:
-    ValueError: `count` is out of range.
+    ValueError: if `count` is out of range.
   """
   if count not in COUNTS:
     nearest = min(COUNTS, key=lambda allowed: abs(allowed - count))
@@ -72,9 +77,9 @@ def countdown(count: int = 4) -> Task:
 
   return Task(
     name=f"countdown(count={count})",
-    vocab_size=reward.VOCAB_SIZE,
-    eos_id=reward.EOS,
-    pad_id=reward.PAD,
+    vocab_size=rules.VOCAB_SIZE,
+    eos_id=rules.EOS,
+    pad_id=rules.PAD,
     prompt_length=count + 3,
     completion_length=2 * count,
     train=train,
@@ -89,13 +94,13 @@ def countdown(count: int = 4) -> Task:
 def score(
   problems: Problems, completions: Array, lengths: Array, finished: Array
 ) -> Judged:
-  """1 on an exact hit, else 0; see `rewards.tasks.countdown`."""
+  """Scores 1 for an exact hit, else 0; see `rewards.tasks.countdown`."""
   del finished  # a legal expression ends with EOS
   facts = problems.facts
-  values, legal = reward.expression_value(
+  values, legal = rules.expression_value(
     completions, lengths, facts["numbers"][:, None]
-  )
-  scores = reward.exact_hit(values, legal, facts["target"][:, None])
+  )  # [P, S] each
+  scores = rules.exact_hit(values, legal, facts["target"][:, None])
   return Judged(
     scores=scores,
     correct=scores.astype(jnp.int8),
@@ -105,36 +110,36 @@ def score(
 
 
 def answer_ids(values: Array, legal: Array) -> Array:
-  """Values, which may be negative, as ids from 0; -1 where illegal."""
+  """Returns values, which may be negative, as ids from 0; -1 where illegal."""
   return jnp.where(legal, 2 * jnp.abs(values) + (values < 0), -1)
 
 
 def gold(problems: Problems) -> tuple[Array, Array]:
-  """The generating expression."""
+  """Returns the generating expressions."""
   facts = problems.facts
   return _write(facts["order"], facts["operators"])
 
 
 def demonstrate(key: Array, problems: Problems) -> tuple[Array, Array]:
-  """The generating expression with some operators drawn anew."""
-  operators = problems.facts["operators"]
-  which_key, what_key = jax.random.split(key)
-  which = jax.random.bernoulli(which_key, REDRAW, operators.shape)
-  drawn = _operators(jax.random.uniform(what_key, operators.shape))
-  return _write(problems.facts["order"], jnp.where(which, drawn, operators))
+  """Returns the generating expressions with some operators drawn anew."""
+  operators = problems.facts["operators"]  # [P, count - 1]
+  redraw_key, operator_key = jax.random.split(key)
+  redraw = jax.random.bernoulli(redraw_key, REDRAW_RATE, operators.shape)
+  others = _operators(jax.random.uniform(operator_key, operators.shape))
+  return _write(problems.facts["order"], jnp.where(redraw, others, operators))
 
 
 def decode(ids: Array) -> str:
   """`2 + 3 * 4 <eos>`, or `2 3 4 = d2 d0` for a prompt; no padding around."""
   symbols = ["<pad>", "<eos>", "=", "+", "-", "*"]
-  symbols += [str(n) for n in range(1, reward.LARGEST + 1)]
+  symbols += [str(n) for n in range(1, rules.LARGEST + 1)]
   symbols += [f"d{d}" for d in range(10)]
   inside = np.trim_zeros(np.asarray(ids))  # PAD is 0
   return " ".join(symbols[i] for i in inside)
 
 
 def held_out(numbers: Array) -> Array:
-  """Whether multisets `[..., C]` belong to the test problems: `[...]` bool."""
+  """Tells which multisets `[..., C]` belong to the test problems: `[...]` bool."""
   return (numbers + 3 * numbers**2).sum(-1) % 7 == 0
 
 
@@ -145,26 +150,27 @@ def _operators(uniform: Array) -> Array:
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
-def _draw(key: Array, n: int, count: int, wanted: bool) -> Problems:
+def _draw(key: Array, n: int, count: int, is_test: bool) -> Problems:
   """Problems of one split; i depends on `key` and i alone, not on n.
 
   Args:
     key: PRNG key.
-    n: how many.
-    count: numbers in each.
-    wanted: `held_out` of their numbers.
+    n: number of problems.
+    count: numbers in each problem.
+    is_test: value of `held_out` for their numbers.
 
   Returns:
     The problems.
   """
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
-  order, operators = jax.vmap(lambda k: _draw_one(k, count, wanted))(keys)
+  # order: [n, count] as drawn; operators: [n, count - 1]
+  order, operators = jax.vmap(lambda k: _draw_one(k, count, is_test))(keys)
   numbers = jnp.sort(order, -1)
-  target = reward.left_to_right(order, operators)
+  target = rules.left_to_right(order, operators)  # [n]
   tens = jnp.stack([target // 10, target % 10], -1)
-  equals = jnp.full((n, 1), reward.EQUALS)
+  equals = jnp.full((n, 1), rules.EQUALS)
   prompts = jnp.concatenate(
-    [numbers + reward.NUMBER, equals, tens + reward.DIGIT], -1
+    [numbers + rules.NUMBER, equals, tens + rules.DIGIT], -1
   ).astype(jnp.int32)
   # The digits of an id are the problem: 3479 and 24 is number 347924.
   powers = 10 ** jnp.arange(count - 1, -1, -1)
@@ -181,7 +187,7 @@ def _draw(key: Array, n: int, count: int, wanted: bool) -> Problems:
   )
 
 
-def _draw_one(key: Array, count: int, wanted: bool) -> tuple[Array, Array]:
+def _draw_one(key: Array, count: int, is_test: bool) -> tuple[Array, Array]:
   """Proposes until the split and the target's range are right."""
 
   def propose(attempt: Array) -> tuple[Array, Array, Array]:
@@ -189,17 +195,17 @@ def _draw_one(key: Array, count: int, wanted: bool) -> tuple[Array, Array]:
     uniform = jax.random.uniform(
       jax.random.fold_in(key, attempt), (2 * count - 1,)
     )
-    numbers = 1 + (reward.LARGEST * uniform[:count]).astype(jnp.int32)
+    numbers = 1 + (rules.LARGEST * uniform[:count]).astype(jnp.int32)
     return attempt + 1, numbers, _operators(uniform[count:])
 
-  def refused(state: tuple[Array, Array, Array]) -> Array:
+  def is_refused(state: tuple[Array, Array, Array]) -> Array:
     _, numbers, operators = state
-    target = reward.left_to_right(numbers, operators)
-    reached = (target >= 1) & (target <= LARGEST_TARGET)
-    return ~reached | (held_out(numbers) != wanted)
+    target = rules.left_to_right(numbers, operators)
+    in_range = (target >= 1) & (target <= LARGEST_TARGET)
+    return ~in_range | (held_out(numbers) != is_test)
 
   _, numbers, operators = jax.lax.while_loop(
-    refused, lambda state: propose(state[0]), propose(jnp.int32(0))
+    is_refused, lambda state: propose(state[0]), propose(jnp.int32(0))
   )
   return numbers, operators
 
@@ -207,8 +213,9 @@ def _draw_one(key: Array, count: int, wanted: bool) -> tuple[Array, Array]:
 def _write(numbers: Array, operators: Array) -> tuple[Array, Array]:
   """`[P, C]` and `[P, C - 1]` as tokens `[P, 2C]` with EOS, and lengths."""
   rows, count = numbers.shape
-  last = jnp.full((rows, 1), reward.EOS)
-  seconds = jnp.concatenate([operators + reward.PLUS, last], -1)
-  pairs = jnp.stack([numbers + reward.NUMBER, seconds], -1)
+  last = jnp.full((rows, 1), rules.EOS)
+  # Each number is followed by an operator, the last one by EOS.
+  seconds = jnp.concatenate([operators + rules.PLUS, last], -1)  # [P, C]
+  pairs = jnp.stack([numbers + rules.NUMBER, seconds], -1)  # [P, C, 2]
   tokens = pairs.reshape(rows, 2 * count).astype(jnp.int32)
   return tokens, jnp.full(rows, 2 * count, jnp.int32)

@@ -1,11 +1,14 @@
-"""Noisy: another task whose training rewards are verdicts flipped by chance.
+"""Noisy: another task whose training scores are randomly flipped verdicts.
 
-For the study of imperfect verifiers: every sample's flip is drawn alone. The
-verdict (`correct`) stays the truth, so accuracy is measured rightly; a method
-that reads it, in a filter say, sees through the noise. Held-out problems are
-judged without noise. Rates of one half make a reward of coin tosses. A flip is
-drawn by prompt and place among the samples judged together, so a second
-sampling pass repeats those of the first.
+For the study of imperfect verifiers. With the default rates of 0.4 a right
+completion scores 1 with probability 0.6 and a wrong one with probability 0.4;
+rates of 0.5 make the score a coin toss. The flip of each sample is independent.
+
+The verdict `correct` is not flipped, so accuracy is measured rightly. A method
+that reads it, in a filter for example, sees through the noise. Held-out
+problems have no flips. A flip depends on the problem and on the position among
+the samples that are scored together, so the samples of a second sampling pass
+get the flips of the first.
 """
 
 from __future__ import annotations
@@ -27,20 +30,15 @@ def noisy(
   false_positive: float = 0.4,
   false_negative: float = 0.4,
 ) -> Task:
-  """The task `of`, whose training verdicts are flipped.
-
-  P(1 | wrong) = false_positive, P(0 | right) = false_negative.
+  """The task `of` with flipped training verdicts, 0 or 1, as scores.
 
   Args:
     of: a jittable task with its settings.
-    false_positive, false_negative: probabilities that a training verdict is
-      flipped.
-
-  Returns:
-    The task; its score is the flipped verdict, 0 or 1.
+    false_positive: probability that a wrong completion scores 1.
+    false_negative: probability that a right completion scores 0.
 
   Raises:
-    ValueError: a rate is not a probability, or the task runs on the host.
+    ValueError: if a rate is not a probability, or the task is not jittable.
   """
   for name, rate in (
     ("false_positive", false_positive),
@@ -53,16 +51,16 @@ def noisy(
   if not base.jittable:
     raise ValueError(
       f"noisy(of={of!r}): {name} is scored on the host; use a task that is "
-      "scored where it is sampled, such as countdown or chain"
+      "scored on the device, such as countdown or chain"
     )
 
   def train(key: Array, step: Array, n: int) -> Problems:
     problems = base.train(key, step, n)
-    # Of its own: the same problem twice in a batch is judged twice.
-    noise = jax.random.fold_in(jax.random.fold_in(key, step), n)
-    return _with_noise(
-      problems, jax.random.split(noise, n), false_positive, false_negative
-    )
+    # A key per position in the batch, not per problem id: a problem that is in
+    # the batch twice has two independent sets of flips.
+    noise_key = jax.random.fold_in(jax.random.fold_in(key, step), n)
+    keys = jax.random.split(noise_key, n)
+    return _with_noise(problems, keys, false_positive, false_negative)
 
   def test(n: int) -> Problems:
     keys = jax.random.split(jax.random.key(0), n)
@@ -72,8 +70,9 @@ def noisy(
     problems: Problems, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
     judged = base.score(problems, completions, lengths, finished)
-    keys = jax.random.wrap_key_data(problems.facts["noise"])
-    draws = jax.vmap(lambda k: jax.random.uniform(k, lengths.shape[1:]))(keys)
+    keys = jax.random.wrap_key_data(problems.facts["noise"])  # [P]
+    samples = lengths.shape[1:]  # (S,)
+    draws = jax.vmap(lambda k: jax.random.uniform(k, samples))(keys)  # [P, S]
     right = judged.correct == 1
     rates = problems.facts["flip_rates"][..., None]  # [P, 2, 1]
     flipped = draws < jnp.where(right, rates[:, 1], rates[:, 0])
@@ -100,11 +99,11 @@ def noisy(
 def _with_noise(
   problems: Problems, keys: Array, false_positive: float, false_negative: float
 ) -> Problems:
-  """Each problem with a key of its own and the rates of its flips."""
+  """Adds a random key and the two flip rates to each of P problems."""
   rates = jnp.asarray([false_positive, false_negative], jnp.float32)
   facts = {
     **problems.facts,
-    "noise": jax.random.key_data(keys),
+    "noise": jax.random.key_data(keys),  # [P, 2] uint32
     "flip_rates": jnp.broadcast_to(rates, (keys.size, 2)),
   }
   return problems.replace(facts=facts)

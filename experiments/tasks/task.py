@@ -1,8 +1,11 @@
-"""What a task is: problems, how they are scored, and how one solves them.
+"""Defines a task: problems, how completions are scored, and solutions.
 
-A task is a value made of functions, built by a factory in a file of its own
-(`experiments/tasks/countdown.py` -> `countdown(count=4)`), and found by name
-through `experiments.tasks.get`.
+A task is a value made of functions. A factory in a file of its own builds it
+(`experiments/tasks/countdown.py` has `countdown(count=4)`), and
+`experiments.tasks.get` finds the factory by name.
+
+Shapes: P problems, S samples (completions) per problem, L prompt tokens, T
+completion tokens, K steps of reasoning.
 """
 
 from __future__ import annotations
@@ -24,12 +27,13 @@ class Problems:
   """A batch of P problems.
 
   Attributes:
-    prompts: `[P, L]` int32, left-padded with the task's `pad_id`.
+    prompts: `[P, L]` int32 token ids, padded on the left with the task's
+      `pad_id`.
     prompt_mask: `[P, L]` bool, True on real tokens.
-    ids: `[P]` int32, identity of the problem; the same problem has the same id
-      in every batch. Randomness and history are keyed by it.
-    facts: `{name: [P, ...]}`, what scoring needs to know (target, numbers, row
-      of the dataset). Never shown to the policy.
+    ids: `[P]` int32, identity of each problem. A problem has the same id in
+      every batch; random keys and statistics over time are kept by it.
+    facts: `{name: [P, ...]}`, values that scoring needs (the target, the
+      numbers, the index in the dataset). The policy does not see them.
   """
 
   prompts: Array
@@ -40,26 +44,27 @@ class Problems:
 
 @flax.struct.dataclass
 class Judged:
-  """What a task says of `[P, S]` completions.
+  """The scores of `[P, S]` completions, and what else scoring computes.
 
   Attributes:
-    scores: `[P, S]` float32, graded outcome.
-    correct: `[P, S]` int8: 1 right, 0 wrong, -1 unknown.
-    answer_ids: `[P, S]` int32, the final answer as a class: equal answers to a
-      prompt have equal ids, -1 means no answer. For majority voting.
-    scored: `[P, S]` bool, False where no score could be found (a time-out, an
-      unreadable reference); such samples are left out, never taken for 0. None:
-      all are scored.
-    components: `{name: [P, S]}`, named parts worth logging.
-    step_ids: `[P, S, T]` int32 or None, reasoning step of each token, -1
-      outside. A truncated row's last token ends its last step.
+    scores: `[P, S]` float32, a graded score.
+    correct: `[P, S]` int8, the verdict: 1 right, 0 wrong, -1 unknown.
+    answer_ids: `[P, S]` int32, identity of the final answer, for majority
+      votes: equal answers to a prompt have equal ids, and -1 is no answer.
+    scored: `[P, S]` bool, False where there is no score (a time-out, a
+      reference that cannot be read). Such samples are left out and do not count
+      as 0. None: all samples are scored.
+    components: `{name: [P, S]}`, further values to log.
+    step_ids: `[P, S, T]` int32 or None, the step of reasoning of each token, -1
+      on padding. The last step of a truncated sample ends at its last token.
     step_scores, step_mask: `[P, S, K]` float32 and bool, or None.
-    extras: `{name: [P, S, ...]}`, what else the task knows of a sample:
-      "preferences" `[P, S, S]` of a pairwise judge (1 the first is better, 0.5
-      a tie), "durations" `[P, S, K]` in seconds. Methods read "task/NAME".
-    views: `{name: Tokens [P, S]}`, other texts to score: "reference", the
-      reference answer after each sample's thought, its tokens in the mask;
-      "bare_reference" `[P, 1]`, after the prompt alone.
+    extras: `{name: [P, S, ...]}`, values that methods read as "task/NAME":
+      "preferences" `[P, S, S]` from a pairwise judge (1 if the first sample is
+      better, 0.5 for a tie), "durations" `[P, S, K]` in seconds.
+    views: `{name: Tokens [P, S]}`, other texts whose likelihood is computed.
+      "reference" has the reference answer after each sample's thought, with the
+      answer's tokens in the mask; "bare_reference" `[P, 1]` has it after the
+      prompt alone.
   """
 
   scores: Array
@@ -76,31 +81,33 @@ class Judged:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """Prompts, rendering, scoring and solutions of one kind of problem.
+  """Prompts, scores and solutions of one kind of problem.
 
   Attributes:
     name: the task with its settings, for logs.
-    vocab_size: ids run from 0 to `vocab_size - 1`, specials included.
-    eos_id: ends a demonstration.
-    pad_id: fills up; lengths and masks say what is real, so it may be an EOS.
-    prompt_length: L, static.
-    completion_length: T that lets every reference solution finish.
-    train: `(key, step, n) -> Problems`, the n problems of training step `step`:
-      a pure function of its arguments, so a run can resume anywhere.
-    test: `(n) -> Problems`, the first n of a fixed held-out set, disjoint from
-      every training problem and the same in every run.
+    vocab_size: number of token ids, special tokens included.
+    eos_id: token that ends a demonstration.
+    pad_id: token that fills arrays up. It may equal `eos_id`, since lengths and
+      masks tell which tokens are real.
+    prompt_length: L.
+    completion_length: T, enough tokens for every reference solution.
+    train: `(key, step, n) -> Problems`, the n problems of training step `step`.
+      They depend on these arguments alone, so a run can resume at any step.
+    test: `(n) -> Problems`, the first n of a fixed set of held-out problems,
+      the same in every run. No training problem is among them.
     score: `(Problems, completions [P, S, T], lengths [P, S], finished [P, S])
-      -> Judged`. Pure and jittable when `jittable`, else numpy on the host.
+      -> Judged`. Pure and jittable if `jittable`, else numpy on the host.
     demonstrate: `(key, Problems) -> (completions [P, T], lengths [P])`, one
-      reference solution each, EOS included. Jittable when `jittable`.
-    decode: `(ids) -> str`, what a person reads.
-    jittable: whether `train`, `score` and `demonstrate` may run inside jit.
-    gold: `(Problems) -> (completions [P, T], lengths [P])`, a solution that
-      scores full marks: the contract tests use it.
-    notes: what a reader of results must know ("7 of 7473 left out").
+      solution each for imitation, EOS included.
+    decode: `(ids) -> str`, the tokens in a form that people read.
+    gold: `(Problems) -> (completions [P, T], lengths [P])`, a completion each
+      with the reference answer, which tests expect to be right.
+    jittable: whether `train`, `score`, `demonstrate` and `gold` may run inside
+      jit.
+    notes: lines that belong beside results, such as "7 problems left out".
     stop_ids: further tokens that end a completion.
-    encode: `(question) -> ids` of its prompt, template and all. None: each word
-      is a token, as `decode` writes them.
+    encode: `(question) -> ids` of a prompt with this question. None: a prompt
+      is a sequence of words as `decode` writes them, one token each.
   """
 
   name: str
@@ -122,21 +129,20 @@ class Task:
 
   @property
   def eos_ids(self) -> tuple[int, ...]:
-    """All tokens that end a completion, a demonstration's first."""
-    others = (i for i in self.stop_ids if i != self.eos_id)
-    return (self.eos_id, *dict.fromkeys(others))
+    """All tokens that end a completion; demonstrations end with the first."""
+    return tuple(dict.fromkeys((self.eos_id, *self.stop_ids)))
 
 
 def supervised_tokens(
   problems: Problems, completions: Array, lengths: Array
 ) -> types.Tokens:
-  """Demonstrations `[P, T]` as `Tokens` with one sample slot per prompt."""
+  """Returns demonstrations `[P, T]` as `Tokens` with one sample per prompt."""
   positions = jax.numpy.arange(completions.shape[-1])
-  mask = positions < lengths[:, None]
+  mask = positions < lengths[:, None]  # [P, T]
   return types.Tokens(
     prompts=problems.prompts,
     prompt_mask=problems.prompt_mask,
-    completions=completions[:, None],
-    lengths=lengths[:, None],
-    mask=mask[:, None],
+    completions=completions[:, None],  # [P, 1, T]
+    lengths=lengths[:, None],  # [P, 1]
+    mask=mask[:, None],  # [P, 1, T]
   )

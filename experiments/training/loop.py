@@ -97,7 +97,7 @@ def run(
     profile: traces a few dispatches into `profile/` (`experiments.logging.profiler`).
 
   Raises:
-    Mistake: another run holds the workdir (`experiments.training.workdir_lock`).
+    UsageError: another run holds the workdir (`experiments.training.workdir_lock`).
     Preempted: SIGTERM has come; what was done is saved.
     Stopped: nothing is learned any more (`experiments.training.nan_guard`).
   """
@@ -177,7 +177,7 @@ def _start(
   try:
     found = checkpoints.restore_newest(target, print)
   except ValueError as error:
-    raise errors.Ended(str(error)) from error
+    raise errors.RunError(str(error)) from error
   if found is None:
     return e.init(starting_params(e, workdir))
   code = provenance.commit()

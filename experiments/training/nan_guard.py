@@ -36,7 +36,7 @@ FOLDER = "stopped"
 _EXTRAS = "extras"
 
 
-class Stopped(errors.Ended):
+class Stopped(errors.RunError):
   """What came of step `number` lets the run not go on."""
 
   def __init__(self, number: int, reason: str) -> None:

@@ -252,7 +252,7 @@ def abstract_rollout(
   def generate(params, prompts, prompt_mask, keys, sampling, first, active):
     del params, prompt_mask, keys, first, active
     shape = len(prompts), sampling.samples, sampling.max_tokens
-    return no_samples(shape)
+    return jax.tree.map(jnp.asarray, no_samples(shape))
 
   key = jax.random.key(0)
   host_problems = None if task.jittable else task.train(key, 0, prompts)

@@ -40,7 +40,7 @@ def hold(workdir: epath.PathLike) -> Iterator[None]:
     workdir: folder of the run; it must exist.
 
   Raises:
-    Mistake: if another run holds the workdir.
+    UsageError: if another run holds the workdir.
   """
   with contextlib.ExitStack() as stack:
     holder = None
@@ -50,7 +50,7 @@ def hold(workdir: epath.PathLike) -> Iterator[None]:
     if jax.process_count() > 1:
       is_refused = multihost.agreed(is_refused)
     if is_refused:
-      raise errors.Mistake(
+      raise errors.UsageError(
         f"{workdir} is in use by {holder or 'another run'}; wait for that run, "
         "end it, or use another workdir"
       )

@@ -239,7 +239,7 @@ def test_a_typo_in_a_file_is_one_line_too(line, expected, tmp_path, capsys):
   for part in expected:
     assert part in said, said
   assert not workdir.exists()
-  with pytest.raises(errors.Mistake, match="unknown key of config"):
+  with pytest.raises(errors.UsageError, match="unknown key of config"):
     command_line.parse(["aot", f"--config={file}"], lambda _: None, ("config",))
 
 

@@ -1,4 +1,4 @@
-"""A tokenizer as a chat model's folder has it, made of a few texts."""
+"""A small tokenizer in the folder of a chat model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from helpers import small_gsm8k, small_math
 from models import tokenizer
 
-TURN = "<|end|>"
+TURN = "<|end|>"  # ends a turn of a conversation
 TEMPLATE = (
   "{% for turn in messages %}"
   "<|{{ turn.role }}|>{{ turn.content }}<|end|>"
@@ -22,26 +22,26 @@ TEMPLATE = (
 def write(
   folder: Path, template: str = TEMPLATE, stops: object = None
 ) -> tokenizer.Tokenizer:
-  """Writes the files into `folder`.
+  """Trains a tokenizer on a few texts and writes its folder.
 
   Args:
-    folder: made where missing.
-    template: of conversations; "" is none.
-    stops: `eos_token_id` of the generation config; None writes no config.
+    folder: folder of the tokenizer, created if missing.
+    template: chat template; "" writes none.
+    stops: `eos_token_id` of the generation config. None writes no config.
 
   Returns:
-    The tokenizer: pad 0, EOS 1, and the turns' tokens last.
+    The tokenizer. Padding is 0, EOS is 1, and the tokens of turns are the last.
   """
   rows = [small_gsm8k.row(i) for i in range(3)]
   texts = [row["question"] + row["answer"] for row in rows]
   texts += [small_math.row(i)["solution"] for i in range(3)]
-  made = tokenizer.train(texts, 320)
+  hf_tokenizer = tokenizer.train(texts, 320)
   turns = ["<|user|>", "<|assistant|>", "<|system|>", TURN, "<quick>"]
-  made.add_special_tokens({"additional_special_tokens": turns})
-  made.chat_template = template or None
+  hf_tokenizer.add_special_tokens({"additional_special_tokens": turns})
+  hf_tokenizer.chat_template = template or None
   folder.mkdir(parents=True, exist_ok=True)
-  tokenizer.save(made, folder)
+  tokenizer.save(hf_tokenizer, folder)
   if stops is not None:
     text = json.dumps({"eos_token_id": stops})
     (folder / "generation_config.json").write_text(text)
-  return made
+  return hf_tokenizer

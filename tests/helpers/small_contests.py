@@ -1,4 +1,4 @@
-"""A few problems in the form of AIME's and AMC's files, test files alone."""
+"""A few problems in the form of AIME's and AMC's test files."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ TEST = 15
 
 @dataclasses.dataclass(frozen=True)
 class Contest:
-  """A file to write.
+  """A contest, of which a test file can be written.
 
   Attributes:
-    name: how the file's name begins.
-    solved: whether lines have solutions, and answers of three digits.
+    name: beginning of the file's name.
+    solved: whether lines have solutions, and answers as three digits (AIME) or
+      answers as floats alone (AMC).
   """
 
   name: str
   solved: bool
 
   def row(self, i: int) -> dict[str, object]:
-    """Problem i: a product, which is below 1000."""
+    """Returns problem i, a product below 1000."""
     a, b = 3 + i, 7 + 2 * i
-    asked = f"Find ${a} \\cdot {b}$."
-    told = {"id": 60 + i, "problem": asked, "url": "?", "question": asked}
+    problem = f"Find ${a} \\cdot {b}$."
+    line = {"id": 60 + i, "problem": problem, "url": "?", "question": problem}
     if not self.solved:
-      return {**told, "answer": float(a * b)}
+      return {**line, "answer": float(a * b)}
     solution = f"As {a} rows of {b},\n$\\boxed{{{a * b:03}}}$."
-    return {**told, "solution": solution, "answer": f"{a * b:03}"}
+    return {**line, "solution": solution, "answer": f"{a * b:03}"}
 
   def write(self, folder: Path) -> Path:
-    """Writes the test file into `folder` and returns it."""
+    """Writes the test file into `folder` and returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [json.dumps(self.row(i)) for i in range(TEST)]
     text = "\n".join(rows) + "\n"

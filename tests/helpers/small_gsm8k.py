@@ -1,4 +1,4 @@
-"""A few word problems in GSM8K's format, for tests that need its files."""
+"""A few word problems in GSM8K's format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TRAIN, TEST = 23, 7
 
 
 def row(i: int) -> dict[str, str]:
-  """Problem i: two additions of numbers that depend on i."""
+  """Returns problem i, two additions of numbers that depend on i."""
   a, b, c = 11 + i, 3 + 2 * i, 5
   return {
     "question": f"Ann has {a} pears, finds {b} and then {c}. How many now?",
@@ -22,7 +22,7 @@ def row(i: int) -> dict[str, str]:
 
 
 def write(folder: Path) -> Path:
-  """Writes the train and test files into `folder` and returns it."""
+  """Writes the train and test files into `folder`; returns the folder."""
   folder.mkdir(parents=True, exist_ok=True)
   rows = [json.dumps(row(i)) for i in range(TRAIN + TEST)]
   (folder / "gsm8k_train.jsonl").write_text("\n".join(rows[:TRAIN]) + "\n")

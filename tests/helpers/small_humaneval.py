@@ -1,4 +1,4 @@
-"""A few functions in HumanEval's format, for tests that need its files."""
+"""A few functions in HumanEval's format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TRAIN, TEST = 19, 6
 
 
 def row(i: int) -> dict[str, str]:
-  """Problem i: add i + 2, in a module with an import, as HumanEval has them."""
+  """Returns problem i, adding i + 2, with an import as in HumanEval."""
   name = f"add_{i}"
   return {
     "task_id": f"Small/{i}",
@@ -28,7 +28,7 @@ def row(i: int) -> dict[str, str]:
 
 
 def write(folder: Path, dataset: str = "humaneval", train: bool = True) -> Path:
-  """Writes the test file, and the train file, into `folder`; returns it."""
+  """Writes the test file, and a train file, into `folder`; returns the folder."""
   folder.mkdir(parents=True, exist_ok=True)
   rows = [json.dumps(row(i)) for i in range(TRAIN + TEST)]
   if train:

@@ -1,4 +1,4 @@
-"""A few prompts in IFEval's format with texts that obey them."""
+"""A few prompts in IFEval's format, with texts that obey them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TRAIN, TEST = 19, 6
 
 
 def row(i: int) -> dict[str, Any]:
-  """Problem i: a word in lower case, twice at least, without a comma."""
+  """Returns problem i, to write a word twice in lower case, without commas."""
   word = f"pear{i}"
   return {
     "key": i,
@@ -23,14 +23,14 @@ def row(i: int) -> dict[str, Any]:
     "kwargs": [
       {},
       {"relation": "at least", "keyword": word, "frequency": 2},
-      {"num_words": None},  # as in the copy of the hub
+      {"num_words": None},  # as in the dataset on the Hugging Face hub
     ],
     "solution": f"{word} and {word}",
   }
 
 
 def write(folder: Path, dataset: str = "ifeval") -> Path:
-  """Writes the train and test files into `folder` and returns it."""
+  """Writes the train and test files into `folder`; returns the folder."""
   folder.mkdir(parents=True, exist_ok=True)
   rows = [json.dumps(row(i)) for i in range(TRAIN + TEST)]
   (folder / f"{dataset}_train.jsonl").write_text("\n".join(rows[:TRAIN]) + "\n")

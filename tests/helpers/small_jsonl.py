@@ -1,4 +1,4 @@
-"""A user's own file of problems."""
+"""A user's file of problems."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ ROWS = 120
 
 
 def row(i: int) -> dict[str, object]:
-  """Problem i: the name of a pear, and how many letters it has."""
+  """Returns problem i, the name of a pear, and its number of letters."""
   name = f"Pear {i}"
   return {"prompt": f"Name pear {i}!", "answer": name, "letters": len(name)}
 
 
 def write(folder: Path, rows: int = ROWS) -> Path:
-  """Writes the file into `folder` and returns its path."""
+  """Writes `pears.jsonl` into `folder` and returns its path."""
   folder.mkdir(parents=True, exist_ok=True)
   path = folder / "pears.jsonl"
   path.write_text("".join(json.dumps(row(i)) + "\n" for i in range(rows)))

@@ -1,4 +1,4 @@
-"""A few problems in MATH's format, for tests that need its files."""
+"""A few problems in MATH's format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TRAIN, TEST = 19, 6
 
 
 def row(i: int) -> dict[str, str]:
-  """Problem i: a sum of two fractions, with the answer in a box."""
+  """Returns problem i, a sum of two fractions with the answer in a box."""
   a, b = 3 + i, 7
   return {
     "problem": f"What is $\\frac{{{a}}}{{{b}}} + \\frac{{1}}{{{b}}}$?",
@@ -22,7 +22,7 @@ def row(i: int) -> dict[str, str]:
 
 
 def write(folder: Path, name: str = "math", train: bool = True) -> Path:
-  """Writes the test file, and the train file, into `folder`; returns it."""
+  """Writes the test file, and a train file, into `folder`; returns the folder."""
   folder.mkdir(parents=True, exist_ok=True)
   rows = [json.dumps(row(i)) for i in range(TRAIN + TEST)]
   if train:

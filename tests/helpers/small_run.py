@@ -1,7 +1,7 @@
 """A run small enough for tests.
 
-The policy has one layer of width 16; the reward is how large the token ids are,
-of which a policy that was never trained earns some too.
+The policy has one layer of width 16. The score of a completion is the sum of its
+token ids, so that an untrained policy earns some reward too.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ PROMPTS, SAMPLES = 8, 4
 
 
 def config(kind: str = "rl", **changes: object) -> ConfigDict:
-  """countdown(count=2), 8 prompts, 4 samples; `a__b=1` changes `a.b`."""
-  found = defaults.rl() if kind == "rl" else defaults.supervised()
-  found.model = defaults.model(
+  """Returns the config of a run on countdown(count=2); `a__b=1` sets `a.b`."""
+  result = defaults.rl() if kind == "rl" else defaults.supervised()
+  result.model = defaults.model(
     width=16, layers=1, heads=2, kv_heads=2, head_dim=8, mlp_width=32
   )
-  found.task = "countdown(count=2)"
-  found.sinks = ()
-  found.log_every = 1
-  found.rollout.prompts = PROMPTS
-  found.rollout.samples = SAMPLES
-  found.optimizer.learning_rate = 3e-3
-  found.evaluation.problems = 8
-  found.evaluation.samples = 2
-  found.evaluation.batch = 8
-  with found.unlocked():
-    found.update_from_flattened_dict(
+  result.task = "countdown(count=2)"
+  result.sinks = ()
+  result.log_every = 1
+  result.rollout.prompts = PROMPTS
+  result.rollout.samples = SAMPLES
+  result.optimizer.learning_rate = 3e-3
+  result.evaluation.problems = 8
+  result.evaluation.samples = 2
+  result.evaluation.batch = 8
+  with result.unlocked():
+    result.update_from_flattened_dict(
       {name.replace("__", "."): value for name, value in changes.items()}
     )
-  return found
+  return result
 
 
 def experiment(kind: str = "rl", **changes: object) -> Experiment:
-  """Of `config(kind, **changes)`, on one device, rewarded by ids."""
-  found = on_one_device(build.build(config(kind, **changes)))
-  return dataclasses.replace(found, task=rewarding_ids(found.task))
+  """Returns the experiment of `config`, on one device, scored by token ids."""
+  built = on_one_device(build.build(config(kind, **changes)))
+  return dataclasses.replace(built, task=rewarding_ids(built.task))
 
 
-def on_one_device(found: Experiment) -> Experiment:
-  """The same experiment; programs for one device compile sooner than for 8."""
+def on_one_device(built: Experiment) -> Experiment:
+  """Returns the experiment on one device, which compiles sooner than on 8."""
   mesh = sharding.make_mesh(devices=jax.devices()[:1])
-  return found.on(mesh)
+  return built.on(mesh)
 
 
 def rewarding_ids(task: Task) -> Task:
-  """The same problems; the score is the sum of the ids, padding being 0."""
+  """Returns the task with the sum of the token ids (0 for padding) as score."""
 
   def score(problems, completions, lengths, finished):
     judged = task.score(problems, completions, lengths, finished)
@@ -71,7 +71,7 @@ def rewarding_ids(task: Task) -> Task:
 
 
 def environment() -> dict[str, str]:
-  """Of a real command: as here, but without the fake devices."""
+  """Returns the environment of a command, without the fake devices of tests."""
   flags = os.environ["XLA_FLAGS"].split()
-  kept = [flag for flag in flags if "device_count" not in flag]
-  return os.environ | {"XLA_FLAGS": " ".join(kept)}
+  flags = [flag for flag in flags if "device_count" not in flag]
+  return os.environ | {"XLA_FLAGS": " ".join(flags)}

@@ -1,4 +1,4 @@
-"""A few questions on a table of pears, half of them on a database file."""
+"""A few questions on a table of pears, from a script or a database file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = (
 
 
 def row(i: int) -> dict[str, str]:
-  """Problem i: what pear i weighs."""
+  """Returns problem i, the weight of pear i; every other one has a file."""
   kind = {"database": "db/pears.sqlite"} if i % 2 else {"schema": SCHEMA}
   return {
     "question": f"Grams of pear {i}?",
@@ -25,7 +25,7 @@ def row(i: int) -> dict[str, str]:
 
 
 def write(folder: Path, dataset: str = "sql") -> Path:
-  """Writes both files and the database into `folder` and returns it."""
+  """Writes both files and the database into `folder`; returns the folder."""
   (folder / "db").mkdir(parents=True, exist_ok=True)
   connection = sqlite3.connect(folder / "db" / "pears.sqlite")
   connection.executescript(SCHEMA)

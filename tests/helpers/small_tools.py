@@ -1,4 +1,4 @@
-"""A few tool calls: one, two, or none to make."""
+"""A few prompts that need no tool call, one call or two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOOLS = [{"name": "add", "parameters": {"a": {"type": "integer"}}}]
 
 
 def row(i: int) -> dict[str, Any]:
-  """Problem i: as many calls as i has of 3 left over."""
+  """Returns problem i, which needs i % 3 calls."""
   calls = [{"name": "add", "arguments": {"a": i + k}} for k in range(i % 3)]
   numbers = " and ".join(str(i + k) for k in range(i % 3))
   prompt = f"Add {numbers}." if calls else f"Say hello to {i}."
@@ -19,7 +19,7 @@ def row(i: int) -> dict[str, Any]:
 
 
 def write(folder: Path, dataset: str = "tools") -> Path:
-  """Writes the train and test files into `folder` and returns it."""
+  """Writes the train and test files into `folder`; returns the folder."""
   folder.mkdir(parents=True, exist_ok=True)
   rows = [json.dumps(row(i)) for i in range(TRAIN + TEST)]
   (folder / f"{dataset}_train.jsonl").write_text("\n".join(rows[:TRAIN]) + "\n")

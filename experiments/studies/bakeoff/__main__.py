@@ -89,7 +89,7 @@ class _Bakeoff:
     return self._setting.row(name, arm, outcome, spent, made)
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   """
   options = _parser().parse_args(argv)
   console = rich.console.Console()
-  with errors.expected():
+  with errors.usage_errors():
     if options.seeds < 2:
       raise ValueError(
         f"--seeds {options.seeds} gives no interval; use at least 2"
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_counts(options, "steps", "cpu_devices")
     if options.workdir is not None:
       arguments.check_folder("--workdir", options.workdir)
-    devices.prepare(options.cpu_devices)
+    devices.configure(options.cpu_devices)
     steps = kind.usual_steps if options.steps is None else options.steps
     setting = entrants.setting(task, steps, kind)
     folder = epath.Path(options.workdir or kind.folder)
@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   store = Store(folder, say)
   whole = _Bakeoff(setting, store, range(options.seeds))
-  with errors.expected():
+  with errors.usage_errors():
     waiting = whole.waiting(sorted({kind.reference, *(names or kind.names())}))
   say(
     f"{len(waiting)} {kind.kind} to train, {options.seeds} seeds of "

@@ -47,7 +47,7 @@ STDOUT = "-"
 WIDTH = 400  # that a table may have: a cell in two lines is no Markdown
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, benchmark in BENCHMARKS.items():
       console.print(f"{name}: {benchmark.__doc__.splitlines()[0]}")
     return 0
-  with errors.expected():
+  with errors.usage_errors():
     name, settings = _named(options.name, _given(options))
   outcome = BENCHMARKS[name](console, **settings)
   wide = rich.console.Console(width=WIDTH, stderr=console.stderr)

@@ -43,10 +43,10 @@ def over_shapes(
     All rows, and the machine.
 
   Raises:
-    Mistake: unknown shape, or what `starts`, `write` and `rows` raise.
+    UsageError: unknown shape, or what `starts`, `write` and `rows` raise.
   """
   if shape and shape not in known:
-    raise errors.Mistake(choices.unknown("shape", shape, known))
+    raise errors.UsageError(choices.unknown("shape", shape, known))
   for start in starts:
     start({})  # refuses before anything is measured
 
@@ -80,11 +80,11 @@ def launch(
     job: what it is told.
 
   Raises:
-    Mistake: unknown peer, or its packages are missing.
+    UsageError: unknown peer, or its packages are missing.
   """
   for name in (peer, *pythons):
     if name not in allowed:
-      raise errors.Mistake(choices.unknown("peer", name, allowed))
+      raise errors.UsageError(choices.unknown("peer", name, allowed))
   if peer == NONE:
     return None
   known = PEERS[peer]
@@ -106,7 +106,7 @@ def prove_greedy(
     tell: where progress goes.
 
   Raises:
-    Mistake: they differ, and where first; or they never change, which proves
+    UsageError: they differ, and where first; or they never change, which proves
       nothing.
   """
   asked = {"prompts": PROOF_PROMPTS, "tokens": PROOF_TOKENS}
@@ -119,13 +119,13 @@ def prove_greedy(
     same = [a == b for a, b in zip(own, other, strict=True)]
     if not all(same):
       place = same.index(False)
-      raise errors.Mistake(
+      raise errors.UsageError(
         f"{peer.launch} computes something else: greedy token {place} of prompt "
         f"{number} is {other[place]}, ours is {own[place]}"
       )
   kinds = {token for row in found[ours] for token in row}
   if len(kinds) < PROOF_TOKENS // 2:
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"{len(kinds)} different greedy tokens in {PROOF_PROMPTS} completions "
       "prove nothing; use weights with larger layers"
     )

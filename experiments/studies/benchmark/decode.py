@@ -74,7 +74,7 @@ def decode(
     Rows. Passed: every ratio that has a limit reaches it.
 
   Raises:
-    Mistake: unknown shape or peer, a peer that is not installed, greedy tokens
+    UsageError: unknown shape or peer, a peer that is not installed, greedy tokens
       that differ, or a side that fails.
   """
   return beside.over_shapes(

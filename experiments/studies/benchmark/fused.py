@@ -57,7 +57,7 @@ SAME = 1e-3
 Loop = Callable[[Sequence[step.State]], list[step.State]]
 
 
-class Unequal(errors.Mistake):
+class Unequal(errors.UsageError):
   """Two forms of a loop that do not do the same work."""
 
 
@@ -82,10 +82,10 @@ def fused(
     A row for each claim above. Passed: their limits hold.
 
   Raises:
-    Mistake: the steps, prompts or seeds cannot be placed so.
+    UsageError: the steps, prompts or seeds cannot be placed so.
   """
-  with errors.expected():
-    devices.prepare(machine.cores())
+  with errors.usage_errors():
+    devices.configure(machine.cores())
     if count % len(jax.devices()):
       raise ValueError(
         f"count = {count} must be a multiple of {len(jax.devices())} devices"

@@ -74,7 +74,7 @@ def iteration(
     Rows. Passed: every ratio that has a limit reaches it.
 
   Raises:
-    Mistake: unknown shape or peer, a peer that is not installed, work that is
+    UsageError: unknown shape or peer, a peer that is not installed, work that is
       not equal, or a side that fails.
   """
   peers = ("trl", "tunix") if peer == EVERY else (peer,)
@@ -207,7 +207,7 @@ def prove_learning(side: sides.Side) -> sides.Call:
   """An iteration whose update is seen in the weights.
 
   Raises:
-    Mistake: they move by something else than AdamW's rate, or it took more
+    UsageError: they move by something else than AdamW's rate, or it took more
       memory than a side may hold.
   """
   side.ask("changed")
@@ -216,7 +216,7 @@ def prove_learning(side: sides.Side) -> sides.Call:
   moved = side.ask("changed")["largest"] / LEARNING_RATE
   least, most = STEPS
   if not least <= moved <= most:
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"{side.launch}: an update moves weights by {moved:.3g} learning rates; "
       f"AdamW's lies in [{least}, {most}]"
     )
@@ -227,14 +227,14 @@ def prove_same_lengths(own: sides.Call, other: sides.Call) -> None:
   """Completions are equally many and, on average, equally long.
 
   Raises:
-    Mistake: they are not.
+    UsageError: they are not.
   """
   found = [np.ravel(call.counts["lengths"]) for call in (own, other)]
   means = [lengths.mean() for lengths in found]
   deviations = [lengths.std() / len(lengths) ** 0.5 for lengths in found]
   allowed = ERRORS * float(np.hypot(*deviations))
   if len(found[0]) != len(found[1]) or abs(means[0] - means[1]) > allowed:
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"{len(found[0])} completions of {means[0]:.1f} tokens beside "
       f"{len(found[1])} of {means[1]:.1f}: this is other work"
     )

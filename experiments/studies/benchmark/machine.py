@@ -97,7 +97,7 @@ def cores() -> int:
 
 
 def _prepare(job: dict) -> protocol.Served:
-  devices.prepare(job["devices"])
+  devices.configure(job["devices"])
   mesh = sharding.make_mesh(devices=jax.devices()[: job["devices"]])
   rows = sharding.batch_sharding(mesh)
   whole = NamedSharding(mesh, PartitionSpec())

@@ -59,12 +59,12 @@ def memory(
     above hold.
 
   Raises:
-    Mistake: `tokens` cannot be cut into the completions.
+    UsageError: `tokens` cannot be cut into the completions.
   """
   rows = PROMPTS * SAMPLES
   if tokens % rows or tokens < rows:
     nearest = max(rows, round(tokens / rows) * rows)
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"tokens = {tokens} must be a multiple of {rows}; nearest: {nearest}"
     )
   config = sizes.decoder(2, width, vocabulary)

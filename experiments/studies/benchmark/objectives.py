@@ -60,10 +60,10 @@ def objectives(
     waited for is absent. Passed: the limit above holds at every n.
 
   Raises:
-    Mistake: `largest` is below the smallest size.
+    UsageError: `largest` is below the smallest size.
   """
   if largest < SIZES[0]:
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"largest = {largest} leaves nothing to measure; nearest: {SIZES[0]}"
     )
   found: dict[str, dict[int, timing.Timing]] = {}

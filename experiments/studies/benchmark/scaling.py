@@ -71,7 +71,7 @@ def scaling(
     A row for each exponent: `ours` the fitted, `peer` that of theory. Passed:
     the limit above holds.
   """
-  devices.prepare(machine.cores())
+  devices.configure(machine.cores())
   mesh = sharding.make_mesh()
   shapes = grown(width)
   rows = []

@@ -47,7 +47,7 @@ _ENVIRONMENT = {
 Tell = Callable[[str], None]
 
 
-class SideError(errors.Mistake):
+class SideError(errors.UsageError):
   """A side that died, hangs or cannot be started, in one line."""
 
 
@@ -234,7 +234,7 @@ def check_installed(
     install: how to get them.
 
   Raises:
-    Mistake: names them, and what to do.
+    UsageError: names them, and what to do.
   """
   code = (
     "import sys, importlib.util as util; "
@@ -245,10 +245,10 @@ def check_installed(
       [python, "-c", code, *needs], capture_output=True, text=True, check=True
     )
   except (OSError, subprocess.CalledProcessError) as error:
-    raise errors.Mistake(f"python of {peer}: {error}") from None
+    raise errors.UsageError(f"python of {peer}: {error}") from None
   missing = done.stdout.split()
   if missing:
-    raise errors.Mistake(
+    raise errors.UsageError(
       f"peer {peer} needs {', '.join(missing)}: {install}; name another "
       f"interpreter with --python {peer}=PATH, or measure ours alone with "
       "--peer none"

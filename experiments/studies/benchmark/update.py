@@ -79,7 +79,7 @@ def update(
     share of the matmul rate.
 
   Raises:
-    Mistake: unknown shape or peer, a peer that is not installed, an update that
+    UsageError: unknown shape or peer, a peer that is not installed, an update that
       differs, or a side that fails.
   """
   return beside.over_shapes(
@@ -111,19 +111,19 @@ def prove(ours: sides.Side, peer: sides.Side, tell: sides.Tell) -> None:
   """Both make the same update.
 
   Raises:
-    Mistake: they differ by more than `TOLERANCES`; says in what.
+    UsageError: they differ by more than `TOLERANCES`; says in what.
   """
   own, other = ours.ask("proof"), peer.ask("proof")
   for name, tolerance in TOLERANCES.items():
     off = abs(own[name] - other[name]) / abs(own[name])
     if not off <= tolerance:
-      raise errors.Mistake(
+      raise errors.UsageError(
         f"{peer.launch} makes another update: {name} is {other[name]:.7g}, "
         f"ours is {own[name]:.7g}, which is {off:.1e} off"
       )
   moved = abs(own["log_prob_after"] - own["log_prob"])
   if moved < 10 * TOLERANCES["log_prob_after"] * abs(own["log_prob"]):
-    raise errors.Mistake("an update that changes nothing proves nothing")
+    raise errors.UsageError("an update that changes nothing proves nothing")
   tell(
     f"proved: {peer.launch} makes our update; mean log-prob moved {moved:.3g}"
   )

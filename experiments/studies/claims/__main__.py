@@ -71,7 +71,7 @@ def table(tried: Sequence[page.Tried]) -> rich.table.Table:
   return shown
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line.
 
@@ -83,14 +83,14 @@ def main(argv: Sequence[str] | None = None) -> int:
   """
   options = _parser().parse_args(argv)
   console = rich.console.Console()
-  with errors.expected():
+  with errors.usage_errors():
     if options.seeds < 2:
       raise ValueError(
         f"--seeds {options.seeds} gives no interval; use at least 2"
       )
     arguments.check_seed("--seeds: the last seed", options.seeds - 1)
     arguments.check_folder("--workdir", options.workdir)
-    devices.prepare(options.cpu_devices)
+    devices.configure(options.cpu_devices)
     names = [claims.check(name) for name in options.names]
   chosen = [claims.get(name) for name in names or claims.NAMES]
   if options.list:
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.print(f"{passed:5.1f} min  {line}", soft_wrap=True, markup=False)
 
   store = Store(folder, say)
-  with errors.expected():
+  with errors.usage_errors():
     for claim in chosen:
       for arm in claim.arms.values():
         if store.missing(arm, seeds):

@@ -55,7 +55,7 @@ USUAL = FAULTS[:-1]
 KILLS, QUICK = 30, 3
 
 
-@errors.one_line
+@errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
   """The command line; its exit status."""
   parser = argparse.ArgumentParser(
@@ -70,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   given = parser.parse_args(argv)
   for name in given.faults:
     if name not in FAULTS:
-      raise errors.Mistake(choices.unknown("fault", name, FAULTS))
-  with errors.expected():
+      raise errors.UsageError(choices.unknown("fault", name, FAULTS))
+  with errors.usage_errors():
     arguments.check_seed("--seed", given.seed)
     if given.json not in (None, "-"):
       arguments.check_writable("--json", given.json)
@@ -120,7 +120,7 @@ def _break(
       tell("the undisturbed run")
       run = runs.Run(reference, (), folder / "undisturbed.log")
       if status := run.wait():
-        raise errors.Ended(
+        raise errors.RunError(
           f"the undisturbed run ended with {status}: {run.last_line}"
         )
     # Each has its own draws: what it does is the same, whatever goes before.

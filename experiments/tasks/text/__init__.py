@@ -1,1 +1,1 @@
-"""Tasks in natural language: each reads problems from files into a tokenizer."""
+"""Tasks in natural language, whose problems come from files or a generator."""

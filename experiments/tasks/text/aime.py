@@ -1,13 +1,13 @@
 """AIME: thirty problems a year, each answered by an integer from 0 to 999.
 
-`math` on `aime24_test.jsonl`, lines of its form, and room for longer solutions;
-`aime(dataset="aime25")` is another year in a file of its own. The problems are
-there to evaluate a policy, whose tokenizer they are written in; a file
-`aime24_train.jsonl`, of other years, makes them a task to train on. Leading
-zeros, which AIME's answer sheet has, do not matter: 073 is 73.
+The task is `math` on `aime24_test.jsonl`, whose lines have MATH's form, with
+more tokens for solutions; `aime(dataset="aime25")` reads another year's file.
+The problems are for evaluation and need a tokenizer from a folder. A file
+`aime24_train.jsonl` with the problems of other years makes it a task to train
+on. Leading zeros, as on AIME's answer sheet, do not matter: 073 is 73.
 
-Thirty problems are few: of one sample each, a pass@1 of a half has a standard
-error of .09, so take many samples and compare by problem.
+With thirty problems and one sample of each, a pass@1 of one half has a standard
+error of .09. Draw many samples per problem, and compare policies by problem.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task aime \\

@@ -1,9 +1,10 @@
-"""AMC 12: forty problems of 2023, whose answers are written as numbers.
+"""AMC 12: forty problems of 2023 whose answers are written as numbers.
 
-`math` on `amc23_test.jsonl`, lines of its form, and room for longer solutions.
-The examination offers five choices; here they are gone, and the answer of each
-problem is an integer, written as a float (`27.0`). No solutions are given. The
-problems are there to evaluate a policy, whose tokenizer they are written in.
+The task is `math` on `amc23_test.jsonl`, whose lines have MATH's form, with
+more tokens for solutions. The examination offers five choices. They are not in
+these files; the answer to each problem is an integer, written as a float
+(`27.0`), and there are no solutions. The problems are for evaluation and need a
+tokenizer from a folder.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task amc \\

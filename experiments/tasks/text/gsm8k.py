@@ -1,157 +1,131 @@
-"""GSM8K: grade-school word problems, answered in text, scored on the host.
+"""GSM8K: grade-school word problems whose answers are numbers.
 
-The prompt is the question, the completion a solution that ends in `#### 18` and
-EOS. `rewards.verifiers.numbers` compares the answer with the dataset's;
-`experiments.tasks.text.text_task` does the rest. Where a reference is not a number, only
-the same text is right and any other answer is wrong.
+A line of the data is a question and an answer with the solution in it:
+
+  {"question": "Ann has 48 clips, sells half of them ...",
+   "answer": "She sold 48/2 = <<48/2=24>>24 clips.\\n ... \\n#### 72"}
+
+The prompt is the question. A completion is a solution that ends in `#### 72`;
+`rewards.verifiers.numbers` compares this number with the dataset's. Where the
+dataset's answer is not a number, only the same text is right.
 
 Source: Cobbe et al. 2021, "Training Verifiers to Solve Math Word Problems".
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 
 from experiments.data import json_lines, tfds
 from experiments.tasks.task import Task
-from experiments.tasks.text import prompting, text_task
-from models import storage_paths
+from experiments.tasks.text import text_task
+from experiments.tasks.text.text_task import Example, TextOptions
 from rewards.verifiers import numbers
 from rl import choices
 
+FIELDS = ("question", "answer")
 INSTRUCTION = (
   'Reason step by step, and end with the answer on a line of its own, as "#### '
   'NUMBER".'
 )
-_CALCULATION = re.compile(r"<<(.*?)>>")
+_CALCULATION = re.compile(r"<<(.*?)>>")  # an annotation, as above
 
 
 def equations(answer: str) -> str:
-  """The calculations alone, one a line: `48/2=24`, `48+24=72`, `#### 72`."""
-  body, mark, final = answer.rpartition(numbers.MARK)
+  """Returns the calculations alone, one per line: `48/2=24`, ..., `#### 72`."""
+  body, mark, number = answer.rpartition(numbers.MARK)
   steps = [step.strip() for step in _CALCULATION.findall(body)]
-  return "\n".join([*steps, mark + final])
+  return "\n".join([*steps, mark + number])
 
 
-def plain(answer: str) -> str:
-  """The prose without its calculator annotations."""
+def prose(answer: str) -> str:
+  """Returns the answer without annotations: `She sold 48/2 = 24 clips.`"""
   return _CALCULATION.sub("", answer)
 
 
 def annotated(answer: str) -> str:
-  """The answer as the dataset has it."""
+  """Returns the answer as it is in the dataset."""
   return answer
 
 
+# What demonstrations show, by the setting `solution`.
 SOLUTIONS: dict[str, Callable[[str], str]] = {
   "equations": equations,
-  "plain": plain,
+  "plain": prose,
   "annotated": annotated,
 }
 
 
+@text_task.with_text_options(prompt_length=None, completion_length=None)
 def gsm8k(
+  options: TextOptions,
   data_path: str | None = None,
-  cache: str = "~/.cache/extremum",
   solution: str = "equations",
-  vocab_size: int = 2048,
-  prompt_length: int | None = None,
-  completion_length: int | None = None,
-  tokenizer: str = "",
-  chat: bool | str = "auto",
-  instruction: str | None = None,
-  system: str = "",
-  thinking: bool | None = None,
-  too_long: str = "drop",
   reference: bool = False,
-  steps: bool = False,
-  max_steps: int = 16,
 ) -> Task:
-  """GSM8K from local jsonl files, with a tokenizer of its own or a policy's.
+  """GSM8K from local files.
 
-  Solutions are by default the dataset's calculator annotations without the
-  prose around them. The prose is not what is checked, it is three quarters of
-  the tokens, and a policy of a few million parameters spends its capacity on
-  it; the equations keep the reasoning and are as exact to check (small models
-  were trained so on GSM8K by Deng et al. 2023, "Implicit Chain of Thought
-  Reasoning via Knowledge Distillation"). The 1 % of answers without annotations
-  become the bare `#### 18`. Only imitation sees solutions.
+  By default solutions are the dataset's annotated calculations without the
+  prose around them. The prose is three quarters of the tokens and is not
+  checked, and a policy of a few million parameters spends its capacity on it;
+  the equations keep the reasoning and are as exact to check (Deng et al. 2023,
+  "Implicit Chain of Thought Reasoning via Knowledge Distillation", trained
+  small models on GSM8K so). The 1 % of answers without annotations become the
+  line `#### 72` alone. Solutions are seen by imitation only.
 
-  Train problems are left out where the solution is too long, and those of
-  either split where the question is, unless `too_long` says otherwise (`notes`
-  counts). `answer_ids` are the numbers answered: equal numbers vote together.
-  A completion that did not finish has no answer.
+  `answer_ids` identify the numbers, so that `72` and `72.0` vote together.
 
   Args:
-    data_path: folder of `gsm8k_train.jsonl` and `gsm8k_test.jsonl`; None reads
-      `$EXTREMUM_DATA`. With a tokenizer given, the test file is enough to
-      evaluate.
-    cache: folder for prepared data and the tokenizer, made once per content.
-    solution: what demonstrations are: "equations", "plain" or "annotated".
-    vocab_size: largest number of tokens of the task's own BPE.
-    prompt_length: L; None is 256 with the own BPE, which holds every test
-      question at `vocab_size` 2048, and 512 with another.
-    completion_length: T; None is 128 with the own BPE, which holds every test
-      solution as equations, and 512 with another, every one as prose.
-    tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
-    chat, system, thinking, too_long: as of `language.Prompting`.
-    instruction: a line after the question; None is one that says how to answer,
-      and nothing with the own BPE.
-    reference: whether to give the view "reference", for rewards of the
-      likelihood of the reference answer.
-    steps, max_steps: whether to score steps, and K, as of `text.build`.
-
-  Returns:
-    The task, which is not jittable.
+    options: settings of all text tasks. `prompt_length` is by default 256 with
+      the trained BPE, which is enough for every test question at a `vocab_size`
+      of 2048, and 512 with a tokenizer from a folder. `completion_length` is by
+      default 128 with the trained BPE, enough for every test solution as
+      equations, and else 512, enough for every one as prose.
+    data_path: folder of `gsm8k_train.jsonl` and `gsm8k_test.jsonl`. None reads
+      the folder from `$EXTREMUM_DATA`. With a tokenizer from a folder, the test
+      file is enough for evaluation.
+    solution: what demonstrations show: "equations", "plain" for the prose
+      without annotations, or "annotated" for the dataset's text.
+    reference: whether the task has the views "reference" and "bare_reference",
+      for rewards by the likelihood of the reference answer.
 
   Raises:
-    ValueError: missing data, an unknown solution, a tokenizer without EOS or
-      without the chat template asked for, a vocabulary without room for the
-      bytes, or lengths that no problem fits.
+    ValueError: if data is missing, a setting is not allowed, or
+      `text_task.build` refuses the problems.
   """
   if solution not in SOLUTIONS:
     raise ValueError(choices.unknown("solution", solution, SOLUTIONS))
-  files = json_lines.find(
-    "gsm8k", data_path, ("test",) if tokenizer else json_lines.SPLITS
+  usual_prompt, usual_completion = (
+    (512, 512) if options.tokenizer else (256, 128)
   )
-  folder = (
-    storage_paths.require_local(cache, "cache").expanduser()
-    / f"gsm8k-{json_lines.fingerprint(files)}"
+  options = dataclasses.replace(
+    options,
+    prompt_length=options.prompt_length or usual_prompt,
+    completion_length=options.completion_length or usual_completion,
   )
-  splits = {
-    split: [_row(*texts, SOLUTIONS[solution]) for _, texts in rows]
-    for split, rows in tfds.read(files, folder).items()
-  }
-  kept = folder / f"tokenizer-{solution}-{vocab_size}"
-  spoken = prompting.find(tokenizer, splits, vocab_size, kept)
-  if instruction is None:
-    instruction = "" if spoken.own else INSTRUCTION
-  if prompt_length is None:
-    prompt_length = 256 if spoken.own else 512
-  if completion_length is None:
-    completion_length = 128 if spoken.own else 512
+  required = ("test",) if options.tokenizer else json_lines.SPLITS
+  files = json_lines.find("gsm8k", data_path, required)
+  lines = tfds.read(files, options.cache, FIELDS)
   return text_task.build(
     "gsm8k",
-    splits,
-    spoken,
-    prompting.Prompting(chat, instruction, system, thinking, too_long),
+    {
+      split: [_example(*texts, SOLUTIONS[solution]) for _, texts in split_lines]
+      for split, split_lines in lines.items()
+    },
+    options,
     numbers.verify,
-    shortest=lambda answer: f"{numbers.MARK} {answer}",
-    prompt_length=prompt_length,
-    completion_length=completion_length,
+    instruction=INSTRUCTION,
+    write_answer=lambda answer: f"{numbers.MARK} {answer}",
+    answer_mark=numbers.MARK if reference else "",
     files=files,
-    settings=f"solution={solution}",
-    mark=numbers.MARK if reference else "",
-    steps=steps,
-    max_steps=max_steps,
+    description=f"solution={solution}",
   )
 
 
-def _row(
+def _example(
   question: str, answer: str, render: Callable[[str], str]
-) -> prompting.Row:
+) -> Example:
   solution = render(answer.strip())
-  return prompting.Row(
-    question.strip(), solution, numbers.final_answer(solution)
-  )
+  return Example(question.strip(), solution, numbers.final_answer(solution))

@@ -1,16 +1,17 @@
-"""Puzzles of reasoning-gym: generated from seeds, judged by their own scorers.
+"""reasoning-gym: generated puzzles, judged by the library's own scorers.
 
-Problem i of training is the library's entry of seed i, a held-out problem that
-of seed 2^30 + i: no data, and no seed on both sides. A question that comes up
-twice is left out the second time, and in training too if it is held out (small
-puzzles have few questions; `notes` counts).
+There is no data: train problem i is the library's entry of seed i, and held-out
+problem i is the entry of seed 2^30 + i, so no seed is in both splits. Different
+seeds may give the same question, in small puzzles often. A question that
+appeared before is left out, and a train question that is also held out is left
+out of training (`notes` counts both).
 
-The policy is to answer in `<answer>...</answer>`, or behind `####`. The score
-is that of the dataset's own scorer, in [0, 1], right is full marks
-(`rewards.verifiers.gym`); equal answers vote together.
+A completion ends in `<answer>...</answer>` or `#### ...`. Its score is that of
+the dataset's own scorer, in [0, 1], and full marks are right
+(`rewards.verifiers.gym`). Equal answers vote together.
 
-The datasets are those of `rewards.verifiers.gym.ALLOWED`, an allow-list with
-the reasons for what is not on it. The library is the extra `.[gym]`.
+The library is the extra `.[gym]`. `rewards.verifiers.gym.ALLOWED` lists the
+datasets that can be used, and gives the reasons why others cannot.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER \\
@@ -22,137 +23,98 @@ Reinforcement Learning with Verifiable Rewards".
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.data import overlap
 from experiments.tasks.task import Task
-from experiments.tasks.text import prompting, text_task
-from models import storage_paths
+from experiments.tasks.text import text_task
+from experiments.tasks.text.text_task import Example, TextOptions
 from rewards.verifiers import gym as puzzles
 from rewards.verifiers.pool import Pool
 
 INSTRUCTION = "Reason step by step, and end with <answer>ANSWER</answer>."
-HELD_OUT = 2**30  # the first seed of what is held out
+FIRST_TEST_SEED = 2**30
 
 
+@text_task.with_text_options(vocab_size=512)
 def gym(
+  text_options: TextOptions,
   dataset: str = "chain_sum",
   options: Mapping[str, Any] | None = None,
   problems: int = 2000,
   held_out: int = 200,
-  cache: str = "~/.cache/extremum",
-  tokenizer: str = "",
-  vocab_size: int = 512,
-  prompt_length: int = 512,
-  completion_length: int = 512,
-  chat: bool | str = "auto",
-  instruction: str | None = None,
-  system: str = "",
-  thinking: bool | None = None,
-  too_long: str = "drop",
   workers: int = 4,
   timeout: float = 10.0,
 ) -> Task:
   """A dataset of reasoning-gym.
 
   Args:
-    dataset: a name of `puzzles.ALLOWED`.
-    options: settings of the dataset, `{"min_terms": 2}` of chain_sum say.
-    problems: how many to generate for training.
-    held_out: how many to generate for the test set.
-    cache: folder for the task's own tokenizer.
-    tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
-    vocab_size: largest number of tokens of the task's own BPE.
-    prompt_length: L.
-    completion_length: T.
-    chat, system, thinking, too_long: as of `language.Prompting`.
-    instruction: a line after the question; None is one that says where the
-      answer goes, and nothing with the own BPE.
-    workers: processes that judge completions.
-    timeout: seconds that one completion may take, and is unscored beyond.
-
-  Returns:
-    The task, which is not jittable.
+    text_options: settings of all text tasks.
+    dataset: one of `rewards.verifiers.gym.ALLOWED`.
+    options: settings of the dataset, such as `{"min_terms": 2}` for chain_sum.
+    problems: number of train seeds.
+    held_out: number of held-out seeds.
+    workers: number of processes that judge completions.
+    timeout: seconds for one completion, which is unscored beyond.
 
   Raises:
-    ValueError: reasoning-gym is not installed, the dataset is not allowed or
-      refuses the options, a number of problems that is not positive or too
-      large, or what `math` refuses of the same settings.
+    ValueError: if reasoning-gym is not installed, the dataset is not allowed or
+      refuses its options, a number of seeds is not in range, or
+      `text_task.build` refuses the problems.
   """
   options = dict(options or {})
-  for what, size in (("problems", problems), ("held_out", held_out)):
-    if not 1 <= size <= HELD_OUT:
-      raise ValueError(f"{what}={size} must be from 1 to 2^30")
-  test, left_out = _rows(dataset, options, HELD_OUT, held_out, set())
-  questions = {prompting.normalized(row.question) for row in test}
-  train, repeated = _rows(dataset, options, 0, problems, questions)
+  for name, size in (("problems", problems), ("held_out", held_out)):
+    if not 1 <= size <= FIRST_TEST_SEED:
+      raise ValueError(f"{name}={size} must be from 1 to 2^30")
+  test, num_test_repeats = _distinct_examples(
+    puzzles.make(dataset, FIRST_TEST_SEED, held_out, options), excluded=set()
+  )
+  train, num_train_repeats = _distinct_examples(
+    puzzles.make(dataset, 0, problems, options),
+    excluded={overlap.normalize(example.question) for example in test},
+  )
   if not train:
     raise ValueError(
       f"{dataset} with options={options} has no question that is not held out; "
       f"allowed: fewer than held_out={held_out}, or other options"
     )
-  splits = {"train": train, "test": test}
-  told = repr((dataset, options, problems, held_out)).encode()
-  kept = storage_paths.require_local(cache, "cache").expanduser() / (
-    f"gym-{dataset}-{hashlib.sha256(told).hexdigest()[:16]}"
-  )
-  if not tokenizer:
-    kept.mkdir(parents=True, exist_ok=True)
-  spoken = prompting.find(
-    tokenizer, splits, vocab_size, kept / f"tokenizer-{vocab_size}"
-  )
-  if instruction is None:
-    instruction = "" if spoken.own else INSTRUCTION
-  settings = f"dataset={dataset!r}"
+  description = f"dataset={dataset!r}"
   if options:
-    settings += f", options={options!r}"
-  task = text_task.build(
+    description += f", options={options!r}"
+  return text_task.build(
     "gym",
-    splits,
-    spoken,
-    prompting.Prompting(chat, instruction, system, thinking, too_long),
+    {"train": train, "test": test},
+    text_options,
     Pool(puzzles.Scorer(dataset, options), workers=workers, timeout=timeout),
-    shortest=_tagged,
-    prompt_length=prompt_length,
-    completion_length=completion_length,
-    settings=settings,
+    instruction=INSTRUCTION,
+    write_answer=_tag,
+    description=description,
+    notes=(
+      f"{num_train_repeats} train and {num_test_repeats} test questions came "
+      "up before, left out",
+    ),
   )
-  note = (
-    f"{repeated} train and {left_out} test questions came up before, left out"
-  )
-  return dataclasses.replace(task, notes=(*task.notes, note))
 
 
-def _rows(
-  dataset: str,
-  options: Mapping[str, Any],
-  seed: int,
-  size: int,
-  held_out: set[str],
-) -> tuple[list[prompting.Row], int]:
-  """Returns the distinct problems of `size` seeds, and the number left out.
+def _distinct_examples(
+  entries: Any, excluded: set[str]
+) -> tuple[list[Example], int]:
+  """Returns one example per question, and the number of entries left out.
 
   Args:
-    dataset: name of the dataset.
-    options: settings of the dataset.
-    seed: first seed.
-    size: number of seeds.
-    held_out: normalized questions that are left out too.
+    entries: a dataset of reasoning-gym, a sequence of dicts.
+    excluded: normalized questions that are left out too.
   """
-  entries = puzzles.make(dataset, seed, size, options)
-  known, rows = set(), []
-  for i in range(size):
+  examples: dict[str, Example] = {}
+  for i in range(len(entries)):
     entry = entries[i]
     question, answer = entry["question"].strip(), entry["answer"].strip()
-    if question not in known and prompting.normalized(question) not in held_out:
-      known.add(question)
-      rows.append(
-        prompting.Row(question, _tagged(answer), answer, {"entry": entry})
-      )
-  return rows, size - len(rows)
+    if overlap.normalize(question) not in excluded:
+      example = Example(question, _tag(answer), answer, {"entry": entry})
+      examples.setdefault(question, example)
+  return list(examples.values()), len(entries) - len(examples)
 
 
-def _tagged(answer: str) -> str:
+def _tag(answer: str) -> str:
   return f"<answer>{answer}</answer>"

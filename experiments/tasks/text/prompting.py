@@ -1,226 +1,190 @@
-"""From a question to the tokens of a prompt.
+r"""Turns questions into the tokens of prompts.
 
-A row is a question, a worked solution and the reference answer. A tokenizer is
-that of a folder, or is learnt from the rows. The question becomes a plain text,
-or a conversation where the tokenizer has a chat template.
+The parts of this file stand in the order in which a task needs them:
+
+  tokenizer    from a Hugging Face folder, or a BPE trained on the task's texts
+  template     the text around the question, of one of two kinds:
+                 text          "2 + 3?\nBe brief.\n"
+                 conversation  "<|user|>2 + 3?\nBe brief.<|end|><|assistant|>"
+               A conversation is what the tokenizer's chat template writes.
+  end tokens   the tokens that end a completion: EOS, <|end|>
+  length       the tokens that remain of a prompt that is too long
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
+import pathlib
 import tempfile
-import unicodedata
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
-from models import tokenizer as tokenizers
-from rl import choices
+from models import storage_paths, tokenizer
 
-Tokenizer = tokenizers.Tokenizer
-
-TOO_LONG = ("drop", "cut", "refuse")
+# --- Tokenizer ----------------------------------------------------------------
 
 
-class Row(NamedTuple):
-  """A problem.
+def train_tokenizer(
+  texts: Sequence[str], vocab_size: int, cache: str | os.PathLike
+) -> pathlib.Path:
+  """Trains a byte-level BPE, unless the cache has it, and returns its folder.
 
-  Attributes:
-    question: what is asked, stripped.
-    solution: what imitation is shown, stripped; "" if there is none.
-    answer: the reference, as the verifier reads it.
-    meta: what else the verifier reads (tests, constraints), as `Item.meta`.
-  """
-
-  question: str
-  solution: str
-  answer: str
-  meta: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclasses.dataclass(frozen=True)
-class Language:
-  """A tokenizer and the tokens that mean something to a task.
-
-  Attributes:
-    tokenizer: texts to ids and back.
-    stop_ids: tokens that end a completion.
-    own: whether it was learnt from the task's own text, so that the policy
-      reads nothing else.
-  """
-
-  tokenizer: Tokenizer
-  stop_ids: tuple[int, ...]
-  own: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Prompting:
-  """How a question becomes a prompt.
-
-  Attributes:
-    chat: True writes a conversation with the tokenizer's chat template, False
-      the text alone, "auto" the former where there is a template.
-    instruction: a line after the question.
-    system: the conversation's system turn, or the beginning of a plain text.
-    thinking: what the template gets as `enable_thinking`; None: nothing.
-    too_long: what is done with a prompt beyond the room for it: "drop" leaves
-      the problem out, "refuse" raises, "cut" keeps the prompt's end after the
-      BOS that it begins with, if it does: what goes is the beginning of the
-      conversation, the system turn and the header of the user's included.
+  Args:
+    texts: texts to train on. The folder is named by a hash of them, so that
+      each set of texts is trained on once.
+    vocab_size: largest number of tokens.
+    cache: local folder of all trained tokenizers.
 
   Raises:
-    ValueError: `chat` or `too_long` is none of these.
+    ValueError: if there are no texts, `vocab_size` has no room for the 256
+      bytes, or `cache` is in a bucket.
+  """
+  if not texts:
+    raise ValueError(
+      "there are no train problems to train a tokenizer on; name the folder of "
+      "one, tokenizer='FOLDER'"
+    )
+  digest = hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()[:16]
+  folder = storage_paths.require_local(cache, "cache").expanduser()
+  folder /= f"tokenizer-{digest}-{vocab_size}"
+  if not folder.is_dir():
+    _save_atomically(tokenizer.train(texts, vocab_size), folder)
+  return folder
+
+
+def _save_atomically(
+  hf_tokenizer: tokenizer.Tokenizer, folder: pathlib.Path
+) -> None:
+  """Saves a tokenizer so that no other process reads an incomplete folder."""
+  folder.parent.mkdir(parents=True, exist_ok=True)
+  with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+    complete = pathlib.Path(scratch) / "tokenizer"
+    tokenizer.save(hf_tokenizer, complete)
+    try:
+      os.rename(complete, folder)  # atomic within a file system
+    except OSError:
+      # Another process may have saved the same tokenizer first.
+      if not folder.is_dir():
+        raise
+
+
+# --- Template -----------------------------------------------------------------
+
+
+def is_conversation(
+  hf_tokenizer: tokenizer.Tokenizer, chat: bool | str
+) -> bool:
+  """Decides between the two kinds of template.
+
+  Args:
+    hf_tokenizer: the tokenizer, with or without a chat template.
+    chat: True for a conversation, False for a text, "auto" for a conversation
+      where the tokenizer has a chat template.
+
+  Raises:
+    ValueError: if `chat` is True and the tokenizer has no chat template.
+  """
+  has_template = bool(hf_tokenizer.chat_template)
+  if chat is True and not has_template:
+    raise ValueError(
+      "chat=True, but the tokenizer has no chat template; allowed: "
+      "chat=False or chat='auto'"
+    )
+  return has_template and chat is not False
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+  """The text around a question, and its tokens.
+
+  Attributes:
+    tokenizer: the tokenizer, with a chat template if `conversation`.
+    conversation: whether a prompt is a conversation or a text.
+    instruction: line after the question; "" adds none.
+    system: system turn of a conversation, or first line of a text; "" adds
+      none.
+    thinking: value of the chat template's variable `enable_thinking`. None
+      leaves it undefined.
   """
 
-  chat: bool | str = "auto"
+  tokenizer: tokenizer.Tokenizer
+  conversation: bool
   instruction: str = ""
   system: str = ""
   thinking: bool | None = None
-  too_long: str = "drop"
 
-  def __post_init__(self) -> None:
-    if isinstance(self.chat, str) and self.chat != "auto":
-      allowed = ("True", "False", "auto")
-      raise ValueError(choices.unknown("chat", self.chat, allowed))
-    if self.too_long not in TOO_LONG:
-      raise ValueError(choices.unknown("too_long", self.too_long, TOO_LONG))
-
-  def is_chat(self, tokenizer: Tokenizer) -> bool:
-    """Whether prompts are conversations.
+  def encode(self, questions: Sequence[str]) -> list[list[int]]:
+    """Returns the token ids of one prompt per question.
 
     Raises:
-      ValueError: they must be, and the tokenizer has no chat template.
+      ValueError: if the chat template refuses a turn, such as the system turn.
     """
-    there = bool(tokenizer.chat_template)
-    if self.chat is True and not there:
-      raise ValueError(
-        "chat=True, but the tokenizer has no chat template; allowed: "
-        "chat=False or chat='auto'"
-      )
-    return there and self.chat is not False
-
-  def encode(
-    self, tokenizer: Tokenizer, questions: Sequence[str]
-  ) -> list[list[int]]:
-    """Ids of the prompt of each question."""
     after = f"\n{self.instruction}" if self.instruction else ""
-    asked = [question + after for question in questions]
-    if not self.is_chat(tokenizer):
+    requests = [f"{question}{after}" for question in questions]
+    if not self.conversation:
       before = f"{self.system}\n" if self.system else ""
-      texts = [f"{before}{text}\n" for text in asked]
-      return tokenizers.text_prompts(tokenizer, texts)
-    system = [{"role": "system", "content": self.system}]
-    system = system if self.system else []
+      texts = [f"{before}{request}\n" for request in requests]
+      return tokenizer.text_prompts(self.tokenizer, texts)
+    before = []
+    if self.system:
+      before = [{"role": "system", "content": self.system}]
     conversations = [
-      [*system, {"role": "user", "content": text}] for text in asked
+      [*before, {"role": "user", "content": request}] for request in requests
     ]
-    options = {}
+    variables = {}
     if self.thinking is not None:
-      options["enable_thinking"] = self.thinking
-    return tokenizers.chat_prompts(tokenizer, conversations, **options)
+      variables["enable_thinking"] = self.thinking
+    return tokenizer.chat_prompts(self.tokenizer, conversations, **variables)
 
 
-def normalized(question: str) -> str:
-  """Returns a question without the differences that do not change the problem.
-
-  Letter case, runs of white space and the Unicode form of accents are removed.
-  Two questions with the same normalized form count as the same problem.
-
-  Args:
-    question: text of the question.
-  """
-  composed = unicodedata.normalize("NFC", question)
-  return " ".join(composed.casefold().split())
+# --- End tokens ---------------------------------------------------------------
 
 
-def check_disjoint(
-  name: str,
-  splits: Mapping[str, Sequence[Row]],
-  files: Mapping[str, os.PathLike],
-) -> None:
-  """Checks that no train question is also a test question.
+def end_ids(template: Template, folder: str | os.PathLike) -> tuple[int, ...]:
+  """Returns the tokens that end a completion; demonstrations end with the first.
 
-  Questions are compared in their normalized form.
+  The tokenizer's folder names some of them in its generation config. The
+  assistant's turn of a conversation ends with a further one (`<|end|>` above),
+  which the folder of a base model has in its chat template alone.
 
   Args:
-    name: name of the task, for the message.
-    splits: rows by split. A task without a train split passes.
-    files: file of each split, for the message. A split without a file is named
-      by the task.
+    template: template of the prompts.
+    folder: folder of its tokenizer.
+
+  Returns:
+    Token ids without repeats: the end of the assistant's turn if there is one,
+    or else EOS if the folder names it, and then the others.
 
   Raises:
-    ValueError: if the splits share a question. The message names both files and
-      the number of shared test questions.
+    ValueError: if the folder names no token that ends a completion.
   """
-  test = {normalized(row.question) for row in splits.get("test", ())}
-  shared = [
-    row.question
-    for row in splits.get("train", ())
-    if normalized(row.question) in test
-  ]
-  if not shared:
-    return
-  train_file, test_file = (
-    files.get(split, f"the {split} split of {name}")
-    for split in ("train", "test")
-  )
-  count = len({normalized(question) for question in shared})
-  raise ValueError(
-    f"{train_file} and {test_file} share {count} of the {len(test)} test "
-    f"prompts (letter case and white space ignored), the first is "
-    f"{shared[0][:60]!r}. A test prompt must not be trained on; remove the "
-    "shared prompts from the train file"
-  )
+  ids = tokenizer.stop_ids(template.tokenizer, folder)
+  first = template.tokenizer.eos_token_id
+  if first not in ids:
+    first = ids[0]
+  if template.conversation:
+    turn_end = tokenizer.turn_end_id(template.tokenizer, ids)
+    first = first if turn_end is None else turn_end
+  return tuple(dict.fromkeys((first, *ids)))
 
 
-def find(
-  folder: str,
-  splits: Mapping[str, Sequence[Row]],
-  vocab_size: int,
-  cache: Path,
-) -> Language:
-  """The tokenizer of a folder, or one learnt from the train split.
+# --- Length -------------------------------------------------------------------
+
+
+def shorten(ids: list[int], length: int, bos_id: int | None) -> list[int]:
+  """Returns the last `length` tokens of a prompt, after its BOS if it has one.
+
+  What goes is the beginning of the conversation: the system turn and the header
+  of the user's turn. With BOS 1, `shorten([1, 5, 6, 7], 2, 1)` is `[1, 7]`.
 
   Args:
-    folder: of a Hugging Face tokenizer or model; "" learns a byte-level BPE.
-    splits: its `train` is what is learnt from.
-    vocab_size: largest number of tokens of the BPE.
-    cache: folder that keeps the BPE, made once.
-
-  Raises:
-    ValueError: no tokenizer there, none of its tokens ends a completion, or
-      there is nothing to learn from.
+    ids: token ids of the prompt.
+    length: largest number of tokens, BOS included.
+    bos_id: id of BOS; None if the tokenizer has none.
   """
-  if folder:
-    tokenizer = tokenizers.load(folder)
-    stops = tokenizers.stop_ids(tokenizer, folder)
-    return Language(tokenizer, stops, own=False)
-  if "train" not in splits:
-    raise ValueError(
-      "there are no train problems to learn a tokenizer from; name a folder, "
-      "tokenizer='FOLDER'"
-    )
-  if not cache.is_dir():
-    texts = [
-      text
-      for row in splits["train"]
-      for text in (f"{row.question}\n", row.solution)
-    ]
-    _keep_tokenizer(tokenizers.train(texts, vocab_size), cache)
-  tokenizer = tokenizers.load(cache)
-  return Language(tokenizer, (tokenizer.eos_token_id,), own=True)
-
-
-def _keep_tokenizer(trained: Tokenizer, folder: Path) -> None:
-  """Saves a tokenizer; another process may be doing the same."""
-  with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-    whole = Path(scratch) / "tokenizer"
-    tokenizers.save(trained, whole)
-    try:  # a rename is atomic: no other process ever reads half a folder
-      os.rename(whole, folder)
-    except OSError:
-      if not folder.is_dir():  # else another process was first
-        raise
+  if len(ids) <= length:
+    return ids
+  bos = ids[:1] if ids[0] == bos_id else []
+  return bos + ids[len(ids) - length + len(bos) :]

@@ -1,26 +1,32 @@
-"""Text to SQL: queries that return what the reference's returns, on sqlite.
+"""Text to SQL: queries that return the same rows as the reference, on SQLite.
 
-A line has a question, a database and the reference query:
+A line of the data has a question, a database and the reference query:
 
   {"question": "Which pears are ripe?",
    "schema": "CREATE TABLE pears (name TEXT, ripe INT); INSERT INTO ...",
    "query": "SELECT name FROM pears WHERE ripe"}
 
-The database is the script under "schema", or a file under "database", relative
-to the folder of the data, which then cannot be in a bucket. Under "evidence"
-there may be a hint, as in BIRD. The prompt shows the statements that make the
-tables, not their rows. Spider's and BIRD's lines become these by naming the
-database (`db_id` -> `database/db_id/db_id.sqlite`) and, for BIRD, calling `SQL`
-"query".
+The database is the script under "schema", or the file under "database", whose
+path is relative to the folder of the data; that folder then cannot be in a
+bucket. A hint may be under "evidence", as in BIRD. Lines of Spider and BIRD get
+this form by naming the database (`db_id` becomes
+`database/db_id/db_id.sqlite`), and lines of BIRD by renaming `SQL` to "query".
 
-`rewards.verifiers.sql` runs both queries, in worker processes: right is the
-same rows, in the same order where the reference orders; the score weighs that
-with the partial rewards, which are the components "execution", "syntax",
-"schema", "ngram" and "format".
+The prompt shows the statements that create the tables, without their rows, then
+the hint and the question:
 
-Problems whose reference does not run, or returns no rows, are left out: of
-those every query that returns nothing is right. Each reference is run once to
-see (`notes` counts), a millisecond on Spider's databases.
+  CREATE TABLE pears (name TEXT, ripe INT);
+
+  Which pears are ripe?
+
+`rewards.verifiers.sql` runs both queries in worker processes. A query is right
+if it returns the same rows, in the same order where the reference has an order.
+The score weighs that with partial rewards, which are logged as the components
+"execution", "syntax", "schema", "ngram" and "format".
+
+A problem is left out if its reference fails or returns no rows, since every
+query without rows would be right. Each reference is run once to see this
+(`notes` counts), which takes a millisecond on Spider's databases.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task "sql(dataset='spider')"
@@ -31,7 +37,6 @@ Database Interface?" (BIRD); rewards of Pourreza et al. 2025, "Reasoning-SQL".
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,7 +44,8 @@ from etils import epath
 
 from experiments.data import json_lines
 from experiments.tasks.task import Task
-from experiments.tasks.text import prompting, text_task
+from experiments.tasks.text import text_task
+from experiments.tasks.text.text_task import Example, TextOptions
 from models import storage_paths
 from rewards.verifiers import sql as queries
 from rewards.verifiers.pool import Pool
@@ -52,118 +58,101 @@ _TABLES = (
 )
 
 
+@text_task.with_text_options(prompt_length=2048)
 def sql(
+  options: TextOptions,
   data_path: str | None = None,
-  cache: str = "~/.cache/extremum",
   dataset: str = "sql",
-  tokenizer: str = "",
-  vocab_size: int = 2048,
-  prompt_length: int = 2048,
-  completion_length: int = 512,
-  chat: bool | str = "auto",
-  instruction: str | None = None,
-  system: str = "",
-  thinking: bool | None = None,
-  too_long: str = "drop",
   workers: int = 4,
   timeout: float = 30.0,
 ) -> Task:
   """Questions, databases and queries from local files.
 
   Args:
-    data_path: folder of the files; None reads `$EXTREMUM_DATA`.
-    cache: folder for the task's own tokenizer.
-    dataset: how the files' names begin, as of `lines.find`. The test file is
-      enough to evaluate, with a tokenizer.
-    tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
-    vocab_size: largest number of tokens of the task's own BPE.
-    prompt_length: L.
-    completion_length: T.
-    chat, system, thinking, too_long: as of `language.Prompting`.
-    instruction: a line after the question; None is one that asks for a fenced
-      query, and nothing with the own BPE.
-    workers: processes that judge completions.
-    timeout: seconds that one completion may take. A query is wrong after three
-      seconds of processor time. A completion that takes longer than `timeout` is
-      wrong if it computed for half of that time, and unscored if it waited.
-
-  Returns:
-    The task, which is not jittable.
+    options: settings of all text tasks.
+    data_path: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
+    dataset: beginning of the files' names; see `json_lines.find`. The test file
+      is enough for evaluation with a tokenizer from a folder.
+    workers: number of processes that judge completions.
+    timeout: seconds for one completion. A query is wrong after three seconds of
+      processor time. A completion that takes longer than `timeout` is wrong if
+      it computed for half of that time, and unscored if it waited.
 
   Raises:
-    ValueError: missing data, a line of another form, a database that cannot be
-      read, no problem left, or what `math` refuses of the same settings.
+    ValueError: if data is missing, a line has another form, a database cannot
+      be read, no problem remains, or `text_task.build` refuses the problems.
   """
-  files = json_lines.find(dataset, data_path)
   splits, notes = {}, []
+  files = json_lines.find(dataset, data_path)
   for split, file in files.items():
-    found = [_row(*line, file.parent) for line in json_lines.read(file)]
-    splits[split] = [row for row in found if row is not None]
-    empty = len(found) - len(splits[split])
+    lines = json_lines.read(file)
+    examples = [_example(*line, file.parent) for line in lines]
+    splits[split] = [x for x in examples if x is not None]
+    num_empty = len(lines) - len(splits[split])
     note = (
-      f"{dataset} {split}: {empty} of {len(found)} references return no rows, "
-      "left out"
+      f"{dataset} {split}: {num_empty} of {len(lines)} references return no "
+      "rows, left out"
     )
     if not splits[split]:
-      raise ValueError(f"{note}; allowed: a file with others")
-    notes += [note] if empty else []
-  kept = json_lines.tokenizer_folder(
-    tokenizer, cache, files, dataset, vocab_size
-  )
-  spoken = prompting.find(tokenizer, splits, vocab_size, kept)
-  if instruction is None:
-    instruction = "" if spoken.own else INSTRUCTION
-  task = text_task.build(
+      raise ValueError(
+        f"{note}; allowed: a file with some references that return rows"
+      )
+    if num_empty:
+      notes.append(note)
+  return text_task.build(
     dataset,
     splits,
-    spoken,
-    prompting.Prompting(chat, instruction, system, thinking, too_long),
+    options,
     Pool(queries.verify, workers=workers, timeout=timeout, wrong_if_slow=True),
-    shortest=_fenced,
-    prompt_length=prompt_length,
-    completion_length=completion_length,
-    files=files,
+    instruction=INSTRUCTION,
+    write_answer=_fence,
     parts=PARTS,
+    files=files,
+    notes=notes,
   )
-  return dataclasses.replace(task, notes=(*task.notes, *notes))
 
 
-def _row(
-  where: str, line: Mapping[str, Any], folder: epath.Path
-) -> prompting.Row | None:
-  """The problem; None if its reference returns nothing."""
-  question = json_lines.text(where, line, "question").strip()
-  query = json_lines.text(where, line, "query").strip()
-  given = [key for key in ("schema", "database") if line.get(key)]
-  if len(given) != 1:
+def _example(
+  location: str, line: Mapping[str, Any], folder: epath.Path
+) -> Example | None:
+  """Reads a line; None if its reference returns no rows."""
+  question = json_lines.required_text(location, line, "question").strip()
+  query = json_lines.required_text(location, line, "query").strip()
+  database = _database(location, line, folder)
+  try:
+    result = queries.run(query, database)
+    tables = queries.run(_TABLES, database)
+  except ValueError as error:
+    raise ValueError(f"{location}: {error}") from None
+  if not result.rows:
+    return None
+  schema = "\n".join(f"{statement};" for (statement,) in tables.rows or ())
+  hint = json_lines.optional_text(location, line, "evidence").strip()
+  prompt = "\n\n".join(filter(None, (schema, hint, question)))
+  return Example(prompt, _fence(query), query, database)
+
+
+def _database(
+  location: str, line: Mapping[str, Any], folder: epath.Path
+) -> dict[str, str]:
+  """Returns `{"schema": SCRIPT}` or `{"database": FILE}`."""
+  keys = [key for key in ("schema", "database") if line.get(key)]
+  if len(keys) != 1:
     raise ValueError(
-      f"{where} has {' and '.join(given) or 'neither'} of 'schema' and "
+      f"{location} has {' and '.join(keys) or 'neither'} of 'schema' and "
       "'database'; allowed: one"
     )
-  (kind,) = given
-  where_from = json_lines.text(where, line, kind)
-  if kind == "database":
-    file = storage_paths.require_local(
-      folder / where_from, f"{where}: the database"
-    )
-    where_from = str(file)
-    if not file.is_file():
-      raise ValueError(
-        f"{where}: no database {line[kind]!r} in {str(folder)!r}"
-      )
-  meta = {kind: where_from}
-  try:
-    truth = queries.run(query, meta)
-    tables = queries.run(_TABLES, meta)
-  except ValueError as error:
-    raise ValueError(f"{where}: {error}") from None
-  if not truth.rows:
-    return None
-  made = "\n".join(f"{statement};" for (statement,) in tables.rows or ())
-  hint = json_lines.optional(where, line, "evidence").strip()
-  shown = "\n\n".join(filter(None, (made, hint, question)))
-  return prompting.Row(shown, _fenced(query), query, meta)
+  (key,) = keys
+  value = json_lines.required_text(location, line, key)
+  if key == "schema":
+    return {key: value}
+  file = storage_paths.require_local(
+    folder / value, f"{location}: the database"
+  )
+  if not file.is_file():
+    raise ValueError(f"{location}: no database {value!r} in {str(folder)!r}")
+  return {key: str(file)}
 
 
-def _fenced(query: str) -> str:
+def _fence(query: str) -> str:
   return f"```sql\n{query}\n```"

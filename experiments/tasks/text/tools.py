@@ -1,22 +1,26 @@
 """Tool calls: the right functions with the right arguments, as JSON.
 
-A line has a prompt, the tools that there are, and the calls to make:
+A line of the data has a prompt, the available tools, and the calls to make:
 
   {"prompt": "Is it raining in Oslo?",
    "tools": [{"name": "weather", "parameters": {"city": {"type": "string"}}}],
    "answer": [{"name": "weather", "arguments": {"city": "Oslo"}}]}
 
-The tools, a list of any objects or a text, stand before the prompt. The answer
-is a list of calls, each then in a `<tool_call>` block of its own, as in the
-chat templates of Hermes and Qwen; or a text, the reference as it is to be
-written, its tags (`<think>`, `<tool_call>`, `<response>`) included. Its tags
-are those that the format asks for: a policy that writes its thoughts in
-`<think>` lacks the format of a reference without them. Where `answer` is `[]`
-no tool is to be called, and every text without a call is right.
+The tools are a list of objects of any form, or a text. They stand before the
+prompt. The answer takes one of these forms:
 
-`rewards.verifiers.tools` compares: right is the same multiset of calls, and the
-score grades names, parameters and values. The components are the paper's two
-terms, "format" in {0, 1} and "correctness" in [-3, 3].
+  list of calls   Each call becomes a block `<tool_call>\\n{...}\\n</tool_call>`,
+                  as in the chat templates of Hermes and Qwen.
+  text            The reference as a completion should write it, with its tags
+                  (`<think>`, `<tool_call>`, `<response>`). The format asks for
+                  exactly these tags: a completion with thoughts in `<think>`
+                  has the wrong format if the reference has none.
+  []              No tool is to be called. Every text without a call is right.
+
+`rewards.verifiers.tools` compares the calls. A completion is right if it makes
+the same calls, in any order; the score grades names, parameters and values. The
+components are the two terms of the paper's reward, "format" in {0, 1} and
+"correctness" in [-3, 3].
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task tools
@@ -32,7 +36,8 @@ from typing import Any
 
 from experiments.data import json_lines
 from experiments.tasks.task import Task
-from experiments.tasks.text import prompting, text_task
+from experiments.tasks.text import text_task
+from experiments.tasks.text.text_task import Example, TextOptions
 from rewards.verifiers import tools as calls
 
 INSTRUCTION = (
@@ -44,91 +49,74 @@ PARTS = ("format", "correctness")
 NO_CALL = "No tool is needed."
 
 
+@text_task.with_text_options(prompt_length=2048)
 def tools(
+  options: TextOptions,
   data_path: str | None = None,
-  cache: str = "~/.cache/extremum",
   dataset: str = "tools",
-  tokenizer: str = "",
-  vocab_size: int = 2048,
-  prompt_length: int = 2048,
-  completion_length: int = 512,
-  chat: bool | str = "auto",
-  instruction: str | None = None,
-  system: str = "",
-  thinking: bool | None = None,
-  too_long: str = "drop",
 ) -> Task:
   """Prompts, tools and reference calls from local files.
 
   Args:
-    data_path: folder of the files; None reads `$EXTREMUM_DATA`.
-    cache: folder for the task's own tokenizer.
-    dataset: how the files' names begin, as of `lines.find`. The test file is
-      enough to evaluate, with a tokenizer.
-    tokenizer: a Hugging Face folder; "" learns a BPE from the train split.
-    vocab_size: largest number of tokens of the task's own BPE.
-    prompt_length: L.
-    completion_length: T.
-    chat, system, thinking, too_long: as of `language.Prompting`.
-    instruction: a line after the prompt; None is one that says how to call,
-      and nothing with the own BPE.
-
-  Returns:
-    The task, which is not jittable.
+    options: settings of all text tasks.
+    data_path: folder of the files. None reads the folder from `$EXTREMUM_DATA`.
+    dataset: beginning of the files' names; see `json_lines.find`. The test file
+      is enough for evaluation with a tokenizer from a folder.
 
   Raises:
-    ValueError: missing data, a line of another form, an answer whose calls
-      cannot be read, or what `math` refuses of the same settings.
+    ValueError: if data is missing, a line has another form, the calls of an
+      answer cannot be read, or `text_task.build` refuses the problems.
   """
   files = json_lines.find(dataset, data_path)
-  splits = {
-    split: [_row(*line) for line in json_lines.read(file)]
-    for split, file in files.items()
-  }
-  kept = json_lines.tokenizer_folder(
-    tokenizer, cache, files, dataset, vocab_size
-  )
-  spoken = prompting.find(tokenizer, splits, vocab_size, kept)
-  if instruction is None:
-    instruction = "" if spoken.own else INSTRUCTION
   return text_task.build(
     dataset,
-    splits,
-    spoken,
-    prompting.Prompting(chat, instruction, system, thinking, too_long),
+    {
+      split: [_example(*line) for line in json_lines.read(file)]
+      for split, file in files.items()
+    },
+    options,
     calls.verify,
-    shortest=lambda answer: answer or NO_CALL,
-    prompt_length=prompt_length,
-    completion_length=completion_length,
-    files=files,
+    instruction=INSTRUCTION,
+    write_answer=lambda answer: answer or NO_CALL,
     parts=PARTS,
+    files=files,
   )
 
 
-def _row(where: str, line: Mapping[str, Any]) -> prompting.Row:
-  prompt = json_lines.text(where, line, "prompt").strip()
-  there = line.get("tools") or ""
-  if isinstance(there, list):
-    there = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in there)
-  if not isinstance(there, str):
-    kind = type(there).__name__
-    raise ValueError(f"{where}: 'tools' is a {kind}; allowed: a list or a text")
+def _example(location: str, line: Mapping[str, Any]) -> Example:
+  prompt = json_lines.required_text(location, line, "prompt").strip()
+  available = line.get("tools") or ""
+  if isinstance(available, list):
+    texts = [json.dumps(tool, ensure_ascii=False) for tool in available]
+    available = "\n".join(texts)
+  if not isinstance(available, str):
+    kind = type(available).__name__
+    raise ValueError(
+      f"{location}: 'tools' is a {kind}; allowed: a list or a text"
+    )
+  answer = _answer(location, line)
+  question = f"{available.strip()}\n\n{prompt}".strip()
+  solution = json_lines.optional_text(location, line, "solution").strip()
+  return Example(question, solution or answer or NO_CALL, answer)
+
+
+def _answer(location: str, line: Mapping[str, Any]) -> str:
+  """Returns the reference calls of a line as text; "" if there are none."""
   answer = line.get("answer")
   if isinstance(answer, dict):
     answer = [answer]
   if isinstance(answer, list):
-    blocks = [json.dumps(call, ensure_ascii=False) for call in answer]
-    answer = "\n".join(f"<tool_call>\n{b}\n</tool_call>" for b in blocks)
+    texts = [json.dumps(call, ensure_ascii=False) for call in answer]
+    answer = "\n".join(f"<tool_call>\n{x}\n</tool_call>" for x in texts)
   if not isinstance(answer, str):
     raise ValueError(
-      f"{where} has no 'answer', a list of calls or a text; [] is none to make"
+      f"{location} has no 'answer'; expected a list of calls or a text, or [] "
+      "where no call is to be made"
     )
   answer = answer.strip()
   if calls.parse(answer) is None:
     raise ValueError(
-      f"{where}: the calls of {answer[:80]!r} cannot be read; allowed: "
+      f"{location}: the calls of {answer[:80]!r} cannot be read; allowed: "
       '[{"name": ..., "arguments": {...}}], or their text'
     )
-  question = f"{there.strip()}\n\n{prompt}".strip()
-  solution = json_lines.optional(where, line, "solution").strip()
-  return prompting.Row(question, solution or answer or NO_CALL, answer)
+  return answer

@@ -1,1 +1,1 @@
-"""A value head as the baseline."""
+"""Methods whose baseline is a learned value head."""

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with a value head."""
+"""PPO, proximal policy optimisation with a value head."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -24,20 +24,31 @@ def ppo(
   value_clip: float = 0.2,
   value_coef: float = 0.5,
 ) -> Method:
-  """Whitened generalised advantages of a learned critic, and PPO-clip.
+  """Whitened generalised advantages of a learned critic, under PPO-clip.
 
-    r_t     = R at the last token - beta (log pi_old - log pi_ref)
-    delta_t = r_t + gamma V_{t+1} - V_t,  A_t = delta_t + gamma lam A_{t+1}
+    r_t      (R at the last token, else 0) - beta (log pi_old - log pi_ref)
+    delta_t  r_t + gamma V_{t+1} - V_t
+    A_t      delta_t + gamma lam A_{t+1}
 
-  over the policy's own tokens, A whitened over all of the batch; the critic
-  regresses on G = A + V_old with a clipped square. Means are over tokens. beta
-  = 0 drops the reference. A truncated sample ends like a finished one: nothing
+  R [P, S] is the score of a sample, pi_ref the policy at the start of the run
+  and V_t [P, S, T] the critic's value before token t; t runs over the scored
+  tokens. A is whitened over all tokens of the batch. The critic regresses on
+  G = A + V_old, A before whitening, with a clipped squared error. Both losses
+  are averaged over tokens. A truncated sample ends like a finished one: nothing
   is bootstrapped.
   Open: lam (1, or 0.95 in TRL), value_clip (0.2, or 0.5 in verl) and value_coef
   differ between releases.
   Deviation: the critic is a head of the policy, not a network of its own.
   Source: Schulman et al. 2017, Proximal Policy Optimization Algorithms; Ouyang
   et al. 2022, Training language models to follow instructions.
+
+  Args:
+    gamma: discount per token.
+    lam: lambda, decay of the advantage estimator per token.
+    beta: weight of the KL penalty; 0 drops the reference and its forward pass.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    value_clip: distance |V - V_old| beyond which a value has no gradient.
+    value_coef: weight of the critic's loss.
   """
   return actor_critic(scores(), gamma, lam, beta, clip, value_clip, value_coef)
 
@@ -51,7 +62,7 @@ def actor_critic(
   value_clip: float,
   value_coef: float,
 ) -> Method:
-  """`ppo` on an outcome reward of samples."""
+  """Returns `ppo` with a transform to samples, `outcome`, in place of R."""
   rewards = chain(outcome, place_last())
   if beta:
     rewards += -beta * log_ratios("old", "ref")

@@ -1,4 +1,4 @@
-"""RLVR of Tulu 3: PPO on ten points for a right answer."""
+"""RLVR of Tulu 3: PPO with a reward of ten for a right answer."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from rl.transforms import transform
 def points(
   _, rollout: types.Rollout, *, right: float, unfinished: float
 ) -> jax.Array:
-  """`right` where the verdict is right, else 0; `unfinished` where cut off."""
+  """`right` if the verdict is right, else 0; `unfinished` if truncated."""
   earned = jnp.where(rollout.correct == 1, right, 0.0)
   return jnp.where(rollout.finished, earned, unfinished)
 
@@ -27,18 +27,22 @@ def tulu3(
   value_clip: float = 0.2,
   value_coef: float = 0.05,
 ) -> Method:
-  """PPO with a critic on alpha points for a right answer, less beta KL a token.
+  """`ppo` with R = alpha for a right answer and 0 for others, gamma = 1.
 
-  A sample that does not end by itself gets `no_eos` whatever it says.
-
-  Advantages are whitened, so alpha sets the price of the KL and the scale of
-  the critic's targets.
-  `value_coef` weighs (V - G)^2: 0.05 is the 0.1 that released PPO code has
-  before one half of it.
-  Open: lam and value_coef of the releases; the value head starts fresh, where
-  theirs starts from a reward model.
+  R [P, S] is `no_eos` for a truncated sample, whatever its verdict. Advantages
+  are whitened, so alpha sets the weight of the KL relative to R, and the scale
+  of the critic's targets.
+  Open: lam and value_coef differ between releases. The value head starts from
+  new parameters, theirs from a reward model.
   Source: Lambert et al. 2024, Tulu 3: Pushing Frontiers in Open Language Model
   Post-Training.
+
+  Args:
+    alpha: reward of a right answer.
+    no_eos: reward of a truncated sample.
+    beta, lam, clip, value_clip: same as in `ppo`.
+    value_coef: weight of (V - G)^2; 0.05 is one half of the 0.1 of released PPO
+      code, whose squared error has a factor of one half.
   """
   return actor_critic(
     points(alpha, no_eos), 1.0, lam, beta, clip, value_clip, value_coef

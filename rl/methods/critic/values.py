@@ -1,7 +1,7 @@
-"""What methods with a learned critic share: its targets and its loss.
+"""Targets and loss of the critic, shared by the methods that learn one.
 
-The critic is the policy's "value" head, so one network learns both; V_t is the
-value of the state before token t is emitted, and 0 after the last one.
+The critic is the policy's "value" head, so one network learns both. V_t is the
+value of the state before token t is sampled, and 0 after the last token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OLD_VALUES = scoring.Need("old", scoring.values)
 
 @transform("token", needs={OLD_VALUES})
 def plus_old_values(signal: Array, rollout: types.Rollout) -> Array:
-  """G_t = A_t + V_old(t): an advantage as a target of the critic."""
+  """G_t = A_t + V_old(t) `[P, S, T]`, the critic's target."""
   returns = signal + rollout.extras[OLD_VALUES]
   return jnp.where(rollout.valid("token"), returns, 0.0)
 
@@ -36,12 +36,14 @@ def value_loss(
 ) -> tuple[Array, dict[str, Array]]:
   """max((V - G)^2, (clip(V, V_old - clip, V_old + clip) - G)^2).
 
-  G is the term's own signal. The gradient vanishes where V has moved more than
-  `clip` towards G. Logged: `value/clip_frac`, the share of such tokens.
+  G [P, S, T] is the signal of the term. The gradient vanishes where V has moved
+  more than `clip` towards G. Logged: `value/clip_frac`, the share of such
+  tokens.
   """
   value, old = policy[scoring.values], rollout.extras[OLD_VALUES]
   # Within the bounds this is V itself, bit for bit. `V_old + (V - V_old)` is
   # not: its rounding error would be counted as a clip.
-  near = jnp.clip(value, old - clip, old + clip)
-  free, clipped = (value - signal) ** 2, (near - signal) ** 2
-  return jnp.maximum(free, clipped), {"value/clip_frac": clipped > free}
+  bounded = jnp.clip(value, old - clip, old + clip)
+  error, clipped_error = (value - signal) ** 2, (bounded - signal) ** 2
+  metrics = {"value/clip_frac": clipped_error > error}
+  return jnp.maximum(error, clipped_error), metrics

@@ -1,4 +1,4 @@
-"""VAPO: a critic that sees whole returns, a trace that fits the length."""
+"""VAPO: a critic of undiscounted returns, and GAE adapted to the length."""
 
 import jax
 import jax.numpy as jnp
@@ -24,17 +24,17 @@ from rl.transforms import (
 def length_adaptive_gae(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float
 ) -> jax.Array:
-  """GAE with lambda = 1 - 1 / (alpha l) of a sample of l tokens, in [0, 1]."""
+  """GAE with lambda = 1 - 1 / (alpha l), clipped to [0, 1], for l tokens."""
   valid = rollout.valid("token")
-  lam = 1 - 1 / (alpha * jnp.maximum(valid.sum(-1), 1))
+  lam = 1 - 1 / (alpha * jnp.maximum(valid.sum(-1), 1))  # [P, S]
   values, segments = rollout.extras[OLD_VALUES], rollout.segments
   lam = jnp.clip(lam, 0.0, 1.0)
   return credit.gae(signal, values, valid, lam=lam, segments=segments)
 
 
 @transform("none", "scalar")
-def after(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
-  """0 during the first training steps, then 1."""
+def is_after(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
+  """0 during the first `steps` training steps, then 1."""
   return (rollout.step >= steps).astype(jnp.float32)
 
 
@@ -47,20 +47,30 @@ def vapo(
   value_clip: float = 0.2,
   value_coef: float = 0.5,
 ) -> Method:
-  """PPO whose critic sees whole returns, and whose trace fits the length.
+  """PPO with a critic of undiscounted returns and a lambda by sample length.
 
-  The policy's advantage is GAE with lambda = 1 - 1 / (alpha l), the critic's
-  target GAE with lambda = 1 (decoupled); then clip-higher, a mean over tokens,
-  no KL, and mu times the mean - log pi of the tokens of right samples. During
-  the first `pretraining` steps only the critic learns.
-  Open: value_clip and value_coef are not given.
-  Deviation: the critic is a head of the policy, so its pretraining moves the
-  trunk that the policy shares.
+  The policy's advantage A_t [P, S, T] is GAE with lambda = 1 - 1 / (alpha l)
+  for a sample of l tokens, whitened over the batch; the critic's target is GAE
+  with lambda = 1 plus V_old ("decoupled"). The reward is the score at the last
+  token. The loss is PPO-clip averaged over tokens, without a KL, plus mu times
+  the mean of -log pi over the tokens of right samples. During the first
+  `pretraining` steps only the critic learns.
+  Open: the paper does not state value_clip and value_coef.
+  Deviation: the critic is a head of the policy, so its pretraining changes the
+  layers that both share.
   Source: Yue et al. 2025, VAPO: Efficient and Reliable Reinforcement Learning.
+
+  Args:
+    alpha: scale of the length in lambda.
+    mu: weight of the imitation of right samples.
+    pretraining: number of steps that train the critic alone.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    value_clip: distance |V - V_old| beyond which a value has no gradient.
+    value_coef: weight of the critic's loss.
   """
   rewards = chain(scores(), place_last())
   targets = chain(rewards, gae(), plus_old_values())
-  started = after(pretraining)
+  started = is_after(pretraining)
   loss = started * policy_gradient(ppo_clip(low, high))
   if mu:
     loss += mu * started * nll().of(loss_filter=only(right_verdict))

@@ -1,1 +1,1 @@
-"""Baselines and scales: what a sample is worth against its group."""
+"""Methods that differ in the baseline and scale of a group's scores."""

@@ -1,4 +1,4 @@
-"""Two halves of a group, by entropy or length, judged against each other."""
+"""CANON: compares the halves of a group that differ in entropy or length."""
 
 from __future__ import annotations
 
@@ -28,27 +28,34 @@ def conditional(
   mu: float | None,
   alpha: float,
 ) -> jax.Array:
-  """mu (R_i - mean of the other half) + (1 - mu) (R_i - mean of one's own).
+  """mu (R_i - mean of the other half) + (1 - mu) (R_i - mean of its own half).
 
-  The low half are the floor(n / 2) samples of lowest metric, ties in order.
+  The low half holds the floor(n / 2) of n samples with the lowest metric; of
+  samples with equal values, the first ones are the lower.
   """
-  real, n = rollout.sample_mask, rollout.sample_mask.sum(-1, keepdims=True)
-  found = rollout.scored_lengths
+  valid = rollout.sample_mask  # [P, S]
+  n = valid.sum(-1, keepdims=True)  # [P, 1]
+  values = rollout.scored_lengths  # [P, S]
   if metric == "entropy":
-    found = masked.mean(rollout.extras[_ENTROPY], rollout.valid("token"))
+    values = masked.mean(rollout.extras[_ENTROPY], rollout.valid("token"))
   if mu is None:
-    known = real & (rollout.correct >= 0)
-    mu = 1.0 - masked.mean(rollout.correct == 1, known, (0, 1))
-  order = jnp.argsort(jnp.where(real, found, jnp.inf), -1, stable=True)
-  low = real & (jnp.argsort(order, -1) < n // 2)
-  high = real & ~low
-  inter = signal * jnp.where(low if metric == "entropy" else high, alpha, 1.0)
-  low_mean = masked.mean(inter, low, keepdims=True)
-  high_mean = masked.mean(inter, high, keepdims=True)
-  varied = real & ~masked.is_constant(inter, real, keepdims=True)
-  inter = jnp.where(varied, inter - jnp.where(low, high_mean, low_mean), 0.0)
-  own = advantages.center(signal, low) + advantages.center(signal, high)
-  return mu * inter + (1.0 - mu) * own
+    judged = valid & (rollout.correct >= 0)
+    mu = 1.0 - masked.mean(rollout.correct == 1, judged, (0, 1))
+  # The argsort of an argsort is the rank. Invalid samples rank last.
+  order = jnp.argsort(jnp.where(valid, values, jnp.inf), -1, stable=True)
+  low = valid & (jnp.argsort(order, -1) < n // 2)
+  high = valid & ~low
+  discounted = signal * jnp.where(
+    low if metric == "entropy" else high, alpha, 1.0
+  )
+  low_mean = masked.mean(discounted, low, keepdims=True)
+  high_mean = masked.mean(discounted, high, keepdims=True)
+  # Equal scores give exactly 0, without the rounding error of the mean.
+  scores_differ = valid & ~masked.is_constant(discounted, valid, keepdims=True)
+  other_mean = jnp.where(low, high_mean, low_mean)
+  between = jnp.where(scores_differ, discounted - other_mean, 0.0)
+  within = advantages.center(signal, low) + advantages.center(signal, high)
+  return mu * between + (1.0 - mu) * within
 
 
 def canon(
@@ -61,17 +68,29 @@ def canon(
 ) -> Method:
   """A_i = mu (R_i - mean of the other half) + (1 - mu) (R_i - mean of its own).
 
-  A group is split at the middle of a metric, "entropy" (mean over the tokens)
-  or "length". mu = 1 (the released default) asks which half does better, mu = 0
-  who does better in it, mu = 1/2 of an even group is `dr_grpo`; None is 1 - the
-  batch's accuracy: between halves first, within them later. alpha < 1
-  discounts the scores of the low-entropy, or of the long half. Sum over tokens
-  / (samples x horizon).
-  Left out: mu by a cosine with restarts.
+  R_i [P, S] is the score of sample i. Its group, the samples of one prompt, is
+  split into two halves, the low and the high one, by a metric. mu = 1, the
+  default of the released code, asks which half does better; mu = 0 asks which
+  samples do better within their half; mu = 1/2 is `dr_grpo` if the group has an
+  even size. The loss is PPO-clip, summed over tokens and divided by samples x
+  horizon.
+  Left out: a schedule of mu by a cosine with restarts.
   Source: Chen et al. 2025, Conditional Advantage Estimation (CANON).
 
+  Args:
+    metric: "entropy", the mean over a sample's tokens under the old policy, or
+      "length", the number of its scored tokens.
+    mu: weight of the comparison between halves; None takes 1 - the accuracy of
+      the batch, so that training moves from comparisons between halves to those
+      within them.
+    alpha: factor of the scores of the low-entropy half, or of the long half, in
+      the comparison between halves; below 1 it discounts them.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    horizon: constant that divides the sum over tokens; None takes T, the padded
+      length of the batch.
+
   Raises:
-    ValueError: unknown metric.
+    ValueError: if the metric is unknown.
   """
   if metric not in METRICS:
     raise ValueError(choices.unknown("metric", metric, METRICS))

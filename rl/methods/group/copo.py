@@ -1,4 +1,4 @@
-"""Groups that agree are judged against other prompts, the others within."""
+"""COPO: advantages within the group, or across prompts if its answers agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANSWERS = scoring.provided("task", "answer_ids")
 @transform("sample")
 def group_mean_z_score(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """z-score (ddof 0) of the group's mean among the prompts of the batch."""
-  means = masked.mean(signal, rollout.sample_mask)
+  means = masked.mean(signal, rollout.sample_mask)  # [P]
   z = masked.whiten(means, rollout.valid("prompt"), 0)
   return jnp.where(rollout.sample_mask, z[:, None], 0.0)
 
@@ -28,27 +28,40 @@ def gate_by_disagreement(
 ) -> jax.Array:
   """A sigmoid(gamma (H - rho)), H the entropy of the group's answers / log n.
 
-  Answers are the same where their ids are; H is 0 of a single sample.
+  Two answers are equal if their ids are equal. H is 0 for a single sample.
   """
-  ids, real = rollout.extras[_ANSWERS], rollout.sample_mask
-  n = masked.count(real, keepdims=True)
-  same = (ids[:, :, None] == ids[:, None, :]) & real[:, None, :]
+  ids, valid = rollout.extras[_ANSWERS], rollout.sample_mask
+  n = masked.count(valid, keepdims=True)
+  same = (ids[:, :, None] == ids[:, None, :]) & valid[:, None, :]  # [P, S, S]
+  # -log of the share of samples with the same answer, [P, S]. Its mean over the
+  # samples is the entropy of the answers.
   surprise = jnp.log(jnp.maximum(n, 1.0) / jnp.maximum(same.sum(-1), 1))
-  entropy = masked.mean(surprise, real, keepdims=True)
-  share = entropy / jnp.log(jnp.maximum(n, 2.0))
-  return signal * jax.nn.sigmoid(gamma * (share - rho))
+  entropy = masked.mean(surprise, valid, keepdims=True)
+  normalized_entropy = entropy / jnp.log(jnp.maximum(n, 2.0))
+  return signal * jax.nn.sigmoid(gamma * (normalized_entropy - rho))
 
 
 def copo(gamma: float = 10.0, rho: float = 0.5, clip: float = 0.2) -> Method:
-  """L = w L(z-score in the group) + (1 - w) L(its mean's z-score in the batch).
+  """L = w L(A_group) + (1 - w) L(A_batch), weighted prompt by prompt.
 
-  w = sigmoid(gamma (H - rho)), H the entropy of the group's final answers as a
-  share of log n. A group of one opinion has no advantage of its own, so its
-  mean is held against the other prompts': unanimous and wrong is pushed down.
-  Two PPO-clips, token mean, no KL. Unparsed answers are one answer, if the task
-  gives them one id.
-  What is open: the form of the gate, gamma and rho, the aggregate.
+    A_group  (R_i - mean R) / std R within the group
+    A_batch  z-score of the group's mean score among the prompts of the batch
+    w        sigmoid(gamma (H - rho)), H the entropy of the group's final
+             answers divided by log n
+
+  R_i [P, S] is the score of sample i and n the size of its group, the samples
+  of one prompt. If all samples of a group give one answer, A_group is 0, so the
+  mean score of the group is compared with those of the other prompts: a
+  unanimous wrong answer is pushed down. Both losses are PPO-clip, averaged over
+  tokens, without a KL. Answers are compared by "task/answer_ids" [P, S];
+  unparsed answers are one answer if the task gives them one id.
+  Open: the form of the gate w, gamma, rho and the aggregation.
   Source: Han et al. 2025, COPO: Consistency-Aware Policy Optimization.
+
+  Args:
+    gamma: slope of the gate.
+    rho: normalised entropy at which both losses weigh 1/2.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   within = chain(scores(), group_normalize(), gate_by_disagreement(gamma, rho))
   across = chain(

@@ -1,4 +1,4 @@
-"""GRPO done right: no division by the spread or by the sample's length."""
+"""Dr. GRPO: no division by the standard deviation or by the sample's length."""
 
 from rl.losses.aggregates import seq_mean_token_sum_norm
 from rl.losses.surrogates import ppo_clip
@@ -10,9 +10,15 @@ from rl.transforms import center, chain, scores
 def dr_grpo(clip: float = 0.2, horizon: int | None = None) -> Method:
   """A_i = R_i - mean R; loss = sum over tokens / (samples x horizon).
 
-  `horizon` is a constant, by default the T of the batch; changing it rescales
-  the learning rate only. A group of one has A = 0. Source: Liu et al. 2025,
-  Understanding R1-Zero-like Training.
+  R_i [P, S] is the score of sample i and mean R the mean of its group, the
+  samples of one prompt. The loss is PPO-clip without a KL. A group with one
+  sample has A = 0.
+  Source: Liu et al. 2025, Understanding R1-Zero-like Training.
+
+  Args:
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    horizon: constant that divides the sum over tokens; None takes T, the padded
+      length of the batch. Another value only rescales the learning rate.
   """
   return Method(
     advantage=chain(scores(), center()),

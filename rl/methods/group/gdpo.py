@@ -1,4 +1,4 @@
-"""Several rewards, each normalised in its group before they are summed."""
+"""GDPO: several rewards, each normalised in its group, then summed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl.transforms import chain, components, transform
 
 @transform("none", "vector")
 def score_and_components(_, rollout: types.Rollout) -> jax.Array:
-  """The score, then every component the task gives, by name; `[M, P, S]`."""
+  """The score, then every component of the task sorted by name, `[M, P, S]`."""
   parts = (rollout.components[name] for name in sorted(rollout.components))
   return jnp.stack([rollout.scores, *parts])
 
@@ -28,14 +28,16 @@ def decoupled_normalize(
 ) -> jax.Array:
   """whiten(sum_m w_m z_m), z_m the z-score of component m in its group.
 
-  Whitened over the samples of the batch; 0 in groups whose sum is constant.
+  The sum is whitened over the samples of the batch; it is 0 in groups in which
+  it is constant.
   """
-  real = rollout.sample_mask
-  z = jax.vmap(lambda r: advantages.group_normalize(r, real))(rewards)
+  valid = rollout.sample_mask
+  # [M, P, S].
+  z = jax.vmap(lambda r: advantages.group_normalize(r, valid))(rewards)
   w = jnp.ones(len(rewards)) if weights is None else jnp.asarray(weights)
   total = jnp.tensordot(w, z, 1, precision="highest")
-  varied = ~masked.is_constant(total, real, keepdims=True)
-  return jnp.where(varied, masked.whiten(total, real, (0, 1)), 0.0)
+  sums_differ = ~masked.is_constant(total, valid, keepdims=True)
+  return jnp.where(sums_differ, masked.whiten(total, valid, (0, 1)), 0.0)
 
 
 def gdpo(
@@ -45,20 +47,28 @@ def gdpo(
 ) -> Method:
   """A = whiten(sum_m w_m z_m): a z-score per reward, their sum whitened.
 
-  Sums of z-scores keep apart what sums of rewards confuse, and scaling one
-  reward changes nothing. A component that is constant in a group adds 0 there;
-  its weight is not shared out. PPO-clip, token mean, no KL.
-  z-scores have ddof 1 and eps 1e-6, the whitening ddof 0 (TRL: 1 and 1e-4 in
-  both). `names` are the components; None: the score and all that the task
-  gives. `weights` None: all 1. Where a config's mix pays (`rl.reward`), name its
-  terms: else the total and each of them count, whatever their weights.
+  z_m [P, S] is the z-score (ddof 1, eps 1e-6) of reward m in its group, the
+  samples of one prompt, and w_m its weight; the sum is whitened (ddof 0) over
+  the batch. TRL has ddof 1 and eps 1e-4 in both. Sums of z-scores distinguish
+  combinations of rewards that have the same sum, and scaling one reward changes
+  nothing. A component that is constant in a group adds 0 there; its weight is
+  not given to the others. The loss is PPO-clip, averaged over tokens, without a
+  KL.
   Source: Liu et al. 2026, GDPO: Group reward-Decoupled Normalization Policy
   Optimization.
+
+  Args:
+    names: components of the rollout; None takes the score and all components of
+      the task. If the score is a weighted sum of rewards in the config
+      (`rl.reward`), name those rewards: with None both the sum and each of them
+      would count, whatever their weights.
+    weights: w_m in the order of `names`; None takes 1 for all.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
-  every = names is None
+  use_all = names is None
   return Method(
     advantage=chain(
-      score_and_components() if every else components(names),
+      score_and_components() if use_all else components(names),
       decoupled_normalize(weights),
     ),
     loss=policy_gradient(ppo_clip(clip, clip)),

@@ -1,4 +1,4 @@
-"""Group policy gradient: REINFORCE rescaled by the share of mixed groups."""
+"""GPG: REINFORCE, rescaled by the share of groups whose scores differ."""
 
 from __future__ import annotations
 
@@ -18,27 +18,32 @@ COUNTS = ("groups", "scores")
 def over_informative_share(
   signal: jax.Array, rollout: types.Rollout, *, count: str
 ) -> jax.Array:
-  """alpha A, alpha = samples / informative samples of the batch."""
-  real = rollout.sample_mask
+  """alpha A, with alpha = samples / informative samples of the batch."""
+  valid = rollout.sample_mask
   informative = {
-    "groups": masked.sum(jnp.abs(signal), real, keepdims=True) > 0,
+    "groups": masked.sum(jnp.abs(signal), valid, keepdims=True) > 0,
     "scores": rollout.scores != 0,
   }[count]
-  found = masked.count(real & informative, (0, 1))
-  return signal * masked.count(real, (0, 1)) / jnp.maximum(found, 1.0)
+  n_informative = masked.count(valid & informative, (0, 1))  # []
+  return signal * masked.count(valid, (0, 1)) / jnp.maximum(n_informative, 1.0)
 
 
 def gpg(count: str = "groups") -> Method:
   """A_i = alpha (R_i - mean R), alpha = samples / informative samples.
 
-  Informative are the samples of groups whose scores differ (`count` "groups",
-  the paper), or those whose score is not 0 ("scores", verl). - A log pi, token
-  mean: no ratio, no clip, no KL, one update per rollout; F_norm of the paper
-  is 1. A group of one has A = 0 (verl: its score).
+  R_i [P, S] is the score of sample i, mean R the mean of its group, the samples
+  of one prompt, and alpha one number per batch. The loss is -A log pi averaged
+  over tokens, without ratio, clip or KL: one update per rollout. The paper's
+  normalisation F_norm is 1. A group with one sample has A = 0 (verl: its
+  score).
   Source: Chu et al. 2025, GPG: A Simple and Strong RL Baseline.
 
+  Args:
+    count: samples that are informative: "groups", those of groups whose scores
+      differ (the paper); "scores", those with a score other than 0 (verl).
+
   Raises:
-    ValueError: unknown `count`.
+    ValueError: if `count` is unknown.
   """
   if count not in COUNTS:
     raise ValueError(choices.unknown("count", count, COUNTS))

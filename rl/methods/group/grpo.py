@@ -1,4 +1,4 @@
-"""Group relative policy optimisation: the z-score of a group."""
+"""GRPO, group relative policy optimisation: the z-score within a group."""
 
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
@@ -11,12 +11,20 @@ from rl.transforms import chain, group_normalize, scores
 def grpo(
   clip: float = 0.2, beta: float = 0.04, ddof: int = 1, eps: float = 1e-6
 ) -> Method:
-  """A_i = (R_i - mean R) / (std R + eps) on every token of sample i.
+  """A_i = (R_i - mean R) / (std R + eps) at every token of sample i.
 
-  PPO-clip, mean over samples of the mean over tokens, plus beta k3 to the
-  starting policy. beta = 0 drops the reference and its forward pass.
-  Deviation: a group of equal scores, or of one, has A exactly 0.
+  R_i [P, S] is the score of sample i; means and standard deviations are over
+  its group, the samples of one prompt. The loss is PPO-clip plus beta k3, an
+  estimator of the KL to the policy at the start of the run; both are averaged
+  over the tokens of a sample, then over samples.
+  Deviation: a group of equal scores, or with one sample, has A exactly 0.
   Source: Shao et al. 2024, DeepSeekMath.
+
+  Args:
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    beta: weight of the KL; 0 drops the reference and its forward pass.
+    ddof: the variance of a group of n samples is divided by n - ddof.
+    eps: constant added to the standard deviation.
   """
   aggregate = seq_mean_token_mean()
   loss = policy_gradient(ppo_clip(clip, clip), aggregate=aggregate)

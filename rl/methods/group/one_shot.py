@@ -1,4 +1,4 @@
-"""Training on one problem: GRPO with a little KL and a little entropy."""
+"""Training on a single problem: GRPO with a small KL and entropy bonus."""
 
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
@@ -16,11 +16,20 @@ def one_shot(
 ) -> Method:
   """GRPO + beta k3 - c H, the recipe of training on one problem.
 
-  Late in such a run all samples are right and the advantages are 0; what still
-  moves the policy are the entropy bonus and the KL. The single
-  problem is the task's: each of its copies in a batch is a group of its own.
+  k3 estimates the KL to the policy at the start of the run, H is the entropy of
+  the next-token distribution and c = `entropy_coef`; all three terms are
+  averaged over the tokens of a sample, then over samples. A is the z-score of a
+  sample's score in its group. Late in such a run all samples are right and A is
+  0; the entropy bonus and the KL still move the policy. The task provides the
+  one problem; each of its copies in a batch is a group.
   Source: Wang et al. 2025, Reinforcement Learning for Reasoning in Large
   Language Models with One Training Example.
+
+  Args:
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    beta: weight of the KL.
+    entropy_coef: weight of the entropy bonus.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   mean = seq_mean_token_mean()
   return Method(

@@ -1,6 +1,4 @@
-"""DAPO with a quantile of the group as baseline instead of its mean."""
-
-from __future__ import annotations
+"""QAE: DAPO with a quantile of the group as baseline instead of its mean."""
 
 import dataclasses
 
@@ -22,12 +20,12 @@ def quantile_normalize(
   ddof: int,
   eps: float,
 ) -> jax.Array:
-  """(R_i - quantile of R) / (std R + eps); 0 where all scores are equal."""
-  real = rollout.sample_mask
-  baseline = masked.quantile(signal, real, quantile, keepdims=True)
-  spread = masked.std(signal, real, ddof=ddof, keepdims=True)
-  varied = real & (spread > 0)
-  return jnp.where(varied, (signal - baseline) / (spread + eps), 0.0)
+  """(R_i - quantile of R) / (std R + eps); 0 if all scores are equal."""
+  valid = rollout.sample_mask
+  baseline = masked.quantile(signal, valid, quantile, keepdims=True)
+  spread = masked.std(signal, valid, ddof=ddof, keepdims=True)
+  scores_differ = valid & (spread > 0)
+  return jnp.where(scores_differ, (signal - baseline) / (spread + eps), 0.0)
 
 
 def qae(
@@ -37,15 +35,23 @@ def qae(
   ddof: int = 1,
   eps: float = 1e-6,
 ) -> Method:
-  """A_i = (R_i - Q_K(R)) / (std R + eps), Q_K the group's K-quantile.
+  """A_i = (R_i - Q_K(R)) / (std R + eps), Q_K the K-quantile of the group.
 
-  With verdicts as scores: of a hard prompt (solve rate <= 1 - K) the baseline
-  is 0 and only right samples are trained on, of an easy one it is 1 and only
-  wrong ones are. Quantiles are interpolated linearly, as in the release; near
-  the switch the baseline lies in between. Clip, aggregate and filters are those
-  of `dapo`, without its punishment of length, which would move the quantile.
+  R_i [P, S] is the score of sample i; std R and Q_K are over its group, the
+  samples of one prompt. If scores are verdicts, the baseline is 0 for a hard
+  prompt (solve rate <= 1 - K), which trains on right samples only, and 1 for an
+  easy one, which trains on wrong ones only. Linear interpolation of quantiles,
+  as in the release, gives values in between near the border of hard and easy.
+  The loss is that of `dapo` without its length penalty, which would move the
+  quantile.
   Source: Wu et al. 2025, Quantile Advantage Estimation for Entropy-Safe
   Reasoning.
+
+  Args:
+    quantile: K.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
+    eps: constant added to the standard deviation.
   """
   return dataclasses.replace(
     dapo(low, high),

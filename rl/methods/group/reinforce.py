@@ -1,4 +1,4 @@
-"""REINFORCE with a running-mean baseline."""
+"""REINFORCE with a running mean of earlier scores as baseline."""
 
 from rl.losses import surrogates
 from rl.losses.aggregates import seq_mean_token_sum
@@ -8,10 +8,16 @@ from rl.transforms import chain, minus_running_mean, scores
 
 
 def reinforce(decay: float = 0.95) -> Method:
-  """A_i = R_i - b, b the moving average of earlier batches' mean score.
+  """A_i = R_i - b, b the moving average of the mean scores of earlier batches.
 
-  Unbiased for grad E[R], and needs no group: S may be 1. Strictly on-policy.
+  R_i [P, S] is the score of sample i and b one number. The loss is -A log pi,
+  summed over the tokens of a sample and averaged over samples. The gradient is
+  unbiased for grad E[R] and needs no group: S may be 1. Strictly on-policy: one
+  update per rollout.
   Source: Williams 1992.
+
+  Args:
+    decay: weight of the earlier average at each batch.
   """
   return Method(
     advantage=chain(scores(), minus_running_mean(decay)),

@@ -1,4 +1,4 @@
-"""REINFORCE with a KL penalty per token and returns whitened over the batch."""
+"""REINFORCE++: a KL penalty per token, and returns whitened over the batch."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -19,13 +19,18 @@ def reinforce_pp(
 ) -> Method:
   """A_t = whiten(G_t), G_t = sum_{u >= t} gamma^(u - t) (r_u - beta k1_u).
 
-  r is the score, on the last token, and k1 = log pi_old - log pi_ref. Mean and
-  standard deviation (ddof 0) are over all tokens of the batch, so long samples
-  weigh more; no group is needed. PPO-clip, token mean. beta = 0 drops the
-  reference and its forward pass. With equal scores everywhere, and gamma 1,
-  what is whitened is the KL alone.
-  Deviation: a batch of fewer than two tokens rests.
+  r_u [P, S, T] is the score at the last token of a sample and 0 elsewhere, and
+  k1 = log pi_old - log pi_ref, with pi_ref the policy at the start of the run.
+  Returns are whitened (ddof 0) over all tokens of the batch, so long samples
+  weigh more; no group is needed. The loss is PPO-clip, averaged over tokens. If
+  all scores are equal and gamma is 1, the KL alone is whitened.
+  Deviation: a batch of fewer than two tokens has A = 0.
   Source: Hu 2025, REINFORCE++; beta: the released scripts.
+
+  Args:
+    beta: weight of the KL penalty; 0 drops the reference and its forward pass.
+    gamma: discount per token.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   rewards = chain(scores(), place_last())
   if beta:

@@ -1,4 +1,4 @@
-"""REINFORCE++ with the group's mean as baseline: one spread for the batch."""
+"""REINFORCE++ with the group's mean as baseline, whitened over the batch."""
 
 from rl import choices
 from rl.losses.surrogates import ppo_clip
@@ -11,23 +11,31 @@ from rl.transforms import broadcast, center, chain, scores, whiten
 def reinforce_pp_baseline(
   beta: float = 1e-5, over: str = "token", clip: float = 0.2
 ) -> Method:
-  """A_i = whiten(R_i - mean R), whitened over the whole batch.
+  """A_i = whiten(R_i - mean R), whitened over the batch.
 
-  Statistics (ddof 0) over tokens weigh long samples more, over samples not. A
-  constant added to a group changes nothing; a group of equal scores is at the
-  batch's mean, which is 0 only over samples. PPO-clip, token mean, plus beta k2
-  to the starting policy; beta = 0 drops the reference.
+  R_i [P, S] is the score of sample i and mean R the mean of its group, the
+  samples of one prompt. Adding a constant to the scores of a group changes
+  nothing. A group of equal scores has 0 before whitening, and after it too if
+  samples are counted; if tokens are counted, the mean that is subtracted need
+  not be 0. The loss is PPO-clip plus beta k2, an estimator of the KL to the
+  policy at the start of the run, averaged over tokens.
   Source: Hu et al. 2025, REINFORCE++; beta: the released scripts.
 
+  Args:
+    beta: weight of the KL; 0 drops the reference and its forward pass.
+    over: units that mean and standard deviation (ddof 0) count: "token", so
+      that long samples weigh more, or "sample".
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+
   Raises:
-    ValueError: `over` is neither "token" nor "sample".
+    ValueError: if `over` is neither "token" nor "sample".
   """
-  links = {"token": (broadcast(), whiten()), "sample": (whiten(),)}
-  if over not in links:
-    raise ValueError(choices.unknown("over", over, links))
+  whitening = {"token": (broadcast(), whiten()), "sample": (whiten(),)}
+  if over not in whitening:
+    raise ValueError(choices.unknown("over", over, whitening))
   loss = policy_gradient(ppo_clip(clip, clip))
   return Method(
-    advantage=chain(scores(), center(), *links[over]),
+    advantage=chain(scores(), center(), *whitening[over]),
     loss=loss + beta * kl("k2") if beta else loss,
     parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -1,4 +1,4 @@
-"""REINFORCE against the score of the greedy completion."""
+"""ReMax: REINFORCE with the score of the greedy completion as baseline."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ _GREEDY = scoring.provided("stage", "greedy_scores")
 
 @transform("sample", needs={_GREEDY})
 def minus_greedy(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """R_i - R(greedy decode of the same prompt); 0 where that has no score."""
-  greedy = rollout.extras[_GREEDY][:, None]
+  """R_i - R(greedy completion of the prompt); 0 if that has no score."""
+  greedy = rollout.extras[_GREEDY][:, None]  # [P, 1]
   return jnp.where(jnp.isnan(greedy), 0.0, signal - greedy)
 
 
 def remax() -> Method:
-  """A_i = R_i - R(greedy); one greedy completion more per prompt.
+  """A_i = R_i - R(greedy); one further, greedy completion per prompt.
 
-  The baseline depends on the prompt alone, so it is unbiased for grad E[R] and
-  S may be 1. A group of equal scores that differ from the greedy one is still
-  pushed. Strictly on-policy.
-  Deviation: without the paper's k1 penalty in the reward.
+  R_i [P, S] is the score of sample i. The baseline depends on the prompt alone,
+  so the gradient is unbiased for grad E[R] and S may be 1. A group of equal
+  scores that differ from the greedy one still has a gradient. The loss is
+  -A log pi, summed over the tokens of a sample and averaged over samples;
+  strictly on-policy: one update per rollout.
+  Deviation: the k1 penalty that the paper subtracts from the reward is left
+  out.
   Source: Li et al. 2023, ReMax.
   """
   return Method(

@@ -1,4 +1,4 @@
-"""Bundles of prompts, valued by the risk of their total score."""
+"""RiskPO: bundles of prompts, valued by the risk of their total score."""
 
 from __future__ import annotations
 
@@ -13,16 +13,23 @@ from rl.transforms import chain, scores, transform
 
 Array = jax.Array
 State = dict[str, Array]
+# A standard deviation below this is taken as 1.
 _SMALLEST_SPREAD = 1e-3
 
 
 def mixed_risk(
   totals: Array, quantiles: Array, levels: tuple[float, float], w: float
 ) -> Array:
-  """(w CVaR + RVaR) / (w + 1) of each total: linear between the quantiles.
+  """(w CVaR + RVaR) / (w + 1) of each total score s.
 
-  RVaR = (relu(s - q_low) - relu(s - q_high) + q_low - q_high) / (high - low);
-  CVaR = - relu(q_low - s) / low.
+  RVaR = (relu(s - q_low) - relu(s - q_high) + q_low - q_high) / (high - low)
+  and CVaR = -relu(q_low - s) / low: both are linear between the quantiles.
+
+  Args:
+    totals: s, of any shape.
+    quantiles: `[2]`, q_low and q_high.
+    levels: low and high, the levels of these quantiles.
+    w: weight of the CVaR.
   """
   (low, high), (q_low, q_high) = levels, quantiles
   above_low, above_high = (jax.nn.relu(totals - q) for q in (q_low, q_high))
@@ -30,23 +37,36 @@ def mixed_risk(
   return (rvar - w * jax.nn.relu(q_low - totals) / low) / (w + 1.0)
 
 
-def track(
+def track_quantiles(
   state: State,
   totals: Array,
   valid: Array,
   levels: tuple[float, float],
   rate: float,
 ) -> State:
-  """q + rate (level - share of totals below q); at first, the quantiles."""
-  old, seen, some = state["quantiles"], state["seen"], valid.any()
+  """q + rate (level - share of totals below q) for both quantiles.
+
+  The first batch with a valid total sets q to its quantiles; a batch without
+  one leaves the state as it is.
+
+  Args:
+    state: {"quantiles": [2], "seen": [] bool, whether they were set}.
+    totals: `[bundles, S]` total scores.
+    valid: `[bundles, S]` bool, totals that exist.
+    levels: low and high.
+    rate: step size.
+  """
+  old, is_set = state["quantiles"], state["seen"]
+  has_totals = valid.any()
   first = jnp.stack([masked.quantile(totals, valid, a, (0, 1)) for a in levels])
   below = jnp.stack([masked.mean(totals < q, valid, (0, 1)) for q in old])
   later = old + rate * (jnp.asarray(levels) - below)
-  new = jnp.where(some, jnp.where(seen, later, first), old)
-  return {"quantiles": new, "seen": seen | some}
+  new = jnp.where(has_totals, jnp.where(is_set, later, first), old)
+  return {"quantiles": new, "seen": is_set | has_totals}
 
 
 def _spread(signal: Array, valid: Array) -> Array:
+  """Standard deviation (ddof 1) on the last axis, 1 if it is tiny."""
   spread = masked.std(signal, valid, ddof=1, keepdims=True)
   return jnp.where(spread < _SMALLEST_SPREAD, 1.0, spread)
 
@@ -65,23 +85,29 @@ def bundle_risk(
   w: float,
   rate: float,
 ) -> tuple[Array, State]:
-  """The risk of sample j's bundle / its spread over j / its prompt's spread."""
+  """Risk of sample j's bundle / its spread over j / its prompt's spread."""
   p, s = signal.shape
-  whole = p // bundle * bundle
-  if not whole:
+  num_bundled = p // bundle * bundle  # prompts in complete bundles
+  if not num_bundled:
     raise ValueError(
-      f"bundle = {bundle} prompts of {p}; allowed: 1 to {p}, or more prompts"
+      f"riskpo: bundle = {bundle} exceeds the {p} prompts of a step; choose a "
+      f"bundle of 1 to {p} prompts, or more prompts per step"
     )
-  real = rollout.sample_mask
-  parts = jnp.where(real, signal, 0.0)[:whole].reshape(-1, bundle, s)
-  totals = parts.sum(1)
-  valid = real[:whole].reshape(-1, bundle, s).all(1)
-  new = track(state, totals, valid, levels, rate)
+  valid_samples = rollout.sample_mask
+  members = jnp.where(valid_samples, signal, 0.0)[:num_bundled]
+  members = members.reshape(-1, bundle, s)
+  totals = members.sum(1)  # [bundles, S]
+  # [bundles, S]; a total exists if all of its members do.
+  valid = valid_samples[:num_bundled].reshape(-1, bundle, s).all(1)
+  new = track_quantiles(state, totals, valid, levels, rate)
   quantiles = jnp.where(state["seen"], state["quantiles"], new["quantiles"])
   risk = mixed_risk(totals, quantiles, levels, w)
   risk = jnp.where(valid, risk / _spread(totals, valid), 0.0)
-  risk = jnp.pad(jnp.repeat(risk, bundle, 0), ((0, p - whole), (0, 0)))
-  return jnp.where(real, risk / _spread(signal, real), 0.0), new
+  # Back to prompts, [P, S]; an incomplete last bundle has 0.
+  risk = jnp.pad(jnp.repeat(risk, bundle, 0), ((0, p - num_bundled), (0, 0)))
+  return jnp.where(
+    valid_samples, risk / _spread(signal, valid_samples), 0.0
+  ), new
 
 
 def riskpo(
@@ -92,30 +118,41 @@ def riskpo(
   rate: float = 0.1,
   clip: float = 0.2,
 ) -> Method:
-  """A = (w CVaR + RVaR) / (w + 1) of a bundle's total / its spreads.
+  """A = risk (w CVaR + RVaR) / (w + 1) of a bundle's total / two spreads.
 
-  Sample j of `bundle` prompts in a row make a total; its risk is steep below
-  the `low` quantile, gentle up to the `high` one, constant above. The quantiles
-  are those of the first batch, then q <- q + rate (level - share below q) after
-  each batch. Each
-  member's advantage is that risk / the bundle's spread / its own prompt's
-  spread. PPO-clip, token mean, no KL. Prompts of a last incomplete bundle, and
-  samples that a member of the bundle lacks, have advantage 0 and count in the
-  mean.
-  Left out: the other ways to share a bundle's risk out, and quantile levels
-  nobody reads. Open: released scripts pair .8 with another sharing and without
-  the constant q_low - q_high, or .9 with this one. Deviation: a bundle's spread
-  below 1e-3 counts as 1, as a prompt's does.
+  Sample j of each of `bundle` consecutive prompts belong to one bundle; their
+  scores add up to its total s. The risk (`mixed_risk`) is steep in s below the
+  quantile of level `low`, gentle up to that of level `high`, and constant
+  above. The quantiles are those of the first batch; after each batch, q
+  increases by rate times (level - share of totals below q). The advantage of
+  each member, [P, S], is the risk divided by the standard deviation of the
+  bundle's totals over j, and by that of the member's own prompt. The loss is
+  PPO-clip, averaged over tokens, without a KL. Prompts of an incomplete last
+  bundle, and samples whose bundle lacks a member, have advantage 0 and count in
+  the mean.
+  Left out: the other ways to share the risk of a bundle among its members, and
+  settings of quantile levels that the code does not read.
+  Open: released scripts combine `high` = .8 with another sharing and without
+  the constant q_low - q_high, or .9 with this sharing.
+  Deviation: the standard deviation of a bundle is taken as 1 if it is below
+  1e-3, like that of a prompt.
   Source: Ren et al. 2025, RiskPO: Risk-based Policy Optimization, and its code.
 
+  Args:
+    bundle: number of prompts in a bundle.
+    low, high: levels of the two quantiles.
+    w: weight of the CVaR, the part below the low quantile.
+    rate: step size of the quantiles.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+
   Raises:
-    ValueError: levels of no quantiles; or when a step is traced, if it has
-      fewer prompts than a bundle.
+    ValueError: if not 0 < low < high <= 1; and while a step is traced, if it
+      has fewer prompts than a bundle.
   """
   if not 0 < low < high <= 1:
     raise ValueError(
-      f"riskpo: low = {low} and high = {high} must be levels with 0 < low < high "
-      "<= 1; nearest usual: 0.2 and 0.8"
+      f"riskpo: low = {low} and high = {high} must be levels of quantiles with "
+      "0 < low < high <= 1; usual: 0.2 and 0.8"
     )
   return Method(
     advantage=chain(scores(), bundle_risk(bundle, (low, high), w, rate)),

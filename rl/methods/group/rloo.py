@@ -1,4 +1,4 @@
-"""REINFORCE leave-one-out: the mean of the others is the baseline."""
+"""RLOO, REINFORCE leave-one-out: the mean of the others is the baseline."""
 
 from rl.losses.aggregates import seq_mean_token_sum
 from rl.losses.surrogates import reinforce
@@ -8,11 +8,14 @@ from rl.transforms import chain, leave_one_out, scores
 
 
 def rloo() -> Method:
-  """A_i = R_i - mean of the others; sequence-level REINFORCE.
+  """A_i = R_i - mean of the others' R; REINFORCE on whole samples.
 
-  Unbiased for grad E[R]; strictly on-policy: one update per rollout.
-  A group of one has A = 0 (verl: its score).
-  Deviation: without the paper's k1 penalty in the reward.
+  R_i [P, S] is the score of sample i; the others are the other samples of its
+  prompt. The loss is -A log pi, summed over the tokens of a sample and averaged
+  over samples. It is unbiased for grad E[R] and strictly on-policy: one update
+  per rollout. A group with one sample has A = 0 (verl: its score).
+  Deviation: the k1 penalty that the paper subtracts from the reward is left
+  out.
   Source: Kool et al. 2019; Ahmadian et al. 2024, Back to Basics.
   """
   return Method(

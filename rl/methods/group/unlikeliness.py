@@ -1,6 +1,4 @@
-"""GRPO that pays a right answer more the less likely it was."""
-
-from __future__ import annotations
+"""GRPO that rewards a right answer more, the less likely it was."""
 
 import dataclasses
 
@@ -19,30 +17,40 @@ _OLD = scoring.Need("old", scoring.log_probs)
 def discount_likely(
   signal: jax.Array, rollout: types.Rollout, *, beta_rank: float
 ) -> jax.Array:
-  """R_i (1 - beta rank_i / n) where right, R_i elsewhere.
+  """R_i (1 - beta_rank rank_i / n) for right samples, R_i for the others.
 
-  Ranks by mean_t log pi_old, the likeliest n - 1; ties in the order of samples.
+  Samples are ranked by mean_t log pi_old from 0 to n - 1, the most likely one;
+  of equal ones the first has the lower rank.
   """
-  real = rollout.sample_mask
+  valid = rollout.sample_mask
+  # Mean log-probability of a token, [P, S].
   likelihood = masked.mean(rollout.extras[_OLD], rollout.valid("token"))
-  order = jnp.argsort(jnp.where(real, likelihood, jnp.inf), -1, stable=True)
+  # The argsort of an argsort is the rank. Invalid samples rank last.
+  order = jnp.argsort(jnp.where(valid, likelihood, jnp.inf), -1, stable=True)
   rank = jnp.argsort(order, -1)
-  n = jnp.maximum(masked.count(real, keepdims=True), 1.0)
+  n = jnp.maximum(masked.count(valid, keepdims=True), 1.0)
   right = rollout.correct == 1
   factor = jnp.where(right, 1.0 - beta_rank * rank / n, 1.0)
-  return jnp.where(real, signal * factor, 0.0)
+  return jnp.where(valid, signal * factor, 0.0)
 
 
 def unlikeliness(
   beta_rank: float = 0.25, clip: float = 0.2, beta: float = 0.1
 ) -> Method:
-  """A = z-score of R_i (1 - beta_rank rank_i / n), rank by mean log pi_old.
+  """A = z-score of R_i (1 - beta_rank rank_i / n), ranked by mean log pi_old.
 
-  Only right samples change, and a group that is all right has a signal: its
-  likeliest are pushed down. The rest is `grpo` with the paper's stronger KL;
-  the paper makes two epochs over a rollout (`plan.epochs`).
+  R_i [P, S] is the score of sample i and n the size of its group, the samples
+  of one prompt. Rank 0 is the least likely sample of the group. Only right
+  samples change; a group that is all right has a signal, which pushes its most
+  likely samples down. The rest is `grpo` with the paper's larger beta; the
+  paper makes two epochs over a rollout (`plan.epochs`).
   Left out: skipping groups whose advantages are below a threshold.
   Source: He et al. 2025, Rewarding the Unlikely.
+
+  Args:
+    beta_rank: largest share of the score that the rank takes away.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    beta: weight of the KL; 0 drops the reference and its forward pass.
   """
   return dataclasses.replace(
     grpo(clip, beta),

@@ -1,1 +1,1 @@
-"""Losses of pairs and groups with the policy inside."""
+"""Losses of pairs and groups of samples, such as DPO on a group."""

@@ -1,4 +1,4 @@
-"""Genius: advantage-calibrated optimisation, without any label."""
+"""Genius: advantage-calibrated optimisation (ACO), without any label."""
 
 import jax
 import jax.numpy as jnp
@@ -16,19 +16,19 @@ def foresight(_, rollout: types.Rollout) -> jax.Array:
   """w_i = mean log pi of what follows the first step of sample i, in nats."""
   tokens = rollout.valid("token")
   if rollout.step_ids is not None:
-    later = tokens & (rollout.step_ids > 0)
+    later = tokens & (rollout.step_ids > 0)  # [P, S, T]
     tokens = jnp.where(later.any(-1, keepdims=True), later, tokens)
   return masked.mean(rollout.behavior_log_probs, tokens)
 
 
 @transform("sample")
 def calibrated_pair(
-  signal: jax.Array, rollout: types.Rollout, *, alpha: float, most: float
+  signal: jax.Array, rollout: types.Rollout, *, alpha: float, max_factor: float
 ) -> jax.Array:
   """+1 on the best, -f on the worst, f = max(1, exp((w_+ - w_-) / alpha))."""
   best, worst = best_and_worst(signal, members(rollout))
-  gap = masked.sum(signal, best) - masked.sum(signal, worst)
-  factor = jnp.clip(jnp.exp(gap / alpha), 1.0, most)[..., None]
+  gap = masked.sum(signal, best) - masked.sum(signal, worst)  # [P]
+  factor = jnp.clip(jnp.exp(gap / alpha), 1.0, max_factor)[..., None]
   return best - factor * worst
 
 
@@ -39,15 +39,22 @@ def aco(beta: float = 0.1, alpha: float = 1.0, most: float = 10.0) -> Method:
     loss  -log sigma(beta [d_+ - f d_-]), d = log pi - log ref of a sample
     f     max(1, exp((w_+ - w_-) / alpha)), at most `most`
 
-  The further the rejected sample is behind, the harder it is pushed down; at
-  f = 1 it is DPO. A group of equal w has no pair.
-  Deviations: the samples of a group are the candidates for its first step and
-  their own continuations the foresight; the paper searches step by step with a
-  beam of short simulated futures, and rejects a random candidate instead of
-  the last. Without step ids w is the mean over the whole sample. The cap on f
-  and beta are ours.
+  w and d are [P, S]; + and - are the samples with the largest and the smallest
+  w of a group, sigma is the sigmoid and ref the policy at the start of the run.
+  The further w_- is below w_+, the harder the rejected sample is pushed down;
+  with f = 1 this is DPO. A group of equal w has no pair.
+  Deviations: the samples of a group are the candidates for its first step, and
+  their continuations are the foresight. The paper searches step by step with a
+  beam of short simulated futures, and rejects a random candidate instead of the
+  last. Without step ids w is the mean over the whole sample. The cap on f and
+  beta are ours.
   Source: Xu et al. 2025, Genius: A Generalizable and Purely Unsupervised
   Self-Training Framework for Advanced Reasoning.
+
+  Args:
+    beta: scale of the log-ratios.
+    alpha: scale of w, in nats.
+    most: largest f.
   """
   pair = chain(foresight(), calibrated_pair(alpha, most))
   return Method(

@@ -1,4 +1,4 @@
-"""One sample of a group against another: who they are, and the DPO loss."""
+"""Pairs of a best and a worst sample of a group, and the DPO loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = jax.Array
 
 
 def first_best(scores: Array, valid: Array) -> Array:
-  """`[..., S]` bool, the first of the best samples that exist; none of none."""
+  """`[..., S]` bool, the first valid sample with the highest score, if any."""
   best = jnp.argmax(jnp.where(valid, scores, -jnp.inf), -1, keepdims=True)
   return valid & (jnp.arange(scores.shape[-1]) == best)
 
@@ -22,22 +22,22 @@ def first_best(scores: Array, valid: Array) -> Array:
 def best_and_worst(scores: Array, valid: Array) -> tuple[Array, Array]:
   """The first best and the first worst sample, both `[..., S]` bool.
 
-  A group whose scores are all equal has neither.
+  A group of equal scores has neither.
   """
-  varied = ~masked.is_constant(scores, valid, keepdims=True)
+  scores_differ = ~masked.is_constant(scores, valid, keepdims=True)
   best, worst = (first_best(s, valid) for s in (scores, -scores))
-  return best & varied, worst & varied
+  return best & scores_differ, worst & scores_differ
 
 
 @transform("sample")
 def best_of_group(signal: Array, rollout: types.Rollout) -> Array:
-  """A filter: the first of the best samples of each group."""
+  """A filter: the first best sample of each group."""
   return first_best(signal, members(rollout))
 
 
 @transform("sample")
 def contrasted(signal: Array, rollout: types.Rollout) -> Array:
-  """A filter: the samples with a signal, here those of a pair."""
+  """A filter: the samples with a signal other than 0, those of a pair."""
   del rollout
   return signal != 0
 
@@ -48,7 +48,8 @@ def contrastive(
 ) -> Array:
   """-log sigma(beta sum_i s_i d_i), d_i = log pi(y_i) - log ref(y_i).
 
-  With s = 1 on the chosen sample and -1 on the rejected one this is DPO.
+  s [P, S] is the signal, y_i a whole sample and sigma the sigmoid. With s = 1
+  for the chosen sample and -1 for the rejected one this is DPO.
   Source: Rafailov et al. 2023, Direct Preference Optimization.
   """
   total = jnp.sum(signal * log_ratios(policy, rollout, REF), -1)

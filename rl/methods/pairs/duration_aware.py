@@ -1,4 +1,4 @@
-"""Duration-aware updates: slow actions count for the time they took."""
+"""Duration-aware updates: actions are weighted by the time they took."""
 
 import dataclasses
 import math
@@ -24,17 +24,17 @@ def weighted_by_duration(
     return advantages
   if rollout.step_ids is None or rollout.step_mask is None:
     raise ValueError(
-      "weighted_by_duration: the task gives task/durations but no step_ids "
-      "and step_mask, which say whose action a token is; it needs them all"
+      "weighted_by_duration: the task provides task/durations without step_ids "
+      "and step_mask, which assign tokens to actions; it must provide all three"
     )
-  taken = jnp.minimum(rollout.extras[DURATIONS], timeout)
-  known = rollout.valid("step") & jnp.isfinite(taken)
-  mean = masked.mean(taken, known, (0, 1, 2))
-  timed = known & (mean > 0)
-  weights = jnp.where(timed, taken / jnp.where(mean > 0, mean, 1.0), 1.0)
-  at = jnp.maximum(rollout.step_ids, 0)
-  own = jnp.take_along_axis(weights, at, -1)
-  return advantages * jnp.where(rollout.step_ids >= 0, own, 1.0)
+  durations = jnp.minimum(rollout.extras[DURATIONS], timeout)  # [P, S, K]
+  has_duration = rollout.valid("step") & jnp.isfinite(durations)
+  mean = masked.mean(durations, has_duration, (0, 1, 2))
+  is_timed = has_duration & (mean > 0)
+  weights = jnp.where(is_timed, durations / jnp.where(mean > 0, mean, 1.0), 1.0)
+  action = jnp.maximum(rollout.step_ids, 0)
+  token_weights = jnp.take_along_axis(weights, action, -1)  # [P, S, T]
+  return advantages * jnp.where(rollout.step_ids >= 0, token_weights, 1.0)
 
 
 def duration_aware(
@@ -46,18 +46,25 @@ def duration_aware(
 ) -> Method:
   """GRPO whose actions are weighted by the wall-clock time they took.
 
-  A_i dt_k / mean dt on the tokens of action k of sample i.
+    A_i dt_k / mean dt at the tokens of action k of sample i
 
-  Actors that run side by side deliver fast actions more often, at a rate of
-  1/dt; the weight undoes it. The mean is over all actions of the batch, weights
-  come after the group's z-score and touch no denominator.
-  dt is the task's ("task/durations" [P, S, K], any unit); at most `timeout`. An
-  action without one (NaN), and every one where the task has none, has weight 1:
-  then this is `grpo`. Tokens of no action have weight 1.
-  Open: over what the paper takes the mean; its learner (PPO with a critic) is
-  GRPO here. Its rewards are the task's affair.
+  A_i is the z-score of sample i's score in its group, dt_k [P, S, K] the
+  duration of action k ("task/durations", in any unit) and the mean over all
+  actions of the batch. Actors that run side by side deliver fast actions more
+  often, at a rate of 1/dt; the weight corrects this. It multiplies the z-score
+  and is in no denominator. An action without a duration (NaN) has weight 1, and
+  so do tokens of no action; if the task has no durations, this is `grpo`.
+  Open: over what the paper takes the mean. Its learner, PPO with a critic, is
+  GRPO here; its rewards are up to the task.
   Source: Yang et al. 2025, Reinforcement Learning for Machine Learning
   Engineering Agents.
+
+  Args:
+    timeout: largest duration; longer ones count as this.
+    clip, beta, ddof, eps: same as in `grpo`.
+
+  Raises:
+    ValueError: when a step is traced, if the task has durations but no steps.
   """
   weights = weighted_by_duration(timeout)
   return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""GRPO-CARE: a bonus for answers that follow from their own reasoning."""
+"""GRPO-CARE: a bonus for answers that follow from their reasoning."""
 
 import jax
 import jax.numpy as jnp
@@ -29,16 +29,17 @@ def consistency_bonus(
   cap: float,
   margin: float,
 ) -> jax.Array:
-  """R plus a bonus where right and as likely as the right ones' mean."""
+  """R plus a bonus if right, and as likely as right samples on average."""
   likelihood = jnp.zeros_like(signal)
   if rollout.step_ids is not None:
     steps = jnp.where(rollout.valid("token"), rollout.step_ids, -1)
+    # The tokens of the last step, which is the answer.
     last = (steps == steps.max(-1, keepdims=True)) & (steps >= 0)
-    mean = jnp.exp(masked.mean(rollout.extras[EMA], last))
+    mean = jnp.exp(masked.mean(rollout.extras[EMA], last))  # [P, S]
     likelihood = jnp.where(last.any(-1), jnp.minimum(mean, cap), 0.0)
   right = right_verdict(rollout) & rollout.sample_mask
-  typical = masked.mean(likelihood, right, keepdims=True)
-  return signal + bonus * (right & (likelihood >= typical - margin))
+  right_mean = masked.mean(likelihood, right, keepdims=True)
+  return signal + bonus * (right & (likelihood >= right_mean - margin))
 
 
 def grpo_care(
@@ -55,14 +56,23 @@ def grpo_care(
     p_i  min(exp(mean log ema(answer token | question, reasoning)), cap)
     R_i  score + `bonus` if i is right and p_i >= mean_right p - `margin`
 
-  Then the group's z-score (std + eps), PPO-clip and no KL. The copy is a moving
-  average of the policy: `decay`, every so many steps. The answer is the last
-  step of `step_ids`; a sample without one has p = 0, so that without any every
-  right sample gets the bonus.
-  Accuracy is the verdict: the code's "above .1 and above the group's mean" is
-  then to be right; wrong and unknown samples get nothing.
+  A is the z-score of R_i [P, S] in its group; ema is a moving average of the
+  policy. The answer is the last step of `step_ids`; a sample without steps has
+  p = 0, so without any steps every right sample has the bonus. The loss is
+  PPO-clip, averaged over the tokens of a sample, then over samples, without a
+  KL. Accuracy is the verdict: the code's "above .1 and above the group's mean"
+  then means right. Wrong and unknown samples have no bonus.
   Source: Chen et al. 2025, GRPO-CARE: Consistency-Aware Reinforcement Learning
   for Multimodal Reasoning.
+
+  Args:
+    bonus: size of the bonus.
+    cap: largest p.
+    margin: distance to the mean of right samples that is allowed.
+    decay: decay of the moving average at each of its updates.
+    every: training steps between updates of the moving average.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    eps: constant added to the standard deviation.
   """
   rewards = consistency_bonus(bonus, cap, margin)
   loss = policy_gradient(ppo_clip(clip, clip), aggregate=seq_mean_token_mean())

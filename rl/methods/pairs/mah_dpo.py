@@ -1,4 +1,4 @@
-"""Multi-objective DPO: one trunk, and an output head for each objective."""
+"""Multi-objective DPO: a shared trunk with an output head per objective."""
 
 from __future__ import annotations
 
@@ -29,51 +29,51 @@ Array = jax.Array
 def copied_heads(
   key: Array, kernel: Array, objectives: Sequence[str], noise: float = 1e-3
 ) -> dict[str, dict[str, Array]]:
-  """A head for each objective: the language model's, and a little noise.
+  """A head for each objective: a copy of the language model's, plus noise.
 
-  A decoder that caps its logits has no such copy: these heads are linear.
+  These heads are linear, so a decoder that caps its logits has no such copy.
 
   Args:
     key: PRNG key.
-    kernel: `[D, V]` of the model's own output head.
-    objectives: names.
-    noise: its standard deviation.
+    kernel: `[D, V]` of the model's output head.
+    objectives: names of the objectives.
+    noise: standard deviation of the noise.
 
   Returns:
     `{name: {"kernel": [D, V], "bias": [V]}}` float32, as `models.heads.linear`
-    reads them.
+      reads them.
   """
   kernel = kernel.astype(jnp.float32)
   keys = jax.random.split(key, len(objectives))
   return {
     name: {
-      "kernel": kernel + noise * jax.random.normal(own, kernel.shape),
+      "kernel": kernel + noise * jax.random.normal(head_key, kernel.shape),
       "bias": jnp.zeros(kernel.shape[-1]),
     }
-    for name, own in zip(objectives, keys, strict=True)
+    for name, head_key in zip(objectives, keys, strict=True)
   }
 
 
 def mixed_head(
   heads: Mapping[str, Mapping[str, Array]], weights: Mapping[str, float]
 ) -> dict[str, Array]:
-  """The one head whose logits are sum_d w_d logits_d: a choice of objectives.
+  """The head whose logits are sum_d w_d logits_d: a mixture of objectives.
 
-  Its kernel may stand as the kernel of a decoder's own unembedding, to sample
-  by it, where that is not the embeddings' table, and logits are not capped. An
-  unembedding has no bias: what is then sampled from is the mixture without
+  To sample from the mixture, its kernel can replace that of a decoder's
+  unembedding, if this is not the table of embeddings and logits are not capped.
+  An unembedding has no bias: the samples are then those of the mixture without
   sum_d w_d b_d.
 
   Args:
-    heads: of `copied_heads`, trained.
-    weights: `{name: w_d}`; heads without a weight do not count.
+    heads: trained heads, shaped like the result of `copied_heads`.
+    weights: `{name: w_d}`; heads without a weight are left out.
 
   Returns:
     `{"kernel": [D, V], "bias": [V]}`, as `models.heads.linear` reads them.
   """
-  chosen = [(heads[name], weight) for name, weight in weights.items()]
+  weighted_heads = [(heads[name], weight) for name, weight in weights.items()]
   return {
-    leaf: sum(weight * head[leaf] for head, weight in chosen)
+    leaf: sum(weight * head[leaf] for head, weight in weighted_heads)
     for leaf in ("kernel", "bias")
   }
 
@@ -102,28 +102,32 @@ def head_contrastive(
   objective: str,
   beta: float,
 ) -> Array:
-  """-log sigma(beta sum_i s_i d_i), d_i = log pi_d(y_i) - log ref(y_i)."""
-  own = {scoring.log_probs.name: policy[head_log_probs(objective)]}
-  ratios = log_ratios(types.Named(own), rollout, REF)
+  """-log sigma(beta sum_i s_i d_i), d_i = log pi_d(y_i) - log ref(y_i).
+
+  s [P, S] is the signal; the rest is as in `contrast.contrastive`.
+  """
+  log_probs = {scoring.log_probs.name: policy[head_log_probs(objective)]}
+  ratios = log_ratios(types.Named(log_probs), rollout, REF)
   return jax.nn.softplus(-beta * jnp.sum(signal * ratios, -1))
 
 
 def pair_of(objective: str) -> Transform:
-  """+1 and -1 on the best and the worst of each group by an objective."""
+  """+1 and -1 on the best and the worst sample of a group by an objective."""
   if not objective:
     return chain(scores(), best_against_worst())
-  alone = (components((objective,)), weighted_sum((1.0,)))
-  return chain(*alone, best_against_worst())
+  component = (components((objective,)), weighted_sum((1.0,)))
+  return chain(*component, best_against_worst())
 
 
 @transform("none", "scalar")
-def share_of_present(
+def objective_weight(
   _, rollout: types.Rollout, *, objectives: tuple[str, ...]
 ) -> Array:
   """1 / (the number of objectives that have a pair in this rollout)."""
   pairs = [pair_of(objective) for objective in objectives]
-  found = [t.apply(None, rollout, t.init())[0] for t in pairs]
-  return 1.0 / jnp.maximum((jnp.stack(found) != 0).any((1, 2)).sum(), 1)
+  # One signal [P, S] per objective; 0 everywhere if it has no pair.
+  signals = [t.apply(None, rollout, t.init())[0] for t in pairs]
+  return 1.0 / jnp.maximum((jnp.stack(signals) != 0).any((1, 2)).sum(), 1)
 
 
 def mah_dpo(objectives: tuple[str, ...] = (), beta: float = 0.1) -> Method:
@@ -131,33 +135,38 @@ def mah_dpo(objectives: tuple[str, ...] = (), beta: float = 0.1) -> Method:
 
     L_d = -log sigma(beta (r_d(y_+) - r_d(y_-))),  r_d = log pi_d - log ref
 
-  pi_d is the trunk that all share under head d, and each head learns from the
-  pairs of its own objective: conflicts meet in the trunk alone. y_+ and y_- are
-  the first best and worst sample of a group by the component of the objective's
-  name; objectives without a pair in the rollout are not in the mean. The
-  reference is the frozen start under the model's head, all laws at the sampling
-  temperature. With no `objectives` there is one, the score, and its head is the
-  model's: DPO.
+  pi_d is the shared trunk under head d. Each head learns from the pairs of its
+  own objective, so that conflicting objectives meet in the trunk only. y_+ and
+  y_- are the first best and the first worst sample of a group by the component
+  of the objective's name, and sigma is the sigmoid. Objectives without a pair
+  in the rollout are left out of the mean. ref is the policy at the start of the
+  run under the model's head; all distributions are at the sampling temperature.
 
-  A policy has the heads as `extra_heads=((name, V), ...)`, and its parameters
-  must hold `copied_heads` before the first step. A config cannot say so: it
-  draws extra heads at random, no law of a language, so with `objectives` this
-  method is for the caller who starts the state from parameters of his own.
-  The user's weights w make `mixed_head`, whose logits are sum_d w_d logits_d.
-  Deviations: pairs are the policy's own samples, drawn under the model's head,
-  which learns through the trunk only. Left out: the search over steps that a
-  process reward model guides.
+  A policy has the heads by `extra_heads=((name, V), ...)`, and its parameters
+  must contain `copied_heads` before the first step. A config cannot do this: it
+  initialises extra heads at random, which is no language model. With
+  `objectives` this method is therefore for callers who build the initial state
+  from their own parameters. A user's weights w give `mixed_head`, whose logits
+  are sum_d w_d logits_d.
+  Deviations: pairs are samples of the policy, drawn with the model's head,
+  which learns through the trunk only.
+  Left out: the search over steps that a process reward model guides.
   Source: Simultaneous Multi-objective Alignment Across Verifiable and
   Non-verifiable Rewards (MAH-DPO), 2025, and its code.
+
+  Args:
+    objectives: names of components of the rollout; with () the score is the
+      only objective, and its head is the model's: DPO.
+    beta: scale of the log-ratios.
   """
   objectives = tuple(objectives) or ("",)
 
-  def one(objective: str) -> Term:
+  def term_of(objective: str) -> Term:
     pair = pair_of(objective)
     loss = head_contrastive(objective, beta)
     return loss.of(signal=pair, loss_filter=chain(pair, contrasted()))
 
-  terms = [one(objective) for objective in objectives]
+  terms = [term_of(objective) for objective in objectives]
   if len(terms) > 1:
-    terms = [share_of_present(objectives) * each for each in terms]
+    terms = [objective_weight(objectives) * one_term for one_term in terms]
   return Method(loss=Loss(tuple(terms)), parameter_sets=(("ref", frozen()),))

@@ -1,4 +1,4 @@
-"""Pairwise proximal policy optimisation: differences of two samples."""
+"""P3O, pairwise proximal policy optimisation: differences of two samples."""
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,8 @@ def minus_log_ratio(
   signal: jax.Array, rollout: types.Rollout, *, beta: float
 ) -> jax.Array:
   """R - beta sum_t (log pi_old - log pi_ref)."""
-  moved = rollout.extras[OLD] - rollout.extras[REF]
-  return signal - beta * masked.sum(moved, rollout.valid("token"))
+  log_ratio = rollout.extras[OLD] - rollout.extras[REF]
+  return signal - beta * masked.sum(log_ratio, rollout.valid("token"))
 
 
 @term("sample", "prompt", needs={POLICY, OLD})
@@ -33,17 +33,19 @@ def pairwise_surrogate(
   clip: float,
   clipping: str,
 ) -> jax.Array:
-  """- mean over pairs of what `p3o` says."""
-  log_ratio = pairwise.log_ratios(policy, rollout, OLD)
-  gain = pairwise.differences(signal) / 2
+  """Minus the objective of `p3o`, averaged over the pairs of a group."""
+  log_ratio = pairwise.log_ratios(policy, rollout, OLD)  # [P, S]
+  gain = pairwise.differences(signal) / 2  # [P, S, S], A of pairs
   rho = surrogates.ratio(log_ratio)
   if clipping == "separate":
     bounded = jnp.clip(rho, 1 - clip, 1 + clip)[..., None]
+    # The mean is over ordered pairs: twice the term of the first sample
+    # averages to the sum of both terms of `p3o`.
     value = 2 * jnp.minimum(gain * rho[..., None], gain * bounded)
   else:
-    joint = jax.lax.stop_gradient(rho[..., :, None] * rho[..., None, :])
-    near = (joint >= 1 - clip) & (joint <= 1 + clip)
-    weight = jnp.where(near, joint, 0.0)
+    rho_pair = jax.lax.stop_gradient(rho[..., :, None] * rho[..., None, :])
+    in_range = (rho_pair >= 1 - clip) & (rho_pair <= 1 + clip)
+    weight = jnp.where(in_range, rho_pair, 0.0)
     value = weight * gain * pairwise.differences(log_ratio)
   valid = pairwise.pairs(pairwise.members(rollout))
   return -masked.mean(value, valid, (-2, -1))
@@ -52,18 +54,28 @@ def pairwise_surrogate(
 def p3o(
   beta: float = 0.1, clip: float = 0.2, clipping: str = "separate"
 ) -> Method:
-  """PPO on pairs: each sample is paid by how far it beats the other one.
+  """PPO on pairs: a sample's advantage is its lead in reward over the other.
 
-    A         (R_1 - R_2) / 2, R with -beta log(pi_old / pi_ref) of the sample
+    A         (R_1 - R_2) / 2, R minus beta log(pi_old / pi_ref) of a sample
     separate  min(A rho_1, A clip rho_1) + min(-A rho_2, -A clip rho_2)
     joint     A sg[rho_1 rho_2] (log pi_1 - log pi_2), 0 where the product of
-              the ratios leaves [1 - clip, 1 + clip]
+              the ratios is outside [1 - clip, 1 + clip]
 
-  rho is the ratio of a whole sample. On-policy this is `rloo` of the two, and
-  R + f(prompt) changes nothing. Groups of more: the mean over all pairs.
-  Open: beta is ours (0 drops the reference); "joint" rests on both sides, as
-  the product does not say which sample moved.
+  R [P, S] is the score of a sample, rho [P, S] the importance ratio of a whole
+  sample, pi_ref the policy at the start of the run and sg stops the gradient.
+  On-policy this is `rloo` of the two samples; R + f(prompt) changes nothing.
+  Larger groups average over all pairs.
+  Open: beta is ours. "joint" has no gradient outside the range for either
+  sample, as the product does not tell which of them moved.
   Source: Wu et al. 2023, Pairwise Proximal Policy Optimization.
+
+  Args:
+    beta: weight of the KL penalty; 0 drops the reference and its forward pass.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    clipping: "separate" or "joint".
+
+  Raises:
+    ValueError: if `clipping` is unknown.
   """
   if clipping not in CLIPPING:
     raise ValueError(choices.unknown("clipping", clipping, CLIPPING))

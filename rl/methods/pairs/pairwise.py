@@ -1,4 +1,4 @@
-"""What losses of pairs share: ratios of whole samples, pairs, and judges."""
+"""Functions shared by losses of pairs: sequence ratios, pairs, preferences."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ PREFERENCES = scoring.provided("task", "preferences")
 
 
 def members(rollout: types.Rollout) -> Array:
-  """`[P, S]` bool, samples that exist and have a token to train on."""
+  """`[P, S]` bool, samples that exist and have a token that is trained on."""
   return rollout.valid("token").any(-1)
 
 
 def log_ratios(
   policy: types.Named, rollout: types.Rollout, reference: scoring.Need
 ) -> Array:
-  """`[P, S]` log pi(y_i) - log reference(y_i) of whole samples, in nats."""
+  """`[P, S]` log pi(y_i) - log reference(y_i) of whole samples y_i, in nats."""
   difference = policy[scoring.log_probs] - rollout.extras[reference]
   return masked.sum(difference, rollout.mask)
 
 
 def pairs(valid: Array) -> Array:
-  """`[P, S, S]` bool, ordered pairs of two different members."""
+  """`[P, S, S]` bool, ordered pairs of two different samples that exist."""
   other = ~jnp.eye(valid.shape[-1], dtype=bool)
   return valid[..., :, None] & valid[..., None, :] & other
 
 
 def differences(x: Array) -> Array:
-  """`[P, S]` -> `[P, S, S]`, x_i - x_j."""
+  """x_i - x_j, `[P, S] -> [P, S, S]`."""
   return x[..., :, None] - x[..., None, :]
 
 
 def preferences(rollout: types.Rollout) -> Array:
-  """`[P, S, S]`: 1 where sample i is preferred to j, 0 where j is, 1/2 tied.
+  """`[P, S, S]`: 1 if sample i is preferred to j, 0 if j is, 1/2 if tied.
 
-  The judgement of the task ("task/preferences", NaN where it compared nothing)
-  where it has one, else what the scores say.
+  These are the judgements of the task ("task/preferences", NaN for pairs that
+  were not compared), or else the order of the scores.
   """
   if PREFERENCES in rollout.extras:
     return rollout.extras[PREFERENCES]

@@ -1,4 +1,4 @@
-"""Proximal reward difference prediction: regress differences of rewards."""
+"""PRDP: regresses differences of log-ratios on differences of rewards."""
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +21,14 @@ def reward_difference(
   beta: float,
   clip: float,
 ) -> jax.Array:
-  """Mean over pairs of the larger squared error, as it is and clipped."""
+  """Mean over pairs of the larger squared error, without and with the clip."""
   now, old = policy[scoring.log_probs], rollout.extras[OLD]
-  near = types.Named({"log_probs": jnp.clip(now, old - clip, old + clip)})
+  clipped = types.Named({"log_probs": jnp.clip(now, old - clip, old + clip)})
   errors = [
-    beta * pairwise.log_ratios(moved, rollout, REF) - signal
-    for moved in (policy, near)
+    beta * pairwise.log_ratios(log_probs, rollout, REF) - signal
+    for log_probs in (policy, clipped)
   ]
+  # [P, S, S] each, squared errors of pairs.
   squared = [pairwise.differences(error) ** 2 for error in errors]
   valid = pairwise.pairs(pairwise.members(rollout))
   return masked.mean(jnp.maximum(*squared), valid, (-2, -1))
@@ -36,16 +37,20 @@ def reward_difference(
 def prdp(beta: float = 0.1, clip: float = 0.2) -> Method:
   """Regresses a pair's difference of log-ratios on its difference of rewards.
 
-    error  beta [(log pi - log ref)(y_1) - (log pi - log ref)(y_2)] - (R_1 - R_2)
+    error  beta (d_1 - d_2) - (R_1 - R_2), d = log pi(y) - log ref(y)
     loss   mean over pairs of max(error^2, error^2 with each token's log pi
            clipped to log pi_old +- clip)
 
-  The minimum is pi ~ ref exp(R / beta): the partition function is the same for
-  both. Unlike DPO equal rewards teach too: they pull the log-ratios together.
-  All pairs of a group take part; `clip` = inf is plain regression.
-  Deviation: made for diffusion, where a step is a denoising step; here it is a
-  token. Both constants are ours, for rewards of about [0, 1].
+  R [P, S] is the score of a sample y, ref the policy at the start of the run.
+  The minimum is pi ~ ref exp(R / beta): the partition function cancels. Pairs
+  of equal rewards, which DPO ignores, pull their log-ratios together.
+  Deviation: tokens take the place of the denoising steps of a diffusion model.
+  Both defaults are ours, for rewards of about [0, 1].
   Source: Deng et al. 2024, PRDP: Proximal Reward Difference Prediction.
+
+  Args:
+    beta: scale of the log-ratios.
+    clip: largest change of a token's log pi; inf is regression without a clip.
   """
   return Method(
     advantage=scores(),

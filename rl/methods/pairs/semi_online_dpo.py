@@ -1,4 +1,4 @@
-"""Semi-online DPO: pairs of samples of a generator that lags behind."""
+"""Semi-online DPO: pairs sampled by a generator that lags behind."""
 
 import jax
 import jax.numpy as jnp
@@ -27,18 +27,21 @@ def best_against_worst(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
 def semi_online_dpo(
   every: int = 10, beta: float = 0.1, nll_coef: float = 0.0
 ) -> Method:
-  """DPO on the best and the worst of each group, sampled by an older policy.
+  """DPO on the best and the worst sample of each group of an older policy.
 
-  loss = -log sigma(beta [(log pi - log ref)(y_+) - (log pi - log ref)(y_-)])
+    loss = -log sigma(beta [d(y_+) - d(y_-)]), d = log pi - log ref
 
-  y_+ and y_- are the first samples with the highest and the lowest score: the
-  first right and the first wrong one where scores are verdicts. A group of
-  equal scores has no pair and is left out. The generator takes the policy's
-  parameters after `every` training steps: 1 is online, the paper goes to 100.
-  The reference stays where the run started. `nll_coef` adds the mean of
-  -log pi over the tokens of y_+.
+  y_+ and y_- are the first samples of a group with the highest and the lowest
+  score, and sigma is the sigmoid. A group of equal scores has no pair and is
+  left out. ref is the policy at the start of the run.
   Source: Lanchantin et al. 2025, Bridging Offline and Online Reinforcement
   Learning for LLMs.
+
+  Args:
+    every: training steps between copies of the policy's parameters to the
+      generator; 1 is online, the paper's largest is 100.
+    beta: scale of the log-ratios.
+    nll_coef: weight of the mean of -log pi over the tokens of y_+.
   """
   pair = chain(scores(), best_against_worst())
   loss = contrastive(beta)

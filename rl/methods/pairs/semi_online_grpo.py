@@ -15,18 +15,27 @@ def semi_online_grpo(
   ddof: int = 1,
   eps: float = 1e-6,
 ) -> Method:
-  """GRPO without a clip on the samples of an older policy, weights capped.
+  """GRPO without a clip on samples of an older policy, with capped weights.
 
     A     (R - mean R) / (std R + eps)
-    loss  - sg[min(rho_t, cap)] A grad log pi(y_t) + beta k3 to the start,
-          mean over samples of the mean over tokens
+    loss  -sg[min(rho_t, cap)] A log pi(y_t) + beta k3, averaged over the tokens
+          of a sample, then over samples
 
-  rho_t = pi / pi_generator, as the sampler reported it. The generator takes the
-  policy's parameters after `every` training steps: with 1, one update per
-  rollout, the same beta, and a sampler that agrees with the trainer this is
-  `grpo`; the paper goes to 100.
+  R [P, S] is the score of a sample; mean and std are over its group.
+  rho_t = pi / pi_generator is the importance ratio of token t, with log-probs
+  as the sampler reported them; sg stops the gradient. k3 estimates the KL to
+  the policy at the start of the run. With every = 1, one update per rollout and
+  a sampler that agrees with the trainer, this is `grpo` with the same beta.
   Source: Lanchantin et al. 2025, Bridging Offline and Online Reinforcement
   Learning for LLMs.
+
+  Args:
+    every: training steps between copies of the policy's parameters to the
+      generator; 1 is online, the paper's largest is 100.
+    cap: largest weight.
+    beta: weight of the KL; 0 drops the reference and its forward pass.
+    ddof: the variance of a group of n samples is divided by n - ddof.
+    eps: constant added to the standard deviation.
   """
   aggregate = seq_mean_token_mean()
   capped = weighted_reinforce((0.0, cap), (0.0, cap))

@@ -1,4 +1,4 @@
-"""Supervised iterative learning from human feedback: imitate the best."""
+"""SuperHF: supervised learning on the best sample of each group."""
 
 import dataclasses
 
@@ -11,19 +11,23 @@ from rl.transforms import chain, scores
 
 
 def superhf(beta: float = 0.0) -> Method:
-  """One supervised step on the best sample of each group.
+  """One supervised update on the best sample of each group.
 
-  loss = mean over the tokens of the best samples of -log pi
-         + beta mean over all tokens of k3 to the starting policy
+    loss = mean of -log pi over the tokens of the best samples
+           + beta mean of k3 over all tokens
 
-  REINFORCE with the weight 1 on the first best sample and 0 on the others, and
-  no baseline: a group of equal scores teaches its first sample. Samples without
-  a token are never the best. S is the paper's superbatch, 16.
-  Deviation: KL(ref || pi) of the whole law becomes k3 at the sampled tokens,
-  whose gradient on-policy is that KL's, and which like it is never negative.
-  beta is 0 in the code's defaults; the paper's runs take a small one.
+  This is REINFORCE with weight 1 on the first best sample, 0 on the others and
+  no baseline: a group of equal scores trains on its first sample. Samples
+  without a token are never the best. k3 estimates the KL to ref, the policy at
+  the start of the run. S corresponds to the paper's superbatch of 16.
+  Deviation: KL(ref || pi) of the whole distribution becomes k3 at the sampled
+  tokens, whose gradient on-policy is that of this KL, and which is never
+  negative either.
   Source: Mukobi et al. 2023, SuperHF: Supervised Iterative Learning from Human
   Feedback.
+
+  Args:
+    beta: weight of the KL; 0 in the code's defaults, small in the paper's runs.
   """
   best = chain(scores(), best_of_group())
   imitation = dataclasses.replace(

@@ -1,1 +1,1 @@
-"""Rewards of steps, and how they become credit."""
+"""Methods that turn rewards of reasoning steps into credit of tokens."""

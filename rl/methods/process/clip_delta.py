@@ -1,4 +1,4 @@
-"""Clip and delta: process rewards that cannot be farmed by adding steps."""
+"""Clip and delta: process rewards that do not grow with the number of steps."""
 
 from rl import choices
 from rl.losses.surrogates import ppo_clip
@@ -30,18 +30,35 @@ def clip_delta(
 ) -> Method:
   """A_t = A_success + alpha (G_t - others' mean return), G of bounded rewards.
 
-  clip: r_k = min(s_k - threshold, 0). delta: r_k = s_k - s_{k+1}, the last step
-  judged by success alone. clip_delta: first the one, then the other. Success is
-  the leave-one-out advantage of the known verdicts of a fraction `labelled` of
-  the prompts.
-  `threshold` None is the mean score of the batch; neither it nor `alpha` is
-  known from the paper. Deviation: group baselines (`horizon` as in `min_form`)
-  for the paper's critic.
+  G_t [P, S, T] is the return-to-go of rewards r_k at the last token of step k,
+  with s_k [P, S, K] the score of the step:
+
+    clip        r_k = min(s_k - threshold, 0)
+    delta       r_k = s_k - s_{k+1}, with 0 for the score of the last step,
+                which is judged by success alone
+    clip_delta  clip first, then delta
+
+  A_success is the leave-one-out advantage of known verdicts. The others' mean
+  return is the baseline of `min_form`. The loss is PPO-clip, averaged over
+  tokens, without a KL.
+  Open: the paper's threshold and alpha are not known to us.
+  Deviation: baselines of the group take the place of the paper's critic.
   Source: Gao et al. 2024, On Designing Effective RL Reward at Training Time for
   LLM Reasoning.
 
+  Args:
+    form: "clip", "delta" or "clip_delta".
+    threshold: score that a step must reach; None takes the mean score of the
+      batch.
+    alpha: weight of the process reward.
+    labelled: share of the prompts whose verdicts are used, always the same ones
+      by their ids.
+    horizon: the longest completion in tokens, L; None takes T, the padded
+      length of the batch.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+
   Raises:
-    ValueError: `form` is unknown, or `labelled` is not in [0, 1].
+    ValueError: if `form` is unknown, or `labelled` is not in [0, 1].
   """
   bounded = {
     "clip": (clip_rewards(threshold),),

@@ -1,4 +1,4 @@
-"""Min-form credit: the return is the worst step still to come, softly."""
+"""Min-form credit (PURE): the return is the soft minimum of later steps."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -25,16 +25,25 @@ def min_form(
 ) -> Method:
   """A_t = G_t - others' mean return, G the return-to-go of soft-min rewards.
 
-  r*_k = s_k softmax_k(-s_k / temperature) stands on the last token of step k,
-  so a sample collects the soft minimum of its step scores however many steps it
-  makes. `verifiable` adds that much of the leave-one-out advantage of the
-  known verdicts, of a fraction `labelled` of the prompts (the paper's best run:
-  about a tenth): always the same prompts, by their ids.
-  `horizon` is the longest completion, by default the T of the batch.
+  r*_k = s_k softmax_k(-s_k / temperature) stands at the last token of step k,
+  with s_k [P, S, K] the score of the step, so a sample collects the soft
+  minimum of its scores for any number of steps. G and A are [P, S, T]; the
+  others' mean return is the sum of the other samples' G over their tokens,
+  divided by L and their number. The loss is PPO-clip, averaged over tokens.
   Source: Cheng et al. 2025, Stop Summation (PURE), the paper's layout.
 
+  Args:
+    temperature: temperature of the softmax, in units of the score.
+    verifiable: weight of the leave-one-out advantage of known verdicts; 0
+      leaves it out.
+    labelled: share of the prompts whose verdicts are used, always the same ones
+      by their ids. The paper's best run has about a tenth.
+    horizon: the longest completion in tokens, L; None takes T, the padded
+      length of the batch.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+
   Raises:
-    ValueError: `labelled` is not in [0, 1].
+    ValueError: if `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),

@@ -1,4 +1,4 @@
-"""Online process rewards of agents: turns paid by a model of preferences."""
+"""Online process rewards for agents: turns rewarded by a preference model."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _POLICY = scoring.Need("policy", scoring.log_probs)
 
 @transform("token", "step")
 def sum_tokens_in_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """The sum over the scored tokens of each step.
+  """The sum over the scored tokens of each step, `[P, S, T] -> [P, S, K]`.
 
   `transforms.sum_steps` is the sum over the steps of a sample.
 
   Raises:
-    ValueError: the rollout has no steps.
+    ValueError: if the rollout has no steps.
   """
   if rollout.step_ids is None or rollout.step_mask is None:
     raise ValueError(
@@ -41,28 +41,29 @@ def sum_tokens_in_steps(signal: Array, rollout: types.Rollout) -> Array:
       "cuts its completions into steps (chain)"
     )
   steps = jnp.arange(rollout.step_mask.shape[-1])
-  own = rollout.step_ids[..., None] == steps
+  inside = rollout.step_ids[..., None] == steps  # [P, S, T, K]
   values = jnp.where(rollout.valid("token"), signal, 0.0)
-  return jnp.sum(jnp.where(own, values[..., None], 0.0), -2)
+  return jnp.sum(jnp.where(inside, values[..., None], 0.0), -2)
 
 
 @transform("step")
 def minus_others_pooled_mean(signal: Array, rollout: types.Rollout) -> Array:
-  """r_ik - b_i, b_i the mean over all steps of the other samples in one pool.
+  """r_ik - b_i, b_i the mean over all steps of the other samples as one pool.
 
-  0 where no other sample has a step. `step_transforms.minus_others_step_mean`
-  takes each sample's own mean first, of rewards placed on tokens.
+  It is 0 if no other sample has a step.
+  `step_transforms.minus_others_step_mean` first takes the mean of each sample,
+  of rewards placed on tokens.
   """
   rewards, mask = signal, rollout.valid("step")
-  own, count = masked.sum(rewards, mask), masked.count(mask)
+  sums, count = masked.sum(rewards, mask), masked.count(mask)  # [P, S]
   others = count.sum(-1, keepdims=True) - count
-  total = own.sum(-1, keepdims=True) - own
-  less = rewards - (total / jnp.maximum(others, 1.0))[..., None]
-  return jnp.where(mask & (others > 0)[..., None], less, 0.0)
+  others_sum = sums.sum(-1, keepdims=True) - sums
+  centered = rewards - (others_sum / jnp.maximum(others, 1.0))[..., None]
+  return jnp.where(mask & (others > 0)[..., None], centered, 0.0)
 
 
 def implicit_step_rewards(beta: float) -> Transform:
-  """r_k = beta sum_{t in step k} (log pi_prm - log pi_old)."""
+  """r_k = beta sum over the tokens t of step k of (log pi_prm - log pi_old)."""
   return beta * chain(log_ratios("prm", "old"), sum_tokens_in_steps())
 
 
@@ -70,22 +71,23 @@ def implicit_step_rewards(beta: float) -> Transform:
 def trajectory_preferences(
   _, policy: types.Named, rollout: types.Rollout, *, beta: float
 ) -> Array:
-  """mean over a group's right i and wrong j of -log sigma(Q_i - Q_j).
+  """-log sigma(Q_i - Q_j), averaged over a group's right i and wrong j.
 
-  Q is the mean over a sample's steps of beta sum_{t in step} (log pi_prm -
-  log pi_b), pi_b what sampled it; tokens of no step have no part.
+  Q is the mean over the steps of a sample of beta sum_{t in step}
+  (log pi_prm - log pi_b), with pi_b the behavior policy and sigma the sigmoid.
+  Tokens of no step are left out.
   """
   inside = rollout.mask & (rollout.step_ids >= 0)
   ids = jnp.where(inside, rollout.step_ids, -1)
   steps = jnp.arange(rollout.step_mask.shape[-1])
-  count = (ids[..., None] == steps).any(-2).sum(-1)
+  count = (ids[..., None] == steps).any(-2).sum(-1)  # [P, S] steps
   gap = policy[scoring.log_probs] - rollout.behavior_log_probs
   q = beta * masked.sum(gap, inside) / jnp.maximum(count, 1)
   exists = rollout.mask.any(-1)
   right, wrong = (exists & (rollout.correct == v) for v in (1, 0))
-  pairs = right[..., :, None] & wrong[..., None, :]
-  unlikely = jax.nn.softplus(q[..., None, :] - q[..., :, None])
-  return masked.mean(unlikely, pairs, (-2, -1))
+  pairs = right[..., :, None] & wrong[..., None, :]  # [P, S, S]
+  losses = jax.nn.softplus(q[..., None, :] - q[..., :, None])
+  return masked.mean(losses, pairs, (-2, -1))
 
 
 def oprl(
@@ -93,20 +95,27 @@ def oprl(
 ) -> dict[str, Method]:
   """A = leave-one-out of the outcome + process_coef leave-one-out of the turns.
 
-    r_k   beta sum over turn k of (log pi_prm - log pi_old)
-    A_t   (R_i - others' mean R) + process_coef (r_k - others' mean r), t in k
+    r_k  beta sum over the tokens of turn k of (log pi_prm - log pi_old)
+    A_t  (R_i - others' mean R) + process_coef (r_k - others' mean r), k the
+         turn of token t
 
-  Turns are the task's steps. What a sample's turns earn is beta times the
-  log-ratio of all their tokens, a potential's difference. Two learners: "prm"
-  starts as the policy and takes one step per rollout, after it has scored, by
-  DPO on the group's pairs of a right and a wrong sample; groups without one are
-  left out. PPO-clip, token mean, no KL. process_coef = 0 is `rloo`.
-
-  Deviations: the others' mean is over all their turns, where the released code
-  takes the first of each; the PRM's reference is the sampler's report of the
-  policy, which is the old policy where it samples at the trainer's law.
+  R_i [P, S] is the score of sample i; turns are the steps of the task, and r is
+  [P, S, K]. The rewards of a sample's turns add up to beta times the log-ratio
+  of all their tokens, which is the difference of a potential. There are two
+  learners. "prm" starts as the policy and makes one update per rollout, after
+  it has scored the rollout, by DPO on the group's pairs of a right and a wrong
+  sample; groups without such a pair are left out. The policy's loss is
+  PPO-clip, averaged over tokens, without a KL. process_coef = 0 is `rloo`.
+  Deviations: the mean of the others is over all their turns, where the released
+  code takes the first turn of each. The reference of the PRM is the policy as
+  the sampler reported it, which is the old policy if sampler and trainer agree.
   Source: Liu et al. 2025, Agentic Reinforcement Learning with Implicit Step
   Rewards (iStar), and its code.
+
+  Args:
+    beta: scale of the implicit rewards.
+    process_coef: weight of the turns' advantages.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   outcome = chain(scores(), leave_one_out(), broadcast())
   turns = chain(

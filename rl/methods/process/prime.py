@@ -40,31 +40,42 @@ def prime(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> dict[str, Method]:
-  """A = whiten(returns-to-go of process_coef r~ + o~); outcome labels only.
+  """A = whiten(returns-to-go of process_coef r~ + o~), from outcome labels.
 
-    q_t   log pi_prm - log pi_ref of each token
-    r     q, but 0 on the last token, / (largest |return-to-go| of it in the
-          batch + 1e-6)
-    r~    n/(n-1) r_it - sum_j mean_t r_jt / (n-1)
-    o~    the leave-one-out verdict, on the last token
+    q_t  log pi_prm - log pi_ref of each token, [P, S, T]
+    r    q, but 0 at the last token, / (largest |return-to-go| of it in the
+         batch + 1e-6)
+    r~   n/(n-1) r_it - sum_j mean_t r_jt / (n-1), n the size of the group
+    o~   the leave-one-out verdict, at the last token
 
-  Two learners. "prm" starts as the policy and takes one step per rollout on the
-  cross-entropy of sigma(beta sum_t q_t), the sum over all tokens, against the
-  verdict; the policy is trained with PPO-clip over the mean token, without KL.
-  Both see only groups with an accuracy in [low, high] and no truncated sample:
-  the others are in no statistic, and without any group nothing moves. `update`
-  = "after" (released script): the policy is paid by the PRM as it was at the
-  start of the step. "before": the PRM learns first, and then pays.
-  The reference is the policy that the run starts from. The PRM's own rate,
-  twice the policy's in the paper (1e-6, 5e-7), is `config.learners.prm`.
-
-  Deviations and choices: the group baseline is that of the code; the paper's
-  r_it - mean_{j != i} mean_t r_jt is `baseline="paper"`. The reward of the last
-  token is dropped as in verl's recipe; the first release kept it. Both weights
-  are 1: the recipe's 5 and 5 are the same after whitening. Groups are dropped,
-  not sampled until the batch is full. Unknown verdicts are in neither the
-  outcome nor the cross-entropy; a group of one has advantage 0.
+  There are two learners. "prm" starts as the policy and makes one update per
+  rollout, on the cross-entropy between sigma(beta sum_t q_t), the sum over all
+  tokens, and the verdict. The policy is trained with PPO-clip, averaged over
+  tokens, without a KL. Both see only the groups with an accuracy in [low, high]
+  and no truncated sample: the others are in no statistic, and without any such
+  group neither is updated. The reference is the policy at the start of the run.
+  The PRM's learning rate, in the paper twice the policy's (1e-6 and 5e-7), is
+  `config.learners.prm`.
+  Deviations: the baseline of r is that of the code; the paper's is
+  `baseline="paper"`. The reward of the last token is dropped as in verl's
+  recipe; the first release kept it. Both weights are 1: the recipe's 5 and 5
+  are the same after whitening. Groups are dropped instead of sampled until the
+  batch is full. Unknown verdicts are in neither the outcome nor the
+  cross-entropy. A group with one sample has advantage 0.
   Source: Cui et al. 2025, Process Reinforcement through Implicit Rewards.
+
+  Args:
+    beta: scale of the implicit rewards in the PRM's loss.
+    process_coef: weight of r~.
+    update: "after": rewards are those of the PRM at the start of the step (the
+      released script); "before": the PRM is updated first, then gives rewards.
+    baseline: "released", or "paper" with r_it - mean_{j != i} mean_t r_jt.
+    low, high: bounds of the accuracy of a group.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of the batch is divided by its number of tokens - ddof.
+
+  Raises:
+    ValueError: if `update` is unknown; when a step is traced, if `baseline` is.
   """
   if update not in UPDATES:
     raise ValueError(choices.unknown("update", update, UPDATES))

@@ -1,4 +1,4 @@
-"""PURE in the layout of its OpenRLHF branch: the baseline is in the reward."""
+"""PURE as in its OpenRLHF branch: the baseline is subtracted from rewards."""
 
 from rl import choices
 from rl.losses.surrogates import ppo_clip
@@ -38,20 +38,31 @@ def pure_openrlhf(
 ) -> Method:
   """A_t = whiten(return-to-go of r*_k - b_k and of the outcome's advantage).
 
-  b_k is what the others earn per token times the tokens of step k without its
-  separator (`baseline` = "token"), or their mean reward per step ("step"). On
-  the last token stands `verifiable` times the leave-one-out advantage of the
-  known verdicts (of ok - 1 in the released code: the same), of a fraction
-  `labelled` of the prompts. Tokens that end a step have advantage 0 and are not
-  in the whitening, whose variance is biased.
-  Deviations: no penalty 0.001 k1 in the reward (add `kl` to the loss); the
-  released whitening finds separators by advantage == 0 and lets their
-  distance from the mean into the variance; a group of one has advantage 0 and
-  stays out of the whitening.
+  r*_k is the soft-min reward of step k, at its last token, as in `min_form`.
+  b_k is the mean reward per token of the other samples, times the tokens of
+  step k without its separator, the last one (`baseline` "token"), or their mean
+  reward per step ("step"). At the last token stands `verifiable` times the
+  leave-one-out advantage of the known verdicts (the released code has
+  verdict - 1: the same). A [P, S, T] is 0 at tokens that end a step; these are
+  left out of the whitening, whose variance has ddof 0. The loss is PPO-clip,
+  averaged over tokens.
+  Deviations: the reward has no penalty 0.001 k1 (add `kl` to the loss). The
+  released whitening finds separators by advantage == 0, and counts their
+  distance from the mean in the variance. A group with one sample has advantage
+  0 and is left out of the whitening.
   Source: Cheng et al. 2025, Stop Summation (PURE), released code, main branch.
 
+  Args:
+    temperature: temperature of the soft minimum, in units of the score.
+    baseline: "token" or "step".
+    verifiable: weight of the leave-one-out advantage of known verdicts; 0
+      leaves it out.
+    labelled: share of the prompts whose verdicts are used, always the same ones
+      by their ids.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+
   Raises:
-    ValueError: `baseline` is unknown, or `labelled` is not in [0, 1].
+    ValueError: if `baseline` is unknown, or `labelled` is not in [0, 1].
   """
   if baseline not in _BASELINES:
     raise ValueError(choices.unknown("baseline", baseline, _BASELINES))

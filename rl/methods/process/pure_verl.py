@@ -1,4 +1,4 @@
-"""PURE in the layout of its verl branch: one return for process and outcome."""
+"""PURE as in its verl branch: one return for process and outcome."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -30,27 +30,37 @@ def pure_verl(
 ) -> Method:
   """A_t = whiten(G_t - sum_{j != i} sum_t G_jt / ((n - 1) L)).
 
-  G is the return-to-go of r*_k on the last token of step k plus `verifiable`
-  times a known verdict, of a fraction `labelled` of the prompts, on the last
-  token of the sample. The outcome thus shares the baseline, which divides sums
-  over *real* tokens by the *padded* length L (`horizon`, by default the T of
-  the batch): where the others are shorter than L their success is charged in
-  part only, so that equal rewards have a positive advantage before whitening.
-  `min_form` keeps the outcome out of this; without outcome and whitening the
-  two are equal. Whitening is over all tokens of the batch, `ddof` = 1 as
-  released.
-  Deviations: no penalty 0.001 k3 in the reward (add `kl` to the loss); a group
-  of one has advantage 0 and stays out of the whitening.
+  G [P, S, T] is the return-to-go of the soft-min rewards of `min_form`, plus
+  `verifiable` times the known verdict at the last token of the sample; n is the
+  size of the group. Thus the outcome shares the baseline, which divides sums
+  over *real* tokens by the *padded* length L: if the other samples are shorter
+  than L, only a part of their success is subtracted, and equal rewards have a
+  positive advantage before whitening. `min_form` keeps the outcome out of this
+  baseline; without outcome and whitening both are equal. Whitening is over all
+  tokens of the batch. The loss is PPO-clip, averaged over tokens.
+  Deviations: the reward has no penalty 0.001 k3 (add `kl` to the loss); a group
+  with one sample has advantage 0 and is left out of the whitening.
   Source: Cheng et al. 2025, Stop Summation (PURE), released code, verl branch.
 
+  Args:
+    temperature: temperature of the soft minimum, in units of the score.
+    verifiable: weight of the verdicts; 0 leaves them out.
+    labelled: share of the prompts whose verdicts are used, always the same ones
+      by their ids.
+    horizon: the longest completion in tokens, L; None takes T, the padded
+      length of the batch.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance is divided by the number of tokens - ddof; 1 as released.
+
   Raises:
-    ValueError: `labelled` is not in [0, 1].
+    ValueError: if `labelled` is not in [0, 1].
   """
   returns = returns_to_go(), minus_others_mean_return(horizon)
   process = chain(
     step_scores(), min_form_rewards(temperature), place_at_step_ends(), *returns
   )
-  # Both stages are linear, and so an unknown verdict is in no baseline.
+  # Returns and baseline are linear, so process and outcome can be added after
+  # them. Until then an unknown verdict is in no baseline.
   outcome = usable_verdicts(labelled, place_last(), *returns)
   advantage = process + verifiable * outcome if verifiable else process
   return Method(

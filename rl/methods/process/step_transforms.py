@@ -1,8 +1,8 @@
 """Transforms over steps: the array functions of `step_rewards`, lifted.
 
-Beside them stand the reductions of step scores to one outcome reward (with
-`min_steps`, `last_step` and `sum_steps` of `transforms`), and the subsets that
-whitening leaves out, for `among`.
+The module also holds reductions of step scores to one outcome reward, besides
+`min_steps`, `last_step` and `sum_steps` of `transforms`, and the subsets of
+samples and tokens that are whitened, for `among`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ Array = jax.Array
 
 
 def _steps(rollout: types.Rollout) -> Array:
+  """`[P, S, K]` steps that exist."""
   return rollout.valid("step")
 
 
 def _tokens(rollout: types.Rollout) -> Array:
+  """`[P, S, T]` tokens that exist."""
   return rollout.valid("token")
 
 
@@ -30,7 +32,7 @@ def _tokens(rollout: types.Rollout) -> Array:
 clip_rewards = lift(step_rewards.clip_rewards, "step", step_mask=_steps)
 delta_rewards = lift(step_rewards.delta_rewards, "step", step_mask=_steps)
 
-# Baselines of placed rewards.
+# Baselines of rewards that are placed on tokens.
 
 minus_others_token_rate = lift(
   step_rewards.minus_others_token_rate,
@@ -52,51 +54,51 @@ def minus_others_mean_return(
 ) -> Array:
   """G_it - sum_{j != i} sum_t G_jt / ((n - 1) L): the baseline of PURE.
 
-  Args:
-    signal: `[P, S, T]` returns-to-go.
-    horizon: L, the longest completion in tokens, a constant and not the
-      sample's length; None takes the T of the batch.
+  A group with one sample has no baseline, and advantage 0.
 
-  A group of one has no baseline: advantage 0.
+  Args:
+    signal: `[P, S, T]` returns-to-go G.
+    horizon: L, the longest completion in tokens, a constant instead of the
+      length of a sample; None takes T, the padded length of the batch.
   """
   valid = rollout.valid("token")
-  rows = valid.any(-1)  # a sample without a scored token is no member
+  members = valid.any(-1)  # [P, S], samples with a scored token
   totals = masked.sum(signal, valid)
-  n = masked.count(rows, keepdims=True)
-  others = masked.sum(totals, rows, keepdims=True) - totals
+  n = masked.count(members, keepdims=True)
+  others = masked.sum(totals, members, keepdims=True) - totals
   length = horizon or signal.shape[-1]
   baseline = others / (jnp.maximum(n - 1, 1.0) * length)
-  alone = (n <= 1)[..., None]
-  return jnp.where(valid & ~alone, signal - baseline[..., None], 0.0)
+  is_single = (n <= 1)[..., None]
+  return jnp.where(valid & ~is_single, signal - baseline[..., None], 0.0)
 
 
-# One outcome reward of all steps (Pan et al. 2023, Let's Reinforce Step by
-# Step); the fourth of theirs, the minimum, is `transforms.min_steps`.
+# One outcome reward of all steps, by Pan et al. 2023, Let's Reinforce Step by
+# Step. Their minimum is `transforms.min_steps`.
 
 product_steps = lift(step_rewards.product, "step", "sample", step_mask=_steps)
 
 
 @transform("step", "sample")
 def mean_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """Mean over the steps of a sample; 0 of none."""
+  """Mean over the steps of a sample; 0 without steps."""
   return masked.mean(signal, rollout.valid("step"))
 
 
 @transform("step", "sample")
 def max_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """The best step of a sample; 0 of none."""
+  """Largest score of the steps of a sample; 0 without steps."""
   valid = rollout.valid("step")
   best = masked.max(signal, valid)
   return jnp.where(valid.any(-1), best, 0.0)
 
 
-# Subsets.
+# Subsets of samples and tokens.
 
 
 def has_others(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples whose group has another one to be compared with."""
-  real = rollout.sample_mask
-  return real & (masked.count(real, keepdims=True) > 1)
+  """`[P, S]` samples whose group has another sample to compare with."""
+  valid = rollout.sample_mask
+  return valid & (masked.count(valid, keepdims=True) > 1)
 
 
 def within_steps(rollout: types.Rollout) -> Array:

@@ -1,4 +1,4 @@
-"""Strict min-form credit: the return is the worst step still to come."""
+"""Strict min-form credit (PURE): the return is the minimum of later steps."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -21,18 +21,22 @@ def strict_min_form(
   horizon: int | None = None,
   clip: float = 0.2,
 ) -> Method:
-  """A_t = G_t - others' mean return, G_t the least of steps not yet over.
+  """A_t = G_t - others' mean return, G_t the minimum over later steps.
 
-  Unlike the soft form of temperature 0, whose return is 0 after the worst
-  step, this one goes on with the next worst. `verifiable`, `labelled` and
-  `horizon` as in `min_form`.
+  G [P, S, T] at a token of step k is min over k' >= k of the step scores s_k',
+  which includes the present step. Unlike the soft form at temperature 0, whose
+  return is 0 after the worst step, it continues with the next worst. Baseline
+  and loss are those of `min_form`.
   Deviation: the released code takes its minimum over *tokens* of the padded
-  row, zeros included, so its returns are almost nowhere positive; the paper's,
-  and this one, over steps.
+  row, zeros included, so its returns are almost nowhere positive; here, as in
+  the paper, it is over steps.
   Source: Cheng et al. 2025, Stop Summation (PURE), strict min-form.
 
+  Args:
+    verifiable, labelled, horizon, clip: same as in `min_form`.
+
   Raises:
-    ValueError: `labelled` is not in [0, 1].
+    ValueError: if `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),

@@ -1,4 +1,4 @@
-"""Sum-form credit: the return is the sum of the step scores to come."""
+"""Sum-form credit: the return is the sum of later step scores."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -24,13 +24,19 @@ def sum_form(
 ) -> Method:
   """A_t = G_t - others' mean return, G the return-to-go of the step scores.
 
-  The usual process reward, and its weakness: K passable steps collect K units,
-  so a policy learns to pad. `gamma` discounts per token; `verifiable`,
-  `labelled` and `horizon` as in `min_form`, of which this is the baseline.
+  The score s_k [P, S, K] of step k stands at its last token; G and A are
+  [P, S, T]. This is the usual process reward, with its weakness: K steps of a
+  positive score collect K times as much, so a policy learns to add steps. It is
+  the method that `min_form` is compared with. Baseline and loss are those of
+  `min_form`.
   Source: Cheng et al. 2025, Stop Summation (PURE); Uesato et al. 2022.
 
+  Args:
+    gamma: discount per token.
+    verifiable, labelled, horizon, clip: same as in `min_form`.
+
   Raises:
-    ValueError: `labelled` is not in [0, 1].
+    ValueError: if `labelled` is not in [0, 1].
   """
   process = chain(
     step_scores(),

@@ -1,1 +1,1 @@
-"""How many samples, of which parameters, and which are kept."""
+"""Methods that choose how many samples to draw, from where, or which to use."""

@@ -1,4 +1,4 @@
-"""Groups that double while their prompt stays unsolved."""
+"""Aryabhata: groups that double while their prompt is unsolved."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from rl.transforms import chain, group_normalize, scores
 
 
 def doubling(pilot: int = 8, threshold: float = 0.25) -> Sampler:
-  """`pilot` samples, doubled while a prompt's mean score is below threshold.
+  """Draws `pilot` samples and doubles groups while their mean score is low.
 
-  Up to the slots of the rollout; pilot >= slots asks for nothing more.
+  A group doubles while its mean score is below `threshold`, up to the S samples
+  of the rollout; if pilot >= S there is one pass.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
-    size = min(pilot, batch.samples)
+    size = min(pilot, batch.samples)  # samples per prompt so far
     if size == batch.samples:
       return once().run(batch, memory)
     rollout = batch.sample(batch.params, size)
-    poor = jnp.ones(rollout.prompt_ids.shape, bool)
+    unsolved = jnp.ones(rollout.prompt_ids.shape, bool)
     while size < batch.samples:
       count = min(size, batch.samples - size)
       mean = masked.mean(rollout.scores, rollout.sample_mask)
-      poor &= (mean < threshold) & rollout.sample_mask.any(-1)
-      rollout = add_samples(batch, rollout, count, poor * count)
+      # Only a prompt that is still unsolved gets `count` further samples.
+      unsolved &= (mean < threshold) & rollout.sample_mask.any(-1)
+      rollout = add_samples(batch, rollout, count, unsolved * count)
       size += count
     return rollout
 
@@ -41,25 +43,35 @@ def doubling(pilot: int = 8, threshold: float = 0.25) -> Sampler:
 def prompt_mean_seq_mean_token_mean() -> Aggregate:
   """Mean over prompts of GRPO's mean over samples of the mean over tokens."""
 
-  def coefficients(mask):
+  def weights(mask):  # [P, S, T] -> [P, S, T]
     samples = mask.any(-1)
-    each = mask / at_least_one(mask.sum(-1, keepdims=True))
-    each = each / at_least_one(samples.sum(-1)[:, None, None])
-    return each / at_least_one(samples.any(-1).sum())
+    token_weights = mask / at_least_one(mask.sum(-1, keepdims=True))
+    token_weights = token_weights / at_least_one(samples.sum(-1)[:, None, None])
+    return token_weights / at_least_one(samples.any(-1).sum())
 
-  return Aggregate("prompt_mean_seq_mean_token_mean", "token", coefficients)
+  return Aggregate("prompt_mean_seq_mean_token_mean", "token", weights)
 
 
 def aryabhata(pilot: int = 8, threshold: float = 0.25, ddof: int = 1) -> Method:
   """REINFORCE with the group's z-score, on groups that grow while unsolved.
 
-  - 1/G sum_i 1/|y_i| sum_t A_i log pi(y_it), A the z-score: no ratio, no clip,
-  no KL; each prompt is divided by its own G, of 8, 16, 32 or 64 (the slots).
-  With a fixed G its gradient is GRPO's at the first update.
-  Open: the paper does not give the rule by which a group grows; here it doubles
-  while its mean score is below `threshold`. Left out: the rise of the
-  temperature from .6 to 1 and the window of difficulty.
+    loss = -1/G sum_i 1/|y_i| sum_t A_i log pi(y_it), averaged over prompts
+
+  G is the size of the group, |y_i| the number of tokens of sample i and A_i
+  [P, S] the z-score of its score in the group. There is no ratio, no clip and
+  no KL. Each prompt is divided by its own G, which is `pilot` times 1, 2, 4,
+  ..., at most the S samples of the rollout. With a fixed G the gradient is that
+  of GRPO at the first update.
+  Open: the paper does not state the rule by which a group grows; here it
+  doubles while its mean score is below `threshold`.
+  Left out: the increase of the temperature from .6 to 1, and the window of
+  difficulty.
   Source: Aryabhata: An exam-focused language model for JEE Math, 2025.
+
+  Args:
+    pilot: samples of every prompt in the first pass.
+    threshold: mean score from which a prompt counts as solved.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

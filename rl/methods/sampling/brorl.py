@@ -1,4 +1,4 @@
-"""Hundreds of samples per prompt, held to a reference that moves up."""
+"""BroRL: hundreds of samples per prompt, and a reference that is reset."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient
@@ -14,15 +14,22 @@ def brorl(
   every: int = 100,
   ddof: int = 1,
 ) -> Method:
-  """ProRL's recipe, meant for some 512 samples of each of a few prompts.
+  """ProRL's recipe, meant for about 512 samples of each of a few prompts.
 
-  GRPO's z-score, clip-higher, groups of mixed verdicts, and beta k2 to a
-  reference that is reset to the policy every so many steps. What makes it BroRL
-  is `config.rollout.samples`: with N samples the unsampled part of the softmax
-  loses its hold on the sign of a step (the coupling vanishes as N grows).
+  A [P, S] is the z-score of a sample's score in its group. The loss is PPO-clip
+  on groups of mixed verdicts, plus beta k2, an estimator of the KL to a
+  reference policy; both are averaged over tokens. What makes it BroRL is
+  `config.rollout.samples`: as the number N of samples grows, the influence of
+  the unsampled tokens of the softmax on the sign of an update vanishes.
   Open: beta and the period are not stated in what we have of the recipe.
   Source: Hu et al. 2025, BroRL: Scaling Reinforcement Learning via Broadened
   Exploration.
+
+  Args:
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    beta: weight of the KL.
+    every: training steps between resets of the reference to the policy.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

@@ -1,4 +1,4 @@
-"""A budget of samples, dealt by what the policy can learn from each prompt."""
+"""CoBA: a budget of samples, allocated by what each prompt can teach."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ from rl.transforms import chain, group_normalize, scores
 Array = jax.Array
 
 
-def value(n: Array, p: Array, alpha: Array, beta: Array, tau: float) -> Array:
-  """(1 - exp(-n p (1 - p) / tau)) Beta(p; alpha, beta); 0 at p = 0 and 1.
+def capability_value(
+  n: Array, p: Array, alpha: Array, beta: Array, tau: float
+) -> Array:
+  """V = (1 - exp(-n p (1 - p) / tau)) Beta(p; alpha, beta); 0 at p = 0 and 1.
 
-  Concave in n, so that dealing samples one by one to the largest gain is
+  V is concave in n, so allocating samples one by one to the largest gain is
   optimal.
+
+  Args:
+    n: number of samples of a prompt.
+    p: its pass rate.
+    alpha, beta: parameters of the Beta density of preferred pass rates.
+    tau: scale of diminishing returns.
   """
-  inside = (p > 0) & (p < 1)
-  q = jnp.where(inside, p, 0.5)
+  is_mixed = (p > 0) & (p < 1)
+  q = jnp.where(is_mixed, p, 0.5)
   log_density = (alpha - 1) * jnp.log(q) + (beta - 1) * jnp.log1p(-q)
   density = jnp.exp(log_density - betaln(alpha, beta))
-  return jnp.where(inside, -jnp.expm1(-n * q * (1 - q) / tau) * density, 0.0)
+  return jnp.where(is_mixed, -jnp.expm1(-n * q * (1 - q) / tau) * density, 0.0)
 
 
 def allocate(
@@ -43,17 +51,19 @@ def allocate(
 
   Args:
     p: `[P]` pass rates.
-    alpha, beta: of the preferred pass rate.
-    total: samples of all prompts; between P low and P high.
-    low, high: of one prompt.
-    tau: of the diminishing returns.
+    alpha, beta, tau: same as in `capability_value`.
+    total: number of samples of all prompts, from P low to P high.
+    low, high: smallest and largest number of samples of one prompt.
   """
-  n = jnp.arange(low, high)[:, None]
-  gain = value(n + 1, p, alpha, beta, tau) - value(n, p, alpha, beta, tau)
-  best_first = jnp.argsort(-gain.ravel(), stable=True)  # equal gains: in turn
-  dealt = jnp.zeros(gain.size, bool)
-  dealt = dealt.at[best_first[: total - low * p.shape[0]]].set(True)
-  return low + dealt.reshape(gain.shape).sum(0)
+  n = jnp.arange(low, high)[:, None]  # [high - low, 1]
+  parameters = (p, alpha, beta, tau)
+  gain = capability_value(n + 1, *parameters) - capability_value(n, *parameters)
+  # A stable sort gives equal gains to the prompts in turn.
+  best_first = jnp.argsort(-gain.ravel(), stable=True)
+  is_allocated = jnp.zeros(gain.size, bool)
+  num_further = total - low * p.shape[0]
+  is_allocated = is_allocated.at[best_first[:num_further]].set(True)
+  return low + is_allocated.reshape(gain.shape).sum(0)
 
 
 def coba(
@@ -65,34 +75,47 @@ def coba(
   decay: float = 0.9,
   clip: float = 0.2,
 ) -> Method:
-  """Deals a fixed budget of samples to the prompts worth most at present.
+  """Allocates a fixed budget of samples to the prompts of the highest value.
 
-  F is the moving average of the failure rate, F~ = F above 1/2 and
-  sigmoid(10 (F - 1/2)) below; alpha = clip(lowest + slope F~, 1.5, 9.5),
-  beta = 11 - alpha: a policy that fails often is given easier prompts. A pilot
-  of every prompt estimates its pass rate; `allocate` deals the rest of
-  `mean_samples` a prompt (at most the slots there are). Then GRPO's advantages
-  under PPO-clip, token mean, no KL.
+    F      moving average of the failure rate
+    F~     F above 1/2, sigmoid(10 (F - 1/2)) below
+    alpha  clip(lowest + slope F~, 1.5, 9.5), beta = 11 - alpha
+
+  The value of n samples of a prompt is `capability_value`; a policy that fails
+  often gets easier prompts. A pilot of every prompt estimates its pass rate;
+  `allocate` distributes the rest of `mean_samples` per prompt, at most the S
+  samples of the rollout. A [P, S] is the z-score of a sample's score in its
+  group; the loss is PPO-clip, averaged over tokens, without a KL. If pilot >= S
+  there is one pass.
   Open: tau, slope, decay and the bounds of alpha are not known from the paper;
-  these reach its examples (alpha 2.5 to 7.3). The least of a prompt is the
-  pilot, 4 where the paper has 2, since it must estimate the pass rate.
-  pilot >= slots: no second pass.
+  these reach its examples (alpha 2.5 to 7.3). The smallest number of samples is
+  the pilot, 4 where the paper has 2, as the pilot must estimate the pass rate.
   Source: CoBA-RL: Capability-Oriented Budget Allocation, 2025.
+
+  Args:
+    pilot: samples of every prompt in the first pass.
+    mean_samples: samples per prompt on average, both passes together.
+    tau: scale of diminishing returns.
+    lowest: alpha of a policy that never fails, before the bounds.
+    slope: change of alpha with F~.
+    decay: decay of the moving average.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
 
-  def budget(rollout: types.Rollout, most: int, memory):
+  def budget(rollout: types.Rollout, max_further: int, memory):
     p = accuracy(rollout)
-    known = rollout.sample_mask & (rollout.correct >= 0)
-    failure = 1 - masked.mean(p, known.any(-1))
-    share = jnp.where(known.any(), 1 - decay, 0.0)  # nothing is known: no news
+    judged = rollout.sample_mask & (rollout.correct >= 0)
+    failure = 1 - masked.mean(p, judged.any(-1))
+    # Without any known verdict the averages stay as they are.
+    share = jnp.where(judged.any(), 1 - decay, 0.0)
     failure = (1 - share) * memory["failure"] + share * failure
     weight = (1 - share) * memory["weight"] + share
     mean = failure / jnp.maximum(weight, 1e-6)
     capability = jnp.where(mean > 0.5, mean, jax.nn.sigmoid(10 * (mean - 0.5)))
     alpha = jnp.clip(lowest + slope * capability, 1.5, 9.5)
     count = p.shape[0]
-    total = min(max(mean_samples, pilot), pilot + most) * count
-    n = allocate(p, alpha, 11 - alpha, total, pilot, pilot + most, tau)
+    total = min(max(mean_samples, pilot), pilot + max_further) * count
+    n = allocate(p, alpha, 11 - alpha, total, pilot, pilot + max_further, tau)
     return n - pilot, {"failure": failure, "weight": weight}
 
   return Method(

@@ -1,4 +1,4 @@
-"""More samples for hard prompts, in a second pass."""
+"""DARS: more samples for hard prompts, in a second pass."""
 
 from __future__ import annotations
 
@@ -18,29 +18,40 @@ SCHEDULES = ("equal_treatment", "hardness_weighted")
 
 def accuracy(rollout: types.Rollout) -> Array:
   """`[P]` share of the known verdicts that are right."""
-  known = rollout.sample_mask & (rollout.correct >= 0)
-  return masked.mean(rollout.correct == 1, known)
+  judged = rollout.sample_mask & (rollout.correct >= 0)
+  return masked.mean(rollout.correct == 1, judged)
 
 
 def further_samples(
   solved: Array, pilot: int, schedule: str, standardized: bool
 ) -> Array:
-  """`[P]` samples after which the group's total |A| reaches its target.
+  """`[P]` further samples after which the group's total |A| is at its target.
 
-  S(a) = 2 a (1 - a), or 2 sqrt(a (1 - a)) of standardized advantages, is the
-  mean |A|, with peak 1/2 or 1; a prompt without a right sample counts as half
-  a right one, a prompt solved half the time gets no more.
-    equal treatment     ceil((peak - pilot S) / S), peak of `pilot` samples
-    hardness weighted   ceil((2 (1 - a) peak - pilot S) / S)
+  The mean |A| is S(a) = 2 a (1 - a) for a pass rate a, or 2 sqrt(a (1 - a)) for
+  standardised advantages, with maximum 1/2 or 1. "Peak" is that maximum times
+  `pilot`.
+
+    equal treatment    ceil((peak - pilot S) / S)
+    hardness weighted  ceil((2 (1 - a) peak - pilot S) / S)
+
+  A prompt without a right sample counts as half a right one; a prompt solved at
+  least half the time gets none.
+
+  Args:
+    solved: `[P]` pass rates a in the pilot.
+    pilot: samples per prompt of the pilot.
+    schedule: one of `SCHEDULES`.
+    standardized: whether advantages are divided by the standard deviation.
   """
   a = jnp.maximum(solved, 0.5 / pilot)
-  spread = 2 * a * (1 - a)
+  mean_size = 2 * a * (1 - a)
   peak = 0.5 * pilot
   if standardized:
-    spread, peak = 2 * jnp.sqrt(a * (1 - a)), 1.0 * pilot
+    mean_size, peak = 2 * jnp.sqrt(a * (1 - a)), 1.0 * pilot
   target = peak * (2 * (1 - a) if schedule == SCHEDULES[1] else 1.0)
-  wanted = jnp.ceil((target - pilot * spread) / spread - 1e-4)
-  return jnp.where(solved < 0.5, wanted, 0).astype(jnp.int32)
+  # Against rounding error: an exact integer must not be rounded up.
+  further = jnp.ceil((target - pilot * mean_size) / mean_size - 1e-4)
+  return jnp.where(solved < 0.5, further, 0).astype(jnp.int32)
 
 
 def dars(
@@ -52,16 +63,24 @@ def dars(
 ) -> Method:
   """Prompts solved less than half the time get more samples in a second pass.
 
-  After a pilot of 8 samples, `further_samples` up to `total` in all (None: 32
-  for equal treatment, 64 for hardness-weighted), or to the slots that the
-  rollout has. A = R - mean R over the merged group (z-score if `standardized`);
-  groups all right or all wrong are dropped. pilot >= slots: no second pass, and
-  none for a prompt of which no verdict is known.
-  The breadth variant is the config's: larger batches, two epochs.
+  A = R - mean R over the group of both passes (z-score if `standardized`), with
+  R [P, S] the score of a sample. Groups of right samples only, or of wrong ones
+  only, are dropped. The loss is PPO-clip, averaged over tokens, without a KL.
+  If pilot >= S there is one pass; a prompt without a known verdict gets no
+  second pass. The paper's breadth variant is up to the config: larger batches,
+  two epochs.
   Source: Yang et al. 2025, Depth-Breadth Synergy in RLVR (DARS).
 
+  Args:
+    schedule: "equal_treatment" or "hardness_weighted", see `further_samples`.
+    pilot: samples of every prompt in the first pass.
+    total: largest number of samples of a prompt, at most S; None takes 32 for
+      equal treatment and 64 for hardness-weighted.
+    standardized: divides A by the group's standard deviation (ddof 0).
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+
   Raises:
-    ValueError: unknown schedule.
+    ValueError: if the schedule is unknown.
   """
   if schedule not in SCHEDULES:
     raise ValueError(choices.unknown("schedule", schedule, SCHEDULES))
@@ -69,12 +88,12 @@ def dars(
   if total is None:
     total = 32 if schedule == SCHEDULES[0] else 64
 
-  def budget(rollout, most, memory):
+  def budget(rollout, max_further, memory):
     solved = accuracy(rollout)
-    wanted = further_samples(solved, pilot, schedule, standardized)
+    further = further_samples(solved, pilot, schedule, standardized)
     judged = (rollout.sample_mask & (rollout.correct >= 0)).any(-1)
-    wanted = jnp.where(judged, wanted, 0)
-    return jnp.minimum(wanted, min(total - pilot, most)), memory
+    further = jnp.where(judged, further, 0)
+    return jnp.minimum(further, min(total - pilot, max_further)), memory
 
   baseline = group_normalize(ddof=0) if standardized else center()
   return Method(

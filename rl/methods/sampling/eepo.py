@@ -1,4 +1,4 @@
-"""Half of the samples from a policy that has just forgotten the other half."""
+"""EEPO: half of the samples from a policy that has unlearned the other half."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from rl.sampling.samplers import PromptBatch, Sampler, join, once
 from rl.transforms import chain, group_normalize, scores
 
 Array = jax.Array
-_LARGEST = 1 - 1e-4  # of a probability, so that log(1 - p) is finite
+_MAX_PROBABILITY = 1 - 1e-4  # keeps log(1 - p) finite
 
 
 def unlearning_loss(log_probs: Array, mask: Array) -> Array:
-  """mean over samples of mean_t - log(1 - p_t); d/d log p = p / (1 - p).
+  """mean_t -log(1 - p_t), averaged over samples; d/d log p = p / (1 - p).
 
-  Descending it lowers the probability of what was sampled, most where the
-  policy is sure.
+  Its descent lowers the probability p_t of the sampled tokens, most where the
+  policy is certain.
 
   Args:
-    log_probs, mask: `[P, S, T]`.
+    log_probs: `[P, S, T]`.
+    mask: `[P, S, T]` bool, tokens that count.
   """
-  p = jnp.minimum(jnp.exp(log_probs), _LARGEST)
-  each = masked.mean(-jnp.log1p(-p), mask)
-  return masked.mean(each, mask.any(-1), (0, 1))
+  p = jnp.minimum(jnp.exp(log_probs), _MAX_PROBABILITY)
+  losses = masked.mean(-jnp.log1p(-p), mask)  # [P, S]
+  return masked.mean(losses, mask.any(-1), (0, 1))
 
 
 def forget(rate: float, threshold: float, window: int) -> Sampler:
-  """The second half is drawn after one step of `unlearning_loss` on the first.
+  """Draws the second half after one step of `unlearning_loss` on the first.
 
-  Only while the mean entropy of the last `window` steps is below `threshold`
-  (nats); the forgetful parameters last for this rollout. Memory: the entropies.
-  Its gradient is over the whole first half at once, whatever the plan's
-  microbatches: so much memory it takes.
+  The step is made only while the mean entropy of the last `window` steps is
+  below `threshold` (nats). The changed parameters are used for this rollout
+  alone. The memory of the sampler holds the entropies. The gradient is over the
+  whole first half at once and takes that much memory, whatever the
+  microbatches.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
@@ -49,32 +51,33 @@ def forget(rate: float, threshold: float, window: int) -> Sampler:
     first = batch.sample(batch.params, half)
     mask = first.valid("token")
 
-    def read(params, *wanted):
+    def read(params, *probes):
       return scoring.read(
         batch.policy,
         params,
         first.tokens,
-        wanted,
+        probes,
         types.Named(),
         batch.temperature,
       )
 
     def loss(params):
-      found = read(params, scoring.log_probs, scoring.entropy)
-      entropy = masked.mean(found["entropy"], mask, (0, 1, 2))
-      return unlearning_loss(found["log_probs"], mask), entropy
+      values = read(params, scoring.log_probs, scoring.entropy)
+      entropy = masked.mean(values["entropy"], mask, (0, 1, 2))
+      return unlearning_loss(values["log_probs"], mask), entropy
 
+    # Over the whole first half at once: microbatches of the plan do not apply.
     gradient, entropy = jax.grad(loss, has_aux=True)(batch.params)
     recent = jnp.append(memory["entropies"][1:], entropy)
-    seen = jnp.minimum(memory["seen"] + 1, window)
-    mean = jnp.nansum(recent) / seen
+    count = jnp.minimum(memory["seen"] + 1, window)
+    mean = jnp.nansum(recent) / count
     step = jnp.where(mean < threshold, rate, 0.0)
-    forgetful = jax.tree.map(
+    unlearned = jax.tree.map(
       lambda p, g: (p - step * g).astype(p.dtype), batch.params, gradient
     )
-    second = batch.sample(forgetful, batch.samples - half, first=half)
+    second = batch.sample(unlearned, batch.samples - half, first=half)
     rollout = join(first, second)
-    return rollout.replace(memory={"entropies": recent, "seen": seen})
+    return rollout.replace(memory={"entropies": recent, "seen": count})
 
   def init():
     return {
@@ -93,13 +96,23 @@ def eepo(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """Samples half, forgets it for a moment, and samples the other half.
+  """GRPO with half of each group drawn after unlearning the other half.
 
-  GRPO on all samples, with ratios to the parameters that drew each half: the
-  behavior log-probs of the second are those of theta' = theta - rate grad of
-  `unlearning_loss` on the first, one plain SGD step. rate = 0: GRPO.
+  The second half is drawn with theta' = theta - rate grad of `unlearning_loss`
+  on the first half, one step of SGD that lasts for this rollout. A [P, S] is
+  the z-score of a sample's score in its group, over both halves. The loss is
+  PPO-clip with ratios to the parameters that drew each half (the behavior
+  log-probs), averaged over the tokens of a sample, then over samples. rate = 0
+  is GRPO.
   Source: EEPO: Exploration-Enhanced Policy Optimization via Sample-Then-Forget,
   2025.
+
+  Args:
+    rate: learning rate of the unlearning step.
+    threshold: mean entropy in nats below which the step is made.
+    window: number of training steps of that mean.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

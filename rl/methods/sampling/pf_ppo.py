@@ -1,4 +1,4 @@
-"""Keep the samples whose scores can be believed: the extremes."""
+"""PF-PPO: resamples a group in favour of scores that are reliable."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from rl.sampling import random_keys
 from rl.transforms import chain, scores, transform
 
 Array = jax.Array
-_LEAST = 1e-8  # so that a group always has something to draw
+_MIN_WEIGHT = 1e-8  # a group with zero weights can still be drawn from
 
 
 def best(scores: Array, valid: Array) -> Array:
-  """1 for the best sample, the first of equals, 0 for the others."""
+  """1 for the best sample, the first of equal ones, and 0 for the others."""
   return first_best(scores, valid).astype(jnp.float32)
 
 
 def best_random(scores: Array, valid: Array) -> Array:
-  """0.4 for the best, 0.1 for each of the others."""
+  """0.4 for the best sample, 0.1 for each of the others."""
   return jnp.where(best(scores, valid) > 0, 0.4, 0.1) * valid
 
 
 def best_worst(scores: Array, valid: Array) -> Array:
-  """1 for the best and for the worst, the first of equals."""
+  """1 for the best and for the worst sample, the first of equal ones each."""
   worst = best(-scores, valid & ~(best(scores, valid) > 0))
   return best(scores, valid) + worst
 
@@ -46,19 +46,22 @@ RULES = {
 
 
 def copies(rollout: types.Rollout, rule: str) -> Array:
-  """`[P, S]` how often each sample is drawn, as often in all as there are any.
+  """`[P, S]` how often each sample is drawn, n draws for n samples.
 
-  With replacement, with the rule's weights, by the prompt's key.
+  Draws are with replacement, by the weights of the rule and with the prompt's
+  key.
   """
   valid = rollout.sample_mask
-  weights = RULES[rule](rollout.scores, valid) + _LEAST
+  weights = RULES[rule](rollout.scores, valid) + _MIN_WEIGHT
 
-  def draw(weight, real, key):
-    logits = jnp.where(real, jnp.log(weight), -jnp.inf)
-    logits = jnp.where(real.any(), logits, 0.0)
-    drawn = jax.random.categorical(key, logits, shape=real.shape)
-    counted = jnp.arange(real.size) < real.sum()
-    return jnp.zeros(real.shape).at[drawn].add(counted)
+  def draw(weight, is_valid, key):
+    logits = jnp.where(is_valid, jnp.log(weight), -jnp.inf)
+    # A group without samples would have no finite logit.
+    logits = jnp.where(is_valid.any(), logits, 0.0)
+    indices = jax.random.categorical(key, logits, shape=is_valid.shape)
+    # As many draws count as the group has samples.
+    is_counted = jnp.arange(is_valid.size) < is_valid.sum()
+    return jnp.zeros(is_valid.shape).at[indices].add(is_counted)
 
   keys = random_keys.keys(rollout.keys, "pf_ppo")
   return jax.vmap(draw)(weights, valid, keys)
@@ -66,35 +69,46 @@ def copies(rollout: types.Rollout, rule: str) -> Array:
 
 @transform("sample")
 def drawn_z_score(signal: Array, rollout: types.Rollout, *, rule: str) -> Array:
-  """n_i (R_i - mean R) / std R (ddof 0), n_i copies of sample i were drawn."""
+  """n_i (R_i - mean R) / std R (ddof 0), with n_i copies of sample i drawn.
+
+  Mean and std are over the copies.
+  """
   n = jnp.where(rollout.sample_mask, copies(rollout, rule), 0.0)
   total = jnp.maximum(n.sum(-1, keepdims=True), 1.0)
-  real = n > 0
-  known = jnp.where(real, signal, 0.0)
-  mean = (n * known).sum(-1, keepdims=True) / total
-  gap = jnp.where(real, known - mean, 0.0)
+  is_drawn = n > 0
+  drawn_scores = jnp.where(is_drawn, signal, 0.0)
+  mean = (n * drawn_scores).sum(-1, keepdims=True) / total
+  gap = jnp.where(is_drawn, drawn_scores - mean, 0.0)
   spread = jnp.sqrt((n * gap**2).sum(-1, keepdims=True) / total)
-  flat = masked.is_constant(signal, real, keepdims=True)
-  return jnp.where(real & ~flat, n * gap / jnp.where(flat, 1.0, spread), 0.0)
+  is_constant = masked.is_constant(signal, is_drawn, keepdims=True)
+  return jnp.where(
+    is_drawn & ~is_constant, n * gap / jnp.where(is_constant, 1.0, spread), 0.0
+  )
 
 
 def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:
   """Resamples every group in favour of scores that a reward model gets right.
 
-  As many samples as the group has are drawn with replacement, in proportion to
-  the rule's weights (+ 1e-8); the advantage is the z-score of the drawn group
-  (ddof 0), and a sample counts as often as it was drawn. "best_worst" leaves
-  the best and the worst: A near +1 and -1. "power" wants graded scores: of 0
-  and 1 it draws the right samples alone, which teach nothing. The mean over
-  tokens is of the whole group's, where the paper's is of those drawn: the step
-  is larger where long samples are drawn from short ones.
-  Deviation: PPO's value head is replaced by the baseline of the drawn group, for
-  which the paper's rule "best" leaves one sample and no signal: it is not here.
+  R [P, S] are the scores. From a group of n samples n are drawn with
+  replacement, with probabilities proportional to the weights of the
+  rule + 1e-8. A is the z-score in the drawn group (ddof 0), and a sample counts
+  as often as it was drawn. "best_worst" leaves the best and the worst sample,
+  with A near +1 and -1. "power" needs graded scores: of 0 and 1 it draws the
+  right samples only, which have A = 0. The loss is PPO-clip without a KL. Its
+  mean is over the tokens of the whole group, where the paper's is over those
+  drawn: the update is larger if long samples are drawn from short ones.
+  Deviation: the value head of PPO is replaced by the baseline of the drawn
+  group. The paper's rule "best" would leave one sample and no signal, so it is
+  left out.
   Source: Shen and Zhang 2024, Policy Filtration in RLHF to Fine-Tune LLM for
   Code Generation (PF-PPO); rules of the released code.
 
+  Args:
+    rule: "best_random", "best_worst" or "power", see the functions.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+
   Raises:
-    ValueError: unknown rule.
+    ValueError: if the rule is unknown.
   """
   if rule not in RULES:
     raise ValueError(choices.unknown("rule", rule, RULES))

@@ -1,4 +1,4 @@
-"""Samples whose process agrees with their outcome, as many of each kind."""
+"""PROF: samples whose process agrees with their outcome, half of them right."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from rl.transforms import (
 
 Array = jax.Array
 WRONG = ("consistent", "random")
-_ROUNDING = 1e-4  # so that a third of 9 is 3
+_ROUNDING = 1e-4  # against rounding error: a third of 9 must be 3
 
 
-def balanced_counts(right: Array, wrong: Array, kept: Array) -> Array:
-  """How many of the kept are right ones: k+ (kept - k+) is as large as can be.
+def balanced_counts(right: Array, wrong: Array, total: Array) -> Array:
+  """Number k+ of right samples, such that k+ (total - k+) is largest.
 
   Args:
-    right, wrong: `[...]` int, how many there are.
-    kept: `[...]` int, how many are kept of both, at most all.
+    right, wrong: `[...]` int, number of right and of wrong samples.
+    total: `[...]` int, number of samples to select, at most right + wrong.
 
   Returns:
-    `[...]` k+, max(kept - wrong, 0) <= k+ <= min(right, kept); of two equally
-    good ones the larger.
+    `[...]` k+, with max(total - wrong, 0) <= k+ <= min(right, total); of two
+      equally good numbers the larger.
   """
-  return jnp.clip((kept + 1) // 2, kept - wrong, jnp.minimum(right, kept))
+  return jnp.clip((total + 1) // 2, total - wrong, jnp.minimum(right, total))
 
 
 def consistency(
@@ -48,33 +48,35 @@ def consistency(
   """(mean_k s_k - penalty 1[K <= 1 or K >= most_steps]) times +1 or -1.
 
   Args:
-    values: `[..., K]` step scores.
-    step_mask: `[..., K]` bool, steps that exist; the mean of none is 0.
-    right: `[...]` bool; of a wrong sample the sign is -1.
-    penalty: on samples that are one step, or very many.
-    most_steps: how many are very many.
+    values: `[..., K]` step scores s.
+    step_mask: `[..., K]` bool, steps that exist; the mean is 0 without steps.
+    right: `[...]` bool; the sign is +1 for a right sample, else -1.
+    penalty: penalty on samples with one step or very many steps.
+    most_steps: number of steps from which a sample has very many.
 
   Returns:
-    `[...]`, high where the steps look as the outcome is.
+    `[...]`, high if the step scores agree with the outcome.
   """
   steps = step_mask.sum(-1)
-  odd = (steps <= 1) | (steps >= most_steps)
-  value = masked.mean(values, step_mask) - penalty * odd
+  has_unusual_length = (steps <= 1) | (steps >= most_steps)
+  value = masked.mean(values, step_mask) - penalty * has_unusual_length
   return jnp.where(right, value, -value)
 
 
 def first_ranked(
   ranking: Array, ties: Array, members: Array, count: Array
 ) -> Array:
-  """`[..., S]` bool, the `count` members that rank highest.
+  """`[..., S]` bool, the `count` members with the highest rank.
 
   Args:
-    ranking, ties: `[..., S]`; of equal rank, who has more of the second.
+    ranking: `[..., S]`, higher is better.
+    ties: `[..., S]`; of equal ranking, the member with the larger value is
+      first.
     members: `[..., S]` bool.
     count: `[...]` int.
   """
 
-  def above(x: Array) -> tuple[Array, Array]:
+  def above(x: Array) -> tuple[Array, Array]:  # two [..., S, S]
     mine, other = x[..., :, None], x[..., None, :]
     return other > mine, other == mine
 
@@ -93,22 +95,22 @@ def consistent_samples(
   most_steps: int,
   wrong: str,
 ) -> Array:
-  """A filter: the part of each group whose process and outcome agree most."""
-  members = rollout.sample_mask & known_verdict(rollout)
-  right = members & (rollout.correct == 1)
-  wrongs = members & ~right
+  """A filter: the samples of a group whose process and outcome agree most."""
+  members = rollout.sample_mask & known_verdict(rollout)  # [P, S]
+  is_right = members & (rollout.correct == 1)
+  is_wrong = members & ~is_right
   ranking = consistency(
-    signal, rollout.valid("step"), right, penalty, most_steps
+    signal, rollout.valid("step"), is_right, penalty, most_steps
   )
   if wrong == "random":
-    ranking = jnp.where(wrongs, 0.0, ranking)
+    ranking = jnp.where(is_wrong, 0.0, ranking)
   keys = random_keys.keys(rollout.keys, "prof")
-  ties = jax.vmap(lambda key: jax.random.uniform(key, right.shape[1:]))(keys)
-  n = members.sum(-1)
-  kept = jnp.ceil(share * n - _ROUNDING).astype(jnp.int32)
-  k = balanced_counts(right.sum(-1), wrongs.sum(-1), kept)
-  return first_ranked(ranking, ties, right, k) | first_ranked(
-    ranking, ties, wrongs, kept - k
+  ties = jax.vmap(lambda key: jax.random.uniform(key, is_right.shape[1:]))(keys)
+  n = members.sum(-1)  # [P]
+  total = jnp.ceil(share * n - _ROUNDING).astype(jnp.int32)
+  k = balanced_counts(is_right.sum(-1), is_wrong.sum(-1), total)
+  return first_ranked(ranking, ties, is_right, k) | first_ranked(
+    ranking, ties, is_wrong, total - k
   )
 
 
@@ -121,22 +123,30 @@ def prof(
 ) -> Method:
   """GRPO on the samples whose process reward agrees with their outcome.
 
-    score_i  (mean_k s_ik - penalty 1[K_i <= 1 or K_i >= most_steps]) (+-1)
-    kept     m = `share` of n, rounded up: k+ right and m - k+ wrong samples of
-             the highest score, with k+ as near m / 2 as there are
+    c_i   (mean_k s_ik - penalty 1[K_i <= 1 or K_i >= most_steps]) times +1 for
+          right and -1 for wrong samples, s_ik [P, S, K] the score of step k
+    kept  m = share times n, rounded up: k+ right and m - k+ wrong samples with
+          the highest c, with k+ as near to m / 2 as possible
 
-  +1 of right and -1 of wrong samples: right ones with well scored steps stay,
-  and wrong ones with badly scored steps. `wrong` = "random" keeps any of the
-  wrong ones (POS). Ties are drawn by the prompt's key. The process reward only
-  chooses: nobody is paid for it. Statistics are those of the kept samples.
-  Unknown verdicts are left out. Advantages are GRPO's (of all others where share
-  = 1), the loss is PPO-clip with a token mean and no KL.
+  n is the number of samples of the group with a known verdict; unknown ones are
+  left out. Thus right samples with high step scores remain, and wrong ones with
+  low step scores. Ties are broken at random, with the prompt's key. The process
+  reward only selects; it is in no advantage. A is the z-score of a sample's
+  score among the kept samples of its group (share = 1: among all). The loss is
+  PPO-clip, averaged over tokens, without a KL.
   Open: `share`, the penalty (0 is none) and `most_steps` are not known to us.
   Source: Ye et al. 2025, Beyond Correctness: Harmonizing Process and Outcome
   Rewards through RL Training (PROF), and its code's README.
 
+  Args:
+    share: share of a group's samples that is kept.
+    penalty: penalty on samples with one step or very many steps.
+    most_steps: number of steps from which a sample has very many.
+    wrong: "consistent", as above, or "random" wrong samples (POS).
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+
   Raises:
-    ValueError: a share outside (0, 1], or an unknown `wrong`.
+    ValueError: if `share` is outside (0, 1], or `wrong` is unknown.
   """
   if not 0 < share <= 1:
     raise ValueError(
@@ -145,9 +155,9 @@ def prof(
     )
   if wrong not in WRONG:
     raise ValueError(choices.unknown("wrong", wrong, WRONG))
-  kept = consistent_samples(share, penalty, most_steps, wrong)
+  selected = consistent_samples(share, penalty, most_steps, wrong)
   return Method(
-    sample_filter=chain(step_scores(), kept),
+    sample_filter=chain(step_scores(), selected),
     advantage=chain(scores(), group_normalize()),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

@@ -1,4 +1,4 @@
-"""Maximum entropy: surprise is a reward, and what is to come of it counts."""
+"""Maximum-entropy RL: returns that include the entropy of later tokens."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def plus_surprise(
 ) -> tuple[Array, dict[str, Array]]:
   """r_t - alpha log pi_old(y_t); alpha rises while entropy is below `target`.
 
-  J(alpha) = - alpha mean(log pi + target) is descended in log alpha by Adam,
-  over the scored tokens; with rate 0 alpha stays.
+  Adam descends J(alpha) = -alpha mean(log pi + target) in log alpha, with the
+  mean over scored tokens. With rate 0 alpha is constant.
   """
   valid, log_probs = rollout.valid("token"), rollout.extras[_OLD]
   alpha = jnp.exp(state["log_alpha"]) if alpha > 0 else 0.0
   gap = masked.mean(log_probs + target, valid, (0, 1, 2))
   step, adam = optax.adam(rate).update(-alpha * gap, state["adam"])
-  new = {"log_alpha": state["log_alpha"] + step, "adam": adam}
-  soft = jnp.where(valid, rewards - alpha * log_probs, 0.0)
-  return soft, new
+  new_state = {"log_alpha": state["log_alpha"] + step, "adam": adam}
+  soft_rewards = jnp.where(valid, rewards - alpha * log_probs, 0.0)
+  return soft_rewards, new_state
 
 
 def soft_rl(
@@ -54,15 +54,25 @@ def soft_rl(
   rate: float = 3e-4,
   clip: float = 0.2,
 ) -> Method:
-  """Soft returns: the score plus alpha times the surprise still to come.
+  """Soft returns: the score plus alpha times the surprise of later tokens.
 
-  G_t = sum_{u >= t} (r_u - alpha log pi(y_u)), r the score on the last token,
-  against the others' mean: entropy of *future* tokens is credited to earlier
-  ones, which an entropy bonus does not do. One token: the fixed point is
-  pi ~ exp(r / alpha). alpha is tuned to a target entropy in nats per token;
-  target and the start of alpha depend on the task. alpha = 0 is plain RL.
-  Deviation: no critics, replay or reparameterisation.
+    G_t = sum_{u >= t} (r_u - alpha log pi_old(y_u))
+
+  r [P, S, T] is the score at the last token of a sample. A_t is G_t minus the
+  mean over the other samples of their mean G per token. The entropy of *later*
+  tokens is thus credited to earlier ones, which an entropy bonus in the loss
+  does not do. For one token the fixed point is pi ~ exp(r / alpha). alpha is
+  tuned to a target entropy; the target and the first alpha depend on the task.
+  alpha = 0 is RL without an entropy term. The loss is PPO-clip, averaged over
+  tokens.
+  Deviation: there are no critics, no replay and no reparameterisation.
   Source: Haarnoja et al. 2018, Soft Actor-Critic.
+
+  Args:
+    alpha: first weight of the surprise.
+    target: target entropy, in nats per token.
+    rate: learning rate of log alpha under Adam.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   return Method(
     advantage=chain(

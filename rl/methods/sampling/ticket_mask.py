@@ -1,4 +1,4 @@
-"""GRPO that trains a hundredth of the parameters, drawn at random."""
+"""GRPO that trains a hundredth of the parameters, selected at random."""
 
 import jax
 import jax.numpy as jnp
@@ -14,21 +14,21 @@ Array = jax.Array
 def random_mask(tree: types.PyTree, keep: float, seed: int) -> types.PyTree:
   """A bool for every entry of every leaf, True with probability `keep`.
 
-  A function of the seed, the place of the leaf in the tree and its shape, so
-  nothing is stored. Two seeds' masks have the expected Jaccard index
+  It is a function of the seed, the index of the leaf in the tree and its shape,
+  so nothing is stored. The masks of two seeds have the expected Jaccard index
   keep / (2 - keep).
   """
   leaves, structure = jax.tree.flatten(tree)
   keys = jax.random.split(jax.random.key(seed), len(leaves))
-  drawn = [
+  masks = [
     jax.random.uniform(key, leaf.shape) < keep
     for key, leaf in zip(keys, leaves, strict=True)
   ]
-  return jax.tree.unflatten(structure, drawn)
+  return jax.tree.unflatten(structure, masks)
 
 
 def masked_updates(keep: float, seed: int) -> optax.GradientTransformation:
-  """Zeroes what the mask leaves out; keep = 1 leaves all as it is."""
+  """Zeroes the updates outside the mask; keep = 1 changes nothing."""
 
   def zero(updates):
     mask = random_mask(updates, keep, seed)
@@ -44,14 +44,19 @@ def ticket_mask(
 ) -> Method:
   """GRPO in a random hundredth of the parameters.
 
-  A uniform mask per tensor, drawn once from the seed, multiplies the gradient
-  before the optimiser (and its clip of the global norm) and the update after it
-  (weight decay included): the rest keeps its bits and has Adam moments of 0.
-  Very small ratios may want a larger learning rate.
+  A uniform mask per tensor, fixed by the seed, multiplies the gradient before
+  the optimizer (and before its clip of the global norm) and the update after it
+  (weight decay included). All other parameters keep their bits, and their Adam
+  moments are 0. Very small shares may need a larger learning rate.
   Source: The Multiple Ticket Hypothesis, 2025.
 
+  Args:
+    keep: share of the parameters that is trained.
+    seed: seed of the mask.
+    clip, beta: same as in `grpo`.
+
   Raises:
-    ValueError: `keep` is not in (0, 1].
+    ValueError: if `keep` is not in (0, 1].
   """
   if not 0 < keep <= 1:
     raise ValueError(
@@ -59,7 +64,9 @@ def ticket_mask(
       f"{min(max(keep, 0.01), 1.0):g}"
     )
 
-  def within(tx: optax.GradientTransformation) -> optax.GradientTransformation:
+  def with_mask(
+    tx: optax.GradientTransformation,
+  ) -> optax.GradientTransformation:
     masking = masked_updates(keep, seed)
     return optax.chain(masking, tx, masking)
 
@@ -68,5 +75,5 @@ def ticket_mask(
     advantage=base.advantage,
     loss=base.loss,
     parameter_sets=base.parameter_sets,
-    optimizer=within,
+    optimizer=with_mask,
   )

@@ -1,1 +1,1 @@
-"""Set objectives: pass@k and max@k of the group itself."""
+"""Set objectives: pass@k and max@k of the samples of a group."""

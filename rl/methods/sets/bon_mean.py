@@ -1,4 +1,4 @@
-"""Best-of-N max@k with a z-score: the normalisation its paper recommends."""
+"""BoN-mean: z-scored max@k weights, the normalisation of its paper."""
 
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
@@ -9,12 +9,21 @@ from rl.transforms import chain, group_normalize, max_at_k_weights, scores
 
 
 def bon_mean(k: int = 4, clip: float = 0.2, beta: float = 0.01) -> Method:
-  """A_i = (s_i - mean s) / std s, with s the max@k weights; then as GRPO.
+  """A_i = (s_i - mean s) / std s, with s the max@k weights; then as in GRPO.
 
-  The direction is max@k's: subtracting the mean scales the expected gradient by
-  1 - k/n, and the division sets its size per group. At k = n the weights are
-  flat and nothing is learned; k must stay below n.
+  s_i [P, S] is the unbiased max@k weight of sample i (`rl.objectives`); mean
+  and std (ddof 0) are over its group, the samples of one prompt. Subtracting
+  the mean scales the expected gradient of max@k by 1 - k/n, n the size of the
+  group, and the division fixes its size in each group. At k = n all weights are
+  equal and nothing is learned, so k must be below n. The loss is PPO-clip plus
+  beta k3, an estimator of the KL to the policy at the start of the run,
+  averaged over the tokens of a sample, then over samples.
   Source: The Best of N Worlds (its "BoN-mean" baseline).
+
+  Args:
+    k: size of the set whose best score is maximised.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    beta: weight of the KL; 0 drops the reference and its forward pass.
   """
   aggregate = seq_mean_token_mean()
   loss = policy_gradient(ppo_clip(clip, clip), aggregate=aggregate)

@@ -12,14 +12,21 @@ def max_at_k(
 ) -> Method:
   """Ascends E over prompts of E[max of k scores], for any real score.
 
-  Each sample weighs its unbiased max@k weight (`rl.objectives`), summed over
-  the group and its tokens, averaged over prompts: at the first update of a
-  rollout the expected gradient is exactly that of max@k. PPO-clip guards later
-  updates. k = 1 maximises the mean, with no baseline.
-  The default baseline is the last to fall silent: a group in which it is 0
-  (with 0/1 scores: none right, or fewer than k - 1 wrong) has equal weights
-  under every other, and it learns at k = n, where "centered" never does.
+  A_i [P, S] is the unbiased max@k weight of sample i (`rl.objectives`). The
+  loss is PPO-clip, summed over the tokens of all samples of a group and
+  averaged over prompts. The expected gradient of the first update of a rollout
+  is exactly that of max@k; the clip limits later updates. k = 1 maximises the
+  mean score, without a baseline. The default baseline leaves the fewest groups
+  without a gradient: if its weights are all 0 (with scores of 0 and 1: no
+  sample is right, or fewer than k - 1 are wrong), every other baseline has
+  equal weights. It also learns at k = n, n the size of the group, where
+  "centered" never does.
   Source: Walder & Karkhanis 2025, Pass@K Policy Optimization.
+
+  Args:
+    k: size of the set whose best score is maximised.
+    baseline: one of `rl.objectives.BASELINES`.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   return Method(
     advantage=chain(scores(), max_at_k_weights(k, baseline)),

@@ -1,4 +1,4 @@
-"""max@k of samples drawn from another policy, without bias."""
+"""Off-policy max@k: unbiased for samples drawn from another policy."""
 
 import jax
 import jax.numpy as jnp
@@ -25,18 +25,20 @@ def off_policy_max_at_k(
   order: str,
   bound: float,
 ) -> jax.Array:
-  """- sum_i sg[A_i] log rho_i, one value per prompt, rho of whole samples.
+  """-sum_i sg[A_i] log rho_i, one value per prompt, rho_i of a whole sample.
 
-  A sample that has moved beyond `bound` the way A pushes it is left alone.
+  A sample has no gradient if log rho_i exceeds `bound` in the direction in
+  which A_i pushes it.
   """
   difference = policy[scoring.log_probs] - rollout.behavior_log_probs
-  log_ratios = jnp.where(rollout.mask, difference, 0.0).sum(-1)
-  moved = jax.lax.stop_gradient(log_ratios)
-  gains = objectives.max_at_k_off_policy_advantages(
-    signal, jnp.clip(moved, -bound, bound), k, rollout.sample_mask, order
+  log_ratios = jnp.where(rollout.mask, difference, 0.0).sum(-1)  # [P, S]
+  # The advantages depend on the ratios; only log rho is differentiated.
+  shift = jax.lax.stop_gradient(log_ratios)
+  advantages = objectives.max_at_k_off_policy_advantages(
+    signal, jnp.clip(shift, -bound, bound), k, rollout.sample_mask, order
   )
-  near = jnp.where(gains > 0, moved <= bound, moved >= -bound)
-  return -jnp.sum(jnp.where(near, gains, 0.0) * log_ratios, -1)
+  inside = jnp.where(advantages > 0, shift <= bound, shift >= -bound)
+  return -jnp.sum(jnp.where(inside, advantages, 0.0) * log_ratios, -1)
 
 
 def max_at_k_off_policy(
@@ -44,16 +46,22 @@ def max_at_k_off_policy(
 ) -> Method:
   """Ascends the importance-weighted E[max of k], for several updates a rollout.
 
-  A sample counts for what it adds to the k-subsets that hold it, each weighed
-  by the product of its sequence ratios ("exact"), by that product's expansion
-  to first order in rho - 1 ("first"), or without them ("zeroth": the on-policy
-  advantages, uncorrected, the baseline to compare with). Log-ratios of samples
-  are clamped to +-`bound`, and a sample that has moved further where it is
-  pushed rests; within that the exact gradient is unbiased, whatever the sampler
-  was, the others are not. No token-level clip: the ratios are already in the
-  advantages.
-  Deviations: the leave-one-out-minus-one baseline for the paper's group mean,
-  and a bound on samples for its clip of tokens.
+  rho_i [P, S] is the importance ratio pi(y_i) / pi_behavior(y_i) of sample i.
+  Its advantage A_i is what the sample adds to the maxima of the k-subsets that
+  contain it, each weighted by the product of its ratios ("exact"), by the
+  expansion of that product to first order in rho - 1 ("first"), or not at all
+  ("zeroth": the on-policy advantages, for comparison). log rho_i is clamped to
+  +-`bound` in A, and a sample that has moved further in the direction of A_i
+  has no gradient. Within the bound the exact gradient is unbiased for any
+  behavior policy; the others are biased. There is no clip of tokens, since the
+  ratios are already in A.
+  Deviations: the baseline is leave-one-out-minus-one instead of the paper's
+  group mean, and whole samples are bounded instead of tokens clipped.
   Source: The Best of N Worlds (off-policy max@k); the exact form is ours.
+
+  Args:
+    k: size of the set whose best score is maximised.
+    order: "exact", "first" or "zeroth".
+    bound: largest |log rho_i|.
   """
   return Method(advantage=scores(), loss=off_policy_max_at_k(k, order, bound))

@@ -1,4 +1,4 @@
-"""Adaptive Training: pass@k where the policy does not explore, else pass@1."""
+"""Adaptive Training: pass@k where entropy is low, pass@1 where it is high."""
 
 import jax
 import jax.numpy as jnp
@@ -10,18 +10,19 @@ from rl.method import Method
 from rl.transforms import chain, scores, transform
 
 _ENTROPY = scoring.Need("old", scoring.entropy)
-_ROUNDING = 1e-3  # so that .53 of 100 prompts are 53
+# Against rounding error: a share of .53 of 100 prompts must be 53.
+_ROUNDING = 1e-3
 
 
 @transform("sample", needs={_ENTROPY})
 def choose_k_by_entropy(
   signal: jax.Array, rollout: types.Rollout, *, k: int, exploit: float
 ) -> jax.Array:
-  """A_pass@1 in the prompts of highest mean entropy, A_pass@k in the others.
+  """A_pass@1 for the prompts of highest mean entropy, A_pass@k for the others.
 
   Args:
     signal: `[P, S]` scores.
-    k: size of the subset.
+    k: size of the subsets.
     exploit: share of the batch's prompts, rounded down, that get A_pass@1.
       Prompts of equal entropy are treated alike.
   """
@@ -29,10 +30,11 @@ def choose_k_by_entropy(
   exists = rollout.valid("prompt")
   entropy = masked.mean(
     rollout.extras[_ENTROPY], rollout.valid("token"), axis=(-2, -1)
-  )
-  at_least = exists & (entropy >= entropy[:, None])
-  room = exploit * masked.count(exists) + _ROUNDING
-  explores = masked.count(at_least) <= room
+  )  # [P]
+  # Row p marks the prompts whose entropy is at least that of prompt p.
+  at_least = exists & (entropy >= entropy[:, None])  # [P, P]
+  limit = exploit * masked.count(exists) + _ROUNDING
+  explores = masked.count(at_least) <= limit  # [P]
   one = objectives.pass_at_k_advantages(signal, 1, valid)
   many = objectives.pass_at_k_advantages(signal, k, valid)
   return jnp.where(explores[:, None], one, many)
@@ -43,20 +45,26 @@ def pass_at_k_adaptive(
 ) -> Method:
   """A_i = A_pass@1 in the prompts of highest entropy, A_pass@k in the others.
 
-  Where the policy explores by itself (a mean entropy in the upper half of the
-  batch, or the upper share `exploit`) it is made to exploit; where it does not,
-  pass@k makes it explore. Both are analytic, `pass_at_k` with 1 and with k.
-  Open in the paper, and chosen here: the mean is over all tokens of the group,
-  of the policy at the step's start; prompts of equal entropy go together.
+  A_pass@k [P, S] is the analytic advantage of `pass_at_k`. Where the policy
+  explores by itself, pass@1 makes it exploit; where it does not, pass@k makes
+  it explore.
+  Open: the paper leaves open what entropy is averaged over; here it is that of
+  the policy at the start of the step, over all tokens of the group. Prompts of
+  equal entropy are treated alike.
   Source: Chen et al. 2025, Pass@k Training, section 4.2.3.
 
+  Args:
+    k: size of the subsets.
+    exploit: share of the prompts, those of highest entropy, that get A_pass@1.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+
   Raises:
-    ValueError: `exploit` is not in [0, 1].
+    ValueError: if `exploit` is not in [0, 1].
   """
   if not 0 <= exploit <= 1:
     raise ValueError(
-      f"exploit = {exploit:g}: a share of the prompts is from 0 to 1; nearest: "
-      f"{min(max(exploit, 0.0), 1.0):g}"
+      f"exploit = {exploit:g} must be a share of the prompts from 0 to 1; "
+      f"nearest: {min(max(exploit, 0.0), 1.0):g}"
     )
   return Method(
     advantage=chain(scores(), choose_k_by_entropy(k, exploit)),

@@ -12,9 +12,9 @@ from rl.method import Method
 from rl.transforms import chain, scores, transform
 
 
-def accuracy(share: jax.Array) -> jax.Array:
-  """The paper's blend: pass@k counts as much as the prompt is solved."""
-  return share
+def accuracy(solve_rate: jax.Array) -> jax.Array:
+  """The blend of the paper: the weight of pass@k is the solve rate."""
+  return solve_rate
 
 
 @transform("sample")
@@ -25,12 +25,12 @@ def blend_with_pass_at_1(
   k: int,
   blend: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-  """b A_pass@k + (1 - b) A_pass@1, b = blend(mean score of the group)."""
+  """b A_pass@k + (1 - b) A_pass@1, with b = blend(mean score of the group)."""
   valid = rollout.sample_mask
-  share = blend(masked.mean(signal, valid, keepdims=True))
+  weight = blend(masked.mean(signal, valid, keepdims=True))  # [P, 1]
   many = objectives.pass_at_k_advantages(signal, k, valid)
   one = objectives.pass_at_k_advantages(signal, 1, valid)
-  return jnp.where(valid, share * many + (1 - share) * one, 0.0)
+  return jnp.where(valid, weight * many + (1 - weight) * one, 0.0)
 
 
 def pass_at_k_combination(
@@ -39,14 +39,18 @@ def pass_at_k_combination(
   low: float = 0.2,
   high: float = 0.28,
 ) -> Method:
-  """A_i = c/n A_pass@k + (1 - c/n) A_pass@1, c of n samples right.
+  """A_i = c/n A_pass@k + (1 - c/n) A_pass@1, c of n samples of the group right.
 
-  Hard prompts learn at the pace of pass@1; easy ones are left alone as by
-  pass@k, and a saturated one (n - c < k) keeps (1 - c/n) A_pass@1. Both
-  advantages are analytic, `pass_at_k` with k and with 1 (GRPO, ddof 0).
-  `blend` maps c/n to the weight of pass@k, for other mixtures. Scores are in
-  [0, 1], and c/n is their mean.
+  A_pass@k [P, S] is the analytic advantage of `pass_at_k`; with k = 1 it is
+  that of GRPO (ddof 0). Hard prompts learn at the rate of pass@1. Easy prompts
+  are mostly left alone, as by pass@k: a group with n - c < k keeps (1 - c/n)
+  A_pass@1. Scores must be in [0, 1]; c/n is their mean.
   Source: Chen et al. 2025, Pass@k Training, section 4.2.2.
+
+  Args:
+    k: size of the subsets.
+    blend: maps c/n [P, 1] to the weight of pass@k, for other mixtures.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
   """
   return Method(
     advantage=chain(scores(), blend_with_pass_at_1(k, blend)),

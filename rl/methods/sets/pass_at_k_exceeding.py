@@ -1,4 +1,4 @@
-"""Exceeding Pass@k Training: still more of the effort to hard prompts."""
+"""Exceeding Pass@k Training: still more weight on hard prompts."""
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from rl.transforms import chain, pass_at_k_advantages, scores, transform
 @transform("sample")
 def weigh_by_rarity(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """f(c) times the signal, f(c) = 4 / (10 log(c + 1/2)), c right samples."""
+  # [P, 1], the number of right samples if scores are 0 and 1.
   right = masked.sum(rollout.scores, rollout.sample_mask, keepdims=True)
   weight = 4 / (10 * jnp.log(jnp.maximum(right, 1.0) + 0.5))
   return jnp.where(rollout.sample_mask, signal * weight, 0.0)
@@ -21,16 +22,21 @@ def weigh_by_rarity(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
 def pass_at_k_exceeding(
   k: int = 4, form: str = "analytic", low: float = 0.2, high: float = 0.28
 ) -> Method:
-  """A_i = f(c) times that of `pass_at_k`, f(c) = 4 / (10 log(c + 1/2)).
+  """A_i = f(c) A_i of `pass_at_k`, with f(c) = 4 / (10 log(c + 1/2)).
 
-  c is the number of right samples of the group: f is .99 for one, .27 for four,
-  .11 for thirty-two. Sum |A|, the effort that a prompt gets, is largest where a
-  single sample is right (at the paper's n = 32, for every k); that of
-  `pass_at_k` moves towards there as k grows. The paper's log is read as the
-  natural one: with log 10 f is 2.3 times that, and peaks where it does.
-  Scores are in [0, 1] and c is their sum, counted as 1 below that. With scores
-  of 0 and 1 this is the paper's, and c = 0 has A = 0.
+  c is the number of right samples in the group: f is .99 for one, .27 for four
+  and .11 for thirty-two. Sum |A|, the weight of a prompt in the loss, is
+  largest if a single sample is right (at the paper's n = 32, for every k); for
+  `pass_at_k` the maximum moves there as k grows. The paper's log is read as the
+  natural one; with log 10, f would be 2.3 times larger with the same maximum.
+  Scores must be in [0, 1]; c is their sum, and at least 1. If scores are 0 and
+  1 this is the paper's rule, and c = 0 has A = 0.
   Source: Chen et al. 2025, Pass@k Training, section 4.2.1.
+
+  Args:
+    k: size of the subsets.
+    form: same as in `pass_at_k`.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
   """
   return Method(
     advantage=chain(scores(), pass_at_k_advantages(k, form), weigh_by_rarity()),

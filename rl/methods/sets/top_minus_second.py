@@ -1,4 +1,4 @@
-"""The best of the group against the runner-up."""
+"""Rewards the best sample of a group by its lead over the second best."""
 
 import jax
 import jax.numpy as jnp
@@ -17,29 +17,36 @@ Array = jax.Array
 def lead_of_the_best(
   signal: Array, rollout: types.Rollout, *, scaled: bool = False
 ) -> Array:
-  """x_(n) - x_(n-1) at the best sample, 0 elsewhere; see `top_minus_second`."""
-  real = rollout.sample_mask
-  known = jnp.where(real, signal, -jnp.inf)
-  best = masked.max(known, real, keepdims=True)
-  is_best = real & (known == best)
-  alone = masked.count(is_best, keepdims=True) == 1
-  second = masked.max(known, real & ~is_best, keepdims=True)
-  leads = is_best & alone & jnp.isfinite(second)
+  """x_(n) - x_(n-1) at the best sample and 0 at the others."""
+  valid = rollout.sample_mask
+  valid_scores = jnp.where(valid, signal, -jnp.inf)
+  best = masked.max(valid_scores, valid, keepdims=True)
+  is_best = valid & (valid_scores == best)
+  is_unique = masked.count(is_best, keepdims=True) == 1
+  second = masked.max(valid_scores, valid & ~is_best, keepdims=True)
+  # A group with one sample has no second best: masked.max is -inf there.
+  leads = is_best & is_unique & jnp.isfinite(second)
   lead = jnp.where(leads, best - second, 0.0)
   if not scaled:
     return lead
-  return lead / (masked.std(signal, real, ddof=1, keepdims=True) + 1e-6)
+  return lead / (masked.std(signal, valid, ddof=1, keepdims=True) + 1e-6)
 
 
 def top_minus_second(scaled: bool = False, clip: float = 0.2) -> Method:
-  """Only the best sample is paid, by its lead over the second best.
+  """A = x_(n) - x_(n-1) at the best sample of a group, and 0 at the others.
 
-  A = x_(n) - x_(n-1) at the one best sample of a group and 0 elsewhere; a tie
-  at the top, or a group of one, pays nobody. Summed over the group it is the
+  x_(n) and x_(n-1) are the highest and the second highest score of a group, the
+  n samples of one prompt; A is [P, S]. If several samples share the highest
+  score, or the group has one sample, A is 0. Summed over the group it is the
   unbiased gradient of E[max of n]: `max_at_k` at k = n with its default
-  baseline. `scaled` divides it by the group's standard deviation (ddof 1).
+  baseline. The loss is PPO-clip, summed over the tokens of a group and averaged
+  over prompts.
   Source: Tang et al. 2025, Optimizing Language Models for Inference Time
   Objectives using Reinforcement Learning.
+
+  Args:
+    scaled: divides A by the standard deviation of the group (ddof 1).
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   return Method(
     advantage=chain(scores(), lead_of_the_best(scaled)),

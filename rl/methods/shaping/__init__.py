@@ -1,1 +1,1 @@
-"""Token-level shaping of a group's advantages."""
+"""Methods that shape a group's advantages token by token."""

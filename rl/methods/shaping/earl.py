@@ -1,4 +1,4 @@
-"""Policy gradients at the most uncertain tokens only."""
+"""EARL: policy gradients at the tokens of highest entropy only."""
 
 import jax
 
@@ -17,19 +17,23 @@ from rl.transforms import (
 )
 
 _ENTROPY = scoring.Need("old", scoring.entropy)
-_ROUNDING = 1e-6  # nats: equal entropies reach their own quantile
-_SCOPES = {"response": -1, "batch": (0, 1, 2)}
+_ROUNDING = 1e-6  # nats; equal entropies must reach their quantile
+_SCOPES = {"response": -1, "batch": (0, 1, 2)}  # axes of [P, S, T]
 
 
 @transform("sample", "token", needs={_ENTROPY})
 def most_uncertain(
   signal: jax.Array, rollout: types.Rollout, *, rho: float, scope: str
 ) -> jax.Array:
-  """Of the samples kept, tokens whose H reaches the (1 - rho) quantile."""
-  kept = rollout.valid("token") & signal[..., None]
+  """Tokens of the filtered samples with H at or above the (1 - rho) quantile.
+
+  The signal is a filter of samples, bool [P, S]; H is the entropy under the old
+  policy.
+  """
+  candidates = rollout.valid("token") & signal[..., None]
   entropy = rollout.extras[_ENTROPY]
-  limit = masked.quantile(entropy, kept, 1 - rho, _SCOPES[scope], True)
-  return kept & (entropy >= limit - _ROUNDING)
+  limit = masked.quantile(entropy, candidates, 1 - rho, _SCOPES[scope], True)
+  return candidates & (entropy >= limit - _ROUNDING)
 
 
 def earl(
@@ -42,29 +46,38 @@ def earl(
 ) -> Method:
   """DAPO on the share `rho` of tokens with the highest entropy, plus a KL.
 
-  Of the finished samples of groups with both verdicts a token is trained if H_t
-  reaches the (1 - rho) quantile of its response, or of all those samples
-  (`scope="batch"`, the 80/20 rule of Wang et al. 2025); ties at the quantile
-  stay, and of a short response at least one token. The mean is over the tokens
-  kept. beta k3 to the starting policy acts on all tokens of the
-  samples kept; rho = 1 and beta = 0 is DAPO without its
-  punishment of length.
-  Open: rho and beta are not given. Its reward (syntax, interface, function) is
-  the task's.
+  H_t [P, S, T] is the entropy of the old policy at token t, and A the z-score
+  of a sample's score in its group. The finished samples of groups with a right
+  and a wrong verdict are trained on, at the tokens whose H_t is at or above the
+  (1 - rho) quantile: ties stay, and a short response keeps at least one token.
+  The PPO-clip loss is averaged over these tokens. The penalty beta k3, an
+  estimator of the KL to the policy at the start of the run, is averaged over
+  all tokens of these samples. rho = 1 with beta = 0 is DAPO without its length
+  penalty.
+  Open: rho and beta are not stated. The paper's reward (syntax, interface,
+  function) is up to the task.
   Source: Shi et al. 2025, EARL: Entropy-Aware RL Alignment of LLMs for Reliable
   RTL Code Generation.
 
+  Args:
+    rho: share of the tokens.
+    scope: tokens that the quantile is over: those of the "response", or of all
+      these samples, "batch" (the 80/20 rule of Wang et al. 2025).
+    beta: weight of the KL; 0 drops the reference and its forward pass.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
+
   Raises:
-    ValueError: unknown scope.
+    ValueError: if the scope is unknown.
   """
   if scope not in _SCOPES:
     raise ValueError(choices.unknown("scope", scope, _SCOPES))
-  whole = mixed_verdicts() & finished()
+  samples = mixed_verdicts() & finished()
   loss = policy_gradient(ppo_clip(low, high))
-  penalty = kl("k3").of(loss_filter=whole)
+  penalty = kl("k3").of(loss_filter=samples)
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
-    loss_filter=chain(whole, most_uncertain(rho, scope)),
+    loss_filter=chain(samples, most_uncertain(rho, scope)),
     loss=loss + beta * penalty if beta else loss,
     parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -16,7 +16,7 @@ from rl.transforms import (
 )
 
 _ENTROPY = scoring.Need("old", scoring.entropy)
-_BATCH = (0, 1, 2)
+_BATCH = (0, 1, 2)  # all axes of [P, S, K]
 
 
 @transform("sample", "step", needs={_ENTROPY})
@@ -28,28 +28,31 @@ def modulate_by_entropy(
   k_future: float,
   zeta: float,
 ) -> jax.Array:
-  """A g_k + zeta f_{k+1}, less its mean over the steps of the batch."""
+  """A g_j + zeta f_{j+1}, minus its mean over the steps of the batch."""
   if rollout.step_ids is None or rollout.step_mask is None:
     raise ValueError(
-      "empg(): the rollout has no steps; choose a task with them"
+      "empg(): the rollout has no steps; choose a task that cuts its "
+      "completions into steps (chain)"
     )
   inside = rollout.valid("token") & (rollout.step_ids >= 0)
-  at = jnp.maximum(rollout.step_ids, 0)
-  nothing = jnp.zeros(rollout.step_mask.shape[-1])
-  per_step = jax.vmap(jax.vmap(lambda x, i: nothing.at[i].add(x)))
-  tokens = per_step(inside.astype(jnp.float32), at)
+  step_ids = jnp.maximum(rollout.step_ids, 0)
+  zeros = jnp.zeros(rollout.step_mask.shape[-1])
+  # [P, S, T] -> [P, S, K], the sum over the tokens of each step.
+  per_step = jax.vmap(jax.vmap(lambda x, i: zeros.at[i].add(x)))
+  tokens = per_step(inside.astype(jnp.float32), step_ids)
   exists = rollout.valid("step") & (tokens > 0)
-  entropy = per_step(jnp.where(inside, rollout.extras[_ENTROPY], 0.0), at)
+  entropy = per_step(jnp.where(inside, rollout.extras[_ENTROPY], 0.0), step_ids)
   entropy /= jnp.maximum(tokens, 1.0)
 
+  # h, g and f of `empg`.
   low = masked.min(entropy, exists, _BATCH)
   spread = masked.max(entropy, exists, _BATCH) - low
-  level = jnp.where(spread > 1e-6, (entropy - low) / (spread + 1e-8), 0.0)
-  gain = jnp.exp(-k * jnp.where(exists, level, 0.0))
+  scaled = jnp.where(spread > 1e-6, (entropy - low) / (spread + 1e-8), 0.0)
+  gain = jnp.exp(-k * jnp.where(exists, scaled, 0.0))
   gain /= jnp.maximum(masked.mean(gain, exists, _BATCH), 1e-8)
-  following, linked = masked.following(exists)
-  ahead = jnp.take_along_axis(level, following, -1)
-  bonus = jnp.where(linked, jnp.exp(-k_future * ahead), 0.0)
+  next_step, has_next = masked.following(exists)
+  next_entropy = jnp.take_along_axis(scaled, next_step, -1)
+  bonus = jnp.where(has_next, jnp.exp(-k_future * next_entropy), 0.0)
   shaped = signal[..., None] * gain + zeta * bonus
   centered = shaped - masked.mean(shaped, exists, _BATCH)
   return jnp.where(exists, centered, 0.0)
@@ -62,18 +65,31 @@ def empg(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """GRPO's credit, turned up on confident steps and down on uncertain ones.
+  """GRPO's credit, raised at confident steps and lowered at uncertain ones.
 
-    h_k    mean token entropy of the step, scaled to [0, 1] over the batch
-    g_k    exp(-k h_k) / its mean over the batch's steps
-    f_k    exp(-k_future h_k), the clarity of the step that follows
-    A_k    A g_k + zeta f_{k+1}, less the mean over the batch's steps
+    h_j  mean token entropy of step j, scaled to [0, 1] over the batch
+    g_j  exp(-k h_j) divided by its mean over the steps of the batch
+    f_j  exp(-k_future h_j)
+    A_j  A g_j + zeta f_{j+1}, minus the mean over the steps of the batch
 
-  The last step has no f. Both means count steps, not tokens. PPO-clip over the
-  mean token; tokens outside of steps get 0.
-  Deviation: a spread of h below 1e-6 nats is rounding, and g is then 1.
+  A is the z-score of a sample's score in its group; A_j [P, S, K] is the
+  advantage of every token of step j. f_{j+1} is high if the next step is
+  confident; the last step has none. Both means count steps, not tokens. The
+  loss is PPO-clip, averaged over tokens; tokens outside of steps have A = 0.
+  Deviation: if the range of h in the batch is below 1e-6 nats, it is taken for
+  rounding error, and g is 1.
   Source: Wang et al. 2025, Harnessing Uncertainty: Entropy-Modulated Policy
   Gradients.
+
+  Args:
+    k: decay of the factor g with entropy.
+    k_future: decay of the bonus f with entropy.
+    zeta: weight of the bonus.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
+
+  Raises:
+    ValueError: when a step is traced, if the rollout has no steps.
   """
   return Method(
     advantage=chain(

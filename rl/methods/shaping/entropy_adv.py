@@ -1,4 +1,4 @@
-"""Entropy as a bonus on the advantage."""
+"""An entropy bonus on the advantage."""
 
 import jax
 import jax.numpy as jnp
@@ -26,15 +26,23 @@ def add_entropy(
 def entropy_adv(
   alpha: float = 0.4, kappa: float = 2.0, clip: float = 0.2, ddof: int = 1
 ) -> Method:
-  """GRPO's advantage, raised on uncertain tokens by up to a share of itself.
+  """GRPO's advantage, raised at uncertain tokens by up to a share of itself.
 
     A'_t = A + min(alpha H_t, |A| / kappa)
 
-  H is the entropy of the old policy; no gradient flows through it, so it only
-  moves credit: right answers are reinforced more, wrong ones blamed less, where
-  the policy hesitates. kappa > 1 never turns a sign (a variant of the code has
-  1, which can erase the blame). PPO-clip over the mean token, no KL.
+  A is the z-score of a sample's score in its group and H_t [P, S, T] the
+  entropy of the old policy at token t. No gradient flows through H, so the
+  bonus only changes credit: where H is high, right answers are reinforced more
+  and wrong ones less. kappa > 1 never changes the sign of A (a variant of the
+  code has kappa = 1, which can set A of a wrong answer to 0). The loss is
+  PPO-clip, averaged over tokens, without a KL.
   Source: Cheng et al. 2025, Reasoning with Exploration: An Entropy Perspective.
+
+  Args:
+    alpha: weight of the entropy.
+    kappa: divisor of |A| in the largest bonus.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof), add_entropy(alpha, kappa)),

@@ -1,4 +1,4 @@
-"""Effective rank of the hidden states, its velocity and acceleration (VERL)."""
+"""VERL: a bonus where the effective rank of hidden states grows."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,8 @@ from rl.method import Method
 from rl.transforms import (
   chain,
   group_normalize,
-  moving_average_value,
   scores,
+  moving_average_value,
   transform,
   update_moving_average,
 )
@@ -23,53 +23,73 @@ _HIDDEN = scoring.Need(
 
 
 def effective_rank(hidden: jax.Array, mask: jax.Array) -> jax.Array:
-  """exp of the entropy of the singular values of centred states, sum 1.
+  """exp of the entropy of the normalised singular values of centred states.
 
-  They are the roots of the smaller Gram matrix's eigenvalues, of which those
-  below 1e-6 of the largest are rounding. `[T, D]`, `[T]` -> `[]`; 1 of no
-  spread.
+  The squares of the singular values are the eigenvalues of the smaller Gram
+  matrix, of which those below 1e-6 of the largest are rounding error.
+
+  Args:
+    hidden: `[T, D]` states of one sample.
+    mask: `[T]` bool, tokens that count.
+
+  Returns:
+    `[]`; 1 if all states are equal.
   """
   hidden = hidden.astype(jnp.float32)
-  rows = jnp.broadcast_to(mask[:, None], hidden.shape)
-  centred = hidden - masked.mean(hidden, rows, 0, keepdims=True)
-  x = jnp.where(rows, centred, 0.0)
+  valid = jnp.broadcast_to(mask[:, None], hidden.shape)
+  centred = hidden - masked.mean(hidden, valid, 0, keepdims=True)
+  x = jnp.where(valid, centred, 0.0)
+  # The Gram matrix then has the size of the shorter axis.
   x = x.T if x.shape[0] > x.shape[1] else x
   spectrum = _eigenvalues(jnp.matmul(x, x.T, precision="highest"))
-  kept = spectrum > 1e-6 * spectrum.max()
-  values = jnp.sqrt(jnp.where(kept, spectrum, 0.0))
+  is_positive = spectrum > 1e-6 * spectrum.max()
+  values = jnp.sqrt(jnp.where(is_positive, spectrum, 0.0))
   return jnp.exp(entr(values / jnp.maximum(values.sum(), 1e-30)).sum())
 
 
 def _eigenvalues(gram: jax.Array) -> jax.Array:
+  """Eigenvalues of a symmetric matrix, in ascending order."""
   # On CPU one matrix at a time: XLA (jaxlib 0.10.2) spreads a batch over the
   # threads that run the devices, and two devices then wait for each other.
-  alone = jax.custom_batching.sequential_vmap(lambda x: jnp.linalg.eigvalsh(x))
+  one_by_one = jax.custom_batching.sequential_vmap(
+    lambda x: jnp.linalg.eigvalsh(x)
+  )
   return jax.lax.platform_dependent(
-    gram, cpu=alone, default=lambda x: jnp.linalg.eigvalsh(x)
+    gram, cpu=one_by_one, default=lambda x: jnp.linalg.eigvalsh(x)
   )
 
 
 def rank_statistics(
   hidden: jax.Array, mask: jax.Array, stride: int
 ) -> tuple[jax.Array, jax.Array]:
-  """(acceleration, velocity, rank) `[3]` of a sample; has it two prefixes.
+  """Acceleration, velocity and rank of one sample, and whether they exist.
 
-  Prefix j ends at its token number `stride` j, the first being number 0.
+  Prefix j ends at the scored token with index `stride` j, counted from 0.
+
+  Args:
+    hidden: `[T, D]` states.
+    mask: `[T]` bool, tokens that count.
+    stride: tokens between the ends of prefixes.
+
+  Returns:
+    `[3]` (acceleration, velocity, rank), and `[]` bool, whether the sample has
+      at least two prefixes.
   """
   ends = jnp.arange(stride, max(len(mask), stride), stride)
-  number = jnp.cumsum(mask) - 1
+  index = jnp.cumsum(mask) - 1
   ranks = jax.lax.map(
-    lambda end: effective_rank(hidden, mask & (number <= end)), ends
+    lambda end: effective_rank(hidden, mask & (index <= end)), ends
   )
   exists, j = ends < mask.sum(), jnp.arange(len(ends))
+  # d_j of `erv`: the rank minus the mean of the earlier ranks.
   velocity = ranks - (jnp.cumsum(ranks) - ranks) / jnp.maximum(j, 1)
   acceleration = velocity - jnp.roll(velocity, 1)
-  found = (
+  statistics = (
     masked.mean(acceleration, exists & (j > 1)),
     masked.mean(velocity, exists & (j > 0)),
     effective_rank(hidden, mask),
   )
-  return jnp.stack(found), exists.sum() > 1
+  return jnp.stack(statistics), exists.sum() > 1
 
 
 @transform(
@@ -88,18 +108,24 @@ def explore_or_exploit(
   kappa: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   """A + min(relu(Phi), |A| / kappa), from the second rollout on."""
+  # Statistics [P, S, 3], and whether there are two prefixes [P, S].
   measure = jax.vmap(jax.vmap(lambda h, m: rank_statistics(h, m, stride)))
-  found, long = measure(rollout.extras[_HIDDEN], rollout.valid("token"))
-  usual, seen = moving_average_value(state), state["weight"] > 0
-  deviation = jnp.clip((found - usual) / (jnp.abs(usual) + 1e-8), -5.0, 5.0)
+  statistics, has_prefixes = measure(
+    rollout.extras[_HIDDEN], rollout.valid("token")
+  )
+  average, has_average = moving_average_value(state), state["weight"] > 0
+  deviation = jnp.clip(
+    (statistics - average) / (jnp.abs(average) + 1e-8), -5.0, 5.0
+  )
   explore = jax.nn.sigmoid(gain * deviation[..., 0])
   velocity, rank = jnp.tanh(deviation[..., 1]), jnp.tanh(deviation[..., 2])
   phi = explore * rank + (1 - explore) * velocity
   bonus = jnp.minimum(jax.nn.relu(phi), jnp.abs(signal) / kappa)
-  counted = jnp.broadcast_to(long[..., None], found.shape)
-  mean = masked.mean(found, counted, (0, 1))
-  new = update_moving_average(state, mean, 1 - rate, long.any())
-  return signal + jnp.where(seen & long, bonus, 0.0), new
+  in_average = jnp.broadcast_to(has_prefixes[..., None], statistics.shape)
+  # Samples without two prefixes are not in the average.
+  mean = masked.mean(statistics, in_average, (0, 1))
+  new = update_moving_average(state, mean, 1 - rate, has_prefixes.any())
+  return signal + jnp.where(has_average & has_prefixes, bonus, 0.0), new
 
 
 def erv(
@@ -110,21 +136,31 @@ def erv(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """GRPO raised where the hidden states grow richer than they used to.
+  """GRPO's advantage, raised where hidden states grow more diverse than before.
 
-    m_j    effective rank of the final hidden states up to token j stride
-    d_j    m_j - mean_{i<j} m_i;  velocity: mean_j d_j, acceleration: mean_j
-           (d_j - d_{j-1}), rank: of the whole response
-    x      (statistic - its moving average) / |average|, within +-5
-    Phi    s tanh(x_rank) + (1 - s) tanh(x_velocity), s = sigma(gain x_acc)
-    A'     A + min(relu(Phi), |A| / kappa)
+    m_j  effective rank of the final hidden states up to token `stride` j
+    d_j  m_j - mean_{i<j} m_i; its mean over j is the velocity, the mean of
+         d_j - d_{j-1} the acceleration; rank: m of the whole response
+    x    (statistic - its moving average) / |average|, clamped to +-5
+    Phi  s tanh(x_rank) + (1 - s) tanh(x_velocity), s = sigmoid(gain x_acc)
+    A'   A + min(relu(Phi), |A| / kappa)
 
-  Responses with fewer than two prefixes, and the first rollout, keep A.
-  PPO-clip over the mean token, no KL.
-  Deviations: averages are bias-corrected, where the code starts them at 0; they
-  hold earlier rollouts only; no cap of 512 tokens; exact singular values.
+  A [P, S] is the z-score of a sample's score in its group. Responses with fewer
+  than two prefixes, and all of the first rollout, keep A. The loss is PPO-clip,
+  averaged over tokens, without a KL.
+  Deviations: the moving averages are bias-corrected, where the code starts them
+  at 0; they contain earlier rollouts only; there is no cap of 512 tokens;
+  singular values are exact.
   Source: Huang et al. 2025, Beyond the Exploration-Exploitation Trade-off: A
   Hidden State Approach for LLM Reasoning (VERL).
+
+  Args:
+    stride: tokens between the ends of prefixes.
+    rate: weight of a new rollout in the moving averages.
+    gain: slope of s in the acceleration.
+    kappa: divisor of |A| in the largest bonus.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   bonus = explore_or_exploit(stride, rate, gain, kappa)
   return Method(

@@ -1,4 +1,4 @@
-"""Low-entropy segments, weighed by who shares them."""
+"""LESS: weights low-entropy segments by which responses share them."""
 
 import jax
 import numpy as np
@@ -20,51 +20,61 @@ def segment_weights(
   mu: int,
   share: float,
 ) -> np.ndarray:
-  """The weights of one group's tokens; the rule is that of `less`.
+  """The weights of the tokens of one group, by the rule of `less`.
 
   Args:
-    tokens, entropy, scored: `[S, T]` ids, H, and which tokens count.
-    correct: `[S]` verdicts.
-    mu: tokens in the shortest segment.
-    share: of a response's tokens that are of low entropy.
+    tokens: `[S, T]` ids.
+    entropy: `[S, T]` H.
+    scored: `[S, T]` bool, tokens that count.
+    correct: `[S]` verdicts; -1 is unknown.
+    mu: number of tokens of the shortest segment.
+    share: share of a response's tokens that has low entropy.
+
+  Returns:
+    `[S, T]` weights.
   """
   weights = np.ones(tokens.shape, np.float32)
-  own = {v: 1 / max((correct == v).sum(), 1) for v in (0, 1)}
-  segments = []
+  base_weight = {v: 1 / max((correct == v).sum(), 1) for v in (0, 1)}
+  segments = []  # (sample, start, tokens as text) of low-entropy runs
   for i in np.flatnonzero((correct >= 0) & scored.any(-1)):
     ranked = np.sort(entropy[i][scored[i]])
-    limit = ranked[min(round(share * len(ranked)), len(ranked) - 1)]
-    weights[i, scored[i] & (entropy[i] <= limit)] = own[correct[i]]
-    low = np.pad(scored[i] & (entropy[i] < limit), 1).astype(np.int8)
+    threshold = ranked[min(round(share * len(ranked)), len(ranked) - 1)]
+    weights[i, scored[i] & (entropy[i] <= threshold)] = base_weight[correct[i]]
+    low = np.pad(scored[i] & (entropy[i] < threshold), 1).astype(np.int8)
+    # Starts and ends of runs alternate where the padded mask changes.
     for start, end in np.flatnonzero(np.diff(low)).reshape(-1, 2):
       if end - start >= mu:
+        # As text, so that `in` and `index` find runs of tokens.
         text = "".join(map(chr, tokens[i, start:end]))
         segments.append((i, start, text))
+  # Segments that occur inside a segment of another sample.
   pieces = {
     piece
     for i, _, piece in segments
     if any(piece in text for j, _, text in segments if i != j)
   }
   minimal = [p for p in pieces if not any(q in p for q in pieces - {p})]
-  conflicts = []
+  conflicts = []  # places of pieces that right and wrong samples share
   for piece in minimal:
-    found = {}
+    occurrences = {}
     for i, start, text in segments:
-      if piece in text and i not in found:
-        at = start + text.index(piece)
-        found[i] = (i, slice(at, at + len(piece)))
-    if len({correct[i] for i in found}) == 2:
-      conflicts += found.values()
+      if piece in text and i not in occurrences:
+        position = start + text.index(piece)
+        occurrences[i] = (i, slice(position, position + len(piece)))
+    if len({correct[i] for i in occurrences}) == 2:
+      conflicts += occurrences.values()
       continue
-    for i, where in found.items():
-      together = len(found) * own[correct[i]]
-      weights[where] = np.maximum(weights[where], together)
+    for i, where in occurrences.items():
+      weight = len(occurrences) * base_weight[correct[i]]
+      weights[where] = np.maximum(weights[where], weight)
   for where in conflicts:
     weights[where] = 0.0
   return weights
 
 
 def _weights(mu: int, share: float) -> scoring.Need:
+  """The weights of all groups, computed by numpy on the host."""
+
   def fn(rollout: types.Rollout) -> np.ndarray:
     scored = rollout.mask & rollout.sample_mask[..., None]
     correct = np.where(rollout.sample_mask, rollout.correct, -1)
@@ -80,7 +90,7 @@ def _weights(mu: int, share: float) -> scoring.Need:
 def times_segment_weights(
   signal: jax.Array, rollout: types.Rollout, *, mu: int, share: float
 ) -> jax.Array:
-  """A_t w_t, w found by numpy between sampling and the step."""
+  """A_t w_t, with w computed on the host between sampling and the step."""
   return signal * rollout.extras[_weights(mu, share)]
 
 
@@ -92,22 +102,32 @@ def less(
   cap: float = 10.0,
   ddof: int = 1,
 ) -> Method:
-  """GRPO whose fluent passages count by how many like responses share them.
+  """GRPO with low-entropy segments weighted by how many responses share them.
 
-    1         tokens of high entropy: H above the response's `share` quantile
-    1 / n     the others, n the right (wrong) responses of the group
-    m / n     a shared piece, in m responses that are all right (all wrong)
-    0         a shared piece in right and wrong responses
+  A [P, S], the z-score of a sample's score in its group, is multiplied by a
+  weight per token:
 
-  multiply A. A segment is a run of at least `mu` tokens with H strictly below
-  the quantile; one that occurs inside a segment of another response is shared,
-  of nested pieces the smallest, at its first occurrence. Weights never exceed
-  1; unknown verdicts have weight 1. PPO-clip with a dual clip at `cap`, mean
-  over tokens.
-  Deviation: where pieces overlap, 0 wins and then the larger weight; in the
-  code the order of discovery decides.
+    1      tokens of high entropy: H above the response's `share` quantile
+    1 / n  other tokens, n the number of right (wrong) responses in the group
+    m / n  a shared piece in m responses that are all right (all wrong)
+    0      a shared piece in right and in wrong responses
+
+  A segment is a run of at least `mu` tokens with H strictly below the quantile.
+  If it occurs inside a segment of another response, it is a shared piece; of
+  nested pieces the smallest counts, at its first occurrence in each response.
+  Weights never exceed 1; responses with unknown verdict have weight 1. The loss
+  is PPO-clip with a dual clip, averaged over tokens.
+  Deviation: where pieces overlap, 0 takes precedence, then the larger weight;
+  in the code the order of discovery decides.
   Source: Chen et al. 2025, Beyond High-Entropy Exploration: Correctness-Aware
   Low-Entropy Segment-Based Advantage Shaping (LESS).
+
+  Args:
+    mu: number of tokens of the shortest segment.
+    share: share of a response's tokens that has low entropy.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    cap: largest ratio, of the dual clip.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   advantage = chain(scores(), group_normalize(ddof), broadcast())
   return Method(

@@ -1,4 +1,4 @@
-"""Advantages corrected by the confidence of prompt and answer."""
+"""ProGRPO: advantages corrected by the confidence in prompt and answer."""
 
 import jax
 import jax.numpy as jnp
@@ -25,18 +25,20 @@ def confidence(
   """exp of the mean log-prob of the `share` least likely tokens.
 
   Args:
-    log_probs, mask: `[..., T]`.
-    share: of the tokens that exist, rounded down, at least one.
+    log_probs: `[..., T]`.
+    mask: `[..., T]` bool, tokens that exist.
+    share: share of the tokens, rounded down, at least one.
 
   Returns:
-    `[...]` in (0, 1]; 1 of no tokens.
+    `[...]` in (0, 1]; 1 without tokens.
   """
   size = mask.sum(-1, keepdims=True)
-  count = jnp.floor(share * size + 1e-4)  # 0.2 of 5 is 1
+  # Against rounding error: 0.2 of 5 tokens must be 1.
+  count = jnp.floor(share * size + 1e-4)
   count = jnp.minimum(jnp.maximum(count, 1), size)
   ranked = jnp.sort(jnp.where(mask, log_probs, jnp.inf), -1)
-  chosen = jnp.arange(mask.shape[-1]) < count
-  return jnp.exp(masked.mean(ranked, chosen))
+  is_lowest = jnp.arange(mask.shape[-1]) < count
+  return jnp.exp(masked.mean(ranked, is_lowest))
 
 
 @transform("sample", needs={_ANSWER, _PROMPT})
@@ -45,12 +47,17 @@ def add_confidence_gap(
 ) -> jax.Array:
   """A + alpha (c(prompt) - c(answer)) in groups with a right sample."""
   prompts = scoring.view_tokens(rollout, scoring.PROMPT)
-  real = rollout.sample_mask
-  asked = confidence(rollout.extras[_PROMPT], prompts.mask, share)
-  given = confidence(rollout.extras[_ANSWER], rollout.valid("token"), share)
-  solved = (real & right_verdict(rollout)).any(-1, keepdims=True)
-  solved &= masked.count(real, keepdims=True) > 1
-  return signal + jnp.where(real & solved, alpha * (asked - given), 0.0)
+  valid = rollout.sample_mask
+  prompt_confidence = confidence(
+    rollout.extras[_PROMPT], prompts.mask, share
+  )  # [P, 1]
+  answer_confidence = confidence(
+    rollout.extras[_ANSWER], rollout.valid("token"), share
+  )  # [P, S]
+  solved = (valid & right_verdict(rollout)).any(-1, keepdims=True)
+  solved &= masked.count(valid, keepdims=True) > 1
+  gap = prompt_confidence - answer_confidence
+  return signal + jnp.where(valid & solved, alpha * gap, 0.0)
 
 
 def progrpo(
@@ -64,14 +71,21 @@ def progrpo(
 
     A~_i = A_i + alpha (c(q) - c(o_i | q)),  c = exp(mean log pi)
 
-  the mean over the `share` least likely tokens of the answer, and of the prompt
-  from its second token on; both under the old policy. Groups without a right
-  sample, and of one, keep A; those of right ones alone are corrected. The
-  correction has no mean of 0 within a group. Clip-higher,
-  mean over tokens, no KL.
-  Open: alpha is not given; 0.1 to 0.5 is worth a sweep.
+  A_i [P, S] is the z-score of sample i's score in its group, q the prompt and
+  o_i the answer. The mean is over the least likely tokens, of the answer or of
+  the prompt from its second token on, under the old policy. Groups without a
+  right sample, and those with one sample, keep A; groups of right samples only
+  are corrected. The mean of the correction within a group is not 0. The loss is
+  PPO-clip, averaged over tokens, without a KL.
+  Open: alpha is not stated; 0.1 to 0.5 is worth a sweep.
   Source: Li et al. 2026, Back to Basics: Revisiting Exploration via Generative
   Probabilities (ProGRPO).
+
+  Args:
+    alpha: weight of the correction.
+    share: share of the tokens, the least likely ones, in c.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   gap = add_confidence_gap(alpha, share)
   return Method(

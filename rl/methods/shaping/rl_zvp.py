@@ -1,4 +1,4 @@
-"""Zero-variance prompts, credited by entropy."""
+"""RL-ZVP: prompts without variance of scores, credited by entropy."""
 
 import jax
 import jax.numpy as jnp
@@ -16,40 +16,44 @@ _ENTROPY = scoring.Need("old", scoring.entropy)
 def credit_zero_variance(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float
 ) -> jax.Array:
-  """+alpha H_t where a whole group is right, -alpha (max H - H_t) if wrong.
+  """alpha H_t if the whole group is right, -alpha (max H - H_t) if it is wrong.
 
-  The maximum is over the tokens of the sample. Other groups keep the signal.
+  max H is over the tokens of the sample. Other groups keep the signal.
   """
-  valid, real = rollout.valid("token"), rollout.sample_mask
-  entropy = jnp.where(valid, rollout.extras[_ENTROPY], 0.0)
+  tokens, valid = rollout.valid("token"), rollout.sample_mask
+  entropy = jnp.where(tokens, rollout.extras[_ENTROPY], 0.0)
   below_peak = entropy.max(-1, keepdims=True) - entropy
-  silent = (signal == 0).all(-1) & (masked.count(real) > 1)
+  is_flat = (signal == 0).all(-1) & (masked.count(valid) > 1)  # [P]
   right, wrong = (
-    (silent & ((rollout.correct == v) | ~real).all(-1))[:, None, None]
+    (is_flat & ((rollout.correct == v) | ~valid).all(-1))[:, None, None]
     for v in (1, 0)
   )
   shaped = jnp.where(right, alpha * entropy, signal[..., None])
   shaped = jnp.where(wrong, -alpha * below_peak, shaped)
-  return jnp.where(valid, shaped, 0.0)
+  return jnp.where(tokens, shaped, 0.0)
 
 
 def rl_zvp(alpha: float = 0.1, clip: float = 0.2, ddof: int = 1) -> Method:
-  """GRPO that learns from groups without variance, token by token.
+  """GRPO that also learns from groups without variance, token by token.
 
-    mixed group   the z-score of GRPO
-    all right     A_t = alpha H_t: uncertain tokens are reinforced most
-    all wrong     A_t = -alpha (max_t' H_t' - H_t): uncertain ones blamed least
+    mixed group  A_t = the z-score of GRPO
+    all right    A_t = alpha H_t
+    all wrong    A_t = -alpha (max_t' H_t' - H_t)
 
-  H is the entropy of the old policy. A group is right or wrong by its verdicts,
-  and keeps A = 0 if they are unknown or differ at equal scores, as does a group
-  of one.
-  Open: alpha, 0.1 to 0.2 by the size of the model. The loss is PPO-clip over
-  the mean token without KL or filters.
+  H_t [P, S, T] is the entropy of the old policy at token t: uncertain tokens
+  are reinforced most, or penalised least. A group whose scores are equal but
+  whose verdicts are unknown or differ, or that has one sample, has A = 0. The
+  loss is PPO-clip, averaged over tokens, without a KL or filters.
+  Open: alpha, 0.1 to 0.2 depending on the size of the model.
   Source: Le et al. 2025, No Prompt Left Behind (RL-ZVP).
+
+  Args:
+    alpha: scale of the advantages of groups without variance.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
+  credit = credit_zero_variance(alpha)
   return Method(
-    advantage=chain(
-      scores(), group_normalize(ddof), credit_zero_variance(alpha)
-    ),
+    advantage=chain(scores(), group_normalize(ddof), credit),
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

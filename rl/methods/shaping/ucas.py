@@ -1,4 +1,4 @@
-"""UCAS: more for unsure right answers, less for sure wrong ones."""
+"""UCAS: larger advantages for uncertain right and for certain wrong answers."""
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,12 @@ _REDUCE = {"mean": masked.mean, "sum": masked.sum}
 
 
 def _over_uniform(logits, tokens):
+  """KL(uniform || pi) up to a constant, from logits z `[N, V]`."""
   return jax.nn.logsumexp(logits, -1) - logits.mean(-1)
 
 
 def _chosen_logit(logits, tokens):
+  """The logit of the sampled token."""
   return jnp.take_along_axis(logits, tokens[:, None], -1)[:, 0]
 
 
@@ -34,17 +36,18 @@ def shape_by_certainty(
   penalty: float,
   reduce: str,
 ) -> jax.Array:
-  """A w(c) - penalty u_t, never below 0 where A w(c) is above."""
+  """A w(c) - penalty u_t, at least 0 where A w(c) > 0."""
   valid = rollout.valid("token")
   certainty = _REDUCE[reduce](rollout.extras[_CERTAINTY], valid)
-  c = advantages.group_normalize(certainty, valid.any(-1))
+  c = advantages.group_normalize(certainty, valid.any(-1))  # [P, S]
   weight = jnp.where(signal > 0, jnp.exp(-right * c), jnp.exp(wrong * c))
   logit = rollout.extras[_LOGIT]
   low, high = (f(logit, valid, (0, 1, 2)) for f in (masked.min, masked.max))
+  # If all logits are equal, every token counts as half certain.
   u = jnp.where(high > low, (logit - low) / (high - low + 1e-6), 0.5)
-  weighed = (signal * weight)[..., None]
-  shaped = weighed - penalty * u
-  shaped = jnp.where(weighed > 0, jnp.maximum(shaped, 0.0), shaped)
+  weighted = (signal * weight)[..., None]
+  shaped = weighted - penalty * u
+  shaped = jnp.where(weighted > 0, jnp.maximum(shaped, 0.0), shaped)
   return jnp.where(valid, shaped, 0.0)
 
 
@@ -56,22 +59,32 @@ def ucas(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """GRPO that pays unsure right answers more and sure wrong ones less.
+  """GRPO that weights uncertain right answers and certain wrong ones more.
 
-    c_i   mean_t [logsumexp z - mean z], KL(uniform || pi) up to a constant,
-          as a z-score within the group
-    w_i   exp(-right c) where A > 0, exp(wrong c) elsewhere
-    u_t   logit of the chosen token, scaled to [0, 1] over the batch
-    A_t   A w - penalty u_t, at least 0 where A w > 0
+    c_i  mean_t [logsumexp z - mean z] with z the logits of token t, which is
+         KL(uniform || pi) up to a constant; as a z-score within the group
+    w_i  exp(-right c_i) where A > 0, exp(wrong c_i) elsewhere
+    u_t  logit of the sampled token, scaled to [0, 1] over the batch
+    A_t  A w_i - penalty u_t, at least 0 where A w_i > 0
 
-  Groups of equal scores are left with -penalty u. `reduce="sum"` adds over the
-  tokens, as the released code does; length then counts as certainty. Logits are
-  those at the sampling temperature. PPO-clip over the mean token, no KL.
+  A [P, S] is the z-score of a sample's score in its group; groups of equal
+  scores have A_t = -penalty u_t. Logits are those of the old policy at the
+  sampling temperature. The loss is PPO-clip, averaged over tokens, without a
+  KL.
   Source: Xie et al. 2025, Unlocking Exploration in RLVR: Uncertainty-aware
   Advantage Shaping (UCAS).
 
+  Args:
+    right: strength of the weight where A > 0.
+    wrong: strength of the weight elsewhere.
+    penalty: weight of the penalty on certain tokens.
+    reduce: "mean" over the tokens in c, or "sum", as in the released code;
+      length then counts as certainty.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
+
   Raises:
-    ValueError: unknown `reduce`.
+    ValueError: if `reduce` is unknown.
   """
   if reduce not in _REDUCE:
     raise ValueError(choices.unknown("reduce", reduce, _REDUCE))

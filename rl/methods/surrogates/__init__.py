@@ -1,1 +1,1 @@
-"""What the policy gradient maximises: ratios, clips, regularisers."""
+"""Surrogates of the policy gradient: ratios, clips and regularisers."""

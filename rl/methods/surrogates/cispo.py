@@ -1,4 +1,4 @@
-"""CISPO: the importance weight is clipped, and no token loses its gradient."""
+"""CISPO: clips the importance weight, so that no token loses its gradient."""
 
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -7,15 +7,20 @@ from rl.transforms import chain, group_normalize, scores
 
 
 def cispo(low: float = 1.0, high: float = 4.0, ddof: int = 1) -> Method:
-  """Maximises sg[clip(rho, 1 - low, 1 + high)] A log pi over the mean token.
+  """Maximises sg[clip(rho, 1 - low, 1 + high)] A log pi, averaged over tokens.
 
-  `high` is an excess over 1, as in the paper and in verl: the largest weight is
-  1 + high. TRL's `epsilon_high` is that weight itself, so its 5 is our 4.
-  low = 1 is no lower bound. The z-score of the group; no KL. Without bounds
-  this is REINFORCE with importance weights.
+  rho [P, S, T] is the importance ratio of a token, sg stops the gradient, and A
+  is the z-score of a sample's score in its group. There is no KL. Without
+  bounds this is REINFORCE with importance weights.
   Open: the paper tuned `high` and does not state it. Its optional mask of the
   tokens that PPO would clip is left out.
   Source: MiniMax 2025, MiniMax-M1.
+
+  Args:
+    low: 1 - the smallest weight; 1 is no lower bound.
+    high: excess of the largest weight over 1, as in the paper and in verl.
+      TRL's `epsilon_high` is the weight itself: its 5 is 4 here.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   bounds = (1 - low, 1 + high)
   return Method(

@@ -1,4 +1,4 @@
-"""Clip-Cov: a few tokens that would cost the most entropy are left alone."""
+"""Clip-Cov: no gradient at a few tokens that would lower entropy the most."""
 
 import jax
 import jax.numpy as jnp
@@ -23,15 +23,15 @@ def drop_by_covariance(
   low: float,
   high: float,
 ) -> jax.Array:
-  """0 at a random `fraction` of all tokens, of covariances in (low, high)."""
+  """0 at a random `fraction` of all tokens, where cov is in (low, high)."""
   mask = rollout.valid("token")
   covariance = token_covariance(signal, rollout.extras[_OLD_LOG_PROBS], mask)
-  inside = mask & (covariance > low) & (covariance < high)
-  shape = mask.shape[1:]
+  in_range = mask & (covariance > low) & (covariance < high)
+  shape = mask.shape[1:]  # [S, T]
   keys = random_keys.keys(rollout.keys, "clip_cov")
-  order = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
+  draws = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
   count = jnp.maximum(jnp.floor(fraction * mask.sum()), 1.0)
-  return jnp.where(lowest(order, inside, count), 0.0, signal)
+  return jnp.where(lowest(draws, in_range, count), 0.0, signal)
 
 
 def clip_cov(
@@ -41,14 +41,22 @@ def clip_cov(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """GRPO without KL, but A = 0 at a few tokens of high covariance.
+  """GRPO without a KL, with A = 0 at a few tokens of high covariance.
 
-  cov_t = (A - mean A)(log pi - mean log pi); of the tokens with cov in
-  (low, high), `fraction` times the number of all tokens are drawn, at least
-  one. They have no gradient and stay in the denominator of the token mean.
+  A_t [P, S, T] is the z-score of a sample's score in its group and cov_t = (A_t
+  - mean A)(log pi_t - mean log pi), with means over all tokens of the batch. Of
+  the tokens with cov in (low, high), `fraction` times the number of all tokens
+  are drawn at random, at least one. They have no gradient and remain in the
+  denominator of the mean over tokens.
   Deviation: the covariance is that of the policy before the step, so that the
   tokens are the same for all updates of a rollout.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
+
+  Args:
+    fraction: share of all tokens that lose their gradient.
+    low, high: bounds of the covariance of these tokens.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(

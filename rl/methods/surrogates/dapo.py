@@ -1,4 +1,4 @@
-"""DAPO: a clip with more room above, and only groups that disagree."""
+"""DAPO: a wider clip above 1, and only groups of mixed verdicts."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -20,16 +20,22 @@ def dapo(
   cache: int = 4096,
   ddof: int = 1,
 ) -> Method:
-  """GRPO's z-score, clip-higher, token mean, no KL, two filters.
+  """GRPO's z-score, clip-higher, mean over tokens, no KL, two filters.
 
-  Trained on: samples that ended by themselves (overlong filtering), of groups
-  with a right and a wrong verdict (dynamic sampling). Filters read the verdict,
-  not the shaped score. The last `cache` tokens before `max_length` cost up to
-  1 of the score (soft overlong punishment); the paper's lengths, which shorter
-  tasks never reach.
-  Deviation: filtered groups are dropped, not resampled until the batch is full;
-  that loop belongs to the host.
+  A_i [P, S] is the z-score of sample i's score in its group. Only samples that
+  ended by themselves (overlong filtering), in groups with a right and a wrong
+  verdict (dynamic sampling), are trained on. The filters read verdicts, not
+  scores. The score falls by up to 1 over the last `cache` tokens before
+  `max_length` (soft overlong punishment).
+  Deviation: filtered groups are dropped instead of resampled until the batch is
+  full; that loop belongs to the host.
   Source: Yu et al. 2025, DAPO.
+
+  Args:
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    max_length, cache: same as in `soft_overlong`; the paper's lengths, which
+      shorter tasks never reach.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(

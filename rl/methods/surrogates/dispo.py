@@ -1,4 +1,4 @@
-"""DISPO: importance weights with bounds of their own for right and wrong."""
+"""DISPO: separate bounds of the importance weight for right and wrong."""
 
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -14,17 +14,25 @@ def dispo(
   cache: int = 4096,
   ddof: int = 1,
 ) -> Method:
-  """Maximises sg[clip(rho, 1 - low, 1 + high)] A log pi over the mean token.
+  """Maximises sg[clip(rho, 1 - low, 1 + high)] A log pi, averaged over tokens.
 
-  (low, high) is `positive` where A > 0 and `negative` where A < 0. Right and
-  rho > 1 explores, right and rho < 1 distils; tight bounds on wrong samples
-  give repetition (above) or a collapse of length (below). Equal bounds are
-  CISPO's. The z-score of the group; groups of one verdict are dropped, and
-  long samples punished softly, as by `dapo`.
-  Open: the bounds are quoted second-hand, the lengths are DAPO's.
+  rho [P, S, T] is the importance ratio of a token, sg stops the gradient, and A
+  is the z-score of a sample's score in its group. (low, high) is `positive`
+  where A > 0 and `negative` where A < 0. For right samples rho > 1 explores and
+  rho < 1 distils; for wrong ones, a tight upper bound leads to repetition and a
+  tight lower bound to a collapse of the length. With equal bounds this is
+  CISPO. Groups of one verdict are dropped and long samples penalised as in
+  `dapo`.
+  Open: the bounds are quoted second-hand; the lengths are DAPO's.
   Source: Karaman et al. 2026, DISPO: Enhancing Training Efficiency and
   Stability in Reinforcement Learning for Large Language Model Mathematical
   Reasoning.
+
+  Args:
+    positive: (low, high) where A > 0.
+    negative: (low, high) where A < 0.
+    max_length, cache: same as in `soft_overlong`.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   bounds = [(1 - low, 1 + high) for low, high in (positive, negative)]
   return Method(

@@ -21,8 +21,8 @@ def geometric_mean(
 ) -> jax.Array:
   """A exp(mean_t l_t): l = min(log rho, clip) if A > 0, else max(., -clip).
 
-  A is the mean over the sample's tokens. Weights of tokens belong inside the
-  geometric mean: see `rl.losses.importance`.
+  A [P, S] is the mean over the tokens of the sample. Weights of tokens belong
+  inside the geometric mean: see `rl.losses.importance.add_importance_weights`.
   """
   del policy
   mask = rollout.mask
@@ -31,17 +31,23 @@ def geometric_mean(
     jnp.minimum(log_ratio, clip),
     jnp.maximum(log_ratio, -clip),
   )
-  rho = surrogates.ratio(masked.mean(clipped, mask))
+  rho = surrogates.ratio(masked.mean(clipped, mask))  # [P, S]
   return masked.mean(advantages, mask) * rho
 
 
 def gmpo(clip: float = 0.4, ddof: int = 1) -> Method:
-  """Maximises A_i (prod_t rho_t)^(1 / T_i), the log-ratios clipped per token.
+  """Maximises A_i (prod_t rho_t)^(1 / T_i), with each log rho_t clipped.
 
-  log rho_t is cut at +clip where A > 0 and at -clip where A < 0, so that a
-  clipped token has no gradient and still counts in the mean. Mean over samples
-  with a token; the z-score of the group; no KL.
+  rho_t [P, S, T] is the importance ratio of token t, T_i the number of tokens
+  of sample i and A_i the z-score of its score in its group. log rho_t is
+  bounded above by clip where A > 0, and below by -clip where A < 0; a clipped
+  token has no gradient and still counts in the mean. The loss is the mean over
+  samples with a token, without a KL.
   Source: Zhao et al. 2025, Geometric-Mean Policy Optimization.
+
+  Args:
+    clip: bound of the log-ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

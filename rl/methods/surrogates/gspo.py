@@ -1,4 +1,4 @@
-"""GSPO: whole sequences are weighed, and clipped, at once."""
+"""GSPO: importance ratios and clips of whole sequences."""
 
 from rl.losses import ratios
 from rl.losses.aggregates import seq_mean_token_mean
@@ -9,12 +9,18 @@ from rl.transforms import chain, group_normalize, scores
 
 
 def gspo(low: float = 3e-4, high: float = 4e-4, ddof: int = 1) -> Method:
-  """PPO-clip of s_i = exp(mean_t log rho_t), the same at all tokens of i.
+  """PPO-clip of s_i = exp(mean_t log rho_t), one ratio for a whole sample.
 
-  The value is s_i everywhere, the gradient each token's own:
-  sg[s_i] rho_t / sg[rho_t]. Mean over samples of the mean over tokens, which
-  makes it the gradient of s_i A_i; the z-score of the group; no KL.
+  rho_t [P, S, T] is the importance ratio of token t, and A_i the z-score of
+  sample i's score in its group. Every token of sample i has the value s_i, with
+  the gradient of sg[s_i] rho_t / sg[rho_t], where sg stops the gradient.
+  Averaged over the tokens of a sample, then over samples, it is the gradient of
+  s_i A_i. There is no KL.
   Source: Zheng et al. 2025, Group Sequence Policy Optimization.
+
+  Args:
+    low, high: clip range [1 - low, 1 + high] of s_i.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

@@ -1,4 +1,4 @@
-"""The objective of Kimi k1.5: a policy gradient with a quadratic leash."""
+"""The objective of Kimi k1.5: a policy gradient with a quadratic penalty."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def log_gain(
   policy: types.Named,
   rollout: types.Rollout,
 ) -> jax.Array:
-  """A log rho: A log pi less a constant, and 0 at the old policy."""
+  """A log rho: A log pi minus a constant, so that its value is 0 at pi_old."""
   del policy, rollout
   return advantages * log_ratio
 
@@ -30,20 +30,24 @@ def log_gain(
 def squared_log_ratio(
   _, policy: types.Named, rollout: types.Rollout
 ) -> jax.Array:
-  """(log pi(y) - log pi_old(y))^2 / 2 of whole samples."""
+  """(log pi(y) - log pi_old(y))^2 / 2 of whole samples y."""
   difference = policy[scoring.log_probs] - rollout.extras[_OLD_LOG_PROBS]
   return jnp.where(rollout.mask, difference, 0.0).sum(-1) ** 2 / 2
 
 
 def kimi(tau: float = 0.1) -> Method:
-  """- A log pi(y) + tau/2 (log pi(y) - log pi_old(y))^2, mean over samples.
+  """-A log pi(y) + tau/2 (log pi(y) - log pi_old(y))^2, averaged over samples.
 
-  A_i = R_i - mean R. The minimum of one sample's summand is at
-  log pi(y) - log pi_old(y) = A / tau, so that the leash needs no clip, and the
-  samples may be stale. With a learned value for the mean it is DRO.
+  y is a whole sample and A_i = R_i - mean R, with R_i [P, S] the score of
+  sample i and mean R the mean of its group. For one sample the minimum is at
+  log pi(y) - log pi_old(y) = A / tau: the penalty makes a clip unnecessary, and
+  samples may be stale. With a learned value in place of the mean this is DRO.
   Open: the paper does not state tau.
   Source: Kimi Team 2025, Kimi k1.5; Richemond et al. 2024, Offline Regularised
   Reinforcement Learning (DRO).
+
+  Args:
+    tau: weight of the penalty.
   """
   return Method(
     advantage=chain(scores(), center()),

@@ -1,4 +1,4 @@
-"""Lp-Reg: unlikely tokens of wrong samples are kept, if they make sense."""
+"""Lp-Reg: protects unlikely but sensible tokens of wrong samples."""
 
 import jax
 import jax.numpy as jnp
@@ -16,16 +16,17 @@ _ADVANTAGE = scoring.provided("prepared", "advantage")
 
 
 def proxy(kappa: float) -> scoring.Need:
-  """log of the old policy without its tail, renormalised; -inf in the tail.
+  """Log-probs of the old policy without its tail, renormalised; -inf in it.
 
-  The tail is what is less likely than kappa times the likeliest token.
+  The tail is the set of tokens with a probability below kappa times the
+  largest.
   """
 
   def fn(logits, tokens):
-    edge = logits.max(-1, keepdims=True) + jnp.log(kappa)
-    kept = jnp.where(logits >= edge, logits, -jnp.inf)
-    chosen = jnp.take_along_axis(kept, tokens[:, None], -1)[:, 0]
-    return chosen - jax.nn.logsumexp(kept, -1)
+    threshold = logits.max(-1, keepdims=True) + jnp.log(kappa)
+    head = jnp.where(logits >= threshold, logits, -jnp.inf)
+    chosen = jnp.take_along_axis(head, tokens[:, None], -1)[:, 0]
+    return chosen - jax.nn.logsumexp(head, -1)
 
   return scoring.Need("old", scoring.Probe(f"min_p_log_probs({kappa:g})", fn))
 
@@ -33,10 +34,10 @@ def proxy(kappa: float) -> scoring.Need:
 @transform("none", "token", needs={_OLD_LOG_PROBS, _ADVANTAGE})
 def least_likely(_, rollout: types.Rollout, *, fraction: float) -> jax.Array:
   """1 at the least likely `fraction` of the tokens with A < 0, else 0."""
-  wrong = rollout.valid("token") & (rollout.extras[_ADVANTAGE] < 0)
-  count = jnp.floor(fraction * wrong.sum())
-  chosen = lowest(rollout.extras[_OLD_LOG_PROBS], wrong, count)
-  return jnp.where(count > 1, chosen, False).astype(jnp.float32)
+  candidates = rollout.valid("token") & (rollout.extras[_ADVANTAGE] < 0)
+  count = jnp.floor(fraction * candidates.sum())
+  selected = lowest(rollout.extras[_OLD_LOG_PROBS], candidates, count)
+  return jnp.where(count > 1, selected, False).astype(jnp.float32)
 
 
 @term("token", needs=lambda kappa: {_LOG_PROBS, proxy(kappa)})
@@ -45,6 +46,7 @@ def pull_to_proxy(
 ) -> jax.Array:
   """w (e^-d - 1 + d) where d = log pi - log proxy < 0, else 0."""
   d = policy[scoring.log_probs] - rollout.extras[proxy(kappa)]
+  # d is +inf in the tail, where the proxy is 0: such tokens have no penalty.
   d = jnp.where((signal > 0) & (d < 0), d, 0.0)
   return signal * (jnp.expm1(-d) + d)
 
@@ -56,18 +58,27 @@ def lp_reg(
   high: float = 9.0,
   ddof: int = 1,
 ) -> Method:
-  """Clip [0, 1 + high], plus beta (e^-d - 1 + d) at unlikely wrong tokens.
+  """Clip to [0, 1 + high], plus beta (e^-d - 1 + d) at unlikely tokens, A < 0.
 
-  Of the tokens with A < 0, the `fraction` that is least likely, and of these
-  those with d = log pi - log proxy < 0; the proxy is the old policy without
-  the tokens below kappa times its likeliest, so that noise stays unprotected.
-  With the paper's lower bound of 1 a negative advantage is never clipped, and
-  the term is added rather than put in the place of the clipped one. Less than
-  two such tokens: none. The z-score of the group, the token mean.
-  Deviations: the rank is over the whole rollout and of the old policy; the
-  mirror for A > 0, off in the paper, is left out.
+  d [P, S, T] = log pi - log proxy; the proxy is the old policy without the
+  tokens below kappa times the probability of its most likely one, so that noise
+  is not protected. A is the z-score of a sample's score in its group. The
+  penalty applies to the tokens with A < 0 that are in the least likely
+  `fraction` of these, and have d < 0; if that fraction is less than two tokens,
+  there is none. With the paper's lower bound of 1 a negative advantage is never
+  clipped, so the penalty is added instead of replacing the clipped term. The
+  loss is averaged over tokens.
+  Deviations: tokens are ranked over the whole rollout, by the old policy; the
+  counterpart for A > 0, which the paper turns off, is left out.
   Source: Huang et al. 2025, Low-probability Tokens Sustain Exploration in
   Reinforcement Learning with Verifiable Reward.
+
+  Args:
+    kappa: threshold of the proxy, relative to the largest probability.
+    fraction: share of the tokens with A < 0 that is considered.
+    beta: weight of the penalty.
+    high: excess over 1 of the largest ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   pull = pull_to_proxy(kappa).of(signal=least_likely(fraction))
   return Method(

@@ -1,4 +1,4 @@
-"""Samples that run out of room: a punishment that grows as they near it."""
+"""A penalty that grows as a sample nears the largest length."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ def soft_overlong(
 ) -> Array:
   """R + clip((max_length - cache - L) / cache, -1, 0), L the sample's tokens.
 
-  Nothing up to max_length - cache, -1 from max_length on (from the token after
-  it if cache is 0); tokens of any author take up room. It changes R and not the
-  verdict, which filters read.
+  R [P, S] are the scores. The penalty is 0 up to max_length - cache and -1 from
+  max_length on (from the token after it if cache is 0). L counts tokens of any
+  author, such as those of tools. The scores change, the verdicts do not;
+  filters read verdicts.
+  Source: Yu et al. 2025, DAPO.
 
   Args:
-    max_length: tokens that a completion may have.
-    cache: the last of them, over which the punishment grows; 0: at once.
-  Source: Yu et al. 2025, DAPO.
+    max_length: largest number of tokens of a completion.
+    cache: number of last tokens over which the penalty grows; 0 applies it at
+      once.
   """
-  left = max_length - cache - rollout.tokens.lengths
-  return signal + jnp.clip(left / max(cache, 1), -1.0, 0.0)
+  margin = max_length - cache - rollout.tokens.lengths
+  return signal + jnp.clip(margin / max(cache, 1), -1.0, 0.0)

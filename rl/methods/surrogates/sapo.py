@@ -1,4 +1,4 @@
-"""SAPO: a sigmoid of the ratio where PPO clips it."""
+"""SAPO: a sigmoid of the importance ratio in place of PPO's clip."""
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,10 @@ def soft_gate(
   positive: float,
   negative: float,
 ) -> jax.Array:
-  """A (4 / tau) sigmoid(tau (rho - 1)), tau by the sign of A.
+  """A (4 / tau) sigmoid(tau (rho - 1)), with tau by the sign of A.
 
-  Its slope in rho is A sech^2(tau (rho - 1) / 2): A at rho = 1, fading on both
-  sides and nowhere cut off.
+  Its slope in rho is A sech^2(tau (rho - 1) / 2): it is A at rho = 1 and falls
+  on both sides without reaching 0.
   """
   del policy, rollout
   tau = jnp.where(advantages > 0, positive, negative)
@@ -35,12 +35,18 @@ def soft_gate(
 def sapo(
   tau_positive: float = 1.0, tau_negative: float = 1.05, ddof: int = 1
 ) -> Method:
-  """Maximises A (4 / tau) sigmoid(tau (rho - 1)), tau by the sign of A.
+  """Maximises A (4 / tau) sigmoid(tau (rho - 1)), with tau by the sign of A.
 
-  A larger tau fades faster; that of wrong samples is the larger, as their
-  gradient pushes up all the tokens that were not sampled. Mean over samples of
-  the mean over tokens; the z-score of the group; no KL.
+  rho [P, S, T] is the importance ratio of a token and A the z-score of a
+  sample's score in its group. The loss is averaged over the tokens of a sample,
+  then over samples, without a KL.
   Source: Gao et al. 2025, Soft Adaptive Policy Optimization.
+
+  Args:
+    tau_positive: tau where A > 0; the slope falls faster for a larger tau.
+    tau_negative: tau where A <= 0. It is larger, as the gradient of wrong
+      samples raises all tokens that were not sampled.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

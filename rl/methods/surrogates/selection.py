@@ -1,4 +1,4 @@
-"""Tokens chosen over the whole batch, by rank or by covariance."""
+"""Selects tokens of the whole batch, by rank or by covariance."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import jax.numpy as jnp
 from rl import masked
 
 Array = jax.Array
-EVERYWHERE = (0, 1, 2)
+ALL_AXES = (0, 1, 2)  # axes of [P, S, T]
 
 
 def lowest(values: Array, mask: Array, count: Array) -> Array:
-  """The `count` entries with the smallest values; ties of the last are in.
+  """The `count` entries with the smallest values, with ties of the last one.
 
   Args:
-    values, mask: `[P, S, T]`, and which of them exist.
-    count: `[]`; all are chosen if fewer exist.
+    values: `[P, S, T]`.
+    mask: `[P, S, T]` bool, entries that exist.
+    count: `[]` number of entries; all are selected if fewer exist.
 
   Returns:
     `[P, S, T]` bool.
@@ -27,14 +28,14 @@ def lowest(values: Array, mask: Array, count: Array) -> Array:
 
 
 def token_covariance(advantages: Array, log_probs: Array, mask: Array) -> Array:
-  """(A - mean A)(log pi - mean log pi), the means over the batch's tokens.
+  """(A - mean A)(log pi - mean log pi), with means over the batch's tokens.
 
-  Its mean says how fast a policy gradient step lowers the entropy. 0 where
-  masked; all arguments are `[P, S, T]`.
+  Its mean is the rate at which a policy gradient step lowers the entropy. All
+  arguments are `[P, S, T]`; the result is 0 where masked.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
   """
 
   def centered(x):
-    return x - masked.mean(x, mask, EVERYWHERE, keepdims=True)
+    return x - masked.mean(x, mask, ALL_AXES, keepdims=True)
 
   return jnp.where(mask, centered(advantages) * centered(log_probs), 0.0)

@@ -1,4 +1,4 @@
-"""SimKO: right answers lift their rivals too, wrong favourites fall harder."""
+"""SimKO: right samples also raise the top k tokens; wrong top tokens fall."""
 
 import jax
 import jax.numpy as jnp
@@ -8,20 +8,20 @@ from rl.losses import surrogates
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.terms import policy_gradient
 from rl.method import Method
-from rl.methods.surrogates.top_tokens import at, likeliest
+from rl.methods.surrogates.top_tokens import log_probs_at, top_token_ids
 from rl.transforms import chain, group_normalize, scores
 
 _ENTROPY = scoring.Need("old", scoring.entropy)
 
 
 def candidates(k: int) -> tuple[scoring.Need, scoring.Need]:
-  """The old policy's k likeliest tokens, and the policy's log pi of them."""
-  ids = likeliest("old", k)
-  return ids, at("policy", ids)
+  """The old policy's k most likely tokens, and the policy's log-probs."""
+  ids = top_token_ids("old", k)
+  return ids, log_probs_at("policy", ids)
 
 
 @surrogates.surrogate(needs=lambda k, **_: {_ENTROPY, *candidates(k)})
-def spread_and_press(
+def simko_clip(
   log_ratio: jax.Array,
   advantages: jax.Array,
   policy: types.Named,
@@ -33,19 +33,20 @@ def spread_and_press(
   quantile: float,
   clip: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """PPO-clip after what `simko` says, at the uncertain tokens of a sample."""
+  """PPO-clip of the ratios and advantages that `simko` describes."""
   stop = jax.lax.stop_gradient
   entropy = rollout.extras[_ENTROPY]
-  edge = masked.quantile(entropy, rollout.mask, quantile, keepdims=True)
-  open_ = rollout.mask & (entropy > edge)
+  threshold = masked.quantile(entropy, rollout.mask, quantile, keepdims=True)
+  uncertain = rollout.mask & (entropy > threshold)
   ids, log_probs = candidates(k)
-  rivals = policy[log_probs.probe].mean(-1)
-  mixed = (1 - alpha) * log_ratio + alpha * rivals
-  spread = stop(log_ratio) + mixed - stop(mixed)
-  log_ratio = jnp.where(open_ & (advantages > 0), spread, log_ratio)
-  favourite = rollout.completions == rollout.extras[ids][..., 0]
-  pressed = open_ & favourite & (advantages < 0)
-  advantages = jnp.where(pressed, press * advantages, advantages)
+  mean_top = policy[log_probs.probe].mean(-1)  # [P, S, T, k] -> [P, S, T]
+  mixed = (1 - alpha) * log_ratio + alpha * mean_top
+  # The value of log_ratio, with the gradient of `mixed`.
+  smoothed = stop(log_ratio) + mixed - stop(mixed)
+  log_ratio = jnp.where(uncertain & (advantages > 0), smoothed, log_ratio)
+  is_favourite = rollout.completions == rollout.extras[ids][..., 0]
+  penalized = uncertain & is_favourite & (advantages < 0)
+  advantages = jnp.where(penalized, press * advantages, advantages)
   return surrogates.ppo_clip(clip, clip).fn(
     log_ratio, advantages, policy, rollout
   )
@@ -59,18 +60,31 @@ def simko(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """GRPO without KL, changed where a sample's entropy exceeds its quantile.
+  """GRPO without a KL, changed where the entropy exceeds a sample's quantile.
 
-  A > 0: rho' = (1 - alpha) rho + alpha/K sum_k sg[rho / rho_k] rho_k over the K
-  likeliest tokens of the old policy: the value is rho, and a share alpha of
-  the gradient goes to them. A < 0 on the likeliest token: A <- `press` A.
-  Right and wrong are told by the sign of A. alpha = 0, press = 1 is `grpo`
-  without KL.
-  Deviation: the tokens are matched by id under both policies; the released
-  code matches ranks of the current one.
+  rho [P, S, T] is the importance ratio of a token and A the z-score of a
+  sample's score in its group. At these uncertain tokens:
+
+    A > 0  rho' = (1 - alpha) rho + alpha/K sum_k sg[rho / rho_k] rho_k over the
+           K most likely tokens of the old policy, sg stopping the gradient: the
+           value is rho, and a share alpha of the gradient goes to these tokens
+    A < 0  A is multiplied by `press` if the token is the most likely one
+
+  Right and wrong are told apart by the sign of A. alpha = 0 with press = 1 is
+  `grpo` without a KL.
+  Deviation: tokens are matched by id under both policies; the released code
+  matches the ranks of the current one.
   Source: Peng et al. 2025, SimKO: Simple Pass@K Policy Optimization.
+
+  Args:
+    k: K, the number of tokens.
+    alpha: share of the gradient that goes to the K tokens.
+    press: factor of A < 0 at the most likely token.
+    quantile: level of the quantile of the entropy within a sample.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    ddof: the variance of a group of n samples is divided by n - ddof.
   """
-  surrogate = spread_and_press(k, alpha, press, quantile, clip)
+  surrogate = simko_clip(k, alpha, press, quantile, clip)
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
     loss=policy_gradient(surrogate, aggregate=seq_mean_token_mean()),

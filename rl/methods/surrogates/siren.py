@@ -1,4 +1,4 @@
-"""SIREN: the entropy of likely words at open positions stays as it began."""
+"""SIREN: keeps the entropy of likely tokens at uncertain positions constant."""
 
 import jax
 import jax.numpy as jnp
@@ -8,22 +8,23 @@ from rl.losses.aggregates import seq_mean_token_mean, seq_mean_token_sum_norm
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient, term
 from rl.method import Method
-from rl.methods.surrogates.selection import EVERYWHERE
+from rl.methods.surrogates.selection import ALL_AXES
 from rl.transforms import center, chain, scores, transform
 
 _ENTROPY = scoring.Need("old", scoring.entropy)
-# So that 4 of 5 equal tokens are a nucleus of 0.8, and equal entropies reach
-# their own quantile.
+# Against rounding error: 4 of 5 equally likely tokens must be a nucleus of mass
+# 0.8, and equal entropies must reach their quantile.
 _ROUNDING = 1e-6
 
 
 def top_p_entropy(p: float) -> scoring.Probe:
-  """Entropy of the renormalised nucleus, the fewest tokens that make up p."""
+  """Entropy of the renormalised nucleus, the fewest tokens that have mass p."""
 
   def fn(logits, tokens):
     del tokens
-    log_probs = jnp.sort(jax.nn.log_softmax(logits), descending=True)
+    log_probs = jnp.sort(jax.nn.log_softmax(logits), descending=True)  # [N, V]
     before = jnp.cumsum(jnp.exp(log_probs), -1) - jnp.exp(log_probs)
+    # A token is inside if the mass before it is below p; no gradient passes.
     inside = jax.lax.stop_gradient(before) < p - _ROUNDING
     total = jax.nn.logsumexp(jnp.where(inside, log_probs, -jnp.inf), -1)
     q = jnp.where(inside, jnp.exp(log_probs - total[:, None]), 0.0)
@@ -34,10 +35,10 @@ def top_p_entropy(p: float) -> scoring.Probe:
 
 @transform("none", "token", needs={_ENTROPY})
 def open_positions(_, rollout: types.Rollout, *, quantile: float) -> jax.Array:
-  """Tokens whose entropy reaches the quantile of the batch's tokens."""
+  """Tokens whose entropy reaches the quantile over the tokens of the batch."""
   entropy, mask = rollout.extras[_ENTROPY], rollout.valid("token")
-  edge = masked.quantile(entropy, mask, quantile, EVERYWHERE)
-  return mask & (entropy >= edge - _ROUNDING)
+  threshold = masked.quantile(entropy, mask, quantile, ALL_AXES)
+  return mask & (entropy >= threshold - _ROUNDING)
 
 
 @transform(
@@ -49,13 +50,17 @@ def open_positions(_, rollout: types.Rollout, *, quantile: float) -> jax.Array:
 def entropy_gap(
   _, rollout: types.Rollout, state, *, p: float, quantile: float
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """2 (h - h*), the slope of (h - h*)^2; h* is the first rollout's h."""
-  kept, _ = open_positions(quantile).apply(None, rollout, ())
+  """2 (h - h*), the slope of (h - h*)^2; h* is the h of the first rollout.
+
+  h is the entropy within the nucleus, averaged over the open positions of a
+  sample and then over samples.
+  """
+  selected, _ = open_positions(quantile).apply(None, rollout, ())
   values = rollout.extras[scoring.Need("old", top_p_entropy(p))]
-  weights = seq_mean_token_mean().fn(kept)
-  h = jnp.sum(weights * jnp.where(kept, values, 0.0))
+  weights = seq_mean_token_mean().fn(selected)
+  h = jnp.sum(weights * jnp.where(selected, values, 0.0))
   anchor = jnp.where(state["set"], state["anchor"], h)
-  new = {"anchor": anchor, "set": state["set"] | kept.any()}
+  new = {"anchor": anchor, "set": state["set"] | selected.any()}
   return 2 * (h - anchor), new
 
 
@@ -67,7 +72,7 @@ def entropy_gap(
 def nucleus_entropy(
   _, policy: types.Named, rollout: types.Rollout, *, p: float
 ) -> jax.Array:
-  """The entropy within the nucleus."""
+  """The entropy within the nucleus at each token."""
   del rollout
   return policy[top_p_entropy(p)]
 
@@ -80,21 +85,29 @@ def siren(
   high: float = 0.28,
   horizon: int | None = None,
 ) -> Method:
-  """Dr. GRPO with clip-higher, plus coef (h - h*)^2.
+  """`dr_grpo` with a wider clip above 1, plus coef (h - h*)^2.
 
-  h is the entropy within the nucleus of mass p, averaged over the tokens of a
-  sample whose whole entropy reaches the batch's `quantile`, then over samples;
-  h* is the h of the first rollout. Built as the linear term
-  2 coef (h_old - h*) h: the gradient at a first update with the whole rollout,
-  with its slope held over the later ones. `horizon` as in `dr_grpo`.
+  h is the entropy within the nucleus of mass p, averaged over those tokens of a
+  sample whose full entropy reaches the batch's `quantile`, then over samples;
+  h* is the h of the first rollout. The term is computed as 2 coef (h_old - h*)
+  h, linear in h. Its gradient is exact at the first update of a rollout, if
+  that is on the whole rollout; later updates keep the slope.
   Source: Jiang et al. 2025, Rethinking Entropy Regularization in Large
   Reasoning Models.
+
+  Args:
+    p: mass of the nucleus.
+    quantile: level of the quantile of the entropy in the batch.
+    coef: weight of the entropy term.
+    low, high: clip range [1 - low, 1 + high] of the importance ratio.
+    horizon: constant that divides the sum over tokens; None takes T, the padded
+      length of the batch.
   """
-  held = nucleus_entropy(p).of(loss_filter=open_positions(quantile))
+  entropy = nucleus_entropy(p).of(loss_filter=open_positions(quantile))
   return Method(
     advantage=chain(scores(), center()),
     loss=policy_gradient(
       ppo_clip(low, high), aggregate=seq_mean_token_sum_norm(horizon)
     )
-    + (coef * entropy_gap(p, quantile)) * held,
+    + (coef * entropy_gap(p, quantile)) * entropy,
   )

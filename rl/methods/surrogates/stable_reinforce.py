@@ -1,4 +1,4 @@
-"""StableReinforce: log-ratios cut before exp, outlying advantages dropped."""
+"""StableReinforce: bounded log-ratios, and no outlying advantages."""
 
 import math
 
@@ -15,7 +15,10 @@ from rl.transforms import chain, components, scores, transform, whiten
 
 @transform("vector", "sample")
 def judge_reward(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """.5 format + accuracy (1 + .5 consistency), from 0 to 2, of [0, 1] each."""
+  """.5 format + accuracy (1 + .5 consistency), from 0 to 2.
+
+  The three components are in [0, 1] and come in this order, `[3, P, S]`.
+  """
   del rollout
   formatted, accuracy, consistency = signal
   return 0.5 * formatted + accuracy * (1 + 0.5 * consistency)
@@ -25,9 +28,9 @@ def judge_reward(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
 def without_outliers(
   signal: jax.Array, rollout: types.Rollout, *, limit: float
 ) -> jax.Array:
-  """0 where |A| > limit or A is no number: dropped, not clamped."""
-  inside = rollout.sample_mask & (jnp.abs(signal) <= limit)
-  return jnp.where(inside, signal, 0.0)
+  """A, but 0 where |A| > limit or A is NaN: dropped instead of clamped."""
+  in_range = rollout.sample_mask & (jnp.abs(signal) <= limit)
+  return jnp.where(in_range, signal, 0.0)
 
 
 @surrogates.surrogate()
@@ -40,9 +43,9 @@ def pre_clip(
   clip: float,
   bound: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """PPO-clip of log rho cut to +-log bound; no gradient beyond."""
-  edge = math.log(bound)
-  log_ratio = jnp.clip(log_ratio, -edge, edge)
+  """PPO-clip of log rho clamped to +-log bound, with no gradient beyond."""
+  limit = math.log(bound)
+  log_ratio = jnp.clip(log_ratio, -limit, limit)
   return surrogates.ppo_clip(clip, clip).fn(
     log_ratio, advantages, policy, rollout
   )
@@ -54,15 +57,22 @@ def stable_reinforce(
   clip: float = 0.2,
   parts: tuple[str, ...] = (),
 ) -> Method:
-  """PPO-clip with log rho cut to +-log 1000 first; A whitened, |A| > 3 dropped.
+  """PPO-clip with log rho clamped to +-log 1000; A whitened, |A| > 3 dropped.
 
-  A is the score less the batch's mean over its standard deviation (ddof 1; up
-  to 10 samples cannot exceed 3). Mean over samples of the mean over tokens.
-  `parts` names the format, the accuracy and the consistency of a judge among
-  the rollout's components, for the paper's reward
-  .5 format + accuracy (1 + .5 consistency); without it A is made of scores.
-  The released code's limit of 10 on |A| is within the 3.
+  rho [P, S, T] is the importance ratio of a token. A [P, S] is the score minus
+  the mean of the batch, divided by its standard deviation (ddof 1); with up to
+  10 samples |A| cannot exceed 3. The loss is averaged over the tokens of a
+  sample, then over samples. The limit of 10 on |A| in the released code is
+  implied by the 3.
   Source: Zhang et al. 2025, R1-Reward.
+
+  Args:
+    bound: largest ratio before the clip; the smallest is 1 / bound.
+    deviations: largest |A|, in standard deviations.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    parts: names of the components format, accuracy and consistency of a judge,
+      for the paper's reward .5 format + accuracy (1 + .5 consistency); () uses
+      the scores.
   """
   reward = chain(components(parts), judge_reward()) if parts else scores()
   return Method(

@@ -1,4 +1,4 @@
-"""The likeliest tokens of one policy, read under another."""
+"""Probes of the most likely tokens of one policy, read under another."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from rl import scoring
 
 
-def likeliest(source: str, k: int) -> scoring.Need:
-  """The ids of the k likeliest tokens, `[..., k]`."""
+def top_token_ids(source: str, k: int) -> scoring.Need:
+  """A need for the ids `[..., k]` of the k most likely tokens of `source`."""
 
   def fn(logits, tokens):
     del tokens
@@ -18,12 +18,12 @@ def likeliest(source: str, k: int) -> scoring.Need:
   return scoring.Need(source, scoring.Probe(f"top_ids({k})", fn))
 
 
-def at(source: str, ids: scoring.Need) -> scoring.Need:
-  """log pi of these tokens, `[..., k]`."""
+def log_probs_at(source: str, ids: scoring.Need) -> scoring.Need:
+  """A need for the log-probs `[..., k]` of the tokens `ids` under `source`."""
 
-  def fn(logits, tokens, chosen):
+  def fn(logits, tokens, token_ids):
     del tokens
-    return jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, -1)
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), token_ids, -1)
 
   return scoring.Need(
     source, scoring.Probe(f"log_probs_at({ids})", fn, reads=(ids,))

@@ -1,4 +1,4 @@
-"""TOPR: right samples as in imitation, wrong ones less as they fade."""
+"""TOPR: imitates right samples, tapers wrong ones as they become unlikely."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from rl.transforms import known_verdict, only, transform
 def signs_minus_baseline(
   _, rollout: types.Rollout, *, baseline: float
 ) -> jax.Array:
-  """1 - c of a right sample, -1 - c of a wrong one, 0 of an unknown one."""
+  """1 - c for right samples, -1 - c for wrong ones, 0 for unknown verdicts."""
   signs = jnp.where(rollout.correct == 1, 1.0, -1.0)
   return jnp.where(known_verdict(rollout), signs - baseline, 0.0)
 
@@ -26,19 +26,24 @@ def topr(
   positive: tuple[float, float] = (1.0, 1.0),
   negative: tuple[float, float] = (0.0, 1.0),
 ) -> Method:
-  """Maximises sg[w] A log pi(y): w = 1 if A > 0, else min(rho, 1) of y.
+  """Maximises sg[w] A log pi(y), with w = 1 if A > 0, else min(rho, 1).
 
-  rho = pi(y) / mu(y) of whole samples, mu what sampled them, however stale;
-  A = +-1 - c. A wrong sample weighs less as it becomes unlikely, so that the
-  objective is bounded; a right one is never discounted. `positive` and
-  `negative` are the smallest and largest weights: (0, 1) for both is truncated
-  importance sampling, (1, 1) for both naive REINFORCE. The `baseline` c < 1
-  reweighs: of a share p of right samples it makes the effective one
-  p (1 - c) / (1 + (1 - 2 p) c), best at 10 to 20 %. No KL.
+  y is a whole sample, rho [P, S] = pi(y) / mu(y) with mu the behavior policy,
+  however stale, sg stops the gradient, and A = +-1 - c by the verdict. The
+  weight of a wrong sample falls as it becomes unlikely, so that the objective
+  is bounded; a right one is never discounted. The loss is averaged over
+  samples, without a KL.
   Source: Le Roux et al. 2025, Tapered Off-Policy REINFORCE.
 
+  Args:
+    baseline: c < 1. It turns a share p of right samples into an effective share
+      p (1 - c) / (1 + (1 - 2 p) c), which is best at 10 to 20 %.
+    positive, negative: smallest and largest weight w of samples with A > 0 and
+      with A < 0. (0, 1) for both is truncated importance sampling, (1, 1) for
+      both is REINFORCE without correction.
+
   Raises:
-    ValueError: |baseline| >= 1, with which A no longer tells right from wrong.
+    ValueError: if |baseline| >= 1, where A no longer tells right from wrong.
   """
   if abs(baseline) >= 1:
     raise ValueError(f"baseline = {baseline:g} must be within (-1, 1)")

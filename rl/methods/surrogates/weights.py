@@ -1,4 +1,4 @@
-"""Ratios as weights: of the objective unclipped, or of the score function."""
+"""Importance ratios as weights of the objective or of the score function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def importance_weighted(
   policy: types.Named,
   rollout: types.Rollout,
 ) -> Array:
-  """rho A, unclipped."""
+  """rho A, without a clip."""
   del policy, rollout
   return surrogates.ratio(log_ratio) * advantages
 
@@ -35,12 +35,14 @@ def weighted_reinforce(
 ) -> tuple[Array, dict[str, Array]]:
   """sg[clip(rho, bounds)] A log pi, with bounds by the sign of A.
 
-  A clip of the weight, where PPO's is of the objective: beyond a bound a token
-  is weighed by the bound, and keeps its gradient. The shares that are clipped
-  are of such tokens: of bounds (1, 1), all whose ratio is not 1.
+  The weight is clipped, where PPO clips the objective: beyond a bound a token
+  has the weight of the bound and keeps its gradient. Logged:
+  `policy/clip_frac_low` and `policy/clip_frac_high`, the shares of such tokens;
+  with bounds (1, 1), of all whose ratio is not 1.
 
   Args:
-    positive, negative: smallest and largest *weight*, where A > 0 and A < 0.
+    positive: smallest and largest *weight* where A > 0.
+    negative: smallest and largest *weight* where A <= 0.
   """
   del rollout
   rho = jax.lax.stop_gradient(surrogates.ratio(log_ratio))

@@ -1,1 +1,1 @@
-"""Signed verdicts without a baseline, and verifiers that err."""
+"""Verdicts as advantages without a baseline, and verifiers that err."""

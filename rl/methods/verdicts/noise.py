@@ -1,11 +1,11 @@
-"""Rewards of a verifier that errs, put right: array functions.
+"""Corrections of the rewards of a verifier that errs, as array functions.
 
-A verifier passes a wrong answer with probability `false_positive` and rejects
-a right one with probability `false_negative`. What it says, R~ in {0, 1}, has
-the expectation false_positive + (1 - false_positive - false_negative) R given
-the truth R. Both corrections are affine in R~, so under a group's mean and
-standard deviation constant rates cancel: use them un-normalised.
-
+A verifier accepts a wrong answer with probability `false_positive` and rejects
+a right one with probability `false_negative`. Its reward R~ in {0, 1} has the
+expectation false_positive + (1 - false_positive - false_negative) R, given the
+true reward R. Both corrections are affine in R~; with constant rates they
+cancel under a group's mean and standard deviation, so use them without that
+normalisation.
 Source: RLVR under Imperfect Verifiers.
 """
 
@@ -19,11 +19,14 @@ Array = jax.Array
 
 
 def check_rates(false_positive: float, false_negative: float) -> None:
-  """Raises ValueError unless the verdict tells right from wrong.
+  """Checks that the rates of a verifier leave information about the truth.
 
   Args:
-    false_positive: P(passed | wrong), 0..1.
-    false_negative: P(rejected | right), 0..1.
+    false_positive: P(accepted | wrong), in [0, 1).
+    false_negative: P(rejected | right), in [0, 1).
+
+  Raises:
+    ValueError: if a rate is outside [0, 1), or their sum is not below 1.
   """
   rates = {"false_positive": false_positive, "false_negative": false_negative}
   for name, rate in rates.items():
@@ -36,9 +39,9 @@ def check_rates(false_positive: float, false_negative: float) -> None:
   if total >= 1:
     raise ValueError(
       f"false_positive + false_negative = {false_positive:g} + "
-      f"{false_negative:g} = {total:g} must be below 1: such a verdict tells "
-      "nothing of the truth, or its opposite. nearest: false_negative < "
-      f"{1 - false_positive:g}"
+      f"{false_negative:g} = {total:g} must be below 1: with such rates a "
+      "verdict carries no information about the truth, or its opposite; "
+      f"nearest: false_negative < {1 - false_positive:g}"
     )
 
 
@@ -47,39 +50,43 @@ def backward_correction(
 ) -> Array:
   """The reward whose expectation over the verifier's errors is the true one.
 
-  R^ = (R~ - false_positive) / (1 - false_positive - false_negative)
+    R^ = (R~ - false_positive) / (1 - false_positive - false_negative)
 
-  It leaves [0, 1] and is not clipped there, which would bias it.
+  R^ leaves [0, 1] and is not clipped there, as clipping would bias it.
 
   Args:
     observed: `[..., S]` R~, the verifier's reward.
-    false_positive, false_negative: the rates; numbers, or arrays that
+    false_positive, false_negative: the rates, as numbers or as arrays that
       broadcast to `observed` (`[P, 1]` for rates by prompt).
 
   Returns:
-    `[..., S]`, E[R^ | R] = R.
+    `[..., S]` R^, with E[R^ | R] = R.
   """
   return (observed - false_positive) / (1 - false_positive - false_negative)
 
 
 def forward_weights(observed: Array, false_negative: Array | float) -> Array:
-  """Weights of the score function that need only the rate of rejections.
+  """Weights of the score function that need only the rate of false negatives.
 
-  w = R~ + false_negative - 1: false_negative if passed, false_negative - 1 if
-  rejected, and E[w | R] = -(1 - false_positive - false_negative) (1 - R), zero
-  for right answers: the gradient is parallel to the clean one.
+    w = R~ + false_negative - 1
+
+  w is false_negative for an accepted sample and false_negative - 1 for a
+  rejected one, and E[w | R] = -(1 - false_positive - false_negative) (1 - R).
+  This is zero for right answers, so the expected gradient is parallel to the
+  one with true rewards.
 
   Args:
     observed: `[..., S]` R~ in {0, 1}.
-    false_negative: P(rejected | right); a number or an array as above.
+    false_negative: P(rejected | right), a number or an array as in
+      `backward_correction`.
 
   Returns:
-    `[..., S]`, in place of advantages.
+    `[..., S]` w, used in place of advantages.
   """
   return observed + false_negative - 1
 
 
-# Lifted over rollouts.
+# The same as transforms of scores.
 
 backward = lift(backward_correction)
 forward = lift(forward_weights)

@@ -1,4 +1,4 @@
-"""Negative sample reinforcement: learn from wrong samples only."""
+"""Negative sample reinforcement: learns from wrong samples only."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -8,13 +8,18 @@ from rl.transforms import only, wrong_verdict
 
 
 def nsr(clip: float = 0.2) -> Method:
-  """A_i = -1 on wrong samples; right ones are not trained on.
+  """A_i = -1 on wrong samples; right samples are not trained on.
 
-  At a sampled wrong token k the logits move along p - onehot_k: its mass goes
-  to the other tokens in proportion to what they have. A group without a wrong
-  sample contributes nothing. Otherwise as `psr`, mean over the tokens of the
-  wrong samples.
+  A is [P, S]. At a sampled wrong token k the logits move along p - onehot_k, p
+  the next-token distribution: the mass of k goes to the other tokens in
+  proportion to their probabilities. A group without a wrong sample contributes
+  nothing. There is no baseline, no scale and no KL; the loss is PPO-clip,
+  averaged over the tokens of the wrong samples. The method reads verdicts, as
+  in `psr`.
   Source: The Surprising Effectiveness of Negative Reinforcement.
+
+  Args:
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   return Method(
     advantage=signed_verdicts(),

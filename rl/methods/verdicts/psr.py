@@ -1,4 +1,4 @@
-"""Positive sample reinforcement: learn from right samples only."""
+"""Positive sample reinforcement: learns from right samples only."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -8,12 +8,16 @@ from rl.transforms import only, right_verdict
 
 
 def psr(clip: float = 0.2) -> Method:
-  """A_i = +1 on right samples; wrong ones are not trained on.
+  """A_i = +1 on right samples; wrong samples are not trained on.
 
-  No baseline, no scale, no KL; PPO-clip, mean over the tokens of the right
-  samples. Reads verdicts, not scores; a truncated sample is what its verdict
-  says (the tasks here call it wrong), an unknown verdict teaches nothing.
+  A is [P, S], without a baseline or a scale. The loss is PPO-clip, averaged
+  over the tokens of the right samples, without a KL. The method reads verdicts,
+  not scores. A truncated sample is treated by its verdict (the tasks of this
+  project call it wrong); a sample with unknown verdict is left out.
   Source: The Surprising Effectiveness of Negative Reinforcement.
+
+  Args:
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   return Method(
     advantage=signed_verdicts(),

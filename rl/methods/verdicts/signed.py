@@ -1,4 +1,4 @@
-"""Verdicts as advantages."""
+"""The transform from verdicts to signed advantages."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ Array = jax.Array
 
 @transform("none", "sample")
 def signed_verdicts(_, rollout: types.Rollout, *, right: float = 1.0) -> Array:
-  """+right where correct, -1 where not, 0 where unknown; no baseline."""
+  """+`right` for right samples, -1 for wrong ones, 0 for unknown verdicts."""
   return right * (rollout.correct == 1) - 1.0 * (rollout.correct == 0)

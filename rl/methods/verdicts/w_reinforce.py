@@ -1,4 +1,4 @@
-"""Weighted-REINFORCE: a little of the right samples, all of the wrong ones."""
+"""Weighted-REINFORCE: a small weight on right samples, 1 on wrong ones."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -10,9 +10,15 @@ from rl.transforms import known_verdict, only
 def w_reinforce(positive: float = 0.1, clip: float = 0.2) -> Method:
   """A_i = +lambda on right samples, -1 on wrong ones, lambda = `positive`.
 
-  1 is REINFORCE with rewards of +-1, 0 is `nsr` up to the number of tokens it
-  divides by: here all tokens with a known verdict. Otherwise as `psr`.
+  A is [P, S]. lambda = 1 is REINFORCE with rewards of +-1; lambda = 0 is `nsr`,
+  up to the number of tokens that the loss is divided by, here all tokens with a
+  known verdict. There is no baseline, no scale and no KL; the loss is PPO-clip.
+  The method reads verdicts, as in `psr`.
   Source: The Surprising Effectiveness of Negative Reinforcement.
+
+  Args:
+    positive: lambda.
+    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   return Method(
     advantage=signed_verdicts(right=positive),

@@ -1,4 +1,4 @@
-"""Programs compiled for TPUs that are not here."""
+"""Programs compiled for TPUs and GPUs that are not present."""
 
 import json
 import textwrap
@@ -56,11 +56,10 @@ source_target_pairs={{0,1}}
 """
 
 
-def test_collectives_count_once_for_each_turn_of_their_loops():
+def test_collectives_count_once_per_iteration_of_their_loops():
   text = textwrap.dedent(PROGRAM)
   one = [0] * 8
-  found = hlo.collectives(text, one, {None: 5})
-  assert found == {
+  assert hlo.collectives(text, one, {None: 5}) == {
     "all-gather": hlo.Sent(15, 15 * 32, 15 * 32 * 1 / 2),
     "all-reduce": hlo.Sent(5, 5 * 32, 5 * 32 * 2 * 3 / 4),
     "reduce-scatter": hlo.Sent(1, 16, 16 * 7),
@@ -72,7 +71,7 @@ def test_collectives_count_once_for_each_turn_of_their_loops():
   assert other["all-gather"].count == 10
 
 
-def test_what_leaves_a_slice_is_told_apart():
+def test_bytes_to_other_slices_are_counted_apart():
   """Two slices of four: groups of two stay inside, larger ones do not."""
   text = textwrap.dedent(PROGRAM)
   two = hlo.collectives(text, [0, 0, 0, 0, 1, 1, 1, 1])
@@ -112,10 +111,10 @@ calls=%all-reduce-scatter.1
 
 
 def test_a_sum_of_which_a_part_is_kept_is_a_reduce_scatter():
-  """As the TPUs' compiler writes it; a group of one sends nothing."""
+  """The TPU compiler writes it so; a group of one device sends nothing."""
   part = 2 * 128 * 1024
-  found = hlo.collectives(textwrap.dedent(SCATTERS), [0] * 8)
-  assert found == {"reduce-scatter": hlo.Sent(1, part, 3 * part)}
+  sent = hlo.collectives(textwrap.dedent(SCATTERS), [0] * 8)
+  assert sent == {"reduce-scatter": hlo.Sent(1, part, 3 * part)}
 
 
 def test_groups_are_read_in_all_notations():
@@ -139,7 +138,7 @@ def test_groups_are_read_in_all_notations():
 
 
 def test_collectives_of_a_compiled_loop_are_found():
-  """Seven products whose sum goes over four of the eight devices each."""
+  """Seven products, each summed over four of the eight devices."""
   mesh = sharding.make_mesh(data=2, fsdp=4)
 
   def place(*axes):
@@ -153,20 +152,25 @@ def test_collectives_of_a_compiled_loop_are_found():
 
   x = jax.ShapeDtypeStruct((16, 16), jnp.float32, sharding=place(None, "fsdp"))
   text = jax.jit(run).lower(x).compile().as_text()
-  found = hlo.collectives(text, [0] * 8)
-  assert found
-  assert all(sent.count >= 7 for sent in found.values()), found
+  by_kind = hlo.collectives(text, [0] * 8)
+  assert by_kind
+  assert all(sent.count >= 7 for sent in by_kind.values()), by_kind
 
 
 @pytest.mark.parametrize(
   ("peak", "beside", "says"),
   [
     (14.0, 1.0, ""),
-    (14.0, 2.0, "needs 16.0 of 15.8 GiB, 2.0 of it for state that lies there"),
+    (
+      14.0,
+      2.0,
+      "needs 16.0 of 15.8 GiB, 2.0 of it for state that "
+      "the program does not use",
+    ),
     (17.0, 0.0, "needs 17.0 of 15.8 GiB"),
   ],
 )
-def test_what_lies_beside_a_program_takes_memory_too(peak, beside, says):
+def test_state_beside_a_program_takes_memory_too(peak, beside, says):
   from experiments.aot import report
 
   alone = {
@@ -176,13 +180,13 @@ def test_what_lies_beside_a_program_takes_memory_too(peak, beside, says):
     "hbm_gib": 15.75,
     "reason": "",
   }
-  found = report._with(alone, beside)
-  assert found["peak_gib"] == found["wanted_gib"] == peak + beside
-  assert found["fits"] == (not says)
-  assert found["reason"] == says
+  program = report._with_other_state(alone, beside)
+  assert program["peak_gib"] == program["wanted_gib"] == peak + beside
+  assert program["fits"] == (not says)
+  assert program["reason"] == says
 
 
-def test_a_refused_program_wants_what_lies_beside_it_too():
+def test_state_beside_a_refused_program_is_added_too():
   from experiments.aot import report
 
   refused = {
@@ -192,44 +196,50 @@ def test_a_refused_program_wants_what_lies_beside_it_too():
     "hbm_gib": 15.75,
     "reason": "the compiler's",
   }
-  found = report._with(refused, 2.0)
-  assert found["wanted_gib"] == 22.0
-  assert (found["fits"], found["reason"]) == (False, "the compiler's")
+  program = report._with_other_state(refused, 2.0)
+  assert program["wanted_gib"] == 22.0
+  assert (program["fits"], program["reason"]) == (False, "the compiler's")
 
 
-@pytest.mark.parametrize("own", [0, 4])
-def test_what_lies_on_the_devices_that_sample(own):
-  """The whole state, unless they are others than those that train."""
+@pytest.mark.parametrize("sampler_devices", [0, 4])
+def test_state_on_the_devices_that_sample(sampler_devices):
+  """They hold the full state, unless they are not the training devices."""
   from experiments.aot import report
 
-  changes = {"sampler__devices": own, "mesh__data": 4} if own else {}
+  changes = {}
+  if sampler_devices:
+    changes = {"sampler__devices": sampler_devices, "mesh__data": 4}
   e = build.build(small_run.config(**changes))
-  beside = report._beside(e, "rollout")
+  beside = report._other_state_gib(e, "rollout")
   optimizer = report.resident(e)["optimizer"]
-  assert beside == (0 if own else pytest.approx(optimizer, rel=1e-3))
-  assert report._beside(e, "train_step") == 0
-  # In another layout a copy of what is read is made, and all lies beside it.
-  if not own:
+  assert beside == (
+    0 if sampler_devices else pytest.approx(optimizer, rel=1e-3)
+  )
+  assert report._other_state_gib(e, "train_step") == 0
+  # Sampling in another layout makes a copy beside all of the state.
+  if not sampler_devices:
     other = build.build(small_run.config(sampler__tensor=2))
-    assert report._beside(other, "rollout") > 1.4 * optimizer
+    assert report._other_state_gib(other, "rollout") > 1.4 * optimizer
 
 
 @pytest.mark.parametrize(
-  "given",
+  "environment",
   [
     {},
     {"XLA_CLIENT_MEM_FRACTION": ".5"},
     {"XLA_PYTHON_CLIENT_MEM_FRACTION": "1"},
   ],
 )
-def test_a_run_takes_as_much_of_a_gpu_as_is_compared_with(given, monkeypatch):
+def test_a_run_takes_the_share_of_a_gpu_that_programs_must_fit(
+  environment, monkeypatch
+):
   from experiments.cli import devices
 
-  environ = dict(given)
+  environ = dict(environment)
   monkeypatch.setattr(devices.os, "environ", environ)
-  devices.prepare()
-  share = str(devices.GPU_SHARE)
-  assert environ == (given or {"XLA_CLIENT_MEM_FRACTION": share})
+  devices.configure()
+  share = str(devices.GPU_MEMORY_FRACTION)
+  assert environ == (environment or {"XLA_CLIENT_MEM_FRACTION": share})
 
 
 @pytest.mark.parametrize(
@@ -240,7 +250,10 @@ def test_a_run_takes_as_much_of_a_gpu_as_is_compared_with(given, monkeypatch):
     (["--topology=h100:9"], "a node has 1 to 8 GPUs, h100:8"),
     (["--topology=h100:8", "--slices=2"], "do not say which node"),
     (["--topology=v5e:4x4", "--slices=0"], "slices = 0 must be at least 1"),
-    (["--topology=v5e:4x4", "--json=nowhere/a.json"], "no such folder"),
+    (
+      ["--topology=v5e:4x4", "--json=nowhere/a.json"],
+      "the folder does not exist",
+    ),
     (["--topologie=v5e:4x4"], "Did you mean: topology"),
     ([], "--topology is missing"),
   ],
@@ -267,7 +280,7 @@ def machine(libtpu):
 @pytest.mark.long
 @pytest.mark.usefixtures("libtpu")
 class TestCompiler:
-  """With the TPUs' own compiler."""
+  """Programs of the TPU compiler."""
 
   @pytest.mark.parametrize("method", HEADLINE)
   def test_every_headline_method_compiles(self, method, machine):
@@ -287,40 +300,43 @@ class TestCompiler:
     )
     e = build.build(config, devices)
     assert e.model.attention == "splash"
-    found = report.analyse(e, chip, lambda _: None)
+    analysis = report.analyse(e, chip, lambda _: None)
     names = ["rollout", "score", "train_step", "evaluation"]
-    assert list(found["programs"]) == names
-    assert list(found["seconds"]) == list(found["flops"]) == names[:3]
-    assert found["fits"]
-    assert not fit.change(e, found)
-    for name, program in found["programs"].items():
+    assert list(analysis["programs"]) == names
+    assert list(analysis["seconds"]) == list(analysis["flops"]) == names[:3]
+    assert analysis["fits"]
+    assert not fit.change(e, analysis)
+    for name, program in analysis["programs"].items():
       assert 0 < program["peak_gib"] < program["hbm_gib"], name
       assert program["compile_s"] > 0
-    gradients = found["programs"]["train_step"]["collectives"]
+    gradients = analysis["programs"]["train_step"]["collectives"]
     assert {"all-reduce", "reduce-scatter"} & set(gradients)
     for kind, sent in gradients.items():
-      # On a ring: a reduction sends at least its result once, all in a group of
-      # 4 or of 16.
-      least = {"all-reduce": 1.5, "reduce-scatter": 3}.get(kind, 0)
-      assert sent["wire"] >= least * sent["bytes"], kind
-    json.dumps(found, allow_nan=False)
-    # Nothing after the first two is compiled where one of them does not fit.
-    small, told, known = chip._replace(memory=1000.0), [], {}
-    part = report.analyse(e, small, told.append, known, whole=False)
+      # A ring of 4 devices sends 2 * 3/4 of an all-reduce's result and 3 times
+      # a reduce-scatter's; a larger ring sends more.
+      minimum = {"all-reduce": 1.5, "reduce-scatter": 3}.get(kind, 0)
+      assert sent["wire"] >= minimum * sent["bytes"], kind
+    json.dumps(analysis, allow_nan=False)
+    # Only the first two are compiled if one of them does not fit.
+    small = chip._replace(memory=1000.0)
+    part = report.analyse(e, small, lambda _: None, {}, all_programs=False)
     assert list(part["programs"]) == ["rollout", "train_step"]
     assert not part["fits"]
     parameters = sum(
       np.prod(leaf.shape) for leaf in jax.tree.leaves(e.abstract.params)
     )
-    whole = 4 * parameters / 2**30
-    assert whole / 16 < found["resident_gib"]["parameters"] < whole
-    low, high = found["step_seconds"]
+    gib = 4 * parameters / 2**30
+    assert gib / 16 < analysis["resident_gib"]["parameters"] < gib
+    low, high = analysis["step_seconds"]
     assert 0 < low < high
-    # While sampling the moments and a reference lie there too.
-    resident, beside = found["resident_gib"], found["programs"]["rollout"]
-    kept = resident["optimizer"] + resident["slots"]
-    assert beside["beside_gib"] == pytest.approx(kept, rel=1e-3)
-    assert found["programs"]["train_step"]["beside_gib"] == 0
+    # While sampling, the moments and a reference take memory too.
+    resident, rollout = (
+      analysis["resident_gib"],
+      analysis["programs"]["rollout"],
+    )
+    other = resident["optimizer"] + resident["parameter_sets"]
+    assert rollout["beside_gib"] == pytest.approx(other, rel=1e-3)
+    assert analysis["programs"]["train_step"]["beside_gib"] == 0
 
   @pytest.mark.parametrize("chip", ["v4", "v5p"])
   def test_a_chip_of_two_cores_is_one_device(self, chip):
@@ -331,7 +347,7 @@ class TestCompiler:
     sharding.make_mesh(data=2, fsdp=2, devices=devices)
 
   def test_a_chip_may_be_two_devices(self):
-    """Its compiler ends the process unless it is given the chip's options."""
+    """Its compiler ends the process without the options of the chip."""
     from experiments.aot import chips, report
 
     chip, devices = chips.devices("tpu7x:2x2x1")
@@ -343,8 +359,10 @@ class TestCompiler:
       model__dtype="bfloat16",
       model__remat="full",
     )
-    found = report.analyse(build.build(config, devices), chip, lambda _: None)
-    assert found["fits"]
+    analysis = report.analyse(
+      build.build(config, devices), chip, lambda _: None
+    )
+    assert analysis["fits"]
 
   def test_slices_copy_parameters_and_share_prompts(self):
     from experiments.aot import chips, report
@@ -366,20 +384,20 @@ class TestCompiler:
     slices = np.vectorize(lambda device: device.slice_index)(e.mesh.devices)
     for number, inside in enumerate(slices):
       assert (inside == number).all()
-    told, known = [], {}
-    found = report.analyse(e, chip, told.append, known)
-    assert found["fits"]
-    assert found["programs"]["train_step"]["collectives"]
-    # What a change leaves as it was is not compiled again.
-    told.clear()
+    lines, compiled = [], {}
+    analysis = report.analyse(e, chip, lines.append, compiled)
+    assert analysis["fits"]
+    assert analysis["programs"]["train_step"]["collectives"]
+    # A program that a change does not affect is not compiled again.
+    lines.clear()
     config.rollout.rows = 2
     other = report.analyse(
-      build.build(config, devices), chip, told.append, known
+      build.build(config, devices), chip, lines.append, compiled
     )
-    compiled = [line for line in told if line.endswith(": compiling")]
-    assert compiled == ["rollout: compiling"]
+    compiling = [line for line in lines if line.endswith(": compiling")]
+    assert compiling == ["rollout: compiling"]
     for name, program in other["programs"].items():
-      same = program == found["programs"][name]
+      same = program == analysis["programs"][name]
       assert same == (name != "rollout")
 
   def test_what_is_too_large_says_so_and_why(self, tmp_path, capsys):
@@ -396,22 +414,24 @@ class TestCompiler:
       "config.evaluation.batch": 16,
       "config.evaluation.problems": 16,
     }
-    given = [f"--{name}={value}" for name, value in words.items()]
-    assert command.main(["aot", f"--config={SMOKE}", *given]) == 1
-    found = json.loads(out.read_text())
-    program = found["programs"]["train_step"]
+    flags = [f"--{name}={value}" for name, value in words.items()]
+    assert command.main(["aot", f"--config={SMOKE}", *flags]) == 1
+    analysis = json.loads(out.read_text())
+    program = analysis["programs"]["train_step"]
     assert not program["fits"]
     assert program["wanted_gib"] > program["hbm_gib"]
     assert "exceed" in program["reason"].lower()
     assert "hbm" in program["reason"].lower()
-    assert found["advice"] == ["--config.mesh.data=1", "--config.mesh.fsdp=16"]
+    assert analysis["advice"] == [
+      "--config.mesh.data=1",
+      "--config.mesh.fsdp=16",
+    ]
     printed = capsys.readouterr().out
     assert "does not fit" in printed
     assert "try --config.mesh.data=1 --config.mesh.fsdp=16" in printed
 
 
 def test_a_node_of_gpus_with_the_gpu_compiler():
-  """As `.ci/run` has it, in a folder of its own."""
   pytest.importorskip("jax_plugins.xla_cuda12", reason="no extra gpu-aot here")
   from experiments.aot import chips, report
 
@@ -423,8 +443,8 @@ def test_a_node_of_gpus_with_the_gpu_compiler():
   config.model.vocab_size = 26
   e = build.build(config, devices, chip.memory)
   assert e.model.attention == "blocked"
-  found = report.analyse(e, chip, lambda _: None)
-  for name, program in found["programs"].items():
+  analysis = report.analyse(e, chip, lambda _: None)
+  for name, program in analysis["programs"].items():
     assert program["fits"], (name, program["reason"])
     assert 0 < program["peak_gib"] < program["hbm_gib"]
-  assert found["programs"]["train_step"]["collectives"]
+  assert analysis["programs"]["train_step"]["collectives"]

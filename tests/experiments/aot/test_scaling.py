@@ -1,4 +1,4 @@
-"""What to change where a program does not fit, and the tables of SCALING.md."""
+"""Changes with which programs fit, and the tables of SCALING.md."""
 
 import csv
 import os
@@ -21,19 +21,19 @@ def experiment(**changes):
   return build.build(small_run.config(**changes))
 
 
-def found(*failed, kept=1.0, wanted=None):
-  """A report in which these programs do not fit, and want so many GiB."""
+def analysis_of(*failed, state=1.0, needs=None):
+  """A report in which these programs do not fit and need `needs` GiB."""
   names = ("rollout", "score", "train_step", "evaluation")
   return {
     "programs": {
       name: {
         "fits": name not in failed,
         "hbm_gib": HBM,
-        "wanted_gib": wanted,
+        "wanted_gib": needs,
       }
       for name in names
     },
-    "resident_gib": {"parameters": kept, "optimizer": 0.0, "cache": 99.0},
+    "resident_gib": {"parameters": state, "optimizer": 0.0, "cache": 99.0},
   }
 
 
@@ -43,104 +43,104 @@ LARGE = {"rollout__prompts": 64, "evaluation__batch": 64}
 @pytest.mark.parametrize(
   ("changes", "report", "expected"),
   [
-    ({}, found(), {}),
+    ({}, analysis_of(), {}),
     # The state first: over all devices.
     (
       {},
-      found("rollout", "train_step", kept=9.0),
+      analysis_of("rollout", "train_step", state=9.0),
       {"mesh.data": 1, "mesh.fsdp": 8},
     ),
-    ({}, found("train_step"), {"model.remat": "full"}),
+    ({}, analysis_of("train_step"), {"model.remat": "full"}),
     (
       {**LARGE, "model__remat": "full"},
-      found("train_step"),
+      analysis_of("train_step"),
       {"plan.microbatches": 2},
     ),
     (
       {**LARGE, "model__remat": "full", "plan__microbatches": 4},
-      found("score"),
+      analysis_of("score"),
       {"plan.microbatches": 8},
     ),
     # As far as the program's own figure asks for.
     (
       {**LARGE, "model__remat": "full"},
-      found("score", wanted=3.5 * HBM),
+      analysis_of("score", needs=3.5 * HBM),
       {"plan.microbatches": 4},
     ),
     (
       {**LARGE, "model__remat": "full"},
-      found("train_step", wanted=99 * HBM),
+      analysis_of("train_step", needs=99 * HBM),
       {"plan.microbatches": 8},
     ),
-    ({}, found("rollout", wanted=3.5 * HBM), {"rollout.rows": 1}),
+    ({}, analysis_of("rollout", needs=3.5 * HBM), {"rollout.rows": 1}),
     # Each device has one prompt: its tokens, then its heads, are split.
     (
       {"model__remat": "full"},
-      found("train_step"),
+      analysis_of("train_step"),
       {"mesh.context": 2, "mesh.data": 4},
     ),
     (
       {"model__remat": "full", "model__attention": "plain"},
-      found("train_step"),
+      analysis_of("train_step"),
       {"mesh.tensor": 2, "mesh.data": 4},
     ),
     # Halved by what is left, to two rows.
-    ({}, found("rollout"), {"rollout.rows": 2}),
-    ({"rollout__rows": 1}, found("rollout"), {"mesh.tensor": 2}),
+    ({}, analysis_of("rollout"), {"rollout.rows": 2}),
+    ({"rollout__rows": 1}, analysis_of("rollout"), {"mesh.tensor": 2}),
     # Of held-out problems: rows, then problems, then heads.
     (
       {"evaluation__samples": 8},
-      found("evaluation"),
+      analysis_of("evaluation"),
       {"evaluation.rows": 4},
     ),
     (
       {"evaluation__samples": 8},
-      found("evaluation", wanted=3.5 * HBM),
+      analysis_of("evaluation", needs=3.5 * HBM),
       {"evaluation.rows": 2},
     ),
     (
       {"evaluation__rows": 1, "evaluation__batch": 24},
-      found("evaluation"),
+      analysis_of("evaluation"),
       {"evaluation.batch": 8},
     ),
     (
       {"evaluation__rows": 1, "evaluation__batch": 8},
-      found("evaluation"),
+      analysis_of("evaluation"),
       {"mesh.tensor": 2},
     ),
-    ({}, found("rollout", "evaluation"), {"rollout.rows": 2}),
+    ({}, analysis_of("rollout", "evaluation"), {"rollout.rows": 2}),
   ],
 )
 def test_the_next_change(changes, report, expected):
-  made = fit.change(experiment(**changes), report)
+  change = fit.change(experiment(**changes), report)
   for key, value in expected.items():
-    assert made[key] == value, made
+    assert change[key] == value, change
   if not expected:
-    assert made == {}
+    assert change == {}
 
 
 def test_changes_are_flags_of_the_command_line():
-  given = {"mesh.data": 1, "model.remat": "full"}
-  assert fit.flags(given) == [
+  changes = {"mesh.data": 1, "model.remat": "full"}
+  assert fit.flags(changes) == [
     "--config.mesh.data=1",
     "--config.model.remat=full",
   ]
 
 
 @pytest.mark.parametrize("soft", ["8192", stack.SIZE // 1024, "unlimited"])
-def test_a_compiler_has_room_for_deep_calls(soft):
+def test_a_compiler_has_a_large_stack(soft):
   _, hard = resource.getrlimit(resource.RLIMIT_STACK)
   if hard != resource.RLIM_INFINITY:
     pytest.skip(f"the stack is limited to {hard} bytes here")
   text = (
-    "import resource, sys; from experiments.aot import stack; stack.deepen();"
+    "import resource, sys; from experiments.aot import stack; stack.ensure_size();"
     "print(resource.getrlimit(resource.RLIMIT_STACK)[0], *sys.argv[1:])"
   )
   limited = ["bash", "-c", f'ulimit -S -s {soft}; exec "$@"', "bash"]
-  said = subprocess.check_output(
+  output = subprocess.check_output(
     [*limited, sys.executable, "-c", text, "--an=argument"], text=True
   )
-  assert said.split() == [str(stack.SIZE), "--an=argument"]
+  assert output.split() == [str(stack.SIZE), "--an=argument"]
 
 
 def test_there_is_a_cell_for_each_model_and_recipe():
@@ -281,8 +281,8 @@ def test_a_compiler_that_is_killed_is_no_cell(monkeypatch, tmp_path, capsys):
   path = tmp_path / "cells.csv"
   words = ["--csv", str(path), "--only", "qwen3-32b on v5e:16x16"]
   assert scaling.main(words) == 1
-  said = capsys.readouterr().err
-  assert "qwen3-32b on v5e:16x16 was killed by SIGKILL" in said
+  error = capsys.readouterr().err
+  assert "qwen3-32b on v5e:16x16 was killed by SIGKILL" in error
   assert not path.exists()
 
 

@@ -63,10 +63,10 @@ def test_the_seed_of_a_process_model_is_checked(tmp_path, capsys):
 
 def test_seeds_of_a_sweep_are_checked(tmp_path, capsys):
   words = [SMOKE, f"--workdir={tmp_path / 'sweep'}"]
-  found = refusal(capsys, sweep.main, [*words, "--product", "seed=0,-1"])
-  assert SEED_MESSAGE in found
-  found = refusal(capsys, sweep.main, [*words, "--seeds", 2**32 + 1])
-  assert SEED_MESSAGE in found
+  line = refusal(capsys, sweep.main, [*words, "--product", "seed=0,-1"])
+  assert SEED_MESSAGE in line
+  line = refusal(capsys, sweep.main, [*words, "--seeds", 2**32 + 1])
+  assert SEED_MESSAGE in line
   assert not list(tmp_path.iterdir())
 
 
@@ -134,16 +134,16 @@ def test_a_setting_that_stands_twice_is_refused(text, repeated):
   ],
 )
 def test_a_count_below_one_is_refused(main, flag, count, capsys):
-  found = refusal(capsys, main, [*POLICY, f"--{flag}", count])
-  assert f"--{flag} {count} must be at least 1; nearest: 1" in found
+  line = refusal(capsys, main, [*POLICY, f"--{flag}", count])
+  assert f"--{flag} {count} must be at least 1; nearest: 1" in line
 
 
 def test_a_number_below_zero_is_refused(capsys):
-  found = refusal(capsys, evaluate.main, [*POLICY, "--rows", -1])
-  assert "--rows -1 must be at least 0" in found
+  line = refusal(capsys, evaluate.main, [*POLICY, "--rows", -1])
+  assert "--rows -1 must be at least 0" in line
   for main in (evaluate.main, sample.main, replay.main):
-    found = refusal(capsys, main, ["--workdir", "folder", "--step", -1])
-    assert "--step -1 must be at least 0" in found
+    line = refusal(capsys, main, ["--workdir", "folder", "--step", -1])
+    assert "--step -1 must be at least 0" in line
   words = ["--task", "countdown", "--steps", 0]
   assert "--steps 0 must be at least 1" in refusal(capsys, bakeoff.main, words)
 
@@ -168,8 +168,8 @@ def test_an_empty_folder_is_not_the_current_one(
   main, words, workdir, tmp_path, monkeypatch, capsys
 ):
   monkeypatch.chdir(tmp_path)
-  found = refusal(capsys, main, [*words, workdir])
-  assert "is empty; name a folder, or '.' for the current folder" in found
+  line = refusal(capsys, main, [*words, workdir])
+  assert "is empty; name a folder, or '.' for the current folder" in line
   assert not list(tmp_path.iterdir())
 
 
@@ -181,15 +181,15 @@ def test_a_file_that_cannot_be_written_is_refused_first(tmp_path, capsys):
     ("/proc/nowhere/a.json", "cannot be written"),
     (tmp_path / "folder.json", "is a folder"),
   ):
-    found = refusal(capsys, evaluate.main, [*POLICY, "--out", out])
-    assert f"--out {out}" in found
-    assert reason in found
-    found = refusal(capsys, faults.main, ["--json", out])
-    assert reason in found
+    line = refusal(capsys, evaluate.main, [*POLICY, "--out", out])
+    assert f"--out {out}" in line
+    assert reason in line
+    line = refusal(capsys, faults.main, ["--json", out])
+    assert reason in line
   out = tmp_path / "file" / "a.html"
-  found = refusal(capsys, report.main, [tmp_path, "--out", out])
-  assert "--out" in found
-  assert "Not a directory" in found
+  line = refusal(capsys, report.main, [tmp_path, "--out", out])
+  assert "--out" in line
+  assert "Not a directory" in line
 
 
 def test_the_check_of_a_file_leaves_nothing_behind(tmp_path):

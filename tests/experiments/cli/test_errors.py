@@ -5,9 +5,9 @@ import pytest
 from experiments.cli import errors
 
 
-@errors.one_line
+@errors.one_line_errors
 def command(refusal=None, fault=None):
-  with errors.expected():
+  with errors.usage_errors():
     if refusal:
       raise refusal
   if fault:

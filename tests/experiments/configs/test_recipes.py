@@ -61,15 +61,15 @@ def test_every_recipe_builds(choice, data):
   assert f"`{dataset}_test.jsonl`" in recipe.__doc__
   config.data.data_path = str(data)
   config.data.cache = str(data / "cache")
-  config.evaluation.problems = 7  # as many as there are
+  config.evaluation.problems = 7  # all of them
   e = build.build(config)
-  own = {
+  settings = {
     "dtype": "bfloat16",
     "param_dtype": "float32",
     "remat": "full",
     "attention": "blocked",
   }
-  assert e.model == presets.get(model, **own)
+  assert e.model == presets.get(model, **settings)
   assert e.task.name.startswith(f"{dataset}(")
   assert e.method.name == recipe.METHODS[method]
   assert (e.config.rollout.prompts, e.sampling.samples) == (64, 16)

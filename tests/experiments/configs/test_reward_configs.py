@@ -14,7 +14,8 @@ from experiments.configs import reward as reward_configs
 from experiments.training import build
 
 _CONTROL = "a control to be run beside any config, as a term of its mix"
-# What no embedded task can feed, or what says nothing of a task.
+# Rewards without a config: no embedded task provides what they read, or they are
+# controls.
 LACKING = {
   "answer_consistency": "reads a second answer, to shuffled options",
   "brier": "reads a forecast that the completion states; none is stated",
@@ -60,7 +61,7 @@ def paid(config: ConfigDict) -> set[str]:
   return {spec.parse(call)[0] for call in calls if call}
 
 
-def test_every_reward_is_in_a_config_or_said_to_lack_what_it_reads():
+def test_every_reward_has_a_config_or_a_reason_why_not():
   used = set()
   for name in reward_configs.names():
     used |= paid(reward_configs.get_config(name))
@@ -70,9 +71,9 @@ def test_every_reward_is_in_a_config_or_said_to_lack_what_it_reads():
 
 def test_a_config_pays_for_what_its_name_says():
   for name in reward_configs.names():
-    plain = re.sub("_(alone|local)$", "", name)
-    if plain in registry.names():
-      assert plain in paid(reward_configs.get_config(name)), name
+    reward = re.sub("_(alone|local)$", "", name)
+    if reward in registry.names():
+      assert reward in paid(reward_configs.get_config(name)), name
 
 
 def test_all_start_from_the_policy_of_their_tasks_kind():
@@ -82,13 +83,13 @@ def test_all_start_from_the_policy_of_their_tasks_kind():
     base = reward_configs.get_config(name).base.to_dict()
     kind = spec.parse(base.pop("task"))[0]
     assert bases.setdefault(kind, base) == base, name
-  own = method_configs.base(method_configs.CHAIN).to_dict()
-  own.pop("task")
-  assert bases["chain"] == own
+  chain = method_configs.base(method_configs.CHAIN).to_dict()
+  chain.pop("task")
+  assert bases["chain"] == chain
   assert set(bases) == {"chain", "closeness"}
 
 
-def test_unknown_names_and_tasks_are_told_the_nearest():
+def test_an_unknown_name_or_task_is_refused():
   with pytest.raises(ValueError, match=r"did you mean .*reward\.py:majority"):
     reward_configs.get_config("majorty")
   with pytest.raises(ValueError, match="unknown embedded task 'gsm8k'"):

@@ -181,7 +181,7 @@ def test_the_proof_sees_other_weights(ours, tiny_job, tmp_path):
   other = sizes.write(TINY, tmp_path, seed=1)
   with sides.Side(launch) as peer:
     beside.prove_greedy(ours, peer, tiny_job["plain"], print)
-    with pytest.raises(errors.Mistake, match="computes something else"):
+    with pytest.raises(errors.UsageError, match="computes something else"):
       beside.prove_greedy(
         ours, Elsewhere(peer, other["plain"]), tiny_job["plain"], print
       )
@@ -208,7 +208,7 @@ def test_both_make_the_same_update(tmp_path):
     faster = launch.given(learning_rate=2 * job["learning_rate"])
     with (
       sides.Side(faster) as peer,
-      pytest.raises(errors.Mistake, match="another update: log_prob_after"),
+      pytest.raises(errors.UsageError, match="another update: log_prob_after"),
     ):
       update.prove(side, peer, print)
 

@@ -40,7 +40,7 @@ def test_seeds_side_by_side_do_what_each_does_alone():
     assert int(reached.step) == int(together[number].step) == 2
     fused.check_same(start, reached, together[number], "a seed")
   assert int(start.step) == 0, "what it starts from is not used up"
-  with pytest.raises(errors.Mistake, match="two seeds: parameters that"):
+  with pytest.raises(errors.UsageError, match="two seeds: parameters that"):
     fused.check_same(start, together[0], together[1], "two seeds")
 
 
@@ -81,9 +81,9 @@ def test_all_but_waiting_is_on_the_host(called, waited, share):
 
 
 def test_fused_refuses_what_it_cannot_place():
-  with pytest.raises(errors.Mistake, match="steps = 1 fuses nothing"):
+  with pytest.raises(errors.UsageError, match="steps = 1 fuses nothing"):
     fused.fused(CONSOLE, steps=1)
-  with pytest.raises(errors.Mistake, match="multiple of 8 devices"):
+  with pytest.raises(errors.UsageError, match="multiple of 8 devices"):
     fused.fused(CONSOLE, count=3)
 
 
@@ -104,7 +104,7 @@ def test_a_gradient_that_differs_is_told():
   assert memory.relative(ones.at[1].set(0.5), 2 * ones) == pytest.approx(0.75)
   assert memory.relative(ones * 0, ones * 0) == 0
   assert memory.relative(ones.at[0].set(jnp.nan), ones) == np.inf
-  with pytest.raises(errors.Mistake, match="nearest: 48"):
+  with pytest.raises(errors.UsageError, match="nearest: 48"):
     memory.memory(CONSOLE, tokens=50)
 
 

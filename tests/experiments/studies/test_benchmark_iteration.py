@@ -87,7 +87,7 @@ def call(lengths):
 def test_a_side_that_does_not_learn_at_the_rate_is_refused():
   assert iteration.prove_learning(Stub(1.0)).tokens == 1
   for rates in (0.0, 100.0, float("nan")):
-    with pytest.raises(errors.Mistake, match="learning rates"):
+    with pytest.raises(errors.UsageError, match="learning rates"):
       iteration.prove_learning(Stub(rates))
 
 
@@ -105,7 +105,7 @@ def test_other_lengths_are_other_work():
     (same, call([[8, 8]])),
     (mixed(64), mixed(128)),
   ):
-    with pytest.raises(errors.Mistake, match="other work"):
+    with pytest.raises(errors.UsageError, match="other work"):
       iteration.prove_same_lengths(one, other)
 
 

@@ -60,7 +60,7 @@ def test_a_side_that_dies_tells_its_last_words(launch):
     pytest.raises(sides.SideError, match=r"status 9.*out of memory"),
   ):
     side.run(0)
-  with pytest.raises(errors.Mistake, match="no such weights") as raised:
+  with pytest.raises(errors.UsageError, match="no such weights") as raised:
     sides.Side(launch(start="dies"))
   assert "\n" not in str(raised.value)
 
@@ -192,10 +192,10 @@ def test_a_share_of_the_bound_can_be_missed_too():
 def test_what_is_not_installed_is_said_in_one_line():
   get = "pip install it"
   sides.check_installed("hf", sys.executable, ["json", "math"], get)
-  with pytest.raises(errors.Mistake, match="no_such_thing: pip") as raised:
+  with pytest.raises(errors.UsageError, match="no_such_thing: pip") as raised:
     sides.check_installed("hf", sys.executable, ["json", "no_such_thing"], get)
   assert "--python hf=PATH" in str(raised.value)
-  with pytest.raises(errors.Mistake, match="python of hf"):
+  with pytest.raises(errors.UsageError, match="python of hf"):
     sides.check_installed("hf", "no/such/python", ["json"], get)
 
 
@@ -216,14 +216,14 @@ def test_greedy_tokens_must_be_equal_and_change():
   told = []
   beside.prove_greedy(Greedy(own), Greedy(own), "folder", told.append)
   assert "64 different" in told[0]
-  with pytest.raises(errors.Mistake, match="token 31 of prompt 1 is 7"):
+  with pytest.raises(errors.UsageError, match="token 31 of prompt 1 is 7"):
     beside.prove_greedy(Greedy(own), Greedy(other), "folder", told.append)
   same = Greedy([[5] * 32] * 2)
-  with pytest.raises(errors.Mistake, match="prove nothing"):
+  with pytest.raises(errors.UsageError, match="prove nothing"):
     beside.prove_greedy(same, same, "folder", told.append)
 
 
 def test_peers_are_named():
-  with pytest.raises(errors.Mistake, match="did you mean 'hf'"):
+  with pytest.raises(errors.UsageError, match="did you mean 'hf'"):
     beside.launch("hff", ("hf", "none"), {}, {})
   assert beside.launch("none", ("hf", "none"), {}, {}) is None

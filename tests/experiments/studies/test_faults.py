@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import small_run
 
-from experiments.cli import errors, storage
+from experiments.cli import errors
 from experiments.evaluation import statistics
 from experiments.studies.faults import __main__ as command
 from experiments.studies.faults import disks, runs, soak, verifier
@@ -148,7 +148,7 @@ def test_workers_that_are_killed_change_no_verdict():
 )
 def test_what_a_disk_refuses_is_one_line(error, reason, tmp_path):
   def write():
-    with storage.told(tmp_path):
+    with errors.translate_disk_errors(tmp_path):
       try:
         raise error
       except Exception as first:
@@ -158,7 +158,7 @@ def test_what_a_disk_refuses_is_one_line(error, reason, tmp_path):
     with pytest.raises(RuntimeError, match="while saving"):
       write()
     return
-  with pytest.raises(errors.Ended, match=reason):
+  with pytest.raises(errors.RunError, match=reason):
     write()
 
 

@@ -1,4 +1,4 @@
-"""Flipped verdicts: at their rates, each sample alone, and never in the test."""
+"""Verdicts are flipped at their rates, independently, and never in the test."""
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,8 @@ from experiments import tasks
 P, S = 64, 64
 
 
-def judged(task, problems, good):
-  """Scores of gold solutions, or of empty ones."""
+def judge(task, problems, good):
+  """Judges S gold completions of each problem, or S empty ones."""
   gold, lengths = task.gold(problems)
   completions = jnp.repeat(gold[:, None], S, 1)
   lengths = jnp.repeat(lengths[:, None], S, 1)
@@ -31,35 +31,37 @@ def task():
 @pytest.mark.parametrize(("good", "rate"), [(True, 0.6), (False, 0.1)])
 def test_flips_come_at_their_rates(task, good, rate):
   problems = task.train(jax.random.key(0), 3, P)
-  found = judged(task, problems, good)
+  judged = judge(task, problems, good)
   sigma = np.sqrt(rate * (1 - rate) / (P * S))
-  assert abs(float(found.scores.mean()) - rate) < 4 * sigma
-  np.testing.assert_array_equal(found.correct, int(good))  # the truth stays
-  # Equal samples are flipped each alone, and so are equal problems.
-  assert 0 < float(found.scores[0].mean()) < 1
-  assert len(np.unique(found.scores, axis=0)) == P
+  assert abs(float(judged.scores.mean()) - rate) < 4 * sigma
+  np.testing.assert_array_equal(
+    judged.correct, int(good)
+  )  # the truth, not flipped
+  # Equal samples have different flips, and so have equal problems.
+  assert 0 < float(judged.scores[0].mean()) < 1
+  assert len(np.unique(judged.scores, axis=0)) == P
 
 
 def test_the_same_step_flips_the_same(task):
   key = jax.random.key(0)
   first, again, other = (
-    judged(task, task.train(key, step, P), True).scores for step in (3, 3, 4)
+    judge(task, task.train(key, step, P), True).scores for step in (3, 3, 4)
   )
   np.testing.assert_array_equal(first, again)
   assert (first != other).any()
 
 
-def test_held_out_problems_are_judged_truly(task):
+def test_held_out_problems_have_no_flips(task):
   problems = task.test(P)
-  np.testing.assert_array_equal(judged(task, problems, True).scores, 1.0)
-  np.testing.assert_array_equal(judged(task, problems, False).scores, 0.0)
+  np.testing.assert_array_equal(judge(task, problems, True).scores, 1.0)
+  np.testing.assert_array_equal(judge(task, problems, False).scores, 0.0)
 
 
-def test_the_problems_are_the_other_tasks(task):
-  plain = tasks.get("countdown", count=3)
+def test_the_problems_are_those_of_the_other_task(task):
+  countdown = tasks.get("countdown", count=3)
   key = jax.random.key(1)
   np.testing.assert_array_equal(
-    task.train(key, 0, 8).prompts, plain.train(key, 0, 8).prompts
+    task.train(key, 0, 8).prompts, countdown.train(key, 0, 8).prompts
   )
 
 

@@ -1,4 +1,4 @@
-"""What holds for every task: a new one inherits these tests by adding a row."""
+"""Properties that every task has. A new task is tested by a row in `ROWS`."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ ROWS = {
   "countdown": {"count": 4},
   "countdown-easy": {"count": 2},
   "closeness": {"count": 3},
-  # Flips have tests of their own; without them it is the other task.
+  # Without flips, which test_noisy.py tests, it is the other task.
   "noisy": {
     "of": "countdown(count=3)",
     "false_positive": 0.0,
@@ -80,13 +80,14 @@ FILES = {"gsm8k": small_gsm8k, "math": small_math}
 FILES |= {"aime": small_contests.AIME, "amc": small_contests.AMC}
 FILES |= {"jsonl": small_jsonl, "sql": small_sql, "tools": small_tools}
 FILES |= {"humaneval": small_humaneval, "instructions": small_instructions}
-EVALUATED = ("aime", "amc")  # no problems to train on; a policy's tokenizer
+# Tasks without a train split, which need a tokenizer from a folder.
+EVALUATED = ("aime", "amc")
 P, S, HELD_OUT = 12, 3, 5
 
 
 @pytest.fixture(scope="module", params=ROWS)
 def case(request, tmp_path_factory):
-  """A task, some of its problems, and completions good, noisy and spoilt."""
+  """A task, P problems, and S completions each: gold, demonstrated, spoilt."""
   name, settings = request.param.split("-")[0], dict(ROWS[request.param])
   if name == "humaneval" and sandbox.missing_protections():
     pytest.skip(f"it lacks {'; '.join(sandbox.missing_protections())}")
@@ -136,14 +137,16 @@ def case(request, tmp_path_factory):
 
 
 def judge(case, completions=None, lengths=None, finished=None):
-  given = (completions, lengths, finished)
-  kept = (case.completions, case.lengths, case.finished)
-  args = (k if g is None else g for g, k in zip(given, kept, strict=True))
-  return jax.tree.map(np.asarray, case.score(case.problems, *args))
+  """Judges the completions of the case, or others of the same shapes."""
+  completions = case.completions if completions is None else completions
+  lengths = case.lengths if lengths is None else lengths
+  finished = case.finished if finished is None else finished
+  judged = case.score(case.problems, completions, lengths, finished)
+  return jax.tree.map(np.asarray, judged)
 
 
 def batches(case):
-  """Of training; of a task for evaluation alone, each of its test sets."""
+  """Returns train batches, or test batches of a task without a train split."""
   if case.evaluated:
     return [case.task.test(n) for n in range(1, P + 2)]
   return [case.train(jax.random.key(0), step, P) for step in range(40)]
@@ -164,7 +167,7 @@ def test_gold_of_held_out_problems_scores_full_marks(case):
 
 
 @pytest.mark.parametrize("length", [0, 1])
-def test_nothing_scores_nothing(case, length):
+def test_an_empty_completion_scores_0(case, length):
   completions = np.full(case.completions.shape, case.task.pad_id, np.int32)
   completions[..., 0] = case.task.eos_id
   lengths = np.full(case.lengths.shape, length, np.int32)
@@ -227,7 +230,7 @@ def test_more_held_out_problems_than_there_are_is_refused(case):
 
 
 def test_problems_depend_on_key_and_step_alone(case):
-  if case.evaluated:  # on neither
+  if case.evaluated:  # test problems depend on neither
     jax.tree.map(
       np.testing.assert_array_equal, case.task.test(P), case.problems
     )
@@ -240,17 +243,17 @@ def test_problems_depend_on_key_and_step_alone(case):
 
 
 def test_ids_identify_problems(case):
-  seen = {}
+  prompts = {}
   for batch in batches(case):
     for i, prompt in zip(
       np.asarray(batch.ids), np.asarray(batch.prompts), strict=True
     ):
       assert i >= 0
-      assert seen.setdefault(int(i), bytes(prompt)) == bytes(prompt)
-  assert len(set(seen.values())) == len(seen) > P
+      assert prompts.setdefault(int(i), bytes(prompt)) == bytes(prompt)
+  assert len(set(prompts.values())) == len(prompts) > P
 
 
-def test_what_follows_the_end_is_ignored(case):
+def test_tokens_after_the_end_are_ignored(case):
   at = np.arange(case.completions.shape[-1])
   noise = np.random.default_rng(1).integers(
     0, case.task.vocab_size, case.completions.shape
@@ -261,7 +264,7 @@ def test_what_follows_the_end_is_ignored(case):
   jax.tree.map(np.testing.assert_array_equal, judge(case, changed), judge(case))
 
 
-def test_prompts_are_judged_one_by_one(case):
+def test_the_scores_of_a_prompt_do_not_depend_on_the_batch(case):
   def one(*args):
     alone = jax.tree.map(lambda leaf: leaf[None], args)
     return jax.tree.map(lambda leaf: leaf[0], case.task.score(*alone))
@@ -274,8 +277,8 @@ def test_prompts_are_judged_one_by_one(case):
     return
   for p in range(len(case.lengths)):
     alone = one(*jax.tree.map(lambda leaf, p=p: leaf[p], args))
-    whole = jax.tree.map(lambda leaf, p=p: leaf[p], together)
-    jax.tree.map(np.testing.assert_array_equal, alone, whole)
+    in_batch = jax.tree.map(lambda leaf, p=p: leaf[p], together)
+    jax.tree.map(np.testing.assert_array_equal, alone, in_batch)
 
 
 def test_steps_cover_the_completion_in_order(case):

@@ -126,7 +126,7 @@ def test_a_run_whose_loss_stays_nan_ends_after_so_many_steps(stuck):
   assert str(stopped) == (
     "step 5: 3 steps in a row were skipped, as loss/total is nan"
   )
-  assert isinstance(stopped, errors.Ended)
+  assert isinstance(stopped, errors.RunError)
 
 
 def test_what_it_was_to_learn_from_is_kept(stuck):

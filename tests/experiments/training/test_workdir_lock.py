@@ -59,7 +59,7 @@ def test_a_killed_run_leaves_its_workdir_free(tmp_path, holder, end):
 def test_a_released_workdir_is_free(tmp_path):
   with (
     workdir_lock.hold(tmp_path),
-    pytest.raises(errors.Mistake, match=f"process {os.getpid()} on "),
+    pytest.raises(errors.UsageError, match=f"process {os.getpid()} on "),
     workdir_lock.hold(tmp_path),
   ):
     pass
@@ -108,7 +108,7 @@ def test_other_processes_of_a_run_wait_for_process_0(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
   monkeypatch.setattr(multihost, "agreed", lambda value: 1)
   with (
-    pytest.raises(errors.Mistake, match="is in use by another run"),
+    pytest.raises(errors.UsageError, match="is in use by another run"),
     workdir_lock.hold(tmp_path),
   ):
     pass

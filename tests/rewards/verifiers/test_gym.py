@@ -1,4 +1,4 @@
-"""reasoning-gym: the allow-list is held to its rules, the task to its seeds."""
+"""reasoning-gym: rules of the allow-list, and the seeds of the task."""
 
 import os
 import pickle
@@ -13,7 +13,7 @@ from experiments import tasks
 from rewards.verifiers import Item, gym
 from rewards.verifiers.pool import Pool
 
-needed = pytest.importorskip("reasoning_gym", reason="the extra .[gym]")
+reasoning_gym = pytest.importorskip("reasoning_gym", reason="the extra .[gym]")
 
 NULLS = (
   "",
@@ -45,12 +45,12 @@ def judge(scorer, entry, answer):
 
 
 @pytest.mark.parametrize("dataset", gym.ALLOWED)
-def test_what_is_allowed_knows_right_from_wrong(dataset):
-  """Gold is right, also of a fresh scorer; no null is right for all entries."""
-  made = gym.make(dataset, 10**6, 3)
+def test_allowed_scorers_tell_right_from_wrong(dataset):
+  """Gold is right, with a fresh scorer too; no null is right everywhere."""
+  puzzles = gym.make(dataset, 10**6, 3)
   again = gym.make(dataset, 10**6 + 1, 1)
-  entries, scorer = [made[i] for i in range(3)], gym.Scorer(dataset)
-  assert again[0]["question"] == entries[1]["question"]  # of seed + index
+  entries, scorer = [puzzles[i] for i in range(3)], gym.Scorer(dataset)
+  assert again[0]["question"] == entries[1]["question"]  # seed + index
   for entry in map(pickle.loads, map(pickle.dumps, entries)):
     assert isinstance(entry["answer"], str)
     outcome = judge(scorer, entry, entry["answer"])
@@ -59,23 +59,23 @@ def test_what_is_allowed_knows_right_from_wrong(dataset):
     null = judge(scorer, entry, "")
     assert (null.score, null.verdict, null.answer_id) == (0.0, 0, -1)
   for text in (*NULLS, *(entry["question"] for entry in entries)):
-    found = [judge(scorer, entry, text) for entry in entries]
-    assert all(0 <= outcome.score <= 1 for outcome in found)
+    outcomes = [judge(scorer, entry, text) for entry in entries]
+    assert all(0 <= outcome.score <= 1 for outcome in outcomes)
     same = [text.strip() == entry["answer"].strip() for entry in entries]
-    assert all(same) or not all(outcome.verdict == 1 for outcome in found)
+    assert all(same) or not all(outcome.verdict == 1 for outcome in outcomes)
 
 
 def test_entries_are_the_same_in_every_process():
-  """Sets of strings have another order in each, and must not show."""
+  """The order of a set of strings differs by process, and must not matter."""
   code = (
     "import hashlib; from rewards.verifiers import gym\n"
-    "found = []\n"
+    "entries = []\n"
     "for name in gym.ALLOWED:\n"
     "  entry = gym.make(name, 7, 1)[0]\n"
-    "  found.append((name, entry['question'], entry['answer']))\n"
-    "print(hashlib.sha256(repr(found).encode()).hexdigest())"
+    "  entries.append((name, entry['question'], entry['answer']))\n"
+    "print(hashlib.sha256(repr(entries).encode()).hexdigest())"
   )
-  seen = {
+  hashes = {
     subprocess.run(
       [sys.executable, "-c", code],
       env={**os.environ, "PYTHONHASHSEED": seed},
@@ -84,11 +84,11 @@ def test_entries_are_the_same_in_every_process():
     ).stdout.splitlines()[-1]
     for seed in ("1", "2")
   }
-  assert len(seen) == 1
+  assert len(hashes) == 1
 
 
-def test_no_allowed_scorer_runs_what_it_is_given(tmp_path):
-  """Nine of the library's evaluate the answer as Python."""
+def test_no_allowed_scorer_runs_the_answer(tmp_path):
+  """Nine scorers of the library evaluate the answer as Python."""
   mark = tmp_path / "ran"
   call = f"__import__('pathlib').Path({str(mark)!r}).touch()"
   for dataset in gym.ALLOWED:
@@ -114,7 +114,7 @@ def test_no_allowed_scorer_runs_what_it_is_given(tmp_path):
     ("", ""),
   ],
 )
-def test_where_the_answer_stands(text, expected):
+def test_the_answer_is_extracted(text, expected):
   assert gym.extract(text) == expected
 
 
@@ -127,15 +127,15 @@ def test_an_answer_over_which_the_scorer_raises_is_wrong(monkeypatch):
       )
 
   monkeypatch.setattr(gym, "make", lambda *_: Library())
-  found = [
+  outcomes = [
     judge(gym.Scorer("chain_sum"), {"question": "", "answer": ""}, text)
     for text in ("raise", "nan", "much", "less", "other")
   ]
-  assert [o.score for o in found] == [0, 0, 1, 0, 0.25]
-  assert [o.verdict for o in found] == [0, 0, 1, 0, 0]
-  (lost,) = gym.Scorer("chain_sum")([Item("", "<answer>1</answer>", "")])
-  assert lost.verdict == -1
-  assert "entry" in lost.reason
+  assert [o.score for o in outcomes] == [0, 0, 1, 0, 0.25]
+  assert [o.verdict for o in outcomes] == [0, 0, 1, 0, 0]
+  (unscored,) = gym.Scorer("chain_sum")([Item("", "<answer>1</answer>", "")])
+  assert unscored.verdict == -1
+  assert "entry" in unscored.reason
 
 
 def test_a_scorer_is_sent_to_workers():
@@ -150,7 +150,7 @@ def test_a_scorer_is_sent_to_workers():
 
 
 def test_no_question_is_trained_on_and_held_out(tmp_path):
-  """A puzzle with few questions: most of its seeds repeat one."""
+  """The puzzle has few questions, and most seeds repeat one."""
   options = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
   task = tasks.get(
     "gym",
@@ -165,12 +165,14 @@ def test_no_question_is_trained_on_and_held_out(tmp_path):
     "gym(dataset='chain_sum', options={'min_terms': 2"
   )
   note = task.notes[-1]
-  repeated, held = (int(word) for word in note.split() if word.isdigit())
-  assert repeated > 0
-  test = {bytes(row) for row in task.test(40 - held).prompts}
-  assert len(test) == 40 - held
-  seen = task.train(jax.random.key(0), 0, 300 - repeated)  # an epoch
-  prompts = [bytes(row) for row in seen.prompts]
+  num_train_repeats, num_test_repeats = (
+    int(word) for word in note.split() if word.isdigit()
+  )
+  assert num_train_repeats > 0
+  test = {bytes(row) for row in task.test(40 - num_test_repeats).prompts}
+  assert len(test) == 40 - num_test_repeats
+  epoch = task.train(jax.random.key(0), 0, 300 - num_train_repeats)
+  prompts = [bytes(row) for row in epoch.prompts]
   assert len(set(prompts)) == len(prompts)
   assert not test & set(prompts)
 
@@ -185,11 +187,11 @@ def test_held_out_problems_are_those_of_their_seeds(tmp_path):
     held_out=3,
     workers=1,
   )
-  found = sorted(task.decode(ids) for ids in task.test(3).prompts)
-  entries = needed.create_dataset("gcd", seed=2**30, size=3)
+  prompts = sorted(task.decode(ids) for ids in task.test(3).prompts)
+  entries = reasoning_gym.create_dataset("gcd", seed=2**30, size=3)
   for entry in entries:
-    assert any(entry["question"] in text for text in found)
-  assert all("end with <answer>ANSWER</answer>." in text for text in found)
+    assert any(entry["question"] in text for text in prompts)
+  assert all("end with <answer>ANSWER</answer>." in text for text in prompts)
 
 
 @pytest.mark.parametrize(

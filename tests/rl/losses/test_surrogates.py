@@ -50,7 +50,7 @@ SURROGATES = {
     {"prepared": FIXED},
   ),
   "stable_reinforce": (stable_reinforce.pre_clip(0.2, 1e3), {}),
-  "simko": (simko.spread_and_press(3, 0.01, 1.1, 0.8, 0.2), {}),
+  "simko": (simko.simko_clip(3, 0.01, 1.1, 0.8, 0.2), {}),
 }
 # Where the method is that the gradient goes elsewhere.
 SPREADS = {"simko": "a share goes to the likeliest tokens, see `simko`"}

@@ -26,16 +26,16 @@ def test_its_gradient_is_that_of_the_divergence_and_0_at_the_reference():
     """Sample i is outcome i; weighed by the policy's own probability."""
     log_pi = jax.nn.log_softmax(logits)
     named = types.Named({"log_probs": log_pi[None, :, None]})
-    value, found = t.fn(None, named, rollout)
-    return jnp.exp(jax.lax.stop_gradient(log_pi)) @ value[0], found
+    value, actual = t.fn(None, named, rollout)
+    return jnp.exp(jax.lax.stop_gradient(log_pi)) @ value[0], actual
 
   def divergence(logits):
     return jnp.sum(jnp.exp(2 * jax.nn.log_softmax(logits) - ref)) - 1
 
   for logits in (jnp.array([1.0, -0.5, 0.2]), ref):
-    got, found = jax.grad(expected, has_aux=True)(logits)
+    got, actual = jax.grad(expected, has_aux=True)(logits)
     np.testing.assert_allclose(got, jax.grad(divergence)(logits), atol=1e-6)
-    mean = jnp.exp(jax.nn.log_softmax(logits)) @ found["policy/chi_squared"][0]
+    mean = jnp.exp(jax.nn.log_softmax(logits)) @ actual["policy/chi_squared"][0]
     np.testing.assert_allclose(mean, divergence(logits), atol=1e-6)
   np.testing.assert_allclose(divergence(ref), 0, atol=1e-6)
 

@@ -19,9 +19,9 @@ def test_the_covariance_of_the_batch_and_its_highest_tokens():
   a = jnp.array([[[1.0, 1.0, -1.0, -1.0, 9.0]]])
   log_probs = jnp.array([[[-1.0, -5.0, -1.0, -5.0, np.nan]]])
   mask = jnp.array([[[True, True, True, True, False]]])
-  found = selection.token_covariance(a, log_probs, mask)
-  close(found, [[[2, -2, -2, 2, 0]]])
-  top = selection.lowest(-found, mask & (found > 0), jnp.array(1))
+  actual = selection.token_covariance(a, log_probs, mask)
+  close(actual, [[[2, -2, -2, 2, 0]]])
+  top = selection.lowest(-actual, mask & (actual > 0), jnp.array(1))
   assert np.asarray(top).tolist() == [[[True, False, False, True, False]]]
   for count, want in ((0, 0), (1, 1), (2, 2), (5, 3)):
     values = jnp.array([[[3.0, 1.0, 2.0, np.nan]]])
@@ -134,20 +134,20 @@ def pulled(rollout, params, old, **hyper):
 def test_unlikely_tokens_are_pulled_if_the_proxy_knows_them():
   """Of the 5 wrong tokens .8 are ranked: the last 4; two are in the tail."""
   rollout, params = wrong_and_unlikely()
-  found = pulled(rollout, params, params, fraction=0.8)
-  assert np.abs(found).max(-1).nonzero()[0].tolist() == [1, 2]
+  actual = pulled(rollout, params, params, fraction=0.8)
+  assert np.abs(actual).max(-1).nonzero()[0].tolist() == [1, 2]
   d = np.log(0.3) - np.log(0.30303)  # log pi - log proxy
   p = np.array([0.6, 0.3, 0.09, 0.0095, 0.0005])
   want = (1 - np.exp(-d)) * (np.eye(5)[1] - p) / 10
-  close(found[1], want, atol=1e-6)
+  close(actual[1], want, atol=1e-6)
   for rank, want in ((0.4, []), (0.6, [2])):
-    found = pulled(rollout, params, params, fraction=rank)
-    assert np.abs(found).max(-1).nonzero()[0].tolist() == want
+    actual = pulled(rollout, params, params, fraction=rank)
+    assert np.abs(actual).max(-1).nonzero()[0].tolist() == want
   # Once it is likelier than the proxy says, a token is let go.
   up = jnp.log(0.12 / 0.09)
   risen = {"hidden": params["hidden"].at[0, 1, 2, 2].add(up)}
-  found = pulled(rollout, risen, params, fraction=0.8)
-  assert np.abs(found).max(-1).nonzero()[0].tolist() == [1]
+  actual = pulled(rollout, risen, params, fraction=0.8)
+  assert np.abs(actual).max(-1).nonzero()[0].tolist() == [1]
   # Less than two: none, although the one would be known.
   likely = rollout.replace(
     tokens=rollout.tokens.replace(
@@ -237,11 +237,11 @@ def test_a_rollout_without_tokens_sets_no_anchor():
     gap.init(),
   )
   assert not state["set"]
-  found, state = gap.apply(
+  actual, state = gap.apply(
     None, scoring.passes(tabular_policy.policy, sources, needs, rollout), state
   )
   assert state["set"]
-  assert found == 0
+  assert actual == 0
 
 
 # Candidates.
@@ -262,7 +262,7 @@ def test_the_ratio_keeps_its_value_and_spreads_its_gradient():
       completions=jnp.ones((1, 2, 2), int), mask=jnp.ones((1, 2, 2), bool)
     ),
   )
-  surrogate = simko.spread_and_press(3, 0.01, 1.1, 0.5, 0.2)
+  surrogate = simko.simko_clip(3, 0.01, 1.1, 0.5, 0.2)
 
   def ratio(log_p, a, token):
     at = jnp.broadcast_to(log_p[ids], (1, 2, 2, 3))
@@ -284,7 +284,7 @@ def test_the_ratio_keeps_its_value_and_spreads_its_gradient():
   close(ratio(logits, -1.0, 1), [-1, -1])
 
 
-def test_simko_without_spread_and_press_is_grpo():
+def test_simko_without_simko_clip_is_grpo():
   rollout, (params, old) = tabular_policy.rollout(), drifted(0.2)
   grpo = gradient(methods.get("grpo", beta=0.0), rollout, params, old)
   same = methods.get("simko", alpha=0.0, press=1.0)
@@ -300,7 +300,7 @@ def test_the_candidates_are_the_old_policys_whoever_is_read():
   ids = np.asarray(scored.extras[ids])
   logits = np.asarray(old["hidden"][..., : tabular_policy.V])
   np.testing.assert_array_equal(ids, np.argsort(-logits, -1)[..., :2])
-  found = scoring.read(
+  actual = scoring.read(
     tabular_policy.policy,
     params,
     rollout.tokens,
@@ -308,4 +308,4 @@ def test_the_candidates_are_the_old_policys_whoever_is_read():
     scored.extras,
   )[log_probs.probe.name]
   now = jax.nn.log_softmax(params["hidden"][..., : tabular_policy.V])
-  close(found, np.take_along_axis(np.asarray(now), ids, -1))
+  close(actual, np.take_along_axis(np.asarray(now), ids, -1))

@@ -43,8 +43,8 @@ def expected_gradient(name, n, sampler=LOGITS, **hyper):
     )
     params = {"logits": jnp.asarray(LOGITS, jnp.float32)}
     batch, scales, _ = prepare.prepare(m, rollout, m.init())
-    found, _ = prepare.gradient(m, policy, params, batch, scales, Plan())
-    return -found["logits"]
+    actual, _ = prepare.gradient(m, policy, params, batch, scales, Plan())
+    return -actual["logits"]
 
   return p[tuples].prod(-1) @ np.asarray(one(jnp.asarray(tuples)))
 
@@ -222,10 +222,10 @@ def test_dapo_drops_groups_by_verdict_and_truncated_samples():
   rollout = tabular_policy.rollout()
   m, params = methods.get("dapo"), tabular_policy.params()
   batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  found, _ = prepare.gradient(
+  actual, _ = prepare.gradient(
     m, tabular_policy.policy, params, batch, scales, Plan()
   )
-  g = np.asarray(found["hidden"])
+  g = np.asarray(actual["hidden"])
   correct = np.asarray(rollout.correct)
   real = np.asarray(rollout.sample_mask)
   for p in range(tabular_policy.P):

@@ -39,19 +39,19 @@ def largest_kl(old, new, rollout):
 def test_the_price_of_the_region_has_the_gradient_of_the_dual():
   """d/dbeta of beta (eps - 2 max KL): it falls inside the region, and rises."""
   rollout = tabular_policy.rollout()
-  ids = fixpo.likeliest("before", tabular_policy.V)
+  ids = fixpo.top_token_ids("before", tabular_policy.V)
   p = jnp.log(jnp.array([0.5, 0.2, 0.1, 0.1, 0.1]))
   for shift, sign in ((0.0, -1), (2.0, 1)):
     q = jax.nn.log_softmax(p + shift * jnp.arange(5))
     shape = (*rollout.mask.shape, 5)
     extras = {
-      str(fixpo.at("before", ids)): jnp.broadcast_to(p, shape),
-      str(fixpo.at("old", ids)): jnp.broadcast_to(q, shape),
+      str(fixpo.log_probs_at("before", ids)): jnp.broadcast_to(p, shape),
+      str(fixpo.log_probs_at("old", ids)): jnp.broadcast_to(q, shape),
     }
     seen = rollout.replace(
       extras=rollout.extras.update(extras), step=jnp.int32(1)
     )
-    t = fixpo.dual(tabular_policy.V, 0.2, 2.0, 0.01, 1.0)
+    t = fixpo.dual_variable(tabular_policy.V, 0.2, 2.0, 0.01, 1.0)
     beta, _ = t.apply(None, seen, t.init())
     # Adam's first step has the size of its rate.
     np.testing.assert_allclose(beta, 1 + sign * 0.01, atol=1e-5)
@@ -62,13 +62,13 @@ def test_the_price_of_the_region_has_the_gradient_of_the_dual():
 
 def test_the_price_is_never_negative():
   rollout = tabular_policy.rollout()
-  ids = fixpo.likeliest("before", 2)
+  ids = fixpo.top_token_ids("before", 2)
   flat = jnp.full((*rollout.mask.shape, 2), -1.0)
-  extras = {str(fixpo.at(s, ids)): flat for s in ("before", "old")}
+  extras = {str(fixpo.log_probs_at(s, ids)): flat for s in ("before", "old")}
   seen = rollout.replace(
     extras=rollout.extras.update(extras), step=jnp.int32(1)
   )
-  t = fixpo.dual(2, 0.2, 2.0, 0.5, 1.0)
+  t = fixpo.dual_variable(2, 0.2, 2.0, 0.5, 1.0)
   state = t.init()
   for _ in range(5):
     beta, state = t.apply(None, seen, state)

@@ -10,7 +10,7 @@ from helpers import tabular_policy
 
 from rl import methods, prepare, types
 from rl.losses import aggregates
-from rl.methods.group.riskpo import mixed_risk, track
+from rl.methods.group.riskpo import mixed_risk, track_quantiles
 from rl.methods.group.unlikeliness import discount_likely
 from rl.minibatches import Plan
 
@@ -415,18 +415,18 @@ def test_the_tracked_quantiles_start_at_the_batchs_and_find_the_laws():
   drawn = jnp.asarray(rng.random((2000, 2, 16)), jnp.float32)
   everyone = jnp.ones((2, 16), bool)
   start = {"quantiles": jnp.zeros(2), "seen": jnp.array(False)}
-  first = track(start, drawn[0], everyone, levels, rate)
+  first = track_quantiles(start, drawn[0], everyone, levels, rate)
   want = np.quantile(drawn[0], levels)
   np.testing.assert_allclose(first["quantiles"], want, atol=1e-6)
 
   def after(state, totals):
-    return track(state, totals, everyone, levels, rate), None
+    return track_quantiles(state, totals, everyone, levels, rate), None
 
   start = {"quantiles": jnp.array([0.5, 0.5]), "seen": jnp.array(True)}
   last, _ = jax.lax.scan(after, start, drawn)
   np.testing.assert_allclose(last["quantiles"], levels, atol=0.05)
   nobody = jnp.zeros((2, 16), bool)
-  kept = track(first, drawn[1], nobody, levels, rate)
+  kept = track_quantiles(first, drawn[1], nobody, levels, rate)
   np.testing.assert_array_equal(kept["quantiles"], first["quantiles"])
 
 
@@ -507,7 +507,7 @@ def every_group(clip=None, **method):
   name, now = method.pop("name"), method.pop("now")
   m = methods.get(name, **method, **({} if clip is None else {"clip": clip}))
   batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  found, _ = prepare.gradient(
+  actual, _ = prepare.gradient(
     m,
     types.Policy(score, None, None),
     {"logits": jnp.asarray(now, jnp.float32)},
@@ -515,7 +515,7 @@ def every_group(clip=None, **method):
     scales,
     Plan(),
   )
-  return -np.asarray(found["logits"])
+  return -np.asarray(actual["logits"])
 
 
 @pytest.mark.parametrize(
@@ -616,5 +616,5 @@ def test_equal_scores_are_worth_nothing_even_without_an_epsilon(name):
   rollout = tabular_policy.rollout()
   rollout = rollout.replace(scores=jnp.full_like(rollout.scores, 0.3))
   m = methods.get(name, eps=0.0)
-  found, _ = m.advantage.apply(None, rollout, m.advantage.init())
-  assert not np.asarray(found).any()
+  actual, _ = m.advantage.apply(None, rollout, m.advantage.init())
+  assert not np.asarray(actual).any()

@@ -31,8 +31,8 @@ def chosen(ids, fraction):
 def test_it_is_the_fraction_asked_for(fraction, stride):
   """Of 10000 ids however they are spaced, within three standard errors."""
   n = 10_000
-  found = chosen(stride * np.arange(n), fraction).mean()
-  assert abs(found - fraction) < 3 * np.sqrt(fraction * (1 - fraction) / n)
+  actual = chosen(stride * np.arange(n), fraction).mean()
+  assert abs(actual - fraction) < 3 * np.sqrt(fraction * (1 - fraction) / n)
 
 
 def test_none_and_all():

@@ -24,13 +24,13 @@ def scored(seed=0, **changes):
 
 def advantage(rollout, **hyper):
   m = methods.get("oprl", **hyper)["policy"]
-  found = m.advantage.apply(None, rollout, m.advantage.init())[0]
-  return np.where(rollout.valid("token"), found, 0)
+  actual = m.advantage.apply(None, rollout, m.advantage.init())[0]
+  return np.where(rollout.valid("token"), actual, 0)
 
 
 def outcome(rollout):
-  found = advantages.leave_one_out(rollout.scores, rollout.sample_mask)
-  return np.where(rollout.valid("token"), np.asarray(found)[..., None], 0)
+  actual = advantages.leave_one_out(rollout.scores, rollout.sample_mask)
+  return np.where(rollout.valid("token"), np.asarray(actual)[..., None], 0)
 
 
 def test_without_the_process_it_is_leave_one_out():
@@ -72,8 +72,8 @@ def test_the_whole_advantage_against_the_loops_of_its_definition():
       others = [r for (j, _), r in turns.items() if j != i]
       here = mask[p, i] & (ids[p, i] == k)
       expected[p, i][here] += 2.0 * (own - np.mean(others))
-  found = advantage(rollout, process_coef=2.0)
-  np.testing.assert_allclose(found, expected, atol=1e-6)
+  actual = advantage(rollout, process_coef=2.0)
+  np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_a_group_of_one_has_no_advantage():
@@ -81,10 +81,10 @@ def test_a_group_of_one_has_no_advantage():
   alone = rollout.sample_mask & (jnp.arange(tabular_policy.S) == 0)
   rollout = rollout.replace(sample_mask=alone)
   t = oprl.minus_others_pooled_mean()
-  found, _ = t.apply(
+  actual, _ = t.apply(
     jnp.ones((3, tabular_policy.S, tabular_policy.K)), rollout, t.init()
   )
-  np.testing.assert_array_equal(found, 0)
+  np.testing.assert_array_equal(actual, 0)
 
 
 def loss(rollout, log_probs, beta=0.5):

@@ -62,8 +62,8 @@ def slope(m, rollout, log_probs=None):
   """The loss, and its gradient by each log-prob."""
   x = jnp.zeros(rollout.mask.shape) if log_probs is None else log_probs
   x = jnp.asarray(x, jnp.float32)
-  value, found = jax.value_and_grad(lambda x: loss(m, rollout, x))(x)
-  return float(value), np.squeeze(np.asarray(found))
+  value, actual = jax.value_and_grad(lambda x: loss(m, rollout, x))(x)
+  return float(value), np.squeeze(np.asarray(actual))
 
 
 def advantage(m, rollout):
@@ -75,16 +75,16 @@ def advantage(m, rollout):
 
 def test_pacs_starts_at_log_2_with_the_gradient_of_rloo():
   """Card: R = [1, 0, 0, 1], beta 2 -> [-1/3, 1/3, 1/3, -1/3]."""
-  value, found = slope(methods.get("pacs", beta=2.0), group([1, 0, 0, 1]))
+  value, actual = slope(methods.get("pacs", beta=2.0), group([1, 0, 0, 1]))
   np.testing.assert_allclose(value, LN2, rtol=1e-6)
-  np.testing.assert_allclose(found, np.array([-1, 1, 1, -1]) / 3, atol=1e-6)
+  np.testing.assert_allclose(actual, np.array([-1, 1, 1, -1]) / 3, atol=1e-6)
 
 
 @pytest.mark.parametrize("verdict", [0, 1])
 def test_pacs_leaves_a_group_of_one_verdict_alone_at_first(verdict):
-  value, found = slope(methods.get("pacs"), group([verdict] * 4))
+  value, actual = slope(methods.get("pacs"), group([verdict] * 4))
   np.testing.assert_allclose(value, LN2, rtol=1e-6)
-  np.testing.assert_allclose(found, 0, atol=1e-7)
+  np.testing.assert_allclose(actual, 0, atol=1e-7)
 
 
 def test_pacs_balances_the_verdicts_of_a_group():
@@ -100,8 +100,8 @@ def test_pacs_leaves_unknown_verdicts_out_of_the_group():
   known = group([1, 0])
   rollout = group([1, 0, 1]).replace(correct=jnp.array([[1, 0, -1]], jnp.int8))
   m = methods.get("pacs")
-  want, (*found, last) = slope(m, known), slope(m, rollout)[1]
-  np.testing.assert_allclose(found, want[1], atol=1e-7)
+  want, (*actual, last) = slope(m, known), slope(m, rollout)[1]
+  np.testing.assert_allclose(actual, want[1], atol=1e-7)
   assert last == 0
 
 
@@ -112,8 +112,8 @@ def test_pacs_leaves_unknown_verdicts_out_of_the_group():
 def test_p3o_of_two_samples_is_rloo_on_policy(clipping):
   """Card: 1/2 (R1 - R2) (grad log pi(y1) - grad log pi(y2))."""
   m = methods.get("p3o", clipping=clipping)
-  _, found = slope(m, group([0.2, 0.9]))
-  np.testing.assert_allclose(found, [0.35, -0.35], atol=1e-6)
+  _, actual = slope(m, group([0.2, 0.9]))
+  np.testing.assert_allclose(actual, [0.35, -0.35], atol=1e-6)
 
 
 @pytest.mark.parametrize("clipping", ["separate", "joint"])
@@ -124,9 +124,9 @@ def test_p3o_of_all_pairs_is_rloo_and_blind_to_a_constant(clipping):
   for shift in (0.0, 5.0):
     exists = jnp.array([[True] * 4 + [False]])
     rollout = group(rewards + shift, sample_mask=exists)
-    _, found = slope(m, rollout)
+    _, actual = slope(m, rollout)
     np.testing.assert_allclose(
-      found, [*(others - rewards[:4]) / 4, 0], atol=2e-6
+      actual, [*(others - rewards[:4]) / 4, 0], atol=2e-6
     )
 
 
@@ -160,24 +160,24 @@ def test_p3o_pays_for_the_distance_to_the_reference():
 
 def test_semi_online_dpo_starts_at_log_2_and_moves_the_pair_apart():
   """The first right and the first wrong sample, by -+ beta / 2."""
-  value, found = slope(methods.get("semi_online_dpo"), group([0, 1, 1, 0, 1]))
+  value, actual = slope(methods.get("semi_online_dpo"), group([0, 1, 1, 0, 1]))
   np.testing.assert_allclose(value, LN2, rtol=1e-6)
-  np.testing.assert_allclose(found, [0.05, -0.05, 0, 0, 0], atol=1e-7)
+  np.testing.assert_allclose(actual, [0.05, -0.05, 0, 0, 0], atol=1e-7)
 
 
 def test_semi_online_dpo_takes_the_highest_and_the_lowest_score():
   m = methods.get("semi_online_dpo")
   rollout = group([0.3, 0.1, 0.8, 0.5])
   np.testing.assert_array_equal(advantage(m, rollout), [[0, -1, 1, 0]])
-  value, found = slope(m, group([0.4] * 3))
+  value, actual = slope(m, group([0.4] * 3))
   assert value == 0
-  assert not found.any()
+  assert not actual.any()
 
 
 def test_semi_online_dpo_may_imitate_the_chosen_sample():
   m = methods.get("semi_online_dpo", nll_coef=0.5)
-  _, found = slope(m, group([0, 1, 1]))
-  np.testing.assert_allclose(found, [0.05, -0.55, 0], atol=1e-7)
+  _, actual = slope(m, group([0, 1, 1]))
+  np.testing.assert_allclose(actual, [0.05, -0.55, 0], atol=1e-7)
   assert not slope(m, group([1, 1, 1]))[1].any()
 
 
@@ -200,8 +200,8 @@ def test_semi_online_grpo_on_policy_is_grpo():
   ref = {"ref/log_probs": now - 0.3, "old/log_probs": now}
   rollout = rollout.replace(extras=rollout.extras.update(ref))
   _, want = slope(methods.get("grpo", beta=0.001), rollout, now)
-  _, found = slope(methods.get("semi_online_grpo"), rollout, now)
-  np.testing.assert_allclose(found, want, atol=1e-7)
+  _, actual = slope(methods.get("semi_online_grpo"), rollout, now)
+  np.testing.assert_allclose(actual, want, atol=1e-7)
 
 
 def test_semi_online_grpo_caps_the_weight_and_clips_nothing():
@@ -209,8 +209,10 @@ def test_semi_online_grpo_caps_the_weight_and_clips_nothing():
   ratios = np.array([5.0, 0.5, 5.0, 0.5])
   old = {"old/log_probs": jnp.ones((1, 4, 1))}  # not who sampled
   rollout = group([1, 1, 0, 0], extras=old)
-  _, found = slope(m, rollout, jnp.log(jnp.asarray(ratios)))
-  np.testing.assert_allclose(found, np.array([-2, -0.5, 2, 0.5]) / 4, rtol=1e-5)
+  _, actual = slope(m, rollout, jnp.log(jnp.asarray(ratios)))
+  np.testing.assert_allclose(
+    actual, np.array([-2, -0.5, 2, 0.5]) / 4, rtol=1e-5
+  )
 
 
 # ACO.
@@ -244,9 +246,9 @@ def test_aco_pushes_the_worst_down_by_how_far_it_is_behind():
 
 
 def test_aco_without_a_difference_has_no_pair():
-  value, found = slope(methods.get("aco"), foreseen([-1.0, -1.0, -1.0]))
+  value, actual = slope(methods.get("aco"), foreseen([-1.0, -1.0, -1.0]))
   assert value == 0
-  assert not found.any()
+  assert not actual.any()
 
 
 def test_aco_judges_a_first_step_by_what_follows_it():
@@ -269,18 +271,18 @@ def test_prdp_is_zero_at_the_tilted_policy_and_nowhere_steeper():
   tilted = jax.nn.log_softmax(ref + rewards / beta)
   known = {"ref/log_probs": ref[None, :, None]}
   rollout = group(rewards, extras={**known, "old/log_probs": tilted[:, None]})
-  value, found = slope(methods.get("prdp", beta=beta), rollout, tilted)
+  value, actual = slope(methods.get("prdp", beta=beta), rollout, tilted)
   np.testing.assert_allclose(value, 0, atol=1e-10)
-  np.testing.assert_allclose(found, 0, atol=1e-6)
+  np.testing.assert_allclose(actual, 0, atol=1e-6)
 
 
 def test_prdp_starts_parallel_to_p3o():
   """At pi = ref: -2 beta (R1 - R2) (grad log pi(y1) - grad log pi(y2))."""
   for rewards in ([0.9, 0.2], [0.2, 0.9]):
-    value, found = slope(methods.get("prdp", beta=0.3), group(rewards))
+    value, actual = slope(methods.get("prdp", beta=0.3), group(rewards))
     gap = rewards[0] - rewards[1]
     np.testing.assert_allclose(value, 0.49, rtol=1e-5)
-    np.testing.assert_allclose(found, [-0.6 * gap, 0.6 * gap], rtol=1e-5)
+    np.testing.assert_allclose(actual, [-0.6 * gap, 0.6 * gap], rtol=1e-5)
 
 
 def test_prdp_rests_where_a_token_has_moved_far_enough():
@@ -296,8 +298,8 @@ def test_prdp_rests_where_a_token_has_moved_far_enough():
 
 
 def test_prdp_of_equal_rewards_pulls_the_log_ratios_together():
-  _, found = slope(methods.get("prdp"), group([1, 1]), jnp.array([0.1, -0.1]))
-  assert found[0] > 0 > found[1]
+  _, actual = slope(methods.get("prdp"), group([1, 1]), jnp.array([0.1, -0.1]))
+  assert actual[0] > 0 > actual[1]
 
 
 # SuperHF.
@@ -307,8 +309,8 @@ def test_superhf_imitates_the_first_best_that_has_a_token():
   rollout = group([0.3, 2.0, 0.9, 0.9], t=2)
   mask = rollout.mask.at[0, 1].set(False)
   rollout = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
-  _, found = slope(methods.get("superhf"), rollout)
-  np.testing.assert_allclose(found, [[0, 0], [0, 0], [-0.5, -0.5], [0, 0]])
+  _, actual = slope(methods.get("superhf"), rollout)
+  np.testing.assert_allclose(actual, [[0, 0], [0, 0], [-0.5, -0.5], [0, 0]])
 
 
 def test_superhf_of_one_sample_moves_nothing_on_average():
@@ -325,12 +327,12 @@ def test_superhf_of_one_sample_moves_nothing_on_average():
   params = {"hidden": jnp.repeat(hidden, tabular_policy.V, 0)}
   m = methods.get("superhf")
   batch, scales, _ = prepare.prepare(m, rollout, m.init())
-  found, _ = prepare.gradient(
+  actual, _ = prepare.gradient(
     m, tabular_policy.policy, params, batch, scales, Plan()
   )
   p = jax.nn.softmax(hidden[0, 0, 0, : tabular_policy.V])
-  assert np.abs(found["hidden"]).max() > 0.01
-  mean = jnp.einsum("a,av->v", p, found["hidden"][:, 0, 0, : tabular_policy.V])
+  assert np.abs(actual["hidden"]).max() > 0.01
+  mean = jnp.einsum("a,av->v", p, actual["hidden"][:, 0, 0, : tabular_policy.V])
   np.testing.assert_allclose(mean, 0, atol=1e-7)
 
 
@@ -338,9 +340,9 @@ def test_superhf_holds_on_to_the_reference_at_every_sample():
   """The gradient of k3 at d is 1 - e^-d."""
   m = methods.get("superhf", beta=0.4)
   moved = np.array([0.5, -0.2])
-  _, found = slope(m, group([0.0, 1.0]), jnp.asarray(moved))
+  _, actual = slope(m, group([0.0, 1.0]), jnp.asarray(moved))
   want = 0.2 * (1 - np.exp(-moved)) - np.array([0, 1])
-  np.testing.assert_allclose(found, want, rtol=1e-5)
+  np.testing.assert_allclose(actual, want, rtol=1e-5)
 
 
 # Judges.
@@ -451,8 +453,8 @@ def answers(verdicts, likelihoods, **changes):
 
 def rewards(rollout):
   _, (_, bonus), _ = methods.get("grpo_care").advantage.links
-  found, _ = bonus.apply(rollout.scores, rollout, ())
-  return np.asarray(found)[0]
+  actual, _ = bonus.apply(rollout.scores, rollout, ())
+  return np.asarray(actual)[0]
 
 
 def test_care_pays_every_right_answer_where_all_are_as_likely():
@@ -577,19 +579,19 @@ def test_the_advantage_model_settles_within_its_bounds():
 
 def test_without_bounds_the_advantage_model_is_bradley_terry():
   values = np.array([0.3, -0.8, 1.1])
-  found, _ = ranking(values, [1.0, 0.0, 0.5], 1e3)
+  actual, _ = ranking(values, [1.0, 0.0, 0.5], 1e3)
   pairs = [values[0] - values[1], values[0] - values[2], values[2] - values[1]]
-  np.testing.assert_allclose(found, np.log1p(np.exp(-np.array(pairs))).mean())
+  np.testing.assert_allclose(actual, np.log1p(np.exp(-np.array(pairs))).mean())
 
 
 def test_the_advantage_model_is_blind_to_a_constant_of_the_prompt():
   values, scores = [0.3, -0.8, 1.1], np.array([1.0, 0.0, 0.5])
-  for found, want in zip(
+  for actual, want in zip(
     ranking(values, scores + 7), ranking(values, scores), strict=True
   ):
-    np.testing.assert_array_equal(found, want)
-  found, slopes = ranking(values, [1.0, 1.0, 1.0])
-  assert found == 0
+    np.testing.assert_array_equal(actual, want)
+  actual, slopes = ranking(values, [1.0, 1.0, 1.0])
+  assert actual == 0
   assert not slopes.any()
 
 
@@ -709,12 +711,14 @@ def gradients(m, policy, params, rollout, reference=None, temperature=1.0):
 
 def test_mah_dpo_of_one_objective_is_dpo():
   rollout = tabular_policy.rollout()
-  found = []
+  actual = []
   for name in ("mah_dpo", "semi_online_dpo"):
     m = methods.get(name)
     params, ref = tabular_policy.params(), tabular_policy.params(1)
-    found.append(gradients(m, tabular_policy.policy, params, rollout, ref))
-  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), *found)
+    actual.append(gradients(m, tabular_policy.policy, params, rollout, ref))
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), *actual
+  )
 
 
 def test_mah_dpo_is_the_mean_of_dpo_under_each_head():
@@ -799,8 +803,8 @@ def test_a_mixed_head_samples_as_the_models_own_but_for_its_bias():
   wanted = sum(
     w * head_lib.linear(heads[n], hidden) for n, w in weights.items()
   )
-  found = transformer.unembed(config, params, hidden)
-  np.testing.assert_allclose(found + 0.7 * jnp.arange(8.0), wanted, atol=1e-5)
+  actual = transformer.unembed(config, params, hidden)
+  np.testing.assert_allclose(actual + 0.7 * jnp.arange(8.0), wanted, atol=1e-5)
   np.testing.assert_allclose(head_lib.linear(mixed, hidden), wanted, atol=1e-5)
 
 

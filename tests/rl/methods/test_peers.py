@@ -109,7 +109,7 @@ POLICY = types.Policy(_score, _undefined, _undefined)
 
 def rollout(**changes):
   """The stored batch, as methods see it."""
-  found = types.Rollout(
+  actual = types.Rollout(
     tokens=types.Tokens(
       prompts=jnp.arange(P)[:, None],
       prompt_mask=jnp.ones((P, 1), bool),
@@ -133,7 +133,7 @@ def rollout(**changes):
       {"stage/greedy_scores": jnp.asarray(BATCH.greedy_scores, jnp.float32)}
     ),
   )
-  return found.replace(**changes)
+  return actual.replace(**changes)
 
 
 def single(point):
@@ -149,8 +149,8 @@ def ours(m, at=NOW, seen=None, microbatches=1):
   scored = scoring.passes(POLICY, sources, needs, seen)
   batch, scales, _ = prepare.prepare(m, scored, m.init())
   cut = Plan(microbatches=microbatches)
-  found, tally = prepare.gradient(m, POLICY, single(at), batch, scales, cut)
-  return float(tally.merge()["loss/total"]), Point(*map(np.asarray, found))
+  actual, tally = prepare.gradient(m, POLICY, single(at), batch, scales, cut)
+  return float(tally.merge()["loss/total"]), Point(*map(np.asarray, actual))
 
 
 def close(got, want):
@@ -269,7 +269,7 @@ CASES = {
     peers.trl_rloo(peers.verl_leave_one_out(SCORES), 0.2),
     at=OLD,
     loss=False,
-    says=("rloo", "sequence-level REINFORCE"),
+    says=("rloo", "REINFORCE on whole samples"),
   ),
   "rloo with ratios, TRL": Case(
     composed(
@@ -288,7 +288,7 @@ CASES = {
     methods.get("reinforce_pp", beta=0.05, gamma=0.9),
     verl(peers.whitened(peers.verl_returns(REWARDS, 0.9), BATCH.mask)),
     factor=DDOF["tokens"],
-    says=("reinforce_pp", "standard deviation (ddof 0)"),
+    says=("reinforce_pp", "whitened (ddof 0)"),
   ),
   "reinforce_pp_baseline, verl": Case(
     methods.get("reinforce_pp_baseline", beta=0.001),
@@ -296,7 +296,7 @@ CASES = {
       (1.0, verl(WHITE)), (0.001 / DDOF["tokens"], peers.verl_kl("k2"))
     ),
     factor=DDOF["tokens"],
-    says=("reinforce_pp_baseline", "Statistics (ddof 0)"),
+    says=("reinforce_pp_baseline", "standard deviation (ddof 0)"),
   ),
   "remax, verl": Case(
     methods.get("remax"),
@@ -381,7 +381,7 @@ CASES = {
   "cispo, TRL": Case(
     with_trl_eps(methods.get("cispo", high=3.0)),
     peers.trl_cispo(TRL_GROUP, cap=4.0),
-    says=("cispo", "TRL's `epsilon_high` is that weight itself"),
+    says=("cispo", "TRL's `epsilon_high` is the weight itself"),
   ),
   "sapo, verl": Case(methods.get("sapo"), peers.verl_sapo(GROUP, 1.0, 1.05)),
   "sapo, TRL": Case(
@@ -427,7 +427,7 @@ CASES = {
     with_loss_filter("gmpo", transforms.finished()),
     peers.verl_geo_mean(peers.verl_group(SCORES), 0.4, mask=FINISHED),
     factor=P * S / (P * S - 1),
-    says=("gmpo", "Mean over samples with a token"),
+    says=("gmpo", "the mean over samples with a token"),
   ),
   "dual clip, verl": Case(
     clipped(aggregates.token_mean(), cap=3.0), verl(GROUP, dual=3.0)
@@ -461,11 +461,11 @@ def words(who):
 @pytest.mark.parametrize("name", CASES)
 def test_loss_and_slopes_are_those_of_the_peer(name):
   case = CASES[name]
-  loss, found = ours(case.ours, case.at)
+  loss, actual = ours(case.ours, case.at)
   if case.loss:
     close(loss, case.factor * case.theirs(case.at, case.at))
   want = peers.slopes(case.theirs, case.at)
-  for got, slope in zip(found, want, strict=True):
+  for got, slope in zip(actual, want, strict=True):
     if np.abs(slope).max() > 1e-8:
       close(got, case.factor * slope)
     else:
@@ -523,10 +523,10 @@ def test_truncated_weights_of_tokens_are_averaged_as_verl_does(name, peer):
   assert ((token_weights == 2.0) & (BATCH.mask > 0)).any()
   sampled = jnp.asarray(BATCH.old_log_probs - gap, jnp.float32)
   m = importance.add_importance_weights(methods.get(name), cap=2.0)
-  loss, found = ours(m, seen=rollout(behavior_log_probs=sampled))
+  loss, actual = ours(m, seen=rollout(behavior_log_probs=sampled))
   theirs = peer(weights=token_weights)
   close(loss, theirs(NOW, NOW))
-  close(found.log_probs, peers.slopes(theirs, NOW).log_probs)
+  close(actual.log_probs, peers.slopes(theirs, NOW).log_probs)
 
 
 # Where the peers' definitions say otherwise.
@@ -547,8 +547,8 @@ def test_a_group_of_one_keeps_its_score_in_verl_and_earns_nothing_here(name):
   np.testing.assert_allclose(theirs / theirs.max(), ALONE, atol=1e-5)
   hyper = {"beta": 0.0} if name == "grpo" else {}
   alone = jnp.arange(S) == jnp.zeros((P, 1), int)
-  _, found = ours(methods.get(name, **hyper), seen=rollout(sample_mask=alone))
-  assert not found.log_probs.any()
+  _, actual = ours(methods.get(name, **hyper), seen=rollout(sample_mask=alone))
+  assert not actual.log_probs.any()
 
 
 def test_a_group_of_one_is_explained():
@@ -576,9 +576,9 @@ def test_a_group_of_one_is_explained():
 )
 def test_the_group_of_equal_scores_is_exactly_silent(name):
   """Not up to rounding: bit for bit."""
-  _, found = ours(methods.get(name))
-  assert not found.log_probs[2].any()
-  assert found.log_probs[[1, 3]].any((1, 2)).all()
+  _, actual = ours(methods.get(name))
+  assert not actual.log_probs[2].any()
+  assert actual.log_probs[[1, 3]].any((1, 2)).all()
 
 
 def test_denominators_are_those_of_the_whole_minibatch():
@@ -586,9 +586,9 @@ def test_denominators_are_those_of_the_whole_minibatch():
   m = with_trl_eps(methods.get("lite_ppo"))
   whole = peers.trl_clip(TRL_GROUP, "dapo")
   for microbatches in (1, 2):
-    loss, found = ours(m, microbatches=microbatches)
+    loss, actual = ours(m, microbatches=microbatches)
     close(loss, whole(NOW, NOW))
-    close(found.log_probs, peers.slopes(whole, NOW).log_probs)
+    close(actual.log_probs, peers.slopes(whole, NOW).log_probs)
   odd = (np.arange(P) % 2)[:, None, None]
   halves = [
     peers.trl_clip(TRL_GROUP, "dapo", mask=BATCH.mask * half)
@@ -607,10 +607,10 @@ def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
   theirs = peers.trl_gae(SCORES, OLD.values, 0.05, lam)
   here, _ = peers.verl_gae(rewards, OLD.values, 1.0, lam)
   mask = jnp.asarray(BATCH.mask > 0)
-  found = credit.gae(
+  actual = credit.gae(
     jnp.asarray(rewards), jnp.asarray(OLD.values), mask, 1, lam
   )
-  close(np.asarray(found), here * BATCH.mask)
+  close(np.asarray(actual), here * BATCH.mask)
   room = BATCH.lengths < T
   last = (BATCH.lengths - 1)[..., None]
   behind = np.minimum(last + 1, T - 1)

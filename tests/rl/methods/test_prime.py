@@ -65,8 +65,8 @@ def advantages(rollout, prm, ref, **hyper):
 
 def loss_and_gradient(rollout, prm, ref, **hyper):
   """Of the reward model: the loss's metrics, its gradient at every position."""
-  found, tally = prm_program(**hyper)(rollout, prm, ref)
-  return tally.merge(), np.asarray(found["hidden"])
+  actual, tally = prm_program(**hyper)(rollout, prm, ref)
+  return tally.merge(), np.asarray(actual["hidden"])
 
 
 def rewards_of(rollout, prm, ref):
@@ -114,8 +114,8 @@ def test_a_log_ratio_of_2_costs_what_the_card_says():
     term = implicit.implicit_cross_entropy(BETA)
     extras = rollout.extras.update({"ref/log_probs": jnp.zeros((1, 2, 4))})
     named = extras.update({"log_probs": jnp.broadcast_to(q, (1, 2, 4))})
-    found, _ = term.fn(None, named, rollout.replace(extras=extras))
-    np.testing.assert_allclose(found, np.full((1, 2), want), atol=5e-6)
+    actual, _ = term.fn(None, named, rollout.replace(extras=extras))
+    np.testing.assert_allclose(actual, np.full((1, 2), want), atol=5e-6)
 
 
 def test_the_gradient_is_that_of_a_logistic_regression():

@@ -512,5 +512,5 @@ def test_an_unknown_verdict_is_in_no_baseline():
   steps, scores = ((2,), (2,), (2,)), ((0.0,), (0.0,), (0.0,))
   rollout = group(steps, scores, (1, -1, 1), room=2, k=1)
   for name in ("pure_verl", "min_form"):
-    found = advantages(name, rollout, verifiable=1.0)
-    close(found, np.zeros_like(found))
+    actual = advantages(name, rollout, verifiable=1.0)
+    close(actual, np.zeros_like(actual))

@@ -124,9 +124,9 @@ def test_the_ratio_that_is_logged_is_of_tokens_whatever_the_objective_makes():
   rollout = rollout.replace(behavior_log_probs=behind)
   m, tx = methods.get("topr"), optax.sgd(0.1)
   state = step.init(m, params, tx, jax.random.key(0))
-  _, found = step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)
-  close(found["policy/ratio_mean"], np.exp(1.5))
-  assert found["optim/skipped"] == 0
+  _, actual = step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)
+  close(actual["policy/ratio_mean"], np.exp(1.5))
+  assert actual["optim/skipped"] == 0
 
 
 # Sequences.
@@ -214,10 +214,10 @@ def test_the_geometric_mean_weighs_a_sample_by_that_of_its_tokens():
   """Centred scores are 1 and -1, and both samples have the weight 1."""
   advantage = chain(transforms.scores(), transforms.center())
   m = dataclasses.replace(methods.get("gmpo"), advantage=advantage)
-  (found,) = losses_of_terms(
+  (actual,) = losses_of_terms(
     importance.add_importance_weights(m, 2.0), stale_rollout()
   )
-  close(found, [[-1.0, 1.0]])
+  close(actual, [[-1.0, 1.0]])
 
 
 @pytest.mark.parametrize("first", ["gmpo", "grpo"])
@@ -228,10 +228,10 @@ def test_each_term_weighs_tokens_by_its_own_mean(first):
   both = [geometric, arithmetic] if first == "gmpo" else [arithmetic, geometric]
   advantage = chain(transforms.scores(), transforms.center())
   m = method.Method(terms.Loss(tuple(both)), advantage)
-  found = losses_of_terms(
+  actual = losses_of_terms(
     importance.add_importance_weights(m, 2.0), stale_rollout()
   )
-  wide, narrow = found if first == "grpo" else found[::-1]
+  wide, narrow = actual if first == "grpo" else actual[::-1]
   close(narrow, [[-1.0, 1.0]])
   close(wide, [[[-0.5, -2.0, -1.0], [2.0, 0.5, 0.0]]])
 
@@ -257,10 +257,10 @@ def test_kimi_comes_to_rest_where_the_log_ratio_is_the_advantage_over_tau():
     seen = rollout.replace(extras=types.Named({str(OLD): old}))
     batch, scales, _ = prepare.prepare(m, seen, m.init())
     plan = Plan()
-    found, _ = prepare.gradient(
+    actual, _ = prepare.gradient(
       m, tabular_policy.policy, params, batch, scales, plan
     )
-    return np.abs(found["hidden"]).max()
+    return np.abs(actual["hidden"]).max()
 
   assert slope(1.0) < 1e-6
   assert min(slope(0.9), slope(1.1)) > 1e-3
@@ -380,8 +380,8 @@ def test_phases_follow_time_and_entropy():
   rollout = tabular_policy.rollout()
   t = flex_clip.time_phase(10)
   for at, want in ((0, 1.0), (5, 0.0), (10, -1.0), (15, -1.0)):
-    found, _ = t.apply(None, rollout.replace(step=jnp.array(at)), ())
-    close(found, want)
+    actual, _ = t.apply(None, rollout.replace(step=jnp.array(at)), ())
+    close(actual, want)
   moving = flex_clip.entropy_phase(10)
   state, key = moving.init(), "old/entropy"
   seen = []

@@ -197,9 +197,9 @@ def test_a_fully_masked_row_is_counted(aggregate):
   """verl and TRL divide by 8 rows, one of them empty. Here by 7."""
   mask = jnp.ones((2, 4, 2), bool).at[1, 3].set(False)
   whole = jnp.ones((1, 7, 2), bool)
-  found, want = aggregate.fn(mask), aggregate.fn(whole)
-  close(found.reshape(8, -1)[:7], want.reshape(7, -1))
-  assert not found[1, 3].any()
+  actual, want = aggregate.fn(mask), aggregate.fn(whole)
+  close(actual.reshape(8, -1)[:7], want.reshape(7, -1))
+  assert not actual[1, 3].any()
 
 
 def test_a_fully_masked_prompt_is_counted():
@@ -397,9 +397,9 @@ def test_the_padded_length_is_silently_part_of_the_baseline(worked):
   wide = group(WORKED_STEPS, WORKED_SCORES, WORKED_CORRECT, 12)
   narrow = advantages("min_form", worked)[0]
   close(advantages("min_form", wide, horizon=8)[0, :, :8], narrow)
-  found = advantages("min_form", wide)[0, :, :8]
+  actual = advantages("min_form", wide)[0, :, :8]
   togo = np.asarray(returns(worked, 0.1))[0]
-  close(np.where(worked.mask[0], togo - found, 0), (togo - narrow) * 8 / 12)
+  close(np.where(worked.mask[0], togo - actual, 0), (togo - narrow) * 8 / 12)
 
 
 def test_separators_are_found_by_an_advantage_of_zero(worked):
@@ -439,8 +439,8 @@ def test_a_loss_of_the_right_value_has_a_wrong_gradient():
   want = -jnp.sum(coefficient[0] * batch.signals[0])
   for seed in (0, 1):
     params = tabular_policy.params(seed)
-    found, slope = run(params)
-    close(found, want)
+    actual, slope = run(params)
+    close(actual, want)
     p = jax.nn.softmax(params["hidden"][..., : tabular_policy.V])
     score = jax.nn.one_hot(rollout.completions, tabular_policy.V) - p
     weight = (coefficient[0] * batch.signals[0])[..., None]

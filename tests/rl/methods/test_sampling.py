@@ -170,14 +170,14 @@ def test_the_gradient_is_grpos_at_a_fixed_group():
     tabular_policy.rollout(ragged=False),
     tabular_policy.params(),
   )
-  found = []
+  actual = []
   for name, hyper in (("aryabhata", {}), ("grpo", {"beta": 0.0})):
     m = methods.get(name, **hyper)
     tx = optax.sgd(1.0)
     state = step.init(m, params, tx, jax.random.key(0))
     new, _ = step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)
-    found.append(new.params["hidden"] - params["hidden"])
-  np.testing.assert_allclose(*found, atol=1e-7)
+    actual.append(new.params["hidden"] - params["hidden"])
+  np.testing.assert_allclose(*actual, atol=1e-7)
 
 
 def test_every_prompt_weighs_the_same_whatever_its_group():
@@ -267,13 +267,13 @@ def test_copies_have_no_diversity_and_strangers_all():
 
 
 def test_a_step_counts_if_no_other_sample_has_it():
-  found = diver.step_diversity([{"a", "b"}, {"a"}, {"c", "d", "a"}, set()])
-  assert found == pytest.approx([1 / 2, 0, 2 / 3, 0])
+  actual = diver.step_diversity([{"a", "b"}, {"a"}, {"c", "d", "a"}, set()])
+  assert actual == pytest.approx([1 / 2, 0, 2 / 3, 0])
 
 
 def test_only_right_samples_are_paid_for_being_different():
   rollout = tabular_policy.rollout()
-  need = diver.need("bleu")
+  need = diver.diversity_need("bleu")
   spread = jnp.where(rollout.sample_mask, 0.05, jnp.nan).at[0, 1].set(0.5)
   rollout = rollout.replace(extras=rollout.extras.update({str(need): spread}))
 
@@ -332,10 +332,10 @@ def test_the_worked_budgets_of_the_card():
   filled = brpo_anytime.budget_relative().apply(
     scores.at[0, 1, 0].set(1.0), rollout, ()
   )[0]
-  found = brpo_anytime.budget_relative().apply(
+  actual = brpo_anytime.budget_relative().apply(
     scores.at[0, 1, 0].set(jnp.nan), late, ()
   )[0]
-  np.testing.assert_allclose(found, filled, atol=1e-6)
+  np.testing.assert_allclose(actual, filled, atol=1e-6)
 
 
 def test_one_budget_is_the_mean_baseline():
@@ -437,21 +437,21 @@ def test_what_is_off_the_ticket_keeps_its_bits_and_has_no_moments():
     moved = params[name] != PARAMS[name]
     np.testing.assert_array_equal(moved, chosen)
     for moment in ("mu", "nu"):
-      found = optax.tree.get(state, moment)[name]
-      np.testing.assert_array_equal(found != 0, chosen)
+      actual = optax.tree.get(state, moment)[name]
+      np.testing.assert_array_equal(actual != 0, chosen)
 
 
 def test_the_whole_ticket_is_grpo_bit_for_bit():
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
-  found = []
+  actual = []
   for name, hyper in (("ticket_mask", {"keep": 1.0}), ("grpo", {"beta": 0.0})):
     m, tx = methods.get(name, **hyper), optax.adam(0.1)
     state = step.init(m, params, tx, jax.random.key(0))
-    found.append(
+    actual.append(
       step.make(m, tabular_policy.policy, tx, Plan())(state, rollout)[0]
     )
   np.testing.assert_array_equal(
-    found[0].params["hidden"], found[1].params["hidden"]
+    actual[0].params["hidden"], actual[1].params["hidden"]
   )
 
 
@@ -527,8 +527,8 @@ def test_the_counts_of_prof_by_trying_all_of_them():
 )
 def test_the_counts_of_the_card(right, kept):
   correct = [1] * right + [0] * (8 - right)
-  found = chosen(processed(correct, np.linspace(0, 1, 8)))
-  assert (found[:right].sum(), found[right:].sum()) == kept
+  actual = chosen(processed(correct, np.linspace(0, 1, 8)))
+  assert (actual[:right].sum(), actual[right:].sum()) == kept
 
 
 def test_right_samples_of_good_and_wrong_ones_of_bad_steps_stay():
@@ -552,41 +552,41 @@ def test_wrong_samples_may_be_any():
   draws = 400
   keys = jax.random.split(jax.random.key(0), draws)
   m = methods.get("prof", wrong="random")
-  found = jax.vmap(
+  actual = jax.vmap(
     lambda key: m.sample_filter.apply(
       None, processed(correct, values, keys=key[None]), m.sample_filter.init()
     )[0][0]
   )(keys)
-  np.testing.assert_array_equal(found[:, :4].mean(0), [0, 0, 1, 1])
+  np.testing.assert_array_equal(actual[:, :4].mean(0), [0, 0, 1, 1])
   error = 5 * np.sqrt(0.25 / draws)
-  np.testing.assert_allclose(found[:, 4:].mean(0), 0.5, atol=error)
+  np.testing.assert_allclose(actual[:, 4:].mean(0), 0.5, atol=error)
 
 
 def test_one_step_and_very_many_are_penalised_on_either_side():
   values, steps = [0.5, 0.6, 0.5, 0.4], [2, 1, 2, 4]
   hyper = {"penalty": 0.3, "most_steps": 4}
   assert chosen(processed([1, 1, 0, 0], values, steps)).tolist() == [0, 1, 0, 1]
-  found = chosen(processed([1, 1, 0, 0], values, steps), **hyper)
-  assert found.tolist() == [1, 0, 0, 1]
-  found = chosen(processed([1, 1, 1, 1], values, steps), **hyper)
-  assert found.tolist() == [1, 0, 1, 0]
+  actual = chosen(processed([1, 1, 0, 0], values, steps), **hyper)
+  assert actual.tolist() == [1, 0, 0, 1]
+  actual = chosen(processed([1, 1, 1, 1], values, steps), **hyper)
+  assert actual.tolist() == [1, 0, 1, 0]
 
 
 def test_all_of_a_group_is_grpo():
   rollout = tabular_policy.rollout()
-  found = [
+  actual = [
     prepare.prepare(m, rollout, m.init())[0].signals[0]
     for m in (
       methods.get("prof", share=1.0),
       methods.get("grpo", beta=0.0),
     )
   ]
-  np.testing.assert_allclose(*found, atol=1e-6)
+  np.testing.assert_allclose(*actual, atol=1e-6)
 
 
 def test_prof_leaves_out_what_nobody_judged_and_keeps_one_of_one():
-  found = chosen(processed([1, -1, 0, -1], [0.9, 0.9, 0.1, 0.1]), share=1.0)
-  assert found.tolist() == [1, 0, 1, 0]
+  actual = chosen(processed([1, -1, 0, -1], [0.9, 0.9, 0.1, 0.1]), share=1.0)
+  assert actual.tolist() == [1, 0, 1, 0]
   assert chosen(processed([1, -1], [0.9, 0.9])).tolist() == [1, 0]
   assert not chosen(processed([-1, -1], [0.9, 0.9])).any()
 

@@ -69,10 +69,10 @@ def test_leave_one_out_weighs_a_solved_group_alike(k, c):
 def test_minus_one_still_learns_from_k_minus_1_wrong_samples(k):
   """Together they need the right one: each is decisive in one subset."""
   c = N - (k - 1)
-  found = of(k, c)
+  actual = of(k, c)
   want = np.where(right(c), k / N / math.comb(N - 1, k - 1), 0)
-  close(found["leave_one_out_minus_one"], want)
-  assert not found["centered"].any()
+  close(actual["leave_one_out_minus_one"], want)
+  assert not actual["centered"].any()
   g = jnp.asarray(right(c), jnp.float32)
   assert not np.asarray(advantages(g, k)).any()
 

@@ -25,7 +25,7 @@ def group(tokens=None, correct=(1, 1, 0, 0), scores=None, t=3, **extras):
   base = tabular_policy.rollout(p=1, s=s, t=t, k=1, ragged=False)
   tokens = np.zeros((1, s, t), int) if tokens is None else [tokens]
   correct = jnp.array([correct])
-  found = {
+  actual = {
     f"old/{name}": jnp.broadcast_to(jnp.asarray(x, jnp.float32), (1, s, t))
     for name, x in extras.items()
   }
@@ -36,7 +36,7 @@ def group(tokens=None, correct=(1, 1, 0, 0), scores=None, t=3, **extras):
     correct=correct.astype(jnp.int8),
     scores=(correct == 1) * 1.0 if scores is None else jnp.asarray(scores),
     finished=jnp.zeros((1, s), bool),
-    extras=types.Named(found),
+    extras=types.Named(actual),
   )
 
 
@@ -262,7 +262,7 @@ def test_a_token_is_present_once_however_often_it_is_written():
   got = ktae.presence(jnp.asarray(tokens), jnp.asarray(valid), jnp.array(kinds))
   ids = [set(row[on]) for row, on in zip(tokens, valid, strict=True)]
   for s, t in zip(*np.nonzero(valid), strict=True):
-    holds = np.array([tokens[s, t] in found for found in ids])
+    holds = np.array([tokens[s, t] in actual for actual in ids])
     np.testing.assert_array_equal(got[s, t], kinds[holds].sum(0))
 
 
@@ -298,8 +298,8 @@ def fives(start):
 def test_segments_weigh_by_who_shares_them():
   """Card values: in both right ones 1, in one of each 0, alone 1/2."""
   a, b = fives(1), fives(6)
-  found = runs((a, b), (a, fives(30)), (b, fives(40)), (fives(50), fives(60)))
-  weights = less.segment_weights(*found, np.array([1, 1, 0, 0]), 5, 0.8)
+  actual = runs((a, b), (a, fives(30)), (b, fives(40)), (fives(50), fives(60)))
+  weights = less.segment_weights(*actual, np.array([1, 1, 0, 0]), 5, 0.8)
   want = np.full((4, 12), 0.5)
   want[:2, :5] = 1.0  # a, shared by the right
   want[0, 7:] = want[2, :5] = 0.0  # b, in a right and a wrong one
@@ -492,8 +492,8 @@ def test_the_shaping_of_erv_worked_by_hand():
   measure = jax.jit(jax.vmap(jax.vmap(measure)))
 
   def statistics(r):
-    found = measure(r.extras["old/hidden"], r.valid("token"))
-    return [np.asarray(x).reshape(-1, *x.shape[2:]) for x in found]
+    actual = measure(r.extras["old/hidden"], r.valid("token"))
+    return [np.asarray(x).reshape(-1, *x.shape[2:]) for x in actual]
 
   values, long = statistics(first)
   usual = values[long].mean(0)

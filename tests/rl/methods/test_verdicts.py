@@ -51,8 +51,8 @@ def compiled(name, hyper):
   def run(rollout):
     params = {"logits": jnp.log(jnp.asarray(P3, jnp.float32))}
     batch, scales, _ = prepare.prepare(m, rollout, m.init())
-    found, _ = prepare.gradient(m, SOFTMAX, params, batch, scales, Plan())
-    return -found["logits"]
+    actual, _ = prepare.gradient(m, SOFTMAX, params, batch, scales, Plan())
+    return -actual["logits"]
 
   return jax.jit(run)
 
@@ -163,8 +163,8 @@ def test_backward_advantages_are_the_clean_ones_on_average(r0, r1):
   said = np.array(list(itertools.product((0, 1), repeat=3)))
   p = chance(truth, said, r0, r1).prod(-1)
   m = methods.get("noisy_backward", false_positive=r0, false_negative=r1)
-  found = advantages(m, group(np.zeros((8, 3), int), scores=said))
-  close(p @ found, leave_one_out(jnp.asarray(truth, jnp.float32)))
+  actual = advantages(m, group(np.zeros((8, 3), int), scores=said))
+  close(p @ actual, leave_one_out(jnp.asarray(truth, jnp.float32)))
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Loaded(NamedTuple):
 
 def load(job: dict[str, Any]) -> Loaded:
   """Before anything else computes: it decides how many devices there are."""
-  devices.prepare(job["devices"])
+  devices.configure(job["devices"])
   mesh = sharding.make_mesh(devices=jax.devices()[: job["devices"]])
   config, params = hf.load(job["weights"], mesh=mesh)
   fields = {field.name for field in dataclasses.fields(ModelConfig)}

@@ -1,4 +1,4 @@
-"""Real text: data without TensorFlow, the tokenizer, and the task over both."""
+"""GSM8K: its files without TensorFlow, the trained tokenizer, and the task."""
 
 import gzip
 import json
@@ -60,8 +60,8 @@ def expected(split):
   return [(row["question"], row["answer"]) for row in rows]
 
 
-def test_rows_come_back_as_they_were_and_in_order(folder, cache):
-  splits = tfds.read(json_lines.find("gsm8k", folder), cache / "rows")
+def test_lines_are_read_unchanged_and_in_order(folder, cache):
+  splits = tfds.read(json_lines.find("gsm8k", folder), cache, gsm8k.FIELDS)
   assert splits == {
     split: [
       (f"gsm8k_{split}.jsonl line {line}", texts)
@@ -73,14 +73,14 @@ def test_rows_come_back_as_they_were_and_in_order(folder, cache):
 
 
 def test_the_data_folder_is_only_read(folder, task):
-  assert task.vocab_size > 0  # built, so everything was prepared
+  del task  # it was built, so all data was prepared
   assert sorted(path.name for path in folder.iterdir()) == [
     "gsm8k_test.jsonl",
     "gsm8k_train.jsonl",
   ]
 
 
-def test_changed_files_are_prepared_anew(tmp_path):
+def test_the_fingerprint_changes_with_the_content(tmp_path):
   files = json_lines.find("gsm8k", small_gsm8k.write(tmp_path))
   before = json_lines.fingerprint(files)
   assert json_lines.fingerprint(files) == before
@@ -90,15 +90,17 @@ def test_changed_files_are_prepared_anew(tmp_path):
 
 
 def test_missing_data_is_one_clear_line(tmp_path, monkeypatch):
-  monkeypatch.delenv(json_lines.VARIABLE, raising=False)
+  monkeypatch.delenv(json_lines.DATA_VARIABLE, raising=False)
   with pytest.raises(ValueError, match=r"no data path .* EXTREMUM_DATA"):
     json_lines.find("gsm8k")
   absent = tmp_path / "absent"
   with pytest.raises(ValueError, match=f"{absent}.* is not a folder"):
     json_lines.find("gsm8k", absent)
-  monkeypatch.setenv(json_lines.VARIABLE, str(tmp_path))
+  monkeypatch.setenv(json_lines.DATA_VARIABLE, str(tmp_path))
   (tmp_path / "gsm8k-train.jsonl").touch()
-  with pytest.raises(ValueError, match="nearest name there is 'gsm8k-train"):
+  with pytest.raises(
+    ValueError, match="nearest name in this folder is 'gsm8k-train"
+  ):
     json_lines.find("gsm8k")
 
 
@@ -107,19 +109,18 @@ def test_a_malformed_line_is_named(tmp_path, line):
   files = json_lines.find("gsm8k", small_gsm8k.write(tmp_path / "data"))
   with files["train"].open("a") as out:
     out.write(line + "\n")
-  wanted = f"gsm8k_train.jsonl line {small_gsm8k.TRAIN + 1} "
-  with pytest.raises(ValueError, match=wanted):
-    tfds.read(files, tmp_path / "cache")
+  message = f"gsm8k_train.jsonl line {small_gsm8k.TRAIN + 1} "
+  with pytest.raises(ValueError, match=message):
+    tfds.read(files, tmp_path / "cache", gsm8k.FIELDS)
 
 
 def test_a_line_keeps_its_number_and_its_file_may_be_zipped(tmp_path):
   rows = [json.dumps(small_gsm8k.row(i)) for i in range(2)]
   file = tmp_path / "GSM8K.jsonl.gz"
   file.write_bytes(gzip.compress("\n\n".join(rows).encode()))
-  found = tfds.read(json_lines.find("gsm8k", tmp_path), tmp_path / "cache")[
-    "test"
-  ]
-  assert [where for where, _ in found] == [
+  files = json_lines.find("gsm8k", tmp_path)
+  lines = tfds.read(files, tmp_path / "cache", gsm8k.FIELDS)
+  assert [location for location, _ in lines["test"]] == [
     "GSM8K.jsonl.gz line 1",
     "GSM8K.jsonl.gz line 3",
   ]
@@ -127,7 +128,7 @@ def test_a_line_keeps_its_number_and_its_file_may_be_zipped(tmp_path):
 
 def test_renderings_keep_the_answer():
   assert gsm8k.equations(ANSWER) == "12/60=0.2\n0.2*50=10\n#### 10"
-  assert gsm8k.plain(ANSWER).startswith("Weng earns 12/60 = $0.2 a minute.\n")
+  assert gsm8k.prose(ANSWER).startswith("Weng earns 12/60 = $0.2 a minute.\n")
   assert gsm8k.annotated(ANSWER) == ANSWER
   assert gsm8k.equations("By counting.\n#### 3") == "#### 3"
   for render in gsm8k.SOLUTIONS.values():
@@ -170,24 +171,26 @@ def test_the_test_set_is_the_test_file_permuted(task):
     assert task.decode(prompt) == f"{question}\n"
 
 
-def test_the_prompts_room_depends_on_the_tokenizer(folder, cache, tmp_path):
+def test_the_default_prompt_length_depends_on_the_tokenizer(
+  folder, cache, tmp_path
+):
   def build(**settings):
     return tasks.get(
       "gsm8k", data_path=str(folder), cache=str(cache), **settings
     )
 
   small_chat.write(tmp_path)
-  own, other = build(vocab_size=300), build(tokenizer=str(tmp_path))
-  assert (own.prompt_length, other.prompt_length) == (256, 512)
+  trained, loaded = build(vocab_size=300), build(tokenizer=str(tmp_path))
+  assert (trained.prompt_length, loaded.prompt_length) == (256, 512)
   assert build(vocab_size=300, prompt_length=99).prompt_length == 99
 
 
-def test_one_folder_read_by_other_fields_is_prepared_anew(folder, cache):
+def test_two_tasks_may_read_other_fields_of_the_same_files(folder, cache):
   files = json_lines.find("gsm8k", folder)
   assert json_lines.fingerprint(files) != json_lines.fingerprint(
     files, ("question",)
   )
-  # A dataset of another task's name, as this task reads it and then as MATH.
+  # GSM8K's fields and MATH's fields in the same lines.
   mixed = [{**small_gsm8k.row(i), **small_math.row(i)} for i in range(10)]
   for split, rows in zip(
     json_lines.SPLITS, (mixed[:5], mixed[5:]), strict=True
@@ -203,7 +206,7 @@ def test_one_folder_read_by_other_fields_is_prepared_anew(folder, cache):
 
 
 def complete(task, problems, texts, finished=True):
-  """Judges one text a problem, written with the task's own tokenizer."""
+  """Judges one text per problem, in tokens of the trained tokenizer."""
   decoded = {task.decode([i]): i for i in range(task.vocab_size)}
   ids = [[decoded[letter] for letter in text] for text in texts]
   lengths = np.array([[len(row)] for row in ids], np.int32)
@@ -242,18 +245,18 @@ def test_equal_numbers_vote_together(task):
   assert d == -1
 
 
-def test_long_problems_are_left_out_and_never_cut(build):
+def test_problems_with_long_solutions_are_left_out_of_training(build):
   lengths = build().demonstrate(None, build().train(jax.random.key(0), 0, 23))[
     1
   ]
   shorter = int(lengths.max()) - 1
   assert lengths.min() < lengths.max()
   task = build(completion_length=shorter)
-  kept = {
+  trained_on = {
     i for step in range(23) for i in task.train(jax.random.key(0), step, 1).ids
   }
-  assert len(kept) == (lengths <= shorter).sum() < 23
-  # The test set does not shrink with the room for solutions.
+  assert len(trained_on) == (lengths <= shorter).sum() < 23
+  # The test set does not change with the length of solutions.
   everything = task.test(small_gsm8k.TEST)
   assert len(everything.ids) == small_gsm8k.TEST
   with pytest.raises(ValueError, match=f"completion_length={shorter} cuts"):
@@ -283,7 +286,7 @@ def test_any_text_survives_the_tokenizer(bpe, text):
   assert not {bpe.pad_token_id, bpe.eos_token_id} & set(ids)
 
 
-def test_every_digit_is_a_token(bpe):
+def test_each_digit_has_its_token(bpe):
   ids = bpe("5 2024 16+5=21")["input_ids"]
   digits = [
     t for t in bpe.convert_ids_to_tokens(ids) if any(map(str.isdigit, t))

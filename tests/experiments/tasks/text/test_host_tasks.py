@@ -1,6 +1,6 @@
-"""Tasks judged on the host by other verifiers than maths: files, prompts, runs.
+"""HumanEval, instructions, tools, SQL and gym: files, prompts, scores, runs.
 
-`test_tasks` holds them to what is true of every task.
+`test_tasks` tests the properties that every task has.
 """
 
 import gzip
@@ -25,7 +25,7 @@ from experiments import tasks
 from experiments.data import json_lines
 from experiments.logging import json_files
 from experiments.training import build, loop
-from models import tokenizer as tokenizers
+from models import tokenizer
 from rewards.verifiers import sandbox
 
 FILES = {
@@ -45,7 +45,7 @@ WORKERS = {"instructions": 1, "sql": 1, "gym": 1}
 LENGTHS = {"prompt_length": 160, "completion_length": 160}
 MISSING = sandbox.missing_protections()
 LACKS = f"this machine lacks {'; '.join(MISSING)}"
-contained = pytest.mark.skipif(bool(MISSING), reason=LACKS)
+needs_sandbox = pytest.mark.skipif(bool(MISSING), reason=LACKS)
 HUMANEVAL = pathlib.Path(
   os.environ.get("EXTREMUM_DATA", "/nonexistent"), "HumanEval.jsonl.gz"
 )
@@ -53,45 +53,51 @@ HUMANEVAL = pathlib.Path(
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-  """Tokenizers: plain, with a chat template, and one that soon stops."""
-  found = {}
-  for kind in ("plain", "chat", "short"):
-    found[kind] = tmp_path_factory.mktemp(kind)
+  """Folders of tokenizers: without and with a chat template, and with many ends."""
+  folders = {}
+  for kind in ("text", "chat", "short"):
+    folders[kind] = tmp_path_factory.mktemp(kind)
     template = small_chat.TEMPLATE if kind == "chat" else ""
-    made = small_chat.write(found[kind], template)
-  stops = list(range(0, len(made), 2))
-  small_chat.write(found["short"], "", stops)
-  return found
+    hf_tokenizer = small_chat.write(folders[kind], template)
+  # Half of the tokens end a completion, so an untrained policy soon stops.
+  stops = list(range(0, len(hf_tokenizer), 2))
+  small_chat.write(folders["short"], "", stops)
+  return folders
 
 
-def make(name, folder, tokenizer, **settings):
-  """A task on its small files, which are written if they are not there."""
+def make(name, folder, tokenizer_folder, **settings):
+  """Builds a task on its small files, which are written to `folder`."""
   if name in FILES and "data_path" not in settings:
     settings["data_path"] = str(FILES[name].write(folder / name))
   if name in WORKERS:
     settings["workers"] = WORKERS[name]
   settings = {"instruction": "", **LENGTHS, **settings}
-  return tasks.get(name, tokenizer=str(tokenizer), **settings)
+  return tasks.get(name, tokenizer=str(tokenizer_folder), **settings)
 
 
-def judge(task, problems, texts, tokenizer):
-  """What the task says of one text for each problem."""
-  spoken = tokenizers.load(tokenizer)
+def judge(task, problems, texts, tokenizer_folder):
+  """Judges one text per problem."""
+  hf_tokenizer = tokenizer.load(tokenizer_folder)
   eos = task.eos_id
-  ids = [[*i, eos] for i in tokenizers.encode(spoken, texts)]
+  ids = [[*i, eos] for i in tokenizer.encode(hf_tokenizer, texts)]
   lengths = np.array([[len(i)] for i in ids], np.int32)
-  said = np.full((len(ids), 1, max(lengths.max(), 1)), task.pad_id, np.int32)
+  completions = np.full(
+    (len(ids), 1, max(lengths.max(), 1)), task.pad_id, np.int32
+  )
   for i, row in enumerate(ids):
-    said[i, 0, : len(row)] = row
-  return task.score(problems, said, lengths, np.ones(lengths.shape, bool))
+    completions[i, 0, : len(row)] = row
+  return task.score(
+    problems, completions, lengths, np.ones(lengths.shape, bool)
+  )
 
 
-def first(task, n, field="prompts"):
-  """The texts of the first test problems."""
-  return [task.decode(ids) for ids in getattr(task.test(n), field)]
+def first_prompts(task, n):
+  """Returns the prompts of the first n test problems as texts."""
+  return [task.decode(ids) for ids in task.test(n).prompts]
 
 
-def refused(folder, name, line, message, **settings):
+def check_refusal(folder, name, line, message, **settings):
+  """Checks the error of a task whose files have this line alone."""
   (folder / "bad").mkdir(exist_ok=True)
   for split in ("train", "test"):
     (folder / "bad" / f"bad_{split}.jsonl").write_text(json.dumps(line) + "\n")
@@ -134,8 +140,8 @@ def test_a_tiny_policy_is_trained(name, folders, tmp_path):
     **changes,
   )
   loop.run(small_run.on_one_device(build.build(config)), tmp_path / "run")
-  found = json_files.read(tmp_path / "run" / "metrics.jsonl")
-  steps = [line for line in found if "reward/mean" in line]
+  lines = json_files.read(tmp_path / "run" / "metrics.jsonl")
+  steps = [line for line in lines if "reward/mean" in line]
   assert len(steps) == 2
   for line in steps:
     assert 0 <= line["reward/mean"] <= 1
@@ -152,31 +158,34 @@ def test_a_tiny_policy_is_trained(name, folders, tmp_path):
 # --- humaneval ---------------------------------------------------------------
 
 
-@contained
-def test_humaneval_reads_the_benchmarks_own_file_name(folders, tmp_path):
-  small_humaneval.write(tmp_path / "plain", train=False)
-  text = (tmp_path / "plain" / "humaneval_test.jsonl").read_bytes()
-  (tmp_path / "own").mkdir()
-  (tmp_path / "own" / "HumanEval.jsonl.gz").write_bytes(gzip.compress(text))
-  plain, own = (
-    make("humaneval", tmp_path, folders["plain"], data_path=str(tmp_path / n))
-    for n in ("plain", "own")
+@needs_sandbox
+def test_humaneval_reads_the_published_file_name(folders, tmp_path):
+  small_humaneval.write(tmp_path / "usual", train=False)
+  text = (tmp_path / "usual" / "humaneval_test.jsonl").read_bytes()
+  (tmp_path / "published").mkdir()
+  zipped = gzip.compress(text)
+  (tmp_path / "published" / "HumanEval.jsonl.gz").write_bytes(zipped)
+  usual, published = (
+    make("humaneval", tmp_path, folders["text"], data_path=str(tmp_path / n))
+    for n in ("usual", "published")
   )
-  jax.tree.map(np.testing.assert_array_equal, own.test(6), plain.test(6))
+  jax.tree.map(np.testing.assert_array_equal, published.test(6), usual.test(6))
   with pytest.raises(ValueError, match="humaneval has no train problems"):
-    own.train(jax.random.key(0), 0, 2)
+    published.train(jax.random.key(0), 0, 2)
 
 
-@contained
-def test_humaneval_goes_on_from_the_docstring_or_fences_it(folders, tmp_path):
-  plain = make("humaneval", tmp_path, folders["plain"])
+@needs_sandbox
+def test_humaneval_continues_the_docstring_or_fences_the_function(
+  folders, tmp_path
+):
+  continued = make("humaneval", tmp_path, folders["text"])
   chat = make("humaneval", tmp_path, folders["chat"], instruction=None)
-  (asked,), (fenced,) = first(plain, 1), first(chat, 1)
-  assert asked.startswith("import math\n\n\ndef add_")
-  assert asked.endswith('"""\n')
-  assert f"```python\n{asked}```" in fenced
+  (prompt,), (fenced,) = first_prompts(continued, 1), first_prompts(chat, 1)
+  assert prompt.startswith("import math\n\n\ndef add_")
+  assert prompt.endswith('"""\n')
+  assert f"```python\n{prompt}```" in fenced
   assert "in one block fenced as Python" in fenced
-  for task in (plain, chat):
+  for task in (continued, chat):
     problems = task.test(6)
     completions, lengths = task.gold(problems)
     judged = task.score(
@@ -184,37 +193,37 @@ def test_humaneval_goes_on_from_the_docstring_or_fences_it(folders, tmp_path):
     )
     np.testing.assert_array_equal(judged.correct, 1)
   solution = chat.decode(chat.gold(chat.test(1))[0][0])
-  assert f"```python\n{asked}  return" in solution
+  assert f"```python\n{prompt}  return" in solution
 
 
-@contained
+@needs_sandbox
 def test_humaneval_scores_assertions_and_counts_time_outs(folders, tmp_path):
-  task = make("humaneval", tmp_path, folders["plain"], timeout=2.0)
+  task = make("humaneval", tmp_path, folders["text"], timeout=2.0)
   problems = task.test(6)
-  asked = first(task, 6)
-  plus = [int(text.split("plus ")[1].split(".")[0]) for text in asked]
+  prompts = first_prompts(task, 6)
+  plus = [int(text.split("plus ")[1].split(".")[0]) for text in prompts]
   texts = [
     f"  return x + {plus[0]}",
     f"  return {plus[1] + 1}",  # right for 1, the first of two assertions
     "  while True: pass",
     "  return None",
-    asked[4],
+    prompts[4],
     "#" * 100,
   ]
-  judged = judge(task, problems, texts, folders["plain"])
+  judged = judge(task, problems, texts, folders["text"])
   assert judged.correct[:, 0].tolist() == [1, 0, 0, 0, 0, 0]
   assert judged.scores[:, 0].tolist() == [1, 0.5, 0, 0, 0, 0]
   assert judged.extras["timeout"][:, 0].tolist() == [0, 0, 1, 0, 0, 0]
   assert judged.scored.all()
 
 
-def test_humaneval_refuses_a_machine_without_means(tmp_path, monkeypatch):
+def test_humaneval_refuses_a_machine_without_protections(tmp_path, monkeypatch):
   monkeypatch.setattr(sandbox, "missing_protections", lambda: ("a lock",))
   with pytest.raises(ValueError, match=r"lacks a lock; allowed: .*allow_unpr"):
     make("humaneval", tmp_path, "")
 
 
-@contained
+@needs_sandbox
 @pytest.mark.parametrize(
   ("key", "value", "message"),
   [
@@ -228,22 +237,24 @@ def test_humaneval_refuses_a_machine_without_means(tmp_path, monkeypatch):
   ],
 )
 def test_humaneval_names_the_bad_line(key, value, message, tmp_path):
-  refused(
+  check_refusal(
     tmp_path, "humaneval", {**small_humaneval.row(0), key: value}, message
   )
 
 
-@contained
+@needs_sandbox
 def test_humaneval_refuses_no_time(tmp_path):
-  refused(tmp_path, "humaneval", {}, r"timeout=0 must be positive", timeout=0)
+  check_refusal(
+    tmp_path, "humaneval", {}, r"timeout=0 must be positive", timeout=0
+  )
 
 
-@contained
+@needs_sandbox
 @pytest.mark.skipif(not HUMANEVAL.exists(), reason="EXTREMUM_DATA lacks it")
 def test_all_of_humaneval_is_read_and_its_solutions_are_right(folders):
   task = tasks.get(
     "humaneval",
-    tokenizer=str(folders["plain"]),
+    tokenizer=str(folders["text"]),
     prompt_length=2048,
   )
   problems = task.test(164)
@@ -261,18 +272,18 @@ def test_all_of_humaneval_is_read_and_its_solutions_are_right(folders):
 def test_instructions_score_the_share_and_forgive_an_introduction(
   folders, tmp_path
 ):
-  task = make("instructions", tmp_path, folders["plain"])
+  task = make("instructions", tmp_path, folders["text"])
   problems = task.test(6)
-  words = [text.split()[1] for text in first(task, 6)]
+  words = [text.split()[1] for text in first_prompts(task, 6)]
   texts = [
     f"{words[0]} {words[0]}",
-    f"Sure! Here it is:\n{words[1]} {words[1]}",  # loose: without line one
+    f"Sure! Here it is:\n{words[1]} {words[1]}",  # loose forgives the first line
     f"{words[2]}, {words[2]}",
-    first(task, 4)[3],
+    first_prompts(task, 4)[3],
     "...\n\n---\n",
     words[5] * 40,
   ]
-  judged = judge(task, problems, texts, folders["plain"])
+  judged = judge(task, problems, texts, folders["text"])
   third = 1 / 3
   np.testing.assert_allclose(
     judged.scores[:, 0], [1, 2 * third, 2 * third, third, 0, 2 * third]
@@ -293,7 +304,7 @@ def test_instructions_without_solutions_cannot_be_imitated(folders, tmp_path):
   text = "".join(json.dumps({**row, "solution": None}) + "\n" for row in rows)
   path.write_text(text)
   task = make(
-    "instructions", tmp_path, folders["plain"], data_path=str(tmp_path)
+    "instructions", tmp_path, folders["text"], data_path=str(tmp_path)
   )
   task.demonstrate(jax.random.key(0), task.train(jax.random.key(0), 0, 4))
   with pytest.raises(ValueError, match=r"no solution to 'Say pear.*'solution'"):
@@ -320,7 +331,7 @@ def test_instructions_without_solutions_cannot_be_imitated(folders, tmp_path):
 )
 def test_instructions_name_the_bad_line(change, message, tmp_path):
   line = {**small_instructions.row(0), **change}
-  refused(tmp_path, "instructions", line, message)
+  check_refusal(tmp_path, "instructions", line, message)
 
 
 # --- tools -------------------------------------------------------------------
@@ -331,9 +342,9 @@ def block(*calls):
 
 
 @pytest.fixture
-def called(folders, tmp_path):
-  """The task's test problems by the number of calls to make."""
-  lines_ = [
+def tools_case(folders, tmp_path):
+  """A task of three lines, and its test problems in the order of the lines."""
+  lines = [
     {"prompt": "Add 7.", "answer": [{"name": "add", "arguments": {"a": 7}}]},
     {
       "prompt": "Think, then add 1 and 2.",
@@ -344,12 +355,12 @@ def called(folders, tmp_path):
     },
     {"prompt": "Hello!", "tools": small_tools.TOOLS, "answer": []},
   ]
-  text = "".join(json.dumps(line) + "\n" for line in lines_)
+  text = "".join(json.dumps(line) + "\n" for line in lines)
   (tmp_path / "mine_test.jsonl").write_text(text)
   task = make(
     "tools",
     tmp_path,
-    folders["plain"],
+    folders["text"],
     data_path=str(tmp_path),
     dataset="mine",
   )
@@ -371,7 +382,7 @@ def called(folders, tmp_path):
       [1, 1, 1],
       [1, 1, 1],
     ),
-    (  # a wrong value; a call too few, out of form; a call where none is due
+    (  # a wrong value; one call of two; a call where none is to be made
       [
         block({"name": "add", "arguments": {"a": 8}}),
         block({"name": "add", "arguments": {"a": 1}}),
@@ -381,7 +392,7 @@ def called(folders, tmp_path):
       # 1 + 6 (1 + 1) / 3 of 7; 6 (1/2 + 1 + 1) / 5 of 7; no format
       [5 / 7, 3 / 7, 0],
     ),
-    (  # nothing, and words alone, which are right where no tool is needed
+    (  # no calls, which is right where no tool is needed
       ["add add add 7", '{"name": "add"', "add"],
       [0, 0, 1],
       [0, 0, 1],
@@ -393,22 +404,22 @@ def called(folders, tmp_path):
     ),
   ],
 )
-def test_tools_compare_calls(called, folders, texts, correct, scores):
-  task, problems = called
-  judged = judge(task, problems, texts, folders["plain"])
+def test_tools_compare_calls(tools_case, folders, texts, correct, scores):
+  task, problems = tools_case
+  judged = judge(task, problems, texts, folders["text"])
   assert judged.correct[:, 0].tolist() == correct
   np.testing.assert_allclose(judged.scores[:, 0], scores, rtol=1e-6)
   terms = sum(judged.components[name] for name in ("format", "correctness"))
-  np.testing.assert_allclose(  # R, from -3 to 4 where there are calls to make
+  np.testing.assert_allclose(  # the paper's reward, from -3 to 4, scaled
     judged.scores[:2], (terms[:2] + 3) / 7, rtol=1e-6
   )
 
 
-def test_tools_stand_before_the_prompt(called):
-  task, problems = called
-  asked = [task.decode(ids) for ids in problems.prompts]
+def test_tools_stand_before_the_prompt(tools_case):
+  task, problems = tools_case
+  prompts = [task.decode(ids) for ids in problems.prompts]
   tool = json.dumps(small_tools.TOOLS[0])
-  assert asked == [
+  assert prompts == [
     "Add 7.\n",
     f"[{tool}]\n\nThink, then add 1 and 2.\n",
     f"{tool}\n\nHello!\n",
@@ -418,7 +429,7 @@ def test_tools_stand_before_the_prompt(called):
 @pytest.mark.parametrize(
   ("change", "message"),
   [
-    ({"answer": None}, r"line 1 has no 'answer'.*\[\] is none to make"),
+    ({"answer": None}, r"line 1 has no 'answer'.*\[\] where no call"),
     ({"answer": [{"arguments": {}}]}, "line 1: the calls of .* cannot be read"),
     ({"answer": "<tool_call>{</tool_call>"}, "the calls of .* cannot be read"),
     ({"tools": 3}, "line 1: 'tools' is a int; allowed: a list or a text"),
@@ -426,52 +437,52 @@ def test_tools_stand_before_the_prompt(called):
   ],
 )
 def test_tools_name_the_bad_line(change, message, tmp_path):
-  refused(tmp_path, "tools", {**small_tools.row(1), **change}, message)
+  check_refusal(tmp_path, "tools", {**small_tools.row(1), **change}, message)
 
 
 # --- sql ---------------------------------------------------------------------
 
 
 def test_sql_runs_queries_on_scripts_and_files(folders, tmp_path):
-  task = make("sql", tmp_path, folders["plain"])
+  task = make("sql", tmp_path, folders["text"])
   problems = task.test(6)
-  asked = first(task, 6)
-  pears = [int(text.rpartition("pear ")[2].split("?")[0]) for text in asked]
-  assert {i % 2 for i in pears} == {0, 1}  # of a script, and of a file
-  assert all(text.startswith("CREATE TABLE pears (id INT") for text in asked)
-  assert not any("INSERT" in text for text in asked)
+  prompts = first_prompts(task, 6)
+  pears = [int(text.rpartition("pear ")[2].split("?")[0]) for text in prompts]
+  assert {i % 2 for i in pears} == {0, 1}  # databases from scripts and files
+  assert all(text.startswith("CREATE TABLE pears (id INT") for text in prompts)
+  assert not any("INSERT" in text for text in prompts)
   right = [f"SELECT grams FROM pears WHERE id IS {i}" for i in pears]
-  judged = judge(task, problems, right, folders["plain"])
+  judged = judge(task, problems, right, folders["text"])
   np.testing.assert_array_equal(judged.correct, 1)
   assert (judged.components["format"] == 0).all()  # they are not fenced
   assert (judged.components["ngram"] < 1).all()
-  nulls = [
+  wrong = [
     "DROP TABLE pears",
     "SELECT 0",
-    asked[2],
+    prompts[2],
     "```sql\n```",
     "select from where pears grams id " * 4,
     "SELECT id FROM pears",
   ]
-  found = judge(task, problems, nulls, folders["plain"])
-  np.testing.assert_array_equal(found.correct, 0)
-  assert found.scores.max() < judged.scores.min()
-  assert found.components["syntax"][:, 0].tolist() == [0, 1, 0, 0, 0, 1]
-  again = judge(task, problems, right, folders["plain"])  # nothing was dropped
+  judged_wrong = judge(task, problems, wrong, folders["text"])
+  np.testing.assert_array_equal(judged_wrong.correct, 0)
+  assert judged_wrong.scores.max() < judged.scores.min()
+  assert judged_wrong.components["syntax"][:, 0].tolist() == [0, 1, 0, 0, 0, 1]
+  again = judge(task, problems, right, folders["text"])  # no table was dropped
   np.testing.assert_array_equal(again.correct, 1)
 
 
-def test_sql_leaves_out_references_that_return_nothing(folders, tmp_path):
+def test_sql_leaves_out_references_without_rows(folders, tmp_path):
   rows = [small_sql.row(i) for i in (0, 2, 4)]
   rows[1]["query"] = "SELECT grams FROM pears WHERE id = -1"
   rows[2]["query"] = "SELECT grams FROM apples"
   rows.append({**small_sql.row(6), "evidence": "Six is heavy."})
   text = "".join(json.dumps(row) + "\n" for row in rows)
   (tmp_path / "sql_test.jsonl").write_text(text)
-  task = make("sql", tmp_path, folders["plain"], data_path=str(tmp_path))
+  task = make("sql", tmp_path, folders["text"], data_path=str(tmp_path))
   (note,) = [note for note in task.notes if "references" in note]
   assert note.startswith("sql test: 2 of 4 references")
-  zero, six = sorted(first(task, 2))
+  zero, six = sorted(first_prompts(task, 2))
   assert zero.endswith(";\n\nGrams of pear 0?\n")
   assert six.endswith(";\n\nSix is heavy.\n\nGrams of pear 6?\n")
 
@@ -494,7 +505,7 @@ def test_sql_leaves_out_references_that_return_nothing(folders, tmp_path):
   ],
 )
 def test_sql_names_the_bad_line(change, message, tmp_path):
-  refused(tmp_path, "sql", {**small_sql.row(0), **change}, message)
+  check_refusal(tmp_path, "sql", {**small_sql.row(0), **change}, message)
 
 
 # --- gym: see test_gym, which needs the library -----------------------------
@@ -550,12 +561,12 @@ def test_a_folder_is_needed(tmp_path, monkeypatch):
     json_lines.find("a", str(tmp_path / "nowhere"))
 
 
-def test_train_comes_before_test_and_plain_before_zipped(tmp_path):
+def test_train_comes_before_test_and_a_file_before_its_gz(tmp_path):
   names = ("a_test.jsonl", "a_test.jsonl.gz", "A.jsonl", "a_train.jsonl.gz")
   for name in names:
     (tmp_path / name).write_text("")
-  found = json_lines.find("a", str(tmp_path))
-  assert [(split, path.name) for split, path in found.items()] == [
+  files = json_lines.find("a", str(tmp_path))
+  assert [(split, path.name) for split, path in files.items()] == [
     ("train", "a_train.jsonl.gz"),
     ("test", "a_test.jsonl"),
   ]

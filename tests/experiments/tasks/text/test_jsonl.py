@@ -1,4 +1,4 @@
-"""A user's own file and own reward: what they may be, and every mistake."""
+"""A user's file and reward: the forms they may have, and every mistake."""
 
 import json
 import pickle
@@ -11,9 +11,9 @@ from helpers import small_chat, small_jsonl, small_run
 
 from experiments import tasks
 from experiments.logging import json_files
-from experiments.tasks.text import jsonl as task_file
+from experiments.tasks.text import jsonl
 from experiments.training import build, loop
-from models import tokenizer as tokenizers
+from models import tokenizer
 from rewards.verifiers import Item, each
 from rewards.verifiers.pool import Pool
 
@@ -74,8 +74,8 @@ def forgotten(completion, answer):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def here(tmp_path_factory):
-  """A current folder with the user's module, as `python -m` gives it."""
+def working_directory(tmp_path_factory):
+  """A current folder with the user's module, on the path as by `python -m`."""
   folder = tmp_path_factory.mktemp("mine")
   (folder / "my_reward.py").write_text(REWARDS)
   (folder / "my_broken.py").write_text("import nothing_of_the_kind\n")
@@ -89,8 +89,8 @@ def here(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pears(here):
-  return small_jsonl.write(here)
+def pears(working_directory):
+  return small_jsonl.write(working_directory)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def make(bare):
 
 
 def write(folder, *rows, name="rows.jsonl"):
-  """A file of rows; a text stands as it is."""
+  """Writes a file, one line per row; a row that is a text is written as is."""
   lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
   path = folder / name
   path.write_text("\n".join(lines) + "\n")
@@ -119,14 +119,14 @@ def write(folder, *rows, name="rows.jsonl"):
 
 
 def only(folder, *rows):
-  """Settings of a task whose rows are all held out."""
+  """Returns the settings of a task whose rows are all held out."""
   return {"test_path": write(folder, *rows)}
 
 
-def scored(task, folder, *texts):
-  """What is said of texts that answer the first problem."""
-  rows = tokenizers.encode(
-    tokenizers.load(folder), [f"{text}<eos>" for text in texts]
+def judge(task, folder, *texts):
+  """Judges texts as completions of the first problem."""
+  rows = tokenizer.encode(
+    tokenizer.load(folder), [f"{text}<eos>" for text in texts]
   )
   lengths = np.array([[len(row) for row in rows]], np.int32)
   completions = np.zeros((1, len(rows), lengths.max()), np.int32)
@@ -142,24 +142,24 @@ def verdicts(verify, *completions, **meta):
   return verify(items)
 
 
-def test_gold_is_the_answer_and_dress_does_not_matter(make, bare, tmp_path):
+def test_the_default_reward_ignores_case_and_punctuation(make, bare, tmp_path):
   row = {"prompt": "Capital?", "answer": "Paris"}
   task = make(**only(tmp_path, row))
-  judged = scored(task, bare, "Paris", "the paris.", "Answer: Paris", "Rome")
+  judged = judge(task, bare, "Paris", "the paris.", "Answer: Paris", "Rome")
   assert judged.correct.tolist() == [[1, 1, 1, 0]]
   assert "path='rows.jsonl'" in task.name
   assert "match:normalized" in task.name
 
 
 @pytest.mark.parametrize("name", ["maths", "numbers"])
-def test_a_reference_that_cannot_be_read_is_met_by_its_text(
+def test_a_reference_that_cannot_be_read_is_matched_as_text(
   make, bare, tmp_path, name
 ):
   row = {"prompt": "Sum?", "answer": "\\int x"}
   reward = f"rewards.verifiers.{name}:verify"
   task = make(reward=reward, **only(tmp_path, row))
   answers = ("#### 7", "#### \\int x")
-  judged = scored(task, bare, *answers)
+  judged = judge(task, bare, *answers)
   assert judged.correct.tolist() == [[0, 1]]
   assert judged.scored.all()
   (note,) = [note for note in task.notes if "only the same text" in note]
@@ -178,7 +178,7 @@ def test_a_reference_that_cannot_be_read_is_met_by_its_text(
 def test_lines_have_a_prompt_and_a_reference(
   make, tmp_path, row, solution, answer
 ):
-  task = make(**only(tmp_path, "", row, "  "))  # empty lines are passed over
+  task = make(**only(tmp_path, "", row, "  "))  # empty lines are skipped
   problem = task.test(1)
   assert task.decode(problem.prompts[0]) == "?\n"
   for write_out, text in ((task.demonstrate, solution), (task.gold, answer)):
@@ -187,14 +187,14 @@ def test_lines_have_a_prompt_and_a_reference(
     assert task.decode(completions[0, : lengths[0]]) == f"{text}<eos>"
 
 
-def test_what_is_held_out_is_fixed_by_the_prompt(make, tmp_path):
-  """Appended lines move nobody, and equal prompts stay together."""
+def test_a_hash_of_the_prompt_decides_who_is_held_out(make, tmp_path):
+  """Appended lines move no problem, and equal prompts are on one side."""
 
   def sides(path):
-    splits, _ = task_file._splits(path, "", 0.25, False)
+    splits, _ = jsonl._read_splits(path, "", 0.25, False)
     return {
-      split: [row.question for _, row in found]
-      for split, found in splits.items()
+      split: [example.question for _, example in examples]
+      for split, examples in splits.items()
     }
 
   small = sides(str(small_jsonl.write(tmp_path / "small", 60)))
@@ -206,7 +206,7 @@ def test_what_is_held_out_is_fixed_by_the_prompt(make, tmp_path):
   rows = [small_jsonl.row(i % 40) for i in range(120)]
   twice = sides(write(tmp_path, *rows))
   assert not set(twice["train"]) & set(twice["test"])
-  # And so the held-out problems keep their ids, by which runs are compared.
+  # So held-out problems keep their ids, by which runs are compared.
   short, long = (
     make(tmp_path / which / "pears.jsonl", test_fraction=0.25)
     for which in ("small", "large")
@@ -222,7 +222,7 @@ def test_prompts_that_differ_in_case_or_space_go_to_one_side(tmp_path):
     {**row, "prompt": row["prompt"].replace(" ", "  ")} for row in rows
   ]
   path = write(tmp_path, *rows, *variants)
-  splits, _ = task_file._splits(path, "", 0.25, False)
+  splits, _ = jsonl._read_splits(path, "", 0.25, False)
   test, train = (
     {" ".join(row.question.lower().split()) for _, row in splits[split]}
     for split in ("test", "train")
@@ -230,7 +230,7 @@ def test_prompts_that_differ_in_case_or_space_go_to_one_side(tmp_path):
   assert len(test) + len(train) == 40
   assert not test & train
   # The variants follow the first prompt, whose side does not change.
-  alone, _ = task_file._splits(write(tmp_path, *rows), "", 0.25, False)
+  alone, _ = jsonl._read_splits(write(tmp_path, *rows), "", 0.25, False)
   assert splits["test"][: len(alone["test"])] == alone["test"]
 
 
@@ -239,8 +239,8 @@ def test_two_files_are_train_and_test(make, tmp_path):
   first = write(tmp_path, *rows[:5], name="a.jsonl")
   second = write(tmp_path, *rows[5:], name="b.jsonl")
   task = make(first, test_path=second)
-  asked = task.train(jax.random.key(0), 0, 5)
-  texts = sorted(task.decode(prompt) for prompt in asked.prompts)
+  problems = task.train(jax.random.key(0), 0, 5)
+  texts = sorted(task.decode(prompt) for prompt in problems.prompts)
   assert texts == [f"Name pear {i}!\n" for i in range(5)]
   texts = sorted(task.decode(prompt) for prompt in task.test(3).prompts)
   assert texts == [f"Name pear {i}!\n" for i in range(5, 8)]
@@ -255,23 +255,23 @@ def test_two_files_are_train_and_test(make, tmp_path):
     alone.train(jax.random.key(0), 0, 1)
 
 
-def test_a_reward_of_a_line_is_given_what_it_names(make, bare, tmp_path):
+def test_a_reward_receives_the_values_that_it_names(make, bare, tmp_path):
   rows = only(tmp_path, {"prompt": "Tree?", "answer": "a", "letters": 4})
   task = make(reward="my_reward:letters", **rows)
-  judged = scored(task, bare, "12", "1234", "12345", "")
+  judged = judge(task, bare, "12", "1234", "12345", "")
   assert judged.scores.tolist() == [[0.5, 1, 1, 0]]
   assert judged.correct.tolist() == [[0, 1, 1, 0]]
   assert judged.answer_ids[0, 3] == -1
   assert len(set(judged.answer_ids[0].tolist())) == 4
   task = make(reward="my_reward:everything", **rows)
-  judged = scored(task, bare, "Tree?|a|4", "Tree?|a|5")
+  judged = judge(task, bare, "Tree?|a|4", "Tree?|a|5")
   assert judged.scores.tolist() == [[1, 0]]
 
 
-def test_a_reward_of_many_items_has_parts(make, bare, tmp_path):
-  rows = only(tmp_path, {"prompt": "Tree?"})  # no reference: it needs none
+def test_a_reward_of_items_may_have_parts(make, bare, tmp_path):
+  rows = only(tmp_path, {"prompt": "Tree?"})  # the reward needs no reference
   task = make(reward="my_reward:graded", parts=("form",), **rows)
-  judged = scored(task, bare, "a", "b")
+  judged = judge(task, bare, "a", "b")
   assert judged.scores.tolist() == [[0.25, 0.25]]
   assert judged.components["form"].tolist() == [[0.75, 0.75]]
 
@@ -298,13 +298,13 @@ def test_parts_are_accepted_where_no_reference_can_be_judged(make, tmp_path):
   make(reward="my_reward:unsure", parts=("form",), **rows)
 
 
-def test_nonsense_is_unscored_and_the_reason_is_logged(
+def test_invalid_returns_are_unscored_and_the_reason_is_logged(
   make, bare, tmp_path, caplog
 ):
   rows = only(tmp_path, {"prompt": "Tree?"})
   task = make(reward="my_reward:returns", **rows)
   texts = ("None", "1.5", "-1", "nan", "text", "what", "one", "half")
-  judged = scored(task, bare, *texts)
+  judged = judge(task, bare, *texts)
   assert judged.scored.tolist() == [[False] * 6 + [True] * 2]
   assert judged.scores.tolist() == [[0] * 6 + [1, 0.5]]
   (line,) = caplog.messages
@@ -317,13 +317,13 @@ def test_nonsense_is_unscored_and_the_reason_is_logged(
 def test_a_reward_that_hangs_is_ended(make, bare, tmp_path):
   rows = only(tmp_path, {"prompt": "Tree?"})
   task = make(reward="my_reward:hangs", timeout=1.0, **rows)
-  judged = scored(task, bare, "a", "hang", "b")
+  judged = judge(task, bare, "a", "hang", "b")
   assert judged.correct.tolist() == [[1, -1, 1]]
   assert judged.extras["timeout"].tolist() == [[0, 1, 0]]
 
 
 def test_each_may_be_sent_to_another_process():
-  """As a decorator, and called on a function that keeps its own name."""
+  """It is used as a decorator, and called on a function of another name."""
   import my_reward
 
   for verify, text, score in (
@@ -343,9 +343,9 @@ def test_each_never_raises_over_what_an_item_says():
   def fails(completion):
     raise KeyError(completion)
 
-  (found,) = verdicts(fails, "x")
-  assert (found.verdict, found.score) == (-1, 0)
-  assert found.reason == "KeyError: 'x'"
+  (outcome,) = verdicts(fails, "x")
+  assert (outcome.verdict, outcome.score) == (-1, 0)
+  assert outcome.reason == "KeyError: 'x'"
 
   @each
   def lacks(colour):
@@ -363,9 +363,9 @@ def test_each_never_raises_over_what_an_item_says():
 
 GOOD = {"prompt": "?", "answer": "a"}
 REWARD_MISTAKES = {
-  "my_reward": "is no 'module:function'; allowed: 'my_reward:large'",
-  "my_reward:": "is no 'module:function'",
-  "my_reward:a b": "is no 'module:function'",
+  "my_reward": "has not the form 'module:function'; allowed: 'my_reward:large'",
+  "my_reward:": "has not the form 'module:function'",
+  "my_reward:a b": "has not the form 'module:function'",
   "my_rewards:letters": "'my_rewards'; did you mean 'my_reward'",
   "my_reward.py:letters": r"'my_reward.py'; did you mean 'my_reward'",
   "my_reward:leters": "'leters'; did you mean 'letters'",
@@ -387,10 +387,8 @@ def test_a_mistake_in_the_reward_is_one_line(make, tmp_path, reward):
   assert "\n" not in str(caught.value)
 
 
-def test_a_reward_that_needs_an_answer_is_not_given_an_empty_one(
-  make, tmp_path
-):
-  """`"" in completion` would be full marks for everything."""
+def test_a_reward_with_an_answer_refuses_lines_without_one(make, tmp_path):
+  """With the answer "", `answer in completion` would always be true."""
   rows = only(tmp_path, {"prompt": "?", "Answer": "a", "letters": 3})
   with pytest.raises(ValueError, match=r"line 1: .*'answer'.*'Answer'"):
     make(reward="my_reward:everything", **rows)
@@ -407,7 +405,7 @@ def test_a_reward_that_needs_an_answer_is_not_given_an_empty_one(
     ({"prompt": ["?"], "answer": "a"}, "line 2 has no text under 'prompt'"),
     (
       {"prompt": "?", "answer": "a", "row": 1},
-      "'row' is the line's own number",
+      "the key 'row' is reserved",
     ),
     ({}, "line 2 has no text under .* its keys: none"),
     ({"prompt": "?", "answer": ["a"]}, "line 2: 'answer' is a list; allowed"),
@@ -440,16 +438,16 @@ def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
   few = write(tmp_path, GOOD)
   with pytest.raises(ValueError, match=r"of the 1 problems .* none to t"):
     make(few)
-  with pytest.raises(ValueError, match="no train problems to learn a token"):
+  with pytest.raises(ValueError, match="no train problems to train a token"):
     make(tokenizer="", **only(tmp_path, GOOD))
   with pytest.raises(ValueError, match="timeout is 0"):
     make(pears, timeout=0)
 
 
 def test_a_policy_trains_on_a_file_by_a_reward(bare, pears, tmp_path):
-  """The command of the issue, in this process: half of all tokens are stops."""
-  made = small_chat.write(tmp_path / "tokenizer", template="")
-  stops = list(range(0, len(made), 2))
+  """The run of the README; half of the tokens end a completion."""
+  hf_tokenizer = small_chat.write(tmp_path / "tokenizer", template="")
+  stops = list(range(0, len(hf_tokenizer), 2))
   small_chat.write(tmp_path / "tokenizer", template="", stops=stops)
   config = small_run.config(
     task=f"jsonl(tokenizer={str(tmp_path / 'tokenizer')!r}, workers=1, "
@@ -467,4 +465,6 @@ def test_a_policy_trains_on_a_file_by_a_reward(bare, pears, tmp_path):
   lines = json_files.read(tmp_path / "run" / "metrics.jsonl")
   earned = [line["reward/mean"] for line in lines if "reward/mean" in line]
   assert len(earned) == 2
-  assert all(0 < mean < 1 for mean in earned)  # some wrote, half said nothing
+  assert all(
+    0 < mean < 1 for mean in earned
+  )  # about half of the completions are blank

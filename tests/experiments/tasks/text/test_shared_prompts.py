@@ -14,7 +14,7 @@ from helpers import (
 )
 
 from experiments import tasks
-from experiments.tasks.text import prompting
+from experiments.data import overlap
 
 # Task -> the module that writes its files, the dataset's name, the key of the
 # question, and the settings that the task needs in a test.
@@ -94,7 +94,7 @@ def test_a_normalized_question_ignores_case_space_and_composition():
     ("Caf\u00e9", "Cafe\u0301"),
     ("STRASSE", "straße"),
   ):
-    assert prompting.normalized(one) == prompting.normalized(other)
-  assert prompting.normalized("2 + 3") != prompting.normalized("2 + 4")
+    assert overlap.normalize(one) == overlap.normalize(other)
+  assert overlap.normalize("2 + 3") != overlap.normalize("2 + 4")
   # Superscripts are kept: x squared is not x2.
-  assert prompting.normalized("x²") != prompting.normalized("x2")
+  assert overlap.normalize("x²") != overlap.normalize("x2")

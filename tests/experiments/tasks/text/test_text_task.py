@@ -1,4 +1,4 @@
-"""Text tasks over a policy's own tokenizer: prompts, stops, lengths, steps."""
+"""Text tasks with a tokenizer from a folder: prompts, stops, lengths, steps."""
 
 import datetime
 import json
@@ -21,13 +21,9 @@ from tokenizers import processors
 from experiments import tasks
 from experiments.cli import spec
 from experiments.logging import json_files
-from experiments.tasks.text import gsm8k as gsm8k_module
-from experiments.tasks.text import prompting
-from experiments.tasks.text import text_task as text_tasks
-from experiments.training import build as build_lib
-from experiments.training import loop
-from models import hf
-from models import tokenizer as tokenizers
+from experiments.tasks.text import gsm8k, text_task
+from experiments.training import build, loop
+from models import hf, tokenizer
 from models.config import ModelConfig
 from rewards.verifiers import Outcome
 from rewards.verifiers.pool import Pool
@@ -42,44 +38,44 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def build(data, tmp_path_factory):
+def make(data, tmp_path_factory):
   cache = tmp_path_factory.mktemp("cache")
 
-  def build(name="gsm8k", **settings):
+  def make(name="gsm8k", **settings):
     usual = {"prompt_length": 200, "completion_length": 120}
     usual |= {"data_path": str(data), "cache": str(cache)}
     usual |= {"workers": 1} if name == "math" else {}
     return tasks.get(name, **{**usual, **settings})
 
-  return build
+  return make
 
 
 @pytest.fixture(scope="module")
 def chat(tmp_path_factory):
-  """The folder of a chat model's tokenizer that stops at two tokens."""
+  """Folder of a chat model's tokenizer, with two tokens that end a completion."""
   folder = tmp_path_factory.mktemp("chat")
-  made = small_chat.write(folder)
-  end = made.convert_tokens_to_ids(small_chat.TURN)
-  small_chat.write(folder, stops=[made.eos_token_id, end])
+  hf_tokenizer = small_chat.write(folder)
+  end = hf_tokenizer.convert_tokens_to_ids(small_chat.TURN)
+  small_chat.write(folder, stops=[hf_tokenizer.eos_token_id, end])
   return str(folder)
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-  """The same without a chat template and without a generation config."""
+  """Folder of a tokenizer without a chat template and a generation config."""
   folder = tmp_path_factory.mktemp("bare")
   small_chat.write(folder, template="")
   return str(folder)
 
 
 def question(problems, i):
-  """The text of problem i of a batch."""
+  """Returns the question of problem i of a batch."""
   return small_gsm8k.row(int(problems.facts["row"][i]))["question"]
 
 
 def ids_of(folder, texts, end=""):
-  """`[P, 1, T]` completions, their lengths, and that all are finished."""
-  rows = tokenizers.encode(tokenizers.load(folder), [t + end for t in texts])
+  """Returns completions `[P, 1, T]`, lengths `[P, 1]` and finished `[P, 1]`."""
+  rows = tokenizer.encode(tokenizer.load(folder), [t + end for t in texts])
   lengths = np.array([[len(row)] for row in rows], np.int32)
   completions = np.zeros((len(rows), 1, lengths.max()), np.int32)
   for i, row in enumerate(rows):
@@ -87,29 +83,30 @@ def ids_of(folder, texts, end=""):
   return completions, lengths, np.ones(lengths.shape, bool)
 
 
-def test_a_question_becomes_a_conversation(build, chat):
-  task = build(tokenizer=chat)
+def test_a_question_becomes_a_conversation(make, chat):
+  task = make(tokenizer=chat)
   problems = task.test(3)
-  tokenizer = tokenizers.load(chat)
+  hf_tokenizer = tokenizer.load(chat)
   for i in range(3):
-    asked = f"{question(problems, i)}\n{gsm8k_module.INSTRUCTION}"
+    request = f"{question(problems, i)}\n{gsm8k.INSTRUCTION}"
     real = problems.prompts[i][problems.prompt_mask[i]]
-    whole = f"<|user|>{asked}<|end|><|assistant|>"
-    assert tokenizer.decode(real) == task.decode(problems.prompts[i]) == whole
+    prompt = f"<|user|>{request}<|end|><|assistant|>"
+    assert hf_tokenizer.decode(real) == prompt
+    assert task.decode(problems.prompts[i]) == prompt
     assert problems.prompt_mask[i, -1]
-  assert task.vocab_size == len(tokenizer)
+  assert task.vocab_size == len(hf_tokenizer)
   assert "chat=True" in task.name
 
 
-def test_system_instruction_and_thinking_are_settings(build, chat):
-  task = build(tokenizer=chat, system="Count.", instruction="", thinking=False)
+def test_system_instruction_and_thinking_are_settings(make, chat):
+  task = make(tokenizer=chat, system="Count.", instruction="", thinking=False)
   problems = task.test(1)
   assert task.decode(problems.prompts[0]) == (
     f"<|system|>Count.<|end|><|user|>{question(problems, 0)}<|end|>"
     "<|assistant|><quick>"
   )
-  plain = build(tokenizer=chat, chat=False, system="Count.", instruction="Go.")
-  assert plain.decode(plain.test(1).prompts[0]) == (
+  text = make(tokenizer=chat, chat=False, system="Count.", instruction="Go.")
+  assert text.decode(text.test(1).prompts[0]) == (
     f"Count.\n{question(problems, 0)}\nGo.\n"
   )
 
@@ -118,43 +115,44 @@ def test_system_instruction_and_thinking_are_settings(build, chat):
   "settings",
   [{"chat": 0}, {"chat": 1}, {"chat": None}, {"thinking": 0}, {"thinking": ""}],
 )
-def test_settings_are_not_read_by_what_they_equal(build, bare, settings):
+def test_a_setting_must_have_its_type(make, bare, settings):
   (name,) = settings
   with pytest.raises(ValueError, match=f"{name} = .* must be bool"):
-    build(tokenizer=bare, **settings)
+    make(tokenizer=bare, **settings)
 
 
-def test_prompts_are_the_same_every_day(build, tmp_path):
+def test_prompts_are_the_same_every_day(make, tmp_path):
+  """A template that asks for the date gets a fixed one."""
   dated = (
     "{{ strftime_now('%Y-%m-%d') }}{% if strftime_now is defined %}"
     "{% set day = strftime_now('%d %b %Y') %}{{ day }}{% endif %}|"
   )
   small_chat.write(tmp_path, template=dated + small_chat.TEMPLATE)
-  task = build(tokenizer=str(tmp_path))
+  task = make(tokenizer=str(tmp_path))
   day = "26 Jul 2024"
   text = task.decode(task.test(1).prompts[0])
   assert text.startswith(f"{day}{day}|<|user|>")
   assert str(datetime.date.today().year) not in text
 
 
-def test_the_date_leaves_other_templates_as_they_are(build, tmp_path):
+def test_the_date_leaves_other_templates_as_they_are(make, tmp_path):
   template = "\n  a\n{% if true %}\n b{% endif %}\n"
-  made = small_chat.write(tmp_path, template=template)
+  hf_tokenizer = small_chat.write(tmp_path, template=template)
   turns = [{"role": "user", "content": "a"}]
-  (ids,) = tokenizers.chat_prompts(made, [turns])
-  assert made.decode(ids) == made.apply_chat_template(
+  (ids,) = tokenizer.chat_prompts(hf_tokenizer, [turns])
+  assert hf_tokenizer.decode(ids) == hf_tokenizer.apply_chat_template(
     turns, tokenize=False, add_generation_prompt=True
   )
 
 
 @pytest.mark.parametrize("spelled", [False, True])
-def test_a_special_token_that_nothing_names_needs_no_row(tmp_path, spelled):
-  made = small_chat.write(tmp_path)
-  rows = len(made)
+def test_a_special_token_without_a_use_needs_no_embedding(tmp_path, spelled):
+  hf_tokenizer = small_chat.write(tmp_path)
+  rows = len(hf_tokenizer)
   names = ["<image>", "<spare>"]
-  made.add_special_tokens({"additional_special_tokens": names})
-  made.save_pretrained(tmp_path)
-  assert len(made) == rows + 2
+  hf_tokenizer.add_special_tokens({"additional_special_tokens": names})
+  hf_tokenizer.save_pretrained(tmp_path)
+  assert len(hf_tokenizer) == rows + 2
   row = {"question": "<image> 7?" if spelled else "7?", "answer": "#### 7"}
   (tmp_path / "gsm8k_test.jsonl").write_text(json.dumps(row))
   task = tasks.get(
@@ -181,69 +179,69 @@ def test_a_special_token_that_nothing_names_needs_no_row(tmp_path, spelled):
 
 
 @pytest.mark.parametrize("name", ["pad_token", "bos_token", "unk_token"])
-def test_a_special_token_with_a_use_needs_a_row(tmp_path, name):
-  made = small_chat.write(tmp_path, template="")
-  rows = tokenizers.required_vocab_size(made)
-  assert rows < len(made)  # the turns' tokens are of no use without a template
-  made.add_special_tokens({name: "<last>"})
-  last = made.convert_tokens_to_ids("<last>")
-  assert tokenizers.required_vocab_size(made) == last + 1
-  setattr(made, name, None)
-  assert tokenizers.required_vocab_size(made) == rows
-  assert tokenizers.required_vocab_size(made, [last]) == last + 1
-  made.chat_template = "a <last> b"
-  assert tokenizers.required_vocab_size(made) == last + 1
+def test_a_special_token_with_a_use_needs_an_embedding(tmp_path, name):
+  hf_tokenizer = small_chat.write(tmp_path, template="")
+  rows = tokenizer.required_vocab_size(hf_tokenizer)
+  assert rows < len(hf_tokenizer)  # without a template, no turn tokens are used
+  hf_tokenizer.add_special_tokens({name: "<last>"})
+  last = hf_tokenizer.convert_tokens_to_ids("<last>")
+  assert tokenizer.required_vocab_size(hf_tokenizer) == last + 1
+  setattr(hf_tokenizer, name, None)
+  assert tokenizer.required_vocab_size(hf_tokenizer) == rows
+  assert tokenizer.required_vocab_size(hf_tokenizer, [last]) == last + 1
+  hf_tokenizer.chat_template = "a <last> b"
+  assert tokenizer.required_vocab_size(hf_tokenizer) == last + 1
 
 
-def test_the_own_tokenizer_sees_the_question_alone(build):
-  task = build(vocab_size=300)
+def test_a_prompt_for_the_trained_tokenizer_is_the_question_alone(make):
+  task = make(vocab_size=300)
   problems = task.test(1)
   assert task.decode(problems.prompts[0]) == f"{question(problems, 0)}\n"
 
 
-def test_what_the_template_refuses_is_one_line(build, tmp_path):
+def test_an_error_of_the_chat_template_is_one_line(make, tmp_path):
   refusing = "{{ raise_exception('no system turns') }}"
   small_chat.write(tmp_path, template=refusing)
   with pytest.raises(ValueError, match="template refuses: no system turns"):
-    build(tokenizer=str(tmp_path))
+    make(tokenizer=str(tmp_path))
 
 
-def test_a_chat_without_a_template_is_refused(build, bare):
+def test_a_chat_without_a_template_is_refused(make, bare):
   with pytest.raises(ValueError, match=r"chat=True, .* no chat template"):
-    build(tokenizer=bare, chat=True)
-  assert "chat" not in build(tokenizer=bare).name
+    make(tokenizer=bare, chat=True)
+  assert "chat" not in make(tokenizer=bare).name
   with pytest.raises(ValueError, match="unknown chat 'yes'"):
-    build(tokenizer=bare, chat="yes")
+    make(tokenizer=bare, chat="yes")
 
 
 @pytest.mark.parametrize("template", ["<bos> $A", "<bos> $A <eos>", "$A <eos>"])
-def test_plain_prompts_begin_with_bos_where_the_tokenizer_says(
-  build, tmp_path, template
+def test_text_prompts_begin_with_bos_where_the_tokenizer_adds_it(
+  make, tmp_path, template
 ):
-  made = small_chat.write(tmp_path, template="")
-  made.add_special_tokens({"bos_token": "<bos>"})
-  made.backend_tokenizer.post_processor = processors.TemplateProcessing(
+  hf_tokenizer = small_chat.write(tmp_path, template="")
+  hf_tokenizer.add_special_tokens({"bos_token": "<bos>"})
+  hf_tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
     single=template,
-    special_tokens=[("<bos>", made.bos_token_id), ("<eos>", 1)],
+    special_tokens=[("<bos>", hf_tokenizer.bos_token_id), ("<eos>", 1)],
   )
-  made.save_pretrained(tmp_path)
-  task = build(tokenizer=str(tmp_path), instruction="")
+  hf_tokenizer.save_pretrained(tmp_path)
+  task = make(tokenizer=str(tmp_path), instruction="")
   problems = task.test(1)
   bos = "<bos>" if "<bos>" in template else ""
   text = task.decode(problems.prompts[0])
   assert text == f"{bos}{question(problems, 0)}\n"
 
 
-def test_every_stop_ends_a_completion(build, chat):
-  tokenizer = tokenizers.load(chat)
-  task = build(tokenizer=chat)
-  end = tokenizer.convert_tokens_to_ids(small_chat.TURN)
+def test_every_stop_ends_a_completion(make, chat):
+  hf_tokenizer = tokenizer.load(chat)
+  task = make(tokenizer=chat)
+  end = hf_tokenizer.convert_tokens_to_ids(small_chat.TURN)
   # A demonstration ends as the template ends a turn.
-  assert (task.eos_id, task.eos_ids) == (end, (end, tokenizer.eos_token_id))
+  assert (task.eos_id, task.eos_ids) == (end, (end, hf_tokenizer.eos_token_id))
   completions, lengths = task.demonstrate(None, task.test(2))
   assert completions[0, lengths[0] - 1] == end
-  plain = build(tokenizer=chat, chat=False)
-  assert plain.eos_ids == (tokenizer.eos_token_id, end)
+  text = make(tokenizer=chat, chat=False)
+  assert text.eos_ids == (hf_tokenizer.eos_token_id, end)
   problems = task.test(2)
   answers = [small_gsm8k.row(int(r))["answer"] for r in problems.facts["row"]]
   for stop in (small_chat.TURN, "<eos>"):
@@ -251,55 +249,60 @@ def test_every_stop_ends_a_completion(build, chat):
     np.testing.assert_array_equal(judged.correct, 1)
 
 
-def test_the_end_of_the_templates_turn_is_a_stop(build, tmp_path):
-  """Of a base model: its generation config has the EOS alone, if anything."""
-  made = small_chat.write(tmp_path)
-  end = made.convert_tokens_to_ids(small_chat.TURN)
-  task = build(tokenizer=str(tmp_path))
-  assert task.eos_ids == (end, made.eos_token_id)
-  plain = build(tokenizer=str(tmp_path), chat=False)
-  assert plain.eos_ids == (made.eos_token_id,)
-  # Nothing special after the reply: the tokenizer's EOS ends alone.
+def test_the_end_of_the_assistants_turn_is_a_stop(make, tmp_path):
+  """The generation config of a base model names the EOS alone, if anything."""
+  hf_tokenizer = small_chat.write(tmp_path)
+  end = hf_tokenizer.convert_tokens_to_ids(small_chat.TURN)
+  task = make(tokenizer=str(tmp_path))
+  assert task.eos_ids == (end, hf_tokenizer.eos_token_id)
+  text = make(tokenizer=str(tmp_path), chat=False)
+  assert text.eos_ids == (hf_tokenizer.eos_token_id,)
+  # The template writes no special token after the reply: EOS alone ends it.
   open_end = small_chat.TEMPLATE.replace(small_chat.TURN, " over.")
   small_chat.write(tmp_path, template=open_end)
-  assert build(tokenizer=str(tmp_path)).eos_ids == (made.eos_token_id,)
+  assert make(tokenizer=str(tmp_path)).eos_ids == (hf_tokenizer.eos_token_id,)
 
 
 @pytest.mark.parametrize(
-  ("stops", "found"), [(None, (1,)), (5, (5,)), ([7, 1, 7], (7, 1)), ([], (1,))]
+  ("stops", "expected"),
+  [(None, (1,)), (5, (5,)), ([7, 1, 7], (7, 1)), ([], (1,))],
 )
-def test_stops_are_those_of_the_generation_config(tmp_path, stops, found):
-  made = small_chat.write(tmp_path, stops=stops)
-  assert tokenizers.stop_ids(made, tmp_path) == found
+def test_stops_are_those_of_the_generation_config(tmp_path, stops, expected):
+  hf_tokenizer = small_chat.write(tmp_path, stops=stops)
+  assert tokenizer.stop_ids(hf_tokenizer, tmp_path) == expected
 
 
-def test_a_stop_that_is_an_ordinary_token_is_not_text(build, tmp_path):
-  made = small_chat.write(tmp_path, template="")
-  stop = made.encode("y")[0]
+def test_an_ordinary_token_that_ends_a_completion_is_not_in_its_text(
+  make, tmp_path
+):
+  hf_tokenizer = small_chat.write(tmp_path, template="")
+  stop = hf_tokenizer.encode("y")[0]
   small_chat.write(tmp_path, template="", stops=stop)
-  task = build(tokenizer=str(tmp_path))
+  task = make(tokenizer=str(tmp_path))
   problems = task.test(1)
   answer = small_gsm8k.row(int(problems.facts["row"][0]))["answer"]
   judged = task.score(problems, *ids_of(tmp_path, [answer], "y"))
   np.testing.assert_array_equal(judged.correct, 1)
 
 
-def test_without_any_stop_a_tokenizer_is_refused(build, tmp_path):
-  made = small_chat.write(tmp_path, template="")
-  made.eos_token = None
-  made.save_pretrained(tmp_path)
+def test_without_any_stop_a_tokenizer_is_refused(make, tmp_path):
+  hf_tokenizer = small_chat.write(tmp_path, template="")
+  hf_tokenizer.eos_token = None
+  hf_tokenizer.save_pretrained(tmp_path)
   with pytest.raises(ValueError, match="has no EOS"):
-    build(tokenizer=str(tmp_path))
+    make(tokenizer=str(tmp_path))
   (tmp_path / "empty").mkdir()
   with pytest.raises(ValueError, match="no readable tokenizer in"):
-    build(tokenizer=str(tmp_path / "empty"))
+    make(tokenizer=str(tmp_path / "empty"))
 
 
-def test_without_a_pad_an_eos_fills_and_nothing_changes(build, bare, tmp_path):
-  made = tokenizers.load(bare)
-  made.pad_token = None
-  made.save_pretrained(tmp_path)
-  padded, task = build(tokenizer=bare), build(tokenizer=str(tmp_path))
+def test_without_a_pad_token_eos_pads_and_nothing_else_changes(
+  make, bare, tmp_path
+):
+  hf_tokenizer = tokenizer.load(bare)
+  hf_tokenizer.pad_token = None
+  hf_tokenizer.save_pretrained(tmp_path)
+  padded, task = make(tokenizer=bare), make(tokenizer=str(tmp_path))
   assert (padded.pad_id, task.pad_id) == (0, 1)
   one, other = padded.test(4), task.test(4)
   np.testing.assert_array_equal(one.prompt_mask, other.prompt_mask)
@@ -310,12 +313,12 @@ def test_without_a_pad_an_eos_fills_and_nothing_changes(build, bare, tmp_path):
     other, *(x[:, None] for x in task.gold(other)), np.ones((4, 1), bool)
   )
   np.testing.assert_array_equal(judged.correct, 1)
-  asked = f"{question(other, 0)}\n{gsm8k_module.INSTRUCTION}\n"
-  assert task.decode(other.prompts[0]) == asked
+  prompt = f"{question(other, 0)}\n{gsm8k.INSTRUCTION}\n"
+  assert task.decode(other.prompts[0]) == prompt
 
 
-def test_ids_that_the_tokenizer_does_not_know_are_passed_over(build, bare):
-  task = build(tokenizer=bare)
+def test_ids_beyond_the_vocabulary_are_ignored(make, bare):
+  task = make(tokenizer=bare)
   problems = task.test(2)
   completions, lengths = task.gold(problems)
   wider = np.insert(completions, 0, task.vocab_size + 7, axis=1)
@@ -330,7 +333,7 @@ def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
   text = "\n".join(map(json.dumps, rows))
   (tmp_path / "gsm8k_test.jsonl").write_text(text)
 
-  def build(**settings):
+  def make(**settings):
     return tasks.get(
       "gsm8k",
       data_path=str(tmp_path),
@@ -340,69 +343,72 @@ def test_a_prompt_too_long_is_dropped_cut_or_refused(tmp_path, chat):
       **settings,
     )
 
-  # A turn's token, a token for each digit, its end and the next turn's token.
-  whole, room = build(prompt_length=8).test(5), 6
-  lengths = whole.prompt_mask.sum(-1)
+  # Prompt i has <|user|>, a token for each of its digits, <|end|> and
+  # <|assistant|>.
+  uncut, limit = make(prompt_length=8).test(5), 6
+  lengths = uncut.prompt_mask.sum(-1)
   assert sorted(lengths) == [4, 5, 6, 7, 8]
-  dropped = build(prompt_length=room)
-  for shorter, n in ((room, 3), (7, 4)):  # the others keep their order
-    kept = whole.ids[lengths <= shorter]
-    few = build(prompt_length=shorter).test(n)
-    np.testing.assert_array_equal(few.ids, kept)
+  dropped = make(prompt_length=limit)
+  for shorter, n in ((limit, 3), (7, 4)):  # the order of the others is the same
+    expected = uncut.ids[lengths <= shorter]
+    few = make(prompt_length=shorter).test(n)
+    np.testing.assert_array_equal(few.ids, expected)
   assert dropped.notes == (
     "gsm8k test: 3 problems, 2 too long and left out",
     "gsm8k: where a reference is not a number, only the same text is right",
   )
   with pytest.raises(ValueError, match="n=4 test problems, but gsm8k has 3"):
     dropped.test(4)
-  cut = build(prompt_length=room, too_long="cut")
+  cut = make(prompt_length=limit, too_long="cut")
   same = cut.test(5)
-  np.testing.assert_array_equal(same.ids, whole.ids)
-  np.testing.assert_array_equal(same.prompts, whole.prompts[:, -room:])
+  np.testing.assert_array_equal(same.ids, uncut.ids)
+  np.testing.assert_array_equal(same.prompts, uncut.prompts[:, -limit:])
   assert cut.notes[0].endswith("2 prompts cut to 6 tokens")
   assert (
-    build(prompt_length=8, too_long="refuse")
+    make(prompt_length=8, too_long="refuse")
     .notes[0]
     .startswith("gsm8k test: 5 problems, 0 too long")
   )
   message = "2 prompts of gsm8k test are longer than prompt_length=6; .* has 8"
   with pytest.raises(ValueError, match=message):
-    build(prompt_length=room, too_long="refuse")
+    make(prompt_length=limit, too_long="refuse")
   with pytest.raises(ValueError, match="'dropp'; did you mean 'drop'"):
-    build(too_long="dropp")
+    make(too_long="dropp")
   with pytest.raises(ValueError, match="no test problem of gsm8k fits"):
-    build(prompt_length=3)
+    make(prompt_length=3)
 
 
-def test_a_cut_prompt_keeps_its_bos(build, tmp_path):
-  made = small_chat.write(tmp_path, template="<bos>" + small_chat.TEMPLATE)
-  made.add_special_tokens({"bos_token": "<bos>"})
-  made.save_pretrained(tmp_path)
+def test_a_cut_prompt_keeps_its_bos(make, tmp_path):
+  hf_tokenizer = small_chat.write(
+    tmp_path, template="<bos>" + small_chat.TEMPLATE
+  )
+  hf_tokenizer.add_special_tokens({"bos_token": "<bos>"})
+  hf_tokenizer.save_pretrained(tmp_path)
   settings = {"tokenizer": str(tmp_path), "too_long": "cut"}
-  whole = build(prompt_length=300, **settings).test(1)
-  cut = build(prompt_length=9, **settings).test(1)
-  (real,) = whole.prompts[whole.prompt_mask][None]
-  assert real[0] == made.bos_token_id
-  np.testing.assert_array_equal(cut.prompts[0, 0], made.bos_token_id)
+  uncut = make(prompt_length=300, **settings).test(1)
+  cut = make(prompt_length=9, **settings).test(1)
+  (real,) = uncut.prompts[uncut.prompt_mask][None]
+  assert real[0] == hf_tokenizer.bos_token_id
+  np.testing.assert_array_equal(cut.prompts[0, 0], hf_tokenizer.bos_token_id)
   np.testing.assert_array_equal(cut.prompts[0, 1:], real[-8:])
-  alone = build(prompt_length=1, **settings).test(1)
-  assert alone.prompts.tolist() == [[made.bos_token_id]]
+  alone = make(prompt_length=1, **settings).test(1)
+  assert alone.prompts.tolist() == [[hf_tokenizer.bos_token_id]]
 
 
 def test_a_test_problem_has_one_id_with_and_without_train(
-  build, bare, data, tmp_path
+  make, bare, data, tmp_path
 ):
   name = "gsm8k_test.jsonl"
   (tmp_path / name).write_text((data / name).read_text())
-  both = build(tokenizer=bare).test(small_gsm8k.TEST)
-  alone = build(tokenizer=bare, data_path=str(tmp_path))
+  both = make(tokenizer=bare).test(small_gsm8k.TEST)
+  alone = make(tokenizer=bare, data_path=str(tmp_path))
   alone = alone.test(small_gsm8k.TEST)
   np.testing.assert_array_equal(both.ids, alone.ids)
   np.testing.assert_array_equal(both.prompts, alone.prompts)
 
 
-def test_math_is_judged_by_its_box(build, bare):
-  task = build("math", tokenizer=bare)
+def test_math_is_judged_by_its_box(make, bare):
+  task = make("math", tokenizer=bare)
   problems = task.test(3)
   rows = [small_math.row(int(r)) for r in problems.facts["row"]]
   right = [row["solution"] for row in rows]
@@ -417,14 +423,14 @@ def test_math_is_judged_by_its_box(build, bare):
   assert "\\boxed{}" in task.decode(problems.prompts[0])
 
 
-def test_the_reference_stands_after_the_thought_of_each_sample(build, bare):
-  """Whatever it answered; and the mask holds the reference and its end."""
-  task = build("math", tokenizer=bare, reference=True)
+def test_the_reference_view_has_the_answer_after_each_thought(make, bare):
+  """The sample's own answer is replaced; the mask covers answer and EOS."""
+  task = make("math", tokenizer=bare, reference=True)
   problems = task.test(3)
   answers = [small_math.row(int(r))["answer"] for r in problems.facts["row"]]
-  said = [r"so \boxed{1}, no \boxed{2} it is", "no answer", r"\boxed{3}"]
+  texts = [r"so \boxed{1}, no \boxed{2} it is", "no answer", r"\boxed{3}"]
   thoughts = [r"so \boxed{1}, no ", "no answer", ""]
-  views = task.score(problems, *ids_of(bare, said, "<eos>")).views
+  views = task.score(problems, *ids_of(bare, texts, "<eos>")).views
   view = views["reference"]
   assert view.prompts.shape == problems.prompts.shape
   for i, (answer, thought) in enumerate(zip(answers, thoughts, strict=True)):
@@ -437,19 +443,19 @@ def test_the_reference_stands_after_the_thought_of_each_sample(build, bare):
     assert alone.mask.sum(-1).tolist() == alone.lengths.tolist()
     real = alone.completions[i, 0, : alone.lengths[i, 0]]
     assert task.decode(real) == rf"\boxed{{{answer}}}<eos>"
-  plain = build("math", tokenizer=bare)
-  assert not plain.score(problems, *ids_of(bare, said, "<eos>")).views
+  without = make("math", tokenizer=bare)
+  assert not without.score(problems, *ids_of(bare, texts, "<eos>")).views
 
 
-def test_a_test_file_alone_can_be_evaluated_and_not_trained(build, bare):
-  task = build("math", dataset="math500", tokenizer=bare)
+def test_a_test_file_alone_can_be_evaluated_and_not_trained(make, bare):
+  task = make("math", dataset="math500", tokenizer=bare)
   assert len(task.test(small_math.TEST).ids) == small_math.TEST
   with pytest.raises(ValueError, match="math500 has no train problems"):
     task.train(jax.random.key(0), 0, 1)
-  with pytest.raises(ValueError, match="no train problems to learn a token"):
-    build("math", dataset="math500")
+  with pytest.raises(ValueError, match="no train problems to train a token"):
+    make("math", dataset="math500")
   with pytest.raises(ValueError, match=r"no 'math50_test.jsonl' .* 'math500_"):
-    build("math", dataset="math50", tokenizer=bare)
+    make("math", dataset="math50", tokenizer=bare)
 
 
 @pytest.mark.parametrize(
@@ -464,7 +470,7 @@ def test_a_test_file_alone_can_be_evaluated_and_not_trained(build, bare):
     ),
   ],
 )
-def test_rows_of_other_sets_are_completed(
+def test_a_line_without_a_solution_or_an_answer_is_completed(
   tmp_path, bare, row, demonstration, answer
 ):
   (tmp_path / "aime_test.jsonl").write_text(json.dumps(row))
@@ -494,7 +500,7 @@ def test_rows_of_other_sets_are_completed(
     ({"problem": ["?"], "answer": "1"}, "line 2 is not a JSON object"),
   ],
 )
-def test_a_row_of_another_form_is_named(tmp_path, bare, line, message):
+def test_a_line_of_another_form_is_named(tmp_path, bare, line, message):
   rows = [small_math.row(0), line]
   text = "\n".join(map(json.dumps, rows))
   (tmp_path / "math_test.jsonl").write_text(text)
@@ -511,7 +517,7 @@ def test_a_row_of_another_form_is_named(tmp_path, bare, line, message):
     ("amc", small_contests.AMC, ["21.0", "21", "$21$"], ["21.5", "2.1"]),
   ],
 )
-def test_contests_have_whole_numbers(
+def test_answers_of_contests_are_integers(
   tmp_path, bare, name, contest, right, wrong
 ):
   contest.write(tmp_path)
@@ -523,9 +529,9 @@ def test_contests_have_whole_numbers(
     prompt_length=200,
     workers=1,
   )
-  whole = task.test(small_contests.TEST)
-  (place,) = np.flatnonzero(whole.facts["row"] == 0)  # 3 times 7
-  problem = jax.tree.map(lambda leaf: leaf[place][None], whole)
+  problems = task.test(small_contests.TEST)
+  (position,) = np.flatnonzero(problems.facts["row"] == 0)  # 3 times 7
+  problem = jax.tree.map(lambda leaf: leaf[position][None], problems)
   assert "Find $3 \\cdot 7$." in task.decode(problem.prompts[0])
   for texts, verdict in ((right, 1), (wrong, 0)):
     boxed = [f"\\boxed{{{text}}}" for text in texts]
@@ -536,18 +542,15 @@ def test_contests_have_whole_numbers(
     task.train(jax.random.key(0), 0, 1)
 
 
-def scoring(verify, folder, texts, finished=True, **settings):
-  """What a task of one problem and `verify` says of texts."""
-  spoken = prompting.find(folder, {}, 0, None)
-  task = text_tasks.build(
+def score_texts(verify, folder, texts, finished=True, **settings):
+  """Scores texts in a task that has one problem and is judged by `verify`."""
+  task = text_task.build(
     "one",
-    {"test": [prompting.Row("2 + 2?", "4", "4")]},
-    spoken,
-    prompting.Prompting(),
+    {"test": [text_task.Example("2 + 2?", "4", "4")]},
+    text_task.TextOptions(
+      tokenizer=folder, prompt_length=20, completion_length=60
+    ),
     verify,
-    str,
-    prompt_length=20,
-    completion_length=60,
     **settings,
   )
   completions, lengths, ended = ids_of(folder, texts, "<eos>")
@@ -556,50 +559,50 @@ def scoring(verify, folder, texts, finished=True, **settings):
   )
 
 
-def test_what_says_nothing_is_wrong_and_nobody_is_asked(bare):
-  seen = []
+def test_blank_and_unfinished_texts_are_wrong_and_not_verified(bare):
+  verified = []
 
   def verify(items):
-    seen.extend(item.completion for item in items)
+    verified.extend(item.completion for item in items)
     return [Outcome(1.0, 1, "4", 7) for _ in items]
 
-  judged = scoring(verify, bare, ["4", "", "so 4"])
-  assert seen == ["4", "so 4"]
+  judged = score_texts(verify, bare, ["4", "", "so 4"])
+  assert verified == ["4", "so 4"]
   assert judged.correct.tolist() == [[1, 0, 1]]
   assert judged.answer_ids.tolist() == [[7, -1, 7]]
   assert judged.scored.all()
-  seen.clear()
-  judged = scoring(verify, bare, ["4", "so 4"], finished=False)
-  assert seen == []
+  verified.clear()
+  judged = score_texts(verify, bare, ["4", "so 4"], finished=False)
+  assert verified == []
   assert judged.correct.tolist() == [[0, 0]]
 
 
-def test_time_outs_and_parts_are_told_apart(bare):
-  """What is unscored is left out; where time ran out, the task says it."""
+def test_time_outs_and_parts_of_outcomes_are_in_the_scores(bare):
+  """An unscored text is left out, and `extras` has where time ran out."""
 
   def verify(items):
     late = {"timeout": 1.0}
-    said = {
+    outcomes = {
       "late": Outcome(0.0, -1, "", -1, parts=late),
       "slow": Outcome(0.0, 0, "", -1, parts={**late, "form": 0.5}),
       "none": Outcome(0.0, -1, "", -1),
       "good": Outcome(1.0, 1, "4", 7, parts={"form": 1.0}),
     }
-    return [said[item.completion] for item in items]
+    return [outcomes[item.completion] for item in items]
 
   texts = ["late", "slow", "none", "good", ""]
-  judged = scoring(verify, bare, texts, parts=("form",))
+  judged = score_texts(verify, bare, texts, parts=("form",))
   assert judged.scored.tolist() == [[False, True, False, True, True]]
   assert judged.extras["timeout"].tolist() == [[1, 1, 0, 0, 0]]
   assert judged.components["form"].tolist() == [[0, 0.5, 0, 1, 0]]
   assert set(judged.components) == {"answered", "form"}
-  again = scoring(verify, bare, ["good"], parts=("form",))
+  again = score_texts(verify, bare, ["good"], parts=("form",))
   assert again.components.keys() == judged.components.keys()
   assert again.extras.keys() == judged.extras.keys()
 
 
-def test_building_and_finding_shapes_starts_no_worker(data, tmp_path):
-  """A config is validated so, and recipes of MATH are many."""
+def test_building_an_experiment_starts_no_worker(data, tmp_path):
+  """Many configs are built only to be validated."""
   with mock.patch("subprocess.Popen", side_effect=AssertionError("started")):
     config = small_run.config(
       task="math(vocab_size=300, prompt_length=64, completion_length=80)",
@@ -607,15 +610,15 @@ def test_building_and_finding_shapes_starts_no_worker(data, tmp_path):
       data__cache=str(tmp_path),
       evaluation__problems=small_math.TEST,
     )
-    experiment = small_run.on_one_device(build_lib.build(config))
+    experiment = small_run.on_one_device(build.build(config))
   assert not experiment.task.jittable
 
 
 @pytest.mark.long
 def test_a_policy_trains_on_math_judged_by_workers(data, tmp_path, monkeypatch):
-  """A policy that was never trained, half of whose tokens end a completion."""
-  made = small_chat.write(tmp_path / "tokenizer", template="")
-  stops = list(range(0, len(made), 2))
+  """The policy is untrained, and half of its tokens end a completion."""
+  hf_tokenizer = small_chat.write(tmp_path / "tokenizer", template="")
+  stops = list(range(0, len(hf_tokenizer), 2))
   small_chat.write(tmp_path / "tokenizer", template="", stops=stops)
   pools = []
 
@@ -637,14 +640,14 @@ def test_a_policy_trains_on_math_judged_by_workers(data, tmp_path, monkeypatch):
     evaluation__problems=4,
     steps=2,
   )
-  experiment = small_run.on_one_device(build_lib.build(config))
+  experiment = small_run.on_one_device(build.build(config))
   assert pools[0].statistics["items"] == 0
   loop.run(experiment, tmp_path / "run")
   lines = json_files.read(tmp_path / "run" / "metrics.jsonl")
   earned = [line["reward/mean"] for line in lines if "reward/mean" in line]
   assert earned == [0, 0]  # finite: nothing is unscored
-  asked = sum(pool.statistics["items"] for pool in pools)
-  assert 10 < asked < 2 * 8 * 2 + 2 * 4 * 2
+  verified = sum(pool.statistics["items"] for pool in pools)
+  assert 10 < verified < 2 * 8 * 2 + 2 * 4 * 2
   assert not any(pool.statistics["unscored"] for pool in pools)
 
 
@@ -652,9 +655,7 @@ def test_a_policy_trains_on_math_judged_by_workers(data, tmp_path, monkeypatch):
   ("name", "problems"),
   [("aime", 30), ("amc", 40), ("math(dataset='math500')", 500)],
 )
-def test_the_published_files_hold_their_own_answers(
-  bare, tmp_path, name, problems
-):
+def test_gold_is_right_on_the_published_files(bare, tmp_path, name, problems):
   """Gold scores 1 on each problem, and an empty box on none."""
   folder = os.environ.get("EXTREMUM_DATA", "")
   if not (Path(folder) / "math500_test.jsonl").is_file():
@@ -667,18 +668,23 @@ def test_the_published_files_hold_their_own_answers(
     tokenizer=bare,
     prompt_length=4000,
   )
-  found = task.test(problems)
+  all_problems = task.test(problems)
   finished = np.ones((problems, 1), bool)
-  completions, lengths = task.gold(found)
-  judged = task.score(found, completions[:, None], lengths[:, None], finished)
+  completions, lengths = task.gold(all_problems)
+  judged = task.score(
+    all_problems, completions[:, None], lengths[:, None], finished
+  )
   assert judged.correct.sum() == problems
   empty = ids_of(bare, ["\\boxed{}"], "<eos>")
   nothing = [np.repeat(leaf, problems, 0) for leaf in empty]
-  assert task.score(found, *nothing).scores.sum() == 0
+  assert task.score(all_problems, *nothing).scores.sum() == 0
 
 
-def by_step(task, folder, texts, end="<eos>"):
-  """Scores of the steps of each text, of problem 0."""
+def step_scores(task, folder, texts, end="<eos>"):
+  """Returns the step scores of each text as a completion of one problem.
+
+  `{}` in a text stands for the right answer.
+  """
   problems = jax.tree.map(lambda leaf: leaf.repeat(len(texts), 0), task.test(1))
   answer = small_gsm8k.row(int(problems.facts["row"][0]))["answer"]
   texts = [t.format(answer.split()[-1]) for t in texts]
@@ -687,9 +693,9 @@ def by_step(task, folder, texts, end="<eos>"):
   return [scores[mask].tolist() for scores, mask in at]
 
 
-def test_steps_are_lines_and_score_by_their_equations(build, bare):
-  task = build(tokenizer=bare, steps=True)
-  assert by_step(
+def test_steps_are_lines_and_score_by_their_equations(make, bare):
+  task = make(tokenizer=bare, steps=True)
+  assert step_scores(
     task,
     bare,
     [
@@ -697,29 +703,29 @@ def test_steps_are_lines_and_score_by_their_equations(build, bare):
       "2+3=5\n#### 1{}",
       "#### {}",
       "2+3=5\n1+1=3",  # the last line is where an answer would be
-      "<think>1+1=3\n1+1=2</think>\n#### {}",  # of thoughts, too
+      "<think>1+1=3\n1+1=2</think>\n#### {}",  # thoughts have steps too
       "<think>\n#### {}",
     ],
   ) == [[1, -1, 0, 1], [1, -1], [1], [1, -1], [-1, 1, 1], [0, -1]]
 
 
-def test_a_true_and_useless_line_passes(build, bare):
-  """What the score cannot see: padding a solution with true equations."""
+def test_a_true_and_useless_line_passes(make, bare):
+  """The score cannot see that true equations only pad a solution."""
   filler = "1+1=2\n" * 5 + "#### 1{}"
-  found = by_step(build(tokenizer=bare, steps=True), bare, [filler])
-  assert found == [[1, 1, 1, 1, 1, -1]]
+  scores = step_scores(make(tokenizer=bare, steps=True), bare, [filler])
+  assert scores == [[1, 1, 1, 1, 1, -1]]
 
 
-def test_beyond_the_last_step_there_is_room_for_the_rest(build, bare):
-  task = build(tokenizer=bare, steps=True, max_steps=2)
-  found = by_step(task, bare, ["1+1=2\n1+1=3\n1+1=2\n#### {}", ""], end="")
-  assert found == [[1, 1], []]
+def test_lines_beyond_max_steps_belong_to_the_last_step(make, bare):
+  task = make(tokenizer=bare, steps=True, max_steps=2)
+  texts = ["1+1=2\n1+1=3\n1+1=2\n#### {}", ""]
+  assert step_scores(task, bare, texts, end="") == [[1, 1], []]
   with pytest.raises(ValueError, match="max_steps=0 must be at least 1"):
-    build(tokenizer=bare, steps=True, max_steps=0)
+    make(tokenizer=bare, steps=True, max_steps=0)
 
 
-def test_steps_cover_the_tokens_and_gold_lines_are_true(build):
-  task = build("math", vocab_size=300, steps=True)
+def test_steps_cover_the_tokens_and_gold_lines_are_true(make):
+  task = make("math", vocab_size=300, steps=True)
   problems = task.train(jax.random.key(0), 0, 5)
   completions, lengths = task.demonstrate(None, problems)
   judged = task.score(
@@ -735,9 +741,9 @@ def test_steps_cover_the_tokens_and_gold_lines_are_true(build):
   np.testing.assert_array_equal(judged.step_scores[:, 0, :2], 1.0)
 
 
-def test_shapes_are_found_without_sampling(build, bare):
-  """A rollout's shapes come from a trace in which the task is called."""
-  task = build(tokenizer=bare, steps=True)
+def test_shapes_can_be_computed_inside_a_trace(make, bare):
+  """The trainer computes the shapes of a rollout by tracing a call of it."""
+  task = make(tokenizer=bare, steps=True)
   problems = task.test(2)
 
   def shapes():
@@ -745,6 +751,6 @@ def test_shapes_are_found_without_sampling(build, bare):
     ones = np.ones((2, 3), np.int32)
     return task.score(problems, empty, ones, ones.astype(bool))
 
-  found = jax.eval_shape(shapes)
-  assert found.step_ids.shape == (2, 3, 8)
-  assert found.step_scores.shape == found.step_mask.shape == (2, 3, 16)
+  judged = jax.eval_shape(shapes)
+  assert judged.step_ids.shape == (2, 3, 8)
+  assert judged.step_scores.shape == judged.step_mask.shape == (2, 3, 16)
