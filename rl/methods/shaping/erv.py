@@ -11,8 +11,8 @@ from rl.method import Method
 from rl.transforms import (
   chain,
   group_normalize,
-  scores,
   moving_average_value,
+  scores,
   transform,
   update_moving_average,
 )
