@@ -49,7 +49,5 @@ def pref_grpo(
   """
   return dataclasses.replace(
     grpo(clip, beta, ddof, eps),
-    advantage=chain(
-      win_rates(), among(compared_samples, group_normalize(ddof, eps))
-    ),
+    advantage=chain(win_rates(), among(compared_samples, group_normalize(ddof, eps))),
   )

@@ -48,14 +48,14 @@ def prime(
     r~   n/(n-1) r_it - sum_j mean_t r_jt / (n-1), n the size of the group
     o~   the leave-one-out verdict, at the last token
 
-  There are two learners. "prm" starts as the policy and makes one update per
-  rollout, on the cross-entropy between sigma(beta sum_t q_t), the sum over all
-  tokens, and the verdict. The policy is trained with PPO-clip, averaged over
-  tokens, without a KL. Both see only the groups with an accuracy in [low, high]
-  and no truncated sample: the others are in no statistic, and without any such
-  group neither is updated. The reference is the policy at the start of the run.
-  The PRM's learning rate, in the paper twice the policy's (1e-6 and 5e-7), is
-  `config.learners.prm`.
+  There are two learners. "prm", the process reward model, starts as the policy
+  and makes one update per rollout, on the cross-entropy between sigma(beta
+  sum_t q_t), the sum over all tokens, and the verdict. The policy is trained
+  with PPO-clip, averaged over tokens, without a KL. Both see only the groups
+  with an accuracy in [low, high] and no truncated sample: the others are in no
+  statistic, and without any such group neither is updated. The reference is the
+  policy at the start of the run. The PRM's learning rate, in the paper twice
+  the policy's (1e-6 and 5e-7), is `config.learners.prm`.
   Deviations: the baseline of r is that of the code; the paper's is
   `baseline="paper"`. The reward of the last token is dropped as in verl's
   recipe; the first release kept it. Both weights are 1: the recipe's 5 and 5

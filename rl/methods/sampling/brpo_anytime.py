@@ -34,7 +34,8 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Sampler:
   tokens within budget s, a share of T; a sample that ended before has its own
   score there. `step_ids` is the first budget that contains a token. The
   completions are the rollout of the learner "summary", `[P S (K - 1),
-  summaries]`; their tokens are counted in the policy's "stage/tokens".
+  summaries]` for K budgets; their tokens are counted in the policy's
+  "stage/tokens".
   """
 
   def run(batch: PromptBatch, memory: Any) -> dict[str, types.Rollout]:
@@ -52,11 +53,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Sampler:
       prefix_lengths = jnp.minimum(rollout.tokens.lengths, end)
       is_cut = rollout.tokens.lengths > end
       part = batch.extend(
-        batch.parameter_sets["summary"],
-        rollout,
-        prefix_lengths,
-        summaries,
-        is_cut,
+        batch.parameter_sets["summary"], rollout, prefix_lengths, summaries, is_cut
       )
       summary_mask = part.sample_mask & is_cut.reshape(-1, 1)
       num_tokens += part.extras["stage/drawn"].sum()
@@ -116,9 +113,7 @@ def budget_relative(signal: Array, rollout: types.Rollout) -> Array:
   past = past / jnp.maximum(jnp.cumsum(weights) - weights, 1.0)
   sample_baseline = (size - s) / size * past
   valid = rollout.sample_mask[..., None]
-  group_baseline = masked.mean(
-    returns, jnp.broadcast_to(valid, returns.shape), 1, True
-  )
+  group_baseline = masked.mean(returns, jnp.broadcast_to(valid, returns.shape), 1, True)
   baseline = (s * sample_baseline + (size - s) * group_baseline) / size
   has_others = masked.count(valid, 1, True) > 1
   return jnp.where(valid & has_others, returns - baseline, 0.0)
