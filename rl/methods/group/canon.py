@@ -45,7 +45,9 @@ def conditional(
   order = jnp.argsort(jnp.where(valid, values, jnp.inf), -1, stable=True)
   low = valid & (jnp.argsort(order, -1) < n // 2)
   high = valid & ~low
-  discounted = signal * jnp.where(low if metric == "entropy" else high, alpha, 1.0)
+  discounted = signal * jnp.where(
+    low if metric == "entropy" else high, alpha, 1.0
+  )
   low_mean = masked.mean(discounted, low, keepdims=True)
   high_mean = masked.mean(discounted, high, keepdims=True)
   # Equal scores give exactly 0, without the rounding error of the mean.

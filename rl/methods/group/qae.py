@@ -25,9 +25,7 @@ def quantile_normalize(
   baseline = masked.quantile(signal, valid, quantile, keepdims=True)
   spread = masked.std(signal, valid, ddof=ddof, keepdims=True)
   scores_differ = valid & (spread > 0)
-  return jnp.where(
-    scores_differ, (signal - baseline) / (spread + eps), 0.0
-  )
+  return jnp.where(scores_differ, (signal - baseline) / (spread + eps), 0.0)
 
 
 def qae(

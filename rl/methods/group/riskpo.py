@@ -105,7 +105,9 @@ def bundle_risk(
   risk = jnp.where(valid, risk / _spread(totals, valid), 0.0)
   # Back to prompts, [P, S]; an incomplete last bundle has 0.
   risk = jnp.pad(jnp.repeat(risk, bundle, 0), ((0, p - num_bundled), (0, 0)))
-  return jnp.where(valid_samples, risk / _spread(signal, valid_samples), 0.0), new
+  return jnp.where(
+    valid_samples, risk / _spread(signal, valid_samples), 0.0
+  ), new
 
 
 def riskpo(

@@ -24,12 +24,16 @@ def against_random_member(
   weights = jnp.where(valid, 0.0, -jnp.inf)  # log-weights of the draw
   keys = random_keys.keys(rollout.keys, "brpo_writing")
   reference = jax.vmap(jax.random.categorical)(keys, weights)[:, None]  # [P, 1]
-  preferred = jnp.take_along_axis(preferences(rollout), reference[..., None], -1)
+  preferred = jnp.take_along_axis(
+    preferences(rollout), reference[..., None], -1
+  )
   sign = jnp.where(preferred[..., 0] == 1, 1.0, -1.0)
   is_compared = valid & (jnp.arange(valid.shape[-1]) != reference)
   is_compared &= jnp.isfinite(preferred[..., 0])
   advantages = jnp.where(is_compared, sign, 0.0)
-  imbalance = jnp.abs(advantages.sum(-1)) / jnp.maximum(masked.count(valid), 1.0)
+  imbalance = jnp.abs(advantages.sum(-1)) / jnp.maximum(
+    masked.count(valid), 1.0
+  )
   return jnp.where((imbalance <= limit)[:, None], advantages, 0.0)
 
 

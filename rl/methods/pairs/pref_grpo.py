@@ -49,5 +49,7 @@ def pref_grpo(
   """
   return dataclasses.replace(
     grpo(clip, beta, ddof, eps),
-    advantage=chain(win_rates(), among(compared_samples, group_normalize(ddof, eps))),
+    advantage=chain(
+      win_rates(), among(compared_samples, group_normalize(ddof, eps))
+    ),
   )

@@ -53,7 +53,11 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Sampler:
       prefix_lengths = jnp.minimum(rollout.tokens.lengths, end)
       is_cut = rollout.tokens.lengths > end
       part = batch.extend(
-        batch.parameter_sets["summary"], rollout, prefix_lengths, summaries, is_cut
+        batch.parameter_sets["summary"],
+        rollout,
+        prefix_lengths,
+        summaries,
+        is_cut,
       )
       summary_mask = part.sample_mask & is_cut.reshape(-1, 1)
       num_tokens += part.extras["stage/drawn"].sum()
@@ -113,7 +117,9 @@ def budget_relative(signal: Array, rollout: types.Rollout) -> Array:
   past = past / jnp.maximum(jnp.cumsum(weights) - weights, 1.0)
   sample_baseline = (size - s) / size * past
   valid = rollout.sample_mask[..., None]
-  group_baseline = masked.mean(returns, jnp.broadcast_to(valid, returns.shape), 1, True)
+  group_baseline = masked.mean(
+    returns, jnp.broadcast_to(valid, returns.shape), 1, True
+  )
   baseline = (s * sample_baseline + (size - s) * group_baseline) / size
   has_others = masked.count(valid, 1, True) > 1
   return jnp.where(valid & has_others, returns - baseline, 0.0)

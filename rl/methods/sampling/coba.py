@@ -17,7 +17,9 @@ from rl.transforms import chain, group_normalize, scores
 Array = jax.Array
 
 
-def capability_value(n: Array, p: Array, alpha: Array, beta: Array, tau: float) -> Array:
+def capability_value(
+  n: Array, p: Array, alpha: Array, beta: Array, tau: float
+) -> Array:
   """V = (1 - exp(-n p (1 - p) / tau)) Beta(p; alpha, beta); 0 at p = 0 and 1.
 
   V is concave in n, so allocating samples one by one to the largest gain is

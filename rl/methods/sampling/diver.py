@@ -106,7 +106,9 @@ def plus_diversity(
   """R + min(diversity, cap) for right samples, in the first `steps` steps."""
   bonus = jnp.minimum(rollout.extras[diversity_need(kind)], CAPS[kind])
   has_bonus = (rollout.correct == 1) & (rollout.step < steps)
-  return jnp.where(rollout.sample_mask, signal + jnp.where(has_bonus, bonus, 0.0), 0)
+  return jnp.where(
+    rollout.sample_mask, signal + jnp.where(has_bonus, bonus, 0.0), 0
+  )
 
 
 def diversity_need(kind: str) -> scoring.Need:

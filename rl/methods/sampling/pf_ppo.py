@@ -81,7 +81,9 @@ def drawn_z_score(signal: Array, rollout: types.Rollout, *, rule: str) -> Array:
   gap = jnp.where(is_drawn, drawn_scores - mean, 0.0)
   spread = jnp.sqrt((n * gap**2).sum(-1, keepdims=True) / total)
   is_constant = masked.is_constant(signal, is_drawn, keepdims=True)
-  return jnp.where(is_drawn & ~is_constant, n * gap / jnp.where(is_constant, 1.0, spread), 0.0)
+  return jnp.where(
+    is_drawn & ~is_constant, n * gap / jnp.where(is_constant, 1.0, spread), 0.0
+  )
 
 
 def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:

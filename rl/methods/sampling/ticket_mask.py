@@ -64,7 +64,9 @@ def ticket_mask(
       f"{min(max(keep, 0.01), 1.0):g}"
     )
 
-  def with_mask(tx: optax.GradientTransformation) -> optax.GradientTransformation:
+  def with_mask(
+    tx: optax.GradientTransformation,
+  ) -> optax.GradientTransformation:
     masking = masked_updates(keep, seed)
     return optax.chain(masking, tx, masking)
 

@@ -51,7 +51,9 @@ def _eigenvalues(gram: jax.Array) -> jax.Array:
   """Eigenvalues of a symmetric matrix, in ascending order."""
   # On CPU one matrix at a time: XLA (jaxlib 0.10.2) spreads a batch over the
   # threads that run the devices, and two devices then wait for each other.
-  one_by_one = jax.custom_batching.sequential_vmap(lambda x: jnp.linalg.eigvalsh(x))
+  one_by_one = jax.custom_batching.sequential_vmap(
+    lambda x: jnp.linalg.eigvalsh(x)
+  )
   return jax.lax.platform_dependent(
     gram, cpu=one_by_one, default=lambda x: jnp.linalg.eigvalsh(x)
   )
@@ -108,9 +110,13 @@ def explore_or_exploit(
   """A + min(relu(Phi), |A| / kappa), from the second rollout on."""
   # Statistics [P, S, 3], and whether there are two prefixes [P, S].
   measure = jax.vmap(jax.vmap(lambda h, m: rank_statistics(h, m, stride)))
-  statistics, has_prefixes = measure(rollout.extras[_HIDDEN], rollout.valid("token"))
+  statistics, has_prefixes = measure(
+    rollout.extras[_HIDDEN], rollout.valid("token")
+  )
   average, has_average = moving_average(state), state["weight"] > 0
-  deviation = jnp.clip((statistics - average) / (jnp.abs(average) + 1e-8), -5.0, 5.0)
+  deviation = jnp.clip(
+    (statistics - average) / (jnp.abs(average) + 1e-8), -5.0, 5.0
+  )
   explore = jax.nn.sigmoid(gain * deviation[..., 0])
   velocity, rank = jnp.tanh(deviation[..., 1]), jnp.tanh(deviation[..., 2])
   phi = explore * rank + (1 - explore) * velocity

@@ -74,7 +74,9 @@ def moving_clip(
     slope, intercept = line
     return share * (slope * p + intercept) + (1 - share) * clip
 
-  ranges = surrogates.ppo_clip(between(lower_share, lower), between(upper_share, upper))
+  ranges = surrogates.ppo_clip(
+    between(lower_share, lower), between(upper_share, upper)
+  )
   return ranges.fn(log_ratio, advantages, policy, rollout)
 
 
