@@ -9,7 +9,7 @@ from rl.methods.process.implicit import (
   implicit_cross_entropy,
   implicit_rewards,
   minus_others_token_mean,
-  over_largest_return,
+  divide_by_largest_return,
 )
 from rl.methods.process.step_transforms import has_others
 from rl.parameter_sets import frozen, learned
@@ -83,7 +83,7 @@ def prime(
   process = chain(
     implicit_rewards(),
     all_but_last(),
-    over_largest_return(),
+    divide_by_largest_return(),
     minus_others_token_mean(baseline),
   )
   outcome = chain(verdicts(), leave_one_out(), place_last())

@@ -243,7 +243,7 @@ def test_the_scale_of_the_rewards_cancels():
     tabular_policy.params(1),
     tabular_policy.params(2),
   )
-  t = implicit.over_largest_return()
+  t = implicit.divide_by_largest_return()
   q = jnp.asarray(rewards_of(rollout, prm, ref))
   one, large = (np.asarray(t.apply(c * q, rollout, ())[0]) for c in (1.0, 37.0))
   np.testing.assert_allclose(large, one, atol=2e-6)
