@@ -6,10 +6,10 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.implicit import (
   all_but_last,
+  divide_by_largest_return,
   implicit_cross_entropy,
   implicit_rewards,
   minus_others_token_mean,
-  divide_by_largest_return,
 )
 from rl.methods.process.step_transforms import has_others
 from rl.parameter_sets import frozen, learned
