@@ -30,7 +30,7 @@ from experiments.evaluation import evaluator, policies
 from experiments.tasks.task import Problems, Task
 from experiments.training import multihost, prng_keys
 from models import sharding
-from rl import choices
+from rl import registry
 from rl.sampling import generation
 
 DEFAULT_PROBLEMS, DEFAULT_SAMPLES = 4, 2
@@ -187,7 +187,7 @@ def _encode_words(task: Task, text: str) -> list[int]:
   id_by_word.pop("", None)
   for word in text.split():
     if word not in id_by_word:
-      raise ValueError(choices.unknown("token", word, id_by_word))
+      raise ValueError(registry.describe_unknown("token", word, id_by_word))
   return [id_by_word[word] for word in text.split()]
 
 

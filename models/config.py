@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from models.rope import RopeScaling
-from rl import choices
+from rl import registry
 
 DTYPES = ("float32", "bfloat16", "float64")
 REMATS = ("none", "full", "dots", "attention")
@@ -325,4 +325,4 @@ def _check_int(name: str, value: int, minimum: int) -> None:
 
 def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:
   if value not in allowed:
-    raise ValueError(choices.unknown(name, value, allowed))
+    raise ValueError(registry.describe_unknown(name, value, allowed))

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from models import transformer
 from models.config import ModelConfig
-from rl import choices
+from rl import registry
 
 Array = jax.Array
 Params = transformer.Params
@@ -50,7 +50,7 @@ def target_names(config: ModelConfig) -> list[str]:
       f"lora_targets = {text!r} is not a regular expression: {error}"
     ) from None
   if not targets:
-    raise ValueError(choices.unknown("lora_targets", text, names))
+    raise ValueError(registry.describe_unknown("lora_targets", text, names))
   return targets
 
 

@@ -24,7 +24,7 @@ import jax
 from models import transformer
 from models.config import ModelConfig
 from models.rope import RopeScaling, longrope_attention_factor
-from rl import choices
+from rl import registry
 
 
 def names() -> list[str]:
@@ -44,7 +44,7 @@ def get(name: str, **changes: Any) -> ModelConfig:
   """
   presets = _presets()
   if name not in presets:
-    raise ValueError(choices.unknown("preset", name, presets))
+    raise ValueError(registry.describe_unknown("preset", name, presets))
   return dataclasses.replace(presets[name], **changes)
 
 

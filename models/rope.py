@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from rl import choices
+from rl import registry
 
 KINDS = ("linear", "dynamic", "llama3", "yarn", "longrope")
 
@@ -78,7 +78,9 @@ class RopeScaling:
 
   def __post_init__(self) -> None:
     if self.kind not in KINDS:
-      raise ValueError(choices.unknown("rope scaling", self.kind, KINDS))
+      raise ValueError(
+        registry.describe_unknown("rope scaling", self.kind, KINDS)
+      )
     if self.kind != "linear" and self.original < 1:
       raise ValueError(
         f"original = {self.original} of {self.kind} rope scaling must be the "

@@ -13,7 +13,7 @@ import pathlib
 
 from etils import epath
 
-from rl import choices
+from rl import registry
 
 SCHEMES = ("gs", "s3", "az")  # the bucket schemes that `epath` supports
 
@@ -32,7 +32,8 @@ def parse(path: epath.PathLike) -> epath.Path:
   scheme, separator, _ = os.fspath(path).partition("://")
   if separator and scheme not in SCHEMES:
     raise ValueError(
-      f"{os.fspath(path)}: " + choices.unknown("scheme", scheme, SCHEMES)
+      f"{os.fspath(path)}: "
+      + registry.describe_unknown("scheme", scheme, SCHEMES)
     )
   return epath.Path(path)
 

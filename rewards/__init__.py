@@ -40,6 +40,8 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rl import registry
+
 if TYPE_CHECKING:
   from rl.transforms import Transform
 
@@ -64,13 +66,10 @@ def get(name: str, **settings: Any) -> Transform:
       the wrong type.
     ImportError: a module of rewards cannot be imported.
   """
-  from rl import choices
-  from rl.methods import settings as allowed
-
   if name not in factories():
-    raise ValueError(choices.unknown("reward", name, names()))
+    raise ValueError(registry.describe_unknown("reward", name, names()))
   factory = factories()[name]
-  allowed.check("setting", f"reward {name!r}", factory, settings)
+  registry.check_settings("setting", f"reward {name!r}", factory, settings)
   try:
     return factory(**settings)
   except TypeError as error:
@@ -88,11 +87,9 @@ def factories() -> Mapping[str, Callable[..., Transform]]:
 
 @functools.cache
 def _factories(folders: tuple[str, ...]) -> dict[str, Callable]:
-  from rl.methods import unfinished
-
   result = {}
   for name in _modules(folders):
-    for attribute, value in vars(unfinished.module(name)).items():
+    for attribute, value in vars(registry.import_module(name)).items():
       # `transform` gives its factories a signature of their settings.
       if not attribute.startswith("_") and hasattr(value, "__signature__"):
         result[attribute] = value

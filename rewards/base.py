@@ -13,7 +13,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, scoring, types
+from rl import registry, scoring, types
 from rl.scoring import Need
 
 Array = jax.Array
@@ -123,7 +123,7 @@ def component(rollout: types.Rollout, name: str) -> Array:
   """
   if name not in rollout.components:
     raise ValueError(
-      choices.unknown("component", name, sorted(rollout.components))
+      registry.describe_unknown("component", name, sorted(rollout.components))
     )
   return rollout.components[name]
 

@@ -38,7 +38,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import advantages, choices, masked, types
+from rl import advantages, masked, registry, types
 from rl.reward import Reward
 from rl.transforms import Transform
 
@@ -175,7 +175,7 @@ def combine(
     KeyError: a term or gate has no values.
   """
   if rule not in RULES:
-    raise ValueError(choices.unknown("rule", rule, RULES))
+    raise ValueError(registry.describe_unknown("rule", rule, RULES))
   names = [term.name for term in terms]
   twice = sorted({name for name in names if names.count(name) > 1})
   if not terms or twice:
@@ -184,7 +184,7 @@ def combine(
     )
   for name in (*names, *(gate for term in terms for gate in term.gates)):
     if name not in values:
-      raise KeyError(choices.unknown("reward", name, sorted(values)))
+      raise KeyError(registry.describe_unknown("reward", name, sorted(values)))
   thresholds = {term.name: term.threshold for term in terms}
   valid = masked.all_valid(jnp.asarray(values[names[0]]), valid)
   gated_values, weights = {}, weights_at(terms, step)
@@ -222,7 +222,7 @@ def mix(
     ValueError: the rule is unknown, or two terms have the same name.
   """
   if rule not in RULES:
-    raise ValueError(choices.unknown("rule", rule, RULES))
+    raise ValueError(registry.describe_unknown("rule", rule, RULES))
   names = [term.name for term in terms]
   twice = sorted({name for name in names if names.count(name) > 1})
   if twice:

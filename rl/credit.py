@@ -15,7 +15,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked
+from rl import masked, registry
 
 Array = jax.Array
 REDUCE = ("sum", "min")
@@ -99,7 +99,7 @@ def returns_to_go(
       for "min".
   """
   if reduce not in REDUCE:
-    raise ValueError(choices.unknown("reduce", reduce, REDUCE))
+    raise ValueError(registry.describe_unknown("reduce", reduce, REDUCE))
   if not 0 <= gamma <= 1:
     raise ValueError(f"gamma = {gamma} must be from 0 to 1")
   if reduce == "min":

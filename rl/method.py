@@ -28,7 +28,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rl import choices, scoring, transforms
+from rl import registry, scoring, transforms
 from rl.losses.terms import Loss, Term
 from rl.parameter_sets import ParameterSet
 from rl.reward import Reward
@@ -109,7 +109,8 @@ class Method:
     behaviors = ["policy", *dict(self.parameter_sets)]
     if self.behavior not in behaviors:
       raise ValueError(
-        f"{self.name}: " + choices.unknown("behavior", self.behavior, behaviors)
+        f"{self.name}: "
+        + registry.describe_unknown("behavior", self.behavior, behaviors)
       )
     signals = (
       ("advantage", self.advantage, ("sample", "token")),

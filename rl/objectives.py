@@ -38,7 +38,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked
+from rl import masked, registry
 
 Array = jax.Array
 BASELINES = ("none", "leave_one_out", "leave_one_out_minus_one", "centered")
@@ -74,7 +74,7 @@ def _check_k(k: int, size: int) -> None:
 
 def _check_choice(kind: str, value: str, allowed: tuple[str, ...]) -> None:
   if value not in allowed:
-    raise ValueError(choices.unknown(kind, value, allowed))
+    raise ValueError(registry.describe_unknown(kind, value, allowed))
 
 
 def _sort(scores: Array, k: int, valid: Array | None) -> _Sorted:

@@ -22,7 +22,7 @@ import jax
 from jax.experimental import topologies
 
 from experiments.cli import devices as runtime
-from rl import choices
+from rl import registry
 
 GIB = 2**30
 GB = 1e9
@@ -158,7 +158,7 @@ def devices(
   """
   name, _, shape = topology.partition(":")
   if name not in CHIPS:
-    raise ValueError(choices.unknown("chip", name, CHIPS))
+    raise ValueError(registry.describe_unknown("chip", name, CHIPS))
   if slices < 1:
     raise ValueError(f"slices = {slices} must be at least 1")
   if not re.fullmatch(r"\d+(x\d+)*", shape):

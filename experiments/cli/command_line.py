@@ -17,7 +17,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from experiments.cli import arguments, config_keys, config_names, errors
-from rl import choices
+from rl import registry
 
 # Adds the flags of a command, besides `--config`, to absl's flag values.
 DefineFlags = Callable[[flags.FlagValues], None]
@@ -161,5 +161,7 @@ def _check_overrides(
       # A value that is not a ConfigDict has no keys.
       keys = level if isinstance(level, ml_collections.ConfigDict) else ()
       if key not in keys:
-        raise errors.UsageError(choices.unknown(f"key of {where}", key, keys))
+        raise errors.UsageError(
+          registry.describe_unknown(f"key of {where}", key, keys)
+        )
       where, level = f"{where}.{key}", level[key]

@@ -14,7 +14,7 @@ from typing import Any
 import ml_collections
 
 from experiments.configs import defaults
-from rl import choices
+from rl import registry
 
 
 def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
@@ -44,7 +44,9 @@ def _check(
 ) -> None:
   for key, value in config.items():
     if key not in known_keys:
-      raise ValueError(choices.unknown(f"key of {where}", key, known_keys))
+      raise ValueError(
+        registry.describe_unknown(f"key of {where}", key, known_keys)
+      )
     # A dict that is empty by default takes names of the user (`learners`), or
     # is checked by `check` (`base`, `mix.terms`).
     if isinstance(value, ml_collections.ConfigDict) and known_keys[key]:

@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 
 from experiments.cli import config_names, spec
 from experiments.configs import chain, countdown, defaults
-from rl import choices, methods
+from rl import methods, registry
 
 COUNTDOWN = "countdown(count=4)"  # many right answers, so that breadth shows
 CHAIN = "chain(operations=3)"  # a task with step scores
@@ -131,7 +131,7 @@ def base(task: str) -> ConfigDict:
   """
   name, _ = spec.parse(task)
   if name not in BASES:
-    raise ValueError(choices.unknown("embedded task", name, BASES))
+    raise ValueError(registry.describe_unknown("embedded task", name, BASES))
   config = BASES[name]()
   config.task = task
   config.model.value_head = True

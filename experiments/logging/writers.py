@@ -23,7 +23,7 @@ from etils import epath
 
 from experiments.logging import json_files
 from models import storage_paths
-from rl import choices
+from rl import registry
 
 METRICS_FILE = "metrics.jsonl"
 # Metrics on a line of the terminal, with their short names there.
@@ -339,7 +339,7 @@ def get(name: str) -> Callable[..., Sink]:
     ImportError: its package is not installed.
   """
   if name not in SINKS:
-    raise ValueError(choices.unknown("sink", name, sorted(SINKS)))
+    raise ValueError(registry.describe_unknown("sink", name, sorted(SINKS)))
   if name == "wandb":
     try:
       importlib.import_module("wandb")

@@ -18,7 +18,7 @@ from experiments.training import (
 )
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader, storage_paths
-from rl import choices
+from rl import registry
 
 # Where labels come from, and the checker whose notion of an error they share:
 # a detour that leads back is an error to "clean" alone, since a continuation
@@ -107,7 +107,7 @@ def prepare(
   workdir = storage_paths.parse(workdir)
   arguments.check_seed("seed", config.seed)
   if config.labels not in LABELS:
-    raise ValueError(choices.unknown("labels", config.labels, LABELS))
+    raise ValueError(registry.describe_unknown("labels", config.labels, LABELS))
   for name in (
     "updates",
     "problems",

@@ -16,9 +16,7 @@ from typing import Any
 
 from experiments.tasks import text
 from experiments.tasks.task import Judged, Problems, Task, supervised_tokens
-from rl import choices
-from rl.methods import settings as allowed
-from rl.methods import unfinished
+from rl import registry
 
 __all__ = [
   "Judged",
@@ -53,7 +51,7 @@ def get(name: str, **kwargs: Any) -> Task:
       is not allowed.
   """
   make = factory(name)
-  allowed.check("setting", f"task {name!r}", make, kwargs)
+  registry.check_settings("setting", f"task {name!r}", make, kwargs)
   return make(**kwargs)
 
 
@@ -85,8 +83,10 @@ def module(name: str) -> types.ModuleType:
   """
   module_names = _module_names()
   if name not in module_names:
-    raise ValueError(choices.unknown("task", name, sorted(module_names)))
-  return unfinished.module(module_names[name])
+    raise ValueError(
+      registry.describe_unknown("task", name, sorted(module_names))
+    )
+  return registry.import_module(module_names[name])
 
 
 def _module_names() -> dict[str, str]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from experiments.tasks.task import Judged, Problems, Task
 from rewards.tasks import chain as rules
-from rl import choices, types
+from rl import registry, types
 
 Array = jax.Array
 
@@ -72,7 +72,7 @@ def chain(
       f"{OPERATIONS[0]} to {OPERATIONS[-1]}, the nearest is {nearest}"
     )
   if prm not in rules.PRMS:
-    raise ValueError(choices.unknown("prm", prm, rules.PRMS))
+    raise ValueError(registry.describe_unknown("prm", prm, rules.PRMS))
   num_problems = 10 * BASE**operations
   num_test = -(
     -num_problems // HELD_OUT_DIVISOR

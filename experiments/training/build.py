@@ -23,10 +23,9 @@ from experiments.training.experiment import Experiment
 from models import policy
 from rewards import combine
 from rewards.process import prefix_values
-from rl import choices, learners, methods, transforms
+from rl import learners, methods, registry, transforms
 from rl.losses import importance, terms
 from rl.method import Method
-from rl.methods import settings
 from rl.minibatches import Plan
 from rl.reward import Reward
 from rl.sampling import generation, samplers
@@ -170,8 +169,8 @@ def make_stage(text: str) -> samplers.Sampler:
   """Makes a way of sampling from its call, such as "greedy()"."""
   name, arguments = spec.parse(text, "stage")
   if name not in STAGES:
-    raise ValueError(choices.unknown("stage", name, STAGES))
-  settings.check("setting", f"stage {name!r}", STAGES[name], arguments)
+    raise ValueError(registry.describe_unknown("stage", name, STAGES))
+  registry.check_settings("setting", f"stage {name!r}", STAGES[name], arguments)
   return STAGES[name](**arguments)
 
 

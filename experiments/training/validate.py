@@ -40,7 +40,7 @@ from experiments.training import (
 from experiments.training.experiment import KINDS, Experiment
 from models import checkpoint_reader, lora, sharding, storage_paths
 from rewards import combine
-from rl import choices, learners, scoring, step, transforms, types
+from rl import learners, registry, scoring, step, transforms, types
 from rl.method import Method
 from rl.sampling import samplers
 
@@ -102,7 +102,7 @@ def check_config(config: ml_collections.ConfigDict) -> None:
   """Checks the values of a config that can be judged by themselves."""
   config_keys.check(config)
   if config.kind not in KINDS:
-    raise ValueError(choices.unknown("kind", config.kind, KINDS))
+    raise ValueError(registry.describe_unknown("kind", config.kind, KINDS))
   for name in config.sinks:
     writers.get(name)
   arguments.check_seed("seed", config.seed)
@@ -205,7 +205,7 @@ def check_mix(mix: Mapping[str, Any]) -> None:
   """Checks the rule, the order and the schedules of a mix of rewards."""
   terms, rule = mix.get("terms") or {}, mix.get("rule", "sum")
   if rule not in combine.RULES:
-    raise ValueError(choices.unknown("rule", rule, combine.RULES))
+    raise ValueError(registry.describe_unknown("rule", rule, combine.RULES))
   order = tuple(mix.get("order", ()))
   if set(order) != set(terms):
     raise ValueError(
@@ -214,7 +214,7 @@ def check_mix(mix: Mapping[str, Any]) -> None:
   for name, term in terms.items():
     if term.schedule not in build.WEIGHT_SCHEDULES:
       raise ValueError(
-        choices.unknown(
+        registry.describe_unknown(
           f"schedule of term {name}",
           term.schedule,
           sorted(build.WEIGHT_SCHEDULES),
@@ -246,14 +246,14 @@ def check_optimizers(
   for name in changes:
     if name not in other_learners:
       raise ValueError(
-        choices.unknown(
+        registry.describe_unknown(
           f"learner of method {config.method}", name, other_learners
         )
       )
     for key in changes[name]:
       if key not in config.optimizer:
         kind = f"setting of learners.{name}"
-        raise ValueError(choices.unknown(kind, key, config.optimizer))
+        raise ValueError(registry.describe_unknown(kind, key, config.optimizer))
   for name in names:
     where = "optimizer" if name == learners.POLICY else f"learners.{name}"
     settings = config.optimizer.to_dict() | dict(changes.get(name, {}))
@@ -278,7 +278,7 @@ def _check_optimizer(
   schedule = settings["schedule"]
   if schedule not in optimizers.SCHEDULES:
     raise ValueError(
-      choices.unknown("schedule", schedule, optimizers.SCHEDULES)
+      registry.describe_unknown("schedule", schedule, optimizers.SCHEDULES)
     )
   warmup, decay = settings["warmup_steps"], settings["decay_steps"]
   # A run that ends during its warm-up never reaches the cosine.
@@ -570,7 +570,7 @@ def _check_keep_best(e: Experiment) -> None:
   _, name = checkpoint_retention.parse_metric(config.keep_best)
   logged = _logged_metrics(e)
   if name not in logged:
-    raise ValueError(choices.unknown("keep_best", name, logged))
+    raise ValueError(registry.describe_unknown("keep_best", name, logged))
   cadence = "log_every"
   if name.startswith(statistics.METRIC_PREFIX):
     cadence = "evaluate_every"

@@ -14,7 +14,7 @@ import transformers
 from models.config import ModelConfig
 from models.hf.config_reader import ConfigReader
 from models.hf.families import FAMILIES, shortest_pattern
-from rl import choices
+from rl import registry
 
 Fields = dict[str, Any]
 
@@ -58,7 +58,9 @@ def from_hf(data: Fields, dtype: str = "float32") -> ModelConfig:
     name = data["model_type"]
   if name not in FAMILIES:
     raise ValueError(
-      choices.unknown("architecture: model_type", name, sorted(FAMILIES))
+      registry.describe_unknown(
+        "architecture: model_type", name, sorted(FAMILIES)
+      )
     )
   return _to_model_config(_to_hf_object(name, data), dtype)
 
@@ -78,7 +80,9 @@ def to_hf(config: ModelConfig, **tokens: Any) -> transformers.PretrainedConfig:
       first such field, and the families that can express it.
   """
   if config.family not in FAMILIES:
-    raise ValueError(choices.unknown("family", config.family, sorted(FAMILIES)))
+    raise ValueError(
+      registry.describe_unknown("family", config.family, sorted(FAMILIES))
+    )
   lost = _lost_field(config, config.family)
   if lost:
     able = [name for name in sorted(FAMILIES) if not _lost_field(config, name)]

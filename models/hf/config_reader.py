@@ -6,7 +6,7 @@ from typing import Any
 
 import transformers
 
-from rl import choices
+from rl import registry
 
 
 class ConfigReader:
@@ -36,7 +36,9 @@ class ConfigReader:
     """
     value = self.get(key)
     if value not in names:
-      raise ValueError(choices.unknown(f"{key} in config.json", value, names))
+      raise ValueError(
+        registry.describe_unknown(f"{key} in config.json", value, names)
+      )
     return names[value]
 
   def require(self, key: str, allowed: Any) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 from models.config import ModelConfig
 from models.hf import rope_parameters
 from models.hf.config_reader import ConfigReader
-from rl import choices
+from rl import registry
 
 # Fields of `ModelConfig`, or keys of a Hugging Face config, with their values.
 Fields = dict[str, Any]
@@ -160,7 +160,9 @@ def _window_by_layer_fields(hf: ConfigReader) -> Fields:
   for name in types:
     if name not in _LAYER_KINDS:
       raise ValueError(
-        choices.unknown("layer type in config.json", name, _LAYER_KINDS)
+        registry.describe_unknown(
+          "layer type in config.json", name, _LAYER_KINDS
+        )
       )
   kinds = shortest_pattern(tuple(_LAYER_KINDS[name] for name in types))
   window = hf.get("sliding_window", 0)

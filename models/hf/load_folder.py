@@ -25,7 +25,7 @@ from models import sharding, storage_paths, transformer
 from models.config import DTYPES, ModelConfig
 from models.hf import config_conversion, tensor_layout
 from models.hf.tensor_layout import LeafLayout
-from rl import choices
+from rl import registry
 
 Params = transformer.Params
 Folder = str | os.PathLike
@@ -105,7 +105,7 @@ def load_config(folder: Folder, dtype: str = "float32") -> ModelConfig:
     ValueError: `config.json` is missing, or is not supported.
   """
   if dtype not in DTYPES:
-    raise ValueError(choices.unknown("dtype", dtype, DTYPES))
+    raise ValueError(registry.describe_unknown("dtype", dtype, DTYPES))
   config = config_conversion.from_hf(read_json(folder, CONFIG), dtype)
   path = require_local(folder) / HEADS
   if not path.exists():

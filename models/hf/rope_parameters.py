@@ -11,7 +11,7 @@ from typing import Any
 from models import rope
 from models.hf.config_reader import ConfigReader
 from models.rope import RopeScaling
-from rl import choices
+from rl import registry
 
 Fields = dict[str, Any]
 
@@ -61,7 +61,7 @@ def from_hf(
   kind = parameters.get("rope_type", "default")
   if kind not in _TYPE_KEYS:
     raise ValueError(
-      choices.unknown("rope_type in config.json", kind, _TYPE_KEYS)
+      registry.describe_unknown("rope_type in config.json", kind, _TYPE_KEYS)
     )
   for key, value in parameters.items():
     if value is not None and key not in _SHARED_KEYS | _TYPE_KEYS[kind]:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rl import choices, types
+from rl import registry, types
 from rl.sampling import samplers
 from rl.sampling.samplers import PromptBatch, Sampler
 
@@ -52,7 +52,9 @@ def prefix_values(
       raise ValueError(f"{name}: the task has no steps to continue from")
     if by not in ("policy", *batch.parameter_sets):
       allowed = ["policy", *batch.parameter_sets]
-      raise ValueError(f"{name}: {choices.unknown('by', by, allowed)}")
+      raise ValueError(
+        f"{name}: {registry.describe_unknown('by', by, allowed)}"
+      )
     params = batch.params if by == "policy" else batch.parameter_sets[by]
     prompt = _success(rollout.correct, rollout.sample_mask)
     before = jnp.broadcast_to(prompt[:, None], rollout.scores.shape)

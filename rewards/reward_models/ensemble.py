@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from rewards import base
-from rl import choices, masked, types
+from rl import masked, registry, types
 from rl.transforms import transform
 
 Array = jax.Array
@@ -130,7 +130,7 @@ def ensemble(
     ValueError: `rule` is not a key of `ENSEMBLES`.
   """
   if rule not in ENSEMBLES:
-    raise ValueError(choices.unknown("rule", rule, ENSEMBLES))
+    raise ValueError(registry.describe_unknown("rule", rule, ENSEMBLES))
   scores = jnp.stack([base.component(rollout, name) for name in members])
   if center:
     scores = center_members(scores, rollout.sample_mask)

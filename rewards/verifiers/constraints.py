@@ -40,7 +40,7 @@ from rewards.verifiers import (
   text_units,
   unscored,
 )
-from rl import choices
+from rl import registry
 
 CHECKERS = ifeval.CHECKERS | ifbench.CHECKERS
 Constraint = Mapping[str, Any]
@@ -58,7 +58,7 @@ def validate(constraints: Sequence[Constraint]) -> None:
     for name in arguments:
       if name not in taken:
         kind = f"argument of {constraint['name']}"
-        raise ValueError(choices.unknown(kind, name, list(taken)[1:]))
+        raise ValueError(registry.describe_unknown(kind, name, list(taken)[1:]))
     for name, parameter in list(taken.items())[1:]:
       if parameter.default is parameter.empty and name not in arguments:
         raise ValueError(f"{constraint['name']} needs the argument {name!r}")
@@ -258,7 +258,7 @@ def _read(constraint: Constraint) -> tuple[ifeval.Checker, dict[str, Any]]:
   """The checker of a constraint and its arguments."""
   name = constraint.get("name")
   if name not in CHECKERS:
-    raise ValueError(choices.unknown("constraint", name, CHECKERS))
+    raise ValueError(registry.describe_unknown("constraint", name, CHECKERS))
   items = constraint.items()
   return CHECKERS[name], {
     key: value for key, value in items if key != "name" and value is not None

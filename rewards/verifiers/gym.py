@@ -44,7 +44,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, numbers, unscored
-from rl import choices
+from rl import registry
 
 ALLOWED = tuple(
   [
@@ -146,7 +146,7 @@ def make(
       "`pip install 'extremum[gym]'`"
     ) from None
   if dataset not in ALLOWED:
-    raise ValueError(choices.unknown("dataset", dataset, ALLOWED))
+    raise ValueError(registry.describe_unknown("dataset", dataset, ALLOWED))
   options = dict(options or {})
   try:
     return reasoning_gym.create_dataset(

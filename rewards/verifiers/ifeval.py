@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from rewards.verifiers import text_units
-from rl import choices
+from rl import registry
 
 Checker = Callable[..., bool]
 
@@ -83,7 +83,9 @@ def letter_frequency(
 def response_language(text: str, language: str) -> bool:
   """At least nine in ten letters belong to the language's script."""
   if language not in SCRIPTS:
-    raise ValueError(choices.unknown("script of language", language, SCRIPTS))
+    raise ValueError(
+      registry.describe_unknown("script of language", language, SCRIPTS)
+    )
   letters = [c for c in text if c.isalpha()]
   names = SCRIPTS[language]
   in_script = [c for c in letters if unicodedata.name(c, "").startswith(names)]

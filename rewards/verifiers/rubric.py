@@ -32,7 +32,7 @@ from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, judge, unscored
 from rewards.verifiers.numbers import after_thoughts
-from rl import choices
+from rl import registry
 
 WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": 0.9}
 LOW, HIGH = 1.0, 10.0
@@ -215,7 +215,9 @@ def _criteria(rubric: Any) -> list[tuple[str, float]]:
     if weight is None:
       category = str(criterion.get("category", "")).lower()
       if category not in WEIGHTS:
-        raise ValueError(choices.unknown("category", category, WEIGHTS))
+        raise ValueError(
+          registry.describe_unknown("category", category, WEIGHTS)
+        )
       weight = WEIGHTS[category]
     if not isinstance(weight, int | float) or not math.isfinite(weight):
       raise ValueError(f"weight {json.dumps(weight)}; allowed: a number")

@@ -66,7 +66,7 @@ from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.numbers import after_thoughts
-from rl import choices
+from rl import registry
 
 WEIGHTS = {
   "execution": 7.0,
@@ -316,7 +316,7 @@ def verify(
   """
   for name, weight in weights.items():
     if name not in WEIGHTS:
-      raise ValueError(choices.unknown("part", name, WEIGHTS))
+      raise ValueError(registry.describe_unknown("part", name, WEIGHTS))
     if weight < 0:
       raise ValueError(f"the weight of {name} is {weight}; allowed: 0 or more")
   used = {n: w for n, w in weights.items() if judge or n != "judge"}

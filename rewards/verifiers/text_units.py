@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 import re
 
-from rl import choices
+from rl import registry
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"(?<=[.!?\u2026\u3002])[\"'\u201d\u2019)\]*]*(?=\s)|\n\s*\n")
@@ -73,5 +73,5 @@ def compare(count: int, relation: str, number: int) -> bool:
     ValueError: the relation is unknown.
   """
   if relation not in RELATIONS:
-    raise ValueError(choices.unknown("relation", relation, RELATIONS))
+    raise ValueError(registry.describe_unknown("relation", relation, RELATIONS))
   return RELATIONS[relation](count, int(number))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 import jax
 import jax.numpy as jnp
 
-from rl import choices, factories, scoring, types
+from rl import factories, registry, scoring, types
 from rl.losses import aggregates, ratios, surrogates
 from rl.transforms import LevelError, Transform
 
@@ -216,7 +216,9 @@ def policy_gradient(
     ValueError: if `against` has another value.
   """
   if against not in ("old", "behavior"):
-    raise ValueError(choices.unknown("against", against, ("old", "behavior")))
+    raise ValueError(
+      registry.describe_unknown("against", against, ("old", "behavior"))
+    )
   needs = {_POLICY_LOG_PROBS} | surrogate.needs
   name = f"policy_gradient({surrogate})"
   if surrogate.uses_ratio:
@@ -280,7 +282,9 @@ def kl(
     ValueError: if the estimator is unknown.
   """
   if estimator not in KL_ESTIMATORS:
-    raise ValueError(choices.unknown("KL estimator", estimator, KL_ESTIMATORS))
+    raise ValueError(
+      registry.describe_unknown("KL estimator", estimator, KL_ESTIMATORS)
+    )
   need = scoring.Need(reference, scoring.log_probs)
   metric = "policy/kl" if reference == "ref" else f"policy/kl_{reference}"
 

@@ -1,9 +1,9 @@
-"""Published methods, one short file each, found by name.
+"""Published methods, one short file each, looked up by name.
 
-A file `NAME.py`, here or in a family's folder, holds a function
-`NAME(**hyper) -> Method`, or `-> {slot: Method}` where several networks learn
-(`rl.learners`); adding the file is all it takes. Other files of a folder hold
-what only that family shares.
+A file `NAME.py`, here or in the folder of a family, defines a function
+`NAME(**hyper) -> Method`, or `-> {learner: Method}` if several networks learn
+(`rl.learners`). Adding the file is all it takes. Other files of a folder hold
+what its family shares.
 """
 
 from __future__ import annotations
@@ -15,70 +15,71 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rl import choices, factories, learners
+from rl import factories, learners, registry
 from rl.method import Method
-from rl.methods import settings, unfinished
 
 
 def _factories() -> dict[str, Callable]:
-  """Every function that a module of its own name defines, by that name."""
-  return _defined(tuple(__path__))
+  """Returns the factory of every method by name."""
+  # `__path__` is an argument so that tests can add a folder.
+  return _factories_in(tuple(__path__))
 
 
 @functools.cache
-def _defined(folders: tuple[str, ...]) -> dict[str, Callable]:
-  found = {}
+def _factories_in(folders: tuple[str, ...]) -> dict[str, Callable]:
+  """Returns the functions that are named like the module that defines them."""
+  factory_of = {}
   for module in pkgutil.walk_packages(folders, f"{__name__}."):
     name = module.name.rpartition(".")[-1]
-    make = getattr(unfinished.module(module.name), name, None)
-    if inspect.isfunction(make):
-      found[name] = make
-  return dict(sorted(found.items()))
+    function = getattr(registry.import_module(module.name), name, None)
+    if inspect.isfunction(function):
+      factory_of[name] = function
+  return dict(sorted(factory_of.items()))
 
 
 def names() -> list[str]:
-  """The methods there are, sorted."""
+  """Returns the names of all methods, sorted."""
   return list(_factories())
 
 
 def factory(name: str) -> Callable[..., Method | dict[str, Method]]:
-  """The function that makes the method of that name.
+  """Returns the function that makes the method of a name.
 
   Raises:
-    ValueError: unknown method, with the nearest one.
+    ValueError: if the method is unknown; the message names the nearest one.
   """
   if name not in _factories():
-    raise ValueError(choices.unknown("method", name, names()))
+    raise ValueError(registry.describe_unknown("method", name, names()))
   return _factories()[name]
 
 
 def family(name: str) -> str:
-  """The folder of a method: group, sets, process, ...; "" of a loose file."""
+  """Returns the folder of a method, such as "group"; "" for a file without one."""
   folders = factory(name).__module__.split(".")[2:-1]
   return folders[0] if folders else ""
 
 
 def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
-  """The method of that name, or the methods of its learners by slot.
+  """Returns the method of a name, or the methods of its learners by name.
 
   Args:
     name: one of `names()`.
-    **hyper: its hyper-parameters; the paper's are the defaults.
+    **hyper: hyper-parameters. Defaults are those of the paper.
 
   Raises:
-    ValueError: unknown method or hyper-parameter, or a value of another type,
-      with the nearest one.
-    ImportError: a file of methods has a mistake.
+    ValueError: if the method or a hyper-parameter is unknown, or a value has
+      another type or is refused by the method.
+    ImportError: if a file of methods has a mistake.
   """
   make = factory(name)
-  settings.check("hyper-parameter", name, make, hyper)
-  shown = factories.label(name, hyper) if hyper else name
-  made = make(**hyper)
-  if not isinstance(made, Mapping):
-    return dataclasses.replace(made, name=shown)
-  titles = {slot: f"{shown}: {slot}" for slot in made}
-  titles[learners.POLICY] = shown
+  registry.check_settings("hyper-parameter", name, make, hyper)
+  label = factories.label(name, hyper) if hyper else name
+  method = make(**hyper)
+  if not isinstance(method, Mapping):
+    return dataclasses.replace(method, name=label)
+  labels = {learner: f"{label}: {learner}" for learner in method}
+  labels[learners.POLICY] = label
   return {
-    slot: dataclasses.replace(one, name=titles[slot])
-    for slot, one in made.items()
+    learner: dataclasses.replace(one, name=labels[learner])
+    for learner, one in method.items()
   }

@@ -10,9 +10,16 @@ import pytest
 from helpers import tabular_policy
 
 from rl import method as methods_core
-from rl import methods, parameter_sets, prepare, scoring, step, transforms
+from rl import (
+  methods,
+  parameter_sets,
+  prepare,
+  registry,
+  scoring,
+  step,
+  transforms,
+)
 from rl.losses import ratios, terms
-from rl.methods import settings
 from rl.metrics import Tally
 from rl.minibatches import Plan
 from rl.transforms import LevelError
@@ -53,11 +60,11 @@ def test_variadic_arguments_of_a_factory_are_not_checked():
   def make(a: int, *more, b: "Unknown" = 0, **others):  # noqa: F821
     return a, more, b, others
 
-  settings.check("setting", "it", make, {"a": 1, "b": "c", "d": None})
+  registry.check_settings("setting", "it", make, {"a": 1, "b": "c", "d": None})
   with pytest.raises(ValueError, match=r"it needs a value of 'a'$"):
-    settings.check("setting", "it", make, {"more": 1})
+    registry.check_settings("setting", "it", make, {"more": 1})
   with pytest.raises(ValueError, match=r"it: a = 'x' must be int$"):
-    settings.check("setting", "it", make, {"a": "x"})
+    registry.check_settings("setting", "it", make, {"a": "x"})
 
 
 def test_one_update_needs_no_old_pass():

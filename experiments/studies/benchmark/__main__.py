@@ -31,8 +31,7 @@ from experiments.studies.benchmark.outcome import Outcome
 from experiments.studies.benchmark.peers import PEERS
 from experiments.studies.benchmark.scaling import scaling
 from experiments.studies.benchmark.update import update
-from rl import choices
-from rl.methods import settings as allowed
+from rl import registry
 
 BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
   "objectives": objectives,
@@ -141,9 +140,9 @@ def _named(
   name, settings = spec.parse(text) if text else ("", {})
   settings = {**settings, **given}
   if name not in BENCHMARKS:
-    raise ValueError(choices.unknown("benchmark", name, BENCHMARKS))
+    raise ValueError(registry.describe_unknown("benchmark", name, BENCHMARKS))
   without_console = functools.partial(BENCHMARKS[name], None)
-  allowed.check("setting", name, without_console, settings)
+  registry.check_settings("setting", name, without_console, settings)
   return name, settings
 
 

@@ -15,7 +15,7 @@ from experiments.cli import errors
 from experiments.studies.benchmark import machine, outcome, rounds, sides, sizes
 from experiments.studies.benchmark.outcome import Outcome, Row
 from experiments.studies.benchmark.peers import PEERS
-from rl import choices
+from rl import registry
 
 NONE = "none"  # ours alone
 PROOF_PROMPTS, PROOF_TOKENS = 4, 32
@@ -46,7 +46,7 @@ def over_shapes(
     UsageError: unknown shape, or what `starts`, `write` and `rows` raise.
   """
   if shape and shape not in known:
-    raise errors.UsageError(choices.unknown("shape", shape, known))
+    raise errors.UsageError(registry.describe_unknown("shape", shape, known))
   for start in starts:
     start({})  # refuses before anything is measured
 
@@ -84,7 +84,7 @@ def launch(
   """
   for name in (peer, *pythons):
     if name not in allowed:
-      raise errors.UsageError(choices.unknown("peer", name, allowed))
+      raise errors.UsageError(registry.describe_unknown("peer", name, allowed))
   if peer == NONE:
     return None
   known = PEERS[peer]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 
 from experiments.studies.claims.claim import Claim
-from rl import choices
+from rl import registry
 
 NAMES = (
   "pass_at_k_training",
@@ -34,7 +34,7 @@ def check(name: str) -> str:
     ValueError: there is none.
   """
   if name not in NAMES:
-    raise ValueError(choices.unknown("claim", name, NAMES))
+    raise ValueError(registry.describe_unknown("claim", name, NAMES))
   return name
 
 

@@ -25,7 +25,7 @@ from scipy import special
 
 from experiments.evaluation.intervals import CONFIDENCE, student_interval
 from experiments.studies.arms import Arm, Outcome
-from rl import choices
+from rl import registry
 
 Outcomes = Mapping[str, Outcome]
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
@@ -51,7 +51,9 @@ class Comparison:
 
   def __post_init__(self):
     if self.region not in REGIONS:
-      raise ValueError(choices.unknown("region", self.region, REGIONS))
+      raise ValueError(
+        registry.describe_unknown("region", self.region, REGIONS)
+      )
     if len(self.effects) < 2:
       raise ValueError(
         f"{self.label}: {len(self.effects)} seed gives no interval; use at "

@@ -40,7 +40,7 @@ from rich.console import Console
 from experiments.cli import arguments, errors
 from experiments.studies.faults import disks, kills, runs, soak, verifier
 from experiments.studies.faults.outcome import Outcome, Skipped, Tell
-from rl import choices
+from rl import registry
 
 FAULTS = (
   "kill",
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   given = parser.parse_args(argv)
   for name in given.faults:
     if name not in FAULTS:
-      raise errors.UsageError(choices.unknown("fault", name, FAULTS))
+      raise errors.UsageError(registry.describe_unknown("fault", name, FAULTS))
   with errors.usage_errors():
     arguments.check_seed("--seed", given.seed)
     if given.json not in (None, "-"):

@@ -23,7 +23,7 @@ from experiments.tasks.task import Task
 from experiments.tasks.text import text_task
 from experiments.tasks.text.text_task import Example, TextOptions
 from rewards.verifiers import numbers
-from rl import choices
+from rl import registry
 
 FIELDS = ("question", "answer")
 INSTRUCTION = (
@@ -96,7 +96,7 @@ def gsm8k(
       `text_task.build` refuses the problems.
   """
   if solution not in SOLUTIONS:
-    raise ValueError(choices.unknown("solution", solution, SOLUTIONS))
+    raise ValueError(registry.describe_unknown("solution", solution, SOLUTIONS))
   usual_prompt, usual_completion = (
     (512, 512) if options.tokenizer else (256, 128)
   )

@@ -58,7 +58,7 @@ from experiments.tasks.text import text_task
 from experiments.tasks.text.text_task import Example, TextOptions
 from rewards.verifiers import Each, Item
 from rewards.verifiers.pool import Pool
-from rl import choices
+from rl import registry
 
 REWARD = "rewards.verifiers.match:normalized"
 PROMPT_KEYS = ("prompt", "question")
@@ -172,7 +172,9 @@ def load_reward(reward: str) -> Callable[..., Any]:
       for key, value in vars(module).items()
       if callable(value) and not key.startswith("_")
     ]
-    problem = choices.unknown(f"function of {module_name}", name, public)
+    problem = registry.describe_unknown(
+      f"function of {module_name}", name, public
+    )
     raise ValueError(f"reward {reward!r}: {problem}")
   function = getattr(module, name)
   if not callable(function):
@@ -192,7 +194,7 @@ def _import_problem(module_name: str, error: BaseException) -> str:
   ):
     local = sorted(file.stem for file in epath.Path().glob("*.py"))
     importable = [*local, REWARD.partition(":")[0]]
-    return choices.unknown("module", module_name, importable)
+    return registry.describe_unknown("module", module_name, importable)
   message = " ".join(str(error).split())
   return f"importing {module_name!r} raises {type(error).__name__}: {message}"
 
@@ -220,7 +222,7 @@ def _check_reward(
     names += example.meta
     for name in verify.required:
       if name not in names:
-        problem = choices.unknown("parameter", name, names)
+        problem = registry.describe_unknown("parameter", name, names)
         raise ValueError(f"reward {reward!r}, {location}: {problem}")
 
 
@@ -270,7 +272,7 @@ def _check_parts(
       return
   for name in parts:
     if name not in available:
-      problem = choices.unknown("part", name, sorted(available))
+      problem = registry.describe_unknown("part", name, sorted(available))
       raise ValueError(f"reward {reward!r}: {problem}")
 
 

@@ -32,7 +32,7 @@ from experiments.tasks.text import prompting
 from models import tokenizer
 from rewards.process import segmentation
 from rewards.verifiers import Item, Outcome, equations
-from rl import choices, types
+from rl import registry, types
 
 Array = np.ndarray
 Verify = Callable[[Sequence[Item]], list[Outcome]]
@@ -114,9 +114,11 @@ class TextOptions:
   def __post_init__(self) -> None:
     if isinstance(self.chat, str) and self.chat != "auto":
       allowed = ("True", "False", "auto")
-      raise ValueError(choices.unknown("chat", self.chat, allowed))
+      raise ValueError(registry.describe_unknown("chat", self.chat, allowed))
     if self.too_long not in TOO_LONG:
-      raise ValueError(choices.unknown("too_long", self.too_long, TOO_LONG))
+      raise ValueError(
+        registry.describe_unknown("too_long", self.too_long, TOO_LONG)
+      )
     for name in ("prompt_length", "completion_length", "max_steps"):
       value = getattr(self, name)
       if value is not None and value < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, choices, masked, scoring, types
+from rl import advantages, masked, registry, scoring, types
 from rl.losses.aggregates import seq_mean_token_sum_norm
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -93,7 +93,7 @@ def canon(
     ValueError: if the metric is unknown.
   """
   if metric not in METRICS:
-    raise ValueError(choices.unknown("metric", metric, METRICS))
+    raise ValueError(registry.describe_unknown("metric", metric, METRICS))
   return Method(
     advantage=chain(scores(), conditional(metric, mu, alpha)),
     loss=policy_gradient(

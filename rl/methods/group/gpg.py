@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, types
+from rl import masked, registry, types
 from rl.losses.surrogates import reinforce
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -46,7 +46,7 @@ def gpg(count: str = "groups") -> Method:
     ValueError: if `count` is unknown.
   """
   if count not in COUNTS:
-    raise ValueError(choices.unknown("count", count, COUNTS))
+    raise ValueError(registry.describe_unknown("count", count, COUNTS))
   return Method(
     advantage=chain(scores(), center(), divide_by_informative_share(count)),
     loss=policy_gradient(reinforce()),

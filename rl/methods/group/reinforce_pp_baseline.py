@@ -1,6 +1,6 @@
 """REINFORCE++ with the group's mean as baseline, whitened over the batch."""
 
-from rl import choices
+from rl import registry
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
@@ -32,7 +32,7 @@ def reinforce_pp_baseline(
   """
   whitening = {"token": (broadcast(), whiten()), "sample": (whiten(),)}
   if over not in whitening:
-    raise ValueError(choices.unknown("over", over, whitening))
+    raise ValueError(registry.describe_unknown("over", over, whitening))
   loss = policy_gradient(ppo_clip(clip, clip))
   return Method(
     advantage=chain(scores(), center(), *whitening[over]),

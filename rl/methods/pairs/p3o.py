@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, types
+from rl import masked, registry, types
 from rl.losses import surrogates
 from rl.losses.terms import term
 from rl.method import Method
@@ -78,7 +78,7 @@ def p3o(
     ValueError: if `clipping` is unknown.
   """
   if clipping not in CLIPPING:
-    raise ValueError(choices.unknown("clipping", clipping, CLIPPING))
+    raise ValueError(registry.describe_unknown("clipping", clipping, CLIPPING))
   rewards = chain(scores(), minus_log_ratio(beta)) if beta else scores()
   return Method(
     advantage=rewards,

@@ -1,6 +1,6 @@
 """Clip and delta: process rewards that do not grow with the number of steps."""
 
-from rl import choices
+from rl import registry
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -66,7 +66,7 @@ def clip_delta(
     "clip_delta": (clip_rewards(threshold), delta_rewards()),
   }
   if form not in bounded:
-    raise ValueError(choices.unknown("form", form, bounded))
+    raise ValueError(registry.describe_unknown("form", form, bounded))
   dense = chain(
     step_scores(),
     *bounded[form],

@@ -20,7 +20,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, credit, masked, metrics, scoring, types
+from rl import credit, masked, metrics, registry, scoring, types
 from rl.losses.terms import term
 from rl.transforms import Transform, log_ratios, sample_ends, transform
 
@@ -86,7 +86,7 @@ def leave_one_out_tokens(
     ValueError: if the form is unknown.
   """
   if form not in BASELINES:
-    raise ValueError(choices.unknown("form", form, BASELINES))
+    raise ValueError(registry.describe_unknown("form", form, BASELINES))
   members = mask.any(-1)  # [..., S]
   others = masked.count(members, keepdims=True) - 1.0
   means = masked.mean(rewards, mask)  # [..., S]

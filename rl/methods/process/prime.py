@@ -1,6 +1,6 @@
 """PRIME: an implicit process reward model that learns beside the policy."""
 
-from rl import choices
+from rl import registry
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -78,7 +78,7 @@ def prime(
     ValueError: if `update` is unknown; when a step is traced, if `baseline` is.
   """
   if update not in UPDATES:
-    raise ValueError(choices.unknown("update", update, UPDATES))
+    raise ValueError(registry.describe_unknown("update", update, UPDATES))
   sample_filter = accuracy_between(low, high) & all_finished()
   process = chain(
     implicit_rewards(),

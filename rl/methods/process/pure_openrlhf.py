@@ -1,6 +1,6 @@
 """PURE as in its OpenRLHF branch: the baseline is subtracted from rewards."""
 
-from rl import choices
+from rl import registry
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -65,7 +65,9 @@ def pure_openrlhf(
     ValueError: if `baseline` is unknown, or `labelled` is not in [0, 1].
   """
   if baseline not in _BASELINES:
-    raise ValueError(choices.unknown("baseline", baseline, _BASELINES))
+    raise ValueError(
+      registry.describe_unknown("baseline", baseline, _BASELINES)
+    )
   process = chain(
     step_scores(),
     min_form_rewards(temperature),

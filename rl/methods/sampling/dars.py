@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, types
+from rl import masked, registry, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -83,7 +83,7 @@ def dars(
     ValueError: if the schedule is unknown.
   """
   if schedule not in SCHEDULES:
-    raise ValueError(choices.unknown("schedule", schedule, SCHEDULES))
+    raise ValueError(registry.describe_unknown("schedule", schedule, SCHEDULES))
 
   if total is None:
     total = 32 if schedule == SCHEDULES[0] else 64

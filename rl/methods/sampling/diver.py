@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rl import choices, scoring, types
+from rl import registry, scoring, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -151,7 +151,7 @@ def diver(
     ValueError: if the kind is unknown.
   """
   if kind not in CAPS:
-    raise ValueError(choices.unknown("kind", kind, CAPS))
+    raise ValueError(registry.describe_unknown("kind", kind, CAPS))
   return Method(
     advantage=chain(
       scores(), plus_diversity(kind, steps), group_normalize(ddof)

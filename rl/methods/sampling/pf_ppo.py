@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, types
+from rl import masked, registry, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -111,7 +111,7 @@ def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:
     ValueError: if the rule is unknown.
   """
   if rule not in RULES:
-    raise ValueError(choices.unknown("rule", rule, RULES))
+    raise ValueError(registry.describe_unknown("rule", rule, RULES))
   return Method(
     advantage=chain(scores(), drawn_z_score(rule)),
     loss=policy_gradient(ppo_clip(clip, clip)),

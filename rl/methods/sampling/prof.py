@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, types
+from rl import masked, registry, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -154,7 +154,7 @@ def prof(
       f"{min(max(share, 0.1), 1.0):g}"
     )
   if wrong not in WRONG:
-    raise ValueError(choices.unknown("wrong", wrong, WRONG))
+    raise ValueError(registry.describe_unknown("wrong", wrong, WRONG))
   selected = consistent_samples(share, penalty, most_steps, wrong)
   return Method(
     sample_filter=chain(step_scores(), selected),

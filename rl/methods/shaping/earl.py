@@ -2,7 +2,7 @@
 
 import jax
 
-from rl import choices, masked, scoring, types
+from rl import masked, registry, scoring, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient
 from rl.method import Method
@@ -71,7 +71,7 @@ def earl(
     ValueError: if the scope is unknown.
   """
   if scope not in _SCOPES:
-    raise ValueError(choices.unknown("scope", scope, _SCOPES))
+    raise ValueError(registry.describe_unknown("scope", scope, _SCOPES))
   samples = mixed_verdicts() & finished()
   loss = policy_gradient(ppo_clip(low, high))
   penalty = kl("k3").of(loss_filter=samples)

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from rl import advantages, choices, masked, scoring, types
+from rl import advantages, masked, registry, scoring, types
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -87,7 +87,7 @@ def ucas(
     ValueError: if `reduce` is unknown.
   """
   if reduce not in _REDUCE:
-    raise ValueError(choices.unknown("reduce", reduce, _REDUCE))
+    raise ValueError(registry.describe_unknown("reduce", reduce, _REDUCE))
   shaped = shape_by_certainty(right, wrong, penalty, reduce)
   return Method(
     advantage=chain(scores(), group_normalize(ddof), shaped),

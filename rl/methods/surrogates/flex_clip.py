@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from rl import choices, masked, scoring, types
+from rl import masked, registry, scoring, types
 from rl.losses import surrogates
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -121,7 +121,7 @@ def flex_clip(
     ValueError: if the schedule is unknown.
   """
   if schedule not in SCHEDULES:
-    raise ValueError(choices.unknown("schedule", schedule, SCHEDULES))
+    raise ValueError(registry.describe_unknown("schedule", schedule, SCHEDULES))
   surrogate = moving_clip(upper, lower, clip, falling=schedule == "did")
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

@@ -1,0 +1,186 @@
+"""Names of methods, rewards and tasks: messages, checks of settings, imports.
+
+A config names a method, a reward or a task as `NAME(setting=value)`. The
+packages `rl.methods`, `rewards` and `experiments.tasks` look the name up, and use
+these functions to check the settings and to report mistakes in the same words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import numbers
+import os
+import pathlib
+import traceback
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+# Types of values that a parameter of the annotated type accepts.
+_ACCEPTED_TYPES = {
+  int: numbers.Integral,
+  float: numbers.Real,
+  str: str | os.PathLike,
+}
+
+
+def describe_unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
+  """Returns the message for an unknown name, with the nearest valid choice.
+
+  Letter case is ignored when the nearest choice is looked for.
+
+  Args:
+    kind: kind of name, such as "method" or "setting of task 'chain'".
+    value: the unknown name.
+    allowed: all valid names.
+  """
+  allowed = [str(choice) for choice in allowed]
+  lowered = {choice.lower(): choice for choice in allowed}
+  name = str(value).lower()
+  near = difflib.get_close_matches(name, lowered, n=3, cutoff=0.3)
+  near.sort(key=lambda choice: -_likeness(name, choice))
+  guess = f"did you mean {lowered[near[0]]!r}? " if near else ""
+  choices = ", ".join(allowed) or "none"
+  return f"unknown {kind} {value!r}; {guess}available: {choices}"
+
+
+def _likeness(value: str, choice: str) -> float:
+  """Similarity of two names in [0, 1], plus a bonus for a common beginning."""
+  match = difflib.SequenceMatcher(a=value, b=choice)
+  # The bonus decides between equally similar names: the first letter counts.
+  return match.ratio() + 0.01 * match.find_longest_match(0, 1, 0, 1).size
+
+
+def check_settings(
+  kind: str, owner: str, factory: Callable, settings: Mapping[str, Any]
+) -> None:
+  """Checks the settings of a factory against its signature.
+
+  Args:
+    kind: word for a setting in messages, such as "setting".
+    owner: description of the factory in messages, such as "task 'chain'".
+    factory: function that is called with the settings.
+    settings: values by parameter.
+
+  Raises:
+    ValueError: if a setting is unknown, not of its annotated type, or missing.
+  """
+  parameters = named_parameters(factory)
+  takes_any = any(
+    parameter.kind is parameter.VAR_KEYWORD
+    for parameter in inspect.signature(factory).parameters.values()
+  )
+  names = getattr(inspect.unwrap(factory), "__globals__", {})
+  for key, value in settings.items():
+    if key in parameters:
+      _check_type(f"{owner}: {key}", value, parameters[key], names)
+    elif not takes_any:
+      raise ValueError(describe_unknown(f"{kind} of {owner}", key, parameters))
+  for key, parameter in parameters.items():
+    if key not in settings and parameter.default is parameter.empty:
+      raise ValueError(f"{owner} needs a value of {key!r}")
+
+
+def named_parameters(factory: Callable) -> dict[str, inspect.Parameter]:
+  """Returns the parameters of a factory without `*args` and `**kwargs`."""
+  return {
+    name: parameter
+    for name, parameter in inspect.signature(factory).parameters.items()
+    if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+  }
+
+
+def _check_type(
+  where: str, value: Any, parameter: inspect.Parameter, names: Mapping[str, Any]
+) -> None:
+  """Checks a value against the annotation of a parameter."""
+  annotation = parameter.annotation
+  if _has_type(value, _resolve_annotation(annotation, names)):
+    return
+  expected = inspect.formatannotation(annotation).strip("'")
+  is_whole_float = isinstance(value, float) and value.is_integer()
+  nearest = int(value) if is_whole_float else parameter.default
+  guess = "" if nearest is parameter.empty else f"; nearest: {nearest!r}"
+  raise ValueError(f"{where} = {value!r} must be {expected}{guess}")
+
+
+def _resolve_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
+  """Evaluates a string annotation with the names of its module."""
+  holder = types.SimpleNamespace(__annotations__={"value": annotation})
+  try:
+    return typing.get_type_hints(holder, dict(names))["value"]
+  except (NameError, AttributeError, TypeError):
+    return Any  # the annotation is meant for type checkers only
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+  """Returns whether a value has an annotated type; True for unusual types."""
+  if hint in (Any, inspect.Parameter.empty):
+    return True
+  origin, parts = typing.get_origin(hint), typing.get_args(hint)
+  if origin in (typing.Union, types.UnionType):
+    return any(_has_type(value, part) for part in parts)
+  if origin is tuple:
+    if not isinstance(value, tuple | list):
+      return False
+    if parts[-1] is ...:
+      parts = parts[:1] * len(value)
+    return len(value) == len(parts) and all(map(_has_type, value, parts))
+  if hint is tuple:
+    return isinstance(value, tuple | list)
+  if hint in (int, float):
+    is_number = isinstance(value, _ACCEPTED_TYPES[hint])
+    is_number = is_number or hasattr(value, "dtype")  # a traced or numpy scalar
+    return is_number and not isinstance(value, bool)
+  hint = _ACCEPTED_TYPES.get(hint, hint)
+  can_be_checked = isinstance(hint, type | types.UnionType)
+  return not can_be_checked or isinstance(value, hint)
+
+
+def import_module(name: str) -> types.ModuleType:
+  """Imports a module of a registry.
+
+  A registry imports all of its files, so that one unfinished file stops commands
+  that have nothing to do with it. The message names that file.
+
+  Raises:
+    ImportError: if the module, or a module that it imports, has a mistake. The
+      message has the file, the line and the remedy.
+  """
+  try:
+    return importlib.import_module(name)
+  except Exception as error:
+    file, line, reason = _locate(error)
+    remedy = "mend the file, or move it away"
+    if isinstance(error, ModuleNotFoundError):
+      remedy = "install the package, or mend the file"
+    raise ImportError(
+      f"{file}, line {line}, cannot be imported: {reason}; {remedy}"
+    ) from error
+
+
+def _locate(error: Exception) -> tuple[str, int | None, str]:
+  """Returns the file and line that raised an import error, and the reason."""
+  kind = type(error).__name__
+  if isinstance(error, SyntaxError) and error.filename:
+    return _relative(error.filename), error.lineno, f"{kind}: {error.msg}"
+  # The last frame of this project: an installed package was called wrongly.
+  frames = [
+    frame
+    for frame in traceback.extract_tb(error.__traceback__)
+    if frame.name == "<module>" and "site-packages" not in frame.filename
+  ]
+  file, line = (
+    (frames[-1].filename, frames[-1].lineno) if frames else ("?", None)
+  )
+  return _relative(file), line, f"{kind}: {error}"
+
+
+def _relative(file: str) -> str:
+  """The path of a file, relative to the root of the project if it lies there."""
+  path = pathlib.Path(file)
+  return str(path.relative_to(_ROOT) if _ROOT in path.parents else path)
