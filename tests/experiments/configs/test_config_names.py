@@ -12,7 +12,7 @@ def test_a_config_is_listed_with_a_phrase():
   assert listing["experiments/configs/chain.py:min_form"].startswith(
     "RL by min"
   )
-  assert listing["experiments/configs/method.py:grpo"].startswith("Group rel")
+  assert listing["experiments/configs/method.py:grpo"] == method.summary("grpo")
   assert listing["experiments/configs/reward.py:majority"]
   assert listing["experiments/configs/smoke.py"].startswith("The training loop")
   assert "experiments/configs/defaults.py" not in listing
