@@ -388,8 +388,8 @@ def _apply_experts(
   gate, up, down = kernels
   k, act = config.experts_per_token, ACTIVATIONS[config.activation]
   # [n, D] and [n, E]
-  rows, router_logits = (
-    part.reshape(-1, part.shape[-1]) for part in (x, router_logits)
+  flat_x, router_logits = (
+    array.reshape(-1, array.shape[-1]) for array in (x, router_logits)
   )
   probs = jax.nn.softmax(upcast(router_logits))
   weights, experts = jax.lax.top_k(probs, k)  # [n, k]
@@ -399,7 +399,7 @@ def _apply_experts(
   # Sort the n * k pairs of token and expert by expert.
   order = jnp.argsort(experts)
   group_sizes = jnp.zeros(config.experts, jnp.int32).at[experts].add(1)  # [E]
-  grouped = rows[order // k]  # [n * k, D]
+  grouped = flat_x[order // k]  # [n * k, D]
   hidden = act(jax.lax.ragged_dot(grouped, gate, group_sizes))
   hidden *= jax.lax.ragged_dot(grouped, up, group_sizes)
   out = jax.lax.ragged_dot(hidden, down, group_sizes)

@@ -30,7 +30,7 @@ size is `layers`. Parameters that a config does not need are absent:
 
 Next to each scale of a LayerNorm is a bias of the same shape. Next to the
 kernel of a projection with adapters are `lora_a` [layers, inputs, r] and
-`lora_b` [layers, r, outputs]. Keys and values have kv_heads heads.
+`lora_b` [layers, r, outputs]. For keys and values, `heads` is `kv_heads`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ from rl import types
 
 Array = jax.Array
 Params = dict[str, Any]
-# Checkpoint policies of the scan over layers, by `ModelConfig.remat`. None
-# recomputes everything. "attention" is absent: `layers.Attention` handles it.
+# Checkpoint policies of the scan over layers, by `ModelConfig.remat`; the policy
+# None recomputes everything. Two values are absent: "none" recomputes nothing,
+# and "attention" is handled in `layers.Attention`.
 REMAT_POLICIES = {
   "full": None,
   "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
@@ -109,8 +110,8 @@ def init(config: ModelConfig, key: Array) -> Params:
     key: PRNG key.
 
   Returns:
-    The nested dict that the module docstring describes, in
-    `config.param_dtype`.
+    The nested dict that the module docstring describes. Its dtype is
+    `config.param_dtype`, except for adapters and heads, which are float32.
   """
   dtype = jnp.dtype(config.param_dtype)
   embed_key, unembed_key, layers_key = jax.random.split(key, 3)

@@ -46,7 +46,7 @@ _LAYER_KINDS = {"full_attention": "global", "sliding_attention": "local"}
 _LAYER_TYPES = {
   "global": "full_attention",
   "local": "sliding_attention",
-  "nope": "full_attention",
+  "nope": "full_attention",  # SmolLM3 marks these layers in no_rope_layers
 }
 
 
@@ -155,7 +155,7 @@ def _uniform_window_keys(config: ModelConfig) -> Fields:
 
 
 def _window_by_layer_fields(hf: ConfigReader) -> Fields:
-  """A window in the layers that `layer_types` lists."""
+  """A window in the layers whose entry of `layer_types` is sliding."""
   types = hf.get("layer_types", [])
   for name in types:
     if name not in _LAYER_KINDS:

@@ -27,8 +27,8 @@ def clipped_confidence_scores(
   which rewards confidence. With low = high = 1 the reward is +1 or -1 by the
   verdict.
 
-  Source: ConfClip: Confidence-Weighted and Clipped Reward, from its
-  abstract: the geometric mean and the bounds are our reading.
+  Source: ConfClip: Confidence-Weighted and Clipped Reward, from its abstract:
+  the geometric mean and the bounds are our reading.
 
   Args:
     correct: `[...]` verdicts; 1 is right, all others count as wrong.

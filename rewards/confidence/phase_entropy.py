@@ -38,8 +38,8 @@ def phase_entropy_scores(
 ) -> Array:
   """Right answers pay if the thought has more entropy than the answer.
 
-  P = max(0, mean H of the thought - alpha mean H of the answer);
-  R = 1 - P for right answers, else the format score in [0, 1).
+    P = max(0, mean H of the thought - alpha mean H of the answer)
+    R = 1 - P for right answers, else the format score in [0, 1)
 
   The end marker counts in neither phase. Without a marker all tokens are
   thought and the entropy of the answer is 0. P does not affect wrong samples.

@@ -19,11 +19,13 @@ scores = flow.score(field, states, before, mask, noise_key) rewards =
 flow.token_rewards(scores, mask)
 
 The reward charges every state that differs from the right answers so far,
-whether it is wrong or new. Nothing in the project runs this module yet.
+whether it is wrong or new.
 
-Source: RLFR: Extending Reinforcement Learning for LLMs with Flow
-Environment, 2025, and its code. Deviation: a plain network of three layers,
-where the code has one of six with normalization.
+No reward of a rollout uses this module yet.
+
+Source: RLFR: Extending Reinforcement Learning for LLMs with Flow Environment,
+2025, and its code. Deviation: a plain network of three layers, where the code
+has one of six with normalization.
 """
 
 from __future__ import annotations

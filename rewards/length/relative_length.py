@@ -32,8 +32,8 @@ def relative_length_scores(
 
   Source: Dai et al. 2025, Stable Reinforcement Learning for Efficient Reasoning
   (GRPO-lambda); Arora & Zanette 2025, Training Language Models to Reason
-  Efficiently. Deviation: wrong answers get 0 in the chosen groups too, which
-  a circulating implementation forgets.
+  Efficiently. Deviation: wrong answers get 0 in the chosen groups too, which a
+  circulating implementation forgets.
 
   Args:
     correct: `[..., S]` verdicts; 1 is right.

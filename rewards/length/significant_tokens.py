@@ -3,7 +3,9 @@
 An encoder separates significant tokens from insignificant ones; the reward
 compares the counts of both with one response of the starting policy. Wrong
 answers pay for too little effort at first and, once learning has stalled, for
-too much. Nothing in the project runs this module yet.
+too much.
+
+No reward of a rollout uses this module yet.
 
 Usage:
   insignificant, significant = significant_tokens.counts(scores, mask)

@@ -1,4 +1,7 @@
-"""Follow-up likelihood: a reward for answers that a pleased user follows up."""
+"""Follow-up likelihood: a reward for answers that a pleased user follows up.
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

@@ -3,20 +3,25 @@
 The prior p(z | x) sees the question, the posterior q(z | x, a*) also sees the
 answer; both are the same policy with two templates. A trajectory is sampled
 from the prior with probability alpha, else from the posterior, and every token
-is scored under both. The trained distribution is the composite p' = (p + q) /
-2, with importance ratios to the sampling distribution p_h = alpha p + (1 -
-alpha) q. The reward is the reference answer's log-probability under the prior's
-template (`reference_probability.reference_log_probability`) less the group's
-mean. Nothing in the project runs this module yet.
+is scored under both:
+
+  p'  = (p + q) / 2                  the trained composite
+  p_h = alpha p + (1 - alpha) q      the sampling distribution
+
+The importance ratio is p' / p_h. The reward is the reference answer's
+log-probability under the prior's template
+(`reference_probability.reference_log_probability`) less the group's mean.
+
+No reward of a rollout uses this module yet.
 
 Usage, with `old` at the start of the step and `new` differentiated:
   log_ratio = variational.log_ratios(prior_new, posterior_new, prior_old,
                                      posterior_old, mask)
   penalty = variational.divergence(prior_new, posterior_new, from_prior, mask)
 
-Source: Coupled Variational Reinforcement Learning for Language
-Model General Reasoning (CoVRL). Left out, being a loss term of its own: the
-log-likelihood of the reference on prior samples of positive advantage.
+Source: Coupled Variational Reinforcement Learning for Language Model General
+Reasoning (CoVRL). Left out, being a loss term of its own: the log-likelihood of
+the reference on prior samples of positive advantage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""VeriFree: the exact gradient of the expected probability of the reference."""
+"""VeriFree: the exact gradient of the expected probability of the reference.
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

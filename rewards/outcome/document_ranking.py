@@ -1,6 +1,6 @@
 """Rewards of ranked documents: NDCG, recall and overlap of two rankings.
 
-Nothing in the project runs this module yet.
+No reward of a rollout uses this module yet.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fidelity: a reward for ranking the prompts of a batch in the right order.
 
-Nothing in the project runs this module yet.
+No reward of a rollout uses this module yet.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@
 Both exist for commonsense and for hard constraints and count only if the plan's
 schema is valid. Small models need the dense stage; a curriculum from dense to
 sparse gained nothing in the paper. The dense stage pays a plan that satisfies
-only the easy constraints. Nothing in the project runs this module yet.
+only the easy constraints.
+
+No reward of a rollout uses this module yet.
 
 Usage:
   scores = staged_constraints.dense(

@@ -2,8 +2,9 @@
 
 The policy's thought is cut at a random place and a frozen receiver continues
 it. The receiver's success is a reward for the reasoning rather than the answer:
-reasoning that only the policy itself can use earns nothing. Nothing in the
-project runs this module yet.
+reasoning that only the policy itself can use earns nothing.
+
+No reward of a rollout uses this module yet.
 
 Usage in a sampling stage, with the receiver in a slot:
   prefix = transfer.kept_tokens(thought_lengths, fractions, answer_starts)

@@ -167,9 +167,9 @@ def best_of_n_value(
   """Expected accuracy of the best-scored of n samples, ties broken at random.
 
   It is the mean over all n-subsets of the m samples. For a score with b samples
-  below it and t samples equal to it, the winner has this score in
-  `C(b + t, n) - C(b, n)` of the `C(m, n)` subsets, and is then each of the t
-  samples with equal probability:
+  below it and t samples equal to it, the winner has this score in `C(b + t, n)
+  - C(b, n)` of the `C(m, n)` subsets, and is then each of the t samples with
+  equal probability:
 
     sum_i correct_i (C(b_i + t_i, n) - C(b_i, n)) / (t_i C(m, n))
 

@@ -6,7 +6,8 @@ over the verdicts ok_m of M continuations from step k. v is the value of a
 policy that maximizes the verdict with a KL penalty of 1 / eta to the continuing
 policy. eta = 0 is the mean (Math-Shepherd's soft label); for large eta it
 approaches the maximum (its hard label), for large negative eta the minimum.
-Nothing in the project runs this module yet.
+
+No reward of a rollout uses this module yet.
 
 Usage:
   successes = labels.monte_carlo(evaluate, step_mask)

@@ -10,7 +10,9 @@ reward:
 
 rho is Pearson's correlation over all answers of the batch (with a jit over
 several devices it is the global batch), W the kernels of the heads. q is the
-reward; l is discarded. Nothing in the project runs this module yet.
+reward; l is discarded.
+
+No reward of a rollout uses this module yet.
 
 Usage, with two scores of each of `[N, 2]` answers, the chosen first:
   loss, parts = disentangled_length.loss(

@@ -64,8 +64,8 @@ def located(
     no error     +1 if the judge names no step, else -1
     error at g   -1 if the judge names no step, else 1 - |named - g| / steps
 
-  If most solutions are free of errors, a judge that never names a step earns
-  1 - 2 (share of solutions with an error).
+  If most solutions are free of errors, a judge that never names a step earns 1
+  - 2 (share of solutions with an error).
 
   Args:
     predicted: `[...]` int, the named step, -1 for none.

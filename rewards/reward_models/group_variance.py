@@ -1,4 +1,7 @@
-"""Group variance: how well a reward model separates the samples of a group."""
+"""Group variance: how well a reward model separates the samples of a group.
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
 """Principles: log-odds that an answer follows a principle, from one pass.
 
-A reward model is mask whether an answer follows one principle ("states its
+A reward model is asked whether an answer follows one principle ("states its
 assumptions"). The reward is the difference of its logits for Yes and No; the
 model does not sample. Since the caller chooses the principle, one model has
-many rewards. Nothing in the project runs this module yet.
+many rewards.
+
+No reward of a rollout uses this module yet.
 
 Usage, with `logits` [P, S, C, V] before the word that answers:
   scores = principles.mean_log_odds(logits, yes=9642, no=2822, mask=mask)

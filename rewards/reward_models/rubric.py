@@ -1,4 +1,7 @@
-"""Rubric reward: the share of a rubric's criteria that an answer satisfies."""
+"""Rubric reward: the share of a rubric's criteria that an answer satisfies.
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

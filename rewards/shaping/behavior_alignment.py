@@ -9,15 +9,17 @@ with g_c the policy gradient of component c:
 A component whose gradient opposes the primary gradient loses weight, and its
 weight becomes negative if this continues. Without a right answer in the batch
 there is no primary gradient and the weights stay. The method costs one gradient
-per component. Nothing in the project runs this module yet.
+per component.
+
+No reward of a rollout uses this module yet.
 
 Usage, with gradients of one batch by component and of the next batch:
   weights = behavior_alignment.next_weights(weights, primary, components)
 
-Source: Gupta et al. 2023, Behavior Alignment via Reward Function
-Optimization (BARFI). Deviations: one step is unrolled, where the paper solves
-for the optimum by an implicit gradient (a Neumann series); the discount is not
-learned; the reward is a sum of given components.
+Source: Gupta et al. 2023, Behavior Alignment via Reward Function Optimization
+(BARFI). Deviations: one step is unrolled, where the paper solves for the
+optimum by an implicit gradient (a Neumann series); the discount is not learned;
+the reward is a sum of given components.
 """
 
 from __future__ import annotations

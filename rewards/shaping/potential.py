@@ -1,4 +1,7 @@
-"""Potential-based shaping: rewards for moving to states of higher potential."""
+"""Potential-based shaping: rewards for moving to states of higher potential.
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Attribution: a learned estimate of each turn's contribution (SPA-RL)."""
+"""Attribution: a learned estimate of each turn's contribution (SPA-RL).
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

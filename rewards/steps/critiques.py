@@ -1,4 +1,7 @@
-"""Critiques: a critic's verdicts on steps as token rewards (CAPO)."""
+"""Critiques: a critic's verdicts on steps as token rewards (CAPO).
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Gated accumulation: dense rewards count if all higher levels succeed (G-RA).
 
-Nothing in the project runs this module yet.
+No reward of a rollout uses this module yet.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ def gated_accumulation(
   r_t = sum_i 1[R^(j) > v_j for all j > i] r_t^(i), with levels in rising
   priority. The last level (the outcome) always counts; the one before it counts
   if the outcome exceeds its threshold, and so on. A trajectory that timed out
-  has
-  failed: give it the lowest outcome.
+  has failed: give it the lowest outcome.
 
   With thresholds that are too low the dense levels dominate, with thresholds
   that are too high they are unused; the paper's values are not known to us.

@@ -1,4 +1,7 @@
-"""Judged thoughts: an advantage for every thought, from a judge's labels."""
+"""Judged thoughts: an advantage for every thought, from a judge's labels.
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tree siblings: advantages of a tree's branches against their siblings."""
+"""Tree siblings: advantages of a tree's branches against their siblings.
+
+No reward of a rollout uses this module yet.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Embedding similarity: a reward for text near its reference or its question.
 
-Nothing in the project runs this module yet.
+No reward of a rollout uses this module yet.
 
 Usage, with outputs `[P, S, D]` and `[P, 1, D]` of a frozen encoder:
   scores = embedding_similarity.cosine(answers, references)

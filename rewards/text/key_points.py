@@ -1,7 +1,8 @@
 """Key points: a reward for the reference's keywords in their order (RLVRR).
 
-All computations use integers, so there is no gradient. Nothing in the project
-runs this module yet.
+All computations use integers, so there is no gradient.
+
+No reward of a rollout uses this module yet.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ def key_points(
 ) -> Array:
   """Rewards keywords of key points that follow the order of the reference.
 
-  The reward is the mean over key points. The score of a key point is the maximum
-  over its reference lists of LCS / (length of the longer list). A repeated
-  keyword increases the denominator, so repetition costs. O(N M) per list.
+  The reward is the mean over key points. The score of a key point is the
+  maximum over its reference lists of LCS / (length of the longer list), so a
+  repeated keyword costs. O(N M) per list.
 
   Source: RLVRR (From Verifiable Dot to Reward Chain), its content reward, and
   its code.

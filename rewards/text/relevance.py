@@ -1,6 +1,6 @@
 """Regularized relevance (R^3): relevance, length and repetition of an answer.
 
-Nothing in the project runs this module yet.
+No reward of a rollout uses this module yet.
 """
 
 from __future__ import annotations

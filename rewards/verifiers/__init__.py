@@ -1,16 +1,16 @@
-"""Verifiers: is the answer at the end of a text the reference's answer?
+"""Verifiers: compare the answer of a text with the reference answer.
 
-They run on the host, over text, and share one interface:
+They run on the host, on text, and share one interface:
 
   verify(items: Sequence[Item]) -> list[Outcome]
 
-one outcome per item, in order. A verifier never raises over what an item says:
-a completion it cannot read is wrong, a reference it cannot read leaves the
-verdict unknown (for `maths` and `numbers` only the same text is then right). An
-attribute `note` of a verifier is a line for the notes of its tasks. `pool.Pool`
-runs a verifier in processes that can be killed.
+with one outcome per item, in order. A verifier never raises because of the
+content of an item. A completion that it cannot parse is wrong; with a reference
+that it cannot parse the verdict is unknown (`maths` and `numbers` then accept
+only the same text). If a verifier has an attribute `note`, it is a line for the
+notes of its tasks. `pool.Pool` runs a verifier in processes that can be killed.
 
-A function of one item becomes a verifier by `each`:
+`each` turns a function of one item into a verifier:
 
   @each
   def contains(completion, answer):
@@ -39,10 +39,10 @@ class Item:
   """One completion to judge.
 
   Attributes:
-    prompt: what was asked.
-    completion: what the policy wrote, special tokens removed.
-    reference: the reference's answer.
-    meta: whatever else a verifier needs (tests, constraints, row).
+    prompt: the prompt.
+    completion: text of the policy, without special tokens.
+    reference: the reference answer.
+    meta: further inputs of the verifier (tests, constraints, a row).
   """
 
   prompt: str
@@ -53,15 +53,15 @@ class Item:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """What a verifier says of one item.
+  """The result of a verifier for one item.
 
   Attributes:
-    score: the graded score, in [0, 1]; 0 where the verdict is unknown.
-    verdict: 1 right, 0 wrong, -1 unknown (fits int8).
-    answer: the answer as it was read, empty if there is none.
+    score: graded score in [0, 1]; 0 if the verdict is unknown.
+    verdict: 1 is right, 0 is wrong, -1 is unknown (fits int8).
+    answer: the parsed answer, empty if there is none.
     answer_id: equal answers have equal ids, -1 means no answer.
-    parts: named terms of the score, for logs; empty if it has one.
-    reason: why the verdict is unknown, in one line; else empty.
+    parts: named terms of the score, for logs; empty if there is only one.
+    reason: one line on why the verdict is unknown, else empty.
   """
 
   score: float
@@ -73,23 +73,24 @@ class Outcome:
 
 
 def unscored(reason: str, answer: str = "", identity: int = -1) -> Outcome:
-  """The outcome of an item of which nothing can be said: verdict -1."""
+  """The outcome of an item without a verdict: score 0, verdict -1."""
   return Outcome(0.0, -1, answer, identity, reason=reason)
 
 
 def answer_id(value: Fraction | str) -> int:
-  """A number of 31 bits for an answer, the same in every call and process.
+  """A 31-bit number for an answer, the same in every call and process.
 
   Samples of one prompt that are judged in several calls can thus vote together.
   Two different answers share an id with probability 2^-31.
 
   Args:
-    value: what is compared: equal values have equal ids.
+    value: the answer; equal values have equal ids.
 
   Returns:
-    An int32, never negative.
+    An int32 that is never negative.
   """
-  if isinstance(value, Fraction):  # in base 16 there is no limit of digits
+  if isinstance(value, Fraction):
+    # Python limits the number of digits in base 10, not in base 16.
     value = f"{value.numerator:x}/{value.denominator:x}"
   text = value.encode("utf-8", "backslashreplace")
   digest = hashlib.blake2b(text, digest_size=4).digest()
@@ -97,10 +98,10 @@ def answer_id(value: Fraction | str) -> int:
 
 
 class Each:
-  """A verifier that asks a function about one item at a time; see `each`.
+  """A verifier that calls a function for one item at a time; see `each`.
 
   Attributes:
-    required: the names that the function must be given.
+    required: names of the parameters without a default.
   """
 
   def __init__(self, function: Callable[..., float]):
@@ -115,14 +116,14 @@ class Each:
       if p.kind not in (*_BY_NAME, p.VAR_KEYWORD):
         raise ValueError(
           f"each({getattr(function, '__name__', function)}): {p.name!r} cannot "
-          "be given by name, as all is; allowed: def f(completion, answer)"
+          "be given by name; use a signature such as f(completion, answer)"
         )
 
   def __call__(self, items: Sequence[Item]) -> list[Outcome]:
     return [self._judge(item) for item in items]
 
   def __reduce__(self) -> str | tuple:
-    """Pickled by name where it stands in its function's place."""
+    """Pickles by name if this object replaced its function in the module."""
     module = sys.modules.get(self.__module__)
     name = getattr(self, "__qualname__", "")
     if getattr(module, name, None) is self:
@@ -130,16 +131,18 @@ class Each:
     return Each, (self._function,)
 
   def _judge(self, item: Item) -> Outcome:
-    known = {
+    arguments = {
       **item.meta,
       "prompt": item.prompt,
       "completion": item.completion,
       "answer": item.reference,
     }
     if not self._takes_all:
-      known = {name: known[name] for name in self._names if name in known}
+      arguments = {
+        name: arguments[name] for name in self._names if name in arguments
+      }
     try:
-      value = self._function(**known)
+      value = self._function(**arguments)
     except Exception as error:
       return unscored(f"{type(error).__name__}: {error}"[:200])
     try:
@@ -147,27 +150,30 @@ class Each:
     except (TypeError, ValueError, OverflowError):
       score = float("nan")
     if not 0 <= score <= 1:
-      said = f"{value!r}"[:100]
-      return unscored(f"it returned {said}, not a number from 0 to 1")
+      shown = f"{value!r}"[:100]
+      return unscored(f"it returned {shown}, not a number from 0 to 1")
     answer = str(item.completion).strip()
     identity = answer_id(answer) if answer else -1
     return Outcome(score, int(score == 1), answer, identity)
 
 
 def each(function: Callable[..., float]) -> Each:
-  """A verifier of a function that scores one item; a decorator.
+  """Decorator that turns a function of one item into a verifier.
 
-  The function is given by name what it has parameters for: `prompt`,
-  `completion`, `answer` (the reference) and the keys of `Item.meta`; with
-  `**meta`, all of them. An item is unscored, with the reason, if the function
-  raises or returns anything but a number from 0 to 1: it is then left out of
-  training, so a completion that cannot be read must get 0 instead. Right is what
-  has full marks; the answer that votes is the whole completion.
+  The function receives by name the arguments that it has parameters for:
+  `prompt`, `completion`, `answer` (the reference) and the keys of `Item.meta`;
+  with `**meta` it receives all of them. If it raises, or returns anything but a
+  number in [0, 1], the item is unscored, with the reason, and left out of
+  training. So return 0 for a completion that cannot be parsed. The verdict is 1
+  if the score is 1; the answer for majority votes is the whole completion.
 
   Args:
     function: `(completion, answer, ...) -> score in [0, 1]`.
 
+  Returns:
+    The verifier.
+
   Raises:
-    ValueError: a parameter that cannot be given by name.
+    ValueError: a parameter cannot be passed by name.
   """
   return Each(function)

@@ -1,30 +1,31 @@
-"""Programs judged by their tests: HumanEval, MBPP and input/output pairs.
+"""Judges programs by their tests: HumanEval, MBPP and input/output pairs.
 
-The code of a completion is its last block fenced as Python, else its last fenced
-block, else the whole text. `meta` says what the tests are:
+The program is the last block of a completion that is fenced as Python, else its
+last fenced block, else the whole text. `meta` holds the tests:
 
   "test", "entry_point"  source of `check(candidate)`, as in HumanEval. Code
                          that does not define the entry point continues
-                         `meta["prompt"]`, else the item's prompt; of a prompt,
-                         what stands before the entry point is known to both
-                         sides, so that a test's helpers are the prompt's own
-  "tests", "setup"       a list of assertions, as in MBPP, and what comes before
-                         them. Where they call a function by the name of one of
-                         Python's (`sum`), "entry_point" must name it
-  "cases"                a list of pairs (standard input, standard output).
+                         `meta["prompt"]`, or else the item's prompt. The part
+                         of the prompt before the entry point is available to
+                         both the program and the test, so that a test can use
+                         the helpers of the prompt "tests", "setup"       a list
+                         of assertions, as in MBPP, and code to run before them.
+                         If they call a function that has the name of a Python
+                         builtin (`sum`), "entry_point" must name it "cases"
+                         a list of pairs (standard input, standard output).
                          Blanks at the ends of lines and empty lines at the end
-                         do not count; an exit status but 0 is wrong
+                         do not count; an exit status other than 0 is wrong
 
-The score is the fraction of tests passed, where an assertion in a loop is one
-test and `assert True` none; an assertion that does not run is not passed. The
-verdict is 1 if the tests end without an exception, as Python runs them, and
-their assertions ran and held; `sandbox.inside.assertions` says which of them
-need not run. Running out of time or memory is wrong; a program that ran out of
-time has the part "timeout" too, so that it can be counted. Answers are
-compared as programs, character by character: two that do the same differ.
+The score is the fraction of tests that pass. An assertion in a loop is one
+test, `assert True` is none, and an assertion that does not run does not pass.
+The verdict is 1 if the tests end without an exception and all their assertions
+ran and held; `sandbox.inside.assertions` defines which of them need not run.
+Running out of time or memory is wrong. A program that ran out of time also has
+the part "timeout" for counting. Answer ids compare programs character by
+character, so two programs that do the same differ.
 
-Programs run in a sandbox; `rewards.verifiers.sandbox` says what from. A fraction
-pays for tests that any constant passes: use the verdict where that matters.
+Programs run in a sandbox; `rewards.verifiers.sandbox` lists what it prevents. A
+fraction pays for tests that any constant passes; use the verdict to avoid this.
 
 Usage:
   item = Item("Double x.", "def f(x): return 2 * x", "",
@@ -56,11 +57,11 @@ _FORMS = ("test", "tests", "cases")
 
 
 def extract(completion: str) -> str:
-  """The code in a text; its last Python block, last block, or all of it.
+  """The code of a text: its last Python block, last block, or all of it.
 
-  A block that is never closed reaches to the end. Code without a fence keeps
-  its blanks, for it may continue an indented line. What stands in thoughts is
-  no answer.
+  A block that is not closed reaches to the end. Code without a fence keeps its
+  leading blanks, since it may continue an indented line. Code inside of
+  thoughts does not count.
   """
   completion = after_thoughts(completion)
   blocks = _blocks(completion)
@@ -77,7 +78,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
   ends = [fence.start() for fence in fences[1:]] + [len(text)]
   for fence, end in list(zip(fences, ends, strict=False))[::2]:
     line_end = text.find("\n", fence.end())
-    if line_end < 0:  # A fence on the last line opens nothing.
+    if line_end < 0:  # a fence on the last line starts no block
       break
     head = text[fence.end() : line_end].lstrip(" \t")
     blocks.append((_LANGUAGE.match(head)[0], text[line_end + 1 : end]))
@@ -94,23 +95,24 @@ def verify(
   """Runs each completion's code against its tests.
 
   Args:
-    items: completions with their tests in `meta`; the reference is not used.
-    limits: what each program may use.
-    workers: programs at a time; None: one for each processor.
-    allow_unprotected: whether to run programs where the sandbox lacks means.
+    items: completions with their tests in `meta`; references are not used.
+    limits: resource limits of each program.
+    workers: number of programs to run at a time; None means one per processor.
+    allow_unprotected: whether to run programs if this machine cannot provide
+      all protections of the sandbox.
 
   Returns:
-    Outcomes in order. The verdict is -1, the score 0, where the tests are
-    missing or cannot be run, or the sandbox failed.
+    Outcomes in order. The verdict is -1 if the tests are missing or cannot be
+    run, or if the sandbox failed.
 
   Raises:
-    RuntimeError: the machine lacks means and `allow_unprotected` is False.
+    RuntimeError: protections are missing and `allow_unprotected` is False.
   """
   missing = () if allow_unprotected else sandbox.missing_protections()
   if missing:
     raise RuntimeError(
-      f"code is not run without protection; this machine lacks "
-      f"{'; '.join(missing)}. allow_unprotected=True runs it all the same"
+      f"This machine lacks protections of the sandbox: {'; '.join(missing)}. "
+      "Code is not run without them, unless allow_unprotected=True."
     )
   judge = functools.partial(
     _judge, limits=limits, allow_unprotected=allow_unprotected
@@ -134,16 +136,17 @@ def _judge(
   report = sandbox.run(job, limits, allow_unprotected=allow_unprotected)
   if report.verdict < 0:
     return unscored(report.reason, answer, identity)
-  score = report.passed / report.tests
+  score = report.num_passed / report.num_tests
   parts = {"timeout": 1.0} if report.timeout else {}
   return Outcome(score, report.verdict, answer, identity, parts)
 
 
 def _job(item: Item, code: str) -> dict[str, Any]:
-  """What the sandbox is to run.
+  """The job for the sandbox.
 
   Raises:
-    TypeError, ValueError: the item has no tests that could be read.
+    TypeError: a field of `meta` has the wrong type.
+    ValueError: the item has no tests, or they cannot be parsed.
   """
   meta: Mapping[str, Any] = item.meta
   forms = [name for name in _FORMS if name in meta]
@@ -151,7 +154,7 @@ def _job(item: Item, code: str) -> dict[str, Any]:
     raise ValueError(f"meta has {forms or 'none'} of {', '.join(_FORMS)}")
   (form,) = forms
   if form == "cases":
-    cases = [(str(given), str(expected)) for given, expected in meta["cases"]]
+    cases = [(str(stdin), str(expected)) for stdin, expected in meta["cases"]]
     if not cases:
       raise ValueError("no cases")
     return {"program": code, "cases": cases}
@@ -175,10 +178,10 @@ def _job(item: Item, code: str) -> dict[str, Any]:
   )
   begins = define.search(prompt)
   before = prompt[: begins.start()] if begins else ""
-  whole = define.search(code)
+  defined = define.search(code)
   return {
-    "prelude": before if whole else "",
-    "program": code if whole else prompt + code,
+    "prelude": before if defined else "",
+    "program": code if defined else prompt + code,
     "test": str(meta["test"]),
     "setup": before,
     "entry_point": entry_point,

@@ -1,19 +1,19 @@
-"""Instruction following: how many of a prompt's constraints does a text obey?
+"""Instruction following: the share of a prompt's constraints that a text obeys.
 
-`Item.meta["constraints"]` is a list of `{"name": ..., argument: value, ...}`;
-the names are those of `CHECKERS`, which joins the 25 instructions of IFEval
-(`rewards.verifiers.ifeval`) and those beyond (`rewards.verifiers.ifbench`).
-Arguments that are None are not given, as in the benchmarks' files. A text
-without a letter or a digit obeys nothing.
+`Item.meta["constraints"]` is a list of `{"name": ..., argument: value, ...}`.
+The names are keys of `CHECKERS`, which joins the 25 instructions of IFEval
+(`rewards.verifiers.ifeval`) and further ones (`rewards.verifiers.ifbench`).
+Arguments that are None count as missing, as in the benchmarks' files. A text
+without a letter or a digit obeys no constraint.
 
   score = constraints obeyed / constraints,  verdict = 1 iff all are obeyed
 
-The part "strict" is that score, "loose" the same of constraints obeyed loosely
-(`obeys_loosely`), "all_loose" whether all are.
+The part "strict" is this score, "loose" is the share of constraints that are
+obeyed loosely (`obeys_loosely`), and "all_loose" is 1 if all of them are.
 
-What this cannot see: whether the text answers the prompt at all. Keywords in a
-heap obey "use these keywords"; that is why the papers mix in a judge
-(`verif_reward`, `ifdecorator_reward`) or a reward model (`ifbench_reward`).
+The checkers do not test whether the text answers the prompt: a list of keywords
+obeys "use these keywords". The papers therefore add a judge (`verif_reward`,
+`ifdecorator_reward`) or a reward model (`ifbench_reward`).
 
 Usage:
   rule = {"name": "keywords:existence", "keywords": ["fox"]}
@@ -47,10 +47,10 @@ Constraint = Mapping[str, Any]
 
 
 def validate(constraints: Sequence[Constraint]) -> None:
-  """Refuses what could not be checked: for whoever loads the constraints.
+  """Checks constraints when they are loaded.
 
   Raises:
-    ValueError: an unknown name, or arguments that are unknown or missing.
+    ValueError: a name or an argument is unknown, or an argument is missing.
   """
   for constraint in constraints:
     checker, arguments = _read(constraint)
@@ -65,41 +65,42 @@ def validate(constraints: Sequence[Constraint]) -> None:
 
 
 def obeys(text: str, constraint: Constraint) -> bool:
-  """Whether a text obeys one constraint, strictly: the text as it stands.
+  """Returns True if a text obeys one constraint strictly, without any change.
 
   Raises:
-    ValueError: an unknown name.
-    TypeError: arguments that the checker does not take.
+    ValueError: the name is unknown.
+    TypeError: the checker does not take the arguments.
   """
   checker, arguments = _read(constraint)
   return _says_something(text) and bool(checker(text, **arguments))
 
 
 def obeys_loosely(text: str, constraint: Constraint) -> bool:
-  """Whether a text obeys one constraint in any of IFEval's eight variants.
+  """Returns True if one of a text's eight variants obeys a constraint.
 
-  The text as it stands, without its first line, without its last, without both,
-  and each without asterisks: an introduction, a closing remark or bold type do
-  no harm. Raises what `obeys` raises.
+  The variants are IFEval's: the text, without its first line, without its last
+  line and without both, and each of these without asterisks. An introduction, a
+  closing remark and bold type therefore do no harm. It raises the same errors
+  as `obeys`.
   """
   lines = text.split("\n")
   cut = (lines, lines[1:], lines[:-1], lines[1:-1])
-  variants = ["\n".join(kept).strip() for kept in cut]
+  variants = ["\n".join(selected).strip() for selected in cut]
   variants = [text, *variants[1:]]
   variants += [variant.replace("*", "") for variant in variants]
   return any(obeys(variant, constraint) for variant in variants)
 
 
 def verify(items: Sequence[Item]) -> list[Outcome]:
-  """Checks each completion against its `meta["constraints"]`, strictly.
+  """Checks each completion strictly against its `meta["constraints"]`.
 
   Args:
-    items: completions; references are not read.
+    items: completions; references are not used.
 
   Returns:
-    Outcomes in order: the score is the share of constraints obeyed, the answer
-    the whole text. The verdict is -1, the score 0, if there are no constraints
-    or one of them cannot be checked.
+    Outcomes in order. The score is the share of constraints obeyed, the answer
+    is the whole text. The verdict is -1 if there are no constraints or if one
+    of them cannot be checked.
   """
   return [_outcome(item) for item in items]
 
@@ -129,11 +130,12 @@ def _outcome(item: Item) -> Outcome:
 
 
 def verif_reward(obeyed: Sequence[bool], judged: float) -> float:
-  """Rules times judge: either at 0 is 0.
+  """The product of the rules' score and the judge's score.
 
   Args:
-    obeyed: of the constraints that rules check; none of them counts as 1.
-    judged: of those that a judge checks, in [0, 1].
+    obeyed: one bool per constraint that a rule checks; an empty list counts as
+      1.
+    judged: score of the constraints that a judge checks, in [0, 1].
 
   Returns:
     `mean(obeyed) * judged`.
@@ -150,13 +152,14 @@ def ifdecorator_reward(
   intent: bool,
   checklist: Sequence[bool] = (),
 ) -> float:
-  """A chain of gates: 1 only if all are passed, -1 if it never ended.
+  """1 if all conditions are met, -1 for truncated completions, else 0.
 
   Args:
-    finished: whether the completion ended by itself.
-    obeyed: of the constraints that rules check.
-    intent: whether a judge finds the prompt, without these, answered.
-    checklist: of the constraints that a judge checks.
+    finished: whether the completion ended with EOS.
+    obeyed: one bool per constraint that a rule checks.
+    intent: whether a judge finds that the completion answers the prompt without
+      its constraints.
+    checklist: one bool per constraint that a judge checks.
 
   Returns:
     -1, 0 or 1.
@@ -172,16 +175,16 @@ def ifdecorator_reward(
 def ifbench_reward(
   value: float, preference: float, alpha: float = 7.0
 ) -> float:
-  """Constraints mixed with a reward model, against hacking.
+  """Combines constraints with a reward model to prevent reward hacking.
 
       F = V + 1    if V > 0 and S > alpha
           V - 1/2  if V > 0 and S <= alpha
           V        otherwise
 
   Args:
-    value: V, the sum or share of constraints obeyed.
-    preference: S, what a reward model thinks of the text.
-    alpha: what it must exceed.
+    value: V, the sum or the share of constraints obeyed.
+    preference: S, the score of a reward model.
+    alpha: threshold of the reward model's score.
 
   Source: Pyatkin et al. 2025, section on reward hacking.
   """
@@ -195,20 +198,20 @@ def key_point_score(
   reference: str,
   key_points: Sequence[Sequence[Sequence[str]]],
 ) -> float:
-  """The content part of a reward chain: the reference's keywords in its order.
+  """The content part of a reward chain: keywords in the reference's order.
 
       mean over points of max over lists of |LCS(a, b)| / max(|a|, |b|)
 
-  with `a` and `b` the occurrences of the list's keywords in the text and in the
+  `a` and `b` are the occurrences of the list's keywords in the text and in the
   reference, in order. The style part is the weighted share of `obeys`.
 
   Args:
-    text: what is scored.
-    reference: what it is compared with.
-    key_points: for each point, the keyword lists that may stand for it.
+    text: text to score.
+    reference: text to compare with.
+    key_points: list of points; each is a list of alternative keyword lists.
 
   Returns:
-    A number in [0, 1]; 0 without key points. A list that occurs in neither
+    A number in [0, 1]; 0 without key points. A list that occurs in neither text
     scores 0.
 
   Source: "RLVRR" (reward chain), `openrlhf/reward_tools/reward_fn.py`.
@@ -231,19 +234,23 @@ def key_point_score(
 
 
 def longest_common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-  """Its length, by Hyyrö's bit vectors: `|a|` steps on `|b|` bits."""
-  places: dict[str, int] = {}
+  """Length of the longest common subsequence, by Hyyrö's bit vectors.
+
+  It takes `|a|` steps on `|b|` bits.
+  """
+  positions: dict[str, int] = {}
   for i, word in enumerate(b):
-    places[word] = places.get(word, 0) | 1 << i
+    positions[word] = positions.get(word, 0) | 1 << i
   full = (1 << len(b)) - 1
   row = full
   for word in a:
-    shared = row & places.get(word, 0)
+    shared = row & positions.get(word, 0)
     row = ((row + shared) | (row - shared)) & full
   return len(b) - row.bit_count()
 
 
 def _says_something(text: str) -> bool:
+  """Returns True if the text has a letter or a digit."""
   return bool(text_units.words(text))
 
 
@@ -252,7 +259,7 @@ def _read(constraint: Constraint) -> tuple[ifeval.Checker, dict[str, Any]]:
   name = constraint.get("name")
   if name not in CHECKERS:
     raise ValueError(choices.unknown("constraint", name, CHECKERS))
-  given = constraint.items()
+  items = constraint.items()
   return CHECKERS[name], {
-    key: value for key, value in given if key != "name" and value is not None
+    key: value for key, value in items if key != "name" and value is not None
   }

@@ -1,16 +1,17 @@
-"""Equations in a text, checked exactly: `48 / 2 = 24` is true.
+"""Checks equations in a text exactly: `48 / 2 = 24` is true.
 
-A line of worked arithmetic is right or wrong by itself, so every step of a
-solution gets a score without a judge. What it cannot see: whether the step is
-of any use. `1 + 1 = 2` is true wherever it stands, and a policy paid for true
-steps can write such lines for ever; nor is a true equation about the wrong
-numbers noticed. Nothing but arithmetic is read: numbers with `+ - * / ( )`, the
-signs `x`, `\\times`, `\\cdot`, `\\div` between numbers, a currency sign passed
-over. An equation with a letter, a power, a percent sign or a LaTeX command at
-its side is left alone, as is one whose left side calculates nothing (`x = 5`,
-`20% of 50 = 10`). So is a side that words make part of something else (`half of
-10 + 2 = 7`, `17/5 = 3 remainder 2`, `17/2 = 8 and a half`). Rounding is false:
-`100/3=33.33` is not an equation.
+A line of arithmetic is right or wrong by itself, so every step of a solution
+gets a score without a judge. The score does not show whether the step is
+useful: `1 + 1 = 2` is true everywhere, so a policy paid for true steps can
+write such lines without end, and a true equation about the wrong numbers is not
+noticed.
+
+Only arithmetic is read: numbers with `+ - * / ( )`, and `x`, `\\times`,
+`\\cdot`, `\\div` between numbers; currency signs are ignored. An equation is
+skipped if a side has a letter, a power, a percent sign or a LaTeX command, or
+if its left side computes nothing (`x = 5`, `20% of 50 = 10`). So is a side that
+belongs to a longer phrase (`half of 10 + 2 = 7`, `17/5 = 3 remainder 2`, `17/2
+= 8 and a half`). Rounded results are false: `100/3=33.33` is no equation.
 
 Usage:
   check("48/2 = <<48/2=24>>24 clips") == [True]
@@ -42,7 +43,7 @@ _TOKEN = re.compile(
   r"|([-+*/()]))"
 )
 _OPERATION = re.compile(r"[0-9)][ \t]*[-+*/]")
-_GLUE = "^_{}\\%|"  # beside them, a number is part of something else
+_GLUE = "^_{}\\%|"  # beside these, a number is part of another expression
 # Before a first side: `half of 10 + 2 = 7`, `9 and 1/2 = 9.5`.
 _HOLDS = re.compile(
   r"(?:√|(?<![A-Za-z])(?:of|than|times|by|minus|plus|over|mod|negative|half"
@@ -50,7 +51,7 @@ _HOLDS = re.compile(
   r"|(?<![,;.] )and))$",
   re.I,
 )
-_HELD = 16  # characters that it looks at
+_CONTEXT = 16  # number of characters before a side that _HOLDS looks at
 # After a last side: `6 + 1 = 7:30`, `17/5 = 3 r 2`, `17/5 = 3, remainder 2`.
 _GOES_ON = re.compile(
   r":[0-9]|(?:r|and|cents?|pennies|[,;(]?\s?(?:with\s)?(?:an?\s|the\s)?"
@@ -64,25 +65,25 @@ _RANK = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 
 def check(text: str) -> list[bool]:
-  """Whether each equation of a text is true, in order of appearance.
+  """Returns whether each equation of a text is true, in order of appearance.
 
-  `a = b = c` is two equations.
+  `a = b = c` is two equations. It never raises.
 
   Args:
-    text: anything.
+    text: any text.
 
   Returns:
-    One truth value for each equation that could be read; never raises.
+    One bool for each equation that could be parsed.
   """
   for expression, replacement in _REPLACED:
     text = expression.sub(replacement, text)
-  found = []
+  results = []
   also = -1  # where an equation starts that an `and` joins to another
   for run in _ARITHMETIC.finditer(text):
     if "=" not in run[0]:
       continue
     start, end = run.span()
-    before, after = text[max(start - _HELD, 0) : start], text[end : end + 1]
+    before, after = text[max(start - _CONTEXT, 0) : start], text[end : end + 1]
     sides = run[0].split("=")
     values = [evaluate(side) for side in sides]
     if start != also and _hangs(before, sides[0], run[0][0]):
@@ -100,14 +101,15 @@ def check(text: str) -> list[bool]:
     ):
       calculated = calculated or bool(_OPERATION.search(side))
       if left is not None and right is not None and calculated:
-        found.append(left == right)
-  return found
+        results.append(left == right)
+  return results
 
 
 def _joined(text: str, end: int) -> int:
-  """Where an equation starts if `and` and it follow, else -1.
+  """The start of an equation that `and` joins at `end`, else -1.
 
-  One that begins with a bare fraction may be the rest of a mixed number.
+  An equation that starts with a bare fraction may be the rest of a mixed
+  number.
   """
   also = _ALSO.match(text, end)
   run = also and _ARITHMETIC.match(text, also.end())
@@ -118,7 +120,7 @@ def _joined(text: str, end: int) -> int:
 
 
 def _hangs(before: str, side: str, first: str) -> bool:
-  """Whether a run's first side continues the characters before it."""
+  """Returns True if a run's first side continues the characters before it."""
   last = before[-1:]
   if not last or last == "\n":
     return False
@@ -131,7 +133,7 @@ def _hangs(before: str, side: str, first: str) -> bool:
 
 
 def score(text: str) -> int:
-  """1 if the text has equations and all are true, -1 if one is false, else 0."""
+  """1 if a text has equations and all are true, -1 if one is false, else 0."""
   truths = check(text)
   return min((1 if true else -1 for true in truths), default=0)
 
@@ -140,17 +142,17 @@ def evaluate(text: str) -> Fraction | None:
   """The value of an expression of numbers and `+ - * / ( )`.
 
   Args:
-    text: such as `(3 + 4) * 1,000 / 2.5` or `-7`.
+    text: an expression such as `(3 + 4) * 1,000 / 2.5` or `-7`.
 
   Returns:
-    The exact value; None if the text is anything else or divides by zero.
+    The exact value; None if the text is no such expression or divides by zero.
   """
   text = text.strip()
   if not text or len(text) > _LONGEST:
     return None
   values: list[Fraction] = []
   waiting: list[str] = []
-  operand = True  # whether one is due
+  operand = True  # whether an operand must come next
   position = 0
   try:
     while position < len(text):
@@ -174,7 +176,7 @@ def evaluate(text: str) -> Fraction | None:
         while waiting[-1] != "(":
           _apply(waiting.pop(), values)
         waiting.pop()
-      elif operand:  # a sign, which binds like a difference from 0
+      elif operand:  # a sign is read as a difference from 0
         if sign not in "+-" or (waiting and waiting[-1] != "("):
           return None
         values.append(Fraction(0))

@@ -1,7 +1,7 @@
-"""What a mathematical answer can be, and when two of them are equal.
+"""The forms that a mathematical answer can have, and their equality.
 
-`reading.read` makes forms of texts; `symbolic` compares formulas. The rules are
-those of `rewards.verifiers.maths`.
+`reading.read` turns texts into forms; `symbolic` compares formulas. The rules
+are those of `rewards.verifiers.maths`.
 
 Usage:
   equal(Quantity(Fraction(1, 2)), Quantity(Fraction(50), "%"))
@@ -18,12 +18,12 @@ import sympy
 from rewards.verifiers import symbolic, units
 from rewards.verifiers.typography import UNION
 
-_MANY = 50  # members of a set
+_MANY = 50  # largest number of members of a set; comparing is quadratic
 
 
 @dataclasses.dataclass(frozen=True)
 class Quantity:
-  """A number or formula, with "%", "°" or the name of a unit, or with none."""
+  """A number or formula with a unit: "%", "°", a name, or "" for none."""
 
   value: Fraction | sympy.Expr
   unit: str = ""
@@ -38,14 +38,14 @@ class Words:
 
 @dataclasses.dataclass(frozen=True)
 class Unread:
-  """A text that is none of these."""
+  """A text that could not be parsed."""
 
   text: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """Several answers: of kind `{}`, `()`, `[]`, `⟨⟩` (a vector) or `matrix`."""
+  """Several answers, of kind `{}`, `()`, `[]`, `⟨⟩` (a vector) or `matrix`."""
 
   kind: str
   members: tuple[Form, ...]
@@ -70,31 +70,31 @@ class Relation:
 Form = Quantity | Words | Unread | Group | Region | Relation
 
 
-def equal(gold: Form, found: Form) -> bool:
-  """Whether an answer is the reference's, by the rules of `maths`."""
-  gold, found = _single(gold), _single(found)
-  if isinstance(found, Unread) or isinstance(gold, Unread):
-    return gold == found
-  if isinstance(gold, Relation) and isinstance(found, Relation):
-    return _equal_relations(gold, found)
+def equal(gold: Form, answer: Form) -> bool:
+  """Returns True if an answer equals the reference, by the rules of `maths`."""
+  gold, answer = _single(gold), _single(answer)
+  if isinstance(answer, Unread) or isinstance(gold, Unread):
+    return gold == answer
+  if isinstance(gold, Relation) and isinstance(answer, Relation):
+    return _equal_relations(gold, answer)
   if isinstance(gold, Relation) and gold.value:
     gold = gold.value
-  if isinstance(found, Relation) and found.value:
-    found = found.value
-  if isinstance(gold, Region) or isinstance(found, Region):
-    first, second = region(gold), region(found)
+  if isinstance(answer, Relation) and answer.value:
+    answer = answer.value
+  if isinstance(gold, Region) or isinstance(answer, Region):
+    first, second = region(gold), region(answer)
     return bool(first and second) and _equal_regions(first, second)
-  if type(gold) is not type(found):
+  if type(gold) is not type(answer):
     return False
   if isinstance(gold, Quantity):
-    return _equal_quantities(gold, found)
+    return _equal_quantities(gold, answer)
   if isinstance(gold, Group):
-    return _equal_groups(gold, found)
-  return gold == found
+    return _equal_groups(gold, answer)
+  return gold == answer
 
 
 def key(form: Form) -> Fraction | str:
-  """What equal answers have in common, for `answer_id`."""
+  """A value that equal answers share, for `answer_id`."""
   form = _single(form)
   if isinstance(form, Relation):
     if form.value is None:
@@ -131,20 +131,21 @@ def key(form: Form) -> Fraction | str:
 
 
 def _hexadecimal(value: Fraction | str) -> str:
-  if isinstance(value, str):  # in base 10 there is a limit of digits
+  # Python limits the number of digits in base 10, not in base 16.
+  if isinstance(value, str):
     return value
   return f"{value.numerator:x}/{value.denominator:x}"
 
 
 def readable(form: Form) -> bool:
-  """Whether all of a text could be read."""
+  """Returns True if the whole text could be parsed."""
   if isinstance(form, Group):
     return all(map(readable, form.members))
   return not isinstance(form, Unread)
 
 
 def region(form: Form) -> Region | None:
-  """A form as numbers on the line, if it can be meant so."""
+  """A form as a set of real numbers, None if it cannot mean one."""
   if isinstance(form, Region) or form is None:
     return form
   if not isinstance(form, Group) or not all(
@@ -157,12 +158,12 @@ def region(form: Form) -> Region | None:
   if form.kind not in ("()", "[]") or len(values) != 2:
     return None
   is_open = form.kind == "()"
-  found = sympy.Interval(*values, is_open, is_open)
-  return Region((found,)) if isinstance(found, sympy.Interval) else None
+  interval = sympy.Interval(*values, is_open, is_open)
+  return Region((interval,)) if isinstance(interval, sympy.Interval) else None
 
 
 def _single(form: Form) -> Form:
-  """`{5}` is 5."""
+  """The only member of a set such as `{5}`; other forms are unchanged."""
   if isinstance(form, Group) and form.kind == "{}" and len(form.members) == 1:
     return form.members[0]
   return form
@@ -174,70 +175,70 @@ def _same(first: Fraction | sympy.Expr, second: Fraction | sympy.Expr) -> bool:
   return symbolic.same(sympy.sympify(first), sympy.sympify(second))
 
 
-def _equal_quantities(gold: Quantity, found: Quantity) -> bool:
-  signs = {gold.unit, found.unit}
+def _equal_quantities(gold: Quantity, answer: Quantity) -> bool:
+  signs = {gold.unit, answer.unit}
   if "%" in signs and len(signs) == 2:
     share = Fraction(1, 100)
     if gold.unit == "%":
-      return _same(gold.value, found.value) or _same(
-        gold.value * share, found.value
+      return _same(gold.value, answer.value) or _same(
+        gold.value * share, answer.value
       )
     proportion = isinstance(gold.value, Fraction) and abs(gold.value) < 1
-    return _same(gold.value, found.value * share) or (
-      not proportion and _same(gold.value, found.value)
+    return _same(gold.value, answer.value * share) or (
+      not proportion and _same(gold.value, answer.value)
     )
   if signs == {"°", ""}:
     radians = sympy.pi / 180
     turned = [
       radians * form.value if form.unit else form.value
-      for form in (gold, found)
+      for form in (gold, answer)
     ]
-    return _same(gold.value, found.value) or _same(*turned)
-  sizes = [units.size(form.unit) for form in (gold, found)]
+    return _same(gold.value, answer.value) or _same(*turned)
+  sizes = [units.size(form.unit) for form in (gold, answer)]
   if None not in sizes:
     (kind, size), (other, other_size) = sizes
     if kind != other:
       return False
-    return _same(gold.value * size, found.value * other_size)
-  return _same(gold.value, found.value)
+    return _same(gold.value * size, answer.value * other_size)
+  return _same(gold.value, answer.value)
 
 
-def _equal_groups(gold: Group, found: Group) -> bool:
-  kinds = {gold.kind, found.kind}
-  if gold.kind == "{}" == found.kind:
-    first, second = _distinct(gold.members), _distinct(found.members)
+def _equal_groups(gold: Group, answer: Group) -> bool:
+  kinds = {gold.kind, answer.kind}
+  if gold.kind == "{}" == answer.kind:
+    first, second = _distinct(gold.members), _distinct(answer.members)
     if len(first) != len(second):
       return False
     pairs = [[equal(member, other) for other in second] for member in first]
     return all(map(any, pairs)) and all(map(any, zip(*pairs, strict=True)))
   if "{}" in kinds or kinds in ({"()", "[]"}, {"matrix", "()"}):
     return False
-  return len(gold.members) == len(found.members) and all(
-    map(equal, gold.members, found.members)
+  return len(gold.members) == len(answer.members) and all(
+    map(equal, gold.members, answer.members)
   )
 
 
 def _distinct(members: tuple[Form, ...]) -> list[Form]:
   if len(members) > _MANY:
     raise ValueError(f"a set of {len(members)} members")
-  kept: list[Form] = []
+  distinct: list[Form] = []
   for member in members:
-    if not any(equal(member, other) for other in kept):
-      kept.append(member)
-  return kept
+    if not any(equal(member, other) for other in distinct):
+      distinct.append(member)
+  return distinct
 
 
-def _equal_relations(gold: Relation, found: Relation) -> bool:
-  ratio = symbolic.proportional(gold.difference, found.difference)
+def _equal_relations(gold: Relation, answer: Relation) -> bool:
+  ratio = symbolic.proportional(gold.difference, answer.difference)
   symmetric = gold.sign in "=≠" or (ratio is not None and ratio.is_positive)
-  if gold.sign == found.sign and ratio is not None and symmetric:
+  if gold.sign == answer.sign and ratio is not None and symmetric:
     return True
-  both = gold.value and found.value
-  return bool(both) and _equal_quantities(gold.value, found.value)
+  both = gold.value and answer.value
+  return bool(both) and _equal_quantities(gold.value, answer.value)
 
 
-def _equal_regions(gold: Region, found: Region) -> bool:
-  return len(gold.parts) == len(found.parts) and all(
+def _equal_regions(gold: Region, answer: Region) -> bool:
+  return len(gold.parts) == len(answer.parts) and all(
     type(a) is type(b)
     and getattr(a, "left_open", None) == getattr(b, "left_open", None)
     and getattr(a, "right_open", None) == getattr(b, "right_open", None)
@@ -246,20 +247,20 @@ def _equal_regions(gold: Region, found: Region) -> bool:
       x == y or (isinstance(x, sympy.Expr) and symbolic.same(x, y))
       for x, y in zip(a.args, b.args, strict=True)
     )
-    for a, b in zip(gold.parts, found.parts, strict=True)
+    for a, b in zip(gold.parts, answer.parts, strict=True)
   )
 
 
 def letters(text: str) -> str:
-  """A text without spaces, marks of words and capitals: words are equal so."""
+  """A text in lower case, without spaces and marks of words, for comparison."""
   return tight(re.sub("[⟦⟧]", "", text)).lower()
 
 
 def tight(text: str) -> str:
-  """A text without the spaces that mean nothing.
+  """A text without meaningless spaces.
 
-  Those between digits, and between a comma and a digit, stay: `3 4/5` is not
-  34/5, and `1, 234` not 1,234.
+  Spaces between digits, and between a comma and a digit, stay: `3 4/5` is not
+  34/5, and `1, 234` is not 1,234.
   """
   text = re.sub(" (?![0-9])", "", " ".join(text.split()))
   return re.sub("(?<![0-9])(?<![0-9],) ", "", text)

@@ -1,25 +1,26 @@
-"""Puzzles of reasoning-gym, judged by the library's own scorers.
+"""Puzzles of reasoning-gym, judged by the scorers of the library.
 
-The answer is what stands in the last `<answer>...</answer>` of a completion,
-after its thoughts, or else behind the last `####`. The score is the scorer's,
-right is full marks; most pay a little for an answer of the right form, or for
-one that has the reference in it. An answer over which a scorer raises is wrong.
+The answer is the content of the last `<answer>...</answer>` after the thoughts
+of a completion, or else the text after the last `####`. The score is that of
+the scorer, and the verdict is 1 for the full score. Most scorers pay a little
+for an answer of the right form or one that contains the reference. An answer
+for which a scorer raises is wrong.
 
-`ALLOWED` are 77 of the 106 datasets of version 0.1.25. Of those, entry i comes
-from the seed `seed + i` alone, in every process; the scorer gives the entry's
-answer full marks, after a copy and a fresh start too, and does not give them to
-nothing, to an echo, to a list of all numbers or to text that is no answer. Left
-out are
+`ALLOWED` holds 77 of the 106 datasets of version 0.1.25. For each of them,
+entry i depends on the seed `seed + i` alone, in every process; the scorer gives
+the entry's answer the full score, also after a copy and in a new process; and
+it does not give the full score to an empty answer, an echo, a list of all
+numbers or a text without an answer. Left out are
 
 * those whose scorer runs the answer as Python (`eval`, `parse_expr` of sympy),
-  so that a policy could do anything: binary_matrix, countdown,
+  which would let a policy run any code: binary_matrix, countdown,
   intermediate_integration, n_queens, polynomial_multiplication, puzzle24,
   simple_integration, spiral_matrix, string_insertion;
-* those that pay in full for wrong answers: coin_flip (0, and it hangs on
+* those that give wrong answers the full score: coin_flip (0, and it hangs on
   1e999999999), complex_arithmetic (nan), game_of_life_halting (anything but the
   other word), gsm_symbolic (the sign does not count), polynomial_equations (any
-  text where there is no root), spell_backward (what follows the answer does not
-  count; it can exceed 1);
+  text if there is no root), spell_backward (text after the answer does not
+  count; the score can exceed 1);
 * those whose entries depend on the process, by the order of sets: codeio,
   isomorphic_strings, knight_swap, list_functions, ransom_note, word_ladder; or
   not on the seed and the index alone: acre;
@@ -131,18 +132,18 @@ ALLOWED = tuple(
 def make(
   dataset: str, seed: int, size: int, options: Mapping[str, Any] | None = None
 ) -> Any:
-  """A dataset of the library: entry i is drawn with the seed `seed + i`.
+  """Returns a dataset of the library; entry i has the seed `seed + i`.
 
   Raises:
     ValueError: the library is missing, the dataset is not in `ALLOWED`, or the
-      options are not its.
+      dataset does not have the options.
   """
   try:
     import reasoning_gym  # an extra, and slow to import
   except ImportError as error:
     raise ValueError(
       f"reasoning-gym cannot be imported ({error}); install it with "
-      "pip install 'extremum[gym]'"
+      "`pip install 'extremum[gym]'`"
     ) from None
   if dataset not in ALLOWED:
     raise ValueError(choices.unknown("dataset", dataset, ALLOWED))
@@ -152,12 +153,14 @@ def make(
       dataset, **options, seed=seed, size=size
     )
   except (AssertionError, TypeError, ValueError) as error:
-    said = " ".join(str(error).split())
-    raise ValueError(f"{dataset} refuses options={options}: {said}") from None
+    message = " ".join(str(error).split())
+    raise ValueError(
+      f"{dataset} refuses options={options}: {message}"
+    ) from None
 
 
 def extract(completion: str) -> str:
-  """The answer of a text, stripped; "" if there is none."""
+  """The answer of a text, stripped; empty if there is none."""
   completion = numbers.after_thoughts(completion)
   body, closed, _ = completion.rpartition("</answer>")
   _, opened, inside = body.rpartition("<answer>")
@@ -168,29 +171,29 @@ def extract(completion: str) -> str:
 
 
 class Scorer:
-  """A verifier of one dataset's entries, which are `Item.meta["entry"]`.
+  """A verifier for the entries of one dataset, `Item.meta["entry"]`.
 
-  It imports the library when it first judges, in a worker if it is a pool's:
-  scorers are anybody's Python, and some do not end on a huge number.
+  It imports the library at the first call. Use it in a pool: the scorers come
+  from many authors, and some do not end for a huge number.
   """
 
   def __init__(self, dataset: str, options: Mapping[str, Any] | None = None):
-    """Imports nothing yet.
+    """Creates the scorer without importing the library.
 
     Args:
-      dataset: a name of `ALLOWED`.
+      dataset: a name in `ALLOWED`.
       options: settings of the dataset.
     """
-    self._of = (dataset, dict(options or {}))
+    self._arguments = (dataset, dict(options or {}))
     self._library: Any = None
 
   def __reduce__(self) -> tuple:
-    return Scorer, self._of
+    return Scorer, self._arguments
 
   def __call__(self, items: Sequence[Item]) -> list[Outcome]:
-    """Outcomes in order; -1 of an item without an entry."""
+    """Returns outcomes in order; an item without an entry has verdict -1."""
     if self._library is None:
-      dataset, options = self._of
+      dataset, options = self._arguments
       self._library = make(dataset, 0, 1, options)
     return [self._judge(item) for item in items]
 
@@ -201,9 +204,9 @@ class Scorer:
     if not answer:
       return Outcome(0.0, 0, "", -1)
     try:
-      with warnings.catch_warnings(action="ignore"):  # of numpy, over a text
+      with warnings.catch_warnings(action="ignore"):  # numpy's, about a text
         score = float(self._library.score_answer(answer, item.meta["entry"]))
-    except Exception:  # of any kind: the library's, over a text
+    except Exception:  # a scorer may raise anything for an answer
       score = 0.0
     score = 0.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
     identity = answer_id(" ".join(answer.split()))

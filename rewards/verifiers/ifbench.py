@@ -1,15 +1,17 @@
-"""Verifiable instructions beyond IFEval's, as checkers of a text.
+"""Verifiable instructions beyond IFEval, as checkers of a text.
 
-Those of IFBench and of its training set (IF-RLVR) that need no tagger, no list
-of names and no syllables, under the names and arguments that they have there,
-and a few of our own (`own:`). Written from the descriptions, on the words and
-sentences of `rewards.verifiers.text_units`. What is decided otherwise than
-there: punctuation is never part of a word, numbers are read whole (`1,000.5` is
-one), the alphabet may begin anywhere but must be obeyed by every word.
+They are those of IFBench and of its training set (IF-RLVR) that need no tagger,
+list of names or syllables, with their names and arguments, and a few of our own
+(`own:`). The docstring of a checker states the condition on the text. The
+checkers were written from the descriptions and use the words and sentences of
+`rewards.verifiers.text_units`. They differ from the benchmark's code in some
+decisions: punctuation is never part of a word, a number such as `1,000.5` is
+one number, and the alphabet may start at any letter but every word must follow
+it.
 
-Left out, since they need more than the text: person names, pronouns and verbs
-of a tagger, syllables, European capitals, and the templates that only fit one
-prompt.
+Left out are instructions that need more than the text: person names, pronouns
+and verbs by a tagger, syllables, European capitals, and templates that fit only
+one prompt.
 
 Usage:
   CHECKERS["words:repeats"]("row row row", small_n=2) is False
@@ -57,92 +59,95 @@ _OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
 def word_count_range(text: str, min_words: int, max_words: int) -> bool:
-  """Between so many and so many words."""
+  """Has from `min_words` to `max_words` words."""
   return min_words <= len(text_units.words(text)) <= max_words
 
 
 def unique_word_count(text: str, N: int) -> bool:
-  """At least N different words."""
+  """Has at least N different words."""
   return len(set(_lower(text))) >= N
 
 
 def only_unique_words(text: str) -> bool:
-  """No word twice."""
+  """Has no word twice."""
   return limited_repeats(text, 1)
 
 
 def limited_repeats(text: str, small_n: int) -> bool:
-  """No word more than n times."""
+  """Has no word more than `small_n` times."""
   return max(collections.Counter(_lower(text)).values(), default=0) <= small_n
 
 
 def stop_word_share(text: str, percentage: float) -> bool:
-  """At most so many percent of the words are stop words."""
-  found = _lower(text)
-  count = sum(word in STOP_WORDS for word in found)
-  return bool(found) and 100 * count <= percentage * len(found)
+  """At most `percentage` percent of the words are stop words."""
+  words = _lower(text)
+  count = sum(word in STOP_WORDS for word in words)
+  return bool(words) and 100 * count <= percentage * len(words)
 
 
 def two_statements_a_question(text: str) -> bool:
-  """Two declarative sentences to each question, and a question."""
+  """Has two statements for each question, and at least one question."""
   kinds = _endings(text)
   return kinds["."] == 2 * kinds["?"] > 0
 
 
 def balanced_sentences(text: str) -> bool:
-  """As many statements as questions as exclamations, and some."""
+  """Has equal numbers of statements, questions and exclamations, above 0."""
   kinds = _endings(text)
   return kinds["."] == kinds["?"] == kinds["!"] > 0
 
 
 def conjunctions(text: str, small_n: int) -> bool:
-  """At least n different coordinating conjunctions."""
+  """Has at least `small_n` different coordinating conjunctions."""
   return len(set(_lower(text)).intersection(COORDINATING)) >= small_n
 
 
 def numbers(text: str, N: int) -> bool:
-  """Exactly N numbers in digits."""
+  """Has exactly N numbers in digits."""
   return len(_NUMBER.findall(text)) == N
 
 
 def pronouns(text: str, N: int) -> bool:
-  """At least N pronouns, counted from a list of 70."""
+  """Has at least N pronouns of a list of 70."""
   return sum(word in PRONOUNS for word in _lower(text)) >= N
 
 
 def trigram_overlap(text: str, reference_text: str, percentage: float) -> bool:
-  """So many percent, two more or less, of its trigrams are the reference's."""
-  own, other = _trigrams(text), _trigrams(reference_text)
-  if not own:
+  """The share of trigrams in the reference is `percentage`, up to 2 points."""
+  trigrams, reference_trigrams = _trigrams(text), _trigrams(reference_text)
+  if not trigrams:
     return False
-  return abs(100 * len(own & other) / len(own) - percentage) <= 2
+  return (
+    abs(100 * len(trigrams & reference_trigrams) / len(trigrams) - percentage)
+    <= 2
+  )
 
 
 def alphabet(text: str) -> bool:
-  """Each word begins with the next letter of the alphabet; A follows Z."""
+  """Each word starts with the next letter of the alphabet; A follows Z."""
   return _in_sequence(word[0] for word in _lower(text))
 
 
 def sentence_alphabet(text: str) -> bool:
-  """26 sentences, which begin with A, B, C and so on to Z."""
+  """Has 26 sentences that start with A, B, C and so on."""
   starts = [_lower(sentence)[0][0] for sentence in text_units.sentences(text)]
   return "".join(starts) == string.ascii_lowercase
 
 
 def three_vowels(text: str) -> bool:
-  """One paragraph with at most three different vowels."""
+  """Has one paragraph with at most three different vowels."""
   vowels = set("aeiou").intersection(text.lower())
   return len(text_units.lines(text)) == 1 and len(vowels) <= 3
 
 
 def consonant_clusters(text: str) -> bool:
-  """Two consonants stand side by side in every word."""
+  """Every word has two adjacent consonants."""
   cluster = re.compile("[bcdfghjklmnpqrstvwxyz]{2}")
   return all(cluster.search(word) for word in _lower(text))
 
 
 def increasing_alliteration(text: str) -> bool:
-  """Each sentence alliterates longer than the one before it."""
+  """Each sentence has a longer alliteration than the one before."""
   longest = []
   for sentence in text_units.sentences(text):
     initials = [word[0] for word in _lower(sentence)]
@@ -152,17 +157,17 @@ def increasing_alliteration(text: str) -> bool:
 
 
 def ten_palindromes(text: str) -> bool:
-  """Ten words of five letters or more that are palindromes."""
+  """Has ten palindromes of at least five letters."""
   return sum(len(w) > 4 and w == w[::-1] for w in _lower(text)) >= 10
 
 
 def palindrome(text: str) -> bool:
-  """A word of three letters or more that is a palindrome."""
+  """Has a palindrome of at least three letters."""
   return any(len(w) > 2 and w == w[::-1] for w in _lower(text))
 
 
 def all_punctuation(text: str) -> bool:
-  """Every one of `. , ! ? ; :`, and the interrobang beside them."""
+  """Has each of `. , ! ? ; :`, and also an interrobang."""
   bang = re.search(r"\?!|!\?|\u203d", text)
   if bang is None:
     return False
@@ -171,16 +176,16 @@ def all_punctuation(text: str) -> bool:
 
 
 def nested_brackets(text: str, depth: int = 5) -> bool:
-  """Brackets of any kind, properly closed, five deep."""
-  due: list[str] = []
-  heights: list[int] = []  # how deep it went inside each open bracket
+  """Has properly nested brackets of any kind, at least `depth` deep."""
+  closing: list[str] = []
+  heights: list[int] = []  # depth of nesting inside each open bracket
   for character in text:
     if character in _OPENING:
-      due.append(_OPENING[character])
+      closing.append(_OPENING[character])
       heights.append(1)
     elif character in ")]}":
-      if not due or due.pop() != character:
-        due, heights = [], []
+      if not closing or closing.pop() != character:
+        closing, heights = [], []
         continue
       height = heights.pop()
       if height >= depth:
@@ -199,7 +204,7 @@ def prime_lengths(text: str) -> bool:
 
 
 def one_of_options(text: str, options: str | Sequence[str]) -> bool:
-  """One of the options and nothing else; `yes/no/maybe` is three of them."""
+  """Is one of the options; `yes/no/maybe` means three options."""
   if isinstance(options, str):
     separator = "/" if "/" in options else r"\bor\b|,"
     options = re.split(separator, options)
@@ -208,12 +213,12 @@ def one_of_options(text: str, options: str | Sequence[str]) -> bool:
 
 
 def word_a_line(text: str) -> bool:
-  """Each word on a line of its own."""
+  """Has one word per line."""
   return all(len(line.split()) == 1 for line in text_units.lines(text))
 
 
 def emoji_after_sentences(text: str) -> bool:
-  """An emoji at the end of every sentence, before or after its mark."""
+  """Every sentence has an emoji at its end, before or after the mark."""
   starts = [0, *(end.end() for end in re.finditer(r"[.!?]+(?=\s|$)", text))]
   pieces = [text[a:b] for a, b in itertools.pairwise([*starts, len(text)])]
   after = [_emoji(piece.lstrip()[:1]) for piece in pieces[1:]]
@@ -227,14 +232,14 @@ def emoji_after_sentences(text: str) -> bool:
 
 
 def equal_sentences(text: str) -> bool:
-  """Three sentences of equally many characters, with no word twice."""
-  found = text_units.sentences(text)
-  lengths = {len(sentence) for sentence in found}
-  return len(found) == 3 and len(lengths) == 1 and only_unique_words(text)
+  """Has three sentences of equal numbers of characters, and no word twice."""
+  sentences = text_units.sentences(text)
+  lengths = {len(sentence) for sentence in sentences}
+  return len(sentences) == 3 and len(lengths) == 1 and only_unique_words(text)
 
 
 def japanese_words(text: str, N: int) -> bool:
-  """Every N-th word is in Japanese characters, numbers excepted."""
+  """Every N-th word has Japanese characters or is a number."""
   every = text.split()[N - 1 :: N]
   japanese = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
   return bool(every) and all(
@@ -243,61 +248,64 @@ def japanese_words(text: str, N: int) -> bool:
 
 
 def sentence_keyword(text: str, word: str, N: int) -> bool:
-  """The N-th sentence has a word."""
-  found = text_units.sentences(text)
-  return 1 <= N <= len(found) and text_units.occurrences(word, found[N - 1]) > 0
+  """The N-th sentence contains a word."""
+  sentences = text_units.sentences(text)
+  return (
+    1 <= N <= len(sentences)
+    and text_units.occurrences(word, sentences[N - 1]) > 0
+  )
 
 
 def last_word_first(text: str) -> bool:
-  """The last word of each sentence is the first of the next."""
-  found = [_lower(sentence) for sentence in text_units.sentences(text)]
-  return all(a[-1] == b[0] for a, b in itertools.pairwise(found))
+  """The last word of each sentence is the first word of the next one."""
+  sentences = [_lower(sentence) for sentence in text_units.sentences(text)]
+  return all(a[-1] == b[0] for a, b in itertools.pairwise(sentences))
 
 
 def paragraphs_close(text: str) -> bool:
-  """Each line, a paragraph, ends with the word that it begins with."""
-  found = [_lower(line) for line in text_units.lines(text)]
-  return all(line[0] == line[-1] for line in found if line)
+  """Each line, a paragraph, ends with its first word."""
+  lines = [_lower(line) for line in text_units.lines(text)]
+  return all(line[0] == line[-1] for line in lines if line)
 
 
 def growing_sentences(text: str, small_n: int) -> bool:
-  """Each sentence has exactly n words more than the one before."""
+  """Each sentence has exactly `small_n` words more than the one before."""
   lengths = _sentence_lengths(text)
   return all(b == a + small_n for a, b in itertools.pairwise(lengths))
 
 
 def increasing_sentences(text: str) -> bool:
-  """Two sentences or more, each with more words than the one before."""
+  """Has at least two sentences, each with more words than the one before."""
   lengths = _sentence_lengths(text)
   return len(lengths) > 1 and all(a < b for a, b in itertools.pairwise(lengths))
 
 
 def no_same_initials(text: str) -> bool:
-  """No two words side by side begin with the same letter."""
+  """No two adjacent words start with the same letter."""
   return all(a[0] != b[0] for a, b in itertools.pairwise(_lower(text)))
 
 
 def no_following_initials(text: str) -> bool:
-  """No two words side by side begin with letters that follow each other."""
+  """No word starts with the letter after the initial of the word before it."""
   pairs = itertools.pairwise(_lower(text))
   return all(ord(b[0]) - ord(a[0]) != 1 for a, b in pairs)
 
 
 def stairs(text: str) -> bool:
   """Each line is indented more than the one before."""
-  found = text_units.lines(text)
-  steps = [len(line) - len(line.lstrip(" ")) for line in found]
+  lines = text_units.lines(text)
+  steps = [len(line) - len(line.lstrip(" ")) for line in lines]
   return len(steps) > 1 and all(a < b for a, b in itertools.pairwise(steps))
 
 
 def list_with_marker(text: str, sep: str) -> bool:
-  """At least two lines begin with a marker."""
+  """Has at least two lines that start with the marker."""
   begun = [line.lstrip().startswith(sep) for line in text_units.lines(text)]
   return sum(begun) >= 2
 
 
 def sub_bullets(text: str) -> bool:
-  """Bullets `*`, each with a bullet `-` or more below it."""
+  """Has bullets `*`, each with at least one bullet `-` below it."""
   marks = [line.lstrip()[:2] for line in text_units.lines(text)]
   kinds = [mark[0] for mark in marks if mark in ("* ", "- ")]
   runs = ["".join(run) for _, run in itertools.groupby(kinds)]
@@ -306,7 +314,7 @@ def sub_bullets(text: str) -> bool:
 
 
 def dates(text: str) -> bool:
-  """Dates as YYYY-MM-DD, separated by commas, and nothing else."""
+  """Is a list of dates as YYYY-MM-DD, separated by commas."""
   try:
     for piece in text.strip().split(","):
       if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", piece.strip()):
@@ -325,57 +333,57 @@ def keywords_once_to_five(
   keyword4: str,
   keyword5: str,
 ) -> bool:
-  """Five keywords occur 1, 2, 3, 5 and 7 times."""
+  """The five keywords occur 1, 2, 3, 5 and 7 times."""
   keywords = (keyword1, keyword2, keyword3, keyword4, keyword5)
   counts = [text_units.occurrences(keyword, text) for keyword in keywords]
   return counts == [1, 2, 3, 5, 7]
 
 
 def keyword_once(text: str, keyword: str) -> bool:
-  """A keyword occurs exactly once."""
+  """The keyword occurs exactly once."""
   return text_units.occurrences(keyword, text) == 1
 
 
 def keywords_once_and_twice(text: str, keyword1: str, keyword2: str) -> bool:
-  """One keyword occurs once, another twice."""
+  """The first keyword occurs once, the second one twice."""
   counts = [text_units.occurrences(k, text) for k in (keyword1, keyword2)]
   return counts == [1, 2]
 
 
 def exclude_word(text: str, keyword: str) -> bool:
-  """A keyword does not occur."""
+  """The keyword does not occur."""
   return text_units.occurrences(keyword, text) == 0
 
 
 def keyword_at(text: str, keyword: str, n: int, m: int) -> bool:
-  """The m-th word of the n-th sentence is a keyword."""
-  found = text_units.sentences(text)
-  if not 1 <= n <= len(found):
+  """The m-th word of the n-th sentence is the keyword."""
+  sentences = text_units.sentences(text)
+  if not 1 <= n <= len(sentences):
     return False
-  return _lower(found[n - 1])[m - 1 : m] == [keyword.lower()] and m > 0
+  return _lower(sentences[n - 1])[m - 1 : m] == [keyword.lower()] and m > 0
 
 
 def second_words(text: str, keyword: str) -> bool:
-  """The second word and the last but one are the keyword."""
-  found = _lower(text)
-  return len(found) > 2 and found[1] == found[-2] == keyword.lower()
+  """The second word and the second to last word are the keyword."""
+  words = _lower(text)
+  return len(words) > 2 and words[1] == words[-2] == keyword.lower()
 
 
 def start_end(text: str) -> bool:
-  """The last word is the first one again."""
-  found = _lower(text)
-  return len(found) > 1 and found[0] == found[-1]
+  """The last word equals the first word."""
+  words = _lower(text)
+  return len(words) > 1 and words[0] == words[-1]
 
 
 def first_word_answer(text: str, first_word: str) -> bool:
-  """Begins with a word."""
+  """Starts with a word."""
   return _lower(text)[:1] == [first_word.lower()]
 
 
 def first_word_sentences(text: str, first_word: str) -> bool:
-  """Each sentence begins with a word."""
-  found = text_units.sentences(text)
-  return all(first_word_answer(sentence, first_word) for sentence in found)
+  """Each sentence starts with a word."""
+  sentences = text_units.sentences(text)
+  return all(first_word_answer(sentence, first_word) for sentence in sentences)
 
 
 def last_word_answer(text: str, last_word: str) -> bool:
@@ -385,67 +393,67 @@ def last_word_answer(text: str, last_word: str) -> bool:
 
 def last_word_sentences(text: str, last_word: str) -> bool:
   """Each sentence ends with a word."""
-  found = text_units.sentences(text)
-  return all(last_word_answer(sentence, last_word) for sentence in found)
+  sentences = text_units.sentences(text)
+  return all(last_word_answer(sentence, last_word) for sentence in sentences)
 
 
 def letter_count(text: str, N: int, relation: str) -> bool:
-  """So many letters."""
+  """The number of letters is in a relation to N."""
   return text_units.compare(sum(c.isalpha() for c in text), relation, N)
 
 
 def lowercase_words(text: str, N: int) -> bool:
-  """At most N words in small letters only."""
+  """Has at most N words in lower case."""
   return sum(word.islower() for word in text_units.words(text)) <= N
 
 
 def two_paragraphs(text: str) -> bool:
-  """Two paragraphs, separated by an empty line."""
+  """Has two paragraphs, separated by an empty line."""
   return len(text_units.paragraphs(text)) == 2
 
 
 def span(text: str, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
-  """The words n to m of the prompt, from 0, both included; nothing else."""
+  """Is the words n to m of the prompt, counted from 0, with both ends."""
   expected = prompt_to_repeat.split()[n_start : n_end + 1]
   return text.split() == expected
 
 
 def copied(text: str, prompt_to_repeat: str) -> bool:
-  """The prompt and nothing else, in any case."""
+  """Is the prompt, in any case."""
   return text.strip().lower() == prompt_to_repeat.strip().lower()
 
 
 def title_case(text: str) -> bool:
-  """Every word begins with a capital and goes on in small letters."""
-  found = [word for word in text_units.words(text) if word[0].isalpha()]
-  return bool(found) and all(
-    word[0].isupper() and word[1:] == word[1:].lower() for word in found
+  """Every word starts with a capital and continues in lower case."""
+  words = [word for word in text_units.words(text) if word[0].isalpha()]
+  return bool(words) and all(
+    word[0].isupper() and word[1:] == word[1:].lower() for word in words
   )
 
 
 def no_whitespace(text: str) -> bool:
-  """No space, no tab, no new line."""
+  """Has no space, tab or line break."""
   return not any(c.isspace() for c in text.strip("\n"))
 
 
 def bigrams_wrapped(text: str) -> bool:
-  """Words in pairs between double angular brackets: <<I am>> <<at home>>."""
-  found = re.findall(r"<<([^<>]*)>>", text)
+  """Has its words in pairs in double angle brackets: <<I am>> <<at home>>."""
+  pairs = re.findall(r"<<([^<>]*)>>", text)
   bare = re.sub(r"<<[^<>]*>>", "", text)
   return (
-    bool(found)
+    bool(pairs)
     and not bare.strip()
-    and all(len(pair.split()) == 2 for pair in found)
+    and all(len(pair.split()) == 2 for pair in pairs)
   )
 
 
 def square_brackets(text: str) -> bool:
-  """Every word between square brackets."""
+  """Every word is in square brackets."""
   return all(re.fullmatch(r"\[[^\[\]]+\]", word) for word in text.split())
 
 
 def hyphened_sentences(text: str) -> bool:
-  """Sentences joined by a hyphen, with no space beside it."""
+  """Has its sentences joined by hyphens without spaces."""
   pieces = re.split(r"(?<=[.!?])-", text.strip())
   return len(pieces) > 1 and all(
     piece == piece.strip() and len(text_units.sentences(piece)) == 1
@@ -454,22 +462,22 @@ def hyphened_sentences(text: str) -> bool:
 
 
 def no_dot(text: str) -> bool:
-  """No full stop."""
+  """Has no full stop."""
   return "." not in text
 
 
 def no_exclamation(text: str) -> bool:
-  """No exclamation mark."""
+  """Has no exclamation mark."""
   return "!" not in text
 
 
 def word_lengths(text: str, shortest: int, longest: int) -> bool:
-  """Every word has between so many and so many letters."""
+  """Every word has from `shortest` to `longest` letters."""
   return all(shortest <= len(w) <= longest for w in text_units.words(text))
 
 
 def alternating_case(text: str) -> bool:
-  """Capital and small letters take turns."""
+  """Capitals and lower-case letters alternate."""
   cased = [c.isupper() for c in text if c.isupper() or c.islower()]
   return len(cased) > 1 and all(a != b for a, b in itertools.pairwise(cased))
 
@@ -489,9 +497,11 @@ def _bare(text: str) -> str:
 
 
 def _endings(text: str) -> collections.Counter[str]:
-  """How many sentences end in each mark, closing quotes passed over."""
-  found = text_units.sentences(text)
-  return collections.Counter(s.rstrip("\"')]*\u201d\u2019")[-1] for s in found)
+  """Counts the sentences by their final mark, without closing quotes."""
+  sentences = text_units.sentences(text)
+  return collections.Counter(
+    s.rstrip("\"')]*\u201d\u2019")[-1] for s in sentences
+  )
 
 
 def _sentence_lengths(text: str) -> list[int]:
@@ -499,14 +509,14 @@ def _sentence_lengths(text: str) -> list[int]:
 
 
 def _trigrams(text: str) -> set[tuple[str, ...]]:
-  found = _lower(text)
-  return set(zip(found, found[1:], found[2:], strict=False))
+  words = _lower(text)
+  return set(zip(words, words[1:], words[2:], strict=False))
 
 
 def _in_sequence(letters: Iterator[str]) -> bool:
-  places = [string.ascii_lowercase.find(letter) for letter in letters]
-  return min(places, default=-1) >= 0 and all(
-    b == (a + 1) % 26 for a, b in itertools.pairwise(places)
+  positions = [string.ascii_lowercase.find(letter) for letter in letters]
+  return min(positions, default=-1) >= 0 and all(
+    b == (a + 1) % 26 for a, b in itertools.pairwise(positions)
   )
 
 

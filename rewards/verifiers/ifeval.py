@@ -1,11 +1,12 @@
 """The 25 verifiable instructions of IFEval, as checkers of a text.
 
-A checker is `(text, **arguments) -> bool`; names and arguments are those of the
-benchmark, so that its files, and what was made in its form, can be read as they
-are. Written from the descriptions. What is decided otherwise than there:
-keywords are whole words (`cat` is not in `category`), words and sentences those
-of `rewards.verifiers.text_units`, and the language is told by its script alone:
-one that shares its script with others is refused, not guessed.
+A checker is `(text, **arguments) -> bool`; its docstring states the condition
+on the text. Names and arguments are those of the benchmark, so its files can be
+read without a conversion. The checkers were written from the descriptions and
+differ from the benchmark's code in some decisions: keywords are whole words
+(`cat` is not in `category`), words and sentences are those of
+`rewards.verifiers.text_units`, and a language is recognized by its script
+alone, so a language that shares its script with others is refused.
 
 Usage:
   CHECKERS["keywords:existence"]("A red fox.", keywords=["fox"]) is True
@@ -27,7 +28,7 @@ from rl import choices
 Checker = Callable[..., bool]
 
 ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
-# Languages that nearly alone write in a script: what its letters are called.
+# Languages that are nearly alone in using a script: the names of its letters.
 SCRIPTS = {
   "am": ("ETHIOPIC",),
   "bn": ("BENGALI",),
@@ -54,57 +55,57 @@ SCRIPTS = {
 
 
 def keywords_existence(text: str, keywords: Sequence[str]) -> bool:
-  """Every keyword occurs."""
+  """Contains every keyword."""
   return all(text_units.occurrences(word, text) for word in keywords)
 
 
 def keyword_frequency(
   text: str, keyword: str, frequency: int, relation: str
 ) -> bool:
-  """A keyword occurs at least, or less than, a number of times."""
+  """The number of occurrences of a keyword is in a relation to `frequency`."""
   count = text_units.occurrences(keyword, text)
   return text_units.compare(count, relation, frequency)
 
 
 def forbidden_words(text: str, forbidden_words: Sequence[str]) -> bool:
-  """None of the words occurs."""
+  """Contains none of the words."""
   return not any(text_units.occurrences(word, text) for word in forbidden_words)
 
 
 def letter_frequency(
   text: str, letter: str, let_frequency: int, let_relation: str
 ) -> bool:
-  """A letter, in any case, occurs so often."""
+  """The number of occurrences of a letter, in any case, is in a relation."""
   count = text.lower().count(letter.lower())
   return text_units.compare(count, let_relation, let_frequency)
 
 
 def response_language(text: str, language: str) -> bool:
-  """Nine letters in ten are of the language's own script."""
+  """At least nine in ten letters belong to the language's script."""
   if language not in SCRIPTS:
     raise ValueError(choices.unknown("script of language", language, SCRIPTS))
   letters = [c for c in text if c.isalpha()]
   names = SCRIPTS[language]
-  own = [c for c in letters if unicodedata.name(c, "").startswith(names)]
-  # Japanese and Korean have Chinese characters, but some of their own as well.
-  typical = any(unicodedata.name(c, "").startswith(names[0]) for c in own)
-  return typical and 10 * len(own) >= 9 * len(letters)
+  in_script = [c for c in letters if unicodedata.name(c, "").startswith(names)]
+  # Japanese and Korean also use Chinese characters, but never these alone.
+  typical = any(unicodedata.name(c, "").startswith(names[0]) for c in in_script)
+  return typical and 10 * len(in_script) >= 9 * len(letters)
 
 
 def number_sentences(text: str, num_sentences: int, relation: str) -> bool:
-  """So many sentences."""
+  """The number of sentences is in a relation to `num_sentences`."""
   count = len(text_units.sentences(text))
   return text_units.compare(count, relation, num_sentences)
 
 
 def number_paragraphs(text: str, num_paragraphs: int) -> bool:
-  """Exactly so many paragraphs, separated by `***`, none of them empty."""
+  """Has exactly `num_paragraphs` non-empty paragraphs, separated by `***`."""
   pieces = re.split(r"\s?\*\*\*\s?", text.strip())
   return len(pieces) == num_paragraphs and all(p.strip() for p in pieces)
 
 
 def number_words(text: str, num_words: int, relation: str) -> bool:
-  """So many words."""
+  """The number of words is in a relation to `num_words`."""
   count = len(text_units.words(text))
   return text_units.compare(count, relation, num_words)
 
@@ -112,7 +113,7 @@ def number_words(text: str, num_words: int, relation: str) -> bool:
 def nth_paragraph_first_word(
   text: str, num_paragraphs: int, nth_paragraph: int, first_word: str
 ) -> bool:
-  """So many paragraphs, the n-th of which begins with a word."""
+  """Has `num_paragraphs` paragraphs, and the n-th one starts with a word."""
   pieces = text_units.paragraphs(text)
   if len(pieces) != num_paragraphs or not 1 <= nth_paragraph <= len(pieces):
     return False
@@ -121,45 +122,45 @@ def nth_paragraph_first_word(
 
 
 def number_placeholders(text: str, num_placeholders: int) -> bool:
-  """At least so many placeholders, such as [address]."""
+  """Has at least `num_placeholders` placeholders, such as [address]."""
   return len(re.findall(r"\[[^\[\]]+\]", text)) >= num_placeholders
 
 
 def postscript(text: str, postscript_marker: str) -> bool:
-  """A line begins with P.S. or P.P.S., and says something."""
+  """Has a line that starts with the marker P.S. or P.P.S. and continues."""
   letters = [re.escape(c) for c in postscript_marker if c.isalpha()]
   dotted = r"\.?\s?".join(letters) + r"(?![A-Za-z])[.:]*"
   return bool(re.search(rf"^[^\S\n]*{dotted}[^\w\n]*\w", text, re.I | re.M))
 
 
 def number_bullet_lists(text: str, num_bullets: int) -> bool:
-  """Exactly so many bullets, `* ` or `- ` at the beginning of a line."""
+  """Has exactly `num_bullets` lines that start with a bullet, `* ` or `- `."""
   bullets = re.findall(r"^[^\S\n]*[*-](?![*-])[^\S\n]*\S", text, re.M)
   return len(bullets) == num_bullets
 
 
 def constrained_response(text: str, options: Sequence[str] = ANSWERS) -> bool:
-  """Exactly one of the options occurs."""
+  """Contains exactly one of the options."""
   return sum(option in text for option in options) == 1
 
 
 def number_highlighted_sections(text: str, num_highlights: int) -> bool:
-  """At least so many `*highlighted*` or `**highlighted**` sections."""
-  found = re.findall(r"\*\*([^*\n]+)\*\*|\*([^*\n]+)\*", text)
-  marked = [wide or narrow for wide, narrow in found]
+  """Has at least `num_highlights` sections in `*...*` or `**...**`."""
+  pairs = re.findall(r"\*\*([^*\n]+)\*\*|\*([^*\n]+)\*", text)
+  marked = [wide or narrow for wide, narrow in pairs]
   return sum(bool(piece.strip()) for piece in marked) >= num_highlights
 
 
 def multiple_sections(
   text: str, section_spliter: str, num_sections: int
 ) -> bool:
-  """At least so many sections, each under `Section 1` or the like."""
+  """Has at least `num_sections` sections with headings such as `Section 1`."""
   pattern = rf"^[^\S\n#*]*[#*]*[^\S\n]*{re.escape(section_spliter)}\s?[0-9]+"
   return len(re.findall(pattern, text, re.M)) >= num_sections
 
 
 def json_format(text: str) -> bool:
-  """All of it is one JSON object or list, in a code fence or not."""
+  """Is one JSON object or list, with or without a code fence."""
   fenced = re.fullmatch(r"\s*```(?:json|JSON)?\s(.*)```\s*", text, re.S)
   try:
     return isinstance(json.loads(fenced[1] if fenced else text), dict | list)
@@ -168,25 +169,25 @@ def json_format(text: str) -> bool:
 
 
 def title(text: str) -> bool:
-  """A title in double angular brackets, `<<poem of joy>>`."""
-  found = re.findall(r"<<([^<>\n]+)>>", text)
-  return any(piece.strip() for piece in found)
+  """Has a title in double angle brackets, such as `<<poem of joy>>`."""
+  titles = re.findall(r"<<([^<>\n]+)>>", text)
+  return any(piece.strip() for piece in titles)
 
 
 def two_responses(text: str) -> bool:
-  """Two different responses, separated by six asterisks."""
+  """Has two different responses, separated by six asterisks."""
   pieces = [p.strip() for p in re.split(r"\*{6}", text) if p.strip()]
   return len(pieces) == 2 and pieces[0] != pieces[1]
 
 
 def repeat_prompt(text: str, prompt_to_repeat: str) -> bool:
-  """Begins with the prompt, word for word, and goes on."""
+  """Starts with the prompt, word for word, and continues."""
   text, prompt = text.strip().lower(), prompt_to_repeat.strip().lower()
   return text.startswith(prompt) and bool(text[len(prompt) :].strip())
 
 
 def end_checker(text: str, end_phrase: str) -> bool:
-  """Ends with a phrase, and nothing after it but quotation marks."""
+  """Ends with a phrase; only quotation marks may follow it."""
   text = text.strip().strip("\"'").strip().lower()
   return text.endswith(end_phrase.strip().strip("\"'").lower())
 
@@ -194,33 +195,34 @@ def end_checker(text: str, end_phrase: str) -> bool:
 def capital_word_frequency(
   text: str, capital_frequency: int, capital_relation: str
 ) -> bool:
-  """So many words in capitals only."""
+  """The number of words in capitals is in a relation."""
   count = sum(word.isupper() for word in text_units.words(text))
   return text_units.compare(count, capital_relation, capital_frequency)
 
 
 def english_capital(text: str) -> bool:
-  """Latin letters, all of them capitals."""
+  """Has Latin letters, all of them capitals."""
   return text.isupper() and _latin(text)
 
 
 def english_lowercase(text: str) -> bool:
-  """Latin letters, none of them a capital."""
+  """Has Latin letters, none of them a capital."""
   return text.islower() and _latin(text)
 
 
 def no_comma(text: str) -> bool:
-  """No comma."""
+  """Has no comma."""
   return "," not in text
 
 
 def quotation(text: str) -> bool:
-  """All of it between double quotation marks."""
+  """Is enclosed in double quotation marks."""
   text = text.strip()
   return len(text) > 2 and text[0] in '"\u201c' and text[-1] in '"\u201d'
 
 
 def _latin(text: str) -> bool:
+  """At least nine in ten letters are Latin."""
   letters = [c for c in text if c.isalpha()]
   return 10 * sum(c < "\u0250" for c in letters) >= 9 * len(letters)
 

@@ -1,20 +1,18 @@
-"""A language model as judge: grades against a reference, and pairs.
+"""A language model as judge: grades against a reference, and compares pairs.
 
-A judge is any `complete(messages) -> str`, messages being dictionaries with
-"role" and "content"; `Endpoint` is one that asks an OpenAI-compatible server.
-It is called from several threads, and whatever it raises leaves the item
-unscored.
+A judge is any function `complete(messages) -> str`, where messages are
+dictionaries with "role" and "content"; `Endpoint` asks an OpenAI-compatible
+server. It is called from several threads. If it raises, the item is unscored.
 
-What a policy writes is sent as a JSON string, so that it cannot end the field
-that it stands in. The reply must be a JSON object with a "score" or have
-exactly one line `Score: x`, x within the scale; anything else leaves the item
-unscored.
+Text of a policy is sent as a JSON string, so that it cannot end its field. The
+reply must be a JSON object with a "score", or have exactly one line `Score: x`
+with x within the scale; with any other reply the item is unscored.
 
-Judges give points to answers that say nothing, ":" or "Let's solve this problem
-step by step." (Zhao et al. 2025). `says_nothing` knows these openers, and a
-completion made of nothing else scores 0 without asking, unless it is literally
-the reference. That closes these attacks, not others: what a judge can be talked
-into is the method's own weakness.
+Judges give points to answers without content, such as ":" or "Let's solve this
+problem step by step." (Zhao et al. 2025). `says_nothing` knows these openers: a
+completion made of nothing else scores 0 without a request, unless it equals the
+reference. This prevents these attacks and no others. A policy may still find
+text that persuades the judge, as in every use of a model as judge.
 
 Usage:
   complete = Endpoint("http://localhost:8000/v1", "my-judge")
@@ -51,7 +49,7 @@ from rewards.verifiers.numbers import after_thoughts
 Message = dict[str, str]
 Complete = Callable[[list[Message]], str]
 
-# Openers that fool judges, as in the paper and near it, in small letters.
+# Openers that fool judges, from the paper and similar ones, in lower case.
 OPENERS = (
   "thought process",
   "let's solve this problem step by step",
@@ -90,8 +88,8 @@ COMPARING = (
   'Reply with a JSON object and nothing else: {"better": "A"}, {"better": '
   '"B"} or {"better": "tie"}.'
 )
-_LARGEST = 1 << 20  # bytes of a server's reply
-_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504)
+_LARGEST = 1 << 20  # largest reply of a server in bytes
+_AGAIN = (408, 409, 425, 429, 500, 502, 503, 504)  # statuses to try again
 _OPENER = re.compile(
   "|".join(map(re.escape, sorted(OPENERS, key=len, reverse=True)))
 )
@@ -109,7 +107,7 @@ _BETTER = {"a": 1.0, "b": 0.0, "tie": 0.5}
 
 
 class JudgeError(RuntimeError):
-  """The server did not answer, or not in its own form."""
+  """The server did not answer, or its answer is no chat completion."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,16 +115,17 @@ class Endpoint:
   """Asks an OpenAI-compatible server; redirects are not followed.
 
   Attributes:
-    url: of the API, up to and without `/chat/completions`.
-    model: the name the server knows it by.
-    key_variable: environment variable that holds the key; "" sends none.
-    temperature, max_tokens: of the judge's reply.
-    timeout: seconds for one try, by the clock: to connect, to send the request
-      and to read all of the reply. To resolve the server's name takes the time
-      that the system's resolver allows.
-    retries: further tries after a time-out, a refused connection, or a status
-      that says so (429, 5xx).
-    pause: seconds before the first of them, doubled each time.
+    url: base URL of the API, without `/chat/completions`.
+    model: name of the model on the server.
+    key_variable: environment variable that holds the key; "" sends no key.
+    temperature: sampling temperature of the judge.
+    max_tokens: largest number of tokens of the reply.
+    timeout: wall-clock seconds for one try: to connect, to send the request and
+      to read the whole reply. Resolving the server's name is limited by the
+      system's resolver instead.
+    retries: number of further tries after a time-out, a refused connection or a
+      temporary status (429, 5xx).
+    pause: seconds before the first retry, doubled before each further one.
   """
 
   url: str
@@ -142,10 +141,10 @@ class Endpoint:
     scheme = urllib.parse.urlsplit(self.url).scheme
     if scheme not in ("http", "https"):
       raise ValueError(f"url {self.url!r}; allowed: http://... or https://...")
-    for name, least in (("retries", 0), ("max_tokens", 1), ("pause", 0)):
-      if getattr(self, name) < least:
+    for name, minimum in (("retries", 0), ("max_tokens", 1), ("pause", 0)):
+      if getattr(self, name) < minimum:
         raise ValueError(
-          f"{name}={getattr(self, name)}; allowed: {least} or more"
+          f"{name}={getattr(self, name)}; allowed: {minimum} or more"
         )
     if not 0 < self.timeout < math.inf:  # NaN is refused too
       raise ValueError(
@@ -157,10 +156,10 @@ class Endpoint:
       )
 
   def __call__(self, messages: list[Message]) -> str:
-    """The reply's text.
+    """Returns the text of the reply.
 
     Raises:
-      JudgeError: no readable reply after all tries.
+      JudgeError: no try gave a valid reply.
     """
     body = {
       "model": self.model,
@@ -204,11 +203,11 @@ class Endpoint:
 
 
 def says_nothing(completion: str, reference: str = "") -> bool:
-  """Whether a completion is only openers, punctuation and space.
+  """Returns True if a completion has only openers, punctuation and space.
 
   Args:
-    completion: what the policy wrote.
-    reference: a completion that is just this says something, whatever it is.
+    completion: text of the policy.
+    reference: the reference; a completion equal to it has content.
   """
   text = completion.strip()
   if text and text.lower() == reference.strip().lower():
@@ -218,40 +217,45 @@ def says_nothing(completion: str, reference: str = "") -> bool:
 
 
 def read_score(reply: str, low: float, high: float) -> float | None:
-  """The score of a judge's reply, thoughts before `</think>` passed over.
+  """The score of a judge's reply; thoughts before `</think>` are skipped.
+
+  Args:
+    reply: the reply.
+    low: lowest score of the scale.
+    high: highest score of the scale.
 
   Returns:
-    The number; None if there is none, more than one, one out of the scale, or
-    the thoughts do not end.
+    The score; None if there is none or more than one, if it is outside of the
+    scale, or if the thoughts do not end.
   """
   reply = after_thoughts(reply)
-  given = read_object(reply)
-  if given is not None:
-    score = given.get("score")
+  fields = read_object(reply)
+  if fields is not None:
+    score = fields.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float):
       return None
   else:
-    found = _SCORE_LINE.findall(reply)
-    if len(found) != 1 or (found[0][1] and float(found[0][1]) != high):
+    lines = _SCORE_LINE.findall(reply)
+    if len(lines) != 1 or (lines[0][1] and float(lines[0][1]) != high):
       return None
-    score = float(found[0][0])
+    score = float(lines[0][0])
   return float(score) if low <= score <= high else None
 
 
 def read_better(reply: str) -> float | None:
-  """1 if a reply finds A better, 0 if B, 1/2 if neither; else None."""
+  """1 if a reply prefers A, 0 if it prefers B, 1/2 for a tie; else None."""
   reply = after_thoughts(reply)
-  given = read_object(reply)
-  if given is not None:
-    said = given.get("better")
+  fields = read_object(reply)
+  if fields is not None:
+    winner = fields.get("better")
   else:
-    found = _BETTER_LINE.findall(reply)
-    said = found[0] if len(found) == 1 else None
-  return _BETTER.get(said.lower()) if isinstance(said, str) else None
+    lines = _BETTER_LINE.findall(reply)
+    winner = lines[0] if len(lines) == 1 else None
+  return _BETTER.get(winner.lower()) if isinstance(winner, str) else None
 
 
 def read_object(reply: str) -> dict | None:
-  """The JSON object that a reply is, in a code fence or not, else None."""
+  """The JSON object of a reply, with or without a code fence; else None."""
   reply = reply.strip()
   fenced = _FENCED.fullmatch(reply)
   try:
@@ -273,22 +277,24 @@ def graded(
   """Lets a judge grade each completion against its reference.
 
   Args:
-    items: completions; the reference may be empty.
+    items: completions; references may be empty.
     complete: the judge.
-    low, high: the judge's scale; the score is `(x - low) / (high - low)`.
-    threshold: the score from which on the verdict is 1.
-    instruction: the system message, with `{low}` and `{high}` in it.
-    workers: how many items are asked about at a time.
+    low: lowest score of the judge's scale.
+    high: highest score of the scale; the outcome's score is
+      `(x - low) / (high - low)`.
+    threshold: smallest score with verdict 1.
+    instruction: system message with `{low}` and `{high}`.
+    workers: number of requests at a time.
 
   Returns:
-    Outcomes in order; a completion that says nothing is 0, unasked. The answer
-    is the completion.
+    Outcomes in order. A completion that says nothing scores 0 without a
+    request. The answer is the completion.
 
   Raises:
     ValueError: `low` is not below `high`.
   """
   if not (math.isfinite(low) and math.isfinite(high) and low < high):
-    raise ValueError(f"scale from {low} to {high}; allowed: low below high")
+    raise ValueError(f"The scale needs low < high, got {low} and {high}.")
   system = instruction.format(low=low, high=high)
 
   def one(item: Item) -> Outcome:
@@ -316,18 +322,18 @@ def preferences(
   """Compares every two completions of a prompt.
 
   Args:
-    prompt: what was asked.
+    prompt: the prompt.
     completions: S answers.
     complete: the judge.
-    swap: whether each pair is shown in both orders; a judge who then changes
-      its mind has no preference, so one that only looks at the position gives
-      1/2 everywhere. Else the earlier completion is A.
-    workers: how many pairs are asked about at a time.
+    swap: whether to show each pair in both orders. If the judge's preference
+      then changes, the pair counts as a tie, so a judge that prefers a position
+      gives 1/2 everywhere. Without it the earlier completion is A.
+    workers: number of pairs to compare at a time.
 
   Returns:
-    `[S, S]` float32: 1 where the row is better than the column, 1/2 of a tie
-    and on the diagonal, NaN where the judge cannot be read. `m + m.T` is 1. A
-    completion that says nothing loses, unasked, to one that says something.
+    `[S, S]` float32: 1 if the row is better than the column, 1/2 for ties and
+    on the diagonal, NaN without a valid reply. `m + m.T` is 1. A completion
+    that says nothing loses, without a request, to one that says something.
   """
   size = len(completions)
   table = np.full((size, size), 0.5, np.float32)
@@ -347,7 +353,7 @@ def preferences(
         value = None if other is None else value
         if other is not None and value != 1 - other:
           value = 0.5
-    except Exception:  # whatever a judge raises
+    except Exception:  # a judge may raise anything
       value = None
     return math.nan if value is None else value
 
@@ -362,15 +368,15 @@ def false_positive_rates(
   questions: Sequence[tuple[str, str]],
   attacks: Sequence[str] = (*" .,:", *OPENERS),
 ) -> dict[str, float]:
-  """How often a judge accepts answers that say nothing.
+  """Returns how often a judge accepts answers without content.
 
   Args:
-    accepts: whether the judge calls an item right.
+    accepts: function that returns whether the judge calls an item right.
     questions: (prompt, reference) pairs.
-    attacks: the answers.
+    attacks: answers without content.
 
   Returns:
-    `{attack: rate}`; report their maximum and mean.
+    `{attack: rate}`; report the maximum and the mean.
   """
   return {
     attack: sum(accepts(Item(q, attack, r)) for q, r in questions)
@@ -380,7 +386,7 @@ def false_positive_rates(
 
 
 def ask(complete: Complete, system: str, fields: dict[str, object]) -> str:
-  """One question to a judge, the fields as one JSON object."""
+  """Sends one question to a judge, with the fields as one JSON object."""
   content = json.dumps(fields, ensure_ascii=False)
   content = content.encode("utf-8", "backslashreplace").decode()
   return complete(
@@ -394,7 +400,7 @@ def ask(complete: Complete, system: str, fields: dict[str, object]) -> str:
 def each(
   one: Callable[[Item], Outcome], items: Sequence[Item], workers: int
 ) -> list[Outcome]:
-  """`one` of each item, several at a time; what it raises is unscored."""
+  """Applies `one` to each item in threads; items with an error are unscored."""
   with futures.ThreadPoolExecutor(max(workers, 1)) as pool:
     return list(pool.map(functools.partial(_guarded, one), items))
 
@@ -402,7 +408,7 @@ def each(
 def _guarded(one: Callable[[Item], Outcome], item: Item) -> Outcome:
   try:
     return one(item)
-  except Exception as error:  # a judge is anybody's function
+  except Exception as error:  # a judge may raise anything
     return unscored(str(error).split("\n", 1)[0] or type(error).__name__)
 
 
@@ -424,10 +430,10 @@ def _content(body: bytes) -> str:
 
 
 class _Deadline:
-  """Part of a socket: each operation has the time that is left of the request.
+  """Part of a socket: each operation gets the remaining time of the request.
 
-  The time-out of a socket starts anew with each operation, so a server that
-  sends a byte at a time would never exceed it.
+  The time-out of a socket restarts with each operation, so a server that sends
+  a byte at a time would never exceed it.
   """
 
   deadline = math.inf
@@ -466,7 +472,7 @@ class _SecureSocket(_Deadline, ssl.SSLSocket):
 
 
 def _connect(deadline: float, address: tuple[str, int], *_) -> _Socket:
-  """Connects to the first address of a server that answers before a deadline."""
+  """Connects to the first address of a server that answers in time."""
   problem = OSError(f"no address of {address[0]}")
   for family, kind, protocol, _, place in socket.getaddrinfo(
     *address, type=socket.SOCK_STREAM
@@ -476,7 +482,7 @@ def _connect(deadline: float, address: tuple[str, int], *_) -> _Socket:
     try:
       connection.limit()
       connection.connect(place)
-      connection.limit()  # what is left for the handshake of TLS
+      connection.limit()  # sets the remaining time for the TLS handshake
       return connection
     except OSError as error:
       connection.close()
@@ -532,7 +538,7 @@ class _SecureHandler(urllib.request.HTTPSHandler):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-  """A redirect would carry the key to another host."""
+  """Refuses redirects, which would send the key to another host."""
 
   def redirect_request(self, *arguments, **named):
     return None

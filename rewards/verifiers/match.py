@@ -1,27 +1,27 @@
-"""Answers compared as strings: exact, normalised, by pattern, by letter.
+"""Compares answers as strings: exact, normalized, by pattern, by letter.
 
-The answer of a completion is what its last `<answer>...</answer>` holds;
-without one, what follows the last `Answer:` or `answer is` on its line; without
-that, all of it. What stands in thoughts is no answer. Further references may
-stand in `Item.meta["answers"]`; any of them will do. What this cannot equate is
-wrong: `NYC` and `New York City`.
+The answer of a completion is the content of its last `<answer>...</answer>`;
+without one, the rest of the line after the last `Answer:` or `answer is`;
+without these, the whole text. Text inside of thoughts does not count.
+`Item.meta["answers"]` may hold further references; matching one of them is
+enough. Different names of the same thing are wrong: `NYC` and `New York City`.
 
-  exact       the same string, outer spaces aside
-  normalized  the same after SQuAD's rule: small letters, without punctuation,
-              without `a`, `an`, `the`, single spaces
-  pattern     the reference is a regular expression that matches all of it
-  choice      the same letter, and one letter only: `A or B` is no answer
+  exact       the same string without outer spaces normalized  the same after
+  SQuAD's normalization: lower case, without punctuation, without `a`, `an`,
+  `the`, with single spaces pattern     the reference is a regular expression
+  that matches the whole answer choice      the same letter, and one letter
+  only: `A or B` is no answer
 
-Patterns are the data's, not the policy's, but a slow one on a long answer has
-no time-out here: answers of more than 1000 characters match none, and patterns
-that nest repetitions belong in a worker that can be killed.
+Patterns come from the data, not from the policy, but they have no time-out
+here. Answers of more than 1000 characters match no pattern, and patterns with
+nested repetitions belong in a worker that can be killed.
 
 Usage:
   normalized([Item("?", "Answer: The Eiffel Tower.", "Eiffel tower")])
   choice([Item("?", "The answer is (B).", "B")])[0].verdict == 1
 
 Source: Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine
-Comprehension of Text" (normalisation).
+Comprehension of Text" (normalization).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from collections.abc import Callable, Sequence
 from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.numbers import after_thoughts
 
-LETTERS = "ABCDEFGHIJ"  # as many as MMLU-Pro has
-_LONGEST = 1000
+LETTERS = "ABCDEFGHIJ"  # MMLU-Pro has ten options
+_LONGEST = 1000  # largest number of characters of an answer
 _ANSWER = re.compile(r"\banswer\b[\s*_]*(?:is\b\s*:?|:)[\s*_]*", re.I)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _DRESS = string.whitespace + "()[]{}*_`'\"$.,:;"
 _BOX = re.compile(r"\\(?:boxed|text|textbf|mathrm|mathbf)\s*(?=\{)")
-# A capital on its own, unless it is a word: `A dog`, `I think`; but `B or A`.
+# A single capital that is no word: not `A dog` or `I think`, but `B or A`.
 _LETTER = re.compile(r"(?<![\w'\u2019-])[A-Z](?![\w'\u2019-])")
 _IS_WORD = re.compile(
   r"[AI]\s+(?!(?:is|and|or|not|nor|but|because|since|as)\b)[a-z]"
@@ -54,7 +54,7 @@ _LISTED = re.compile(r"(?:\b(?:or|and|not|nor)|[,/&])[\s(*]*$")
 
 
 def final_answer(text: str) -> str:
-  """What the completion answers, stripped; empty if it says nothing."""
+  """The answer of a completion, stripped; empty if there is none."""
   text = after_thoughts(text)
   body, tag, _ = text.rpartition("</answer>")
   if tag:
@@ -68,17 +68,17 @@ def final_answer(text: str) -> str:
 
 
 def normalize(text: str) -> str:
-  """SQuAD's form: in it, answers that differ in typography are equal."""
+  """SQuAD's normalization, which removes differences of typography."""
   text = text.lower().translate(_PUNCTUATION)
   return " ".join(_ARTICLE.sub(" ", text).split())
 
 
 def letter(text: str, letters: str = LETTERS) -> str:
-  """The one letter that an answer gives, or "" if it gives none or several.
+  """The single letter that an answer gives; "" for none or several.
 
-  Reads `B`, `b`, `(B)`, `**B.**`, `B) Paris`, `\\boxed{B}`, `option B`. Letters
-  outside of `letters` are not options, and then there is no answer either; nor
-  is there where it is denied: `not B`, `all but B`, `neither B`.
+  It reads `B`, `b`, `(B)`, `**B.**`, `B) Paris`, `\\boxed{B}`, `option B`.
+  There is no answer if a letter is not among `letters`, or if it is denied:
+  `not B`, `all but B`, `neither B`.
   """
   if len(text) > _LONGEST:
     return ""
@@ -86,23 +86,27 @@ def letter(text: str, letters: str = LETTERS) -> str:
   bare = text.strip(_DRESS)
   if len(bare) == 1:
     return bare.upper() if bare.upper() in letters else ""
-  found = set()
+  candidates = set()
   for match in _LETTER.finditer(text):
     if _DENIED.search(text, 0, match.start()):
       return ""
     listed = match[0] == "A" and _LISTED.search(text, 0, match.start())
     if listed or not _IS_WORD.match(text, match.start()):
-      found.add(match[0])
-  return found.pop() if len(found) == 1 and found <= set(letters) else ""
+      candidates.add(match[0])
+  return (
+    candidates.pop()
+    if len(candidates) == 1 and candidates <= set(letters)
+    else ""
+  )
 
 
 def exact(items: Sequence[Item]) -> list[Outcome]:
-  """Compares answers as they stand; see the module."""
+  """Compares answers without any normalization; see the module."""
   return [_compared(item, str.strip) for item in items]
 
 
 def normalized(items: Sequence[Item]) -> list[Outcome]:
-  """Compares answers in SQuAD's form; see the module."""
+  """Compares answers with SQuAD's normalization; see the module."""
   return [_compared(item, normalize) for item in items]
 
 
@@ -110,8 +114,7 @@ def pattern(items: Sequence[Item]) -> list[Outcome]:
   """Compares answers with regular expressions; see the module.
 
   Returns:
-    Outcomes in order; the verdict is -1, the score 0, if a reference is empty
-    or no pattern.
+    Outcomes in order. The verdict is -1 if a reference is empty or no pattern.
   """
   outcomes = []
   for item in items:
@@ -133,38 +136,41 @@ def pattern(items: Sequence[Item]) -> list[Outcome]:
 def choice(items: Sequence[Item]) -> list[Outcome]:
   """Compares the letters of multiple choice; see the module.
 
-  `Item.meta["choices"]`, the texts of the options, says how many there are; an
-  answer that is one of these texts, in SQuAD's form, counts as its letter.
+  `Item.meta["choices"]` holds the texts of the options and thus their number.
+  An answer that equals one of these texts, after normalization, counts as its
+  letter.
 
   Returns:
-    Outcomes in order; the verdict is -1, the score 0, if the reference is not
-    one of the letters.
+    Outcomes in order. The verdict is -1 if the reference is no letter of an
+    option.
   """
   outcomes = []
   for item in items:
-    texts = [normalize(str(text)) for text in _listed(item, "choices")]
+    texts = [normalize(str(option)) for option in _listed(item, "choices")]
     letters = string.ascii_uppercase[: len(texts)] or LETTERS
     answer = final_answer(str(item.completion))
-    found = letter(answer, letters)
-    said = normalize(answer)
-    if said and not found and texts[: len(letters)].count(said) == 1:
-      found = letters[texts.index(said)]
+    chosen = letter(answer, letters)
+    text = normalize(answer)
+    if text and not chosen and texts[: len(letters)].count(text) == 1:
+      chosen = letters[texts.index(text)]
     truths = {
       reference.strip(_DRESS).upper() for reference in _references(item)
     }
-    known = bool(truths) and all(len(t) == 1 and t in letters for t in truths)
-    identity = answer_id(found) if found else -1
-    right = found in truths
+    is_letter = bool(truths) and all(
+      len(t) == 1 and t in letters for t in truths
+    )
+    identity = answer_id(chosen) if chosen else -1
+    right = chosen in truths
     outcomes.append(
-      Outcome(float(right), int(right), found, identity)
-      if known
-      else unscored("the reference is no letter", found, identity)
+      Outcome(float(right), int(right), chosen, identity)
+      if is_letter
+      else unscored("the reference is no letter", chosen, identity)
     )
   return outcomes
 
 
 def _references(item: Item) -> list[str]:
-  """The reference and those of `meta["answers"]`, empty ones left out."""
+  """The reference and `meta["answers"]`, without empty ones."""
   answers = [item.reference, *_listed(item, "answers")]
   return [str(each) for each in answers if str(each).strip()]
 
@@ -176,10 +182,10 @@ def _listed(item: Item, name: str) -> Sequence[object]:
 
 def _compared(item: Item, form: Callable[[str], str]) -> Outcome:
   answer = final_answer(str(item.completion))
-  found = form(answer)
+  normalized_answer = form(answer)
   truths = {form(reference) for reference in _references(item)} - {""}
-  identity = answer_id(found) if found else -1
+  identity = answer_id(normalized_answer) if normalized_answer else -1
   if not truths:
     return unscored("an empty reference", answer, identity)
-  right = found in truths
+  right = normalized_answer in truths
   return Outcome(float(right), int(right), answer, identity)

@@ -1,13 +1,13 @@
-"""Final answers compared exactly as numbers.
+"""Compares final answers exactly as numbers.
 
-The answer of a text is what follows its last `####`, as in GSM8K; a text
-without the mark has none. It is read as a fraction and never as a float, so
-`0.1` equals `1/10`, `1,000.0` equals `1000`, and nothing else is nearly equal.
-Currency and percent signs are units and are dropped: `$20`, `20%` and `20`
-are equal (GSM8K's references are written without them). Of a completion, what
-stands in thoughts is no answer, the answer is the rest of the mark's line (or
-the first line after it), and `**18 dollars**` is 18; a reference must be a
-number and no more.
+The answer of a text is the part after its last `####`, as in GSM8K; a text
+without the mark has no answer. It is parsed as a fraction, never as a float, so
+`0.1` equals `1/10`, `1,000.0` equals `1000`, and nothing is equal up to
+rounding. Currency and percent signs are dropped as units: `$20`, `20%` and `20`
+are equal (GSM8K's references have none). In a completion, text inside of
+thoughts does not count; the answer is the rest of the mark's line (or the first
+line after it), and `**18 dollars**` is 18. A reference must be a number and no
+more.
 
 Usage:
   verify([Item("2 + 2?", "2 + 2 = 4\\n#### 4", "4")])[0].verdict == 1
@@ -31,8 +31,8 @@ _NUMBER = re.compile(
   rf"(?P<sign>[-+]?)\s*\$?\s*(?P<inner>[-+]?)\s*(?P<top>{_UNSIGNED})"
   rf"(?:\s*/\s*(?P<bottom>{_UNSIGNED}))?\s*%?\.?"
 )
-# What may follow a number that words tell more of: no sign of arithmetic, no
-# second number, and no word that makes another number of the first.
+# Text that may follow a number: words without arithmetic signs, without a
+# second number, and without a word that changes the number.
 _WORDS = re.compile(r"(?:[\s,;:.]|(?<=\s))[^\d=<>+*/\\^_{}]*")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _OTHER = re.compile(
@@ -44,50 +44,50 @@ _OTHER = re.compile(
 
 
 def final_answer(text: str) -> str:
-  """What follows the last `####`, stripped; empty if there is no mark."""
+  """The text after the last `####`, stripped; empty if there is no mark."""
   _, mark, answer = text.rpartition(MARK)
   return answer.strip() if mark else ""
 
 
 def after_thoughts(text: str) -> str:
-  """What follows the last `</think>`; empty if thoughts are not finished.
+  """The text after the last `</think>`; empty if thoughts do not end.
 
-  A text without either tag is returned as it is: where the prompt opens the
-  thoughts, they are told by their end alone.
+  A text without either tag is returned unchanged: if the prompt opens the
+  thoughts, only their end is in the completion.
   """
   text = text.rpartition("</think>")[2]
   return "" if "<think>" in text else text
 
 
 def parse(text: str) -> Fraction | None:
-  """The number that a text is, all of it, or None.
+  """The number that a whole text is, or None.
 
-  Reads signs, thousands separated by commas, decimals, fractions `a/b`, a
-  dollar sign before, a percent sign or a full stop after.
+  Parses signs, thousands separated by commas, decimals, fractions `a/b`, a
+  dollar sign before the number, a percent sign or a full stop after it.
 
   Args:
-    text: an answer such as `$1,234.50`, `-3/4` or `18.`.
+    text: a text such as `$1,234.50`, `-3/4` or `18.`.
 
   Returns:
-    The exact value; None if the text is anything but one number.
+    The exact value; None if the text is not exactly one number.
   """
-  match = _NUMBER.fullmatch(_plain(text))
+  match = _NUMBER.fullmatch(_with_ascii_minus(text))
   return None if match is None else _value(match)
 
 
 def read(answer: str) -> Fraction | None:
   """The number that a line states, or None.
 
-  Reads what `parse` does, in bold type and between dollars too, and a number
-  that words follow: `**18 dollars** a day` is 18 and `3/4 of a cup` is 3/4. A
-  second number or what makes another number of the first leaves it unread:
-  `18 or 20`, `8 and a half`, `2 dozen`, `18 x`, `18th`.
+  Reads the same as `parse`, also in bold type and between dollars, and a number
+  followed by words: `**18 dollars** a day` is 18 and `3/4 of a cup` is 3/4. A
+  second number, or a word that changes the number, makes it unreadable: `18 or
+  20`, `8 and a half`, `2 dozen`, `18 x`, `18th`.
 
   Args:
     answer: the first line of a completion's `final_answer`.
   """
   line = answer.replace("\\$", "$").replace("\\%", "%").replace("**", "")
-  line = _plain(line.strip("* \t$"))
+  line = _with_ascii_minus(line.strip("* \t$"))
   match = _NUMBER.match(line)
   if match is None:
     return None
@@ -101,8 +101,8 @@ def read(answer: str) -> Fraction | None:
   return _value(match)
 
 
-def _plain(text: str) -> str:
-  """With a minus of ASCII and single spaces."""
+def _with_ascii_minus(text: str) -> str:
+  """The text with ASCII minus signs and single spaces."""
   return " ".join(text.split()).replace("\N{MINUS SIGN}", "-")
 
 
@@ -120,19 +120,19 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """Compares each completion's final answer with its reference.
 
   Args:
-    items: completions, read after their thoughts; a reference may be a bare
-      number or a text that ends in `#### number`.
+    items: completions; a reference may be a bare number or a text that ends in
+      `#### number`.
 
   Returns:
-    Outcomes in order. Score and verdict are 1 if the numbers are equal and 0
-    if they differ or the completion has none. If the reference is not a number,
-    only the same text is right, spaces and capitals aside. The verdict is -1,
-    the score 0, if the reference is empty. `answer_id` is the number's, or -1.
+    Outcomes in order. Score and verdict are 1 if the numbers are equal, else 0,
+    also for a completion without a number. If the reference is not a number,
+    only the same text is right, up to spaces and capitals. The verdict is -1 if
+    the reference is empty. `answer_id` is that of the number, or -1.
   """
   outcomes = []
   for item in items:
-    said = after_thoughts(str(item.completion))
-    answer = final_answer(said).partition("\n")[0].strip()
+    completion = after_thoughts(str(item.completion))
+    answer = final_answer(completion).partition("\n")[0].strip()
     value = read(answer)
     reference = str(item.reference)
     text = final_answer(reference) if MARK in reference else reference
@@ -140,7 +140,9 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     if truth is not None:
       verdict = int(value == truth)
     elif text.strip():
-      verdict = int(_plain(answer).lower() == _plain(text).lower())
+      verdict = int(
+        _with_ascii_minus(answer).lower() == _with_ascii_minus(text).lower()
+      )
     else:
       verdict = -1
     identity = -1 if value is None else answer_id(value)

@@ -1,29 +1,32 @@
-"""Verifiers in processes that can be killed.
+"""Runs a verifier in worker processes that can be killed.
 
-What a policy writes can make a verifier hang, eat memory or crash, and nothing
-inside the process stops that for certain: sympy swallows the exception of an
+Text of a policy can make a verifier hang, use up memory or crash. Nothing
+inside one process prevents this reliably: sympy swallows the exception of an
 alarm, and a thread cannot be killed. Here N workers, each a fresh interpreter
-in a session of its own, judge items one by one and report each verdict. Whose
-verdict is not there in time is killed with all that it started, and a new one
-takes over:
+in its own session, judge items one by one and report each verdict. If a verdict
+is late, its worker is killed together with all processes that it started, and a
+new worker takes over:
 
   time-out or CPU limit      the item is unscored
   death (signal, memory)     the item is tried once more, then unscored
   an exception               the item is unscored
   it cannot be pickled       the item is unscored
 
-Unscored is verdict -1 with the reason, logged and counted, never a silent 0; a
-time-out has the part "timeout" too. With `wrong_if_slow` an item that used at
-least half of its time limit as processor time is wrong instead (verdict 0), so
-that a policy cannot escape its punishment by an answer that is slow to judge; an
-item that waited, on a busy machine, stays unscored. Workers start with the first call, so that a
-pool which is never called costs nothing. They see no standard input and end with
-the pool and with this process, however it ends: the kernel signals them when the
-pipe that it holds is closed. (A child forked from this process holds it too, so
-then they end with the last such child.) One that a verifier starts in a further
-session has to see to its own end. The limits are those of POSIX (`setrlimit`).
-It is no sandbox: a worker may do what this process may. A verifier must be
-importable, so none of a notebook or the running script.
+An unscored item has verdict -1 with the reason; it is logged and counted, and
+is never silently 0. After a time-out it also has the part "timeout". With
+`wrong_if_slow`, an item that used at least half of its time limit as processor
+time is wrong instead (verdict 0), so that a policy cannot avoid punishment by
+answers that are slow to judge. An item that only waited, on a busy machine,
+stays unscored.
+
+Workers start at the first call, so an unused pool costs nothing. They have no
+standard input. They end with the pool and with this process, however it ends:
+this process holds a pipe, and the kernel signals the workers when the pipe is
+closed. (A child forked from this process holds the pipe too, so the workers end
+with the last such child.) A process that a verifier starts in a new session
+must end by itself. The limits are those of POSIX (`setrlimit`). A pool is no
+sandbox: a worker may do everything that this process may. A verifier must be
+importable, so it cannot be defined in a notebook or in the running script.
 
 Usage:
   verify = Pool(maths.verify, workers=8, timeout=5)
@@ -55,17 +58,21 @@ _START = (
   "import sys; sys.path[:] = {path}; from rewards.verifiers import pool; "
 )
 _READY = "ready"
-_STARTS = 4  # that may fail in succession
+_STARTS = 4  # failed starts in a row after which a pool gives up
 _LOG = logging.getLogger(__name__)
 
 
 class Pool:
-  """A verifier: calling it judges items in worker processes, in order.
+  """A verifier that judges items in worker processes; results keep their order.
 
-  The workers start when it is first called, or entered with `with`; they end
-  when it is closed or forgotten. Calls from several threads take turns.
-  `statistics` counts items, timeouts, restarts of workers and unscored items
-  over all calls. `note` is the verifier's, if it has one.
+  The workers start at the first call or on entering `with`. They end when the
+  pool is closed or garbage-collected. Calls from several threads take turns.
+
+  Attributes:
+    name: name of the verifier.
+    note: note of the verifier, if it has one.
+    statistics: counts of items, time-outs, restarts of workers and unscored
+      items over all calls.
   """
 
   def __init__(
@@ -78,24 +85,24 @@ class Pool:
     start_timeout: float = 120.0,
     wrong_if_slow: bool = False,
   ):
-    """Starts nothing yet.
+    """Creates the pool without starting a worker.
 
     Args:
-      verify: a function that a module defines (a lambda cannot be sent), or a
-        `functools.partial` of one.
+      verify: a function at the top level of a module, or a `functools.partial`
+        of one; a lambda cannot be pickled.
       workers: number of processes.
-      timeout: seconds that one item may take, by the clock; of CPU time it may
-        take a second more.
-      memory: bytes of address space of one worker.
-      batch: items sent at once, at most.
-      start_timeout: seconds that a worker may take to load the verifier.
-      wrong_if_slow: whether an item that the verifier computes over until the
-        time-out is wrong, and not unscored. This is right for a verifier that
-        only a bad answer can make slow.
+      timeout: wall-clock seconds per item; the CPU time limit is one second
+        more.
+      memory: address space of one worker in bytes.
+      batch: largest number of items to send at once.
+      start_timeout: seconds for a worker to load the verifier.
+      wrong_if_slow: whether an item is wrong rather than unscored if the
+        verifier computes until the time-out. Use it for verifiers that only a
+        bad answer can slow down.
 
     Raises:
-      ValueError: a limit that is not positive and finite, or a verifier that
-        cannot be sent to another process.
+      ValueError: a limit is not positive and finite, or the verifier cannot be
+        pickled.
     """
     for name, value in (
       ("workers", workers),
@@ -134,10 +141,10 @@ class Pool:
     weakref.finalize(self, _end, self._workers, os.getpid())
 
   def __call__(self, items: Sequence[Item]) -> list[Outcome]:
-    """One outcome per item, in order; never raises over what an item says.
+    """Returns one outcome per item, in order.
 
     Raises:
-      RuntimeError: the pool is closed, or workers do not start.
+      RuntimeError: the pool is closed, or the workers do not start.
     """
     with self._turn:
       self._ready()
@@ -149,12 +156,12 @@ class Pool:
         list(range(i, min(i + size, len(items))))
         for i in range(0, len(items), size)
       )
-      with self._whole():
+      with self._end_on_interrupt():
         while len(outcomes) < len(items):
           self._attend(items, waiting, outcomes, deaths)
-      found = [outcomes[i] for i in range(len(items))]
-      self._count(found)
-      return found
+      ordered = [outcomes[i] for i in range(len(items))]
+      self._count(ordered)
+      return ordered
 
   def __enter__(self) -> Pool:
     with self._turn:
@@ -165,25 +172,25 @@ class Pool:
     self.close()
 
   def close(self) -> None:
-    """Kills the workers and waits for their end. May be called twice."""
+    """Kills the workers and waits for their end. Further calls do nothing."""
     self._closed = True
     _end(self._workers)
 
   def _ready(self) -> None:
-    """Starts the workers, and waits until each has loaded the verifier."""
+    """Starts the workers and waits until each has loaded the verifier."""
     if self._closed:
       raise RuntimeError(f"the pool of {self.name} is closed")
     if self._workers:
       return
     self._failed_starts = 0
-    with self._whole():
+    with self._end_on_interrupt():
       for _ in range(self._size):
         self._workers.append(self._start())
       while any(not worker.ready for worker in self._workers):
         self._attend([], collections.deque(), {}, collections.Counter())
 
   @contextlib.contextmanager
-  def _whole(self) -> Iterator[None]:
+  def _end_on_interrupt(self) -> Iterator[None]:
     """An interrupt leaves half-read pipes: the next call starts anew."""
     try:
       yield
@@ -192,7 +199,7 @@ class Pool:
       raise
 
   def _count(self, outcomes: Sequence[Outcome]) -> None:
-    """Adds to the statistics, and says in one line what is unscored."""
+    """Updates the statistics and logs unscored items in one line."""
     unknown = [i for i, o in enumerate(outcomes) if o.verdict == -1]
     self.statistics["items"] += len(outcomes)
     self.statistics["unscored"] += len(unknown)
@@ -210,13 +217,13 @@ class Pool:
     return _Worker(self._verify, self._limits, self._start_timeout)
 
   def _attend(self, items, waiting, outcomes, deaths) -> None:
-    """Hands out work, waits for news or a deadline, and acts on it."""
+    """Sends work, waits for a message or a deadline, and handles it."""
     for slot, worker in enumerate(self._workers):
       if waiting and worker.ready and not worker.pending:
         work = waiting.popleft()
         try:
           parcel = pickle.dumps([items[i] for i in work])
-        except Exception as error:  # of any kind: an item may pickle itself
+        except Exception as error:  # an item's __reduce__ may raise anything
           if len(work) > 1:
             waiting.extendleft([i] for i in reversed(work))
           else:
@@ -225,7 +232,7 @@ class Pool:
           continue
         try:
           worker.give(work, parcel, self._timeout)
-        except OSError:  # it died idle: nobody's fault
+        except OSError:  # the worker died while it was idle
           waiting.appendleft(work)
           self._restart(slot)
     busy = {
@@ -258,7 +265,7 @@ class Pool:
         self._bury(slot, waiting, outcomes, deaths, late=True)
 
   def _bury(self, slot, waiting, outcomes, deaths, late=False) -> None:
-    """A worker is late or dead: decides about its items and replaces it."""
+    """Decides about the items of a late or dead worker, and replaces it."""
     worker = self._workers[slot]
     computed = worker.computed()
     pending, status = worker.pending, worker.kill()
@@ -297,11 +304,11 @@ class Pool:
 
 
 class _Worker:
-  """A process, the way to talk to it, and what it has not answered yet."""
+  """A process, its connection, and the items that it has not answered yet."""
 
   def __init__(self, verify: bytes, limits: tuple, start_timeout: float):
     self.connection, theirs = connection.Pipe()
-    # Closed by the kernel when this process ends, and only then: see `_work`.
+    # The kernel closes it when this process ends; see `_work`.
     reader, self._lifeline = os.pipe()
     path = [entry or os.getcwd() for entry in sys.path]
     call = f"pool._work({theirs.fileno()}, {reader})"
@@ -322,7 +329,7 @@ class _Worker:
     self.ready = False
     self.pending: collections.deque[int] = collections.deque()
     self.begin(start_timeout)
-    with contextlib.suppress(OSError):  # dead, as the first wait will say
+    with contextlib.suppress(OSError):  # a dead worker shows at the first wait
       self.connection.send((verify, *limits))
 
   def give(self, indices: list[int], parcel: bytes, timeout: float) -> None:
@@ -336,21 +343,21 @@ class _Worker:
     self._used_before = self._processor_seconds()
 
   def computed(self) -> float:
-    """Seconds of processor time since `begin`, of all threads of the worker."""
+    """Processor seconds of all threads of the worker since `begin`."""
     return self._processor_seconds() - self._used_before
 
   def _processor_seconds(self) -> float:
-    """Reads Linux's counter; without one, the time by the clock."""
+    """Processor seconds from Linux's counter; elsewhere wall-clock seconds."""
     try:
       with open(f"/proc/{self._process.pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     except OSError:
       return time.monotonic()
-    # utime and stime, fields 14 and 15 of proc(5); the first here is field 3.
+    # utime and stime are fields 14 and 15 of proc(5); `fields` starts at 3.
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
   def kill(self) -> int:
-    """Ends it and what it started; its exit status, as of subprocess."""
+    """Kills the worker's process group; returns its exit status."""
     if self._lifeline is not None:
       with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(self._process.pid, signal.SIGKILL)
@@ -362,13 +369,13 @@ class _Worker:
 
 
 def _end(workers: list[_Worker], owner: int | None = None) -> None:
-  """Kills workers; those of another process than `owner` are left alone."""
+  """Kills workers, unless this process is not their `owner`."""
   while workers and owner in (None, os.getpid()):
     workers.pop().kill()
 
 
 def _check(outcome: Outcome) -> None:
-  """Raises over what the arrays of a rollout could not hold."""
+  """Raises ValueError if the arrays of a rollout could not hold the outcome."""
   if not 0 <= outcome.score <= 1:  # NaN is refused too
     raise ValueError(f"a score of {outcome.score}, not in [0, 1]")
   if outcome.verdict not in (-1, 0, 1):
@@ -381,17 +388,17 @@ def _check(outcome: Outcome) -> None:
 
 
 def _work(channel: int, lifeline: int) -> None:
-  """What a worker does: loads the verifier, then judges until it is killed."""
+  """The main function of a worker: loads the verifier and judges items."""
   import fcntl  # POSIX only, as is `resource`
   import resource
   import select
 
-  # SIGIO, which ends a process, to all of this session when the pool's process
-  # is gone, even while C code runs.
+  # When the pool's process ends, SIGIO ends all processes of this session, even
+  # while C code runs.
   fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())
   flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
   fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
-  if select.select([lifeline], [], [], 0)[0]:  # it was gone before
+  if select.select([lifeline], [], [], 0)[0]:  # the pool has already ended
     return
   parent = connection.Connection(channel)
   verify, memory, seconds = parent.recv()
@@ -411,8 +418,8 @@ def _work(channel: int, lifeline: int) -> None:
       return
     for item in items:
       used = resource.getrusage(resource.RUSAGE_SELF)
-      wanted = int(used.ru_utime + used.ru_stime + seconds) + 1
-      allowed = _allowed(resource.RLIMIT_CPU, wanted)
+      requested = int(used.ru_utime + used.ru_stime + seconds) + 1
+      allowed = _allowed(resource.RLIMIT_CPU, requested)
       hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
       resource.setrlimit(resource.RLIMIT_CPU, (allowed, hard))
       try:
@@ -425,9 +432,9 @@ def _work(channel: int, lifeline: int) -> None:
       parent.send(outcome)
 
 
-def _allowed(kind: int, wanted: int) -> int:
-  """A limit, or the hard one that this process was born with, if smaller."""
+def _allowed(kind: int, requested: int) -> int:
+  """The requested limit, or the hard limit of this process if it is smaller."""
   import resource
 
   hard = resource.getrlimit(kind)[1]
-  return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+  return requested if hard == resource.RLIM_INFINITY else min(requested, hard)

@@ -1,11 +1,12 @@
-"""A mathematical answer's text as a form: numbers, sets, intervals, formulas.
+"""Parses the text of a mathematical answer into a form.
 
-The text is split from the outside in: `or` and `and`, unions, inequalities,
-lists, equations, brackets, and then single numbers, words or formulas with or
-without a unit. What fits nowhere is `Unread`, never an error.
+Forms are numbers, sets, intervals, formulas and others. The text is split from
+the outside in: `or` and `and`, unions, inequalities, lists, equations,
+brackets, and then single numbers, words or formulas with or without a unit. A
+text that fits no form is `Unread`, never an error.
 
 Usage:
-  read(plain("x > 3")) == read(plain("(3, \\infty)"))
+  read(normalize_latex("x > 3")) == read(normalize_latex("(3, \\infty)"))
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from rewards.verifiers.typography import (
   WITHOUT,
 )
 
-_LONGEST = 1000  # characters of an answer; a longer one is compared as a text
+_LONGEST = 1000  # characters; longer answers are compared as texts
 _OPEN, _CLOSED = "([{⦃⟨", ")]}⦄⟩"
 _NAME = re.compile(r"(?:⟦[^⟦⟧]*⟧|\\?[A-Za-z]+'?)(?:_\{?\w+\}?)?(?:\([^()]*\))?")
 _VARIABLE = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?")
@@ -77,7 +78,7 @@ _SIGNS = {"percent": "%", "degree": "°", "degrees": "°"}
 
 @functools.lru_cache(maxsize=4096)
 def read(text: str) -> Form:
-  """What an answer says, its typography taken away by `plain`."""
+  """Parses an answer whose typography `normalize_latex` has normalized."""
   if len(text) > _LONGEST:
     return Unread(text)
   try:
@@ -154,9 +155,9 @@ def _number(text: str) -> Fraction | None:
     return -value if ratio[1] == "-" else value
   repeating = _REPEATING.fullmatch(text)
   if repeating:
-    sign, whole, start, period = repeating.groups()
+    sign, integer, start, period = repeating.groups()
     nines = (10 ** len(period) - 1) * 10 ** len(start)
-    value = int(whole or 0) + Fraction(
+    value = int(integer or 0) + Fraction(
       int(start + period) - int(start or 0), nines
     )
     return -value if sign == "-" else value
@@ -170,7 +171,7 @@ def _number(text: str) -> Fraction | None:
 
 
 def _split(text: str, separator: str) -> list[str]:
-  """The pieces between separators that stand in no bracket."""
+  """The pieces between separators that are outside of all brackets."""
   if separator not in text:
     return [text]
   pieces, depth, start = [], 0, 0
@@ -183,7 +184,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _closes(text: str) -> bool:
-  """Whether the first bracket is closed by the last character."""
+  """Returns True if the last character closes the first bracket."""
   depth = 0
   for i, character in enumerate(text):
     depth += (character in _OPEN) - (character in _CLOSED)
@@ -193,7 +194,7 @@ def _closes(text: str) -> bool:
 
 
 def _group(kind: str, members: Sequence[Form] | map) -> Group:
-  """Sets of sets without brackets, such as `1, ±2`, are one."""
+  """Groups forms; sets of sets without brackets (`1, ±2`) become one set."""
   flat: list[Form] = []
   for member in members:
     inner = kind == "{}" and isinstance(member, Group) and member.kind == "{}"
@@ -202,7 +203,7 @@ def _group(kind: str, members: Sequence[Form] | map) -> Group:
 
 
 def _several(pieces: list[str], join: Callable | None = None) -> Form:
-  """A list without brackets; `join` if `or` or `and` joins inequalities."""
+  """A list without brackets; `join` is the meaning of `or` and `and`."""
   if pieces[-1].strip() == "" or pieces[0].strip() == "":
     raise ValueError("a separator that separates nothing")
   names = [piece.partition("=")[0].strip() for piece in pieces if "=" in piece]
@@ -221,7 +222,7 @@ def _several(pieces: list[str], join: Callable | None = None) -> Form:
 
 
 def _bracketed(text: str) -> Form | None:
-  """A set, a tuple, an interval; None if the brackets only group."""
+  """A set, a tuple or an interval; None if the brackets only group."""
   pair = text[0] + text[-1]
   pieces = _split(text[1:-1], ",")
   if pair == "⦃⦄":
@@ -238,12 +239,12 @@ def _bracketed(text: str) -> Form | None:
 
 
 def _matrix(text: str) -> Form:
-  found = re.fullmatch(
+  match = re.fullmatch(
     r"\\begin\{([bpBv]?matrix)\}(.*?)\\end\{\1\}", text, re.DOTALL
   )
-  if not found or found[1] == "vmatrix":
+  if not match or match[1] == "vmatrix":
     raise ValueError("not a matrix")
-  lines = [line for line in found[2].split("\\\\") if line.strip()]
+  lines = [line for line in match[2].split("\\\\") if line.strip()]
   rows = [tuple(map(_form, line.split("&"))) for line in lines]
   if len({len(row) for row in rows}) != 1:
     raise ValueError("rows of different lengths")
@@ -253,7 +254,7 @@ def _matrix(text: str) -> Form:
 
 
 def _equation(parts: list[str]) -> Form:
-  """`name = value`, `a = b` of equal values, or an equation."""
+  """`name = value`, `a = b` with equal values, or an equation."""
   if not all(parts):
     raise ValueError("an equation without a side")
   sides = list(parts)
@@ -309,10 +310,10 @@ def _inequality(parts: list[str], signs: list[str]) -> Form:
 def _interval(
   start: sympy.Expr, end: sympy.Expr, left_open: bool, right_open: bool
 ) -> sympy.Interval:
-  found = sympy.Interval(start, end, left_open, right_open)
-  if not isinstance(found, sympy.Interval):
+  interval = sympy.Interval(start, end, left_open, right_open)
+  if not isinstance(interval, sympy.Interval):
     raise ValueError("an interval without length")
-  return found
+  return interval
 
 
 def _joined(forms: list[Form], join: Callable) -> Region:

@@ -1,17 +1,17 @@
-"""Rubrics: a judge ticks a prompt's criteria, or grades with them in mind.
+"""Rubrics: a judge checks a prompt's criteria, or grades with them in mind.
 
 `Item.meta["rubric"]` is a list of `{"text": ..., "weight": ...}`, or with a
 "category" in place of the weight: essential 1, important 0.7, optional 0.3,
-pitfall 0.9. A pitfall is put positively ("does not invent a source"), so that
-to satisfy it is to avoid it.
+pitfall 0.9. A pitfall is phrased positively ("does not invent a source"), so an
+answer that avoids it satisfies the criterion.
 
   explicit   R = clip(sum_j w_j c_j / sum_{w_j > 0} w_j, 0, 1),  c_j in {0, 1}
   implicit   R = (grade - 1) / 9, one grade from 1 to 10 for all of it
 
 The judge is one of `rewards.verifiers.judge`, with its guard against answers
-that say nothing. The explicit score asks once for all criteria; a criterion
-that the reply leaves out counts as not met. A criterion such as "mentions X" is
-met by a heap of keywords if the judge says so: that is the method's weakness.
+that say nothing. The explicit score takes one request for all criteria; a
+criterion that is missing in the reply counts as not satisfied. If the judge
+allows it, a list of keywords satisfies a criterion such as "mentions X".
 
 Usage:
   rubric = [{"text": "names the capital", "category": "essential"}]
@@ -65,14 +65,14 @@ _YES = {"yes": True, "true": True, "no": False, "false": False}
 def explicit_score(
   satisfied: Sequence[bool], weights: Sequence[float]
 ) -> float:
-  """The weighted share of criteria met; see the module.
+  """The weighted share of satisfied criteria; see the module.
 
   Args:
-    satisfied: of each criterion.
-    weights: of each; a negative one is a fault that takes points away.
+    satisfied: one bool per criterion.
+    weights: one weight per criterion; a negative one takes points away.
 
   Returns:
-    In [0, 1]; 0 without a positive weight.
+    A number in [0, 1]; 0 without a positive weight.
   """
   total = sum(weight for weight in weights if weight > 0)
   pairs = zip(satisfied, weights, strict=True)
@@ -81,7 +81,7 @@ def explicit_score(
 
 
 def implicit_score(grade: float) -> float:
-  """A grade from 1 to 10 on [0, 1]."""
+  """Maps a grade from 1 to 10 to [0, 1]."""
   return (grade - LOW) / (HIGH - LOW)
 
 
@@ -91,17 +91,16 @@ def explicit(
   threshold: float = 1.0,
   workers: int = 8,
 ) -> list[Outcome]:
-  """Lets a judge tick the criteria of each item.
+  """Lets a judge check the criteria of each item.
 
   Args:
     items: completions with a rubric in `meta`.
     complete: the judge.
-    threshold: the score from which on the verdict is 1: by default all.
-    workers: how many items are asked about at a time.
+    threshold: smallest score with verdict 1; by default all criteria.
+    workers: number of requests at a time.
 
   Returns:
-    Outcomes in order. The verdict is -1, the score 0, without a readable rubric
-    or reply.
+    Outcomes in order. The verdict is -1 without a valid rubric or reply.
   """
 
   def score(item: Item, answer: str) -> float | None:
@@ -109,10 +108,10 @@ def explicit(
     texts = {str(i): text for i, (text, _) in enumerate(rubric, 1)}
     fields = {"question": str(item.prompt), "answer": answer}
     reply = judge.ask(complete, TICKING, {**fields, "criteria": texts})
-    given = judge.read_object(after_thoughts(reply))
-    if not given or not texts.keys() & given.keys():
+    checks = judge.read_object(after_thoughts(reply))
+    if not checks or not texts.keys() & checks.keys():
       return None
-    ticks = [_is_yes(given.get(number)) for number in texts]
+    ticks = [_is_yes(checks.get(number)) for number in texts]
     return explicit_score(ticks, [weight for _, weight in rubric])
 
   return _judged(items, score, threshold, workers)
@@ -124,7 +123,17 @@ def implicit(
   threshold: float = 0.5,
   workers: int = 8,
 ) -> list[Outcome]:
-  """Lets a judge grade each item as a whole; arguments as of `explicit`."""
+  """Lets a judge grade each item as a whole.
+
+  Args:
+    items: completions with a rubric in `meta`.
+    complete: the judge.
+    threshold: smallest score with verdict 1.
+    workers: number of requests at a time.
+
+  Returns:
+    Outcomes in order. The verdict is -1 without a valid rubric or reply.
+  """
 
   def score(item: Item, answer: str) -> float | None:
     rubric = _criteria(item.meta.get("rubric"))
@@ -144,22 +153,23 @@ def refine(
   scores: Sequence[float],
   complete: judge.Complete,
 ) -> list[dict[str, Any]]:
-  """One round of refinement: tell the two best completions apart.
+  """One round of refinement: a rubric that separates the two best completions.
 
-  The method scores 16 completions of a prompt and does this once, or four times
+  The method scores 16 completions of a prompt and refines once, or four times
   with new completions.
 
   Args:
-    prompt: what was asked.
-    rubric: as it is.
-    completions, scores: of the prompt, two at least.
-    complete: who improves the rubric.
+    prompt: the prompt.
+    rubric: the present rubric.
+    completions: completions of the prompt, two at least.
+    scores: scores of the completions.
+    complete: the model that improves the rubric.
 
   Returns:
     The new rubric.
 
   Raises:
-    ValueError: fewer than two completions, or a reply that is no rubric.
+    ValueError: there are fewer than two completions, or the reply is no rubric.
   """
   if len(completions) < 2:
     raise ValueError(f"{len(completions)} completions; allowed: 2 or more")
@@ -170,8 +180,8 @@ def refine(
     "answers": [completions[i] for i in order[:2]],
   }
   reply = judge.ask(complete, REFINING, fields)
-  given = judge.read_object(after_thoughts(reply)) or {}
-  criteria = _criteria(given.get("rubric"))
+  reply_fields = judge.read_object(after_thoughts(reply)) or {}
+  criteria = _criteria(reply_fields.get("rubric"))
   return [{"text": text, "weight": weight} for text, weight in criteria]
 
 
@@ -193,11 +203,11 @@ def _criteria(rubric: Any) -> list[tuple[str, float]]:
   """The texts and weights of a rubric.
 
   Raises:
-    ValueError: it has none, or one that cannot be read.
+    ValueError: the rubric has no criteria, or one that is invalid.
   """
   if not isinstance(rubric, list | tuple) or not rubric:
     raise ValueError("no rubric")
-  found = []
+  criteria = []
   for criterion in rubric:
     if not isinstance(criterion, Mapping) or not criterion.get("text"):
       raise ValueError(f"a criterion without a text: {criterion!r}")
@@ -209,8 +219,8 @@ def _criteria(rubric: Any) -> list[tuple[str, float]]:
       weight = WEIGHTS[category]
     if not isinstance(weight, int | float) or not math.isfinite(weight):
       raise ValueError(f"weight {json.dumps(weight)}; allowed: a number")
-    found.append((str(criterion["text"]), float(weight)))
-  return found
+    criteria.append((str(criterion["text"]), float(weight)))
+  return criteria
 
 
 def _is_yes(value: Any) -> bool:

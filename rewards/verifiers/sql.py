@@ -1,45 +1,46 @@
-"""Queries run on sqlite: do they return what the reference returns?
+"""Runs queries on sqlite: do they return what the reference returns?
 
-`Item.meta` says on what: "database", the path of a sqlite file, or "schema", a
-script that builds one in memory. The reference is a query. The completion's
-query is what its last `<answer>`, or else its last code fence, or else all of
-it holds: one statement, which may only read. Named parts, each in [0, 1]:
+`Item.meta` holds the data: "database", the path of a sqlite file, or "schema",
+a script that builds a database in memory. The reference is a query. The query
+of the completion is the content of its last `<answer>`, or else of its last
+code fence, or else the whole text: one statement that only reads. The score
+combines named parts, each in [0, 1]:
 
-  execution  the same rows as the reference: the same multiset, and the same
-             order if the reference has an ORDER BY outside of all parentheses
-  judge      what a judge says, asked only if the execution differs; else 1
-  syntax     it runs without an error
+  execution  1 for the same rows as the reference: the same multiset, and the
+             same order if the reference has an ORDER BY outside of parentheses
+  judge      score of a judge, which is asked only if the execution differs;
+             else 1
+  syntax     1 if the query runs without an error
   schema     Jaccard index of the tables and columns read
   ngram      Jaccard index of the bigrams of SQL tokens
-  format     the query stands in one `<answer>` or one code fence
+  format     1 if the query is in one `<answer>` or one code fence
 
   score = sum of weight * part / sum of weights,   verdict = execution
 
 The weights recollected from the paper are 3 for execution, 2 for the judge, 1
-for each other. With them a wrong query can have 6 of 9 and a right one, written
-otherwise, 7 less what it lacks in `schema` and `ngram`: 5. Here execution
-weighs 7, more than all others together, and weights that do not are refused.
+for each other. With them a wrong query can reach 6 of 9 points, and a right one
+in other words 7 less its loss in `schema` and `ngram`: 5. Here execution weighs
+7, more than all others together, and other weights are refused.
 
-A connection is read-only, its authorizer refuses everything but reading, the
-rows, bytes, virtual machine steps and processor seconds of a query are capped,
-and one that exceeds them is wrong, however busy the machine is: a policy cannot
-hide by being slow. The clock only ends what gets no processor, and then the
-verdict is unknown. sqlite interrupts neither a single function call nor the
-preparation of a statement. So the lengths of values and patterns, the widths in
-formats of `printf`, the number of columns and the number of times that common
-table expressions and views are copied into a statement are limited. A query that
-used more processor time than it may is wrong although it ended. It
-is no process of its own: sorting and grouping can use gigabytes within these
-limits, so queries of a policy belong in the workers of
+A connection is read-only, and its authorizer refuses everything but reading.
+The rows, bytes, virtual machine steps and processor seconds of a query are
+limited. A query that exceeds them is wrong, however busy the machine is, so a
+policy gains nothing by being slow. The wall-clock limit only ends queries that
+get no processor time; their verdict is unknown. sqlite interrupts neither a
+single function call nor the preparation of a statement. So there are limits on
+the lengths of values and patterns, on widths in formats of `printf`, on the
+number of columns, and on the number of times that common table expressions and
+views are copied into a statement. A query that used too much processor time is
+wrong even if it ended. Queries run in this process: sorting and grouping can
+use gigabytes within these limits. So run queries of a policy in the workers of
 `rewards.verifiers.pool`, whose memory is limited (temporary tables are kept in
-memory to that end), with `wrong_if_slow`.
+memory for this reason), with `wrong_if_slow`.
 
-An order is compared with its ties. Fractions are compared to ten digits, whole
-numbers to all, `1` equals `1.0`, text is compared as it stands, be it UTF-8 or
-not; names of columns do not count,
-their order does. Where the reference returns no rows, every query that returns
-none from as many columns is right: the method's own weakness, so leave such
-problems out.
+An order is compared up to ties. Fractions are compared to ten digits, integers
+exactly; `1` equals `1.0`. Text is compared without normalization, valid UTF-8
+or not. Names of columns do not count, their order does. If the reference
+returns no rows, every query that returns none from as many columns is right;
+leave such problems out.
 
 Usage:
   item = Item("?", "```sql\\nSELECT 1\\n```", "SELECT 1", {"schema": ""})
@@ -77,7 +78,7 @@ WEIGHTS = {
 }
 Judge = Callable[[Item], float | None]
 
-_EVERY = 100  # steps between two looks at the clock
+_EVERY = 100  # virtual machine steps between two checks of the limits
 _READING = (
   sqlite3.SQLITE_SELECT,
   sqlite3.SQLITE_READ,
@@ -86,8 +87,8 @@ _READING = (
 )
 _FORBIDDEN = ("load_extension", "fts3_tokenizer", "random", "randomblob")
 _WIDTH = re.compile(r"[0-9]+")
-_MOST_COLUMNS = 500
-_MOST_COPIES = 10_000  # of common table expressions and views
+_MAX_COLUMNS = 500
+_MAX_COPIES = 10_000  # copies of common table expressions and views
 _FENCE = re.compile(r"```[A-Za-z]*\s(.*?)```", re.S)
 _TOKEN = re.compile(
   r"--[^\n]*|/\*.*?(?:\*/|\Z)"
@@ -99,15 +100,16 @@ _TOKEN = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-  """What one query may use.
+  """Limits of one query.
 
   Attributes:
-    steps: of sqlite's virtual machine, about 50 million a second.
+    steps: number of steps of sqlite's virtual machine; it makes about 50
+      million steps per second.
     processor: seconds of processor time.
-    clock: seconds of the clock.
-    rows: of the result.
-    size: characters and bytes of the result, 8 for a number.
-    value: bytes of any value on the way.
+    clock: wall-clock seconds.
+    rows: number of rows of the result.
+    size: characters and bytes of the result, with 8 for a number.
+    value: bytes of any intermediate value.
     query: characters of the query.
   """
 
@@ -128,14 +130,14 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """What running a query gave.
+  """The result of a query.
 
   Attributes:
-    rows: None if it did not run to its end within the limits.
-    read: the tables and views, and their (table, column)s, that it reads.
-    columns: how many a row has.
-    error: why there are no rows; "" if there are.
-    hung: whether the clock ended it.
+    rows: the rows; None if the query did not end within the limits.
+    read: the tables and views that the query reads, and their (table, column)s.
+    columns: number of columns of a row.
+    error: why there are no rows, else "".
+    hung: whether the wall-clock limit ended the query.
   """
 
   rows: list[tuple[Any, ...]] | None
@@ -146,9 +148,9 @@ class Result:
 
 
 def extract(completion: str) -> tuple[str, bool]:
-  """The completion's query, and whether it stood in one answer or one fence.
+  """The completion's query, and whether it is in one answer or one fence.
 
-  What stands in thoughts is no answer.
+  Text inside of thoughts does not count.
   """
   completion = after_thoughts(completion)
   body, tag, _ = completion.rpartition("</answer>")
@@ -168,26 +170,27 @@ def run(
   """Runs one reading statement on the database of an item.
 
   Args:
-    query: SQL; anything else than one statement that reads is an error.
+    query: SQL; anything but one statement that reads is an error.
     meta: "database" or "schema", see the module.
-    limits: what it may use; None is `Limits()`.
+    limits: limits of the query; None means `Limits()`.
 
   Returns:
     The result.
 
   Raises:
-    ValueError: `meta` has neither, or the database cannot be opened or built.
+    ValueError: `meta` has neither key, or the database cannot be opened or
+      built.
   """
   limits = limits or Limits()
   if len(query) > limits.query or "\0" in query:
     return Result(None, frozenset(), error="query too long, or with a null")
   connection, tables, views = _connect(meta)
-  if _copies(query, views) > _MOST_COPIES:
+  if _copies(query, views) > _MAX_COPIES:
     connection.close()
     problem = "common table expressions that refer to one another too often"
     return Result(None, frozenset(), error=problem)
   connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value)
-  connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, _MOST_COLUMNS)
+  connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, _MAX_COLUMNS)
   read: set[Any] = set()
   left = [limits.steps // _EVERY]
   spent = time.thread_time() + limits.processor
@@ -252,31 +255,32 @@ def parts(
 
   Args:
     item: see the module.
-    judge: says in [0, 1] how good a completion is whose execution differs, None
-      if it cannot; without a judge there is no such part.
-    limits: of each query.
+    judge: function that scores in [0, 1] a completion whose execution differs,
+      None if it cannot. Without a judge there is no such part.
+    limits: limits of each query.
 
   Returns:
     `{name: value}`.
 
   Raises:
-    ValueError: nothing can be said: there is no database, the reference does
-      not run, the clock ended the completion's query, or the judge is silent.
+    ValueError: the verdict is unknown: there is no database, the reference does
+      not run, the wall-clock limit ended the completion's query, or the judge
+      gives no score.
   """
   reference = str(item.reference)
   truth = run(reference, item.meta, limits)
   if truth.rows is None or not _tokens(reference):
     raise ValueError(f"the reference does not run: {truth.error or 'empty'}")
   query, formed = extract(str(item.completion))
-  found = run(query, item.meta, limits)
-  if found.hung:
+  result = run(query, item.meta, limits)
+  if result.hung:
     raise ValueError("the query was ended by the clock")
-  runs = found.rows is not None and bool(_tokens(query))
-  same = runs and _same(found, truth, _orders(reference))
+  runs = result.rows is not None and bool(_tokens(query))
+  same = runs and _same(result, truth, _orders(reference))
   named = {
     "execution": float(same),
     "syntax": float(runs),
-    "schema": jaccard(found.read, truth.read) if runs else 0.0,
+    "schema": jaccard(result.read, truth.read) if runs else 0.0,
     "ngram": jaccard(_bigrams(query), _bigrams(reference)),
     "format": float(formed),
   }
@@ -297,17 +301,18 @@ def verify(
   """Runs each completion's query and its reference; see the module.
 
   Args:
-    items: completions, references being queries.
-    weights: `{part: weight}`; parts left out weigh nothing.
-    judge, limits: as of `parts`.
+    items: completions; references are queries.
+    weights: `{part: weight}`; the weight of other parts is 0.
+    judge: same as in `parts`.
+    limits: same as in `parts`.
 
   Returns:
-    Outcomes in order; the answer is the query, the parts are those of `parts`.
-    The verdict is -1, the score 0, where `parts` can say nothing.
+    Outcomes in order. The answer is the query, the parts are those of `parts`.
+    The verdict is -1 if `parts` raises.
 
   Raises:
-    ValueError: an unknown part, a negative weight, or an execution that does
-      not weigh more than all others together.
+    ValueError: a part is unknown, a weight is negative, or execution does not
+      weigh more than all others together.
   """
   for name, weight in weights.items():
     if name not in WEIGHTS:
@@ -326,7 +331,7 @@ def verify(
 
 
 def jaccard(a: Collection[Any], b: Collection[Any]) -> float:
-  """Shared over all, of sets; 1 of two empty ones."""
+  """Size of the intersection over size of the union; 1 for two empty sets."""
   union = len(set(a) | set(b))
   return len(set(a) & set(b)) / union if union else 1.0
 
@@ -341,7 +346,7 @@ def _outcome(
   identity = answer_id(" ".join(_tokens(query))) if query else -1
   try:
     named = parts(item, judge, limits)
-  except Exception as error:  # a judge is anybody's function
+  except Exception as error:  # a judge may raise anything
     return unscored(str(error).split("\n", 1)[0], query, identity)
   total = sum(weight * named[name] for name, weight in weights.items())
   score = total / sum(weights.values())
@@ -351,7 +356,7 @@ def _outcome(
 def _connect(
   meta: Mapping[str, Any],
 ) -> tuple[sqlite3.Connection, set[str], list[str]]:
-  """A connection that cannot write, its tables and views, the views' SQL."""
+  """A read-only connection, its tables and views, and the SQL of the views."""
   try:
     if "database" in meta:
       path = pathlib.Path(str(meta["database"])).resolve().as_uri()
@@ -368,10 +373,10 @@ def _connect(
         connection.executescript(str(meta["schema"]))
       connection.execute("PRAGMA query_only=ON")
       connection.execute("PRAGMA temp_store=MEMORY")
-      made = connection.execute(
+      definitions = connection.execute(
         "SELECT name, type, sql FROM sqlite_master"
       ).fetchall()
-      opened.pop_all()  # whoever asked closes it
+      opened.pop_all()  # the caller closes the connection
   except (sqlite3.Error, OSError) as error:
     raise ValueError(f"no database: {error}") from error
   connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200)
@@ -379,15 +384,15 @@ def _connect(
   connection.setlimit(sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 50)
   connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
   connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
-  views = [text for _, kind, text in made if kind == "view"]
-  return connection, {name for name, _, _ in made}, views
+  views = [text for _, kind, text in definitions if kind == "view"]
+  return connection, {name for name, _, _ in definitions}, views
 
 
-def _check_widths(values: Sequence[Any], most: int) -> None:
-  """Raises ValueError for a format that may print more than `most` characters.
+def _check_widths(values: Sequence[Any], limit: int) -> None:
+  """Raises ValueError if a format may print more than `limit` characters.
 
-  sqlite writes as many characters as the precision of `%c` says before it looks
-  at the limit of a value's length.
+  sqlite writes the number of characters that the precision of `%c` gives before
+  it checks the limit of a value's length.
   """
   text = str(values[0]) if values else ""
   widths = [int(width[:20]) for width in _WIDTH.findall(text)]
@@ -395,16 +400,16 @@ def _check_widths(values: Sequence[Any], most: int) -> None:
     for value in values[1:]:
       with contextlib.suppress(TypeError, ValueError, OverflowError):
         widths.append(abs(int(float(value))))
-  if max(widths, default=0) > most:
-    raise ValueError(f"a width above {most}")
+  if max(widths, default=0) > limit:
+    raise ValueError(f"a width above {limit}")
 
 
 def _copies(query: str, views: Sequence[str]) -> int:
   """Returns a bound on the copies of common table expressions and views.
 
   sqlite copies the text of each reference while it prepares a statement, so
-  definitions that each refer twice to the one before are copied 2^n times. Any
-  word that is one of the names counts as a reference, unless it stands beside a
+  definitions that each refer twice to the one before are copied 2^n times. Each
+  word that is one of the names counts as a reference, unless it is next to a
   point, or before a bracket or AS.
   """
   tokens = _names_of(query)
@@ -431,7 +436,7 @@ def _copies(query: str, views: Sequence[str]) -> int:
       # Beyond the limit the number does not matter.
       sizes[name] = min(
         1 + sum(count * size(other, (*path, name)) for other, count in inner),
-        10 * _MOST_COPIES,
+        10 * _MAX_COPIES,
       )
     return sizes[name]
 
@@ -442,7 +447,7 @@ def _copies(query: str, views: Sequence[str]) -> int:
 
 
 def _names_of(query: str) -> list[str]:
-  """The tokens of a query in small letters, names without quotation marks."""
+  """The tokens of a query in lower case, names without quotation marks."""
   return [
     token[1:-1].lower() if token[0] in "'\"`[" else token
     for token in _tokens(query)
@@ -459,7 +464,7 @@ def _definitions(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
     elif token == ")" and opened:
       closed_by[place] = opened.pop()
   ends = {start: end for end, start in closed_by.items()}
-  found = []
+  definitions = []
   for place, token in enumerate(tokens):
     if token != "as" or not place:
       continue
@@ -472,14 +477,14 @@ def _definitions(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
     if before in closed_by:
       before = closed_by[before] - 1
     if before >= 0:
-      found.append((tokens[before], start, ends[start]))
-  return found
+      definitions.append((tokens[before], start, ends[start]))
+  return definitions
 
 
 def _references(
   tokens: Sequence[str], names: Collection[str]
 ) -> collections.Counter[str]:
-  """How often each name stands in a text, not beside a point."""
+  """Number of occurrences of each name in a text, except next to a point."""
   padded = ["", *tokens, ""]
   return collections.Counter(
     token
@@ -488,12 +493,12 @@ def _references(
   )
 
 
-def _same(found: Result, truth: Result, ordered: bool) -> bool:
-  if found.columns != truth.columns:
+def _same(result: Result, truth: Result, ordered: bool) -> bool:
+  if result.columns != truth.columns:
     return False
   left, right = (
-    [tuple(map(_rounded, row)) for row in result.rows or ()]
-    for result in (found, truth)
+    [tuple(map(_rounded, row)) for row in one.rows or ()]
+    for one in (result, truth)
   )
   if ordered:
     return left == right
@@ -503,7 +508,7 @@ def _same(found: Result, truth: Result, ordered: bool) -> bool:
 def _rounded(value: Any) -> Any:
   if not isinstance(value, float) or not math.isfinite(value):
     return value
-  if 1e10 <= abs(value) < 2**53:  # ten digits are less than the whole number
+  if 1e10 <= abs(value) < 2**53:  # ten digits would cut off the integer part
     return round(value)
   return float(f"{value:.10g}")
 
@@ -513,7 +518,7 @@ def _text(stored: bytes) -> str:
 
 
 def _tokens(query: str) -> list[str]:
-  """SQL tokens, in small letters outside of quotation marks."""
+  """SQL tokens, in lower case outside of quotation marks."""
   tokens = _TOKEN.findall(query)
   tokens = [t for t in tokens if t[:2] not in ("--", "/*")]
   tokens = [t if t[0] in "'\"`[" else t.lower() for t in tokens]
@@ -526,7 +531,7 @@ def _bigrams(query: str) -> set[tuple[str, str]]:
 
 
 def _orders(query: str) -> bool:
-  """Whether ORDER BY stands outside of all parentheses."""
+  """Returns True if ORDER BY is outside of all parentheses."""
   depth, before = 0, ""
   for token in _tokens(query):
     if token in "()":

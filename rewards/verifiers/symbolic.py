@@ -1,15 +1,15 @@
-"""LaTeX formulas as exact sympy expressions, and whether two are equal.
+"""Parses LaTeX formulas to exact sympy expressions, and compares them.
 
-math-verify's grammar (latex2sympy2_extended) reads the formula into a tree in
-which nothing is calculated yet. The tree is then calculated from its leaves up,
-and each power, factorial and binomial coefficient is refused beforehand if its
-value would not fit into some thousands of bits: `9^{9^{9^9}}` costs nothing.
-Commands outside a list (sums, integrals, limits) are not read at all. Decimals
-are fractions; nothing is rounded.
+math-verify's grammar (latex2sympy2_extended) parses a formula to a tree without
+computing anything. The tree is then computed from its leaves up. Each power,
+factorial and binomial coefficient is refused first if its value would not fit
+into some thousands of bits, so `9^{9^{9^9}}` costs nothing. Commands outside of
+a list (sums, integrals, limits) are refused. Decimals are fractions; nothing is
+rounded.
 
 Two expressions are equal if sympy proves that their difference is zero. Their
-values at fixed points to 30 digits come first: where these differ there is
-nothing to prove. math-verify's own comparison rounds, and is not used.
+values at fixed points to 30 digits are compared first; if these differ, no
+proof is tried. math-verify's own comparison rounds, and is not used.
 
 Usage:
   same(read("(1+\\\\sqrt{2})^2"), read("3+2\\\\sqrt{2}"))
@@ -39,7 +39,7 @@ _SMALL_BINOMIAL = re.compile(r"\\binom\s*\{\s*\d{1,3}\s*\}\s*\{\s*\d{1,3}\s*\}")
 _IMAGINARY = re.compile(r"(?<![A-Za-z\\])[iI](?![A-Za-z])")
 _SIDE_BY_SIDE = re.compile(r"[0-9!)}]\s+[0-9]|\)[0-9]")
 _LOG_BASE = re.compile(r"\\log_(?:\{[^{}]*\}|[0-9A-Za-z])\s*")
-# The grammar takes 2(3) and (2)(3) for mixed numbers, 5.
+# The grammar would parse the products 2(3) and (2)(3) as mixed numbers.
 _PRODUCTS = (
   re.compile(r"(?<![_\w])([0-9.]*[0-9])\s*(?=\(|\\frac)"),
   re.compile(r"(\))\s*(?=\(|\\frac)"),
@@ -50,34 +50,36 @@ _FUNCTIONS = (
   sympy.acos, sympy.atan, sympy.sinh, sympy.cosh, sympy.tanh, sympy.log,
   sympy.exp, sympy.Abs, sympy.floor, sympy.ceiling, sympy.Add, sympy.Mul,
 )  # fmt: skip
+# Limits of a formula.
 _LONGEST = 300  # characters
-_DEEPEST = 8  # brackets in one another
-_BITS = 20_000  # of a number
-_ROOT_BITS = 512  # of a number under a root, which sympy tries to factor
-_TOWER = 2  # exponents with symbols in one another
-_BARS = 4  # of absolute values; more take the grammar too long
-_FACTORIAL = 2000
-_DEGREE = 30  # of a power of a sum
-_EXPONENT = 10**5  # of e and other numbers that stay powers
-_POINTS = 3  # at which expressions are compared
+_DEEPEST = 8  # nested brackets
+_BITS = 20_000  # bits of a number
+_ROOT_BITS = 512  # bits of a number under a root, which sympy tries to factor
+_TOWER = 2  # nested exponents with symbols
+_BARS = 4  # bars of absolute values; the grammar is slow for more
+_FACTORIAL = 2000  # argument of a factorial or binomial coefficient
+_DEGREE = 30  # exponent of a sum
+_EXPONENT = 10**5  # exponent of e and other numbers that stay powers
+_POINTS = 3  # number of points at which expressions are compared
 
 
 class Refused(Exception):
-  """A formula that is not read: unknown, or too large to calculate."""
+  """A formula that is not parsed: unknown, or too large to compute."""
 
 
 @functools.lru_cache(maxsize=4096)
 def read(latex: str) -> sympy.Expr:
-  """The exact expression that a formula is.
+  """Parses a formula to an exact expression.
 
   Args:
     latex: one expression in LaTeX, or in plain characters.
 
   Raises:
-    Refused: it cannot be read, has no finite value, or is too large.
+    Refused: it cannot be parsed, has no finite value, or is too large.
   """
-  names = {found[1] for found in _COMMAND.finditer(latex)}
-  binomials = _SMALL_BINOMIAL.sub("", latex)  # of others it takes the value
+  names = {match[1] for match in _COMMAND.finditer(latex)}
+  # The grammar computes binomials at once, so only small ones are allowed.
+  binomials = _SMALL_BINOMIAL.sub("", latex)
   if (
     len(latex) > _LONGEST
     or not _ALLOWED.fullmatch(latex)
@@ -88,9 +90,9 @@ def read(latex: str) -> sympy.Expr:
     or _SIDE_BY_SIDE.search(_LOG_BASE.sub("", latex))
   ):
     raise Refused(latex)
-  # In braces, for the grammar reads I^2 as I and calculates e^x at once.
+  # Braces are needed, as the grammar parses I^2 as I and computes e^x at once.
   text = _IMAGINARY.sub("{I}", re.sub(r"e(?=\s*\^)", "{e}", latex))
-  text = "I" if text == "{I}" else text  # else it would be a set
+  text = "I" if text == "{I}" else text  # {I} alone would be a set
   real = "I" not in text
   if text.count("I") > max(text.count("{I}"), text == "I"):
     raise Refused(latex)
@@ -106,14 +108,14 @@ def read(latex: str) -> sympy.Expr:
       raise Refused(latex)
   except MemoryError:
     raise
-  except Exception as error:  # its errors are of any class
+  except Exception as error:  # the grammar raises errors of many classes
     raise Refused(latex) from error
   return value
 
 
 @functools.lru_cache(maxsize=4096)
 def same(first: sympy.Expr, second: sympy.Expr) -> bool:
-  """Whether two expressions are proved equal."""
+  """Returns True if two expressions are proved to be equal."""
   if first == second:
     return True
   if first.is_Rational and second.is_Rational:
@@ -133,7 +135,7 @@ def same(first: sympy.Expr, second: sympy.Expr) -> bool:
 
 
 def proportional(first: sympy.Expr, second: sympy.Expr) -> sympy.Expr | None:
-  """The constant c, not 0, with `first = c second`; None if there is none."""
+  """The nonzero constant c with `first = c second`; None if there is none."""
   if first == 0 or second == 0:
     return None
   ratios = [
@@ -148,18 +150,20 @@ def proportional(first: sympy.Expr, second: sympy.Expr) -> sympy.Expr | None:
 
 @functools.lru_cache(maxsize=4096)
 def values(expression: sympy.Expr) -> tuple[sympy.Expr | None, ...]:
-  """The values at three fixed points to 30 digits; None where there is none.
+  """The values at three fixed points to 30 digits; None if there is no value.
 
-  What is less than 1e-30 beside a larger part counts as 0.
+  Parts below 1e-30 of a larger part count as 0.
   """
   symbols = sorted(expression.free_symbols, key=str)
-  found: list[sympy.Expr | None] = []
+  results: list[sympy.Expr | None] = []
   for point in range(_POINTS if symbols else 1):
-    there = {symbol: _place(symbol, point) for symbol in symbols}
-    value = expression.evalf(30, subs=there, chop=True)
-    known = value.is_number and all(x.is_Float or x == 0 for x in _parts(value))
-    found.append(value if known else None)
-  return tuple(found if symbols else found * _POINTS)
+    substitutions = {symbol: _place(symbol, point) for symbol in symbols}
+    value = expression.evalf(30, subs=substitutions, chop=True)
+    is_value = value.is_number and all(
+      x.is_Float or x == 0 for x in _parts(value)
+    )
+    results.append(value if is_value else None)
+  return tuple(results if symbols else results * _POINTS)
 
 
 def key(expression: sympy.Expr) -> str:
@@ -167,19 +171,19 @@ def key(expression: sympy.Expr) -> str:
 
   Without three values it is the expression as sympy prints it.
   """
-  found = values(expression)
-  if None in found:
+  numbers = values(expression)
+  if None in numbers:
     return str(expression)
   texts = (
     ",".join(f"{sympy.Float(x, 15):.14e}" if x else "0" for x in _parts(value))
-    for value in found
+    for value in numbers
   )
   names = sorted(map(str, expression.free_symbols))
   return f"{names} {' '.join(texts)}"
 
 
 def _place(symbol: sympy.Symbol, point: int) -> sympy.Rational:
-  """A number between -3 and 3 with three decimals, by the symbol's name."""
+  """A number between -3 and 3 with three decimals, from the symbol's name."""
   digest = hashlib.blake2b(f"{point} {symbol}".encode(), digest_size=4).digest()
   return sympy.Rational(int.from_bytes(digest, "big") % 5999 - 2999, 1000)
 
@@ -201,7 +205,7 @@ def _depth(text: str) -> int:
 
 
 def _calculate(node: sympy.Basic, real: bool) -> sympy.Expr:
-  """The value of a tree; its parts are calculated first, and checked."""
+  """The value of a tree; its parts are computed first and checked."""
   if node.is_Float:
     return sympy.Rational(str(node))
   if node.is_Number or node.is_NumberSymbol or node.is_Symbol:
@@ -242,7 +246,7 @@ def _power(base: sympy.Expr, exponent: sympy.Expr, real: bool) -> sympy.Expr:
 
 
 def _tower(exponent: sympy.Expr) -> int:
-  """How many exponents with symbols stand above one another."""
+  """Number of nested exponents with symbols."""
   if not exponent.free_symbols:
     return 0
   powers = exponent.atoms(sympy.Pow, sympy.exp)

@@ -1,8 +1,8 @@
-"""Words, sentences, paragraphs and lines of a text: what constraints count.
+"""Words, sentences, paragraphs and lines of a text: units of constraints.
 
-All are linear in the text. A word is a run of letters and digits, with
-apostrophes and hyphens inside it (`don't`, `well-known`); a sentence ends at
-`.`, `!`, `?` or `...` before a space, but not after the usual abbreviations and
+All functions are linear in the text. A word is a run of letters and digits,
+with apostrophes and hyphens inside it (`don't`, `well-known`). A sentence ends
+at `.`, `!`, `?` or `...` before a space, but not after common abbreviations and
 not inside a number, and at an empty line.
 
 Usage:
@@ -19,7 +19,7 @@ from rl import choices
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"(?<=[.!?\u2026\u3002])[\"'\u201d\u2019)\]*]*(?=\s)|\n\s*\n")
-_ABBREVIATION = re.compile(  # and initials, but not "so am I."
+_ABBREVIATION = re.compile(  # also initials, except for "so am I."
   r"(?:^|[\s(\"'])"
   r"(?:(?i:mr|mrs|ms|dr|prof|st|vs|etc|e\.g|i\.e|jr|sr)|[A-HJ-Z])\.$"
 )
@@ -33,44 +33,44 @@ RELATIONS = {
 
 
 def words(text: str) -> list[str]:
-  """The words of a text, punctuation left out."""
+  """The words of a text, without punctuation."""
   return _WORD.findall(text)
 
 
 def sentences(text: str) -> list[str]:
-  """The sentences of a text, stripped, those without a word left out."""
-  found, start = [], 0
+  """The sentences of a text, stripped, without those that have no word."""
+  results, start = [], 0
   for end in _END.finditer(text):
     piece = text[start : end.end()]
     if text[end.start()] != "\n" and _ABBREVIATION.search(piece[-8:]):
       continue
-    found.append(piece.strip())
+    results.append(piece.strip())
     start = end.end()
-  found.append(text[start:].strip())
-  return [piece for piece in found if _WORD.search(piece)]
+  results.append(text[start:].strip())
+  return [piece for piece in results if _WORD.search(piece)]
 
 
 def paragraphs(text: str) -> list[str]:
-  """What empty lines separate, stripped, empty ones left out."""
+  """The parts of a text between empty lines, stripped, without empty ones."""
   return [p.strip() for p in re.split(r"\n[^\S\n]*\n", text) if p.strip()]
 
 
 def lines(text: str) -> list[str]:
-  """The lines that are not blank, with their indentation."""
+  """The lines of a text that are not blank, with their indentation."""
   return [line for line in text.splitlines() if line.strip()]
 
 
 def occurrences(phrase: str, text: str) -> int:
-  """How often a phrase occurs in whole words, in any case."""
+  """Number of occurrences of a phrase as whole words, in any case."""
   pattern = rf"(?<!\w){re.escape(phrase)}(?!\w)"
   return len(re.findall(pattern, text, re.I))
 
 
 def compare(count: int, relation: str, number: int) -> bool:
-  """Whether `count` stands in a relation, such as "at least", to `number`.
+  """Returns True if `count` is in a relation, such as "at least", to `number`.
 
   Raises:
-    ValueError: an unknown relation.
+    ValueError: the relation is unknown.
   """
   if relation not in RELATIONS:
     raise ValueError(choices.unknown("relation", relation, RELATIONS))

@@ -1,24 +1,24 @@
-"""Tool calls as JSON: are they the reference's, and how nearly?
+"""Tool calls as JSON: how close are they to the reference's calls?
 
-Calls stand in `<tool_call>...</tool_call>`, one or several JSON objects in each
-block, or, in a text without that tag, they are the whole of it or of its one
-code fence: an object, several, or a list. A call has a "name" and "parameters"
-(or "arguments", an object or the JSON text of one; OpenAI's
-`{"function": {...}}` is read as well). What is not that has no calls: all of
-the text is then malformed, as in the source. `1` and `1.0` are one value, `1`
-and `true` are two, and the order of parameters does not count.
+Calls are inside of `<tool_call>...</tool_call>`, with one or several JSON
+objects in each block. In a text without this tag they are the whole text or its
+only code fence: an object, several, or a list. A call has a "name" and
+"parameters" (or "arguments", an object or its JSON text; OpenAI's `{"function":
+{...}}` is parsed as well). A text with anything else has no calls: all of it is
+malformed, as in the source. `1` and `1.0` are one value, `1` and `true` are
+two, and the order of parameters does not count.
 
   R = format + correctness,   format in {0, 1},   correctness in [-3, 3]
 
   correctness = 6 (J(names) + sum_r match(r)) / (1 + sum_r (1 + |r|)) - 3
-  match(r) = J(parameter names) + number of equal values, of the call that is
-             assigned to the reference's call r, of the same name
+  match(r) = J(parameter names) + number of equal values, for the call of the
+             same name that is assigned to the reference's call r
 
 with J the Jaccard index of multisets. The source assigns calls one after
-another, each to the best that is left; here the assignment is the best there
-is, so that the order of calls does not count. The two differ only among several
-calls of one tool, and then this one is higher. A call for no tool scores as in
-the source: the reference having none, correctness is 0.
+another, each to the best remaining call; here the assignment is optimal, so
+that the order of calls does not count. The two differ only for several calls of
+one tool, where this one is higher. If the reference has no calls, correctness
+is 0, as in the source.
 
 Usage:
   calls = '<tool_call>\\n{"name": "get", "parameters": {"a": 1}}\\n</tool_call>'
@@ -42,8 +42,8 @@ import scipy.optimize
 from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.numbers import after_thoughts
 
-BOUND = 3.0  # correctness runs from -BOUND to BOUND
-MOST_CALLS = 256  # more in one text are malformed
+BOUND = 3.0  # correctness lies in [-BOUND, BOUND]
+MAX_CALLS = 256  # a text with more calls is malformed
 _TAG = re.compile(r"</?(?:think|tool_call|response)>")
 _FENCE = re.compile(r"```[a-z]*\s(.*?)```", re.S)
 _BETWEEN = re.compile(r"[\s,]*")
@@ -55,15 +55,15 @@ class Call:
   """One call.
 
   Attributes:
-    name: the tool's.
-    parameters: `{name: value}`, values in a canonical JSON text.
+    name: name of the tool.
+    parameters: `{name: value}`, with values as canonical JSON texts.
   """
 
   name: str
   parameters: Mapping[str, str]
 
   def key(self) -> str:
-    """Equal calls have equal keys."""
+    """A text that equal calls share."""
     return json.dumps([self.name, sorted(self.parameters.items())])
 
 
@@ -74,8 +74,8 @@ def parse(text: str) -> list[Call] | None:
     text: a completion or a reference.
 
   Returns:
-    The calls in order, `[]` of a text that has none, None of one whose calls
-    cannot be read.
+    The calls in order; `[]` for a text without calls, None if they are
+    malformed.
   """
   if "<tool_call>" in text or "</tool_call>" in text:
     before, *blocks = text.split("<tool_call>")
@@ -90,9 +90,9 @@ def parse(text: str) -> list[Call] | None:
 def format_score(completion: str, reference: str) -> float:
   """1 if the completion has the reference's tags in their order, else 0.
 
-  The tags are `<think>`, `<tool_call>` and `<response>`, and nothing may stand
-  outside of them. A reference without tags asks for none: then a completion is
-  in form if its calls can be read.
+  The tags are `<think>`, `<tool_call>` and `<response>`, and there must be no
+  text outside of them. If the reference has no tags, the score is 1 for a
+  completion whose calls can be parsed.
   """
   tags = _TAG.findall(reference)
   if _TAG.findall(completion) != tags:
@@ -100,21 +100,21 @@ def format_score(completion: str, reference: str) -> float:
   if not tags:
     calls = parse(completion)
     return float(bool(calls) if parse(reference) else calls == [])
-  # The tags are equal, so the blocks are too: from each opening tag to the next
-  # tag that closes it. Outside of them only blanks may stand.
+  # The tags are equal, so the blocks are too. A block reaches from an opening
+  # tag to the next tag that closes it. Other text must be blank.
   outside = True
-  wanted = ""
+  closing = ""
   for i, piece in enumerate(_TAG.split(completion)):
     if outside and piece.strip():
       return 0.0
     if i == len(tags):
       return float(outside)
     if outside:
-      wanted = tags[i].replace("<", "</")
+      closing = tags[i].replace("<", "</")
       outside = False
-      if tags[i].startswith("</") or wanted not in tags[i:]:
+      if tags[i].startswith("</") or closing not in tags[i:]:
         return 0.0
-    elif tags[i] == wanted:
+    elif tags[i] == closing:
       outside = True
   return 0.0
 
@@ -122,11 +122,11 @@ def format_score(completion: str, reference: str) -> float:
 def correctness(
   calls: Sequence[Call] | None, reference: Sequence[Call]
 ) -> float:
-  """How nearly the calls are the reference's, from -3 to 3.
+  """The similarity of the calls to the reference's calls, from -3 to 3.
 
   Args:
-    calls: of `parse`; None, malformed, is -3.
-    reference: the true calls; none at all is 0 whatever the calls are.
+    calls: calls from `parse`; None, for malformed calls, scores -3.
+    reference: the true calls; without any the score is 0.
   """
   if not reference:
     return 0.0
@@ -141,10 +141,10 @@ def correctness(
 
 
 def toolrl_reward(completion: str, reference: str) -> dict[str, float]:
-  """The two terms of the reward, by name; their sum is R, in [-3, 4].
+  """The two terms of the reward by name; their sum is R, in [-3, 4].
 
   Raises:
-    ValueError: the reference's calls cannot be read.
+    ValueError: the reference's calls cannot be parsed.
   """
   truth = parse(reference)
   if truth is None:
@@ -159,15 +159,14 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """Compares each completion's calls with its reference's.
 
   Args:
-    items: completions; references are texts with calls, or without any where no
+    items: completions; references are texts with calls, or without any if no
       tool is to be called.
 
   Returns:
     Outcomes in order. The verdict is 1 if the calls are the same multiset. The
-    score is R between its lowest and its highest value for that reference:
-    `(R + 3) / 7`, and the format alone where there is no call to make. The
-    answer is the calls as JSON, the parts are the two terms of R. The verdict
-    is -1, the score 0, if the reference cannot be read.
+    score is R scaled to [0, 1]: `(R + 3) / 7`, or the format alone if the
+    reference has no calls. The answer is the calls as JSON, the parts are the
+    two terms of R. The verdict is -1 if the reference cannot be parsed.
   """
   return [_outcome(str(i.completion), str(i.reference)) for i in items]
 
@@ -178,19 +177,19 @@ def completeness_reward(
   failed: int = 0,
   penalty: float = 0.1,
 ) -> float:
-  """Is the sequence of calls complete? As judged, less what rules forbid.
+  """The judged completeness of a sequence of calls, less a charge for faults.
 
       R = mean(judgements) - penalty * (malformed + repeated + failed)
 
   Args:
-    judgements: of one sequence of calls, each by a judge who sees the task and
-      the calls but no reference answer; none is 0.
-    calls: of `parse`; None is malformed.
-    failed: how many calls returned an error.
-    penalty: of each fault; the card's natural reading, not the paper's number.
+    judgements: judgements of one sequence of calls, each by a judge that sees
+      the task and the calls but no reference answer; without any the mean is 0.
+    calls: calls from `parse`; None means malformed.
+    failed: number of calls that returned an error.
+    penalty: charge of each fault; the value is our reading, not the paper's.
 
   Returns:
-    The reward, at most 1; it has no lower bound.
+    The reward, at most 1 and without a lower bound.
 
   Source: "Encouraging Good Processes Without the Need for Good Answers:
   Reinforcement Learning for LLM Agent Planning" (RLTR), from its abstract.
@@ -203,7 +202,10 @@ def completeness_reward(
 
 
 def jaccard(a: Iterable[str], b: Iterable[str]) -> float:
-  """Shared over all, of multisets; 1 of two empty ones."""
+  """Size of the intersection over size of the union of two multisets.
+
+  It is 1 for two empty ones.
+  """
   left, right = collections.Counter(a), collections.Counter(b)
   union = (left | right).total()
   return (left & right).total() / union if union else 1.0
@@ -235,32 +237,32 @@ def _match(call: Call, truth: Call) -> float:
 
 
 def _untagged(text: str) -> str:
-  """The text after its thoughts, or what its one code fence holds."""
+  """The text after its thoughts, or the content of its only code fence."""
   text = after_thoughts(text).strip()
   fences = _FENCE.findall(text)
   return fences[0].strip() if len(fences) == 1 else text
 
 
 def _calls(text: str) -> list[Call] | None:
-  """All JSON values of a text as calls; None if anything else is in it."""
+  """All JSON values of a text as calls; None if it has other text."""
   decoder = json.JSONDecoder(**_STRICT)
-  found: list[Call] = []
+  calls: list[Call] = []
   position = _BETWEEN.match(text).end()
   try:
     while position < len(text):
       value, position = decoder.raw_decode(text, position)
       values = value if isinstance(value, list) else [value]
-      found += [_call(value) for value in values]
-      if len(found) > MOST_CALLS:
+      calls += [_call(value) for value in values]
+      if len(calls) > MAX_CALLS:
         return None
       position = _BETWEEN.match(text, position).end()
   except (ValueError, KeyError, TypeError, RecursionError):
     return None
-  return found
+  return calls
 
 
 def _call(value: Any) -> Call:
-  """One call; raises ValueError, KeyError or TypeError if it is none."""
+  """One call; raises ValueError, KeyError or TypeError for other values."""
   value = value.get("function", value) if isinstance(value, dict) else value
   if not isinstance(value["name"], str):
     raise TypeError(value["name"])
@@ -270,16 +272,16 @@ def _call(value: Any) -> Call:
     parameters = json.loads(parameters, **_STRICT)
   if not isinstance(parameters, dict):
     raise TypeError(parameters)
-  canonical = {k: json.dumps(_plain(v)) for k, v in parameters.items()}
+  canonical = {k: json.dumps(_canonical(v)) for k, v in parameters.items()}
   return Call(value["name"], canonical)
 
 
-def _plain(value: Any) -> Any:
-  """Keys in order, and whole numbers without a point."""
+def _canonical(value: Any) -> Any:
+  """A JSON value with sorted keys, and integral floats as integers."""
   if isinstance(value, dict):
-    return {key: _plain(value[key]) for key in sorted(value)}
+    return {key: _canonical(value[key]) for key in sorted(value)}
   if isinstance(value, list):
-    return [_plain(each) for each in value]
+    return [_canonical(each) for each in value]
   if isinstance(value, float) and value.is_integer():
     return int(value)
   return value

@@ -1,20 +1,21 @@
-"""LaTeX and unicode mathematics in one spelling, for reading.
+"""Brings LaTeX and unicode mathematics to one spelling, for parsing.
 
-What only sets the type is taken away (spaces, `\\left`, `$`, `\\displaystyle`),
-what has several spellings gets one: `\\dfrac12`, `½` and `\\frac{1}{2}`; `\\le`,
-`\\leq` and `≤`; `\\{` and `\\lbrace`. Relations, set operations and brackets
-become single characters; words in `\\text{}` stand in `⟦⟧`, but `or` and `and`
-become `∨` and `∧` wherever they stand.
+Commands that only affect the layout are removed (spaces, `\\left`, `$`,
+`\\displaystyle`). Different spellings become one: `\\dfrac12`, `½` and
+`\\frac{1}{2}`; `\\le`, `\\leq` and `≤`; `\\{` and `\\lbrace`. Relations, set
+operations and brackets become single characters. Words in `\\text{}` are put in
+`⟦⟧`, but `or` and `and` become `∨` and `∧` everywhere.
 
 Usage:
-  plain("\\\\left( -\\\\infty, \\\\dfrac12 \\\\right]") == "( -∞, \\\\frac{1}{2} ]"
+  normalize_latex("\\\\left( -\\\\infty, \\\\dfrac12 \\\\right]")
+    == "( -∞, \\\\frac{1}{2} ]"
 """
 
 from __future__ import annotations
 
 import re
 
-# Characters that look like letters, by name.
+# Characters that look like letters are written by name.
 OR, AND = "\N{LOGICAL OR}", "\N{LOGICAL AND}"
 UNION, INTERSECTION = "\N{UNION}", "\N{INTERSECTION}"
 WITHOUT, REALS = "\N{SET MINUS}", "\N{DOUBLE-STRUCK CAPITAL R}"
@@ -54,7 +55,7 @@ _COMMANDS = {
   name: symbol for names, symbol in _SYMBOLS.items() for name in names.split()
 }
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
-# TeX's negative space takes the space after it with it.
+# TeX's negative space also removes the space after it.
 _SPACES = re.compile(r"(?<!\\)\\!\s*|(?<!\\)\\[,;:]|(?<!\\)\\ |~|\\[()\[\]]")
 _SIZED = re.compile(r"\\[dtc]frac(?![A-Za-z])")
 _SET = re.compile(r"\\(?:mathbb|Bbb|mathbf)\s*\{?\s*R\s*\}?")
@@ -62,7 +63,7 @@ _TEXT = re.compile(
   r"\\(?:text|textbf|textit|textrm|mbox|mathrm|mathbf|operatorname|rm)"
   r"\s*\{([^{}]*)\}"
 )
-_NAMED = re.compile(  # of points and vectors; the bar of z is not z
+_NAMED = re.compile(  # names of points and vectors; the bar of z is not z
   r"\\(?:overline|overrightarrow|vec|angle|triangle)\s*"
   r"(?:\{([A-Z]{2,})\}|(?=\s*[A-Z]{2}))"
 )
@@ -76,37 +77,37 @@ _LONE = re.compile(r"([\^_])\{\s*([A-Za-z0-9])\s*\}")
 _BARE_ROOT = re.compile(r"\\sqrt\s*([A-Za-z0-9])")
 _BARE_TOP = re.compile(r"\\frac\s*([A-Za-z0-9])")
 _BARE_BOTTOM = re.compile(r"(\\frac\{[^{}]*\})\s*([A-Za-z0-9])")
-_LONGEST = 1000  # characters; a longer answer is left as it is
+_LONGEST = 1000  # characters; longer answers are not changed
 
 
-def plain(answer: str) -> str:
-  """An answer in one spelling; empty if nothing but typography is left."""
+def normalize_latex(answer: str) -> str:
+  """An answer in one spelling; empty if only typography is left."""
   if len(answer) > _LONGEST:
     return answer
   text = _RAISED.sub(
-    lambda found: f"^{{{found[0].translate(_SUPERSCRIPTS)}}}", answer
+    lambda match: f"^{{{match[0].translate(_SUPERSCRIPTS)}}}", answer
   )
   text = text.replace("\\$", "").translate(_CHARACTERS).replace("{,}", "")
   text = text.replace("\\\\%", "%").replace("\\%", "%").replace("\\&", "&")
   text = text.replace("\\{", "⦃").replace("\\}", "⦄").replace("\\|", "|")
-  text = text.replace("\\\\", "\0")  # a matrix's end of line
+  text = text.replace("\\\\", "\0")  # protects the line ends of a matrix
   text = _SPACES.sub("", text.replace("\\ ", " "))
   text = _SET.sub(REALS, _SIZED.sub(r"\\frac", text))
   text = _TEXT.sub(_word, _DEGREE.sub("°", text))
-  text = _NAMED.sub(lambda found: found[1] or "", text)
-  text = _EXPONENTIAL.sub(lambda found: f"e^{{{found[1] or found[2]}}}", text)
-  text = _COMMAND.sub(lambda found: _COMMANDS.get(found[1], found[0]), text)
-  text = _JOINT.sub(lambda found: OR if found[1] == "or" else AND, text)
+  text = _NAMED.sub(lambda match: match[1] or "", text)
+  text = _EXPONENTIAL.sub(lambda match: f"e^{{{match[1] or match[2]}}}", text)
+  text = _COMMAND.sub(lambda match: _COMMANDS.get(match[1], match[0]), text)
+  text = _JOINT.sub(lambda match: OR if match[1] == "or" else AND, text)
   text = re.sub(rf",\s*([{AND}{OR}])", r"\1", text)  # 3, 5, and 7
-  text = _ROOT.sub(lambda found: f"\\sqrt{{{found[1] or found[2]}}}", text)
+  text = _ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}", text)
   text = _BARE_ROOT.sub(r"\\sqrt{\1}", _BARE_TOP.sub(r"\\frac{\1}", text))
   text = _BARE_BOTTOM.sub(r"\1{\2}", text).replace("\0", "\\\\")
   text = _LONE.sub(r"\1\2", text)
   return text.strip().rstrip(" \\").removesuffix(".").strip(" *")
 
 
-def _word(found: re.Match[str]) -> str:
-  word = " ".join(found[1].split()).strip(".")
+def _word(match: re.Match[str]) -> str:
+  word = " ".join(match[1].split()).strip(".")
   if word in ("or", "and", ""):
     return f" {word} "
   if len(word) == 1 and word not in "mgshlL" and not word.isupper():

@@ -1,7 +1,7 @@
-"""Units of measure: which are the same quantity, and which words are none.
+"""Units of measure: equal quantities, and words that are no unit.
 
-A word that changes the value is no unit: `7 or so`, `7 halves`, `7 squared`.
-Those that are numbers themselves multiply: 4 million is 4,000,000.
+A word that changes the value is no unit: `7 or so`, `7 halves`, `7 squared`. A
+word that is a number multiplies: 4 million is 4,000,000.
 
 Usage:
   size("cm^2") == ("length^2", Fraction(1, 10000))
@@ -33,10 +33,10 @@ _NONE = re.compile(
   r"|seven|eight|nine|tens?|eleven|twelve|twenty"
 )
 _ABBREVIATED = ("a", "mph", "kph", "mpg", "rpm", "lbs", "yrs", "pts", "ppm")
-_LAST = ("square", "cube", "cubic")  # they are powers, unless of a unit
-_FIRST = ("squared", "cubed")  # they are powers, unless of a unit
+_LAST = ("square", "cube", "cubic")  # powers, unless a unit follows
+_FIRST = ("squared", "cubed")  # powers, unless a unit comes before
 _WORD = re.compile(r"[a-z.'/^-]+")
-_MOST = 4  # words of a unit
+_MOST = 4  # largest number of words of a unit
 
 _MEASURES = {
   "length": {
@@ -67,24 +67,24 @@ _SIZES = {
 
 
 def size(unit: str) -> tuple[str, Fraction] | None:
-  """Kind and size of a unit, such as `cm^2`; None of one without a table."""
+  """Kind and size of a unit such as `cm^2`; None for units without a table."""
   name, _, power = unit.partition("^")
   if name.startswith("square "):
     name, power = name.removeprefix("square "), "2"
   if name.startswith("cubic "):
     name, power = name.removeprefix("cubic "), "3"
-  known = _SIZES.get(name) or _SIZES.get(name.removesuffix("s"))
-  if known is None:
+  entry = _SIZES.get(name) or _SIZES.get(name.removesuffix("s"))
+  if entry is None:
     return None
-  kind, size = known
+  kind, size = entry
   return f"{kind}^{power or 1}", size ** int(power or 1)
 
 
 def parse(text: str) -> tuple[int, str] | None:
-  """What the words after a number mean.
+  """The meaning of the words after a number.
 
   Args:
-    text: such as `square feet` or `million dollars`.
+    text: words such as `square feet` or `million dollars`.
 
   Returns:
     A factor and the unit, `(1000000, "dollars")`; None if they are no unit.
@@ -103,10 +103,10 @@ def parse(text: str) -> tuple[int, str] | None:
 
 
 def variables(text: str) -> bool:
-  """Whether a word that nothing marks as one may be a product: `x`, `abc`.
+  """Returns True if a word may be a product of variables: `x`, `abc`.
 
-  That is what has letters in the order of the alphabet, or three letters and no
-  vowel, unless it is the name of a unit.
+  It may if its letters are in the order of the alphabet, or if it has three
+  letters and no vowel, unless it is the name of a unit.
   """
   return any(
     size(word) is None

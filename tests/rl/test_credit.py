@@ -46,10 +46,12 @@ def test_min_form_lies_between_the_minimum_and_the_mean_and_reaches_both():
 
 def test_min_form_shifts_with_its_scores_and_ignores_masked_ones():
   shifted = min_form(STEP_SCORES + 0.1, STEP_MASK, 0.1)
-  plain = min_form(STEP_SCORES, STEP_MASK, 0.1)
-  np.testing.assert_allclose(shifted.sum(-1), plain.sum(-1) + 0.1, atol=1e-6)
+  unshifted = min_form(STEP_SCORES, STEP_MASK, 0.1)
+  np.testing.assert_allclose(
+    shifted.sum(-1), unshifted.sum(-1) + 0.1, atol=1e-6
+  )
   garbage = np.where(STEP_MASK, STEP_SCORES, np.nan)
-  np.testing.assert_array_equal(min_form(garbage, STEP_MASK, 0.1), plain)
+  np.testing.assert_array_equal(min_form(garbage, STEP_MASK, 0.1), unshifted)
 
 
 def test_min_form_of_one_step_is_that_step_and_of_none_is_nothing():

@@ -62,7 +62,7 @@ def recorded() -> types.Rollout:
 
 
 def keep_gradient() -> optax.GradientTransformation:
-  """An optimiser that moves nothing and holds the gradient as its state."""
+  """An optimizer that changes no parameter and stores the gradient."""
   return optax.GradientTransformation(
     lambda params: jax.tree.map(jnp.zeros_like, params),
     lambda grads, state, params: (jax.tree.map(jnp.zeros_like, grads), grads),
@@ -70,7 +70,7 @@ def keep_gradient() -> optax.GradientTransformation:
 
 
 def start() -> step.State:
-  """A policy and a reference that is another one."""
+  """A policy, and a reference with other parameters."""
   params, other = (transformer.init(MODEL, jax.random.key(i)) for i in range(2))
   state = step.init(METHOD, params, keep_gradient(), jax.random.key(2))
   return state.replace(
@@ -81,15 +81,15 @@ def start() -> step.State:
 def gradient(
   plan=PLAN, rollout=None, mesh=None, state=None
 ) -> list[np.ndarray]:
-  """What a whole train step hands to its optimiser, leaf by leaf."""
+  """The gradient that a train step passes to its optimizer, leaf by leaf."""
   state = start() if state is None else state
   rollout = recorded() if rollout is None else rollout
   if mesh is not None:
     state = jax.device_put(state, sharding.shardings(state, mesh))
     batch = sharding.batch_sharding(mesh)
-    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    replicated = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     rollout = jax.tree.map(
-      lambda x: jax.device_put(x, batch if jnp.ndim(x) else whole), rollout
+      lambda x: jax.device_put(x, batch if jnp.ndim(x) else replicated), rollout
     )
   train_step = jax.jit(step.make(METHOD, POLICY, keep_gradient(), plan))
   after, metrics = train_step(state, rollout)
@@ -99,15 +99,15 @@ def gradient(
 
 @pytest.fixture(scope="module")
 def expected():
-  found = gradient()
-  assert min(np.abs(leaf).max() for leaf in found) > 0
-  return found
+  leaves = gradient()
+  assert min(np.abs(leaf).max() for leaf in leaves) > 0
+  return leaves
 
 
-def assert_near(found, expected, tolerance):
-  """Every entry, in units of the largest of the whole gradient."""
+def assert_near(grads, expected, tolerance):
+  """Compares all entries, in units of the largest entry of the gradient."""
   largest = max(np.abs(leaf).max() for leaf in expected)
-  for one, other in zip(found, expected, strict=True):
+  for one, other in zip(grads, expected, strict=True):
     assert np.abs(one - other).max() <= tolerance * largest
 
 
@@ -127,7 +127,7 @@ def test_logits_in_chunks_leave_the_gradient(expected):
   assert_near(gradient(dataclasses.replace(PLAN, chunk=3)), expected, 1e-6)
 
 
-def test_padding_and_invalid_slots_have_exactly_no_influence(expected):
+def test_padding_and_absent_samples_have_exactly_no_influence(expected):
   rollout = recorded()
   tokens, absent = rollout.tokens, ~rollout.sample_mask
   outside = (jnp.arange(T) >= tokens.lengths[..., None]) | absent[..., None]
@@ -143,13 +143,13 @@ def test_padding_and_invalid_slots_have_exactly_no_influence(expected):
   )
   assert outside.any()
   assert absent.any()
-  found = gradient(rollout=garbage)
-  for one, other in zip(found, expected, strict=True):
+  grads = gradient(rollout=garbage)
+  for one, other in zip(grads, expected, strict=True):
     np.testing.assert_array_equal(one, other)
 
 
 def test_a_temperature_divides_the_logits(expected):
-  """The same law, so the same gradient, but for the kernel that was divided."""
+  """Dividing the last kernel gives the same distribution and gradient."""
 
   def divided(path, leaf):
     return leaf / PLAN.temperature if "unembed" in str(path) else leaf
@@ -159,17 +159,17 @@ def test_a_temperature_divides_the_logits(expected):
     divided, start().parameter_sets
   )
   state = start().replace(params=cool, parameter_sets=parameter_sets)
-  found = gradient(Plan(temperature=1.0), state=state)
-  found = jax.tree.unflatten(jax.tree.structure(cool), found)
-  found = jax.tree_util.tree_map_with_path(divided, found)
-  assert_near(jax.tree.leaves(found), expected, 1e-5)
+  leaves = gradient(Plan(temperature=1.0), state=state)
+  grads = jax.tree.unflatten(jax.tree.structure(cool), leaves)
+  grads = jax.tree_util.tree_map_with_path(divided, grads)
+  assert_near(jax.tree.leaves(grads), expected, 1e-5)
 
 
-# The fused loop over seeds, with the smallest policy that there is.
+# The fused loop over seeds, with a small policy.
 
 
 def bigram_score(table: jax.Array, tokens: types.Tokens) -> types.Scored:
-  """Each token is drawn by its row of the table, the row of the one before."""
+  """The logits of a token are the row of the table of the token before."""
   last = jnp.broadcast_to(tokens.prompts[:, -1:, None], (P, S, 1))
   before = jnp.concatenate([last, tokens.completions[..., :-1]], -1)
   return types.Scored(table[before], {"logits": lambda rows: rows})
@@ -177,7 +177,7 @@ def bigram_score(table: jax.Array, tokens: types.Tokens) -> types.Scored:
 
 BIGRAM = types.Policy(
   score=bigram_score,
-  prefill=lambda table, prompts, mask, samples, room: (
+  prefill=lambda table, prompts, mask, samples, capacity: (
     table[prompts[:, -1]],
     (),
   ),
@@ -197,18 +197,18 @@ def collect(state: step.State) -> types.Rollout:
   prompts = jax.random.randint(problem_key, (P, L), 2, MODEL.vocab_size)
   prompt_mask, ids = jnp.ones((P, L), bool), jnp.arange(P)
   keys = generation.prompt_keys(sample_key, 0, ids)
-  drawn = generation.generate(
+  samples = generation.generate(
     BIGRAM, state.params, prompts, prompt_mask, keys, SAMPLING
   )
-  mask = jnp.arange(T) < drawn.lengths[..., None]
+  mask = jnp.arange(T) < samples.lengths[..., None]
   return types.Rollout(
     tokens=types.Tokens(
-      prompts, prompt_mask, drawn.completions, drawn.lengths, mask
+      prompts, prompt_mask, samples.completions, samples.lengths, mask
     ),
     sample_mask=jnp.ones((P, S), bool),
-    behavior_log_probs=drawn.log_probs,
-    finished=drawn.finished,
-    scores=drawn.completions.sum(-1).astype(jnp.float32),
+    behavior_log_probs=samples.log_probs,
+    finished=samples.finished,
+    scores=samples.completions.sum(-1).astype(jnp.float32),
     correct=jnp.full((P, S), -1, jnp.int8),
     prompt_ids=ids,
     keys=keys,
@@ -236,13 +236,13 @@ def separate(states):
   """Each seed by itself: parameters and metrics, stacked."""
   run = jax.jit(fused())
   ends = [run(jax.tree.map(lambda x, i=i: x[i], states)) for i in range(SEEDS)]
-  found = jax.tree.map(
+  params, metrics = jax.tree.map(
     lambda *x: np.stack(x), *[(s.params, m) for s, m in ends]
   )
-  first = jax.tree.leaves(found[0])[0]
+  first = jax.tree.leaves(params)[0]
   assert all(np.abs(first[0] - first[i]).max() > 1e-3 for i in range(1, SEEDS))
-  assert found[1]["optim/grad_norm"].min() > 0
-  return found
+  assert metrics["optim/grad_norm"].min() > 0
+  return params, metrics
 
 
 @pytest.mark.parametrize("devices", [0, 2], ids=["batch axis", "2 devices"])

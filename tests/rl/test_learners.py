@@ -1,4 +1,4 @@
-"""Several learners in one step: each as if alone, in the order written."""
+"""Several learners in one step, in the order of the mapping."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ LEARNED = ("loss/", "optim/", "advantage/", "policy/", "prm/")  # metrics
 
 
 def _bigram(table, tokens):
-  """Each token is drawn by its row of the table, the row of the one before."""
+  """The logits of a token are the row of the table of the token before."""
   shape = (*tokens.completions.shape[:2], 1)
   last = jnp.broadcast_to(tokens.prompts[:, -1:, None], shape)
   before = jnp.concatenate([last, tokens.completions[..., :-1]], -1)
@@ -62,8 +62,8 @@ def start(trained=AFTER):
   moved = jax.tree.map(
     lambda x: x + 0.01 if x.ndim == 2 else x, state.learners["prm"].opt_state
   )
-  held = state.learners["prm"].replace(opt_state=moved)
-  return state.replace(learners={"prm": held})
+  prm = state.learners["prm"].replace(opt_state=moved)
+  return state.replace(learners={"prm": prm})
 
 
 def run(trained, state, txs=TXS, plan=PLAN, rollout=None):
@@ -72,27 +72,26 @@ def run(trained, state, txs=TXS, plan=PLAN, rollout=None):
 
 
 def alone(name, state, trained=AFTER, prm=None):
-  """One step of a single learner, whose slots nobody else trains."""
+  """One step of a single learner, whose parameter sets are frozen."""
   single = trained[name]
   rules = tuple(
-    (slot, parameter_sets.frozen()) for slot, _ in single.parameter_sets
+    (key, parameter_sets.frozen()) for key, _ in single.parameter_sets
   )
   single = dataclasses.replace(single, parameter_sets=rules)
-  own = state.learners.get(name, state)
-  given = {
+  params = {
     **state.parameter_sets,
     "prm": state.parameter_sets["prm"] if prm is None else prm,
   }
-  one = step.init(single, given.get(name, state.params), TXS[name], state.key)
+  one = step.init(single, params.get(name, state.params), TXS[name], state.key)
   one = one.replace(
-    opt_state=own.opt_state,
-    parameter_sets={slot: given[slot] for slot, _ in rules},
+    opt_state=state.learners.get(name, state).opt_state,
+    parameter_sets={key: params[key] for key, _ in rules},
   )
   return run(single, one, TXS[name])
 
 
-def assert_equal(found, expected):
-  jax.tree.map(np.testing.assert_array_equal, found, expected)
+def assert_equal(result, expected):
+  jax.tree.map(np.testing.assert_array_equal, result, expected)
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +99,11 @@ def after():
   return run(AFTER, start())
 
 
-# Each learner as if alone.
+# Each learner makes the update that it makes alone.
 
 
 def test_each_of_two_learners_does_what_it_does_alone(after):
-  """Bit for bit, and the metrics of the second have its name before them."""
+  """Bit for bit; metrics of the second learner are prefixed with its name."""
   state, metrics = after
   prm, prm_metrics = alone("prm", start())
   assert_equal(state.parameter_sets["prm"], prm.params)
@@ -129,13 +128,13 @@ def test_each_of_two_learners_does_what_it_does_alone(after):
 
 
 def test_listed_first_the_reward_model_is_updated_before_it_scores(after):
-  """Then the policy learns as with the updated one, else as with the old."""
-  found, metrics = run(BEFORE, start(BEFORE))
-  assert_equal(found.parameter_sets, after[0].parameter_sets)
+  """The order of the learners decides which rewards the policy gets."""
+  result, metrics = run(BEFORE, start(BEFORE))
+  assert_equal(result.parameter_sets, after[0].parameter_sets)
   updated, alone_metrics = alone(
-    "policy", start(), prm=found.parameter_sets["prm"]
+    "policy", start(), prm=result.parameter_sets["prm"]
   )
-  assert_equal(found.params, updated.params)
+  assert_equal(result.params, updated.params)
   name = "advantage/abs_mean"
   np.testing.assert_array_equal(metrics[name], alone_metrics[name])
   assert metrics[name] != after[1][name]
@@ -143,18 +142,18 @@ def test_listed_first_the_reward_model_is_updated_before_it_scores(after):
 
 @pytest.mark.parametrize("trained", [AFTER, BEFORE], ids=["after", "before"])
 def test_microbatches_change_nothing(trained, after):
-  whole = run(trained, start(trained))
+  full = run(trained, start(trained))
   cut = run(trained, start(trained), plan=Plan(microbatches=4))
-  for found, expected in zip(
+  for result, expected in zip(
     jax.tree.leaves((cut[0].params, cut[0].parameter_sets, cut[1])),
-    jax.tree.leaves((whole[0].params, whole[0].parameter_sets, whole[1])),
+    jax.tree.leaves((full[0].params, full[0].parameter_sets, full[1])),
     strict=True,
   ):
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
 def test_however_often_the_policy_is_updated_the_others_are_once(after):
-  """And its rewards are those of the model at the step's start."""
+  """The rewards are those of the reward model before its update."""
   plan = Plan(epochs=2, minibatches=2, microbatches=2)
   state, metrics = run(AFTER, start(), plan=plan)
   np.testing.assert_allclose(
@@ -170,17 +169,17 @@ def test_however_often_the_policy_is_updated_the_others_are_once(after):
 
 
 def test_what_stays_the_same_is_scored_once():
-  """The reference is read by both learners, in one forward pass."""
-  seen = []
+  """Both learners read the reference, which runs one forward pass."""
+  calls = []
 
   def score(params, tokens):
-    seen.append(1)
+    calls.append(1)
     return _bigram(params, tokens)
 
   policy = dataclasses.replace(BIGRAM, score=score)
   train_step = step.make(AFTER, policy, TXS, PLAN)
   jax.eval_shape(train_step, start(), recorded())
-  assert len(seen) == 4  # rewards, reference, and the loss of each learner
+  assert len(calls) == 4  # rewards, reference, and the loss of each learner
 
 
 def test_a_need_depends_on_what_it_reads():
@@ -207,7 +206,7 @@ def test_a_score_that_is_not_finite_stops_every_learner(trained):
 
 
 def test_without_any_group_nothing_moves_not_even_by_momentum():
-  """All right: no accuracy between .2 and .8, so no group is left."""
+  """If all samples are right, no group has an accuracy in [0.2, 0.8]."""
   rollout = recorded()
   rollout = rollout.replace(correct=jnp.ones_like(rollout.correct))
   trained = methods.get("prime")
@@ -218,7 +217,7 @@ def test_without_any_group_nothing_moves_not_even_by_momentum():
 
 
 def test_a_learner_that_diverges_stops_alone():
-  """Whose rewards the policy does not read; its own update is a no-op."""
+  """The policy, which reads no reward of it, is updated all the same."""
   trained = {
     "policy": dataclasses.replace(
       methods.get("grpo", beta=0.0),
@@ -240,7 +239,7 @@ def test_a_learner_that_diverges_stops_alone():
 # The contract of a method, for both learners.
 
 
-def test_padding_and_invalid_slots_have_exactly_no_influence(after):
+def test_padding_and_absent_samples_have_exactly_no_influence(after):
   rollout = recorded()
   tokens, absent = rollout.tokens, ~rollout.sample_mask
   outside = (~tokens.mask) | absent[..., None]
@@ -256,9 +255,9 @@ def test_padding_and_invalid_slots_have_exactly_no_influence(after):
     behavior_log_probs=jnp.where(outside, np.nan, rollout.behavior_log_probs),
     finished=~absent,
   )
-  found, _ = run(AFTER, start(), rollout=garbage)
+  result, _ = run(AFTER, start(), rollout=garbage)
   assert_equal(
-    (found.params, found.parameter_sets),
+    (result.params, result.parameter_sets),
     (after[0].params, after[0].parameter_sets),
   )
 
@@ -270,11 +269,11 @@ def test_the_order_of_the_samples_does_not_matter(after):
     is_sampled = jnp.ndim(x) >= 2 and x.shape[:2] == (P, S)
     return x[:, order] if is_sampled else x
 
-  found, _ = run(AFTER, start(), rollout=jax.tree.map(permute, recorded()))
+  result, _ = run(AFTER, start(), rollout=jax.tree.map(permute, recorded()))
   for part in ("params", "parameter_sets"):
     jax.tree.map(
       lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
-      getattr(found, part),
+      getattr(result, part),
       getattr(after[0], part),
     )
 
@@ -294,27 +293,27 @@ def extremes():
 
 
 def test_extreme_groups_stay_finite():
-  """Where no group takes part, neither learner moves; one program does all."""
-  made, traces = step.make(AFTER, BIGRAM, TXS, PLAN), []
+  """If no group is left, no learner is updated; all cases share a program."""
+  step_fn, traces = step.make(AFTER, BIGRAM, TXS, PLAN), []
 
   @jax.jit
   def train_step(state, rollout):
     traces.append(len(traces))
-    return made(state, rollout)
+    return step_fn(state, rollout)
 
   for case, changes, learns in extremes():
     state, metrics = train_step(start(), recorded().replace(**changes))
     for leaf in jax.tree.leaves(without_clocks(state)):
       assert np.isfinite(leaf).all(), case
-    found = [v for k, v in metrics.items() if k.startswith(LEARNED)]
-    assert np.isfinite(found).all(), case
+    learned = [v for k, v in metrics.items() if k.startswith(LEARNED)]
+    assert np.isfinite(learned).all(), case
     assert int(metrics["optim/skipped"]) == (0 if learns else 1), case
   assert traces == [0], "the step was traced again"
 
 
 @pytest.mark.long
 def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
-  """On the real decoder: both learners' gradients."""
+  """Compares the gradients of both learners, with the decoder."""
   keep = real.keep_gradient()
   txs = {"policy": keep, "prm": keep}
   params, prm, ref = (
@@ -328,7 +327,7 @@ def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
   expected, _ = train_step(state, recorded())
   mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
   batch = sharding.batch_sharding(mesh)
-  whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  replicated = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
   bare = state.replace(
     method_state=(),
     learners={"prm": state.learners["prm"].replace(method_state=())},
@@ -343,13 +342,14 @@ def test_the_step_on_a_2x2x2_mesh_is_that_of_one_device():
     },
   )
   spread = jax.tree.map(
-    lambda x: jax.device_put(x, batch if jnp.ndim(x) else whole), recorded()
+    lambda x: jax.device_put(x, batch if jnp.ndim(x) else replicated),
+    recorded(),
   )
-  found, metrics = train_step(placed, spread)
+  result, metrics = train_step(placed, spread)
   assert metrics["optim/skipped"] == metrics["prm/optim/skipped"] == 0
   for one, other in (
-    (found.opt_state, expected.opt_state),
-    (found.learners["prm"].opt_state, expected.learners["prm"].opt_state),
+    (result.opt_state, expected.opt_state),
+    (result.learners["prm"].opt_state, expected.learners["prm"].opt_state),
   ):
     one, other = (
       [np.asarray(leaf) for leaf in jax.tree.leaves(x)] for x in (one, other)
@@ -368,7 +368,7 @@ def test_seeds_side_by_side_are_separate_runs():
     key = jax.random.fold_in(state.key, state.step)
     base = recorded()
     keys = generation.prompt_keys(key, 0, base.prompt_ids)
-    drawn = generation.generate(
+    samples = generation.generate(
       BIGRAM,
       state.params,
       base.tokens.prompts,
@@ -376,14 +376,14 @@ def test_seeds_side_by_side_are_separate_runs():
       keys,
       sampling,
     )
-    mask = jnp.arange(4) < drawn.lengths[..., None]
-    right = drawn.completions[..., 0] % 2 == 0
+    mask = jnp.arange(4) < samples.lengths[..., None]
+    right = samples.completions[..., 0] % 2 == 0
     tokens = base.tokens.replace(
-      completions=drawn.completions, lengths=drawn.lengths, mask=mask
+      completions=samples.completions, lengths=samples.lengths, mask=mask
     )
     return base.replace(
       tokens=tokens,
-      behavior_log_probs=drawn.log_probs,
+      behavior_log_probs=samples.log_probs,
       correct=right.astype(jnp.int8),
       scores=right.astype(jnp.float32),
       step=state.step,
@@ -399,56 +399,56 @@ def test_seeds_side_by_side_are_separate_runs():
     return state.replace(parameter_sets={"prm": prm, "ref": ref})
 
   states = jax.vmap(begin)(jax.random.split(jax.random.key(0), 2))
-  found, _ = jax.jit(fused_loop.over_seeds(fused))(states)
+  result, _ = jax.jit(fused_loop.over_seeds(fused))(states)
   one = jax.jit(fused)
   for i in range(2):
     expected, _ = one(jax.tree.map(lambda x, i=i: x[i], states))
     for part in ("params", "parameter_sets", "learners"):
       jax.tree.map(
         lambda a, b, i=i: np.testing.assert_allclose(a[i], b, atol=1e-6),
-        getattr(found, part),
+        getattr(result, part),
         getattr(expected, part),
       )
   assert (
     np.abs(
-      found.parameter_sets["prm"][0] - found.parameter_sets["prm"][1]
+      result.parameter_sets["prm"][0] - result.parameter_sets["prm"][1]
     ).max()
     > 1e-3
   )
 
 
-# What does not fit is refused.
+# Errors.
 
 
-def test_learners_and_slots_must_fit():
+def test_learners_and_parameter_sets_must_fit():
   policy, prm = AFTER["policy"], AFTER["prm"]
   tx = optax.sgd(0.1)
 
   def make(trained, txs):
     return lambda: step.make(trained, BIGRAM, txs, PLAN)
 
-  plain = methods.get("rloo")
+  rloo = methods.get("rloo")
   other = dataclasses.replace(
     prm, parameter_sets=(("ref", parameter_sets.sync(2)),)
   )
   old = dataclasses.replace(
-    plain, parameter_sets=(("old", parameter_sets.sync(2)),)
+    rloo, parameter_sets=(("old", parameter_sets.sync(2)),)
   )
-  for refused, said in (
-    (make(policy, tx), "slot 'prm' is learned().*'prm' is not among"),
-    (make({"policy": plain, "prm": prm}, TXS), "declares as learned"),
+  for build_step, message in (
+    (make(policy, tx), "set 'prm' is learned().*'prm' is not among"),
+    (make({"policy": rloo, "prm": prm}, TXS), "declares as learned"),
     (make({"prm": prm}, {"prm": tx}), "lack 'policy'"),
-    (make(AFTER, tx), r"learners \['policy', 'prm'\], optimisers for"),
-    (make({**AFTER, "prm": other}, TXS), "follows sync.*frozen"),
-    (make(old, tx), "cannot be named 'old'.*'old_slot'"),
+    (make(AFTER, tx), r"learners \['policy', 'prm'\], the optimizers of"),
+    (make({**AFTER, "prm": other}, TXS), "rule sync.*frozen"),
+    (make(old, tx), "cannot be named 'old'.*'old_copy'"),
   ):
-    said = said.replace("()", r"\(\)")
-    with pytest.raises(ValueError, match=said):
-      refused()
+    message = message.replace("()", r"\(\)")
+    with pytest.raises(ValueError, match=message):
+      build_step()
 
 
-def test_what_cannot_be_traced_is_said_by_jax():
-  """An error that cannot be made anew, with a name before it, is not."""
+def test_an_error_of_tracing_is_raised_by_jax():
+  """Its type takes other arguments, so that no name is added to its message."""
 
   @transform("none", "sample")
   def branching(_, rollout):
@@ -460,22 +460,27 @@ def test_what_cannot_be_traced_is_said_by_jax():
     learners.check(bad, tabular_policy.policy, params, tabular_policy.rollout())
 
 
-def test_checking_finds_what_any_learner_lacks():
+def test_check_names_what_any_learner_lacks():
   params = tabular_policy.params()
-  given = {"policy": params, "prm": params, "ref": params}
-  learners.check(AFTER, tabular_policy.policy, given, tabular_policy.rollout())
+  parameters = {"policy": params, "prm": params, "ref": params}
   learners.check(
-    methods.get("rloo"), tabular_policy.policy, given, tabular_policy.rollout()
+    AFTER, tabular_policy.policy, parameters, tabular_policy.rollout()
   )
-  del given["ref"]
+  learners.check(
+    methods.get("rloo"),
+    tabular_policy.policy,
+    parameters,
+    tabular_policy.rollout(),
+  )
+  del parameters["ref"]
   with pytest.raises(KeyError, match=r"prime.*parameter sets \['ref'\]"):
     learners.check(
-      AFTER, tabular_policy.policy, given, tabular_policy.rollout()
+      AFTER, tabular_policy.policy, parameters, tabular_policy.rollout()
     )
-  del given["prm"]
+  del parameters["prm"]
   with pytest.raises(KeyError, match=r"\['prm'\] have no parameters"):
     learners.check(
-      AFTER, tabular_policy.policy, given, tabular_policy.rollout()
+      AFTER, tabular_policy.policy, parameters, tabular_policy.rollout()
     )
 
 
@@ -511,27 +516,27 @@ def final(e, workdir):
 
 @pytest.mark.long
 def test_a_resumed_run_is_bit_identical(tmp_path, capsys):
-  """Both learners are in the checkpoint, and in the log."""
+  """The checkpoint and the log contain both learners."""
   straight, stopped = tmp_path / "straight", tmp_path / "stopped"
   loop.run(experiment(steps=6), straight)
-  said = capsys.readouterr().out
-  assert "prime: prm" in said
-  assert "prm <- learned()" in said
+  output = capsys.readouterr().out
+  assert "prime: prm" in output
+  assert "prm <- learned()" in output
   loop.run(experiment(steps=2), stopped)
   e = experiment(steps=6)
   loop.run(e, stopped)
-  found, expected = final(e, stopped), final(e, straight)
-  assert_equal(found, expected)
+  result, expected = final(e, stopped), final(e, straight)
+  assert_equal(result, expected)
   begin = jax.device_get(e.init())
   assert_equal(begin.parameter_sets["prm"], begin.params)
   for part in ("parameter_sets", "learners"):
     moved = jax.tree.map(
       lambda a, b: np.abs(a - b).max(),
-      getattr(found, part)["prm"],
+      getattr(result, part)["prm"],
       getattr(begin, part)["prm"],
     )
     assert min(jax.tree.leaves(moved)) > 0
-  assert_equal(found.parameter_sets["ref"], begin.parameter_sets["ref"])
+  assert_equal(result.parameter_sets["ref"], begin.parameter_sets["ref"])
   for line in json_files.read(straight / "metrics.jsonl"):
     assert line["prm/optim/lr"] == pytest.approx(5e-2)
     assert line["optim/lr"] == pytest.approx(3e-3)
@@ -539,15 +544,15 @@ def test_a_resumed_run_is_bit_identical(tmp_path, capsys):
     assert line["prm/optim/skipped"] == line["optim/skipped"] == 0
 
 
-def test_an_optimiser_is_the_policys_but_for_what_is_said():
-  """Adam's first step has the size of its rate, whatever the gradient."""
-  plain = build.build(small_run.config(method="prime"))
+def test_settings_of_an_optimizer_are_the_policys_unless_they_are_set():
+  """The first step of Adam has the size of its learning rate."""
+  default = build.build(small_run.config(method="prime"))
   e = build.build(small_run.config(method="prime", learners={"prm": OWN}))
   params = {"w": jnp.ones(3)}
   for name, txs, rate in (
     ("policy", e.txs, 3e-3),
     ("prm", e.txs, 5e-2),
-    ("prm", plain.txs, 3e-3),
+    ("prm", default.txs, 3e-3),
   ):
     tx = txs[name]
     delta, _ = tx.update({"w": jnp.full(3, 2.0)}, tx.init(params), params)
@@ -555,7 +560,7 @@ def test_an_optimiser_is_the_policys_but_for_what_is_said():
 
 
 @pytest.mark.parametrize(
-  ("changes", "said"),
+  ("changes", "message"),
   [
     (
       {"learners": {"prn": OWN}},
@@ -568,6 +573,6 @@ def test_an_optimiser_is_the_policys_but_for_what_is_said():
     ({"learners": {"prm": OWN}, "method": "rloo"}, "'prm'; available: none"),
   ],
 )
-def test_settings_of_no_learner_are_refused(changes, said):
-  with pytest.raises(ValueError, match=said):
+def test_settings_of_no_learner_are_refused(changes, message):
+  with pytest.raises(ValueError, match=message):
     build.build(small_run.config(**{"method": "prime", **changes}))

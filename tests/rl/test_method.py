@@ -1,4 +1,4 @@
-"""What the core promises every method: needs, slots, ratios, guards."""
+"""Properties of every method: needs, parameter sets, ratios, skipped updates."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ def test_an_unknown_method_or_setting_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-  ("name", "hyper", "said"),
+  ("name", "hyper", "message"),
   [
     ("max_at_k", {"clip": "a"}, "max_at_k: clip = 'a' must be float; .* 0.2$"),
     ("max_at_k", {"k": 4.0}, "k = 4.0 must be int; nearest: 4$"),
@@ -38,8 +38,8 @@ def test_an_unknown_method_or_setting_names_the_nearest():
     ("top_minus_second", {"scaled": 1}, "scaled = 1 must be bool; .* False$"),
   ],
 )
-def test_a_hyper_parameter_of_another_type_is_refused(name, hyper, said):
-  with pytest.raises(ValueError, match=said):
+def test_a_hyper_parameter_of_another_type_is_refused(name, hyper, message):
+  with pytest.raises(ValueError, match=message):
     methods.get(name, **hyper)
 
 
@@ -49,7 +49,7 @@ def test_values_of_the_annotated_types_are_taken():
   methods.get("gdpo", names=["a", "b"], weights=(1, np.float32(2)))
 
 
-def test_what_a_factory_does_not_name_is_its_own_affair():
+def test_variadic_arguments_of_a_factory_are_not_checked():
   def make(a: int, *more, b: "Unknown" = 0, **others):  # noqa: F821
     return a, more, b, others
 
@@ -61,7 +61,7 @@ def test_what_a_factory_does_not_name_is_its_own_affair():
 
 
 def test_one_update_needs_no_old_pass():
-  """The old policy of a single update is the current one: same numbers."""
+  """The old policy of a single update is the current one."""
   m = methods.get("pass_at_k", k=2)
   policy, rollout, params = (
     tabular_policy.policy,
@@ -69,12 +69,13 @@ def test_one_update_needs_no_old_pass():
     tabular_policy.params(),
   )
   old = scoring.Need("old", scoring.log_probs)
-  passed = scoring.passes(policy, {"old": params}, {old}, rollout)
-  found = []
-  for r in (rollout, passed):
-    batch, scales, _ = prepare.prepare(m, r, m.init())
-    found.append(prepare.gradient(m, policy, params, batch, scales, Plan())[0])
-  np.testing.assert_array_equal(found[0]["hidden"], found[1]["hidden"])
+  scored = scoring.passes(policy, {"old": params}, {old}, rollout)
+  grads = []
+  for r in (rollout, scored):
+    batch, term_weights, _ = prepare.prepare(m, r, m.init())
+    grad, _ = prepare.gradient(m, policy, params, batch, term_weights, Plan())
+    grads.append(grad["hidden"])
+  np.testing.assert_array_equal(grads[0], grads[1])
 
 
 @pytest.mark.parametrize("name", ["rloo", "reinforce"])
@@ -85,7 +86,7 @@ def test_a_strictly_on_policy_method_refuses_a_second_update(name):
 
 
 def spread_to_top_token():
-  """A term whose policy probe reads what a pass found (as SimKO's does)."""
+  """A term with a probe of the policy that reads a pass, as SimKO has."""
   top = scoring.Need(
     "old", scoring.Probe("top", lambda logits, ids: jnp.argmax(logits, -1))
   )
@@ -109,7 +110,7 @@ def spread_to_top_token():
 
 
 def test_a_probe_that_reads_a_pass_gets_it_with_one_update_and_with_many():
-  """What the needs of a loss read is needed too."""
+  """Needs that the probes of a loss read are needs of the method."""
   m = spread_to_top_token()
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
   prepare.check(m, tabular_policy.policy, {"policy": params}, rollout)
@@ -118,13 +119,13 @@ def test_a_probe_that_reads_a_pass_gets_it_with_one_update_and_with_many():
   want = -jnp.sum(jnp.where(rollout.valid("token"), best, 0.0))
   for updates in (1, 2):
     needs = prepare.required(m, updates)
-    passed = scoring.passes(
+    scored = scoring.passes(
       tabular_policy.policy, {"old": params}, needs, rollout
     )
-    batch, scales, _ = prepare.prepare(m, passed, m.init())
-    aggregation_weights = prepare.aggregation_weights(m, batch)
+    batch, term_weights, _ = prepare.prepare(m, scored, m.init())
+    aggregation = prepare.aggregation_weights(m, batch)
     got, _ = prepare.loss(
-      m, tabular_policy.policy, params, batch, aggregation_weights, scales
+      m, tabular_policy.policy, params, batch, aggregation, term_weights
     )
     np.testing.assert_allclose(
       got, want / rollout.valid("token").sum(), rtol=1e-5
@@ -132,26 +133,26 @@ def test_a_probe_that_reads_a_pass_gets_it_with_one_update_and_with_many():
 
 
 def test_a_moving_average_moves_in_bfloat16_too():
-  """200 steps at .999 cover 1 - .999^200 of the way."""
+  """200 steps with a decay of 0.999 cover 1 - 0.999^200 of the distance."""
   rule = parameter_sets.ema(0.999)
-  slot = rule.init({"w": jnp.ones((), jnp.bfloat16)})
+  average = rule.init({"w": jnp.ones((), jnp.bfloat16)})
   target = {"w": jnp.full((), 2.0, jnp.bfloat16)}
   for i in range(200):
-    slot = rule.update(slot, target, jnp.asarray(i))
-  np.testing.assert_allclose(slot["w"], 2 - 0.999**200, rtol=1e-4)
+    average = rule.update(average, target, jnp.asarray(i))
+  np.testing.assert_allclose(average["w"], 2 - 0.999**200, rtol=1e-4)
 
 
-def test_slot_rules_follow_when_they_are_due():
+def test_parameter_sets_are_updated_every_so_many_steps():
   params = {"w": jnp.full((), 5.0)}
-  kept = {"w": jnp.zeros(())}
-  at = lambda rule, i: float(rule.update(kept, params, jnp.asarray(i))["w"])  # noqa: E731
+  old = {"w": jnp.zeros(())}
+  at = lambda rule, i: float(rule.update(old, params, jnp.asarray(i))["w"])  # noqa: E731
   assert [at(parameter_sets.sync(3), i) for i in range(4)] == [0, 0, 5, 0]
   assert [at(parameter_sets.frozen(), i) for i in range(2)] == [0, 0]
   assert [at(parameter_sets.ema(0.5, every=2), i) for i in range(2)] == [0, 2.5]
 
 
 def test_sequence_ratios_carry_the_sequence_and_keep_each_tokens_gradient():
-  """GSPO's is the mean, the true ratio the sum; at T = 1 both are the token's."""
+  """Mean (GSPO) and sum of the tokens' ratios; equal to these at T = 1."""
   rng = np.random.default_rng(0)
   new, old = jnp.asarray(rng.normal(size=(2, 1, 1, 4)), jnp.float32)
   mask = jnp.array([[[True, True, True, False]]])
@@ -173,7 +174,7 @@ def test_sequence_ratios_carry_the_sequence_and_keep_each_tokens_gradient():
 )
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_score_that_is_not_finite_makes_the_step_a_no_op(field, at, value):
-  """Nothing moves, the running mean included, and the sample is named."""
+  """No part of the state changes, and metrics name the sample."""
   rollout = tabular_policy.rollout(ragged=False)
   rollout = rollout.replace(
     **{field: getattr(rollout, field).at[at].set(value)},
@@ -201,7 +202,7 @@ def test_a_score_that_is_not_finite_makes_the_step_a_no_op(field, at, value):
 
 
 def test_an_update_far_from_its_sampler_is_skipped():
-  """PURE skips where the mean ratio exceeds 10."""
+  """PURE skips updates whose mean ratio exceeds 10."""
   m, tx, plan = methods.get("grpo", beta=0.0), optax.sgd(0.1), Plan(2)
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
   state = step.init(m, params, tx, jax.random.key(0))
@@ -220,18 +221,18 @@ def test_an_update_far_from_its_sampler_is_skipped():
 
 
 def test_two_terms_that_log_one_metric_are_averaged_over_both():
-  """Half of the tokens each: the mean of both halves, the larger maximum."""
+  """Each term logs half of the tokens."""
   x = jnp.array([1.0, 2.0, 3.0, 6.0])
   first, second = jnp.arange(4) < 2, jnp.arange(4) >= 2
   tally = Tally().add({"a": x, "a_max": x}, first)
   tally = tally.add({"a": x, "a_max": x}, second)
-  found = jax.tree.map(lambda v: v[None], tally).merge()
-  assert found["a"] == 3
-  assert found["a_max"] == 6
+  merged = jax.tree.map(lambda v: v[None], tally).merge()
+  assert merged["a"] == 3
+  assert merged["a_max"] == 6
 
 
-def test_means_are_of_all_that_was_counted_and_sums_of_a_mean_update():
-  """Two updates of two slices; the last has nothing to count."""
+def test_means_are_over_all_entries_and_sums_over_the_mean_update():
+  """Two updates of two microbatches; the last microbatch has no entries."""
   tally = Tally(
     sums={"loss": jnp.array([[1.0, 2.0], [3.0, 4.0]])},
     totals={"a": jnp.array([[6.0, 2.0], [4.0, 0.0]])},
@@ -241,7 +242,7 @@ def test_means_are_of_all_that_was_counted_and_sums_of_a_mean_update():
   assert tally.merge() == {"loss": 5.0, "a": 2.0, "a_max": 7.0}
 
 
-def test_an_update_of_nothing_lowers_no_mean():
+def test_an_update_without_tokens_lowers_no_mean():
   """The second minibatch has no group with a signal."""
   rollout, params = (
     tabular_policy.rollout(p=2, ragged=False),
@@ -252,13 +253,13 @@ def test_an_update_of_nothing_lowers_no_mean():
   m, tx = methods.get("dapo"), optax.sgd(1e-3)
   state = step.init(m, params, tx, jax.random.key(0))
   plan = Plan(minibatches=2)
-  _, found = step.make(m, tabular_policy.policy, tx, plan)(state, rollout)
-  assert found["optim/skipped"] == 1
-  np.testing.assert_allclose(found["policy/ratio_mean"], 1.0, rtol=1e-5)
+  _, metrics = step.make(m, tabular_policy.policy, tx, plan)(state, rollout)
+  assert metrics["optim/skipped"] == 1
+  np.testing.assert_allclose(metrics["policy/ratio_mean"], 1.0, rtol=1e-5)
 
 
 def test_microbatches_add_up_in_float32_whatever_the_parameters():
-  """512 equal parts: a sum in bfloat16 would stand still at half of it."""
+  """A sum of 512 equal parts in bfloat16 would stop at half of it."""
   one = tabular_policy.rollout(p=1, ragged=False)
   same = jnp.zeros(512, int)
   rollout = jax.tree.map(lambda x: x[same] if x.ndim else x, one)
@@ -266,17 +267,17 @@ def test_microbatches_add_up_in_float32_whatever_the_parameters():
 
   def gradient(microbatches, dtype):
     params = jax.tree.map(lambda p: p.astype(dtype), tabular_policy.params(p=1))
-    batch, scales, _ = prepare.prepare(m, rollout, m.init())
+    batch, term_weights, _ = prepare.prepare(m, rollout, m.init())
     plan = Plan(microbatches=microbatches)
-    found, _ = prepare.gradient(
-      m, tabular_policy.policy, params, batch, scales, plan
+    grads, _ = prepare.gradient(
+      m, tabular_policy.policy, params, batch, term_weights, plan
     )
-    assert found["hidden"].dtype == dtype
-    return np.asarray(found["hidden"], np.float32)
+    assert grads["hidden"].dtype == dtype
+    return np.asarray(grads["hidden"], np.float32)
 
-  whole = gradient(512, jnp.float32)
+  expected = gradient(512, jnp.float32)
   np.testing.assert_allclose(
-    gradient(512, jnp.bfloat16), whole, atol=0.02 * np.abs(whole).max()
+    gradient(512, jnp.bfloat16), expected, atol=0.02 * np.abs(expected).max()
   )
 
 
@@ -290,21 +291,21 @@ def test_later_updates_keep_the_old_policy_and_take_the_minibatches_in_turn():
   scored = scoring.passes(
     tabular_policy.policy, {"old": params}, needs, rollout
   )
-  batch, scales, _ = prepare.prepare(m, scored, m.init())
+  batch, term_weights, _ = prepare.prepare(m, scored, m.init())
   now = params
   for part in (0, 1, 0, 1):
     cut = jax.tree.map(lambda x, i=part: x[i::2] if x.ndim else x, batch)
-    found, _ = prepare.gradient(
-      m, tabular_policy.policy, now, cut, scales, Plan()
+    grads, _ = prepare.gradient(
+      m, tabular_policy.policy, now, cut, term_weights, Plan()
     )
-    now = jax.tree.map(lambda p, g: p - 2.0 * g, now, found)
+    now = jax.tree.map(lambda p, g: p - 2.0 * g, now, grads)
   assert np.abs(now["hidden"] - params["hidden"]).max() > 0.01
   np.testing.assert_allclose(
     new.params["hidden"], now["hidden"], rtol=1e-5, atol=1e-6
   )
 
 
-def test_slots_follow_the_policy_through_the_train_step():
+def test_parameter_sets_follow_the_policy_through_the_train_step():
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
   rules = {
     "before": parameter_sets.previous(),
@@ -332,17 +333,17 @@ def test_slots_follow_the_policy_through_the_train_step():
       )
 
 
-def test_a_text_of_its_own_takes_no_filter_of_the_rollouts_tokens():
+def test_a_term_on_a_view_takes_no_filter_of_tokens_of_the_rollout():
   everywhere = transforms.broadcast()
   keep = transforms.chain(transforms.mixed_verdicts(), everywhere)
   view = terms.nll("reference")
-  for loss, own in ((view, keep), (view.of(loss_filter=keep), None)):
+  for loss, shared in ((view, keep), (view.of(loss_filter=keep), None)):
     with pytest.raises(LevelError, match="whose tokens are not the rollout's"):
-      methods_core.Method(loss=loss, loss_filter=own)
+      methods_core.Method(loss=loss, loss_filter=shared)
 
 
 def test_a_vector_cannot_be_prepared():
-  """It does not begin with the prompts, along which a batch is cut."""
+  """Its first axis is not that of prompts, along which a batch is cut."""
   with pytest.raises(LevelError, match="prepared parts"):
     methods_core.Method(
       terms.nll(), prepared=(("parts", transforms.components(("format",))),)

@@ -23,13 +23,13 @@ def test_curves_are_means_over_all_subsets(valid):
   rng = np.random.default_rng(0)
   scores = rng.normal(size=(3, 6)).astype(np.float32)
   correct = scores > 0.2
-  parameter_sets = np.ones((3, 6), bool) if valid is None else valid
+  exists = np.ones((3, 6), bool) if valid is None else valid
   ks = (1, 2, 4)
-  passed = metrics.pass_at_k_curve(jnp.asarray(correct), ks, valid)
+  pass_at_k = metrics.pass_at_k_curve(jnp.asarray(correct), ks, valid)
   best = metrics.max_at_k_curve(jnp.asarray(scores), ks, valid)
   for column, k in enumerate(ks):
-    groups = [p for p in range(3) if parameter_sets[p].sum() >= k]
-    rows = [np.flatnonzero(parameter_sets[p]) for p in groups]
+    groups = [p for p in range(3) if exists[p].sum() >= k]
+    rows = [np.flatnonzero(exists[p]) for p in groups]
     want_pass = np.mean(
       [
         _subset_mean(r, k, lambda s, p=p: correct[p, s].any())
@@ -42,7 +42,7 @@ def test_curves_are_means_over_all_subsets(valid):
         for p, r in zip(groups, rows, strict=True)
       ]
     )
-    np.testing.assert_allclose(passed[column], want_pass, atol=1e-6)
+    np.testing.assert_allclose(pass_at_k[column], want_pass, atol=1e-6)
     np.testing.assert_allclose(best[column], want_best, atol=1e-6)
 
 
@@ -98,7 +98,7 @@ def test_bootstrap_level_must_be_a_coverage():
 
 
 def _rollout():
-  """Two groups of three; the last slot of the second group does not exist."""
+  """Two groups of three; the last sample of the second group does not exist."""
   lengths = jnp.array([[2, 3, 4], [1, 4, 4]])
   mask = jnp.arange(4) < lengths[..., None]
   shape = (2, 3)
@@ -126,8 +126,8 @@ def _rollout():
 
 
 def test_rollout_metrics_count_real_samples_and_known_verdicts_only():
-  found = jax.jit(metrics.rollout_metrics)(_rollout())
-  histogram = found.pop("group/solve_count_hist")
+  values = jax.jit(metrics.rollout_metrics)(_rollout())
+  histogram = values.pop("group/solve_count_hist")
   want = {
     "reward/mean": 4 / 5,
     "reward/std": np.std([1, 0, 2, 0.5, 0.5]),
@@ -141,37 +141,37 @@ def test_rollout_metrics_count_real_samples_and_known_verdicts_only():
     "length/steps_mean": 8 / 5,
     "cost/sampled_tokens": 2 + 3 + 4 + 1 + 4,
   }
-  assert set(found) == set(want)
+  assert set(values) == set(want)
   for name, value in want.items():
-    np.testing.assert_allclose(found[name], value, rtol=1e-6, err_msg=name)
+    np.testing.assert_allclose(values[name], value, rtol=1e-6, err_msg=name)
   np.testing.assert_allclose(histogram, [0.5, 0, 0.5, 0])
 
 
 def test_accuracy_without_a_verdict_is_not_a_number():
   rollout = _rollout().replace(correct=-jnp.ones((2, 3), jnp.int8))
-  found = metrics.rollout_metrics(rollout)
-  assert jnp.isnan(found["accuracy/pass@1"])
-  assert found["reward/mean"] == pytest.approx(0.8)
+  values = metrics.rollout_metrics(rollout)
+  assert jnp.isnan(values["accuracy/pass@1"])
+  assert values["reward/mean"] == pytest.approx(0.8)
 
 
 def test_advantage_metrics_ignore_masked_entries():
   advantages = jnp.array([[1.0, -1.0, jnp.nan], [2.0, jnp.nan, -2.0]])
-  found = metrics.advantage_metrics(advantages, ~jnp.isnan(advantages))
-  assert float(found["advantage/mean"]) == 0.0
-  assert float(found["advantage/abs_mean"]) == 1.5
-  assert float(found["advantage/std"]) == pytest.approx(np.sqrt(2.5))
+  values = metrics.advantage_metrics(advantages, ~jnp.isnan(advantages))
+  assert float(values["advantage/mean"]) == 0.0
+  assert float(values["advantage/abs_mean"]) == 1.5
+  assert float(values["advantage/std"]) == pytest.approx(np.sqrt(2.5))
 
 
-def test_what_a_host_verifier_left_unscored_and_what_took_too_long_is_told():
-  """Of what was drawn: an empty slot was not."""
-  found = _rollout()
-  lengths = found.tokens.lengths.at[1, 1].set(0)
+def test_shares_of_unscored_and_timed_out_samples_of_a_host_verifier():
+  """The shares are over the samples that were drawn."""
+  rollout = _rollout()
+  lengths = rollout.tokens.lengths.at[1, 1].set(0)
   late = jnp.array([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
-  found = found.replace(
-    tokens=found.tokens.replace(lengths=lengths),
-    extras=found.extras.update({"task/timeout": late}),
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(lengths=lengths),
+    extras=rollout.extras.update({"task/timeout": late}),
   )
-  told = metrics.rollout_metrics(found)
-  np.testing.assert_allclose(told["verifier/unscored_frac"], 1 / 5)
-  np.testing.assert_allclose(told["verifier/timeout_frac"], 2 / 5)
+  shares = metrics.rollout_metrics(rollout)
+  np.testing.assert_allclose(shares["verifier/unscored_frac"], 1 / 5)
+  np.testing.assert_allclose(shares["verifier/timeout_frac"], 2 / 5)
   assert "verifier/unscored_frac" not in metrics.rollout_metrics(_rollout())

@@ -243,7 +243,7 @@ def test_the_orders_err_as_the_card_says():
 
 
 def best_of(scores):
-  """The best of some samples; 0 of none."""
+  """The largest score; 0 without samples."""
   return scores.max() if scores.size else 0.0
 
 
@@ -317,10 +317,10 @@ def test_analytic_advantages_are_mean_z_scores_over_subsets(k):
     want = np.zeros(len(g))
     if best.std() > 1e-12 * max(1, abs(g).max()):
       z = (best - best.mean()) / best.std()
-      held = np.array(
+      contains = np.array(
         [[i in s for i in range(len(g))] for s in subsets(len(g), k)]
       )
-      want = (z[:, None] * held).sum(0) / held.sum(0)
+      want = (z[:, None] * contains).sum(0) / contains.sum(0)
     got = np.asarray(pass_at_k_advantages(row, k, valid))
     np.testing.assert_allclose(got[at], want, atol=5e-5)
     assert not np.delete(got, at).any()

@@ -19,9 +19,9 @@ def chances(n, k):
       return -math.inf
     return math.lgamma(a + 1) - math.lgamma(b + 1) - math.lgamma(a - b + 1)
 
-  whole = log_binomial(n, k)
-  largest = [log_binomial(j - 1, k - 1) - whole for j in range(1, n + 1)]
-  second = [log_binomial(j - 2, k - 2) - whole for j in range(1, n + 1)]
+  total = log_binomial(n, k)
+  largest = [log_binomial(j - 1, k - 1) - total for j in range(1, n + 1)]
+  second = [log_binomial(j - 2, k - 2) - total for j in range(1, n + 1)]
   return np.exp(largest), np.exp(second)
 
 
@@ -46,16 +46,16 @@ def test_weights_of_16384_samples(k):
     rtol=1e-4,
   )
   weigh = jax.jit(objectives.max_at_k_weights, static_argnums=(1, 3))
-  wanted = {"none": s}
+  expected = {"none": s}
   if k < len(g):
-    wanted["centered"] = (s - s.mean()) / (1 - k / len(g))
-  for baseline, want in wanted.items():
+    expected["centered"] = (s - s.mean()) / (1 - k / len(g))
+  for baseline, want in expected.items():
     got = np.asarray(weigh(g, k, None, baseline), np.float64)
     assert np.abs(got - want).max() < 1e-3 * np.abs(want).max(), baseline
 
 
 def test_ragged_groups_of_512_with_k_64():
-  """A group of n in 512 slots has the weights of its n samples."""
+  """A group of n valid ones of 512 samples has the weights of its n samples."""
   rng = np.random.default_rng(0)
   weigh = jax.jit(objectives.max_at_k_weights, static_argnums=1)
   for n in (64, 100, 511):

@@ -1,4 +1,4 @@
-"""Heads on chunks of scored positions: same numbers, less memory and work."""
+"""Heads are applied to chunks of scored positions: the numbers are the same."""
 
 import dataclasses
 
@@ -50,37 +50,37 @@ def tokens():
   )
 
 
-def read(params, tokens, chunk, wanted=PROBES, bound=POLICY, watched=()):
+def read(params, tokens, chunk, probes=PROBES, bound=POLICY, stopped=()):
   return scoring.read(
-    bound, params, tokens, wanted, types.Named(), 0.7, chunk, watched
+    bound, params, tokens, probes, types.Named(), 0.7, chunk, stopped
   )
 
 
-def weighed(params, tokens, chunk):
-  """A scalar that depends on every scored number in its own way."""
+def weighted_sum(params, tokens, chunk):
+  """A scalar that depends on every scored number with another weight."""
   weights = np.random.default_rng(2).normal(size=(P, S, T))
-  found = read(params, tokens, chunk)
+  values = read(params, tokens, chunk)
   return sum(
     jnp.sum(jnp.where(tokens.mask, value, 0) * (weights + i))
-    for i, value in enumerate(found.values())
+    for i, value in enumerate(values.values())
   )
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 14])
 def test_numbers_and_gradient_are_those_of_all_at_once(params, tokens, chunk):
-  value_and_grad = jax.jit(jax.value_and_grad(weighed), static_argnums=2)
-  whole = value_and_grad(params, tokens, S * T)
+  value_and_grad = jax.jit(jax.value_and_grad(weighted_sum), static_argnums=2)
+  at_once = value_and_grad(params, tokens, S * T)
   parts = value_and_grad(params, tokens, chunk)
-  for found, expected in zip(
-    jax.tree.leaves(parts), jax.tree.leaves(whole), strict=True
+  for value, expected in zip(
+    jax.tree.leaves(parts), jax.tree.leaves(at_once), strict=True
   ):
-    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=1e-5)
+    np.testing.assert_allclose(value, expected, atol=1e-4, rtol=1e-5)
   for value in jax.jit(read, static_argnums=2)(params, tokens, chunk).values():
     np.testing.assert_array_equal(value[~tokens.mask], 0)
 
 
 def counting(calls: list[int]) -> types.Policy:
-  """The policy, whose logits say of how many positions they were asked."""
+  """The policy; the number of positions of each call of its head is listed."""
 
   def score(params, tokens):
     scored = POLICY.score(params, tokens)
@@ -94,7 +94,7 @@ def counting(calls: list[int]) -> types.Policy:
   return dataclasses.replace(POLICY, score=score)
 
 
-def test_positions_that_nobody_scores_are_left_out(params, tokens):
+def test_positions_that_are_not_scored_are_left_out(params, tokens):
   calls = []
   read(params, tokens, 4, bound=counting(calls))
   jax.effects_barrier()
@@ -104,13 +104,13 @@ def test_positions_that_nobody_scores_are_left_out(params, tokens):
 
 
 def sizes(jaxpr: jax.extend.core.Jaxpr) -> list[int]:
-  """Of all arrays that a program forms, those of its inner programs too."""
-  found = []
+  """Sizes of all arrays of a program, with those of its inner programs."""
+  result = []
   for equation in jaxpr.eqns:
-    found += [var.aval.size for var in equation.outvars]
+    result += [var.aval.size for var in equation.outvars]
     for inner in jax.extend.core.jaxprs_in_params(equation.params):
-      found += sizes(inner)
-  return found
+      result += sizes(inner)
+  return result
 
 
 def test_whole_logits_are_never_formed_forward_or_backward():
@@ -127,8 +127,8 @@ def test_whole_logits_are_never_formed_forward_or_backward():
   )
 
   def total(params, chunk):
-    found = read(params, tokens, chunk, PROBES[:2], bound)
-    return sum(value.sum() for value in found.values())
+    values = read(params, tokens, chunk, PROBES[:2], bound)
+    return sum(value.sum() for value in values.values())
 
   def largest(chunk):
     program = jax.make_jaxpr(jax.grad(total), static_argnums=1)
@@ -136,10 +136,10 @@ def test_whole_logits_are_never_formed_forward_or_backward():
 
   vocabulary = wide.vocab_size
   assert largest(64 * 8) >= P * 64 * 8 * vocabulary
-  assert largest(None) == P * 16 * vocabulary  # the least chunk
+  assert largest(None) == P * 16 * vocabulary  # the smallest chunk
 
 
-def test_what_is_only_watched_is_not_differentiated(params, tokens):
+def test_stopped_probes_are_not_differentiated(params, tokens):
   differentiated = []
 
   @jax.custom_jvp
@@ -153,14 +153,14 @@ def test_what_is_only_watched_is_not_differentiated(params, tokens):
 
   probe = scoring.Probe("mean", lambda logits, tokens: mean(logits))
 
-  def total(params, wanted, watched):
-    found = read(params, tokens, 4, wanted, POLICY, watched)
-    return sum(value.sum() for value in found.values())
+  def total(params, probes, stopped):
+    values = read(params, tokens, 4, probes, POLICY, stopped)
+    return sum(value.sum() for value in values.values())
 
   grad = jax.jit(jax.grad(total), static_argnums=(1, 2))
-  own = grad(params, (scoring.log_probs,), ())
-  beside = grad(params, (scoring.log_probs,), (probe,))
+  without = grad(params, (scoring.log_probs,), ())
+  with_stopped = grad(params, (scoring.log_probs,), (probe,))
   assert not differentiated
-  jax.tree.map(np.testing.assert_array_equal, own, beside)
+  jax.tree.map(np.testing.assert_array_equal, without, with_stopped)
   grad(params, (scoring.log_probs, probe), (probe,))
   assert differentiated

@@ -1,41 +1,41 @@
 """A sandbox for programs that a policy wrote, and the judge of their tests.
 
-Each job gets processes of its own: a keeper that kills the rest when time is
-up, a judge that runs the tests, and the program, which the judge calls over
-pipes. Values and outputs that the tests expect are known to the judge alone, so
-a program passes by computing them and not by ending early, printing a mark,
+Each job has its own processes: a keeper that kills the others when time is up,
+a judge that runs the tests, and the program, which the judge calls over pipes.
+Only the judge knows the values and outputs that the tests expect. A program
+therefore passes by computing them, and not by ending early, printing a mark,
 replacing functions of the tests or comparing equal to everything.
 
-What a program is kept from, on Linux:
+On Linux a program has no access to
 
-* the host's files: its root directory is made of memory files, with the
+* the host's files: its root directory consists of memory files, with the
   interpreter and `/usr` read-only and an empty `/tmp` of `disk_bytes`, which is
-  its home and goes with its last process;
-* the host's processes: a process name space, an unprivileged user, no
-  capabilities, no new privileges; in it the judge can be neither signalled (by
-  no descriptor's owner either) nor traced;
-* the network: a network name space without a device, and no sockets but local
-  ones;
-* secrets of the environment: it is made anew;
-* time, memory, disk: limits of CPU and wall-clock seconds, address space, file
-  size, open files, threads; no shared memory outside the address space; the
-  first process to go when the host's memory runs out;
-* leaving something behind: it may start no process (unless `processes` says
-  so), and what is started ends with the name space.
+  its home and disappears with its last process;
+* the host's processes: it has its own process namespace, an unprivileged user,
+  no capabilities and no new privileges; in this namespace it can neither signal
+  the judge (nor through the owner of a descriptor) nor trace it;
+* the network: it has a network namespace without a device, and local sockets
+  only;
+* secrets of the environment, which is created anew;
+* more than its share of time, memory and disk: there are limits of CPU and
+  wall-clock seconds, address space, file size, open files and threads; there is
+  no shared memory outside the address space; and it is the first process to end
+  when the host's memory runs out;
+* means to leave something behind: it may start no process (unless `processes`
+  allows it), and all processes end with the namespace.
 
-What it is not kept from: faults of the kernel or of the processor (this is no
-virtual machine); reading what the interpreter's folders and `/usr` hold;
-learning the time and what machine it is on; slowing its neighbours down, through
-caches, memory and disk bandwidth; `memory_bytes` counts for each process, so
-with `processes` the sum can be as many times as large. With the tests' inputs in
-hand, a program may also recognise them and recite answers it has learnt: only
-hidden tests help.
+The sandbox does not prevent faults of the kernel or of the processor (it is no
+virtual machine); reading the interpreter's folders and `/usr`; learning the
+time and the kind of machine; or slowing neighbours down through caches, memory
+and disk bandwidth. `memory_bytes` limits each process, so N processes can use N
+times as much. A program that knows the tests' inputs may also recite learned
+answers; only hidden tests prevent this.
 
-Arguments and results travel by value, as plain Python values (`inside.program`).
-What the program changes in its arguments is not seen, tests that pass it
-functions cannot be run, and other objects (a class instance, a Fraction) can be
-called and have their attributes read, but are equal to nothing else. Programs
-see the standard library only.
+Arguments and results travel by value, as plain Python values
+(`inside.program`). Changes that the program makes to its arguments are not
+seen, and tests that pass functions to it cannot run. Other objects (a class
+instance, a Fraction) can be called and have their attributes read, but equal
+nothing else. Programs can import the standard library only.
 
 Usage:
   run({"program": "def f(x): return x", "tests": ["assert f(1) == 1"]}).verdict
@@ -57,18 +57,19 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-  """What one program may use.
+  """Resource limits of one program.
 
   Attributes:
-    seconds: wall clock, for loading a program and all tests that call it, or
-      for each pair of input and output.
-    cpu_seconds: of each process, whole.
-    memory_bytes: address space of each process, the judge's too.
-    disk_bytes: of all files together; they are in memory.
-    output_bytes: of standard output, or of one returned value.
-    open_files: open at a time.
-    threads: at a time.
-    processes: that the program may start; needs name spaces.
+    seconds: wall-clock seconds for loading a program and all tests that call
+      it, or for each pair of input and output.
+    cpu_seconds: integer CPU seconds of each process.
+    memory_bytes: address space of each process, including the judge.
+    disk_bytes: size of all files together; they are in memory.
+    output_bytes: size of standard output, or of one returned value.
+    open_files: number of files that may be open at a time.
+    threads: number of threads at a time.
+    processes: number of processes that the program may start; it needs
+      namespaces.
   """
 
   seconds: float = 10.0
@@ -92,28 +93,28 @@ DEFAULT = Limits()
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-  """What came of a job.
+  """Result of a job.
 
   Attributes:
-    verdict: 1 every test passed, 0 not, -1 nobody can tell.
-    passed: tests that passed.
-    tests: how many there are, 0 where the verdict is -1.
-    reason: why nobody can tell, else empty.
-    timeout: whether time ran out, by the clock or the processor's.
+    verdict: 1 if every test passed, 0 if not, -1 if it is unknown.
+    num_passed: number of tests that passed.
+    num_tests: number of tests, 0 if the verdict is -1.
+    reason: why the verdict is unknown, else empty.
+    timeout: whether the program ran out of wall-clock or processor time.
   """
 
   verdict: int
-  passed: int
-  tests: int
+  num_passed: int
+  num_tests: int
   reason: str = ""
   timeout: bool = False
 
 
-_STARTING = 60.0  # seconds that the sandbox itself may take, on a busy machine
-_ATTEMPTS = 2  # where it is the sandbox that fails, and not the program
+_STARTING = 60.0  # seconds for starting the sandbox on a busy machine
+_ATTEMPTS = 2  # attempts to start the sandbox
 _FAILED = "the sandbox did not start"
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-# Empty packages lead to `inside`: to import the real ones takes longer than it.
+# Empty packages stand in for the parents of `inside`, whose import is slow.
 _MAIN = """
 import importlib, sys, types
 names, folder = sys.argv[1].split("."), sys.argv[2]
@@ -134,17 +135,17 @@ def run(
   """Runs one program against its tests.
 
   Args:
-    job: "program", its source, maybe "prelude" before it, and one of
+    job: "program", its source, optionally "prelude", code before it, and one of
       "cases": pairs of standard input and output, each a run of the program;
-      "tests": statements, with "setup" before them; a name that they do not
-        define and Python does not have is the program's, as is "entry_point";
-      "test": source that defines `check(candidate)`, with "setup" before it and
-        "entry_point", the candidate's name.
-    limits: what the program may use.
-    allow_unprotected: whether to run it where means are missing.
+      "tests": statements, with "setup" before them; a name that neither they
+      nor Python define belongs to the program, as does "entry_point"; "test":
+      source that defines `check(candidate)`, with "setup" before it and
+      "entry_point", the name of the candidate.
+    limits: resource limits of the program.
+    allow_unprotected: whether to run the program without all protections.
 
   Returns:
-    The report. Running out of a limit is the program's fault, verdict 0.
+    The report. Exceeding a limit is the program's fault, with verdict 0.
   """
   runs = max(1, len(job.get("cases", ())))
   patience = _STARTING + runs * (limits.seconds + 2.0)
@@ -168,34 +169,36 @@ def run(
 
 
 def missing_protections() -> tuple[str, ...]:
-  """The means that this machine lacks, found by trying; empty: all are there.
+  """The protections that this machine lacks, found by a trial; empty if none.
 
-  What was found is kept. A sandbox that does not start is tried again, now and
-  at the next call.
+  The result is cached. A sandbox that does not start is tried again, now and at
+  the next call.
   """
   problem = ""
   for _ in range(_ATTEMPTS):
     try:
-      return _found_missing()
+      return _missing()
     except OSError as error:
       problem = str(error)
   return (f"a sandbox that starts ({problem})",)
 
 
 @functools.cache
-def _found_missing() -> tuple[str, ...]:
+def _missing() -> tuple[str, ...]:
   with tempfile.TemporaryDirectory(prefix="extremum-") as folder:
     job = {"program": "", "tests": [], "allow_unprotected": False}
     job |= {**dataclasses.asdict(DEFAULT), "folder": folder}
     lines = _exchange({**job, "patience": _STARTING}, _STARTING + 30.0)
-  told = {name: value for line in lines for name, value in line.items()}
-  if told.get("missing") or "tests" in told:
-    return tuple(told["missing"])
-  raise OSError(told.get("failed") or told.get("unscored", "it says nothing"))
+  fields = {name: value for line in lines for name, value in line.items()}
+  if fields.get("missing") or "tests" in fields:
+    return tuple(fields["missing"])
+  raise OSError(
+    fields.get("failed") or fields.get("unscored", "it says nothing")
+  )
 
 
 def _exchange(job: dict, seconds: float) -> list[dict]:
-  """Starts a keeper, hands it the job and returns what is said."""
+  """Starts a keeper, sends it the job and returns its messages."""
   interpreter = getattr(sys, "_base_executable", None) or sys.executable
   names = ("LD_LIBRARY_PATH",)
   command = [os.path.realpath(interpreter), "-I", "-S", "-B"]
@@ -210,21 +213,22 @@ def _exchange(job: dict, seconds: float) -> list[dict]:
   )
   with process:
     try:
-      said, errors = process.communicate(json.dumps(job).encode(), seconds)
+      output, errors = process.communicate(json.dumps(job).encode(), seconds)
     except subprocess.TimeoutExpired:
       process.kill()
-      said, errors = process.communicate()
+      output, errors = process.communicate()
     except BaseException:
       process.kill()
       raise
-  if errors:  # the keeper's own: it lets nobody else have this stream
-    said += json.dumps({"failed": errors.decode().splitlines()[-1]}).encode()
-    said += b"\n"
-  lines = said.splitlines(keepends=True)
-  return [_told(line) for line in lines if line.endswith(b"\n")]
+  if errors:  # from the keeper itself; the other processes have no such stream
+    output += json.dumps({"failed": errors.decode().splitlines()[-1]}).encode()
+    output += b"\n"
+  lines = output.splitlines(keepends=True)
+  return [_parse_line(line) for line in lines if line.endswith(b"\n")]
 
 
-def _told(line: bytes) -> dict[str, Any]:
+def _parse_line(line: bytes) -> dict[str, Any]:
+  """The message of one line."""
   try:
     return json.loads(line)
   except ValueError:
@@ -232,22 +236,22 @@ def _told(line: bytes) -> dict[str, Any]:
 
 
 def _report(lines: list[dict], allow_unprotected: bool) -> Report:
-  told: dict[str, Any] = {}
-  passed: dict[int, bool] = {}
+  fields: dict[str, Any] = {}
+  results: dict[int, bool] = {}
   for line in lines:
-    told |= line
+    fields |= line
     if "test" in line:
-      passed[line["test"]] = line["passed"]
-  count, right = told.get("tests", 0), sum(passed.values())
-  if told.get("missing") and not allow_unprotected:
-    return Report(-1, 0, 0, f"missing: {'; '.join(told['missing'])}")
-  if "unscored" in told:
-    return Report(-1, 0, 0, told["unscored"])
+      results[line["test"]] = line["passed"]
+  count, right = fields.get("tests", 0), sum(results.values())
+  if fields.get("missing") and not allow_unprotected:
+    return Report(-1, 0, 0, f"missing: {'; '.join(fields['missing'])}")
+  if "unscored" in fields:
+    return Report(-1, 0, 0, fields["unscored"])
   if not count:
-    reason = told.get("failed", "it says nothing")
+    reason = fields.get("failed", "it says nothing")
     return Report(-1, 0, 0, f"{_FAILED}: {reason}")
-  if told.get("all"):
+  if fields.get("all"):
     return Report(1, count, count)
-  late = bool(told.get("timeout") or told.get("late"))
-  # A check that breaks off after its last assertion has not passed all of it.
+  late = bool(fields.get("timeout") or fields.get("late"))
+  # A check that stops after its last assertion has not passed completely.
   return Report(0, min(right, count - 1), count, timeout=late)

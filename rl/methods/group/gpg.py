@@ -15,7 +15,7 @@ COUNTS = ("groups", "scores")
 
 
 @transform("sample")
-def over_informative_share(
+def divide_by_informative_share(
   signal: jax.Array, rollout: types.Rollout, *, count: str
 ) -> jax.Array:
   """alpha A, with alpha = samples / informative samples of the batch."""
@@ -48,6 +48,6 @@ def gpg(count: str = "groups") -> Method:
   if count not in COUNTS:
     raise ValueError(choices.unknown("count", count, COUNTS))
   return Method(
-    advantage=chain(scores(), center(), over_informative_share(count)),
+    advantage=chain(scores(), center(), divide_by_informative_share(count)),
     loss=policy_gradient(reinforce()),
   )

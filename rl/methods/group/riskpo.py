@@ -120,11 +120,11 @@ def riskpo(
 ) -> Method:
   """A = risk (w CVaR + RVaR) / (w + 1) of a bundle's total / two spreads.
 
-  Sample j of each of `bundle` consecutive prompts belong to one bundle; their
-  scores add up to its total s. The risk (`mixed_risk`) is steep in s below the
-  quantile of level `low`, gentle up to that of level `high`, and constant
-  above. The quantiles are those of the first batch; after each batch, q
-  increases by rate times (level - share of totals below q). The advantage of
+  The samples with index j of `bundle` consecutive prompts form one bundle;
+  their scores add up to its total s. The risk (`mixed_risk`) is steep in s
+  below the quantile of level `low`, gentle up to that of level `high`, and
+  constant above. The quantiles are those of the first batch; after each batch,
+  q increases by rate times (level - share of totals below q). The advantage of
   each member, [P, S], is the risk divided by the standard deviation of the
   bundle's totals over j, and by that of the member's own prompt. The loss is
   PPO-clip, averaged over tokens, without a KL. Prompts of an incomplete last

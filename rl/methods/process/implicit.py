@@ -49,7 +49,7 @@ def all_but_last(signal: Array, rollout: types.Rollout) -> Array:
 
 
 @transform("token")
-def over_largest_return(signal: Array, rollout: types.Rollout) -> Array:
+def divide_by_largest_return(signal: Array, rollout: types.Rollout) -> Array:
   """r_t / (max over the batch's tokens of |sum_{u >= t} r_u| + 1e-6).
 
   Returns then lie in [-1, 1] for any scale of r. The maximum is over the whole

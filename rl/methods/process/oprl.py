@@ -102,10 +102,11 @@ def oprl(
   R_i [P, S] is the score of sample i; turns are the steps of the task, and r is
   [P, S, K]. The rewards of a sample's turns add up to beta times the log-ratio
   of all their tokens, which is the difference of a potential. There are two
-  learners. "prm" starts as the policy and makes one update per rollout, after
-  it has scored the rollout, by DPO on the group's pairs of a right and a wrong
-  sample; groups without such a pair are left out. The policy's loss is
-  PPO-clip, averaged over tokens, without a KL. process_coef = 0 is `rloo`.
+  learners. "prm", the process reward model, starts as the policy and makes one
+  update per rollout, after it has scored the rollout, by DPO on the group's
+  pairs of a right and a wrong sample; groups without such a pair are left out.
+  The policy's loss is PPO-clip, averaged over tokens, without a KL.
+  process_coef = 0 is `rloo`.
   Deviations: the mean of the others is over all their turns, where the released
   code takes the first turn of each. The reference of the PRM is the policy as
   the sampler reported it, which is the old policy if sampler and trainer agree.

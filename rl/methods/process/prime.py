@@ -6,10 +6,10 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.methods.process.implicit import (
   all_but_last,
+  divide_by_largest_return,
   implicit_cross_entropy,
   implicit_rewards,
   minus_others_token_mean,
-  over_largest_return,
 )
 from rl.methods.process.step_transforms import has_others
 from rl.parameter_sets import frozen, learned
@@ -48,14 +48,14 @@ def prime(
     r~   n/(n-1) r_it - sum_j mean_t r_jt / (n-1), n the size of the group
     o~   the leave-one-out verdict, at the last token
 
-  There are two learners. "prm" starts as the policy and makes one update per
-  rollout, on the cross-entropy between sigma(beta sum_t q_t), the sum over all
-  tokens, and the verdict. The policy is trained with PPO-clip, averaged over
-  tokens, without a KL. Both see only the groups with an accuracy in [low, high]
-  and no truncated sample: the others are in no statistic, and without any such
-  group neither is updated. The reference is the policy at the start of the run.
-  The PRM's learning rate, in the paper twice the policy's (1e-6 and 5e-7), is
-  `config.learners.prm`.
+  There are two learners. "prm", the process reward model, starts as the policy
+  and makes one update per rollout, on the cross-entropy between sigma(beta
+  sum_t q_t), the sum over all tokens, and the verdict. The policy is trained
+  with PPO-clip, averaged over tokens, without a KL. Both see only the groups
+  with an accuracy in [low, high] and no truncated sample: the others are in no
+  statistic, and without any such group neither is updated. The reference is the
+  policy at the start of the run. The PRM's learning rate, in the paper twice
+  the policy's (1e-6 and 5e-7), is `config.learners.prm`.
   Deviations: the baseline of r is that of the code; the paper's is
   `baseline="paper"`. The reward of the last token is dropped as in verl's
   recipe; the first release kept it. Both weights are 1: the recipe's 5 and 5
@@ -83,7 +83,7 @@ def prime(
   process = chain(
     implicit_rewards(),
     all_but_last(),
-    over_largest_return(),
+    divide_by_largest_return(),
     minus_others_token_mean(baseline),
   )
   outcome = chain(verdicts(), leave_one_out(), place_last())

@@ -34,7 +34,8 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Sampler:
   tokens within budget s, a share of T; a sample that ended before has its own
   score there. `step_ids` is the first budget that contains a token. The
   completions are the rollout of the learner "summary", `[P S (K - 1),
-  summaries]`; their tokens are counted in the policy's "stage/tokens".
+  summaries]` for K budgets; their tokens are counted in the policy's
+  "stage/tokens".
   """
 
   def run(batch: PromptBatch, memory: Any) -> dict[str, types.Rollout]:

@@ -58,7 +58,11 @@ def moving_clip(
   clip: float,
   falling: bool,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """PPO-clip whose bounds lie between `clip` and a line in the probability."""
+  """PPO-clip whose bounds lie between `clip` and a line in the probability.
+
+  The arguments are those of `flex_clip`; if `falling`, the share of the upper
+  line is 1 - lambda instead of lambda.
+  """
   phase = rollout.extras[_PHASE]
   upper_share = jnp.maximum(phase, 0.0)  # [], the weight of the line
   upper_share = 1 - upper_share if falling else upper_share

@@ -1,4 +1,4 @@
-"""Methods with a learned critic under contract."""
+"""Rows of the contract test for the family `critic`."""
 
 from helpers.method_contract import Row
 

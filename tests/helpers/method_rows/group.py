@@ -1,4 +1,4 @@
-"""Baselines and scales of a group under contract."""
+"""Rows of the contract test for the family `group`."""
 
 from helpers.method_contract import Row
 

@@ -1,4 +1,4 @@
-"""What the contract is told of the family `pairs`."""
+"""Rows of the contract test for the family `pairs`."""
 
 from helpers.method_contract import Row
 

@@ -1,4 +1,4 @@
-"""Credit of steps under contract."""
+"""Rows of the contract test for the family `process`."""
 
 from helpers.method_contract import Row
 

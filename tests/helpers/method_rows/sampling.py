@@ -1,4 +1,4 @@
-"""Budgets, stages and selections of samples under contract."""
+"""Rows of the contract test for the family `sampling`."""
 
 from helpers.method_contract import Row
 

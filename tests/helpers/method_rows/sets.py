@@ -1,4 +1,4 @@
-"""Set objectives under contract."""
+"""Rows of the contract test for the family `sets`."""
 
 from helpers.method_contract import Row
 

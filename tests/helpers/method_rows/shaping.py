@@ -1,4 +1,4 @@
-"""Shaping of the advantages of tokens under contract."""
+"""Rows of the contract test for the family `shaping`."""
 
 from helpers.method_contract import Row
 

@@ -1,4 +1,4 @@
-"""Rows of the ratios, clips and regularisers."""
+"""Rows of the contract test for the family `surrogates`."""
 
 from helpers.method_contract import Row
 

@@ -1,4 +1,4 @@
-"""Signed verdicts under contract."""
+"""Rows of the contract test for the family `verdicts`."""
 
 from helpers.method_contract import Row
 

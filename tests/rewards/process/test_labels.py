@@ -196,7 +196,7 @@ def test_a_hard_label_asks_for_its_successes():
     found = labels.hard_labels(outcomes[None, None], mask, least)
     tail = sum(math.comb(M, i) for i in range(least, M + 1)) / 2**M
     assert found.values.mean() == pytest.approx(tail)
-  with pytest.raises(ValueError, match=r"least=6.*1\.\.5, nearest 5"):
+  with pytest.raises(ValueError, match=r"least = 6.*1\.\.5.*nearest: 5"):
     labels.hard_labels(outcomes[None, None], mask, 6)
 
 

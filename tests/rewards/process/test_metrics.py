@@ -89,7 +89,7 @@ def test_the_interval_has_the_width_of_the_standard_error():
     error = math.sqrt(share * (1 - share) / 800)
     assert float(b - a) == pytest.approx(2 * 1.96 * error, rel=0.1)
   assert low.f1 < mean.f1 < high.f1
-  with pytest.raises(ValueError, match=r"level=1\.5"):
+  with pytest.raises(ValueError, match=r"level = 1\.5"):
     step_metrics.first_error_interval(named, truth, key, level=1.5)
 
 
@@ -155,5 +155,5 @@ def test_best_of_n_between_pass_at_1_and_pass_at_n():
   few = jnp.arange(12) < 2
   found = step_metrics.best_of_n_value(verdict, correct, 3, few[None])
   assert jnp.isnan(found).all()
-  with pytest.raises(ValueError, match=r"n=13.*nearest 12"):
+  with pytest.raises(ValueError, match=r"n = 13.*nearest: 12"):
     step_metrics.best_of_n_value(verdict, correct, 13)

@@ -537,7 +537,7 @@ class TestProtection:
 
   def test_a_passing_failure_is_not_kept(self, monkeypatch):
     failing, fine = [{"failed": "busy"}], [{"missing": []}, {"tests": 0}]
-    sandbox._found_missing.cache_clear()
+    sandbox._missing.cache_clear()
     with monkeypatch.context() as patch:
       patch.setattr(sandbox, "_exchange", lambda job, seconds: failing)
       assert sandbox.missing_protections() == ("a sandbox that starts (busy)",)
@@ -545,11 +545,11 @@ class TestProtection:
       patch.setattr(sandbox, "_exchange", lambda job, seconds: next(answers))
       assert sandbox.missing_protections() == ()
       assert sandbox.missing_protections() == ()  # without a third
-    sandbox._found_missing.cache_clear()
+    sandbox._missing.cache_clear()
 
   def test_refuses_where_means_are_missing(self, monkeypatch):
     monkeypatch.setattr(sandbox, "missing_protections", lambda: ("a lock",))
-    with pytest.raises(RuntimeError, match=r"lacks a lock\..*allow_unprot"):
+    with pytest.raises(RuntimeError, match=r"lacks .*: a lock\..*allow_unprot"):
       code.verify([Item("", "x", "", {"tests": ["assert x"]})])
 
   @pytest.mark.skipif(sys.platform != "linux", reason="of Linux")
@@ -779,12 +779,12 @@ def f(x):
     job = {"program": self.LIES[lie], "entry_point": "f"}
     limits = sandbox.Limits(seconds=2.0, cpu_seconds=2, processes=processes)
     report = sandbox.run({**job, "test": self.META["test"]}, limits)
-    assert (report.verdict, report.passed) == (0, 0)
+    assert (report.verdict, report.num_passed) == (0, 0)
 
   def test_the_right_program_is_right(self):
     job = {"program": "def f(x): return x + 10", "entry_point": "f"}
     report = sandbox.run({**job, "test": self.META["test"]})
-    assert (report.verdict, report.passed, report.tests) == (1, 2, 2)
+    assert (report.verdict, report.num_passed, report.num_tests) == (1, 2, 2)
 
   def test_a_run_cannot_spoil_the_next(self):
     # What it leaves in its folder is gone, and a failure is its own fault.
@@ -801,7 +801,7 @@ with open("program.py", "w") as file:
     cases = [("", "1"), ("", "1")]
     report = sandbox.run({"program": program, "cases": cases}, QUICK)
     assert report.verdict >= 0
-    assert report.passed >= 1
+    assert report.num_passed >= 1
 
   def test_the_judge_cannot_be_traced(self):
     source = """
@@ -848,7 +848,7 @@ class TestTimeAndMemory:
       "cases": [("0", "1"), ("7", "1"), ("0", "1")],
     }
     report = sandbox.run(job, sandbox.Limits(seconds=1.0))
-    assert (report.verdict, report.passed, report.tests) == (0, 2, 3)
+    assert (report.verdict, report.num_passed, report.num_tests) == (0, 2, 3)
 
   def test_50_gigabytes(self):
     source = """

@@ -90,7 +90,7 @@ def test_the_scale_and_the_threshold():
   assert graded("a", saying("Score: 3"), low=1, high=5).verdict == 1
   assert graded("a", saying("Score: 3"), threshold=0.6, high=5).verdict == 1
   assert graded("a", saying("Score: 3"), threshold=0.7, high=5).verdict == 0
-  with pytest.raises(ValueError, match="low below high"):
+  with pytest.raises(ValueError, match="low < high"):
     graded("a", exact, low=2, high=2)
 
 

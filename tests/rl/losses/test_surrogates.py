@@ -1,4 +1,4 @@
-"""What surrogates promise, and what their clips do to single tokens."""
+"""Properties of all surrogates, and the clips of single tokens."""
 
 import jax
 import jax.numpy as jnp
@@ -59,11 +59,13 @@ every_surrogate = pytest.mark.parametrize("name", SURROGATES)
 
 @pytest.mark.parametrize("name", sorted(SURROGATES.keys() - SPREADS))
 def test_at_the_old_policy_the_gradient_is_the_score_functions(name):
-  """A grad log pi at every token; of sample surrogates, over its length."""
+  """A grad log pi of every token; for surrogates of samples, over the length."""
   surrogate, settings = SURROGATES[name]
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
-  whole = surrogate.gives == "sample"
-  mean = aggregates.seq_mean_token_mean if whole else aggregates.token_mean
+  is_per_sample = surrogate.gives == "sample"
+  mean = (
+    aggregates.seq_mean_token_mean if is_per_sample else aggregates.token_mean
+  )
   want = score_function(rollout, params, mean())
   assert np.abs(want).max() > 1e-3
   close(gradient(bare(surrogate, **settings), rollout, params), want)
@@ -169,7 +171,7 @@ def test_the_two_sided_clip_is_the_dual_clip_from_the_upper_bound_up():
 
 
 def test_a_lower_bound_of_one_never_clips_a_negative_advantage():
-  """So the unclipped surrogate of a protected token is the clipped one."""
+  """The clipped and the unclipped surrogate agree where A is negative."""
   log_ratio = np.log([1e-4, 0.5, 1.0, 9.0, 11.0, 1e3])
   clipped = slopes(surrogates.ppo_clip(1.0, 9.0), log_ratio, -np.ones(6))
   for a, b in zip(
@@ -206,7 +208,7 @@ def test_dispo_has_bounds_of_its_own_for_right_and_wrong():
 
 
 def test_the_taper_never_lifts_a_wrong_sample_and_lets_go_of_it():
-  """Of weight 1 where right, at most 1 where wrong, 0 as pi -> 0."""
+  """Weights are 1 if right, at most 1 if wrong, and 0 as pi -> 0."""
   log_ratio = np.array([-18.0, -1.0, 0.0, 3.0])
   _, right = slopes(TAPERED, log_ratio, np.ones(4))
   close(right, [1, 1, 1, 1])
@@ -231,13 +233,13 @@ def test_gmpo_cuts_a_token_on_the_side_that_its_advantage_pushes():
   """(prod rho)^(1/T) with log rho at most .4 if A > 0, at least -.4 if < 0."""
   log_ratio = jnp.array([[[1.0, -1.0, 0.1]] * 2])
   a = jnp.array([[[2.0] * 3, [-3.0] * 3]])
-  seen = tabular_policy.rollout(p=1, s=2, t=3, ragged=False)
-  seen = seen.replace(
-    tokens=seen.tokens.replace(mask=jnp.ones((1, 2, 3), bool))
+  rollout = tabular_policy.rollout(p=1, s=2, t=3, ragged=False)
+  rollout = rollout.replace(
+    tokens=rollout.tokens.replace(mask=jnp.ones((1, 2, 3), bool))
   )
   surrogate = gmpo.geometric_mean(0.4)
   value, slope = jax.vmap(
-    jax.value_and_grad(lambda x, i: surrogate.fn(x, a, None, seen)[0, i]),
+    jax.value_and_grad(lambda x, i: surrogate.fn(x, a, None, rollout)[0, i]),
     (None, 0),
   )(log_ratio, jnp.arange(2))
   want = [2 * np.exp((0.4 - 1 + 0.1) / 3), -3 * np.exp((1 - 0.4 + 0.1) / 3)]
@@ -261,13 +263,13 @@ def test_a_gap_of_a_thousand_nats_is_finite_and_has_no_gradient():
 # Terms.
 
 
-def test_a_term_of_its_own_signal_keeps_what_is_not_said():
-  plain = 0.5 * terms.policy_gradient(surrogates.ppo_clip())
-  own, chosen = signs(), only(right_verdict)
-  term = plain.of(signal=own).of(loss_filter=chosen)
-  assert (term.signal, term.loss_filter) == (own, chosen)
+def test_a_term_with_another_signal_keeps_its_other_attributes():
+  original = 0.5 * terms.policy_gradient(surrogates.ppo_clip())
+  signal, chosen = signs(), only(right_verdict)
+  term = original.of(signal=signal).of(loss_filter=chosen)
+  assert (term.signal, term.loss_filter) == (signal, chosen)
   assert term.weight == 0.5
-  assert plain.signal is plain.loss_filter is None
+  assert original.signal is original.loss_filter is None
 
 
 def test_k3_plus_is_worth_k3_and_descends_the_reverse_kl():

@@ -1,4 +1,4 @@
-"""The chi-squared leash against enumeration."""
+"""The chi-squared penalty against enumeration."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from rl.methods.surrogates.chi_squared import (
 
 
 def test_its_gradient_is_that_of_the_divergence_and_0_at_the_reference():
-  """grad of E_ref[(pi / ref)^2] - 1 by enumeration of a softmax."""
+  """It is grad of E_ref[(pi / ref)^2] - 1 by enumeration of a softmax."""
   ref = jax.nn.log_softmax(jnp.array([0.3, -0.2, 0.5]))
   rollout = tabular_policy.rollout(p=1, s=3, t=1, k=1, ragged=False)
   rollout = rollout.replace(
@@ -23,7 +23,7 @@ def test_its_gradient_is_that_of_the_divergence_and_0_at_the_reference():
   t = chi_squared_to_reference()
 
   def expected(logits):
-    """Sample i is outcome i; weighed by the policy's own probability."""
+    """Sample i is outcome i, weighted by the probability of the policy."""
     log_pi = jax.nn.log_softmax(logits)
     named = types.Named({"log_probs": log_pi[None, :, None]})
     value, actual = t.fn(None, named, rollout)
@@ -59,7 +59,7 @@ def test_far_from_the_reference_it_still_pulls_back():
 
 
 def test_the_root_has_the_slope_of_the_root():
-  """coef / (2 sqrt chi^2) of the card's two laws, chi^2 = .63; 0 at the base."""
+  """coef / (2 sqrt chi^2) where chi^2 = .63, and 0 at the base."""
   pi, ref = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
   counts = (10 * pi).astype(int)  # samples as often as the policy draws them
   rollout = tabular_policy.rollout(p=1, s=10, t=1, k=1, ragged=False)
@@ -67,11 +67,11 @@ def test_the_root_has_the_slope_of_the_root():
   def slope(against):
     gap = np.repeat(np.log(pi / against), counts)[None, :, None]
     extras = {"old/log_probs": jnp.asarray(gap), "ref/log_probs": 0 * gap}
-    seen = rollout.replace(
+    batch = rollout.replace(
       tokens=rollout.tokens.replace(mask=jnp.ones((1, 10, 1), bool)),
       extras=rollout.extras.update(extras),
     )
-    return float(slope_of_the_root(0.3).apply(None, seen, ())[0])
+    return float(slope_of_the_root(0.3).apply(None, batch, ())[0])
 
   np.testing.assert_allclose((pi**2 / ref).sum() - 1, 0.63, atol=1e-9)
   np.testing.assert_allclose(slope(ref), 0.15 / np.sqrt(0.63), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""The contract that every method keeps; a row of `rows_FAMILY.py` each."""
+"""The contract that every method keeps, with a row of `rows_FAMILY.py` each."""
 
 import inspect
 
@@ -39,7 +39,7 @@ def test_every_break_is_of_a_property_and_has_its_reason():
 
 
 def test_padding_and_invalid_slots_have_exactly_zero_gradient(case):
-  """NaN stands there, and a policy far from the reference."""
+  """They hold NaN, and the policy is far from the reference."""
   clean = case.rollout()
   g, metrics, _ = case.run(clean)
   assert np.abs(g).max() > 0
@@ -72,7 +72,7 @@ def test_permuting_the_samples_permutes_everything(case):
 
 
 def test_no_signal_no_policy_gradient(case):
-  """At the reference, with every slot where the policy is."""
+  """All parameter sets equal the policy."""
   rollout, params = case.rollout(), tabular_policy.params(p=P)
   rollout = method_contract.silenced(rollout, case.row.signal)
   g, _, _ = case.run(case.complete(rollout), case.state(params, params))
@@ -104,7 +104,7 @@ def test_state_advances_once_per_rollout_and_keeps_its_shape(case):
 
 
 def test_the_same_in_microbatches_on_eight_devices(case):
-  """Two slices on a 2x2x2 mesh give what one gave on one device."""
+  """Two microbatches on a 2x2x2 mesh give the result of one on one device."""
   rollout = case.rollout(3)
   g, metrics, _ = case.run(rollout)
   placed = method_contract.on_mesh((rollout, case.state()))
@@ -131,10 +131,10 @@ def test_every_state_comes_back_from_a_checkpoint(tmp_path):
     name: jax.tree.map(lived_in, method_contract.Case(name, row).state())
     for name, row in ROWS.items()
   }
-  with checkpointing.Checkpoints(tmp_path) as kept:
-    kept.save(1, states, {})
-  with checkpointing.Checkpoints(tmp_path) as kept:
-    back, _ = kept.restore(states)
+  with checkpointing.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(1, states, {})
+  with checkpointing.Checkpoints(tmp_path) as checkpoints:
+    back, _ = checkpoints.restore(states)
   assert jax.tree.structure(back) == jax.tree.structure(states)
 
   def same(a, b):

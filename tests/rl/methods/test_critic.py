@@ -27,7 +27,7 @@ def worked(mask=(1, 1, 1), values=(0.5, 0.6, 0.8), score=1.0):
 
 
 def targets(m, rollout):
-  """What the critic regresses on, G = A + V."""
+  """The target of the critic, G = A + V."""
   signal = m.loss.terms[-1].signal
   return np.asarray(signal.apply(None, rollout, signal.init())[0])[0, 0]
 
@@ -40,7 +40,7 @@ def advantage(m, rollout):
   ("lam", "want"), [(1.0, [0.5, 0.4, 0.2]), (0.95, [0.4705, 0.39, 0.2])]
 )
 def test_generalised_advantages_worked_by_hand(lam, want):
-  """Card values: r = [0, 0, 1], V = [.5, .6, .8]."""
+  """Worked by hand with r = [0, 0, 1] and V = [.5, .6, .8]."""
   rollout = worked()
   m = methods.get("ppo", lam=lam, beta=0.0)
   close(targets(m, rollout) - [0.5, 0.6, 0.8], want)
@@ -78,7 +78,7 @@ def test_the_penalty_is_paid_where_the_policy_left_the_reference():
 
 
 def test_the_critic_is_clipped_only_beyond_the_clip_towards_its_target():
-  """Card formula; V_old = 0, G = 1 and -1, clip = .2."""
+  """The formula of `value_loss` at V_old = 0, G = 1 and -1, clip = .2."""
   term = methods.get("ppo", value_clip=0.2).loss.terms[1]
   values = jnp.array([[[-0.3, -0.1, 0.1, 0.3]]])
   rollout = worked((1,) * 4, (0.0,) * 4)
@@ -96,11 +96,13 @@ def test_the_critic_is_clipped_only_beyond_the_clip_towards_its_target():
     np.testing.assert_array_equal(np.asarray(slope)[0, 0] != 0, moves)
 
 
-@pytest.mark.parametrize(("least", "most", "share"), [(0, 19, 0), (21, 40, 50)])
+@pytest.mark.parametrize(
+  ("smallest", "largest", "share"), [(0, 19, 0), (21, 40, 50)]
+)
 def test_the_clipped_share_of_values_does_not_count_rounding(
-  least, most, share
+  smallest, largest, share
 ):
-  """Values move by `least` to `most` hundredths; the clip is 20 hundredths.
+  """Values move by `smallest` to `largest` hundredths; the clip is 20.
 
   Targets lie above all values and half of the values move up. Only these can be
   clipped, so the share is 0 or 50 percent.
@@ -110,7 +112,9 @@ def test_the_clipped_share_of_values_does_not_count_rounding(
   random = np.random.default_rng(0)
   sign = np.where(np.arange(tokens) % 2, 1.0, -1.0)
   old = np.float32(random.normal(0.0, 0.3, tokens))
-  value = np.float32(old + sign * random.uniform(least, most, tokens) / 100)
+  value = np.float32(
+    old + sign * random.uniform(smallest, largest, tokens) / 100
+  )
   signal = np.float32(old + random.uniform(0.5, 1.0, tokens))
 
   @jax.jit
@@ -127,9 +131,9 @@ def test_the_clipped_share_of_values_does_not_count_rounding(
   ("length", "lam"), [(10, 0.0), (20, 0.0), (100, 0.8), (1000, 0.98)]
 )
 def test_the_trace_of_vapo_grows_with_the_length(length, lam):
-  """Card values, 1 - 1 / (.05 l) and never below 0, by the trace they leave.
+  """lambda is 1 - 1 / (.05 l), and at least 0, by the trace that it leaves.
 
-  With all values 0 the advantage of a token is lam^(distance to the end).
+  If all values are 0, the advantage of a token is lambda^(distance to the end).
   """
   rollout = worked((1,) * length, (0.0,) * length)
   m = methods.get("vapo")
@@ -148,10 +152,10 @@ def gradient(name, hyper, at_step=0):
 
   @jax.jit
   def go(params):
-    seen = scoring.passes(
+    scored = scoring.passes(
       tabular_policy.policy, {"old": params}, prepare.required(m), rollout
     )
-    batch, scales, _ = prepare.prepare(m, seen, m.init())
+    batch, scales, _ = prepare.prepare(m, scored, m.init())
     return prepare.gradient(
       m, tabular_policy.policy, params, batch, scales, Plan()
     )[0]
@@ -161,13 +165,13 @@ def gradient(name, hyper, at_step=0):
 
 def test_vapo_without_its_pieces_is_ppo():
   """lambda = 1, no NLL, the same clip, no pretraining."""
-  plain = (("beta", 0.0), ("lam", 1.0))
-  bare = (("alpha", 1e9), ("mu", 0.0), ("high", 0.2), ("pretraining", 0))
-  close(gradient("vapo", bare), gradient("ppo", plain), atol=1e-7)
+  of_ppo = (("beta", 0.0), ("lam", 1.0))
+  of_vapo = (("alpha", 1e9), ("mu", 0.0), ("high", 0.2), ("pretraining", 0))
+  close(gradient("vapo", of_vapo), gradient("ppo", of_ppo), atol=1e-7)
 
 
 def test_only_the_critic_learns_during_pretraining():
-  """The policy's logits rest until step 3, the values never do."""
+  """The logits have no gradient before step 3; the values always do."""
   hyper = (("pretraining", 3),)
   for at, moves in ((2, False), (3, True)):
     g = gradient("vapo", hyper, at)

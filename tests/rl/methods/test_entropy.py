@@ -30,19 +30,19 @@ def test_the_covariance_of_the_batch_and_its_highest_tokens():
 
 
 def test_clip_cov_rests_tokens_and_counts_them():
-  """Those it drops have no gradient; the others keep theirs exactly."""
+  """The dropped tokens have no gradient; that of the others does not change."""
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
-  plain = gradient(methods.get("grpo", beta=0.0), rollout, params)
+  reference = gradient(methods.get("grpo", beta=0.0), rollout, params)
   token_mean = terms.policy_gradient(surrogates.ppo_clip())
   grpo = dataclasses.replace(methods.get("grpo", beta=0.0), loss=token_mean)
-  plain = gradient(grpo, rollout, params)
+  reference = gradient(grpo, rollout, params)
   n = int(rollout.valid("token").sum())
   fraction = 5.5 / n
   m = methods.get("clip_cov", fraction=fraction, low=0.05, high=50.0)
   g = gradient(m, rollout, params)
-  dropped = (plain != 0).any(-1) & ~(g != 0).any(-1)
+  dropped = (reference != 0).any(-1) & ~(g != 0).any(-1)
   assert dropped.sum() == 5
-  close(g[~dropped], plain[~dropped])
+  close(g[~dropped], reference[~dropped])
   scored = scoring.passes(
     tabular_policy.policy, {"old": params}, {OLD}, rollout
   )
@@ -57,11 +57,11 @@ def test_clip_cov_rests_tokens_and_counts_them():
   )
   assert (gradient(m, other, params) != g).any()
   far = methods.get("clip_cov", low=50.0, high=60.0)
-  close(gradient(far, rollout, params), plain)
+  close(gradient(far, rollout, params), reference)
 
 
 def test_kl_cov_holds_back_only_what_has_moved():
-  """On the first update it is REINFORCE; then |log rho| at chosen tokens."""
+  """The first update is REINFORCE; later |log rho| pulls at selected tokens."""
   rollout, (params, old) = tabular_policy.rollout(), drifted(0.2)
   n = int(rollout.valid("token").sum())
   m = methods.get("kl_cov", fraction=4.5 / n, beta=2.0)
@@ -70,7 +70,7 @@ def test_kl_cov_holds_back_only_what_has_moved():
   extra = gradient(m, rollout, params, old) - gradient(
     free_m, rollout, params, old
   )
-  held = np.abs(extra).max(-1) > 1e-6
+  penalized = np.abs(extra).max(-1) > 1e-6
   both = [
     scoring.passes(tabular_policy.policy, {"old": p}, {OLD}, rollout).extras[
       OLD
@@ -80,34 +80,34 @@ def test_kl_cov_holds_back_only_what_has_moved():
   a, _ = m.advantage.apply(None, rollout, m.advantage.init())
   covariance = selection.token_covariance(a, both[1], rollout.valid("token"))
   fourth = np.sort(np.asarray(covariance).ravel())[-4]
-  np.testing.assert_array_equal(held, covariance >= fourth)
+  np.testing.assert_array_equal(penalized, covariance >= fourth)
   direction = np.sign(np.asarray(both[0] - both[1]))
   p = jax.nn.softmax(params["hidden"][..., : tabular_policy.V])
   score = jax.nn.one_hot(rollout.completions, tabular_policy.V) - p
   want = 2.0 / n * direction[..., None] * score
-  close(extra[held], np.asarray(want)[held], atol=1e-6)
+  close(extra[penalized], np.asarray(want)[penalized], atol=1e-6)
 
 
 # Low probabilities.
 
 
-def test_the_min_p_proxy_on_the_cards_numbers():
+def test_the_min_p_proxy_worked_by_hand():
   p = jnp.array([[0.6, 0.3, 0.09, 0.0095, 0.0005]])
   need = lp_reg.proxy(0.02)
   got = [
     float(need.probe.fn(jnp.log(p) + 3.0, jnp.array([i]))[0]) for i in range(5)
   ]
   close(np.exp(got), [0.60606, 0.30303, 0.0909091, 0, 0])
-  whole = lp_reg.proxy(0.0)
+  full_proxy = lp_reg.proxy(0.0)
   for i in range(5):
-    got = whole.probe.fn(jnp.log(p) + 3.0, jnp.array([i]))
+    got = full_proxy.probe.fn(jnp.log(p) + 3.0, jnp.array([i]))
     close(got, np.log(p[:, i]))
 
 
 def wrong_and_unlikely():
-  """One group; sample 0 right, 1 wrong, at given probabilities of its tokens.
+  """One group: sample 0 is right, sample 1 wrong with given probabilities.
 
-  V = 5 with the old law [.6, .3, .09, .0095, .0005] at every position.
+  V = 5; the old distribution is [.6, .3, .09, .0095, .0005] at every position.
   """
   p = jnp.log(jnp.array([0.6, 0.3, 0.09, 0.0095, 0.0005]))
   hidden = jnp.broadcast_to(p, (1, 2, 5, 5))
@@ -121,7 +121,7 @@ def wrong_and_unlikely():
 
 
 def pulled(rollout, params, old, **hyper):
-  """Where the pull changes the gradient, `[T]` of the wrong sample."""
+  """`[T]` tokens of the wrong sample whose gradient the penalty changes."""
   m = methods.get("lp_reg", **hyper)
   without = dataclasses.replace(m, loss=m.loss.terms[0])
   difference = gradient(m, rollout, params, old) - gradient(
@@ -132,7 +132,7 @@ def pulled(rollout, params, old, **hyper):
 
 
 def test_unlikely_tokens_are_pulled_if_the_proxy_knows_them():
-  """Of the 5 wrong tokens .8 are ranked: the last 4; two are in the tail."""
+  """A fraction .8 of 5 wrong tokens is the last 4; two are in the tail."""
   rollout, params = wrong_and_unlikely()
   actual = pulled(rollout, params, params, fraction=0.8)
   assert np.abs(actual).max(-1).nonzero()[0].tolist() == [1, 2]
@@ -171,7 +171,7 @@ def test_without_a_tail_nothing_is_pulled_and_beta_scales():
 
 
 def test_the_nucleus_of_equal_tokens_has_the_log_of_its_size():
-  """log ceil(.8 m); a nucleus of one has neither entropy nor gradient."""
+  """log ceil(.8 m); a nucleus of one token has no entropy and no gradient."""
   for m in (1, 5, 8, 10):
     fn = siren.top_p_entropy(0.8).fn
     close(fn(jnp.zeros((1, m)), None), np.log(np.ceil(0.8 * m)), atol=1e-6)
@@ -193,7 +193,7 @@ def test_the_whole_nucleus_has_the_ordinary_entropy_and_its_gradient():
 
 
 def test_the_entropy_is_held_by_the_gradient_of_the_squared_gap():
-  """At the first update of a rollout; the first rollout sets the anchor."""
+  """At the first update of a rollout; the first rollout sets h*."""
   rollout, (params, later) = tabular_policy.rollout(), drifted(0.5)
   rollout = rollout.replace(scores=jnp.zeros_like(rollout.scores))
   m = methods.get("siren", quantile=0.3, coef=0.7)
@@ -206,18 +206,18 @@ def test_the_entropy_is_held_by_the_gradient_of_the_squared_gap():
   entropy = scored(later).extras[scoring.Need("old", scoring.entropy)]
   mask = rollout.valid("token")
   edge = np.quantile(np.asarray(entropy)[np.asarray(mask)], 0.3)
-  kept = mask & (entropy >= edge)
+  selected = mask & (entropy >= edge)
 
-  def h(p, kept):
+  def h(p, selected):
     flat = p["hidden"][..., : tabular_policy.V].reshape(-1, tabular_policy.V)
     value = siren.top_p_entropy(0.8).fn(flat, None).reshape(mask.shape)
-    rows = masked.mean(value, kept)
-    return masked.mean(rows, kept.any(-1), (0, 1))
+    rows = masked.mean(value, selected)
+    return masked.mean(rows, selected.any(-1), (0, 1))
 
   first = scored(params).extras[scoring.Need("old", scoring.entropy)]
   edge = np.quantile(np.asarray(first)[np.asarray(mask)], 0.3)
   anchor = h(params, mask & (first >= edge))
-  want = jax.grad(lambda p: 0.7 * (h(p, kept) - anchor) ** 2)(later)
+  want = jax.grad(lambda p: 0.7 * (h(p, selected) - anchor) ** 2)(later)
   _, _, state = prepare.prepare(m, scored(params), m.init())
   got = gradient(m, rollout, later, state=state)
   assert np.abs(got).max() > 1e-4
@@ -248,7 +248,7 @@ def test_a_rollout_without_tokens_sets_no_anchor():
 
 
 def test_the_ratio_keeps_its_value_and_spreads_its_gradient():
-  """The card: p = [.6, .2, .1, .1], token 1: d ratio / d log p."""
+  """d ratio / d log p for p = [.6, .2, .1, .1] and token 1."""
   logits = jnp.log(jnp.array([0.6, 0.2, 0.1, 0.1]))
   ids = jnp.array([0, 1, 2])  # of .6, .2, .1; a tie, and the first wins
   rollout = tabular_policy.rollout(p=1, s=2, t=2, k=1, ragged=False)
@@ -267,11 +267,11 @@ def test_the_ratio_keeps_its_value_and_spreads_its_gradient():
   def ratio(log_p, a, token):
     at = jnp.broadcast_to(log_p[ids], (1, 2, 2, 3))
     named = types.Named({"log_probs_at(old/top_ids(3))": at})
-    own = jnp.full((1, 2, 2), log_p[token] - logits[token])
-    seen = rollout.replace(
+    log_ratio = jnp.full((1, 2, 2), log_p[token] - logits[token])
+    batch = rollout.replace(
       tokens=rollout.tokens.replace(completions=jnp.full((1, 2, 2), token))
     )
-    value, _ = surrogate.fn(own, jnp.full((1, 2, 2), a), named, seen)
+    value, _ = surrogate.fn(log_ratio, jnp.full((1, 2, 2), a), named, batch)
     return value[0, 0]
 
   close(ratio(logits, 1.0, 1), [1, 1])

@@ -17,7 +17,7 @@ REWARDS = np.array([0.2, 1.0, -0.5])
 
 
 def expected_gradient(name, n, sampler=LOGITS, **hyper):
-  """E over all groups of n one-token samples of - the loss's gradient."""
+  """Mean over all groups of n one-token samples of minus the gradient."""
   m = methods.get(name, **hyper)
   tuples = np.array(list(itertools.product(range(3), repeat=n)))
   p = np.exp(sampler) / np.exp(sampler).sum()
@@ -69,7 +69,7 @@ def true_gradient(k):
   ],
 )
 def test_the_whole_method_is_unbiased(name, k, hyper):
-  """From rollout to parameter gradient, against enumeration."""
+  """The gradient of the parameters from a rollout, against enumeration."""
   np.testing.assert_allclose(
     expected_gradient(name, 4, **hyper), true_gradient(k), atol=2e-6
   )
@@ -84,7 +84,7 @@ def test_off_policy_max_at_k_is_unbiased_under_another_sampler(k):
 
 
 def test_the_bias_of_the_first_order_form_is_of_second_order():
-  """Half as far from the sampler: a quarter of its bias, half of zeroth's."""
+  """At half the distance: a quarter of its bias, half of zeroth's."""
   exact, away = true_gradient(2), np.array([-0.3, 1.0, -0.4])
   shrinks = {}
   for order in ("first", "zeroth"):
@@ -103,7 +103,7 @@ def test_the_bias_of_the_first_order_form_is_of_second_order():
 
 
 def test_a_sample_beyond_the_bound_rests():
-  """Moved up as it is pushed: no gradient. Moved down: it is still pushed."""
+  """Beyond the bound there is a gradient against the direction of A alone."""
   m = methods.get("max_at_k_off_policy", k=2, bound=1.0)
   rollout = tabular_policy.rollout(p=1, s=3, t=1, k=1, ragged=False).replace(
     scores=jnp.array([[0.0, 1.0, 2.0]])
@@ -112,11 +112,11 @@ def test_a_sample_beyond_the_bound_rests():
 
   def gradient(moved):
     now = jnp.zeros((1, 3, 1))
-    seen = rollout.replace(behavior_log_probs=now - jnp.array(moved)[:, None])
+    batch = rollout.replace(behavior_log_probs=now - jnp.array(moved)[:, None])
 
     def value(log_probs):
       named = types.Named({"log_probs": log_probs})
-      return term.fn(rollout.scores, named, seen).sum()
+      return term.fn(rollout.scores, named, batch).sum()
 
     return np.asarray(jax.grad(value)(now))[0, :, 0]
 
@@ -137,7 +137,7 @@ def test_the_orders_are_one_at_the_first_update():
 
 
 def test_bon_mean_turns_the_sign_of_the_second_best():
-  """Card values: GRPO rewards both 0.7s, the best of two does not."""
+  """GRPO rewards both 0.7s; the best of two does not."""
   rollout = tabular_policy.rollout(p=1, s=4, ragged=False).replace(
     scores=jnp.array([[0.1, 0.7, 0.7, 1.0]])
   )
@@ -189,7 +189,7 @@ def test_min_and_sum_form_agree_on_samples_of_one_step():
 
 
 def test_the_process_advantage_of_pure_worked_by_hand():
-  """Card values: lengths 8, 6, 8 of at most 8; temperature 0.1."""
+  """Worked by hand: lengths 8, 6, 8 of at most 8; temperature 0.1."""
   steps = [[3, 2, 3], [2, 4], [2, 2, 2, 2]]
   scores = [[0.9, 0.2, 0.7], [0.8, 0.6], [-0.5, 0.9, 0.9, 0.9]]
   ids = np.full((1, 3, 8), -1)

@@ -1,4 +1,4 @@
-"""FixPO: the price of the trust region, and that it is kept."""
+"""FixPO: the weight of the KL, and that the trust region holds."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ EPS = 0.05
 
 
 def trained(rollout, rate, plan=None, **hyper):
-  """One step of plain SGD at a rate; parameters before and after, metrics."""
+  """One step of SGD at a rate: parameters before and after, and metrics."""
   m, tx, params = (
     methods.get("fixpo", **hyper),
     optax.sgd(rate),
@@ -37,7 +37,7 @@ def largest_kl(old, new, rollout):
 
 
 def test_the_price_of_the_region_has_the_gradient_of_the_dual():
-  """d/dbeta of beta (eps - 2 max KL): it falls inside the region, and rises."""
+  """d/dbeta of beta (eps - 2 max KL): beta falls inside the region."""
   rollout = tabular_policy.rollout()
   ids = fixpo.top_token_ids("before", tabular_policy.V)
   p = jnp.log(jnp.array([0.5, 0.2, 0.1, 0.1, 0.1]))
@@ -48,15 +48,15 @@ def test_the_price_of_the_region_has_the_gradient_of_the_dual():
       str(fixpo.log_probs_at("before", ids)): jnp.broadcast_to(p, shape),
       str(fixpo.log_probs_at("old", ids)): jnp.broadcast_to(q, shape),
     }
-    seen = rollout.replace(
+    batch = rollout.replace(
       extras=rollout.extras.update(extras), step=jnp.int32(1)
     )
     t = fixpo.dual_variable(tabular_policy.V, 0.2, 2.0, 0.01, 1.0)
-    beta, _ = t.apply(None, seen, t.init())
+    beta, _ = t.apply(None, batch, t.init())
     # Adam's first step has the size of its rate.
     np.testing.assert_allclose(beta, 1 + sign * 0.01, atol=1e-5)
     # Nothing has moved before the first step, and so does not the price.
-    still, _ = t.apply(None, seen.replace(step=jnp.int32(0)), t.init())
+    still, _ = t.apply(None, batch.replace(step=jnp.int32(0)), t.init())
     assert still == 1
 
 
@@ -65,13 +65,13 @@ def test_the_price_is_never_negative():
   ids = fixpo.top_token_ids("before", 2)
   flat = jnp.full((*rollout.mask.shape, 2), -1.0)
   extras = {str(fixpo.log_probs_at(s, ids)): flat for s in ("before", "old")}
-  seen = rollout.replace(
+  batch = rollout.replace(
     extras=rollout.extras.update(extras), step=jnp.int32(1)
   )
   t = fixpo.dual_variable(2, 0.2, 2.0, 0.5, 1.0)
   state = t.init()
   for _ in range(5):
-    beta, state = t.apply(None, seen, state)
+    beta, state = t.apply(None, batch, state)
   assert beta == 0
 
 
@@ -90,7 +90,7 @@ def test_the_divergence_is_exact_on_the_whole_vocabulary_and_a_bound_on_part():
 
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_after_the_repairs_no_token_is_outside(minibatches):
-  """A step too long breaks the region; the phase brings it back."""
+  """Too long a step leaves the region; the further updates return to it."""
   rollout = tabular_policy.rollout(ragged=False)
   plan = Plan(minibatches=minibatches)
   rate = 60.0

@@ -1,4 +1,4 @@
-"""What the methods of a group's baselines and scales compute."""
+"""Baselines and scales of a group: the advantages of the methods in `group`."""
 
 import itertools
 
@@ -16,7 +16,7 @@ from rl.minibatches import Plan
 
 
 def groups(scores, lengths=None, **extras):
-  """Groups of these scores, whose samples have these many tokens."""
+  """Groups with these scores, whose samples have these numbers of tokens."""
   scores = np.atleast_2d(np.asarray(scores, np.float32))
   p, s = scores.shape
   lengths = np.ones((p, s)) if lengths is None else np.atleast_2d(lengths)
@@ -32,13 +32,13 @@ def groups(scores, lengths=None, **extras):
 
 
 def advantage(name, rollout, **hyper):
-  """Of the method, at its first rollout."""
+  """The advantage of a method at its first rollout."""
   m = methods.get(name, **hyper)
   return np.asarray(m.advantage.apply(None, rollout, m.advantage.init())[0])
 
 
 def tokens(values):
-  """`[P, S]` as the `[P, S, 1]` of samples of one token."""
+  """`[P, S]` as `[P, S, 1]`, for samples of one token."""
   return np.asarray(values, np.float32)[..., None]
 
 
@@ -52,7 +52,7 @@ def z_score(scores, ddof=1):
 
 
 def test_the_worked_group_of_four():
-  """Card values of R = 1, 0, 0, 0 with lengths 10, 20, 30, 40."""
+  """Worked by hand: R = 1, 0, 0, 0 with lengths 10, 20, 30, 40."""
   rollout = groups([1, 0, 0, 0], [10, 20, 30, 40])
   for name, hyper, want in (
     ("grpo", {"ddof": 0}, [1.732, -0.577, -0.577, -0.577]),
@@ -84,7 +84,7 @@ def test_the_z_score_does_not_see_an_affine_change():
 
 
 def test_remax_needs_no_second_sample():
-  """The greedy score is another decode's: nothing of the group is read."""
+  """The greedy score comes from another completion; the group is not read."""
   rollout = groups(
     [[1, 9], [0, 9], [0, 9]], **{"stage/greedy_scores": [0.0, 1.0, 0.0]}
   )
@@ -107,7 +107,7 @@ def test_the_length_weighted_advantages_of_opo_cancel():
 
 
 def test_gpg_rescales_by_the_share_that_is_informative():
-  """Card value: 1, 0, 0, 1 has alpha 2 of its scores, 1 of its groups."""
+  """Scores 1, 0, 0, 1 have alpha 2 by scores and 1 by groups."""
   centred = np.array([[0.5, -0.5, -0.5, 0.5]])
   one = groups([1, 0, 0, 1])
   np.testing.assert_allclose(advantage("gpg", one, count="scores"), 2 * centred)
@@ -128,7 +128,7 @@ def test_gpg_rescales_by_the_share_that_is_informative():
   [(0, 0), (1, 0), (4, 0), (5, 0.8), (6, 1), (7, 1), (8, 1)],
 )
 def test_the_quantile_baseline_trains_on_the_rarer_side(right, baseline):
-  """Card table, n = 8 and K = .4; equal scores have no advantage."""
+  """A table for n = 8 and K = .4; equal scores have no advantage."""
   scores = np.array([1.0] * right + [0.0] * (8 - right))
   got = advantage("qae", groups(scores), ddof=0)[0]
   spread = scores.std() or np.inf
@@ -145,7 +145,7 @@ def test_the_middle_quantile_is_the_median():
 
 
 def test_lite_ppo_divides_by_the_spread_of_the_batch():
-  """Card values: the raw scores of both groups have a spread of 1/2."""
+  """The uncentred scores of both groups have a standard deviation of 1/2."""
   rows = [[1, 0, 0, 0], [1, 1, 1, 0]]
   want = [[1.5, -0.5, -0.5, -0.5], [0.5, 0.5, 0.5, -1.5]]
   np.testing.assert_allclose(
@@ -161,7 +161,7 @@ def test_lite_ppo_of_one_prompt_is_grpo():
 
 
 def test_reinforce_pp_baseline_centres_then_whitens():
-  """Card values, samples of one token."""
+  """Worked by hand, for samples of one token."""
   rows = [[1, 0, 0, 0], [1, 1, 1, 0]]
   s = 1 / np.sqrt(3)
   want = np.array([[3 * s, -s, -s, -s], [s, s, s, -3 * s]])
@@ -175,7 +175,7 @@ def test_reinforce_pp_baseline_centres_then_whitens():
 
 
 def test_whitening_over_tokens_weighs_long_samples():
-  """One right sample of three tokens, one wrong of one."""
+  """One right sample of three tokens and one wrong sample of one token."""
   rollout = groups([1, 0], [3, 1])
   got = advantage("reinforce_pp_baseline", rollout)[0]
   np.testing.assert_allclose(got[0], [1 / np.sqrt(3)] * 3, atol=1e-5)
@@ -195,13 +195,13 @@ def test_reinforce_pp_is_white_over_the_tokens_of_the_batch():
   rollout = tabular_policy.rollout()
   rollout = with_log_ratio(rollout, jnp.asarray(rollout.behavior_log_probs))
   got = advantage("reinforce_pp", rollout, beta=0.1)
-  there = got[np.asarray(rollout.valid("token"))]
-  np.testing.assert_allclose([there.mean(), there.std()], [0, 1], atol=1e-5)
-  assert len(np.unique(there.round(4))) > rollout.sample_mask.sum()
+  values = got[np.asarray(rollout.valid("token"))]
+  np.testing.assert_allclose([values.mean(), values.std()], [0, 1], atol=1e-5)
+  assert len(np.unique(values.round(4))) > rollout.sample_mask.sum()
 
 
 def test_reinforce_pp_pays_for_the_kl_still_to_come():
-  """Equal scores: returns fall by beta k1 a token, then are whitened."""
+  """With equal scores, returns fall by beta k1 per token and are whitened."""
   rollout = with_log_ratio(groups([1, 1], [3, 1]), 0.5)
   got = advantage("reinforce_pp", rollout, beta=0.2)[0]
   returns = np.array([0.7, 0.8, 0.9, 0.9])
@@ -233,7 +233,7 @@ def test_gdpo_of_one_reward_is_the_whitened_z_score():
 
 
 def test_gdpo_keeps_apart_what_a_sum_of_rewards_confuses():
-  """The first two samples earn 1 in sum, but one reward is the rarer."""
+  """The first two samples have the sum 1, but one of the rewards is rarer."""
   right, format_kept = [1, 0, 0, 0], [0, 1, 1, 0]
   got = advantage("gdpo", two_rewards(right, format_kept))[0]
   np.testing.assert_allclose(got[0], np.sqrt(3) * got[1], rtol=1e-4)
@@ -273,7 +273,7 @@ INTRA = [0.25, -0.25, 0.25, 0.25, -0.25, -0.25, 0.75, -0.75]
 
 @pytest.mark.parametrize("metric", ["entropy", "length"])
 def test_canon_judges_the_halves_of_a_group(metric):
-  """Card values; with mu = 1/2 both comparisons are that to the group."""
+  """Worked by hand; with mu = 1/2 both comparisons are that to the group."""
   rollout = groups(
     CANON_SCORES,
     np.multiply(CANON_METRIC, 10),
@@ -287,7 +287,7 @@ def test_canon_judges_the_halves_of_a_group(metric):
 
 
 def test_canon_discounts_the_low_entropy_or_the_long_half():
-  """alpha < 1: all right, and still the discounted half is worth less."""
+  """With alpha < 1 the discounted half has less advantage; all are right."""
   extras = {"old/entropy": tokens([[0.1, 0.2, 0.3, 0.4]])}
   rollout = groups([1, 1, 1, 1], [1, 2, 3, 4], **extras)
   got = advantage("canon", rollout, alpha=0.9)
@@ -298,7 +298,7 @@ def test_canon_discounts_the_low_entropy_or_the_long_half():
 
 
 def test_canon_puts_the_middle_of_an_odd_group_above():
-  """Scores 1, 0, 0 by rising entropy: the low half is the first alone."""
+  """Scores 1, 0, 0 by increasing entropy: only the first is in the low half."""
   extras = {"old/entropy": tokens([[0.1, 0.2, 0.3]])}
   got = advantage("canon", groups([1, 0, 0], **extras))
   np.testing.assert_allclose(got, [[1, -1, -1]], atol=1e-6)
@@ -312,14 +312,14 @@ def answers(ids):
 
 
 def copo_signals(rollout, **hyper):
-  """Advantages of the loss within groups, and of the one across prompts."""
+  """Advantages of the loss within groups, and of the loss across prompts."""
   m = methods.get("copo", **hyper)
   batch, _, _ = prepare.prepare(m, rollout, m.init())
   return [np.asarray(signal)[..., 0] for signal in batch.signals]
 
 
 def test_copo_of_unanimous_groups_is_global():
-  """Means 1/4 and 3/4 of two prompts: -1 and 1, for everyone in the group."""
+  """Two prompts with means 1/4 and 3/4: all samples have -1 and 1."""
   rollout = groups([[1, 0, 0, 0], [1, 1, 1, 0]], **answers(np.zeros((2, 4))))
   within, across = copo_signals(rollout, gamma=1e4)
   np.testing.assert_allclose(within, 0, atol=1e-6)
@@ -327,7 +327,7 @@ def test_copo_of_unanimous_groups_is_global():
 
 
 def test_copo_of_scattered_groups_is_grpo():
-  """All answers differ, so H = 1 and the groups judge themselves."""
+  """All answers differ, so H = 1 and only the group matters."""
   scores = [[1, 0, 0, 0], [1, 1, 1, 0]]
   rollout = groups(scores, **answers([[0, 1, 2, 3]] * 2))
   within, across = copo_signals(rollout, gamma=1e4)
@@ -340,7 +340,7 @@ def test_copo_of_scattered_groups_is_grpo():
   [([0, 0, 0, 0], 0.0067), ([0, 0, 7, 7], 0.5), ([0, 1, 2, -1], 0.9933)],
 )
 def test_the_gate_of_copo_opens_with_disagreement(ids, gate):
-  """Card values at H = 0, 1/2 and 1 as a share of log 4; -1 is an answer."""
+  """H is 0, 1/2 and 1 times log 4; the id -1 counts as an answer."""
   rollout = groups([[1, 0, 0, 0], [1, 1, 1, 0]], **answers([ids] * 2))
   within, across = copo_signals(rollout)
   np.testing.assert_allclose(within[0, 0], 1.5 * gate, atol=2e-4)
@@ -348,7 +348,7 @@ def test_the_gate_of_copo_opens_with_disagreement(ids, gate):
 
 
 def test_copo_pushes_a_unanimous_mistake_down():
-  """Where GRPO has nothing to say."""
+  """GRPO has no gradient on such a group."""
   rollout = groups([[0, 0], [1, 0]], **answers([[3, 3], [0, 1]]))
   assert not advantage("grpo", rollout)[0].any()
   _, across = copo_signals(rollout)
@@ -359,7 +359,7 @@ def test_copo_pushes_a_unanimous_mistake_down():
 
 
 def test_an_unlikely_right_answer_earns_more():
-  """Card values: R' = .8125, 1, 0, .875 by rank of the mean log-prob."""
+  """R' = .8125, 1, 0, .875 by rank of the mean log-probability."""
   log_probs = [[-0.2, -0.9, -0.5, -0.4]]
   extras = {"old/log_probs": tokens(log_probs)}
   rollout = groups([1, 1, 0, 1], **extras)
@@ -377,7 +377,7 @@ def test_an_unlikely_right_answer_earns_more():
 
 
 def test_unlikeliness_ranks_only_the_samples_that_exist():
-  """Of three samples the likeliest has rank 2 of 3."""
+  """The most likely of three samples has rank 2 of 3."""
   rollout = groups(
     [1, 1, 0, 1], **{"old/log_probs": tokens([[-0.2, -0.9, -0.5, np.nan]])}
   )
@@ -395,7 +395,7 @@ def test_unlikeliness_ranks_only_the_samples_that_exist():
 
 
 def test_the_mixed_risk_worked_by_hand():
-  """Card values of totals 0, 1, 3, 5 with quantiles 1 and 4."""
+  """Totals 0, 1, 3, 5 with quantiles 1 and 4."""
   totals, quantiles = jnp.array([0.0, 1, 3, 5]), jnp.array([1.0, 4])
   for w, want in (
     (0.0, [-5, -5, -5 / 3, 0]),
@@ -409,29 +409,29 @@ def test_the_mixed_risk_worked_by_hand():
 
 
 def test_the_tracked_quantiles_start_at_the_batchs_and_find_the_laws():
-  """Totals uniform on [0, 1]: the quantiles of .2 and .8 are .2 and .8."""
+  """Totals uniform on [0, 1] have the quantiles .2 and .8 at these levels."""
   levels, rate = (0.2, 0.8), 0.02
   rng = np.random.default_rng(0)
-  drawn = jnp.asarray(rng.random((2000, 2, 16)), jnp.float32)
+  totals_by_step = jnp.asarray(rng.random((2000, 2, 16)), jnp.float32)
   everyone = jnp.ones((2, 16), bool)
   start = {"quantiles": jnp.zeros(2), "seen": jnp.array(False)}
-  first = track_quantiles(start, drawn[0], everyone, levels, rate)
-  want = np.quantile(drawn[0], levels)
+  first = track_quantiles(start, totals_by_step[0], everyone, levels, rate)
+  want = np.quantile(totals_by_step[0], levels)
   np.testing.assert_allclose(first["quantiles"], want, atol=1e-6)
 
   def after(state, totals):
     return track_quantiles(state, totals, everyone, levels, rate), None
 
   start = {"quantiles": jnp.array([0.5, 0.5]), "seen": jnp.array(True)}
-  last, _ = jax.lax.scan(after, start, drawn)
+  last, _ = jax.lax.scan(after, start, totals_by_step)
   np.testing.assert_allclose(last["quantiles"], levels, atol=0.05)
   nobody = jnp.zeros((2, 16), bool)
-  kept = track_quantiles(first, drawn[1], nobody, levels, rate)
-  np.testing.assert_array_equal(kept["quantiles"], first["quantiles"])
+  unchanged = track_quantiles(first, totals_by_step[1], nobody, levels, rate)
+  np.testing.assert_array_equal(unchanged["quantiles"], first["quantiles"])
 
 
 def test_riskpo_shares_a_bundles_risk_by_each_prompts_spread():
-  """Totals 0, 1, 2, 2 of two prompts; a third prompt has no bundle."""
+  """Totals 0, 1, 2, 2 of two prompts; a third prompt is in no bundle."""
   rows = [[0, 0, 1, 1], [0, 1, 1, 1], [1, 0, 0, 0]]
   m = methods.get("riskpo", bundle=2)
   got, state = m.advantage.apply(None, groups(rows), m.advantage.init())
@@ -470,10 +470,11 @@ def test_riskpo_bundles_only_slots_that_all_its_prompts_have():
 
 @pytest.mark.parametrize("name", ["dr_grpo", "grpo"])
 def test_dividing_by_the_spread_breaks_a_proper_score(name):
-  """Brier scores of the forecasts .1, .2 and .6 of what happens 1 time in 5.
+  """Brier scores of forecasts .1, .2 and .6 for an event of probability 1/5.
 
-  Centred, the true .2 earns most on average; the z-score pays more for the
-  commoner outcome, whose scores differ less, and .1 earns most.
+  The centred score is highest on average for the true .2. The z-score weighs
+  the more common outcome more, as its scores differ less, and is highest for
+  .1.
   """
   forecasts = np.array([0.1, 0.2, 0.6])
   outcomes = np.array([[1], [0], [0], [0], [0]])
@@ -485,8 +486,8 @@ def test_dividing_by_the_spread_breaks_a_proper_score(name):
 def every_group(clip=None, **method):
   """All pairs of 3 actions with all pairs of random rewards, equally likely.
 
-  Returns the expected ascent direction of the logits of a policy that has
-  moved away from the uniform one that sampled.
+  Returns the expected ascent direction of the logits of a policy that has moved
+  away from the uniform policy that sampled.
   """
   pairs = itertools.product(
     itertools.product(range(3), repeat=2), itertools.product((0, 1), repeat=2)
@@ -537,9 +538,9 @@ def test_random_rewards_teach_nothing_on_policy(name, hyper):
 
 
 def test_random_rewards_teach_through_the_clip_alone():
-  """Off-policy an unclipped ratio still gives 0; the clip pulls back.
+  """Off-policy, an unclipped ratio still gives 0, and the clip does not.
 
-  Action 0 has become likelier than clip allows, action 2 less likely.
+  Action 0 has become likelier than the clip allows, action 2 less likely.
   """
   now = np.array([0.6, 0.0, -0.6])
   free_ratio = every_group(clip=1e3, name="grpo", beta=0.0, now=now)
@@ -561,7 +562,7 @@ def test_sums_over_tokens_are_means_weighed_by_length():
 
 
 def test_the_worked_aggregates_of_two_samples():
-  """Card values: loss 1 on 2 tokens, loss 2 on 4."""
+  """A loss of 1 on 2 tokens and of 2 on 4 tokens."""
   values = np.array([[[1, 1, 0, 0], [2, 2, 2, 2]]])
   mask = jnp.asarray(np.arange(4) < np.array([2, 4])[:, None])[None]
   for aggregate, want in (
@@ -576,10 +577,10 @@ def test_the_worked_aggregates_of_two_samples():
 
 
 def test_a_batch_without_a_whole_bundle_is_refused():
-  """Four prompts, bundles of five: there is nothing to compare."""
+  """Four prompts cannot form a bundle of five."""
   m = methods.get("riskpo", bundle=5)
   with pytest.raises(
-    ValueError, match="bundle = 5 prompts of 4; allowed: 1 to"
+    ValueError, match="bundle = 5 exceeds the 4 prompts of a step"
   ):
     m.advantage.apply(None, tabular_policy.rollout(p=4), m.advantage.init())
 
@@ -587,17 +588,17 @@ def test_a_batch_without_a_whole_bundle_is_refused():
 def test_a_greedy_answer_without_a_score_pays_nobody():
   rollout = tabular_policy.rollout()
   greedy = rollout.extras["stage/greedy_scores"].at[1].set(jnp.nan)
-  seen = rollout.replace(
+  batch = rollout.replace(
     extras=rollout.extras.update({"stage/greedy_scores": greedy})
   )
-  a = advantage("remax", seen)
+  a = advantage("remax", batch)
   assert not a[1].any()
   assert a[0].any()
   assert np.isfinite(a).all()
 
 
 def test_unlikeliness_leaves_wrong_samples_alone_whatever_they_scored():
-  """A wrong score of -1 is not made less bad by being likely."""
+  """A score of -1 of a wrong sample does not rise if the sample is likely."""
   rollout = tabular_policy.rollout(p=1, s=4, ragged=False)
   rollout = rollout.replace(
     scores=jnp.array([[1.0, -1.0, 0.5, 1.0]]),

@@ -29,7 +29,7 @@ def chosen(ids, fraction):
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.5, 0.9])
 @pytest.mark.parametrize("stride", [1, 7, 1024])
 def test_it_is_the_fraction_asked_for(fraction, stride):
-  """Of 10000 ids however they are spaced, within three standard errors."""
+  """The share of 10000 ids, however spaced, is within three standard errors."""
   n = 10_000
   actual = chosen(stride * np.arange(n), fraction).mean()
   assert abs(actual - fraction) < 3 * np.sqrt(fraction * (1 - fraction) / n)
@@ -42,7 +42,7 @@ def test_none_and_all():
 
 
 def test_a_prompt_is_always_or_never_chosen():
-  """Wherever it stands, whoever stands beside it, and in larger fractions."""
+  """At every position, beside all other prompts, and in larger fractions."""
   ids = np.arange(1000)
   mixed = np.random.default_rng(0).permutation(ids)[:300]
   some = chosen(ids, 0.3)
@@ -80,7 +80,7 @@ def advantages(name, rollout, **hyper):
 
 @pytest.fixture(scope="module")
 def rollout():
-  """Eight prompts, known and unknown verdicts, ids that are no positions."""
+  """Eight prompts, known and unknown verdicts, ids unlike the positions."""
   base = tabular_policy.rollout(p=8)
   unknown = np.random.default_rng(1).random(base.correct.shape) < 0.2
   return base.replace(
@@ -115,7 +115,7 @@ def test_no_label_is_process_only_and_every_label_is_no_restriction(
   "name", [*FORMS, "clip_delta", "pure_openrlhf", "pure_verl"]
 )
 def test_a_part_of_the_labels_is_the_whole_credit_of_that_part(name, rollout):
-  """Before any whitening, which alone looks across prompts."""
+  """This holds before whitening, which is across prompts."""
   hyper = {} if name == "clip_delta" else {"verifiable": 2.0}
 
   def run(fraction):

@@ -1,4 +1,4 @@
-"""OPRL: turns are paid by a model that learns which samples are right."""
+"""OPRL: turns are rewarded by a model that learns which samples are right."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ OLD, PRM = "old/log_probs", "prm/log_probs"
 
 
 def scored(seed=0, **changes):
-  """A random rollout with both passes; the PRM stands away from the policy."""
+  """A random rollout with both passes; the PRM differs from the policy."""
   rollout = tabular_policy.rollout(seed, p=3)
   rng = np.random.default_rng(seed)
   shape = rollout.mask.shape
@@ -51,9 +51,9 @@ def test_steps_collect_the_log_ratio_of_the_whole():
   t = oprl.implicit_step_rewards(0.05)
   steps = t.apply(None, rollout, t.init())[0]
   gap = rollout.extras[PRM] - rollout.extras[OLD]
-  whole = 0.05 * masked.sum(gap, rollout.valid("token"))
+  want = 0.05 * masked.sum(gap, rollout.valid("token"))
   np.testing.assert_allclose(
-    masked.sum(steps, rollout.valid("step")), whole, atol=1e-6
+    masked.sum(steps, rollout.valid("step")), want, atol=1e-6
   )
 
 
@@ -68,10 +68,10 @@ def test_the_whole_advantage_against_the_loops_of_its_definition():
       for i in range(tabular_policy.S)
       for k in set(ids[p, i][mask[p, i]])
     }
-    for (i, k), own in turns.items():
+    for (i, k), reward in turns.items():
       others = [r for (j, _), r in turns.items() if j != i]
       here = mask[p, i] & (ids[p, i] == k)
-      expected[p, i][here] += 2.0 * (own - np.mean(others))
+      expected[p, i][here] += 2.0 * (reward - np.mean(others))
   actual = advantage(rollout, process_coef=2.0)
   np.testing.assert_allclose(actual, expected, atol=1e-6)
 
@@ -91,15 +91,17 @@ def loss(rollout, log_probs, beta=0.5):
   m = methods.get("oprl", beta=beta)["prm"]
   batch, _, _ = prepare.prepare(m, rollout, m.init())
   coef = prepare.aggregation_weights(m, batch)[0]
-  seen = batch.rollout.replace(
+  batch_rollout = batch.rollout.replace(
     tokens=batch.rollout.tokens.replace(mask=batch.masks[0])
   )
-  value = m.loss.terms[0].fn(None, types.Named({"log_probs": log_probs}), seen)
+  value = m.loss.terms[0].fn(
+    None, types.Named({"log_probs": log_probs}), batch_rollout
+  )
   return jnp.sum(jnp.where(coef != 0, value, 0.0) * coef)
 
 
 def test_the_model_learns_pairs_of_right_and_wrong():
-  """-log sigma(Q_i - Q_j) over such pairs, by loops; others have no part."""
+  """-log sigma(Q_i - Q_j) over such pairs, by loops; no other pairs."""
   rollout = tabular_policy.rollout(2, p=3, garbage=np.nan)
   rollout = rollout.replace(correct=rollout.correct.at[1].set(1))  # all right
   rng = np.random.default_rng(0)
@@ -135,7 +137,7 @@ def test_the_model_learns_pairs_of_right_and_wrong():
 
 
 def test_tokens_of_no_step_have_no_part():
-  """In a model's preferences, as in what its turns earn."""
+  """They are in no preference of the model and in no reward of a turn."""
   rollout = tabular_policy.rollout(2, p=3, ragged=False)
   first = jnp.arange(tabular_policy.T) == 0
   rollout = rollout.replace(step_ids=jnp.where(first, -1, rollout.step_ids))

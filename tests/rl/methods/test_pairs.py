@@ -1,4 +1,4 @@
-"""Losses of pairs and groups, judges and consistency: what the cards say."""
+"""Losses of pairs and groups, judges and consistency bonuses."""
 
 import jax
 import jax.numpy as jnp
@@ -25,19 +25,19 @@ def group(scores, t=1, extras=(), **changes):
   s = scores.shape[-1]
   base = tabular_policy.rollout(p=1, s=s, t=t, k=1, ragged=False)
   zeros = jnp.zeros((1, s, t))
-  known = {f"{slot}/log_probs": zeros for slot in ("old", "ref", "ema")}
+  log_probs = {f"{slot}/log_probs": zeros for slot in ("old", "ref", "ema")}
   return base.replace(
     tokens=base.tokens.replace(mask=jnp.ones((1, s, t), bool)),
     behavior_log_probs=zeros,
     scores=scores,
     correct=(scores == 1).astype(jnp.int8),
-    extras=types.Named({**known, **dict(extras)}),
+    extras=types.Named({**log_probs, **dict(extras)}),
     **changes,
   )
 
 
 def loss(m, rollout, log_probs):
-  """Of log-probs `[S]` or `[P, S, T]`, all other things being given."""
+  """The loss at log-probs `[S]` or `[P, S, T]`; the rollout is fixed."""
   if log_probs.ndim == 1:
     log_probs = log_probs[None, :, None]
   batch, scales, _ = prepare.prepare(m, rollout, m.init())
@@ -50,9 +50,9 @@ def loss(m, rollout, log_probs):
     scales,
     strict=True,
   ):
-    seen = batch.rollout
-    seen = seen.replace(tokens=seen.tokens.replace(mask=mask))
-    value = term.fn(signal, types.Named({"log_probs": log_probs}), seen)
+    text = batch.rollout
+    text = text.replace(tokens=text.tokens.replace(mask=mask))
+    value = term.fn(signal, types.Named({"log_probs": log_probs}), text)
     value = value[0] if isinstance(value, tuple) else value
     total += scale * jnp.sum(jnp.where(coef != 0, value, 0.0) * coef)
   return total
@@ -74,7 +74,7 @@ def advantage(m, rollout):
 
 
 def test_pacs_starts_at_log_2_with_the_gradient_of_rloo():
-  """Card: R = [1, 0, 0, 1], beta 2 -> [-1/3, 1/3, 1/3, -1/3]."""
+  """R = [1, 0, 0, 1] with beta 2 gives [-1/3, 1/3, 1/3, -1/3]."""
   value, actual = slope(methods.get("pacs", beta=2.0), group([1, 0, 0, 1]))
   np.testing.assert_allclose(value, LN2, rtol=1e-6)
   np.testing.assert_allclose(actual, np.array([-1, 1, 1, -1]) / 3, atol=1e-6)
@@ -88,19 +88,19 @@ def test_pacs_leaves_a_group_of_one_verdict_alone_at_first(verdict):
 
 
 def test_pacs_balances_the_verdicts_of_a_group():
-  """One right of four weighs 2, the wrong ones 2/3: worked by hand."""
+  """One right sample of four weighs 2, the wrong ones 2/3: worked by hand."""
   rollout = group([1, 0, 0, 0])
   _, even = slope(methods.get("pacs"), rollout)
   np.testing.assert_allclose(even, [-1 / 3, *[1 / 9] * 3], atol=1e-6)
-  _, plain = slope(methods.get("pacs", balanced=False), rollout)
-  np.testing.assert_allclose(plain, [-1 / 4, *[1 / 12] * 3], atol=1e-6)
+  _, unweighted = slope(methods.get("pacs", balanced=False), rollout)
+  np.testing.assert_allclose(unweighted, [-1 / 4, *[1 / 12] * 3], atol=1e-6)
 
 
 def test_pacs_leaves_unknown_verdicts_out_of_the_group():
-  known = group([1, 0])
+  judged_group = group([1, 0])
   rollout = group([1, 0, 1]).replace(correct=jnp.array([[1, 0, -1]], jnp.int8))
   m = methods.get("pacs")
-  want, (*actual, last) = slope(m, known), slope(m, rollout)[1]
+  want, (*actual, last) = slope(m, judged_group), slope(m, rollout)[1]
   np.testing.assert_allclose(actual, want[1], atol=1e-7)
   assert last == 0
 
@@ -110,7 +110,7 @@ def test_pacs_leaves_unknown_verdicts_out_of_the_group():
 
 @pytest.mark.parametrize("clipping", ["separate", "joint"])
 def test_p3o_of_two_samples_is_rloo_on_policy(clipping):
-  """Card: 1/2 (R1 - R2) (grad log pi(y1) - grad log pi(y2))."""
+  """1/2 (R1 - R2) (grad log pi(y1) - grad log pi(y2))."""
   m = methods.get("p3o", clipping=clipping)
   _, actual = slope(m, group([0.2, 0.9]))
   np.testing.assert_allclose(actual, [0.35, -0.35], atol=1e-6)
@@ -131,7 +131,7 @@ def test_p3o_of_all_pairs_is_rloo_and_blind_to_a_constant(clipping):
 
 
 def test_p3o_clips_each_ratio_or_their_product():
-  """The better sample is 1.3 times as likely: it rests, or the pair does."""
+  """The better sample is 1.3 times as likely: it is clipped, or the pair is."""
   moved = jnp.log(jnp.array([1.3, 1.0]))
   rollout = group([1.0, 0.0])
   _, separate = slope(methods.get("p3o"), rollout, moved)
@@ -183,7 +183,7 @@ def test_semi_online_dpo_may_imitate_the_chosen_sample():
 
 @pytest.mark.parametrize("name", ["semi_online_dpo", "semi_online_grpo"])
 def test_the_generator_follows_after_so_many_steps(name):
-  for every, due in ((1, [1, 1, 1, 1]), (2, [0, 1, 0, 1])):
+  for every, want in ((1, [1, 1, 1, 1]), (2, [0, 1, 0, 1])):
     m = methods.get(name, every=every)
     assert m.behavior == "generator"
     rule = dict(m.parameter_sets)["generator"]
@@ -191,7 +191,7 @@ def test_the_generator_follows_after_so_many_steps(name):
       int(rule.update({"w": jnp.zeros(())}, {"w": jnp.ones(())}, i)["w"])
       for i in jnp.arange(4)
     ]
-    assert follows == due
+    assert follows == want
 
 
 def test_semi_online_grpo_on_policy_is_grpo():
@@ -255,8 +255,8 @@ def test_aco_judges_a_first_step_by_what_follows_it():
   likely = jnp.array([[[-9.0, -0.1, -0.1], [-0.1, -2.0, -2.0]]])
   rollout = group([0, 0], t=3).replace(behavior_log_probs=likely)
   m = methods.get("aco")
-  whole = rollout.replace(step_ids=None)
-  np.testing.assert_array_equal(np.sign(advantage(m, whole)), [[-1, 1]])
+  without_steps = rollout.replace(step_ids=None)
+  np.testing.assert_array_equal(np.sign(advantage(m, without_steps)), [[-1, 1]])
   rollout = rollout.replace(step_ids=jnp.array([[[0, 1, 1]] * 2]))
   np.testing.assert_array_equal(np.sign(advantage(m, rollout)), [[1, -1]])
 
@@ -269,8 +269,10 @@ def test_prdp_is_zero_at_the_tilted_policy_and_nowhere_steeper():
   beta, ref = 0.5, jax.nn.log_softmax(jnp.array([0.3, -0.4, 0.1, 0.9]))
   rewards = jnp.array([0.2, 1.0, -0.5, 0.4])
   tilted = jax.nn.log_softmax(ref + rewards / beta)
-  known = {"ref/log_probs": ref[None, :, None]}
-  rollout = group(rewards, extras={**known, "old/log_probs": tilted[:, None]})
+  ref_log_probs = {"ref/log_probs": ref[None, :, None]}
+  rollout = group(
+    rewards, extras={**ref_log_probs, "old/log_probs": tilted[:, None]}
+  )
   value, actual = slope(methods.get("prdp", beta=beta), rollout, tilted)
   np.testing.assert_allclose(value, 0, atol=1e-10)
   np.testing.assert_allclose(actual, 0, atol=1e-6)
@@ -286,14 +288,14 @@ def test_prdp_starts_parallel_to_p3o():
 
 
 def test_prdp_rests_where_a_token_has_moved_far_enough():
-  """Towards the target beyond the clip: no pull; away from it: the full one."""
-  m, plain = (methods.get("prdp", beta=0.1, clip=c) for c in (0.2, np.inf))
+  """Beyond the clip the gradient towards the target is 0, back it is full."""
+  m, unclipped = (methods.get("prdp", beta=0.1, clip=c) for c in (0.2, np.inf))
   rollout = group([1.0, 0.0])
   ahead, behind = jnp.array([0.5, 0.0]), jnp.array([-0.5, 0.0])
   assert slope(m, rollout, ahead)[1][0] == 0
-  assert slope(plain, rollout, ahead)[1][0] < 0
+  assert slope(unclipped, rollout, ahead)[1][0] < 0
   np.testing.assert_allclose(
-    slope(m, rollout, behind)[1], slope(plain, rollout, behind)[1]
+    slope(m, rollout, behind)[1], slope(unclipped, rollout, behind)[1]
   )
 
 
@@ -314,7 +316,7 @@ def test_superhf_imitates_the_first_best_that_has_a_token():
 
 
 def test_superhf_of_one_sample_moves_nothing_on_average():
-  """E grad log pi = 0: every token as the only sample of a prompt of its own."""
+  """E grad log pi = 0, with every token as the only sample of one prompt."""
   base = tabular_policy.rollout(p=tabular_policy.V, s=2, t=1, k=1, ragged=False)
   ids = jnp.broadcast_to(
     jnp.arange(tabular_policy.V)[:, None, None], base.mask.shape
@@ -411,7 +413,7 @@ def against_random(scores, limit):
 
 
 def test_brpo_is_the_sign_of_the_gap_to_a_uniform_reference():
-  """Card: so on average it is (#below - #above) / G."""
+  """Its mean is (#below - #above) / G."""
   scores = np.array([0.3, 0.9, -0.2, 0.5, 0.4])
   _, a = against_random(scores, 1.0)
   for row in a[:50]:
@@ -428,8 +430,8 @@ def test_brpo_counts_ties_as_losses_and_drops_lopsided_groups():
   rollout, a = against_random([0.1, 0.2, 0.3, 0.4, 0.5], 0.6)
   assert set(np.abs(a.sum(-1))[a.any(-1)]) == {0, 2}  # 4 of 5 is too much
   m = methods.get("brpo_writing")
-  kept, _ = m.loss_filter.apply(None, rollout, m.loss_filter.init())
-  np.testing.assert_array_equal(kept, np.repeat(a.any(-1)[:, None], 5, 1))
+  in_loss, _ = m.loss_filter.apply(None, rollout, m.loss_filter.init())
+  np.testing.assert_array_equal(in_loss, np.repeat(a.any(-1)[:, None], 5, 1))
 
 
 def test_brpo_drops_a_group_of_one():
@@ -443,7 +445,7 @@ def test_brpo_drops_a_group_of_one():
 
 
 def answers(verdicts, likelihoods, **changes):
-  """Two tokens each: a first step, ever less likely, and the answer."""
+  """Samples of two tokens: a step, less likely by sample, and the answer."""
   log_p = jnp.log(jnp.asarray(likelihoods, jnp.float32))[None]
   copy = jnp.stack([-jnp.ones_like(log_p).cumsum(-1), log_p], -1)
   ids = jnp.broadcast_to(jnp.array([0, 1]), copy.shape)
@@ -464,13 +466,13 @@ def test_care_pays_every_right_answer_where_all_are_as_likely():
 
 
 def test_care_pays_right_answers_as_likely_as_their_mean():
-  """Mean .5 of the right ones: .495 is within the margin of .01, .46 is not."""
+  """Right ones have the mean .5: .495 is within the margin .01, .46 not."""
   rollout = answers([1, 1, 1, 0], [0.46, 0.495, 0.545, 0.9])
   np.testing.assert_allclose(rewards(rollout), [1, 1.5, 1.5, 0])
 
 
 def test_care_caps_the_likelihood():
-  """At .95: the mean is .947 for .979, of which .94 is within the margin."""
+  """With the cap .95 the mean is .947, of which .94 is within the margin."""
   rollout = answers([1, 1, 1], [0.94, 0.999, 0.999])
   np.testing.assert_allclose(rewards(rollout), [1.5, 1.5, 1.5])
 
@@ -505,10 +507,10 @@ def timed(durations, **changes):
 
 
 def time_weights(rollout, **hyper):
-  """What the advantage of GRPO is multiplied by."""
-  plain = advantage(methods.get("grpo"), rollout)[..., None]
+  """The factor on the advantage of GRPO."""
+  unweighted = advantage(methods.get("grpo"), rollout)[..., None]
   weighted = advantage(methods.get("duration_aware", **hyper), rollout)
-  return (weighted / plain)[0]
+  return (weighted / unweighted)[0]
 
 
 def test_time_weights_average_1_and_have_no_unit():
@@ -598,13 +600,13 @@ def test_the_advantage_model_is_blind_to_a_constant_of_the_prompt():
 def test_modelled_advantages_are_centred_and_read_before_the_last_token():
   rollout = tabular_policy.rollout()
   values = np.random.default_rng(0).normal(size=rollout.mask.shape)
-  known = {"advantage_model/values": jnp.asarray(values, jnp.float32)}
-  rollout = rollout.replace(extras=rollout.extras.update(known))
+  extras_ = {"advantage_model/values": jnp.asarray(values, jnp.float32)}
+  rollout = rollout.replace(extras=rollout.extras.update(extras_))
   m = methods.get("advantage_model")["policy"]
   a, real = advantage(m, rollout), np.asarray(rollout.sample_mask)
   last = np.asarray(rollout.scored_lengths) - 1
-  own = np.take_along_axis(values, last[..., None], -1)[..., 0]
-  for row, exists, v in zip(a, real, own, strict=True):
+  last_values = np.take_along_axis(values, last[..., None], -1)[..., 0]
+  for row, exists, v in zip(a, real, last_values, strict=True):
     np.testing.assert_allclose(
       row[exists], v[exists] - v[exists].mean(), atol=1e-6
     )
@@ -620,7 +622,7 @@ def test_without_rehearsal_the_advantage_model_pays_plain_ppo():
 
 
 def test_what_the_judge_did_not_compare_is_neither_won_nor_lost():
-  """One sample without an opinion: no blame, and in no statistic."""
+  """A sample without preferences has A = 0 and is in no statistic."""
   nan = np.nan
   wins = np.array(
     [[0.5, 1, 1, nan], [0, 0.5, 0, nan], [0, 1, 0.5, nan], [nan] * 4]
@@ -634,10 +636,10 @@ def test_what_the_judge_did_not_compare_is_neither_won_nor_lost():
   assert rates[0, 3] == 0
   for seed in range(6):
     keys = jax.random.split(jax.random.key(seed), 1)
-    drawn = against_random_member(1.0).apply(
+    signs = against_random_member(1.0).apply(
       None, rollout.replace(keys=keys), ()
     )[0]
-    assert drawn[0, 3] == 0
+    assert signs[0, 3] == 0
 
 
 def test_an_action_that_never_returned_took_the_timeout():
@@ -674,7 +676,7 @@ def _score(params, tokens):
 
 
 def multi_headed(noise=0.0, p=3):
-  """Its policy, its parameters, a rollout with two components."""
+  """Its policy, its parameters, and a rollout with two components."""
   trunk_key, head_key, key = jax.random.split(jax.random.key(0), 3)
   head = jax.random.normal(head_key, (WIDTH, WORDS))
   rollout = tabular_policy.rollout(p=p, ragged=False)
@@ -722,7 +724,7 @@ def test_mah_dpo_of_one_objective_is_dpo():
 
 
 def test_mah_dpo_is_the_mean_of_dpo_under_each_head():
-  """Each head alone as the model's, on its own component as the score."""
+  """Each head alone is the model's, with its component as the score."""
   policy, params, rollout = multi_headed(noise=0.5)
   _, reference, _ = multi_headed()
   names = ("accuracy", "format")
@@ -731,17 +733,17 @@ def test_mah_dpo_is_the_mean_of_dpo_under_each_head():
   )
   alone = []
   for name in names:
-    own = {**params, "head": params["heads"][name]["kernel"]}
+    single = {**params, "head": params["heads"][name]["kernel"]}
     other = rollout.replace(scores=rollout.components[name])
     m = methods.get("mah_dpo")
-    alone.append(gradients(m, policy, own, other, reference))
+    alone.append(gradients(m, policy, single, other, reference))
   np.testing.assert_allclose(value, np.mean([v for v, _ in alone]), rtol=1e-6)
   np.testing.assert_allclose(
     slope["trunk"], sum(g["trunk"] for _, g in alone) / 2, atol=1e-6
   )
-  for name, (_, own) in zip(names, alone, strict=True):
+  for name, (_, single) in zip(names, alone, strict=True):
     kernel = slope["heads"][name]["kernel"]
-    np.testing.assert_allclose(kernel, own["head"] / 2, atol=1e-6)
+    np.testing.assert_allclose(kernel, single["head"] / 2, atol=1e-6)
   assert not slope["head"].any()  # the model's own head learns nothing
 
 
@@ -800,12 +802,16 @@ def test_a_mixed_head_samples_as_the_models_own_but_for_its_bias():
   mixed = mah_dpo.mixed_head(heads, weights)
   params["unembed"]["kernel"] = mixed["kernel"]
   hidden = jax.random.normal(jax.random.key(2), (4, 8))
-  wanted = sum(
+  want_logits = sum(
     w * head_lib.linear(heads[n], hidden) for n, w in weights.items()
   )
   actual = transformer.unembed(config, params, hidden)
-  np.testing.assert_allclose(actual + 0.7 * jnp.arange(8.0), wanted, atol=1e-5)
-  np.testing.assert_allclose(head_lib.linear(mixed, hidden), wanted, atol=1e-5)
+  np.testing.assert_allclose(
+    actual + 0.7 * jnp.arange(8.0), want_logits, atol=1e-5
+  )
+  np.testing.assert_allclose(
+    head_lib.linear(mixed, hidden), want_logits, atol=1e-5
+  )
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The designed advantages of Pass@k Training: exceeding, combined, adaptive."""
+"""The advantages of Pass@k Training: exceeding, combined and adaptive."""
 
 import functools
 import math
@@ -50,15 +50,15 @@ def by_difficulty(n):
 def test_exceeding_is_pass_at_k_times_the_papers_function(k):
   rollout = by_difficulty(16)
   got = advantages("pass_at_k_exceeding", rollout, k=k)
-  plain = advantages("pass_at_k", rollout, k=k)
+  base = advantages("pass_at_k", rollout, k=k)
   for c in range(1, 17):
-    close(got[c], 4 / (10 * math.log(c + 0.5)) * plain[c])
+    close(got[c], 4 / (10 * math.log(c + 0.5)) * base[c])
   assert not got[0].any()
 
 
 @pytest.mark.parametrize(("k", "peak"), [(1, 16), (4, 8), (8, 4)])
 def test_it_moves_the_most_effort_to_one_right_sample_of_32(k, peak):
-  """The paper's curves: at 50 % for pass@1, 25 % for pass@4, then 1 of 32."""
+  """In the paper: 50 % for pass@1, 25 % for pass@4, then 1 of 32."""
   rollout = by_difficulty(32)
   effort = np.abs(advantages("pass_at_k", rollout, k=k)).sum(-1)
   assert np.argmax(effort) == peak
@@ -70,8 +70,8 @@ def test_exceeding_never_turns_a_sign():
   """Graded scores may sum to less than 1/2, where the log changes its sign."""
   rollout = group([[0.0, 0.1, 0.05, 0.2], [0.0, 0.0, 0.3, 0.0]])
   got = advantages("pass_at_k_exceeding", rollout, k=2)
-  plain = advantages("pass_at_k", rollout, k=2)
-  close(got, 4 / (10 * math.log(1.5)) * plain)
+  base = advantages("pass_at_k", rollout, k=2)
+  close(got, 4 / (10 * math.log(1.5)) * base)
 
 
 # Combination.
@@ -114,7 +114,7 @@ def test_the_ends_of_a_blend_are_pass_at_1_and_pass_at_k():
 
 
 def test_combination_keeps_the_pace_of_hard_prompts_and_the_ease_of_easy_ones():
-  """Its effort is nearer to pass@1's below half, to pass@k's above."""
+  """Sum |A| is nearer to pass@1's below one half, and to pass@k's above."""
   rollout = by_difficulty(16)
   one, many, both = (
     np.abs(advantages(name, rollout, **hyper)).sum(-1)
@@ -134,7 +134,7 @@ LEVELS = np.array([0.3, 2.0, 0.1, 0.7])
 
 
 def with_entropies(levels, scores=SCORES):
-  """Each prompt's mean is its level, its samples' and tokens' are not."""
+  """The mean over a prompt is its level; those of samples and tokens differ."""
   spread = np.linspace(-0.05, 0.05, 8).reshape(4, 2)
   return group(scores, np.asarray(levels)[:, None, None] + spread)
 
@@ -173,7 +173,7 @@ def test_prompts_of_one_entropy_are_treated_alike():
 
 
 def test_a_prompt_without_samples_is_not_ranked():
-  """Nor is an entropy that belongs to no token."""
+  """Entropies of masked tokens are not read either."""
   rollout = with_entropies([0.3, 2.0, np.nan, 0.7])
   real = jnp.array([True, True, False, True])[:, None]
   rollout = rollout.replace(sample_mask=rollout.sample_mask & real)

@@ -90,8 +90,8 @@ COMPONENTS = ("accuracy", "format")
 
 def _score(params, tokens):
   """The stored log-prob for token 0, the rest of the mass for token 1."""
-  own = tokens.prompts[:, 0]
-  hidden = jnp.stack([params.log_probs[own], params.values[own]], -1)
+  ids = tokens.prompts[:, 0]
+  hidden = jnp.stack([params.log_probs[ids], params.values[ids]], -1)
 
   def logits(h):
     first = h[..., 0]
@@ -140,13 +140,13 @@ def single(point):
   return Point(*(jnp.asarray(x, jnp.float32) for x in point))
 
 
-def ours(m, at=NOW, seen=None, microbatches=1):
+def ours(m, at=NOW, batch_rollout=None, microbatches=1):
   """Loss and slopes of the whole method, as the train step computes them."""
-  seen = rollout() if seen is None else seen
+  batch_rollout = rollout() if batch_rollout is None else batch_rollout
   ref = OLD._replace(log_probs=BATCH.ref_log_probs)
   sources = {"old": single(OLD), "ref": single(ref)}
   needs = prepare.required(m, updates=2)
-  scored = scoring.passes(POLICY, sources, needs, seen)
+  scored = scoring.passes(POLICY, sources, needs, batch_rollout)
   batch, scales, _ = prepare.prepare(m, scored, m.init())
   cut = Plan(microbatches=microbatches)
   actual, tally = prepare.gradient(m, POLICY, single(at), batch, scales, cut)
@@ -154,14 +154,14 @@ def ours(m, at=NOW, seen=None, microbatches=1):
 
 
 def close(got, want):
-  """Within 1e-5 of the largest number there is."""
+  """Within 1e-5 of the largest magnitude."""
   scale = np.abs(want).max()
   assert scale > 1e-6
   np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * scale)
 
 
 def composed(loss, advantage=None, **kwargs):
-  """A method of our pieces, by default with GRPO's advantage."""
+  """A method of this project's parts, by default with GRPO's advantage."""
   default = chain(transforms.scores(), z_score(1e-6))
   return method.Method(loss, advantage or default, **kwargs)
 
@@ -171,7 +171,7 @@ def z_score(eps):
 
 
 def clipped(aggregate, **kwargs):
-  """PPO-clip of GRPO's advantages under another mean."""
+  """PPO-clip of GRPO's advantages under another aggregation."""
   surrogate = surrogates.ppo_clip(**kwargs)
   return composed(terms.policy_gradient(surrogate, aggregate=aggregate))
 
@@ -453,7 +453,7 @@ CASES = {
 
 
 def words(who):
-  """A docstring on one line: of a method by name, or of an object."""
+  """The docstring, on one line, of a method by name or of an object."""
   doc = (methods.factory(who) if isinstance(who, str) else who).__doc__
   return " ".join(doc.split())
 
@@ -479,7 +479,7 @@ def test_what_differs_is_explained(name):
 
 
 def test_the_batch_reaches_every_branch():
-  """And stands away from every kink, whose slope would be anybody's."""
+  """It also stays away from every kink, where the slope is not defined."""
   mask, rho = BATCH.mask > 0, peers.ratio(NOW)
   for sign in (-1, 1):
     paid = mask & (sign * peers.on_tokens(GROUP) > 0)
@@ -523,7 +523,7 @@ def test_truncated_weights_of_tokens_are_averaged_as_verl_does(name, peer):
   assert ((token_weights == 2.0) & (BATCH.mask > 0)).any()
   sampled = jnp.asarray(BATCH.old_log_probs - gap, jnp.float32)
   m = importance.add_importance_weights(methods.get(name), cap=2.0)
-  loss, actual = ours(m, seen=rollout(behavior_log_probs=sampled))
+  loss, actual = ours(m, batch_rollout=rollout(behavior_log_probs=sampled))
   theirs = peer(weights=token_weights)
   close(loss, theirs(NOW, NOW))
   close(actual.log_probs, peers.slopes(theirs, NOW).log_probs)
@@ -547,7 +547,9 @@ def test_a_group_of_one_keeps_its_score_in_verl_and_earns_nothing_here(name):
   np.testing.assert_allclose(theirs / theirs.max(), ALONE, atol=1e-5)
   hyper = {"beta": 0.0} if name == "grpo" else {}
   alone = jnp.arange(S) == jnp.zeros((P, 1), int)
-  _, actual = ours(methods.get(name, **hyper), seen=rollout(sample_mask=alone))
+  _, actual = ours(
+    methods.get(name, **hyper), batch_rollout=rollout(sample_mask=alone)
+  )
   assert not actual.log_probs.any()
 
 
@@ -575,7 +577,7 @@ def test_a_group_of_one_is_explained():
   ],
 )
 def test_the_group_of_equal_scores_is_exactly_silent(name):
-  """Not up to rounding: bit for bit."""
+  """The advantage is 0 bit for bit, without rounding error."""
   _, actual = ours(methods.get(name))
   assert not actual.log_probs[2].any()
   assert actual.log_probs[[1, 3]].any((1, 2)).all()
@@ -584,25 +586,25 @@ def test_the_group_of_equal_scores_is_exactly_silent(name):
 def test_denominators_are_those_of_the_whole_minibatch():
   """TRL's bnpo averages the token means of the microbatches."""
   m = with_trl_eps(methods.get("lite_ppo"))
-  whole = peers.trl_clip(TRL_GROUP, "dapo")
+  full_batch = peers.trl_clip(TRL_GROUP, "dapo")
   for microbatches in (1, 2):
     loss, actual = ours(m, microbatches=microbatches)
-    close(loss, whole(NOW, NOW))
-    close(actual.log_probs, peers.slopes(whole, NOW).log_probs)
+    close(loss, full_batch(NOW, NOW))
+    close(actual.log_probs, peers.slopes(full_batch, NOW).log_probs)
   odd = (np.arange(P) % 2)[:, None, None]
   halves = [
     peers.trl_clip(TRL_GROUP, "dapo", mask=BATCH.mask * half)
     for half in (odd, 1 - odd)
   ]
   bnpo = peers.total(*((0.5, half) for half in halves))
-  assert abs(bnpo(NOW, NOW) / whole(NOW, NOW) - 1) > 0.01
+  assert abs(bnpo(NOW, NOW) / full_batch(NOW, NOW) - 1) > 0.01
   says = "Coefficients are made from the whole minibatch before it is cut up"
   assert says in words(aggregates)
 
 
 @pytest.mark.parametrize("lam", [1.0, 0.9])
 def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
-  """A_last is less by (1 - lam)(R - V) there; here that V is 0, and paid."""
+  """TRL's A_last is smaller by (1 - lam)(R - V); here that V is 0."""
   rewards = peers.token_rewards(SCORES, 0.05)
   theirs = peers.trl_gae(SCORES, OLD.values, 0.05, lam)
   here, _ = peers.verl_gae(rewards, OLD.values, 1.0, lam)
@@ -611,12 +613,12 @@ def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
     jnp.asarray(rewards), jnp.asarray(OLD.values), mask, 1, lam
   )
   close(np.asarray(actual), here * BATCH.mask)
-  room = BATCH.lengths < T
+  has_padding = BATCH.lengths < T
   last = (BATCH.lengths - 1)[..., None]
   behind = np.minimum(last + 1, T - 1)
   value = np.take_along_axis(OLD.values, behind, -1)[..., 0]
   gap = np.take_along_axis(theirs - here, last, -1)[..., 0]
-  want = np.where(room, -(1 - lam) * (SCORES - value), 0.0)
+  want = np.where(has_padding, -(1 - lam) * (SCORES - value), 0.0)
   np.testing.assert_allclose(gap, want, atol=1e-12)
   assert "after the last one V and A are 0" in words(credit.gae)
   assert "and 0 after the last one" in words(values)
@@ -633,7 +635,7 @@ def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
   ids=str,
 )
 def test_the_entropy_bonus_is_verls(aggregate, mean):
-  """Subtracted, and weighed as the loss is."""
+  """It is subtracted, and aggregated like the loss."""
   bonus = -0.01 * terms.entropy(aggregate)
   weights = aggregate.fn(jnp.asarray(BATCH.mask > 0))
 

@@ -19,7 +19,7 @@ OPEN = {"low": 0.0, "high": 1.0}  # no group is filtered by its accuracy
 
 
 def scored(rollout, params, prm, ref):
-  """The rollout with what the passes of PRIME find."""
+  """The rollout with the results of PRIME's passes."""
   sources = {"old": params, "prm": prm, "ref": ref}
   needs = {scoring.Need(name, scoring.log_probs) for name in sources}
   return scoring.passes(tabular_policy.policy, sources, needs, rollout)
@@ -64,7 +64,7 @@ def advantages(rollout, prm, ref, **hyper):
 
 
 def loss_and_gradient(rollout, prm, ref, **hyper):
-  """Of the reward model: the loss's metrics, its gradient at every position."""
+  """Metrics of the reward model's loss, and its gradient by position."""
   actual, tally = prm_program(**hyper)(rollout, prm, ref)
   return tally.merge(), np.asarray(actual["hidden"])
 
@@ -101,7 +101,7 @@ def test_at_the_reference_the_reward_is_zero_and_the_loss_log_2():
   assert not rewards_of(rollout, ref, ref).any()
 
 
-def test_a_log_ratio_of_2_costs_what_the_card_says():
+def test_the_loss_of_a_log_ratio_of_2():
   """.64440 if right, .74440 if wrong, at beta = .05."""
   base = finished(p=1, s=2, t=4, k=1, ragged=False)
   mask = jnp.ones((1, 2, 4), bool)
@@ -119,7 +119,7 @@ def test_a_log_ratio_of_2_costs_what_the_card_says():
 
 
 def test_the_gradient_is_that_of_a_logistic_regression():
-  """beta (sigma(r) - y) / n at every token, in the log-probability."""
+  """beta (sigma(r) - y) / n at every token, by the log-probability."""
   rollout, prm, ref = (
     finished(),
     tabular_policy.params(1),
@@ -140,7 +140,7 @@ def test_the_gradient_is_that_of_a_logistic_regression():
 
 
 def test_no_segmentation_changes_the_sum():
-  """Rewards of steps, however cut, add up to the r that the loss has seen."""
+  """Rewards of steps, however segmented, add up to the r of the loss."""
   rollout, prm, ref = (
     finished(p=1, s=3, ragged=False),
     tabular_policy.params(1, p=1, s=3),
@@ -206,7 +206,7 @@ def test_pairs_are_counted_within_groups():
 
 
 def test_the_process_baseline_worked_by_hand():
-  """Card values; the mask ends the first sample after two tokens."""
+  """The mask ends the first sample after two tokens."""
   rewards = jnp.array([[0.1, 0.2, 7.0], [-0.1, 0.1, 0.3]])
   mask = jnp.array([[True, True, False], [True, True, True]])
   want = {
@@ -243,7 +243,7 @@ def test_the_scale_of_the_rewards_cancels():
     tabular_policy.params(1),
     tabular_policy.params(2),
   )
-  t = implicit.over_largest_return()
+  t = implicit.divide_by_largest_return()
   q = jnp.asarray(rewards_of(rollout, prm, ref))
   one, large = (np.asarray(t.apply(c * q, rollout, ())[0]) for c in (1.0, 37.0))
   np.testing.assert_allclose(large, one, atol=2e-6)
@@ -266,7 +266,7 @@ def test_the_last_scored_token_has_no_process_reward():
 
 @pytest.mark.parametrize("update", ["after", "before"])
 def test_a_reward_model_at_its_reference_leaves_whitened_leave_one_out(update):
-  """And so does a process coefficient of 0, whatever the model says."""
+  """A process coefficient of 0 does the same with any reward model."""
   rollout, ref = finished(), tabular_policy.params(1)
   valid = np.asarray(rollout.valid("token"))
   members = np.asarray(rollout.sample_mask)
@@ -336,14 +336,16 @@ def filtered(t, rollout):
 
 
 def test_groups_of_medium_accuracy_take_part():
-  """One and four of five are in; unknown verdicts do not count."""
+  """One and four right of five are in; unknown verdicts do not count."""
   solved = np.array([0, 1, 3, 4, 5])
   correct = (np.arange(5) < solved[:, None]).astype(np.int8)
   rollout = tabular_policy.rollout(p=5, s=5, ragged=False)
   rollout = rollout.replace(correct=jnp.asarray(correct))
-  kept = filtered(accuracy_between(), rollout)
-  np.testing.assert_array_equal(kept.any(-1), [False, True, True, True, False])
-  np.testing.assert_array_equal(kept.all(-1), kept.any(-1))
+  in_group = filtered(accuracy_between(), rollout)
+  np.testing.assert_array_equal(
+    in_group.any(-1), [False, True, True, True, False]
+  )
+  np.testing.assert_array_equal(in_group.all(-1), in_group.any(-1))
   unknown = jnp.asarray(correct).at[:, 1:].set(-1)  # 0 or 1 of one
   assert not filtered(
     accuracy_between(), rollout.replace(correct=unknown)
@@ -358,13 +360,13 @@ def test_one_truncated_sample_drops_its_group_if_it_exists():
   rollout = rollout.replace(
     finished=~cut, sample_mask=jnp.ones_like(cut).at[1, 2].set(False)
   )
-  kept = filtered(all_finished(), rollout)
-  np.testing.assert_array_equal(kept.all(-1), [False, True, True])
-  np.testing.assert_array_equal(kept.any(-1), [False, True, True])
+  in_group = filtered(all_finished(), rollout)
+  np.testing.assert_array_equal(in_group.all(-1), [False, True, True])
+  np.testing.assert_array_equal(in_group.any(-1), [False, True, True])
 
 
 def test_dropped_groups_are_in_no_statistic():
-  """Neither in the maximum, nor in whitening, nor in the cross-entropy."""
+  """They are not in the maximum, the whitening or the cross-entropy."""
   rollout, prm, ref = (
     finished(ragged=False),
     tabular_policy.params(1),

@@ -1,6 +1,6 @@
 """PURE in all its layouts, from token ids to advantages; clip, delta, products.
 
-The worked example is the card's (`pure_groups`), at temperature 0.1.
+The worked example is `pure_groups`, at temperature 0.1.
 """
 
 import itertools
@@ -59,10 +59,10 @@ def worked():
   ],
 )
 def test_steps_end_at_separators(tokens, steps, ids):
-  room = 8
-  padded = jnp.array(tokens + [SEP] * (room - len(tokens)), jnp.int32)
+  size = 8
+  padded = jnp.array(tokens + [SEP] * (size - len(tokens)), jnp.int32)
   got = segment_steps(padded, jnp.array(len(tokens)), (SEP, GLUED), steps)
-  np.testing.assert_array_equal(got, ids + [-1] * (room - len(ids)))
+  np.testing.assert_array_equal(got, ids + [-1] * (size - len(ids)))
   exists = step_mask(got, 6)
   np.testing.assert_array_equal(exists, np.arange(6) < len(set(ids)))
 
@@ -94,7 +94,7 @@ def test_no_room_for_a_step_is_refused():
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_every_score_of_a_step_is_collected_once(k):
-  """Empty, truncated and overflowing steps included: none is lost or doubled."""
+  """This includes empty, truncated and overflowing steps."""
   tokens = [[5, 7, 7, 5, 7, 5], [7, 7, 7, 7, 0, 0], [5, 5, 1, 0, 0, 0]]
   lengths = jnp.array([[6, 4, 3]])
   completions = jnp.array([tokens])
@@ -169,14 +169,14 @@ def test_the_worked_example_before_whitening(worked, name, hyper, want):
 
 @pytest.mark.parametrize("baseline", ["token", "step"])
 def test_the_worked_example_with_the_baseline_in_the_reward(worked, baseline):
-  """The card zeroes what ends a step; here the whitening leaves it out."""
+  """Tokens that end a step are left out of the whitening."""
   inside = np.asarray(step_transforms.within_steps(worked))
   got = advantages("pure_openrlhf", worked, baseline=baseline)
   close(np.where(inside, got, 0)[0], OPENRLHF[baseline])
 
 
 def test_the_worked_example_whitened(worked):
-  """The card's variance is biased; the released one is over n - 1 = 21."""
+  """The released variance is over n - 1 = 21."""
   biased = advantages("pure_verl", worked, whitened=True, ddof=0)[0]
   close(biased, VERL_WHITENED)
   released = advantages("pure_verl", worked, whitened=True)[0]
@@ -194,9 +194,10 @@ def test_separators_stay_at_zero_and_out_of_the_whitening(worked, baseline):
 
 
 def test_gamma_decay_is_the_sum_form_with_a_discount(worked):
-  """Second sample: .8 and .6 stand on tokens 1 and 5; gamma = 1/2 per token.
+  """Second sample: .8 and .6 are on tokens 1 and 5, with gamma = 1/2 per token.
 
-  Differences within a sample are free of its baseline, which is one number.
+  Differences within a sample do not depend on its baseline, which is one
+  number.
   """
   got = advantages("sum_form", worked, gamma=0.5)[0, 1, :6]
   returns = np.array([0.41875, 0.8375, 0.075, 0.15, 0.3, 0.6])
@@ -206,15 +207,15 @@ def test_gamma_decay_is_the_sum_form_with_a_discount(worked):
 # Limits and identities.
 
 
-def random_group(rng, n=3, room=L, equal=False):
+def random_group(rng, n=3, longest=L, equal=False):
   steps, scores = [], []
   for _ in range(n):
     count = rng.integers(1, 4)
-    length = room if equal else rng.integers(count, room + 1)
+    length = longest if equal else rng.integers(count, longest + 1)
     cuts = np.sort(rng.choice(np.arange(1, length), count - 1, replace=False))
     steps.append(np.diff([0, *cuts, length]).tolist())
     scores.append(rng.uniform(-1, 1, count).tolist())
-  return group(steps, scores, rng.integers(0, 2, n).tolist(), room)
+  return group(steps, scores, rng.integers(0, 2, n).tolist(), longest)
 
 
 def test_cold_returns_are_the_minimum_until_it_is_met_and_then_nothing(worked):
@@ -240,7 +241,7 @@ def test_a_shift_of_all_scores_shifts_every_samples_return_by_it(worked):
 
 @every_layout
 def test_avoiding_separators_earns_the_leave_one_out_score(name, hyper):
-  """One step a sample: credit is that of the sequence, whatever the form."""
+  """With one step per sample, credit is that of the sequence in every form."""
   scores = [0.3, -0.7, 0.9]
   rollout = group([[L]] * 3, [[s] for s in scores])
   want = [0.3 - 0.1, -0.7 - 0.6, 0.9 + 0.2]
@@ -265,7 +266,7 @@ def test_advantages_of_a_group_of_full_length_sum_to_nothing(name, hyper):
 
 
 def test_verl_and_paper_part_only_by_where_the_outcome_enters(worked):
-  """verl charges the others' success by their length: 6 and 8 tokens of 8."""
+  """verl subtracts the others' success by their length: 6 and 8 tokens of 8."""
   outcome = advantages("pure_verl", worked) - advantages("min_form", worked)
   close(outcome[0], VERL_OUTCOME)
 
@@ -316,7 +317,7 @@ def test_process_only_ignores_the_verdicts(worked, name, hyper):
   ],
 )
 def test_a_fraction_of_labelled_prompts(worked, name, hyper):
-  """Unlabelled prompts get no outcome term, labelled ones get exactly theirs."""
+  """Unlabelled prompts have no outcome term; the others' does not change."""
   unknown = worked.replace(correct=-jnp.ones_like(worked.correct))
   some, every = prompts(unknown, worked), prompts(worked, worked)
   process, both, all_labelled = (
@@ -338,7 +339,7 @@ def test_a_fraction_of_labelled_prompts(worked, name, hyper):
   ],
 )
 def test_an_unknown_verdict_is_not_a_wrong_one(worked, name, hyper):
-  """Nor is it in the baseline of the two samples whose verdict is known."""
+  """It is not in the baseline of the two other samples either."""
   partly = worked.replace(correct=jnp.array([[1, 0, -1]], jnp.int8))
   process, both = (
     advantages(name, partly, verifiable=weight, **hyper)
@@ -348,7 +349,7 @@ def test_an_unknown_verdict_is_not_a_wrong_one(worked, name, hyper):
 
 
 def test_a_step_is_charged_for_its_tokens_but_not_for_its_separator():
-  """The others earn .6 with 3 tokens; steps of 3, 1 (empty) and 2 tokens."""
+  """The others have .6 on 3 tokens; steps of 3, 1 (empty) and 2 tokens."""
   rewards = jnp.array([[0, 0, 1.0, 2, 0, 3], [0, 0, 0.6, 0, 0, 0]])
   mask = jnp.array([[True] * 6, [True] * 3 + [False] * 3])
   ends = jnp.array([[0, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0]], bool)
@@ -357,14 +358,14 @@ def test_a_step_is_charged_for_its_tokens_but_not_for_its_separator():
 
 
 def test_an_empty_step_has_its_own_score_and_its_own_credit():
-  """The second of two separators in a row is the worst step: G knows."""
+  """The second of two separators in a row is the worst step and sets G."""
   rollout = group([[2, 1, 3], [6], [6]], [[0.9, -0.8, 0.7], [0], [0]])
   got = returns(rollout, 1e-3)[0, 0]
   close(got, [-0.8, -0.8, -0.8, 0, 0, 0, 0, 0])
 
 
 def test_the_last_token_of_a_truncated_sample_ends_its_last_step():
-  """No EOS and no separator at the end: the reward is not lost."""
+  """Without EOS and separator at the end, the reward is not lost."""
   rollout = group([[3, 5], [8], [7]], [[0.9, -0.4], [0.2], [0.3]])
   cut = rollout.replace(finished=jnp.zeros((1, 3), bool))
   want = [[-0.4] * 8, [0.2] * 8, [0.3] * 7 + [0]]
@@ -381,7 +382,7 @@ def togo(rewards):
   return np.cumsum(np.asarray(rewards)[..., ::-1], -1)[..., ::-1]
 
 
-def test_clip_and_delta_of_the_card():
+def test_clip_and_delta_worked_by_hand_by_step():
   clipped = step_rewards.clip_rewards(NINE_TWO_SEVEN, EVERY, 0.5)
   close(clipped, [0, -0.3, 0])
   delta = step_rewards.delta_rewards(NINE_TWO_SEVEN, EVERY)
@@ -404,7 +405,7 @@ def ragged(rng, rows=40, k=6):
 
 
 def test_delta_telescopes_to_a_look_one_step_ahead():
-  """The return of step k is its score, of the last step 0; masked ones skip."""
+  """The return of step k is its score, and 0 at the last step."""
   rng = np.random.default_rng(3)
   scores, _ = ragged(rng)
   mask = rng.random(scores.shape) < 0.6
@@ -475,8 +476,8 @@ def reduced(name, steps, **changes):
 @pytest.mark.parametrize(
   ("name", "want"), [("avg", 0.6), ("prod", 0.126), ("max", 0.9), ("min", 0.2)]
 )
-def test_aggregations_of_the_card(name, want):
-  """The card's numbers in any order; one step is itself, no step is 0."""
+def test_aggregations_worked_by_hand(name, want):
+  """Worked by hand in any order; one step is its score, no step is 0."""
   orders = list(itertools.permutations([0.9, 0.2, 0.7]))
   close(reduced(name, orders), want)
   close(reduced(name, [[0.3]]), [0.3, 0, 0, 0, 0, 0])
@@ -485,7 +486,7 @@ def test_aggregations_of_the_card(name, want):
 
 
 def test_no_product_of_probabilities_exceeds_their_minimum():
-  """The length bias of the product: a further step can only cost."""
+  """The length bias of the product: a further step never raises it."""
   rng = np.random.default_rng(6)
   steps = [rng.random(n).tolist() for n in (1, 2, 2, 3, 3, 4)]
   assert (reduced("prod", steps) <= reduced("min", steps) + 1e-7).all()
@@ -496,19 +497,19 @@ def test_two_wrong_steps_do_not_make_a_right():
 
 
 @pytest.mark.parametrize(
-  ("name", "hyper", "said"),
+  ("name", "hyper", "message"),
   [
     ("pure_openrlhf", {"baseline": "tokens"}, "'tokens'; did you mean 'token'"),
     ("clip_delta", {"form": "clipped"}, "'clipped'; did you mean 'clip'"),
   ],
 )
-def test_an_unknown_form_names_the_nearest(name, hyper, said):
-  with pytest.raises(ValueError, match=said):
+def test_an_unknown_form_names_the_nearest(name, hyper, message):
+  with pytest.raises(ValueError, match=message):
     methods.get(name, **hyper)
 
 
 def test_an_unknown_verdict_is_in_no_baseline():
-  """Two right samples and one unknown: nobody is better than anybody."""
+  """Two right samples and one unknown: all advantages are 0."""
   steps, scores = ((2,), (2,), (2,)), ((0.0,), (0.0,), (0.0,))
   rollout = group(steps, scores, (1, -1, 1), room=2, k=1)
   for name in ("pure_verl", "min_form"):

@@ -1,4 +1,4 @@
-"""Methods of ratios, weights and moving clips, and what they are equal to."""
+"""Methods of ratios, weights and moving clips, and their special cases."""
 
 import dataclasses
 
@@ -80,11 +80,11 @@ def test_topr_on_policy_is_reinforce_and_unknown_verdicts_rest():
   )
   rollout = rollout.replace(behavior_log_probs=scored.extras[OLD])
   m = methods.get("topr")
-  plain = terms.policy_gradient(
+  base_term = terms.policy_gradient(
     surrogates.reinforce(), aggregate=aggregates.seq_mean_token_sum()
   )
   g = gradient(m, rollout, params)
-  close(g, gradient(dataclasses.replace(m, loss=plain), rollout, params))
+  close(g, gradient(dataclasses.replace(m, loss=base_term), rollout, params))
   assert not g[0, 2].any()
   with pytest.raises(ValueError, match=r"baseline = 1 must be within"):
     methods.get("topr", baseline=1.0)
@@ -102,17 +102,17 @@ def test_topr_weighs_wrong_samples_by_their_whole_ratio_to_the_sampler():
   drift = jnp.linspace(-0.6, 0.4, tabular_policy.S)[:, None]
   rollout = rollout.replace(behavior_log_probs=scored.extras[OLD] - drift)
   m = methods.get("topr")
-  plain = terms.policy_gradient(
+  base_term = terms.policy_gradient(
     surrogates.reinforce(), aggregate=aggregates.seq_mean_token_sum()
   )
-  naive = gradient(dataclasses.replace(m, loss=plain), rollout, params)
+  naive = gradient(dataclasses.replace(m, loss=base_term), rollout, params)
   moved = (drift[:, 0] * rollout.mask.sum(-1))[..., None, None]
   want = np.minimum(np.exp(moved), 1) * naive
   close(gradient(m, rollout, params), want)
 
 
 def test_the_ratio_that_is_logged_is_of_tokens_whatever_the_objective_makes():
-  """TOPR's ratio of a long sample is no sign that the policy has run away."""
+  """TOPR's ratio of a long sample does not show how far the policy moved."""
   rollout, params = (
     tabular_policy.rollout(ragged=False),
     tabular_policy.params(),
@@ -153,10 +153,10 @@ def test_gspo_weighs_all_tokens_of_a_sample_by_their_geometric_mean():
   """Within the bounds: s_i times the gradient of REINFORCE."""
   rollout, (params, old) = tabular_policy.rollout(), drifted(0.2)
   m = methods.get("gspo", low=1.0, high=1e3)
-  plain = terms.policy_gradient(
+  base_term = terms.policy_gradient(
     surrogates.reinforce(), aggregate=aggregates.seq_mean_token_mean()
   )
-  naive = gradient(dataclasses.replace(m, loss=plain), rollout, params)
+  naive = gradient(dataclasses.replace(m, loss=base_term), rollout, params)
   now, then = (
     scoring.passes(tabular_policy.policy, {"old": p}, {OLD}, rollout).extras[
       OLD
@@ -169,7 +169,7 @@ def test_gspo_weighs_all_tokens_of_a_sample_by_their_geometric_mean():
 
 
 def test_a_sample_without_a_token_is_counted_by_the_geometric_mean():
-  """verl's geo_mean counts it: 8/7 apart on a batch of 8."""
+  """verl's geo_mean counts it: a factor of 8/7 on a batch of 8."""
   rollout, params = (
     tabular_policy.rollout(ragged=False),
     tabular_policy.params(),
@@ -201,7 +201,7 @@ def stale_rollout():
 
 
 def losses_of_terms(m, rollout):
-  """The value of each term at the old policy, before its coefficients."""
+  """The value of each term at the old policy, before its weight."""
   batch, _, _ = prepare.prepare(m, rollout, m.init())
   named = types.Named({"log_probs": rollout.extras[OLD]})
   return [
@@ -237,7 +237,7 @@ def test_each_term_weighs_tokens_by_its_own_mean(first):
 
 
 def test_kimi_comes_to_rest_where_the_log_ratio_is_the_advantage_over_tau():
-  """At A / tau of whole samples, wherever its tokens moved; else not."""
+  """The gradient is 0 at A / tau of whole samples, however it is split."""
   tau = 0.7
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
   m = methods.get("kimi", tau=tau)
@@ -254,8 +254,8 @@ def test_kimi_comes_to_rest_where_the_log_ratio_is_the_advantage_over_tau():
 
   def slope(factor):
     old = now - factor * share * (a / tau)[..., None]
-    seen = rollout.replace(extras=types.Named({str(OLD): old}))
-    batch, scales, _ = prepare.prepare(m, seen, m.init())
+    batch_rollout = rollout.replace(extras=types.Named({str(OLD): old}))
+    batch, scales, _ = prepare.prepare(m, batch_rollout, m.init())
     plan = Plan()
     actual, _ = prepare.gradient(
       m, tabular_policy.policy, params, batch, scales, plan
@@ -269,7 +269,7 @@ def test_kimi_comes_to_rest_where_the_log_ratio_is_the_advantage_over_tau():
 # Lengths.
 
 
-def test_the_soft_overlong_punishment_on_the_cards_numbers():
+def test_the_soft_overlong_penalty_worked_by_hand():
   lengths = np.array([[0, 16384, 18432, 20480]])
   mask = np.arange(20481) < lengths[..., None]
   rollout = tabular_policy.rollout(p=1, s=4, ragged=False)
@@ -322,11 +322,13 @@ def ranges(schedule, phase):
   moving = flex_clip.moving_clip(
     (-0.3, 0.65), (-0.2, 0.2), 0.2, schedule == "did"
   )
-  seen = types.Rollout(*[None] * 9, extras=types.Named({PHASE: phase}))
+  batch_rollout = types.Rollout(*[None] * 9, extras=types.Named({PHASE: phase}))
   named = types.Named({"log_probs": jnp.log(0.5)})
 
   def value(log_ratio, a):
-    return moving.fn(jnp.float32(log_ratio), jnp.float32(a), named, seen)[0]
+    return moving.fn(
+      jnp.float32(log_ratio), jnp.float32(a), named, batch_rollout
+    )[0]
 
   return float(-value(-9.0, -1.0)), float(value(9.0, 1.0))
 
@@ -356,11 +358,11 @@ def test_a_line_bounds_the_probability_in_closed_form():
   a, b, old = -0.3, 0.4, 0.5
   edge = (1 + b) / (1 - a * old) * old
   moving = flex_clip.moving_clip((a, b), (-0.2, 0.3), 0.2, False)
-  seen = types.Rollout(*[None] * 9, extras=types.Named({PHASE: 1.0}))
+  batch_rollout = types.Rollout(*[None] * 9, extras=types.Named({PHASE: 1.0}))
 
   def value(log_p):
     named = types.Named({"log_probs": log_p})
-    return moving.fn(log_p - jnp.log(old), 1.0, named, seen)[0]
+    return moving.fn(log_p - jnp.log(old), 1.0, named, batch_rollout)[0]
 
   close(jax.grad(value)(jnp.log(0.999 * edge)), 0.999 * edge / old)
   assert jax.grad(value)(jnp.log(1.001 * edge)) == 0
@@ -371,8 +373,8 @@ def test_flat_lines_are_ppo_clip(schedule):
   rollout, (params, old) = tabular_policy.rollout(), drifted(0.2)
   flat = {"upper": (0.0, 0.2), "lower": (0.0, 0.2)}
   m = methods.get("flex_clip", schedule=schedule, **flat)
-  plain = terms.policy_gradient(surrogates.ppo_clip())
-  ppo = dataclasses.replace(m, loss=plain)
+  base_term = terms.policy_gradient(surrogates.ppo_clip())
+  ppo = dataclasses.replace(m, loss=base_term)
   close(gradient(m, rollout, params, old), gradient(ppo, rollout, params, old))
 
 
@@ -384,7 +386,7 @@ def test_phases_follow_time_and_entropy():
     close(actual, want)
   moving = flex_clip.entropy_phase(10)
   state, key = moving.init(), "old/entropy"
-  seen = []
+  phases = []
   # H over H_0, at steps 0, 1, ...; the limit to let go is .2 + .8 (1 - t/10).
   for at, share in enumerate([1.0, 0.5, 0.19, 0.75, 0.7, 0.61, 0.3, 0.1]):
     entropy = jnp.full(rollout.mask.shape, 2.0 * share)
@@ -392,8 +394,8 @@ def test_phases_follow_time_and_entropy():
       step=jnp.array(at), extras=types.Named({key: entropy})
     )
     phase, state = moving.apply(None, here, state)
-    seen.append(float(phase))
-  assert seen == [0, 0, 1, 1, 0, 0, 0, 1]
+    phases.append(float(phase))
+  assert phases == [0, 0, 1, 1, 0, 0, 0, 1]
   with pytest.raises(ValueError, match=r"'idd'.*did you mean"):
     methods.get("flex_clip", schedule="idd")
 
@@ -404,15 +406,17 @@ def test_phases_follow_time_and_entropy():
 def test_without_outliers_it_is_ppo_on_whitened_scores():
   rollout, (params, old) = tabular_policy.rollout(), drifted(0.2)
   m = methods.get("stable_reinforce")
-  plain = terms.policy_gradient(
+  base_term = terms.policy_gradient(
     surrogates.ppo_clip(), aggregate=aggregates.seq_mean_token_mean()
   )
-  ppo = method.Method(plain, chain(transforms.scores(), transforms.whiten(1)))
+  ppo = method.Method(
+    base_term, chain(transforms.scores(), transforms.whiten(1))
+  )
   close(gradient(m, rollout, params, old), gradient(ppo, rollout, params, old))
 
 
 def test_outliers_are_dropped_and_ten_samples_have_none():
-  """(n - 1) / sqrt(n) is the largest of n z-scores: 2.85 of 10, 3.02 of 11."""
+  """(n - 1) / sqrt(n) is the largest of n z-scores: 2.85 for n = 10."""
   m = methods.get("stable_reinforce").advantage
   for n, dropped in ((10, False), (11, True)):
     rollout = tabular_policy.rollout(p=1, s=n, ragged=False)
@@ -427,7 +431,7 @@ def test_outliers_are_dropped_and_ten_samples_have_none():
 
 
 def test_the_reward_of_a_judge_is_between_0_and_2():
-  """Consistency counts for nothing without the right verdict."""
+  """Consistency adds nothing without the right verdict."""
   rollout = tabular_policy.rollout(p=1, s=4, ragged=False)
   parts = {
     "format": jnp.array([[1.0, 0, 1, 1]]),

@@ -79,7 +79,7 @@ def outcome_advantages(name, hyper, scores, valid):
 
 @every_group_method
 def test_a_group_of_one_keeps_its_raw_score_as_advantage(name, hyper):
-  """verl: in most estimators. Here it learns nothing."""
+  """This is so in most of verl's estimators. Here its advantage is 0."""
   valid = jnp.arange(6) == jnp.array([[0], [3]])
   scores = jnp.where(valid, 0.7, jnp.nan)
   assert not outcome_advantages(name, hyper, scores, valid).any()
@@ -100,7 +100,7 @@ def test_rounding_of_equal_scores_becomes_an_advantage(name, hyper):
   [*LAYOUTS, *RELEASED, ("clip_delta", {"threshold": 0.5})],
 )
 def test_process_credit_of_a_group_of_one(worked, name, hyper):
-  """Not its raw score, and not minus the batch's mean after whitening."""
+  """It is 0: not its score, and not minus the batch's mean after whitening."""
   only = worked.replace(sample_mask=jnp.array([[True, False, False]]))
   got = advantages(name, prompts(worked, only), whitened=True, **hyper)
   assert (got[1] == 0).all()
@@ -194,10 +194,10 @@ def test_k1_and_k3_in_the_loss_do_not_descend_the_reverse_kl():
   ids=str,
 )
 def test_a_fully_masked_row_is_counted(aggregate):
-  """verl and TRL divide by 8 rows, one of them empty. Here by 7."""
+  """verl and TRL divide by 8 rows, one of them empty; here by 7."""
   mask = jnp.ones((2, 4, 2), bool).at[1, 3].set(False)
-  whole = jnp.ones((1, 7, 2), bool)
-  actual, want = aggregate.fn(mask), aggregate.fn(whole)
+  without_row = jnp.ones((1, 7, 2), bool)
+  actual, want = aggregate.fn(mask), aggregate.fn(without_row)
   close(actual.reshape(8, -1)[:7], want.reshape(7, -1))
   assert not actual[1, 3].any()
 
@@ -240,7 +240,7 @@ def test_losses_shrink_with_the_padding(make):
   ids=str,
 )
 def test_a_sequence_ratio_ignores_the_aggregate_asked_for(ratio, aggregate):
-  """verl's GSPO and SAPO do. Here d loss / d log pi_t = - coefficient_t A."""
+  """verl's GSPO and SAPO do. Here d loss / d log pi_t is minus weight_t A."""
   rollout = tabular_policy.rollout(ragged=False)
   log_probs = rollout.behavior_log_probs
   old = scoring.Need("old", scoring.log_probs)
@@ -262,7 +262,7 @@ def test_a_sequence_ratio_ignores_the_aggregate_asked_for(ratio, aggregate):
 
 
 def test_gae_reads_stale_values_of_the_padding():
-  """verl leaves them in; here what is masked may be anything, and stays 0."""
+  """verl keeps them; here masked values may be anything, and results are 0."""
   rng = np.random.default_rng(1)
   rewards, values = rng.normal(size=(2, 3, 6))
   mask = np.arange(6) < np.array([[6], [4], [0]])
@@ -275,8 +275,7 @@ def test_gae_reads_stale_values_of_the_padding():
 
 
 def test_whitening_weighs_long_samples_more():
-  """Of token signals it does, here too; of samples, before they are broadcast,
-  each counts once."""
+  """Here too for token signals; sample signals count each sample once."""
   rollout = tabular_policy.rollout(p=1, s=2, t=6, ragged=False)
   lengths = jnp.array([[1], [5]])
   rollout = rollout.replace(
@@ -308,7 +307,7 @@ def test_a_ratio_is_clamped_after_it_has_overflowed():
 
 
 def test_a_truncated_sample_loses_only_its_tail():
-  """DAPO's overlong filter drops it whole."""
+  """DAPO's overlong filter drops the whole sample."""
   rollout = tabular_policy.rollout(ragged=False).replace(
     correct=jnp.tile(
       jnp.array([0, 1], jnp.int8), (tabular_policy.P, tabular_policy.S // 2)
@@ -356,7 +355,7 @@ def test_scores_other_than_0_and_1_pass_through_as_advantages(form, k):
 
 
 def test_k_above_n_is_not_a_number():
-  """Refused where it is known beforehand, 0 in a group that is too small."""
+  """It is refused if known beforehand, and 0 in a group that is too small."""
   scores = jnp.array([1.0, 0, 0, 1])
   for f in (objectives.pass_at_k_advantages, objectives.max_at_k_weights):
     with pytest.raises(ValueError, match=r"k = 5 .*1 to the 4 .*nearest: 4"):
@@ -392,7 +391,7 @@ def test_strict_minima_are_taken_over_padded_zeros(worked):
 def test_the_padded_length_is_silently_part_of_the_baseline(worked):
   """Released: row sums over the padded length, which then sets the scale.
 
-  Padded to 12, the baseline is 8/12 of what it is at 8, unless L is given.
+  Padded to 12, the baseline is 8/12 of that at 8, unless L is given.
   """
   wide = group(WORKED_STEPS, WORKED_SCORES, WORKED_CORRECT, 12)
   narrow = advantages("min_form", worked)[0]

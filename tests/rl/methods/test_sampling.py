@@ -1,4 +1,4 @@
-"""Budgets, selections and masks: the cards' numbers, and brute force."""
+"""Budgets, selections and masks: worked examples and brute force."""
 
 import itertools
 
@@ -76,32 +76,32 @@ def test_equal_treatment_brings_every_hard_prompt_to_its_peak():
 def test_the_budget_of_dars_is_capped_by_its_total_and_the_slots():
   stage = methods.get("dars", total=20).sampler
   rollout = group([0.0] * 8)
-  asked = {}
+  calls = {}
 
   class PromptBatch:
     samples, params = 64, None
 
     def sample(self, params, count, first=0, active=None):
-      asked["active"] = active
+      calls["active"] = active
       return rollout if active is None else group([0.0] * count)
 
   merged = stage.run(PromptBatch(), ())
-  assert asked["active"].shape == (1, 56)
-  assert asked["active"].sum() == 12  # 8 + 12 = 20, of the 27 wanted
+  assert calls["active"].shape == (1, 56)
+  assert calls["active"].sum() == 12  # 8 + 12 = 20, of the 27 wanted
   assert merged.sample_mask.sum() == 20
   assert merged.scores.shape == (1, 64)
 
 
 class Unjudged:
-  """Of two prompts the first's samples have no score and no verdict."""
+  """The samples of the first of two prompts have no score and no verdict."""
 
   samples, params = 32, None
 
   def __init__(self):
-    self.asked = []
+    self.masks = []
 
   def sample(self, params, count, first=0, active=None):
-    self.asked.append(active)
+    self.masks.append(active)
     base = tabular_policy.rollout(p=2, s=count, t=1, k=1, ragged=False)
     unknown = jnp.arange(2)[:, None] == 0
     return base.replace(
@@ -116,7 +116,7 @@ class Unjudged:
 def test_a_prompt_that_nobody_can_judge_gets_no_more_samples(name):
   sampler = Unjudged()
   methods.get(name).sampler.run(sampler, ())
-  more = [np.asarray(active) for active in sampler.asked if active is not None]
+  more = [np.asarray(active) for active in sampler.masks if active is not None]
   assert more
   assert not any(active[0].any() for active in more)
   assert any(active[1].any() for active in more)
@@ -126,7 +126,7 @@ def test_a_prompt_that_nobody_can_judge_gets_no_more_samples(name):
 
 
 def test_dealing_by_the_largest_gain_is_optimal():
-  """The card's allocation, and every other one of the same sum."""
+  """A worked allocation, against every other one of the same sum."""
   p = np.array([0.1, 0.3, 0.6, 0.9])
   a, b = 4.5, 6.5
   got = np.asarray(coba.allocate(jnp.asarray(p), a, b, 24, 2, 12))
@@ -165,7 +165,7 @@ def test_equal_gains_are_dealt_in_turn():
 
 
 def test_the_gradient_is_grpos_at_a_fixed_group():
-  """No ratio and no clip: the same at the first update."""
+  """Without ratio and clip the first update is the same."""
   rollout, params = (
     tabular_policy.rollout(ragged=False),
     tabular_policy.params(),
@@ -197,9 +197,9 @@ def test_every_prompt_weighs_the_same_whatever_its_group():
 def test_the_worst_and_the_best_survive_and_no_other():
   keys = jax.random.split(jax.random.key(1), 1)  # draws both of them
   rollout = group([0.3, 0.9, 0.1, 0.5, 0.7], keys=keys)
-  kept = np.asarray(pf_ppo.copies(rollout, "best_worst"))[0]
-  assert kept.sum() == 5
-  assert not kept[[0, 3, 4]].any()
+  counts = np.asarray(pf_ppo.copies(rollout, "best_worst"))[0]
+  assert counts.sum() == 5
+  assert not counts[[0, 3, 4]].any()
   a = advantage("pf_ppo", rollout)[0]
   assert a[1] > 0 > a[2]
   assert not a[[0, 3, 4]].any()
@@ -231,8 +231,8 @@ def test_equal_scores_are_drawn_alike_and_teach_nothing():
 def test_the_drawn_group_is_standardised_with_its_copies():
   rollout = group([0.3, 0.9, 0.1, 0.5, 0.7])
   n = np.asarray(pf_ppo.copies(rollout, "best_random"))[0]
-  drawn = np.repeat([0.3, 0.9, 0.1, 0.5, 0.7], n.astype(int))
-  z = (np.asarray(rollout.scores)[0] - drawn.mean()) / drawn.std()
+  resampled = np.repeat([0.3, 0.9, 0.1, 0.5, 0.7], n.astype(int))
+  z = (np.asarray(rollout.scores)[0] - resampled.mean()) / resampled.std()
   got = advantage("pf_ppo", rollout, rule="best_random")[0]
   np.testing.assert_allclose(got, n * z, atol=1e-5)
   np.testing.assert_allclose(got.sum(), 0, atol=1e-5)
@@ -313,7 +313,7 @@ def test_unlearning_is_strongest_where_the_policy_is_sure():
 # BRPO of AnytimeReasoner
 
 
-def test_the_worked_budgets_of_the_card():
+def test_the_worked_budgets():
   scores = jnp.array([[[0.0, 0, 1, 1], [0, 1, 1, 1]]])
   rollout = tabular_policy.rollout(p=1, s=2, t=4, k=4, ragged=False).replace(
     step_scores=scores, step_mask=jnp.ones((1, 2, 4), bool)
@@ -382,8 +382,10 @@ def test_the_price_falls_while_entropy_is_above_its_target():
 
   def after(log_prob):
     old = jnp.full((1, 2, 1), log_prob)
-    seen = rollout.replace(extras=rollout.extras.update({"old/log_probs": old}))
-    state = m.advantage.apply(None, seen, m.advantage.init())[1]
+    batch = rollout.replace(
+      extras=rollout.extras.update({"old/log_probs": old})
+    )
+    state = m.advantage.apply(None, batch, m.advantage.init())[1]
     return float(jnp.exp(optax.tree.get(state, "log_alpha")))
 
   # Adam's first step has the size of its rate.
@@ -488,7 +490,7 @@ def test_it_is_max_at_n_against_the_best_of_the_others():
 
 
 def processed(correct, values, steps=None, **changes):
-  """One group of these verdicts, whose samples have these mean step scores."""
+  """One group with these verdicts and these mean step scores."""
   rollout = group(correct)
   values = np.asarray(values, np.float32)
   steps = np.full(len(values), 2) if steps is None else np.asarray(steps)
@@ -512,23 +514,23 @@ def chosen(rollout, **hyper):
 
 def test_the_counts_of_prof_by_trying_all_of_them():
   for right, wrong in itertools.product(range(9), repeat=2):
-    for kept in range(right + wrong + 1):
+    for total in range(right + wrong + 1):
       possible = [
-        k for k in range(kept + 1) if k <= right and kept - k <= wrong
+        k for k in range(total + 1) if k <= right and total - k <= wrong
       ]
-      best = max(k * (kept - k) for k in possible)
-      k = int(prof.balanced_counts(*map(jnp.array, (right, wrong, kept))))
+      best = max(k * (total - k) for k in possible)
+      k = int(prof.balanced_counts(*map(jnp.array, (right, wrong, total))))
       assert k in possible
-      assert k * (kept - k) == best
+      assert k * (total - k) == best
 
 
 @pytest.mark.parametrize(
-  ("right", "kept"), [(6, (2, 2)), (7, (3, 1)), (8, (4, 0))]
+  ("right", "counts"), [(6, (2, 2)), (7, (3, 1)), (8, (4, 0))]
 )
-def test_the_counts_of_the_card(right, kept):
+def test_the_counts_of_the_worked_example(right, counts):
   correct = [1] * right + [0] * (8 - right)
   actual = chosen(processed(correct, np.linspace(0, 1, 8)))
-  assert (actual[:right].sum(), actual[right:].sum()) == kept
+  assert (actual[:right].sum(), actual[right:].sum()) == counts
 
 
 def test_right_samples_of_good_and_wrong_ones_of_bad_steps_stay():
@@ -592,9 +594,9 @@ def test_prof_leaves_out_what_nobody_judged_and_keeps_one_of_one():
 
 
 @pytest.mark.parametrize(
-  ("hyper", "said"),
+  ("hyper", "message"),
   [({"share": 0.0}, "nearest: 0.1"), ({"wrong": "randm"}, "'random'")],
 )
-def test_settings_of_prof_are_checked(hyper, said):
-  with pytest.raises(ValueError, match=said):
+def test_settings_of_prof_are_checked(hyper, message):
+  with pytest.raises(ValueError, match=message):
     methods.get("prof", **hyper)

@@ -1,4 +1,4 @@
-"""Where set objectives stop learning: no one right, too few wrong, k = n.
+"""Groups without a gradient of set objectives: k = n, none right, few wrong.
 
 Every statement of the tables in `rl.objectives`, on groups of n = 4.
 """
@@ -67,7 +67,7 @@ def test_leave_one_out_weighs_a_solved_group_alike(k, c):
 
 @pytest.mark.parametrize("k", range(2, N + 1))
 def test_minus_one_still_learns_from_k_minus_1_wrong_samples(k):
-  """Together they need the right one: each is decisive in one subset."""
+  """With these each right sample is decisive in one subset."""
   c = N - (k - 1)
   actual = of(k, c)
   want = np.where(right(c), k / N / math.comb(N - 1, k - 1), 0)
@@ -165,7 +165,7 @@ def test_fewer_samples_than_k_are_nothing_to_learn(k):
   ],
 )
 def test_the_methods_at_one_wrong_sample_of_four_and_k_2(name, learns):
-  """Solved for pass@2; the default of max_at_k, and pass@1's part, learn on."""
+  """Solved for pass@2; max_at_k's default and the pass@1 part still learn."""
   rollout = tabular_policy.rollout(p=1, s=N, ragged=False).replace(
     scores=jnp.asarray([right(3)], jnp.float32)
   )

@@ -82,7 +82,7 @@ def test_without_its_shaping_it_is_grpo(name, hyper):
   ("verdict", "want"), [(1, [0.01, 0.05, 0.2]), (0, [-0.19, -0.15, 0.0])]
 )
 def test_rl_zvp_credits_groups_without_variance_by_entropy(verdict, want):
-  """Card values, H = [.1, .5, 2], alpha = .1."""
+  """H = [.1, .5, 2], alpha = .1."""
   rollout = group(correct=(verdict,) * 4, entropy=[0.1, 0.5, 2.0])
   close(advantage("rl_zvp", rollout, alpha=0.1), [want] * 4)
 
@@ -97,7 +97,7 @@ def test_nobody_is_compared_in_a_group_of_one():
   alone = jnp.array([[True, False, False, False]])
   for name, rollout in (
     ("rl_zvp", group(correct=(1,) * 4, entropy=[0.1, 0.5, 2.0])),
-    ("progrpo", asked((1, 1, 1, 1))),
+    ("progrpo", confident_answers((1, 1, 1, 1))),
   ):
     assert advantage(name, rollout).any()
     assert not advantage(name, rollout.replace(sample_mask=alone)).any()
@@ -121,10 +121,10 @@ def stepped(entropy, ids):
 
 
 def test_empg_worked_by_hand():
-  """Card values of h = [.2, .6, 1, .4]; gains differ by what A they scale.
+  """h = [.2, .6, 1, .4]; the gains are read from the two samples' credit.
 
-  A = (a, -a), so the gain is the half difference of the two samples' credit
-  over a, and their half sum the centred bonus.
+  A = (a, -a), so the gain is half the difference of the two samples' credit,
+  divided by a, and half their sum is the centred bonus.
   """
   a = np.sqrt(0.5)
   got = advantage("empg", stepped([0.2, 0.6, 1.0, 0.4], [0, 1, 2, 3]))
@@ -146,7 +146,7 @@ def test_empg_reads_the_mean_entropy_of_a_step_and_gives_it_to_its_tokens():
 
 
 def test_empg_of_equal_entropies_or_without_gains_is_the_centred_advantage():
-  """One step: no bonus, and the mean over samples is taken off."""
+  """With one step there is no bonus; the mean over samples is subtracted."""
   a = group_normalize(jnp.array([1.0, 0.0]))
   for entropy, ids, hyper in (
     ([0.7, 0.7, 0.7], [0, 0, 0], {}),
@@ -199,7 +199,7 @@ def test_the_penalty_of_ucas_spans_the_batch_and_never_turns_a_right_answer():
 
 
 def test_the_length_is_certainty_only_where_the_sum_is_asked_for():
-  """Tokens alike, one of the right samples shorter."""
+  """All tokens are alike; one of the right samples is shorter."""
   rollout = group(certainty=1.0, chosen_logit=0.0)
   mask = rollout.mask.at[0, 0, 1:].set(False)
   rollout = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
@@ -218,7 +218,7 @@ def test_the_length_is_certainty_only_where_the_sum_is_asked_for():
   [(4, 0, 0.6432), (3, 1, 0.0741), (2, 2, 0.0), (0, 4, -0.6432)],
 )
 def test_the_bonus_of_a_key_token(a, b, want):
-  """Card values: an id in a of 4 right and b of 4 wrong samples."""
+  """An id in a of 4 right and b of 4 wrong samples, worked by hand."""
   key, other = 7, 1
   rows = [[key if i < a else other, 3] for i in range(4)]
   rows += [[key if i < b else other, 3] for i in range(4)]
@@ -231,7 +231,7 @@ def test_the_bonus_of_a_key_token(a, b, want):
 
 
 def test_the_bonus_against_the_hypergeometric_law():
-  """The two-sided p-value by adding binomials, at every table."""
+  """The two-sided p-value by adding binomials, for every table."""
 
   def bits(k, n):
     return -sum(x / n * log2(x / n) for x in (k, n - k) if x) if n else 0.0
@@ -296,7 +296,7 @@ def fives(start):
 
 
 def test_segments_weigh_by_who_shares_them():
-  """Card values: in both right ones 1, in one of each 0, alone 1/2."""
+  """1 in both right ones, 0 in one of each, 1/2 in one alone."""
   a, b = fives(1), fives(6)
   actual = runs((a, b), (a, fives(30)), (b, fives(40)), (fives(50), fives(60)))
   weights = less.segment_weights(*actual, np.array([1, 1, 0, 0]), 5, 0.8)
@@ -308,7 +308,7 @@ def test_segments_weigh_by_who_shares_them():
 
 
 def test_the_smallest_shared_piece_counts_where_it_first_occurs():
-  """Of two nested pieces the shorter; of two places the first."""
+  """The shorter of two nested pieces counts, at the first of two places."""
   tokens = np.array(
     [
       [1, 2, 3, 4, 5, 90, 91, 2, 3],
@@ -369,8 +369,8 @@ def test_confidence_is_the_mean_of_the_least_likely_fifth():
   assert progrpo.confidence(log_probs, ~mask, 0.2) == 1.0
 
 
-def asked(correct):
-  """Four answers of falling confidence to one prompt of three tokens."""
+def confident_answers(correct):
+  """Four answers of decreasing confidence to one prompt of three tokens."""
   lows = -np.arange(1.0, 5.0)[:, None]
   rollout = group(correct=correct, t=4, log_probs=np.tile(lows, (1, 4)))
   prompt = jnp.array([[[-0.5, -0.5, jnp.nan]]])
@@ -384,7 +384,7 @@ def asked(correct):
 
 def test_the_less_confident_of_two_right_answers_gains_more():
   """A + alpha (c(q) - c(o))."""
-  rollout = asked((1, 1, 0, 0))
+  rollout = confident_answers((1, 1, 0, 0))
   got = advantage("progrpo", rollout, alpha=0.3)
   gap = np.exp(-0.5) - np.exp(-np.arange(1.0, 5.0))
   close(got, z_score(rollout) + 0.3 * gap)
@@ -393,16 +393,16 @@ def test_the_less_confident_of_two_right_answers_gains_more():
 
 
 def test_unsolved_prompts_keep_the_advantage_of_grpo():
-  """Solved ones without variance do not: they are told to explore."""
-  assert not advantage("progrpo", asked((0, 0, 0, 0))).any()
-  assert advantage("progrpo", asked((1, 1, 1, 1))).any()
+  """Solved prompts without variance do not: the correction is not 0 there."""
+  assert not advantage("progrpo", confident_answers((0, 0, 0, 0))).any()
+  assert advantage("progrpo", confident_answers((1, 1, 1, 1))).any()
 
 
 # ERV.
 
 
 def test_effective_rank_of_known_spectra():
-  """Card values: 1 of rank one, 3 of the centred identity of size 4."""
+  """1 for rank one, 3 for the centred identity of size 4."""
 
   def everyone(x):
     return erv.effective_rank(
@@ -444,7 +444,7 @@ def test_velocity_and_acceleration_of_the_prefixes():
   assert not erv.rank_statistics(hidden, mask & (jnp.arange(10) < 5), 2)[1]
 
 
-def seen(seed):
+def with_hidden_states(seed):
   rng = np.random.default_rng(seed)
   rollout = tabular_policy.rollout(seed)
   hidden = jnp.asarray(rng.normal(size=(*rollout.mask.shape, 4)), jnp.float32)
@@ -462,7 +462,7 @@ def test_the_first_rollout_is_grpo_and_later_ones_stay_within_half_of_a():
   run, state = erv_steps(stride=2)
   shaped = []
   for seed in range(4):
-    rollout, a = seen(seed)
+    rollout, a = with_hidden_states(seed)
     got, state = run(rollout, state)
     bonus = np.asarray(got) - a
     assert (bonus >= 0).all()
@@ -474,8 +474,8 @@ def test_the_first_rollout_is_grpo_and_later_ones_stay_within_half_of_a():
 
 def test_samples_shorter_than_two_prefixes_keep_their_advantage():
   run, state = erv_steps(stride=3)  # seven tokens make two prefixes
-  _, state = run(seen(0)[0], state)
-  rollout, a = seen(1)
+  _, state = run(with_hidden_states(0)[0], state)
+  rollout, a = with_hidden_states(1)
   got, _ = run(rollout, state)
   short = np.asarray(rollout.scored_lengths) < 7
   np.testing.assert_array_equal(np.asarray(got)[short], a[short])
@@ -484,7 +484,7 @@ def test_samples_shorter_than_two_prefixes_keep_their_advantage():
 def test_the_shaping_of_erv_worked_by_hand():
   """Phi from the deviations of the second rollout against the first."""
   run, state = erv_steps(stride=2, kappa=0.01)  # the cap is out of the way
-  (first, _), (rollout, a) = seen(0), seen(1)
+  (first, _), (rollout, a) = with_hidden_states(0), with_hidden_states(1)
   _, state = run(first, state)
   got, _ = run(rollout, state)
 
@@ -510,7 +510,7 @@ def test_the_shaping_of_erv_worked_by_hand():
 
 
 def test_the_entropy_bonus_is_capped_by_a_share_of_the_advantage():
-  """A + min(.4 H, |A| / 2): no sign turns, H = 0 and A = 0 change nothing."""
+  """A + min(.4 H, |A| / 2): no sign changes; H = 0 and A = 0 change nothing."""
   rollout = group(scores=RAISED, entropy=[0.0, 0.5, 9.0])
   a = z_score(rollout)[:, None]
   got = advantage("entropy_adv", rollout)
@@ -524,13 +524,13 @@ def test_the_entropy_bonus_is_capped_by_a_share_of_the_advantage():
 # EARL.
 
 
-def kept(rollout, **hyper):
+def trained_tokens(rollout, **hyper):
   keep = methods.get("earl", **hyper).loss_filter
   return np.asarray(keep.apply(None, rollout, keep.init())[0])
 
 
 def test_a_fifth_of_the_tokens_of_each_response_is_trained():
-  """Of ten the two most uncertain, of three one, ties all, padding none."""
+  """Two of ten tokens, one of three, all tied ones, and no padding."""
   ramp = np.arange(10) / 10
   entropy = np.array([ramp, ramp[::-1], np.full(10, 0.7), ramp])
   rollout = group(t=10, entropy=entropy)
@@ -539,7 +539,7 @@ def test_a_fifth_of_the_tokens_of_each_response_is_trained():
   rollout = rollout.replace(
     finished=finished, tokens=rollout.tokens.replace(mask=mask)
   )
-  got = kept(rollout)[0]
+  got = trained_tokens(rollout)[0]
   np.testing.assert_array_equal(np.flatnonzero(got[0]), [8, 9])
   np.testing.assert_array_equal(np.flatnonzero(got[1]), [0, 1])
   assert got[2].all()
@@ -550,12 +550,12 @@ def test_the_gate_over_the_batch_follows_the_batch():
   entropy = np.repeat([[0.1], [0.2], [0.3], [0.9]], 5, 1)
   rollout = group(t=5, entropy=entropy)
   rollout = rollout.replace(finished=jnp.ones((1, 4), bool))
-  got = kept(rollout, scope="batch")[0]
+  got = trained_tokens(rollout, scope="batch")[0]
   np.testing.assert_array_equal(got.any(-1), [False, False, False, True])
   assert got[3].all()
   # What is not trained sets no limit to what is: the last sample was cut off.
   cut = rollout.replace(finished=jnp.array([[True, True, True, False]]))
-  got = kept(cut, scope="batch")[0]
+  got = trained_tokens(cut, scope="batch")[0]
   np.testing.assert_array_equal(got.any(-1), [False, False, True, False])
   with pytest.raises(ValueError, match="'bach'; did you mean 'batch'"):
     methods.get("earl", scope="bach")
@@ -570,7 +570,7 @@ def test_earl_of_all_tokens_is_dapo():
   ours = methods.get("earl", rho=1.0, beta=0.0)
   want, _ = dapo.loss_filter.apply(None, rollout, dapo.loss_filter.init())
   np.testing.assert_array_equal(
-    kept(rollout, rho=1.0), want[..., None] & rollout.valid("token")
+    trained_tokens(rollout, rho=1.0), want[..., None] & rollout.valid("token")
   )
   pair = (ours.advantage, dapo.advantage)
   a, b = (t.apply(None, rollout, t.init())[0] for t in pair)

@@ -1,4 +1,4 @@
-"""Learning from verdicts without a baseline, and from verdicts that err."""
+"""Learning from verdicts without a baseline, and from verdicts with errors."""
 
 import dataclasses
 import functools
@@ -58,7 +58,7 @@ def compiled(name, hyper):
 
 
 def gradient(name, rollout, **hyper):
-  """By how much each logit of the softmax P3 goes up, per unit of step."""
+  """The ascent direction of each logit of the softmax P3, per unit of step."""
   return compiled(name, tuple(sorted(hyper.items())))(rollout)
 
 
@@ -77,7 +77,7 @@ def of(name, **hyper):
 
 
 def test_a_wrong_token_gives_its_mass_to_the_others_in_proportion():
-  """The card's numbers: p = .5 .3 .2, token 0 sampled and wrong."""
+  """p = .5, .3, .2, with token 0 sampled and wrong."""
   close(gradient("nsr", group([[0, 1]], [[0, -1]])), [-0.5, 0.3, 0.2])
 
 
@@ -93,7 +93,7 @@ def test_weighted_reinforce_is_reinforce_with_lambda_and_minus_one(positive):
 
 
 def test_positive_and_negative_parts_sum_to_reinforce():
-  """Each times the number of tokens that it divides by."""
+  """Each part is multiplied by the number of tokens that it divides by."""
   parts = 2 * of("psr") + 3 * of("nsr")
   close(parts, 5 * of("w_reinforce", positive=1.0))
   weighted = 0.1 * 2 * of("psr") + 3 * of("nsr")
@@ -131,39 +131,39 @@ def test_an_unknown_verdict_teaches_nothing_and_is_not_counted(name):
 RATES = [(0.0, 0.0), (0.1, 0.2), (0.3, 0.05), (0.4, 0.4), (0.0, 0.9)]
 
 
-def chance(truth, said, r0, r1):
-  """P(the verifier says so | the truth)."""
-  passed = np.where(truth == 1, 1 - r1, r0)
-  return np.where(said == 1, passed, 1 - passed)
+def chance(truth, observed, r0, r1):
+  """P(the verdict that is observed | the truth)."""
+  accepted = np.where(truth == 1, 1 - r1, r0)
+  return np.where(observed == 1, accepted, 1 - accepted)
 
 
 @pytest.mark.parametrize(("r0", "r1"), RATES)
 def test_corrections_have_the_clean_expectation(r0, r1):
-  said = np.array([0.0, 1.0])
+  observed = np.array([0.0, 1.0])
   for truth in (0, 1):
-    p = chance(np.full(2, truth), said, r0, r1)
-    close(p @ noise.backward_correction(said, r0, r1), truth, atol=1e-12)
+    p = chance(np.full(2, truth), observed, r0, r1)
+    close(p @ noise.backward_correction(observed, r0, r1), truth, atol=1e-12)
     want = -(1 - r0 - r1) * (1 - truth)
-    close(p @ noise.forward_weights(said, r1), want, atol=1e-12)
+    close(p @ noise.forward_weights(observed, r1), want, atol=1e-12)
 
 
-def test_numbers_of_the_card():
-  """Rates .1 and .2: passed, rejected; rates by prompt broadcast."""
-  said = np.array([[1.0, 0.0], [1.0, 0.0]])
+def test_the_corrections_worked_by_hand():
+  """Rates .1 and .2, accepted and rejected; rates by prompt broadcast."""
+  observed = np.array([[1.0, 0.0], [1.0, 0.0]])
   rates = np.array([[0.1], [0.0]]), np.array([[0.2], [0.0]])
   want = [[1.285714, -0.142857], [1, 0]]
-  close(noise.backward_correction(said, *rates), want)
-  close(noise.forward_weights(said, rates[1]), [[0.2, -0.8], [0, -1]])
+  close(noise.backward_correction(observed, *rates), want)
+  close(noise.forward_weights(observed, rates[1]), [[0.2, -0.8], [0, -1]])
 
 
 @pytest.mark.parametrize(("r0", "r1"), [(0.1, 0.2), (0.4, 0.4)])
 def test_backward_advantages_are_the_clean_ones_on_average(r0, r1):
-  """Over all 8 ways to err on a group of three."""
+  """The mean is over all 8 combinations of errors in a group of three."""
   truth = np.array([1, 0, 0])
-  said = np.array(list(itertools.product((0, 1), repeat=3)))
-  p = chance(truth, said, r0, r1).prod(-1)
+  observed = np.array(list(itertools.product((0, 1), repeat=3)))
+  p = chance(truth, observed, r0, r1).prod(-1)
   m = methods.get("noisy_backward", false_positive=r0, false_negative=r1)
-  actual = advantages(m, group(np.zeros((8, 3), int), scores=said))
+  actual = advantages(m, group(np.zeros((8, 3), int), scores=observed))
   close(p @ actual, leave_one_out(jnp.asarray(truth, jnp.float32)))
 
 
@@ -179,32 +179,34 @@ def test_the_expected_gradient_is_the_clean_one(name, rates, size):
   truth = np.array([1, 0, 1])
   draws = list(itertools.product(range(3), (0, 1)))
   pairs = np.array(list(itertools.product(draws, repeat=2)))
-  tokens, said = pairs[..., 0], pairs[..., 1]
-  p = (P3[tokens] * chance(truth[tokens], said, 0.3, 0.2)).prod(-1)
+  tokens, observed = pairs[..., 0], pairs[..., 1]
+  p = (P3[tokens] * chance(truth[tokens], observed, 0.3, 0.2)).prod(-1)
   run = jax.vmap(
     lambda t, r: gradient(name, group(t[None], scores=r[None]), **rates)
   )
-  got = p @ np.asarray(run(tokens, said))
+  got = p @ np.asarray(run(tokens, observed))
   clean = P3 * (truth - P3 @ truth)  # d E[R] / d logits
   close(got, size * clean)
 
 
 @pytest.mark.parametrize("name", ["noisy_backward", "noisy_forward"])
 def test_they_read_what_was_observed_and_not_the_truth(name):
-  said = np.array([[1, 0, 0, 1, 0]])
+  observed = np.array([[1, 0, 0, 1, 0]])
   m = methods.get(name)
-  truths = [advantages(m, group(TOKENS, t, said)) for t in (said, 1 - said)]
+  truths = [
+    advantages(m, group(TOKENS, t, observed)) for t in (observed, 1 - observed)
+  ]
   np.testing.assert_array_equal(*truths)
-  assert (truths[0][said == 1] > 0).all()
-  assert (truths[0][said == 0] < 0).all()
+  assert (truths[0][observed == 1] > 0).all()
+  assert (truths[0][observed == 0] < 0).all()
 
 
 def test_constant_rates_cancel_under_a_groups_normalisation():
-  said = jnp.array([[1.0, 0, 0, 1, 0], [1, 1, 1, 0, 1]])
-  corrected = noise.backward_correction(said, 0.3, 0.2)
-  weights = noise.forward_weights(said, 0.2)
+  observed = jnp.array([[1.0, 0, 0, 1, 0], [1, 1, 1, 0, 1]])
+  corrected = noise.backward_correction(observed, 0.3, 0.2)
+  weights = noise.forward_weights(observed, 0.2)
   for reward in (corrected, weights):
-    close(group_normalize(reward, eps=0.0), group_normalize(said, eps=0.0))
+    close(group_normalize(reward, eps=0.0), group_normalize(observed, eps=0.0))
 
 
 @pytest.mark.parametrize(

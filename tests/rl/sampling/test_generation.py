@@ -105,8 +105,8 @@ def test_frequencies_over_a_grid_of_uniforms_are_the_probabilities(name):
 @pytest.mark.parametrize("name", ["plain", "top_k", "top_p", "min_p"])
 @pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-24, 1.0])
 def test_a_token_of_probability_zero_is_never_drawn(name, uniform):
-  # Possible tokens stand alone, so that both neighbours are impossible, the
-  # first and the last index too; sums over so many round in every way.
+  # The neighbours of every possible token are impossible, as are the first and
+  # the last token. Sums over 3001 tokens round both up and down.
   generator = np.random.default_rng(3)
   logits = generator.normal(size=(64, 3001)).astype(np.float32)
   logits[:, ::2] = -np.inf

@@ -93,8 +93,8 @@ def test_each_runs_over_components():
   )
   source = transforms.components(("a", "b"))
   got = value(chain(source, each(center())), rollout)
-  plain = value(chain(scores(), center()))
-  np.testing.assert_allclose(got, [plain, 2 * plain], atol=1e-6)
+  centered = value(chain(scores(), center()))
+  np.testing.assert_allclose(got, [centered, 2 * centered], atol=1e-6)
   mixed = chain(source, transforms.weighted_sum((1.0, -0.5)))
   np.testing.assert_allclose(value(mixed, rollout), 0, atol=1e-6)
 
@@ -242,20 +242,20 @@ def mistakes():
 
 
 @pytest.mark.parametrize(
-  ("make", "said"),
+  ("make", "fragments"),
   [pytest.param(m, s, id=name.replace(" ", "_")) for name, m, s in mistakes()],
 )
-def test_a_mistake_is_a_sentence_at_construction(make, said):
+def test_a_mistake_is_a_sentence_at_construction(make, fragments):
   with pytest.raises((TypeError, ValueError)) as error:
     make()
-  for words in said:
-    assert words in str(error.value)
+  for fragment in fragments:
+    assert fragment in str(error.value)
   assert "\n" not in str(error.value)
 
 
 @transform("none", "prompt")
 def easy_prompts(_, rollout):
-  """One truth per prompt: no filter has that level."""
+  """One bool per prompt, which is not the level of a filter."""
   return rollout.prompt_ids > 1
 
 
@@ -277,7 +277,7 @@ def check(m, rollout=ROLLOUT, **parameter_sets):
 
 @transform("sample")
 def sneaky(signal, rollout):
-  """Reads what nobody declared."""
+  """Reads a need that it does not declare."""
   return signal + rollout.extras["old/entropy"].mean(-1)
 
 
@@ -296,7 +296,7 @@ def wrong_level(_, policy, rollout):
 
 
 @pytest.mark.parametrize(
-  ("m", "rollout", "said"),
+  ("m", "rollout", "fragments"),
   [
     (
       Method(GRADIENT, chain(scores(), sneaky())),
@@ -335,11 +335,11 @@ def wrong_level(_, policy, rollout):
     ),
   ],
 )
-def test_check_finds_what_only_a_trace_can(m, rollout, said):
+def test_check_finds_errors_that_only_tracing_can_find(m, rollout, fragments):
   with pytest.raises((KeyError, TypeError, ValueError)) as error:
     check(m, rollout)
-  for words in said:
-    assert words in str(error.value)
+  for fragment in fragments:
+    assert fragment in str(error.value)
 
 
 def test_check_accepts_what_is_right():
@@ -366,7 +366,7 @@ def test_a_method_prints_itself():
   assert "weight" in str(methods.get("reinforce"))
 
 
-def test_a_controller_is_a_coefficient_with_state():
+def test_a_controller_is_a_term_weight_with_a_state():
   @transform("none", "scalar", init=dict)
   def one_over_step(_, rollout, state):
     return 1.0 / (1.0 + rollout.step), state
@@ -386,7 +386,7 @@ def test_verdicts_read_the_verdict_and_not_the_score():
   assert not np.asarray(transforms.known_verdict(rollout)).any()
 
 
-def test_terms_have_the_coefficients_they_print():
+def test_terms_have_the_weights_that_they_print():
   loss = (
     GRADIENT + 0.5 * (2.0 * kl("k2")) + (-0.01) * terms.entropy(token_mean())
   )
