@@ -112,7 +112,7 @@ def main(argv: Sequence[str]) -> int:
   import jax
 
   from experiments import report
-  from experiments.cli import devices, errors
+  from experiments.cli import devices
   from experiments.training import loop, multihost, preemption, validate
 
   with errors.usage_errors():

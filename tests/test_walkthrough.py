@@ -56,7 +56,7 @@ def test_its_interval_is_over_the_seeds_of_its_sweep(
 ):
   """The folders are those that the page's own words of a sweep plan."""
   words = re.search(r'--product "(.*?)" --seeds (\d)', TEXT)
-  planned = sweep.plan("", "", product=[words[1]], seeds=int(words[2]))
+  planned = sweep.plan_runs("", "", product=[words[1]], seeds=int(words[2]))
   shape = (2, 4)  # problems, samples
   for one in planned:
     correct = np.zeros(shape, np.int8)

@@ -30,9 +30,9 @@ def compile_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
   """
   sample = _sample_on_sampling_mesh(e)
   if (e.config.get("sampler") or {}).get("ahead"):
-    sample = rollout_pipeline.Ahead(e, sample)
+    sample = rollout_pipeline.AsynchronousSampler(e, sample)
   else:
-    sample = rollout_pipeline.moved(e, sample)
+    sample = rollout_pipeline.on_sampling_mesh(e, sample)
   return host_needs.with_host_needs(e, sample)
 
 

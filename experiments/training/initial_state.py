@@ -49,7 +49,7 @@ def restore_or_initialise(
   Frozen parameters are in no checkpoint. They are read again from their source.
 
   Raises:
-    Ended: there are checkpoints and none of them can be read.
+    RunError: there are checkpoints and none of them can be read.
   """
   target = e.abstract.replace(frozen={})
   try:

@@ -47,7 +47,7 @@ def run(
 
   Raises:
     UsageError: another run is using the workdir.
-    Ended: there are checkpoints and none of them can be read.
+    RunError: there are checkpoints and none of them can be read.
     Preempted: SIGTERM arrived. The finished steps are saved.
     Stopped: the NaN guard ended the run. The failed rollout is saved.
   """

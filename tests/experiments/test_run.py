@@ -205,9 +205,9 @@ def one_line(stderr: str) -> str:
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_line_and_writes_nothing(name, tmp_path, capsys):
-  given, expected = MISTAKES[name]
+  args, expected = MISTAKES[name]
   workdir = tmp_path / "run"
-  code = run.main(["run", *given, f"--workdir={workdir}"])
+  code = run.main(["run", *args, f"--workdir={workdir}"])
   assert code == 2
   out, err = capsys.readouterr()
   line = one_line(err)
@@ -251,9 +251,9 @@ def test_a_typo_in_a_file_is_one_line_too(line, expected, tmp_path, capsys):
   )
   workdir = tmp_path / "run"
   assert run.main(["run", f"--config={file}", f"--workdir={workdir}"]) == 2
-  said = one_line(capsys.readouterr().err)
+  output = one_line(capsys.readouterr().err)
   for part in expected:
-    assert part in said, said
+    assert part in output, output
   assert not workdir.exists()
   with pytest.raises(errors.UsageError, match="unknown key of config"):
     command_line.parse(["aot", f"--config={file}"], lambda _: None, ("config",))
@@ -299,8 +299,8 @@ def test_a_workdir_that_cannot_be_created_is_one_line(capsys):
 
 def test_no_data_path_names_the_variable(tmp_path, capsys, monkeypatch):
   monkeypatch.delenv("EXTREMUM_DATA", raising=False)
-  given = [SMOKE, "--config.task=gsm8k", f"--workdir={tmp_path / 'run'}"]
-  assert run.main(["run", *given]) == 2
+  args = [SMOKE, "--config.task=gsm8k", f"--workdir={tmp_path / 'run'}"]
+  assert run.main(["run", *args]) == 2
   line = one_line(capsys.readouterr().err)
   assert "'gsm8k'" in line
   assert "EXTREMUM_DATA" in line
@@ -309,7 +309,7 @@ def test_no_data_path_names_the_variable(tmp_path, capsys, monkeypatch):
 
 def test_a_vocabulary_below_the_tokenizers(tmp_path, capsys):
   data = small_gsm8k.write(tmp_path / "data")
-  given = [
+  args = [
     SMOKE,
     "--config.task=gsm8k(vocab_size=300)",
     f"--config.data.data_path={data}",
@@ -317,7 +317,7 @@ def test_a_vocabulary_below_the_tokenizers(tmp_path, capsys):
     "--config.model.vocab_size=100",
     f"--workdir={tmp_path / 'run'}",
   ]
-  assert run.main(["run", *given]) == 2
+  assert run.main(["run", *args]) == 2
   line = one_line(capsys.readouterr().err)
   assert "model.vocab_size = 100" in line
   assert "gsm8k" in line
@@ -327,9 +327,9 @@ def test_a_vocabulary_below_the_tokenizers(tmp_path, capsys):
 
 @pytest.mark.parametrize("missing", ["config", "workdir"])
 def test_a_missing_flag_is_named(missing, capsys):
-  given = {"config": SMOKE, "workdir": "--workdir=/no/such/run"}
-  del given[missing]
-  assert run.main(["run", *given.values()]) == 2
+  args = {"config": SMOKE, "workdir": "--workdir=/no/such/run"}
+  del args[missing]
+  assert run.main(["run", *args.values()]) == 2
   assert f"--{missing} is missing" in one_line(capsys.readouterr().err)
 
 
@@ -338,10 +338,10 @@ def test_help_shows_a_command_that_can_be_typed(capsys):
   assert "python -m experiments.run --config" in capsys.readouterr().out
 
 
-def command(*given: str) -> subprocess.CompletedProcess:
+def command(*args: str) -> subprocess.CompletedProcess:
   """The real command, on one device."""
   return subprocess.run(
-    [sys.executable, "-m", "experiments.run", *given],
+    [sys.executable, "-m", "experiments.run", *args],
     cwd=ROOT,
     env=small_run.environment(),
     capture_output=True,
@@ -352,26 +352,26 @@ def command(*given: str) -> subprocess.CompletedProcess:
 
 
 def test_explain_says_where_everything_lies_and_runs_nothing(tmp_path, capsys):
-  given = [SMOKE, "--config.mesh.data=2", "--config.mesh.fsdp=4", "--explain"]
-  assert run.main(["run", *given, f"--workdir={tmp_path / 'new'}"]) == 0
+  args = [SMOKE, "--config.mesh.data=2", "--config.mesh.fsdp=4", "--explain"]
+  assert run.main(["run", *args, f"--workdir={tmp_path / 'new'}"]) == 0
   lines = capsys.readouterr().out.splitlines()
   assert lines[0].startswith("mesh: replica 1, data 2, fsdp 4")
-  found = {line.split()[0]: line.split() for line in lines}
+  result = {line.split()[0]: line.split() for line in lines}
   for name in (
     "params.layers.mlp.up.kernel",  # 2 x 32 x 64 floats, on four devices
     "opt_state.1.0.mu.layers.mlp.up.kernel",
   ):
-    assert found[name][-3:] == ["1:", "fsdp", f"{2 * 32 * 64 * 4 // 4:,}"]
+    assert result[name][-3:] == ["1:", "fsdp", f"{2 * 32 * 64 * 4 // 4:,}"]
   assert lines[-1].startswith("while sampling: keys and values")
   assert not (tmp_path / "new").exists()
 
 
 def test_the_process_exits_with_2_and_makes_no_folder(tmp_path):
   workdir = tmp_path / "run"
-  found = command(SMOKE, f"--workdir={workdir}", "--config.method=grppo")
-  assert found.returncode == 2
-  assert "did you mean 'grpo'?" in one_line(found.stderr)
-  assert not found.stdout
+  result = command(SMOKE, f"--workdir={workdir}", "--config.method=grppo")
+  assert result.returncode == 2
+  assert "did you mean 'grpo'?" in one_line(result.stderr)
+  assert not result.stdout
   assert not workdir.exists()
 
 
@@ -380,9 +380,9 @@ def test_a_workdir_of_another_config_stays_byte_identical(tmp_path):
   workdirs.write_config(workdir, smoke.get_config())
   (workdir / "metrics.jsonl").write_text('{"step": 1}\n')
   before = {path: path.read_bytes() for path in workdir.rglob("*")}
-  found = command(SMOKE, f"--workdir={workdir}", "--config.seed=7")
-  assert found.returncode == 2
-  line = one_line(found.stderr)
+  result = command(SMOKE, f"--workdir={workdir}", "--config.seed=7")
+  assert result.returncode == 2
+  line = one_line(result.stderr)
   assert "seed is 0 there, 7 here" in line
   assert "another workdir" in line
   assert {path: path.read_bytes() for path in workdir.rglob("*")} == before
@@ -392,8 +392,8 @@ def test_a_mistake_is_said_before_that_the_workdir_is_anothers(
   tmp_path, capsys
 ):
   workdirs.write_config(tmp_path, smoke.get_config())
-  given = [SMOKE, "--config.method=max_at_q", f"--workdir={tmp_path}"]
-  assert run.main(["run", *given]) == 2
+  args = [SMOKE, "--config.method=max_at_q", f"--workdir={tmp_path}"]
+  assert run.main(["run", *args]) == 2
   assert "did you mean 'max_at_k'?" in one_line(capsys.readouterr().err)
 
 

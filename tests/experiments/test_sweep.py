@@ -30,11 +30,11 @@ def words(*more, **named):
 
 
 def test_every_value_of_one_meets_every_value_of_the_other():
-  found = words(
+  result = words(
     product=["method=grpo(beta=0.0),max_at_k(k=4, baseline='none')", "b=1,2"],
     seeds=2,
   )
-  assert [(w["method"], w["b"], w["seed"]) for w in found] == [
+  assert [(w["method"], w["b"], w["seed"]) for w in result] == [
     (method, b, seed)
     for method in ("grpo(beta=0.0)", "max_at_k(k=4, baseline='none')")
     for b in ("1", "2")
@@ -43,8 +43,8 @@ def test_every_value_of_one_meets_every_value_of_the_other():
 
 
 def test_values_that_are_zipped_go_together():
-  found = words(zipped=["a.lr=1e-3,1e-4", "a.warmup=0,20"], product=["n=1,2"])
-  assert [(w["n"], w["a.lr"], w["a.warmup"]) for w in found] == [
+  result = words(zipped=["a.lr=1e-3,1e-4", "a.warmup=0,20"], product=["n=1,2"])
+  assert [(w["n"], w["a.lr"], w["a.warmup"]) for w in result] == [
     (n, lr, warmup)
     for n in "12"
     for lr, warmup in (("1e-3", "0"), ("1e-4", "20"))
@@ -65,8 +65,8 @@ def test_folders_say_what_differs_and_no_shell_reads_them():
 
 
 def test_a_seed_may_be_an_axis_of_its_own():
-  found = words(product=["seed=3,5"])
-  assert [w["seed"] for w in found] == ["3", "5"]
+  result = words(product=["seed=3,5"])
+  assert [w["seed"] for w in result] == ["3", "5"]
 
 
 @pytest.mark.parametrize(
@@ -97,33 +97,33 @@ def file(tmp_path, monkeypatch):
 
 
 def test_every_config_is_checked_before_the_first_runs(file, tmp_path, capsys):
-  given = ["--config", str(file), "--workdir", str(tmp_path / "runs"), "--run"]
-  status = sweep.main([*given, "--product", "method=reinforce,rienforce"])
+  args = ["--config", str(file), "--workdir", str(tmp_path / "runs"), "--run"]
+  status = sweep.main([*args, "--product", "method=reinforce,rienforce"])
   assert status == errors.USAGE
-  said = capsys.readouterr()
-  assert "method_rienforce-seed_0: unknown method 'rienforce'" in said.err
-  assert not said.out
+  output = capsys.readouterr()
+  assert "method_rienforce-seed_0: unknown method 'rienforce'" in output.err
+  assert not output.out
   assert not (tmp_path / "runs").exists()
 
 
 def test_a_config_is_named_after_the_colon_of_its_file(tmp_path, capsys):
   config = "experiments/configs/method.py:grpo(beta=0.0)"
-  given = ["--config", config, "--workdir", str(tmp_path / "runs")]
-  assert sweep.main([*given, "--product", "seed=0,1"]) == 0
+  args = ["--config", config, "--workdir", str(tmp_path / "runs")]
+  assert sweep.main([*args, "--product", "seed=0,1"]) == 0
   for line in capsys.readouterr().out.splitlines():
     assert f"--config={config}" in shlex.split(line)
 
 
 def test_one_process_splits_its_processors_once(file, tmp_path, capsys):
   axes = ["--product", "cpu_devices=1,2"]
-  given = ["--config", str(file), "--workdir", str(tmp_path / "all"), *axes]
-  assert sweep.main(given) == errors.USAGE
+  args = ["--config", str(file), "--workdir", str(tmp_path / "all"), *axes]
+  assert sweep.main(args) == errors.USAGE
   assert "cpu_devices is 1 and 2" in capsys.readouterr().err
 
 
 def test_logs_are_not_written_into_a_bucket(file, capsys):
-  given = ["--config", str(file), "--workdir", "gs://bucket/runs", "--run"]
-  assert sweep.main(given) == errors.USAGE
+  args = ["--config", str(file), "--workdir", "gs://bucket/runs", "--run"]
+  assert sweep.main(args) == errors.USAGE
   assert "lies in a bucket" in capsys.readouterr().err
 
 
@@ -137,13 +137,13 @@ def test_the_printed_commands_run_and_are_not_run_again(
     "PYTHONPATH", str(pathlib.Path(small_run.__file__).parents[1])
   )
   runs = tmp_path / "runs"
-  given = ["--config", str(file), "--workdir", str(runs), "--run"]
-  given += ["--product", "rollout.samples=2", "--set", "method=reinforce"]
-  assert sweep.main(given) == 0
+  args = ["--config", str(file), "--workdir", str(runs), "--run"]
+  args += ["--product", "rollout.samples=2", "--set", "method=reinforce"]
+  assert sweep.main(args) == 0
   (printed,) = capsys.readouterr().out.splitlines()
   assert "--config.method=reinforce" in printed
   run = runs / "samples_2-seed_0"
   assert statistics.load(run / "evaluation.json").step == 1
-  assert sweep.main(given) == 0
+  assert sweep.main(args) == 0
   log = (runs / "samples_2-seed_0.log").read_text()
   assert "complete at step 1" in log

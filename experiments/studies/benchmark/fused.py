@@ -46,7 +46,7 @@ from experiments.configs import countdown, defaults
 from experiments.logging import run_logger
 from experiments.studies import multi_seed
 from experiments.studies.benchmark import machine, outcome, timing
-from experiments.training import build, dispatch, loop, rollouts
+from experiments.training import build, dispatch, rollouts
 from experiments.training.experiment import Experiment
 from models import sharding
 from rl import fused_loop, step
@@ -148,7 +148,7 @@ def meshes() -> dict[str, Mesh]:
   }
 
 
-def in_turn(e: Experiment, advance: loop.Advance, dispatches: int) -> Loop:
+def in_turn(e: Experiment, advance: dispatch.Dispatch, dispatches: int) -> Loop:
   """One state after another through the loop of a run.
 
   Metrics are fetched one dispatch late, as there.
@@ -241,7 +241,7 @@ def timed(
 
 def host_share(
   e: Experiment,
-  advance: loop.Advance,
+  advance: dispatch.Dispatch,
   start: step.State,
   dispatches: int,
   clock: Callable[[], float] = time.perf_counter,

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.aot import __main__ as command
 from experiments.aot import fit, hlo
-from experiments.training import build
+from experiments.training import build, validate
 from models import sharding
 
 CHAIN = "chain(operations=1)"
@@ -441,7 +441,7 @@ def test_a_node_of_gpus_with_the_gpu_compiler():
     task=CHAIN, mesh__data=2, mesh__fsdp=2, mesh__tensor=2
   )
   config.model.vocab_size = 26
-  e = build.build(config, devices, chip.memory)
+  e = validate.check_and_build(config, devices=devices, memory=chip.memory)
   assert e.model.attention == "blocked"
   analysis = report.analyse(e, chip, lambda _: None)
   for name, program in analysis["programs"].items():

@@ -104,25 +104,25 @@ def _exact_majority(shares, k):
 
 
 def test_estimates_agree_with_the_exact_success_rates():
-  found = _evaluation().estimates
+  result = _evaluation().estimates
   for k in (1, 2, 4, 8):
     exact = {
       f"accuracy/pass@{k}": 1 - (1 - 0.4) ** k,
       f"accuracy/maj@{k}": _exact_majority([0.4, 0.2, 0.2, 0.2], k),
     }
     for name, value in exact.items():
-      estimate = found[name]
+      estimate = result[name]
       # Four standard errors, read off the 95 % interval.
       slack = (estimate.high - estimate.low) / 3.92 * 4
       assert abs(estimate.mean - value) < slack
       assert estimate.low < estimate.mean < estimate.high
-  assert found["accuracy/maj@1"].mean == pytest.approx(
-    found["accuracy/pass@1"].mean, abs=1e-6
+  assert result["accuracy/maj@1"].mean == pytest.approx(
+    result["accuracy/pass@1"].mean, abs=1e-6
   )
-  assert found["reward/max@1"].mean == pytest.approx(
-    found["reward/mean"].mean, abs=1e-6
+  assert result["reward/max@1"].mean == pytest.approx(
+    result["reward/mean"].mean, abs=1e-6
   )
-  assert found["reward/max@32"].mean == pytest.approx(0.0, abs=1e-2)
+  assert result["reward/max@32"].mean == pytest.approx(0.0, abs=1e-2)
 
 
 def test_only_the_last_answer_runs_into_the_length_limit():
@@ -257,8 +257,8 @@ def test_a_host_scored_task_gives_the_same():
     return _score(problems, completions, lengths, finished)
 
   host = Task(**{**TASK.__dict__, "jittable": False, "score": score})
-  found = _evaluated(host)
-  _same(_evaluation(), found)
+  result = _evaluated(host)
+  _same(_evaluation(), result)
 
 
 def test_what_has_no_score_is_left_out_of_the_means():
@@ -275,8 +275,8 @@ def test_what_has_no_score_is_left_out_of_the_means():
     )
 
   lossy = Task(**{**TASK.__dict__, "jittable": False, "score": score})
-  found = _evaluated(lossy)
-  assert np.isnan(found.scores[:, 0]).all()
+  result = _evaluated(lossy)
+  assert np.isnan(result.scores[:, 0]).all()
   whole = _evaluation()
   for name, want in (
     ("reward/mean", whole.scores[:, 1:].mean(-1) - 1),
@@ -284,7 +284,7 @@ def test_what_has_no_score_is_left_out_of_the_means():
     ("reward/max@31", whole.scores[:, 1:].max(-1) - 1),
     ("reward/max@32", np.full(64, np.nan)),
   ):
-    np.testing.assert_allclose(found.columns[name], want, rtol=1e-5)
+    np.testing.assert_allclose(result.columns[name], want, rtol=1e-5)
 
 
 def test_one_program_serves_every_batch_and_every_parameter_value():

@@ -35,17 +35,17 @@ def test_majority_is_the_mean_vote_over_all_subsets(ragged):
     answers = rng.integers(-1, 4, size=(2, 7))
     correct = (answers == 2).astype(np.int8)
     valid = rng.random((2, 7)) < 0.8 if ragged else np.ones((2, 7), bool)
-    found = majority_at_k(answers, correct, range(1, 8), valid)
+    result = majority_at_k(answers, correct, range(1, 8), valid)
     for p in range(2):
       real = np.flatnonzero(valid[p])
       for k in range(1, 8):
         if k > len(real):
-          assert np.isnan(found[p, k - 1])
+          assert np.isnan(result[p, k - 1])
           continue
         want = _subset_mean(
           range(len(real)), k, _vote(answers[p][real], correct[p][real])
         )
-        np.testing.assert_allclose(found[p, k - 1], want, atol=1e-12)
+        np.testing.assert_allclose(result[p, k - 1], want, atol=1e-12)
 
 
 def test_majority_of_an_answer_with_mixed_verdicts_is_worth_their_mean():

@@ -55,7 +55,7 @@ def run(folder, task, out, *words):
 def test_greedy_lengths_are_those_of_transformers(folder, data, tmp_path):
   settings = f"data_path={str(data)!r}, cache={str(tmp_path)!r}"
   text = f"gsm8k({settings}, prompt_length=160)"
-  found = run(folder, text, tmp_path / "a.json", "--temperature", "0")
+  result = run(folder, text, tmp_path / "a.json", "--temperature", "0")
   task = tasks.get(
     "gsm8k",
     data_path=str(data),
@@ -64,11 +64,11 @@ def test_greedy_lengths_are_those_of_transformers(folder, data, tmp_path):
     tokenizer=str(folder),
   )
   assert "chat=True" in task.name
-  assert found.task == task.name
+  assert result.task == task.name
   problems = task.test(4)
   model = transformers.AutoModelForCausalLM.from_pretrained(folder)
   with torch.no_grad():
-    drawn = model.generate(
+    drawn_samples = model.generate(
       torch.tensor(problems.prompts, dtype=torch.long),
       attention_mask=torch.tensor(problems.prompt_mask, dtype=torch.long),
       max_new_tokens=T,
@@ -76,13 +76,13 @@ def test_greedy_lengths_are_those_of_transformers(folder, data, tmp_path):
       do_sample=False,
       eos_token_id=model.config.vocab_size - 1,  # goes on to the end
     ).numpy()[:, 160:]
-  stops = np.isin(drawn, task.eos_ids)
+  stops = np.isin(drawn_samples, task.eos_ids)
   ended = stops.any(-1)
   lengths = np.where(ended, stops.argmax(-1) + 1, T)
   assert len(set(lengths)) > 1
-  np.testing.assert_array_equal(found.ids, problems.ids)
-  np.testing.assert_array_equal(found.lengths, lengths[:, None].repeat(2, 1))
-  np.testing.assert_array_equal(found.finished, ended[:, None].repeat(2, 1))
+  np.testing.assert_array_equal(result.ids, problems.ids)
+  np.testing.assert_array_equal(result.lengths, lengths[:, None].repeat(2, 1))
+  np.testing.assert_array_equal(result.finished, ended[:, None].repeat(2, 1))
 
 
 def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
@@ -106,11 +106,11 @@ def test_a_folder_and_a_run_decode_in_the_same_forms(folder, data, tmp_path):
 
 
 def test_an_embedded_task_reads_its_own_ids(folder, tmp_path, capsys):
-  found = run(folder, "countdown(count=2)", tmp_path / "b.json")
-  assert found.correct.shape == (4, 2)
+  result = run(folder, "countdown(count=2)", tmp_path / "b.json")
+  assert result.correct.shape == (4, 2)
   problems = tasks.get("countdown", count=2).test(4)
-  np.testing.assert_array_equal(found.ids, problems.ids)
-  assert found.lengths.max() <= T
+  np.testing.assert_array_equal(result.ids, problems.ids)
+  assert result.lengths.max() <= T
   assert str(folder) in capsys.readouterr().out
 
 

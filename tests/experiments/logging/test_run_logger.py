@@ -96,8 +96,8 @@ def test_tensorboard_holds_scalars_and_counts_and_skips_nan(tmp_path):
     str(tmp_path / "tensorboard"), size_guidance={"histograms": 0}
   )
   events.Reload()
-  found = [(e.step, e.value) for e in events.Scalars("reward/mean")]
-  assert found == [(0, 0.0), (1, 0.25), (2, 0.5), (3, 10.0)]
+  result = [(e.step, e.value) for e in events.Scalars("reward/mean")]
+  assert result == [(0, 0.0), (1, 0.25), (2, 0.5), (3, 10.0)]
   assert events.Tags()["scalars"] == ["reward/mean"]
   assert "custom_scalars__config__" in events.Tags()["tensors"]
   histogram = events.Histograms("h")[0].histogram_value
@@ -161,8 +161,8 @@ def test_samples_are_shown_too_the_best_and_the_worst(tmp_path, monkeypatch):
   assert len((tmp_path / "rollouts/step_000005.jsonl").read_text().split()) > 0
   (shown,) = tables
   assert shown["step"] == 5
-  said = [row[2] for row in shown["samples"]]
-  assert said == ["c19", "c17", "c15", "c0", "c2", "c4"]
+  output = [row[2] for row in shown["samples"]]
+  assert output == ["c19", "c17", "c15", "c0", "c2", "c4"]
   events = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
   events.Reload()
   (text,) = events.Tensors("samples/text_summary")

@@ -34,14 +34,14 @@ def read_words(decode):
   ],
 )
 def test_pieces_make_up_the_text(decode, ids):
-  found = sample_dump.split_text(decode, ids)
-  assert len(found) == len(ids)
-  assert "".join(found) == decode(ids)
+  result = sample_dump.split_text(decode, ids)
+  assert len(result) == len(ids)
+  assert "".join(result) == decode(ids)
 
 
 def test_a_letter_of_several_tokens_belongs_to_the_last():
-  found = sample_dump.split_text(read_bytes, list("aπ😀b".encode()))
-  assert found == ["a", "", "π", "", "", "", "😀", "b"]
+  result = sample_dump.split_text(read_bytes, list("aπ😀b".encode()))
+  assert result == ["a", "", "π", "", "", "", "😀", "b"]
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +59,19 @@ def recorded():
   )
   state = e.init()
   rollout = gather(state)
-  found = sample_dump.make_recorder(e, lambda state: (gather(state), {}))(state)
+  result = sample_dump.make_recorder(e, lambda state: (gather(state), {}))(
+    state
+  )
   need = scoring.Need("old", scoring.entropy)
   scored = scoring.passes(e.policy, {"old": state.params}, [need], rollout)
-  return e, found, jax.device_get(rollout), np.asarray(scored.extras[need])
+  return e, result, jax.device_get(rollout), np.asarray(scored.extras[need])
 
 
 def test_every_token_has_its_numbers(recorded):
-  e, found, rollout, entropies = recorded
-  assert len(found) == small_run.PROMPTS * small_run.SAMPLES
+  e, result, rollout, entropies = recorded
+  assert len(result) == small_run.PROMPTS * small_run.SAMPLES
   places = np.ndindex(rollout.tokens.lengths.shape)
-  for record, (p, s) in zip(found, places, strict=True):
+  for record, (p, s) in zip(result, places, strict=True):
     length = rollout.tokens.lengths[p, s]
     assert record["tokens"] == rollout.completions[p, s, :length].tolist()
     assert "".join(record["pieces"]) == record["completion"]

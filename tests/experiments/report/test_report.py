@@ -42,8 +42,8 @@ def collected(runs):
 
 def embedded(text):
   """The data in a page."""
-  found = re.search(r'id="data">(.*?)</script>', text, re.S)
-  return json.loads(found[1])
+  result = re.search(r'id="data">(.*?)</script>', text, re.S)
+  return json.loads(result[1])
 
 
 def test_command_prints_every_table_and_writes_every_page(runs, capsys):
@@ -66,8 +66,8 @@ def test_runs_are_compared_in_a_picture_or_on_a_page(runs, tmp_path, suffix):
     assert out.read_bytes().startswith(b"\x89PNG")
     return
   text = out.read_text()
-  found = [run["name"] for run in embedded(text)["runs"]]
-  assert found == ["first", "second"]
+  result = [run["name"] for run in embedded(text)["runs"]]
+  assert result == ["first", "second"]
   assert "grpo(beta=0.0)" in text  # in which they differ
   assert "<code>seed</code>" not in text  # in which they do not
 
@@ -92,8 +92,8 @@ def test_pass_at_k_is_drawn_as_it_was_estimated(runs, collected):
     ("base", "base", 0),
     ("first", "trained", untrained_runs.STEPS),
   ):
-    found = run.evaluations[name].estimates
-    want = np.array([found[f"accuracy/pass@{k}"] for k in range(1, 17)])
+    result = run.evaluations[name].estimates
+    want = np.array([result[f"accuracy/pass@{k}"] for k in range(1, 17)])
     line = lines[f"{label} (step {step})"]
     np.testing.assert_array_equal(line.get_xdata(), np.arange(1, 17))
     np.testing.assert_allclose(line.get_ydata(), want[:, 0])
@@ -113,14 +113,14 @@ def test_pass_at_k_is_drawn_as_it_was_estimated(runs, collected):
 def test_the_headline_is_the_paired_difference(runs, collected):
   run = report.read(runs / "first")
   base, trained = run.evaluations["base"], run.evaluations["trained"]
-  found = statistics.compare(base, trained)
+  result = statistics.compare(base, trained)
   assert [one["label"] for one in collected["headline"]] == [
     "pass@1",
     "pass@4",
     "pass@16",
   ]
   for one in collected["headline"]:
-    difference = found[f"accuracy/{one['label']}"]
+    difference = result[f"accuracy/{one['label']}"]
     text, sign = one["difference"]
     assert text.startswith(f"{difference.mean:+.3f} [")
     assert sign == (difference.low > 0) - (difference.high < 0)
@@ -159,14 +159,14 @@ def test_curves_are_what_was_logged_and_nothing_stands_for_unknown(
 def test_long_curves_are_averaged(runs, monkeypatch):
   monkeypatch.setattr(curves, "MAX_POINTS", 50)
   run = report.read(runs / "first")
-  found = data.collect([run], samples.Packed("", "", False))
-  (shown,) = found["runs"][0]["series"]
+  result = data.collect([run], samples.Packed("", "", False))
+  (shown,) = result["runs"][0]["series"]
   assert shown["steps"] == list(range(3, untrained_runs.STEPS + 1, 3))
   _, rewards = run.series["reward/mean"]
   np.testing.assert_allclose(
     shown["values"]["reward/mean"], rewards.reshape(-1, 3).mean(1), rtol=1e-4
   )
-  assert "3 logged steps" in found["notes"]["training"]
+  assert "3 logged steps" in result["notes"]["training"]
   accuracies = shown["values"]["accuracy/pass@1"]  # the first is unknown
   known = run.series["accuracy/pass@1"][1][1:3]
   np.testing.assert_allclose(accuracies[0], known.mean(), rtol=1e-4)
@@ -177,10 +177,10 @@ def test_runs_of_one_name_are_called_by_their_paths(runs, tmp_path):
   for workdir in (one, other):
     shutil.copytree(runs / "first", workdir)
   read = [report.read(workdir) for workdir in (one, other)]
-  found = data.collect(read, samples.Packed("", "", False))
+  result = data.collect(read, samples.Packed("", "", False))
   called = [str(one), str(other)]
-  assert [run["name"] for run in found["runs"]] == called
-  assert found["tables"][0]["columns"][:2] == called
+  assert [run["name"] for run in result["runs"]] == called
+  assert result["tables"][0]["columns"][:2] == called
   (axes,) = picture.comparison(read).axes
   labels = [line.get_label() for line in axes.get_lines()]
   assert [f"{name} (step 120)" in labels for name in called] == [True, True]
@@ -195,10 +195,10 @@ def test_without_verdicts_the_headline_is_the_best_of_k(runs):
     for name, evaluation in run.evaluations.items()
   }
   unjudged = dataclasses.replace(run, evaluations=blind, intermediate=[])
-  found = data.collect([unjudged], samples.Packed("", "", False))
-  labels = [one["label"] for one in found["headline"]]
+  result = data.collect([unjudged], samples.Packed("", "", False))
+  labels = [one["label"] for one in result["headline"]]
   assert labels == ["max@1", "max@4", "max@16"]
-  for one in found["runs"][0]["evaluations"]:
+  for one in result["runs"][0]["evaluations"]:
     assert list(one["curves"]) == ["max"]
 
 
@@ -210,10 +210,10 @@ def test_a_supervised_run_has_curves_and_no_method(tmp_path):
   with run_logger.Logger(workdir, 2, sinks=(), console=console) as logger:
     logger.log(1, {"loss/total": 2.0})
     logger.log(2, {"loss/total": 1.0})
-  found = data.collect([report.read(workdir)], samples.Packed("", "", False))
-  assert found["sections"] == ["training"]
-  assert found["methods"] == []
-  page.page(found)
+  result = data.collect([report.read(workdir)], samples.Packed("", "", False))
+  assert result["sections"] == ["training"]
+  assert result["methods"] == []
+  page.page(result)
 
 
 def test_the_method_is_the_one_that_the_run_wrote(runs, tmp_path):
@@ -223,18 +223,18 @@ def test_the_method_is_the_one_that_the_run_wrote(runs, tmp_path):
   path.write_text(path.read_text().replace("rloo", "somebodys_own"))
   (workdir / workdirs.METHOD_FILE).write_text("their method\n")
   (workdir / workdirs.ADVANTAGES_FILE).write_text('{"missing": "No way."}')
-  found = data.collect([report.read(workdir)], samples.Packed("", "", False))
-  assert found["methods"] == [("somebodys_own", "their method")]
-  assert found["runs"][0]["advantage"] == {"missing": "No way."}
+  result = data.collect([report.read(workdir)], samples.Packed("", "", False))
+  assert result["methods"] == [("somebodys_own", "their method")]
+  assert result["runs"][0]["advantage"] == {"missing": "No way."}
 
 
 def test_a_run_without_the_files_of_its_method_says_so(runs, tmp_path):
   workdir = shutil.copytree(runs / "first", tmp_path / "old")
   (workdir / workdirs.METHOD_FILE).unlink()
   (workdir / workdirs.ADVANTAGES_FILE).unlink()
-  found = data.collect([report.read(workdir)], samples.Packed("", "", False))
-  assert found["methods"] == [("rloo", "This run has no method.txt.")]
-  missing = found["runs"][0]["advantage"]["missing"]
+  result = data.collect([report.read(workdir)], samples.Packed("", "", False))
+  assert result["methods"] == [("rloo", "This run has no method.txt.")]
+  missing = result["runs"][0]["advantage"]["missing"]
   assert (
     missing == f"This run has no advantages.json for groups of {S} samples."
   )
@@ -291,14 +291,14 @@ def test_a_damaged_file_is_named_in_one_line(
 
 
 def test_leave_one_out_is_worth_what_the_others_lack():
-  found = advantages_by_count.compute(methods.get("rloo"), S)
+  result = advantages_by_count.compute(methods.get("rloo"), S)
   c = np.arange(S + 1)
   right = 1 - (c - 1) / (S - 1)
-  np.testing.assert_allclose(found.right[1:], right[1:], atol=1e-6)
-  np.testing.assert_allclose(found.wrong[:-1], -c[:-1] / (S - 1), atol=1e-6)
-  assert np.isnan(found.right[0])
-  assert np.isnan(found.wrong[-1])
-  assert "batch" not in found.note
+  np.testing.assert_allclose(result.right[1:], right[1:], atol=1e-6)
+  np.testing.assert_allclose(result.wrong[:-1], -c[:-1] / (S - 1), atol=1e-6)
+  assert np.isnan(result.right[0])
+  assert np.isnan(result.wrong[-1])
+  assert "batch" not in result.note
 
 
 def test_the_weights_of_max_at_k_are_its_closed_form():
@@ -308,15 +308,15 @@ def test_the_weights_of_max_at_k_are_its_closed_form():
   ones share all of it.
   """
   k = 4
-  found = advantages_by_count.compute(
+  result = advantages_by_count.compute(
     methods.get("max_at_k", k=k, baseline="none"), S
   )
   for c in range(1, S + 1):
     value = 1 - math.comb(S - c, k) / math.comb(S, k)
-    wrong = found.wrong[c] if c < S else 0.0
-    total = c * found.right[c] + (S - c) * wrong
+    wrong = result.wrong[c] if c < S else 0.0
+    total = c * result.right[c] + (S - c) * wrong
     np.testing.assert_allclose(total, k * value, rtol=1e-4)
-  assert found.wrong[0] == 0
+  assert result.wrong[0] == 0
 
 
 def test_what_depends_on_the_batch_says_so():

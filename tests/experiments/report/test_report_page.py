@@ -33,13 +33,13 @@ SEARCHES = ("4 + 5", "prompt 7", "", "no such text", "+", "9 - 1 * 2", "eos")
 
 def chromium():
   """Chromium and its driver, or why there is none of them here."""
-  found = shutil.which("chromium"), shutil.which("chromedriver")
-  if not all(found):
+  result = shutil.which("chromium"), shutil.which("chromedriver")
+  if not all(result):
     why = "chromium and chromium-driver are not installed"
     if os.environ.get("CI") == "true":
       pytest.fail(why)
     pytest.skip(why)
-  return found
+  return result
 
 
 @pytest.fixture(scope="module")
@@ -127,12 +127,12 @@ def samples(rng, step):
 def written():
   """What the rollout files of the run hold, by step."""
   rng = np.random.default_rng(0)
-  found = {step: list(samples(rng, step)) for step in FILES}
+  result = {step: list(samples(rng, step)) for step in FILES}
   first = untrained_runs.record(180_000, HOSTILE, score=9.0, correct=-1)
-  found[180][0] = first
-  for record in found[180][:S]:
+  result[180][0] = first
+  for record in result[180][:S]:
     record["prompt"] = HOSTILE
-  return found
+  return result
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +235,7 @@ def test_every_chart_is_drawn_and_nothing_goes_wrong(
     "document.querySelectorAll('details').forEach((one) => (one.open = true))"
   )
   until(browser, f"{CHARTS}.every(isSeen) && {CHARTS}.every(isDrawn)")
-  found = page.execute_script(f"""return {CHARTS}.map((one) => ({{
+  result = page.execute_script(f"""return {CHARTS}.map((one) => ({{
     title: one.getAttribute("aria-label"),
     about: one.querySelector("desc")?.textContent ?? "",
     broken: [...one.querySelectorAll("*")].filter((part) =>
@@ -243,8 +243,8 @@ def test_every_chart_is_drawn_and_nothing_goes_wrong(
     ).length,
     wide: one.getBoundingClientRect().right > innerWidth + 1,
   }}))""")
-  titles = [one["title"] for one in found]
-  for wanted in (
+  titles = [one["title"] for one in result]
+  for expected in (
     "pass@k",
     "Mean reward",
     "Entropy",
@@ -257,8 +257,8 @@ def test_every_chart_is_drawn_and_nothing_goes_wrong(
     "Step scores",
     "Mean score by step",
   ):
-    assert any(title.startswith(wanted) for title in titles), wanted
-  for one in found:
+    assert any(title.startswith(expected) for title in titles), expected
+  for one in result:
     assert one["broken"] == 0, one
     assert one["about"], one
     assert not one["wide"], one
@@ -383,13 +383,13 @@ def test_ten_thousand_samples_are_searched_in_a_tenth_of_a_second(page, shown):
   assert count(page) == SHOWN
   took = []
   for text in SEARCHES:
-    found = [
+    result = [
       r
       for r in shown
       if text in r["prompt"].lower() or text in r["completion"].lower()
     ]
     took += [search(page, text) for _ in range(3)]
-    assert count(page) == len(found)
+    assert count(page) == len(result)
   assert np.median(took) < 100
 
 
@@ -428,10 +428,10 @@ def test_filters_and_sorts_are_what_they_say(page, shown):
 
 def test_what_is_not_shown_is_told(page):
   left_out = GROUPS * len(FILES) * S - SHOWN
-  said = texts(page, "#rollouts .note")
+  output = texts(page, "#rollouts .note")
   assert any(
     f"of step 0, {GROUPS * S - left_out:,} of {GROUPS * S:,} samples" in text
-    for text in said
+    for text in output
   )
 
 
@@ -487,7 +487,7 @@ def test_tokens_are_coloured_by_what_was_recorded(page, written):
 
 def test_the_worst_step_of_each_sample_is_marked(page, written):
   """Every row of the map has its dot, in the column of its least score."""
-  found = page.execute_script("""
+  result = page.execute_script("""
     const chart = document.querySelector("#steps .chart svg");
     const xs = [...chart.querySelectorAll("rect.cell")]
       .map((one) => Number(one.getAttribute("x")));
@@ -497,10 +497,10 @@ def test_the_worst_step_of_each_sample_is_marked(page, written):
       return columns.findLastIndex((left) => left < x);
     });
   """)
-  shown = written[180][: len(found)]
+  shown = written[180][: len(result)]
   worst = [int(np.argmin(r["step_scores"])) for r in shown]
-  assert len(found) == 80
-  assert np.bincount(found).tolist() == np.bincount(worst).tolist()
+  assert len(result) == 80
+  assert np.bincount(result).tolist() == np.bincount(worst).tolist()
 
 
 def test_smoothing_changes_the_strong_line_and_not_the_faint_one(page):

@@ -59,19 +59,19 @@ MODEL = ModelConfig(
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory):
   """Where all `gs://` is; what is mangled to a local path is found after."""
-  found, here = fake_bucket.Bucket(), tmp_path_factory.mktemp("here")
+  result, here = fake_bucket.Bucket(), tmp_path_factory.mktemp("here")
   with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(backend.fsspec_backend, "fs", lambda path: found)
+    patched.setattr(backend.fsspec_backend, "fs", lambda path: result)
     patched.chdir(here)
-    yield found
+    yield result
     assert not list(here.iterdir())
 
 
 @pytest.fixture(scope="module")
 def run(bucket, tmp_path_factory):
   """A run of two steps in a bucket, its checkpoints on disk; gone on to four."""
-  kept, workdir = tmp_path_factory.mktemp("kept"), "gs://bucket/runs/one"
-  on_disk = functools.partial(checkpointing.Checkpoints, kept)
+  saved, workdir = tmp_path_factory.mktemp("kept"), "gs://bucket/runs/one"
+  on_disk = functools.partial(checkpointing.Checkpoints, saved)
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(
       checkpointing, "Checkpoints", lambda directory, **how: on_disk(**how)
@@ -108,10 +108,10 @@ def test_a_run_lives_in_a_bucket(run, bucket):
   steps, losses = run_logger.read_metrics(run)["loss/total"]
   assert steps.tolist() == [1, 2, 3, 4]
   assert np.isfinite(losses).all()
-  found = report.read(run)
-  assert found.config["steps"] == 4
-  assert found.evaluations["base"].step == 0
-  assert found.evaluations["trained"].step == 4
+  result = report.read(run)
+  assert result.config["steps"] == 4
+  assert result.evaluations["base"].step == 0
+  assert result.evaluations["trained"].step == 4
   written = bucket.objects[f"{name}/{report.PAGE_FILE}"]
   assert written.lower().startswith(b"<!doctype html>")
 
@@ -120,9 +120,9 @@ def test_its_events_are_read_by_tensorboard(run, bucket, tmp_path):
   folder = bucket.copied_to(tmp_path) / run.removeprefix("gs://")
   events = event_accumulator.EventAccumulator(str(folder / "tensorboard"))
   events.Reload()
-  found = [event.value for event in events.Scalars("loss/total")]
+  result = [event.value for event in events.Scalars("loss/total")]
   _, losses = run_logger.read_metrics(run)["loss/total"]
-  np.testing.assert_allclose(found, losses, rtol=1e-6)
+  np.testing.assert_allclose(result, losses, rtol=1e-6)
 
 
 def test_it_is_reported_beside_another(run, bucket, capsys):
@@ -179,8 +179,8 @@ def test_metrics_are_whole_whenever_they_are_looked_at(bucket, monkeypatch):
   with _logger(workdir, resume_step=5) as logger:
     assert steps(bucket.objects[name]) == list(range(6))
     logger.log(6, {"x": -6})
-  found, values = run_logger.read_metrics(workdir)["x"]
-  np.testing.assert_array_equal(found, range(7))
+  result, values = run_logger.read_metrics(workdir)["x"]
+  np.testing.assert_array_equal(result, range(7))
   np.testing.assert_array_equal(values, [0, 1, 2, 3, 4, 5, -6])
 
 
@@ -215,8 +215,8 @@ def test_arms_and_their_page_are_kept_there(bucket):
   arm = arms.Arm(ml_collections.ConfigDict(config))
   store = arms.Store(epath.Path("gs://bucket/claims"))
   assert store.missing(arm, [0, 1]) == [0, 1]
-  kept = {arms.PARAMS + "a/b": np.arange(3.0), "seconds": np.asarray(2.5)}
-  store._write(arm, 1, kept)
+  saved = {arms.PARAMS + "a/b": np.arange(3.0), "seconds": np.asarray(2.5)}
+  store._write(arm, 1, saved)
   assert store.missing(arm, [0, 1]) == [0]
   assert store.seconds(arm, [1]) == 2.5
   np.testing.assert_array_equal(store._params(arm, 1)["a"]["b"], [0, 1, 2])
@@ -269,8 +269,8 @@ def test_prepared_data_and_databases_have_to_be_local(bucket, tmp_path):
 def test_gzipped_lines_are_read_from_a_bucket(bucket):
   content = gzip.compress(b'{"a": 1}\n\n{"a": "\xcf\x80"}\n')
   bucket.objects["bucket/lines/Odd.jsonl.gz"] = content
-  found = json_lines.read(json_lines.find("odd", "gs://bucket/lines")["test"])
-  assert [line for _, line in found] == [{"a": 1}, {"a": "π"}]
+  result = json_lines.read(json_lines.find("odd", "gs://bucket/lines")["test"])
+  assert [line for _, line in result] == [{"a": 1}, {"a": "π"}]
 
 
 # Evaluations, and models.
@@ -289,9 +289,9 @@ def test_an_evaluation_is_written_to_a_bucket(bucket, model, capsys):
   words += ["--problems", "8", "--samples", "2", "--batch", "8"]
   assert evaluate.main(words) == 0
   assert f"wrote {out}" in capsys.readouterr().out
-  found = statistics.load(out)
-  assert found.scores.shape == (8, 2)
-  assert found.task.startswith("countdown")
+  result = statistics.load(out)
+  assert result.scores.shape == (8, 2)
+  assert result.task.startswith("countdown")
 
 
 def test_models_have_to_be_local_and_paths_stay_what_they_are(
@@ -299,9 +299,9 @@ def test_models_have_to_be_local_and_paths_stay_what_they_are(
 ):
   def says(command, *words):
     assert command(words) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1
+    return output
 
   folder = "gs://bucket/model"
   task = ("--task", "countdown(count=2)")
@@ -311,12 +311,12 @@ def test_models_have_to_be_local_and_paths_stay_what_they_are(
   assert refusal in says(convert, "export", "gs://bucket/imported", folder)
   with pytest.raises(ValueError, match="lies in a bucket"):
     hf.save(MODEL, transformer.init(MODEL, jax.random.key(0)), folder)
-  for said in (
+  for output in (
     says(evaluate.main, "--workdir", "gs://bucket/none"),
     says(report.main, "gs://bucket/none"),
     says(convert, "export", "gs://bucket/none", "out"),
   ):
-    assert "gs://bucket/none" in said
+    assert "gs://bucket/none" in output
   assert not [name for name in bucket.objects if "model" in name.split("/")]
 
 
@@ -339,8 +339,8 @@ def test_a_missing_package_is_named_in_one_line(monkeypatch, capsys):
   )
   monkeypatch.setitem(sys.modules, "gcsfs", None)
   assert report.main(["gs://bucket/run"]) == 2
-  said = capsys.readouterr().err
-  assert said == "error: Please install gcsfs to access Google Storage\n"
+  output = capsys.readouterr().err
+  assert output == "error: Please install gcsfs to access Google Storage\n"
 
 
 # Modules and packages that reach files on this machine without `epath`, and

@@ -73,10 +73,10 @@ def test_a_vocabulary_of_zero_is_the_tasks():
 
 
 def test_a_method_is_what_its_call_says():
-  found = build.make_method("max_at_k(k=2, baseline='none')")
+  result = build.make_method("max_at_k(k=2, baseline='none')")
   expected = methods.get("max_at_k", k=2, baseline="none")
-  assert found.name == "max_at_k(k=2, baseline=none)"
-  assert str(found) == str(expected)
+  assert result.name == "max_at_k(k=2, baseline=none)"
+  assert str(result) == str(expected)
 
 
 def test_a_method_may_bring_its_reward_and_then_no_mix_is_taken(monkeypatch):
@@ -137,9 +137,9 @@ def test_the_state_is_where_it_was_said_to_be():
   )
   e = build.build(config)
   state = e.init()
-  said = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), e.abstract)
-  found = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), state)
-  assert said == found
+  output = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), e.abstract)
+  result = jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), state)
+  assert output == result
   assert any(
     leaf.addressable_shards[0].data.size == leaf.size // 4
     for leaf in jax.tree.leaves(state.opt_state)

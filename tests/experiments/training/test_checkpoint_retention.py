@@ -21,8 +21,8 @@ class Step:
 
 def best(workdir, metric, *steps):
   policy = checkpoint_retention.BestByMetric(epath.Path(workdir), metric)
-  kept = policy.should_preserve(list(map(Step, steps)), context=None)
-  return [step for step, is_kept in zip(steps, kept, strict=True) if is_kept]
+  saved = policy.should_preserve(list(map(Step, steps)), context=None)
+  return [step for step, is_kept in zip(steps, saved, strict=True) if is_kept]
 
 
 def test_the_best_is_the_highest_or_the_lowest_and_the_first_of_equals(
@@ -51,7 +51,7 @@ def test_a_run_keeps_the_latest_every_sixth_and_the_best(tmp_path):
   )
   validate.check_experiment(e)
   loop.run(e, tmp_path)
-  found = {
+  result = {
     int(path.name) for path in (tmp_path / checkpoint_reader.FOLDER).iterdir()
   }
   worth = {
@@ -61,7 +61,7 @@ def test_a_run_keeps_the_latest_every_sixth_and_the_best(tmp_path):
   }
   assert sorted(worth) == [2, 4, 6, 8, 10, 12]
   best = min(s for s, v in worth.items() if v == max(worth.values()))
-  assert found == {6, 12, 14, best}
+  assert result == {6, 12, 14, best}
 
 
 def test_what_a_run_keeps_may_change_when_it_goes_on(tmp_path):

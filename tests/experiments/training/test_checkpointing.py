@@ -112,10 +112,10 @@ def test_restores_onto_the_shardings_that_are_asked_for(saved):
   with checkpointing.Checkpoints(directory) as checkpoints:
     restored, _ = checkpoints.restore(abstract)
   assert _bits(restored) == _bits(state)
-  for found, wanted in zip(
+  for result, expected in zip(
     jax.tree.leaves(restored), jax.tree.leaves(target), strict=True
   ):
-    assert found.sharding.is_equivalent_to(wanted.sharding, found.ndim)
+    assert result.sharding.is_equivalent_to(expected.sharding, result.ndim)
 
 
 def test_params_can_be_read_alone_with_or_without_a_target(saved):
@@ -311,9 +311,9 @@ def test_a_number_tells_every_single_change_and_order(dtype):
     array.at[i, j].set(jnp.where(array[i, j], 0, 1).astype(dtype))
     for i, j in np.ndindex(5, 7)
   )
-  found = {checksums.compute({"x": other})["x"] for other in changed}
-  assert usual not in found
-  assert len(found) == 35
+  result = {checksums.compute({"x": other})["x"] for other in changed}
+  assert usual not in result
+  assert len(result) == 35
   assert checksums.compute({"x": array[::-1]})["x"] != usual
   split = jax.device_put(
     jnp.tile(array, (8, 1)), NamedSharding(_mesh(4, 2), PartitionSpec("row"))

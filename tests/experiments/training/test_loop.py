@@ -100,16 +100,16 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
   e = small_run.experiment(method="reinforce", steps=STEPS)
   loop.run(e, tmp_path, profile=True)  # it changes nothing
   assert len(list((tmp_path / "profile").rglob("*.xplane.pb"))) == 1
-  found, expected = final_state(e, tmp_path), final_state(e, straight)
-  assert found.step == STEPS
-  jax.tree.map(np.testing.assert_array_equal, found, expected)
+  result, expected = final_state(e, tmp_path), final_state(e, straight)
+  assert result.step == STEPS
+  jax.tree.map(np.testing.assert_array_equal, result, expected)
   assert metrics(tmp_path) == metrics(straight)
   assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 41))
   # Neither the policy nor the method's state stood still.
   begin = jax.device_get(e.init())
   moved = jax.tree.map(
     lambda a, b: float(np.abs(a - b).max()),
-    (found.params, found.method_state),
+    (result.params, result.method_state),
     (begin.params, begin.method_state),
   )
   assert min(jax.tree.leaves(moved)) > 0.0
@@ -126,11 +126,11 @@ def test_a_run_goes_on_on_another_mesh(tmp_path):
 
   first = {"mesh__data": 2, "mesh__fsdp": 4}
   reached(tmp_path / "moved", 4, **first)
-  found = reached(tmp_path / "moved", 8, mesh__data=4, mesh__context=2)
+  result = reached(tmp_path / "moved", 8, mesh__data=4, mesh__context=2)
   expected = reached(tmp_path / "stayed", 8, **first)
-  assert found.step == expected.step == 8
+  assert result.step == expected.step == 8
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found, expected
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), result, expected
   )
 
 
@@ -179,20 +179,20 @@ def test_metrics_have_the_documented_names(straight):
 
 def test_the_rollout_written_is_the_one_learned_from(straight):
   for step in (0, 20):
-    found = json_files.read(straight / "rollouts" / f"step_{step:06d}.jsonl")
-    assert len(found) == small_run.PROMPTS * small_run.SAMPLES
+    result = json_files.read(straight / "rollouts" / f"step_{step:06d}.jsonl")
+    assert len(result) == small_run.PROMPTS * small_run.SAMPLES
     groups = collections.Counter(
-      (record["prompt_id"], record["prompt"]) for record in found
+      (record["prompt_id"], record["prompt"]) for record in result
     )
     assert all(count % small_run.SAMPLES == 0 for count in groups.values())
     logged = metrics(straight)[step]
     assert logged["step"] == step + 1
-    scores = [record["score"] for record in found]
+    scores = [record["score"] for record in result]
     assert np.mean(scores) == pytest.approx(logged["reward/mean"], abs=1e-6)
-    tokens = sum(len(record["tokens"]) for record in found)
-    assert tokens / len(found) == pytest.approx(logged["length/mean"])
+    tokens = sum(len(record["tokens"]) for record in result)
+    assert tokens / len(result) == pytest.approx(logged["length/mean"])
     baselines = []
-    for record in found:
+    for record in result:
       assert record["completion"] == TASK.decode(record["tokens"])
       assert len(record["advantages"]) == len(record["tokens"])
       baselines += [record["score"] - a for a in record["advantages"]]
@@ -231,24 +231,24 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
   e = build.build(small_run.config(method="reinforce", **mesh))
   state = e.init()
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
-  seen = Compilations()
+  observed = Compilations()
   logger = logging.getLogger("jax")
-  logger.addHandler(seen)
+  logger.addHandler(observed)
   try:
     with jax.log_compiles():
       for _ in range(10):
         state, _, _ = advance(state)
   finally:
-    logger.removeHandler(seen)
+    logger.removeHandler(observed)
   assert int(state.step) == 10
-  assert seen.count["jit(train_step)"] == 1
-  assert seen.count["jit(collect)"] == 1
+  assert observed.count["jit(train_step)"] == 1
+  assert observed.count["jit(collect)"] == 1
 
 
 def command(workdir, config_file) -> subprocess.Popen:
-  given = ("--config", str(config_file), "--workdir", str(workdir))
+  args = ("--config", str(config_file), "--workdir", str(workdir))
   return subprocess.Popen(
-    [sys.executable, "-m", "experiments.run", *given],
+    [sys.executable, "-m", "experiments.run", *args],
     cwd=ROOT,
     env=small_run.environment(),
     stdout=subprocess.PIPE,
@@ -282,11 +282,11 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
   )
   e = small_run.experiment("supervised", steps=STEPS)
   loop.run(e, tmp_path / "whole")
-  found, expected = (
+  result, expected = (
     final_state(e, workdir),
     final_state(e, tmp_path / "whole"),
   )
-  jax.tree.map(np.testing.assert_array_equal, found, expected)
+  jax.tree.map(np.testing.assert_array_equal, result, expected)
 
 
 @pytest.fixture(scope="module")
@@ -327,9 +327,9 @@ def test_text_scored_on_the_host_runs_end_to_end(text):
       "policy/clip_frac_high",
     }
   for name in ("evaluation_base.json", "evaluation.json"):
-    found = statistics.load(text / name)
-    assert found.scores.shape == (small_gsm8k.TEST, 2)
-    assert set(np.unique(found.scores)) <= {0.0, 1.0}
+    result = statistics.load(text / name)
+    assert result.scores.shape == (small_gsm8k.TEST, 2)
+    assert set(np.unique(result.scores)) <= {0.0, 1.0}
   assert "max_at_k(k=2)" in (text / "method.txt").read_text()
   advantages = json.loads((text / "advantages.json").read_text())
   assert len(advantages["right"]) == small_run.SAMPLES + 1
@@ -345,17 +345,17 @@ def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
   shown = capsys.readouterr().out
   assert "step 8" in shown
   assert "pass@2" in shown
-  found, base = (
+  result, base = (
     statistics.load(out),
     statistics.load(text / "evaluation_base.json"),
   )
-  assert found.step == 8
-  np.testing.assert_array_equal(found.scores, base.scores)
-  np.testing.assert_array_equal(found.lengths, base.lengths)
+  assert result.step == 8
+  np.testing.assert_array_equal(result.scores, base.scores)
+  np.testing.assert_array_equal(result.lengths, base.lengths)
 
 
 @pytest.mark.parametrize(
-  ("given", "expected"),
+  ("args", "expected"),
   [
     (["--workdir=/no/such/run"], "/no/such/run holds no run"),
     (["--step=3"], "no checkpoint of step 3"),
@@ -364,8 +364,8 @@ def test_the_command_evaluates_any_checkpoint(text, tmp_path, capsys):
     (["--out=table.txt"], "nearest: table.json"),
   ],
 )
-def test_a_mistaken_evaluation_is_one_line(text, capsys, given, expected):
-  assert evaluate.main([f"--workdir={text}", *given]) == 2
+def test_a_mistaken_evaluation_is_one_line(text, capsys, args, expected):
+  assert evaluate.main([f"--workdir={text}", *args]) == 2
   out, err = capsys.readouterr()
   assert expected in err
   assert err.count("\n") == 1
@@ -389,15 +389,15 @@ def test_every_kind_of_credit_trains(task, method):
   state = e.init()
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
   for _ in range(2):
-    state, found, _ = advance(state)
-  found = jax.device_get(found)
+    state, result, _ = advance(state)
+  result = jax.device_get(result)
   assert int(state.step) == 2
-  assert found["optim/skipped"] == 0
-  assert all(np.isfinite(value).all() for value in found.values())
+  assert result["optim/skipped"] == 0
+  assert all(np.isfinite(value).all() for value in result.values())
   if "chain" in task:
-    assert found["length/steps_mean"] > 0
-    assert found["advantage/abs_mean"] > 0
-    assert found["optim/grad_norm"] > 0
+    assert result["length/steps_mean"] > 0
+    assert result["advantage/abs_mean"] > 0
+    assert result["optim/grad_norm"] > 0
 
 
 def test_a_score_that_is_not_finite_stops_the_run_and_names_its_sample(

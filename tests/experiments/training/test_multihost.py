@@ -75,10 +75,10 @@ def begin(file, workdir, processes=1, **more):
 
 def end(started, status=0):
   """What they said, once all have ended with this status."""
-  said = [one.communicate(timeout=500)[0] for one in started]
-  for one, text in zip(started, said, strict=True):
+  output = [one.communicate(timeout=500)[0] for one in started]
+  for one, text in zip(started, output, strict=True):
     assert one.returncode == status, text
-  return said
+  return output
 
 
 def run(file, workdir, processes=1, **more):
@@ -87,20 +87,20 @@ def run(file, workdir, processes=1, **more):
 
 def lines(workdir, *starts):
   """The metrics of every step whose names start so."""
-  found = json_files.read(workdir / "metrics.jsonl")
+  result = json_files.read(workdir / "metrics.jsonl")
   return [
     {
       name: float(value)
       for name, value in line.items()
       if name.startswith(starts) and not isinstance(value, list)
     }
-    for line in found
+    for line in result
   ]
 
 
-def assert_near(found, expected, error):
-  assert len(found) == len(expected) > 0
-  for step, (one, other) in enumerate(zip(found, expected, strict=True)):
+def assert_near(result, expected, error):
+  assert len(result) == len(expected) > 0
+  for step, (one, other) in enumerate(zip(result, expected, strict=True)):
     assert one.keys() == other.keys()
     for name, value in other.items():
       near = pytest.approx(value, rel=error, abs=error, nan_ok=True)
@@ -131,16 +131,16 @@ def one(file, tmp_path_factory):
 @pytest.fixture(scope="module")
 def two(file, tmp_path_factory):
   workdir = tmp_path_factory.mktemp("two")
-  said = run(file, workdir, processes=2)
-  assert "run folder" in said[0]
-  assert "run folder" not in said[1]  # process 0 speaks
+  output = run(file, workdir, processes=2)
+  assert "run folder" in output[0]
+  assert "run folder" not in output[1]  # process 0 speaks
   return workdir
 
 
 def test_losses_are_equal_over_20_steps(one, two):
-  found, expected = (lines(each, "loss/", "optim/") for each in (two, one))
-  assert len(found) == 20
-  assert_near(found, expected, 1e-5)
+  result, expected = (lines(each, "loss/", "optim/") for each in (two, one))
+  assert len(result) == 20
+  assert_near(result, expected, 1e-5)
 
 
 def test_a_checkpoint_goes_on_on_another_mesh_of_one_process(
@@ -154,11 +154,11 @@ def test_a_checkpoint_goes_on_on_another_mesh_of_one_process(
   text = file.read_text().replace("'mesh__data': 2", "'mesh__data': 4")
   moved = tmp_path / "config.py"
   moved.write_text(text.replace("'mesh__fsdp': 4", "'mesh__tensor': 2"))
-  said = run(moved, workdir)
-  assert "resumed after step 10 of 20" in said[0]
-  found, expected = (lines(each, "loss/", "step") for each in (workdir, one))
-  assert [line["step"] for line in found] == list(range(1, 21))
-  assert_near(found, expected, 1e-5)
+  output = run(moved, workdir)
+  assert "resumed after step 10 of 20" in output[0]
+  result, expected = (lines(each, "loss/", "step") for each in (workdir, one))
+  assert [line["step"] for line in result] == list(range(1, 21))
+  assert_near(result, expected, 1e-5)
 
 
 def test_samples_are_equal_in_float64(tmp_path):
@@ -176,21 +176,21 @@ def test_samples_are_equal_in_float64(tmp_path):
   run(file, tmp_path / "one", **wide)
   run(file, tmp_path / "two", processes=2, **wide)
   names = ("loss/", "reward/", "policy/", "optim/", "length/", "accuracy/")
-  found, expected = (lines(tmp_path / n, *names) for n in ("two", "one"))
-  assert_near(found, expected, 1e-8)
+  result, expected = (lines(tmp_path / n, *names) for n in ("two", "one"))
+  assert_near(result, expected, 1e-8)
   for file in ("evaluation.json", "evaluation_base.json"):
     one, two = (
       json.loads((tmp_path / n / file).read_text()) for n in ("one", "two")
     )
     assert one == two
-  drawn = [
+  samples = [
     [
       line["tokens"]
       for line in json_files.read(tmp_path / n / "rollouts/step_000000.jsonl")
     ]
     for n in ("one", "two")
   ]
-  assert drawn[0] == drawn[1]
+  assert samples[0] == samples[1]
 
 
 def test_hosts_verify_what_their_devices_sampled(tmp_path):
@@ -207,16 +207,16 @@ def test_hosts_verify_what_their_devices_sampled(tmp_path):
     data__cache=str(tmp_path / "cache"),
     steps=3,
   )
-  seen = {}
+  observed = {}
   for name, processes in (("one", 1), ("two", 2)):
-    seen[name] = tmp_path / f"seen_{name}"
-    seen[name].mkdir()
-    more = {"SEEN": str(seen[name]), "PYTHONPATH": path}
+    observed[name] = tmp_path / f"seen_{name}"
+    observed[name].mkdir()
+    more = {"SEEN": str(observed[name]), "PYTHONPATH": path}
     run(file, tmp_path / name, processes, **more)
-  assert [len(list(folder.iterdir())) for folder in seen.values()] == [1, 2]
+  assert [len(list(folder.iterdir())) for folder in observed.values()] == [1, 2]
   names = ("loss/", "reward/", "length/", "accuracy/", "verifier/")
-  found, expected = (lines(tmp_path / n, *names) for n in ("two", "one"))
-  assert_near(found, expected, 1e-5)
+  result, expected = (lines(tmp_path / n, *names) for n in ("two", "one"))
+  assert_near(result, expected, 1e-5)
 
 
 def until(workdir, count, started):
@@ -248,10 +248,10 @@ def test_when_one_dies_the_other_ends_and_says_why(killed, long, tmp_path):
   until(tmp_path, 5, started)
   started[killed].kill()
   began = time.monotonic()
-  said, _ = started[1 - killed].communicate(timeout=120)
+  output, _ = started[1 - killed].communicate(timeout=120)
   assert time.monotonic() - began < 60  # the promise
   assert started[1 - killed].returncode != 0
-  assert re.search("heartbeat|connection|another task died", said), said
+  assert re.search("heartbeat|connection|another task died", output), output
 
 
 class TestShares:
@@ -367,11 +367,11 @@ def test_what_one_process_cannot_read_all_set_aside(tmp_path):
     )
     for i in range(2)
   ]
-  for said, reason in zip(
+  for output, reason in zip(
     end(started),
     ("another process cannot read it", "a bad sector"),
     strict=True,
   ):
-    assert f"damaged ({reason})" in said
-    assert "restored 1" in said
+    assert f"damaged ({reason})" in output
+    assert "restored 1" in output
   assert (tmp_path / "checkpoints_damaged" / "2_0").is_dir()

@@ -136,7 +136,7 @@ def test_what_it_was_to_learn_from_is_kept(stuck):
   workdir, e, stopped = stuck
   state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
   assert int(state.step) == stopped.step - 1
-  kept = rollouts[learners.POLICY]
+  saved = rollouts[learners.POLICY]
   again, _ = dispatch.compile_rollout_fn(e)(state)
 
   def data(x):
@@ -144,20 +144,20 @@ def test_what_it_was_to_learn_from_is_kept(stuck):
     return np.asarray(jax.random.key_data(x) if is_key else x)
 
   jax.tree.map(
-    lambda a, b: np.testing.assert_array_equal(data(a), data(b)), kept, again
+    lambda a, b: np.testing.assert_array_equal(data(a), data(b)), saved, again
   )
 
 
 def test_replay_names_the_operation_that_makes_a_nan(stuck):
   workdir, e, stopped = stuck
-  said = "\n".join(
+  output = "\n".join(
     replay.describe(e, *nan_guard.load_rollout(e, workdir, stopped.step))
   )
-  assert "metric loss/total: nan" in said
-  assert "the update is skipped: loss/total is nan" in said
-  assert "gradient: not finite in" in said
-  assert "first NaN: invalid value (nan) encountered in log" in said
-  assert f"in breaking, {__file__}" in said
+  assert "metric loss/total: nan" in output
+  assert "the update is skipped: loss/total is nan" in output
+  assert "gradient: not finite in" in output
+  assert "first NaN: invalid value (nan) encountered in log" in output
+  assert f"in breaking, {__file__}" in output
 
 
 def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
@@ -166,8 +166,8 @@ def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
   rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
   nan_guard.save_rollout(tmp_path, 1, state, rollout)
   assert replay.main(["--workdir", str(tmp_path)]) == 0
-  said = capsys.readouterr().out.splitlines()
-  assert said[-2:] == ["the update is made", "no operation makes a NaN"]
+  output = capsys.readouterr().out.splitlines()
+  assert output[-2:] == ["the update is made", "no operation makes a NaN"]
 
 
 def test_replay_counts_the_scores_that_are_not_finite(stuck):
@@ -175,12 +175,12 @@ def test_replay_counts_the_scores_that_are_not_finite(stuck):
   state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
   own = rollouts[learners.POLICY]
   own = own.replace(scores=jnp.asarray(own.scores).at[2, 1].set(jnp.inf))
-  said = list(replay.describe(e, state, {learners.POLICY: own}))
-  assert said[0] == (
+  output = list(replay.describe(e, state, {learners.POLICY: own}))
+  assert output[0] == (
     f"the rollout: scores is not finite in 1 of {own.scores.size} samples; the "
     "first is sample 1 of prompt 2"
   )
-  assert not any(line == "the update is made" for line in said)
+  assert not any(line == "the update is made" for line in output)
 
 
 @pytest.mark.parametrize(
@@ -199,10 +199,12 @@ def test_replay_refuses_what_is_not_there(stuck, capsys, words, says):
 def test_replay_names_what_is_damaged(stuck, tmp_path, capsys):
   whole, _, stopped = stuck
   workdir = shutil.copytree(whole, tmp_path / "copy")
-  kept = nan_guard.rollout_folder(workdir, stopped.step) / "rollout.safetensors"
-  kept.write_bytes(kept.read_bytes()[:100])
+  saved = (
+    nan_guard.rollout_folder(workdir, stopped.step) / "rollout.safetensors"
+  )
+  saved.write_bytes(saved.read_bytes()[:100])
   assert replay.main(["--workdir", str(workdir)]) == errors.USAGE
-  assert f"{kept.parent} cannot be read" in capsys.readouterr().err
+  assert f"{saved.parent} cannot be read" in capsys.readouterr().err
 
 
 def test_the_fused_loop_ends_too_and_keeps_the_last_of_a_dispatch(tmp_path):
@@ -222,8 +224,8 @@ def test_a_healthy_run_makes_no_nan_that_debug_would_find(tmp_path):
 def test_a_config_comes_back_as_it_was(tmp_path):
   config = small_run.config(mix={"terms": {}, "order": ("a", "b")})
   workdirs.write_config(tmp_path, config)
-  found = workdirs.read_config(tmp_path)
-  assert found.to_dict() == config.to_dict()
+  result = workdirs.read_config(tmp_path)
+  assert result.to_dict() == config.to_dict()
   (tmp_path / workdirs.CONFIG_FILE).write_text("[1, 2")
   with pytest.raises(ValueError, match=r"config\.json is no config"):
     workdirs.read_config(tmp_path)

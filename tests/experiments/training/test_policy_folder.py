@@ -137,18 +137,18 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
   state = e.init(initial_state.starting_params(e, tmp_path))
   rollout, _ = dispatch.compile_rollout_fn(e)(state)
   assert np.isfinite(np.asarray(rollout.behavior_log_probs)).all()
-  seen = []
+  observed = []
   forget = e.method.sampler.run
 
   def run(sampler, memory):
-    seen.append(jax.tree.structure(sampler.params))
+    observed.append(jax.tree.structure(sampler.params))
     return forget(sampler, memory)
 
   stage = dataclasses.replace(e.method.sampler, run=run)
   method = dataclasses.replace(e.method, stage=stage)
   watched = dataclasses.replace(e, methods={"policy": method})
   dispatch.compile_rollout_fn(watched)(state)
-  assert seen[0] == jax.tree.structure(state.params)
+  assert observed[0] == jax.tree.structure(state.params)
 
 
 def test_a_checkpoint_holds_the_adapters_alone(adapted):
@@ -170,8 +170,8 @@ def test_resuming_with_adapters_is_bit_identical(folder, adapted, tmp_path):
   _, e, expected = adapted
   settings = {"method": "grpo(beta=0.01)", **LORA}
   loop.run(experiment(folder, steps=1, **settings), tmp_path)
-  found = run(e, tmp_path)
-  for name, leaf in leaves(found.params).items():
+  result = run(e, tmp_path)
+  for name, leaf in leaves(result.params).items():
     np.testing.assert_array_equal(leaf, leaves(expected.params)[name])
 
 
@@ -184,11 +184,11 @@ def test_adapters_are_merged_on_export(folder, adapted, tmp_path):
   adapted_params = types.join(state.params, base)
   tokens = np.random.default_rng(0).integers(0, 300, (2, 6))
   mask = jnp.ones((2, 6), bool)
-  found = transformer.logits(config, merged, tokens, mask)
+  result = transformer.logits(config, merged, tokens, mask)
   expected = transformer.logits(e.model, adapted_params, tokens, mask)
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  np.testing.assert_allclose(result, expected, atol=1e-5)
   plain = transformer.logits(config, base, tokens, mask)
-  assert np.abs(found - plain).max() > 1e-3
+  assert np.abs(result - plain).max() > 1e-3
 
 
 def test_adapters_on_another_run_are_merged_with_it(folder, whole, tmp_path):
@@ -214,14 +214,14 @@ def test_heads_are_those_that_the_config_asks_for(folder, tmp_path):
     tmp_path / "headed", model__extra_heads=(("steps", 2), ("new", 3))
   )
   state = e.init(initial_state.starting_params(e, tmp_path))
-  found = leaves(state.params)
-  assert found.keys() == leaves(e.abstract_params_without_lora).keys()
+  result = leaves(state.params)
+  assert result.keys() == leaves(e.abstract_params_without_lora).keys()
   np.testing.assert_array_equal(
-    found["['heads']['steps']['kernel']"], params["heads"]["steps"]["kernel"]
+    result["['heads']['steps']['kernel']"], params["heads"]["steps"]["kernel"]
   )
-  assert found["['heads']['new']['kernel']"].shape == (16, 3)
-  assert not any(name.startswith("['value']") for name in found)
-  assert not any("gone" in name for name in found)
+  assert result["['heads']['new']['kernel']"].shape == (16, 3)
+  assert not any(name.startswith("['value']") for name in result)
+  assert not any("gone" in name for name in result)
   with pytest.raises(ValueError, match=r"'steps' of .* has 2 outputs, not 3"):
     validate.check_experiment(
       experiment(tmp_path / "headed", model__extra_heads=(("steps", 3),))
@@ -254,7 +254,7 @@ def test_what_is_exported_says_the_same_in_transformers(
   params = types.join(state.params, initial_state.frozen_params(e, workdir))
   problems = e.task.test(2)
   sampling = dataclasses.replace(e.sampling, samples=1, temperature=0.0)
-  drawn = generation.generate(
+  drawn_samples = generation.generate(
     e.policy,
     params,
     jnp.asarray(problems.prompts),
@@ -270,16 +270,16 @@ def test_what_is_exported_says_the_same_in_transformers(
     real = np.asarray(problems.prompt_mask)[row]
     asked = torch.tensor(np.asarray(problems.prompts)[row][real][None]).long()
     with torch.no_grad():
-      said = theirs.generate(
+      output = theirs.generate(
         asked,
         attention_mask=torch.ones_like(asked),
         max_new_tokens=e.sampling.max_tokens,
         do_sample=False,
         pad_token_id=e.task.pad_id,
       )[0, asked.shape[1] :]
-    length = int(drawn.lengths[row, 0])
-    mine = np.asarray(drawn.completions)[row, 0, :length]
-    assert tokenizer.decode(said.tolist()) == tokenizer.decode(mine.tolist())
+    length = int(drawn_samples.lengths[row, 0])
+    mine = np.asarray(drawn_samples.completions)[row, 0, :length]
+    assert tokenizer.decode(output.tolist()) == tokenizer.decode(mine.tolist())
     assert length > 1
 
 

@@ -53,8 +53,8 @@ def metrics(workdir):
 
 def test_sigterm_saves_and_the_same_command_goes_on(file, tmp_path):
   whole = start(file, tmp_path / "whole")
-  said, _ = whole.communicate(timeout=300)
-  assert whole.returncode == 0, said
+  output, _ = whole.communicate(timeout=300)
+  assert whole.returncode == 0, output
   assert (tmp_path / "whole" / "report.html").exists()
   workdir = tmp_path / "stopped"
   for least in (3, 25):
@@ -62,17 +62,17 @@ def test_sigterm_saves_and_the_same_command_goes_on(file, tmp_path):
     while len(metrics(workdir)) < least and process.poll() is None:
       time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == preemption.STATUS == 143, said
-    assert "stopped by SIGTERM after step" in said
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == preemption.STATUS == 143, output
+    assert "stopped by SIGTERM after step" in output
     done = max(line["step"] for line in metrics(workdir))
     assert least <= done < CHANGES["steps"]
     saved = [int(path.name) for path in (workdir / "checkpoints").iterdir()]
     assert max(saved) == done
   last = start(file, workdir)
-  said, _ = last.communicate(timeout=300)
-  assert last.returncode == 0, said
-  assert f"resumed after step {done} of 60" in said
+  output, _ = last.communicate(timeout=300)
+  assert last.returncode == 0, output
+  assert f"resumed after step {done} of 60" in output
   assert metrics(workdir) == metrics(tmp_path / "whole")
   for name in ("evaluation", "evaluation_base", "evaluation_000020"):
     one, two = (
@@ -108,9 +108,9 @@ def test_an_evaluation_that_was_cut_short_is_made_again(tmp_path, monkeypatch):
   assert not (tmp_path / "cut" / "evaluation_000002.json").exists()
   assert [line["step"] for line in metrics(tmp_path / "cut")] == [1, 2]
   loop.run(make(), tmp_path / "cut")
-  found, expected = (metrics(tmp_path / name) for name in ("cut", "whole"))
-  assert found == expected
-  assert sum("evaluation/reward" in " ".join(line) for line in found) == 1
+  result, expected = (metrics(tmp_path / name) for name in ("cut", "whole"))
+  assert result == expected
+  assert sum("evaluation/reward" in " ".join(line) for line in result) == 1
 
 
 def test_before_the_first_step_there_is_nothing_to_save(tmp_path, monkeypatch):

@@ -25,8 +25,8 @@ GIB = 2**30
 
 def experiment(**changes):
   """Rewarded by ids, of which a policy that was never trained earns some."""
-  found = build.build(small_run.config(**changes))
-  return dataclasses.replace(found, task=small_run.rewarding_ids(found.task))
+  result = build.build(small_run.config(**changes))
+  return dataclasses.replace(result, task=small_run.rewarding_ids(result.task))
 
 
 def sampled(e, state):
@@ -35,11 +35,11 @@ def sampled(e, state):
   )
 
 
-def assert_same(found, expected):
-  np.testing.assert_array_equal(found.completions, expected.completions)
+def assert_same(result, expected):
+  np.testing.assert_array_equal(result.completions, expected.completions)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
-    found,
+    result,
     expected,
   )
 
@@ -57,8 +57,8 @@ def test_another_mesh_gives_the_same_rollout(changes):
   usual = {"model__vocab_size": 26}  # the task's 25 rows do not split in two
   plain, other = experiment(**usual), experiment(**usual, **changes)
   assert other.sampling_mesh != other.mesh
-  found, expected = (sampled(e, e.init()) for e in (other, plain))
-  assert_same(found, expected)
+  result, expected = (sampled(e, e.init()) for e in (other, plain))
+  assert_same(result, expected)
   rollout, _ = dispatch.compile_rollout_fn(other)(other.init())
   assert rollout.completions.sharding == other.batch_sharding
   assert rollout.step.sharding == other.replicated
@@ -86,12 +86,12 @@ class TestAhead:
     once = dispatch.compile_rollout_fn(
       experiment(**HALF, method="grpo(beta=0.0)")
     )
-    for step, found in enumerate(rollouts):
+    for step, result in enumerate(rollouts):
       before = states[step - int(stale[step])]
       params = jax.tree.map(jnp.asarray, before.params)
       asked = state.replace(params=params, step=jnp.int32(step))
       expected, _ = once(asked)
-      assert_same(found, jax.device_get(expected.replace(keys=None)))
+      assert_same(result, jax.device_get(expected.replace(keys=None)))
     moved = jax.tree.map(
       lambda a, b: float(np.abs(a - b).max()), *(s.params for s in states[:2])
     )
@@ -103,15 +103,15 @@ class TestAhead:
       for steps in ends:
         e = experiment(**AHEAD, steps=steps, checkpoint_every=2)
         loop.run(e, tmp_path / name)
-    found, expected = (
+    result, expected = (
       [
         {k: v for k, v in line.items() if not k.startswith(("time/", "perf/"))}
         for line in json_files.read(tmp_path / name / "metrics.jsonl")
       ]
       for name in runs
     )
-    assert found == expected
-    assert [line["rollout/staleness"] for line in found] == [0, 1, 0, 1]
+    assert result == expected
+    assert [line["rollout/staleness"] for line in result] == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_weights_are_the_ratio_up_to_the_cap():
   mask = jnp.array([[[True, True, True, True, False]]])
   advantages = jnp.array([[[2.0, -1.0, 1.0, -3.0, 0.0]]])
   weigh = importance.truncated_importance(2.0)
-  found, _ = weigh.apply(advantages, rollout_of(gap, mask), ())
-  np.testing.assert_allclose(found, [[[1.0, -1.0, 1.9, -6.0, 0.0]]], rtol=1e-6)
-  found, _ = weigh.apply(advantages, rollout_of(0 * gap, mask), ())
-  np.testing.assert_array_equal(found, advantages)
+  result, _ = weigh.apply(advantages, rollout_of(gap, mask), ())
+  np.testing.assert_allclose(result, [[[1.0, -1.0, 1.9, -6.0, 0.0]]], rtol=1e-6)
+  result, _ = weigh.apply(advantages, rollout_of(0 * gap, mask), ())
+  np.testing.assert_array_equal(result, advantages)
 
 
 def test_a_corrected_method_prints_its_weights():
@@ -175,15 +175,15 @@ def test_what_is_weighed_against_the_sampler_is_not_weighed_twice(name):
 
 def test_without_a_gap_correction_changes_nothing():
   """One update of samples that are the trainer's own, in float32."""
-  found = []
+  result = []
   for cap in (0.0, 2.0):
     e = experiment(method="grpo(beta=0.0)", sampler__truncation=cap)
     rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
     own = learners.by_learner(rollout)[learners.POLICY]
     moved, _, _ = dispatch.make_dispatch(e, lambda _, own=own: (own, {}))(state)
-    found.append(jax.device_get(moved.params))
+    result.append(jax.device_get(moved.params))
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *found
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *result
   )
 
 
@@ -196,10 +196,10 @@ class TestLayout:
       for i in range(count)
     ]
     model = presets.get(model, dtype="bfloat16")
-    found = device_mesh.choose_axes(
+    result = device_mesh.choose_axes(
       OPEN | asked, devices, model, prompts, memory
     )
-    return found["fsdp"], found["tensor"]
+    return result["fsdp"], result["tensor"]
 
   @pytest.mark.parametrize(
     ("model", "count", "prompts", "gib", "slices", "expected"),
