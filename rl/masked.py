@@ -81,7 +81,7 @@ def quantile(
 ) -> Array:
   """Linearly interpolated quantile of the entries that exist; 0 if none do."""
   if not 0 <= q <= 1:
-    raise ValueError(f"quantile q = {q} must be from 0 to 1")
+    raise ValueError(f"quantile = {q} must be from 0 to 1")
   values = jnp.nanquantile(
     jnp.where(mask, x, jnp.nan), float(q), axis=axis, keepdims=keepdims
   )

@@ -258,12 +258,12 @@ def read(
     fn = functools.partial(evaluate, heads)
     size = chunk
     if size is None:
-      state = scored.hidden
-      state = jax.ShapeDtypeStruct(state.shape[-1:], state.dtype)  # [D]
+      hidden = scored.hidden
+      vector = jax.ShapeDtypeStruct(hidden.shape[-1:], hidden.dtype)  # [D]
       widths = [
-        jax.eval_shape(heads[h], state).size for h in needed_heads & set(heads)
+        jax.eval_shape(heads[h], vector).size for h in needed_heads & set(heads)
       ]
-      widest = max(widths, default=state.size)
+      widest = max(widths, default=vector.size)
       size = max(_MAX_HEAD_OUTPUT // (P * widest), _MIN_CHUNK)
     if size >= S * T:
       return fn(*inputs)
