@@ -21,7 +21,7 @@ _DEVICES = "--xla_force_host_platform_device_count=8"
 _QUICK = "--xla_cpu_use_fusion_emitters=false"  # a third of the compilation
 
 
-def _known(flags):
+def _labelled(flags):
   """XLA ends a process that sets a flag it does not have, as others may not."""
   done = subprocess.run(
     [sys.executable, "-c", "import jax; jax.devices()"],
@@ -35,7 +35,7 @@ _flags = os.environ.get("XLA_FLAGS", "")
 if _DEVICES not in _flags:  # workers were given them
   _flags = f"{_flags} {_DEVICES}"
   _more = f"{_flags} {_QUICK}"
-  os.environ["XLA_FLAGS"] = _more if _known(_more) else _flags
+  os.environ["XLA_FLAGS"] = _more if _labelled(_more) else _flags
 _OURS = "JAX_COMPILATION_CACHE_DIR" not in os.environ
 if _OURS:
   os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="programs")

@@ -138,29 +138,31 @@ def main() -> int:
   parser.add_argument("--only", default="", help="FILE or FILE:LINE")
   parser.add_argument("--list", action="store_true")
   parser.add_argument("--limit", type=float, default=0.9)
-  given = parser.parse_args()
-  found = [
+  arguments = parser.parse_args()
+  result = [
     mutant
     for file in TESTS
     for mutant in mutants(file)
-    if f"{mutant.file}:{mutant.line}".startswith(given.only)
+    if f"{mutant.file}:{mutant.line}".startswith(arguments.only)
   ]
-  if given.list:
-    for mutant in found:
+  if arguments.list:
+    for mutant in result:
       print(f"{mutant.file}:{mutant.line}: {mutant.change}")
     return 0
   noticed = 0
-  with concurrent.futures.ThreadPoolExecutor(given.jobs) as threads:
-    results = threads.map(is_noticed, found)
-    for done, (mutant, seen) in enumerate(zip(found, results, strict=True), 1):
-      noticed += seen
-      if not seen:
+  with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as threads:
+    results = threads.map(is_noticed, result)
+    for done, (mutant, observed) in enumerate(
+      zip(result, results, strict=True), 1
+    ):
+      noticed += observed
+      if not observed:
         print(f"lives: {mutant.file}:{mutant.line}: {mutant.change}")
       if done % 10 == 0:
-        print(f"{done} of {len(found)}: {noticed} noticed", flush=True)
-  share = noticed / max(len(found), 1)
-  print(f"{noticed} of {len(found)} mutants are noticed: {share:.1%}")
-  return int(share < given.limit)
+        print(f"{done} of {len(result)}: {noticed} noticed", flush=True)
+  share = noticed / max(len(result), 1)
+  print(f"{noticed} of {len(result)} mutants are noticed: {share:.1%}")
+  return int(share < arguments.limit)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
-def asked():
+def requested():
   """The requirements of setup.py: of the package and of each extra."""
   constants = {
     node.targets[0].id: ast.literal_eval(node.value)
@@ -25,7 +25,7 @@ def asked():
 
 def pinned(python):
   """Name -> version, of the lines that hold for a Python."""
-  found = {}
+  result = {}
   for line in (ROOT / "constraints.txt").read_text().splitlines():
     text = line.partition("#")[0].strip()
     if not text:
@@ -37,16 +37,16 @@ def pinned(python):
     name = utils.canonicalize_name(pin.name)
     assert exact.operator == "==", line
     assert not pin.extras, line  # pip refuses them in a constraints file
-    assert name not in found, line
-    found[name] = exact.version
-  return found
+    assert name not in result, line
+    result[name] = exact.version
+  return result
 
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_all_we_ask_for_has_a_version_that_we_allow(python):
   pins = pinned(python)
-  assert {utils.canonicalize_name(one.name) for one in asked()} <= set(pins)
-  for one in asked():
+  assert {utils.canonicalize_name(one.name) for one in requested()} <= set(pins)
+  for one in requested():
     version = pins[utils.canonicalize_name(one.name)]
     assert one.specifier.contains(version), f"{one} is pinned to {version}"
 
@@ -66,11 +66,11 @@ def test_what_is_tested_here_is_what_the_file_says():
   pins = pinned(".".join(platform.python_version_tuple()[:2]))
   for name, version in pins.items():
     try:
-      found = importlib.metadata.version(name)
+      result = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
       continue  # of an extra that is not here
-    if found.partition("+")[0] != version:
-      differ.append(f"{name} {found}, not {version}")
+    if result.partition("+")[0] != version:
+      differ.append(f"{name} {result}, not {version}")
   assert not differ, (
     "this environment is not that of constraints.txt (install with "
     f"--constraint constraints.txt, or bring the file up to date): {differ}"

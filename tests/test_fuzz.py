@@ -105,30 +105,30 @@ TASKS = st.one_of(
 
 @st.composite
 def changes(draw):
-  known = dict(leaves(small_run.config()))
-  free_keys = sorted(key for key in known if key not in LEFT)
+  labelled = dict(leaves(small_run.config()))
+  free_keys = sorted(key for key in labelled if key not in LEFT)
   chosen = draw(
     st.lists(st.sampled_from(free_keys), min_size=1, max_size=4, unique=True)
   )
-  found = {}
+  result = {}
   for key in chosen:
-    value = VALUES[type(known[key])]
+    value = VALUES[type(labelled[key])]
     if key == "method":
       value = METHODS
     elif key == "task":
       value = TASKS
-    found[key] = draw(value)
-    if key in SMALL and isinstance(found[key], int):
-      found[key] = min(found[key], SMALL[key])
-  return found
+    result[key] = draw(value)
+    if key in SMALL and isinstance(result[key], int):
+      result[key] = min(result[key], SMALL[key])
+  return result
 
 
-def changed(found):
+def changed(result):
   """The config, or None where its own types refuse the value."""
   config = small_run.config()
   try:
     with config.unlocked():
-      config.update_from_flattened_dict(found)
+      config.update_from_flattened_dict(result)
   except (TypeError, ValueError):
     return None
   return config
@@ -137,8 +137,8 @@ def changed(found):
 @pytest.mark.parametrize("part", range(PARTS))
 @hypothesis.settings(max_examples=EXAMPLES // PARTS)
 @hypothesis.given(changes())
-def test_a_config_is_refused_in_one_line_or_builds(part, found):
-  hypothesis.assume((config := changed(found)) is not None)
+def test_a_config_is_refused_in_one_line_or_builds(part, result):
+  hypothesis.assume((config := changed(result)) is not None)
   with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     try:
@@ -154,8 +154,8 @@ def test_configs_that_build_run(tmp_path):
 
   @hypothesis.settings(max_examples=20 * RUNS)
   @hypothesis.given(changes())
-  def collect(found):
-    if len(done) == RUNS or (config := changed(found)) is None:
+  def collect(result):
+    if len(done) == RUNS or (config := changed(result)) is None:
       return
     with config.unlocked():
       config.steps, config.log_every = 2, 1
@@ -165,7 +165,7 @@ def test_configs_that_build_run(tmp_path):
       e = small_run.on_one_device(validate.check_and_build(config, workdir))
     except REFUSALS:
       return
-    done.append(found)
+    done.append(result)
     try:
       loop.run(e, workdir)
     except errors.RunError as error:
@@ -173,7 +173,7 @@ def test_configs_that_build_run(tmp_path):
       return
     params = checkpoint_reader.restore_params(workdir / "checkpoints")
     for leaf in jax.tree.leaves(params):
-      assert np.isfinite(np.asarray(leaf, np.float32)).all(), found
+      assert np.isfinite(np.asarray(leaf, np.float32)).all(), result
 
   collect()
   assert len(done) == RUNS
@@ -276,12 +276,12 @@ def test_a_function_of_scores_is_finite_and_blind_to_what_is_masked(name):
 
   @hypothesis.given(SCORES, MASKS)
   def check(scores, mask):
-    found = np.asarray(compiled(scores, mask))
-    assert np.isfinite(found).all()
+    result = np.asarray(compiled(scores, mask))
+    assert np.isfinite(result).all()
     garbage = np.where(mask, scores, np.float32(np.nan))
-    np.testing.assert_array_equal(compiled(garbage, mask), found)
-    if found.shape == mask.shape:
-      assert (found[~mask] == 0).all()
+    np.testing.assert_array_equal(compiled(garbage, mask), result)
+    if result.shape == mask.shape:
+      assert (result[~mask] == 0).all()
 
   check()
 
@@ -299,23 +299,25 @@ ANY = st.floats(width=32)  # NaN and infinities too
 
 def test_no_rollout_makes_a_parameter_nan(learner):
   state, train_step = learner
-  plain = tabular_policy.rollout()
-  shape = plain.scores.shape
+  reference = tabular_policy.rollout()
+  shape = reference.scores.shape
 
   @hypothesis.given(
     hnp.arrays(np.float32, shape, elements=ANY | st.sampled_from([0.0, 1.0])),
-    hnp.arrays(np.float32, plain.mask.shape, elements=ANY),
+    hnp.arrays(np.float32, reference.mask.shape, elements=ANY),
     hnp.arrays(bool, shape),
     hnp.arrays(
-      np.int32, plain.mask.shape, elements=st.integers(0, tabular_policy.V - 1)
+      np.int32,
+      reference.mask.shape,
+      elements=st.integers(0, tabular_policy.V - 1),
     ),
   )
   def check(scores, log_probs, sample_mask, completions):
-    rollout = plain.replace(
+    rollout = reference.replace(
       scores=jnp.asarray(scores),
       behavior_log_probs=jnp.asarray(log_probs),
       sample_mask=jnp.asarray(sample_mask),
-      tokens=plain.tokens.replace(completions=jnp.asarray(completions)),
+      tokens=reference.tokens.replace(completions=jnp.asarray(completions)),
     )
     after, metrics = train_step(state, rollout)
     for leaf in jax.tree.leaves((after.params, after.opt_state)):

@@ -32,11 +32,11 @@ def test_the_python_of_the_readme_runs():
 def test_the_reward_of_the_readme_stands_in_a_file_of_rewards():
   """Pasted there, it imports what they import by the names that they use."""
   code = next(code for code in PYTHON if "def brevity" in code)
-  there = {**vars(ceiling)}
-  exec(compile(code, "README.md", "exec"), there)
-  changed = {k for k, v in vars(ceiling).items() if there[k] is not v}
+  existing = {**vars(ceiling)}
+  exec(compile(code, "README.md", "exec"), existing)
+  changed = {k for k, v in vars(ceiling).items() if existing[k] is not v}
   assert changed <= {"__builtins__"}
-  assert there["brevity"](room=10.0).gives == "sample"
+  assert existing["brevity"](room=10.0).gives == "sample"
 
 
 @pytest.mark.long
@@ -71,9 +71,9 @@ def test_every_file_it_names_is_there():
 
 def test_the_table_of_methods_is_what_the_command_prints(capsys):
   page = (ROOT / "rl" / "methods" / "README.md").read_text()
-  found = re.search(r"<!-- methods -->\n(.*?)<!-- /methods -->", page, re.S)
+  result = re.search(r"<!-- methods -->\n(.*?)<!-- /methods -->", page, re.S)
   assert catalogue.main(["methods", "--markdown"]) == 0
-  assert found[1] == capsys.readouterr().out
+  assert result[1] == capsys.readouterr().out
 
 
 def test_every_make_target_it_names_is_one():

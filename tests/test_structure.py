@@ -54,8 +54,8 @@ def test_dependencies_point_one_way(package):
       if package == "rl":
         assert top not in NOT_FOR_THE_CORE, (path, name)
       if package == "models" and top == "rl":
-        seen = ".".join(name.split(".")[:2])
-        assert seen in RL_SEEN_BY_MODELS, (path, name)
+        observed = ".".join(name.split(".")[:2])
+        assert observed in RL_SEEN_BY_MODELS, (path, name)
 
 
 def test_the_core_is_light():
@@ -113,9 +113,9 @@ def test_importing_does_nothing():
   ],
 )
 def test_what_is_asked_little_loads_little(code, left_out):
-  asked = f"import sys; {code}; print(*sorted(sys.modules), sep=chr(10))"
+  requested = f"import sys; {code}; print(*sorted(sys.modules), sep=chr(10))"
   done = subprocess.run(
-    [sys.executable, "-c", asked],
+    [sys.executable, "-c", requested],
     cwd=ROOT,
     capture_output=True,
     text=True,
@@ -169,9 +169,9 @@ PUBLIC = {
 
 @pytest.mark.parametrize("module", sorted(PUBLIC))
 def test_public_names_keep_their_signatures(module):
-  found = importlib.import_module(module)
+  result = importlib.import_module(module)
   for name, parameters in PUBLIC[module].items():
-    signature = inspect.signature(getattr(found, name))
+    signature = inspect.signature(getattr(result, name))
     assert list(signature.parameters) == parameters, name
 
 

@@ -63,7 +63,7 @@ def test_its_interval_is_over_the_seeds_of_its_sweep(
     if "min_at_k" in one.name:  # solves one problem of two, one of them later
       correct[0] = 1
       correct[1] = one.name.endswith("seed_2")
-    found = statistics.Evaluation(
+    result = statistics.Evaluation(
       task="",
       step=1,
       temperature=1.0,
@@ -76,12 +76,12 @@ def test_its_interval_is_over_the_seeds_of_its_sweep(
     )
     folder = tmp_path / "runs" / "mine_sweep" / one.name
     folder.mkdir(parents=True)
-    statistics.save(found, folder / "evaluation.json")
+    statistics.save(result, folder / "evaluation.json")
     folder.with_name(f"{one.name}.log").touch()  # as a sweep leaves beside it
   monkeypatch.chdir(tmp_path)
   exec(compile(SEEDS, "your_method.md", "exec"), {})
-  said = capsys.readouterr().out
-  assert float(said.split()[0]) == pytest.approx(2 / 3)  # of .5, .5 and 1
+  output = capsys.readouterr().out
+  assert float(output.split()[0]) == pytest.approx(2 / 3)  # of .5, .5 and 1
 
 
 def test_its_files_folders_and_rows_are_where_it_says():

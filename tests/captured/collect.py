@@ -71,7 +71,7 @@ def _batches(args: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 def _keep(
   cases: dict[str, Any],
-  most: int,
+  maximum: int,
   args: tuple[Any, ...],
   kwargs: dict[str, Any],
 ) -> None:
@@ -81,13 +81,13 @@ def _keep(
     text = json.dumps(encoded)
   except (TypeError, ValueError):
     return
-  if len(text) <= MOST_CHARACTERS and len(cases) < most:
+  if len(text) <= MOST_CHARACTERS and len(cases) < maximum:
     cases[text] = encoded
 
 
 def _listening(name: str, function: Any) -> Any:
   cases = _CASES.setdefault(name, {})
-  most = MOST_CASES.get(name.rpartition(".")[-1], MOST_CASES_OF_OTHERS)
+  maximum = MOST_CASES.get(name.rpartition(".")[-1], MOST_CASES_OF_OTHERS)
 
   @functools.wraps(function)
   def call(*args, **kwargs):
@@ -96,7 +96,7 @@ def _listening(name: str, function: Any) -> Any:
     spent = time.perf_counter() - started
     if spent < MOST_SECONDS * max(1, len(_batches(args))):
       for batch in _batches(args):
-        _keep(cases, most, batch, kwargs)
+        _keep(cases, maximum, batch, kwargs)
     return result
 
   return call

@@ -52,19 +52,19 @@ class Inputs:
 
   def normal(self, *shape: int) -> Array:
     """Scores of any sign."""
-    drawn = self._random.standard_normal(self._shape(shape), np.float32)
-    return jnp.asarray(drawn)
+    sampled = self._random.standard_normal(self._shape(shape), np.float32)
+    return jnp.asarray(sampled)
 
   def unit(self, *shape: int) -> Array:
     """Chances above 0 and below 1; every second one has a single decimal.
 
     So some of them equal a threshold, where < and <= differ.
     """
-    drawn = self._random.random(self._shape(shape), np.float32)
-    drawn = 0.01 + 0.98 * drawn
-    rounded = np.clip(np.round(drawn, 1), 0.1, 0.9)
-    is_even = np.arange(drawn.size).reshape(drawn.shape) % 2 == 0
-    return jnp.asarray(np.where(is_even, rounded, drawn), jnp.float32)
+    sampled = self._random.random(self._shape(shape), np.float32)
+    sampled = 0.01 + 0.98 * sampled
+    rounded = np.clip(np.round(sampled, 1), 0.1, 0.9)
+    is_even = np.arange(sampled.size).reshape(sampled.shape) % 2 == 0
+    return jnp.asarray(np.where(is_even, rounded, sampled), jnp.float32)
 
   def logs(self, *shape: int) -> Array:
     """Log-probabilities."""
@@ -86,18 +86,18 @@ class Inputs:
   def lengths(self, *shape: int, upto: int | None = None) -> Array:
     """How many there are of each row, from half of them to all."""
     n = self.n if upto is None else upto
-    drawn = self._random.integers(n // 2, n + 1, shape or (self.rows,))
-    return jnp.asarray(drawn, jnp.int32)
+    sampled = self._random.integers(n // 2, n + 1, shape or (self.rows,))
+    return jnp.asarray(sampled, jnp.int32)
 
   def ids(self, *shape: int, upto: int = 100) -> Array:
     """Tokens, answers, documents: from 0 to `upto`, that one left out."""
-    drawn = self._random.integers(0, upto, self._shape(shape))
-    return jnp.asarray(drawn, jnp.int32)
+    sampled = self._random.integers(0, upto, self._shape(shape))
+    return jnp.asarray(sampled, jnp.int32)
 
   def orders(self) -> Array:
     """Rankings of n documents."""
-    drawn = np.tile(np.arange(self.n, dtype=np.int32), (self.rows, 1))
-    return jnp.asarray(self._random.permuted(drawn, axis=-1))
+    sampled = np.tile(np.arange(self.n, dtype=np.int32), (self.rows, 1))
+    return jnp.asarray(self._random.permuted(sampled, axis=-1))
 
   def steps(self, *, length: int = 16) -> Array:
     """The step of each token, of equal length, -1 after the last."""
@@ -552,9 +552,9 @@ def _novelty() -> Any:
   return code.function("novelty.init")(jax.random.key(0), 5, 8, 4)
 
 
-def _evaluate(rows: Any, kept: Any) -> np.ndarray:
+def _evaluate(rows: Any, remaining: Any) -> np.ndarray:
   """Whether each of 3 continuations of a prefix succeeds, by a fixed rule."""
-  number = np.asarray(rows)[:, None] * 3 + np.asarray(kept)[:, None] * 5
+  number = np.asarray(rows)[:, None] * 3 + np.asarray(remaining)[:, None] * 5
   return (number + np.arange(3)) % 4 > 0
 
 
@@ -709,17 +709,17 @@ def _call(name: str) -> dict[str, Any]:
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
-  made = {
+  built = {
     f"function:{name}": functools.partial(_call, name)
     for name in EXAMPLES
     if code.has_function(name)
   }
   for name in OBJECTIVES:
-    made[f"function:{name}"] = functools.partial(
+    built[f"function:{name}"] = functools.partial(
       lambda name: _objectives(name, Inputs(ROWS, N)), name
     )
   for name in _others(Inputs(2, 2)):
-    made[f"function:{name}"] = functools.partial(
+    built[f"function:{name}"] = functools.partial(
       lambda name: {"example": _others(Inputs(ROWS, N))[name]()}, name
     )
-  return made
+  return built

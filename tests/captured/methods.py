@@ -35,16 +35,16 @@ TRUNCATED = ("grpo", "gmpo", "gspo")
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
   names = code.load("methods").names()
-  made = {
+  built = {
     f"method:{code.recorded_name(name)}": functools.partial(record, name)
     for name in names
   }
-  made |= {
+  built |= {
     f"truncation:{name}": functools.partial(_truncated, name)
     for name in TRUNCATED
     if name in names
   }
-  return made
+  return built
 
 
 def _truncated(name: str) -> dict[str, Any]:
@@ -64,18 +64,18 @@ def record(name: str) -> dict[str, Any]:
     "unvaried": ", ".join(hyper_parameters.missing(name, defined))
   }
   for label, hyper in hyper_parameters.variants(name, defined).items():
-    made = code.by_learner(library.get(name, **hyper))
+    built = code.by_learner(library.get(name, **hyper))
     is_default = label == "defaults"
     eager = not (is_default and name in COMPILED_AT_DEFAULTS)
     with jax.disable_jit(eager):
-      results[label] = pieces(made, name in OF_NEAR_COPIES)
+      results[label] = pieces(built, name in OF_NEAR_COPIES)
       if is_default:
-        results["steps"] = {case: steps(made, case) for case in CASES}
+        results["steps"] = {case: steps(built, case) for case in CASES}
       elif any(
-        code.either(one, "further_updates", "phases") for one in made.values()
+        code.either(one, "further_updates", "phases") for one in built.values()
       ):
         # Further updates are visible in a whole step only.
-        results[label]["step"] = steps(made, "epochs")
+        results[label]["step"] = steps(built, "epochs")
   return results
 
 
@@ -144,8 +144,8 @@ def complete(method: Any, rollout: Any) -> Any:
   host = {need for need in needs if need.source == "host"}
   if host:
     reads = {read for need in host for read in need.probe.reads}
-    seen = probes.passes(rollouts.policy(), parameters, reads, rollout)
-    rollout = code.compute_on_host(host, seen)
+    observed = probes.passes(rollouts.policy(), parameters, reads, rollout)
+    rollout = code.compute_on_host(host, observed)
   return probes.passes(rollouts.policy(), parameters, needs, rollout)
 
 

@@ -109,23 +109,23 @@ STEPS = (0, 60)
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
-  made = {
+  built = {
     f"reward:{code.recorded_name(name)}": functools.partial(_reward, name)
     for name in code.find("rewards", "names")()
   }
   rules = code.find("combine", "RULES")
-  made |= {
+  built |= {
     f"combination:{name}": functools.partial(_combination, name)
     for name in rules
   }
-  made["combination:weights"] = _weights
-  made["combination:within a train step"] = _learned
-  made |= {
+  built["combination:weights"] = _weights
+  built["combination:within a train step"] = _learned
+  built |= {
     f"reward config:{name}": functools.partial(_paid, config)
     for name, config in code.configs().items()
     if name.startswith("reward:")
   }
-  return made
+  return built
 
 
 def _reward(name: str) -> dict[str, Any]:

@@ -58,14 +58,14 @@ LIMIT = 900  # seconds
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
-  made = {}
+  built = {}
   for name, (config, changes, kill) in RUNS.items():
-    made[f"run:{name}"] = functools.partial(_run, config, changes, kill)
+    built[f"run:{name}"] = functools.partial(_run, config, changes, kill)
     first = {**changes, **FIRST_STEP}
-    made[f"first step of run:{name}"] = functools.partial(
+    built[f"first step of run:{name}"] = functools.partial(
       _run, config, first, 0, {"JAX_DISABLE_JIT": "1"}
     )
-  return made
+  return built
 
 
 def _run(

@@ -69,20 +69,20 @@ STAGES = (
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
-  made = {
-    f"sampler:{name}": functools.partial(_drawn, settings)
+  built = {
+    f"sampler:{name}": functools.partial(_sampled, settings)
     for name, settings in SAMPLERS.items()
   }
-  made["sampler:later samples"] = _later
-  made["sampler:keys"] = _keys
-  made["sampler:continued prefixes"] = _continued
+  built["sampler:later samples"] = _later
+  built["sampler:keys"] = _keys
+  built["sampler:continued prefixes"] = _continued
   for name, calls in {**{n: (n,) for n in _special()}, **METHODS}.items():
-    made[f"rollout:{name}"] = functools.partial(_rollouts, calls)
+    built[f"rollout:{name}"] = functools.partial(_rollouts, calls)
   for stage in STAGES:
-    made[f"rollout:{stage}"] = functools.partial(
+    built[f"rollout:{stage}"] = functools.partial(
       _rollouts, ("grpo(beta=0.0)",), stage
     )
-  return made
+  return built
 
 
 def _special() -> list[str]:
@@ -117,7 +117,7 @@ def _decoder() -> tuple[Any, Any]:
   return code.load("policy").bind(config), params
 
 
-def _draw(settings: dict[str, Any], **given: Any) -> Any:
+def _draw(settings: dict[str, Any], **arguments: Any) -> Any:
   library = code.load("generate")
   policy, params = _decoder()
   sampling = {
@@ -133,11 +133,17 @@ def _draw(settings: dict[str, Any], **given: Any) -> Any:
   keys = library.prompt_keys(jax.random.key(2), 7, ids)
   prompts = jnp.where(mask, prompts, 0)
   return library.generate(
-    policy, params, prompts, mask, keys, library.Sampling(**sampling), **given
+    policy,
+    params,
+    prompts,
+    mask,
+    keys,
+    library.Sampling(**sampling),
+    **arguments,
   )
 
 
-def _drawn(settings: dict[str, Any]) -> dict[str, Any]:
+def _sampled(settings: dict[str, Any]) -> dict[str, Any]:
   return {"samples": _draw(settings)}
 
 

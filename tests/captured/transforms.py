@@ -56,15 +56,15 @@ AGGREGATES = (
 
 
 def items() -> dict[str, Callable[[], dict[str, Any]]]:
-  made = {
+  built = {
     f"transform:{code.recorded_name(name)}": functools.partial(_applied, name)
     for name in TRANSFORMS
   }
-  made |= {
+  built |= {
     f"aggregation:{name}": functools.partial(_aggregated, name)
     for name in AGGREGATES
   }
-  return made
+  return built
 
 
 def _signal(level: str, seed: int) -> Any:
@@ -80,8 +80,8 @@ def _signal(level: str, seed: int) -> Any:
   }
   if level == "none":
     return None
-  drawn = np.random.default_rng(seed).standard_normal(shapes[level])
-  return jnp.asarray(drawn, jnp.float32)
+  sampled = np.random.default_rng(seed).standard_normal(shapes[level])
+  return jnp.asarray(sampled, jnp.float32)
 
 
 def _applied(name: str) -> dict[str, Any]:

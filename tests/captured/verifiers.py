@@ -29,15 +29,15 @@ def items() -> dict[str, Callable[[], dict[str, Any]]]:
   cases = json.loads(collect.FILE.read_text())
   for name, calls in FURTHER_CALLS.items():
     cases[name] = cases.get(name, []) + calls
-  made = {
+  built = {
     f"verifier:{name}": functools.partial(_verified, name, calls)
     for name, calls in cases.items()
     if code.has_function(name, PACKAGE)
   }
-  made["judge:graded"] = _graded
-  made["judge:preferences"] = _preferences
-  made["judge:rubrics"] = _rubrics
-  return made
+  built["judge:graded"] = _graded
+  built["judge:preferences"] = _preferences
+  built["judge:rubrics"] = _rubrics
+  return built
 
 
 def _verified(name: str, calls: list[Any]) -> dict[str, Any]:
@@ -49,24 +49,24 @@ def _verified(name: str, calls: list[Any]) -> dict[str, Any]:
     args = [collect.decode(arg, item) for arg in args]
     kwargs = {key: collect.decode(kwargs[key], item) for key in kwargs}
     try:
-      results[str(number)] = _plain(function(*args, **kwargs))
+      results[str(number)] = _reference(function(*args, **kwargs))
     except Exception as error:  # what a verifier refuses is recorded, too
       results[str(number)] = type(error).__name__
   return results
 
 
-def _plain(value: Any) -> Any:
+def _reference(value: Any) -> Any:
   """Sets and tuples as sorted lists, so that a text of them is the same twice."""
   if isinstance(value, set | frozenset):
     return sorted(map(str, value))
   if isinstance(value, tuple) and not hasattr(value, "_asdict"):
-    return [_plain(part) for part in value]
+    return [_reference(part) for part in value]
   if isinstance(value, list):
-    return [_plain(part) for part in value]
+    return [_reference(part) for part in value]
   if hasattr(value, "read") and isinstance(value.read, frozenset):
     return {  # the result of a query
       "rows": str(value.rows),
-      "read": _plain(value.read),
+      "read": _reference(value.read),
       "columns": value.columns,
       "fails": bool(value.error),
     }

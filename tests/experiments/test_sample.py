@@ -22,13 +22,13 @@ def run(tmp_path_factory):
   return workdir
 
 
-def said(capsys, *words):
+def output(capsys, *words):
   assert sample.main(list(map(str, words))) == 0
   return capsys.readouterr().out.splitlines()
 
 
 def test_held_out_problems_are_asked_and_scored(run, capsys):
-  lines = said(capsys, "--workdir", run, "--problems", 2, "--samples", 3)
+  lines = output(capsys, "--workdir", run, "--problems", 2, "--samples", 3)
   task = tasks.get("countdown", count=2)
   problems = task.test(2)
   assert lines[0].endswith("step 1: countdown(count=2)")
@@ -39,11 +39,11 @@ def test_held_out_problems_are_asked_and_scored(run, capsys):
 
 def test_a_prompt_is_spelled_in_the_tasks_tokens(run, capsys):
   words = ("--workdir", run, "--prompt", "2 3 = d5", "--samples", 1)
-  lines = said(capsys, *words)
+  lines = output(capsys, *words)
   assert lines[2] == "2 3 = d5"
   assert "score" not in "".join(lines)
-  assert said(capsys, *words) == lines  # the same seed
-  more = said(capsys, *words, "--seed", 1, "--samples", 8)
+  assert output(capsys, *words) == lines  # the same seed
+  more = output(capsys, *words, "--seed", 1, "--samples", 8)
   assert len({*more} - {*lines}) > 1
 
 
@@ -51,7 +51,7 @@ def test_lines_are_answered_and_a_mistake_ends_nothing(
   run, capsys, monkeypatch
 ):
   monkeypatch.setattr("sys.stdin", io.StringIO("2 3 = d5\n\nseven\n4 5 = d9\n"))
-  lines = said(capsys, "--workdir", run, "--talk", "--samples", 1)
+  lines = output(capsys, "--workdir", run, "--talk", "--samples", 1)
   assert "2 3 = d5" in lines
   assert "4 5 = d9" in lines
   assert any(line.startswith("unknown token 'seven'") for line in lines)
@@ -65,11 +65,11 @@ def test_a_text_prompt_takes_the_tasks_template(tmp_path):
     "jsonl", path=str(path), tokenizer=str(tmp_path / "tokenizer")
   )
   shown = task.train(jax.random.key(0), 0, 1)
-  asked = [
+  requested = [
     sample.make_problem(task, small_jsonl.row(i)["prompt"]).prompts
     for i in range(small_jsonl.ROWS)
   ]
-  assert sum(np.array_equal(one, shown.prompts) for one in asked) == 1
+  assert sum(np.array_equal(one, shown.prompts) for one in requested) == 1
 
 
 @pytest.mark.parametrize(

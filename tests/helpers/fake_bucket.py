@@ -19,18 +19,18 @@ class Bucket(fsspec.AbstractFileSystem):
 
   def ls(self, path, detail=True, **_):
     path = self._strip_protocol(path)
-    found = {}
+    result = {}
     for name, content in self.objects.items():
       if name == path:
-        found[name] = {"name": name, "size": len(content), "type": "file"}
+        result[name] = {"name": name, "size": len(content), "type": "file"}
       elif name.startswith(f"{path}/" if path else ""):
         child, _, deeper = name[len(path) :].lstrip("/").partition("/")
         child = f"{path}/{child}".lstrip("/")
         kind, size = ("directory", 0) if deeper else ("file", len(content))
-        found[child] = {"name": child, "size": size, "type": kind}
-    if not found:
+        result[child] = {"name": child, "size": size, "type": kind}
+    if not result:
       raise FileNotFoundError(path)
-    return list(found.values()) if detail else list(found)
+    return list(result.values()) if detail else list(result)
 
   def _open(self, path, mode="rb", **_):
     path = self._strip_protocol(path)

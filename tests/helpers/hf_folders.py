@@ -199,27 +199,27 @@ def model(name: str, seed: int = 0, **changes: Any) -> torch.nn.Module:
   import torch
 
   config = configuration(name, **changes)
-  made = transformers.AutoModelForCausalLM.from_config(
+  built = transformers.AutoModelForCausalLM.from_config(
     config, attn_implementation="eager"
   )
   generator = torch.Generator().manual_seed(seed)
   with torch.no_grad():
-    for path, weights in made.named_parameters():
+    for path, weights in built.named_parameters():
       noise = 0.3 * torch.randn(weights.shape, generator=generator)
-      if config.tie_word_embeddings and weights is made.lm_head.weight:
+      if config.tie_word_embeddings and weights is built.lm_head.weight:
         noise /= 6  # else the likeliest token is the one just read
       elif config.tie_word_embeddings and path in _FINAL_NORMS:
         noise += 6  # for logits of the size that they have without a tie
       scale = weights.ndim == 1 and path.endswith("weight")
       weights.copy_(weights + noise if scale else noise)
-  return made.eval()
+  return built.eval()
 
 
 def write(name: str, folder: pathlib.Path, **options: Any) -> torch.nn.Module:
   """Saves a case's decoder as a folder, and returns it."""
-  made = model(name)
-  made.save_pretrained(folder, **options)
-  return made
+  built = model(name)
+  built.save_pretrained(folder, **options)
+  return built
 
 
 def open_folder(folder: pathlib.Path) -> torch.nn.Module:
@@ -234,6 +234,8 @@ def open_folder(folder: pathlib.Path) -> torch.nn.Module:
 def edit(folder: pathlib.Path, **changes: Any) -> None:
   """Changes keys of a folder's `config.json`; None takes one away."""
   path = folder / "config.json"
-  told = json.loads(path.read_text()) | changes
-  told = {key: value for key, value in told.items() if value is not None}
-  path.write_text(json.dumps(told))
+  messages = json.loads(path.read_text()) | changes
+  messages = {
+    key: value for key, value in messages.items() if value is not None
+  }
+  path.write_text(json.dumps(messages))

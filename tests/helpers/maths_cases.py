@@ -644,9 +644,9 @@ def bare(items):
   outcomes = []
   for item in items:
     gold = math_verify.parse(f"${item.reference}$")
-    found = math_verify.parse(item.completion)
-    right = int(bool(math_verify.verify(gold, found)))
-    outcomes.append(Outcome(float(right), right, str(found), -1))
+    result = math_verify.parse(item.completion)
+    right = int(bool(math_verify.verify(gold, result)))
+    outcomes.append(Outcome(float(right), right, str(result), -1))
   return outcomes
 
 

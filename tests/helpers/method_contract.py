@@ -150,11 +150,11 @@ def silenced(rollout, names):
     value = -1 if name == "correct" else 0
     return jax.tree.map(lambda x: jnp.full_like(x, value), arrays)
 
-  given = rollout.extras
-  extras = {n: nothing(n, given[n]) for n in names if n in given}
-  rest = [n for n in names if n not in given]
+  arguments = rollout.extras
+  extras = {n: nothing(n, arguments[n]) for n in names if n in arguments}
+  rest = [n for n in names if n not in arguments]
   fields = {n: nothing(n, getattr(rollout, n)) for n in rest}
-  return rollout.replace(**fields, extras=given.update(extras))
+  return rollout.replace(**fields, extras=arguments.update(extras))
 
 
 def extremes(case):

@@ -47,7 +47,7 @@ def draw(seed=28):
   finished = np.ones((P, S), bool)
   finished[0, 0] = False
   old_values = rng.normal(0.4, 0.3, (P, S, T))
-  found = {
+  result = {
     "lengths": lengths,
     "finished": finished.astype(int),
     "scores": scores,
@@ -61,7 +61,7 @@ def draw(seed=28):
     "old_values": old_values,
     "values": old_values + rng.normal(0.0, 0.5, (P, S, T)),
   }
-  return {name: np.round(x, 6).tolist() for name, x in found.items()}
+  return {name: np.round(x, 6).tolist() for name, x in result.items()}
 
 
 def write():
@@ -76,9 +76,9 @@ def write():
 def read():
   """The stored batch, with its mask `[P, S, T]` in floats."""
   stored = json.loads(PATH.read_text())
-  found = SimpleNamespace(**{name: np.array(x) for name, x in stored.items()})
-  found.mask = (np.arange(T) < found.lengths[..., None]).astype(float)
-  return found
+  result = SimpleNamespace(**{name: np.array(x) for name, x in stored.items()})
+  result.mask = (np.arange(T) < result.lengths[..., None]).astype(float)
+  return result
 
 
 BATCH = read()
@@ -90,7 +90,7 @@ SHIFTED = Point(BATCH.old_log_probs + 0.1, BATCH.old_values)
 
 def slopes(peer, at, step=1e-6):
   """The peer's gradient by central differences."""
-  found = []
+  result = []
   for field, x in zip(Point._fields, at, strict=True):
     slope = np.zeros_like(x)
     for index in np.ndindex(x.shape):
@@ -100,13 +100,13 @@ def slopes(peer, at, step=1e-6):
         moved[index] = end
         ends.append(peer(at._replace(**{field: moved}), at))
       slope[index] = (ends[0] - ends[1]) / (2 * step)
-    found.append(slope)
-  return Point(*found)
+    result.append(slope)
+  return Point(*result)
 
 
 def total(*parts):
   """The peer that is a sum of `(factor, peer)`."""
-  return lambda now, held: sum(c * peer(now, held) for c, peer in parts)
+  return lambda now, in_use: sum(c * peer(now, in_use) for c, peer in parts)
 
 
 # Means over `[P, S, T]`.
@@ -174,12 +174,12 @@ def verl_gpg(scores):
 
 def verl_best_of_group(scores, by_std):
   """grpo_passk: the lead of the best over the second best."""
-  found = np.zeros_like(scores)
-  for group, out in zip(scores, found, strict=True):
+  result = np.zeros_like(scores)
+  for group, out in zip(scores, result, strict=True):
     second, first = np.sort(group)[-2:]
     scale = group.std(ddof=1) + 1e-6 if by_std else 1.0
     out[group.argmax()] = (first - second) / scale
-  return found
+  return result
 
 
 def trl_group(scores, scale="group"):
@@ -223,24 +223,24 @@ def token_rewards(scores, beta):
 
 
 def verl_returns(rewards, gamma):
-  found, following = np.zeros_like(rewards), 0.0
+  result, following = np.zeros_like(rewards), 0.0
   for t in reversed(range(T)):
-    found[..., t] = rewards[..., t] + gamma * following
-    following = found[..., t] * BATCH.mask[..., t]
-  return found
+    result[..., t] = rewards[..., t] + gamma * following
+    following = result[..., t] * BATCH.mask[..., t]
+  return result
 
 
 def verl_gae(rewards, values, gamma, lam):
   """Advantages and returns; what is masked is passed over."""
-  found = np.zeros_like(rewards)
+  result = np.zeros_like(rewards)
   value, trace = 0.0, 0.0
   for t in reversed(range(T)):
     real = BATCH.mask[..., t] > 0
     delta = rewards[..., t] + gamma * value - values[..., t]
     trace = np.where(real, delta + gamma * lam * trace, trace)
     value = np.where(real, values[..., t], value)
-    found[..., t] = trace
-  return found, found + values
+    result[..., t] = trace
+  return result, result + values
 
 
 def trl_gae(scores, values, beta, lam):
@@ -249,12 +249,12 @@ def trl_gae(scores, values, beta, lam):
   rewards = token_rewards(0 * scores, beta)
   rewards += scores[..., None] * (np.arange(T) == at[..., None])
   values = np.where(np.arange(T) <= BATCH.lengths[..., None], values, 0.0)
-  found, trace, value = np.zeros_like(rewards), 0.0, 0.0
+  result, trace, value = np.zeros_like(rewards), 0.0, 0.0
   for t in reversed(range(T)):
     trace = rewards[..., t] + value - values[..., t] + lam * trace
     value = values[..., t]
-    found[..., t] = trace
-  return found
+    result[..., t] = trace
+  return result
 
 
 # Losses.
@@ -268,7 +268,7 @@ def verl_clip(a, low, high, mean, dual=np.inf, mask=BATCH.mask):
   """vanilla: PPO with the dual clip, verl's default being 3."""
   a = on_tokens(a)
 
-  def peer(now, held):
+  def peer(now, in_use):
     rho = ratio(now)
     loss = np.maximum(-a * rho, -a * rho.clip(1 - low, 1 + high))
     # inf * 0 is no number: a sample without advantage has no bound.
@@ -281,7 +281,7 @@ def verl_clip(a, low, high, mean, dual=np.inf, mask=BATCH.mask):
 def verl_reinforce(a, mean):
   """reinforce, and gpg with the token mean."""
   a = on_tokens(a)
-  return lambda now, held: VERL_MEANS[mean](-a * now.log_probs, BATCH.mask)
+  return lambda now, in_use: VERL_MEANS[mean](-a * now.log_probs, BATCH.mask)
 
 
 def mean_log_ratio(point):
@@ -293,9 +293,9 @@ def verl_gspo(a, low, high, weights=1.0):
   """`weights` are its rollout_is_weights, of tokens; also in geo_mean."""
   a = on_tokens(a)
 
-  def peer(now, held):
-    own = now.log_probs - held.log_probs
-    rho = np.exp(np.minimum(mean_log_ratio(held)[..., None] + own, 10.0))
+  def peer(now, in_use):
+    separate = now.log_probs - in_use.log_probs
+    rho = np.exp(np.minimum(mean_log_ratio(in_use)[..., None] + separate, 10.0))
     loss = np.maximum(-a * rho, -a * rho.clip(1 - low, 1 + high)) * weights
     return VERL_MEANS["seq-mean-token-mean"](loss, BATCH.mask)
 
@@ -312,14 +312,14 @@ def gate(a, positive, negative):
 def verl_sapo(a, positive, negative):
   loss = gate(a, positive, negative)
   mean = VERL_MEANS["seq-mean-token-mean"]
-  return lambda now, held: mean(loss(now), BATCH.mask)
+  return lambda now, in_use: mean(loss(now), BATCH.mask)
 
 
 def verl_cispo(a, low, high):
   a = on_tokens(a)
 
-  def peer(now, held):
-    weight = ratio(held).clip(1 - low, 1 + high)
+  def peer(now, in_use):
+    weight = ratio(in_use).clip(1 - low, 1 + high)
     return VERL_MEANS["token-mean"](-weight * a * now.log_probs, BATCH.mask)
 
   return peer
@@ -329,14 +329,16 @@ def verl_geo_mean(a, clip, mask=BATCH.mask, weights=1.0):
   """GMPO of `[P, S]` advantages, a mean over all rows."""
   log_weights = np.broadcast_to(np.log(weights + 1e-10), mask.shape)
 
-  def peer(now, held):
+  def peer(now, in_use):
     moved = now.log_probs - BATCH.old_log_probs
     sign = np.sign(a)[..., None]
     moved = sign * np.minimum(sign * moved, sign * moved.clip(-clip, clip))
     tokens = mask.sum(-1) + 1e-8
-    kept = a * mask.sum(-1) / tokens
+    remaining = a * mask.sum(-1) / tokens
     of_sample = np.exp(per_row(log_weights, mask) / tokens)
-    return (-kept * np.exp(per_row(moved, mask) / tokens) * of_sample).mean()
+    return (
+      -remaining * np.exp(per_row(moved, mask) / tokens) * of_sample
+    ).mean()
 
   return peer
 
@@ -345,17 +347,17 @@ def covariances(a, point):
   """Of advantages and log-probs over all tokens; -inf in the padding."""
   real = BATCH.mask > 0
   a, log_probs = on_tokens(a), point.log_probs
-  found = (a - a[real].mean()) * (log_probs - log_probs[real].mean())
-  return np.where(real, found, -np.inf)
+  result = (a - a[real].mean()) * (log_probs - log_probs[real].mean())
+  return np.where(real, result, -np.inf)
 
 
 def verl_clip_cov(a, low, high, clip):
   """Every token with a covariance in (low, high): nothing is drawn."""
   a = on_tokens(a)
 
-  def peer(now, held):
-    rho, at = ratio(now), ratio(held)
-    inside = (covariances(a, held) > low) & (covariances(a, held) < high)
+  def peer(now, in_use):
+    rho, at = ratio(now), ratio(in_use)
+    inside = (covariances(a, in_use) > low) & (covariances(a, in_use) < high)
     cut = -a * at.clip(1 - clip, 1 + clip) > -a * at
     loss = np.maximum(-a * rho, -a * rho.clip(1 - clip, 1 + clip))
     loss = np.where(inside & ~cut, 0.0, loss)
@@ -366,16 +368,16 @@ def verl_clip_cov(a, low, high, clip):
 
 def largest_covariances(a, point, fraction):
   count = max(1, int(fraction * BATCH.mask.sum()))
-  found = covariances(a, point)
-  return found >= np.sort(found.ravel())[-count]
+  result = covariances(a, point)
+  return result >= np.sort(result.ravel())[-count]
 
 
 def verl_kl_cov(a, fraction, coefficient):
   a = on_tokens(a)
 
-  def peer(now, held):
+  def peer(now, in_use):
     moved = np.abs(now.log_probs - BATCH.old_log_probs)
-    held_back = largest_covariances(a, held, fraction)
+    held_back = largest_covariances(a, in_use, fraction)
     loss = -a * ratio(now) + coefficient * np.where(held_back, moved, 0.0)
     return VERL_MEANS["token-mean"](loss, BATCH.mask)
 
@@ -390,9 +392,9 @@ def verl_kl(kind, mean="token-mean"):
     k3 = np.exp((-d).clip(-20, 20)) + d.clip(-20, 20) - 1
     return {"k1": d, "k2": d**2 / 2, "k3": k3.clip(-10, 10)}
 
-  def peer(now, held):
+  def peer(now, in_use):
     if kind == "k3+":
-      at = values(held)
+      at = values(in_use)
       x = values(now)["k2"] - at["k2"] + at["k3"]
     else:
       x = values(now)[kind]
@@ -405,7 +407,7 @@ def verl_value(returns, clip):
   """Half the token mean of the worse of two squares; alike in both."""
   returns = on_tokens(returns)
 
-  def peer(now, held):
+  def peer(now, in_use):
     near = np.clip(now.values, OLD.values - clip, OLD.values + clip)
     worse = np.maximum((now.values - returns) ** 2, (near - returns) ** 2)
     return 0.5 * VERL_MEANS["token-mean"](worse, BATCH.mask)
@@ -418,7 +420,7 @@ def trl_clip(
 ):
   a = on_tokens(a)
 
-  def peer(now, held):
+  def peer(now, in_use):
     rho = ratio(now)
     cut = rho.clip(1 - epsilon, 1 + high)
     loss = -np.minimum(np.minimum(rho, delta) * a, cut * a)
@@ -431,7 +433,7 @@ def trl_sequence(a, epsilon, high):
   """importance_sampling_level "sequence" with the loss "grpo"."""
   a = on_tokens(a)
 
-  def peer(now, held):
+  def peer(now, in_use):
     rho = np.exp(mean_log_ratio(now))[..., None]
     loss = -np.minimum(rho * a, rho.clip(1 - epsilon, 1 + high) * a)
     return TRL_MEANS["grpo"](loss, BATCH.mask)
@@ -442,8 +444,8 @@ def trl_sequence(a, epsilon, high):
 def trl_cispo(a, cap):
   a = on_tokens(a)
 
-  def peer(now, held):
-    weight = np.minimum(ratio(held), cap)
+  def peer(now, in_use):
+    weight = np.minimum(ratio(in_use), cap)
     return TRL_MEANS["dapo"](-weight * a * now.log_probs, BATCH.mask)
 
   return peer
@@ -451,13 +453,13 @@ def trl_cispo(a, cap):
 
 def trl_sapo(a, positive, negative):
   loss = gate(a, positive, negative)
-  return lambda now, held: TRL_MEANS["grpo"](loss(now), BATCH.mask)
+  return lambda now, in_use: TRL_MEANS["grpo"](loss(now), BATCH.mask)
 
 
 def trl_kl(loss_type):
   """k3, never clamped."""
 
-  def peer(now, held):
+  def peer(now, in_use):
     d = BATCH.ref_log_probs - now.log_probs
     return TRL_MEANS[loss_type](np.exp(d) - d - 1, BATCH.mask)
 
@@ -467,7 +469,7 @@ def trl_kl(loss_type):
 def trl_rloo(a, epsilon):
   """PPO-clip of the ratio of whole samples, `a` `[P, S]`."""
 
-  def peer(now, held):
+  def peer(now, in_use):
     rho = np.exp(per_row(now.log_probs - BATCH.old_log_probs, BATCH.mask))
     loss = -np.minimum(rho * a, rho.clip(1 - epsilon, 1 + epsilon) * a)
     return loss.mean()
@@ -478,7 +480,7 @@ def trl_rloo(a, epsilon):
 def trl_dpo(chosen, rejected, beta):
   """The sigmoid loss of pairs of samples, each `(prompt, sample)`."""
 
-  def peer(now, held):
+  def peer(now, in_use):
     moved = per_row(now.log_probs - BATCH.ref_log_probs, BATCH.mask)
     pairs = zip(chosen, rejected, strict=True)
     margins = np.array([moved[good] - moved[bad] for good, bad in pairs])

@@ -37,13 +37,13 @@ RELEASED = [
 ]
 
 
-def group(steps, scores, correct=None, room=L, k=K):
+def group(steps, scores, correct=None, capacity=L, k=K):
   """One prompt: step lengths and scores per sample, as text with separators.
 
   Every step but the last ends at a separator; padding holds separators too.
   """
   n = len(steps)
-  completions = np.full((1, n, room), SEP)
+  completions = np.full((1, n, capacity), SEP)
   values = np.full((1, n, k), np.nan)
   for i, (sizes, s) in enumerate(zip(steps, scores, strict=True)):
     ends = np.cumsum(sizes, dtype=int)
@@ -53,7 +53,7 @@ def group(steps, scores, correct=None, room=L, k=K):
   lengths = jnp.array([[sum(sizes) for sizes in steps]])
   completions = jnp.asarray(completions)
   ids = segment_steps(completions, lengths, (SEP,), k)
-  base = tabular_policy.rollout(p=1, s=n, t=room, k=1, ragged=False)
+  base = tabular_policy.rollout(p=1, s=n, t=capacity, k=1, ragged=False)
   return base.replace(
     tokens=base.tokens.replace(
       completions=completions, lengths=lengths, mask=ids >= 0
@@ -93,11 +93,11 @@ def worked_example():
 
 def prompts(*groups):
   """Groups of one size, of several prompts, as one rollout."""
-  whole = jax.tree.map(
+  complete = jax.tree.map(
     lambda *x: jnp.concatenate(x),
     *(g.replace(step=jnp.zeros((1,), jnp.int32)) for g in groups),
   )
-  return whole.replace(step=jnp.zeros((), jnp.int32))
+  return complete.replace(step=jnp.zeros((), jnp.int32))
 
 
 @functools.partial(jax.jit, static_argnums=1)

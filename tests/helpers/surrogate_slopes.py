@@ -33,10 +33,10 @@ def gradient(m, rollout, params, old=None, state=None):
   state = m.init() if state is None else state
   batch, scales, _ = prepare.prepare(m, scored, state)
   plan = Plan()
-  found, _ = prepare.gradient(
+  result, _ = prepare.gradient(
     m, tabular_policy.policy, params, batch, scales, plan
   )
-  return np.asarray(found["hidden"][..., : tabular_policy.V])
+  return np.asarray(result["hidden"][..., : tabular_policy.V])
 
 
 @transforms.transform("none", "sample")
@@ -63,5 +63,5 @@ def slopes(surrogate, log_ratio, advantages):
     value = surrogate.fn(x, a, types.Named({"log_probs": x}), None)
     return value[0] if isinstance(value, tuple) else value
 
-  found = jax.vmap(jax.value_and_grad(one))
-  return found(jnp.float32(log_ratio), jnp.float32(advantages))
+  result = jax.vmap(jax.value_and_grad(one))
+  return result(jnp.float32(log_ratio), jnp.float32(advantages))

@@ -17,9 +17,9 @@ P, S, T, K, V = 4, 6, 7, 3, 5
 def _score(params, tokens):
   samples, length = tokens.completions.shape[1:]
   is_prompt = tokens.prompts.shape[-1] == 1  # the view of its own tokens
-  own = params["prompt" if is_prompt else "hidden"][tokens.prompts[:, 0]]
+  separate = params["prompt" if is_prompt else "hidden"][tokens.prompts[:, 0]]
   heads = {"logits": lambda h: h[..., :V], "value": lambda h: h[..., V]}
-  return types.Scored(own[:, :samples, :length], heads)
+  return types.Scored(separate[:, :samples, :length], heads)
 
 
 def _undefined(*args):

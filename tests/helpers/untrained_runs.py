@@ -66,7 +66,7 @@ def make(workdir, rate=0.6, method="rloo"):
 def record(prompt=0, text="1 + 2", **changes):
   """A sample of two reasoning steps."""
   words = text.split(" ")
-  found = [words[0], *(f" {word}" for word in words[1:])]
+  result = [words[0], *(f" {word}" for word in words[1:])]
   return {
     "prompt_id": prompt,
     "prompt": f"prompt {prompt}",
@@ -75,12 +75,12 @@ def record(prompt=0, text="1 + 2", **changes):
     "terms": {"legal": 0.5},
     "correct": 1,
     "finished": True,
-    "tokens": list(range(len(found))),
-    "pieces": found,
-    "advantages": [0.25] * len(found),
-    "log_probs": [-0.5, *[None] * (len(found) - 1)],
-    "entropies": [0.123456] * len(found),
-    "step_ids": [0] * len(found),
+    "tokens": list(range(len(result))),
+    "pieces": result,
+    "advantages": [0.25] * len(result),
+    "log_probs": [-0.5, *[None] * (len(result) - 1)],
+    "entropies": [0.123456] * len(result),
+    "step_ids": [0] * len(result),
     "step_scores": [0.5, -0.25],
     **changes,
   }

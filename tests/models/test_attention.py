@@ -78,13 +78,13 @@ def outcome(form, arrays, scale, softcap, window, cotangent):
   return out, back(cotangent)
 
 
-def found(form, case, cotangent=None):
-  given, scale, softcap = case
+def result(form, case, cotangent=None):
+  inputs, scale, softcap = case
   if cotangent is None:
-    shape = given.queries.shape
+    shape = inputs.queries.shape
     cotangent = np.random.default_rng(1).normal(size=shape)
-  cotangent = jnp.asarray(cotangent, given.queries.dtype)
-  *arrays, window = given
+  cotangent = jnp.asarray(cotangent, inputs.queries.dtype)
+  *arrays, window = inputs
   if not isinstance(window, int):
     return outcome(form, arrays, scale, softcap, window, cotangent)
   # A number stays one, as where all layers of a scan have the same window.
@@ -106,29 +106,29 @@ def served(form, case):
 
 
 @pytest.fixture(scope="module")
-def plain():
-  return {name: leaves(found("plain", case)) for name, case in CASES.items()}
+def reference():
+  return {name: leaves(result("plain", case)) for name, case in CASES.items()}
 
 
 @pytest.mark.parametrize(
   ("form", "case"),
   [(f, c) for f in FORMS for c in CASES if f != "plain" and served(f, c)],
 )
-def test_every_form_is_the_plain_one(form, case, plain):
-  others = leaves(found(form, CASES[case]))
-  assert len(others) == len(plain[case])
-  for one, other in zip(plain[case], others, strict=True):
+def test_every_form_is_the_plain_one(form, case, reference):
+  others = leaves(result(form, CASES[case]))
+  assert len(others) == len(reference[case])
+  for one, other in zip(reference[case], others, strict=True):
     np.testing.assert_allclose(other, one, atol=1e-5)
 
 
 def test_blocks_are_exact_in_float64():
   with jax.enable_x64(True):
-    given, *rest = CASES["branches"]
+    inputs, *rest = CASES["branches"]
     wide = jax.tree.map(
-      lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, given
+      lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, inputs
     )
     one, other = (
-      leaves(found(form, (wide, *rest))) for form in ("plain", "blocked")
+      leaves(result(form, (wide, *rest))) for form in ("plain", "blocked")
     )
   for a, b in zip(one, other, strict=True):
     assert a.dtype == np.float64
@@ -140,76 +140,76 @@ def test_padding_reads_zero_and_passes_no_gradient(form):
   case = CASES["trunk"]
   padded = ~np.asarray(case[0].prompt_mask)[:, None, None, :, None]
   cotangent = np.broadcast_to(padded, case[0].queries.shape)
-  out, gradient = found(form, case, cotangent)
+  out, gradient = result(form, case, cotangent)
   assert (np.asarray(out)[cotangent] == 0).all()
   assert (np.asarray(out)[~cotangent] != 0).any()
   for leaf in leaves(gradient):
     np.testing.assert_array_equal(leaf, 0)
 
 
-def split(given: AttentionInputs) -> AttentionInputs:
+def split(inputs: AttentionInputs) -> AttentionInputs:
   """Its tokens over two devices, as its prompts are, and its heads."""
   mesh = sharding.make_mesh(data=2, tensor=2, context=2)
   rows = sharding.batch_sharding(mesh)
   return jax.tree.map(
-    lambda x: jax.device_put(x, rows) if jnp.ndim(x) > 1 else x, given
+    lambda x: jax.device_put(x, rows) if jnp.ndim(x) > 1 else x, inputs
   )
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_tokens_on_several_devices_read_what_one_would(case, plain):
+def test_tokens_on_several_devices_read_what_one_would(case, reference):
   """In several blocks of each part, of which the last is not full."""
-  given, *rest = CASES[case]
-  others = leaves(found("blocked", (split(given), *rest)))
-  for one, other in zip(plain[case], others, strict=True):
+  inputs, *rest = CASES[case]
+  others = leaves(result("blocked", (split(inputs), *rest)))
+  for one, other in zip(reference[case], others, strict=True):
     np.testing.assert_allclose(other, one, atol=1e-5)
 
 
 def test_no_device_has_the_scores_of_all_its_tokens_at_once():
-  given = split(stream(1024, L=5))
-  *arrays, window = given
-  cotangent = jnp.ones_like(given.queries)
+  inputs = split(stream(1024, L=5))
+  *arrays, window = inputs
+  cotangent = jnp.ones_like(inputs.queries)
   args = ("blocked", arrays, 0.0, 0.0, window, cotangent)
   memory = outcome.lower(*args).compile().memory_analysis()
   scores = 4 * P * S * HEADS * 1024 * 1024 / 8  # bytes, of one device's
   assert memory.temp_size_in_bytes < scores
 
 
-def flops(form, given):
-  *arrays, window = given
-  cotangent = jnp.ones_like(given.queries)
+def flops(form, inputs):
+  *arrays, window = inputs
+  cotangent = jnp.ones_like(inputs.queries)
   lowered = outcome.lower(form, arrays, 0.0, 0.0, window, cotangent)
   return lowered.cost_analysis()["flops"]
 
 
 def test_blocks_leave_out_three_eighths_of_a_long_trunk():
-  given = stream(512)
-  ratio = flops("blocked", given) / flops("plain", given)
+  inputs = stream(512)
+  ratio = flops("blocked", inputs) / flops("plain", inputs)
   assert 0.6 < ratio < 0.68  # 5/8, and what does not depend on the pairs
 
 
-def lowered(given: AttentionInputs, attend, platform: str) -> str:
+def lowered(inputs: AttentionInputs, attend, platform: str) -> str:
   """Forward and backward, for a machine that is not here."""
 
   def loss(arrays, real):
-    out = attend(AttentionInputs(*arrays, real, given.window), 0.0, 0.0)
+    out = attend(AttentionInputs(*arrays, real, inputs.window), 0.0, 0.0)
     return jnp.sum(out.astype(jnp.float32) ** 2)
 
-  traced = jax.jit(jax.grad(loss)).trace(tuple(given[:3]), given.prompt_mask)
+  traced = jax.jit(jax.grad(loss)).trace(tuple(inputs[:3]), inputs.prompt_mask)
   return traced.lower(lowering_platforms=(platform,)).as_text()
 
 
-def rough(given: AttentionInputs) -> AttentionInputs:
+def rough(inputs: AttentionInputs) -> AttentionInputs:
   return jax.tree.map(
-    lambda x: x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x, given
+    lambda x: x.astype(jnp.bfloat16) if x.dtype == jnp.float32 else x, inputs
   )
 
 
 def test_splash_reads_one_trunk_for_all_branches_on_a_mesh_of_tpus():
   mesh = sharding.make_mesh(2, 1, 2, devices=jax.devices()[:4])
-  given = rough(stream(128, L=128, S=6))
+  inputs = rough(stream(128, L=128, S=6))
   place = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
-  text = lowered(jax.device_put(given, place), attention_kernels.splash, "tpu")
+  text = lowered(jax.device_put(inputs, place), attention_kernels.splash, "tpu")
   assert text.count("@tpu_custom_call") == 3  # forward, and two for backward
   assert "sdy.manual_computation" in text
   rows = 128 + 6 * 128  # a multiple of 128, though not of 512
@@ -220,12 +220,12 @@ def test_splash_reads_one_trunk_for_all_branches_on_a_mesh_of_tpus():
 
 def test_splash_on_a_mesh_is_splash():
   mesh = sharding.make_mesh(2, 1, 2, devices=jax.devices()[:4])
-  given, *rest = CASES["short branches with window and softcap"]
+  inputs, *rest = CASES["short branches with window and softcap"]
   place = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
-  spread = AttentionInputs(*jax.device_put(given[:4], place), given.window)
+  spread = AttentionInputs(*jax.device_put(inputs[:4], place), inputs.window)
   one, other = (
-    leaves(found(form, (where, *rest)))
-    for form, where in (("plain", given), ("splash", spread))
+    leaves(result(form, (where, *rest)))
+    for form, where in (("plain", inputs), ("splash", spread))
   )
   for a, b in zip(one, other, strict=True):
     np.testing.assert_allclose(b, a, atol=1e-5)
@@ -271,26 +271,26 @@ def test_what_a_form_cannot_do_is_refused(change, message):
 def test_a_config_takes_what_suits_the_platform():
   config = defaults.rl()
   task = build.make_task(config)
-  made = functools.partial(decoder.make, config, task)
+  built = functools.partial(decoder.make, config, task)
   mixed = {"layer_kinds": ("local", "global"), "window": 3}
   for platform, attention, unroll in (
     ("cpu", "blocked", 0),
     ("gpu", "blocked", 1),
     ("tpu", "splash", 1),
   ):
-    model = made(platform)
+    model = built(platform)
     assert (model.attention, model.unroll) == (attention, unroll)
   config.model.remat = "full"
-  assert made("cpu").unroll == 1
+  assert built("cpu").unroll == 1
   config.model.update(mixed)
-  assert made("tpu").attention == "blocked"
+  assert built("tpu").attention == "blocked"
   config.model.attention, config.model.unroll = "plain", 2
   for platform in ("cpu", "tpu"):
-    model = made(platform)
+    model = built(platform)
     assert (model.attention, model.unroll) == ("plain", 2)
   config.model.attention = "splash"
   with pytest.raises(ValueError, match="'splash' runs on tpu, not on cpu"):
-    made("cpu")
+    built("cpu")
 
 
 def tokens() -> types.Tokens:
@@ -311,11 +311,11 @@ def tokens() -> types.Tokens:
   )
 
 
-def likelihood(config: ModelConfig, params, given: types.Tokens):
-  scored = transformer.score(config, params, given)
+def likelihood(config: ModelConfig, params, inputs: types.Tokens):
+  scored = transformer.score(config, params, inputs)
   log_probs = jax.nn.log_softmax(scored.heads["logits"](scored.hidden))
-  chosen = jnp.take_along_axis(log_probs, given.completions[..., None], -1)
-  return jnp.where(given.mask, chosen[..., 0], 0.0).sum()
+  chosen = jnp.take_along_axis(log_probs, inputs.completions[..., None], -1)
+  return jnp.where(inputs.mask, chosen[..., 0], 0.0).sum()
 
 
 def program(**changes):
@@ -350,7 +350,7 @@ def unrolled():
   ids=str,
 )
 def test_no_way_to_compute_changes_the_gradient(changes, unrolled):
-  _, kept, (value, gradient) = unrolled
+  _, remaining, (value, gradient) = unrolled
   lowered, arguments = program(**changes)
   compiled = lowered.compile()
   again, other = compiled(*arguments)
@@ -358,7 +358,7 @@ def test_no_way_to_compute_changes_the_gradient(changes, unrolled):
   for a, b in zip(leaves(gradient), leaves(other), strict=True):
     np.testing.assert_allclose(b, a, atol=2e-5)
   if changes.get("unroll") == 0:  # what is computed again is not found again
-    assert products(compiled) > products(kept)
+    assert products(compiled) > products(remaining)
 
 
 def test_without_a_loop_gradients_are_stacked_not_added_up(unrolled):
@@ -392,34 +392,39 @@ def test_bfloat16_multiplies_and_float32_adds_up(attention):
   loss = functools.partial(likelihood, config)
   gradient = jax.eval_shape(jax.grad(loss), params, tokens())
   assert {str(x.dtype) for x in jax.tree.leaves(gradient)} == {"float32"}
-  seen = {}
+  observed = {}
   for equation in equations(jax.make_jaxpr(loss)(params, tokens()).jaxpr):
-    dtypes = seen.setdefault(equation.primitive.name, [])
+    dtypes = observed.setdefault(equation.primitive.name, [])
     dtypes.append([str(x.aval.dtype) for x in equation.invars])
     if equation.primitive.name == "dot_general":
       [out] = equation.outvars
       wide = out.aval.shape[-1] == config.vocab_size or out.aval.ndim > 5
       assert not wide or out.aval.dtype == jnp.float32  # logits, scores
   for name in ("exp", "log", "reduce_max", "rsqrt"):
-    assert {d for dtypes in seen[name] for d in dtypes} == {"float32"}, name
-  assert {d for ds in seen["dot_general"] for d in ds} == {"bfloat16"}
+    assert {d for dtypes in observed[name] for d in dtypes} == {"float32"}, name
+  assert {d for ds in observed["dot_general"] for d in ds} == {"bfloat16"}
 
 
 @pytest.mark.parametrize("window", [None, 3])
-@pytest.mark.parametrize("room", [4, 6, 24])
-def test_a_block_of_the_mask_is_that_part_of_it(room, window):
+@pytest.mark.parametrize("capacity", [4, 6, 24])
+def test_a_block_of_the_mask_is_that_part_of_it(capacity, window):
   rows, trunk, columns, block = 24, 5, 32, 4
-  mask = attention_kernels.CompletionsMask(rows, columns, room, trunk, window)
-  whole = np.zeros((rows, columns), bool)
+  mask = attention_kernels.CompletionsMask(
+    rows, columns, capacity, trunk, window
+  )
+  full = np.zeros((rows, columns), bool)
   first = columns - rows  # of the tokens' own columns
-  for row, column in np.ndindex(whole.shape):
-    t, own = row % room, column - first
-    if own < 0:
-      seen, distance = own >= -trunk, t - own
+  for row, column in np.ndindex(full.shape):
+    t, separate = row % capacity, column - first
+    if separate < 0:
+      observed, distance = separate >= -trunk, t - separate
     else:
-      seen, distance = own // room == row // room and own <= row, row - own
-    whole[row, column] = seen and (window is None or distance < window)
+      observed, distance = (
+        separate // capacity == row // capacity and separate <= row,
+        row - separate,
+      )
+    full[row, column] = observed and (window is None or distance < window)
   for row in range(0, rows, block):
     for column in range(0, columns, block):
       part = slice(row, row + block), slice(column, column + block)
-      np.testing.assert_array_equal(mask[part], whole[part])
+      np.testing.assert_array_equal(mask[part], full[part])

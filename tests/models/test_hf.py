@@ -37,13 +37,13 @@ CASES = list(hf_folders.CASES)
 cli = importlib.import_module("models.hf.__main__")
 
 
-def told(name: str, **changes) -> dict:
+def messages(name: str, **changes) -> dict:
   """The `config.json` of a case, as transformers writes it."""
   return json.loads(hf_folders.configuration(name, **changes).to_json_string())
 
 
 def shape_of(name: str, **changes) -> ModelConfig:
-  return config_conversion.from_hf(told(name, **changes))
+  return config_conversion.from_hf(messages(name, **changes))
 
 
 def random_params(config: ModelConfig, seed: int = 0) -> dict:
@@ -270,10 +270,10 @@ def test_published_configs_are_understood(name):
   data, expected = PUBLISHED[name]
   config = config_conversion.from_hf({**SIZES, **data})
   for path, value in expected.items():
-    found = config
+    result = config
     for key in path.split("."):
-      found = getattr(found, key)
-    assert found == pytest.approx(value) or found == value, path
+      result = getattr(result, key)
+    assert result == pytest.approx(value) or result == value, path
   # And the same in transformers 5's form.
   new = json.loads(config_conversion.to_hf(config).to_json_string())
   assert "rope_parameters" in new
@@ -288,7 +288,7 @@ def rotary(kind: str, **settings) -> dict:
 
 
 @pytest.mark.parametrize(
-  ("name", "changes", "said"),
+  ("name", "changes", "output"),
   [
     ("llama", {"model_type": "mamba"}, ["mamba", "llama", "qwen3_moe"]),
     ("llama", {"model_type": "lama"}, ["did you mean 'llama'"]),
@@ -333,16 +333,16 @@ def rotary(kind: str, **settings) -> dict:
   ],
 )
 def test_what_a_config_says_and_we_cannot_is_refused_by_name(
-  name, changes, said
+  name, changes, output
 ):
   with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
-    config_conversion.from_hf({**told(name), **changes})
-  for words in said:
+    config_conversion.from_hf({**messages(name), **changes})
+  for words in output:
     assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
-  ("changes", "said"),
+  ("changes", "output"),
   [
     ({"qk_norm": "head"}, ["qk_norm = 'head'", "can: qwen3"]),
     ({"norm_place": "post"}, ["norm_place = 'post'", "can: none"]),
@@ -355,12 +355,12 @@ def test_what_a_config_says_and_we_cannot_is_refused_by_name(
   ],
 )
 def test_what_a_family_cannot_express_is_refused_by_name(
-  changes, said, tmp_path
+  changes, output, tmp_path
 ):
   config = dataclasses.replace(shape_of("llama"), **changes)
   with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
     hf.save(config, {}, tmp_path / "out")
-  for words in said:
+  for words in output:
     assert words in str(caught.value)
   assert not list(tmp_path.iterdir())
 
@@ -371,11 +371,11 @@ def test_what_a_family_cannot_express_is_refused_by_name(
 @pytest.mark.parametrize("name", CASES)
 def test_export_and_import_are_bit_identical(name, tmp_path):
   config, params = write(tmp_path / "float32", name)
-  found, again = hf.load(tmp_path / "float32")
-  assert config_conversion.canonical(found) == config_conversion.canonical(
+  result, again = hf.load(tmp_path / "float32")
+  assert config_conversion.canonical(result) == config_conversion.canonical(
     config
   )
-  assert found.family == config.family
+  assert result.family == config.family
   assert same(again, params)
   half = dataclasses.replace(config, dtype="bfloat16", param_dtype="bfloat16")
   rounded = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
@@ -384,7 +384,7 @@ def test_export_and_import_are_bit_identical(name, tmp_path):
   # What is stored in one dtype is rounded to the other.
   assert same(hf.load(tmp_path / "float32", dtype="bfloat16")[1], rounded)
   assert hf.load(tmp_path / "bfloat16", "bfloat16")[0] == dataclasses.replace(
-    found, dtype="bfloat16", param_dtype="bfloat16"
+    result, dtype="bfloat16", param_dtype="bfloat16"
   )
 
 
@@ -476,7 +476,7 @@ def test_a_tied_unembedding_may_be_stored_but_not_differ(tmp_path):
 
 
 @pytest.fixture
-def counted(monkeypatch):
+def number(monkeypatch):
   """Bytes that are read of every tensor, by name."""
   counts = collections.Counter()
   opened = load_folder._StoredTensor.open
@@ -502,22 +502,22 @@ SPLIT = ["llama_linear", "phi3_short", "gpt2", "mixtral", "olmoe"]
 
 @pytest.mark.parametrize("sizes", MESHES)
 @pytest.mark.parametrize("name", SPLIT)
-def test_under_a_mesh_every_byte_is_read_once(name, sizes, tmp_path, counted):
+def test_under_a_mesh_every_byte_is_read_once(name, sizes, tmp_path, number):
   even = {"num_key_value_heads": 2} if name == "phi3_short" else {}
   config, params = write(tmp_path / "in", name, vocab_size=96, **even)
   mesh = sharding.make_mesh(*sizes)
-  _, found = hf.load(tmp_path / "in", mesh=mesh)
-  assert same(found, params)
-  assert jax.tree.map(lambda leaf: leaf.sharding, found) == sharding.shardings(
+  _, result = hf.load(tmp_path / "in", mesh=mesh)
+  assert same(result, params)
+  assert jax.tree.map(lambda leaf: leaf.sharding, result) == sharding.shardings(
     params, mesh
   )
   stored = safetensors.numpy.load_file(tmp_path / "in" / "model.safetensors")
-  assert counted == {name: leaf.nbytes for name, leaf in stored.items()}
-  hf.save(config, found, tmp_path / "out")
+  assert number == {name: leaf.nbytes for name, leaf in stored.items()}
+  hf.save(config, result, tmp_path / "out")
   assert same(hf.load(tmp_path / "out")[1], params)
 
 
-def test_a_host_reads_only_what_its_shards_need(tmp_path, counted, monkeypatch):
+def test_a_host_reads_only_what_its_shards_need(tmp_path, number, monkeypatch):
   _, params = write(tmp_path, "llama", vocab_size=96)
   mesh = sharding.make_mesh(1, 4, 2)
   placed = sharding.shardings(params, mesh)
@@ -527,7 +527,7 @@ def test_a_host_reads_only_what_its_shards_need(tmp_path, counted, monkeypatch):
     return jnp.asarray(callback(index))
 
   monkeypatch.setattr(jax, "make_array_from_callback", on_one_device)
-  _, found = hf.load(tmp_path, mesh=mesh)
+  _, result = hf.load(tmp_path, mesh=mesh)
   local = jax.tree.map(
     lambda leaf, place: next(
       shard.data
@@ -537,18 +537,18 @@ def test_a_host_reads_only_what_its_shards_need(tmp_path, counted, monkeypatch):
     params,
     placed,
   )
-  assert same(found, local)
+  assert same(result, local)
   # Heads are cut by rows of the file, so not a byte too much was read.
   needed = sum(leaf.nbytes for leaf in jax.tree.leaves(local))
-  assert sum(counted.values()) == needed
+  assert sum(number.values()) == needed
 
 
 def test_loaded_parameters_may_be_donated(tmp_path):
   _, params = write(tmp_path, "llama", vocab_size=96)
-  _, found = hf.load(tmp_path, mesh=sharding.make_mesh(8, 1, 1))
+  _, result = hf.load(tmp_path, mesh=sharding.make_mesh(8, 1, 1))
   doubled = jax.jit(
     lambda tree: jax.tree.map(lambda leaf: 2 * leaf, tree), donate_argnums=0
-  )(found)
+  )(result)
   for leaf, want in zip(
     jax.tree.leaves(doubled), jax.tree.leaves(params), strict=True
   ):
@@ -565,8 +565,8 @@ def test_heads_are_saved_and_loaded(tmp_path):
   )
   params = random_params(config)
   hf.save(config, params, tmp_path / "out")
-  found, again = hf.load(tmp_path / "out", dtype="bfloat16")
-  assert (found.value_head, found.extra_heads) == (True, config.extra_heads)
+  result, again = hf.load(tmp_path / "out", dtype="bfloat16")
+  assert (result.value_head, result.extra_heads) == (True, config.extra_heads)
   assert hf.load_config(tmp_path / "out").extra_heads == config.extra_heads
   heads = {name: params[name] for name in ("value", "heads")}
   assert same({name: again[name] for name in heads}, heads)
@@ -577,8 +577,8 @@ def test_adapters_are_merged(tmp_path):
   params = random_params(config)
   hf.save(config, params, tmp_path / "out")
   _, merged = lora.merge(config, params)
-  found, again = hf.load(tmp_path / "out")
-  assert found.lora_rank == 0
+  result, again = hf.load(tmp_path / "out")
+  assert result.lora_rank == 0
   assert same(again, merged)
 
 
@@ -607,9 +607,9 @@ def test_what_else_ended_completions_is_written_as_a_stop(tokens, tmp_path):
   hf.save(config, params, out, tokenizer=tokens, stops=(7, 3))
   assert tokenizer.stop_ids(tokenizer.load(out), out) == (1, 7, 3)
   for name in ("config.json", "generation_config.json"):
-    told = json.loads((out / name).read_text())
-    assert told["eos_token_id"] == [1, 7, 3], name
-  assert told["temperature"] == 0.6
+    messages = json.loads((out / name).read_text())
+    assert messages["eos_token_id"] == [1, 7, 3], name
+  assert messages["temperature"] == 0.6
 
 
 def test_a_tokenizer_larger_than_the_embedding_is_refused(tokens, tmp_path):
@@ -630,32 +630,32 @@ def test_bad_folders_are_refused_in_one_line(tmp_path):
   assert "no config.json" in refused(tmp_path / "empty")
   (tmp_path / "empty" / "config.json").write_text("{")
   assert "not JSON" in refused(tmp_path / "empty")
-  (tmp_path / "empty" / "config.json").write_text(json.dumps(told("llama")))
+  (tmp_path / "empty" / "config.json").write_text(json.dumps(messages("llama")))
   assert "neither model.safetensors nor" in refused(tmp_path / "empty")
   (tmp_path / "empty" / "pytorch_model.bin").touch()
-  said = refused(tmp_path / "empty")
-  assert "pytorch_model.bin" in said
-  assert "convert" in said
+  output = refused(tmp_path / "empty")
+  assert "pytorch_model.bin" in output
+  assert "convert" in output
   write(tmp_path / "good")
-  said = refused(tmp_path / "good", dtype="float16")
-  assert "unknown dtype 'float16'" in said
-  assert "float32, bfloat16, float64" in said
+  output = refused(tmp_path / "good", dtype="float16")
+  assert "unknown dtype 'float16'" in output
+  assert "float32, bfloat16, float64" in output
 
 
 def test_a_corrupt_or_missing_shard_is_named(tmp_path):
   config, params = write(tmp_path / "one")
   path = tmp_path / "one" / "model.safetensors"
-  whole = path.read_bytes()
-  path.write_bytes(whole[:-5])
+  complete = path.read_bytes()
+  path.write_bytes(complete[:-5])
   assert f"corrupt shard {path}" in refused(tmp_path / "one")
   path.write_bytes(b"")
   assert f"corrupt shard {path}" in refused(tmp_path / "one")
   hf.save(config, params, tmp_path / "many", shard_bytes=20_000)
   lost = sorted((tmp_path / "many").glob("*.safetensors"))[1]
   lost.unlink()
-  said = refused(tmp_path / "many")
+  output = refused(tmp_path / "many")
   assert (
-    f"shard {lost.name}, which {load_folder.INDEX} names, is missing" in said
+    f"shard {lost.name}, which {load_folder.INDEX} names, is missing" in output
   )
 
 
@@ -669,19 +669,19 @@ def test_missing_and_unknown_tensors_are_listed_by_name(tmp_path):
     return {**leaves, **strange}
 
   rewrite(tmp_path, change)
-  said = refused(tmp_path)
-  assert f"1 missing tensor: {gone}; 6 unknown tensors: extra.0" in said
-  assert "extra.3, ..." in said
+  output = refused(tmp_path)
+  assert f"1 missing tensor: {gone}; 6 unknown tensors: extra.0" in output
+  assert "extra.3, ..." in output
 
 
 def test_a_tensor_of_another_shape_or_dtype_is_named(tmp_path):
   name = "model.layers.0.mlp.up_proj.weight"
   write(tmp_path)
   rewrite(tmp_path, lambda leaves: {**leaves, name: leaves[name][1:]})
-  said = refused(tmp_path)
-  assert name in said
-  assert "(47, 32)" in said
-  assert "(48, 32)" in said
+  output = refused(tmp_path)
+  assert name in output
+  assert "(47, 32)" in output
+  assert "(48, 32)" in output
   quantised = np.zeros((48, 32), np.int8)
   rewrite(tmp_path, lambda leaves: {**leaves, name: quantised})
   assert f"dtype mismatch: {name} is stored as I8" in refused(tmp_path)
@@ -719,8 +719,8 @@ def test_import_makes_a_workdir_and_export_brings_it_back(
   assert cli.main(["import", str(tmp_path / "in"), str(workdir)]) == 0
   count = sum(leaf.size for leaf in jax.tree.leaves(params))
   assert f"{count:,} parameters, {4 * count:,} bytes" in capsys.readouterr().out
-  made = json.loads((workdir / "model.json").read_text())
-  assert cli.model_config(made["model"]) == hf.load_config(tmp_path / "in")
+  built = json.loads((workdir / "model.json").read_text())
+  assert cli.model_config(built["model"]) == hf.load_config(tmp_path / "in")
   assert cli.main(["export", str(workdir), str(out)]) == 0
   assert same(hf.load(out)[1], params)
   assert tokenizer.required_vocab_size(tokenizer.load(out)) == 258
@@ -748,8 +748,8 @@ def test_the_adapters_of_a_run_are_exported_on_their_base(tmp_path, capsys):
   assert cli.main(["export", str(tmp_path / "run"), str(out)]) == 0
   assert "frozen base" in capsys.readouterr().out
   _, merged = lora.merge(config, types.join(trained, base))
-  found, again = hf.load(out)
-  assert found.value_head
+  result, again = hf.load(out)
+  assert result.value_head
   assert same(again, merged)
 
 
@@ -760,9 +760,11 @@ def test_a_damaged_checkpoint_is_not_exported(tmp_path, capsys, monkeypatch):
   with checkpointing.Checkpoints(tmp_path / "run" / "checkpoints") as saving:
     saving.save(3, {"params": params}, {})
   words = ["export", str(tmp_path / "run"), str(tmp_path / "out")]
-  told, own = {"params.embed.table": 1}, checksums.select_params
+  messages, separate = {"params.embed.table": 1}, checksums.select_params
   with monkeypatch.context() as changed:
-    changed.setattr(checksums, "select_params", lambda saved: own(saved) | told)
+    changed.setattr(
+      checksums, "select_params", lambda saved: separate(saved) | messages
+    )
     assert cli.main(words) == 2
   error = capsys.readouterr().err
   assert "params.embed.table is not what was saved" in error
@@ -809,9 +811,9 @@ def test_a_stored_unembedding_of_a_tied_decoder_may_not_differ(tmp_path):
 def test_the_command_says_mistakes_in_one_line(tmp_path, capsys):
   def says(*words):
     assert cli.main([str(word) for word in words]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    return said
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1
+    return output
 
   assert "is not a folder" in says("import", tmp_path / "a", tmp_path / "b")
   assert "no model.json" in says("export", tmp_path, tmp_path / "b")
@@ -820,9 +822,9 @@ def test_the_command_says_mistakes_in_one_line(tmp_path, capsys):
   capsys.readouterr()
   run, out = tmp_path / "run", tmp_path / "out"
   assert "already" in says("import", tmp_path / "in", run)
-  said = says("export", run, out, "--step", 5)
-  assert "no checkpoint of step 5" in said
-  assert "available: [0]" in said
+  output = says("export", run, out, "--step", 5)
+  assert "no checkpoint of step 5" in output
+  assert "available: [0]" in output
   told_of = json.loads((run / "model.json").read_text())
   told_of["model"]["norm_place"] = "post"
   (run / "model.json").write_text(json.dumps(told_of))

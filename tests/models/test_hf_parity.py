@@ -104,8 +104,8 @@ def their_greedy_at_full_length(model):
   tokens = torch.tensor(TOKENS[: len(PROMPTS)])
   mask = torch.tensor(PROMPTS).long()
   with torch.no_grad():
-    whole = torch.zeros(1, LENGTH + NEW, dtype=torch.long)
-    model(input_ids=whole)  # makes the rotation that of the full length
+    full = torch.zeros(1, LENGTH + NEW, dtype=torch.long)
+    model(input_ids=full)  # makes the rotation that of the full length
     for _ in range(NEW):
       positions = (mask.cumsum(-1) - 1).clamp(min=0)
       logits = model(

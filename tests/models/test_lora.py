@@ -38,7 +38,7 @@ POLICY = policies.bind(CONFIG)
 @pytest.fixture(scope="module")
 def params():
   """Whole parameters whose adapters do something."""
-  whole = transformer.init(CONFIG, jax.random.key(0))
+  full = transformer.init(CONFIG, jax.random.key(0))
   noise = np.random.default_rng(0)
 
   def disturb(path, leaf):
@@ -46,7 +46,7 @@ def params():
       return leaf
     return jnp.asarray(noise.normal(0, 0.3, leaf.shape), leaf.dtype)
 
-  return jax.tree.map_with_path(disturb, whole)
+  return jax.tree.map_with_path(disturb, full)
 
 
 def names(tree):
@@ -73,17 +73,17 @@ def test_an_adapter_is_a_low_rank_change_of_its_kernel(params):
   a, b = np.asarray(query["lora_a"][1]), np.asarray(query["lora_b"][1])
   change = np.einsum("dr,rhk->dhk", a, b) * 6.0 / 2
   _, merged = lora.merge(CONFIG, wide)
-  found = merged["layers"]["attention"]["query"]["kernel"][1]
-  np.testing.assert_allclose(found, query["kernel"][1] + change, atol=1e-6)
+  result = merged["layers"]["attention"]["query"]["kernel"][1]
+  np.testing.assert_allclose(result, query["kernel"][1] + change, atol=1e-6)
 
 
 def test_the_merged_decoder_is_the_same_function(params):
   wide = jax.tree.map(lambda x: x.astype(jnp.float32), params)
-  plain, merged = lora.merge(CONFIG, wide)
-  assert plain == dataclasses.replace(CONFIG, lora_rank=0)
+  reference, merged = lora.merge(CONFIG, wide)
+  assert reference == dataclasses.replace(CONFIG, lora_rank=0)
   assert names(merged) == names(transformer.init(BASE, jax.random.key(0)))
   np.testing.assert_allclose(
-    logits(plain, merged), logits(CONFIG, wide), atol=1e-5
+    logits(reference, merged), logits(CONFIG, wide), atol=1e-5
   )
 
 
@@ -111,7 +111,7 @@ def recorded(policy, params, frozen):
   prompts = jax.random.randint(jax.random.key(5), (P, L), 0, 12)
   sampling = generation.Sampling(S, T, eos_ids=(0,), pad_id=0)
   keys = generation.prompt_keys(jax.random.key(6), 0, jnp.arange(P))
-  drawn = generation.generate(
+  sampled = generation.generate(
     policy,
     types.join(params, frozen),
     prompts,
@@ -119,15 +119,19 @@ def recorded(policy, params, frozen):
     keys,
     sampling,
   )
-  mask = jnp.arange(T) < drawn.lengths[..., None]
+  mask = jnp.arange(T) < sampled.lengths[..., None]
   return types.Rollout(
     tokens=types.Tokens(
-      prompts, jnp.ones((P, L), bool), drawn.completions, drawn.lengths, mask
+      prompts,
+      jnp.ones((P, L), bool),
+      sampled.completions,
+      sampled.lengths,
+      mask,
     ),
     sample_mask=jnp.ones((P, S), bool),
-    behavior_log_probs=drawn.log_probs,
-    finished=drawn.finished,
-    scores=drawn.completions.sum(-1).astype(jnp.float32),
+    behavior_log_probs=sampled.log_probs,
+    finished=sampled.finished,
+    scores=sampled.completions.sum(-1).astype(jnp.float32),
     correct=jnp.ones((P, S), jnp.int8),
     prompt_ids=jnp.arange(P),
     keys=keys,
@@ -168,8 +172,8 @@ def test_the_optimiser_and_the_reference_hold_adapters_alone(params, after):
   state, _ = after
   trained, _ = lora.split(CONFIG, params)
   size = sum(x.size for x in jax.tree.leaves(trained))
-  held = sum(x.size for x in jax.tree.leaves(state.opt_state))
-  assert held == 2 * size + 1  # two moments and a count
+  stored = sum(x.size for x in jax.tree.leaves(state.opt_state))
+  assert stored == 2 * size + 1  # two moments and a count
   assert names(state.parameter_sets["ref"]) == names(trained)
 
 
@@ -187,8 +191,8 @@ def test_the_gradient_is_the_adapters_part_of_the_whole_one(params):
   key = jax.random.key(2)
   run = jax.jit(step.make(METHOD, POLICY, tx, plan))
   parted, _ = run(step.init(METHOD, trained, tx, key, frozen), batch)
-  whole, _ = run(step.init(METHOD, params, tx, key), batch)
-  expected, _ = lora.split(CONFIG, whole.params)
+  full, _ = run(step.init(METHOD, params, tx, key), batch)
+  expected, _ = lora.split(CONFIG, full.params)
   jax.tree.map(
     lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6),
     parted.params,
@@ -211,10 +215,12 @@ def test_a_mesh_computes_the_same(params, after):
     ),
     batch,
   )
-  found, _ = jax.jit(train_step)(state, spread)
+  result, _ = jax.jit(train_step)(state, spread)
   expected, _ = after
   for one, other in zip(
-    jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True
+    jax.tree.leaves(result.params),
+    jax.tree.leaves(expected.params),
+    strict=True,
   ):
     # Adam divides by the gradient's size: where that is rounding, so is this.
     close = np.isclose(one, other, atol=1e-4)

@@ -81,17 +81,19 @@ def place(mesh, params, tokens):
 
 def learning(config, chunk):
   """`(params, tokens) ->` what is read of every token, and a gradient."""
-  wanted = [scoring.log_probs, scoring.entropy]
-  wanted += [scoring.values] * config.value_head
+  desired = [scoring.log_probs, scoring.entropy]
+  desired += [scoring.values] * config.value_head
 
   def loss(params, tokens):
-    found = scoring.read(
-      policy.bind(config), params, tokens, wanted, types.Named(), chunk=chunk
+    result = scoring.read(
+      policy.bind(config), params, tokens, desired, types.Named(), chunk=chunk
     )
     weights = jnp.cos(jnp.arange(P * S * T, dtype=jnp.float32))
     weights = weights.reshape(P, S, T) * tokens.mask
-    kept = {name: jnp.where(tokens.mask, x, 0) for name, x in found.items()}
-    return sum((weights * x).sum() for x in kept.values()), kept
+    remaining = {
+      name: jnp.where(tokens.mask, x, 0) for name, x in result.items()
+    }
+    return sum((weights * x).sum() for x in remaining.values()), remaining
 
   return jax.jit(jax.grad(loss, has_aux=True))
 
@@ -114,9 +116,9 @@ def drawing(config=GROUPED):
   return draw
 
 
-def close(found, expected, atol):
+def close(result, expected, atol):
   jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, atol=atol), found, expected
+    lambda a, b: np.testing.assert_allclose(a, b, atol=atol), result, expected
   )
 
 
@@ -132,8 +134,8 @@ def model(request):
 def test_probes_and_gradients_are_those_of_one_device(model, axes):
   config, params, expected = model
   mesh = sharding.make_mesh(**MESHES[axes])
-  found = learning(config, 8)(*place(mesh, params, batch()))
-  close(found, expected, 2e-5)
+  result = learning(config, 8)(*place(mesh, params, batch()))
+  close(result, expected, 2e-5)
   gradients = jax.tree.leaves(expected[0])
   assert min(float(np.abs(leaf).max()) for leaf in gradients) > 1e-3
 
@@ -143,11 +145,11 @@ def test_a_mixture_sends_what_other_decoders_do():
   tokens, mesh = batch(), sharding.make_mesh(data=8)
   sent = []
   for config in (MODELS["experts"], dataclasses.replace(GROUPED, unroll=1)):
-    given = place(mesh, start(config), tokens)
+    arguments = place(mesh, start(config), tokens)
     for make in (drawing(config), learning(config, 8)):
-      text = make.lower(*given).compile().as_text()
-      found = hlo.collectives(text, [0] * 8)
-      sent.append({kind: each.count for kind, each in found.items()})
+      text = make.lower(*arguments).compile().as_text()
+      result = hlo.collectives(text, [0] * 8)
+      sent.append({kind: each.count for kind, each in result.items()})
   assert sent[:2] == sent[2:]
 
 
@@ -156,9 +158,9 @@ def test_samples_are_those_of_one_device(axes):
   params, draw = start(GROUPED), drawing()
   expected = draw(params, batch())
   mesh = sharding.make_mesh(**MESHES[axes])
-  found = draw(*place(mesh, params, batch()))
-  np.testing.assert_array_equal(found.completions, expected.completions)
-  close(found.log_probs, expected.log_probs, 1e-5)
+  result = draw(*place(mesh, params, batch()))
+  np.testing.assert_array_equal(result.completions, expected.completions)
+  close(result.log_probs, expected.log_probs, 1e-5)
 
 
 @pytest.mark.parametrize("unroll", [0, 1])
@@ -173,8 +175,8 @@ def test_keys_of_samples_lie_on_the_devices_that_split_them(unroll):
 
 def sent(program, *args):
   text = program.lower(*args).compile().as_text()
-  found = hlo.collectives(text, [0] * 8, {None: 1})
-  return {kind: one.count for kind, one in found.items()}
+  result = hlo.collectives(text, [0] * 8, {None: 1})
+  return {kind: one.count for kind, one in result.items()}
 
 
 def test_chunks_of_positions_send_nothing():
@@ -192,8 +194,8 @@ def test_a_token_is_drawn_without_gathering_parameters():
   program = drawing().lower(*placed).compile()
 
   def gathers(turns):
-    found = hlo.collectives(program.as_text(), [0] * 8, {None: turns})
-    return found["all-gather"].bytes
+    result = hlo.collectives(program.as_text(), [0] * 8, {None: turns})
+    return result["all-gather"].bytes
 
   assert gathers(1) > 0
   # A turn gathers the odds of a device's rows over `tensor`, in blocks of 128.

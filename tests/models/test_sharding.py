@@ -113,12 +113,12 @@ def test_a_batch_is_split_over_data_and_fsdp(mesh):
 def test_explain_counts_the_bytes_of_one_device(mesh):
   params = abstract()
   placed = sharding.shardings(params, mesh)
-  there = jax.tree.map(
+  existing = jax.tree.map(
     lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
     params,
     placed,
   )
-  lines = sharding.sharding_table(there).splitlines()
+  lines = sharding.sharding_table(existing).splitlines()
   assert len(lines) == len(jax.tree.leaves(params)) + 2
   sizes = jax.tree.map(
     lambda x, place: 4 * math.prod(place.shard_shape(x.shape)), params, placed

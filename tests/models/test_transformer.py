@@ -140,22 +140,22 @@ def numpy_logits(config: ModelConfig, params: dict, ids: np.ndarray):
     layer = jax.tree.map(lambda stacked, n=n: stacked[n], p["layers"])
     weights = layer["attention"]
     normed = norm(x, layer["attention_norm"]["scale"])
-    made = {}
+    built = {}
     for name in ("query", "key", "value"):
-      made[name] = np.einsum("nd,dhk->nhk", normed, weights[name]["kernel"])
+      built[name] = np.einsum("nd,dhk->nhk", normed, weights[name]["kernel"])
       if config.attention_bias:
-        made[name] += weights[name]["bias"]
+        built[name] += weights[name]["bias"]
       if config.qk_norm == "head" and name != "value":
-        made[name] = norm(made[name], weights[f"{name}_norm"]["scale"])
+        built[name] = norm(built[name], weights[f"{name}_norm"]["scale"])
     mixed = np.zeros((len(ids), config.heads, config.head_dim))
     for h in range(config.heads):
       g = h // (config.heads // config.kv_heads)
       for i in range(len(ids)):
-        query = turn(made["query"][i, h], i)
-        keys = [turn(made["key"][j, g], j) for j in range(i + 1)]
+        query = turn(built["query"][i, h], i)
+        keys = [turn(built["key"][j, g], j) for j in range(i + 1)]
         exponent = np.array([query @ key for key in keys])
         exponent = np.exp(exponent / np.sqrt(config.head_dim))
-        mixed[i, h] = exponent @ made["value"][: i + 1, g] / exponent.sum()
+        mixed[i, h] = exponent @ built["value"][: i + 1, g] / exponent.sum()
     x = x + np.einsum("nhk,hkd->nd", mixed, weights["output"]["kernel"])
     normed = norm(x, layer["mlp_norm"]["scale"])
     gate = normed @ layer["mlp"]["gate"]["kernel"]
@@ -183,9 +183,9 @@ def test_logits_equal_a_numpy_decoder(model):
   config, params = model
   ids, mask = joined(batch())
   logits = plain_logits(config, params, ids, mask)
-  for row, real, found in zip(ids, mask, np.asarray(logits), strict=True):
+  for row, real, result in zip(ids, mask, np.asarray(logits), strict=True):
     expected = numpy_logits(config, params, row[real])
-    np.testing.assert_allclose(found[real], expected, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(result[real], expected, atol=1e-5, rtol=1e-5)
 
 
 def test_score_equals_one_plain_row_per_sample(any_model):
@@ -193,27 +193,25 @@ def test_score_equals_one_plain_row_per_sample(any_model):
   tokens = batch()
   shared = jax.nn.log_softmax(completion_logits(config, params, tokens))
   rows = plain_logits(config, params, *joined(tokens))
-  plain = jax.nn.log_softmax(rows)[:, L - 1 : -1].reshape(shared.shape)
+  reference = jax.nn.log_softmax(rows)[:, L - 1 : -1].reshape(shared.shape)
   real = np.asarray(tokens.mask)
-  np.testing.assert_allclose(shared[real], plain[real], atol=1e-5)
+  np.testing.assert_allclose(shared[real], reference[real], atol=1e-5)
 
 
 def test_decoding_token_by_token_equals_score(any_model):
   config, params = any_model
   tokens = batch()
-  whole = completion_logits(config, params, tokens)
+  full = completion_logits(config, params, tokens)
   bound = policy.bind(config)
   prefill = jax.jit(bound.prefill, static_argnums=(3, 4))
   served, decode = bound.serve(params), jax.jit(bound.decode)
   logits, cache = prefill(params, tokens.prompts, tokens.prompt_mask, S, T)
   for s in range(S):
-    np.testing.assert_allclose(logits, whole[:, s, 0], atol=1e-5)
+    np.testing.assert_allclose(logits, full[:, s, 0], atol=1e-5)
   for t in range(T - 1):
     logits, cache = decode(served, tokens.completions[..., t], t, cache)
     read = t < LENGTHS  # token t is real, so its successor is predicted
-    np.testing.assert_allclose(
-      logits[read], whole[:, :, t + 1][read], atol=1e-5
-    )
+    np.testing.assert_allclose(logits[read], full[:, :, t + 1][read], atol=1e-5)
 
 
 @pytest.mark.parametrize("unroll", [0, 1])
@@ -292,8 +290,8 @@ def test_padding_has_exactly_zero_gradient():
   # A completion's last token is read by nobody who is scored.
   read = np.arange(T) < LENGTHS[..., None] - 1
   prompt_ids = np.asarray(tokens.prompts)[np.asarray(tokens.prompt_mask)]
-  seen = {*prompt_ids, *np.asarray(tokens.completions)[read]}
-  assert {i for i in range(11) if (table[i] != 0).any()} == seen
+  observed = {*prompt_ids, *np.asarray(tokens.completions)[read]}
+  assert {i for i in range(11) if (table[i] != 0).any()} == observed
 
 
 def test_an_empty_prompt_is_finite_forward_and_backward():
@@ -317,9 +315,9 @@ def test_one_token_completions_read_the_prompt_alone():
   short = tokens.replace(
     completions=tokens.completions[..., :1], lengths=jnp.ones((P, S), int)
   )
-  found = completion_logits(BASE, params, short)
-  whole = completion_logits(BASE, params, tokens)
-  np.testing.assert_allclose(found, whole[:, :, :1], atol=1e-5)
+  result = completion_logits(BASE, params, short)
+  full = completion_logits(BASE, params, tokens)
+  np.testing.assert_allclose(result, full[:, :, :1], atol=1e-5)
 
 
 def test_initial_kernels_have_the_documented_deviation():
@@ -353,10 +351,10 @@ def test_further_heads_are_linear_and_start_near_nothing():
   config = VARIANTS["learned_layer_norm"]
   params = generic(config)
   hidden = jnp.asarray(np.random.default_rng(2).normal(size=(6, config.width)))
-  found = transformer.heads(config, params)["steps"](hidden)
+  result = transformer.heads(config, params)["steps"](hidden)
   head = params["heads"]["steps"]
   expected = hidden @ head["kernel"] + head["bias"]
-  np.testing.assert_allclose(found, expected, atol=1e-5)
+  np.testing.assert_allclose(result, expected, atol=1e-5)
   fresh = transformer.init_heads(config, jax.random.key(0))
   small = transformer.heads(config, params | fresh)["steps"](hidden)
   assert np.abs(small).max() < 1
@@ -367,10 +365,10 @@ def test_the_logits_of_two_tokens_are_those_among_all():
   params = generic(config)
   hidden = jnp.asarray(np.random.default_rng(2).normal(size=(6, config.width)))
   pair = transformer.unembed(config, params, hidden, (7, 2))
-  whole = transformer.unembed(config, params, hidden)
-  np.testing.assert_allclose(pair, whole[:, [7, 2]], atol=1e-6)
+  full = transformer.unembed(config, params, hidden)
+  np.testing.assert_allclose(pair, full[:, [7, 2]], atol=1e-6)
   sure = heads.two_class_score(pair)
-  odds = jax.nn.softmax(whole[:, [7, 2]])
+  odds = jax.nn.softmax(full[:, [7, 2]])
   np.testing.assert_allclose(sure, odds[:, 1] - odds[:, 0], atol=1e-6)
 
 
@@ -425,8 +423,8 @@ def test_the_product_with_a_kernel_has_the_gradients_of_an_einsum(
   rng = np.random.default_rng(0)
   factors = [jnp.asarray(rng.normal(size=shape)) for shape in (x, kernel)]
   expected, back = jax.vjp(functools.partial(jnp.einsum, equation), *factors)
-  found, own_back = jax.vjp(layers.einsum(equation), *factors)
-  np.testing.assert_array_equal(found, expected)
+  result, own_back = jax.vjp(layers.einsum(equation), *factors)
+  np.testing.assert_array_equal(result, expected)
   g = jnp.asarray(rng.normal(size=expected.shape))
   for one, other in zip(own_back(g), back(g), strict=True):
     assert one.dtype == other.dtype

@@ -43,7 +43,7 @@ def judged():
   completions = completions.at[0, 0, lengths[0, 0] - 2].add(1)
   lengths = lengths.at[1, 1].add(-2)
   finished = jnp.ones((P, S), bool).at[1, 1].set(False)
-  found = rollouts.assemble(
+  result = rollouts.assemble(
     problems,
     generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished
@@ -52,34 +52,37 @@ def judged():
     jax.random.split(jax.random.key(2), P),
     jnp.int32(7),
   )
-  values = jax.random.uniform(jax.random.key(3), found.step_mask.shape)
-  told = jax.random.uniform(jax.random.key(4), (len(JUDGED), P, S))
-  given = {
+  values = jax.random.uniform(jax.random.key(3), result.step_mask.shape)
+  messages = jax.random.uniform(jax.random.key(4), (len(JUDGED), P, S))
+  arguments = {
     "stage/values": values,
     "stage/prompt_values": values[:, 0, 0],
     "stage/greedy_scores": jnp.linspace(0, 1, P).at[0].set(jnp.nan),
-    "task/paraphrase_answer_ids": found.extras["task/answer_ids"][:, ::-1],
-    "task/shuffled_answer_ids": found.extras["task/answer_ids"].at[0].set(-2),
+    "task/paraphrase_answer_ids": result.extras["task/answer_ids"][:, ::-1],
+    "task/shuffled_answer_ids": result.extras["task/answer_ids"].at[0].set(-2),
   }
-  found = found.replace(
-    sample_mask=found.sample_mask.at[2, 3].set(False),
-    components={**found.components, **dict(zip(JUDGED, told, strict=True))},
-    extras=found.extras.update(given),
+  result = result.replace(
+    sample_mask=result.sample_mask.at[2, 3].set(False),
+    components={
+      **result.components,
+      **dict(zip(JUDGED, messages, strict=True)),
+    },
+    extras=result.extras.update(arguments),
   )
   params = e.init().params
-  made = {name: made_of(name) for name in rewards.names()}
-  needs = frozenset().union(*(t.needs for t in made.values()))
+  built = {name: made_of(name) for name in rewards.names()}
+  needs = frozenset().union(*(t.needs for t in built.values()))
 
   @jax.jit
-  def scored(params, found):
-    return scoring.passes(e.policy, {"old": params}, needs, found)
+  def scored(params, result):
+    return scoring.passes(e.policy, {"old": params}, needs, result)
 
   return SimpleNamespace(
     e=e,
     problems=problems,
     params=params,
-    made=made,
-    rollout=scored(params, found),
+    made=built,
+    rollout=scored(params, result),
   )
 
 
@@ -118,12 +121,12 @@ def test_the_reference_is_scored_after_the_thought_whatever_was_answered(
   judged,
 ):
   """By one plain pass over `thought ANS truth EOS`, written out by hand."""
-  found = judged.rollout
-  view = found.views["reference"]
+  result = judged.rollout
+  view = result.views["reference"]
   facts = judged.problems.facts
   for p, s in ((0, 0), (1, 1), (3, 2)):
-    said = found.completions[p, s, : found.tokens.lengths[p, s]].tolist()
-    thought = said[: said.index(4)] if 4 in said else said
+    output = result.completions[p, s, : result.tokens.lengths[p, s]].tolist()
+    thought = output[: output.index(4)] if 4 in output else output
     value = int(facts["start"][p])
     for op, d in zip(facts["operators"][p], facts["operands"][p], strict=True):
       d = int(d)
@@ -132,8 +135,8 @@ def test_the_reference_is_scored_after_the_thought_whatever_was_answered(
     written = view.completions[p, s, :length].tolist()
     assert written == [*thought, 4, 8 + value, 1], (p, s)
     alone = types.Tokens(
-      prompts=found.tokens.prompts[p : p + 1],
-      prompt_mask=found.tokens.prompt_mask[p : p + 1],
+      prompts=result.tokens.prompts[p : p + 1],
+      prompt_mask=result.tokens.prompt_mask[p : p + 1],
       completions=jnp.asarray([[written]]),
       lengths=jnp.asarray([[length]]),
       mask=jnp.ones((1, 1, length), bool),
@@ -146,27 +149,27 @@ def test_the_reference_is_scored_after_the_thought_whatever_was_answered(
       types.Named(),
     )["log_probs"][0, 0, -3:]
     t = judged.made["log_probability"]
-    value, _ = t.apply(None, found, ())
+    value, _ = t.apply(None, result, ())
     np.testing.assert_allclose(value[p, s], one.sum(), rtol=1e-5)
 
 
 def test_a_completion_is_scored_without_its_question(judged):
   """The view "alone" keeps the first token of the prompt and no other."""
-  found = judged.rollout
+  result = judged.rollout
   p, s = 3, 1
-  length = int(found.tokens.lengths[p, s])
+  length = int(result.tokens.lengths[p, s])
   alone = types.Tokens(
-    prompts=found.tokens.prompts[p : p + 1, :1],
+    prompts=result.tokens.prompts[p : p + 1, :1],
     prompt_mask=jnp.ones((1, 1), bool),
-    completions=found.completions[p : p + 1, s : s + 1, :length],
-    lengths=found.tokens.lengths[p : p + 1, s : s + 1],
+    completions=result.completions[p : p + 1, s : s + 1, :length],
+    lengths=result.tokens.lengths[p : p + 1, s : s + 1],
     mask=jnp.ones((1, 1, length), bool),
   )
   one = scoring.read(
     judged.e.policy, judged.params, alone, [scoring.log_probs], types.Named()
   )["log_probs"][0, 0]
   np.testing.assert_allclose(
-    found.extras["old@alone/log_probs"][p, s, :length], one, rtol=1e-4
+    result.extras["old@alone/log_probs"][p, s, :length], one, rtol=1e-4
   )
 
 
@@ -178,12 +181,14 @@ def value_of(judged, name, **hyper):
 
 
 def test_controls_are_those_of_their_arrays(judged):
-  found = judged.rollout
+  result = judged.rollout
   correct, answers = (
-    np.asarray(x) for x in (found.correct, found.extras["task/answer_ids"])
+    np.asarray(x) for x in (result.correct, result.extras["task/answer_ids"])
   )
   value, real = value_of(judged, "opposite")
-  np.testing.assert_array_equal(value[real], 1 - np.asarray(found.scores)[real])
+  np.testing.assert_array_equal(
+    value[real], 1 - np.asarray(result.scores)[real]
+  )
   for p, turned in ((0.0, correct == 1), (1.0, correct == 0)):
     value, _ = value_of(judged, "flipped_groups", probability=p)
     np.testing.assert_array_equal(value, turned)
@@ -199,20 +204,20 @@ def test_controls_are_those_of_their_arrays(judged):
 
 def test_phrases_count_where_an_answer_is_read(judged):
   """4 is the mark of the answer, which every whole demonstration has."""
-  found = judged.rollout
+  result = judged.rollout
   hits = np.zeros((P, S))
   for p, s in np.ndindex(P, S):
     row = np.asarray(
-      found.completions[p, s, : found.scored_lengths[p, s]]
+      result.completions[p, s, : result.scored_lengths[p, s]]
     ).tolist()
     pairs = list(itertools.pairwise(row))
     hits[p, s] = (4 in row) + (5 in row or (6, 7) in pairs)
   value, _ = value_of(judged, "says")
-  plain, _ = value_of(judged, "says", fences=())
-  np.testing.assert_array_equal(plain, hits > 0)
-  assert (value <= plain).all()
+  reference, _ = value_of(judged, "says", fences=())
+  np.testing.assert_array_equal(reference, hits > 0)
+  assert (value <= reference).all()
   value, _ = value_of(judged, "reasoning_patterns")
-  answered = np.asarray(found.extras["task/answer_ids"]) >= 0
+  answered = np.asarray(result.extras["task/answer_ids"]) >= 0
   np.testing.assert_allclose(value, answered * np.minimum(hits / 2, 1))
 
 
@@ -239,9 +244,9 @@ def test_novelty_learns_and_never_beats_a_right_answer(judged):
 
 def test_a_score_is_stretched_as_training_goes_on(judged):
   """Half way, at step 7 of 14."""
-  found = judged.rollout
+  result = judged.rollout
   value, real = value_of(judged, "stretched_with_progress", of="style")
-  for v, s, r in zip(value, found.components["style"], real, strict=True):
+  for v, s, r in zip(value, result.components["style"], real, strict=True):
     s = np.asarray(s)[r]
     unit = (s - s.min()) / (s.max() - s.min())
     np.testing.assert_allclose(v[r], (s + unit) / 2, rtol=1e-5)
@@ -271,8 +276,10 @@ MIX = defaults.pay(
 
 
 def with_mix(e, mix, **changes):
-  own = dataclasses.replace(e.method, reward=build.make_reward(mix), **changes)
-  return dataclasses.replace(e, methods={"policy": own})
+  separate = dataclasses.replace(
+    e.method, reward=build.make_reward(mix), **changes
+  )
+  return dataclasses.replace(e, methods={"policy": separate})
 
 
 def trained(e, state=None):
@@ -280,8 +287,8 @@ def trained(e, state=None):
   gather = jax.jit(
     rollouts.make_rollout_fn(e.task, e.policy, e.sampling, P, None, e.method)
   )
-  made = jax.jit(step.make(e.methods, e.policy, e.txs, e.plan))
-  return made(state, gather(state))
+  built = jax.jit(step.make(e.methods, e.policy, e.txs, e.plan))
+  return built(state, gather(state))
 
 
 @pytest.fixture(scope="module")
@@ -343,8 +350,8 @@ def two_steps(e, fused=False):
   gather = rollouts.make_rollout_fn(
     e.task, e.policy, e.sampling, P, None, e.method
   )
-  made = step.make(e.methods, e.policy, e.txs, e.plan)
-  body = fused_loop.iteration(gather, made)
+  built = step.make(e.methods, e.policy, e.txs, e.plan)
+  body = fused_loop.iteration(gather, built)
   if fused:
     return jax.jit(fused_loop.scan(body, 2))(e.init())[0]
   body = jax.jit(body)
@@ -365,13 +372,13 @@ def test_a_mix_is_the_same_however_the_step_is_cut(after_two, how):
   e = build.build(small_run.config(task=CHAIN, **changes))
   if how != "eight devices":
     e = small_run.on_one_device(e)
-  found = two_steps(with_mix(e, STATEFUL), fused=how == "fused")
+  result = two_steps(with_mix(e, STATEFUL), fused=how == "fused")
   moments = after_two.method_state[-3]  # of the first term
   assert float(moments.count) == 2 * P * S
   for part in ("params", "method_state"):
     jax.tree.map(
       lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5),
-      getattr(found, part),
+      getattr(result, part),
       getattr(after_two, part),
     )
 
@@ -393,10 +400,10 @@ def test_a_task_score_that_is_not_finite_is_named_whatever_is_paid():
 
 def test_a_forecast_that_nobody_stated_is_the_worst(judged):
   none = jnp.zeros((P, S))
-  found = judged.rollout.replace(
+  result = judged.rollout.replace(
     components={**judged.rollout.components, "stated": none, "forecast": none}
   )
-  value, _ = judged.made["brier"].apply(None, found, ())
+  value, _ = judged.made["brier"].apply(None, result, ())
   np.testing.assert_array_equal(value, -1.0)
 
 
@@ -405,29 +412,29 @@ def test_terms_read_the_tasks_step_scores_not_those_that_replace_them(judged):
     defaults.pay(steps="outcome_centered()", worst="worst_step()")
   )
   init = {name: t.init() for name, t in mixed.transforms.items()}
-  found, _ = mixed.apply(judged.rollout, init)
+  result, _ = mixed.apply(judged.rollout, init)
   alone, _ = judged.made["worst_step"].apply(None, judged.rollout, ())
   real = np.asarray(judged.rollout.sample_mask)
   np.testing.assert_array_equal(
-    np.asarray(found.components["worst"])[real], np.asarray(alone)[real]
+    np.asarray(result.components["worst"])[real], np.asarray(alone)[real]
   )
-  assert (found.step_scores != judged.rollout.step_scores).any()
+  assert (result.step_scores != judged.rollout.step_scores).any()
 
 
 @pytest.mark.long
 def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
   e = experiment(rollout__samples=S)
-  plain, _ = trained(e)
+  reference, _ = trained(e)
   same, _ = trained(with_mix(e, defaults.pay(task="task()")))
-  jax.tree.map(np.testing.assert_array_equal, plain.params, same.params)
+  jax.tree.map(np.testing.assert_array_equal, reference.params, same.params)
 
 
 def test_a_term_that_is_not_finite_skips_the_update_and_names_the_sample():
   e = experiment(rollout__samples=S)
   nan = transforms.transform("none", "sample")(_not_finite)()
   reward = combine.mix({"broken": nan}, (combine.Term("broken"),))
-  own = dataclasses.replace(e.method, reward=reward)
-  broken = dataclasses.replace(e, methods={"policy": own})
+  separate = dataclasses.replace(e.method, reward=reward)
+  broken = dataclasses.replace(e, methods={"policy": separate})
   state = broken.init()
   new, metrics = trained(broken, state)
   assert int(metrics["guard/bad_sample"]) == 1
@@ -443,11 +450,11 @@ def _not_finite(_, rollout):
 def test_step_scores_may_come_from_a_reward():
   """And it is they that the method learns from."""
   e = experiment(rollout__samples=S, method="sum_form")
-  plain, _ = trained(e)
+  reference, _ = trained(e)
   paid, metrics = trained(with_mix(e, defaults.pay(steps="outcome_centered()")))
   assert np.isfinite(float(metrics["loss/total"]))
   leaves = zip(
-    jax.tree.leaves(plain.params), jax.tree.leaves(paid.params), strict=True
+    jax.tree.leaves(reference.params), jax.tree.leaves(paid.params), strict=True
   )
   assert any((a != b).any() for a, b in leaves)
 
@@ -546,11 +553,13 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
     step_scores=jnp.zeros((1, 3, 3)),
     step_mask=steps,
   )
-  asked = []
+  requested = []
 
-  def extend(params, rollout, kept, count, active):
-    asked.append((np.asarray(kept).tolist(), np.asarray(active).tolist()))
-    good = (kept.reshape(-1, 1) >= 2) & (jnp.arange(count) > 0)
+  def extend(params, rollout, remaining, count, active):
+    requested.append(
+      (np.asarray(remaining).tolist(), np.asarray(active).tolist())
+    )
+    good = (remaining.reshape(-1, 1) >= 2) & (jnp.arange(count) > 0)
     return base.replace(
       tokens=base.tokens.replace(
         completions=jnp.ones((3, count, 4), jnp.int32),
@@ -566,23 +575,23 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
 
   sampler = PromptBatch(None, {}, {}, 3, 1.0, lambda *args: base, extend)
   stage = prefix_values.prefix_values(continuations=4, steps=3)
-  found = stage.run(sampler, stage.init())
+  result = stage.run(sampler, stage.init())
   np.testing.assert_allclose(
-    found.extras["stage/values"],
+    result.extras["stage/values"],
     # Sample 0: two tokens stand after step 0, one of the four is wrong.
     [[[0.75, 0.75, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
   )
-  np.testing.assert_allclose(found.extras["stage/prompt_values"], [1 / 3])
-  assert asked[0] == ([[2, 1, 1]], [[True, True, False]])
-  assert asked[1] == ([[3, 3, 1]], [[True, False, False]])
+  np.testing.assert_allclose(result.extras["stage/prompt_values"], [1 / 3])
+  assert requested[0] == ([[2, 1, 1]], [[True, True, False]])
+  assert requested[1] == ([[3, 3, 1]], [[True, False, False]])
   # 8 of the samples; two continued at step 0, one at step 1: 4 of 5 tokens.
-  assert int(found.extras["stage/tokens"]) == 8 + 3 * 4 * 5
+  assert int(result.extras["stage/tokens"]) == 8 + 3 * 4 * 5
   # Beyond the steps that are valued the outcome still counts.
   fewer = prefix_values.prefix_values(continuations=4, steps=1).run(sampler, ())
   np.testing.assert_allclose(
     fewer.extras["stage/values"][0, 0], [0.75, 0.75, 1.0]
   )
-  gain = rewards.get("gains").apply(None, found, ())[0]
+  gain = rewards.get("gains").apply(None, result, ())[0]
   np.testing.assert_allclose(gain.sum(-1)[0, 0], 1.0 - 1 / 3, rtol=1e-6)
 
 
@@ -595,5 +604,5 @@ def test_the_chained_task_continues_from_its_steps():
   assert "stage/values" in e.method.sampler.gives
   _, metrics = trained(e)
   assert np.isfinite(float(metrics["loss/total"]))
-  drawn = float(metrics["length/mean"]) * P * 2
-  assert float(metrics["cost/sampled_tokens"]) > drawn
+  sampled = float(metrics["length/mean"]) * P * 2
+  assert float(metrics["cost/sampled_tokens"]) > sampled

@@ -15,9 +15,9 @@ VALUES = {"ok": OK, "style": STYLE}
 
 @pytest.mark.parametrize("rule", combine.RULES)
 def test_one_term_is_itself(rule):
-  found = combine.combine({"style": STYLE}, (Term("style"),), rule).total
+  result = combine.combine({"style": STYLE}, (Term("style"),), rule).total
   expected = advantages.group_normalize(STYLE) if rule == "z_scores" else STYLE
-  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 def test_rules_by_hand():
@@ -31,8 +31,8 @@ def test_rules_by_hand():
     "min": both.min(0),
   }
   for rule, value in expected.items():
-    found = combine.combine(values, terms, rule).total
-    np.testing.assert_allclose(found, value, rtol=1e-5)
+    result = combine.combine(values, terms, rule).total
+    np.testing.assert_allclose(result, value, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rule", combine.RULES)
@@ -41,14 +41,14 @@ def test_the_total_can_be_made_again_from_the_log(rule):
     return 1.0 / (1.0 + step)
 
   terms = (Term("ok", 0.7), Term("style", falling, gates=("ok",)))
-  found = combine.combine(VALUES, terms, rule, step=3)
-  assert found.weights["style"] == 0.25
+  result = combine.combine(VALUES, terms, rule, step=3)
+  assert result.weights["style"] == 0.25
   again = combine.RULES[rule](
-    jnp.stack(list(found.values.values())),
-    jnp.stack(list(found.weights.values())),
+    jnp.stack(list(result.values.values())),
+    jnp.stack(list(result.weights.values())),
     jnp.ones(4, bool),
   )
-  np.testing.assert_array_equal(again, found.total)
+  np.testing.assert_array_equal(again, result.total)
 
 
 def test_gates_have_thresholds_and_need_not_count():
@@ -57,9 +57,9 @@ def test_gates_have_thresholds_and_need_not_count():
     Term("ok", threshold=0.0),
     Term("style", 0.5, gates=("ok", "format")),
   )
-  found = combine.combine(values, terms)
-  np.testing.assert_allclose(found.values["style"], [0.2, 0, 0, 0])
-  np.testing.assert_allclose(found.total, [1.1, 0, 1, 0], rtol=1e-6)
+  result = combine.combine(values, terms)
+  np.testing.assert_allclose(result.values["style"], [0.2, 0, 0, 0])
+  np.testing.assert_allclose(result.total, [1.1, 0, 1, 0], rtol=1e-6)
 
 
 def test_z_scores_do_not_see_the_scale_of_a_term():
@@ -77,16 +77,16 @@ def test_what_is_invalid_does_not_count():
   terms = (Term("ok"), Term("style"))
   values = {"ok": OK, "style": STYLE.at[3].set(jnp.nan)}
   for rule in combine.RULES:
-    found = combine.combine(values, terms, rule, valid=valid).total
-    assert found[3] == 0
-    assert np.isfinite(found).all()
+    result = combine.combine(values, terms, rule, valid=valid).total
+    assert result[3] == 0
+    assert np.isfinite(result).all()
 
 
 def test_a_weight_of_0_leaves_a_term_out():
   terms = (Term("ok", 0.0), Term("style"))
   for rule in ("sum", "product", "geometric_mean", "min"):
-    found = combine.combine(VALUES, terms, rule).total
-    np.testing.assert_allclose(found, STYLE, rtol=1e-6)
+    result = combine.combine(VALUES, terms, rule).total
+    np.testing.assert_allclose(result, STYLE, rtol=1e-6)
 
 
 def test_mistakes_are_named():

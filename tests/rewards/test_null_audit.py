@@ -43,17 +43,17 @@ WEAK = {
 }
 
 
-def nothings(prompt, room):
+def nothings(prompt, capacity):
   """`(tokens, finished)` of each of `NULLS`."""
   digit, end, eos = chain.DIGIT + 3, chain.END, chain.EOS
   echo = [*prompt, eos]
   return [
     ([eos], True),
-    ([digit] * (room - 1) + [eos], True),
+    ([digit] * (capacity - 1) + [eos], True),
     (echo, True),
     ([end] * 5 + [eos], True),
     ([chain.ANSWER] * 5 + [eos], True),
-    ([end, digit] * (room // 2), False),
+    ([end, digit] * (capacity // 2), False),
   ]
 
 
@@ -61,21 +61,21 @@ def nothings(prompt, room):
 def paid():
   """`{name: [P, 1 + nulls]}`, the solution first."""
   e = experiment()
-  room = e.task.completion_length
+  capacity = e.task.completion_length
   problems = e.task.train(jax.random.key(1), 0, P)
   gold, lengths = map(np.asarray, e.task.gold(problems))
   rows = [
     [
       (gold[p, : lengths[p]].tolist(), True),
-      *nothings(np.asarray(problems.prompts[p]).tolist(), room),
+      *nothings(np.asarray(problems.prompts[p]).tolist(), capacity),
     ]
     for p in range(P)
   ]
-  pad = lambda ids: ids + [chain.PAD] * (room - len(ids))  # noqa: E731
+  pad = lambda ids: ids + [chain.PAD] * (capacity - len(ids))  # noqa: E731
   completions = jnp.asarray([[pad(ids) for ids, _ in group] for group in rows])
   lengths = jnp.asarray([[len(ids) for ids, _ in group] for group in rows])
   finished = jnp.asarray([[ended for _, ended in group] for group in rows])
-  found = rollouts.assemble(
+  result = rollouts.assemble(
     problems,
     generation.Samples(
       completions, lengths, jnp.zeros(completions.shape), finished
@@ -84,29 +84,30 @@ def paid():
     jax.random.split(jax.random.key(2), P),
     jnp.int32(7),
   )
-  assert found.correct[:, 0].all()
-  assert not found.correct[:, 1:].any()
-  same = jnp.full(found.scores.shape, 0.5)
-  told = dict.fromkeys(JUDGED, same) | {"stated": same + 0.5}
-  given = {
-    "stage/values": jnp.zeros(found.step_mask.shape),
+  assert result.correct[:, 0].all()
+  assert not result.correct[:, 1:].any()
+  same = jnp.full(result.scores.shape, 0.5)
+  messages = dict.fromkeys(JUDGED, same) | {"stated": same + 0.5}
+  arguments = {
+    "stage/values": jnp.zeros(result.step_mask.shape),
     "stage/prompt_values": jnp.zeros(P),
     "stage/greedy_scores": jnp.zeros(P),
-    "task/paraphrase_answer_ids": found.extras["task/answer_ids"],
-    "task/shuffled_answer_ids": found.extras["task/answer_ids"],
+    "task/paraphrase_answer_ids": result.extras["task/answer_ids"],
+    "task/shuffled_answer_ids": result.extras["task/answer_ids"],
   }
-  found = found.replace(
-    components={**found.components, **told}, extras=found.extras.update(given)
+  result = result.replace(
+    components={**result.components, **messages},
+    extras=result.extras.update(arguments),
   )
-  made = {name: made_of(name) for name in rewards.names()}
-  made = {name: t for name, t in made.items() if t.gives == "sample"}
-  needs = frozenset().union(*(t.needs for t in made.values()))
+  built = {name: made_of(name) for name in rewards.names()}
+  built = {name: t for name, t in built.items() if t.gives == "sample"}
+  needs = frozenset().union(*(t.needs for t in built.values()))
   scored = jax.jit(
-    lambda params: scoring.passes(e.policy, {"old": params}, needs, found)
+    lambda params: scoring.passes(e.policy, {"old": params}, needs, result)
   )(e.init().params)
   return {
     name: np.asarray(t.apply(None, scored, t.init())[0])
-    for name, t in made.items()
+    for name, t in built.items()
   }
 
 
@@ -117,5 +118,5 @@ def better(values):
 
 
 def test_nothing_is_paid_more_than_a_solution(paid):
-  found = {name for name, values in paid.items() if better(values)}
-  assert found == set(WEAK)
+  result = {name for name, values in paid.items() if better(values)}
+  assert result == set(WEAK)

@@ -31,12 +31,12 @@ def world(tmp_path):
 @pytest.fixture(scope="module")
 def idle(tmp_path_factory):
   """A world where nothing may be done."""
-  made = fake_machines.World(tmp_path_factory.mktemp("idle"))
-  yield made
-  assert made.calls() == []
+  built = fake_machines.World(tmp_path_factory.mktemp("idle"))
+  yield built
+  assert built.calls() == []
 
 
-def told(calls):
+def messages(calls):
   """What each process of experiments.run was told."""
   return [
     call[3:]
@@ -56,10 +56,10 @@ def verbs(calls):
 
 def test_shellcheck_is_content():
   beside = str(pathlib.Path(sys.executable).parent)
-  found = shutil.which("shellcheck", path=f"{beside}:{os.environ['PATH']}")
-  assert found, "shellcheck is missing: pip install -e '.[test]'"
+  result = shutil.which("shellcheck", path=f"{beside}:{os.environ['PATH']}")
+  assert result, "shellcheck is missing: pip install -e '.[test]'"
   done = subprocess.run(
-    [found, "-x", "-P", "SCRIPTDIR", *SCRIPTS, ROOT / ".ci" / "run"],
+    [result, "-x", "-P", "SCRIPTDIR", *SCRIPTS, ROOT / ".ci" / "run"],
     capture_output=True,
     text=True,
   )
@@ -119,7 +119,7 @@ def test_what_a_dry_run_prints_does_what_the_script_does(world):
   status, _, err = world.do("bash", "-ec", out)
   assert status == 0, err
   pasted = world.calls()
-  assert told(pasted) == [["--distributed", *RUN]] * 2
+  assert messages(pasted) == [["--distributed", *RUN]] * 2
   assert [call[1] for call in pasted if call[0] == "uv"] == ["venv", "pip"] * 2
   for worker in ("w0", "w1"):
     assert (
@@ -136,11 +136,11 @@ def test_a_slice_that_is_taken_away_is_made_again_and_the_run_goes_on(world):
   status, _, err = world.script("run_tpu.sh", "all", *words)
   assert status == 0, err
   calls = world.calls()
-  made = ["create", "describe", "scp --worker=all", "ssh --worker=all"]
+  built = ["create", "describe", "scp --worker=all", "ssh --worker=all"]
   run = ["ssh --worker=all", "ssh --worker=0"]
-  found = ["ssh --worker=0", "describe"]  # how it ended, the state
-  assert verbs(calls) == [*made, *run, *found, "delete", *made, *run]
-  assert told(calls) == [["--distributed", *RUN]] * 4
+  result = ["ssh --worker=0", "describe"]  # how it ended, the state
+  assert verbs(calls) == [*built, *run, *result, "delete", *built, *run]
+  assert messages(calls) == [["--distributed", *RUN]] * 4
 
 
 def test_a_run_that_fails_on_a_slice_that_is_there_is_not_started_again(world):
@@ -150,7 +150,7 @@ def test_a_run_that_fails_on_a_slice_that_is_there_is_not_started_again(world):
   assert status == 3
   assert "the run: 3; the slice: READY" in err
   calls = world.calls()
-  assert len(told(calls)) == 2
+  assert len(messages(calls)) == 2
   assert "delete" not in verbs(calls)
 
 
@@ -161,7 +161,7 @@ def test_all_workers_begin_again_where_one_was_restarted(world):
   assert status == 0, err
   assert "the run: killed; the slice: READY" in err
   calls = world.calls()
-  assert told(calls) == [["--distributed", *RUN]] * 4
+  assert messages(calls) == [["--distributed", *RUN]] * 4
   stop, *run = ["ssh --worker=all", "ssh --worker=all", "ssh --worker=0"]
   assert verbs(calls)[-4:] == ["describe", stop, *run]
 
@@ -181,7 +181,7 @@ def test_a_run_that_goes_is_followed_not_started_and_stops(world):
   assert process.wait(30) == 143
   assert "the run: stopped" in process.stderr.read()
   assert again.wait(30) == 143
-  assert len(told(world.calls())) == 2
+  assert len(messages(world.calls())) == 2
 
 
 # What is given -> what its one line must say.
@@ -242,7 +242,7 @@ def test_hosts_meet_at_the_first(world):
     status, _, err = world.script("run_gpu.sh", action, *words)
     assert status == 0, err
   meeting = ["--coordinator=a:8476", "--processes=2"]
-  assert sorted(told(world.calls())) == [
+  assert sorted(messages(world.calls())) == [
     [*meeting, f"--process={i}", *RUN] for i in range(2)
   ]
 
@@ -254,7 +254,7 @@ def test_a_single_machine_needs_no_meeting(world):
       status, out, err = world.script("run_gpu.sh", *words)
       assert status == 0, err
     assert out.endswith("step 1\n")
-    assert told(world.calls()) == [RUN]
+    assert messages(world.calls()) == [RUN]
 
 
 def test_the_status_of_a_run_is_the_scripts(world):
@@ -273,7 +273,7 @@ def test_a_batch_script_runs_one_process_a_node_with_all_its_gpus(world):
   assert "JAX_LOCAL_DEVICE_IDS=0,1,2,3\n" in out
   status, _, err = world.do("bash", "-ec", out)
   assert status == 0, err
-  assert told(world.calls()) == [["--distributed", *RUN]]
+  assert messages(world.calls()) == [["--distributed", *RUN]]
 
 
 def test_the_commands_of_the_readme_are_ones(idle):

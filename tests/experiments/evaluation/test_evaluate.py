@@ -22,7 +22,7 @@ EOS, PAD, ANSWERS = 0, 1, 4
 VOCABULARY = 2 + ANSWERS
 
 
-def _prefill(params, prompts, prompt_mask, samples, room):
+def _prefill(params, prompts, prompt_mask, samples, capacity):
   """Tabular: the first token depends on the prompt's only token."""
   logits = params["first"][prompts[:, -1]]
   return logits, jnp.zeros((len(prompts), samples))
@@ -277,11 +277,11 @@ def test_what_has_no_score_is_left_out_of_the_means():
   lossy = Task(**{**TASK.__dict__, "jittable": False, "score": score})
   result = _evaluated(lossy)
   assert np.isnan(result.scores[:, 0]).all()
-  whole = _evaluation()
+  complete = _evaluation()
   for name, want in (
-    ("reward/mean", whole.scores[:, 1:].mean(-1) - 1),
-    ("reward/max@1", whole.scores[:, 1:].mean(-1) - 1),
-    ("reward/max@31", whole.scores[:, 1:].max(-1) - 1),
+    ("reward/mean", complete.scores[:, 1:].mean(-1) - 1),
+    ("reward/max@1", complete.scores[:, 1:].mean(-1) - 1),
+    ("reward/max@31", complete.scores[:, 1:].max(-1) - 1),
     ("reward/max@32", np.full(64, np.nan)),
   ):
     np.testing.assert_allclose(result.columns[name], want, rtol=1e-5)

@@ -21,8 +21,8 @@ def _vote(answers, correct):
     votes = collections.Counter(a for a in answers[subset] if a >= 0)
     if not votes:
       return 0.0
-    most = max(votes.values())
-    winners = [a for a, n in votes.items() if n == most]
+    maximum = max(votes.values())
+    winners = [a for a, n in votes.items() if n == maximum]
     return np.mean([correct[answers == a].mean() for a in winners])
 
   return value

@@ -70,24 +70,25 @@ def test_a_frozen_model_scores_rollouts_inside_the_loop(base):
       ("scored", reward.scored_by(e.task, scorer, trained)),
     )
   }
-  plain, scored = (gather[name](e.init()) for name in ("plain", "scored"))
-  want = model.score_rollout(scorer, trained, plain)
+  reference, scored = (gather[name](e.init()) for name in ("plain", "scored"))
+  want = model.score_rollout(scorer, trained, reference)
   np.testing.assert_allclose(scored.step_scores, want.step_scores, atol=1e-6)
   assert (jnp.abs(scored.step_scores) < 1).all()
-  assert (scored.step_scores[~plain.step_mask] == 0).all()
+  assert (scored.step_scores[~reference.step_mask] == 0).all()
   assert (
-    scored.step_scores[plain.step_mask] != plain.step_scores[plain.step_mask]
+    scored.step_scores[reference.step_mask]
+    != reference.step_scores[reference.step_mask]
   ).all()
-  np.testing.assert_array_equal(scored.correct, plain.correct)
+  np.testing.assert_array_equal(scored.correct, reference.correct)
   with pytest.raises(ValueError, match="does not cut"):
-    model.score_rollout(scorer, trained, plain.replace(step_ids=None))
+    model.score_rollout(scorer, trained, reference.replace(step_ids=None))
 
 
 @pytest.mark.parametrize("kind", settings.LABELS)
 def test_the_command_end_to_end(kind, base, tmp_path):
-  found = command.run(settings.prepare(small(base, kind), tmp_path))
+  result = command.run(settings.prepare(small(base, kind), tmp_path))
   saved = json.loads((tmp_path / "metrics.json").read_text())
-  assert saved == found
+  assert saved == result
   assert saved["labels"] == kind
   if kind == "checker":  # labels by the checker itself miss nothing
     assert saved["labels/erroneous"] == 1.0
@@ -106,7 +107,7 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
   """Killed after the second save; labels and updates are not made again."""
   monkeypatch.setattr(fit, "DISPATCH", 2)
   config = small(base, "binary_search")
-  whole = command.run(settings.prepare(config, tmp_path / "whole"))
+  full = command.run(settings.prepare(config, tmp_path / "whole"))
   save, saves = checkpointing.Checkpoints.save, []
 
   def dying(self, step, *args, **kwargs):
@@ -124,10 +125,10 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
   with monkeypatch.context() as patch:
     patch.setattr(label, "label", None)  # nothing is labelled twice
     killed = command.run(settings.prepare(config, tmp_path / "killed"))
-  for found in (whole, killed):
-    for name in [n for n in found if n.startswith("time/")]:
-      del found[name]
-  assert killed == whole
+  for result in (full, killed):
+    for name in [n for n in result if n.startswith("time/")]:
+      del result[name]
+  assert killed == full
   folders = [
     tmp_path / n / checkpoint_reader.FOLDER for n in ("whole", "killed")
   ]
@@ -135,7 +136,7 @@ def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
   jax.tree.map(np.testing.assert_array_equal, one, other)
   # A finished run is read, not run.
   again = command.run(settings.prepare(config, tmp_path / "whole"))
-  assert again["loss"] == whole["loss"]
+  assert again["loss"] == full["loss"]
 
 
 def test_what_sets_the_threshold_was_not_fitted(base, tmp_path):
@@ -151,18 +152,20 @@ def test_what_sets_the_threshold_was_not_fitted(base, tmp_path):
   for flipped in (0.0, 1.0):
     bad = last[:, None] & (jnp.arange(2) == flipped)
     values = jnp.where(bad[..., None], 0.0, mask)
-    given = labels.Labels(values, mask)
+    arguments = labels.Labels(values, mask)
     with checkpointing.Checkpoints(tmp_path / str(flipped)) as checkpoints:
-      state, _ = fit.fit(e, fit.start(e, start), rollout, given, checkpoints)
+      state, _ = fit.fit(
+        e, fit.start(e, start), rollout, arguments, checkpoints
+      )
     fitted.append(state["params"])
     scored = measure.score(fit.process_model(e), fitted[0], rollout, 12)
-    found = measure.calibrate(e, fitted[0], rollout, given)
+    result = measure.calibrate(e, fitted[0], rollout, arguments)
     first = step_metrics.first_error(values, rollout.step_mask, 0.5)
-    thresholds.append(found)
+    thresholds.append(result)
     want = step_metrics.best_threshold(
       scored.step_scores[8:], rollout.step_mask[8:], first[8:]
     )
-    assert found == pytest.approx(float(want), abs=1e-6)
+    assert result == pytest.approx(float(want), abs=1e-6)
   jax.tree.map(np.testing.assert_array_equal, *fitted)
   assert thresholds[0] != thresholds[1]
 
@@ -173,7 +176,7 @@ def test_too_few_problems_to_fit_are_refused(base, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("given", "expected"),
+  ("arguments", "expected"),
   [
     (["--labels=monte_carl"], ["'monte_carl'", "did you mean 'monte_carlo'?"]),
     (["--steps=0"], ["updates = 0", "at least 1"]),
@@ -181,9 +184,9 @@ def test_too_few_problems_to_fit_are_refused(base, tmp_path):
   ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(
-  given, expected, tmp_path, capsys
+  arguments, expected, tmp_path, capsys
 ):
-  assert command.main([*given, f"--workdir={tmp_path / 'run'}"]) == 2
+  assert command.main([*arguments, f"--workdir={tmp_path / 'run'}"]) == 2
   err = capsys.readouterr().err
   assert err.startswith("error: ")
   assert err.count("\n") == 1

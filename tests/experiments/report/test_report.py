@@ -168,8 +168,8 @@ def test_long_curves_are_averaged(runs, monkeypatch):
   )
   assert "3 logged steps" in result["notes"]["training"]
   accuracies = shown["values"]["accuracy/pass@1"]  # the first is unknown
-  known = run.series["accuracy/pass@1"][1][1:3]
-  np.testing.assert_allclose(accuracies[0], known.mean(), rtol=1e-4)
+  labelled = run.series["accuracy/pass@1"][1][1:3]
+  np.testing.assert_allclose(accuracies[0], labelled.mean(), rtol=1e-4)
 
 
 def test_runs_of_one_name_are_called_by_their_paths(runs, tmp_path):
@@ -392,10 +392,10 @@ def test_files_of_before_are_shown_without_colours(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("room", "shown"), [({"max_samples": 10}, 10), ({"max_bytes": 700}, None)]
+  ("capacity", "shown"), [({"max_samples": 10}, 10), ({"max_bytes": 700}, None)]
 )
 def test_what_has_no_room_is_left_out_in_whole_groups_and_told(
-  tmp_path, room, shown
+  tmp_path, capacity, shown
 ):
   rng = np.random.default_rng(0)
   for step in (0, 100, 200):
@@ -408,7 +408,7 @@ def test_what_has_no_room_is_left_out_in_whole_groups_and_told(
         for _ in range(2)
       ],
     )
-  packed = samples.pack([tmp_path], **room)
+  packed = samples.pack([tmp_path], **capacity)
   files = unpacked(packed)
   assert files[0]["step"] == 200
   assert len(files) == 1
@@ -416,7 +416,7 @@ def test_what_has_no_room_is_left_out_in_whole_groups_and_told(
   assert 0 < count < 16
   assert count % 2 == 0
   assert shown in (None, count)
-  if "max_bytes" in room:
+  if "max_bytes" in capacity:
     assert len(packed.text) < 700 * 4 / 3 + 200
   assert f"of step 200, {count} of 16 samples are shown" in packed.note
   assert "none of 2 older files" in packed.note

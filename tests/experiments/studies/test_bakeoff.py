@@ -119,17 +119,17 @@ def test_the_table_is_what_the_arms_left(folder, done):
   }.items():
     pairs = zip(rloo, grpo, strict=True)
     expected = students([float(read(a)) - float(read(b)) for a, b in pairs])
-    found = done["methods"]["rloo"]["against"][column]
+    result = done["methods"]["rloo"]["against"][column]
     np.testing.assert_allclose(
-      [found["mean"], found["low"], found["high"]], expected, atol=1e-4
+      [result["mean"], result["low"], result["high"]], expected, atol=1e-4
     )
   ratios = [
     float(a["step_seconds"] / b["step_seconds"])
     for a, b in zip(rloo, grpo, strict=True)
   ]
-  found = done["methods"]["rloo"]["against"][table.COST]
-  np.testing.assert_allclose(found["mean"], np.mean(ratios), rtol=1e-4)
-  assert len(found["values"]) == 1  # both seeds at once: one time
+  result = done["methods"]["rloo"]["against"][table.COST]
+  np.testing.assert_allclose(result["mean"], np.mean(ratios), rtol=1e-4)
+  assert len(result["values"]) == 1  # both seeds at once: one time
   assert done["methods"]["rloo"]["family"] == "group"
   assert set(done["methods"]) == {"rloo"}
 
@@ -167,12 +167,12 @@ def test_a_restart_trains_nothing_and_forgets_nothing(
 def test_a_lost_seed_alone_is_trained_again(folder, done):
   arm = entrants.setting(TASK, STEPS).arm("rloo", done["budget"])
   store = Store(folder, lambda line: None)
-  whole = store.outcome(arm, range(2))
+  complete = store.outcome(arm, range(2))
   next((folder / "arms" / arm.digest).glob("*_001.npz")).unlink()
   assert store.missing(arm, range(2)) == [1]
   again = store.outcome(arm, range(2))
-  np.testing.assert_array_equal(again.scores, whole.scores)
-  np.testing.assert_array_equal(again.steps, whole.steps)
+  np.testing.assert_array_equal(again.scores, complete.scores)
+  np.testing.assert_array_equal(again.steps, complete.steps)
 
 
 @pytest.fixture(scope="module")
@@ -188,8 +188,8 @@ def test_a_rested_seed_is_as_its_last_step_left_it(experiment):
   short = multi_seed.make(build.build(config), None, lambda line: None)
   (three,) = short.train([0], [None])
   spent = int(2.5 * three.tokens / 3)  # in the third step
-  whole = multi_seed.make(experiment, spent, lambda line: None)
-  (rested,) = whole.train([0], [None])
+  complete = multi_seed.make(experiment, spent, lambda line: None)
+  (rested,) = complete.train([0], [None])
   assert rested.tokens == three.tokens
   np.testing.assert_array_equal(
     rested.series["reward/mean"], three.series["reward/mean"]
@@ -202,25 +202,27 @@ def test_a_rested_seed_is_as_its_last_step_left_it(experiment):
 
 def test_no_seed_runs_for_ever(experiment):
   trainer = multi_seed.make(experiment, 10**9, lambda line: None)
-  (found,) = trainer.train([0], [None])
-  assert len(found.series["loss/total"]) == multi_seed.PATIENCE * STEPS
-  assert found.tokens < 10**9
+  (result,) = trainer.train([0], [None])
+  assert len(result.series["loss/total"]) == multi_seed.PATIENCE * STEPS
+  assert result.tokens < 10**9
 
 
 def test_surprise_is_the_entropy_whatever_a_method_selects(experiment):
   """Within what sampling leaves of a mean over hundreds of tokens."""
   trainer = multi_seed.make(experiment, 10**9, lambda line: None)
-  (found,) = trainer.train([0], [None])
-  difference = found.series["policy/surprise"] - found.series["policy/entropy"]
+  (result,) = trainer.train([0], [None])
+  difference = (
+    result.series["policy/surprise"] - result.series["policy/entropy"]
+  )
   error = difference.std(ddof=1) / np.sqrt(len(difference))
   assert abs(difference.mean()) < 4 * error
   real = tabular_policy.rollout().valid("token")
-  said = -np.asarray(tabular_policy.rollout().behavior_log_probs)[
+  output = -np.asarray(tabular_policy.rollout().behavior_log_probs)[
     np.asarray(real)
   ]
   np.testing.assert_allclose(
     multi_seed.surprise(tabular_policy.rollout(garbage=np.nan)),
-    said.mean(),
+    output.mean(),
     rtol=1e-6,
   )
 
@@ -271,7 +273,7 @@ def row(name, gain, family="sets", cost=1.0, tokens=100):
   )
 
 
-def whole(*rows, refused=()):
+def complete(*rows, refused=()):
   return table.Table(
     task="a task",
     budget=100,
@@ -283,11 +285,11 @@ def whole(*rows, refused=()):
 
 
 def test_an_estimate_is_students():
-  found = table.Estimate(EFFECTS)
+  result = table.Estimate(EFFECTS)
   np.testing.assert_allclose(
-    [found.mean, *found.interval], students(EFFECTS), rtol=1e-5
+    [result.mean, *result.interval], students(EFFECTS), rtol=1e-5
   )
-  assert not found.differs  # (-0.437, 6.437)
+  assert not result.differs  # (-0.437, 6.437)
   assert table.Estimate(EFFECTS + 0.5).differs
   assert table.Estimate(-EFFECTS - 0.5).differs
   assert not table.Estimate(EFFECTS + 0.5, null=1.0).differs
@@ -295,7 +297,7 @@ def test_an_estimate_is_students():
 
 def test_who_does_not_learn_is_told():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
-  t = whole(
+  t = complete(
     row("flat", noise), row("lost", -0.1), row("good", 0.2 + 0.1 * noise)
   )
   notes = {one.name: t.notes(one) for one in t.rows}
@@ -305,10 +307,10 @@ def test_who_does_not_learn_is_told():
 
 def test_rows_are_ranked_by_nothing_but_the_alphabet():
   rows = [row("b", 0.5), row("z", 0.9, "group"), row("a", 0.1), row("c", 0.7)]
-  text = table.markdown(whole(*rows))
+  text = table.markdown(complete(*rows))
   places = [text.index(f"`{name}`") for name in "zabc"]
   assert places == sorted(places)
-  page = table.page(whole(*rows))
+  page = table.page(complete(*rows))
   places = [page.index(f"<code>{name}<") for name in "zabc"]
   assert places == sorted(places)
 
@@ -316,15 +318,15 @@ def test_rows_are_ranked_by_nothing_but_the_alphabet():
 def test_bold_is_what_leaves_zero_out_and_a_ratio_one():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   near, far = row("near", 0.1 + noise), row("far", 0.5 + 0.1 * noise, cost=2.0)
-  lines = table.markdown(whole(near, far)).splitlines()
-  found = {line.split("|")[1].strip(): line for line in lines if "`" in line}
-  assert found["`near`"].count("**") == 0  # and its cost is 1.00 [1.00, 1.00]
-  assert found["`far`"].count("**") == 4
+  lines = table.markdown(complete(near, far)).splitlines()
+  result = {line.split("|")[1].strip(): line for line in lines if "`" in line}
+  assert result["`near`"].count("**") == 0  # and its cost is 1.00 [1.00, 1.00]
+  assert result["`far`"].count("**") == 4
 
 
 def test_chance_is_counted():
   rows = [row(f"m{i:02d}", 0.2 + 0.01 * EFFECTS) for i in range(30)]
-  reading = whole(*rows).reading
+  reading = complete(*rows).reading
   assert "about 3 of these 60 intervals would" in reading
   assert "by chance; 30 do." in reading
 
@@ -332,10 +334,10 @@ def test_chance_is_counted():
 def test_a_time_of_either_row_is_one():
   """Four clocks against two: the ratio has two values."""
   alone = row("alone", 0.1, cost=np.array([2.0, 4.0, 3.0, 3.0]))
-  own = dataclasses.replace(alone.spent, beside=np.arange(4))
-  alone = dataclasses.replace(alone, spent=own)
-  found = table.compare(alone, row("grpo", 0.1))[table.COST]
-  np.testing.assert_array_equal(found.values, [3.0, 3.0])
+  separate = dataclasses.replace(alone.spent, beside=np.arange(4))
+  alone = dataclasses.replace(alone, spent=separate)
+  result = table.compare(alone, row("grpo", 0.1))[table.COST]
+  np.testing.assert_array_equal(result.values, [3.0, 3.0])
   crossed = row("crossed", 0.1)
   apart = dataclasses.replace(crossed.spent, beside=np.array([0, 1, 0, 3]))
   crossed = dataclasses.replace(crossed, spent=apart)
@@ -345,10 +347,10 @@ def test_a_time_of_either_row_is_one():
 def test_seeds_side_by_side_are_one_time():
   """Four seeds on two clocks: an interval of two values, not of four."""
   one = row("one", 0.1, cost=np.array([2.0, 2.0, 3.0, 3.0]))
-  found = whole(one).compared(one)[table.COST]
-  np.testing.assert_allclose(found.values, [2, 3])
+  result = complete(one).compared(one)[table.COST]
+  np.testing.assert_allclose(result.values, [2, 3])
   np.testing.assert_allclose(
-    [found.mean, *found.interval], students([2, 3]), rtol=1e-5
+    [result.mean, *result.interval], students([2, 3]), rtol=1e-5
   )
   alone = table.Estimate(np.array([1.5]), null=1.0, digits=2)
   assert alone.text() == "1.50"
@@ -368,19 +370,19 @@ def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
       trained.append(name)
 
     def write(self, folder):
-      table.write(whole(refused=self.refused), folder)
+      table.write(complete(refused=self.refused), folder)
 
   names = ["grpo", "broken", "rloo"]
-  found = command._train(Whole(), names, tmp_path, lambda line: None)
-  assert found == ["broken"]
+  result = command._train(Whole(), names, tmp_path, lambda line: None)
+  assert result == ["broken"]
   assert trained == ["grpo", "rloo"]
   assert "Traceback" in capsys.readouterr().err
-  said = json.loads((tmp_path / "bakeoff.json").read_text())["not_run"]
-  assert said == {"broken": "failed: TypeError: no such thing"}
+  output = json.loads((tmp_path / "bakeoff.json").read_text())["not_run"]
+  assert output == {"broken": "failed: TypeError: no such thing"}
 
 
 @pytest.mark.parametrize(
-  ("words", "said"),
+  ("words", "output"),
   [
     (["--methods", "grop"], "did you mean 'grpo'"),
     (["--seeds", "1"], "at least 2"),
@@ -393,10 +395,10 @@ def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
     (["--rewards", "--methods", "rloo"], "do not go together"),
   ],
 )
-def test_mistakes_are_one_line(tmp_path, capsys, words, said):
+def test_mistakes_are_one_line(tmp_path, capsys, words, output):
   assert run(tmp_path, *words) == 2
   error = capsys.readouterr().err
-  assert said in error
+  assert output in error
   assert error.count("\n") == 1
   assert not list(tmp_path.iterdir())
 
@@ -437,22 +439,22 @@ def test_the_proxy_is_what_was_paid_and_the_truth_what_was_held_out(
   arm = arm_of(name, rewarded["budget"])
   files = sorted((hall / "arms" / arm.digest).glob("seed_*.npz"))
   ones = [dict(np.load(file)) for file in files]
-  found = rewarded["rewards"][name]
+  result = rewarded["rewards"][name]
   for key, series in (("proxy", metric), ("accuracy", "accuracy/pass@1")):
     ends = [one["metric/" + series][[0, -1]] for one in ones]
-    np.testing.assert_allclose(found[key], ends, atol=1e-6)
+    np.testing.assert_allclose(result[key], ends, atol=1e-6)
   truth = [one["correct"].mean() for one in ones]
-  np.testing.assert_allclose(found["values"]["pass@1"], truth, atol=1e-6)
+  np.testing.assert_allclose(result["values"]["pass@1"], truth, atol=1e-6)
   against = [
     a - b for a, b in zip(truth, rewarded["base"]["pass@1"], strict=True)
   ]
-  change = found["changes"]["pass@1 against base"]
+  change = result["changes"]["pass@1 against base"]
   np.testing.assert_allclose(
     [change["mean"], change["low"], change["high"]],
     students(against),
     atol=1e-4,
   )
-  assert min(found["tokens"]) >= rewarded["budget"]
+  assert min(result["tokens"]) >= rewarded["budget"]
 
 
 def test_a_reward_keeps_its_judge_and_starts_where_all_start():
@@ -480,15 +482,18 @@ def test_step_rewards_are_summed_over_a_samples_steps():
   inside = np.asarray(rollout.step_mask) & real[..., None]
   gained = np.random.default_rng(0).normal(size=inside.shape)
   values = np.where(inside, gained.cumsum(-1), np.nan)
-  given = {"stage/values": values, "stage/prompt_values": np.zeros(len(real))}
-  rollout = rollout.replace(extras=types.Named(given))
+  arguments = {
+    "stage/values": values,
+    "stage/prompt_values": np.zeros(len(real)),
+  }
+  rollout = rollout.replace(extras=types.Named(arguments))
   reward = Reward((), None, steps=registry.get("gains"))
   e = SimpleNamespace(method=SimpleNamespace(reward=reward))
-  (found,) = multi_seed.step_reward(e, rollout).values()
+  (result,) = multi_seed.step_reward(e, rollout).values()
   total = np.where(inside, gained, 0.0).sum(-1)[real]
-  np.testing.assert_allclose(found, total.mean(), rtol=1e-5)
-  plain = SimpleNamespace(method=SimpleNamespace(reward=None))
-  assert multi_seed.step_reward(plain, rollout) == {}
+  np.testing.assert_allclose(result, total.mean(), rtol=1e-5)
+  unmodified = SimpleNamespace(method=SimpleNamespace(reward=None))
+  assert multi_seed.step_reward(unmodified, rollout) == {}
 
 
 def test_a_schedule_is_no_change_of_the_proxy():
@@ -511,10 +516,15 @@ def test_a_schedule_is_no_change_of_the_proxy():
 
 def course(name, gain, rise):
   """A row whose pass@1 gains and whose proxy rises by so much a seed."""
-  own = row(name, 0.0)
-  values = {"pass@1": own.values["pass@1"] + gain, "length": np.full(4, 9.0)}
+  separate = row(name, 0.0)
+  values = {
+    "pass@1": separate.values["pass@1"] + gain,
+    "length": np.full(4, 9.0),
+  }
   ends = np.stack([np.full(4, 0.5), 0.5 + rise * np.ones(4)], -1)
-  shared = {f.name: getattr(own, f.name) for f in dataclasses.fields(own)}
+  shared = {
+    f.name: getattr(separate, f.name) for f in dataclasses.fields(separate)
+  }
   return proxies.Row(**{**shared, "values": values}, proxy=ends, accuracy=ends)
 
 

@@ -48,11 +48,11 @@ def test_ratios_are_those_of_a_quiet_machine():
   machine = Machine()
   costs = {"twice": 2.0, "half": 0.5, "same": 1.0}
   calls = {name: machine.work(name, cost) for name, cost in costs.items()}
-  found = timing.compare(
+  result = timing.compare(
     calls, machine.work("reference", 1.0), budget=1e9, clock=lambda: machine.now
   )
   for name, cost in costs.items():
-    assert found[name].ratio == pytest.approx(cost), name
+    assert result[name].ratio == pytest.approx(cost), name
   timed = machine.calls[len(costs) + 1 :]
   pairs = list(zip(timed[::2], timed[1::2], strict=True))
   assert all("reference" in pair for pair in pairs)
@@ -92,11 +92,11 @@ def measured(monkeypatch):
 
   def fake(ratio, power=1.0):
     sizes = iter(objectives.SIZES)
-    asked = []
+    requested = []
 
     def compare(calls, reference):
       n = next(sizes)
-      asked.append(sorted(calls))
+      requested.append(sorted(calls))
       groups = objectives.ELEMENTS / n
       return {
         name: timing.Timing(
@@ -109,7 +109,7 @@ def measured(monkeypatch):
     monkeypatch.setattr(timing, "compare", compare)
     one = {WEIGHTS: lambda x: x.scores}
     monkeypatch.setattr(objectives, "functions", lambda n: one)
-    return asked
+    return requested
 
   return fake
 
@@ -124,9 +124,9 @@ def test_the_limit_decides_the_exit_status(
   path = tmp_path / "found.json"
   assert command.main(["objectives", "--json", str(path)]) == status
   assert f"{word}: " in capsys.readouterr().out
-  found = json.loads(path.read_text())
+  result = json.loads(path.read_text())
   sizes = dict.fromkeys(map(str, objectives.SIZES), ratio)
-  assert found[WEIGHTS] == sizes | {"exponent": pytest.approx(1)}
+  assert result[WEIGHTS] == sizes | {"exponent": pytest.approx(1)}
 
 
 def test_without_a_file_the_numbers_are_all_that_is_printed(measured, capsys):
@@ -139,9 +139,9 @@ def test_without_a_file_the_numbers_are_all_that_is_printed(measured, capsys):
 
 def test_what_would_take_over_a_second_is_not_called(measured, capsys):
   # .08 s and .67 s, so that n^1.5 foretells 5.4 s.
-  asked = measured(1.0, power=2.5)
+  requested = measured(1.0, power=2.5)
   assert command.main(["objectives"]) == 1, "nobody knows whether it passes"
-  called = [WEIGHTS in names for names in asked]
+  called = [WEIGHTS in names for names in requested]
   assert called == [True, True, False, False, False]
   out = capsys.readouterr().out
   assert "(5 s)" in out
@@ -156,7 +156,7 @@ def test_the_list_says_what_each_one_measures(capsys):
 
 
 @pytest.mark.parametrize(
-  ("given", "parts"),
+  ("arguments", "parts"),
   [
     (["objectivs"], ["'objectivs'", "did you mean 'objectives'?"]),
     ([], ["unknown benchmark", "available: objectives"]),
@@ -165,8 +165,8 @@ def test_the_list_says_what_each_one_measures(capsys):
     (["objectives(8)"], ["cannot read", "settings"]),
   ],
 )
-def test_a_mistake_is_one_line_and_status_2(given, parts, capsys):
-  assert command.main(given) == 2
+def test_a_mistake_is_one_line_and_status_2(arguments, parts, capsys):
+  assert command.main(arguments) == 2
   out, err = capsys.readouterr()
   assert not out
   assert err.startswith("error: ")

@@ -26,8 +26,8 @@ CONSOLE = rich.console.Console(file=io.StringIO())
 
 
 def test_seeds_side_by_side_do_what_each_does_alone():
-  whole = fused.experiment(2, 8)
-  one = whole.on_mesh(sharding.make_mesh(devices=jax.devices()[:1]))
+  full = fused.experiment(2, 8)
+  one = full.on_mesh(sharding.make_mesh(devices=jax.devices()[:1]))
   start = one.init()
   starts = [
     start.replace(key=jax.random.fold_in(start.key, number))
@@ -36,11 +36,11 @@ def test_seeds_side_by_side_do_what_each_does_alone():
   alone = fused.in_turn(
     one, dispatch.make_dispatch(one, dispatch.compile_rollout_fn(one)), 1
   )
-  together = fused.side_by_side(whole, 8)(starts)
+  together = fused.side_by_side(full, 8)(starts)
   for number in (0, 5):
-    reached = alone(starts[number : number + 1])[0]
-    assert int(reached.step) == int(together[number].step) == 2
-    fused.check_same(start, reached, together[number], "a seed")
+    visited = alone(starts[number : number + 1])[0]
+    assert int(visited.step) == int(together[number].step) == 2
+    fused.check_same(start, visited, together[number], "a seed")
   assert int(start.step) == 0, "what it starts from is not used up"
   with pytest.raises(errors.UsageError, match="two seeds: parameters that"):
     fused.check_same(start, together[0], together[1], "two seeds")
@@ -76,10 +76,10 @@ def test_all_but_waiting_is_on_the_host(called, waited, share):
     machine.now += called
     return state, {"loss": Slow(machine, waited)}, {}
 
-  found = fused.host_share(
+  result = fused.host_share(
     e, advance, jnp.zeros(()), 3, clock=lambda: machine.now
   )
-  assert found == pytest.approx(share)
+  assert result == pytest.approx(share)
 
 
 def test_fused_refuses_what_it_cannot_place():
@@ -92,12 +92,12 @@ def test_fused_refuses_what_it_cannot_place():
 def test_chunks_of_logits_save_memory_and_change_no_gradient():
   config = sizes.decoder(1, 128, 8192)
   rollout = random_rollout.make(config.vocab_size, 2, 2, 4, 256)
-  chunk, whole = 16, 2 * 256
-  whole_bytes = memory.update_bytes(config, rollout, whole)
+  chunk, full = 16, 2 * 256
+  whole_bytes = memory.update_bytes(config, rollout, full)
   logits = 2 * 2 * 256 * config.vocab_size * 4
   assert whole_bytes > logits
   assert memory.update_bytes(config, rollout, chunk) < whole_bytes - logits
-  difference = memory.gradient_difference(config, rollout, chunk, whole)
+  difference = memory.gradient_difference(config, rollout, chunk, full)
   assert 0 < difference < memory.TOLERANCE
 
 
@@ -121,8 +121,8 @@ def test_shapes_grow_along_one_axis():
   }
   for axis, along in shapes.items():
     for name, value in read.items():
-      found = [value(shape) / value(along[0]) for shape in along]
-      assert found == ([1, 2, 4] if name == axis else [1, 1, 1]), (axis, name)
+      result = [value(shape) / value(along[0]) for shape in along]
+      assert result == ([1, 2, 4] if name == axis else [1, 1, 1]), (axis, name)
 
 
 @pytest.mark.parametrize("kind", scaling.KINDS)
@@ -152,9 +152,9 @@ def test_an_exponent_off_theory_misses_the_limit():
 def test_what_is_timed_is_a_whole_decode_and_a_whole_update():
   shape = sizes.Shape(sizes.decoder(1, 128, 64), 8, 2, 4, 3)
   mesh = sharding.make_mesh()
-  drawn = scaling.decoding(shape, mesh)()
-  assert (np.asarray(drawn.lengths) == 3).all()
-  assert drawn.completions.shape == (8, 2, 3)
+  sampled = scaling.decoding(shape, mesh)()
+  assert (np.asarray(sampled.lengths) == 3).all()
+  assert sampled.completions.shape == (8, 2, 3)
   state, metrics = scaling.updating(shape, mesh)()
   assert int(state.step) == 1
   assert float(metrics["optim/skipped"]) == 0

@@ -57,8 +57,8 @@ def test_a_trainer_that_ends_is_told():
 
 def test_the_reward_is_the_share_of_even_ids_up_to_the_end():
   completions = jnp.array([[[4, 5, 2, 0], [3, 3, 3, 3]]])
-  found = own.share_of_even(completions, jnp.array([[3, 4]]))
-  np.testing.assert_allclose(found, [[2 / 3, 0.0]], rtol=1e-6)
+  result = own.share_of_even(completions, jnp.array([[3, 4]]))
+  np.testing.assert_allclose(result, [[2 / 3, 0.0]], rtol=1e-6)
 
 
 class Stub:
@@ -122,16 +122,16 @@ def test_an_iteration_of_ours_alone(monkeypatch):
   monkeypatch.setattr(iteration, "own_options", lambda shape: options)
   limits = machine.Machine(1e11, 1e10)
   monkeypatch.setattr(machine, "measure", lambda tell: limits)
-  found = iteration.iteration(CONSOLE, peer="none", calls=2)
-  assert found.passed
-  (row,) = found.results["rows"]
+  result = iteration.iteration(CONSOLE, peer="none", calls=2)
+  assert result.passed
+  (row,) = result.results["rows"]
   assert row["name"] == "iteration tiny"
   assert row["shape"] == str(TINY)
   assert row["ours"] > 0
   assert 0 < row["bound_fraction"] < 1
   assert row["ratio"] is None
   assert row["settings"]["ours"] == "devices 1, micro 1, chunk 4, rows 2"
-  json.dumps(found.results)
+  json.dumps(result.results)
 
 
 @pytest.mark.parametrize("peer", ["trl"])

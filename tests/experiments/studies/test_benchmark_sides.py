@@ -71,56 +71,56 @@ def test_a_side_that_hangs_is_given_up(launch):
 
 
 def test_the_fastest_setting_is_left_running(launch):
-  told = []
-  found = sides.fastest(
+  messages = []
+  result = sides.fastest(
     launch(),
     # A token counts for so much that no delay of the machine decides.
     {"speed": (10**12, 1), "worth": (1, 10**12)},
-    told.append,
+    messages.append,
     trials=1,
     trial=lambda candidate: {"prompts": 1 + (candidate.job["speed"] > 1)},
   )
-  with found as side:
+  with result as side:
     assert side.launch.chosen == {"speed": 10**12, "worth": 10**12}
     assert side.launch.setting == f"speed {10**12}, worth {10**12}"
     assert side.run(1).tokens == 10**24
-  tried = [text for text in told if text.startswith("trying")]
+  tried = [text for text in messages if text.startswith("trying")]
   assert len(tried) == 3, "one option after the other, not the product"
 
 
 def test_a_brief_job_finds_the_setting_of_the_whole_one(launch):
-  told = []
-  found = sides.fastest(
+  messages = []
+  result = sides.fastest(
     launch(worth=1),
     {"speed": (1, 10**12)},
-    told.append,
+    messages.append,
     trials=1,
     brief={"worth": 7},
   )
-  with found as side:
+  with result as side:
     assert side.facts == {"built": {"worth": 1, "speed": 10**12}}
     assert side.launch.setting == f"speed {10**12}"
-  assert not any("worth" in text for text in told)
+  assert not any("worth" in text for text in messages)
 
 
 def test_a_setting_that_does_not_run_is_no_choice(launch):
   options = {"call": ("dies", "runs")}
-  told = []
-  with sides.fastest(launch(), options, told.append, trials=1) as side:
+  messages = []
+  with sides.fastest(launch(), options, messages.append, trials=1) as side:
     assert side.launch.chosen == {"call": "runs"}
-  assert any("out of memory" in text for text in told)
+  assert any("out of memory" in text for text in messages)
   with pytest.raises(sides.SideError, match=r"of memory|GiB of") as raised:
-    sides.fastest(launch(), options, told.append, trials=1, memory=1)
+    sides.fastest(launch(), options, messages.append, trials=1, memory=1)
   assert "out of memory" in str(raised.value)
   assert "GiB of 0.0" in str(raised.value)
 
 
 def test_a_single_setting_is_not_tried(launch):
-  told = []
+  messages = []
   options = {"worth": (3,)}
-  with sides.fastest(launch(), options, told.append, trials=99) as side:
+  with sides.fastest(launch(), options, messages.append, trials=99) as side:
     assert side.launch.chosen == {"worth": 3}
-  assert told == []
+  assert messages == []
 
 
 class Stub:
@@ -173,11 +173,11 @@ def test_a_row_holds_its_limit_against_the_ratio():
   assert good.passed
   assert not bad.passed
   assert "ratio 3.00 of 3.10" in bad.verdict
-  (told,) = bad.results["rows"]
-  assert told["settings"] == {"ours": "threads 1", "peer": "threads 1"}
-  assert told["bound_fraction"] == pytest.approx(0.25)
+  (messages,) = bad.results["rows"]
+  assert messages["settings"] == {"ours": "threads 1", "peer": "threads 1"}
+  assert messages["bound_fraction"] == pytest.approx(0.25)
   names = {"name", "shape", "ours", "peer", "ratio", "bound_fraction"}
-  assert names <= told.keys()
+  assert names <= messages.keys()
 
 
 def test_a_share_of_the_bound_can_be_missed_too():
@@ -211,16 +211,20 @@ class Greedy:
 
 
 def test_greedy_tokens_must_be_equal_and_change():
-  own = [list(range(32)), list(range(32, 64))]
-  other = [own[0], [*own[1][:-1], 7]]
-  told = []
-  beside.prove_greedy(Greedy(own), Greedy(own), "folder", told.append)
-  assert "64 different" in told[0]
+  separate = [list(range(32)), list(range(32, 64))]
+  other = [separate[0], [*separate[1][:-1], 7]]
+  messages = []
+  beside.prove_greedy(
+    Greedy(separate), Greedy(separate), "folder", messages.append
+  )
+  assert "64 different" in messages[0]
   with pytest.raises(errors.UsageError, match="token 31 of prompt 1 is 7"):
-    beside.prove_greedy(Greedy(own), Greedy(other), "folder", told.append)
+    beside.prove_greedy(
+      Greedy(separate), Greedy(other), "folder", messages.append
+    )
   same = Greedy([[5] * 32] * 2)
   with pytest.raises(errors.UsageError, match="prove nothing"):
-    beside.prove_greedy(same, same, "folder", told.append)
+    beside.prove_greedy(same, same, "folder", messages.append)
 
 
 def test_peers_are_named():

@@ -26,14 +26,14 @@ EFFECTS = np.array([1.0, 2.0, 3.0, 6.0])  # mean 3, s.e. 1.0801
 
 
 def test_the_interval_is_students():
-  found = Comparison("", EFFECTS)
+  result = Comparison("", EFFECTS)
   error = np.sqrt(14 / 3) / 2
-  assert found.mean == 3
+  assert result.mean == 3
   np.testing.assert_allclose(
-    found.interval, [3 - T_975 * error, 3 + T_975 * error], rtol=1e-4
+    result.interval, [3 - T_975 * error, 3 + T_975 * error], rtol=1e-4
   )
   np.testing.assert_allclose(
-    found.detectable, (T_975 + T_80) * error, rtol=1e-4
+    result.detectable, (T_975 + T_80) * error, rtol=1e-4
   )
 
 
@@ -94,9 +94,9 @@ def test_the_tests_read_what_the_arms_left(name):
   lengths, steps = np.ones(scores.shape, int), np.full(3, 20)
   alike = Outcome(entropy, steps, scores, scores > 0, lengths)
   claim = claims.get(name)
-  found = claim.test(dict.fromkeys(claim.arms, alike))
-  assert any(c.region != "reported" for c in found)
-  for comparison in found:
+  result = claim.test(dict.fromkeys(claim.arms, alike))
+  assert any(c.region != "reported" for c in result)
+  for comparison in result:
     if "half of" not in comparison.label:
       np.testing.assert_allclose(comparison.effects, 0, atol=1e-6)
 
@@ -104,9 +104,9 @@ def test_the_tests_read_what_the_arms_left(name):
 def test_a_sample_without_a_verdict_is_not_a_wrong_one():
   scores = np.array([[[1, np.nan, 0, np.nan]]], np.float32)
   verdicts = np.array([[[1, -1, 0, -1]]], np.int8)
-  found = Outcome({}, np.ones(1), scores, verdicts, np.ones_like(scores))
-  np.testing.assert_allclose(found.pass_curve([1, 2]), [[0.5, 1.0]])
-  np.testing.assert_allclose(found.max_curve([1, 2]), [[0.5, 1.0]])
+  result = Outcome({}, np.ones(1), scores, verdicts, np.ones_like(scores))
+  np.testing.assert_allclose(result.pass_curve([1, 2]), [[0.5, 1.0]])
+  np.testing.assert_allclose(result.max_curve([1, 2]), [[0.5, 1.0]])
 
 
 def test_an_unknown_claim_is_refused(capsys):
@@ -137,9 +137,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def outcome(folder):
   lines = []
-  found = Store(folder, lines.append).outcome(tiny(), range(3))
+  result = Store(folder, lines.append).outcome(tiny(), range(3))
   assert any("4 of 4" in line for line in lines)
-  return found
+  return result
 
 
 def test_seeds_differ_and_are_shaped(outcome):
@@ -166,12 +166,12 @@ def test_a_lost_seed_comes_back_the_same(folder, outcome):
   """Whatever runs beside it: a seed is a function of its number."""
   del outcome  # the base is there
   store = Store(folder, lambda line: None)
-  whole = store.outcome(tiny(), range(3))
+  complete = store.outcome(tiny(), range(3))
   next(folder.glob(f"arms/{tiny().digest}/*_002.npz")).unlink()
   assert store.missing(tiny(), range(3)) == [2]
   again = store.outcome(tiny(), range(3))
-  np.testing.assert_array_equal(again.scores, whole.scores)
-  for name, values in whole.series.items():
+  np.testing.assert_array_equal(again.scores, complete.scores)
+  for name, values in complete.series.items():
     np.testing.assert_array_equal(again.series[name], values)
 
 
@@ -204,8 +204,8 @@ def test_an_arm_starts_from_an_arm():
 def test_what_was_made_by_what_is_kept(folder, outcome):
   del outcome
   store = Store(folder, lambda line: None)
-  (made,) = store.made(tiny(), range(3))
-  assert f"jax {jax.__version__} on 8 cpu" in made
+  (built,) = store.made(tiny(), range(3))
+  assert f"jax {jax.__version__} on 8 cpu" in built
   assert store.seconds(tiny(), range(3)) > 0
 
 
@@ -223,10 +223,10 @@ def test_the_page_says_what_the_test_said(tmp_path, outcome):
     draw.pass_at_k,
   )
   outcomes = {"base": outcome, "trained": outcome}
-  found = claim.test(outcomes)
-  drawn = picture.png(draw.figure(claim, outcomes, found))
-  assert drawn.startswith(b"\x89PNG")
-  page.write([page.Tried(claim, found, 3, ["today"], drawn)], tmp_path)
+  result = claim.test(outcomes)
+  sampled = picture.png(draw.figure(claim, outcomes, result))
+  assert sampled.startswith(b"\x89PNG")
+  page.write([page.Tried(claim, result, 3, ["today"], sampled)], tmp_path)
   text = (tmp_path / "index.html").read_text()
   assert "A &lt;statement&gt;." in text
   assert "<strong class='reproduced'>" in text
@@ -235,7 +235,7 @@ def test_the_page_says_what_the_test_said(tmp_path, outcome):
   assert "http" not in written  # nothing is fetched
   saved = json.loads((tmp_path / "claims.json").read_text())["tiny"]
   assert saved["verdict"] == "reproduced"
-  assert saved["comparisons"][0]["mean"] == pytest.approx(found[0].mean)
+  assert saved["comparisons"][0]["mean"] == pytest.approx(result[0].mean)
   assert "**reproduced**" in (tmp_path / "claims.md").read_text()
 
 

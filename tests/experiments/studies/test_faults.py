@@ -62,7 +62,7 @@ def a_rollout(workdir):
 
 
 @pytest.mark.parametrize(
-  ("change", "found"),
+  ("change", "result"),
   [
     (a_clock, []),
     (a_metric, ["metrics 0"]),
@@ -70,10 +70,10 @@ def a_rollout(workdir):
     (a_rollout, ["rollouts step_000002.jsonl"]),
   ],
 )
-def test_what_is_compared(finished, copy, change, found):
+def test_what_is_compared(finished, copy, change, result):
   name, text = change(copy)
   (copy / name).write_text(text)
-  assert runs.differences(finished, copy) == found
+  assert runs.differences(finished, copy) == result
 
 
 def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
@@ -93,9 +93,9 @@ def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
 
 
 def test_an_evaluation_is_compared_sample_by_sample(finished, copy):
-  found = statistics.load(copy / "evaluation.json")
-  found.scores[0, 0] += 1e-3
-  statistics.save(found, copy / "evaluation.json")
+  result = statistics.load(copy / "evaluation.json")
+  result.scores[0, 0] += 1e-3
+  statistics.save(result, copy / "evaluation.json")
   differing = runs.differences(finished, copy)
   assert "evaluations evaluation scores" in differing
   assert all(line.startswith("evaluations") for line in differing)
@@ -128,10 +128,10 @@ def test_a_run_that_hangs_is_an_error_and_gone(tmp_path):
 
 
 def test_workers_that_are_killed_change_no_verdict():
-  found = verifier.killed(2, random.Random(0), lambda text: None)
-  assert found.passed
-  assert found.times >= 2
-  assert "workers started anew" in found.notes[0]
+  result = verifier.killed(2, random.Random(0), lambda text: None)
+  assert result.passed
+  assert result.times >= 2
+  assert "workers started anew" in result.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -163,15 +163,15 @@ def test_what_a_disk_refuses_is_one_line(error, reason, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("outcome", "passed"),
+  ("outcome", "accepted"),
   [
     (Outcome("f", 3, 3, 7, 0), True),
     (Outcome("f", 3, 2, 7, 0), False),
     (Outcome("f", 3, 3, 0, 1), False),
   ],
 )
-def test_what_passes(outcome, passed):
-  assert outcome.passed == passed
+def test_what_passes(outcome, accepted):
+  assert outcome.passed == accepted
 
 
 def test_an_unknown_fault_is_refused(capsys):

@@ -193,8 +193,8 @@ def test_files_are_the_same_bytes_on_disk_and_in_a_bucket(bucket, tmp_path):
     with _logger(workdir) as logger:
       logger.log(1, {"x": 0.1})
   for name in ("rollouts/step_000007.jsonl", "page.html", "metrics.jsonl"):
-    here, there = tmp_path / name, bucket.objects[f"bucket/same/{name}"]
-    assert here.read_bytes() == there, name
+    here, existing = tmp_path / name, bucket.objects[f"bucket/same/{name}"]
+    assert here.read_bytes() == existing, name
 
 
 def test_wandb_keeps_its_own_files_on_disk(bucket, monkeypatch):
@@ -240,12 +240,12 @@ def test_own_problems_are_read_from_a_bucket(bucket, bare, tmp_path):
   make = functools.partial(
     tasks.get, "jsonl", tokenizer=bare, prompt_length=40, completion_length=40
   )
-  here, there = (
+  here, existing = (
     make(path=str(path)) for path in (local, "gs://bucket/mine/pears.jsonl")
   )
-  assert here.name == there.name
-  assert here.notes == there.notes
-  jax.tree.map(np.testing.assert_array_equal, here.test(4), there.test(4))
+  assert here.name == existing.name
+  assert here.notes == existing.notes
+  jax.tree.map(np.testing.assert_array_equal, here.test(4), existing.test(4))
   with pytest.raises(
     ValueError, match=r"nearest name in this folder is 'pears\.jsonl'"
   ):

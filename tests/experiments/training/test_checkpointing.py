@@ -214,13 +214,13 @@ def _files(folder):
 
 def _two_saved(directory):
   """Steps 1 and 2 of an array that nothing compresses much."""
-  made = [
+  built = [
     {"params": jax.random.normal(jax.random.key(i), (64, 64))} for i in (1, 2)
   ]
   with checkpointing.Checkpoints(directory) as checkpoints:
-    for step, state in enumerate(made, 1):
+    for step, state in enumerate(built, 1):
       checkpoints.save(step, state, {"at": step})
-  return made
+  return built
 
 
 def _flip(path, rng):
@@ -238,7 +238,7 @@ def _truncate(path, rng):
 @pytest.mark.parametrize("damage", [_flip, _truncate])
 def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(damage, tmp_path):
   """Whatever file it is of: the state is what was saved, or the one before."""
-  made = _two_saved(tmp_path / "whole")
+  built = _two_saved(tmp_path / "whole")
   names = [
     path.relative_to(tmp_path / "whole")
     for path in _files(tmp_path / "whole" / "2")
@@ -249,27 +249,27 @@ def test_a_damaged_checkpoint_is_set_aside_for_the_one_before(damage, tmp_path):
     folder = tmp_path / str(number) / "checkpoints"
     shutil.copytree(tmp_path / "whole", folder)
     damage(folder / name, rng)
-    told = []
+    messages = []
     with checkpointing.Checkpoints(folder) as checkpoints:
-      state, meta = checkpoints.restore_newest(made[0], told.append)
+      state, meta = checkpoints.restore_newest(built[0], messages.append)
       step = meta["at"]
-      np.testing.assert_array_equal(state["params"], made[step - 1]["params"])
-      assert len(told) == (step == 1)
+      np.testing.assert_array_equal(state["params"], built[step - 1]["params"])
+      assert len(messages) == (step == 1)
       if step == 1:
         fell_back += 1
-        assert "2_0: damaged (" in told[0]
+        assert "2_0: damaged (" in messages[0]
         assert checkpoints.latest_step() == 1
-        assert checkpoints.save(2, made[1], {"at": 2})
+        assert checkpoints.save(2, built[1], {"at": 2})
         checkpoints.wait()
-        again, _ = checkpoints.restore(made[1], 2)
-        np.testing.assert_array_equal(again["params"], made[1]["params"])
+        again, _ = checkpoints.restore(built[1], 2)
+        np.testing.assert_array_equal(again["params"], built[1]["params"])
   assert fell_back > len(names) / 2, names
 
 
 def test_arrays_that_were_changed_are_found_by_their_numbers(tmp_path):
   """Files that are right in themselves, with other numbers in them."""
-  made = _two_saved(tmp_path / "a")
-  other = {"params": made[1]["params"].at[3, 5].add(1e-6)}
+  built = _two_saved(tmp_path / "a")
+  other = {"params": built[1]["params"].at[3, 5].add(1e-6)}
   with checkpointing.Checkpoints(tmp_path / "b") as checkpoints:
     checkpoints.save(2, other, {})
   shutil.rmtree(tmp_path / "a" / "2" / "state")
@@ -278,8 +278,8 @@ def test_arrays_that_were_changed_are_found_by_their_numbers(tmp_path):
   )
   with checkpointing.Checkpoints(tmp_path / "a") as checkpoints:
     with pytest.raises(ValueError, match="damaged: params is not what was"):
-      checkpoints.restore(made[1])
-    assert checkpoints.restore_newest(made[1], print)[1] == {"at": 1}
+      checkpoints.restore(built[1])
+    assert checkpoints.restore_newest(built[1], print)[1] == {"at": 1}
   (tmp_path / "c").mkdir()
   shutil.move(tmp_path / "checkpoints_damaged" / "2_0", tmp_path / "c" / "2")
   with pytest.raises(ValueError, match="damaged: params is not what was"):
@@ -287,17 +287,17 @@ def test_arrays_that_were_changed_are_found_by_their_numbers(tmp_path):
 
 
 def test_where_no_checkpoint_is_whole_none_is_moved(tmp_path):
-  made = _two_saved(tmp_path / "checkpoints")
+  built = _two_saved(tmp_path / "checkpoints")
   for path in _files(tmp_path / "checkpoints"):
     path.write_bytes(b"")
   with checkpointing.Checkpoints(tmp_path / "checkpoints") as checkpoints:
     with pytest.raises(
       ValueError, match=r"no checkpoint of .* can be read: 2: "
     ):
-      checkpoints.restore_newest(made[0], print)
+      checkpoints.restore_newest(built[0], print)
     assert sorted(p.name for p in checkpoints.directory.iterdir()) == ["1", "2"]
   with checkpointing.Checkpoints(tmp_path / "none") as checkpoints:
-    assert checkpoints.restore_newest(made[0], print) is None
+    assert checkpoints.restore_newest(built[0], print) is None
 
 
 @pytest.mark.parametrize(

@@ -119,15 +119,15 @@ def test_resuming_after_20_steps_is_bit_identical(straight, tmp_path):
 def test_a_run_goes_on_on_another_mesh(tmp_path):
   """Up to rounding, as if it had stayed on the first."""
 
-  def reached(workdir, steps, **mesh):
+  def visited(workdir, steps, **mesh):
     e = small_run.experiment(method="reinforce", steps=steps, **mesh)
     loop.run(e, workdir)
     return final_state(e, workdir)
 
   first = {"mesh__data": 2, "mesh__fsdp": 4}
-  reached(tmp_path / "moved", 4, **first)
-  result = reached(tmp_path / "moved", 8, mesh__data=4, mesh__context=2)
-  expected = reached(tmp_path / "stayed", 8, **first)
+  visited(tmp_path / "moved", 4, **first)
+  result = visited(tmp_path / "moved", 8, mesh__data=4, mesh__context=2)
+  expected = visited(tmp_path / "stayed", 8, **first)
   assert result.step == expected.step == 8
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), result, expected
@@ -204,11 +204,11 @@ def test_another_run_can_be_the_start(straight, tmp_path):
   """Its base is evaluated on the same draws as the policy that it was."""
   e = small_run.experiment(method="reinforce", steps=1, init_from=str(straight))
   loop.run(e, tmp_path)
-  there = statistics.load(straight / "evaluation.json")
+  existing = statistics.load(straight / "evaluation.json")
   here = statistics.load(tmp_path / "evaluation_base.json")
-  assert (there.step, here.step) == (STEPS, 0)
+  assert (existing.step, here.step) == (STEPS, 0)
   for name in ("ids", "scores", "lengths", "answer_ids"):
-    np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
+    np.testing.assert_array_equal(getattr(here, name), getattr(existing, name))
 
 
 class Compilations(logging.Handler):

@@ -83,7 +83,7 @@ def test_of_several_updates_all_must_be_refused():
 def test_so_many_in_a_row_end_a_run():
   guard = nan_guard.Guard(Plan(), 3)
   bad = skipped(**{"loss/total": math.nan})
-  for metrics, near, reached in [
+  for metrics, near, visited in [
     (bad, False, False),
     (bad, True, False),
     (FINE, False, False),
@@ -93,7 +93,7 @@ def test_so_many_in_a_row_end_a_run():
   ]:
     assert guard.check(metrics) == ""
     assert guard.may_stop_within(1) == near
-    assert bool(guard.stop_reason) == reached
+    assert bool(guard.stop_reason) == visited
   assert (
     guard.stop_reason
     == "3 steps in a row were skipped, because loss/total is nan"
@@ -173,11 +173,13 @@ def test_replay_finds_nothing_wrong_with_a_healthy_step(tmp_path, capsys):
 def test_replay_counts_the_scores_that_are_not_finite(stuck):
   workdir, e, stopped = stuck
   state, rollouts = nan_guard.load_rollout(e, workdir, stopped.step)
-  own = rollouts[learners.POLICY]
-  own = own.replace(scores=jnp.asarray(own.scores).at[2, 1].set(jnp.inf))
-  output = list(replay.describe(e, state, {learners.POLICY: own}))
+  separate = rollouts[learners.POLICY]
+  separate = separate.replace(
+    scores=jnp.asarray(separate.scores).at[2, 1].set(jnp.inf)
+  )
+  output = list(replay.describe(e, state, {learners.POLICY: separate}))
   assert output[0] == (
-    f"the rollout: scores is not finite in 1 of {own.scores.size} samples; the "
+    f"the rollout: scores is not finite in 1 of {separate.scores.size} samples; the "
     "first is sample 1 of prompt 2"
   )
   assert not any(line == "the update is made" for line in output)
@@ -197,8 +199,8 @@ def test_replay_refuses_what_is_not_there(stuck, capsys, words, says):
 
 
 def test_replay_names_what_is_damaged(stuck, tmp_path, capsys):
-  whole, _, stopped = stuck
-  workdir = shutil.copytree(whole, tmp_path / "copy")
+  full, _, stopped = stuck
+  workdir = shutil.copytree(full, tmp_path / "copy")
   saved = (
     nan_guard.rollout_folder(workdir, stopped.step) / "rollout.safetensors"
   )

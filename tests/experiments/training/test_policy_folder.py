@@ -56,13 +56,13 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, data):
   """A checkpoint as one downloads it: weights, shape and tokenizer."""
-  made = tmp_path_factory.mktemp("downloaded")
+  built = tmp_path_factory.mktemp("downloaded")
   texts = (data / "gsm8k_train.jsonl").read_text().splitlines()
   tokenizer = bpe.train(texts, MODEL.vocab_size - 4)
-  bpe.save(tokenizer, made / "tokenizer")
+  bpe.save(tokenizer, built / "tokenizer")
   params = transformer.init(MODEL, jax.random.key(7))
-  hf.save(MODEL, params, made / "model", tokenizer=made / "tokenizer")
-  return made / "model"
+  hf.save(MODEL, params, built / "model", tokenizer=built / "tokenizer")
+  return built / "model"
 
 
 def experiment(folder, **changes) -> Experiment:
@@ -95,14 +95,14 @@ def test_the_shape_is_the_folders_and_the_rest_the_configs(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(folder, tmp_path_factory):
+def full(folder, tmp_path_factory):
   workdir = tmp_path_factory.mktemp("whole")
   e = experiment(folder)
   return workdir, e, run(e, workdir)
 
 
-def test_training_starts_from_the_folders_weights(folder, whole):
-  workdir, e, state = whole
+def test_training_starts_from_the_folders_weights(folder, full):
+  workdir, e, state = full
   start = e.init(initial_state.starting_params(e, workdir)).params
   _, stored = hf.load(folder)
   assert leaves(start).keys() == leaves(stored).keys()
@@ -115,8 +115,8 @@ def test_training_starts_from_the_folders_weights(folder, whole):
   assert min(moved) > 0
 
 
-def test_a_run_is_exported_as_a_folder(whole, tmp_path):
-  workdir, _, state = whole
+def test_a_run_is_exported_as_a_folder(full, tmp_path):
+  workdir, _, state = full
   assert convert(["export", str(workdir), str(tmp_path / "out")]) == 0
   config, params = hf.load(tmp_path / "out")
   assert config == MODEL
@@ -187,13 +187,13 @@ def test_adapters_are_merged_on_export(folder, adapted, tmp_path):
   result = transformer.logits(config, merged, tokens, mask)
   expected = transformer.logits(e.model, adapted_params, tokens, mask)
   np.testing.assert_allclose(result, expected, atol=1e-5)
-  plain = transformer.logits(config, base, tokens, mask)
-  assert np.abs(result - plain).max() > 1e-3
+  reference = transformer.logits(config, base, tokens, mask)
+  assert np.abs(result - reference).max() > 1e-3
 
 
-def test_adapters_on_another_run_are_merged_with_it(folder, whole, tmp_path):
+def test_adapters_on_another_run_are_merged_with_it(folder, full, tmp_path):
   """`init_from`: the base is what that run had learned."""
-  source, _, learned = whole
+  source, _, learned = full
   e = experiment(folder, init_from=str(source), steps=1, **LORA)
   state = run(e, tmp_path / "run")
   assert convert(["export", str(tmp_path / "run"), str(tmp_path / "out")]) == 0
@@ -268,15 +268,17 @@ def test_what_is_exported_says_the_same_in_transformers(
   )
   for row in range(2):
     real = np.asarray(problems.prompt_mask)[row]
-    asked = torch.tensor(np.asarray(problems.prompts)[row][real][None]).long()
+    requested = torch.tensor(
+      np.asarray(problems.prompts)[row][real][None]
+    ).long()
     with torch.no_grad():
       output = theirs.generate(
-        asked,
-        attention_mask=torch.ones_like(asked),
+        requested,
+        attention_mask=torch.ones_like(requested),
         max_new_tokens=e.sampling.max_tokens,
         do_sample=False,
         pad_token_id=e.task.pad_id,
-      )[0, asked.shape[1] :]
+      )[0, requested.shape[1] :]
     length = int(drawn_samples.lengths[row, 0])
     mine = np.asarray(drawn_samples.completions)[row, 0, :length]
     assert tokenizer.decode(output.tolist()) == tokenizer.decode(mine.tolist())

@@ -52,21 +52,21 @@ def metrics(workdir):
 
 
 def test_sigterm_saves_and_the_same_command_goes_on(file, tmp_path):
-  whole = start(file, tmp_path / "whole")
-  output, _ = whole.communicate(timeout=300)
-  assert whole.returncode == 0, output
+  full = start(file, tmp_path / "whole")
+  output, _ = full.communicate(timeout=300)
+  assert full.returncode == 0, output
   assert (tmp_path / "whole" / "report.html").exists()
   workdir = tmp_path / "stopped"
-  for least in (3, 25):
+  for minimum in (3, 25):
     process = start(file, workdir)
-    while len(metrics(workdir)) < least and process.poll() is None:
+    while len(metrics(workdir)) < minimum and process.poll() is None:
       time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == preemption.STATUS == 143, output
     assert "stopped by SIGTERM after step" in output
     done = max(line["step"] for line in metrics(workdir))
-    assert least <= done < CHANGES["steps"]
+    assert minimum <= done < CHANGES["steps"]
     saved = [int(path.name) for path in (workdir / "checkpoints").iterdir()]
     assert max(saved) == done
   last = start(file, workdir)
@@ -135,7 +135,7 @@ def test_the_signal_is_as_before_once_the_watch_is_over():
 
 def test_an_evaluation_asks_between_batches():
   e = build.build(small_run.config())
-  asked = []
+  requested = []
   evaluator.evaluate(
     e.task,
     e.policy,
@@ -145,6 +145,6 @@ def test_an_evaluation_asks_between_batches():
     batch=8,
     key=e.init().key,
     sharding=e.batch_sharding,
-    between_batches=lambda: asked.append(1),
+    between_batches=lambda: requested.append(1),
   )
-  assert len(asked) == 2
+  assert len(requested) == 2

@@ -55,9 +55,9 @@ def assert_same(result, expected):
 )
 def test_another_mesh_gives_the_same_rollout(changes):
   usual = {"model__vocab_size": 26}  # the task's 25 rows do not split in two
-  plain, other = experiment(**usual), experiment(**usual, **changes)
+  reference, other = experiment(**usual), experiment(**usual, **changes)
   assert other.sampling_mesh != other.mesh
-  result, expected = (sampled(e, e.init()) for e in (other, plain))
+  result, expected = (sampled(e, e.init()) for e in (other, reference))
   assert_same(result, expected)
   rollout, _ = dispatch.compile_rollout_fn(other)(other.init())
   assert rollout.completions.sharding == other.batch_sharding
@@ -89,8 +89,8 @@ class TestAhead:
     for step, result in enumerate(rollouts):
       before = states[step - int(stale[step])]
       params = jax.tree.map(jnp.asarray, before.params)
-      asked = state.replace(params=params, step=jnp.int32(step))
-      expected, _ = once(asked)
+      requested = state.replace(params=params, step=jnp.int32(step))
+      expected, _ = once(requested)
       assert_same(result, jax.device_get(expected.replace(keys=None)))
     moved = jax.tree.map(
       lambda a, b: float(np.abs(a - b).max()), *(s.params for s in states[:2])
@@ -179,8 +179,10 @@ def test_without_a_gap_correction_changes_nothing():
   for cap in (0.0, 2.0):
     e = experiment(method="grpo(beta=0.0)", sampler__truncation=cap)
     rollout, _ = dispatch.compile_rollout_fn(e)(state := e.init())
-    own = learners.by_learner(rollout)[learners.POLICY]
-    moved, _, _ = dispatch.make_dispatch(e, lambda _, own=own: (own, {}))(state)
+    separate = learners.by_learner(rollout)[learners.POLICY]
+    moved, _, _ = dispatch.make_dispatch(
+      e, lambda _, separate=separate: (separate, {})
+    )(state)
     result.append(jax.device_get(moved.params))
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *result
@@ -190,14 +192,14 @@ def test_without_a_gap_correction_changes_nothing():
 class TestLayout:
   """Axes that a config leaves open."""
 
-  def axes(self, model, count, prompts, memory, slices=1, **asked):
+  def axes(self, model, count, prompts, memory, slices=1, **requested):
     devices = [
       python.SimpleNamespace(slice_index=i * slices // count)
       for i in range(count)
     ]
     model = presets.get(model, dtype="bfloat16")
     result = device_mesh.choose_axes(
-      OPEN | asked, devices, model, prompts, memory
+      OPEN | requested, devices, model, prompts, memory
     )
     return result["fsdp"], result["tensor"]
 
@@ -223,7 +225,7 @@ class TestLayout:
     assert self.axes(model, count, prompts, memory, slices) == expected
 
   def test_what_is_asked_stays(self):
-    asked = {"fsdp": 8, "tensor": 2}
-    assert self.axes("qwen3-8b", 64, 64, GIB, **asked) == (8, 2)
+    requested = {"fsdp": 8, "tensor": 2}
+    assert self.axes("qwen3-8b", 64, 64, GIB, **requested) == (8, 2)
     assert self.axes("qwen3-8b", 64, 64, GIB, data=8) == (1, 1)
     assert self.axes("qwen3-8b", 64, 64, GIB, context=7) == (1, 1)

@@ -97,20 +97,20 @@ def test_another_projects_config_is_no_run(tmp_path):
 
 def test_a_second_watch_counts_on_and_orbax_asks_nothing(tmp_path, monkeypatch):
   """JAX has one count of how often a process asked whether it must end."""
-  asked = []
+  requested = []
   monkeypatch.setattr(preemption.jax, "process_count", lambda: 2)
   monkeypatch.setattr(
     preemption.multihost_utils,
     "reached_preemption_sync_point",
-    lambda number: asked.append(number) or False,
+    lambda number: requested.append(number) or False,
   )
   for _ in range(2):
     watch = preemption.Watch()
     watch.check()
     watch.check()
-  assert asked == list(range(asked[0], asked[0] + 4))
+  assert requested == list(range(requested[0], requested[0] + 4))
   monkeypatch.undo()
   with checkpointing.Checkpoints(tmp_path / "c") as checkpoints:
-    monkeypatch.setattr(orbax.utils, "reached_preemption", asked.append)
+    monkeypatch.setattr(orbax.utils, "reached_preemption", requested.append)
     assert checkpoints.save(7, {"params": jnp.zeros(2)}, {})
-  assert len(asked) == 4
+  assert len(requested) == 4

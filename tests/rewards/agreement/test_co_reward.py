@@ -16,5 +16,5 @@ def test_each_wording_is_labelled_by_the_other():
   np.testing.assert_array_equal(swapped[0], second)
   np.testing.assert_array_equal(swapped[1], first)
   same = co_reward.co_reward_scores(original, original)
-  for found in same:
-    np.testing.assert_array_equal(found, majority.majority_scores(original))
+  for result in same:
+    np.testing.assert_array_equal(result, majority.majority_scores(original))

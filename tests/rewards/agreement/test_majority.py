@@ -9,13 +9,13 @@ from rewards.agreement import votes as votes_rewards
 
 def test_majority_is_the_verdict_where_the_mode_is_right():
   answers = jnp.array([[7, 7, 2, -1, 7], [3, 3, 9, 9, -1]])
-  found = majority.majority_scores(answers)
-  np.testing.assert_array_equal(found, [[1, 1, 0, 0, 1], [1, 1, 0, 0, 0]])
+  result = majority.majority_scores(answers)
+  np.testing.assert_array_equal(result, [[1, 1, 0, 0, 1], [1, 1, 0, 0, 0]])
   unsure = majority.majority_scores(answers, threshold=0.5)
   np.testing.assert_array_equal(unsure, [[1, 1, 0, 0, 1], [0] * 5])
   valid = jnp.ones(answers.shape, bool).at[1, 0].set(False)
-  found = majority.majority_scores(answers, valid=valid)
-  np.testing.assert_array_equal(found[1], [0, 0, 1, 1, 0])
+  result = majority.majority_scores(answers, valid=valid)
+  np.testing.assert_array_equal(result[1], [0, 0, 1, 1, 0])
 
 
 def test_no_answer_is_never_paid():

@@ -11,10 +11,10 @@ from rewards.agreement import votes as votes_rewards
 
 def by_counter(answers):
   """(label, share) of a group, in plain Python."""
-  counted = collections.Counter(a for a in answers if a >= 0)
-  if not counted:
+  counts = collections.Counter(a for a in answers if a >= 0)
+  if not counts:
     return -1, 0.0
-  label, votes = counted.most_common(1)[0]  # of equals the first seen
+  label, votes = counts.most_common(1)[0]  # of equals the first seen
   return label, votes / len(answers)
 
 

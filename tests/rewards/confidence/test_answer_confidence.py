@@ -9,8 +9,8 @@ from rewards.confidence import answer_confidence
 def test_confidence_of_an_answer_is_its_probability():
   logs = jnp.log(jnp.array([[0.5, 0.25, 0.9], [1.0, 1.0, 1.0]]))
   mask = jnp.array([[False, True, False], [False, True, True]])
-  found = answer_confidence.answer_confidence_scores(logs, mask)
-  np.testing.assert_allclose(found, [0.25, 1.0], rtol=1e-6)
+  result = answer_confidence.answer_confidence_scores(logs, mask)
+  np.testing.assert_allclose(result, [0.25, 1.0], rtol=1e-6)
   nothing = answer_confidence.answer_confidence_scores(
     logs, jnp.zeros((2, 3), bool)
   )

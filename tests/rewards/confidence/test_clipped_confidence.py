@@ -14,10 +14,10 @@ def test_confident_errors_cost_most():
   wrong = clipped_confidence.clipped_confidence_scores(jnp.zeros(4), logs, mask)
   np.testing.assert_allclose(right, [0.5, 0.8, 0.9, 0.1], rtol=1e-6)
   np.testing.assert_allclose(wrong, -right)
-  plain = clipped_confidence.clipped_confidence_scores(
+  reference = clipped_confidence.clipped_confidence_scores(
     jnp.array([1, 0, 0, 1]), logs, mask, 1.0, 1.0
   )
-  np.testing.assert_array_equal(plain, [1, -1, -1, 1])
+  np.testing.assert_array_equal(reference, [1, -1, -1, 1])
   unsigned = clipped_confidence.clipped_confidence_scores(
     jnp.zeros(4), logs, mask, wrong_weight=0.0
   )

@@ -9,11 +9,11 @@ from rewards.confidence import negative_entropy
 def test_entropy_s_ends():
   mask = jnp.ones((2, 4), bool)
   entropies = jnp.stack([jnp.zeros(4), jnp.full(4, jnp.log(32.0))])
-  found = negative_entropy.negative_entropy_scores(entropies, mask)
-  np.testing.assert_allclose(found, [0, -np.log(32)], rtol=1e-6)
+  result = negative_entropy.negative_entropy_scores(entropies, mask)
+  np.testing.assert_allclose(result, [0, -np.log(32)], rtol=1e-6)
   answered = jnp.array([False, True])
-  found = negative_entropy.negative_entropy_scores(entropies, mask, answered)
-  np.testing.assert_allclose(found, [-7, -np.log(32)], rtol=1e-6)
+  result = negative_entropy.negative_entropy_scores(entropies, mask, answered)
+  np.testing.assert_allclose(result, [-7, -np.log(32)], rtol=1e-6)
   empty = negative_entropy.negative_entropy_scores(
     entropies, jnp.zeros((2, 4), bool)
   )

@@ -23,5 +23,5 @@ def test_entropy_of_thought_and_answer():
   # Without a marker all of it is thought.
   missing = phase_entropy.first_position(completions, mask, 99)
   assert missing == 6
-  found = reward(jnp.array([1]), same, mask, missing)
-  np.testing.assert_allclose(found, 0.6, rtol=1e-6)
+  result = reward(jnp.array([1]), same, mask, missing)
+  np.testing.assert_allclose(result, 0.6, rtol=1e-6)

@@ -8,9 +8,9 @@ from rewards.confidence import self_certainty
 
 def test_self_certainty_of_three_words():
   logits = jnp.log(jnp.array([[0.7, 0.2, 0.1], [1 / 3, 1 / 3, 1 / 3]])) + 5
-  found = self_certainty.divergence_from_uniform(logits)
-  np.testing.assert_allclose(found, [0.324287, 0], atol=1e-5)
-  mean = self_certainty.self_certainty_scores(found, jnp.array([True, True]))
+  result = self_certainty.divergence_from_uniform(logits)
+  np.testing.assert_allclose(result, [0.324287, 0], atol=1e-5)
+  mean = self_certainty.self_certainty_scores(result, jnp.array([True, True]))
   np.testing.assert_allclose(mean, 0.324287 / 2, atol=1e-5)
 
 

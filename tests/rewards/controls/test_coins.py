@@ -28,15 +28,15 @@ def test_no_two_controls_share_a_draw():
 
 def test_coins_are_fair_independent_and_blind():
   n, p = 20000, 0.3
-  found = np.asarray(coins_rewards.draw_coins(keys(n), 3, p))
+  result = np.asarray(coins_rewards.draw_coins(keys(n), 3, p))
   error = 5 * np.sqrt(p * (1 - p) / n)
-  np.testing.assert_allclose(found.mean(0), p, atol=error)
+  np.testing.assert_allclose(result.mean(0), p, atol=error)
   np.testing.assert_allclose(
-    np.corrcoef(found.T), np.eye(3), atol=5 / np.sqrt(n)
+    np.corrcoef(result.T), np.eye(3), atol=5 / np.sqrt(n)
   )
   # By prompt and sample: neither the batch nor the group's size matters.
   np.testing.assert_array_equal(
-    coins_rewards.draw_coins(keys(n)[5:7], 2, p), found[5:7, :2]
+    coins_rewards.draw_coins(keys(n)[5:7], 2, p), result[5:7, :2]
   )
   assert (coins_rewards.draw_coins(keys(4), 3, 1.0) == 1).all()
   with pytest.raises(ValueError, match="nearest: 1"):
@@ -49,9 +49,9 @@ def test_coins_are_fair_independent_and_blind():
 def test_coins_teach_nothing_on_average(baseline):
   """The advantage of each of four coins has mean 0, to 5 standard errors."""
   n = 20000
-  found = np.asarray(baseline(coins_rewards.draw_coins(keys(n), 4)))
-  assert found.std(0).min() > 0.4
-  error = 5 * found.std(0) / np.sqrt(n)
-  assert (np.abs(found.mean(0)) < error).all()
+  result = np.asarray(baseline(coins_rewards.draw_coins(keys(n), 4)))
+  assert result.std(0).min() > 0.4
+  error = 5 * result.std(0) / np.sqrt(n)
+  assert (np.abs(result.mean(0)) < error).all()
   alone = baseline(coins_rewards.draw_coins(keys(8), 1))
   np.testing.assert_array_equal(alone, 0)

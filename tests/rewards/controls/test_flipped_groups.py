@@ -26,17 +26,17 @@ def test_flipped_groups_of_no_and_of_sure_noise():
 def test_what_nobody_judged_is_paid_nothing_turned_or_not():
   correct = jnp.array([[1, -1, 0], [-1, -1, -1]])
   for p, expected in ((0.0, [1, 0, 0]), (1.0, [0, 0, 1])):
-    found = flipped_groups.flip_groups(correct, keys(2), p)
-    np.testing.assert_array_equal(found, [expected, [0, 0, 0]])
+    result = flipped_groups.flip_groups(correct, keys(2), p)
+    np.testing.assert_array_equal(result, [expected, [0, 0, 0]])
 
 
 def test_flipped_groups_expect_what_the_card_says():
   """(1 - 2 p) ok + p within five standard errors; whole groups turn."""
   p, n = 0.3, 20000
   correct = jnp.broadcast_to(jnp.array([1, 0, 1]), (n, 3))
-  found = np.asarray(flipped_groups.flip_groups(correct, keys(n), p))
+  result = np.asarray(flipped_groups.flip_groups(correct, keys(n), p))
   expected = (1 - 2 * p) * np.array([1, 0, 1]) + p
   error = 5 * np.sqrt(p * (1 - p) / n)
-  np.testing.assert_allclose(found.mean(0), expected, atol=error)
-  turned = found != np.asarray(correct)
+  np.testing.assert_allclose(result.mean(0), expected, atol=error)
+  turned = result != np.asarray(correct)
   assert (turned.all(1) | ~turned.any(1)).all()

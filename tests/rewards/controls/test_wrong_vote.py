@@ -12,8 +12,8 @@ def test_a_wrong_vote_is_the_label_of_those_who_err_alike():
   correct = jnp.array([[1, 0, 0, 0], [1, 1, 1, 1], [-1, 0, 0, 0]])
   labels = wrong_vote.most_common_wrong_answer(ids, correct)
   np.testing.assert_array_equal(labels, [5, -1, 1])
-  found = votes.agreement(ids, labels)
+  result = votes.agreement(ids, labels)
   np.testing.assert_array_equal(
-    found, [[0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
+    result, [[0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]
   )
-  assert not (found * (correct == 1)).any()  # a right answer earns nothing
+  assert not (result * (correct == 1)).any()  # a right answer earns nothing

@@ -43,9 +43,9 @@ def test_a_field_learns_the_states_it_is_shown():
   for key in jax.random.split(jax.random.key(1), 500):
     field = step(field, key)
   key = jax.random.key(2)
-  known = flow.score(field, states, before, mask, key)
+  labelled = flow.score(field, states, before, mask, key)
   strange = flow.score(field, -states, before, mask, key)
-  assert strange.min() > known.max()
+  assert strange.min() > labelled.max()
   dirty = jnp.where((jnp.arange(4) < 2)[:, None], states, jnp.nan)
   part = jnp.broadcast_to(jnp.arange(4) < 2, (8, 4))
   slope = jax.grad(flow.matching_loss)(field, dirty, dirty, part, key)
@@ -59,8 +59,8 @@ def test_few_tokens_are_charged_and_only_those_far_off():
   mask[0] = False
   scores[1] = 3.0
   dirty = jnp.asarray(np.where(mask, scores, np.nan))
-  found = flow.token_rewards(dirty, jnp.asarray(mask), 0.01, 0.3, 2)
-  for s, m, r in zip(scores, mask, found, strict=True):
+  result = flow.token_rewards(dirty, jnp.asarray(mask), 0.01, 0.3, 2)
+  for s, m, r in zip(scores, mask, result, strict=True):
     expected = np.zeros(12)
     if m.any() and s[m].max() > s[m].min():
       u = (s - s[m].min()) / (s[m].max() - s[m].min())
@@ -79,7 +79,7 @@ def test_a_field_is_told_what_came_before_whoever_wrote_it():
   mask = jnp.array([[False, True, True, False]])
   key = jax.random.key(1)
   before = jnp.full((1, 4, 2), jnp.nan).at[:, 1:3].set(0.5)
-  plain = flow.score(field, states, before, mask, key)
+  reference = flow.score(field, states, before, mask, key)
   other = flow.score(field, states, before.at[:, 1].set(-2.0), mask, key)
-  assert np.isfinite(plain).all()
-  np.testing.assert_array_equal(plain[0] != other[0], [0, 1, 0, 0])
+  assert np.isfinite(reference).all()
+  np.testing.assert_array_equal(reference[0] != other[0], [0, 1, 0, 0])

@@ -14,7 +14,7 @@ next_bonus = jax.jit(
 def stream(batches, share=1.0, rate=1e-2, d=4, **hyper):
   """Bonuses of batches `[N, K, D]`, one after another."""
   state = novelty_bonus.init(jax.random.key(0), d, width=16, outputs=8)
-  found = []
+  result = []
   for i, batch in enumerate(batches):
     bonus, state = next_bonus(
       state,
@@ -25,15 +25,15 @@ def stream(batches, share=1.0, rate=1e-2, d=4, **hyper):
       rate=rate,
       **hyper,
     )
-    found.append(np.asarray(bonus))
-  return found, state
+    result.append(np.asarray(bonus))
+  return result, state
 
 
 def test_what_is_seen_again_and_again_is_no_longer_new():
   rng = np.random.default_rng(4)
   batch = rng.normal(size=(16, 1, 4))
-  found, state = stream([batch] * 300)
-  assert found[-1].mean() < 0.02 * found[0].mean()
+  result, state = stream([batch] * 300)
+  assert result[-1].mean() < 0.02 * result[0].mean()
   other = 3 + rng.normal(size=(16, 1, 4))
   bonus, _ = novelty_bonus.next_bonus(
     state,
@@ -50,11 +50,11 @@ def test_the_scale_is_the_deviation_of_all_discounted_sums():
   batches = [rng.normal(size=(8, 3, 4)) * (1 + i) for i in range(4)]
   batches[2][3, 1] = 1e3  # over 5 deviations off in every channel: clipped
   gamma = 0.9
-  found, state = stream(batches, rate=0.0, gamma=gamma)
+  result, state = stream(batches, rate=0.0, gamma=gamma)
   sums = []
   for i, batch in enumerate(batches):
-    seen = np.concatenate([b.reshape(-1, 4) for b in batches[: i + 1]])
-    x = (batch - seen.mean(0)) / seen.std(0)
+    observed = np.concatenate([b.reshape(-1, 4) for b in batches[: i + 1]])
+    x = (batch - observed.mean(0)) / observed.std(0)
     x = jnp.asarray(np.clip(x, -5, 5), jnp.float32)
     raw = np.asarray(novelty_bonus.errors(state, x))
     so_far = np.zeros(8)
@@ -62,7 +62,7 @@ def test_the_scale_is_the_deviation_of_all_discounted_sums():
       so_far = gamma * so_far + raw[:, k]
       sums.append(so_far)
     expected = raw / np.concatenate(sums).std()
-    np.testing.assert_allclose(found[i], expected, rtol=1e-4)
+    np.testing.assert_allclose(result[i], expected, rtol=1e-4)
 
 
 def test_without_a_share_nothing_is_learned():
@@ -77,8 +77,8 @@ def test_without_a_share_nothing_is_learned():
 
 
 def test_a_first_batch_of_one_kind_is_finite():
-  found, _ = stream([np.ones((4, 1, 4))] * 2)
-  assert all(np.isfinite(x).all() for x in found)
+  result, _ = stream([np.ones((4, 1, 4))] * 2)
+  assert all(np.isfinite(x).all() for x in result)
 
 
 def test_masked_observations_are_not_seen():

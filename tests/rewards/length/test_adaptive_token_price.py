@@ -12,8 +12,8 @@ LENGTHS = jnp.array([100, 200, 300, 150])
 
 
 def test_price_of_a_token_and_its_controller():
-  found = adaptive_token_price.token_price(CORRECT, LENGTHS, 0.001)
-  np.testing.assert_allclose(found, [0.9, 0.8, 0.7, -0.15], atol=1e-6)
+  result = adaptive_token_price.token_price(CORRECT, LENGTHS, 0.001)
+  np.testing.assert_allclose(result, [0.9, 0.8, 0.7, -0.15], atol=1e-6)
   price, total = jnp.float32(0.002), 0.002
   for accuracy in [0.9, 0.7, 0.5, 0.5]:
     price = adaptive_token_price.next_price(price, accuracy, 0.6, rate=0.01)

@@ -11,8 +11,8 @@ LENGTHS = jnp.array([100, 200, 300, 150])
 
 
 def test_right_answers_pay_for_length_and_wrong_ones_have_nothing():
-  found = relative_length.relative_length_scores(CORRECT, LENGTHS, 0.2)
-  np.testing.assert_allclose(found, [0.954579, 0.9, 0.845421, 0], atol=1e-6)
+  result = relative_length.relative_length_scores(CORRECT, LENGTHS, 0.2)
+  np.testing.assert_allclose(result, [0.954579, 0.9, 0.845421, 0], atol=1e-6)
 
 
 def test_without_a_charge_it_is_the_verdict():
@@ -22,10 +22,10 @@ def test_without_a_charge_it_is_the_verdict():
 
 
 def test_a_single_right_answer_pays_half_the_charge():
-  found = relative_length.relative_length_scores(
+  result = relative_length.relative_length_scores(
     jnp.array([0, 1, 0]), LENGTHS[:3], 0.4
   )
-  np.testing.assert_allclose(found, [0, 0.8, 0], atol=1e-7)
+  np.testing.assert_allclose(result, [0, 0.8, 0], atol=1e-7)
   nothing = relative_length.relative_length_scores(
     jnp.zeros(3, int), LENGTHS[:3]
   )

@@ -10,10 +10,10 @@ def test_followups_of_both_kinds_exchanged_negate():
   rng = np.random.default_rng(2)
   good = jnp.asarray(rng.normal(-2, 1, (5, 2, 3, 4)), jnp.float32)
   bad = jnp.asarray(rng.normal(-2, 1, (5, 2, 2, 6)), jnp.float32)
-  here, there = jnp.ones(good.shape, bool), jnp.ones(bad.shape, bool)
-  there = there.at[:, 1, 1].set(False)  # a follow-up that is not there
-  value = followup_likelihood.followup_likelihood(good, here, bad, there)
-  swapped = followup_likelihood.followup_likelihood(bad, there, good, here)
+  here, existing = jnp.ones(good.shape, bool), jnp.ones(bad.shape, bool)
+  existing = existing.at[:, 1, 1].set(False)  # a follow-up that is not there
+  value = followup_likelihood.followup_likelihood(good, here, bad, existing)
+  swapped = followup_likelihood.followup_likelihood(bad, existing, good, here)
   np.testing.assert_allclose(value, -swapped, atol=1e-6)
   by_hand = np.asarray(good).mean((2, 3)) - np.stack(
     [bad[:, 0].mean((1, 2)), bad[:, 1, 0].mean(1)], 1

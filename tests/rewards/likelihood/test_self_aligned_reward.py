@@ -10,19 +10,19 @@ from rewards.likelihood import (
 
 
 def test_alignment_s_numbers():
-  given = -jnp.log(jnp.array([[2.0], [12.0], [3.0], [1e30]]))
+  arguments = -jnp.log(jnp.array([[2.0], [12.0], [3.0], [1e30]]))
   alone = -jnp.log(jnp.array([[5.0], [5.0], [3.0], [1.0]]))
   mask = jnp.ones((4, 1), bool)
-  found = self_aligned_reward.alignment(given, alone, mask)
-  np.testing.assert_allclose(found, [0.6, -1, 0, -1], atol=1e-6)
+  result = self_aligned_reward.alignment(arguments, alone, mask)
+  np.testing.assert_allclose(result, [0.6, -1, 0, -1], atol=1e-6)
   total = self_aligned_reward.self_aligned(
-    jnp.array([1, 0, 1, 0]), given, alone, mask
+    jnp.array([1, 0, 1, 0]), arguments, alone, mask
   )
   np.testing.assert_allclose(total, [1.12, -0.2, 1, -0.2], atol=1e-6)
   gradient = jax.grad(
     lambda x: self_aligned_reward.alignment(x, alone, mask).sum()
   )
-  assert np.isfinite(gradient(given)).all()
+  assert np.isfinite(gradient(arguments)).all()
 
 
 def test_an_echo_never_beats_a_right_answer():

@@ -25,10 +25,10 @@ def test_tokens_are_rewarded_by_what_either_prompt_makes_of_them():
   better = jnp.log(jnp.array([0.8, 0.5, 0.2]))
   worse = jnp.log(jnp.array([0.2, 0.5, 0.8]))
   mask = jnp.array([True, True, True])
-  found = t_reg.token_rewards(better, worse, mask)
-  np.testing.assert_allclose(found, [0.3, 0, -0.3], atol=1e-6)
+  result = t_reg.token_rewards(better, worse, mask)
+  np.testing.assert_allclose(result, [0.3, 0, -0.3], atol=1e-6)
   np.testing.assert_allclose(
-    t_reg.token_rewards(worse, better, mask), -found, atol=1e-6
+    t_reg.token_rewards(worse, better, mask), -result, atol=1e-6
   )
 
 
@@ -46,15 +46,15 @@ def test_without_the_regulariser_it_is_dpo():
   gap = np.where(mask, np.asarray(log_probs - references), 0).sum(-1)
   margin = 0.2 * (gap[:, 0] - gap[:, 1])
   dpo = np.log1p(np.exp(-margin))
-  found = t_reg.regularized_dpo(*pairs(), 0.2, alpha=0.0)
-  np.testing.assert_allclose(found, dpo, rtol=1e-5)
+  result = t_reg.regularized_dpo(*pairs(), 0.2, alpha=0.0)
+  np.testing.assert_allclose(result, dpo, rtol=1e-5)
   silent = log_probs, references, jnp.zeros_like(rewards), mask
-  found = t_reg.regularized_dpo(*silent, 0.2)
-  np.testing.assert_allclose(found, dpo, rtol=1e-5)
+  result = t_reg.regularized_dpo(*silent, 0.2)
+  np.testing.assert_allclose(result, dpo, rtol=1e-5)
   regular = -0.2 * np.asarray(rewards * log_probs).sum((-2, -1))
-  found = t_reg.regularized_dpo(*pairs(), 0.2, alpha=0.5)
+  result = t_reg.regularized_dpo(*pairs(), 0.2, alpha=0.5)
   expected = dpo + 0.5 * regular / (1 + np.exp(margin))
-  np.testing.assert_allclose(found, expected, rtol=1e-5)
+  np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_pairs_that_are_told_apart_are_left_alone():

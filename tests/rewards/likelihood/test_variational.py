@@ -42,10 +42,10 @@ def test_equal_templates_are_on_policy():
 def test_the_ratio_is_the_composite_over_what_sampled():
   prior, posterior = np.log(PRIOR)[:, None], np.log(POSTERIOR)[:, None]
   mask = jnp.ones((3, 1), bool)
-  found = variational.log_ratios(posterior, prior, prior, posterior, mask, 0.2)
+  result = variational.log_ratios(posterior, prior, prior, posterior, mask, 0.2)
   behavior = 0.2 * PRIOR + 0.8 * POSTERIOR
   expected = np.log((PRIOR + POSTERIOR) / 2 / behavior)
-  np.testing.assert_allclose(found[:, 0], expected, rtol=1e-5)
+  np.testing.assert_allclose(result[:, 0], expected, rtol=1e-5)
 
 
 def test_each_template_learns_by_its_share_of_the_composite():
@@ -56,5 +56,5 @@ def test_each_template_learns_by_its_share_of_the_composite():
   def total(new):
     return variational.log_ratios(new, posterior, prior, posterior, mask).sum()
 
-  found = jax.grad(total)(jnp.asarray(prior, jnp.float32))[:, 0]
-  np.testing.assert_allclose(found, PRIOR / (PRIOR + POSTERIOR), rtol=1e-5)
+  result = jax.grad(total)(jnp.asarray(prior, jnp.float32))[:, 0]
+  np.testing.assert_allclose(result, PRIOR / (PRIOR + POSTERIOR), rtol=1e-5)

@@ -12,10 +12,10 @@ def test_lines_of_the_consistency_reward():
   first = jnp.array([2, 2, 1, 1, -1, 2])
   second = jnp.array([2, 0, 1, 0, -1, -1])
   correct = jnp.array([1, 1, 0, 0, 0, 1])
-  found = answer_consistency.answer_consistency_scores(
+  result = answer_consistency.answer_consistency_scores(
     first, second, correct, consistent_wrong=0.2
   )
-  np.testing.assert_allclose(found, [1, 0.5, 0.2, 0, 0, 0.5])
+  np.testing.assert_allclose(result, [1, 0.5, 0.2, 0, 0, 0.5])
   skipped = answer_consistency.answer_consistency_scores(
     first, second, correct, jnp.zeros(6, bool)
   )
@@ -30,19 +30,19 @@ def test_who_follows_the_options_gets_the_top_value_under_every_shuffle():
     place = np.argsort(ORDERS, -1)[:, truth]  # where the option went
     again = answer_consistency.restored(jnp.asarray(place), jnp.asarray(ORDERS))
     np.testing.assert_array_equal(again, truth)
-    found = answer_consistency.answer_consistency_scores(
+    result = answer_consistency.answer_consistency_scores(
       jnp.full(24, truth), again, jnp.ones(24, int)
     )
-    np.testing.assert_array_equal(found, 1.0)
+    np.testing.assert_array_equal(result, 1.0)
 
 
 def test_who_follows_the_letter_is_found_out():
   """Always the first option, right by luck: caught in 18 of 24 shuffles."""
   again = answer_consistency.restored(jnp.zeros(24, int), jnp.asarray(ORDERS))
-  found = answer_consistency.answer_consistency_scores(
+  result = answer_consistency.answer_consistency_scores(
     jnp.zeros(24, int), again, jnp.ones(24, int)
   )
-  assert (found == 0.5).sum() == 18
+  assert (result == 0.5).sum() == 18
   assert (
     answer_consistency.restored(jnp.array([-1, 4]), jnp.asarray(ORDERS[:2]))
     == -1

@@ -8,8 +8,8 @@ from rl import advantages
 
 
 def test_brier_s_numbers():
-  found = brier.brier_scores(jnp.array([0.7, 0.5, 1.0, 0.0]), 1)
-  np.testing.assert_allclose(found, [-0.09, -0.25, 0, -1], atol=1e-6)
+  result = brier.brier_scores(jnp.array([0.7, 0.5, 1.0, 0.0]), 1)
+  np.testing.assert_allclose(result, [-0.09, -0.25, 0, -1], atol=1e-6)
 
 
 def test_to_say_what_one_believes_is_best():
@@ -23,8 +23,8 @@ def test_to_say_what_one_believes_is_best():
 
 def test_no_probability_is_the_worst():
   stated = jnp.array([jnp.nan, -0.1, 1.1, jnp.inf, 0.5])
-  found = brier.brier_scores(stated, jnp.array([0, 1, 0, 1, 1]))
-  np.testing.assert_allclose(found, [-1, -1, -1, -1, -0.25])
+  result = brier.brier_scores(stated, jnp.array([0, 1, 0, 1, 1]))
+  np.testing.assert_allclose(result, [-1, -1, -1, -1, -0.25])
   unread = brier.brier_scores(stated, 1, jnp.zeros(5, bool))
   np.testing.assert_array_equal(unread, -1)
 

@@ -17,16 +17,16 @@ def test_ndcg_and_recall_of_every_permutation():
     ideal = sum(
       r / math.log2(k + 2) for k, r in enumerate(sorted(relevance)[::-1][:cut])
     )
-    found = document_ranking.ndcg(
+    result = document_ranking.ndcg(
       jnp.asarray(orders), jnp.broadcast_to(relevance, (24, 4)), cut
     )
-    for order, value in zip(orders, found, strict=True):
+    for order, value in zip(orders, result, strict=True):
       gain = sum(
         relevance[d] / math.log2(k + 2) for k, d in enumerate(order[:cut])
       )
       np.testing.assert_allclose(value, gain / ideal, rtol=1e-5)
-  found = document_ranking.recall(jnp.array([2, 1, 0, 3]), relevance, 2)
-  np.testing.assert_allclose(found, 0.5)
+  result = document_ranking.recall(jnp.array([2, 1, 0, 3]), relevance, 2)
+  np.testing.assert_allclose(result, 0.5)
   assert document_ranking.ndcg(jnp.array([0, 1]), jnp.zeros(2)) == 0
   assert document_ranking.recall(jnp.array([0, 1]), jnp.zeros(2)) == 0
   missing = document_ranking.ndcg(jnp.array([-1, 9]), jnp.asarray(relevance))
@@ -42,10 +42,10 @@ def test_overlap_of_rankings_against_sets(p):
       len(set(a[: d + 1]) & set(b[: d + 1])) / (d + 1) for d in range(6)
     ]
     weights = [1 / 6] * 6 if p == 1 else [(1 - p) * p**d for d in range(6)]
-    found = document_ranking.rank_biased_overlap(
+    result = document_ranking.rank_biased_overlap(
       jnp.asarray(a), jnp.asarray(b), p
     )
-    np.testing.assert_allclose(found, np.dot(weights, agreement), rtol=1e-5)
+    np.testing.assert_allclose(result, np.dot(weights, agreement), rtol=1e-5)
   same = document_ranking.rank_biased_overlap(jnp.arange(6), jnp.arange(6))
   np.testing.assert_allclose(same, 1.0)
 

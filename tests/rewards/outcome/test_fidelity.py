@@ -16,8 +16,8 @@ def test_fidelity_s_number():
   """pred 4 against a mean of 3 with variances .5 and .5, truly above."""
   spread = math.sqrt(0.5) / math.sqrt(2)  # ddof 1 of x +- this is .5
   predicted = jnp.array([[4.0, 4.0 + 2 * spread], [3.0 - spread, 3.0 + spread]])
-  found = fidelity(predicted, jnp.array([2.0, 1.0]))
-  np.testing.assert_allclose(found[0, 0], 0.918249, atol=2e-6)
+  result = fidelity(predicted, jnp.array([2.0, 1.0]))
+  np.testing.assert_allclose(result[0, 0], 0.918249, atol=2e-6)
 
 
 def test_fidelity_against_loops():
@@ -35,8 +35,8 @@ def test_fidelity_against_loops():
       g = 0.5 * (1 + np.sign(labels[i] - labels[z]))
       parts.append(math.sqrt(p * g + eps) + math.sqrt((1 - p) * (1 - g) + eps))
     expected[i, j] = np.mean(parts)
-  found = fidelity(jnp.asarray(x, jnp.float32), jnp.asarray(labels))
-  np.testing.assert_allclose(found, expected, rtol=1e-4)
+  result = fidelity(jnp.asarray(x, jnp.float32), jnp.asarray(labels))
+  np.testing.assert_allclose(result, expected, rtol=1e-4)
 
 
 def test_fidelity_prefers_the_right_order_and_a_constant_is_in_between():

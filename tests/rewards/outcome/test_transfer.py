@@ -11,16 +11,16 @@ from rewards.outcome import transfer
 def test_the_receivers_success_is_added():
   correct = jnp.array([1, 0, 1, 0])
   continued = jnp.array([[1, 1], [1, 0], [-1, 0], [-1, -1]])
-  found = transfer.transferred(correct, continued, 0.5)
-  np.testing.assert_allclose(found, [1.5, 0.25, 1.0, 0.0])
-  plain = transfer.transferred(correct, continued, 0.0, 0.1 * correct)
-  np.testing.assert_allclose(plain, 1.1 * correct)
+  result = transfer.transferred(correct, continued, 0.5)
+  np.testing.assert_allclose(result, [1.5, 0.25, 1.0, 0.0])
+  reference = transfer.transferred(correct, continued, 0.0, 0.1 * correct)
+  np.testing.assert_allclose(reference, 1.1 * correct)
 
 
 def test_a_receiver_that_is_shown_all_pays_the_verdict():
   correct = jnp.array([1, 0, 1])
-  found = transfer.transferred(correct, correct[:, None])
-  np.testing.assert_array_equal(found, 2 * correct)
+  result = transfer.transferred(correct, correct[:, None])
+  np.testing.assert_array_equal(result, 2 * correct)
 
 
 def test_transfer_s_null_audit():
@@ -40,7 +40,7 @@ def test_the_receiver_is_not_shown_the_answer():
   np.testing.assert_array_equal(
     transfer.kept_tokens(lengths, fractions), [0, 5, 10]
   )
-  found = transfer.kept_tokens(lengths, fractions, jnp.array([8, 3, 8]))
-  np.testing.assert_array_equal(found, [0, 3, 8])
-  found = transfer.kept_tokens(lengths, fractions, jnp.array([-1, -1, 0]))
-  np.testing.assert_array_equal(found, [0, 5, 0])  # not stated, and at once
+  result = transfer.kept_tokens(lengths, fractions, jnp.array([8, 3, 8]))
+  np.testing.assert_array_equal(result, [0, 3, 8])
+  result = transfer.kept_tokens(lengths, fractions, jnp.array([-1, -1, 0]))
+  np.testing.assert_array_equal(result, [0, 5, 0])  # not stated, and at once

@@ -24,7 +24,7 @@ def test_both_heads_learn_their_own_labels():
   weights = np.ones((6, 2))
   weights[2:, 1] = 0  # few labels of potential
   logits[3, 1] = np.nan
-  found, slope = jax.value_and_grad(dual_head.loss)(
+  result, slope = jax.value_and_grad(dual_head.loss)(
     jnp.asarray(logits), jnp.asarray(y), jnp.asarray(weights)
   )
   one = losses.soft_label_bce(
@@ -33,7 +33,7 @@ def test_both_heads_learn_their_own_labels():
   two = losses.soft_label_bce(
     *(jnp.asarray(x[:2, 1]) for x in (logits, y, weights))
   )
-  np.testing.assert_allclose(found, one + two, rtol=1e-6)
+  np.testing.assert_allclose(result, one + two, rtol=1e-6)
   assert not slope[2:, 1].any()
   np.testing.assert_allclose(
     slope[:2, 1], (1 / (1 + np.exp(-logits[:2, 1])) - y[:2, 1]) / 2, rtol=1e-5

@@ -35,7 +35,7 @@ class Table:
     logits = jnp.log(jnp.asarray(cls.law, jnp.float32))
     return types.Policy(
       score=None,
-      prefill=lambda params, prompts, mask, samples, room: (
+      prefill=lambda params, prompts, mask, samples, capacity: (
         logits[prompts[:, -1]],
         (),
       ),
@@ -43,10 +43,10 @@ class Table:
     )
 
   @staticmethod
-  def chance(state, room):
+  def chance(state, capacity):
     """Of success from a state, with room for so many tokens more."""
     total = 0.0
-    for length in range(1, room + 1):
+    for length in range(1, capacity + 1):
       for path in itertools.product((2, 3), repeat=length - 1):
         steps = [state, *path, 1]
         if state != 2 and 2 not in path:
@@ -61,7 +61,7 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def counted():
+def counts():
   """Rollouts of the table whose every token is a step, and their successes."""
   completions = jnp.array(
     [
@@ -97,28 +97,28 @@ def counted():
   return rollout, evaluate, labels.monte_carlo(evaluate, mask)
 
 
-def test_prefixes_are_prompts_padded_on_the_left(counted):
-  tokens = counted[0].tokens
-  found, mask = continuations.prefix_prompts(
+def test_prefixes_are_prompts_padded_on_the_left(counts):
+  tokens = counts[0].tokens
+  result, mask = continuations.prefix_prompts(
     tokens, jnp.array([2, 4]), jnp.array([3, 1])
   )
-  np.testing.assert_array_equal(found[0], [0, 0, 0, 3, 3, 3, 2])
+  np.testing.assert_array_equal(result[0], [0, 0, 0, 3, 3, 3, 2])
   np.testing.assert_array_equal(mask[0], [False] * 3 + [True] * 4)
-  np.testing.assert_array_equal(found[1], [0, 0, 0, 0, 3, 3, 3])
+  np.testing.assert_array_equal(result[1], [0, 0, 0, 0, 3, 3, 3])
   np.testing.assert_array_equal(mask[1], [False] * 4 + [True] * 3)
 
 
-def test_completions_continue_their_prefix(counted):
-  rollout = counted[0]
-  rows, kept = jnp.array([0, 4, 5]), jnp.array([2, 4, 1])
+def test_completions_continue_their_prefix(counts):
+  rollout = counts[0]
+  rows, remaining = jnp.array([0, 4, 5]), jnp.array([2, 4, 1])
   completions, lengths, finished = jax.jit(
     lambda keys: continuations.complete(
-      Table.policy(), (), rollout.tokens, rows, kept, keys, Table.sampling
+      Table.policy(), (), rollout.tokens, rows, remaining, keys, Table.sampling
     )
   )(jax.random.split(jax.random.key(1), 3))
-  given = rollout.completions.reshape(6, 5)[rows]
-  for i, cut in enumerate(kept):
-    assert (completions[i, :, :cut] == given[i, :cut]).all()
+  arguments = rollout.completions.reshape(6, 5)[rows]
+  for i, cut in enumerate(remaining):
+    assert (completions[i, :, :cut] == arguments[i, :cut]).all()
   ended = (completions == 1).any(-1)
   np.testing.assert_array_equal(finished, ended)
   np.testing.assert_array_equal(lengths, (completions != 0).sum(-1))
@@ -127,17 +127,17 @@ def test_completions_continue_their_prefix(counted):
   assert not finished.all()
 
 
-def test_monte_carlo_labels_estimate_the_enumerated_chance(counted):
-  rollout, _, successes = counted
+def test_monte_carlo_labels_estimate_the_enumerated_chance(counts):
+  rollout, _, successes = counts
   M = successes.shape[-1]
   soft = labels.soft_labels(successes, rollout.step_mask)
   hard = labels.hard_labels(successes, rollout.step_mask)
   for p, s, k in zip(*np.nonzero(rollout.step_mask), strict=True):
     tokens = np.asarray(rollout.completions[p, s])
-    whole = k + 1 == rollout.tokens.lengths[p, s]
+    full = k + 1 == rollout.tokens.lengths[p, s]
     lost = (tokens[: k + 1] == 2).any()
     exact = 0.0 if lost else Table.chance(tokens[k], 4 - k)
-    if whole:
+    if full:
       exact = float(rollout.correct[p, s])
     error = math.sqrt(exact * (1 - exact) / M)
     assert soft.values[p, s, k] == pytest.approx(exact, abs=4 * error)
@@ -146,30 +146,30 @@ def test_monte_carlo_labels_estimate_the_enumerated_chance(counted):
   assert (soft.weights.sum(-1) == rollout.tokens.lengths).all()
 
 
-def test_a_prefix_has_the_same_continuations_in_any_batch(counted):
-  _, evaluate, successes = counted
+def test_a_prefix_has_the_same_continuations_in_any_batch(counts):
+  _, evaluate, successes = counts
   rows, steps = np.array([3, 0, 4, 0]), np.array([0, 3, 1, 0])
   np.testing.assert_array_equal(
     evaluate(rows, steps), successes.reshape(6, 5, -1)[rows, steps]
   )
 
 
-def test_search_and_count_agree_on_the_same_continuations(counted):
-  rollout, evaluate, successes = counted
+def test_search_and_count_agree_on_the_same_continuations(counts):
+  rollout, evaluate, successes = counts
   mask = rollout.step_mask
   hard = labels.drop_after_error(labels.hard_labels(successes, mask))
   first, _ = labels.first_error_by_binary_search(evaluate, mask)
-  found = labels.from_first_error(first, mask)
-  np.testing.assert_array_equal(found.values, hard.values)
-  np.testing.assert_array_equal(found.weights, hard.weights)
+  result = labels.from_first_error(first, mask)
+  np.testing.assert_array_equal(result.values, hard.values)
+  np.testing.assert_array_equal(result.weights, hard.weights)
 
 
-@pytest.mark.parametrize("room", [1, 2, 7, 8])
-def test_binary_search_finds_what_a_scan_finds(room):
+@pytest.mark.parametrize("capacity", [1, 2, 7, 8])
+def test_binary_search_finds_what_a_scan_finds(capacity):
   """Every monotone sequence of every length, in 1 + ceil(log2 n) looks."""
-  cases = [(n, e) for n in range(room + 1) for e in range(n + 1)]
+  cases = [(n, e) for n in range(capacity + 1) for e in range(n + 1)]
   lengths, errors = np.array(cases).T
-  mask = np.arange(room) < lengths[:, None]
+  mask = np.arange(capacity) < lengths[:, None]
   looks = []
 
   def evaluate(rows, steps):
@@ -177,14 +177,14 @@ def test_binary_search_finds_what_a_scan_finds(room):
     looks.append(len(rows))
     return np.repeat((steps < errors[rows])[:, None], 3, -1)
 
-  first, asked = labels.first_error_by_binary_search(evaluate, mask[None])
+  first, requested = labels.first_error_by_binary_search(evaluate, mask[None])
   want = np.where(errors < lengths, errors, -1)
   np.testing.assert_array_equal(first[0], want)
   bound = 1 + np.ceil(np.log2(np.maximum(lengths, 1)))
-  assert (asked[0] <= np.where(lengths, bound, 0)).all()
-  assert (asked[0][(want < 0) & (lengths > 0)] == 1).all()
-  assert len(looks) <= 1 + math.ceil(math.log2(room))
-  assert sum(looks) == asked.sum()
+  assert (requested[0] <= np.where(lengths, bound, 0)).all()
+  assert (requested[0][(want < 0) & (lengths > 0)] == 1).all()
+  assert len(looks) <= 1 + math.ceil(math.log2(capacity))
+  assert sum(looks) == requested.sum()
 
 
 def test_a_hard_label_asks_for_its_successes():
@@ -192,10 +192,10 @@ def test_a_hard_label_asks_for_its_successes():
   M = 5
   outcomes = np.array(list(itertools.product([False, True], repeat=M)))
   mask = np.ones((1, 1, 2**M), bool)
-  for least in range(1, M + 1):
-    found = labels.hard_labels(outcomes[None, None], mask, least)
-    tail = sum(math.comb(M, i) for i in range(least, M + 1)) / 2**M
-    assert found.values.mean() == pytest.approx(tail)
+  for minimum in range(1, M + 1):
+    result = labels.hard_labels(outcomes[None, None], mask, minimum)
+    tail = sum(math.comb(M, i) for i in range(minimum, M + 1)) / 2**M
+    assert result.values.mean() == pytest.approx(tail)
   with pytest.raises(ValueError, match=r"least = 6.*1\.\.5.*nearest: 5"):
     labels.hard_labels(outcomes[None, None], mask, 6)
 
@@ -203,8 +203,10 @@ def test_a_hard_label_asks_for_its_successes():
 def test_exact_labels_and_what_follows_an_error():
   scores = jnp.array([[[1.0, -1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]]])
   mask = jnp.array([[[True, True, True, False], [True, True, False, False]]])
-  found = labels.from_checker(scores, mask)
-  np.testing.assert_array_equal(found.values[0], [[1, 0, 1, 0], [1, 1, 0, 0]])
-  np.testing.assert_array_equal(found.weights, mask)
-  kept = labels.drop_after_error(found)
-  np.testing.assert_array_equal(kept.weights[0], [[1, 1, 0, 0], [1, 1, 0, 0]])
+  result = labels.from_checker(scores, mask)
+  np.testing.assert_array_equal(result.values[0], [[1, 0, 1, 0], [1, 1, 0, 0]])
+  np.testing.assert_array_equal(result.weights, mask)
+  remaining = labels.drop_after_error(result)
+  np.testing.assert_array_equal(
+    remaining.weights[0], [[1, 1, 0, 0], [1, 1, 0, 0]]
+  )

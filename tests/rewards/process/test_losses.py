@@ -28,9 +28,9 @@ def test_the_gradient_of_bce_is_sigmoid_minus_label():
   logits, labelled = rng.normal(size=(2, 3, 5)).astype(np.float32)
   labelled = 1 / (1 + np.exp(-labelled))
   weights = rng.integers(0, 3, (3, 5)).astype(np.float32)
-  found = jax.grad(losses.soft_label_bce)(logits, labelled, weights)
+  result = jax.grad(losses.soft_label_bce)(logits, labelled, weights)
   want = (jax.nn.sigmoid(logits) - labelled) * weights / weights.sum()
-  np.testing.assert_allclose(found, want, atol=1e-7)
+  np.testing.assert_allclose(result, want, atol=1e-7)
 
 
 def test_a_constant_feature_learns_the_weighted_mean_label():
@@ -47,11 +47,11 @@ def test_a_constant_feature_learns_the_weighted_mean_label():
 
 def test_undecided_labels_cost_log_two():
   halves, ones = jnp.full((2, 3), 0.5), jnp.ones((2, 3))
-  for found in (
+  for result in (
     losses.soft_label_bce(jnp.zeros((2, 3)), halves, ones),
     losses.two_class_cross_entropy(jnp.zeros((2, 3, 2)), halves, ones),
   ):
-    assert found == pytest.approx(math.log(2), abs=1e-6)
+    assert result == pytest.approx(math.log(2), abs=1e-6)
 
 
 def test_two_classes_are_one_logit():
@@ -77,24 +77,24 @@ def test_two_classes_are_one_logit():
 @pytest.mark.parametrize("extra", [3.0, jnp.nan, jnp.inf])
 def test_a_step_without_weight_is_not_there(extra):
   logits = jnp.array([0.5, -1.0, extra])
-  given = (jnp.array([1.0, 0.0, extra]), jnp.array([1.0, 2.0, 0.0]))
-  part = (given[0][:2], given[1][:2])
-  loss, gradient = jax.value_and_grad(losses.soft_label_bce)(logits, *given)
+  arguments = (jnp.array([1.0, 0.0, extra]), jnp.array([1.0, 2.0, 0.0]))
+  part = (arguments[0][:2], arguments[1][:2])
+  loss, gradient = jax.value_and_grad(losses.soft_label_bce)(logits, *arguments)
   want, slope = jax.value_and_grad(losses.soft_label_bce)(logits[:2], *part)
   assert loss == want
   np.testing.assert_array_equal(gradient, [*slope, 0.0])
   pair = jnp.stack([-logits, logits], -1)
-  loss = losses.two_class_cross_entropy(pair, *given)
+  loss = losses.two_class_cross_entropy(pair, *arguments)
   assert loss == losses.two_class_cross_entropy(pair[:2], *part)
   nothing = jnp.zeros(3)
-  assert losses.soft_label_bce(logits, given[0], nothing) == 0
+  assert losses.soft_label_bce(logits, arguments[0], nothing) == 0
 
 
 def test_the_language_loss_of_a_uniform_guess_is_log_v():
   mask = jnp.array([[True] * 3, [True, False, False]])
   flat = jnp.full((2, 3), -math.log(7))
-  found = losses.language_loss(jnp.where(mask, flat, -50.0), mask)
-  assert found == pytest.approx(math.log(7), abs=1e-6)
+  result = losses.language_loss(jnp.where(mask, flat, -50.0), mask)
+  assert result == pytest.approx(math.log(7), abs=1e-6)
   assert losses.language_loss(flat, jnp.zeros((2, 3), bool)) == 0
 
 
@@ -102,9 +102,9 @@ def test_a_head_is_an_affine_map_in_float32():
   params = heads.init_linear(jax.random.key(0), 6, 3)
   hidden = jax.random.normal(jax.random.key(1), (2, 5, 6))
   params["bias"] = jnp.array([1.0, 2.0, 3.0])
-  found = heads.linear(params, hidden)
+  result = heads.linear(params, hidden)
   want = np.einsum("abd,dk->abk", hidden, params["kernel"]) + params["bias"]
-  np.testing.assert_allclose(found, want, atol=1e-6)
+  np.testing.assert_allclose(result, want, atol=1e-6)
   assert heads.linear(params, hidden.astype(jnp.bfloat16)).dtype == jnp.float32
   wide = heads.init_linear(jax.random.key(0), 1000, 64)["kernel"]
   assert jnp.std(wide) == pytest.approx(1 / 1001, rel=0.02)

@@ -24,8 +24,8 @@ def test_processbench_by_hand():
   """Of 5 erroneous 3 are located, of 10 correct 9 left alone: .6, .9 -> .72."""
   truth = jnp.array([0, 1, 2, 3, 4] + [-1] * 10)[:, None]
   named = jnp.array([0, 1, 2, 4, -1] + [-1] * 9 + [0])[:, None]
-  found = step_metrics.first_error_f1(named, truth)
-  np.testing.assert_allclose(found, [0.6, 0.9, 0.72], atol=1e-6)
+  result = step_metrics.first_error_f1(named, truth)
+  np.testing.assert_allclose(result, [0.6, 0.9, 0.72], atol=1e-6)
   never = step_metrics.first_error_f1(jnp.full((15, 1), -1), truth)
   np.testing.assert_array_equal(never, [0.0, 1.0, 0.0])
   worst = step_metrics.first_error_f1(truth + 7, truth)
@@ -51,26 +51,26 @@ def test_the_best_threshold_is_the_best_of_all():
     named = step_metrics.first_error(scores, mask, threshold)
     return float(step_metrics.first_error_f1(named, truth, valid).f1)
 
-  found = step_metrics.best_threshold(
+  result = step_metrics.best_threshold(
     scores, mask, truth, valid, candidates=int(mask.sum())
   )
   spoilt = np.where(valid[..., None], scores, np.inf)  # of what does not count
   again = step_metrics.best_threshold(
     spoilt, mask, truth, valid, candidates=int(mask.sum())
   )
-  assert float(again) == float(found)
+  assert float(again) == float(result)
   cuts = np.sort(scores[mask])
   every = [*(cuts[1:] + cuts[:-1]) / 2, cuts[0] - 1, cuts[-1] + 1]
-  assert 0 < max(map(f1, every)) == f1(found)
-  assert f1(0.0) < f1(found)
+  assert 0 < max(map(f1, every)) == f1(result)
+  assert f1(0.0) < f1(result)
 
 
 def test_a_threshold_between_errors_and_the_rest_finds_every_error():
   scores = jnp.array([[[0.9, 0.4, -0.1], [0.8, 0.7, 0.9], [0.3, 0.1, 0.9]]])
   truth = jnp.array([[1, -1, 0]])
   mask = jnp.ones((1, 3, 3), bool)
-  found = step_metrics.best_threshold(scores, mask, truth)
-  assert 0.4 < found <= 0.7
+  result = step_metrics.best_threshold(scores, mask, truth)
+  assert 0.4 < result <= 0.7
   one_kind = step_metrics.best_threshold(scores, mask, jnp.full((1, 3), -1))
   assert one_kind == scores.min()  # F1 is not defined: names no error
 
@@ -97,11 +97,11 @@ def test_auc_counts_pairs():
   rng = np.random.default_rng(0)
   scores = rng.integers(0, 5, (4, 9)).astype(np.float32)  # many ties
   good, valid = rng.random((2, 4, 9)) < 0.6
-  found = jax.jit(metrics.auc)(scores, good, valid)
+  result = jax.jit(metrics.auc)(scores, good, valid)
   high, low = scores[good & valid], scores[~good & valid]
   pairs = high[:, None] - low[None]
   want = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
-  assert found == pytest.approx(want, abs=1e-6)
+  assert result == pytest.approx(want, abs=1e-6)
   mirrored = float(metrics.auc(-scores, good))
   assert metrics.auc(scores, good) == pytest.approx(1 - mirrored, abs=1e-6)
   assert jnp.isnan(metrics.auc(scores, np.ones((4, 9), bool)))
@@ -127,25 +127,25 @@ def test_best_of_n_is_the_mean_over_subsets(n):
   correct = rng.integers(-1, 2, (3, 7))
   valid = np.ones((3, 7), bool)
   valid[1, 2] = False
-  found = step_metrics.best_of_n_value(scores, correct, n, valid)
+  result = step_metrics.best_of_n_value(scores, correct, n, valid)
   for row in range(3):
     values = []
     for chosen in itertools.combinations(np.nonzero(valid[row])[0], n):
       chosen = np.array(chosen)
       best = scores[row, chosen] == scores[row, chosen].max()
       values.append((correct[row, chosen[best]] == 1).mean())
-    assert found[row] == pytest.approx(np.mean(values), abs=1e-6)
+    assert result[row] == pytest.approx(np.mean(values), abs=1e-6)
 
 
 def test_best_of_n_between_pass_at_1_and_pass_at_n():
   correct = jnp.asarray(np.random.default_rng(0).integers(0, 2, (5, 12)))
   verdict = correct.astype(jnp.float32)
   for n in (1, 3, 12):
-    passed = [
+    accepted = [
       1 - math.comb(12 - int(c), n) / math.comb(12, n) for c in correct.sum(-1)
     ]
     np.testing.assert_allclose(
-      step_metrics.best_of_n_value(verdict, correct, n), passed, atol=1e-6
+      step_metrics.best_of_n_value(verdict, correct, n), accepted, atol=1e-6
     )
     np.testing.assert_allclose(
       step_metrics.best_of_n_value(jnp.zeros((5, 12)), correct, n),
@@ -153,7 +153,7 @@ def test_best_of_n_between_pass_at_1_and_pass_at_n():
       atol=1e-6,
     )
   few = jnp.arange(12) < 2
-  found = step_metrics.best_of_n_value(verdict, correct, 3, few[None])
-  assert jnp.isnan(found).all()
+  result = step_metrics.best_of_n_value(verdict, correct, 3, few[None])
+  assert jnp.isnan(result).all()
   with pytest.raises(ValueError, match=r"n = 13.*nearest: 12"):
     step_metrics.best_of_n_value(verdict, correct, 13)

@@ -72,15 +72,15 @@ def test_a_score_is_the_head_of_the_state_after_the_step_and_its_surprises(
 ):
   """Both by hand, from the plain forward pass over prompt and completion."""
   _, params, tokens, run = scored
-  found = run(params, tokens, STEP_IDS)
+  result = run(params, tokens, STEP_IDS)
   sequences = jnp.concatenate(
     [jnp.repeat(tokens.prompts[:, None], 2, 1), tokens.completions], -1
   ).reshape(4, 10)
   mask = jnp.concatenate(
     [jnp.repeat(tokens.prompt_mask[:, None], 2, 1), tokens.mask], -1
   ).reshape(4, 10)
-  plain = transformer.logits(CONFIG, params["decoder"], sequences, mask)
-  law = jax.nn.log_softmax(plain, -1).reshape(2, 2, 10, 11)
+  reference = transformer.logits(CONFIG, params["decoder"], sequences, mask)
+  law = jax.nn.log_softmax(reference, -1).reshape(2, 2, 10, 11)
   # With the identity as unembedding, the logits are the hidden states.
   open_ = dataclasses.replace(CONFIG, vocab_size=CONFIG.width)
   table = jnp.pad(params["decoder"]["embed"]["table"], ((0, 5), (0, 0)))
@@ -97,7 +97,7 @@ def test_a_score_is_the_head_of_the_state_after_the_step_and_its_surprises(
       surprises = [-law[p, s, 3 + t, tokens.completions[p, s, t]] for t in at]
       features = [*hidden[p, s, 4 + at[-1]], max(surprises), sum(surprises)]
       want = heads.linear(params["head"], jnp.array(features))
-      np.testing.assert_allclose(found[p, s, k], want, atol=1e-5)
+      np.testing.assert_allclose(result[p, s, k], want, atol=1e-5)
 
 
 def test_what_the_policy_did_not_choose_surprises_nobody(scored):

@@ -14,9 +14,9 @@ def test_correlation_is_pearsons():
   x, y = rng.normal(size=(2, 30, 2))
   y += 0.5 * x
   mask = rng.random((30, 2)) < 0.7
-  found = disentangled_length.correlation(jnp.asarray(x), jnp.asarray(y), mask)
+  result = disentangled_length.correlation(jnp.asarray(x), jnp.asarray(y), mask)
   np.testing.assert_allclose(
-    found, np.corrcoef(x[mask], y[mask])[0, 1], rtol=1e-5
+    result, np.corrcoef(x[mask], y[mask])[0, 1], rtol=1e-5
   )
   flat = jnp.full((30, 2), 0.1)
   assert disentangled_length.correlation(jnp.asarray(x), flat) == 0
@@ -47,11 +47,11 @@ def test_the_parts_of_odins_loss():
   np.testing.assert_allclose(parts["length"], -1.0, rtol=1e-6)
   _, parts = disentangled_length.loss(q, q, jnp.full((2, 2), 7), across, along)
   assert parts["length"] == 0  # of one length nothing can be said
-  plain, _ = disentangled_length.loss(
+  reference, _ = disentangled_length.loss(
     q, q, q, across, across, length_weight=0.0, orthogonal_weight=0.0
   )
   np.testing.assert_allclose(
-    plain, np.mean(np.log1p(np.exp([-2.0, 6.0]))), rtol=1e-6
+    reference, np.mean(np.log1p(np.exp([-2.0, 6.0]))), rtol=1e-6
   )
 
 
@@ -116,5 +116,5 @@ def test_the_quality_head_is_rid_of_length():
   good, length = fit(1.0)
   assert good > 0.97
   assert length < 0.1
-  _, plain = fit(0.0)
-  assert plain > 0.5
+  _, reference = fit(0.0)
+  assert reference > 0.5

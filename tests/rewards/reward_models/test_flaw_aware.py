@@ -15,10 +15,10 @@ from rl import advantages
 def test_a_flaw_costs_what_it_weighs():
   correct = jnp.array([1, 1, 0, 0, -1])
   flawed = jnp.array([0, 1, 0, 1, 1])
-  found = flaw_aware.flaw_aware_scores(correct, flawed)
-  np.testing.assert_array_equal(found, [1, 0, -1, -1, -1])
-  found = flaw_aware.flaw_aware_scores(correct, flawed, weight=0.5)
-  np.testing.assert_array_equal(found, [1, 0.5, -1, -1, -1])
+  result = flaw_aware.flaw_aware_scores(correct, flawed)
+  np.testing.assert_array_equal(result, [1, 0, -1, -1, -1])
+  result = flaw_aware.flaw_aware_scores(correct, flawed, weight=0.5)
+  np.testing.assert_array_equal(result, [1, 0.5, -1, -1, -1])
   with pytest.raises(ValueError, match="nearest: 2"):
     flaw_aware.flaw_aware_scores(correct, flawed, weight=3.0)
 
@@ -26,10 +26,10 @@ def test_a_flaw_costs_what_it_weighs():
 def test_without_flaws_it_is_the_signed_verdict():
   correct = jnp.array([1, 0, 1, 0])
   for flawed in (jnp.zeros(4), jnp.full(4, jnp.nan)):  # none, or no judge
-    found = flaw_aware.flaw_aware_scores(correct, flawed)
-    np.testing.assert_array_equal(found, 2 * correct - 1)
+    result = flaw_aware.flaw_aware_scores(correct, flawed)
+    np.testing.assert_array_equal(result, 2 * correct - 1)
     np.testing.assert_allclose(
-      advantages.group_normalize(found),
+      advantages.group_normalize(result),
       advantages.group_normalize(correct.astype(jnp.float32)),
       atol=2e-6,
     )
@@ -61,8 +61,8 @@ def test_a_flawed_answer_turns_bad_once_clean_ones_outnumber_wrong_ones():
 def test_the_judge_of_flaws_is_paid_by_distance():
   truth = jnp.array([-1, -1, 2, 2, 2, 2, 2])
   named = jnp.array([-1, 0, -1, 2, 0, 3, 9])
-  found = flaw_aware.located(named, truth, jnp.int32(4))
-  np.testing.assert_allclose(found, [1, -1, -1, 1, 0.5, 0.75, -1])
+  result = flaw_aware.located(named, truth, jnp.int32(4))
+  np.testing.assert_allclose(result, [1, -1, -1, 1, 0.5, 0.75, -1])
   unread = flaw_aware.located(named, truth, jnp.int32(4), jnp.zeros(7, bool))
   np.testing.assert_array_equal(unread, -1)
 

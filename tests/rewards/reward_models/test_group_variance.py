@@ -11,8 +11,8 @@ def test_the_variance_of_each_group_is_numpys():
   scores, valid = rng.normal(size=(6, 5)), rng.random((6, 5)) < 0.7
   valid[0] = False
   dirty = jnp.asarray(np.where(valid, scores, np.nan))
-  found = group_variance.group_variance(dirty, jnp.asarray(valid))
-  for s, v, f in zip(scores, valid, found, strict=True):
+  result = group_variance.group_variance(dirty, jnp.asarray(valid))
+  for s, v, f in zip(scores, valid, result, strict=True):
     np.testing.assert_allclose(f, s[v].var() if v.any() else 0, rtol=1e-5)
   np.testing.assert_array_equal(
     group_variance.group_variance(jnp.full(7, 0.1)), 0

@@ -9,8 +9,8 @@ from rl import advantages
 
 def test_a_thought_counts_where_the_answer_is_right():
   correct, thought = jnp.array([1, 0, 1]), jnp.array([0.7, 0.9, 0.2])
-  found = posterior.posterior_scores(correct, thought, jnp.array([1, 1, 0]))
-  np.testing.assert_allclose(found, [2.7, 1, 1.2], rtol=1e-6)
+  result = posterior.posterior_scores(correct, thought, jnp.array([1, 1, 0]))
+  np.testing.assert_allclose(result, [2.7, 1, 1.2], rtol=1e-6)
   # A perfect thought never makes a wrong answer beat a right one.
   assert posterior.posterior_scores(0, 1.0, 1.0) < posterior.posterior_scores(
     1, 0.0, 1.0

@@ -16,11 +16,11 @@ def test_log_odds_are_those_of_yes_against_no():
   )
   np.testing.assert_array_equal(principles.log_odds(jnp.zeros(6), 2, 5), 0)
   np.testing.assert_allclose(odds, -principles.log_odds(logits, 5, 2))
-  asked = jnp.array([True, False, True])
-  asked = jnp.broadcast_to(asked, odds.shape)
-  found = principles.mean_log_odds(logits, 2, 5, asked)
-  np.testing.assert_allclose(found, odds[:, [0, 2]].mean(-1), rtol=1e-5)
-  nobody = principles.mean_log_odds(logits, 2, 5, jnp.zeros_like(asked))
+  requested = jnp.array([True, False, True])
+  requested = jnp.broadcast_to(requested, odds.shape)
+  result = principles.mean_log_odds(logits, 2, 5, requested)
+  np.testing.assert_allclose(result, odds[:, [0, 2]].mean(-1), rtol=1e-5)
+  nobody = principles.mean_log_odds(logits, 2, 5, jnp.zeros_like(requested))
   np.testing.assert_array_equal(nobody, 0)
 
 

@@ -9,5 +9,5 @@ from rewards.reward_models import rubric
 def test_a_rubric_pays_by_the_criterion():
   satisfied = jnp.array([[1, 0, 1, 1], [1, 1, 1, 1]])
   criteria = jnp.array([[True, True, True, False], [False] * 4])
-  found = rubric.fraction_satisfied(satisfied, criteria)
-  np.testing.assert_allclose(found, [2 / 3, 0], rtol=1e-6)
+  result = rubric.fraction_satisfied(satisfied, criteria)
+  np.testing.assert_allclose(result, [2 / 3, 0], rtol=1e-6)

@@ -13,9 +13,9 @@ def test_trust_s_numbers():
     trusted.trust(outcomes, thoughts), 0.740818, rtol=1e-5
   )
   for step, weight in ((0, 0.222245), (500, 0.081760)):
-    found = trusted.trusted_scores(outcomes, thoughts, step)
+    result = trusted.trusted_scores(outcomes, thoughts, step)
     np.testing.assert_allclose(
-      found, outcomes + weight * thoughts, rtol=1e-5, atol=1e-6
+      result, outcomes + weight * thoughts, rtol=1e-5, atol=1e-6
     )
   late = trusted.trusted_scores(outcomes, thoughts, 10**6)
   np.testing.assert_array_equal(late, outcomes)

@@ -22,25 +22,25 @@ def test_one_unrolled_step_is_the_finite_difference():
 
   phi, h = jnp.array([0.6, 0.9]), 1e-2
   primary = jax.grad(value)(theta + rate * phi @ components, 0)
-  found = behavior_alignment.outer_gradient(
+  result = behavior_alignment.outer_gradient(
     {"theta": primary}, {"theta": components}, rate
   )
   for c in range(2):
     step = h * jnp.eye(2)[c]
     slope = (outer(phi + step) - outer(phi - step)) / (2 * h)
-    np.testing.assert_allclose(found[c], slope, rtol=1e-3)
+    np.testing.assert_allclose(result[c], slope, rtol=1e-3)
 
 
 def test_a_misleading_reward_loses_its_weight():
   theta, phi = jnp.zeros(2), jnp.array([1.0, 1.5])
-  seen = [phi]
+  observed = [phi]
   for _ in range(40):
     components = jnp.stack([jax.grad(value)(theta, c) for c in range(2)])
     theta = theta + phi @ components
     primary = jax.grad(value)(theta, 0)
     phi = behavior_alignment.next_weights(phi, primary, components, 1.0)
-    seen.append(phi)
-  aux = np.stack(seen)[:, 1]
+    observed.append(phi)
+  aux = np.stack(observed)[:, 1]
   assert (np.diff(aux) < 0).all()
   assert phi[0] > phi[1]
   assert value(theta, 0) > 0.5  # it began by preferring the wrong arm

@@ -26,9 +26,9 @@ def test_a_potential_moves_no_optimum():
       total += policy[0, a] * policy[1 + a, b] * shaped.sum()
     return total
 
-  plain, shaped = (
+  reference, shaped = (
     jax.grad(value)(logits, phi) for phi in (0 * potential, potential)
   )
-  np.testing.assert_allclose(shaped, plain, atol=1e-6)
+  np.testing.assert_allclose(shaped, reference, atol=1e-6)
   moved = value(logits, potential) - value(logits, 0 * potential)
   np.testing.assert_allclose(moved, -potential[0], atol=1e-6)

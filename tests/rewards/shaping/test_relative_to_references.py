@@ -52,8 +52,8 @@ def test_relative_shapes_rise_and_do_not_see_a_common_shift(shape):
 
 def test_the_polynomial_is_near_the_sigmoid_and_clipped():
   gaps = jnp.linspace(-4.9, 4.9, 200)
-  found = relative_to_references.polynomial_scores(gaps, jnp.zeros(1))
-  np.testing.assert_allclose(found, jax.nn.sigmoid(gaps), atol=0.03)
+  result = relative_to_references.polynomial_scores(gaps, jnp.zeros(1))
+  np.testing.assert_allclose(result, jax.nn.sigmoid(gaps), atol=0.03)
   ends = relative_to_references.polynomial_scores(
     jnp.array([-5.0, 5.0, -99.0, 99.0]), jnp.zeros(1)
   )

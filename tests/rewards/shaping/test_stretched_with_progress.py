@@ -10,12 +10,12 @@ def test_stretching_keeps_the_order_and_has_width_1():
   rng = np.random.default_rng(8)
   scores = jnp.asarray(0.8 + 0.01 * rng.random((20, 6)), jnp.float32)
   valid = jnp.asarray(rng.random((20, 6)) < 0.8).at[:, :2].set(True)
-  found = np.asarray(stretched_with_progress.stretched(scores, valid))
-  for s, f, v in zip(scores, found, valid, strict=True):
+  result = np.asarray(stretched_with_progress.stretched(scores, valid))
+  for s, f, v in zip(scores, result, valid, strict=True):
     s, f = np.asarray(s)[v], f[v]
     np.testing.assert_array_equal(np.argsort(s), np.argsort(f))
     np.testing.assert_allclose((f.min(), f.max()), (0, 1), atol=1e-6)
-  assert not found[~np.asarray(valid)].any()
+  assert not result[~np.asarray(valid)].any()
 
 
 def test_a_constant_group_is_not_stretched_and_little_not_by_much():

@@ -29,13 +29,13 @@ def test_critiques_vote_in_nested_sets():
 def test_tokens_of_wrong_steps_are_charged():
   ids = jnp.array([[0, 0, 1, -1], [0, 1, 1, 1]])
   errors = jnp.array([[0.0, 1.0], [1.0, 0.0]])
-  found = critiques.outcome_minus_errors(jnp.array([1, 0]), errors, ids)
-  np.testing.assert_array_equal(found, [[2, 2, 1, 0], [-1, 0, 0, 0]])
+  result = critiques.outcome_minus_errors(jnp.array([1, 0]), errors, ids)
+  np.testing.assert_array_equal(result, [[2, 2, 1, 0], [-1, 0, 0, 0]])
   # Without the process part, and at one length, it is GRPO at every token.
-  whole = jnp.zeros((2, 3), jnp.int32)
-  plain = critiques.outcome_minus_errors(
-    jnp.array([1, 0]), errors, whole, process_weight=0.0
+  full = jnp.zeros((2, 3), jnp.int32)
+  reference = critiques.outcome_minus_errors(
+    jnp.array([1, 0]), errors, full, process_weight=0.0
   )
-  z = normalized_steps.normalize_in_group(plain, whole >= 0)
+  z = normalized_steps.normalize_in_group(reference, full >= 0)
   expected = advantages.group_normalize(jnp.array([2.0, 0.0]), ddof=0)
   np.testing.assert_allclose(z, expected[:, None] * jnp.ones(3), rtol=1e-5)

@@ -10,9 +10,9 @@ from rl import credit
 def test_information_gain_s_numbers():
   before = jnp.array([0.1, 0.3, 0.2])
   mask = jnp.ones(3, bool)
-  found = information_gain.information_gains(before, mask, 1.0)
-  np.testing.assert_allclose(found, [0.2, -0.1, 1.0], atol=1e-6)
-  returns = credit.returns_to_go(found, mask)
+  result = information_gain.information_gains(before, mask, 1.0)
+  np.testing.assert_allclose(result, [0.2, -0.1, 1.0], atol=1e-6)
+  returns = credit.returns_to_go(result, mask)
   np.testing.assert_allclose(returns, [1.1, 0.9, 1.0], atol=1e-6)
   alone = information_gain.information_gains(before, jnp.arange(3) < 1, 0.7)
   np.testing.assert_allclose(alone, [0.7, 0, 0], rtol=1e-6)

@@ -21,8 +21,8 @@ def test_thoughts_in_closed_form_are_sums_of_their_rewards():
     ]
     rewards[-1] = 0.0  # the last thought carries the outcome alone
     suffix = np.cumsum(rewards[::-1])[::-1] + o
-    found = judged_thoughts.judged_thoughts(
+    result = judged_thoughts.judged_thoughts(
       o, int(right), jnp.array(labels, bool), jnp.ones(len(labels), bool), 0.5
     )
     if labels[-1]:
-      np.testing.assert_allclose(found, suffix, atol=1e-6)
+      np.testing.assert_allclose(result, suffix, atol=1e-6)

@@ -8,9 +8,9 @@ from rewards.steps import nonlinear, weibull
 
 def test_the_shape_of_steps_has_the_paper_s_numbers():
   quality, steps = jnp.array([0.9, 0.9, 0.5, 0.1]), jnp.array([4, 6, 6, 6])
-  found = nonlinear.nonlinear_shape(quality, steps)
+  result = nonlinear.nonlinear_shape(quality, steps)
   expected = [6.65015, 8.122512, 3.943543, 0.604965]
-  np.testing.assert_allclose(found, expected, rtol=1e-5)
+  np.testing.assert_allclose(result, expected, rtol=1e-5)
   np.testing.assert_allclose(
     weibull.weibull_shape(jnp.array(4)), 0.999406, atol=1e-5
   )
@@ -22,9 +22,9 @@ def test_mean_of_the_steps_and_no_reward_for_one():
   mean = nonlinear.geometric_mean(p, mask)
   np.testing.assert_allclose(mean, [(0.9 * 0.24) ** (1 / 3), 0, 0.9], rtol=1e-6)
   for reward in (nonlinear.nonlinear_scores, weibull.weibull_scores):
-    found = reward(p, mask)
-    assert found[0] > 0
-    assert found[1] == found[2] == 0
+    result = reward(p, mask)
+    assert result[0] > 0
+    assert result[1] == result[2] == 0
     assert reward(p, jnp.zeros((3, 3), bool)).sum() == 0
 
 

@@ -11,10 +11,10 @@ def test_steps_of_a_group_are_normalised_together():
   rng = np.random.default_rng(3)
   rewards = jnp.asarray(rng.normal(size=(4, 5)), jnp.float32)
   mask = jnp.asarray(rng.random((4, 5)) < 0.7)
-  found = normalized_steps.normalize_in_group(rewards, mask)
+  result = normalized_steps.normalize_in_group(rewards, mask)
   every = np.asarray(rewards)[np.asarray(mask)]
   expected = (every - every.mean()) / every.std()
-  np.testing.assert_allclose(found[mask], expected, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(result[mask], expected, rtol=1e-4, atol=1e-5)
   flat = normalized_steps.normalize_in_group(jnp.full((4, 5), 0.1), mask)
   np.testing.assert_array_equal(flat, 0)
   # One step per sample is the group's z-score.

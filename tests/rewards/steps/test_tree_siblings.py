@@ -14,8 +14,8 @@ def test_a_tree_of_two_levels():
   np.testing.assert_allclose(
     tree_siblings.node_values(nodes, here[0]), leaves.mean()
   )
-  found = tree_siblings.sibling_advantages(leaves, here)
-  np.testing.assert_allclose(found, [[1, -1], [0, 0]], atol=1e-5)
+  result = tree_siblings.sibling_advantages(leaves, here)
+  np.testing.assert_allclose(result, [[1, -1], [0, 0]], atol=1e-5)
   scale = np.sqrt(0.25 * 0.75)
   np.testing.assert_allclose(
     tree_siblings.sibling_advantages(nodes, here[0]),

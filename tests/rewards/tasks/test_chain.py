@@ -19,9 +19,9 @@ def chain_in_python(text, prompt, prm):
   """Step scores and verdict of a line of text, read word by word."""
   words = prompt.split()
   running, done = int(words[0]), 0
-  wanted = list(zip(words[1:-1:2], words[2:-1:2], strict=True))
+  desired = list(zip(words[1:-1:2], words[2:-1:2], strict=True))
   truth = running
-  for symbol, digit in wanted:
+  for symbol, digit in desired:
     truth = SYMBOLS[symbol](truth, int(digit)) % 10
   steps, step = [], []
   for word in text.split():
@@ -38,13 +38,13 @@ def chain_in_python(text, prompt, prm):
         value = SYMBOLS[step[0]](running, int(step[1])) % 10
         good = value == int(step[2])
         running = int(step[2])
-        follows = done < len(wanted) and wanted[done] == (step[0], step[1])
+        follows = done < len(desired) and desired[done] == (step[0], step[1])
         done += follows
         if prm == "clean":
           good = good and follows
     elif (step[0], step[2:]) == ("ANS", ["<eos>"]) and step[1].isdigit():
       true = int(step[1]) == truth
-      good = true and (prm != "clean" or done == len(wanted))
+      good = true and (prm != "clean" or done == len(desired))
       if prm == "local":
         good = true or int(step[1]) == running
       correct = true and i == len(steps) - 1
@@ -73,7 +73,7 @@ def test_chain_agrees_with_a_reader_of_text(chains, prm):
   judged = jax.jit(tasks.get("chain", operations=3, prm=prm).score)(
     problems, completions[:, None], lengths[:, None], np.ones((300, 1), bool)
   )
-  seen = set()
+  observed = set()
   for i in range(300):
     scores, correct = chain_in_python(
       task.decode(completions[i, : lengths[i]]),
@@ -83,8 +83,8 @@ def test_chain_agrees_with_a_reader_of_text(chains, prm):
     exists = np.asarray(judged.step_mask[i, 0])
     assert np.asarray(judged.step_scores[i, 0])[exists].tolist() == scores
     assert judged.correct[i, 0] == correct
-    seen |= {(*set(scores), correct)}
-  assert len(seen) > 3  # all good, all bad and mixed, right and wrong
+    observed |= {(*set(scores), correct)}
+  assert len(observed) > 3  # all good, all bad and mixed, right and wrong
 
 
 def scored(prompt, text, prm):
@@ -146,9 +146,13 @@ def test_chain_demonstrations_err_at_the_documented_rates():
   assert near(wrong, followed.sum(), 0.08)
   assert near((followed < 3).sum(), 4096, 1 - 0.97**3)
   # A filler `+ 0 r ;` where the prompt itself says `+ 0` passes for the step.
-  plain = (problems.facts["operators"] * 10 + problems.facts["operands"]) > 0
-  plain = plain.all(-1)
-  assert near((written - followed)[plain].sum(), followed[plain].sum(), 0.05)
+  reference = (
+    problems.facts["operators"] * 10 + problems.facts["operands"]
+  ) > 0
+  reference = reference.all(-1)
+  assert near(
+    (written - followed)[reference].sum(), followed[reference].sum(), 0.05
+  )
   assert (steps.answer >= 0).all()
 
 

@@ -73,12 +73,10 @@ def test_no_precedence():
 
 def test_an_expression_in_too_little_room_is_illegal():
   numbers = jnp.array([2, 5, 5])
-  whole = jnp.array([7, 3, 10, 4, 10, 1])  # 2 + 5 - 5 EOS
-  room = {6: True, 5: False, 4: False}
-  for size, expected in room.items():
-    _, legal = countdown.expression_value(
-      whole[:size], jnp.array(size), numbers
-    )
+  full = jnp.array([7, 3, 10, 4, 10, 1])  # 2 + 5 - 5 EOS
+  capacity = {6: True, 5: False, 4: False}
+  for size, expected in capacity.items():
+    _, legal = countdown.expression_value(full[:size], jnp.array(size), numbers)
     assert legal == expected
 
 
@@ -99,17 +97,17 @@ def problems():
 
 def test_draws_are_sorted_reachable_and_split_by_their_numbers(problems):
   task = tasks.get("countdown", count=4)
-  for drawn, held_out in (
+  for sampled, held_out in (
     (problems, False),
     (task.test(256), True),
   ):
-    numbers = np.asarray(drawn.facts["numbers"])
+    numbers = np.asarray(sampled.facts["numbers"])
     assert (np.diff(numbers) >= 0).all()
     assert numbers.min() == 1
     assert numbers.max() == 9
     rule = (numbers.sum(1) + 3 * (numbers**2).sum(1)) % 7 == 0
     np.testing.assert_array_equal(rule, held_out)
-    target = np.asarray(drawn.facts["target"])
+    target = np.asarray(sampled.facts["target"])
     assert target.min() >= 1
     assert target.max() <= 99
 

@@ -12,10 +12,10 @@ def test_distinct_ngrams_against_a_set(n):
   rng = np.random.default_rng(4)
   tokens = rng.integers(0, 3, (100, 9))
   lengths = rng.integers(0, 10, 100)
-  found = distinct_ngrams.distinct_ngram_shares(
+  result = distinct_ngrams.distinct_ngram_shares(
     jnp.asarray(tokens), jnp.asarray(lengths), n
   )
-  for row, length, value in zip(tokens, lengths, found, strict=True):
+  for row, length, value in zip(tokens, lengths, result, strict=True):
     grams = [tuple(row[i : i + n]) for i in range(length - n + 1)]
     expected = len(set(grams)) / len(grams) if grams else 1.0
     np.testing.assert_allclose(value, expected, rtol=1e-6)

@@ -23,22 +23,24 @@ def test_longest_common_subsequence_by_brute_force():
   first = rng.integers(0, 3, (200, 7))
   second = rng.integers(0, 3, (200, 6))
   here = rng.random((200, 7)) < 0.8
-  there = rng.random((200, 6)) < 0.8
-  found = key_points.longest_common_subsequence(
-    *map(jnp.asarray, (first, here, second, there))
+  existing = rng.random((200, 6)) < 0.8
+  result = key_points.longest_common_subsequence(
+    *map(jnp.asarray, (first, here, second, existing))
   )
   for row in range(200):
-    expected = lcs(first[row][here[row]], second[row][there[row]])
-    assert found[row] == expected
+    expected = lcs(first[row][here[row]], second[row][existing[row]])
+    assert result[row] == expected
 
 
 def test_key_points_in_order():
-  wanted = jnp.array([[[1, 2, 3]], [[4, 5, 0]]])
-  wanted_mask = wanted > 0
+  desired = jnp.array([[[1, 2, 3]], [[4, 5, 0]]])
+  wanted_mask = desired > 0
 
   def score(first, second):
-    found = jnp.array([[first], [second]])
-    return float(key_points.key_points(found, found > 0, wanted, wanted_mask))
+    result = jnp.array([[first], [second]])
+    return float(
+      key_points.key_points(result, result > 0, desired, wanted_mask)
+    )
 
   assert score([1, 2, 3, 0], [4, 5, 0, 0]) == 1
   assert score([0] * 4, [0] * 4) == 0  # empty
@@ -47,14 +49,14 @@ def test_key_points_in_order():
   assert stuffed < 1
   assert (
     key_points.key_points(
-      wanted, wanted_mask, wanted, jnp.zeros_like(wanted_mask)
+      desired, wanted_mask, desired, jnp.zeros_like(wanted_mask)
     )
     == 0
   )
 
 
 def test_the_best_of_several_references():
-  wanted = jnp.array([[[1, 2], [2, 1]]])
-  found = jnp.array([[[2, 1], [2, 1]]])
+  desired = jnp.array([[[1, 2], [2, 1]]])
+  result = jnp.array([[[2, 1], [2, 1]]])
   here = jnp.ones((1, 2, 2), bool)
-  assert key_points.key_points(found, here, wanted, here) == 1
+  assert key_points.key_points(result, here, desired, here) == 1

@@ -14,15 +14,15 @@ def test_occurrences_against_a_scan_of_the_list():
   rng = np.random.default_rng(3)
   tokens = rng.integers(7, 11, (50, 12))
   lengths = rng.integers(0, 13, 50)
-  found = jax.jit(phrases.occurrences)(
+  result = jax.jit(phrases.occurrences)(
     jnp.asarray(tokens), jnp.asarray(lengths), PHRASES
   )
-  for row, n, counts in zip(tokens, lengths, found, strict=True):
-    seen = list(row[:n])
+  for row, n, counts in zip(tokens, lengths, result, strict=True):
+    observed = list(row[:n])
     for phrase, count in zip(PHRASES, counts, strict=True):
       spellings = [[t for t in one if t >= 0] for one in phrase]
       expected = sum(
-        any(one and seen[i : i + len(one)] == one for one in spellings)
+        any(one and observed[i : i + len(one)] == one for one in spellings)
         for i in range(n)
       )
       assert count == expected

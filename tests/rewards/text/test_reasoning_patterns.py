@@ -10,9 +10,9 @@ PHRASES = phrases.spelled([[[7], [17]], [[8, 9]], [[9, 8, 9]]])
 USER = phrases.spelled([[[3, 4]]])
 
 
-def text(*tokens, room=12):
+def text(*tokens, capacity=12):
   tokens = jnp.asarray(tokens, jnp.int32)
-  padded = jnp.pad(tokens, (0, room - len(tokens)), constant_values=7)
+  padded = jnp.pad(tokens, (0, capacity - len(tokens)), constant_values=7)
   return padded, jnp.int32(len(tokens))
 
 

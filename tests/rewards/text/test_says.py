@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from rewards.text import phrases, says
 
 
-def text(*tokens, room=12):
+def text(*tokens, capacity=12):
   tokens = jnp.asarray(tokens, jnp.int32)
-  padded = jnp.pad(tokens, (0, room - len(tokens)), constant_values=7)
+  padded = jnp.pad(tokens, (0, capacity - len(tokens)), constant_values=7)
   return padded, jnp.int32(len(tokens))
 
 

@@ -19,7 +19,7 @@ def test_f1_of_bags():
       (collections.Counter(a[:n]) & collections.Counter(b[:m])).values()
     )
     expected = 2 * common / (n + m) if n + m else 1.0
-    found = token_f1.token_f1_scores(
+    result = token_f1.token_f1_scores(
       jnp.asarray(a), jnp.arange(5) < n, jnp.asarray(b), jnp.arange(6) < m
     )
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)

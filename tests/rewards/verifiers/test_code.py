@@ -39,21 +39,21 @@ def returns(source, expected, limits=sandbox.DEFAULT, call="f()"):
   return sandbox.run(job, limits)
 
 
-def prints(source, expected, limits=sandbox.DEFAULT, given=""):
-  job = {"program": textwrap.dedent(source), "cases": [(given, expected)]}
+def prints(source, expected, limits=sandbox.DEFAULT, arguments=""):
+  job = {"program": textwrap.dedent(source), "cases": [(arguments, expected)]}
   return sandbox.run(job, limits)
 
 
 def processes_with(mark):
   """Processes of this machine that have the mark among their arguments."""
-  found = []
+  result = []
   for entry in pathlib.Path("/proc").iterdir():
     try:
       if entry.name.isdigit() and mark in (entry / "cmdline").read_bytes():
-        found.append(int(entry.name))
+        result.append(int(entry.name))
     except OSError:
       continue
-  return found
+  return result
 
 
 def wait_until(condition, seconds=10.0):
@@ -482,9 +482,9 @@ def run(log, f):
         log.append(repr(error))
       return log
 
-    plain, tree = ast.parse(source), ast.parse(source)
+    reference, tree = ast.parse(source), ast.parse(source)
     hooks = assertions.Test([tree]).hooks
-    assert trace(plain, {}) == trace(tree, hooks)
+    assert trace(reference, {}) == trace(tree, hooks)
     assert "__condition__" in ast.unparse(tree)
 
 

@@ -381,18 +381,18 @@ def test_score_is_the_share_and_the_verdict_all():
     ),
   ]
   texts = ["A red fox.", "A fox, red.", "Hm, a fox or two.", "a, b"]
-  found = constraints.verify([item(text, *rules) for text in texts])
-  assert [o.score for o in found] == [1.0, 2 / 3, 1 / 3, 0.0]
-  assert [o.verdict for o in found] == [1, 0, 0, 0]
+  result = constraints.verify([item(text, *rules) for text in texts])
+  assert [o.score for o in result] == [1.0, 2 / 3, 1 / 3, 0.0]
+  assert [o.verdict for o in result] == [1, 0, 0, 0]
 
 
 def test_nones_are_not_arguments():
-  given = {"name": "detectable_format:title", "num_words": None}
-  assert constraints.verify([item("<<a>>", given)])[0].verdict == 1
+  inputs = {"name": "detectable_format:title", "num_words": None}
+  assert constraints.verify([item("<<a>>", inputs)])[0].verdict == 1
 
 
 @pytest.mark.parametrize(
-  ("given", "message"),
+  ("inputs", "message"),
   [
     ({"name": "keywords:existance"}, "did you mean 'keywords:existence'?"),
     ({}, "unknown constraint None"),
@@ -403,16 +403,16 @@ def test_nones_are_not_arguments():
     ({"name": "keywords:existence"}, "needs the argument 'keywords'"),
   ],
 )
-def test_what_cannot_be_checked_is_refused_and_unscored(given, message):
+def test_what_cannot_be_checked_is_refused_and_unscored(inputs, message):
   with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-    constraints.validate([given])
-  outcome = constraints.verify([item("A fox.", given)])[0]
+    constraints.validate([inputs])
+  outcome = constraints.verify([item("A fox.", inputs)])[0]
   assert (outcome.score, outcome.verdict) == (0.0, -1)
   assert outcome.reason
 
 
 @pytest.mark.parametrize(
-  "given",
+  "inputs",
   [
     None,
     [],
@@ -424,8 +424,8 @@ def test_what_cannot_be_checked_is_refused_and_unscored(given, message):
     [{"name": "count:word_count_range", "min_words": "a", "max_words": 3}],
   ],
 )  # fmt: skip
-def test_unreadable_constraints_are_unscored(given):
-  wrong = Item("?", "A fox.", "", {"constraints": given})
+def test_unreadable_constraints_are_unscored(inputs):
+  wrong = Item("?", "A fox.", "", {"constraints": inputs})
   assert constraints.verify([wrong])[0].verdict == -1
   assert constraints.verify([Item("?", "A fox.", "")])[0].verdict == -1
 
@@ -435,17 +435,17 @@ def test_loose_forgives_an_introduction_a_remark_and_bold_type():
   few = rule(
     "length_constraints:number_words", {"num_words": 3, "relation": "exactly"}
   )
-  for text, given in (
+  for text, inputs in (
     ("It is the end\nHope this helps!", end),
     ("Sure, here it is:\nOne two three", few),
     ("Sure:\nOne two three\nBye now", few),
     ("It is **the end**", end),
   ):
-    assert not constraints.obeys(text, given)
-    assert constraints.obeys_loosely(text, given)
+    assert not constraints.obeys(text, inputs)
+    assert constraints.obeys_loosely(text, inputs)
     never = rule("keywords:existence", {"keywords": ["quince"]})
-    (alone,) = constraints.verify([item(text, given)])
-    (half,) = constraints.verify([item(text, given, never)])
+    (alone,) = constraints.verify([item(text, inputs)])
+    (half,) = constraints.verify([item(text, inputs, never)])
     assert (alone.score, alone.verdict) == (half.score, half.verdict) == (0, 0)
     assert alone.parts == {"strict": 0.0, "loose": 1.0, "all_loose": 1.0}
     assert half.parts == {"strict": 0.0, "loose": 0.5, "all_loose": 0.0}
@@ -467,15 +467,15 @@ def test_nothing_said_obeys_nothing(name, arguments, yes, no):
 
 def test_keyword_stuffing_wins_where_only_keywords_are_asked_for():
   """The method's own weakness; a judge or a reward model must be mixed in."""
-  wanted = rule("keywords:existence", {"keywords": ["red", "fox"]})
+  expected = rule("keywords:existence", {"keywords": ["red", "fox"]})
   count = rule(
     "length_constraints:number_words", {"num_words": 9, "relation": "at most"}
   )
   texts = ["The fox is red.", "fox red", "fox red " * 50]
-  found = constraints.verify([item(text, wanted, count) for text in texts])
-  assert [o.score for o in found] == [1.0, 1.0, 0.5]
-  stuffed = [constraints.ifbench_reward(o.score, 1.0) for o in found]
-  answered = constraints.ifbench_reward(found[0].score, 8.0)
+  result = constraints.verify([item(text, expected, count) for text in texts])
+  assert [o.score for o in result] == [1.0, 1.0, 0.5]
+  stuffed = [constraints.ifbench_reward(o.score, 1.0) for o in result]
+  answered = constraints.ifbench_reward(result[0].score, 8.0)
   assert answered > max(stuffed)
 
 
@@ -514,9 +514,9 @@ LONG = {
 @pytest.mark.parametrize("kind", LONG)
 def test_long_texts_take_a_short_time(kind):
   rules = {case[0]: rule(*case[:2]) for case in CASES}
-  for name, given in rules.items():
+  for name, inputs in rules.items():
     start = time.process_time()  # whatever else the machine does
-    outcome = constraints.verify([item(LONG[kind], given)])[0]
+    outcome = constraints.verify([item(LONG[kind], inputs)])[0]
     assert outcome.verdict in (0, 1), (name, outcome.reason)
     assert time.process_time() - start < 3, name
 
@@ -528,8 +528,8 @@ def test_never_raises_over_a_text():
   rules = [rule(*case[:2]) for case in CASES]
   for _ in range(200):
     text = "".join(generator.choices(parts, k=generator.randrange(12)))
-    for given in rules:
-      assert constraints.verify([item(text, given)])[0].verdict in (0, 1)
+    for inputs in rules:
+      assert constraints.verify([item(text, inputs)])[0].verdict in (0, 1)
   assert constraints.verify([item(None, rules[0])])[0].verdict == 0
   assert constraints.verify([]) == []
 

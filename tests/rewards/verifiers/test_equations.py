@@ -10,7 +10,7 @@ from rewards.verifiers import Item, equations, numbers
 def test_equal_numbers_have_one_id_in_every_call():
   def ids(*answers):
     items = [Item("", f"#### {answer}", "1") for answer in answers]
-    return [found.answer_id for found in numbers.verify(items)]
+    return [result.answer_id for result in numbers.verify(items)]
 
   a, b, c = ids("7", "7.0", "8")
   assert a == b != c

@@ -151,8 +151,8 @@ def test_gold_scores_full_and_nulls_nothing(verify):
   nulls = ["", " ", "C", prompt, "####", "\n" * 9, "A B C D " * 99, "B" * 10**5]
   nulls += ["Answer: A, B, C, D", "B" + "\n.C" * 30_000]
   for text in nulls:
-    found = verify([Item(prompt, text, "B")])[0]
-    assert (found.score, found.verdict) == (0.0, 0)
+    result = verify([Item(prompt, text, "B")])[0]
+    assert (result.score, result.verdict) == (0.0, 0)
 
 
 @pytest.mark.parametrize("verify", VERIFIERS)

@@ -31,8 +31,8 @@ def judge(answer, reference, prompt="?"):
 
 @pytest.fixture(scope="module")
 def pool():
-  with Pool(maths.verify, workers=2, timeout=20) as found:
-    yield found
+  with Pool(maths.verify, workers=2, timeout=20) as result:
+    yield result
 
 
 def test_the_cases_are_many_and_of_every_kind():
@@ -190,7 +190,7 @@ def test_answer_ids_are_of_values():
     ["\\emptyset", "\\{\\}"],
   ]
   ids = [{judge(text, "7").answer_id for text in texts} for texts in classes]
-  assert all(len(found) == 1 for found in ids), ids
+  assert all(len(result) == 1 for result in ids), ids
   assert len(set.union(*ids)) == len(classes)
   for texts in classes:
     one = {
@@ -211,15 +211,15 @@ def test_right_answers_share_the_reference_s_id_where_values_decide(pool):
   left_out = ("units", "percentages", "unicode", "more forms")
   for case in maths_cases.CASES:
     if case.right and case.category not in (*left_out, "huge powers"):
-      found, gold = pool(
+      result, gold = pool(
         [
           Item(case.prompt, case.completion, case.reference),
           Item("?", f"\\boxed{{{case.reference}}}", case.reference),
         ]
       )
       solved = "y - 2x" not in case.completion  # a value or an equation
-      if found.verdict == 1 and solved:
-        assert found.answer_id == gold.answer_id, case
+      if result.verdict == 1 and solved:
+        assert result.answer_id == gold.answer_id, case
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def gone(pids, seconds=5.0):
 
 @pytest.fixture(scope="module")
 def pool():
-  with Pool(act, workers=2, timeout=1.0, memory=1 << 30, batch=4) as found:
-    yield found
+  with Pool(act, workers=2, timeout=1.0, memory=1 << 30, batch=4) as result:
+    yield result
 
 
 def test_results_are_in_order(pool):
@@ -136,8 +136,8 @@ def test_workers_are_sessions_of_their_own_without_input(pool):
 
 def test_both_workers_work():
   with Pool(act, workers=2) as pool:
-    seen = {o.answer for o in pool(of(*["pid"] * 500))}
-    assert seen == set(map(str, pids(pool)))
+    observed = {o.answer for o in pool(of(*["pid"] * 500))}
+    assert observed == set(map(str, pids(pool)))
 
 
 def test_close_leaves_nothing_and_may_be_called_twice():

@@ -380,9 +380,9 @@ def test_the_weights_sum_by_hand_and_execution_outweighs_the_rest():
   named = parts("SELECT name FROM city")
   others = named["syntax"] + named["schema"] + named["ngram"] + named["format"]
   assert named["execution"] == 0.0
-  found = sql.verify([item("SELECT name FROM city")])[0]
-  assert found.score == pytest.approx(others / 11)
-  assert found.parts == named
+  results = sql.verify([item("SELECT name FROM city")])[0]
+  assert results.score == pytest.approx(others / 11)
+  assert results.parts == named
   assert sql.WEIGHTS["execution"] > sum(sql.WEIGHTS.values()) / 2
   alone = sql.verify(
     [item("SELECT name FROM city")], weights={"execution": 1.0}
@@ -401,19 +401,21 @@ def test_weights_that_could_be_gamed_are_refused():
 
 
 def test_the_judge_is_asked_only_where_the_execution_differs():
-  asked = []
+  requested = []
 
   def judge(case, value):
-    asked.append(case)
+    requested.append(case)
     return value
 
   right, wrong = item(REFERENCE), item("SELECT name FROM city")
   half = functools.partial(judge, value=0.5)
-  found = sql.verify([right, wrong], judge=half)
-  plain = sql.parts(wrong)
-  assert asked == [wrong]
-  assert found[0].score == 1.0
-  assert found[1].score == pytest.approx((sum(plain.values()) + 2 * 0.5) / 13)
+  results = sql.verify([right, wrong], judge=half)
+  unmodified = sql.parts(wrong)
+  assert requested == [wrong]
+  assert results[0].score == 1.0
+  assert results[1].score == pytest.approx(
+    (sum(unmodified.values()) + 2 * 0.5) / 13
+  )
   assert (
     sql.verify([wrong], judge=functools.partial(judge, value=9))[0].score < 0.5
   )

@@ -32,8 +32,8 @@ def outcome(completion, reference):
 
 def test_the_cards_number():
   """One tool, two parameters, one value wrong: (1 + 1 + 1) of 4, so 1.5."""
-  found = correctness(call("get", a=1, b=3), call("get", a=1, b=2))
-  assert found == 6 * 3 / 4 - 3 == 1.5
+  result = correctness(call("get", a=1, b=3), call("get", a=1, b=2))
+  assert result == 6 * 3 / 4 - 3 == 1.5
 
 
 def test_worked_by_hand():
@@ -76,8 +76,8 @@ def test_no_call_to_make():
   assert outcome(tagged(call("get", a=1)), reference).verdict == 0
   assert outcome(tagged(call("get", a=1)), reference).score == 0
   for completion in (call("get", a=1), "Hi."):
-    found = tools.toolrl_reward(completion, reference)
-    assert found == {"format": 0.0, "correctness": 0.0}
+    result = tools.toolrl_reward(completion, reference)
+    assert result == {"format": 0.0, "correctness": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_format_is_the_references(completion):
   )
 
 
-def random_calls(generator, most=4):
+def random_calls(generator, maximum=4):
   names, keys, values = "fg", "ab", [0, 1, "x", None, [1, {"k": 2}]]
   return [
     call(generator.choice(names), **{
@@ -110,7 +110,7 @@ def random_calls(generator, most=4):
       for key in keys
       if generator.random() < 0.7
     })
-    for _ in range(generator.randrange(1, most))
+    for _ in range(generator.randrange(1, maximum))
   ]  # fmt: skip
 
 
@@ -172,9 +172,9 @@ def test_one_call_in_all_its_spellings():
   ]
   ids = set()
   for spelling in spellings:
-    found = outcome(spelling, truth)
-    assert (found.verdict, found.answer != "") == (1, True), spelling
-    ids.add(found.answer_id)
+    result = outcome(spelling, truth)
+    assert (result.verdict, result.answer != "") == (1, True), spelling
+    ids.add(result.answer_id)
   assert len(ids) == 1
 
 
@@ -191,11 +191,11 @@ def test_a_multiset():
 
 
 @pytest.mark.parametrize(
-  ("found", "truth"),
+  ("result", "truth"),
   [(True, 1), ("1", 1), (1.5, 1), (None, 0), (False, 0), ("", None), ([1], [])],
 )
-def test_values_of_different_kinds_differ(found, truth):
-  assert outcome(call("f", a=found), call("f", a=truth)).verdict == 0
+def test_values_of_different_kinds_differ(result, truth):
+  assert outcome(call("f", a=result), call("f", a=truth)).verdict == 0
 
 
 MALFORMED = [
@@ -226,9 +226,9 @@ MALFORMED = [
 @pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
 def test_malformed_is_wrong_and_as_a_reference_unknown(text):
   assert tools.parse(text) is None
-  found = outcome(text, call("f", a=1))
-  assert (found.verdict, found.answer_id) == (0, -1)
-  assert found.score <= 1 / 7
+  result = outcome(text, call("f", a=1))
+  assert (result.verdict, result.answer_id) == (0, -1)
+  assert result.score <= 1 / 7
   unknown = outcome(call("f"), text)
   assert (unknown.verdict, unknown.score) == (-1, 0.0)
   assert unknown.reason
@@ -255,11 +255,11 @@ def test_null_audit():
   ]
   right = outcome(reference, reference)
   assert (right.score, right.verdict) == (1.0, 1)
-  plain = call("get", city="Rome") + call("put", key="k", value=1)
+  unmodified = call("get", city="Rome") + call("put", key="k", value=1)
   for text in nulls:
-    found = outcome(text, reference)
-    assert found.verdict == 0
-    assert found.score < outcome(plain, reference).score < 1
+    result = outcome(text, reference)
+    assert result.verdict == 0
+    assert result.score < outcome(unmodified, reference).score < 1
 
 
 @pytest.mark.parametrize(
