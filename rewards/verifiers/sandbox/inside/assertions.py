@@ -194,7 +194,7 @@ class Test:
     self,
     trees: Sequence[ast.Module],
     entry: str = "",
-    record: Callable[[int, bool], None] = lambda number, passed: None,
+    record: Callable[[int, bool], None] = lambda number, holds: None,
   ):
     """Rewrites the trees in place.
 
@@ -430,10 +430,10 @@ class Test:
     What Python calls without a name in the source (special methods, methods
     `test...` of unittest, decorated functions) counts as passed on.
     """
-    found: dict[ast.AST, None] = {}
+    targets: dict[ast.AST, None] = {}
     values: set[ast.AST] = set()
     waiting = list(roots)
-    seen = set(waiting)
+    visited = set(waiting)
     while waiting:
       node = waiting.pop()
       names: dict[str, bool] = {}  # whether it is used but for a call
@@ -466,11 +466,11 @@ class Test:
         if is_value:
           values.add(target)
         if isinstance(target, _FUNCTIONS) and target not in roots:
-          found[target] = None
-        if target not in seen:
-          seen.add(target)
+          targets[target] = None
+        if target not in visited:
+          visited.add(target)
           waiting.append(target)
-    return list(found), values
+    return list(targets), values
 
 
 class _Rewriter(ast.NodeTransformer):

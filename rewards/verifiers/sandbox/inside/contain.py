@@ -192,7 +192,7 @@ def _contain(job: dict, mapped: bool | None, watched: int) -> list[str]:
   libc.control(libc.DEATH_SIGNAL, signal.SIGKILL)
   if select.select([watched], [], [], 0)[0]:
     os._exit(0)
-  if not filters.known():
+  if not filters.has_known_numbers():
     missing.append(f"a filter of system calls for {os.uname().machine}")
   return missing
 
@@ -338,7 +338,7 @@ def _starter(job: dict, processes: int) -> Callable[[list[str], dict], int]:
         libc.control(libc.DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != judge:
           os._exit(127)
-        if filters.known():
+        if filters.has_known_numbers():
           filters.install(processes=processes > 0)
       os.execve(command[0], command + arguments, environment)
     finally:

@@ -65,8 +65,8 @@ class _Filter(ctypes.Structure):
   )
 
 
-def known() -> bool:
-  """Whether this machine's system calls are."""
+def has_known_numbers() -> bool:
+  """Returns whether the numbers of this machine's system calls are listed."""
   return os.uname().machine in _MACHINES
 
 

@@ -182,12 +182,12 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   """
   entry_point = job.get("entry_point", "")
   space: dict[str, Any] = {"__name__": "tests"}
-  passed: dict[int, bool] = {}
+  verdicts: dict[int, bool] = {}
 
   def record(index: int, right: bool) -> None:
-    right = right and passed.get(index, True)
-    if passed.get(index) is not right:
-      passed[index] = right
+    right = right and verdicts.get(index, True)
+    if verdicts.get(index) is not right:
+      verdicts[index] = right
       say({"test": index, "passed": right})
 
   _within(job["seconds"])
@@ -222,10 +222,10 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   try:
     for source in (job.get("prelude", ""), job["program"]):
       peer.ask("load", source=source)
-    wanted = names - set(space) - set(dir(builtins))
-    modules = (wanted & modules) - {entry_point}
+    imported = names - set(space) - set(dir(builtins))
+    modules = (imported & modules) - {entry_point}
     space |= {name: importlib.import_module(name) for name in modules}
-    for name in sorted((wanted - modules) | ({entry_point} - {""})):
+    for name in sorted((imported - modules) | ({entry_point} - {""})):
       try:
         space[name] = peer.ask("get", of=0, name=name)
       except Exception:  # the tests that need it will fail
@@ -234,7 +234,7 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
       for index, code in enumerate(codes):
         test.reset()
         record(index, _holds(code, space) and test.holds(index))
-      right = all(passed.values())
+      right = all(verdicts.values())
     else:
       test.reset()  # What ran while the test was loaded was not the program's.
       try:
@@ -307,22 +307,22 @@ def _cases(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
   """Tests of a whole program: standard input against standard output."""
   say({"tests": len(job["cases"])})
   right = 0
-  for index, (given, expected) in enumerate(job["cases"]):
+  for index, (stdin, expected) in enumerate(job["cases"]):
     _empty(".")
     with open("program.py", "w", encoding="utf-8", errors="replace") as file:
       file.write(job["program"])
     with open("input", "w+b") as file:
       os.unlink("input")
-      file.write(given.encode("utf-8", "replace"))
+      file.write(stdin.encode("utf-8", "replace"))
       file.seek(0)
       output, status, late = _output(job, start, file.fileno())
-    passed = status == 0 and _lines(output) == _lines(
+    is_right = status == 0 and _lines(output) == _lines(
       expected.encode("utf-8", "replace")
     )
-    right += passed
+    right += is_right
     if late:
       say({"timeout": True})
-    say({"test": index, "passed": passed})
+    say({"test": index, "passed": is_right})
   say({"all": right == len(job["cases"])})
 
 
@@ -338,7 +338,7 @@ def _empty(folder: str) -> None:
         os.unlink(entry.path)
 
 
-def _output(job: dict, start: Callable, given: int) -> tuple[bytes, int, bool]:
+def _output(job: dict, start: Callable, stdin: int) -> tuple[bytes, int, bool]:
   """What a run prints, its exit status or -1, and whether time ran out.
 
   At most `output_bytes` of what it prints are read.
@@ -347,7 +347,7 @@ def _output(job: dict, start: Callable, given: int) -> tuple[bytes, int, bool]:
   pid, output, status, used = -1, b"", -1, 0.0
   is_over = _within(job["seconds"])
   try:
-    pid = start(["program.py"], {0: given, 1: theirs})
+    pid = start(["program.py"], {0: stdin, 1: theirs})
     os.close(theirs)
     theirs = -1
     while len(output) <= job["output_bytes"]:

@@ -126,13 +126,13 @@ def main() -> None:
     if what == "next":
       return next(it)
 
-    def found(_: str, number: int) -> Any:
+    def resolve(_: str, number: int) -> Any:
       return objects[number]
 
     if what == "set":
-      return setattr(it, request["name"], decode(request["value"], found))
+      return setattr(it, request["name"], decode(request["value"], resolve))
     return it(
-      *decode(request["args"], found), **decode(request["kwargs"], found)
+      *decode(request["args"], resolve), **decode(request["kwargs"], resolve)
     )
 
   requests = os.fdopen(REQUESTS, "rb", closefd=False)
