@@ -69,11 +69,16 @@ def test_every_file_it_names_is_there():
   assert not missing
 
 
-def test_the_table_of_methods_is_what_the_command_prints(capsys):
-  page = (ROOT / "rl" / "methods" / "README.md").read_text()
-  result = re.search(r"<!-- methods -->\n(.*?)<!-- /methods -->", page, re.S)
-  assert catalogue.main(["methods", "--markdown"]) == 0
-  assert result[1] == capsys.readouterr().out
+@pytest.mark.parametrize(
+  ("kind", "page"),
+  [("methods", "rl/methods/README.md"), ("rewards", "rewards/README.md")],
+)
+def test_the_tables_are_what_the_commands_print(kind, page, capsys):
+  table = re.search(
+    rf"<!-- {kind} -->\n(.*?)<!-- /{kind} -->", (ROOT / page).read_text(), re.S
+  )
+  assert catalogue.main([kind, "--markdown"]) == 0
+  assert table[1] == capsys.readouterr().out
 
 
 def test_every_make_target_it_names_is_one():

@@ -58,6 +58,81 @@ def test_dependencies_point_one_way(package):
         assert observed in RL_SEEN_BY_MODELS, (path, name)
 
 
+# Participles and adjectives, which do not say what a value is.
+UNCLEAR_NAMES = {
+  *("found", "given", "own", "kept", "told", "said", "asked", "there"),
+  *("known", "held", "passed", "plain", "fitting", "whole"),
+}
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "tests"])
+def test_names_say_what_a_value_is(package):
+  unclear = [
+    f"{path.relative_to(ROOT)}:{node.lineno}: {name}"
+    for path in sources(package)
+    for node, name in bound_names(ast.parse(path.read_text()))
+    if name.strip("_") in UNCLEAR_NAMES
+  ]
+  assert not unclear, "\n".join(unclear)
+
+
+def bound_names(tree):
+  """Pairs of a node, and a variable, parameter, attribute or function it names."""
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+      yield node, node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+      yield node, node.attr
+    elif isinstance(node, ast.arg):
+      yield node, node.arg
+    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+      yield node, node.name
+
+
+def test_modules_import_each_other_in_no_circle():
+  modules = {}
+  for package in PACKAGES:
+    for path in sources(package):
+      name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+      modules[name.removesuffix(".__init__")] = path
+  imported = {name: set() for name in modules}
+  for name, path in modules.items():
+    for node in ast.walk(ast.parse(path.read_text())):
+      others = []
+      if isinstance(node, ast.Import):
+        others = [alias.name for alias in node.names]
+      elif isinstance(node, ast.ImportFrom):
+        # `from package import module` imports the module.
+        full = [f"{node.module}.{alias.name}" for alias in node.names]
+        others = [one if one in modules else node.module for one in full]
+      imported[name] |= {one for one in others if one in modules} - {name}
+  # A module is removed once all that it imports are removed.
+  while ready := [name for name, others in imported.items() if not others]:
+    for name in ready:
+      del imported[name]
+    for others in imported.values():
+      others.difference_update(ready)
+  assert not imported, {name: sorted(imported[name]) for name in imported}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_inside_functions_have_a_reason(package):
+  """A comment stands at the import, or on the line before it."""
+  for path in sources(package):
+    lines = path.read_text().splitlines()
+    for function in ast.walk(ast.parse(path.read_text())):
+      if not isinstance(function, ast.FunctionDef):
+        continue
+      for node in ast.walk(function):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+          # Consecutive imports share a comment.
+          first = node.lineno - 1
+          while re.match(r"\s*(from|import) ", lines[first - 1]):
+            first -= 1
+          nearby = lines[first - 1 : node.end_lineno]
+          assert any("#" in line for line in nearby), (path, node.lineno)
+
+
 def test_the_core_is_light():
   """Importing rl pulls in no tokenizer, no dataset library, no config."""
   code = (
@@ -192,9 +267,9 @@ def code_lines(path):
 
 
 def test_the_core_stays_small_and_a_method_a_short_file():
-  """3,000 lines of code; the median method is under 60 with its docstring."""
+  """3,400 lines of code without methods; the median method has under 60 lines."""
   core = [p for p in sources("rl") if "methods" not in p.parts]
-  assert sum(map(code_lines, core)) < 3000
+  assert sum(map(code_lines, core)) < 3400
   files = [inspect.getsourcefile(methods.factory(n)) for n in methods.names()]
   lengths = [len(pathlib.Path(f).read_text().splitlines()) for f in files]
   assert statistics.median(lengths) < 60

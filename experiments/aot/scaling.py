@@ -76,6 +76,7 @@ class Cell(NamedTuple):
 
 def cells() -> Iterator[Cell]:
   """All cells, small machines first."""
+  # Imported late: JAX must start in the process that compiles, not here.
   from experiments.configs import recipe
 
   for machine in MACHINES:
@@ -92,6 +93,7 @@ def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
     experiment: a model preset, or the name of a recipe.
     data: folder with the files of `write_data`.
   """
+  # Imported late, like in `cells`.
   from experiments.configs import defaults, recipe
 
   if experiment not in MODELS:
@@ -176,6 +178,7 @@ def _compile(
   cell: Cell, data: epath.Path, programs: dict[Any, Any]
 ) -> tuple[Row, dict[Any, Any]]:
   """Returns the line of a cell, and the programs with those of the cell."""
+  # Imported late, like in `cells`.
   from experiments.aot import chips, fit, report
   from experiments.training import validate
 

@@ -434,7 +434,7 @@ def _work(channel: int, lifeline: int) -> None:
 
 def _allowed(kind: int, requested: int) -> int:
   """The requested limit, or the hard limit of this process if it is smaller."""
-  import resource
+  import resource  # POSIX only; Windows can still import this module
 
   hard = resource.getrlimit(kind)[1]
   return requested if hard == resource.RLIM_INFINITY else min(requested, hard)

@@ -261,6 +261,17 @@ def links(transform: Any) -> tuple[tuple[str, Any], ...]:
   return either(transform, "links", "stages")
 
 
+def start_reward(reward: Any) -> tuple[Any, frozenset]:
+  """The initial states of a reward's transforms, and what they need."""
+  if isinstance(reward.transforms, dict):
+    states = {name: t.init() for name, t in reward.transforms.items()}
+    parts = reward.transforms.values()
+  else:
+    states = tuple(t.init() for t in reward.transforms)
+    parts = reward.transforms
+  return states, frozenset().union(*(t.needs for t in parts))
+
+
 def sampler_of(method: Any) -> Any:
   """How a method's rollouts are sampled."""
   return either(method, "sampler", "stage")

@@ -223,8 +223,7 @@ def _learned() -> dict[str, Any]:
 
 def _rewarded(reward: Any) -> dict[str, Any]:
   """What a reward makes of two rollouts, with its weights."""
-  states = tuple(t.init() for t in reward.transforms)
-  needs = frozenset().union(*(t.needs for t in reward.transforms))
+  states, needs = code.start_reward(reward)
   taken = {name for name, _ in reward.terms}
   results = {}
   for index, step in enumerate(STEPS):
@@ -237,7 +236,8 @@ def _rewarded(reward: Any) -> dict[str, Any]:
       "components": paid.components,
       "step_scores": paid.step_scores,
       "weights": reward.weights(jnp.int32(step)),
-      "state": states,
+      # By order, as the record has them.
+      "state": tuple(states.values()) if isinstance(states, dict) else states,
     }
   return results
 

@@ -513,9 +513,9 @@ def test_implicit_is_a_grade_from_one_to_ten():
 def test_rubrics_null_audit_with_a_judge_that_reads():
   def reads(messages):
     answer = fields(messages)["answer"]
-    whole = "because" in answer and "Paris" in answer and len(answer) < 99
+    complete = "because" in answer and "Paris" in answer and len(answer) < 99
     return ticked(
-      "Paris" in answer, "because" in answer, len(answer) < 99, whole
+      "Paris" in answer, "because" in answer, len(answer) < 99, complete
     )
 
   item = functools.partial(Item, "Capital, and why?", reference="")
