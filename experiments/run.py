@@ -36,6 +36,7 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def _check_packages() -> None:
   """Refuses other packages of the same names, which are common words."""
+  # Imported late, so that a wrong package is reported in one line.
   import models
   import rewards
   import rl

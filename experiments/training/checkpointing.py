@@ -174,9 +174,9 @@ class Checkpoints:
     """Reads this process's shards and the JSON; waits for no other process."""
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
-      checkpoint_reader.check_matches(
-        target, handler.metadata(folder / "state").tree, step
-      )
+      saved_tree = handler.metadata(folder / "state").tree
+      _check_version(saved_tree, step)
+      checkpoint_reader.check_matches(target, saved_tree, step)
       arrays = handler.restore(
         folder / "state",
         args=ocp.args.PyTreeRestore(
@@ -286,3 +286,13 @@ def _meta_checksum(meta: Any) -> dict[str, int]:
   """Returns the checksum of JSON values, under a name that no array has."""
   text = json.dumps(meta, sort_keys=True)
   return {f"({_META})": zlib.crc32(text.encode())}
+
+
+def _check_version(saved_tree: PyTree, step: int) -> None:
+  """Refuses a training state of version 0.1, which has another layout."""
+  # `parameter_sets` was called `slots` in 0.1.
+  if "slots" in saved_tree and "parameter_sets" not in saved_tree:
+    raise ValueError(
+      f"checkpoint {step} was written by version 0.1, whose training state has "
+      "another layout; start in a new workdir, or go on with version 0.1"
+    )
