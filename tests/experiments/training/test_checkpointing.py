@@ -342,12 +342,14 @@ def test_orbax_logs_no_traceback_of_an_error_that_it_raises(tmp_path, capsys):
 
 def test_a_state_of_version_0_1_is_refused_in_a_sentence(tmp_path):
   with checkpointing.Checkpoints(tmp_path) as checkpoints:
-    checkpoints.save(1, {"params": jnp.ones(2), "slots": {"ref": jnp.ones(2)}})
+    checkpoints.save(
+      1, {"params": jnp.ones(2), "slots": {"ref": jnp.ones(2)}}, {}
+    )
   state = {"params": jnp.ones(2), "parameter_sets": {"ref": jnp.ones(2)}}
   with (
     checkpointing.Checkpoints(tmp_path) as checkpoints,
     pytest.raises(
-      ValueError, match="1 was written by version 0.1.*new workdir"
+      ValueError, match=r"1 was written by version 0\.1.*new workdir"
     ),
   ):
     checkpoints.restore(state)
