@@ -49,7 +49,7 @@ def test_operations_are_those_that_the_compiler_counts():
     lambda params: transformer.logits(unrolled, params, ones, ones > 0)
   )
   counted = program.lower(params).compile().cost_analysis()["flops"]
-  stated = flop_counts.forward(MODEL, tokens=B, seen=B, positions=B)
+  stated = flop_counts.forward(MODEL, tokens=B, attended=B, positions=B)
   assert stated <= counted <= 1.1 * stated, "the rest: norms and rotations"
 
 
