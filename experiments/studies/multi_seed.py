@@ -170,7 +170,7 @@ class _Trainer:
       seconds: device seconds of each call.
     """
     self._check(series)
-    # The first call may include a warm-up: it is left out if there are others.
+    # The first call may include compilation; it is left out if there are more.
     timed = slice(1 if len(num_steps) > 1 else 0, None)
     return Seed(
       params=jax.device_get(params),
