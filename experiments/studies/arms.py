@@ -1,8 +1,10 @@
-"""Arms: one config, trained and evaluated from several seeds, kept on disk.
+"""Arms of a study: one config, trained and evaluated with several seeds.
 
-A finished seed is a file, which says by what it was made, and is never run
-again; whoever asks for the same arm shares it. A supervised arm keeps its
-parameters, another its held-out samples.
+A `Store` writes one file per arm and seed. The file records the date, the
+commit and the version of JAX of its run. A seed whose file exists is never run
+again, and all studies in one folder share the files of an arm. The file of a
+supervised arm holds its parameters, from which other arms start. The file of an
+arm that is trained by RL holds its metrics and its held-out samples.
 """
 
 from __future__ import annotations
@@ -28,21 +30,23 @@ from experiments.training import validate
 from experiments.training.experiment import Experiment
 from rl import metrics, types
 
+# Prefixes of the arrays' names in the file of a seed.
 PARAMS = "params/"
 METRIC = "metric/"
 
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-  """What is trained, and from what.
+  """A config to train, and the arm that provides its initial parameters.
 
   Attributes:
-    config: of the experiment, as in `experiments/configs`; its seed is set by
-      who runs it, `steps = 0` evaluates the start.
-    start: the arm whose parameters it begins with, seed by seed; None begins
-      from scratch.
-    tokens: a seed stops when it has sampled so many, whatever `config.steps`
-      says (see `experiments.studies.multi_seed`); None: after `config.steps`.
+    config: config of the experiment, as in `experiments/configs`. The `Store`
+      replaces its seed. With `steps = 0` the initial parameters are evaluated.
+    start: arm whose trained parameters are the initial ones: seed n starts from
+      seed n of that arm. None initializes the parameters at random.
+    tokens: token budget. Each seed trains until it has sampled this number of
+      tokens, even if that takes more or fewer than `config.steps` steps (see
+      `experiments.studies.multi_seed`). None trains for `config.steps` steps.
   """
 
   config: ml_collections.ConfigDict
@@ -53,28 +57,35 @@ class Arm:
     for name in ("base", "init_from"):
       if self.config.get(name):
         raise ValueError(
-          f"an arm starts from another arm, not by config.{name}"
+          f"config.{name} is set, but the initial parameters of an arm come "
+          f"from another arm; leave config.{name} empty and pass `start`"
         )
     if self.config.policy.path:
-      raise ValueError("an arm starts from another arm, not by a policy.path")
+      raise ValueError(
+        "policy.path is set, but the initial parameters of an arm come from "
+        "another arm; leave policy.path empty and pass `start`"
+      )
     if (self.config.get("sampler") or {}).get("ahead"):
       raise ValueError(
-        "an arm samples each seed where it is trained: sampler.ahead must be 0"
+        "an arm samples on the devices that train it, in the same step; set "
+        "sampler.ahead = 0"
       )
     if self.config.model.lora_rank:
       raise ValueError(
-        "an arm trains all parameters: model.lora_rank must be 0"
+        "an arm trains all parameters of the model; set model.lora_rank = 0"
       )
 
   @functools.cached_property
   def digest(self) -> str:
-    """Twelve hex digits of the config, but its seed, and of the start's.
+    """First 12 hex digits of a hash of the arm; the name of its folder.
 
-    Not of the code: what made a seed is kept with it (`Store.made`).
+    The hash covers the config without its seed, the `start` arm and `tokens`.
+    It does not cover the code, whose commit the file of each seed records
+    (`Store.provenance`).
     """
-    said = self.config.to_dict()
-    said.pop("seed")
-    text = json.dumps(said, sort_keys=True, default=str)
+    config = self.config.to_dict()
+    config.pop("seed")
+    text = json.dumps(config, sort_keys=True, default=str)
     text += self.start.digest if self.start else ""
     text += "" if self.tokens is None else f" {self.tokens} tokens"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -82,14 +93,16 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """What became of an arm's seeds.
+  """Metrics and held-out samples of an arm's seeds.
+
+  The held-out evaluation draws S samples for each of N problems.
 
   Attributes:
-    series: `{metric: [seeds, steps]}`, NaN after a seed's last step.
-    steps: `[seeds]` done.
-    scores: `[seeds, N, S]` float32 of the held-out problems, NaN without one.
-    correct: `[seeds, N, S]` int8, 1 right, 0 wrong, -1 unknown.
-    lengths: `[seeds, N, S]` int32.
+    series: `{metric: [seeds, steps]}`, NaN after the last step of a seed.
+    steps: `[seeds]` number of training steps.
+    scores: `[seeds, N, S]` float32 scores, NaN for a sample without a score.
+    correct: `[seeds, N, S]` int8 verdicts: 1 right, 0 wrong, -1 unknown.
+    lengths: `[seeds, N, S]` int32 numbers of completion tokens.
   """
 
   series: dict[str, np.ndarray]
@@ -99,11 +112,14 @@ class Outcome:
   lengths: np.ndarray
 
   def pass_at(self, k: int) -> np.ndarray:
-    """`[seeds]` pass@k."""
+    """Returns pass@k, `[seeds]`."""
     return self.pass_curve([k])[:, 0]
 
   def pass_curve(self, ks: Sequence[int]) -> np.ndarray:
-    """`[seeds, len(ks)]` pass@k of the samples that have a verdict."""
+    """Returns pass@k for each k, `[seeds, len(ks)]`.
+
+    Samples without a verdict are left out.
+    """
     return np.stack(
       [
         np.asarray(metrics.pass_at_k_curve(c == 1, ks, c >= 0))
@@ -112,11 +128,14 @@ class Outcome:
     )
 
   def max_at(self, k: int) -> np.ndarray:
-    """`[seeds]` expected best score of k samples."""
+    """Returns the expected best score of k samples, `[seeds]`."""
     return self.max_curve([k])[:, 0]
 
   def max_curve(self, ks: Sequence[int]) -> np.ndarray:
-    """`[seeds, len(ks)]` expected best of k samples that have a score."""
+    """Returns the expected best score for each k, `[seeds, len(ks)]`.
+
+    Samples without a score are left out.
+    """
     return np.stack(
       [
         np.asarray(metrics.max_at_k_curve(np.nan_to_num(s), ks, ~np.isnan(s)))
@@ -125,27 +144,42 @@ class Outcome:
     )
 
   def first(self, name: str, share: float = 0.1) -> np.ndarray:
-    """`[seeds]` mean of a metric over the first share of the steps."""
+    """Returns the mean of a metric over the first steps, `[seeds]`.
+
+    Args:
+      name: name of the metric.
+      share: fraction of the steps; at least one step is used.
+    """
     return self._mean(name, lambda n: slice(max(int(share * n), 1)))
 
   def last(self, name: str, share: float = 0.1) -> np.ndarray:
-    """`[seeds]` mean of a metric over the last share of the steps."""
+    """Returns the mean of a metric over the last steps, `[seeds]`.
+
+    Args:
+      name: name of the metric.
+      share: fraction of the steps; at least one step is used.
+    """
     return self._mean(name, lambda n: slice(-max(int(share * n), 1), None))
 
-  def _mean(self, name: str, part: Callable[[int], slice]) -> np.ndarray:
-    rows = zip(self.series[name], self.steps, strict=True)
-    return np.array([row[:done][part(done)].mean() for row, done in rows])
+  def _mean(self, name: str, select: Callable[[int], slice]) -> np.ndarray:
+    """Averages each seed over the steps that `select(num_steps)` picks."""
+    pairs = zip(self.series[name], self.steps, strict=True)
+    # `[:n]` removes the NaN that pads a seed with fewer steps.
+    return np.array([values[:n][select(n)].mean() for values, n in pairs])
 
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-  """What an arm's seeds took, each `[seeds]`.
+  """Cost of the training of an arm's seeds.
 
   Attributes:
-    tokens: sampled in training, discarded ones included.
-    step_seconds: of one device for a step, without compilation.
-    beside: the first of the seeds that it was trained beside: they share a
-      clock.
+    tokens: `[seeds]` tokens that training sampled, including samples that the
+      method discarded.
+    step_seconds: `[seeds]` seconds of one device for a step, without
+      compilation.
+    beside: `[seeds]` smallest seed of the group that was trained at the same
+      time. The seeds of a group share one time measurement, so their
+      `step_seconds` are not independent.
   """
 
   tokens: np.ndarray
@@ -154,11 +188,11 @@ class Spent:
 
 
 class Store:
-  """Arms of one folder.
+  """Trains and reads the arms that one folder stores.
 
   Args:
-    folder: where `arms/` lives; made when something is written.
-    say: prints a line of progress.
+    folder: folder that contains `arms/`. It is created by the first write.
+    say: function that prints a line of progress.
   """
 
   def __init__(
@@ -167,42 +201,45 @@ class Store:
     self._folder, self._say = epath.Path(folder) / "arms", say
 
   def missing(self, arm: Arm, numbers: Sequence[int]) -> list[int]:
-    """The seeds that are not finished."""
+    """Returns the seeds among `numbers` that have no file yet."""
     return [n for n in numbers if not self._file(arm, n).exists()]
 
   def outcome(self, arm: Arm, numbers: Sequence[int]) -> Outcome:
-    """Runs what is missing and reads the whole."""
+    """Trains and evaluates the missing seeds, then reads all of them."""
     self._complete(arm, numbers)
-    found = [self._read(arm, number) for number in numbers]
-    names = sorted(n for n in found[0] if n.startswith(METRIC))
-    steps = [len(one[names[0]]) if names else 0 for one in found]
+    files = [self._read(arm, number) for number in numbers]
+    names = sorted(n for n in files[0] if n.startswith(METRIC))
+    steps = [len(file[names[0]]) if names else 0 for file in files]
     return Outcome(
       series={
-        name.removeprefix(METRIC): _padded([one[name] for one in found])
+        name.removeprefix(METRIC): _pad_and_stack(
+          [file[name] for file in files]
+        )
         for name in names
       },
       steps=np.array(steps),
       **{
-        name: np.stack([one[name] for one in found])
+        name: np.stack([file[name] for file in files])
         for name in ("scores", "correct", "lengths")
       },
     )
 
   def spent(self, arm: Arm, numbers: Sequence[int]) -> Spent:
-    """What the training of the finished seeds took."""
-    found = [self._read(arm, number) for number in numbers]
+    """Reads the training cost of finished seeds."""
+    files = [self._read(arm, number) for number in numbers]
     names = [field.name for field in dataclasses.fields(Spent)]
-    return Spent(**{n: np.array([one[n] for one in found]) for n in names})
+    return Spent(**{n: np.array([file[n] for file in files]) for n in names})
 
   def seconds(self, arm: Arm, numbers: Sequence[int]) -> float:
-    """What the finished seeds took, evaluation included."""
+    """Sums the seconds of finished seeds, for training and evaluation."""
     return sum(float(self._read(arm, n)["seconds"]) for n in numbers)
 
-  def made(self, arm: Arm, numbers: Sequence[int]) -> set[str]:
-    """When and by what the finished seeds were made."""
+  def provenance(self, arm: Arm, numbers: Sequence[int]) -> set[str]:
+    """Reads the date, commit, JAX version and devices of finished seeds."""
     return {str(self._read(arm, n)["made"]) for n in numbers}
 
   def _complete(self, arm: Arm, numbers: Sequence[int]) -> None:
+    """Trains and evaluates the seeds that have no file, and writes the files."""
     missing = self.missing(arm, numbers)
     if not missing:
       return
@@ -219,72 +256,81 @@ class Store:
         for number in group
       ]
       trained = trainer.train(group, starts)
+      # The seeds of a group train at the same time; each gets an equal share.
       training = (time.perf_counter() - clock) / len(group)
       for number, one in zip(group, trained, strict=True):
         clock = time.perf_counter()
-        kept = _evaluated(e, one.params) if e.is_rl else _flat(one.params)
-        took = training + time.perf_counter() - clock
-        self._say(f"{trainer.label}, seed {number}: {took:.0f} s")
-        found = {
+        result = _evaluate(e, one.params) if e.is_rl else _flatten(one.params)
+        seconds = training + time.perf_counter() - clock
+        self._say(f"{trainer.label}, seed {number}: {seconds:.0f} s")
+        arrays = {
           **{METRIC + name: values for name, values in one.series.items()},
-          **kept,
+          **result,
           "tokens": np.asarray(one.tokens),
           "step_seconds": np.asarray(one.step_seconds),
           "beside": np.asarray(group[0]),
-          "seconds": np.asarray(took),
+          "seconds": np.asarray(seconds),
           "made": np.asarray(provenance.describe()),
         }
-        self._write(arm, number, found)
+        self._write(arm, number, arrays)
 
   def _file(self, arm: Arm, number: int) -> epath.Path:
     return self._folder / arm.digest / f"seed_{number:03d}.npz"
 
   def _read(self, arm: Arm, number: int) -> dict[str, np.ndarray]:
-    kept = self._file(arm, number).read_bytes()
-    with np.load(io.BytesIO(kept)) as saved:
-      return dict(saved)
+    content = self._file(arm, number).read_bytes()
+    with np.load(io.BytesIO(content)) as arrays:
+      return dict(arrays)
 
   def _params(self, arm: Arm, number: int) -> types.PyTree:
+    """Reads the parameters of a seed, the reverse of `_flatten`."""
     tree: dict = {}
     for name, value in self._read(arm, number).items():
       if name.startswith(PARAMS):
         *path, leaf = name.removeprefix(PARAMS).split("/")
-        at = tree
-        for part in path:
-          at = at.setdefault(part, {})
-        at[leaf] = value
+        node = tree
+        for key in path:
+          node = node.setdefault(key, {})
+        node[leaf] = value
     return tree
 
-  def _write(self, arm: Arm, number: int, found: dict[str, np.ndarray]) -> None:
+  def _write(
+    self, arm: Arm, number: int, arrays: dict[str, np.ndarray]
+  ) -> None:
     path = self._file(arm, number)
     config = json.dumps(arm.config.to_dict(), indent=2, default=str)
     json_files.replace(path.parent / "config.json", config + "\n")
-    arrays = io.BytesIO()
-    np.savez_compressed(arrays, **found)
-    json_files.replace(path, arrays.getvalue())
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays)
+    json_files.replace(path, content.getvalue())
 
 
-def _padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-  """`[seeds, most steps]`, NaN after the end of the shorter ones."""
-  if len({len(row) for row in rows}) == 1:
-    return np.stack(rows)
-  most = max(map(len, rows))
-  whole = np.full((len(rows), most, *rows[0].shape[1:]), np.nan)
-  for target, row in zip(whole, rows, strict=True):
-    target[: len(row)] = row
-  return whole
+def _pad_and_stack(series: Sequence[np.ndarray]) -> np.ndarray:
+  """Stacks series of several seeds to `[seeds, max steps]`, padded with NaN."""
+  if len({len(values) for values in series}) == 1:
+    # No padding: this also keeps the dtype of a series of integers.
+    return np.stack(series)
+  max_steps = max(map(len, series))
+  padded = np.full((len(series), max_steps, *series[0].shape[1:]), np.nan)
+  for row, values in zip(padded, series, strict=True):
+    row[: len(values)] = values
+  return padded
 
 
-def _evaluated(e: Experiment, params: types.PyTree) -> dict:
-  found = evaluator.evaluate_experiment(e, jax.device_put(params, e.replicated))
+def _evaluate(e: Experiment, params: types.PyTree) -> dict:
+  """Samples the held-out problems; each array is `[N, S]`."""
+  evaluation = evaluator.evaluate_experiment(
+    e, jax.device_put(params, e.replicated)
+  )
   return {
-    "scores": found.scores,
-    "correct": found.correct,
-    "lengths": found.lengths,
+    "scores": evaluation.scores,
+    "correct": evaluation.correct,
+    "lengths": evaluation.lengths,
   }
 
 
-def _flat(params: types.PyTree) -> dict[str, np.ndarray]:
+def _flatten(params: types.PyTree) -> dict[str, np.ndarray]:
+  """Names each leaf by its path, for example "params/layers/attention/q"."""
   leaves, _ = jax.tree_util.tree_flatten_with_path(params)
   return {
     PARAMS + "/".join(str(key.key) for key in path): np.asarray(leaf)

@@ -1,20 +1,23 @@
-"""What a call must do at least: operations, and bytes of memory.
+"""Lower bounds on the operations and the memory traffic of a call.
 
-Operations, a multiplication and an addition each counted, of a decoder with n
-layers whose projections have W parameters a layer:
+Operations. A multiplication and an addition count as one operation each. For a
+decoder of width D and vocabulary V, with n layers whose projections have W
+parameters per layer:
 
-  a token through the layers    2 n W + 4 n heads head_dim (tokens it sees)
+  a token through the layers    2 n W + 4 n heads head_dim (tokens it attends to)
   logits of a position          2 D V
 
-A prompt is run once, whatever its number of samples. A completion token sees the
-prompt, what came before, and itself; the last one is not fed. A backward pass
-costs two forward passes. Norms, rotations and softmax are left out; layers with
-a window are counted as if they saw all.
+A prompt runs through the decoder once, whatever its number of samples. A
+completion token attends to the prompt, to the earlier completion tokens and to
+itself. The last completion token is sampled and never fed to the decoder. A
+backward pass costs two forward passes. Norms, rotary embeddings and softmax are
+not counted. A layer with a sliding window counts as one with full attention.
 
-Bytes: the weights once for each decoding step, and the cached keys and values
-that it reads, a prompt's once for its samples; an update reads weights twice,
-writes gradients, and reads and writes AdamW's state. Activations are left out:
-they could stay in the caches.
+Bytes. A decoding step reads the weights once, and the cached keys and values
+that it attends to; those of a prompt are read once for all its samples. An
+update reads the weights twice, writes the gradients, and reads and writes the
+state of AdamW. Activations are not counted, since they could stay in the
+caches of the device.
 """
 
 from __future__ import annotations
@@ -25,15 +28,15 @@ import numpy as np
 
 from models.config import ModelConfig
 
-FLOAT = 4  # bytes
+FLOAT = 4  # bytes of a float32
 
 
 class Cost(NamedTuple):
-  """What a call does at least.
+  """Lower bounds on the cost of a call.
 
   Attributes:
-    flops: operations.
-    bytes: of memory, read and written.
+    flops: number of operations.
+    bytes: number of bytes that are read from memory or written to it.
   """
 
   flops: float
@@ -41,45 +44,50 @@ class Cost(NamedTuple):
 
 
 def weights(config: ModelConfig) -> int:
-  """W, parameters of one layer's projections; of experts, those in use."""
+  """Counts W, the parameters of one layer's projections.
+
+  In a mixture of experts only the experts that a token uses are counted.
+  """
   qkv = (config.heads + 2 * config.kv_heads) * config.head_dim * config.width
   out = config.heads * config.head_dim * config.width
   mlp = (2 + config.gated_mlp) * config.width * config.mlp_width
-  used = config.experts_per_token or 1
-  return qkv + out + used * mlp + config.experts * config.width
+  num_mlps = config.experts_per_token or 1
+  router = config.experts * config.width
+  return qkv + out + num_mlps * mlp + router
 
 
 def forward(
-  config: ModelConfig, tokens: float, seen: float, positions: float
+  config: ModelConfig, tokens: float, attended: float, positions: float
 ) -> float:
-  """Operations of a forward pass.
+  """Counts the operations of a forward pass.
 
   Args:
-    config: the decoder's shape.
-    tokens: that run through the layers.
-    seen: the sum over them of how many tokens each attends to.
-    positions: those with logits.
+    config: shape of the decoder.
+    tokens: number of tokens that run through the layers.
+    attended: number of tokens that a token attends to, summed over `tokens`.
+    positions: number of positions whose logits are computed.
   """
   layers = 2 * config.layers * weights(config) * tokens
-  attention = 4 * config.layers * config.heads * config.head_dim * seen
+  attention = 4 * config.layers * config.heads * config.head_dim * attended
   return layers + attention + 2 * config.width * config.vocab_size * positions
 
 
 def scored(
   config: ModelConfig, prompt_length: int, lengths: np.ndarray
 ) -> float:
-  """Operations that give all completion tokens' logits once.
+  """Counts the operations that compute the logits of all completion tokens.
 
   Args:
-    config: the decoder's shape.
-    prompt_length: L of each prompt.
-    lengths: `[P, S]` of the completions.
+    config: shape of the decoder.
+    prompt_length: number of tokens L of every prompt.
+    lengths: `[P, S]` numbers of tokens of the completions.
   """
   lengths = np.asarray(lengths, np.float64)
   P, L = len(lengths), prompt_length
-  fed = np.maximum(lengths - 1, 0)
-  seen = P * L * (L + 1) / 2 + (fed * L + fed * (fed + 1) / 2).sum()
-  return forward(config, P * L + fed.sum(), seen, lengths.sum())
+  fed = np.maximum(lengths - 1, 0)  # the last token is never fed
+  # Prompt token i attends to i tokens, completion token j to L + j.
+  attended = P * L * (L + 1) / 2 + (fed * L + fed * (fed + 1) / 2).sum()
+  return forward(config, P * L + fed.sum(), attended, lengths.sum())
 
 
 def decode_cost(
@@ -89,28 +97,35 @@ def decode_cost(
   size: int = FLOAT,
   rows: int | None = None,
 ) -> Cost:
-  """Of sampling completions of these lengths, all rows always occupied.
+  """Returns the cost of sampling completions of these lengths.
+
+  It is a lower bound: every row of the batch is assumed to hold an unfinished
+  completion at every decoding step.
 
   Args:
-    config: the decoder's shape.
-    prompt_length: L of each prompt.
-    lengths: `[P, S]` of the completions.
+    config: shape of the decoder.
+    prompt_length: number of tokens L of every prompt.
+    lengths: `[P, S]` numbers of tokens of the completions.
     size: bytes of a weight, a key or a value.
-    rows: samples of a prompt that are drawn at once; None: all of them.
+    rows: number of samples per prompt that are decoded at the same time. None
+      decodes all S at the same time.
   """
   lengths = np.asarray(lengths, np.float64)
   P, S = lengths.shape
   fed = np.maximum(lengths - 1, 0)
-  steps = fed.sum() / (P * (rows or S))  # no fewer than if no row ever waits
+  # Number of decoding steps if no row of the batch is ever idle.
+  steps = fed.sum() / (P * (rows or S))
   matrices = config.layers * weights(config)
   matrices += config.width * config.vocab_size
-  pair = 2 * config.layers * config.kv_heads * config.head_dim
-  trunk = P * prompt_length * steps
-  branch = (fed * (fed + 1) / 2).sum()
-  read = matrices * (1 + steps) + pair * (trunk + branch)
-  written = pair * (P * prompt_length + fed.sum())
+  kv_size = 2 * config.layers * config.kv_heads * config.head_dim  # per token
+  prompt_reads = P * prompt_length * steps  # shared by the samples of a prompt
+  completion_reads = (fed * (fed + 1) / 2).sum()
+  # The weights are read once for the prompts and once per decoding step.
+  read = matrices * (1 + steps) + kv_size * (prompt_reads + completion_reads)
+  written = kv_size * (P * prompt_length + fed.sum())
   flops = scored(config, prompt_length, lengths)
-  # Of a prompt one position has logits, whatever its number of samples.
+  # The S first tokens of a prompt's samples share one position's logits, which
+  # `scored` counts S times.
   flops -= 2 * config.width * config.vocab_size * P * (S - 1)
   return Cost(flops, size * (read + written))
 
@@ -118,10 +133,17 @@ def decode_cost(
 def update_cost(
   config: ModelConfig, prompt_length: int, lengths: np.ndarray
 ) -> Cost:
-  """Of one update with AdamW on completions of these lengths, as above."""
+  """Returns the cost of one update with AdamW.
+
+  Args:
+    config: shape of the decoder.
+    prompt_length: number of tokens L of every prompt.
+    lengths: `[P, S]` numbers of tokens of the completions.
+  """
   count = config.layers * weights(config)
   count += config.width * config.vocab_size * (2 - config.tied_embeddings)
-  passes = 2 + 1  # weights forward and backward, gradients written
-  adamw = 4 + 3  # reads gradient, weights and two moments; writes three
+  passes = 2 + 1  # reads weights forward and backward; writes gradients
+  adamw = 4 + 3  # reads gradients, weights, two moments; writes the last three
+  # A backward pass costs two forward passes.
   flops = 3 * scored(config, prompt_length, lengths)
   return Cost(flops, FLOAT * count * (passes + adamw))

@@ -85,7 +85,7 @@ class _Bakeoff:
   def _row(self, name: str, arm: Arm) -> table.Row:
     outcome = self._store.outcome(arm, self._seeds)
     spent = self._store.spent(arm, self._seeds)
-    made = self._store.made(arm, self._seeds)
+    made = self._store.provenance(arm, self._seeds)
     return self._setting.row(name, arm, outcome, spent, made)
 
 

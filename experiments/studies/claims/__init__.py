@@ -1,12 +1,11 @@
-"""Papers' claims as commands: `python -m experiments.studies.claims`.
+"""Tests claims of papers: `python -m experiments.studies.claims`.
 
-claim     a statement, its arms (`experiments.studies.arms`), its test, and what the
-          test says
-settings  the base policies and sizes they share
-draw      panels of their figures
-page      one page and one table of what came out
+claim     a claim: statement, arms (`experiments.studies.arms`), test, verdict
+settings  base policies and sizes that all claims share
+plots     plots of a claim's figure
+page      the HTML page, the table and the JSON file of the results
 
-Each other file is a claim, with a function of its name.
+Each other file defines one claim in a function that has the name of the file.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ NAMES = (
 
 
 def check(name: str) -> str:
-  """The name, if there is such a claim.
+  """Returns the name if it is in `NAMES`.
 
   Raises:
-    ValueError: there is none.
+    ValueError: no claim has this name.
   """
   if name not in NAMES:
     raise ValueError(registry.describe_unknown("claim", name, NAMES))
@@ -39,5 +38,5 @@ def check(name: str) -> str:
 
 
 def get(name: str) -> Claim:
-  """The claim of a name of `NAMES`."""
+  """Returns the claim with a name from `NAMES`."""
   return getattr(importlib.import_module(f"{__name__}.{name}"), name)()

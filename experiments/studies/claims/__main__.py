@@ -1,13 +1,17 @@
-"""Tries papers' claims on the embedded tasks.
+"""Tests claims of papers on the built-in tasks.
 
   python -m experiments.studies.claims [--list] [NAME...] [--seeds 8]
     [--workdir runs/claims] [--cpu_devices 2]
 
-Each claim is a statement, a small sweep over seeds, and a test fixed before the
-run; it ends as reproduced, not reproduced or inconclusive. Writes, into the
-workdir, `index.html` (a table and a plot per claim), `claims.md` (the table of
-the README), `claims.json` and `arms/`; arms that are finished there are not run
-again, so a stopped run goes on where it was.
+A claim consists of a statement, arms that are trained with several seeds, and a
+test that was fixed before the first run. Its verdict is "reproduced", "not
+reproduced" or "inconclusive". Without a NAME all claims are tested.
+
+The command writes these files into the workdir: `index.html` (a table and a plot
+for each claim), `NAME.png` (the plot), `claims.md` (the table of the README),
+`claims.json` (the same numbers) and `arms/` (results of each arm and seed). An
+arm and seed whose result exists is not run again, so a command that was stopped
+continues when it is started again.
 """
 
 from __future__ import annotations
@@ -25,103 +29,109 @@ from experiments.cli import arguments, devices, errors
 from experiments.report import picture
 from experiments.studies import claims
 from experiments.studies.arms import Store
-from experiments.studies.claims import draw, page
+from experiments.studies.claims import page, plots
 from experiments.studies.claims.claim import Claim
 from experiments.training import validate
 
 
-def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Tried:
-  """Runs what is missing of a claim's arms, and its test."""
+def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Result:
+  """Runs the missing seeds of a claim's arms, then the test of the claim."""
   outcomes = {
     name: store.outcome(arm, seeds) for name, arm in claim.arms.items()
   }
   comparisons = claim.test(outcomes)
-  drawn = picture.png(draw.figure(claim, outcomes, comparisons))
-  made = set().union(*(store.made(arm, seeds) for arm in claim.arms.values()))
-  return page.Tried(claim, comparisons, len(seeds), sorted(made), drawn)
+  png = picture.png(plots.figure(claim, outcomes, comparisons))
+  provenance = set().union(
+    *(store.provenance(arm, seeds) for arm in claim.arms.values())
+  )
+  return page.Result(claim, comparisons, len(seeds), sorted(provenance), png)
 
 
 def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:
-  """The claims of which every arm is there, in their order."""
-  found = map(claims.get, claims.NAMES)
+  """Returns the claims whose arms are all finished, in the order of `NAMES`."""
   return [
     claim
-    for claim in found
+    for claim in map(claims.get, claims.NAMES)
     if not any(store.missing(arm, seeds) for arm in claim.arms.values())
   ]
 
 
-def minutes(
-  store: Store, chosen: Sequence[Claim], seeds: Sequence[int]
+def total_minutes(
+  store: Store, selected: Sequence[Claim], seeds: Sequence[int]
 ) -> float:
-  """What the arms of some claims took, each counted once, their bases too."""
-  arms = {arm.digest: arm for claim in chosen for arm in claim.arms.values()}
+  """Sums the run time of some claims' arms and of the arms they start from."""
+  # Claims share arms: the dict counts each of them once.
+  arms = {arm.digest: arm for claim in selected for arm in claim.arms.values()}
   arms |= {arm.start.digest: arm.start for arm in arms.values() if arm.start}
   return sum(store.seconds(arm, seeds) for arm in arms.values()) / 60
 
 
-def table(tried: Sequence[page.Tried]) -> rich.table.Table:
-  """What a person reads."""
-  shown = rich.table.Table("claim", "comparison", "effect", "claimed", "")
-  for t in tried:
-    shown.add_row(t.claim.name, f"[bold]{t.verdict}", "", "", "")
-    for c in t.comparisons:
-      shown.add_row("", c.label, page.effect(c), c.expected, page.mark(c))
-    shown.add_section()
-  return shown
+def table(results: Sequence[page.Result]) -> rich.table.Table:
+  """Returns the table that is printed at the end of the command."""
+  rows = rich.table.Table("claim", "comparison", "effect", "claimed", "")
+  for result in results:
+    rows.add_row(result.claim.name, f"[bold]{result.verdict}", "", "", "")
+    for c in result.comparisons:
+      rows.add_row("", c.label, page.effect(c), c.expected, page.decision(c))
+    rows.add_section()
+  return rows
 
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line.
+  """Runs the command line.
 
   Args:
-    argv: its words; None takes the process's.
+    argv: arguments of the command. None takes those of the process.
 
   Returns:
-    The exit status: 0, or 2 for a mistake, which is said in one line.
+    The exit status: 0, or 2 for a wrong argument, which is explained in one
+    line.
   """
   options = _parser().parse_args(argv)
   console = rich.console.Console()
   with errors.usage_errors():
     if options.seeds < 2:
       raise ValueError(
-        f"--seeds {options.seeds} gives no interval; use at least 2"
+        f"--seeds {options.seeds} is too small for a confidence interval; use "
+        "at least 2"
       )
     arguments.check_seed("--seeds: the last seed", options.seeds - 1)
     arguments.check_folder("--workdir", options.workdir)
     devices.configure(options.cpu_devices)
     names = [claims.check(name) for name in options.names]
-  chosen = [claims.get(name) for name in names or claims.NAMES]
+  selected = [claims.get(name) for name in names or claims.NAMES]
   if options.list:
-    for claim in chosen:
+    for claim in selected:
       console.print(f"[bold]{claim.name}[/]: {claim.statement}")
     return 0
-  began, seeds = time.monotonic(), range(options.seeds)
+  start, seeds = time.monotonic(), range(options.seeds)
   folder = epath.Path(options.workdir)
 
   def say(line: str) -> None:
-    passed = (time.monotonic() - began) / 60
-    console.print(f"{passed:5.1f} min  {line}", soft_wrap=True, markup=False)
+    minutes = (time.monotonic() - start) / 60
+    console.print(f"{minutes:5.1f} min  {line}", soft_wrap=True, markup=False)
 
   store = Store(folder, say)
+  # Checks the configs of all arms before the first of them trains.
   with errors.usage_errors():
-    for claim in chosen:
+    for claim in selected:
       for arm in claim.arms.values():
         if store.missing(arm, seeds):
           validate.check_and_build(arm.config)
-  # With those of earlier runs: one page holds all that is there.
-  tried = {c.name: run(c, store, seeds) for c in finished(store, seeds)}
-  for claim in chosen:
-    say(f"{claim.name}: {len(claim.arms)} arms of {options.seeds} seeds")
-    if claim.name not in tried:
-      tried[claim.name] = run(claim, store, seeds)
-    shown = [tried[name] for name in claims.NAMES if name in tried]
-    page.write(shown, folder)
-  console.print(table(shown))
-  took = minutes(store, [t.claim for t in shown], seeds)
+  # The page also shows the claims that earlier commands finished in this folder.
+  by_name = {c.name: run(c, store, seeds) for c in finished(store, seeds)}
+  for claim in selected:
+    say(f"{claim.name}: {len(claim.arms)} arms with {options.seeds} seeds each")
+    if claim.name not in by_name:
+      by_name[claim.name] = run(claim, store, seeds)
+    results = [by_name[name] for name in claims.NAMES if name in by_name]
+    page.write(results, folder)
+  console.print(table(results))
+  minutes = total_minutes(store, [r.claim for r in results], seeds)
   console.print(
-    f"the arms took {took:.0f} minutes; wrote {folder / 'index.html'}",
+    f"The runs of all arms took {minutes:.0f} minutes; wrote "
+    f"{folder / 'index.html'}",
     soft_wrap=True,
   )
   return 0
@@ -130,14 +140,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog="python -m experiments.studies.claims",
-    description="Tries papers' claims on the embedded tasks.",
+    description="Tests claims of papers on the built-in tasks.",
   )
   add = parser.add_argument
-  add("names", nargs="*", metavar="NAME", help=", ".join(claims.NAMES))
-  add("--list", action="store_true", help="say what is claimed, and stop")
-  add("--seeds", type=int, default=8, help="of every arm")
-  add("--workdir", default="runs/claims")
-  add("--cpu_devices", type=int, default=2, help="seeds at a time on a CPU")
+  add(
+    "names",
+    nargs="*",
+    metavar="NAME",
+    help=f"claims to test (default: all): {', '.join(claims.NAMES)}",
+  )
+  add(
+    "--list",
+    action="store_true",
+    help="print the statements of the claims and exit",
+  )
+  add(
+    "--seeds",
+    type=int,
+    default=8,
+    help="number of seeds of every arm, at least 2 (default: %(default)s)",
+  )
+  add(
+    "--workdir",
+    default="runs/claims",
+    help="folder of the results (default: %(default)s)",
+  )
+  add(
+    "--cpu_devices",
+    type=int,
+    default=2,
+    help="number of seeds trained at the same time on a CPU "
+    "(default: %(default)s)",
+  )
   return parser
 
 

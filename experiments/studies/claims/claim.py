@@ -1,16 +1,21 @@
-"""A claim: a paper's statement, its sweep, and a test fixed before the run.
+"""A claim: a paper's statement, arms to train, and a test with a verdict.
 
-A claim is a conjunction of comparisons. Each is a number per seed (an effect,
-paired by seed: base policy and training problems) with a Student 95 % interval,
-and a region that the statement says it lies in:
+The test was fixed before the first run. It consists of comparisons. A
+comparison measures an effect, for example the pass@1 of one arm minus that of
+another, for each seed. The difference is paired: both arms of a seed share the
+base policy and the training problems. A Student interval of 95 % for the mean
+over seeds is compared with the region in which the statement expects the effect:
 
-  above b    holds if the interval is above b, fails if it is below
-  below b    the reverse
-  reported   worth knowing, and no part of the verdict
+  above b    holds if the interval lies above b, fails if it lies below b
+  below b    holds if the interval lies below b, fails if it lies above b
+  reported   is shown, and has no influence on the verdict
 
-All hold: reproduced. One fails: not reproduced. Else inconclusive, and the
-smallest effect that so many seeds could have shown is reported. The interval is
-over seeds of training; the held-out problems are the same for all of them.
+The verdict is "reproduced" if all comparisons hold, "not reproduced" if one
+fails, and "inconclusive" otherwise. The report of an undecided comparison names
+the smallest effect that this number of seeds would probably have detected.
+
+The intervals express the variation over training seeds. They do not express the
+choice of the held-out problems, which are the same for all seeds.
 """
 
 from __future__ import annotations
@@ -30,18 +35,18 @@ from rl import registry
 Outcomes = Mapping[str, Outcome]
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
 REGIONS = ("above", "below", "reported")
-POWER = 0.8
+POWER = 0.8  # probability of detecting an effect of the size `detectable`
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """One part of a statement, measured.
+  """Measured effect of one part of a statement.
 
   Attributes:
-    label: what is compared, in words.
-    effects: `[seeds]`.
+    label: short description, for example "pass@1: RLOO - base".
+    effects: `[seeds]` effect of each seed.
     region: "above", "below" or "reported".
-    bound: of the region, in the units of the effects.
+    bound: bound b of the region, in the unit of the effects.
   """
 
   label: str
@@ -56,8 +61,8 @@ class Comparison:
       )
     if len(self.effects) < 2:
       raise ValueError(
-        f"{self.label}: {len(self.effects)} seed gives no interval; use at "
-        "least 2"
+        f"{self.label}: the number of seeds is {len(self.effects)}, too small "
+        "for a confidence interval; use at least 2"
       )
 
   @property
@@ -66,7 +71,7 @@ class Comparison:
 
   @property
   def standard_error(self) -> float:
-    """Of the mean over seeds."""
+    """Standard error of the mean over seeds."""
     return float(np.std(self.effects, ddof=1) / np.sqrt(len(self.effects)))
 
   @property
@@ -77,24 +82,31 @@ class Comparison:
 
   @property
   def detectable(self) -> float:
-    """The effect that so many seeds show four times in five.
+    """Smallest distance to the bound that is detected with probability 0.8.
 
-    (t_{0.975} + t_{0.8}) standard errors.
+    It is (t_{0.975} + t_{0.8}) standard errors, where t_q is the quantile of
+    Student's distribution.
     """
-    freedom = len(self.effects) - 1
-    quantiles = special.stdtrit(freedom, [(1 + CONFIDENCE) / 2, POWER])
+    degrees_of_freedom = len(self.effects) - 1
+    quantiles = special.stdtrit(
+      degrees_of_freedom, [(1 + CONFIDENCE) / 2, POWER]
+    )
     return float(self.standard_error * quantiles.sum())
 
   @property
   def expected(self) -> str:
-    """The region, in words."""
+    """The region as text, for example "above 0"."""
     if self.region == "reported":
       return ""
     return f"{self.region} {self.bound:g}"
 
   @property
   def holds(self) -> bool | None:
-    """Whether the interval lies in the region; None: it cannot be said."""
+    """True if the effect is in the region, False if not, None if undecided.
+
+    It is undecided if the interval contains the bound, and for a comparison
+    that is only reported.
+    """
     if self.region == "reported":
       return None
     low, high = self.interval
@@ -105,31 +117,33 @@ class Comparison:
 
 
 def verdict(comparisons: Sequence[Comparison]) -> Verdict:
-  """What the comparisons with a region say together.
+  """Combines the comparisons to a verdict.
 
   Raises:
-    ValueError: there is none.
+    ValueError: no comparison has a region.
   """
-  found = [c.holds for c in comparisons if c.region != "reported"]
-  if not found:
-    raise ValueError("a claim needs at least one comparison with a region")
-  if all(found):
+  decisions = [c.holds for c in comparisons if c.region != "reported"]
+  if not decisions:
+    raise ValueError(
+      'a claim needs at least one comparison with the region "above" or "below"'
+    )
+  if all(decisions):
     return "reproduced"
-  return "not reproduced" if False in found else "inconclusive"
+  return "not reproduced" if False in decisions else "inconclusive"
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-  """A statement and how it is tried.
+  """A statement of a paper and its test.
 
   Attributes:
-    name: of its file.
-    statement: the paper's, in one sentence.
-    source: which paper.
-    setting: task, sizes and what differs between the arms.
-    arms: what is trained.
-    test: from outcomes to the comparisons, fixed before the run.
-    draw: shows the outcomes.
+    name: name of the claim, its file and its function.
+    statement: statement of the paper in one sentence.
+    source: the papers, separated by semicolons.
+    setting: description of the task, the sizes and the differences of the arms.
+    arms: arms to train, by name.
+    test: function from the outcomes of the arms to the comparisons.
+    draw: function that plots the outcomes on the axes.
   """
 
   name: str

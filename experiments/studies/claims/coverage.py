@@ -1,14 +1,14 @@
-"""Reinforcement learning against its own base policy at many samples."""
+"""Compares RL with its base policy at few and at many samples per problem."""
 
-from experiments.studies.claims import draw, settings
+from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-MANY = 64
+MANY = 64  # k at which the base policy is claimed to be better
 
 
 def coverage() -> Claim:
-  """Countdown: RLOO, whose pass@1 and pass@64 are compared with the base's."""
-  base = settings.countdown()
+  """Compares pass@1 and pass@64 of RLOO and of its base policy on countdown."""
+  base = settings.countdown_base()
   return Claim(
     name="coverage",
     statement=(
@@ -20,15 +20,16 @@ def coverage() -> Claim:
       "Reasoning Capacity Beyond the Base Model?"
     ),
     setting=(
-      f"countdown, 4 numbers; {settings.STEPS} updates of 32 x 16 samples of "
-      f"RLOO; pass@1 and pass@{MANY} of 256 samples against the base policy"
+      f"countdown, 4 numbers; RLOO, {settings.STEPS} updates on 32 x 16 samples; "
+      f"pass@1 and pass@{MANY}, estimated from 256 samples, are compared with "
+      "the base policy"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),
       "RLOO": settings.trained(base, settings.COUNTDOWN, "rloo"),
     },
     test=_test,
-    draw=draw.pass_at_k,
+    draw=plots.pass_at_k,
   )
 
 

@@ -1,20 +1,21 @@
-"""Learning from rewards of which 40 % are flipped."""
+"""Trains on rewards of which 40 % are flipped, with and without correction."""
 
-from experiments.studies.claims import draw, settings
+from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-RATE = 0.4
+RATE = 0.4  # probability that the verdict on a sample is flipped
 
 
 def flipped_rewards() -> Claim:
-  """Countdown: true rewards, flipped ones, and two corrections of those.
+  """Compares true rewards, flipped rewards and two corrections on countdown.
 
-  With one rate for all prompts both corrections are affine in the reward: the
-  backward one is the leave-one-out advantage of the flipped rewards times 5,
-  which Adam cancels, and the forward one differs by its baseline. They are
-  tried as the papers say them; little is to be expected.
+  The rate of flips is the same for all prompts, so both corrections are affine
+  in the reward. The backward correction equals the leave-one-out advantage of
+  the flipped rewards times 5, and Adam cancels the factor 5. The forward
+  correction differs from it only by its baseline. Both are implemented as in
+  the papers; a large effect is not to be expected.
   """
-  base = settings.countdown()
+  base = settings.countdown_base()
   rates = f"false_positive={RATE}, false_negative={RATE}"
   noisy = f'noisy(of="{settings.COUNTDOWN}", {rates})'
   return Claim(
@@ -28,10 +29,11 @@ def flipped_rewards() -> Claim:
       "Climb Carves Wisdom Deeper Than the Summit"
     ),
     setting=(
-      f"countdown, 4 numbers; {settings.STEPS} updates of 32 x 16 samples; RLOO "
-      "on true rewards and on rewards flipped sample by sample, and both "
-      "corrections with the true rates, which are affine in the reward: under "
-      "Adam the backward one is a control; held-out accuracy is exact"
+      f"countdown, 4 numbers; {settings.STEPS} updates on 32 x 16 samples; RLOO "
+      "with true rewards, RLOO with rewards that are flipped independently for "
+      "each sample, and both corrections with the true rates; the corrections "
+      "are affine in the reward, so under Adam the backward one is a control; "
+      "the held-out evaluation uses true verdicts"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),
@@ -43,7 +45,7 @@ def flipped_rewards() -> Claim:
       ),
     },
     test=_test,
-    draw=draw.accuracies,
+    draw=plots.accuracies,
   )
 
 

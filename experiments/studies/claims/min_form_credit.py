@@ -1,15 +1,20 @@
-"""Sums of step scores against their minimum, where the scores can be gamed."""
+"""Compares credit by the sum and by the minimum of exploitable step scores."""
 
-from experiments.studies.claims import draw, settings
+from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-LABELLED = 0.1
-COEFFICIENTS = (1, 3, 10, 30)
+LABELLED = 0.1  # fraction of the prompts whose verdicts are rewarded as well
+COEFFICIENTS = (1, 3, 10, 30)  # weights of the reward for the verdict
 
 
 def min_form_credit() -> Claim:
-  """Chained arithmetic under two process rewards that overlook something."""
-  base = settings.chain()
+  """Trains on chained arithmetic with two exploitable process rewards.
+
+  The reward "filler" accepts every step of true arithmetic, even if it does not
+  lead to the answer. The reward "local" also accepts a final answer that merely
+  repeats the value of the step before.
+  """
+  base = settings.chain_base()
 
   def arm(prm, method):
     task = f"chain(operations=3, prm='{prm}')"
@@ -21,7 +26,7 @@ def min_form_credit() -> Claim:
       optimizer__learning_rate=2e-4,
     )
 
-  def rescued(prm, form, coefficient):
+  def with_verdicts(prm, form, coefficient):
     verifiable = f"verifiable={coefficient:g}, labelled={LABELLED}"
     return arm(prm, f"{form}({verifiable})")
 
@@ -29,16 +34,17 @@ def min_form_credit() -> Claim:
     name="min_form_credit",
     statement=(
       "With an exploitable process reward, credit by sums collapses and credit "
-      "by the minimum does not; where the minimum has a hack of its own, a "
-      "tenth of verifiable rewards rescues it and does not rescue the sum."
+      "by the minimum does not; where the minimum can be exploited as well, "
+      "verifiable rewards for a tenth of the prompts rescue it and do not rescue "
+      "the sum."
     ),
     source="Cheng et al. 2025, Stop Summation (PURE)",
     setting=(
-      "chained arithmetic, 3 operations; a reward that passes any true "
-      "arithmetic (filler), and one that also passes any answer that repeats "
-      f"the running value (local); {settings.STEPS} updates of 16 x 16 samples; "
-      f"the verdicts of {LABELLED:.0%} of the prompts with coefficient "
-      f"{', '.join(map(str, COEFFICIENTS))}"
+      "chained arithmetic, 3 operations; a process reward that accepts every "
+      "step of true arithmetic (filler), and one that also accepts every answer "
+      f"that repeats the running value (local); {settings.STEPS} updates on "
+      f"16 x 16 samples; 'c x a tenth' adds c times the verdict for "
+      f"{LABELLED:.0%} of the prompts, c = {', '.join(map(str, COEFFICIENTS))}"
     ),
     arms={
       "base": settings.untrained(base, "chain(operations=3)"),
@@ -46,20 +52,21 @@ def min_form_credit() -> Claim:
       "filler, min": arm("filler", "min_form"),
       "local, min": arm("local", "min_form"),
       **{
-        f"local, min + {c}": rescued("local", "min_form", c)
+        f"local, min + {c}": with_verdicts("local", "min_form", c)
         for c in COEFFICIENTS
       },
       **{
-        f"local, sum + {c}": rescued("local", "sum_form", c) for c in (10, 30)
+        f"local, sum + {c}": with_verdicts("local", "sum_form", c)
+        for c in (10, 30)
       },
     },
     test=_test,
-    draw=draw.accuracies,
+    draw=plots.accuracies,
   )
 
 
 def _test(outcomes: Outcomes) -> list[Comparison]:
-  """To collapse is to lose more than half of the base's right answers."""
+  # A collapse is the loss of more than half of the base policy's accuracy.
   right = {name: outcome.pass_at(1) for name, outcome in outcomes.items()}
   base = right["base"]
   return [

@@ -1,4 +1,4 @@
-"""What came out of the claims: one page, one table."""
+"""Results of the claims as an HTML page, a Markdown table and a JSON file."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from experiments.logging import json_files
 from experiments.report import shell
 from experiments.studies.claims.claim import Claim, Comparison, verdict
 
-_COLUMNS = ("comparison", "effect", "claimed", "as claimed")
+_COLUMNS = ("comparison", "effect", "claimed", "decision")
 
 
 @dataclasses.dataclass(frozen=True)
-class Tried:
-  """A claim with what its run said.
+class Result:
+  """A claim with the results of its runs.
 
   Attributes:
     claim: the claim.
-    comparisons: of its test.
-    seeds: how many ran.
-    made: when and by what code its arms were trained.
-    picture: PNG bytes.
+    comparisons: comparisons that its test computed.
+    seeds: number of seeds.
+    provenance: date, commit, JAX version and devices of the runs, one text for
+      each combination.
+    picture: content of the PNG file of the figure.
   """
 
   claim: Claim
   comparisons: Sequence[Comparison]
   seeds: int
-  made: Sequence[str]
+  provenance: Sequence[str]
   picture: bytes
 
   @property
@@ -41,37 +42,38 @@ class Tried:
     return verdict(self.comparisons)
 
 
-def markdown(tried: Sequence[Tried]) -> str:
-  """The table that the README shows."""
+def markdown(results: Sequence[Result]) -> str:
+  """Returns the table for the README."""
   rows = [
-    f"{_made(tried)}. Effects are means over "
-    f"{', '.join(map(str, sorted({t.seeds for t in tried})))} seeds with "
-    "Student's 95 % intervals, on the same held-out problems for all.",
+    f"{_provenance(results)}. Effects are means over "
+    f"{', '.join(map(str, sorted({r.seeds for r in results})))} seeds with "
+    "Student's 95 % intervals. The held-out problems are the same for all "
+    "seeds.",
     "",
     "| claim | measured | effect | claimed | |",
     "|---|---|---|---|---|",
   ]
-  for t in tried:
-    rows.append(f"| {t.claim.statement} | | | | **{t.verdict}** |")
+  for result in results:
+    rows.append(f"| {result.claim.statement} | | | | **{result.verdict}** |")
     rows += [
-      f"| | {c.label} | {effect(c)} | {c.expected} | {mark(c)} |"
-      for c in t.comparisons
+      f"| | {c.label} | {effect(c)} | {c.expected} | {decision(c)} |"
+      for c in result.comparisons
     ]
   return "\n".join(rows) + "\n"
 
 
-def _made(tried: Sequence[Tried]) -> str:
-  return "; ".join(sorted({made for t in tried for made in t.made}))
+def _provenance(results: Sequence[Result]) -> str:
+  return "; ".join(sorted({text for r in results for text in r.provenance}))
 
 
-def record(tried: Sequence[Tried]) -> dict[str, Any]:
-  """The same for programs."""
+def to_json(results: Sequence[Result]) -> dict[str, Any]:
+  """Returns the content of `claims.json`."""
   return {
-    t.claim.name: {
-      "statement": t.claim.statement,
-      "verdict": t.verdict,
-      "seeds": t.seeds,
-      "made": list(t.made),
+    r.claim.name: {
+      "statement": r.claim.statement,
+      "verdict": r.verdict,
+      "seeds": r.seeds,
+      "made": list(r.provenance),
       "comparisons": [
         {
           "label": c.label,
@@ -83,80 +85,86 @@ def record(tried: Sequence[Tried]) -> dict[str, Any]:
           "detectable": c.detectable,
           "effects": [float(x) for x in c.effects],
         }
-        for c in t.comparisons
+        for c in r.comparisons
       ],
     }
-    for t in tried
+    for r in results
   }
 
 
-def page(tried: Sequence[Tried]) -> str:
-  """One self-contained HTML page."""
-  head = "".join(
-    f'<tr><td><a href="#{t.claim.name}">{html.escape(t.claim.statement)}</a>'
-    f"</td><td>{_verdict(t)}</td></tr>"
-    for t in tried
+def page(results: Sequence[Result]) -> str:
+  """Returns an HTML page that contains its plots and needs no other file."""
+  overview = "".join(
+    f'<tr><td><a href="#{r.claim.name}">{html.escape(r.claim.statement)}</a>'
+    f"</td><td>{_verdict(r)}</td></tr>"
+    for r in results
   )
   body = (
-    f"<h1>Claims</h1><p>{html.escape(_made(tried))}. The test of a "
-    "claim stands in its file; intervals are Student's, 95 %, over seeds of "
-    "training, on the same held-out problems for all.</p>"
+    f"<h1>Claims</h1><p>{html.escape(_provenance(results))}. The file of "
+    "each claim contains its test, which was fixed before the run. Intervals "
+    "are Student's 95 % intervals over training seeds; the held-out problems "
+    "are the same for all seeds.</p>"
     "<table><thead><tr><th scope='col'>claim</th><th scope='col'>verdict</th>"
-    f"</tr></thead><tbody>{head}</tbody></table>"
-    + "".join(map(_section, tried))
+    f"</tr></thead><tbody>{overview}</tbody></table>"
+    + "".join(map(_section, results))
   )
-  links = [(t.claim.name, t.claim.name.replace("_", " ")) for t in tried]
+  links = [(r.claim.name, r.claim.name.replace("_", " ")) for r in results]
   return shell.page("Claims", body, links)
 
 
-def _section(t: Tried) -> str:
+def _section(result: Result) -> str:
+  """Returns the section of one claim, with its table and its figure."""
+  claim = result.claim
   rows = "".join(
     f"<tr><td>{html.escape(c.label)}</td>"
     f"<td class='number'>{effect(c)}</td><td>{c.expected}</td>"
-    f"<td>{mark(c)}</td></tr>"
-    for c in t.comparisons
+    f"<td>{decision(c)}</td></tr>"
+    for c in result.comparisons
   )
-  picture = base64.b64encode(t.picture).decode()
-  spoken = f"{t.verdict}: " + "; ".join(
-    f"{c.label} {effect(c)}" for c in t.comparisons
+  picture = base64.b64encode(result.picture).decode()
+  alt_text = f"{result.verdict}: " + "; ".join(
+    f"{c.label} {effect(c)}" for c in result.comparisons
   )
   return (
-    f"<section id='{t.claim.name}'><h2>{t.claim.name.replace('_', ' ')}: "
-    f"{_verdict(t)}</h2><p>{html.escape(t.claim.statement)}<br>"
-    f"<small>{html.escape(t.claim.source)}</small></p>"
-    f"<p>{html.escape(t.claim.setting)}; {t.seeds} seeds.</p><div class='wide'><table><thead><tr>"
+    f"<section id='{claim.name}'><h2>{claim.name.replace('_', ' ')}: "
+    f"{_verdict(result)}</h2><p>{html.escape(claim.statement)}<br>"
+    f"<small>{html.escape(claim.source)}</small></p>"
+    f"<p>{html.escape(claim.setting)}; {result.seeds} seeds.</p>"
+    "<div class='wide'><table><thead><tr>"
     + "".join(f"<th scope='col'>{name}</th>" for name in _COLUMNS)
-    + f"</tr></thead><tbody>{rows}</tbody></table></div><img alt='{html.escape(spoken)}' "
+    + f"</tr></thead><tbody>{rows}</tbody></table></div>"
+    f"<img alt='{html.escape(alt_text)}' "
     f"src='data:image/png;base64,{picture}'></section>"
   )
 
 
-def _verdict(t: Tried) -> str:
-  css = t.verdict.replace(" ", "-")
-  return f"<strong class='{css}'>{t.verdict}</strong>"
+def _verdict(result: Result) -> str:
+  # The class sets the colour; see `experiments/report/web/page.css`.
+  css_class = result.verdict.replace(" ", "-")
+  return f"<strong class='{css_class}'>{result.verdict}</strong>"
 
 
 def effect(c: Comparison) -> str:
-  """Mean and interval, as one reads them."""
+  """Formats mean and interval, for example "+0.090 [+0.078, +0.101]"."""
   low, high = c.interval
   return f"{c.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def mark(c: Comparison) -> str:
-  """Whether it is as claimed."""
+def decision(c: Comparison) -> str:
+  """Returns "holds", "fails", "undecided" or, if only reported, ""."""
   if c.region == "reported":
     return ""
   if c.holds is None:
-    return f"open, {c.detectable:.3f} could be seen"
+    return f"undecided, detectable: {c.detectable:.3f}"
   return "holds" if c.holds else "fails"
 
 
-def write(tried: Sequence[Tried], folder: epath.PathLike) -> None:
+def write(results: Sequence[Result], folder: epath.PathLike) -> None:
   """Writes `index.html`, `claims.md`, `claims.json` and a PNG per claim."""
   folder = epath.Path(folder)
-  for t in tried:
-    json_files.replace(folder / f"{t.claim.name}.png", t.picture)
-  json_files.replace(folder / "index.html", page(tried))
-  json_files.replace(folder / "claims.md", markdown(tried))
-  text = json.dumps(json_files.to_strict_json(record(tried)), indent=2)
+  for result in results:
+    json_files.replace(folder / f"{result.claim.name}.png", result.picture)
+  json_files.replace(folder / "index.html", page(results))
+  json_files.replace(folder / "claims.md", markdown(results))
+  text = json.dumps(json_files.to_strict_json(to_json(results)), indent=2)
   json_files.replace(folder / "claims.json", text + "\n")

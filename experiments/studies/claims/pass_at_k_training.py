@@ -1,14 +1,14 @@
-"""Training on pass@k against training on pass@1."""
+"""Compares training on pass@k with training on pass@1."""
 
-from experiments.studies.claims import draw, settings
+from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-K = 8
+K = 8  # k of the method; the test also evaluates at k = 1 and 64
 
 
 def pass_at_k_training() -> Claim:
-  """Countdown: the same steps on pass@1 (leave-one-out) and on pass@8."""
-  base = settings.countdown()
+  """Compares RLOO (pass@1) and pass@8 training on countdown."""
+  base = settings.countdown_base()
   return Claim(
     name="pass_at_k_training",
     statement=(
@@ -17,9 +17,9 @@ def pass_at_k_training() -> Claim:
     ),
     source="Chen et al. 2025, Pass@k Training; Walder and Karkhanis 2025, PKPO",
     setting=(
-      f"countdown, 4 numbers; {settings.STEPS} updates of 32 x 16 samples; "
-      f"RLOO (pass@1) against pass@{K} training (analytic); pass@1 suffers if "
-      "it ends below the base policy's"
+      f"countdown, 4 numbers; {settings.STEPS} updates on 32 x 16 samples; "
+      f"RLOO (pass@1) is compared with analytic pass@{K} training; pass@1 is "
+      "said to suffer if it ends below that of the base policy"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),
@@ -29,27 +29,28 @@ def pass_at_k_training() -> Claim:
       ),
     },
     test=_test,
-    draw=draw.pass_at_k,
+    draw=plots.pass_at_k,
   )
 
 
 def _test(outcomes: Outcomes) -> list[Comparison]:
-  base, one, many = outcomes.values()
+  base, pass_at_1, pass_at_k = outcomes.values()
   return [
     Comparison(
       f"pass@{K}: pass@{K} training - pass@1 training",
-      many.pass_at(K) - one.pass_at(K),
+      pass_at_k.pass_at(K) - pass_at_1.pass_at(K),
     ),
     Comparison(
       f"pass@64: pass@{K} training - pass@1 training",
-      many.pass_at(64) - one.pass_at(64),
+      pass_at_k.pass_at(64) - pass_at_1.pass_at(64),
     ),
     Comparison(
-      f"pass@1: pass@{K} training - base", many.pass_at(1) - base.pass_at(1)
+      f"pass@1: pass@{K} training - base",
+      pass_at_k.pass_at(1) - base.pass_at(1),
     ),
     Comparison(
       f"pass@1: pass@{K} training - pass@1 training",
-      many.pass_at(1) - one.pass_at(1),
+      pass_at_k.pass_at(1) - pass_at_1.pass_at(1),
       "reported",
     ),
   ]

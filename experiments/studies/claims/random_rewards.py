@@ -1,15 +1,17 @@
-"""What clipping does when the reward is a coin toss."""
+"""Measures the effect of clipping on the entropy when rewards are random."""
 
-from experiments.studies.claims import draw, settings
+from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-EPOCHS, BATCHES = 4, 60  # 240 updates
-TOLERANCE = 0.05  # nats per token
+EPOCHS, BATCHES = 4, 60  # updates per batch, batches: 240 updates
+# Fall of the entropy, in nats per token, that still counts as "does not fall".
+TOLERANCE = 0.05
 
 
 def random_rewards() -> Claim:
-  """Countdown with coin tosses for rewards: GRPO clipped and unclipped."""
-  base = settings.countdown()
+  """Compares GRPO with and without clipping on countdown, rewards at random."""
+  base = settings.countdown_base()
+  # Flipping each verdict with probability 1/2 makes it a coin toss.
   coin = "false_positive=0.5, false_negative=0.5"
   noisy = f'noisy(of="{settings.COUNTDOWN}", {coin})'
 
@@ -30,13 +32,15 @@ def random_rewards() -> Claim:
     ),
     source="Shao et al. 2025, Spurious Rewards",
     setting=(
-      f"countdown, 4 numbers; rewards are coin tosses; GRPO with {EPOCHS} "
-      f"updates on each of {BATCHES} batches, clipped at 0.2 and not at all; "
-      "entropy of the next token, last tenth of the steps minus the first"
+      f"countdown, 4 numbers; the rewards are coin tosses; GRPO with {EPOCHS} "
+      f"updates on each of {BATCHES} batches, with clip range 0.2 and without "
+      "clipping; the effect is the entropy of the next token in the last tenth "
+      "of the steps minus that in the first tenth"
     ),
+    # No ratio reaches 1e6, so nothing is clipped.
     arms={"clipped": arm(0.2), "unclipped": arm(1e6)},
     test=_test,
-    draw=draw.entropies,
+    draw=plots.entropies,
   )
 
 

@@ -1,43 +1,44 @@
-"""What the claims share: base policies and sizes of their runs.
+"""Base policies and sizes of runs that the claims share.
 
-Two layers of width 64, about 100k parameters; 160 updates an arm or more. A
-seed is its own base policy, training problems and samples, the same for every
-arm, so arms are compared seed by seed. All are evaluated on the same 128
-held-out problems with 256 samples each: intervals are of training, not of
-problems.
+The model has two layers of width 64, about 100k parameters, and every trained
+arm makes at least 160 updates. The seed determines the base policy, the
+training problems and the samples. All arms of a seed share the base policy and
+the training problems, so arms are compared seed by seed. All arms are evaluated
+on the same 128 held-out problems with 256 samples each; intervals therefore
+express the variation over training seeds, not over problems.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from experiments.configs import chain as chain_configs
-from experiments.configs import countdown as countdown_configs
-from experiments.configs import defaults
+from experiments.configs import chain, countdown, defaults
 from experiments.studies.arms import Arm
 
-STEPS = 160
+STEPS = 160  # updates of an arm
 COUNTDOWN, CLOSENESS = "countdown(count=4)", "closeness(count=4)"
 
 
-def countdown() -> Arm:
-  """The base policy of countdown, and of what shares its problems."""
-  return Arm(_sized(countdown_configs.base()))
+def countdown_base() -> Arm:
+  """Returns the base policy of countdown and closeness."""
+  return Arm(_sized(countdown.base()))
 
 
-def chain() -> Arm:
-  """The base policy of chained arithmetic."""
-  return Arm(_sized(chain_configs.base()))
+def chain_base() -> Arm:
+  """Returns the base policy of chained arithmetic."""
+  return Arm(_sized(chain.base()))
 
 
 def trained(start: Arm, task: str, method: str, **changes: Any) -> Arm:
-  """Reinforcement learning from a base policy.
+  """Returns an arm that trains a base policy with RL.
 
   Args:
-    start: the base.
-    task: with its settings; problems as the base's.
-    method: with its settings.
-    **changes: of the config, dots written as double underscores.
+    start: arm of the base policy.
+    task: task with its settings, for example "countdown(count=4)". Its prompts
+      have to be those of the base policy's task.
+    method: method with its settings, for example "pass_at_k(k=8)".
+    **changes: values of other config keys. A double underscore stands for the
+      dot of a nested key: `plan__epochs=4` sets `plan.epochs`.
   """
   config = _sized(defaults.rl(steps=STEPS))
   config.model = start.config.model
@@ -49,11 +50,13 @@ def trained(start: Arm, task: str, method: str, **changes: Any) -> Arm:
 
 
 def untrained(start: Arm, task: str) -> Arm:
-  """The base policy itself, judged by another task of its problems."""
+  """Returns an arm that evaluates the base policy on a task."""
+  # With 0 steps the method has no influence.
   return trained(start, task, "rloo", steps=0)
 
 
 def _sized(config):
+  """Sets the sizes of the held-out evaluation, which all claims share."""
   config.steps_per_dispatch = 1
   config.evaluation.problems = 128
   config.evaluation.samples = 256

@@ -48,30 +48,30 @@ def test_operations_are_those_that_the_compiler_counts():
   program = jax.jit(
     lambda params: transformer.logits(unrolled, params, ones, ones > 0)
   )
-  number = program.lower(params).compile().cost_analysis()["flops"]
-  stated = flop_counts.forward(MODEL, tokens=B, seen=B, positions=B)
-  assert stated <= number <= 1.1 * stated, "the rest: norms and rotations"
+  counted = program.lower(params).compile().cost_analysis()["flops"]
+  stated = flop_counts.forward(MODEL, tokens=B, attended=B, positions=B)
+  assert stated <= counted <= 1.1 * stated, "the rest: norms and rotations"
 
 
 def test_every_token_is_counted_once():
   """Against a walk through prompts and completions, token by token."""
   L, lengths = 3, np.array([[1, 4], [2, 5]])
-  tokens = observed = positions = pairs_read = 0
+  tokens = seen = positions = pairs_read = 0
   for row in lengths:
     for t in range(L):
-      tokens, observed = tokens + 1, observed + t + 1
+      tokens, seen = tokens + 1, seen + t + 1
     for length in row:
       positions += length
       for t in range(length - 1):  # the last one is not fed
-        tokens, observed = tokens + 1, observed + L + t + 1
+        tokens, seen = tokens + 1, seen + L + t + 1
         pairs_read += t + 1
-  complete = flop_counts.forward(MODEL, tokens, observed, positions)
-  assert flop_counts.scored(MODEL, L, lengths) == complete
-  assert flop_counts.update_cost(MODEL, L, lengths).flops == 3 * complete
+  whole = flop_counts.forward(MODEL, tokens, seen, positions)
+  assert flop_counts.scored(MODEL, L, lengths) == whole
+  assert flop_counts.update_cost(MODEL, L, lengths).flops == 3 * whole
   sampled = flop_counts.decode_cost(MODEL, L, lengths)
   alike = lengths.size - len(lengths)  # samples that share first logits
   per_logit = 2 * MODEL.width * MODEL.vocab_size
-  assert sampled.flops == complete - alike * per_logit
+  assert sampled.flops == whole - alike * per_logit
   # Twice the steps read the weights, and the prompts' pairs, twice as often.
   pair = 4 * 2 * MODEL.layers * MODEL.kv_heads * MODEL.head_dim
   matrices = 4 * (MODEL.layers * flop_counts.weights(MODEL) + per_logit // 2)
@@ -90,7 +90,7 @@ def test_the_bound_is_the_slower_of_both_limits():
 
 
 @pytest.fixture(scope="module")
-def reference():
+def plain():
   """Weights with the constant channel, and prompts."""
   params = transformer.init(MODEL, jax.random.key(3))
   prompts = np.random.default_rng(0).integers(3, MODEL.vocab_size, (4, 5))
@@ -99,7 +99,7 @@ def reference():
 
 
 @jax.jit
-def draws(params, prompts):
+def drawn(params, prompts):
   """500 samples of each prompt."""
   sampling = generation.Sampling(
     500, TINY.max_tokens, (sizes.EOS_ID,), pad_id=0
@@ -110,14 +110,14 @@ def draws(params, prompts):
   return generation.generate(model, params, prompts, mask, keys, sampling)
 
 
-def test_completions_end_at_the_rate_that_was_asked_for(reference):
-  params, prompts = reference
+def test_completions_end_at_the_rate_that_was_asked_for(plain):
+  params, prompts = plain
   mean, T = 8.0, TINY.max_tokens
   fitted = eos.fit(
     MODEL, params, prompts, eos_id=sizes.EOS_ID, mean=mean, most=T
   )
-  result = draws(fitted, prompts)
-  lengths = np.asarray(result.lengths, np.float64)
+  found = drawn(fitted, prompts)
+  lengths = np.asarray(found.lengths, np.float64)
   error = lengths.std() / np.sqrt(lengths.size)
   assert abs(lengths.mean() - mean) < 4 * error
   # The rate h of a geometric law cut at T: mean = (1 - (1 - h)^T) / h.
@@ -125,28 +125,28 @@ def test_completions_end_at_the_rate_that_was_asked_for(reference):
   for _ in range(60):
     h = (low + high) / 2
     low, high = (h, high) if (1 - (1 - h) ** T) / h > mean else (low, h)
-  tokens, ended = lengths.sum(), np.asarray(result.finished).sum()
+  tokens, ended = lengths.sum(), np.asarray(found.finished).sum()
   deviation = np.sqrt(tokens * h * (1 - h))
   assert abs(ended - tokens * h) < 4 * deviation
-  early = np.asarray(result.lengths) <= 4
+  early = np.asarray(found.lengths) <= 4
   expected = lengths.size * (1 - (1 - h) ** 4)
   spread = np.sqrt(expected * (1 - h) ** 4)
   assert abs(early.sum() - expected) < 5 * spread, "equally often at any time"
 
 
-def test_nothing_ends_where_nothing_should(reference):
-  result = draws(*reference)
-  assert (result.lengths == TINY.max_tokens).all()
-  assert not result.finished.any()
-  drawn_ids = set(np.unique(result.completions).tolist())
+def test_nothing_ends_where_nothing_should(plain):
+  found = drawn(*plain)
+  assert (found.lengths == TINY.max_tokens).all()
+  assert not found.finished.any()
+  drawn_ids = set(np.unique(found.completions).tolist())
   others = set(range(MODEL.vocab_size)) - {sizes.EOS_ID, sizes.PAD_ID}
   assert drawn_ids == others, "all but the two, none of which is drawn"
 
 
-def test_a_mean_that_no_rate_gives_is_refused(reference):
+def test_a_mean_that_no_rate_gives_is_refused(plain):
   for mean in (1.0, 24.0):
     with pytest.raises(ValueError, match="between 1 and 24"):
-      eos.fit(MODEL, *reference, eos_id=sizes.EOS_ID, mean=mean, most=24)
+      eos.fit(MODEL, *plain, eos_id=sizes.EOS_ID, mean=mean, most=24)
 
 
 @pytest.fixture(scope="module")
@@ -185,22 +185,22 @@ def test_the_proof_sees_other_weights(ours, tiny_job, tmp_path):
       beside.prove_greedy(
         ours, Elsewhere(peer, other["plain"]), tiny_job["plain"], print
       )
-    separate, theirs = ours.run(1), peer.run(1)
-  assert separate.counts["lengths"] == theirs.counts["lengths"]
-  assert separate.tokens == TINY.prompts * TINY.samples * TINY.max_tokens
+    own, theirs = ours.run(1), peer.run(1)
+  assert own.counts["lengths"] == theirs.counts["lengths"]
+  assert own.tokens == TINY.prompts * TINY.samples * TINY.max_tokens
 
 
 def test_both_make_the_same_update(tmp_path):
   pytest.importorskip("torch")
   job = update.write(TINY, tmp_path)
-  separate = sides.Launch(
+  own = sides.Launch(
     "ours", "experiments.studies.benchmark.own.update", job | {"devices": 1}
   )
   forms = {"threads": 1, "rows": 4, **update.FORMS[update.LIMITED]}
   launch = sides.Launch(
     "torch", "experiments.studies.benchmark.peers.torch", job | forms
   )
-  with sides.Side(separate) as side:
+  with sides.Side(own) as side:
     with sides.Side(launch) as peer:
       update.prove(side, peer, print)
       first = side.run(0).counts["loss"], peer.run(0).counts["loss"]
@@ -226,8 +226,8 @@ def test_decode_alone_end_to_end(tiny_command, tmp_path, capsys):
   file = tmp_path / "found.json"
   words = ["decode(shape='tiny', calls=2)", "--peer", "none"]
   assert command.main([*words, "--json", str(file)]) == 0
-  result = json.loads(file.read_text())
-  (row,) = result["rows"]
+  found = json.loads(file.read_text())
+  (row,) = found["rows"]
   assert row["name"] == "decode tiny"
   assert row["settings"] == {"ours": "devices 1"}
   assert row["peer"] is None
@@ -237,7 +237,7 @@ def test_decode_alone_end_to_end(tiny_command, tmp_path, capsys):
   lengths = np.full((TINY.prompts, TINY.samples), TINY.max_tokens)
   cost = flop_counts.decode_cost(MODEL, TINY.prompt_length, lengths)
   assert row["work"]["flops"] == cost.flops
-  assert result["machine"] == {"flops": 1e12, "bandwidth": 1e11}
+  assert found["machine"] == {"flops": 1e12, "bandwidth": 1e11}
   assert "decode tiny" in capsys.readouterr().out
 
 
@@ -247,13 +247,13 @@ def test_a_peer_that_is_missing_is_one_line_and_status_2(
   missing = beside.PEERS["hf"].__class__("nothing", ("no_such_thing",))
   monkeypatch.setitem(beside.PEERS, "hf", missing)
   assert command.main(["decode(shape='tiny')"]) == 2
-  output = capsys.readouterr().err.splitlines()
-  assert len(output) == 1
-  assert "no_such_thing" in output[0]
+  said = capsys.readouterr().err.splitlines()
+  assert len(said) == 1
+  assert "no_such_thing" in said[0]
 
 
 @pytest.mark.parametrize(
-  ("words", "output"),
+  ("words", "said"),
   [
     (["decode(shape='smal')"], "small"),
     (["decode", "--peer", "hff"], "hf"),
@@ -261,6 +261,6 @@ def test_a_peer_that_is_missing_is_one_line_and_status_2(
     (["objectives", "--peer", "hf"], "peer"),
   ],
 )
-def test_mistakes_name_what_there_is(words, output, capsys):
+def test_mistakes_name_what_there_is(words, said, capsys):
   assert command.main(words) == 2
-  assert output in capsys.readouterr().err
+  assert said in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Claims: what the test says of known numbers, and arms that are kept."""
+"""Tests of claims: verdicts from constructed effects, and stored arms."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ from experiments.report import picture
 from experiments.studies import claims
 from experiments.studies.arms import Arm, Outcome, Store
 from experiments.studies.claims import __main__ as command
-from experiments.studies.claims import draw, page, settings
+from experiments.studies.claims import page, plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, verdict
 from experiments.training import build
 
@@ -26,14 +26,14 @@ EFFECTS = np.array([1.0, 2.0, 3.0, 6.0])  # mean 3, s.e. 1.0801
 
 
 def test_the_interval_is_students():
-  result = Comparison("", EFFECTS)
+  comparison = Comparison("", EFFECTS)
   error = np.sqrt(14 / 3) / 2
-  assert result.mean == 3
+  assert comparison.mean == 3
   np.testing.assert_allclose(
-    result.interval, [3 - T_975 * error, 3 + T_975 * error], rtol=1e-4
+    comparison.interval, [3 - T_975 * error, 3 + T_975 * error], rtol=1e-4
   )
   np.testing.assert_allclose(
-    result.detectable, (T_975 + T_80) * error, rtol=1e-4
+    comparison.detectable, (T_975 + T_80) * error, rtol=1e-4
   )
 
 
@@ -54,16 +54,16 @@ def test_a_region_holds_when_the_interval_is_inside(region, bound, holds):
   assert Comparison("", EFFECTS, region, bound).holds is holds
 
 
-def test_all_parts_make_the_verdict():
-  yes, no = Comparison("", EFFECTS + 9), Comparison("", -EFFECTS - 9)
-  perhaps = Comparison("", EFFECTS)
-  assert verdict([yes, yes]) == "reproduced"
-  assert verdict([yes, perhaps]) == "inconclusive"
-  assert verdict([yes, perhaps, no]) == "not reproduced"
-  aside = Comparison("", -EFFECTS - 9, "reported")
-  assert verdict([yes, aside]) == "reproduced"
+def test_the_verdict_combines_all_comparisons():
+  holds, fails = Comparison("", EFFECTS + 9), Comparison("", -EFFECTS - 9)
+  undecided = Comparison("", EFFECTS)
+  assert verdict([holds, holds]) == "reproduced"
+  assert verdict([holds, undecided]) == "inconclusive"
+  assert verdict([holds, undecided, fails]) == "not reproduced"
+  reported = Comparison("", -EFFECTS - 9, "reported")
+  assert verdict([holds, reported]) == "reproduced"
   with pytest.raises(ValueError, match="at least one"):
-    verdict([aside])
+    verdict([reported])
 
 
 def test_an_interval_needs_two_seeds():
@@ -82,31 +82,32 @@ def test_every_claim_can_be_built(name):
     build.make_task(config)
     updates = config.steps * config.plan.epochs * config.plan.minibatches
     assert updates >= 150 or config.steps == 0
-    assert config.evaluation.samples >= 256  # pass@64 is no extreme of it
+    # With 256 samples the estimate of pass@64 averages over many groups of 64.
+    assert config.evaluation.samples >= 256
 
 
 @pytest.mark.parametrize("name", claims.NAMES)
-def test_the_tests_read_what_the_arms_left(name):
-  """On outcomes where all arms are alike, every difference of two is 0."""
+def test_effects_are_zero_if_all_arms_have_the_same_outcome(name):
   rng = np.random.default_rng(0)
   scores = rng.integers(0, 2, (3, 4, 256)).astype(np.float32)
   entropy = {"policy/entropy": np.ones((3, 20))}
   lengths, steps = np.ones(scores.shape, int), np.full(3, 20)
-  alike = Outcome(entropy, steps, scores, scores > 0, lengths)
+  outcome = Outcome(entropy, steps, scores, scores > 0, lengths)
   claim = claims.get(name)
-  result = claim.test(dict.fromkeys(claim.arms, alike))
-  assert any(c.region != "reported" for c in result)
-  for comparison in result:
+  comparisons = claim.test(dict.fromkeys(claim.arms, outcome))
+  assert any(c.region != "reported" for c in comparisons)
+  for comparison in comparisons:
+    # "x - half of base" is not the difference of two arms.
     if "half of" not in comparison.label:
       np.testing.assert_allclose(comparison.effects, 0, atol=1e-6)
 
 
-def test_a_sample_without_a_verdict_is_not_a_wrong_one():
+def test_a_sample_without_a_verdict_does_not_count_as_wrong():
   scores = np.array([[[1, np.nan, 0, np.nan]]], np.float32)
   verdicts = np.array([[[1, -1, 0, -1]]], np.int8)
-  result = Outcome({}, np.ones(1), scores, verdicts, np.ones_like(scores))
-  np.testing.assert_allclose(result.pass_curve([1, 2]), [[0.5, 1.0]])
-  np.testing.assert_allclose(result.max_curve([1, 2]), [[0.5, 1.0]])
+  outcome = Outcome({}, np.ones(1), scores, verdicts, np.ones_like(scores))
+  np.testing.assert_allclose(outcome.pass_curve([1, 2]), [[0.5, 1.0]])
+  np.testing.assert_allclose(outcome.max_curve([1, 2]), [[0.5, 1.0]])
 
 
 def test_an_unknown_claim_is_refused(capsys):
@@ -117,7 +118,7 @@ def test_an_unknown_claim_is_refused(capsys):
 
 
 def tiny(method="rloo", steps=4):
-  """An arm of seconds and its base."""
+  """Returns an arm that trains for a few seconds, with a supervised base."""
   config = smoke.get_config()
   base = config.base
   base.evaluation = config.evaluation
@@ -142,7 +143,7 @@ def outcome(folder):
   return result
 
 
-def test_seeds_differ_and_are_shaped(outcome):
+def test_shapes_of_an_outcome_and_differences_of_its_seeds(outcome):
   assert outcome.scores.shape == (3, 16, 8)
   assert outcome.series["reward/mean"].shape == (3, 4)
   assert not np.array_equal(outcome.lengths[0], outcome.lengths[1])
@@ -162,20 +163,20 @@ def test_finished_seeds_are_not_run_again(folder, outcome):
   np.testing.assert_array_equal(again.scores, outcome.scores)
 
 
-def test_a_lost_seed_comes_back_the_same(folder, outcome):
-  """Whatever runs beside it: a seed is a function of its number."""
-  del outcome  # the base is there
+def test_a_seed_that_is_trained_again_is_identical(folder, outcome):
+  """The result of a seed does not depend on the seeds trained beside it."""
+  del outcome  # only makes sure that the base is trained
   store = Store(folder, lambda line: None)
-  complete = store.outcome(tiny(), range(3))
+  first = store.outcome(tiny(), range(3))
   next(folder.glob(f"arms/{tiny().digest}/*_002.npz")).unlink()
   assert store.missing(tiny(), range(3)) == [2]
   again = store.outcome(tiny(), range(3))
-  np.testing.assert_array_equal(again.scores, complete.scores)
-  for name, values in complete.series.items():
+  np.testing.assert_array_equal(again.scores, first.scores)
+  for name, values in first.series.items():
     np.testing.assert_array_equal(again.series[name], values)
 
 
-def test_the_same_arm_has_the_same_name_and_another_has_not():
+def test_the_digest_identifies_an_arm_without_its_seed():
   assert tiny().digest == tiny().digest
   seeded = tiny()
   seeded.config.seed = 5
@@ -188,28 +189,28 @@ def test_the_same_arm_has_the_same_name_and_another_has_not():
 
 
 def test_an_untrained_arm_has_no_steps(folder, outcome):
-  del outcome  # the base is there
-  idle = Store(folder, lambda line: None).outcome(tiny(steps=0), range(2))
-  assert not idle.series
-  assert idle.scores.shape == (2, 16, 8)
+  del outcome  # only makes sure that the base is trained
+  untrained = Store(folder, lambda line: None).outcome(tiny(steps=0), range(2))
+  assert not untrained.series
+  assert untrained.scores.shape == (2, 16, 8)
 
 
-def test_an_arm_starts_from_an_arm():
+def test_an_arm_refuses_initial_parameters_from_its_config():
   config = tiny().config
   config.init_from = "elsewhere"
   with pytest.raises(ValueError, match=r"config\.init_from"):
     Arm(config)
 
 
-def test_what_was_made_by_what_is_kept(folder, outcome):
-  del outcome
+def test_the_provenance_of_a_seed_is_stored(folder, outcome):
+  del outcome  # only makes sure that the arm is trained
   store = Store(folder, lambda line: None)
-  (built,) = store.made(tiny(), range(3))
-  assert f"jax {jax.__version__} on 8 cpu" in built
+  (provenance,) = store.provenance(tiny(), range(3))
+  assert f"jax {jax.__version__} on 8 cpu" in provenance
   assert store.seconds(tiny(), range(3)) > 0
 
 
-def test_the_page_says_what_the_test_said(tmp_path, outcome):
+def test_the_page_shows_the_verdict_and_the_numbers(tmp_path, outcome):
   arms = {"base": tiny(steps=0), "trained": tiny()}
   claim = Claim(
     "tiny",
@@ -220,42 +221,42 @@ def test_the_page_says_what_the_test_said(tmp_path, outcome):
     lambda outcomes: [
       Comparison("trained - base", outcomes["trained"].pass_at(1) - 2, "below"),
     ],
-    draw.pass_at_k,
+    plots.pass_at_k,
   )
   outcomes = {"base": outcome, "trained": outcome}
-  result = claim.test(outcomes)
-  sampled = picture.png(draw.figure(claim, outcomes, result))
-  assert sampled.startswith(b"\x89PNG")
-  page.write([page.Tried(claim, result, 3, ["today"], sampled)], tmp_path)
+  comparisons = claim.test(outcomes)
+  png = picture.png(plots.figure(claim, outcomes, comparisons))
+  assert png.startswith(b"\x89PNG")
+  page.write([page.Result(claim, comparisons, 3, ["today"], png)], tmp_path)
   text = (tmp_path / "index.html").read_text()
   assert "A &lt;statement&gt;." in text
   assert "<strong class='reproduced'>" in text
   assert "src='data:image/png;base64," in text
   written = re.sub(r"base64,[^']*", "", text)
-  assert "http" not in written  # nothing is fetched
+  assert "http" not in written  # the page loads nothing from a server
   saved = json.loads((tmp_path / "claims.json").read_text())["tiny"]
   assert saved["verdict"] == "reproduced"
-  assert saved["comparisons"][0]["mean"] == pytest.approx(result[0].mean)
+  assert saved["comparisons"][0]["mean"] == pytest.approx(comparisons[0].mean)
   assert "**reproduced**" in (tmp_path / "claims.md").read_text()
 
 
 @pytest.mark.parametrize(
-  "panel", [draw.pass_at_k, draw.max_at_k, draw.accuracies, draw.entropies]
+  "plot", [plots.pass_at_k, plots.max_at_k, plots.accuracies, plots.entropies]
 )
-def test_panels_draw(panel, outcome):
+def test_every_plot_draws_lines(plot, outcome):
   axes = matplotlib.figure.Figure().subplots()
-  panel(axes, {"base": outcome, "trained": outcome})
+  plot(axes, {"base": outcome, "trained": outcome})
   assert axes.lines
 
 
-def test_the_list_says_every_statement():
-  done = subprocess.run(
+def test_the_list_names_every_claim():
+  process = subprocess.run(
     [sys.executable, "-m", "experiments.studies.claims", "--list"],
     cwd=pathlib.Path(__file__).parents[3],
     capture_output=True,
     text=True,
   )
-  assert done.returncode == 0, done.stderr
+  assert process.returncode == 0, process.stderr
   for name in claims.NAMES:
-    assert name in done.stdout
+    assert name in process.stdout
   assert settings.STEPS >= 150

@@ -1,4 +1,4 @@
-"""Panels of a claim's figure: what was measured, and what the test says."""
+"""Plots of a claim's figure: the outcomes of the arms and the comparisons."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ import numpy as np
 
 from experiments.evaluation.intervals import student_interval
 from experiments.report import picture
-from experiments.studies.arms import Outcome
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-# The base in grey, then one colour an arm.
+# The first colour is grey, for the base policy. The others are for the arms.
 COLORS = (*picture.COLORS, "#56b4e9", "#8c510a", "#b2182b", "#1b7837")
-MARKS = {True: "#1a7f37", False: "#cf222e", None: "#9a6700"}
+# Green if a comparison holds, red if it fails, brown if it is undecided.
+DECISION_COLORS = {True: "#1a7f37", False: "#cf222e", None: "#9a6700"}
 
 
 def figure(
   claim: Claim, outcomes: Outcomes, comparisons: Sequence[Comparison]
 ) -> matplotlib.figure.Figure:
-  """The outcomes on the left, the comparisons on the right."""
-  drawn = matplotlib.figure.Figure(figsize=(11, 4.4), layout="constrained")
-  drawn.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
-  left, right = drawn.subplots(1, 2)
+  """Plots the outcomes on the left and the comparisons on the right."""
+  canvas = matplotlib.figure.Figure(figsize=(11, 4.4), layout="constrained")
+  canvas.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
+  left, right = canvas.subplots(1, 2)
   claim.draw(left, outcomes)
   _comparisons(right, comparisons)
-  return drawn
+  return canvas
 
 
 def pass_at_k(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
-  """pass@k against k, bands over seeds."""
-  ks = _budgets(outcomes)
+  """Plots pass@k against k, with 95 % bands over seeds."""
+  ks = _powers_of_two(outcomes)
   curves = {name: o.pass_curve(ks) for name, o in outcomes.items()}
   _against_k(axes, ks, curves, "pass@k")
 
 
 def max_at_k(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
-  """Expected best score of k samples against k, bands over seeds."""
-  ks = _budgets(outcomes)
+  """Plots the expected best of k scores against k, with 95 % bands."""
+  ks = _powers_of_two(outcomes)
   curves = {name: o.max_curve(ks) for name, o in outcomes.items()}
   _against_k(axes, ks, curves, "best of k")
 
 
 def accuracies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
-  """Right answers of every arm, a dot a seed."""
+  """Plots the pass@1 of every arm: each seed, the mean and its interval."""
   rows = {name: o.pass_at(1) for name, o in outcomes.items()}
-  for at, (values, color) in enumerate(
+  for y, (values, color) in enumerate(
     zip(rows.values(), _colors(), strict=False)
   ):
     axes.plot(
-      values, np.full(len(values), at), "o", color=color, alpha=0.35, ms=5
+      values, np.full(len(values), y), "o", color=color, alpha=0.35, ms=5
     )
     mean, low, high = _interval(values)
-    axes.plot([low, high], [at, at], color=color, linewidth=2)
-    axes.plot(mean, at, "D", color=color, markersize=6)
+    axes.plot([low, high], [y, y], color=color, linewidth=2)
+    axes.plot(mean, y, "D", color=color, markersize=6)
   axes.set_yticks(range(len(rows)), rows)
   axes.invert_yaxis()
   axes.set_xlim(-0.02, 1.02)
@@ -72,7 +72,8 @@ def accuracies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
 
 
 def entropies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
-  """Entropy of the next token during training, bands over seeds."""
+  """Plots the entropy of the next token against the training step."""
+  # Skips grey: no arm of this plot is an untrained base policy.
   for (name, outcome), color in zip(
     outcomes.items(), itertools.islice(_colors(), 1, None), strict=False
   ):
@@ -93,6 +94,7 @@ def entropies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
 
 
 def _against_k(axes, ks, curves, label) -> None:
+  """Plots curves `{arm: [seeds, len(ks)]}` with 95 % bands over seeds."""
   for (name, values), color in zip(curves.items(), _colors(), strict=False):
     mean, low, high = _interval(values)
     axes.fill_between(ks, low, high, color=color, alpha=0.16, linewidth=0)
@@ -113,34 +115,34 @@ def _against_k(axes, ks, curves, label) -> None:
 
 
 def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
-  """Each effect with its interval; the expected region is shaded."""
-  reach = max(max(np.abs([*c.interval, c.bound])) for c in comparisons)
-  for at, comparison in enumerate(comparisons):
-    color = MARKS[comparison.holds]
+  """Plots each effect with its interval; the claimed region is shaded."""
+  # Half of the range of x: it shows every interval and every bound.
+  limit = max(max(np.abs([*c.interval, c.bound])) for c in comparisons)
+  limit *= 1.15
+  for y, comparison in enumerate(comparisons):
+    color = DECISION_COLORS[comparison.holds]
     if comparison.region == "reported":
       color = picture.COLORS[0]
     low, high = {
-      "above": (comparison.bound, 1.15 * reach),
-      "below": (-1.15 * reach, comparison.bound),
+      "above": (comparison.bound, limit),
+      "below": (-limit, comparison.bound),
       "reported": (0.0, 0.0),
     }[comparison.region]
-    axes.barh(
-      at, high - low, left=low, height=0.5, color=picture.GRID, zorder=0
-    )
-    axes.plot(comparison.interval, [at, at], color=color, linewidth=2.5)
-    axes.plot(comparison.mean, at, "D", color=color, markersize=6)
+    axes.barh(y, high - low, left=low, height=0.5, color=picture.GRID, zorder=0)
+    axes.plot(comparison.interval, [y, y], color=color, linewidth=2.5)
+    axes.plot(comparison.mean, y, "D", color=color, markersize=6)
     axes.annotate(
       comparison.label,
-      (-1.15 * reach, at - 0.32),
+      (-limit, y - 0.32),
       color=picture.INK,
       fontsize=9,
     )
   axes.axvline(0, color=picture.INK, linewidth=0.8)
-  axes.set_xlim(-1.15 * reach, 1.15 * reach)
+  axes.set_xlim(-limit, limit)
   axes.set_ylim(len(comparisons) - 0.5, -0.6)
   axes.set_yticks([])
   axes.set_title(
-    "effect, 95 % interval over seeds; shaded: as claimed",
+    "effects with 95 % intervals over seeds; shaded: claimed region",
     color=picture.INK,
     fontsize=10,
     loc="left",
@@ -150,18 +152,18 @@ def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
 
 
 def _interval(values: np.ndarray) -> tuple[np.ndarray, ...]:
-  """Mean and 95 % interval over seeds."""
+  """Returns the mean over seeds, and the two ends of its 95 % interval."""
   return values.mean(0), *student_interval(values)
 
 
-def _budgets(outcomes: Outcomes) -> list[int]:
-  """Powers of two, far enough below S that the estimate is no single draw."""
-  samples = min(_samples(outcome) for outcome in outcomes.values())
+def _powers_of_two(outcomes: Outcomes) -> list[int]:
+  """Returns the powers of two up to half the number of samples per problem.
+
+  At k = S the estimate of pass@k rests on a single group of k samples, so its
+  variance would be high.
+  """
+  samples = min(outcome.scores.shape[-1] for outcome in outcomes.values())
   return [2**i for i in range(samples.bit_length()) if 2**i <= samples // 2]
-
-
-def _samples(outcome: Outcome) -> int:
-  return outcome.scores.shape[-1]
 
 
 def _colors():
