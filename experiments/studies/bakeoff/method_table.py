@@ -1,8 +1,9 @@
-"""What the methods differ in from GRPO, seed by seed, and how it is written.
+"""Differences of each method to GRPO, as Markdown, HTML and JSON.
 
-Differences are paired by seed (base policy, training problems, held-out
-problems), their intervals Student's, 95 %, over seeds. Rows stand in
-alphabetical order within families: intervals that overlap rank nobody.
+A difference is paired by seed: both runs of a pair share the base policy, the
+training problems and the held-out problems. Intervals are Student's 95 %
+intervals over seeds. Rows are in alphabetical order within families, because
+methods whose intervals overlap cannot be ranked.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ UNSPENT = "did not spend its tokens"
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """A mean over seeds with its interval; a single value has none.
+  """A mean over seeds with its interval; a single seed has no interval.
 
   Attributes:
     values: `[seeds]`.
-    null: where nothing differs: 0, or 1 of a ratio.
-    digits: after the point.
+    null: value if nothing differs: 0 for a difference, 1 for a ratio.
+    digits: number of decimals in the text.
   """
 
   values: np.ndarray
@@ -56,12 +57,12 @@ class Estimate:
 
   @property
   def differs(self) -> bool:
-    """Whether the interval leaves the null out."""
+    """True if the interval does not contain `null`."""
     low, high = self.interval
     return bool(low > self.null or high < self.null)
 
   def text(self, signed: bool = True) -> str:
-    """`+0.012 [+0.003, +0.021]`; a ratio and an absolute bear no sign."""
+    """Returns text such as "+0.012 [+0.003, +0.021]"; a ratio has no sign."""
     if np.isnan(self.values).any():
       return ""
     sign = "+" if signed and not self.null else ""
@@ -83,15 +84,16 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """What was measured of a method, or of the base policy.
+  """Measured values of a method, or of the base policy.
 
   Attributes:
-    name: of the method.
-    family: its folder.
-    values: `{column: [seeds]}`, absolute; seconds in the column of the cost.
-    steps: `[seeds]` of its training.
-    spent: on its training.
-    made: when and by what code.
+    name: name of the method.
+    family: folder of the method in `rl/methods`.
+    values: `{column: [seeds]}`, not relative to the reference; the cost column
+      has seconds per step.
+    steps: `[seeds]` number of training steps.
+    spent: tokens and time of the training.
+    provenance: dates, commits and devices of the training.
   """
 
   name: str
@@ -99,16 +101,25 @@ class Row:
   values: Mapping[str, np.ndarray]
   steps: np.ndarray
   spent: Spent
-  made: frozenset[str]
+  provenance: frozenset[str]
 
   def by_clock(
     self, values: np.ndarray, other: Row | None = None
   ) -> np.ndarray:
-    """Means of the seeds that were trained side by side: one time, not many.
+    """Averages values over seeds that were trained side by side.
 
-    Where values are of another row too, of those that share a time in either.
+    Such seeds share one measured time, so they count as one value.
+
+    Args:
+      values: `[seeds]` times, or ratios of times to those of `other`.
+      other: row whose shared times count too; None for this row only.
+
+    Returns:
+      One mean for each group of seeds that share a time in either row.
     """
     clocks = [row.spent.beside for row in (self, other) if row is not None]
+    # shared[i]: smallest seed of the group of seed i. Groups that overlap in the
+    # two rows merge, until nothing changes.
     shared, before = np.arange(len(values)), None
     while not np.array_equal(shared, before):
       before = shared.copy()
@@ -119,48 +130,54 @@ class Row:
 
 
 def row(
-  name: str, family: str, outcome: Outcome, spent: Spent, made: Iterable[str]
+  name: str,
+  family: str,
+  outcome: Outcome,
+  spent: Spent,
+  provenance: Iterable[str],
 ) -> Row:
-  """The row of an outcome; the base policy has no entropy and no cost."""
+  """Makes the row of an outcome; the base policy has no entropy and no cost."""
   ks = [k for k in KS if k <= outcome.correct.shape[-1]]
   curve = outcome.pass_curve(ks)
-  nothing = np.full(len(curve), np.nan)
+  missing = np.full(len(curve), np.nan)
   values = {f"pass@{k}": curve[:, i] for i, k in enumerate(ks)}
   values["entropy"] = (
-    outcome.last(multi_seed.SURPRISE) if outcome.series else nothing
+    outcome.last(multi_seed.SURPRISE) if outcome.series else missing
   )
   values["length"] = outcome.lengths.mean((1, 2))
   values[COST] = spent.step_seconds
-  return Row(name, family, values, outcome.steps, spent, frozenset(made))
+  return Row(name, family, values, outcome.steps, spent, frozenset(provenance))
 
 
-def compare(one: Row, reference: Row) -> dict[str, Estimate]:
-  """Paired differences to the reference, and the ratio of the costs."""
-  found = {
+def compare(member: Row, reference: Row) -> dict[str, Estimate]:
+  """Returns paired differences to the reference, and the ratio of costs."""
+  differences = {
     column: Estimate(values - reference.values[column], digits=digits(column))
-    for column, values in one.values.items()
+    for column, values in member.values.items()
     if column != COST
   }
-  ratio = one.by_clock(one.values[COST] / reference.values[COST], reference)
-  return {**found, COST: Estimate(ratio, null=1.0, digits=2)}
+  ratio = member.by_clock(
+    member.values[COST] / reference.values[COST], reference
+  )
+  return {**differences, COST: Estimate(ratio, null=1.0, digits=2)}
 
 
 def digits(column: str) -> int:
-  """How many of a column's decimals are shown."""
+  """Returns the number of decimals of a column."""
   return 2 if column == "length" else 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """A whole bake-off.
+  """All rows of a bake-off.
 
   Attributes:
-    task: with its settings.
+    task: task with its settings.
     budget: completion tokens of each seed.
-    base: the policy that all start from.
-    reference: GRPO.
-    rows: the other methods, in any order.
-    refused: `{method: why it was not run}`.
+    base: row of the base policy.
+    reference: row of GRPO.
+    rows: rows of the other methods, in any order.
+    refused: `{method: reason why it was not run}`.
   """
 
   task: str
@@ -171,10 +188,10 @@ class Table:
   refused: Mapping[str, str]
 
   @property
-  def made(self) -> list[str]:
-    """When and by what code all of them were trained."""
+  def provenance(self) -> list[str]:
+    """Dates, commits and devices of all training runs."""
     rows = (self.base, self.reference, *self.rows)
-    return sorted(frozenset().union(*(one.made for one in rows)))
+    return sorted(frozenset().union(*(one.provenance for one in rows)))
 
   @property
   def columns(self) -> list[str]:
@@ -185,38 +202,38 @@ class Table:
     return len(self.reference.steps)
 
   def families(self) -> Iterable[tuple[str, list[Row]]]:
-    """Families and their methods, both in alphabetical order."""
+    """Yields families with their rows, both in alphabetical order."""
     rows = sorted(self.rows, key=lambda r: (r.family, r.name))
     for family, members in itertools.groupby(rows, lambda r: r.family):
       yield family, list(members)
 
   def compared(self, one: Row) -> dict[str, Estimate]:
-    """What a method differs in from the reference."""
+    """Returns the differences of a method to the reference."""
     return compare(one, self.reference)
 
   def notes(self, one: Row) -> list[str]:
-    """What a reader of the row must know."""
+    """Returns remarks on a row, such as "did not learn"."""
     gain = Estimate(one.values["pass@1"] - self.base.values["pass@1"])
-    found = [] if gain.interval[0] > 0 else [FLAT]
-    return found + [UNSPENT] * bool((one.spent.tokens < self.budget).any())
+    notes = [] if gain.interval[0] > 0 else [FLAT]
+    return notes + [UNSPENT] * bool((one.spent.tokens < self.budget).any())
 
   @property
   def heading(self) -> str:
-    """Of what the table is."""
+    """One paragraph: task, seeds, budget, and provenance."""
     return (
       f"{self.task}; {self.seeds} seeds, each with its own base policy; "
       f"{self.budget:,} sampled tokens a seed for every method; "
       f"{len(self.rows)} methods besides {self.reference.name}. "
-      f"{'; '.join(self.made)}."
+      f"{'; '.join(self.provenance)}."
     )
 
   @property
   def reading(self) -> str:
-    """How to read it, with what chance alone would mark."""
-    found = [e for r in self.rows for e in self.compared(r).values()]
-    found = [e for e in found if len(e.values) > 1]
-    chance = (1 - CONFIDENCE) * len(found)
-    marked = sum(e.differs for e in found)
+    """One paragraph that explains the columns, the marks and their chance."""
+    estimates = [e for r in self.rows for e in self.compared(r).values()]
+    estimates = [e for e in estimates if len(e.values) > 1]
+    chance = (1 - CONFIDENCE) * len(estimates)
+    marked = sum(e.differs for e in estimates)
     return (
       f"Differences to {self.reference.name}, paired by seed, with Student's "
       "95 % intervals over seeds of training; held-out problems are the same "
@@ -225,7 +242,7 @@ class Table:
       "the seconds that a device works (CPU seconds of the process), "
       "compilation left out; seeds that ran side by side are one time. Bold: "
       "the interval leaves out zero (a ratio: one). "
-      f"If nothing differed, about {chance:.0f} of these {len(found)} "
+      f"If nothing differed, about {chance:.0f} of these {len(estimates)} "
       f"intervals would do so by chance; {marked} do. Alphabetical, no "
       f"ranking: methods are compared with {self.reference.name} only. "
       f'"{FLAT}": the interval of pass@1 minus that of the base policy is not '
@@ -236,7 +253,7 @@ class Table:
 
 
 def _absolute(t: Table) -> list[tuple[str, list[str]]]:
-  """The rows of the base and of the reference."""
+  """Returns the rows of the base policy and of the reference."""
 
   def texts(one: Row) -> list[str]:
     values = {**one.values, COST: one.by_clock(one.values[COST])}
@@ -249,7 +266,7 @@ def _absolute(t: Table) -> list[tuple[str, list[str]]]:
 
 
 def markdown(t: Table) -> str:
-  """Of `bakeoff.md`."""
+  """Returns the text of `bakeoff.md`."""
 
   def line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
@@ -276,7 +293,7 @@ def markdown(t: Table) -> str:
 
 
 def page(t: Table) -> str:
-  """Of `index.html`, one self-contained page."""
+  """Returns the text of `index.html`, which links to no other file."""
 
   def head(last: str) -> str:
     names = ["method", *t.columns[:-1], last, ""]
@@ -320,7 +337,7 @@ def page(t: Table) -> str:
 
 
 def record(t: Table) -> dict[str, Any]:
-  """Of `bakeoff.json`."""
+  """Returns the content of `bakeoff.json`."""
 
   def absolute(one: Row) -> dict[str, Any]:
     return {
@@ -333,7 +350,7 @@ def record(t: Table) -> dict[str, Any]:
     "task": t.task,
     "seeds": t.seeds,
     "budget": t.budget,
-    "made": t.made,
+    "made": t.provenance,
     "base": absolute(t.base),
     t.reference.name: absolute(t.reference),
     "methods": {
@@ -352,22 +369,25 @@ def record(t: Table) -> dict[str, Any]:
 
 def write(t: Table, folder: epath.PathLike) -> None:
   """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
-  keep(folder, markdown(t), page(t), record(t))
+  write_files(folder, markdown(t), page(t), record(t))
 
 
-def keep(
-  folder: epath.PathLike, text: str, html: str, found: Mapping[str, Any]
+def write_files(
+  folder: epath.PathLike,
+  markdown_text: str,
+  page_text: str,
+  results: Mapping[str, Any],
 ) -> None:
-  """Writes a bake-off's three files.
+  """Writes the three files of a bake-off.
 
   Args:
-    folder: made when missing.
-    text: of `bakeoff.md`.
-    html: of `index.html`.
-    found: what `bakeoff.json` holds.
+    folder: folder of the files, created if missing.
+    markdown_text: text of `bakeoff.md`.
+    page_text: text of `index.html`.
+    results: content of `bakeoff.json`.
   """
   folder = epath.Path(folder)
-  json_files.replace(folder / "bakeoff.md", text)
-  json_files.replace(folder / "index.html", html)
-  told = json.dumps(json_files.to_strict_json(found), indent=2)
-  json_files.replace(folder / "bakeoff.json", told + "\n")
+  json_files.replace(folder / "bakeoff.md", markdown_text)
+  json_files.replace(folder / "index.html", page_text)
+  json_text = json.dumps(json_files.to_strict_json(results), indent=2)
+  json_files.replace(folder / "bakeoff.json", json_text + "\n")
