@@ -91,7 +91,7 @@ def measure_objectives(
       for name, by_size in timings.items()
     },
     table=_table(timings, skipped),
-    passed=worst[0] <= MAX_SORTS and not unmeasured,
+    limits_met=worst[0] <= MAX_SORTS and not unmeasured,
     verdict=(
       f"on-policy weights take at most {MAX_SORTS:g} sorts: {worst[0]:.2f} at "
       f"n = {worst[1]} of {worst[2]}"
