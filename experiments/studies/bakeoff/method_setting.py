@@ -150,7 +150,7 @@ class MethodSetting:
     """Returns the row of a method, or of the base policy, which has no family."""
     del arm
     family = methods.family(name) if name in self.names() else ""
-    return method_table.row(name, family, outcome, spent, provenance)
+    return method_table.make_row(name, family, outcome, spent, provenance)
 
   def table(
     self,

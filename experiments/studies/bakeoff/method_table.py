@@ -117,7 +117,11 @@ class Row:
     Returns:
       One mean for each group of seeds that share a time in either row.
     """
-    clocks = [row.spent.beside for row in (self, other) if row is not None]
+    clocks = [
+      make_row.spent.beside
+      for make_row in (self, other)
+      if make_row is not None
+    ]
     # shared[i]: smallest seed of the group of seed i. Groups that overlap in the
     # two rows merge, until nothing changes.
     shared, before = np.arange(len(values)), None
@@ -129,7 +133,7 @@ class Row:
     return np.array([values[shared == n].mean() for n in np.unique(shared)])
 
 
-def row(
+def make_row(
   name: str,
   family: str,
   outcome: Outcome,
@@ -191,7 +195,7 @@ class Table:
   def provenance(self) -> list[str]:
     """Dates, commits and devices of all training runs."""
     rows = (self.base, self.reference, *self.rows)
-    return sorted(frozenset().union(*(one.provenance for one in rows)))
+    return sorted(frozenset().union(*(member.provenance for member in rows)))
 
   @property
   def columns(self) -> list[str]:
@@ -207,15 +211,15 @@ class Table:
     for family, members in itertools.groupby(rows, lambda r: r.family):
       yield family, list(members)
 
-  def compared(self, one: Row) -> dict[str, Estimate]:
+  def compared(self, member: Row) -> dict[str, Estimate]:
     """Returns the differences of a method to the reference."""
-    return compare(one, self.reference)
+    return compare(member, self.reference)
 
-  def notes(self, one: Row) -> list[str]:
+  def notes(self, member: Row) -> list[str]:
     """Returns remarks on a row, such as "did not learn"."""
-    gain = Estimate(one.values["pass@1"] - self.base.values["pass@1"])
+    gain = Estimate(member.values["pass@1"] - self.base.values["pass@1"])
     notes = [] if gain.interval[0] > 0 else [FLAT]
-    return notes + [UNSPENT] * bool((one.spent.tokens < self.budget).any())
+    return notes + [UNSPENT] * bool((member.spent.tokens < self.budget).any())
 
   @property
   def heading(self) -> str:
@@ -235,34 +239,34 @@ class Table:
     chance = (1 - CONFIDENCE) * len(estimates)
     marked = sum(e.differs for e in estimates)
     return (
-      f"Differences to {self.reference.name}, paired by seed, with Student's "
-      "95 % intervals over seeds of training; held-out problems are the same "
-      "for all. Entropy: of the sampling policy, nats a token, last tenth of "
-      "training. Length: tokens of a held-out sample. Cost per step: ratio of "
-      "the seconds that a device works (CPU seconds of the process), "
-      "compilation left out; seeds that ran side by side are one time. Bold: "
-      "the interval leaves out zero (a ratio: one). "
-      f"If nothing differed, about {chance:.0f} of these {len(estimates)} "
-      f"intervals would do so by chance; {marked} do. Alphabetical, no "
-      f"ranking: methods are compared with {self.reference.name} only. "
+      f"Differences to {self.reference.name} are paired by seed and have "
+      "Student's 95 % intervals over seeds of training; held-out problems are "
+      "the same for all. Entropy is that of the sampling policy in nats per "
+      "token, over the last tenth of training. Length is the number of tokens "
+      "of a held-out sample. Cost per step is a ratio of the seconds that a "
+      "device works (CPU seconds of the process), without compilation; seeds "
+      "that ran side by side count as one time. Bold: the interval does not "
+      "contain zero (for a ratio, one). If nothing differed, about "
+      f"{chance:.0f} of these {len(estimates)} intervals would be bold by "
+      f"chance; {marked} are. Methods are in alphabetical order and not "
+      f"ranked: each is compared with {self.reference.name} only. "
       f'"{FLAT}": the interval of pass@1 minus that of the base policy is not '
-      "above zero. A method "
-      "without a ratio makes one update a rollout, others as many as their "
-      "config says."
+      "above zero. A method without an importance ratio makes one update per "
+      "rollout, others as many as their config sets."
     )
 
 
 def _absolute(t: Table) -> list[tuple[str, list[str]]]:
   """Returns the rows of the base policy and of the reference."""
 
-  def texts(one: Row) -> list[str]:
-    values = {**one.values, COST: one.by_clock(one.values[COST])}
+  def texts(member: Row) -> list[str]:
+    values = {**member.values, COST: member.by_clock(member.values[COST])}
     return [
       Estimate(v, digits=digits(c)).text(signed=False)
       for c, v in values.items()
     ]
 
-  return [(one.name, texts(one)) for one in (t.base, t.reference)]
+  return [(member.name, texts(member)) for member in (t.base, t.reference)]
 
 
 def markdown(t: Table) -> str:
@@ -280,12 +284,14 @@ def markdown(t: Table) -> str:
   rows += ["", t.reading, "", *table(COST)]
   for family, members in t.families():
     rows.append(line([f"**{family}**", *[""] * (len(t.columns) + 1)]))
-    for one in members:
+    for member in members:
       cells = [
         f"**{e.text()}**" if e.differs else e.text()
-        for e in t.compared(one).values()
+        for e in t.compared(member).values()
       ]
-      rows.append(line([f"`{one.name}`", *cells, ", ".join(t.notes(one))]))
+      rows.append(
+        line([f"`{member.name}`", *cells, ", ".join(t.notes(member))])
+      )
   if t.refused:
     rows += ["", "Not run:", ""]
     rows += [f"- `{name}`: {why}" for name, why in sorted(t.refused.items())]
@@ -310,12 +316,14 @@ def page(t: Table) -> str:
       f"<tr><th scope='rowgroup' colspan='{len(t.columns) + 2}'>"
       f"{html.escape(family)}</th></tr>"
     )
-    for one in members:
+    for member in members:
       cells = [
         f"<strong>{e.text()}</strong>" if e.differs else e.text()
-        for e in t.compared(one).values()
+        for e in t.compared(member).values()
       ]
-      body += line(f"<code>{one.name}</code>", cells, ", ".join(t.notes(one)))
+      body += line(
+        f"<code>{member.name}</code>", cells, ", ".join(t.notes(member))
+      )
   refused = "".join(
     f"<li><code>{name}</code>: {html.escape(why)}</li>"
     for name, why in sorted(t.refused.items())
@@ -339,11 +347,11 @@ def page(t: Table) -> str:
 def record(t: Table) -> dict[str, Any]:
   """Returns the content of `bakeoff.json`."""
 
-  def absolute(one: Row) -> dict[str, Any]:
+  def absolute(member: Row) -> dict[str, Any]:
     return {
-      "values": {c: [float(x) for x in v] for c, v in one.values.items()},
-      "steps": [int(x) for x in one.steps],
-      "tokens": [int(x) for x in one.spent.tokens],
+      "values": {c: [float(x) for x in v] for c, v in member.values.items()},
+      "steps": [int(x) for x in member.steps],
+      "tokens": [int(x) for x in member.spent.tokens],
     }
 
   return {
@@ -354,14 +362,14 @@ def record(t: Table) -> dict[str, Any]:
     "base": absolute(t.base),
     t.reference.name: absolute(t.reference),
     "methods": {
-      one.name: {
-        "family": one.family,
-        "notes": t.notes(one),
-        **absolute(one),
-        "against": {c: e.record() for c, e in t.compared(one).items()},
+      member.name: {
+        "family": member.family,
+        "notes": t.notes(member),
+        **absolute(member),
+        "against": {c: e.record() for c, e in t.compared(member).items()},
       }
       for _, members in t.families()
-      for one in members
+      for member in members
     },
     "not_run": dict(sorted(t.refused.items())),
   }

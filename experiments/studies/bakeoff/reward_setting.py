@@ -89,8 +89,8 @@ class RewardSetting(method_setting.MethodSetting):
   ) -> reward_table.Row:
     """Returns the row of a reward, or of the base policy, which has no family."""
     family = reward_configs.family(name) if name in self.names() else ""
-    shared = method_table.row(name, family, outcome, spent, provenance)
-    return reward_table.row(shared, arm.config.mix, outcome)
+    shared = method_table.make_row(name, family, outcome, spent, provenance)
+    return reward_table.make_row(shared, arm.config.mix, outcome)
 
   def table(
     self,

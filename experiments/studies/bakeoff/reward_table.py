@@ -60,7 +60,7 @@ class Row(method_table.Row):
   accuracy: np.ndarray
 
 
-def row(
+def make_row(
   shared: method_table.Row, mix: ml_collections.ConfigDict, outcome: Outcome
 ) -> Row:
   """Makes the row of an outcome.
@@ -183,22 +183,23 @@ class Table(method_table.Table):
     chance = (1 - CONFIDENCE) * len(estimates)
     marked = sum(estimate.differs for estimate in estimates)
     return (
-      "The truth is pass@1, the held-out verdict, which a reward may never have "
-      "seen; the proxy is what the reward paid a training sample, at the start "
-      "(mean of the first tenth of training) and at the end (of the last "
-      "tenth), and training accuracy the verdict on the same samples. Brackets "
-      "hold Student's 95 % intervals over seeds of training, differences "
-      "paired by seed; held-out problems are the same for all. Bold: the "
-      f"interval leaves zero out. If nothing differed, about {chance:.0f} of "
-      f"these {len(estimates)} intervals would do so by chance; {marked} do. "
+      "The truth is held-out pass@1 by the verdict, which a reward need not "
+      "use. The proxy is the mean reward of a training sample at the start "
+      "(first tenth of training) and at the end (last tenth); training accuracy "
+      "is the verdict on the same samples. Brackets are Student's 95 % "
+      "intervals over seeds of training, with differences paired by seed; "
+      "held-out problems are the same for all. Bold: the interval does not "
+      f"contain zero. If nothing differed, about {chance:.0f} of these "
+      f"{len(estimates)} intervals would be bold by chance; {marked} are. "
       f'"{HACKED}": the interval of the proxy\'s change lies above zero and '
-      "that of pass@1 against the base policy below zero. "
-      f'"{HARMED}": pass@1 fell so, and the proxy did not rise so. '
-      f'"{HELPED}": pass@1 rose so. "{IDLE}": none of these. A proxy that is '
-      "relative to the group or to a greedy sample has no level that could "
-      "rise. Of a sum the proxy has the weights of its first step; of z-scores "
-      "it is the sum of the terms as they were; of step rewards the sum over a "
-      "sample. Alphabetical, no ranking."
+      "that of pass@1 minus the base policy's below zero. "
+      f'"{HARMED}": only the latter holds. "{HELPED}": the interval of pass@1 '
+      "minus the base policy's lies above zero. "
+      f'"{IDLE}": none of these. A proxy that is relative to the group or to a '
+      "greedy sample has no level that could rise. For a sum the proxy uses "
+      "the weights of the first step, for z-scores it is the sum of the "
+      "unnormalized terms with those weights, and for step rewards the sum "
+      "over a sample. Rewards are in alphabetical order and not ranked."
     )
 
 

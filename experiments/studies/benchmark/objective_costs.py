@@ -29,8 +29,8 @@ from experiments.studies.benchmark.outcome import Outcome
 from rl import advantages, credit, objectives
 
 Array = jax.Array
-SIZES = (64, 256, 1024, 4096, 16384)
-ELEMENTS = 2**14
+SIZES = (64, 256, 1024, 4096, 16384)  # values of n
+ELEMENTS = 2**14  # numbers in an array, the same at every n
 SORT = "jnp.sort"
 LIMITED_FUNCTION, MAX_SORTS = "max_at_k_weights", 4.0
 MAX_SECONDS, MAX_TEMP_BYTES = 1.0, 2**30  # of one call

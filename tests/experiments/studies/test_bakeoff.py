@@ -89,9 +89,7 @@ def students(values):
   return np.mean(values), np.mean(values) - half, np.mean(values) + half
 
 
-def test_the_budget_is_what_the_base_policy_writes_in_so_many_steps(
-  folder, done
-):
+def test_the_budget_is_steps_times_the_length_of_the_base_policy(folder, done):
   setting = method_setting.make_setting(TASK, STEPS)
   arm = setting.untrained()
   with np.load(folder / "arms" / arm.digest / "seed_000.npz") as first:
@@ -109,7 +107,7 @@ def test_a_seed_stops_in_the_step_that_spends_its_budget(folder, done, name):
     assert len(one["metric/loss/total"]) == len(each)
 
 
-def test_the_table_is_what_the_arms_left(folder, done):
+def test_the_table_matches_the_saved_arms(folder, done):
   grpo, rloo = (saved(folder, n, done["budget"]) for n in ("grpo", "rloo"))
 
   def entropy(one):
@@ -147,7 +145,9 @@ def test_all_start_from_the_same_policy():
   assert all(arm.config.model.value_head for arm in arms)
 
 
-def test_what_the_task_cannot_feed_is_said(folder, done):
+def test_a_method_that_the_task_cannot_run_is_listed_with_the_reason(
+  folder, done
+):
   assert "step" in done["not_run"]["empg"]
   for name in ("bakeoff.md", "index.html"):
     text = (folder / name).read_text()
@@ -156,9 +156,7 @@ def test_what_the_task_cannot_feed_is_said(folder, done):
     assert "http" not in text
 
 
-def test_a_restart_trains_nothing_and_forgets_nothing(
-  folder, done, monkeypatch
-):
+def test_a_restart_trains_nothing_and_keeps_all_rows(folder, done, monkeypatch):
   def refuse(*args, **kwargs):
     raise AssertionError("trained again")
 
@@ -185,7 +183,7 @@ def experiment():
   return build.build(setting.arm("rloo", 1).config)
 
 
-def test_a_rested_seed_is_as_its_last_step_left_it(experiment):
+def test_a_seed_does_not_change_after_its_last_step(experiment):
   """A seed whose budget ends in the third step equals a run of three steps."""
   config = experiment.config.copy_and_resolve_references()
   config.steps = 3
@@ -204,7 +202,7 @@ def test_a_rested_seed_is_as_its_last_step_left_it(experiment):
     np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-def test_no_seed_runs_for_ever(experiment):
+def test_the_steps_of_a_seed_are_limited(experiment):
   trainer = multi_seed.make(experiment, 10**9, lambda line: None)
   (seed,) = trainer.train([0], [None])
   assert len(seed.series["loss/total"]) == multi_seed.PATIENCE * STEPS
@@ -229,7 +227,7 @@ def test_surprise_is_the_entropy_whatever_a_method_selects(experiment):
   )
 
 
-def test_host_needs_and_only_they_leave_the_fused_loop(experiment):
+def test_only_methods_that_need_the_host_leave_the_fused_loop(experiment):
   asks = build.build(
     method_setting.make_setting(TASK, STEPS).arm("less", 1).config
   )
@@ -237,7 +235,7 @@ def test_host_needs_and_only_they_leave_the_fused_loop(experiment):
   assert isinstance(multi_seed.make(experiment), multi_seed.SideBySide)
 
 
-def test_around_the_host_is_the_same_training(experiment):
+def test_training_with_host_code_gives_the_same_metrics(experiment):
   """One program per step on eight devices gives the metrics of one program."""
   budget = 2 * PROMPTS * SAMPLES  # a token a sample: at most two steps
   quiet = {"tokens": budget, "say": lambda line: None}
@@ -288,7 +286,7 @@ def table_of(*rows, refused=()):
   )
 
 
-def test_an_estimate_is_students():
+def test_an_estimate_has_the_student_interval():
   estimate = method_table.Estimate(EFFECTS)
   np.testing.assert_allclose(
     [estimate.mean, *estimate.interval], students(EFFECTS), rtol=1e-5
@@ -299,7 +297,7 @@ def test_an_estimate_is_students():
   assert not method_table.Estimate(EFFECTS + 0.5, null=1.0).differs
 
 
-def test_who_does_not_learn_is_told():
+def test_methods_that_do_not_learn_are_marked():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   t = table_of(
     row("flat", noise), row("lost", -0.1), row("good", 0.2 + 0.1 * noise)
@@ -315,7 +313,7 @@ def test_who_does_not_learn_is_told():
   ]
 
 
-def test_rows_are_ranked_by_nothing_but_the_alphabet():
+def test_rows_are_in_alphabetical_order_within_families():
   rows = [row("b", 0.5), row("z", 0.9, "group"), row("a", 0.1), row("c", 0.7)]
   text = method_table.markdown(table_of(*rows))
   places = [text.index(f"`{name}`") for name in "zabc"]
@@ -325,7 +323,7 @@ def test_rows_are_ranked_by_nothing_but_the_alphabet():
   assert places == sorted(places)
 
 
-def test_bold_is_what_leaves_zero_out_and_a_ratio_one():
+def test_intervals_without_the_null_are_bold():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   near, far = row("near", 0.1 + noise), row("far", 0.5 + 0.1 * noise, cost=2.0)
   lines = method_table.markdown(table_of(near, far)).splitlines()
@@ -338,14 +336,14 @@ def test_bold_is_what_leaves_zero_out_and_a_ratio_one():
   assert lines_by_name["`far`"].count("**") == 4
 
 
-def test_chance_is_counted():
+def test_the_number_of_intervals_that_differ_by_chance_is_printed():
   rows = [row(f"m{i:02d}", 0.2 + 0.01 * EFFECTS) for i in range(30)]
   reading = table_of(*rows).reading
   assert "about 3 of these 60 intervals would" in reading
-  assert "by chance; 30 do." in reading
+  assert "by chance; 30 are." in reading
 
 
-def test_a_time_of_either_row_is_one():
+def test_seeds_that_share_a_time_in_either_row_count_once():
   """Four separate times against two shared ones: the ratio has two values."""
   alone = row("alone", 0.1, cost=np.array([2.0, 4.0, 3.0, 3.0]))
   separate = dataclasses.replace(alone.spent, beside=np.arange(4))
@@ -363,7 +361,7 @@ def test_a_time_of_either_row_is_one():
   )
 
 
-def test_seeds_side_by_side_are_one_time():
+def test_seeds_trained_side_by_side_count_as_one_time():
   """Four seeds with two shared times: the interval is of two values."""
   one = row("one", 0.1, cost=np.array([2.0, 2.0, 3.0, 3.0]))
   cost = table_of(one).compared(one)[method_table.COST]
@@ -376,7 +374,7 @@ def test_seeds_side_by_side_are_one_time():
   assert not alone.differs
 
 
-def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
+def test_a_failing_method_does_not_stop_the_others(tmp_path, capsys):
   trained = []
 
   class Whole:
@@ -454,7 +452,7 @@ def arm_of(name, budget):
     ("normalized_steps", "reward/steps"),
   ],
 )
-def test_the_proxy_is_what_was_paid_and_the_truth_what_was_held_out(
+def test_the_proxy_is_the_training_reward_and_the_truth_is_held_out(
   hall, rewarded, name, metric
 ):
   arm = arm_of(name, rewarded["budget"])
@@ -478,7 +476,7 @@ def test_the_proxy_is_what_was_paid_and_the_truth_what_was_held_out(
   assert min(record["tokens"]) >= rewarded["budget"]
 
 
-def test_a_reward_keeps_its_judge_and_starts_where_all_start():
+def test_a_reward_keeps_its_task_options_and_shares_the_base_policy():
   arms = [arm_of(n, 9) for n in ("verdict", "normalized_steps", "token_f1")]
   assert len({arm.start.digest for arm in arms}) == 1
   tasks = [arm.config.task for arm in arms]
@@ -514,7 +512,7 @@ def test_step_rewards_are_summed_over_a_samples_steps():
   assert multi_seed.step_reward(without_reward, rollout) == {}
 
 
-def test_a_schedule_is_no_change_of_the_proxy():
+def test_a_schedule_of_weights_does_not_change_the_proxy():
   """A schedule of weights on constant terms does not change the proxy."""
   series = {
     "reward/weight/a": np.array([[2.0, 1.0, 0.0]]),
@@ -548,7 +546,7 @@ def course(name, gain, rise):
   )
 
 
-def test_hacked_is_a_proxy_that_rises_while_the_truth_falls():
+def test_hacked_means_that_the_proxy_rises_while_the_truth_falls():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   rows = [
     course("bought", -0.2 + 0.1 * noise, 0.3),

@@ -60,7 +60,7 @@ def test_ratios_are_those_of_a_quiet_machine():
   assert leaders == {*costs, "reference"}, "each starts some round"
 
 
-def test_a_function_that_spent_its_budget_waits_for_the_others():
+def test_a_function_that_spent_its_budget_is_not_called_again():
   machine = Machine()
   calls = {"slow": machine.work("slow", 10), "fast": machine.work("fast", 0.01)}
   timing.compare(
@@ -129,7 +129,7 @@ def test_the_limit_decides_the_exit_status(
   assert results[WEIGHTS] == sizes | {"exponent": pytest.approx(1)}
 
 
-def test_without_a_file_the_numbers_are_all_that_is_printed(measured, capsys):
+def test_json_without_a_file_prints_only_the_results(measured, capsys):
   measured(1.0)
   assert command.main(["objectives", "--json"]) == 0
   out, err = capsys.readouterr()
@@ -137,7 +137,7 @@ def test_without_a_file_the_numbers_are_all_that_is_printed(measured, capsys):
   assert "PASS" in err
 
 
-def test_what_would_take_over_a_second_is_not_called(measured, capsys):
+def test_a_call_that_would_take_over_a_second_is_skipped(measured, capsys):
   # .08 s and .67 s, so that n^1.5 foretells 5.4 s.
   timed_names = measured(1.0, power=2.5)
   assert command.main(["objectives"]) == 1, "nobody knows whether it passes"

@@ -37,7 +37,7 @@ def test_the_decoder_has_the_parameters_that_are_counted():
   assert sum(kernels) == MODEL.layers * flop_counts.weights(MODEL)
 
 
-def test_operations_are_those_that_the_compiler_counts():
+def test_counted_operations_match_the_compiler():
   """Checked on sequences of one token, which attends only to itself."""
   B = 16
   params = jax.eval_shape(
@@ -83,7 +83,7 @@ def test_every_token_is_counted_once():
   assert sampled.bytes == pytest.approx(matrices * (1 + steps) + moved)
 
 
-def test_the_bound_is_the_slower_of_both_limits():
+def test_the_least_time_is_that_of_the_slower_limit():
   limits = machine.Machine(flops=10.0, bandwidth=2.0)
   assert limits.least_seconds(flop_counts.Cost(flops=40.0, bytes=2.0)) == 4
   assert limits.least_seconds(flop_counts.Cost(flops=40.0, bytes=12.0)) == 6
@@ -114,7 +114,7 @@ def draw_samples(params, prompts):
   return generation.generate(model, params, prompts, mask, keys, sampling)
 
 
-def test_completions_end_at_the_rate_that_was_asked_for(never_ending):
+def test_completions_have_the_fitted_mean_length(never_ending):
   params, prompts = never_ending
   mean, T = 8.0, TINY.max_tokens
   fitted = eos.fit_mean_length(
@@ -138,7 +138,7 @@ def test_completions_end_at_the_rate_that_was_asked_for(never_ending):
   assert abs(early.sum() - expected) < 5 * spread, "equally often at any time"
 
 
-def test_nothing_ends_where_nothing_should(never_ending):
+def test_suppressed_tokens_are_never_drawn(never_ending):
   samples = draw_samples(*never_ending)
   assert (samples.lengths == TINY.max_tokens).all()
   assert not samples.finished.any()
@@ -147,7 +147,7 @@ def test_nothing_ends_where_nothing_should(never_ending):
   assert sampled_ids == others, "all but the two, none of which is drawn"
 
 
-def test_a_mean_that_no_rate_gives_is_refused(never_ending):
+def test_a_mean_length_out_of_range_is_refused(never_ending):
   for mean in (1.0, 24.0):
     with pytest.raises(ValueError, match="between 1 and 24"):
       eos.fit_mean_length(
@@ -184,7 +184,7 @@ class OtherWeights:
     return self._side.ask(question, folder=self._folder, **settings)
 
 
-def test_the_proof_sees_other_weights(ours, tiny_job, tmp_path):
+def test_greedy_tokens_reveal_other_weights(ours, tiny_job, tmp_path):
   pytest.importorskip("torch")
   job = tiny_job | {"threads": 1, "dtype": "float32", "cache": "dynamic"}
   launch = sides.Launch("hf", "experiments.studies.benchmark.peers.hf", job)
@@ -273,6 +273,6 @@ def test_a_peer_that_is_missing_is_one_line_and_status_2(
     (["objectives", "--peer", "hf"], "peer"),
   ],
 )
-def test_mistakes_name_what_there_is(words, suggestion, capsys):
+def test_mistakes_name_the_valid_choices(words, suggestion, capsys):
   assert command.main(words) == 2
   assert suggestion in capsys.readouterr().err

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 CONSOLE = rich.console.Console(file=io.StringIO())
 
 
-def test_seeds_side_by_side_do_what_each_does_alone():
+def test_seeds_side_by_side_match_each_seed_alone():
   all_devices = fused.build_experiment(2, 8)
   one_device = all_devices.on_mesh(
     sharding.make_mesh(devices=jax.devices()[:1])
@@ -68,7 +68,7 @@ class Slow:
 @pytest.mark.parametrize(
   ("called", "waited", "share"), [(1.0, 3.0, 0.25), (4.0, 0.0, 1.0)]
 )
-def test_all_but_waiting_is_on_the_host(called, waited, share):
+def test_host_time_is_all_time_except_waiting(called, waited, share):
   """If a call returns only when its program is done, all of it counts."""
   machine = python_types.SimpleNamespace(now=0.0)
   config = python_types.SimpleNamespace(steps_per_dispatch=2)
@@ -86,7 +86,7 @@ def test_all_but_waiting_is_on_the_host(called, waited, share):
   assert share_on_host == pytest.approx(share)
 
 
-def test_fused_refuses_what_it_cannot_place():
+def test_fused_refuses_invalid_steps_and_counts():
   with pytest.raises(errors.UsageError, match="steps = 1 fuses nothing"):
     fused.fused(CONSOLE, steps=1)
   with pytest.raises(errors.UsageError, match="multiple of 8 devices"):
@@ -105,7 +105,7 @@ def test_chunks_of_logits_save_memory_and_change_no_gradient():
   assert 0 < difference < memory.TOLERANCE
 
 
-def test_a_gradient_that_differs_is_told():
+def test_the_relative_difference_of_gradients():
   ones = jnp.ones(3)
   assert memory.relative_difference(
     ones.at[1].set(0.5), 2 * ones
@@ -132,7 +132,7 @@ def test_shapes_grow_along_one_axis():
 
 
 @pytest.mark.parametrize("kind", scaling.KINDS)
-def test_theory_says_how_costs_grow(kind):
+def test_counted_operations_grow_as_documented(kind):
   """Exponents lie below one if a part of the cost does not grow."""
   _, cost = scaling.KINDS[kind]
   power = {
@@ -147,7 +147,7 @@ def test_theory_says_how_costs_grow(kind):
   assert 0.5 < power["layers"] < 1
 
 
-def test_an_exponent_off_theory_misses_the_limit():
+def test_an_unexpected_exponent_misses_the_limit():
   at, linear = [1, 2, 4], [1.0, 2.0, 4.0]
   assert not scaling.exponent_row("as told", at, linear, linear).shortfalls
   off = scaling.exponent_row("square", at, [1.0, 4.0, 16.0], linear)
@@ -157,7 +157,7 @@ def test_an_exponent_off_theory_misses_the_limit():
   assert not scaling.exponent_row("near", at, near, linear).shortfalls
 
 
-def test_what_is_timed_is_a_whole_decode_and_a_whole_update():
+def test_the_timed_calls_are_complete():
   shape = sizes.Shape(sizes.decoder(1, 128, 64), 8, 2, 4, 3)
   mesh = sharding.make_mesh()
   samples = scaling.compile_decode(shape, mesh)()

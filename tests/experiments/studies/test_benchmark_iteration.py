@@ -22,7 +22,7 @@ MIXED = dataclasses.replace(TINY, mean_length=4)
 CONSOLE = rich.console.Console(file=io.StringIO())
 
 
-def test_a_trainer_takes_one_turn_when_it_is_told():
+def test_a_trainer_runs_one_iteration_per_request():
   begun = []
 
   def train(gate):
@@ -37,7 +37,7 @@ def test_a_trainer_takes_one_turn_when_it_is_told():
 
 
 @pytest.mark.parametrize("take", [1, 2])
-def test_a_trainer_that_fails_is_told_whenever_it_is_asked(take):
+def test_a_failed_trainer_raises_at_every_request(take):
   def train(gate):
     gate.begin()
     raise ValueError("out of data")
@@ -48,7 +48,7 @@ def test_a_trainer_that_fails_is_told_whenever_it_is_asked(take):
       gate.take(number)
 
 
-def test_a_trainer_that_ends_is_told():
+def test_a_trainer_that_ends_raises_at_the_next_request():
   gate = turns.Turns(lambda gate: gate.end({"at": gate.begin()}))
   assert gate.take(5) == {"at": 5}
   with pytest.raises(RuntimeError, match="without being stopped"):
@@ -91,7 +91,7 @@ def test_a_side_that_does_not_learn_at_the_rate_is_refused():
       iteration.check_learning(Stub(rates))
 
 
-def test_other_lengths_are_other_work():
+def test_different_lengths_are_refused():
   random = np.random.default_rng(0)
 
   def mixed(mean):
@@ -115,7 +115,7 @@ def test_microbatches_cut_the_prompts_evenly(name):
   assert all(shape.prompts % n == 0 for n in iteration.microbatches(shape))
 
 
-def test_an_iteration_of_ours_alone(monkeypatch):
+def test_our_iteration_without_a_peer(monkeypatch):
   """Runs from weights on disk to a row, with the iteration in its own process."""
   monkeypatch.setattr(sizes, "ITERATION", {"tiny": TINY})
   options = {"devices": (1,), "micro": (1,), "chunk": (4,), "rows": (2,)}

@@ -54,7 +54,7 @@ def test_a_side_answers_whatever_its_libraries_print(launch):
     assert side.ask("echo", folder="x") == {"folder": "x"}
 
 
-def test_a_side_that_dies_tells_its_last_words(launch):
+def test_the_error_of_a_dead_side_has_its_last_output(launch):
   with (
     sides.Side(launch(call="dies")) as side,
     pytest.raises(sides.SideError, match=r"status 9.*out of memory"),
@@ -65,7 +65,7 @@ def test_a_side_that_dies_tells_its_last_words(launch):
   assert "\n" not in str(raised.value)
 
 
-def test_a_side_that_hangs_is_given_up(launch):
+def test_a_side_that_hangs_raises_an_error(launch):
   with pytest.raises(sides.SideError, match=r"no answer in 0\.2 s"):
     sides.Side(launch(start="hangs"), timeout_s=0.2)
 
@@ -90,7 +90,7 @@ def test_the_fastest_setting_is_left_running(launch):
   assert len(tried) == 3, "one option after the other, not the product"
 
 
-def test_a_brief_job_finds_the_setting_of_the_whole_one(launch):
+def test_the_trial_job_is_used_for_trials_only(launch):
   reports = []
   fastest = sides.start_fastest(
     launch(worth=1),
@@ -105,7 +105,7 @@ def test_a_brief_job_finds_the_setting_of_the_whole_one(launch):
   assert not any("worth" in text for text in reports)
 
 
-def test_a_setting_that_does_not_run_is_no_choice(launch):
+def test_a_setting_that_fails_is_not_chosen(launch):
   options = {"call": ("dies", "runs")}
   reports = []
   with sides.start_fastest(launch(), options, reports.append, trials=1) as side:
@@ -143,7 +143,7 @@ class Stub:
     return sides.Call(seconds, seconds, 1, 100, {})
 
 
-def test_calls_alternate_and_ratios_are_of_neighbours():
+def test_calls_alternate_and_ratios_are_medians_over_rounds():
   log = []
   ours, peer = Stub("ours", 1.0, log), Stub("peer", 3.0, log)
   compared = rounds.compare(list(rounds.run_pairs(ours, peer, 5)))
@@ -158,7 +158,7 @@ def test_calls_alternate_and_ratios_are_of_neighbours():
   assert compared.ours == pytest.approx(ours.run(0).tokens / seconds)
 
 
-def test_a_row_holds_its_limit_against_the_ratio():
+def test_a_row_compares_its_ratio_with_the_limit():
   ours, peer = Stub("ours", 1.0, []), Stub("peer", 3.0, [])
   measured = {
     limit: beside.measure_row(
@@ -195,7 +195,7 @@ def test_a_share_of_the_bound_can_be_missed_too():
   assert not outcome.from_rows([limited]).limits_met
 
 
-def test_what_is_not_installed_is_said_in_one_line():
+def test_missing_packages_are_one_line():
   get = "pip install it"
   sides.check_installed("hf", sys.executable, ["json", "math"], get)
   with pytest.raises(errors.UsageError, match="no_such_thing: pip") as raised:
@@ -233,7 +233,7 @@ def test_greedy_tokens_must_be_equal_and_change():
     beside.check_same_greedy_tokens(same, same, "folder", reports.append)
 
 
-def test_peers_are_named():
+def test_an_unknown_peer_is_refused():
   with pytest.raises(errors.UsageError, match="did you mean 'hf'"):
     beside.make_launch("hff", ("hf", "none"), {}, {})
   assert beside.make_launch("none", ("hf", "none"), {}, {}) is None
