@@ -1,9 +1,9 @@
-"""Every method, or every reward, on one embedded task.
+"""Bake-off: trains every method, or every reward, on one embedded task.
 
   python -m experiments.studies.bakeoff
 
-entrants  the methods' own configs as arms of one base policy and one budget
-table     what they differ in from GRPO, and how it is written
-rewards   the rewards' own configs, in the same way
-proxies   what they paid for against what was achieved, and how it is written
+method_setting  the configs of all methods, with one base policy and one budget
+method_table    differences of each method to GRPO, as Markdown, HTML and JSON
+reward_setting  the configs of all rewards, in the same way
+reward_table    what each reward paid, beside the held-out accuracy
 """

@@ -4,14 +4,15 @@
     [--workdir runs/bakeoff] [--cpu_devices 2] [--steps 80]
   python -m experiments.studies.bakeoff --rewards [a,b] [--task chain] [--steps 40] ...
 
-All start from the same base policy, seed by seed, and sample the same number of
-tokens. Writes, into the workdir and after every method, `bakeoff.md`,
-`bakeoff.json` and `index.html`: one table of differences to GRPO with intervals
-over seeds, of all methods that are finished there. A stopped run goes on where
-it was; a method that the task cannot feed is listed with the reason.
+For each seed all methods start from the same base policy, and each samples the
+same number of tokens. After every method the command writes `bakeoff.md`,
+`bakeoff.json` and `index.html` into the workdir: one table of differences to
+GRPO, with intervals over seeds, of all methods that are finished there. A stopped
+run resumes where it stopped. A method that needs something the task
+does not provide is listed with the reason.
 
-With `--rewards` GRPO is paid by each reward in turn, and the table holds what
-was paid for against what was achieved.
+With `--rewards` GRPO trains with each reward in turn, and the table compares what
+the reward paid with the held-out accuracy.
 """
 
 from __future__ import annotations
@@ -26,22 +27,29 @@ import rich.console
 from etils import epath
 
 from experiments.cli import arguments, devices, errors
-from experiments.configs import method as configs
+from experiments.configs import method as method_configs
 from experiments.studies.arms import Arm, Store
-from experiments.studies.bakeoff import entrants, rewards, table
+from experiments.studies.bakeoff import (
+  method_setting,
+  method_table,
+  reward_setting,
+)
 
 
 class _Bakeoff:
-  """A setting, its budget, and what is known of its entrants so far.
+  """A setting, its budget, and the rows that are finished so far.
 
   Attributes:
-    reference: whom all others are compared with.
+    reference: name of the method or reward that the others are compared with.
     budget: completion tokens of each seed.
-    refused: `{name: why it was not run}`.
+    refused: `{name: reason why it was not run}`.
   """
 
   def __init__(
-    self, setting: entrants.Setting, store: Store, seeds: Sequence[int]
+    self,
+    setting: method_setting.MethodSetting,
+    store: Store,
+    seeds: Sequence[int],
   ) -> None:
     self._setting, self._store, self._seeds = setting, store, seeds
     self.reference = setting.reference
@@ -49,12 +57,12 @@ class _Bakeoff:
     self.budget = setting.budget(base)
     self.refused: dict[str, str] = {}
     self._base = self._row("base", setting.untrained())
-    self._rows: dict[str, table.Row] = {}
+    self._rows: dict[str, method_table.Row] = {}
     for name in setting.finished(store, self.budget, seeds):
       self.train(name)
 
-  def waiting(self, names: Sequence[str]) -> list[str]:
-    """Those that have something left to train and can be; the reference leads.
+  def names_to_train(self, names: Sequence[str]) -> list[str]:
+    """Returns the names that are not finished and can run, reference first.
 
     Raises:
       ValueError: the reference cannot run.
@@ -64,41 +72,41 @@ class _Bakeoff:
       if why := self._setting.obstacle(name, self.budget):
         self.refused[name] = why
     if why := self.refused.get(self.reference):
-      raise ValueError(f"{self.reference}, the reference: {why}")
+      raise ValueError(f"the reference {self.reference} cannot run: {why}")
     left = [name for name in left if name not in self.refused]
     return sorted(left, key=lambda name: name != self.reference)
 
   def train(self, name: str) -> None:
-    """All seeds of an entrant that are not there."""
+    """Trains the seeds of a method or reward that are not saved yet."""
     self._rows[name] = self._row(name, self._setting.arm(name, self.budget))
 
-  def table(self) -> table.Table:
-    """Of all that are finished."""
+  def table(self) -> method_table.Table:
+    """Returns the table of all finished rows."""
     return self._setting.table(
       self.budget, self._base, self._rows, self.refused
     )
 
   def write(self, folder: epath.PathLike) -> None:
-    """The table, into a folder."""
+    """Writes the files of the table into a folder."""
     self._setting.write(self.table(), folder)
 
-  def _row(self, name: str, arm: Arm) -> table.Row:
+  def _row(self, name: str, arm: Arm) -> method_table.Row:
     outcome = self._store.outcome(arm, self._seeds)
     spent = self._store.spent(arm, self._seeds)
-    made = self._store.provenance(arm, self._seeds)
-    return self._setting.row(name, arm, outcome, spent, made)
+    provenance = self._store.provenance(arm, self._seeds)
+    return self._setting.row(name, arm, outcome, spent, provenance)
 
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line.
+  """Runs the command.
 
   Args:
-    argv: its words; None takes the process's.
+    argv: arguments of the command; None takes those of the process.
 
   Returns:
-    The exit status: 0, 1 where a method failed, or 2 for a mistake, which is
-    said in one line.
+    The exit status: 0, 1 if a method failed, or 2 for a mistake in the
+    arguments, which is reported in one line.
   """
   options = _parser().parse_args(argv)
   console = rich.console.Console()
@@ -107,74 +115,89 @@ def main(argv: Sequence[str] | None = None) -> int:
       raise ValueError(
         f"--seeds {options.seeds} gives no interval; use at least 2"
       )
-    kind = entrants.Setting if options.rewards is None else rewards.Setting
+    setting_class = (
+      method_setting.MethodSetting
+      if options.rewards is None
+      else reward_setting.RewardSetting
+    )
     if options.rewards is not None and options.methods:
-      raise ValueError("--methods and --rewards do not go together")
-    task = options.task or kind.usual_task
+      raise ValueError(
+        "--methods and --rewards do not go together; use one of them"
+      )
+    task = options.task or setting_class.default_task
     if not task:
-      raise ValueError(f"--task must be one of {', '.join(configs.BASES)}")
-    asked = options.rewards or options.methods
-    names = [kind.check(name) for name in filter(None, asked.split(","))]
+      raise ValueError(
+        f"--task must be one of {', '.join(method_configs.BASES)}"
+      )
+    names_text = options.rewards or options.methods
+    names = [
+      setting_class.check_name(name)
+      for name in filter(None, names_text.split(","))
+    ]
     arguments.check_seed("--seeds: the last seed", options.seeds - 1)
     arguments.check_counts(options, "steps", "cpu_devices")
     if options.workdir is not None:
       arguments.check_folder("--workdir", options.workdir)
-    folder = epath.Path(options.workdir or kind.folder)
+    folder = epath.Path(options.workdir or setting_class.default_folder)
     arguments.check_writable("--workdir", folder / "bakeoff.md")
     devices.configure(options.cpu_devices)
-    steps = kind.usual_steps if options.steps is None else options.steps
-    setting = entrants.setting(task, steps, kind)
-  began = time.monotonic()
+    steps = (
+      setting_class.default_steps if options.steps is None else options.steps
+    )
+    setting = method_setting.make_setting(task, steps, setting_class)
+  start_time = time.monotonic()
 
-  def say(line: str) -> None:
-    passed = (time.monotonic() - began) / 60
-    console.print(f"{passed:5.1f} min  {line}", soft_wrap=True, markup=False)
+  def report(line: str) -> None:
+    minutes = (time.monotonic() - start_time) / 60
+    console.print(f"{minutes:5.1f} min  {line}", soft_wrap=True, markup=False)
 
-  store = Store(folder, say)
-  whole = _Bakeoff(setting, store, range(options.seeds))
+  store = Store(folder, report)
+  bakeoff = _Bakeoff(setting, store, range(options.seeds))
   with errors.usage_errors():
-    waiting = whole.waiting(sorted({kind.reference, *(names or kind.names())}))
-  say(
-    f"{len(waiting)} {kind.kind} to train, {options.seeds} seeds of "
-    f"{whole.budget} tokens each; {len(whole.refused)} cannot run"
+    names_to_train = bakeoff.names_to_train(
+      sorted({setting_class.reference, *(names or setting_class.names())})
+    )
+  report(
+    f"{len(names_to_train)} {setting_class.entry_kind} to train, "
+    f"{options.seeds} seeds of {bakeoff.budget} tokens each; {len(bakeoff.refused)} cannot run"
   )
-  failed = _train(whole, waiting, folder, say)
-  whole.write(folder)
+  failed = _train(bakeoff, names_to_train, folder, report)
+  bakeoff.write(folder)
   print((folder / "bakeoff.md").read_text())
   console.print(f"wrote {folder / 'index.html'}", soft_wrap=True)
   return 1 if failed else 0
 
 
 def _train(
-  whole: _Bakeoff,
-  waiting: Sequence[str],
+  bakeoff: _Bakeoff,
+  names: Sequence[str],
   folder: epath.Path,
-  say: Callable[[str], None],
+  report: Callable[[str], None],
 ) -> list[str]:
-  """Trains one after another; returns those that failed.
+  """Trains one name after another and returns the names that failed.
 
-  What fails is our fault and its traceback is shown, but it does not cost the
-  others their run; the reference must not fail.
+  A failure prints its traceback, and the next name is trained. A failure of the
+  reference ends the command, because every comparison needs it.
   """
   failed: list[str] = []
-  began = time.monotonic()
-  for done, name in enumerate(waiting, 1):
+  start_time = time.monotonic()
+  for num_done, name in enumerate(names, 1):
     try:
-      whole.train(name)
+      bakeoff.train(name)
     except Exception as error:
-      if name == whole.reference:
+      if name == bakeoff.reference:
         raise
       traceback.print_exc()
       failed.append(name)
-      first = str(error).strip().partition("\n")[0]
-      whole.refused[name] = f"failed: {type(error).__name__}: {first}"
-    left = len(waiting) - done
-    each = (time.monotonic() - began) / done
-    say(
-      f"{name} is through, {done} of {len(waiting)}; about "
-      f"{each * left / 60:.0f} min left"
+      first_line = str(error).strip().partition("\n")[0]
+      bakeoff.refused[name] = f"failed: {type(error).__name__}: {first_line}"
+    num_left = len(names) - num_done
+    seconds_each = (time.monotonic() - start_time) / num_done
+    report(
+      f"{name} is done, {num_done} of {len(names)}; about "
+      f"{seconds_each * num_left / 60:.0f} min left"
     )
-    whole.write(folder)
+    bakeoff.write(folder)
   return failed
 
 
@@ -184,22 +207,46 @@ def _parser() -> argparse.ArgumentParser:
     description="Compares every method with GRPO on an embedded task.",
   )
   add = parser.add_argument
-  add("--task", default="", help=f"{', '.join(configs.BASES)}")
-  add("--seeds", type=int, default=4, help="of every method")
-  add("--methods", default="", help="a,b: these only, and GRPO; default: all")
+  add(
+    "--task",
+    default="",
+    help=f"task to train on, one of: {', '.join(method_configs.BASES)}",
+  )
+  add(
+    "--seeds",
+    type=int,
+    default=4,
+    help="number of seeds of every method, at least 2",
+  )
+  add(
+    "--methods",
+    default="",
+    help="comma-separated methods to train besides GRPO; default: all",
+  )
   add(
     "--rewards",
     nargs="?",
     const="",
-    help="rewards instead of methods, all of them or a,b, on chain by default",
+    help="compare rewards instead of methods: a comma-separated list, or all "
+    "without a value; the default task is chain",
   )
-  add("--workdir", help="default: runs/bakeoff[_rewards]")
-  add("--cpu_devices", type=int, default=2, help="seeds at a time on a CPU")
+  add(
+    "--workdir",
+    help="folder of the results; default: runs/bakeoff, or runs/bakeoff_rewards "
+    "with --rewards",
+  )
+  add(
+    "--cpu_devices",
+    type=int,
+    default=2,
+    help="number of CPU devices, each of which trains one seed at a time",
+  )
   add(
     "--steps",
     type=int,
-    help="whose tokens, at the base policy's length, are the budget; "
-    f"{entrants.STEPS} of methods, {rewards.Setting.usual_steps} of rewards",
+    help="steps of the reference whose tokens are the budget of all; default: "
+    f"{method_setting.DEFAULT_STEPS} for methods, "
+    f"{reward_setting.RewardSetting.default_steps} for rewards",
   )
   return parser
 

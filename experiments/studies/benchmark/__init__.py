@@ -1,6 +1,7 @@
-"""What things cost: `python -m experiments.studies.benchmark NAME`.
+"""Benchmarks of speed and memory: `python -m experiments.studies.benchmark`.
 
 A benchmark is a function `(console, *, settings...) -> Outcome`, listed in
-`__main__.BENCHMARKS`. Costs are told as ratios to something that everyone can
-run, measured in turn in one process, so that they hold on a busy machine.
+`__main__.BENCHMARKS`. Most costs are ratios to a reference that anyone can run,
+such as a sort, another codebase, or an unfused loop. The two are timed back to
+back, so that the ratios are stable on a busy machine.
 """

@@ -1,4 +1,4 @@
-"""Measures what things cost.
+"""Runs one benchmark of speed or memory.
 
   python -m experiments.studies.benchmark NAME [--peer PEER] [--json [FILE]]
   python -m experiments.studies.benchmark "objectives(largest=1024)"
@@ -6,7 +6,8 @@
   python -m experiments.studies.benchmark --list
 
 Prints a table and PASS or FAIL; the exit status is 1 when a limit is missed.
-With `--json` alone the numbers are all that goes to standard output.
+With `--json` and no file, standard output holds only the JSON results; the
+table goes to standard error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from experiments.studies.benchmark.decode import decode
 from experiments.studies.benchmark.fused import fused
 from experiments.studies.benchmark.iteration import iteration
 from experiments.studies.benchmark.memory import memory
-from experiments.studies.benchmark.objectives import objectives
+from experiments.studies.benchmark.objective_costs import measure_objectives
 from experiments.studies.benchmark.outcome import Outcome
 from experiments.studies.benchmark.peers import PEERS
 from experiments.studies.benchmark.scaling import scaling
@@ -34,7 +35,7 @@ from experiments.studies.benchmark.update import update
 from rl import registry
 
 BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
-  "objectives": objectives,
+  "objectives": measure_objectives,
   "decode": decode,
   "update": update,
   "iteration": iteration,
@@ -43,19 +44,19 @@ BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
   "scaling": scaling,
 }
 STDOUT = "-"
-WIDTH = 400  # that a table may have: a cell in two lines is no Markdown
+WIDTH = 400  # columns of a table: Markdown has no cells of two lines
 
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line.
+  """Runs the command.
 
   Args:
-    argv: its words; None takes the process's.
+    argv: arguments of the command; None takes those of the process.
 
   Returns:
-    The exit status: 0, 1 where a limit is missed, or 2 for a mistake, which is
-    said in one line.
+    The exit status: 0 if all limits hold, 1 if one is missed, or 2 for a
+    mistake in the arguments, which is reported in one line.
   """
   options = _parser().parse_args(argv)
   console = rich.console.Console(stderr=options.json == STDOUT)
@@ -64,11 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
       console.print(f"{name}: {benchmark.__doc__.splitlines()[0]}")
     return 0
   with errors.usage_errors():
-    name, settings = _named(options.name, _given(options))
+    name, settings = _parse_benchmark(options.name, _flag_settings(options))
   outcome = BENCHMARKS[name](console, **settings)
   wide = rich.console.Console(width=WIDTH, stderr=console.stderr)
   wide.print(outcome.table)
-  word = "PASS" if outcome.passed else "FAIL"
+  word = "PASS" if outcome.limits_met else "FAIL"
   console.print(f"{word}: {outcome.verdict}", soft_wrap=True)
   text = json.dumps(json_files.to_strict_json(outcome.results), indent=2)
   if options.json == STDOUT:
@@ -76,42 +77,51 @@ def main(argv: Sequence[str] | None = None) -> int:
   elif options.json:
     json_files.replace(options.json, text + "\n")
     console.print(f"wrote {options.json}", soft_wrap=True)
-  return 0 if outcome.passed else 1
+  return 0 if outcome.limits_met else 1
 
 
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog="python -m experiments.studies.benchmark",
-    description="Measures what things cost.",
+    description="Runs one benchmark of speed or memory.",
   )
   add = parser.add_argument
-  add("name", nargs="?", default="", help=f"one of: {', '.join(BENCHMARKS)}")
-  add("--list", action="store_true", help="says what each one measures")
+  add(
+    "name",
+    nargs="?",
+    default="",
+    help=f"benchmark to run, one of: {', '.join(BENCHMARKS)}",
+  )
+  add(
+    "--list",
+    action="store_true",
+    help="print what each benchmark measures, and exit",
+  )
   add(
     "--json",
     metavar="FILE",
     nargs="?",
     const=STDOUT,
     default="",
-    help="a file for the numbers; without one they are all that is printed",
+    help="file for the results; without FILE they go to standard output",
   )
   peers = ", ".join([*PEERS, NONE])
-  add("--peer", default="", help=f"beside whom, where there is one: {peers}")
+  add("--peer", default="", help=f"codebase to compare with, one of: {peers}")
   add(
     "--python",
     metavar="PEER=PATH",
     action="append",
     default=[],
-    help="the interpreter of a peer that is installed elsewhere",
+    help="Python interpreter of a peer that is installed in another environment",
   )
   return parser
 
 
-def _given(options: argparse.Namespace) -> dict[str, object]:
-  """Settings that have options of their own.
+def _flag_settings(options: argparse.Namespace) -> dict[str, object]:
+  """Returns the settings that come from flags.
 
   Raises:
-    ValueError: an interpreter of no peer.
+    ValueError: a value of --python is not of the form PEER=PATH.
   """
   settings: dict[str, object] = {}
   if options.peer:
@@ -119,26 +129,26 @@ def _given(options: argparse.Namespace) -> dict[str, object]:
   for text in options.python:
     peer, _, path = text.partition("=")
     if not path:
-      raise ValueError(f"--python {text}: write PEER=PATH")
+      raise ValueError(f"--python {text} names no interpreter; write PEER=PATH")
     settings.setdefault("pythons", {})[peer] = path
   return settings
 
 
-def _named(
-  text: str, given: Mapping[str, object]
+def _parse_benchmark(
+  text: str, overrides: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
-  """The benchmark and its settings.
+  """Returns the name of the benchmark and its settings.
 
   Args:
-    text: its name, with settings or without.
-    given: further settings.
+    text: name of the benchmark, with or without settings in parentheses.
+    overrides: settings that replace those in `text`.
 
   Raises:
-    ValueError: unknown benchmark or setting, or one of another type, with the
-      nearest one.
+    ValueError: the benchmark or a setting is unknown, or a setting has the
+      wrong type. The message names the nearest valid one.
   """
   name, settings = spec.parse(text) if text else ("", {})
-  settings = {**settings, **given}
+  settings = {**settings, **overrides}
   if name not in BENCHMARKS:
     raise ValueError(registry.describe_unknown("benchmark", name, BENCHMARKS))
   without_console = functools.partial(BENCHMARKS[name], None)

@@ -1,4 +1,8 @@
-"""What the comparisons with peers share: their settings, rows and proofs."""
+"""Functions shared by the comparisons with peers.
+
+They start the processes of both sides (`sides`), check that both do the same
+work, time their calls in turn, and make the rows of the table.
+"""
 
 from __future__ import annotations
 
@@ -17,179 +21,195 @@ from experiments.studies.benchmark.outcome import Outcome, Row
 from experiments.studies.benchmark.peers import PEERS
 from rl import registry
 
-NONE = "none"  # ours alone
+NONE = "none"  # the name of no peer: only this project is measured
+# Size of the check that both sides compute the same greedy tokens.
 PROOF_PROMPTS, PROOF_TOKENS = 4, 32
 
 
-def over_shapes(
+def compare_over_shapes(
   console: rich.console.Console,
   shape: str,
-  known: Mapping[str, sizes.Shape],
-  starts: Sequence[Callable[[Mapping[str, Any]], sides.Launch | None]],
+  shapes: Mapping[str, sizes.Shape],
+  make_launches: Sequence[Callable[[Mapping[str, Any]], sides.Launch | None]],
   write: Callable[[sizes.Shape, pathlib.Path], Mapping[str, Any]],
-  rows: Callable[..., Iterable[Row]],
+  measure_shape: Callable[..., Iterable[Row]],
 ) -> Outcome:
-  """Ours beside peers at one shape or all, on this machine as measured now.
+  """Measures this project beside peers, at one shape or at all of them.
+
+  The limits of the machine (`machine.measure`) are measured first.
 
   Args:
-    console: where progress goes.
-    shape: one of `known`; "" takes all.
-    known: shapes by name.
-    starts: of each peer, from the job to its side, as `launch`.
-    write: puts what a shape's sides read into a folder; gives their job.
-    rows: `(name, job, launches, limits=, tell=)` to the rows of one shape.
+    console: console for progress.
+    shape: name of one of `shapes`; "" measures all.
+    shapes: shapes by name.
+    make_launches: one function for each peer, from the job to the launch of
+      the peer's side, as `make_launch` with the other arguments bound.
+    write: writes the files that all sides read into a folder and returns the
+      job of all sides.
+    measure_shape: function `(name, job, launches, limits=, report=)` that
+      yields the rows of one shape.
 
   Returns:
-    All rows, and the machine.
+    The rows of all shapes, and the limits of the machine.
 
   Raises:
-    UsageError: unknown shape, or what `starts`, `write` and `rows` raise.
+    UsageError: the shape is unknown, or one of the functions raises it.
   """
-  if shape and shape not in known:
-    raise errors.UsageError(registry.describe_unknown("shape", shape, known))
-  for start in starts:
-    start({})  # refuses before anything is measured
+  if shape and shape not in shapes:
+    raise errors.UsageError(registry.describe_unknown("shape", shape, shapes))
+  for make_launch in make_launches:
+    make_launch({})  # Raises for a missing peer before anything is measured.
 
-  def tell(text: str) -> None:
+  def report(text: str) -> None:
     console.print(text, soft_wrap=True, highlight=False)
 
-  limits = machine.measure(tell)
-  tell(f"this machine: {limits}")
-  found: list[Row] = []
-  for name in [shape] if shape else known:
+  limits = machine.measure(report)
+  report(f"this machine: {limits}")
+  table_rows: list[Row] = []
+  for name in [shape] if shape else shapes:
     with tempfile.TemporaryDirectory() as folder:
-      tell(f"{name}: writing what all sides read")
-      job = write(known[name], pathlib.Path(folder))
-      launches = [start(job) for start in starts]
-      found += rows(name, job, launches, limits=limits, tell=tell)
-  return outcome.of_rows(found, machine=limits._asdict())
+      report(f"{name}: writing the weights and prompts of all sides")
+      job = write(shapes[name], pathlib.Path(folder))
+      launches = [make_launch(job) for make_launch in make_launches]
+      table_rows += measure_shape(
+        name, job, launches, limits=limits, report=report
+      )
+  return outcome.from_rows(table_rows, machine=limits._asdict())
 
 
-def launch(
+def make_launch(
   peer: str,
   allowed: Sequence[str],
   pythons: Mapping[str, str],
   job: Mapping[str, Any],
 ) -> sides.Launch | None:
-  """A peer's side, once it was found installed; None for "none".
+  """Returns the launch of a peer's side, or None for the peer "none".
 
   Args:
-    peer: its name.
-    allowed: of the benchmark; "none" may be among them.
-    pythons: interpreters of peers that have one of their own.
-    job: what it is told.
+    peer: name of the peer.
+    allowed: names that the benchmark accepts; "none" may be one of them.
+    pythons: Python interpreters by peer, for peers that are installed in an
+      environment of their own.
+    job: job of the side (`peers`).
 
   Raises:
-    UsageError: unknown peer, or its packages are missing.
+    UsageError: the peer is unknown, or its packages are not installed.
   """
   for name in (peer, *pythons):
     if name not in allowed:
       raise errors.UsageError(registry.describe_unknown("peer", name, allowed))
   if peer == NONE:
     return None
-  known = PEERS[peer]
-  made = sides.Launch(peer, known.program, job)
+  spec = PEERS[peer]
+  side_launch = sides.Launch(peer, spec.program, job)
   if peer in pythons:
-    made = sides.Launch(peer, known.program, job, pythons[peer])
-  sides.check_installed(peer, made.python, known.needs, known.install)
-  return made
+    side_launch = sides.Launch(peer, spec.program, job, pythons[peer])
+  sides.check_installed(peer, side_launch.python, spec.needs, spec.install)
+  return side_launch
 
 
-def prove_greedy(
-  ours: sides.Side, peer: sides.Side, folder: str, tell: sides.Tell
+def check_same_greedy_tokens(
+  ours: sides.Side, peer: sides.Side, folder: str, report: sides.Report
 ) -> None:
-  """Both sides compute the same: their greedy tokens are equal.
+  """Checks that both sides generate the same greedy tokens.
 
   Args:
-    ours, peer: float32, and both can be asked for "greedy".
-    folder: weights in which nothing ends a completion.
-    tell: where progress goes.
+    ours: side of this project. Both sides compute in float32 and answer the
+      question "greedy".
+    peer: side of the peer.
+    folder: folder of weights whose completions never end.
+    report: function that prints a line of progress.
 
   Raises:
-    UsageError: they differ, and where first; or they never change, which proves
-      nothing.
+    UsageError: the tokens differ, or there are too few different tokens to
+      prove that the models are equal.
   """
-  asked = {"prompts": PROOF_PROMPTS, "tokens": PROOF_TOKENS}
-  found = {
-    side: side.ask("greedy", folder=folder, **asked)["tokens"]
+  settings = {"prompts": PROOF_PROMPTS, "tokens": PROOF_TOKENS}
+  completions = {
+    side: side.ask("greedy", folder=folder, **settings)["tokens"]
     for side in (ours, peer)
   }
-  rows = zip(found[ours], found[peer], strict=True)
-  for number, (own, other) in enumerate(rows):
-    same = [a == b for a, b in zip(own, other, strict=True)]
+  pairs = zip(completions[ours], completions[peer], strict=True)
+  for number, (our_tokens, peer_tokens) in enumerate(pairs):
+    same = [a == b for a, b in zip(our_tokens, peer_tokens, strict=True)]
     if not all(same):
       place = same.index(False)
       raise errors.UsageError(
-        f"{peer.launch} computes something else: greedy token {place} of prompt "
-        f"{number} is {other[place]}, ours is {own[place]}"
+        f"{peer.launch} computes something else: greedy token {place} of "
+        f"prompt {number} is {peer_tokens[place]}, ours is {our_tokens[place]}"
       )
-  kinds = {token for row in found[ours] for token in row}
-  if len(kinds) < PROOF_TOKENS // 2:
+  distinct = {token for tokens in completions[ours] for token in tokens}
+  if len(distinct) < PROOF_TOKENS // 2:
     raise errors.UsageError(
-      f"{len(kinds)} different greedy tokens in {PROOF_PROMPTS} completions "
+      f"{len(distinct)} different greedy tokens in {PROOF_PROMPTS} completions "
       "prove nothing; use weights with larger layers"
     )
-  tell(
+  report(
     f"proved: {PROOF_PROMPTS} x {PROOF_TOKENS} greedy tokens of {peer.launch} "
-    f"are ours, {len(kinds)} different ones"
+    f"are ours, {len(distinct)} different ones"
   )
 
 
-def row(
+def measure_row(
   name: str,
   shape: object,
   ours: sides.Side,
   peer: sides.Side | None,
   calls: int,
-  bound: Callable[[sides.Call], float],
-  tell: sides.Tell,
+  least_seconds: Callable[[sides.Call], float],
+  report: sides.Report,
   *,
   work: Callable[[sides.Call], dict[str, float]] = lambda _: {},
-  prove: Callable[[sides.Call, sides.Call], None] = lambda *_: None,
+  check_pair: Callable[[sides.Call, sides.Call], None] = lambda *_: None,
   limit: float | None = None,
   bound_limit: float | None = None,
 ) -> Row:
-  """Runs the calls and says what came of them, in tokens per second.
+  """Times calls of one side or of two, and returns the row of the table.
 
   Args:
-    name, shape: of the row.
-    ours, peer: the sides; `peer` None measures ours alone.
-    calls: of each side that count.
-    bound: the least seconds that a call of ours could take.
-    tell: where progress goes.
-    work: of a call of ours, for the row.
-    prove: refuses a pair of calls that did not do the same.
-    limit, bound_limit: of the row.
+    name: name of the row.
+    shape: shape of the model and the batch, for the row.
+    ours: side of this project.
+    peer: side of the peer; None measures this project alone.
+    calls: number of timed calls of each side.
+    least_seconds: function from a call of ours to the shortest time that the
+      machine allows for it.
+    report: function that prints a line of progress.
+    work: function from a call of ours to the `work` of the row.
+    check_pair: function that raises an error if two calls did different work.
+    limit: value that the ratio must reach; None only reports it.
+    bound_limit: value that the share of the bound must reach; None only
+      reports it.
   """
   if peer is None:
-    own = list(rounds.alone(ours, calls, tell))
+    our_calls = list(rounds.run_alone(ours, calls, report))
   else:
     pairs = []
-    for pair in rounds.pairs(ours, peer, calls, tell):
-      prove(*pair)
+    for pair in rounds.run_pairs(ours, peer, calls, report):
+      check_pair(*pair)
       pairs.append(pair)
-    own = [pair[0] for pair in pairs]
-  middle = sorted(own, key=lambda call: call.seconds / call.tokens)
-  found = Row(
+    our_calls = [pair[0] for pair in pairs]
+  by_speed = sorted(our_calls, key=lambda call: call.seconds / call.tokens)
+  table_row = Row(
     name=name,
     shape=str(shape),
     unit="tokens/s",
-    ours=statistics.median(call.tokens / call.seconds for call in own),
+    ours=statistics.median(call.tokens / call.seconds for call in our_calls),
     bound_fraction=statistics.median(
-      bound(call) / call.seconds for call in own
+      least_seconds(call) / call.seconds for call in our_calls
     ),
     bound_limit=bound_limit,
-    work=work(middle[len(own) // 2]),
+    work=work(by_speed[len(our_calls) // 2]),
     settings={"ours": ours.launch.setting},
   )
   if peer is None:
-    return found
+    return table_row
   compared = rounds.compare(pairs)
   return dataclasses.replace(
-    found,
+    table_row,
     peer=compared.peer,
     ratio=compared.ratio,
     cpu_ratio=compared.cpu_ratio,
-    settings=found.settings | {"peer": peer.launch.setting},
+    settings=table_row.settings | {"peer": peer.launch.setting},
     limit=limit,
   )

@@ -1,19 +1,24 @@
 """Sampling speed beside transformers' `generate`, or Tunix's sampler.
 
-A side samples the same prompts from the same weights at temperature 1, from the
-whole distribution; what counts are tokens up to and including EOS, per second.
-That both compute the same is proved first: their greedy tokens are equal.
+All sides sample for the same prompts with the same weights, at temperature 1 and
+without top-k or top-p. The measured value is tokens per second, where tokens up
+to and including EOS count. First both sides generate greedy tokens, which must
+be equal.
+
+Shapes:
 
   small  4 layers d256 v512, 64 prompts of 32, 128 tokens each
-  large  12 layers d768 v32k, the same
-  long   4 layers d256 v32k, 16 prompts of 512 by 16 samples, lengths geometric
-         with mean 64 and at most 256; each side at its fastest microbatch
+  large  12 layers d768 v32k, 64 prompts of 32, 128 tokens each
+  long   4 layers d256 v32k, 16 prompts of 512, 16 samples each; lengths are
+         geometric with mean 64, cut at 256
 
-Each side runs at the setting that was fastest when tried: ours on one or all
-cores as devices, the peer with one or all threads and each kind of cache. The
-limits are for float32, of the faster of a dynamic and a static cache; bfloat16
-and a compiled step are shown beside. With peer "none" a shape of mixed lengths
-is also run without refilling: each sample in a row of its own.
+Each side first tries its settings on a few calls and is measured with the
+fastest: ours with one device or one per core, the peer with one or all threads
+and with each kind of cache, and for "long" both with several microbatches. The
+limits apply to float32 with the faster of a dynamic and a static cache; bfloat16
+and a compiled decoding step are reported without a limit. With peer "none" the
+shape "long" is also run without refilling, where a row of the batch stays empty
+after its sample has ended; refilling starts the next sample in that row.
 """
 
 from __future__ import annotations
@@ -35,17 +40,17 @@ LIMITS = {
   ("hf", "long"): 6.0,
   ("tunix", "long"): 4.0,
 }
-REFILL = 1.6  # times the throughput of a row for every sample
+REFILL_LIMIT = 1.6  # throughput over that without refilling
 PEERS = ("hf", "tunix", beside.NONE)
 
 
-class Opponent(NamedTuple):
-  """A peer in one of its forms.
+class PeerForm(NamedTuple):
+  """A variant of a peer, such as float32 or a compiled decoding step.
 
   Attributes:
-    launch: how it is started.
-    options: among which its fastest setting is looked for.
-    limited: whether limits and the proof are for this form.
+    launch: launch of the peer's side.
+    options: values to try for each setting, to find the fastest.
+    limited: whether the limit and the check of greedy tokens apply to it.
   """
 
   launch: sides.Launch
@@ -64,24 +69,25 @@ def decode(
   """Sampling speed beside transformers or Tunix.
 
   Args:
-    console: where progress goes.
-    shape: one of `sizes.DECODE`; "" takes all.
-    peer: "hf", "tunix" or "none".
-    calls: of each side that count.
-    pythons: interpreters of peers that have one of their own.
+    console: console for progress.
+    shape: name of a shape in `sizes.DECODE`; "" measures all.
+    peer: "hf" (transformers), "tunix" or "none".
+    calls: number of timed calls of each side.
+    pythons: Python interpreters by peer, for peers that are installed in an
+      environment of their own.
 
   Returns:
-    Rows. Passed: every ratio that has a limit reaches it.
+    The rows. The outcome passes if every ratio with a limit reaches it.
 
   Raises:
-    UsageError: unknown shape or peer, a peer that is not installed, greedy tokens
-      that differ, or a side that fails.
+    UsageError: the shape or peer is unknown, the peer is not installed, greedy
+      tokens differ, or a side fails.
   """
-  return beside.over_shapes(
+  return beside.compare_over_shapes(
     console,
     shape,
     sizes.DECODE,
-    [functools.partial(beside.launch, peer, PEERS, pythons or {})],
+    [functools.partial(beside.make_launch, peer, PEERS, pythons or {})],
     sizes.write,
     functools.partial(_rows, calls=calls),
   )
@@ -93,9 +99,9 @@ def _rows(
   launches: Sequence[sides.Launch | None],
   calls: int,
   limits: machine.Machine,
-  tell: sides.Tell,
+  report: sides.Report,
 ) -> Iterator[Row]:
-  """Of one shape: ours beside each form of the peer, or alone."""
+  """Yields the rows of one shape: beside each form of the peer, or alone."""
   shape, (peer,) = sizes.DECODE[name], launches
 
   def cost(call: sides.Call) -> flop_counts.Cost:
@@ -104,46 +110,55 @@ def _rows(
     )
 
   measure = functools.partial(
-    beside.row,
+    beside.measure_row,
     shape=shape,
     calls=calls,
-    bound=lambda call: limits.bound(cost(call)),
-    work=lambda call: limits.work(cost(call), call.seconds),
-    tell=tell,
+    least_seconds=lambda call: limits.least_seconds(cost(call)),
+    work=lambda call: limits.utilization(cost(call), call.seconds),
+    report=report,
   )
   search = functools.partial(
-    sides.fastest, tell=tell, memory=sides.MEMORY, trial=_trial
+    sides.start_fastest,
+    report=report,
+    max_bytes=sides.MAX_BYTES,
+    trial_settings=_trial_settings,
   )
-  own = sides.Launch("ours", "experiments.studies.benchmark.own.decode", job)
-  with search(own, _own_options(shape)) as ours:
+  our_launch = sides.Launch(
+    "ours", "experiments.studies.benchmark.ours.sampler", job
+  )
+  with search(our_launch, _our_options(shape)) as ours:
     if peer is None:
       yield measure(f"decode {name}", ours=ours, peer=None)
       if shape.mean_length:
-        still = dataclasses.replace(own, name="ours without refill")
-        options = {**_own_options(shape), "rows": (shape.samples,)}
-        with search(still, options) as other:
+        without_refill = dataclasses.replace(
+          our_launch, name="ours without refill"
+        )
+        options = {**_our_options(shape), "rows": (shape.samples,)}
+        with search(without_refill, options) as other_side:
           yield measure(
-            f"decode {name} beside {still.name}",
+            f"decode {name} beside {without_refill.name}",
             ours=ours,
-            peer=other,
-            limit=REFILL,
+            peer=other_side,
+            limit=REFILL_LIMIT,
           )
       return
-    for opponent in _forms(peer, shape):
-      with search(opponent.launch, opponent.options) as other:
-        if opponent.limited:
-          beside.prove_greedy(ours, other, job["plain"], tell)
+    for form in _peer_forms(peer, shape):
+      with search(form.launch, form.options) as other_side:
+        if form.limited:
+          beside.check_same_greedy_tokens(
+            ours, other_side, job["plain"], report
+          )
         yield measure(
-          f"decode {name} beside {opponent.launch.name}",
+          f"decode {name} beside {form.launch.name}",
           ours=ours,
-          peer=other,
-          limit=LIMITS.get((peer.name, name)) if opponent.limited else None,
+          peer=other_side,
+          limit=LIMITS.get((peer.name, name)) if form.limited else None,
         )
 
 
-def _own_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
+def _our_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
   options: dict[str, Sequence[Any]] = {
-    "devices": machine.splits(),
+    "devices": machine.device_counts(),
     "unroll": (0,),
     "attention": ("blocked", "plain"),
   }
@@ -155,34 +170,36 @@ def _own_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
   return options
 
 
-def _forms(peer: sides.Launch, shape: sizes.Shape) -> Iterator[Opponent]:
-  """What the peer is tried as."""
-  micro = {"micro": _microbatches(shape)} if shape.mean_length else {}
+def _peer_forms(peer: sides.Launch, shape: sizes.Shape) -> Iterator[PeerForm]:
+  """Yields the forms of the peer that are measured."""
+  microbatches = {"micro": _microbatches(shape)} if shape.mean_length else {}
   if peer.name != "hf":
-    yield Opponent(peer, {"devices": machine.splits(), **micro})
+    yield PeerForm(peer, {"devices": machine.device_counts(), **microbatches})
     return
-  threads = {"threads": machine.splits()}
+  threads = {"threads": machine.device_counts()}
 
-  def form(label: str, dtype: str) -> sides.Launch:
-    named = dataclasses.replace(peer, name=f"transformers {label}")
-    return dataclasses.replace(named, job={**peer.job, "dtype": dtype})
+  def with_dtype(label: str, dtype: str) -> sides.Launch:
+    renamed = dataclasses.replace(peer, name=f"transformers {label}")
+    return dataclasses.replace(renamed, job={**peer.job, "dtype": dtype})
 
-  plain = {**threads, "cache": ("dynamic", "static"), **micro}
-  yield Opponent(form("float32", "float32"), plain)
-  if shape.mean_length:  # a call takes minutes
+  eager = {**threads, "cache": ("dynamic", "static"), **microbatches}
+  yield PeerForm(with_dtype("float32", "float32"), eager)
+  if shape.mean_length:  # A call takes minutes: measure only the form above.
     return
   cache = {"cache": ("dynamic", "static")}
-  yield Opponent(form("bfloat16", "bfloat16"), threads | cache, limited=False)
+  yield PeerForm(
+    with_dtype("bfloat16", "bfloat16"), threads | cache, limited=False
+  )
   compiled = threads | {"cache": ("compiled",)}
-  yield Opponent(form("compiled", "float32"), compiled, limited=False)
+  yield PeerForm(with_dtype("compiled", "float32"), compiled, limited=False)
 
 
 def _microbatches(shape: sizes.Shape) -> Sequence[int]:
-  """Prompts at once, the quickest to try first."""
+  """Returns numbers of prompts per call to try, the quickest trial first."""
   P = shape.prompts
   return tuple(dict.fromkeys((P // 4 or 1, P // 2 or 1, P)))
 
 
-def _trial(candidate: sides.Launch) -> dict[str, Any]:
-  """One microbatch tells how fast a setting is."""
+def _trial_settings(candidate: sides.Launch) -> dict[str, Any]:
+  """Limits a trial call to one microbatch, which is enough to compare speed."""
   return {"prompts": candidate.job["micro"]}

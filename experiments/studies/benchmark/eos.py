@@ -1,11 +1,11 @@
-"""Random weights whose completions end when they should.
+"""Random weights whose completions have a chosen mean length.
 
 Channel 0 of the residual stream is the same for every token, and no layer
-writes to it. The unembedding's row of EOS reads that channel alone, so its
-logit hardly depends on what came before: it is `c` times the normalised channel.
-One number, c, sets how long completions are, in every codebase that loads the
-weights and at no cost. Embeddings are tied; EOS itself is never embedded, since
-it ends what it is in.
+writes to it. The EOS row of the output embedding reads only that channel, so the
+EOS logit is a constant c times the normalized channel and hardly depends on the
+tokens before. The number c alone sets how long completions are, in every
+codebase that loads the weights, at no cost. Embeddings are tied, but EOS is never
+an input, because it ends its completion.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from rl import types
 from rl.sampling import generation
 
 Array = jax.Array
-NEVER = -1e3  # c; exp of its logit is 0 beside any other
-BLOCK = 32  # positions whose logits exist at a time
-SAMPLES = 256  # completions of which the lengths are foreseen
+NEVER = -1e3  # value of c at which the probability of EOS is 0 in float32
+BLOCK = 32  # positions whose logits exist at a time, to save memory
+SAMPLES = 256  # completions over which the expected length is averaged
 
 
-def never(
+def suppress_tokens(
   config: ModelConfig, params: transformer.Params, ids: Sequence[int]
 ) -> transformer.Params:
-  """The weights with the constant channel, in which these are never drawn.
+  """Returns weights with the constant channel that never draw some tokens.
 
   Args:
-    config: the decoder's shape.
-    params: any weights.
-    ids: EOS, and what stands for padding: some samplers do not attend to it.
+    config: config of the decoder.
+    params: any weights of the decoder.
+    ids: tokens that are never drawn: EOS, and the padding token, because some
+      samplers mask it in the attention.
 
   Raises:
     ValueError: embeddings are not tied, or a projection has a bias.
@@ -49,62 +50,67 @@ def never(
     layers[block] = layers[block] | {name: {"kernel": kernel}}
   edited = params | {"embed": {"table": table}, "layers": layers}
   for token in ids:
-    edited = _with(edited, token, NEVER)
+    edited = _set_eos_row(edited, token, NEVER)
   return edited
 
 
-def fit(
+def fit_mean_length(
   config: ModelConfig,
   params: transformer.Params,
   prompts: np.ndarray,
   *,
   eos_id: int,
-  mean: float,
-  most: int,
+  mean_length: float,
+  max_tokens: int,
 ) -> transformer.Params:
-  """Chooses c so that completions have this mean length.
+  """Chooses c so that completions have a given mean length.
 
-  Completions that never end are drawn first. EOS is equally constant in all, so
-  with hazards `h_t(c) = sigmoid(c a_t - b_t)`, `a_t` the normalised channel and
-  `b_t` the other logits' log-sum-exp, the expected length of one is
+  Completions that never end are drawn first. At position t let `a_t` be the
+  normalized channel 0 and `b_t` the log-sum-exp of the other logits. EOS then
+  has probability `h_t(c) = sigmoid(c a_t - b_t)`, and the expected length of a
+  completion is
 
     1 + sum_{t=1}^{T-1} prod_{u<=t} (1 - h_u(c)),
 
-  and bisection finds c for the mean over all of them.
+  Bisection finds the c at which its mean over completions is `mean_length`.
 
   Args:
-    config: the decoder's shape.
-    params: of `never`.
-    prompts: `[P, L]`, all of them real.
-    eos_id: the token.
-    mean: of the lengths, EOS included.
-    most: T, where a completion is cut.
+    config: config of the decoder.
+    params: weights from `suppress_tokens`.
+    prompts: `[P, L]` token ids without padding.
+    eos_id: id of EOS.
+    mean_length: mean length of completions, EOS included.
+    max_tokens: largest length of a completion T.
 
   Returns:
-    The weights with c.
+    The weights with c in the EOS row.
 
   Raises:
-    ValueError: the mean does not lie between 1 and `most`.
+    ValueError: `mean_length` does not lie between 1 and `max_tokens`.
   """
-  if not 1 < mean < most:
-    raise ValueError(f"mean length {mean} must lie between 1 and {most}")
+  if not 1 < mean_length < max_tokens:
+    raise ValueError(
+      f"mean length {mean_length} must lie between 1 and {max_tokens}"
+    )
   prompts = jnp.asarray(prompts)
-  a, b = _constants(config, params, prompts, most)
+  a, b = _hazard_terms(config, params, prompts, max_tokens)
 
-  def lengths(c: float) -> float:
+  def expected_length(c: float) -> float:
     alive = np.cumprod(1 - 1 / (1 + np.exp(b - c * a)), axis=-1)
-    return 1 + alive[:, :-1].sum(-1).mean()
+    return 1 + alive[:, :-1].sum(-1).mean_length()
 
   low, high = 0.0, 1.0
-  while lengths(high) > mean:
+  while expected_length(high) > mean_length:
     high *= 2
-  for _ in range(60):
+  for _ in range(60):  # Halves the interval below float64 resolution.
     middle = (low + high) / 2
-    low, high = (middle, high) if lengths(middle) > mean else (low, middle)
-  return _with(params, eos_id, high)
+    low, high = (
+      (middle, high) if expected_length(middle) > mean_length else (low, middle)
+    )
+  return _set_eos_row(params, eos_id, high)
 
 
-def _with(
+def _set_eos_row(
   params: transformer.Params, token: int, c: float
 ) -> transformer.Params:
   table = params["embed"]["table"]
@@ -112,30 +118,37 @@ def _with(
   return params | {"embed": {"table": table.at[token].set(row)}}
 
 
-def _constants(
-  config: ModelConfig, params: transformer.Params, prompts: Array, most: int
+def _hazard_terms(
+  config: ModelConfig,
+  params: transformer.Params,
+  prompts: Array,
+  max_tokens: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """`a` and `b` of every position of drawn completions, `[P S, T]` float64."""
+  """Returns `a` and `b` of `fit_mean_length`, each `[P S, T]` float64."""
   P = len(prompts)
   samples = -(-SAMPLES // P)
   model = policy.bind(config)
-  sampling = generation.Sampling(samples, most, eos_ids=(), pad_id=0)
+  sampling = generation.Sampling(samples, max_tokens, eos_ids=(), pad_id=0)
 
   @jax.jit
-  def found(params: transformer.Params) -> tuple[Array, Array]:
+  def constants(params: transformer.Params) -> tuple[Array, Array]:
     mask = jnp.ones(prompts.shape, bool)
     keys = generation.prompt_keys(jax.random.key(0), 0, jnp.arange(P))
-    drawn = generation.generate(model, params, prompts, mask, keys, sampling)
-    real = jnp.ones(drawn.completions.shape, bool)
-    tokens = types.Tokens(prompts, mask, drawn.completions, drawn.lengths, real)
+    samples_drawn = generation.generate(
+      model, params, prompts, mask, keys, sampling
+    )
+    real = jnp.ones(samples_drawn.completions.shape, bool)
+    tokens = types.Tokens(
+      prompts, mask, samples_drawn.completions, samples_drawn.lengths, real
+    )
     scored = model.score(params, tokens)
 
-    def total(hidden: Array) -> Array:
+    def log_sum_exp(hidden: Array) -> Array:
       return jax.nn.logsumexp(scored.heads["logits"](hidden), axis=-1)
 
-    flat = scored.hidden.reshape(-1, config.width)
-    sums = jax.lax.map(total, flat, batch_size=BLOCK * samples)
+    positions = scored.hidden.reshape(-1, config.width)
+    sums = jax.lax.map(log_sum_exp, positions, batch_size=BLOCK * samples)
     return scored.hidden[..., 0], sums.reshape(real.shape)
 
-  a, b = (np.asarray(x, np.float64) for x in found(params))
-  return a.reshape(-1, most), b.reshape(-1, most)
+  a, b = (np.asarray(x, np.float64) for x in constants(params))
+  return a.reshape(-1, max_tokens), b.reshape(-1, max_tokens)

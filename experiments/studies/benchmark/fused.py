@@ -1,28 +1,32 @@
-"""What it gains that the whole loop is one program.
+"""Measures what it saves to compile the whole training loop as one program.
 
-The loop of `countdown.py:max_at_k` from random weights: sampling, reward and
-update of a number of steps as one program (`experiments.training.dispatch.make_dispatch`).
-Random weights solve nothing, and equal scores train nothing, so a toss of a coin
-is paid beside the task's score.
+The loop is that of `countdown.py:max_at_k` with random weights. One dispatch
+(`experiments.training.dispatch.make_dispatch`) runs several steps, each of them
+sampling, reward and update. Random weights solve no problem, and a group of
+equal scores has no gradient, so a random coin is added to the task's score.
 
-  beside staged   the same steps as two programs each, rollout and update, with
-                  nothing between them but the dispatch; on one device, and on
-                  as many as the CPU has cores
-  on the host     the share of the fused loop's wall time that is not spent
-                  waiting for its program. Each dispatch is waited for, its
-                  metrics are fetched and written to `metrics.jsonl`, and only
-                  then comes the next, so it bounds from above what lies outside
-                  compiled code: a run writes while the next dispatch is at
-                  work. A call returns before its program is done; if it did
-                  not, all of it would be counted.
-  seeds           as many side by side as `experiments.studies.multi_seed` puts on the
-                  devices, beside as many loops in sequence, each on one device
-                  or each on all of them, whichever takes less time
+Three comparisons, each with its own limit:
 
-Calls alternate, and a ratio is the median over neighbours. The limits: at most
-1.05 of the staged loop's time, 2 % on the host, and 0.7 of the sequence's. Equal
-work: from the same state the forms come to the same parameters, to 1e-3 of their
-change, in norm.
+  beside staged   Fused: several steps per program. Staged: the same steps with
+                  two programs each, one for the rollout and one for the update,
+                  and no work in between. On one device, and on all devices. The
+                  fused loop may take at most 1.05 of the staged loop's time.
+  on the host     The share of the fused loop's wall time in which the host does
+                  not wait for the program, which may be at most 2 %. Here each dispatch is
+                  finished, and its metrics are fetched and written to
+                  `metrics.jsonl`, before the next one starts. A training run
+                  writes while the next dispatch computes, so this is an upper
+                  bound. A call normally returns before its program is done; if
+                  it did not, the whole program would count as host time.
+  seeds           Several seeds batched over the devices, as in
+                  `experiments.studies.multi_seed`, beside the same seeds one
+                  after another. The sequence runs on one device or on all of
+                  them, whichever is faster. Batched seeds may take at most 0.7
+                  of the sequence's time.
+
+Each round times both loops back to back; the ratio is the median over rounds.
+Before a ratio counts, both loops must reach the same parameters from the same
+state: the norm of the difference is at most 1e-3 of the norm of the change.
 """
 
 from __future__ import annotations
@@ -51,14 +55,17 @@ from experiments.training.experiment import Experiment
 from models import sharding
 from rl import fused_loop, step
 
-SLOWER, ON_HOST, SIDE_BY_SIDE = 1.05, 0.02, 0.7
-SAME = 1e-3
-# From states to those some steps later; what it is given stays usable.
+MAX_TIME_VS_STAGED = 1.05
+MAX_HOST_SHARE = 0.02
+MAX_TIME_VS_SEQUENCE = 0.7
+TOLERANCE = 1e-3  # difference of parameters over their change, in norm
+# Maps start states to end states, several steps later. The start states stay
+# valid: a loop copies them before it donates them.
 Loop = Callable[[Sequence[step.State]], list[step.State]]
 
 
-class Unequal(errors.UsageError):
-  """Two forms of a loop that do not do the same work."""
+class UnequalLoopsError(errors.UsageError):
+  """Two loops reached different parameters from the same state."""
 
 
 def fused(
@@ -69,20 +76,20 @@ def fused(
   prompts: int = 32,
   count: int = 8,
 ) -> outcome.Outcome:
-  """The loop as one program: beside staged, on the host, and many seeds.
+  """Training loop as one program: beside staged, host time, batched seeds.
 
   Args:
-    console: where progress goes.
-    steps: of a dispatch, two or more.
-    rounds: pairs of neighbours.
-    prompts: of a step; 16 samples each.
-    count: seeds; a multiple of the devices.
+    console: console for progress.
+    steps: steps per dispatch, at least two.
+    rounds: number of times that each pair of loops is timed.
+    prompts: prompts per step; each has 16 samples.
+    count: number of seeds; a multiple of the number of devices.
 
   Returns:
-    A row for each claim above. Passed: their limits hold.
+    One row for each comparison above. The outcome passes if all limits hold.
 
   Raises:
-    UsageError: the steps, prompts or seeds cannot be placed so.
+    UsageError: a setting has no valid value, or the loops differ.
   """
   with errors.usage_errors():
     devices.configure(machine.cores())
@@ -92,151 +99,180 @@ def fused(
       )
     if steps < 2:
       raise ValueError(f"steps = {steps} fuses nothing; nearest: 2")
-    whole = experiment(steps, prompts)
-  shape = f"countdown, {prompts} x {whole.sampling.samples}, {steps} steps"
-  rows, alone, start = [], {}, None
+    unplaced = build_experiment(steps, prompts)
+  shape = f"countdown, {prompts} x {unplaced.sampling.samples}, {steps} steps"
+  rows, fused_runs, start = [], {}, None
 
-  def tell(row: outcome.Row) -> None:
+  def add_row(row: outcome.Row) -> None:
     rows.append(row)
     console.print(f"{row.name}: {row.ours:.3g} {row.unit}", highlight=False)
 
   for label, mesh in meshes().items():
-    fast = whole.on_mesh(mesh)
-    slow = experiment(1, prompts).on_mesh(mesh)
-    start = fast.init()
-    advance = dispatch.make_dispatch(fast, dispatch.compile_rollout_fn(fast))
-    one = in_turn(fast, advance, 1)
-    many = in_turn(
-      slow,
-      dispatch.make_dispatch(slow, dispatch.compile_rollout_fn(slow)),
-      steps,
+    # Same steps in both: one dispatch of `steps`, or `steps` dispatches of one.
+    fused_experiment = unplaced.on_mesh(mesh)
+    staged_experiment = build_experiment(1, prompts).on_mesh(mesh)
+    start = fused_experiment.init()
+    advance = _make_dispatch(fused_experiment)
+    fused_run = loop_one_by_one(fused_experiment, advance, 1)
+    staged_run = loop_one_by_one(
+      staged_experiment, _make_dispatch(staged_experiment), steps
     )
     with console.status(f"{label}: fused and staged"):
-      took = timed({label: many}, one, [start], rounds)
-      check_same(start, one([start])[0], many([start])[0], label)
-    tell(_faster(f"fused beside staged, {label}", shape, *took, 1 / SLOWER))
+      name, timed = time_against(
+        {label: staged_run}, fused_run, [start], rounds
+      )
+      check_same_end(
+        start, fused_run([start])[0], staged_run([start])[0], label
+      )
+    limit = 1 / MAX_TIME_VS_STAGED
+    add_row(
+      _time_row(f"fused beside staged, {label}", shape, name, timed, limit)
+    )
     with console.status(f"{label}: on the host"):
-      tell(_hosted(label, shape, host_share(fast, advance, start, rounds)))
-    alone[label] = one
+      share = host_share(fused_experiment, advance, start, rounds)
+      add_row(_host_row(label, shape, share))
+    fused_runs[label] = fused_run
   with console.status(f"{count} seeds"):
-    starts = [_seeded(start, number) for number in range(count)]
-    together = side_by_side(whole, count)
-    took = timed(alone, together, starts, rounds)
-    check_same(start, together(starts)[0], one(starts[:1])[0], "seed 0")
-  name = f"{count} seeds side by side, beside in sequence on {took[0]}"
-  tell(_faster(name, shape, *took, 1 / SIDE_BY_SIDE))
-  return outcome.of_rows(rows)
+    seed_starts = [_with_seed(start, number) for number in range(count)]
+    batched_run = loop_side_by_side(unplaced, count)
+    name, timed = time_against(fused_runs, batched_run, seed_starts, rounds)
+    # `fused_run` is the one on all devices, the last mesh above.
+    check_same_end(
+      start,
+      batched_run(seed_starts)[0],
+      fused_run(seed_starts[:1])[0],
+      "seed 0",
+    )
+  add_row(
+    _time_row(
+      f"{count} seeds side by side, beside in sequence on {name}",
+      shape,
+      name,
+      timed,
+      1 / MAX_TIME_VS_SEQUENCE,
+    )
+  )
+  return outcome.from_rows(rows)
 
 
-def experiment(steps_per_dispatch: int, prompts: int) -> Experiment:
-  """Of the config, on all devices."""
+def build_experiment(steps_per_dispatch: int, prompts: int) -> Experiment:
+  """Builds the max@k experiment on Countdown that this benchmark runs."""
   config = countdown.max_at_k()
   config.steps_per_dispatch = config.steps = steps_per_dispatch
   config.rollout.prompts = config.evaluation.batch = prompts
+  # The coin makes scores of a group differ, so that gradients are not zero.
   config.mix = defaults.pay(right="task()", luck="coins(probability=0.1)")
   return build.build(config)
 
 
 def meshes() -> dict[str, Mesh]:
-  """One device, and all of them, by what to call them."""
-  every = jax.devices()
+  """Returns meshes of one device and of all devices, by label."""
+  all_devices = jax.devices()
   return {
     f"{count} device{'s' * (count > 1)}": sharding.make_mesh(
-      devices=every[:count]
+      devices=all_devices[:count]
     )
-    for count in sorted({1, len(every)})
+    for count in sorted({1, len(all_devices)})
   }
 
 
-def in_turn(e: Experiment, advance: dispatch.Dispatch, dispatches: int) -> Loop:
-  """One state after another through the loop of a run.
+def loop_one_by_one(
+  e: Experiment, advance: dispatch.Dispatch, dispatches: int
+) -> Loop:
+  """Returns a loop that trains from one state after another.
 
-  Metrics are fetched one dispatch late, as there.
+  Metrics are fetched one dispatch late, as in the training loop, so that the
+  host does not wait for the dispatch that it has just started.
 
   Args:
     e: the experiment.
-    advance: its loop's body, fused or staged.
-    dispatches: for each state.
+    advance: its dispatch, fused or staged.
+    dispatches: number of dispatches for each state.
   """
 
   def run(states: Sequence[step.State]) -> list[step.State]:
-    reached, held = [], {}
+    end_states, pending_metrics = [], {}
     for state in states:
       state = _copy(jax.device_put(state, e.shardings))
       for _ in range(dispatches):
         state, metrics, _ = advance(state)
-        jax.device_get(held)
-        held = metrics
-      reached.append(state)
-    jax.device_get(held)
-    return reached
+        jax.device_get(pending_metrics)
+        pending_metrics = metrics
+      end_states.append(state)
+    jax.device_get(pending_metrics)
+    return end_states
 
   return run
 
 
-def side_by_side(e: Experiment, count: int) -> Loop:
-  """Many states through the fused loop, in groups as `experiments.studies.multi_seed` has.
+def loop_side_by_side(e: Experiment, count: int) -> Loop:
+  """Returns a loop that trains from many states at once.
+
+  The states are split into groups as in `experiments.studies.multi_seed`, and
+  each group is one call of the fused program.
 
   Args:
-    e: the experiment; a dispatch has its `steps_per_dispatch`.
-    count: of the states.
+    e: the experiment; a dispatch runs its `steps_per_dispatch`.
+    count: number of states.
   """
   mesh = Mesh(np.array(jax.devices()), ("seed",))
-  place = NamedSharding(mesh, PartitionSpec("seed"))
+  seed_sharding = NamedSharding(mesh, PartitionSpec("seed"))
   prompts = e.config.rollout.prompts
-  gather = rollouts.make_rollout_fn(
+  rollout_fn = rollouts.make_rollout_fn(
     e.task, e.policy, e.sampling, prompts, method=e.method
   )
-  body = fused_loop.iteration(
-    gather, step.make(e.methods, e.policy, e.txs, e.plan)
+  iteration = fused_loop.iteration(
+    rollout_fn, step.make(e.methods, e.policy, e.txs, e.plan)
   )
-  scanned = fused_loop.scan(body, e.config.steps_per_dispatch)
+  scanned = fused_loop.scan(iteration, e.config.steps_per_dispatch)
   program = jax.jit(fused_loop.over_seeds(scanned, mesh), donate_argnums=0)
   groups = list(multi_seed.SideBySide(e, None, print).groups(range(count)))
 
   def run(states: Sequence[step.State]) -> list[step.State]:
-    reached, held = [], {}
+    group_ends, pending_metrics = [], {}
     for group in groups:
-      chosen = jax.device_put([states[i] for i in group], mesh.devices.flat[0])
-      stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *chosen)
-      state, metrics = program(jax.device_put(stacked, place))
-      jax.device_get(held)
-      held = metrics
-      reached.append(state)
-    jax.device_get(held)
+      members = jax.device_put([states[i] for i in group], mesh.devices.flat[0])
+      # Each leaf becomes [seeds of the group, ...].
+      stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+      state, metrics = program(jax.device_put(stacked, seed_sharding))
+      jax.device_get(pending_metrics)
+      pending_metrics = metrics
+      group_ends.append(state)
+    jax.device_get(pending_metrics)
     return [
       jax.tree.map(lambda leaf, i=i: leaf[i], state)
-      for group, state in zip(groups, reached, strict=True)
+      for group, state in zip(groups, group_ends, strict=True)
       for i in range(len(group))
     ]
 
   return run
 
 
-def timed(
+def time_against(
   others: Mapping[str, Loop],
-  own: Loop,
+  reference: Loop,
   states: Sequence[step.State],
   rounds: int,
 ) -> tuple[str, timing.Timing]:
-  """The fastest of the others, and how it compares with our own.
+  """Times loops beside a reference loop.
 
   Args:
     others: loops by name.
-    own: the reference.
-    states: where all of them start.
-    rounds: pairs of neighbours.
+    reference: the loop that the others are compared with.
+    states: start states of all loops.
+    rounds: number of times that each loop is timed beside the reference.
 
   Returns:
-    The name, and its time; `ratio` is to our own.
+    The name of the fastest of the other loops, and its timing. The timing's
+    `ratio` is its time over the reference's time.
   """
-  found = timing.compare(
+  timings = timing.compare(
     {name: functools.partial(other, states) for name, other in others.items()},
-    functools.partial(own, states),
+    functools.partial(reference, states),
     rounds=rounds,
     budget=float("inf"),
   )
-  return min(found.items(), key=lambda one: one[1].ratio)
+  return min(timings.items(), key=lambda item: item[1].ratio)
 
 
 def host_share(
@@ -246,14 +282,15 @@ def host_share(
   dispatches: int,
   clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-  """Share of a fused loop's wall time that is not waiting for its program.
+  """Returns the share of wall time in which the host does not wait.
 
   Args:
-    e: the experiment, fused.
-    advance: its loop's body.
-    start: state that it starts from.
-    dispatches: after one that compiles; the median counts.
-    clock: gives seconds.
+    e: the experiment of the fused loop.
+    advance: its dispatch.
+    start: state before the first dispatch.
+    dispatches: number of timed dispatches, after one that compiles. The median
+      of their shares is returned.
+    clock: returns the time in seconds.
   """
   size = e.config.steps_per_dispatch
   state, _, _ = advance(_copy(jax.device_put(start, e.shardings)))
@@ -269,72 +306,88 @@ def host_share(
   ):
     for number in range(dispatches):
       jax.block_until_ready(state)
-      begun = clock()
+      start_time = clock()
       state, metrics, _ = advance(state)
-      called = clock()
+      dispatched = clock()
       jax.block_until_ready((state, metrics))
-      waited = clock() - called
+      wait_seconds = clock() - dispatched
       metrics = jax.device_get(metrics)
       for i in range(size):
-        one = {name: values[i] for name, values in metrics.items()}
-        logger.log(number * size + i + 1, one)
-      shares.append(1 - waited / (clock() - begun))
+        step_metrics = {name: values[i] for name, values in metrics.items()}
+        logger.log(number * size + i + 1, step_metrics)
+      shares.append(1 - wait_seconds / (clock() - start_time))
   return statistics.median(shares)
 
 
-def check_same(
-  start: step.State, one: step.State, other: step.State, what: str
+def check_same_end(
+  start: step.State, end: step.State, other_end: step.State, label: str
 ) -> None:
-  """Refuses loops that did not do the same.
+  """Raises an error if two loops reached different parameters.
 
-  Norms are compared, for Adam divides by the size of a gradient: what rounding
-  makes of one that is nearly 0 can be a per mille of the rate.
+  Norms over all parameters are compared, not single entries. Adam divides by
+  the size of a gradient, so rounding of a gradient near zero can move one entry
+  by a thousandth of the learning rate.
+
+  Args:
+    start: state from which both loops started.
+    end: state at the end of one loop.
+    other_end: state at the end of the other loop.
+    label: name of the comparison, for the message.
 
   Raises:
-    Unequal: the parameters differ, with by how much, or never changed.
+    UnequalLoopsError: the parameters differ, or they never changed.
   """
-  params = [jax.device_get(state.params) for state in (start, one, other)]
+  params = [jax.device_get(state.params) for state in (start, end, other_end)]
   change, difference = (
     float(optax.tree.norm(jax.tree.map(np.subtract, *pair)))
     for pair in (params[:2], params[1:])
   )
-  if not change > 0 or not difference <= SAME * change:
-    raise Unequal(
-      f"{what}: parameters that changed by {change:.1e} (norm) differ by "
-      f"{difference:.1e}; at most {SAME:g} of the change is allowed"
+  if not change > 0 or not difference <= TOLERANCE * change:
+    raise UnequalLoopsError(
+      f"{label}: parameters that changed by {change:.1e} (norm) differ by "
+      f"{difference:.1e}; at most {TOLERANCE:g} of the change is allowed"
     )
 
 
-def _seeded(state: step.State, number: int) -> step.State:
+def _make_dispatch(e: Experiment) -> dispatch.Dispatch:
+  return dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))
+
+
+def _with_seed(state: step.State, number: int) -> step.State:
   return state.replace(key=jax.random.fold_in(state.key, number))
 
 
 def _copy(state: step.State) -> step.State:
-  """Loops donate what they are given."""
+  """Copies a state, because loops donate their argument."""
   return jax.tree.map(jnp.copy, state)
 
 
-def _faster(
-  name: str, shape: str, beside: str, took: timing.Timing, limit: float
+def _time_row(
+  name: str,
+  shape: str,
+  compared_with: str,
+  timed: timing.Timing,
+  limit: float,
 ) -> outcome.Row:
   return outcome.Row(
     name=name,
     shape=shape,
     unit="s",
-    ours=took.seconds / took.ratio,
-    peer=took.seconds,
-    ratio=took.ratio,
+    # `timed` is that of the other loop; the ratio gives the reference's time.
+    ours=timed.seconds / timed.ratio,
+    peer=timed.seconds,
+    ratio=timed.ratio,
     limit=limit,
-    settings={"beside": beside},
+    settings={"beside": compared_with},
   )
 
 
-def _hosted(label: str, shape: str, share: float) -> outcome.Row:
+def _host_row(label: str, shape: str, share: float) -> outcome.Row:
   return outcome.Row(
     name=f"on the host, {label}",
     shape=shape,
     unit="of wall time",
     ours=share,
-    ratio=ON_HOST / share,
+    ratio=MAX_HOST_SHARE / share,
     limit=1.0,
   )

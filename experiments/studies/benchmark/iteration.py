@@ -1,21 +1,29 @@
-"""A whole GRPO iteration beside TRL's and Tunix's trainers.
+"""A whole GRPO iteration beside the trainers of TRL and Tunix.
 
-A call is a rollout, its reward and an update: the samples of all prompts drawn
-at temperature 1, the share of even ids as the reward, advantages within the
-group, one AdamW step of the same rate, no KL. What counts are tokens up to and
-including EOS, per second of the whole iteration.
+A call is one iteration: it draws the samples of all prompts at temperature 1,
+scores a sample by the share of even token ids, normalizes advantages within the
+group, and takes one AdamW step, without a KL term. The learning rate is the same
+on all sides. The measured value is tokens per second of the whole iteration,
+where tokens up to and including EOS count.
 
-  small  4 layers d256 v1024, 8 prompts of 64 by 8 samples of 128 tokens
-  long   4 layers d256 v32k, 16 prompts of 512 by 16 samples, lengths geometric
-         with mean 64 and at most 256; each side at its fastest microbatch
-         within 20 GiB
+Shapes:
 
-Each side runs at the setting that was fastest when tried. Equal work is proved
-before: the greedy tokens of our sampler and the peer's are the same from the
-same folder; an iteration's mean length is the same, within 5 standard errors
-where lengths are mixed, before and in every pair of calls that counts; and an
-update moves the first MLP's kernel by as much as AdamW's rate, on both sides.
-Peers own their loops, so hooks hold them between two iterations (`peers.turns`).
+  small  4 layers d256 v1024, 8 prompts of 64, 8 samples of 128 tokens each
+  long   4 layers d256 v32k, 16 prompts of 512, 16 samples each; lengths are
+         geometric with mean 64, cut at 256; a side may use 20 GiB of memory
+
+Each side first tries its settings and is measured with the fastest. Three checks
+show that both sides do equal work:
+
+  * Our sampler and the peer's generate the same greedy tokens from the same
+    weights.
+  * The mean length of completions is the same on both sides, within 5 standard
+    errors if lengths are mixed; checked once before, and in every timed pair.
+  * One update moves the output kernel of the first MLP by about the learning
+    rate, as AdamW does.
+
+A peer's trainer runs its own loop, so hooks stop it between two iterations
+(`peers.turns`).
 """
 
 from __future__ import annotations
@@ -39,17 +47,21 @@ LIMITS = {
   ("tunix", "long"): 4.0,
   ("trl", "long"): 4.0,
 }
-# So small that the policy stays what it is: at 1e-5 it learned within a few
-# updates that EOS is an even id, and completions became short.
+# So small that the policy hardly changes. At 1e-5 the policy learned within a few
+# updates that EOS has an even id, and completions became short.
 LEARNING_RATE = 1e-7
-STEPS = 0.2, 5.0  # of the rate: the largest move that is AdamW's
-ERRORS = 5.0  # standard errors
-# Where completions are long, settings are tried on so many times fewer prompts,
-# the largest microbatch that is tried.
-FEWER, FEW = 4, "few_prompts"
-EVERY = "all"
-PEERS = ("trl", "tunix", EVERY, beside.NONE)
-# What makes an iteration of a peer, where another program only samples.
+# Range of the largest change of a weight, in learning rates: AdamW moves each
+# weight by about one.
+MOVE_RANGE = 0.2, 5.0
+# Largest difference of mean lengths, in standard errors: chance exceeds it about
+# once in two million pairs.
+MAX_STANDARD_ERRORS = 5.0
+# If completions are long, settings are tried on a fourth of the prompts, which is
+# the largest microbatch among the settings.
+TRIAL_DIVISOR, TRIAL_PROMPTS = 4, "few_prompts"
+ALL_PEERS = "all"
+PEERS = ("trl", "tunix", ALL_PEERS, beside.NONE)
+# Programs that run iterations; the program in `peers.PEERS` only samples.
 PROGRAMS = {"tunix": "experiments.studies.benchmark.peers.tunix_grpo"}
 
 
@@ -57,39 +69,44 @@ def iteration(
   console: rich.console.Console,
   *,
   shape: str = "",
-  peer: str = EVERY,
+  peer: str = ALL_PEERS,
   calls: int = 5,
   pythons: Mapping[str, str] | None = None,
 ) -> outcome.Outcome:
   """A whole GRPO iteration beside TRL and Tunix.
 
   Args:
-    console: where progress goes.
-    shape: one of `sizes.ITERATION`; "" takes all.
-    peer: "trl", "tunix", "all" of them or "none".
-    calls: of each side that count.
-    pythons: interpreters of peers that have one of their own.
+    console: console for progress.
+    shape: name of a shape in `sizes.ITERATION`; "" measures all.
+    peer: "trl", "tunix", "all" for both, or "none".
+    calls: number of timed calls of each side.
+    pythons: Python interpreters by peer, for peers that are installed in an
+      environment of their own.
 
   Returns:
-    Rows. Passed: every ratio that has a limit reaches it.
+    The rows. The outcome passes if every ratio with a limit reaches it.
 
   Raises:
-    UsageError: unknown shape or peer, a peer that is not installed, work that is
-      not equal, or a side that fails.
+    UsageError: the shape or peer is unknown, a peer is not installed, the work
+      is not equal, or a side fails.
   """
-  peers = ("trl", "tunix") if peer == EVERY else (peer,)
-  return beside.over_shapes(
+  peers = ("trl", "tunix") if peer == ALL_PEERS else (peer,)
+  return beside.compare_over_shapes(
     console,
     shape,
     sizes.ITERATION,
-    [functools.partial(launch, pythons or {}, name) for name in peers],
-    written,
+    [functools.partial(make_launch, pythons or {}, name) for name in peers],
+    write_job,
     functools.partial(_rows, calls=calls),
   )
 
 
-def written(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
-  """The job of every side; EOS is told also where the weights never draw it."""
+def write_job(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
+  """Writes weights and prompts, and returns the job of all sides.
+
+  The job names an EOS id even for weights that never draw it, because the peers'
+  trainers need one.
+  """
   job = sizes.write(
     shape,
     folder,
@@ -98,19 +115,21 @@ def written(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
     chunk=None,
     rows=0,
   )
-  few = folder / f"{FEW}.npy"
-  np.save(few, np.load(job["prompts"])[: max(shape.prompts // FEWER, 1)])
-  return job | {FEW: str(few)}
+  few = folder / f"{TRIAL_PROMPTS}.npy"
+  np.save(
+    few, np.load(job["prompts"])[: max(shape.prompts // TRIAL_DIVISOR, 1)]
+  )
+  return job | {TRIAL_PROMPTS: str(few)}
 
 
-def launch(
+def make_launch(
   pythons: Mapping[str, str], peer: str, job: Mapping[str, Any]
 ) -> sides.Launch | None:
-  """How a peer's trainer is started, once it was found installed."""
-  found = beside.launch(peer, PEERS, pythons, job)
+  """Returns the launch of a peer's trainer, or None for the peer "none"."""
+  peer_launch = beside.make_launch(peer, PEERS, pythons, job)
   if peer in PROGRAMS:
-    found = dataclasses.replace(found, program=PROGRAMS[peer])
-  return found
+    peer_launch = dataclasses.replace(peer_launch, program=PROGRAMS[peer])
+  return peer_launch
 
 
 def _rows(
@@ -119,61 +138,65 @@ def _rows(
   launches: Sequence[sides.Launch | None],
   calls: int,
   limits: machine.Machine,
-  tell: sides.Tell,
+  report: sides.Report,
 ) -> Iterator[outcome.Row]:
-  """Of one shape: ours beside each peer, or alone."""
+  """Yields the rows of one shape: beside each peer, or alone."""
   shape = sizes.ITERATION[name]
   measure = functools.partial(
-    beside.row,
+    beside.measure_row,
     calls=calls,
-    bound=functools.partial(_bound, limits, shape),
-    tell=tell,
+    least_seconds=functools.partial(_least_seconds, limits, shape),
+    report=report,
   )
-  search = functools.partial(sides.fastest, tell=tell, memory=sides.MEMORY)
-  if shape.mean_length:  # a call of a peer takes minutes
-    few = {"prompts": job[FEW]}
-    search = functools.partial(search, trials=1, brief=few)
-  own = sides.Launch("ours", "experiments.studies.benchmark.own.iteration", job)
-  with search(own, own_options(shape)) as ours:
-    prove_learning(ours)
-    for told in launches:
-      if told is None:
+  search = functools.partial(
+    sides.start_fastest, report=report, max_bytes=sides.MAX_BYTES
+  )
+  if shape.mean_length:  # A call of a peer takes minutes: try fewer prompts.
+    fewer_prompts = {"prompts": job[TRIAL_PROMPTS]}
+    search = functools.partial(search, trials=1, trial_job=fewer_prompts)
+  our_launch = sides.Launch(
+    "ours", "experiments.studies.benchmark.ours.grpo_iteration", job
+  )
+  with search(our_launch, our_options(shape)) as ours:
+    check_learning(ours)
+    for peer_launch in launches:
+      if peer_launch is None:
         yield measure(f"iteration {name}", shape, ours, None)
         continue
-      with search(told, peer_options(told.name, shape)) as other:
-        sampler = sides.Launch(
+      with search(peer_launch, peer_options(peer_launch.name, shape)) as other:
+        sampler_launch = sides.Launch(
           "our sampler",
-          "experiments.studies.benchmark.own.decode",
+          "experiments.studies.benchmark.ours.sampler",
           job | {"devices": 1},
         )
-        with sides.Side(sampler) as drawn:
-          beside.prove_greedy(drawn, other, job["plain"], tell)
-        prove_same_lengths(prove_learning(ours), prove_learning(other))
+        with sides.Side(sampler_launch) as sampler:
+          beside.check_same_greedy_tokens(sampler, other, job["plain"], report)
+        check_same_lengths(check_learning(ours), check_learning(other))
         yield measure(
-          f"iteration {name} beside {told.name}",
+          f"iteration {name} beside {peer_launch.name}",
           shape,
           ours,
           other,
-          prove=prove_same_lengths,
-          limit=LIMITS[told.name, name],
+          check_pair=check_same_lengths,
+          limit=LIMITS[peer_launch.name, name],
         )
 
 
-def _bound(
-  limits: machine.Machine, shape: sizes.Shape, call: sides.Call
+def _least_seconds(
+  machine_limits: machine.Machine, shape: sizes.Shape, call: sides.Call
 ) -> float:
-  """Seconds of the rollout and of the update, one after the other."""
-  what = shape.model, shape.prompt_length, call.counts["lengths"]
+  """Returns the least seconds of a rollout plus those of an update."""
+  workload = shape.model, shape.prompt_length, call.counts["lengths"]
   return sum(
-    limits.bound(cost(*what))
+    machine_limits.least_seconds(cost(*workload))
     for cost in (flop_counts.decode_cost, flop_counts.update_cost)
   )
 
 
-def own_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
-  """Settings that ours is tried with, the likely best ones first."""
+def our_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
+  """Returns the settings to try for our side, likely best values first."""
   options: dict[str, Sequence[Any]] = {
-    "devices": machine.splits(),
+    "devices": machine.device_counts(),
     "unroll": (0, 1),
     "attention": ("blocked", "plain"),
   }
@@ -188,9 +211,9 @@ def own_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
 
 
 def peer_options(peer: str, shape: sizes.Shape) -> dict[str, Sequence[Any]]:
-  """Settings that a peer is tried with."""
+  """Returns the settings to try for a peer."""
   options: dict[str, Sequence[Any]] = {
-    {"trl": "threads", "tunix": "devices"}[peer]: machine.splits()
+    {"trl": "threads", "tunix": "devices"}[peer]: machine.device_counts()
   }
   if shape.mean_length:
     options["micro"] = microbatches(shape)
@@ -198,43 +221,48 @@ def peer_options(peer: str, shape: sizes.Shape) -> dict[str, Sequence[Any]]:
 
 
 def microbatches(shape: sizes.Shape) -> Sequence[int]:
-  """Prompts of a backward pass; more than a quarter of them fit nobody."""
+  """Returns numbers of prompts per backward pass to try.
+
+  No side fits more than a quarter of the prompts into its memory.
+  """
   P = shape.prompts
   return tuple(dict.fromkeys(max(P // n, 1) for n in (8, 16, 4)))
 
 
-def prove_learning(side: sides.Side) -> sides.Call:
-  """An iteration whose update is seen in the weights.
+def check_learning(side: sides.Side) -> sides.Call:
+  """Runs an iteration and checks that its update changes the weights.
 
   Raises:
-    UsageError: they move by something else than AdamW's rate, or it took more
-      memory than a side may hold.
+    UsageError: the weights do not move by about the learning rate, or the side
+      uses too much memory.
   """
   side.ask("changed")
   call = side.run(0)
-  sides.check_memory(side.launch, call, sides.MEMORY)
-  moved = side.ask("changed")["largest"] / LEARNING_RATE
-  least, most = STEPS
-  if not least <= moved <= most:
+  sides.check_memory(side.launch, call, sides.MAX_BYTES)
+  rates = side.ask("changed")["largest"] / LEARNING_RATE
+  smallest, largest = MOVE_RANGE
+  if not smallest <= rates <= largest:
     raise errors.UsageError(
-      f"{side.launch}: an update moves weights by {moved:.3g} learning rates; "
-      f"AdamW's lies in [{least}, {most}]"
+      f"{side.launch}: an update moves weights by {rates:.3g} learning rates; "
+      f"an AdamW update lies in [{smallest}, {largest}]"
     )
   return call
 
 
-def prove_same_lengths(own: sides.Call, other: sides.Call) -> None:
-  """Completions are equally many and, on average, equally long.
+def check_same_lengths(our_call: sides.Call, peer_call: sides.Call) -> None:
+  """Checks that both calls drew as many completions, equally long on average.
 
   Raises:
-    UsageError: they are not.
+    UsageError: the number of completions or their mean length differs.
   """
-  found = [np.ravel(call.counts["lengths"]) for call in (own, other)]
-  means = [lengths.mean() for lengths in found]
-  deviations = [lengths.std() / len(lengths) ** 0.5 for lengths in found]
-  allowed = ERRORS * float(np.hypot(*deviations))
-  if len(found[0]) != len(found[1]) or abs(means[0] - means[1]) > allowed:
+  ours, peers = (
+    np.ravel(call.counts["lengths"]) for call in (our_call, peer_call)
+  )
+  standard_errors = [x.std() / len(x) ** 0.5 for x in (ours, peers)]
+  allowed = MAX_STANDARD_ERRORS * float(np.hypot(*standard_errors))
+  if len(ours) != len(peers) or abs(ours.mean() - peers.mean()) > allowed:
     raise errors.UsageError(
-      f"{len(found[0])} completions of {means[0]:.1f} tokens beside "
-      f"{len(found[1])} of {means[1]:.1f}: this is other work"
+      f"{len(ours)} completions of {ours.mean():.1f} tokens beside "
+      f"{len(peers)} of {peers.mean():.1f}: the two sides do not do the same "
+      "work"
     )

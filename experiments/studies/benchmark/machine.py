@@ -1,11 +1,11 @@
-"""What this machine can do at most, and what a call must do at least.
+"""Measures the limits of this machine, and the least time of a call under them.
 
-Measured: the float32 matmul rate, and the memory bandwidth. A call that needs F
-operations and moves B bytes cannot take less than
+The limits are the rate of float32 matrix products and the memory bandwidth. A
+call that needs F operations and moves B bytes takes at least
 
-  bound = max(F / matmul rate, B / bandwidth).
+  max(F / matmul rate, B / bandwidth)
 
-`experiments.studies.flop_counts` counts both.
+seconds. `experiments.studies.flop_counts` counts F and B.
 """
 
 from __future__ import annotations
@@ -26,31 +26,37 @@ from experiments.studies.benchmark.peers import protocol
 from models import sharding
 from rl import types
 
-SIZE = 2048  # of the matrices
-ELEMENTS = 2**26  # of the array that is moved, 256 MB: larger than any cache
-TRIES = 20
+SIZE = 2048  # side length of the square matrices
+ELEMENTS = 2**26  # float32 array of 256 MB, larger than any cache
+REPEATS = 20  # timed calls; the fastest one counts
 
 
 class Machine(NamedTuple):
-  """The most that was measured.
+  """Measured limits of a machine.
 
   Attributes:
-    flops: float32 matmul, operations per second.
-    bandwidth: bytes read and written per second.
+    flops: operations per second of a float32 matrix product.
+    bandwidth: bytes per second, read and written.
   """
 
   flops: float
   bandwidth: float
 
-  def bound(self, cost: flop_counts.Cost) -> float:
-    """Seconds that a call takes at least."""
+  def least_seconds(self, cost: flop_counts.Cost) -> float:
+    """Returns the shortest time of a call under both limits, in seconds."""
     return max(cost.flops / self.flops, cost.bytes / self.bandwidth)
 
-  def work(self, cost: flop_counts.Cost, seconds: float) -> dict[str, float]:
-    """What a call of so many seconds did, and its shares of the limits.
+  def utilization(
+    self, cost: flop_counts.Cost, seconds: float
+  ) -> dict[str, float]:
+    """Returns the work of a call, and the shares of both limits it reaches.
 
-    The model FLOPs utilisation (Chowdhery et al. 2022) is that of the matmul
-    rate measured here.
+    "mfu" is the model FLOPs utilisation (Chowdhery et al. 2022) relative to the
+    measured matmul rate, not to a peak rate of the manufacturer.
+
+    Args:
+      cost: operations and bytes of the call.
+      seconds: time that the call took.
     """
     return {
       "flops": cost.flops,
@@ -66,52 +72,60 @@ class Machine(NamedTuple):
     )
 
 
-def measure(tell: sides.Tell = lambda _: None) -> Machine:
-  """The machine's limits, each the best of several, in a process of its own.
+def measure(report: sides.Report = lambda _: None) -> Machine:
+  """Measures both limits in a separate process.
 
-  A CPU is tried as one device and as many as it has cores.
+  A CPU is measured as one device and as one device per core; the better value
+  counts for each limit.
+
+  Args:
+    report: function that prints a line of progress.
   """
-  found = []
-  for count in splits():
-    tell(f"measuring the machine, {count} devices")
+  counts = []
+  for num_devices in device_counts():
+    report(f"measuring the machine, {num_devices} devices")
     launch = sides.Launch(
-      f"machine, {count} devices", __name__, {"devices": count}
+      f"machine, {num_devices} devices", __name__, {"devices": num_devices}
     )
     with sides.Side(launch) as side:
-      found.append(side.run(0).counts)
+      counts.append(side.run(0).counts)
   return Machine(
-    max(one["flops"] for one in found), max(one["bandwidth"] for one in found)
+    flops=max(count["flops"] for count in counts),
+    bandwidth=max(count["bandwidth"] for count in counts),
   )
 
 
-def splits() -> tuple[int, ...]:
-  """Into how many devices, or threads, it is worth trying to go: 1, or all."""
+def device_counts() -> tuple[int, ...]:
+  """Returns the numbers of devices or threads to try: one, and one per core."""
   return tuple(sorted({1, cores()}))
 
 
 def cores() -> int:
-  """Processors that this process may use."""
+  """Returns the number of cores that this process may use."""
   if hasattr(os, "sched_getaffinity"):
     return len(os.sched_getaffinity(0))
   return os.cpu_count() or 1
 
 
-def _prepare(job: dict) -> protocol.Served:
+def _prepare_side(job: dict) -> protocol.Served:
   devices.configure(job["devices"])
   mesh = sharding.make_mesh(devices=jax.devices()[: job["devices"]])
   rows = sharding.batch_sharding(mesh)
-  whole = NamedSharding(mesh, PartitionSpec())
+  replicated = NamedSharding(mesh, PartitionSpec())
 
   def call(number: int) -> dict[str, float]:
     del number
     x = jax.device_put(jnp.ones((SIZE, SIZE)), rows)
-    y = jax.device_put(jnp.eye(SIZE), whole)
+    y = jax.device_put(jnp.eye(SIZE), replicated)
     product = jax.jit(lambda xy: (xy[0] @ xy[1], xy[1]), donate_argnums=0)
     flops = 2 * SIZE**3 / _fastest(product, (x, y))
     array = jax.device_put(jnp.ones((ELEMENTS,)), rows)
-    moved = 2 * flop_counts.FLOAT * ELEMENTS
-    # In place: fresh pages would be most of what is measured.
-    bandwidth = moved / _fastest(jax.jit(jnp.negative, donate_argnums=0), array)
+    bytes_moved = 2 * flop_counts.FLOAT * ELEMENTS
+    # The array is donated, so that it is negated in place. A new array would
+    # mostly measure how fast the system provides new pages.
+    bandwidth = bytes_moved / _fastest(
+      jax.jit(jnp.negative, donate_argnums=0), array
+    )
     return {"flops": flops, "bandwidth": bandwidth, "tokens": 1}
 
   return protocol.Served({}, call, {})
@@ -120,9 +134,9 @@ def _prepare(job: dict) -> protocol.Served:
 def _fastest(
   step: Callable[[types.PyTree], types.PyTree], state: types.PyTree
 ) -> float:
-  """Seconds of the fastest of several steps, after one that compiles."""
+  """Returns the seconds of the fastest step, after one that compiles."""
   seconds = []
-  for _ in range(1 + TRIES):
+  for _ in range(1 + REPEATS):
     start = time.perf_counter()
     state = jax.block_until_ready(step(state))
     seconds.append(time.perf_counter() - start)
@@ -130,4 +144,4 @@ def _fastest(
 
 
 if __name__ == "__main__":
-  protocol.serve(_prepare)
+  protocol.serve(_prepare_side)

@@ -1,4 +1,4 @@
-"""What a benchmark gives back."""
+"""The result of a benchmark: numbers, a table, and whether limits hold."""
 
 from __future__ import annotations
 
@@ -12,38 +12,41 @@ import rich.table
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """Numbers for a file, a table for a person, and whether it is good enough.
+  """Result of a benchmark.
 
   Attributes:
-    results: JSON values.
-    table: the same, to read.
-    passed: whether the benchmark's limits hold.
-    verdict: one sentence: the limit, and how near it was.
+    results: the numbers, as JSON values.
+    table: the same numbers as a table to print.
+    limits_met: whether all limits of the benchmark hold.
+    verdict: one sentence with the limits, and those that were missed.
   """
 
   results: dict[str, Any]
   table: rich.table.Table
-  passed: bool
+  limits_met: bool
   verdict: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """One figure beside a peer's, or one of ours alone.
+  """One measured value of this project, with that of a peer if there is one.
 
   Attributes:
-    name: what was measured, and beside whom.
-    shape: of the model and the batch.
-    unit: of `ours` and `peer`, such as "tokens/s".
-    ours, peer: medians; `peer` None where there is none.
-    ratio: how many times better ours is, the median over neighbouring pairs.
-    cpu_ratio: the same of processor time, which a busy machine disturbs less.
-    bound_fraction: of what the machine can do at most, 1 at the bound.
-    work: of a call of ours, `machine.Machine.work`: what it computes and moves
-      at least, and which share of the machine's limits that is.
-    settings: of each side, `{"ours": ..., "peer": ...}`, where it was fastest.
-    limit: what `ratio` must reach; None: reported only.
-    bound_limit: what `bound_fraction` must reach; None: reported only.
+    name: what was measured, and the peer that it was measured beside.
+    shape: shape of the model and the batch.
+    unit: unit of `ours` and `peer`, such as "tokens/s".
+    ours: value of this project, a median over calls.
+    peer: value of the peer; None without a peer.
+    ratio: how many times better `ours` is. Both sides are timed back to back;
+      the ratio is the median over these pairs.
+    cpu_ratio: the same ratio in processor time, which other programs on the
+      machine disturb less.
+    bound_fraction: speed as a share of the machine's limit, 1 at the limit.
+    work: operations and bytes that a call of ours needs at least, and the share
+      of the machine's limits that it reaches (`machine.Machine.utilization`).
+    settings: the fastest setting of each side, `{"ours": ..., "peer": ...}`.
+    limit: value that `ratio` must reach; None only reports it.
+    bound_limit: value that `bound_fraction` must reach; None only reports it.
   """
 
   name: str
@@ -61,7 +64,7 @@ class Row:
 
   @property
   def shortfalls(self) -> list[str]:
-    """The limits that are missed, in words."""
+    """One phrase for each limit that is missed."""
     missed = []
     for what, value, limit in (
       ("ratio", self.ratio, self.limit),
@@ -72,8 +75,8 @@ class Row:
     return missed
 
   @property
-  def limited(self) -> bool:
-    """Whether a limit was held against it."""
+  def has_limit(self) -> bool:
+    """True if this row has a value with a limit."""
     return any(
       value is not None and limit is not None
       for value, limit in (
@@ -83,38 +86,38 @@ class Row:
     )
 
 
-def of_rows(rows: Sequence[Row], **results: Any) -> Outcome:
-  """The outcome that these rows are; passed where no limit is missed.
+def from_rows(rows: Sequence[Row], **results: Any) -> Outcome:
+  """Makes an outcome of rows; its limits are met if no row misses one.
 
   Args:
-    rows: of the table and of the file.
+    rows: rows of the table and of the JSON file.
     **results: further JSON values for the file.
   """
-  missed = [words for row in rows for words in row.shortfalls]
-  held = sum(row.limited for row in rows)
-  verdict = f"{held} of {len(rows)} rows have limits"
+  missed = [shortfall for row in rows for shortfall in row.shortfalls]
+  num_limited = sum(row.has_limit for row in rows)
+  verdict = f"{num_limited} of {len(rows)} rows have limits"
   verdict += f"; missed: {'; '.join(missed)}" if missed else ", and keep them"
-  told = [
+  json_rows = [
     dataclasses.asdict(row) | {"passed": not row.shortfalls} for row in rows
   ]
   return Outcome(
-    results={"rows": told, **results},
+    results={"rows": json_rows, **results},
     table=_table(rows),
-    passed=not missed,
-    verdict=verdict if held else "no row has a limit here",
+    limits_met=not missed,
+    verdict=verdict if num_limited else "no row has a limit here",
   )
 
 
 def _table(rows: Sequence[Row]) -> rich.table.Table:
-  """Markdown: what is printed can be pasted."""
-  shown = rich.table.Table(box=rich.box.MARKDOWN)
-  shown.add_column("")
-  shown.add_column("shape")
-  shown.add_column("unit", no_wrap=True)
+  """Returns a table in Markdown, so that the output can be pasted."""
+  table = rich.table.Table(box=rich.box.MARKDOWN)
+  table.add_column("")
+  table.add_column("shape")
+  table.add_column("unit", no_wrap=True)
   for name in ("ours", "peer", "ratio", "CPU ratio", "limit", "of the bound"):
-    shown.add_column(name, justify="right")
-  shown.add_column("settings")
-  shown.add_column("")
+    table.add_column(name, justify="right")
+  table.add_column("settings")
+  table.add_column("")
   for row in rows:
     bound = _number(row.bound_fraction)
     if row.bound_limit is not None:
@@ -122,7 +125,7 @@ def _table(rows: Sequence[Row]) -> rich.table.Table:
     if row.work:
       bound += f", MFU {row.work['mfu']:.2g}"
       bound += f", bandwidth {row.work['bandwidth_fraction']:.2g}"
-    shown.add_row(
+    table.add_row(
       row.name,
       row.shape,
       row.unit,
@@ -135,7 +138,7 @@ def _table(rows: Sequence[Row]) -> rich.table.Table:
       "; ".join(f"{side}: {text}" for side, text in row.settings.items()),
       "FAIL" if row.shortfalls else "",
     )
-  return shown
+  return table
 
 
 def _number(value: float | None) -> str:

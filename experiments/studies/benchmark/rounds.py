@@ -1,7 +1,8 @@
-"""Calls of two sides in turn, and how many times faster one is.
+"""Times two sides in turn and compares them.
 
-Whatever else the machine does slows both of a pair of neighbours, so their ratio
-holds where neither time does.
+Each round calls both sides back to back. Other work on the machine slows both
+calls of a round alike, so the median ratio over rounds is stable even where
+the times are not.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import NamedTuple
 from experiments.studies.benchmark import sides
 
 
-class Compared(NamedTuple):
-  """Two sides after some rounds; medians.
+class Comparison(NamedTuple):
+  """Medians over rounds of two sides.
 
   Attributes:
-    ours, peer: tokens per second.
-    ratio: how many times faster ours is, per token, over neighbouring pairs.
-    cpu_ratio: the same of processor time.
+    ours: tokens per second of our side.
+    peer: tokens per second of the peer.
+    ratio: seconds per token of the peer over those of our side.
+    cpu_ratio: the same ratio in processor time.
   """
 
   ours: float
@@ -28,58 +30,58 @@ class Compared(NamedTuple):
   cpu_ratio: float
 
 
-def pairs(
+def run_pairs(
   ours: sides.Side,
   peer: sides.Side,
   calls: int,
-  tell: sides.Tell = lambda _: None,
+  report: sides.Report = lambda _: None,
 ) -> Iterator[tuple[sides.Call, sides.Call]]:
-  """Neighbouring calls, `(ours, peer)`; who comes first alternates.
+  """Yields the two calls of each round, `(ours, peer)`.
 
-  Both run once before, which counts for nothing.
+  The side that is called first alternates. Both sides run once before the
+  first round, untimed, to compile and to fill caches.
   """
   for side in (ours, peer):
-    tell(f"{side.launch.name}: warming up")
+    report(f"{side.launch.name}: warming up")
     side.run(0)
   for number in range(1, calls + 1):
-    found = {}
+    calls_of_round = {}
     for side in (ours, peer) if number % 2 else (peer, ours):
-      found[side] = side.run(number)
-      tell(
-        f"{number} of {calls}: {side.launch.name}: {found[side].seconds:.2f} s"
-      )
-    yield found[ours], found[peer]
+      calls_of_round[side] = side.run(number)
+      seconds = calls_of_round[side].seconds
+      report(f"{number} of {calls}: {side.launch.name}: {seconds:.2f} s")
+    yield calls_of_round[ours], calls_of_round[peer]
 
 
-def alone(
-  side: sides.Side, calls: int, tell: sides.Tell = lambda _: None
+def run_alone(
+  side: sides.Side, calls: int, report: sides.Report = lambda _: None
 ) -> Iterator[sides.Call]:
-  """Calls of one side, after one that counts for nothing."""
-  tell(f"{side.launch.name}: warming up")
+  """Yields timed calls of one side, after one untimed call."""
+  report(f"{side.launch.name}: warming up")
   side.run(0)
   for number in range(1, calls + 1):
     call = side.run(number)
-    tell(f"{number} of {calls}: {side.launch.name}: {call.seconds:.2f} s")
+    report(f"{number} of {calls}: {side.launch.name}: {call.seconds:.2f} s")
     yield call
 
 
-def compare(found: Sequence[tuple[sides.Call, sides.Call]]) -> Compared:
-  """Medians over pairs of neighbours."""
+def compare(call_pairs: Sequence[tuple[sides.Call, sides.Call]]) -> Comparison:
+  """Returns medians over the rounds of `run_pairs`."""
 
   def median(value: Callable[[sides.Call, sides.Call], float]) -> float:
-    return statistics.median(value(own, other) for own, other in found)
+    return statistics.median(value(ours, peer) for ours, peer in call_pairs)
 
-  return Compared(
-    ours=median(lambda own, _: own.tokens / own.seconds),
-    peer=median(lambda _, other: other.tokens / other.seconds),
+  return Comparison(
+    ours=median(lambda ours, _: ours.tokens / ours.seconds),
+    peer=median(lambda _, peer: peer.tokens / peer.seconds),
     ratio=median(
-      lambda own, other: (
-        other.seconds / other.tokens / (own.seconds / own.tokens)
+      lambda ours, peer: (
+        peer.seconds / peer.tokens / (ours.seconds / ours.tokens)
       )
     ),
     cpu_ratio=median(
-      lambda own, other: (
-        other.cpu_seconds / other.tokens / (own.cpu_seconds / own.tokens)
+      lambda ours, peer: (
+        peer.cpu_seconds / peer.tokens / (ours.cpu_seconds / ours.tokens)
       )
     ),
   )

@@ -1,21 +1,22 @@
-"""How costs grow, beside how they should.
+"""Measures how costs grow, and compares with the growth of operation counts.
 
-Decoding and an update of a decoder of 2 layers, 8 prompts, completions that
-nothing ends; one of S, T, V and the number of layers grows, the others stay. The
-exponent is the slope of log time on log size, of times taken in turn with those
-of the smallest shape. Theory is the same slope of the operations that
-`experiments.studies.benchmark.machine` counts, at the same sizes:
+Decoding and an update are timed for a decoder of 2 layers and 8 prompts, with
+completions that never end. One of four sizes grows while the others stay: samples
+per prompt S, tokens per completion T, vocabulary V, number of layers. Each shape
+is timed back to back with the smallest one. The exponent is the slope of log time
+on log size. The expected exponent is the same slope of the operations that
+`experiments.studies.flop_counts` counts at the same sizes:
 
-  S        below 1: each prompt runs once, whatever S
-  T        near 1: linear, and a quadratic term of attention that is small here
-  V        below 1: the layers do not grow
-  layers   below 1: the logits do not grow
+  S        below 1: a prompt is run once for all its samples
+  T        near 1: linear, plus a quadratic term of attention that is small here
+  V        below 1: the cost of the layers does not depend on V
+  layers   below 1: the cost of the logits does not depend on the layers
 
-and 0 for the advantages of max@k against k, whose one sort, sums and weights do
-not depend on it. The limit: a fitted exponent within 0.15 of theory. The counts
-leave out what is not a matrix product (drawing a token, AdamW), and what a call
-or a decoding step costs at any size, so a machine with more cores needs larger
-shapes (`width`) to be near the theory.
+The expected exponent of the max@k weights against k is 0, because they need one
+sort and a few sums for any k. The limit: each fitted exponent lies within 0.15 of
+the expected one. Only matrix products are counted. Drawing a token, AdamW, and
+the fixed cost of a call or a decoding step are not, so a machine with more cores
+needs larger shapes (`width`) to come near the expected exponents.
 """
 
 from __future__ import annotations
@@ -41,18 +42,17 @@ from experiments.studies.benchmark import (
   sizes,
   timing,
 )
-from models import policy as policies
-from models import sharding, transformer
+from models import policy, sharding, transformer
 from rl import methods, objectives, step, types
 from rl.minibatches import Plan
 from rl.sampling import generation
 
 TOLERANCE = 0.15
 FACTORS = (1, 2, 4)
-# Settings of the smallest shape: T of 64 tokens are 64 steps of decoding.
+# Sizes of the smallest shape.
 PROMPTS, PROMPT_LENGTH = 8, 64
 SMALLEST = {"S": 8, "T": 64, "V": 2048, "layers": 2}
-GROUP, KS = 1024, (4, 16, 64, 256)
+GROUP, KS = 1024, (4, 16, 64, 256)  # samples per group, and values of k
 METHOD = methods.get("grpo", beta=0.0)
 Call = Callable[[], object]
 
@@ -63,47 +63,51 @@ def scaling(
   """Exponents of decoding and update in S, T, V and layers, of max@k in k.
 
   Args:
-    console: where progress goes.
-    width: of the decoder, a multiple of 128.
-    rounds: times that each size is measured.
+    console: console for progress.
+    width: width of the decoder, a multiple of 128.
+    rounds: number of times that each shape is timed.
 
   Returns:
-    A row for each exponent: `ours` the fitted, `peer` that of theory. Passed:
-    the limit above holds.
+    A row for each exponent; `ours` is the fitted and `peer` the expected one.
+    The outcome passes if the limit above holds.
   """
   devices.configure(machine.cores())
   mesh = sharding.make_mesh()
-  shapes = grown(width)
+  shapes = grow_shapes(width)
   rows = []
-  for what, (prepare, cost) in KINDS.items():
+  for kind, (prepare, cost) in KINDS.items():
     calls = {}
     for shape in dict.fromkeys(itertools.chain(*shapes.values())):
-      with console.status(f"{what}: compiling {shape}"):
+      with console.status(f"{kind}: compiling {shape}"):
         calls[shape] = prepare(shape, mesh)
-    with console.status(f"{what}: timing {len(calls)} shapes"):
+    with console.status(f"{kind}: timing {len(calls)} shapes"):
       times = relative_times(calls, rounds)
-    for axis, along in shapes.items():
+    for axis, axis_shapes in shapes.items():
       rows.append(
-        row(
-          f"{what} against {axis}",
+        exponent_row(
+          f"{kind} against {axis}",
           [SMALLEST[axis] * factor for factor in FACTORS],
-          [times[shape] for shape in along],
-          [cost(shape) for shape in along],
+          [times[shape] for shape in axis_shapes],
+          [cost(shape) for shape in axis_shapes],
         )
       )
       console.print(f"{rows[-1].name}: {rows[-1].ours:.2f}", highlight=False)
   with console.status("max@k"):
-    times = relative_times({k: advantages(k) for k in KS}, rounds)
-  flat = [1.0] * len(KS)
-  rows.append(row("max_at_k_weights against k", KS, list(times.values()), flat))
-  return outcome.of_rows(rows)
+    times = relative_times({k: compile_max_at_k(k) for k in KS}, rounds)
+  no_growth = [1.0] * len(KS)
+  rows.append(
+    exponent_row(
+      "max_at_k_weights against k", KS, list(times.values()), no_growth
+    )
+  )
+  return outcome.from_rows(rows)
 
 
-def grown(width: int) -> dict[str, list[sizes.Shape]]:
-  """Shapes along each axis, all from the same smallest one."""
+def grow_shapes(width: int) -> dict[str, list[sizes.Shape]]:
+  """Returns the shapes along each axis, starting with the smallest shape."""
   decoder = sizes.decoder(SMALLEST["layers"], width, SMALLEST["V"])
-  small = sizes.Shape(
-    # As experiments on CPU have it.
+  smallest = sizes.Shape(
+    # The settings of the decoder that experiments use on CPU.
     dataclasses.replace(decoder, unroll=0, attention="blocked"),
     PROMPTS,
     SMALLEST["S"],
@@ -113,12 +117,12 @@ def grown(width: int) -> dict[str, list[sizes.Shape]]:
 
   def larger(axis: str, factor: int) -> sizes.Shape:
     size = SMALLEST[axis] * factor
-    own = {"S": "samples", "T": "max_tokens"}
-    if axis in own:
-      return dataclasses.replace(small, **{own[axis]: size})
+    batch_fields = {"S": "samples", "T": "max_tokens"}
+    if axis in batch_fields:
+      return dataclasses.replace(smallest, **{batch_fields[axis]: size})
     field = {"V": "vocab_size", "layers": "layers"}[axis]
-    model = dataclasses.replace(small.model, **{field: size})
-    return dataclasses.replace(small, model=model)
+    model = dataclasses.replace(smallest.model, **{field: size})
+    return dataclasses.replace(smallest, model=model)
 
   return {axis: [larger(axis, n) for n in FACTORS] for axis in SMALLEST}
 
@@ -126,45 +130,50 @@ def grown(width: int) -> dict[str, list[sizes.Shape]]:
 def relative_times(
   calls: Mapping[object, Call], rounds: int
 ) -> dict[object, float]:
-  """Times of calls, in those of the first one."""
+  """Returns the times of calls, relative to the first one."""
   reference = next(iter(calls.values()))
-  found = timing.compare(
+  timings = timing.compare(
     {str(key): call for key, call in calls.items()},
     reference,
     rounds=rounds,
     budget=float("inf"),
   )
-  return {key: found[str(key)].ratio for key in calls}
+  return {key: timings[str(key)].ratio for key in calls}
 
 
-def row(
-  name: str, at: list[int], measured: list[float], counted: list[float]
+def exponent_row(
+  name: str,
+  axis_sizes: list[int],
+  measured: list[float],
+  operations: list[float],
 ) -> outcome.Row:
-  """An exponent beside that of theory.
+  """Returns the row of a fitted exponent and the expected one.
 
   Args:
-    name: of the cost and the axis.
-    at: sizes.
-    measured: times at the sizes.
-    counted: operations at the sizes.
+    name: name of the cost and the axis.
+    axis_sizes: sizes along the axis.
+    measured: relative times at the sizes.
+    operations: counted operations at the sizes.
   """
-  fitted = timing.exponent(at, measured)
-  theory = timing.exponent(at, counted)
+  fitted = timing.exponent(axis_sizes, measured)
+  predicted = timing.exponent(axis_sizes, operations)
   return outcome.Row(
     name=name,
-    shape=", ".join(map(str, at)),
+    shape=", ".join(map(str, axis_sizes)),
     unit="exponent",
     ours=fitted,
-    peer=theory,
-    ratio=TOLERANCE / max(abs(fitted - theory), 1e-9),
+    peer=predicted,
+    # At least 1 if the difference is within the tolerance. The constant keeps
+    # equal exponents from dividing by zero.
+    ratio=TOLERANCE / max(abs(fitted - predicted), 1e-9),
     limit=1.0,
     settings={"times": ", ".join(f"{time:.2f}" for time in measured)},
   )
 
 
-def decoding(shape: sizes.Shape, mesh: Mesh) -> Call:
-  """A compiled call that draws all completions of a shape."""
-  model = policies.bind(shape.model)
+def compile_decode(shape: sizes.Shape, mesh: Mesh) -> Call:
+  """Returns a compiled call that draws all completions of a shape."""
+  model = policy.bind(shape.model)
   sampling = generation.Sampling(
     shape.samples, shape.max_tokens, eos_ids=(), pad_id=sizes.PAD_ID
   )
@@ -189,20 +198,20 @@ def decoding(shape: sizes.Shape, mesh: Mesh) -> Call:
   )
 
 
-def updating(shape: sizes.Shape, mesh: Mesh) -> Call:
-  """A compiled call that makes one update of a shape."""
+def compile_update(shape: sizes.Shape, mesh: Mesh) -> Call:
+  """Returns a compiled call that makes one update of a shape."""
   tx = optax.adamw(1e-6)
   key = jax.random.key(0)
   state = jax.jit(lambda params: step.init(METHOD, params, tx, key))(
     _params(shape, mesh)
   )
   inputs = state, _rollout(shape, mesh)
-  update = step.make(METHOD, policies.bind(shape.model), tx, Plan())
+  update = step.make(METHOD, policy.bind(shape.model), tx, Plan())
   return functools.partial(jax.jit(update).lower(*inputs).compile(), *inputs)
 
 
-def advantages(k: int) -> Call:
-  """A compiled call that weighs groups of scores for max@k."""
+def compile_max_at_k(k: int) -> Call:
+  """Returns a compiled call that computes max@k weights of random scores."""
   scores = jax.random.normal(jax.random.key(0), (2**20 // GROUP, GROUP))
   weigh = functools.partial(objectives.max_at_k_weights, k=k)
   return functools.partial(jax.jit(weigh).lower(scores).compile(), scores)
@@ -212,14 +221,20 @@ def _lengths(shape: sizes.Shape) -> np.ndarray:
   return np.full((shape.prompts, shape.samples), shape.max_tokens)
 
 
-def _counted(count: Callable, shape: sizes.Shape) -> float:
-  return count(shape.model, shape.prompt_length, _lengths(shape)).flops
+def _operations(cost_fn: Callable, shape: sizes.Shape) -> float:
+  return cost_fn(shape.model, shape.prompt_length, _lengths(shape)).flops
 
 
-# What is timed: how it is made, and the operations that it needs.
+# By kind of work: the function that compiles it, and the count of operations.
 KINDS: Mapping[str, tuple[Callable, Callable[[sizes.Shape], float]]] = {
-  "decode": (decoding, functools.partial(_counted, flop_counts.decode_cost)),
-  "update": (updating, functools.partial(_counted, flop_counts.update_cost)),
+  "decode": (
+    compile_decode,
+    functools.partial(_operations, flop_counts.decode_cost),
+  ),
+  "update": (
+    compile_update,
+    functools.partial(_operations, flop_counts.update_cost),
+  ),
 }
 
 
@@ -229,15 +244,16 @@ def _params(shape: sizes.Shape, mesh: Mesh) -> transformer.Params:
 
 
 def _rollout(shape: sizes.Shape, mesh: Mesh) -> types.Rollout:
-  """With its prompts split over the devices."""
-  made = random_rollout.make(
+  """Returns a random rollout whose prompts are split over the devices."""
+  rollout = random_rollout.make(
     shape.model.vocab_size,
     shape.prompts,
     shape.samples,
     shape.prompt_length,
     shape.max_tokens,
   )
-  rows = sharding.batch_sharding(mesh)
+  batch_axis = sharding.batch_sharding(mesh)
   return jax.tree.map(
-    lambda leaf: jax.device_put(leaf, rows) if leaf.ndim else leaf, made
+    lambda leaf: jax.device_put(leaf, batch_axis) if leaf.ndim else leaf,
+    rollout,
   )

@@ -1,10 +1,13 @@
-"""Sides of a comparison: processes that hold an implementation warm.
+"""Sides of a comparison: processes that keep an implementation compiled.
 
-A side runs a call when it is told (`peers.protocol`), so that two can live at
-once and their calls alternate (`rounds`). One that waits uses no processor time.
+A side runs one call per request (`peers.protocol`). Two sides can therefore run
+at once and be called in turn (`rounds`); a waiting side uses no processor time.
 
-  with sides.fastest(own, {"devices": (1, 2)}) as ours, sides.Side(peer) as other:
-    found = rounds.compare(list(rounds.pairs(ours, other, calls=5)))
+  with (
+    sides.start_fastest(our_launch, {"devices": (1, 2)}) as ours,
+    sides.Side(peer_launch) as peer,
+  ):
+    comparison = rounds.compare(list(rounds.run_pairs(ours, peer, calls=5)))
 """
 
 from __future__ import annotations
@@ -25,17 +28,17 @@ from typing import Any, NamedTuple
 
 from experiments.cli import errors
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE = 1800.0  # seconds; a call of a long shape takes minutes
-STDERR_LINES = 3  # of a side that failed
-MEMORY = 20 * 2**30  # bytes that a side may hold
-# The interpreter may be another one, in which this package is not installed;
-# its own packages come first.
-_START = (
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TIMEOUT_S = 1800.0  # a call of a long shape takes minutes
+STDERR_LINES = 3  # last lines of a failed side that its error message quotes
+MAX_BYTES = 20 * 2**30  # memory that a side may use
+# Runs a module of this repository, also with an interpreter in which this project
+# is not installed. The root is appended, so that packages of the interpreter win.
+_START_CODE = (
   "import runpy, sys; root, module = sys.argv.pop(1), sys.argv.pop(1); "
   "sys.path.append(root); runpy.run_module(module, run_name='__main__')"
 )
-# Threads that wait for work must sleep, or they slow the other side.
+# Lets waiting threads sleep; spinning threads would slow the other side.
 _ENVIRONMENT = {
   "OMP_WAIT_POLICY": "PASSIVE",
   "GOMP_SPINCOUNT": "0",
@@ -44,23 +47,23 @@ _ENVIRONMENT = {
   "HF_HUB_OFFLINE": "1",
 }
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class SideError(errors.UsageError):
-  """A side that died, hangs or cannot be started, in one line."""
+  """A side ended, does not answer, or cannot be started."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-  """How a side is started.
+  """Description of the process of a side.
 
   Attributes:
-    name: of the implementation.
-    program: the module that is run.
-    job: what it is told.
-    python: the interpreter.
-    chosen: what of the job was chosen among candidates, for the report.
+    name: name of the implementation, for messages and rows.
+    program: module that the process runs.
+    job: JSON values that the program gets (`peers`).
+    python: path of the Python interpreter.
+    chosen: entries of the job that were chosen among candidates.
   """
 
   name: str
@@ -69,15 +72,15 @@ class Launch:
   python: str = sys.executable
   chosen: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-  def given(self, **chosen: Any) -> Launch:
-    """The same with other values in its job."""
+  def with_settings(self, **chosen: Any) -> Launch:
+    """Returns the same launch with other values in its job."""
     return dataclasses.replace(
       self, job={**self.job, **chosen}, chosen={**self.chosen, **chosen}
     )
 
   @property
   def setting(self) -> str:
-    """What was chosen: "threads 2, cache static"."""
+    """The chosen entries as text, such as "threads 2, cache static"."""
     return ", ".join(f"{name} {value}" for name, value in self.chosen.items())
 
   def __str__(self) -> str:
@@ -88,11 +91,11 @@ class Call(NamedTuple):
   """One timed call.
 
   Attributes:
-    seconds: of wall time.
-    cpu_seconds: of all threads of the process.
-    peak_bytes: the most that the process has held so far.
-    tokens: useful ones: completions up to and including EOS.
-    counts: all that the side said.
+    seconds: wall time.
+    cpu_seconds: processor time of all threads of the process.
+    peak_bytes: largest memory of the process so far.
+    tokens: tokens of completions, up to and including EOS.
+    counts: the whole answer of the side.
   """
 
   seconds: float
@@ -106,36 +109,40 @@ class Side:
   """A running side.
 
   Attributes:
-    launch: how it was started.
-    facts: what it said of itself when it was ready.
+    launch: the launch that it was started with.
+    facts: what the side reported when it was ready, such as versions.
   """
 
-  def __init__(self, launch: Launch, patience: float = PATIENCE) -> None:
-    """Starts it and waits until it is ready.
+  def __init__(self, launch: Launch, timeout_s: float = TIMEOUT_S) -> None:
+    """Starts the process and waits until it is ready.
+
+    Args:
+      launch: description of the process.
+      timeout_s: seconds to wait for each answer.
 
     Raises:
-      SideError: it dies, or is not ready in time.
+      SideError: the process ends, or is not ready in time.
     """
     self.launch = launch
-    self._patience = patience
+    self._timeout_s = timeout_s
     words = [str(ROOT), launch.program, json.dumps(dict(launch.job))]
     self._process = subprocess.Popen(
-      [launch.python, "-c", _START, *words],
+      [launch.python, "-c", _START_CODE, *words],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       env={**os.environ, **_ENVIRONMENT},
       text=True,
       errors="replace",
-      start_new_session=True,  # so that its own children end with it
+      start_new_session=True,  # `close` also ends processes that it starts
     )
     self._answers: queue.Queue[str | None] = queue.Queue()
-    self._complaints: collections.deque[str] = collections.deque(
+    self._error_lines: collections.deque[str] = collections.deque(
       maxlen=STDERR_LINES
     )
     self._readers = [
       threading.Thread(target=read, daemon=True)
-      for read in (self._read_answers, self._read_complaints)
+      for read in (self._read_answers, self._read_error_lines)
     ]
     for reader in self._readers:
       reader.start()
@@ -152,14 +159,14 @@ class Side:
     self.close()
 
   def run(self, number: int, **settings: Any) -> Call:
-    """One timed call.
+    """Runs one timed call.
 
     Args:
-      number: of the call: the seed of what it draws.
-      **settings: of this call.
+      number: number of the call, which seeds its random samples.
+      **settings: settings of this call, such as the number of prompts.
 
     Raises:
-      SideError: the side dies or takes too long.
+      SideError: the process ends or takes too long.
     """
     counts = self._exchange({"run": number, **settings})
     return Call(
@@ -171,15 +178,19 @@ class Side:
     )
 
   def ask(self, question: str, **settings: Any) -> dict[str, Any]:
-    """What is not timed.
+    """Returns the answer to a question, which is not timed.
+
+    Args:
+      question: name of a function in `protocol.Served.asks`.
+      **settings: its arguments.
 
     Raises:
-      SideError: the side dies or takes too long.
+      SideError: the process ends or takes too long.
     """
     return self._exchange({"ask": question, **settings})
 
   def close(self) -> None:
-    """Ends the process and those that it started."""
+    """Ends the process and all processes that it started."""
     with contextlib.suppress(ProcessLookupError):
       os.killpg(self._process.pid, signal.SIGKILL)
     self._process.wait()
@@ -193,48 +204,50 @@ class Side:
       self._process.stdin.write(json.dumps(request) + "\n")
       self._process.stdin.flush()
     except BrokenPipeError:
-      pass  # it has died; reading tells of what
+      pass  # The process has ended; `_answer` raises the error with its reason.
     return self._answer()
 
   def _answer(self) -> dict[str, Any]:
     try:
-      line = self._answers.get(timeout=self._patience)
+      line = self._answers.get(timeout=self._timeout_s)
     except queue.Empty:
-      self._failed(f"gave no answer in {self._patience:g} s")
+      self._fail(f"gave no answer in {self._timeout_s:g} s")
     if line is None:
       status = self._process.wait()
       self._readers[1].join(timeout=1.0)
-      self._failed(f"ended with status {status}")
+      self._fail(f"ended with status {status}")
     return json.loads(line)
 
-  def _failed(self, what: str) -> None:
-    said = " | ".join(self._complaints) or "nothing"
-    raise SideError(f"{self.launch} {what}; its last words: {said}")
+  def _fail(self, event: str) -> None:
+    last_lines = " | ".join(self._error_lines) or "nothing"
+    raise SideError(
+      f"{self.launch} {event}; end of its error stream: {last_lines}"
+    )
 
   def _read_answers(self) -> None:
     for line in self._process.stdout:
       self._answers.put(line)
     self._answers.put(None)
 
-  def _read_complaints(self) -> None:
+  def _read_error_lines(self) -> None:
     for line in self._process.stderr:
       if line.strip():
-        self._complaints.append(line.strip())
+        self._error_lines.append(line.strip())
 
 
 def check_installed(
   peer: str, python: str, needs: Sequence[str], install: str
 ) -> None:
-  """Refuses a peer whose packages an interpreter lacks.
+  """Checks that an interpreter has the packages of a peer.
 
   Args:
-    peer: its name.
-    python: the interpreter.
-    needs: the packages.
-    install: how to get them.
+    peer: name of the peer.
+    python: path of the Python interpreter.
+    needs: names of the packages.
+    install: command that installs them.
 
   Raises:
-    UsageError: names them, and what to do.
+    UsageError: a package is missing, or the interpreter does not run.
   """
   code = (
     "import sys, importlib.util as util; "
@@ -245,82 +258,92 @@ def check_installed(
       [python, "-c", code, *needs], capture_output=True, text=True, check=True
     )
   except (OSError, subprocess.CalledProcessError) as error:
-    raise errors.UsageError(f"python of {peer}: {error}") from None
+    raise errors.UsageError(
+      f"the Python interpreter of {peer} does not run: {error}"
+    ) from None
   missing = done.stdout.split()
   if missing:
     raise errors.UsageError(
-      f"peer {peer} needs {', '.join(missing)}: {install}; name another "
-      f"interpreter with --python {peer}=PATH, or measure ours alone with "
-      "--peer none"
+      f"peer {peer} needs {', '.join(missing)}: {install}; or name another "
+      f"interpreter with --python {peer}=PATH, or measure this project alone "
+      "with --peer none"
     )
 
 
-def check_memory(launch: Launch, call: Call, memory: float) -> None:
-  """Refuses a side that holds more than `memory` bytes.
+def check_memory(launch: Launch, call: Call, max_bytes: float) -> None:
+  """Checks the memory of a side after a call.
 
   Raises:
-    SideError: it does.
+    SideError: the side has used more than `max_bytes`.
   """
-  if call.peak_bytes > memory:
+  if call.peak_bytes > max_bytes:
     raise SideError(
-      f"{launch} holds {call.peak_bytes / 2**30:.1f} GiB of "
-      f"{memory / 2**30:.1f}"
+      f"{launch} used {call.peak_bytes / 2**30:.1f} GiB; the limit is "
+      f"{max_bytes / 2**30:.1f} GiB"
     )
 
 
-def fastest(
+def start_fastest(
   launch: Launch,
   options: Mapping[str, Sequence[Any]],
-  tell: Tell = lambda _: None,
+  report: Report = lambda _: None,
   *,
   trials: int = 2,
-  memory: float = float("inf"),
-  patience: float = PATIENCE,
-  trial: Callable[[Launch], Mapping[str, Any]] = lambda _: {},
-  brief: Mapping[str, Any] | None = None,
+  max_bytes: float = float("inf"),
+  timeout_s: float = TIMEOUT_S,
+  trial_settings: Callable[[Launch], Mapping[str, Any]] = lambda _: {},
+  trial_job: Mapping[str, Any] | None = None,
 ) -> Side:
-  """Tries settings of a side briefly and leaves the fastest one running.
+  """Tries settings of a side and returns the fastest one, still running.
 
-  One option after the other takes each of its values, the others as they were
-  found best so far, at first the first of each.
+  This is a coordinate search, not a search of the product. It starts with the
+  first value of each option, then varies one option after the other and keeps
+  the best value before it goes on to the next option.
 
   Args:
-    launch: the side.
-    options: of its job, `{name: values}`.
-    tell: where progress goes.
-    trials: timed calls of a candidate after one that warms it up; its fastest
-      counts.
-    memory: bytes that a candidate may hold; one that needs more, or dies, is
-      out.
-    patience: seconds to wait for an answer.
-    trial: settings of a candidate's calls, where a whole one would take long.
-    brief: words of the job that are other ones while settings are tried, where
-      a call has no settings; the side is then started anew.
+    launch: launch of the side.
+    options: values to try for entries of its job, `{name: values}`.
+    report: function that prints a line of progress.
+    trials: timed calls of each candidate, after one untimed call. The fastest
+      call counts.
+    max_bytes: memory that a candidate may use. A candidate that needs more, or
+      that ends, is dropped.
+    timeout_s: seconds to wait for an answer.
+    trial_settings: function from a candidate to the settings of its trial
+      calls, for sides whose full calls take long.
+    trial_job: entries of the job that differ during trials, for sides whose
+      calls have no settings. The fastest side is then started again.
 
   Returns:
-    The side; close it.
+    The side. The caller closes it.
 
   Raises:
-    SideError: no candidate is left; tells what became of each.
+    SideError: no candidate ran; the message has the error of each.
   """
-  best, best_cost, lost = None, float("inf"), []
-  first = launch.given(**{name: values[0] for name, values in options.items()})
+  best, best_cost, failures = None, float("inf"), []
+  first = launch.with_settings(
+    **{name: values[0] for name, values in options.items()}
+  )
+  # A single candidate needs no trials.
   if all(len(values) == 1 for values in options.values()):
-    return Side(first, patience)
-  if brief:
-    first = dataclasses.replace(first, job={**first.job, **brief})
+    return Side(first, timeout_s)
+  if trial_job:
+    first = dataclasses.replace(first, job={**first.job, **trial_job})
 
   def consider(candidate: Launch) -> None:
     nonlocal best, best_cost
-    tell(f"trying {candidate}")
+    report(f"trying {candidate}")
     try:
-      side = Side(candidate, patience)
-      cost = _trial(side, trials, memory, trial(candidate))
+      side = Side(candidate, timeout_s)
+      cost = _seconds_per_token(
+        side, trials, max_bytes, trial_settings(candidate)
+      )
     except SideError as error:
-      lost.append(str(error))
-      tell(lost[-1])
+      failures.append(str(error))
+      report(failures[-1])
       return
-    tell(f"{candidate}: {1 / cost:,.0f} tokens/s")
+    report(f"{candidate}: {1 / cost:,.0f} tokens/s")
+    # After this, `side` is the slower one of the two.
     if cost < best_cost:
       best, best_cost, side = side, cost, best
     if side is not None:
@@ -329,28 +352,28 @@ def fastest(
   try:
     consider(first)
     for name, values in options.items():
-      base = best.launch if best else first
+      incumbent = best.launch if best else first
       for value in values[1:]:
-        consider(base.given(**{name: value}))
+        consider(incumbent.with_settings(**{name: value}))
     if best is None:
-      raise SideError("; ".join(lost))
+      raise SideError("; ".join(failures))
   except BaseException:
     if best is not None:
       best.close()
     raise
-  if not brief:
+  if not trial_job:
     return best
   best.close()
-  return Side(launch.given(**best.launch.chosen), patience)
+  return Side(launch.with_settings(**best.launch.chosen), timeout_s)
 
 
-def _trial(
-  side: Side, trials: int, memory: float, settings: Mapping[str, Any]
+def _seconds_per_token(
+  side: Side, num_calls: int, max_bytes: float, settings: Mapping[str, Any]
 ) -> float:
-  """Seconds per token; closes a side that cannot be used."""
+  """Returns the seconds per token; closes the side if it fails."""
   try:
-    calls = [side.run(number, **settings) for number in range(1 + trials)]
-    check_memory(side.launch, calls[-1], memory)
+    calls = [side.run(number, **settings) for number in range(1 + num_calls)]
+    check_memory(side.launch, calls[-1], max_bytes)
   except BaseException:
     side.close()
     raise

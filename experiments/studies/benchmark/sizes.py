@@ -1,8 +1,8 @@
-"""Shapes of the speed benchmarks, and the files from which every side starts.
+"""Shapes of the speed benchmarks, and the files that all sides read.
 
-Weights are random, in the form of Qwen3 with tied embeddings, which all peers
-read. Where a shape has mixed lengths they come from the weights (`eos`), so
-that every side ends its rows alike.
+Weights are random and saved as a Qwen3 model with tied embeddings, which all
+peers can load. For shapes with mixed lengths the weights themselves decide where
+completions end (`eos`), so that lengths are distributed alike on every side.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from models import hf, transformer
 from models.config import ModelConfig
 
 PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
-FIRST_WORD = 3
-GAIN = 16.0  # of layer kernels, so that the likeliest token changes
-PLAIN, MIXED, PROMPTS = "plain", "mixed", "prompts.npy"
+FIRST_TOKEN_ID = 3
+# Factor on the output kernels of layers. Without it the tied embedding of the
+# last token dominates, and the likeliest token is always the same.
+GAIN = 16.0
+NEVER_ENDING_DIR, MIXED_DIR, PROMPTS_FILE = "plain", "mixed", "prompts.npy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +33,12 @@ class Shape:
 
   Attributes:
     model: the decoder.
-    prompts, samples: P and S.
-    prompt_length: L, the same of all prompts.
-    max_tokens: T, where a completion is cut.
-    mean_length: of completions, where their lengths are mixed (geometric, cut
-      at T); 0: all have T tokens and nothing ends them.
+    prompts: number of prompts P.
+    samples: number of samples per prompt S.
+    prompt_length: tokens of each prompt L.
+    max_tokens: largest number of tokens of a completion T.
+    mean_length: mean length of completions whose lengths are geometric and cut
+      at T; 0 if all completions have T tokens.
   """
 
   model: ModelConfig
@@ -57,10 +60,15 @@ class Shape:
 
 
 def decoder(layers: int, width: int, vocab_size: int) -> ModelConfig:
-  """Heads of 64 channels, a third or half as many keys; MLPs of some 3 widths.
+  """Returns the config of a decoder with the proportions of Qwen3.
+
+  Heads have 64 channels, there are a third or half as many key heads as query
+  heads, and the MLP is about 8/3 as wide as the model.
 
   Args:
-    layers, width, vocab_size: of the decoder; the width a multiple of 128.
+    layers: number of layers.
+    width: width of the model, a multiple of 128.
+    vocab_size: size of the vocabulary.
   """
   heads = width // 64
   return ModelConfig(
@@ -70,6 +78,7 @@ def decoder(layers: int, width: int, vocab_size: int) -> ModelConfig:
     heads=heads,
     kv_heads=heads // 3 if heads % 3 == 0 else heads // 2,
     head_dim=64,
+    # Rounded up to a multiple of 256.
     mlp_width=-(-8 * width // 3 // 256) * 256,
     rope_theta=1e6,
     qk_norm="head",
@@ -97,44 +106,46 @@ ITERATION: Mapping[str, Shape] = {
 def write(
   shape: Shape, folder: pathlib.Path, seed: int = 0, **job: Any
 ) -> dict[str, Any]:
-  """Writes weights and prompts, and says the job of every side.
+  """Writes weights and prompts, and returns the job of all sides.
 
   Args:
-    shape: what to write.
-    folder: where; new or empty.
-    seed: of the weights and the prompts.
-    **job: what else sides are told.
+    shape: shape of the model and the batch.
+    folder: new or empty folder.
+    seed: seed of the weights and the prompts.
+    **job: further entries of the job.
 
   Returns:
-    The job (`peers`). Beside its weights lie those under `plain`, in which no
-    completion ever ends: the same but for one number, for questions about
-    greedy tokens.
+    The job (`peers`). Its entry "plain" is a second folder of weights, whose
+    completions never end; they are for questions about greedy tokens, and
+    differ from the first in the EOS row of the embedding only.
   """
   config = shape.model
   folder = pathlib.Path(folder)
   random = np.random.default_rng(seed)
   size = (shape.prompts, shape.prompt_length)
-  prompts = random.integers(FIRST_WORD, config.vocab_size, size, np.int32)
+  prompts = random.integers(FIRST_TOKEN_ID, config.vocab_size, size, np.int32)
   folder.mkdir(parents=True, exist_ok=True)
-  np.save(folder / PROMPTS, prompts)
-  params = eos.never(config, _weights(config, seed), (EOS_ID, PAD_ID))
-  hf.save(config, params, folder / PLAIN)
-  weights = PLAIN
+  np.save(folder / PROMPTS_FILE, prompts)
+  params = eos.suppress_tokens(
+    config, _init_weights(config, seed), (EOS_ID, PAD_ID)
+  )
+  hf.save(config, params, folder / NEVER_ENDING_DIR)
+  weights = NEVER_ENDING_DIR
   if shape.mean_length:
-    fitted = eos.fit(
+    with_eos = eos.fit_mean_length(
       config,
       params,
       prompts,
       eos_id=EOS_ID,
-      mean=shape.mean_length,
-      most=shape.max_tokens,
+      mean_length=shape.mean_length,
+      max_tokens=shape.max_tokens,
     )
-    hf.save(config, fitted, folder / MIXED)
-    weights = MIXED
+    hf.save(config, with_eos, folder / MIXED_DIR)
+    weights = MIXED_DIR
   return {
     "weights": str(folder / weights),
-    "plain": str(folder / PLAIN),
-    "prompts": str(folder / PROMPTS),
+    "plain": str(folder / NEVER_ENDING_DIR),
+    "prompts": str(folder / PROMPTS_FILE),
     "samples": shape.samples,
     "max_tokens": shape.max_tokens,
     "eos_id": EOS_ID if shape.mean_length else None,
@@ -144,8 +155,8 @@ def write(
   }
 
 
-def _weights(config: ModelConfig, seed: int) -> transformer.Params:
-  """Fresh ones, with layers that say more than the embedding of their input."""
+def _init_weights(config: ModelConfig, seed: int) -> transformer.Params:
+  """Returns random weights whose layers outweigh the embedding (`GAIN`)."""
   params = transformer.init(config, jax.random.key(seed))
 
   def enlarge(path: Any, leaf: jax.Array) -> jax.Array:

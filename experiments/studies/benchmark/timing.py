@@ -1,4 +1,4 @@
-"""Timing of calls against a reference, and how a cost grows."""
+"""Times functions beside a reference, and fits how a cost grows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 
 
 class Timing(NamedTuple):
-  """Of one function at one size.
+  """Time of one function at one size.
 
   Attributes:
-    seconds: of a call, the fastest.
-    ratio: to the reference, the median over pairs of neighbours in time.
+    seconds: seconds of the fastest call.
+    ratio: time over that of the reference, which is called back to back with
+      the function; the median over rounds.
   """
 
   seconds: float
@@ -30,24 +31,25 @@ def compare(
   budget: float = 1.0,
   clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-  """Times each call beside the reference, in turn, many times.
+  """Times each function back to back with a reference, over many rounds.
 
-  Whatever else the machine does slows both of a pair, so their ratio holds
-  where neither time does. Each round starts with another function, and the
-  reference comes first in every other round.
+  Other work on the machine slows both calls of a pair alike, so their ratio is
+  stable even where the times are not. Each round starts with another function,
+  and the reference comes first in every other round, so that no function has a
+  fixed place.
 
   Args:
-    calls: what to time; each is called once before.
-    reference: what they are compared with.
-    rounds: the most pairs of a function.
-    budget: seconds after which a function takes part no more.
-    clock: gives seconds.
+    calls: functions to time, by name; each is called once before, to compile.
+    reference: function that the others are compared with.
+    rounds: largest number of pairs for each function.
+    budget: seconds of calls after which a function is not timed again.
+    clock: returns the time in seconds.
 
   Returns:
     `{name: timing}`.
   """
 
-  def timed(call: Callable[[], Any]) -> float:
+  def run_timed(call: Callable[[], Any]) -> float:
     start = clock()
     jax.block_until_ready(call())
     return clock() - start
@@ -55,35 +57,37 @@ def compare(
   for call in (reference, *calls.values()):
     jax.block_until_ready(call())
   pairs = {name: [] for name in calls}
-  left = dict.fromkeys(calls, budget)
+  budget_left = dict.fromkeys(calls, budget)
   for i in range(rounds):
     for name in np.roll(list(calls), -i):
-      if left[name] <= 0:
+      if budget_left[name] <= 0:
         continue
       if i % 2:
-        own, base = timed(calls[name]), timed(reference)
+        call_seconds = run_timed(calls[name])
+        reference_seconds = run_timed(reference)
       else:
-        base, own = timed(reference), timed(calls[name])
-      pairs[name].append((own, own / base))
-      left[name] -= own
+        reference_seconds = run_timed(reference)
+        call_seconds = run_timed(calls[name])
+      pairs[name].append((call_seconds, call_seconds / reference_seconds))
+      budget_left[name] -= call_seconds
   return {
     name: Timing(
-      seconds=min(own for own, _ in found),
-      ratio=float(np.median([ratio for _, ratio in found])),
+      seconds=min(call_seconds for call_seconds, _ in call_pairs),
+      ratio=float(np.median([ratio for _, ratio in call_pairs])),
     )
-    for name, found in pairs.items()
+    for name, call_pairs in pairs.items()
   }
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float | None:
-  """The power of n that a cost grows with: slope of log time on log n.
+  """Fits the power of n with which a cost grows.
 
   Args:
-    sizes: n, ascending; the last three count, two are enough.
-    seconds: the cost at each.
+    sizes: values of n, ascending; only the last three are used.
+    seconds: cost at each size.
 
   Returns:
-    The least-squares slope; None of fewer than two sizes.
+    The least-squares slope of log cost on log n; None for fewer than two sizes.
   """
   if len(sizes) < 2:
     return None

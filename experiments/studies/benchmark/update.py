@@ -1,17 +1,19 @@
 """Speed of an update beside torch.
 
-Both sides take the same weights, token ids and advantages, the clipped
-surrogate averaged over tokens, and AdamW. That they do the same is proved
-first: loss, gradient norm, and the tokens' mean log-probability before and
-after one update.
+Both sides take the same weights, token ids and advantages, and make an AdamW
+update with the clipped surrogate averaged over tokens. First both report the
+loss, the gradient norm, and the mean log-probability of the tokens before and
+after one update; these must agree.
 
-  small  4 layers d256 v1024, 8 prompts of 64 by 8 samples of 128
+Shapes:
+
+  small  4 layers d256 v1024, 8 prompts of 64, 8 samples of 128 each
   large  12 layers d768 v32k, the same batch
 
-A prompt is run once for its samples by ours and once a sample by torch; tokens
-per second count completions on both. Each side runs at the setting that was
-fastest when tried. The limits are for float32, eager; bfloat16 by autocast and
-`torch.compile` are shown beside.
+Our side runs a prompt once for all its samples, torch once for each sample; in
+tokens per second only completions count, on both sides. Each side first tries
+its settings and is measured with the fastest. The limits apply to eager float32;
+bfloat16 autocast and `torch.compile` are reported without a limit.
 """
 
 from __future__ import annotations
@@ -37,16 +39,17 @@ from experiments.studies.benchmark import (
 from experiments.studies.benchmark.outcome import Outcome, Row
 
 LIMITS = {"small": 1.1, "large": 1.35}
-BOUND_LIMITS = {"large": 0.55}  # of the measured matmul rate
+BOUND_LIMITS = {"large": 0.55}  # share of the measured matmul rate
 PEERS = ("torch", beside.NONE)
 BATCH = "batch.npz"
-LIMITED = "eager float32"
+LIMITED_FORM = "eager float32"
 FORMS = {
-  LIMITED: {"dtype": "float32", "compiled": False},
+  LIMITED_FORM: {"dtype": "float32", "compiled": False},
   "autocast bfloat16": {"dtype": "bfloat16", "compiled": False},
   "compiled float32": {"dtype": "float32", "compiled": True},
 }
-# Relative; after an update, of float32's own noise in small gradients' signs.
+# Largest relative differences of the two sides. After an update they include
+# float32 rounding, which can change the sign of a small gradient.
 TOLERANCES = {
   "loss": 1e-4,
   "grad_norm": 1e-3,
@@ -68,64 +71,72 @@ def update(
   """Speed of an update beside torch.
 
   Args:
-    console: where progress goes.
-    shape: one of `sizes.UPDATE`; "" takes all.
+    console: console for progress.
+    shape: name of a shape in `sizes.UPDATE`; "" measures all.
     peer: "torch" or "none".
-    calls: of each side that count.
-    pythons: interpreters of peers that have one of their own.
+    calls: number of timed calls of each side.
+    pythons: Python interpreters by peer, for peers that are installed in an
+      environment of their own.
 
   Returns:
-    Rows. Passed: every ratio that has a limit reaches it, and so does our
-    share of the matmul rate.
+    The rows. The outcome passes if every ratio with a limit reaches it, and our
+    share of the matmul rate reaches its limit.
 
   Raises:
-    UsageError: unknown shape or peer, a peer that is not installed, an update that
-      differs, or a side that fails.
+    UsageError: the shape or peer is unknown, the peer is not installed, the
+      updates differ, or a side fails.
   """
-  return beside.over_shapes(
+  return beside.compare_over_shapes(
     console,
     shape,
     sizes.UPDATE,
-    [functools.partial(beside.launch, peer, PEERS, pythons or {})],
-    write,
+    [functools.partial(beside.make_launch, peer, PEERS, pythons or {})],
+    write_job,
     functools.partial(_rows, calls=calls),
   )
 
 
-def write(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
-  """Weights and a batch; the job of every side."""
+def write_job(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
+  """Writes weights and a batch, and returns the job of all sides."""
   size = (shape.prompts, shape.samples, shape.prompt_length, shape.max_tokens)
   batch = (shape.model.vocab_size, *size)
-  made = random_rollout.make(*batch)
+  rollout = random_rollout.make(*batch)
   job = sizes.write(shape, folder, batch=batch, chunk=None, **OPTIMIZER)
   np.savez(
     folder / BATCH,
-    prompts=made.tokens.prompts,
-    completions=made.completions,
-    advantages=made.scores,
+    prompts=rollout.tokens.prompts,
+    completions=rollout.completions,
+    advantages=rollout.scores,
   )
   return job | {"batch_file": str(folder / BATCH)}
 
 
-def prove(ours: sides.Side, peer: sides.Side, tell: sides.Tell) -> None:
-  """Both make the same update.
+def check_same_update(
+  ours: sides.Side, peer: sides.Side, report: sides.Report
+) -> None:
+  """Checks that both sides make the same update.
 
   Raises:
-    UsageError: they differ by more than `TOLERANCES`; says in what.
+    UsageError: a value differs by more than its entry in `TOLERANCES`, or the
+      update is too small to prove that they agree.
   """
-  own, other = ours.ask("proof"), peer.ask("proof")
+  our_numbers, peer_numbers = ours.ask("proof"), peer.ask("proof")
   for name, tolerance in TOLERANCES.items():
-    off = abs(own[name] - other[name]) / abs(own[name])
-    if not off <= tolerance:
+    ours_value, peer_value = our_numbers[name], peer_numbers[name]
+    error = abs(ours_value - peer_value) / abs(ours_value)
+    if not error <= tolerance:
       raise errors.UsageError(
-        f"{peer.launch} makes another update: {name} is {other[name]:.7g}, "
-        f"ours is {own[name]:.7g}, which is {off:.1e} off"
+        f"{peer.launch} makes another update: {name} is {peer_value:.7g}, ours "
+        f"is {ours_value:.7g}, a relative difference of {error:.1e}"
       )
-  moved = abs(own["log_prob_after"] - own["log_prob"])
-  if moved < 10 * TOLERANCES["log_prob_after"] * abs(own["log_prob"]):
-    raise errors.UsageError("an update that changes nothing proves nothing")
-  tell(
-    f"proved: {peer.launch} makes our update; mean log-prob moved {moved:.3g}"
+  change = abs(our_numbers["log_prob_after"] - our_numbers["log_prob"])
+  if change < 10 * TOLERANCES["log_prob_after"] * abs(our_numbers["log_prob"]):
+    raise errors.UsageError(
+      f"an update that changes log_prob by {change:.1e} is too small to prove "
+      "that both sides agree"
+    )
+  report(
+    f"proved: {peer.launch} makes our update; mean log-prob moved {change:.3g}"
   )
 
 
@@ -135,53 +146,62 @@ def _rows(
   launches: Sequence[sides.Launch | None],
   calls: int,
   limits: machine.Machine,
-  tell: sides.Tell,
+  report: sides.Report,
 ) -> Iterator[Row]:
-  """Of one shape: ours beside each form of torch, or alone."""
+  """Yields the rows of one shape: beside each form of torch, or alone."""
   shape, (peer,) = sizes.UPDATE[name], launches
   lengths = np.full((shape.prompts, shape.samples), shape.max_tokens)
   cost = flop_counts.update_cost(shape.model, shape.prompt_length, lengths)
   measure = functools.partial(
-    beside.row,
+    beside.measure_row,
     shape=shape,
     calls=calls,
-    bound=lambda _: limits.bound(cost),
-    work=lambda call: limits.work(cost, call.seconds),
-    tell=tell,
+    least_seconds=lambda _: limits.least_seconds(cost),
+    work=lambda call: limits.utilization(cost, call.seconds),
+    report=report,
   )
-  least = BOUND_LIMITS.get(name)
-  search = functools.partial(sides.fastest, tell=tell, memory=sides.MEMORY)
-  own = sides.Launch("ours", "experiments.studies.benchmark.own.update", job)
-  with search(own, _own_options(shape)) as ours:
+  bound_limit = BOUND_LIMITS.get(name)
+  search = functools.partial(
+    sides.start_fastest, report=report, max_bytes=sides.MAX_BYTES
+  )
+  our_launch = sides.Launch(
+    "ours", "experiments.studies.benchmark.ours.gradient_update", job
+  )
+  with search(our_launch, _our_options(shape)) as ours:
     if peer is None:
-      yield measure(f"update {name}", ours=ours, peer=None, bound_limit=least)
+      yield measure(
+        f"update {name}", ours=ours, peer=None, bound_limit=bound_limit
+      )
       return
     options = _peer_options(shape)
     for label, form in FORMS.items():
       launch = dataclasses.replace(
         peer, name=f"torch {label}", job={**peer.job, **form}
       )
-      limited = label == LIMITED
-      with search(launch, options) as other:
-        if limited:
-          prove(ours, other, tell)
+      is_limited = label == LIMITED_FORM
+      with search(launch, options) as other_side:
+        if is_limited:
+          check_same_update(ours, other_side, report)
         yield measure(
           f"update {name} beside {launch.name}",
           ours=ours,
-          peer=other,
-          limit=LIMITS.get(name) if limited else None,
-          bound_limit=least if limited else None,
+          peer=other_side,
+          limit=LIMITS.get(name) if is_limited else None,
+          bound_limit=bound_limit if is_limited else None,
         )
-      # The other forms are tried with as many threads, and cut like this one.
-      kept = {key: (value,) for key, value in other.launch.chosen.items()}
-      options = kept | {"threads": options["threads"]}
+      # The first form has the batch sizes tried; the others use the fastest
+      # ones, and try only numbers of threads.
+      chosen = {
+        key: (value,) for key, value in other_side.launch.chosen.items()
+      }
+      options = chosen | {"threads": options["threads"]}
 
 
-def _own_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
+def _our_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
   P = shape.prompts
   large = shape.model.layers > 4
   return {
-    "devices": machine.splits(),
+    "devices": machine.device_counts(),
     "unroll": (0,),
     "attention": ("blocked", "plain"),
     "micro": (P // 4, P) if large else (P, P // 2),
@@ -192,7 +212,7 @@ def _own_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
 def _peer_options(shape: sizes.Shape) -> dict[str, Sequence[Any]]:
   rows = shape.prompts * shape.samples
   return {
-    "threads": machine.splits(),
+    "threads": machine.device_counts(),
     "rows": (rows // 4, rows) if shape.model.layers > 4 else (rows, rows // 4),
     "chunk": (None, 1024),
   }

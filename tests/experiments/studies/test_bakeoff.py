@@ -1,4 +1,4 @@
-"""The bake-off: one budget for all, honest differences, nothing done twice."""
+"""Tests of the bake-off: one budget, paired differences, no repeated runs."""
 
 import dataclasses
 import json
@@ -9,14 +9,18 @@ import numpy as np
 import pytest
 from helpers import tabular_policy
 
-import rewards as registry
+import rewards
 from experiments.configs import defaults
-from experiments.configs import method as configs
+from experiments.configs import method as method_configs
 from experiments.studies import multi_seed
 from experiments.studies.arms import Spent, Store
 from experiments.studies.bakeoff import __main__ as command
-from experiments.studies.bakeoff import entrants, proxies, table
-from experiments.studies.bakeoff import rewards as payers
+from experiments.studies.bakeoff import (
+  method_setting,
+  method_table,
+  reward_setting,
+  reward_table,
+)
 from experiments.training import build
 from rl import types
 from rl.reward import Reward
@@ -29,8 +33,8 @@ TASK, PROMPTS, SAMPLES, STEPS = "countdown(count=3)", 16, 8, 4
 
 @pytest.fixture(scope="module", autouse=True)
 def small():
-  """The methods' own configs, of a policy and an evaluation of seconds."""
-  base, on_task = configs.base, configs.on_task
+  """Makes policies and evaluations of all configs small enough for tests."""
+  base, on_task = method_configs.base, method_configs.on_task
 
   def small_base(task):
     config = base(task)
@@ -40,16 +44,16 @@ def small():
     config.steps, config.rollout.prompts = 5, 32
     return config
 
-  def small_on_task(method, task=configs.COUNTDOWN, changes=None):
+  def small_on_task(method, task=method_configs.COUNTDOWN, changes=None):
     config = on_task(method, task, changes)
     config.rollout.prompts, config.rollout.samples = PROMPTS, SAMPLES
     config.evaluation.problems = config.evaluation.batch = 16
     return config
 
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(configs, "base", small_base)
-    patch.setattr(configs, "on_task", small_on_task)
-    patch.setattr(entrants, "SAMPLES", 8)
+    patch.setattr(method_configs, "base", small_base)
+    patch.setattr(method_configs, "on_task", small_on_task)
+    patch.setattr(method_setting, "HELD_OUT_SAMPLES", 8)
     yield
 
 
@@ -65,30 +69,28 @@ def run(folder, *more):
 
 @pytest.fixture(scope="module")
 def done(folder):
-  """What was written of RLOO and of a method that needs steps."""
+  """Returns the results of RLOO and of a method that needs step scores."""
   assert run(folder, "--methods", "rloo,empg") == 0
   return json.loads((folder / "bakeoff.json").read_text())
 
 
 def saved(folder, name, budget):
-  """The arrays of every seed of a method, off the disk."""
-  arm = entrants.setting(TASK, STEPS).arm(name, budget)
+  """Returns the saved arrays of every seed of a method."""
+  arm = method_setting.make_setting(TASK, STEPS).arm(name, budget)
   files = sorted((folder / "arms" / arm.digest).glob("seed_*.npz"))
   assert len(files) == 2
   return [dict(np.load(file)) for file in files]
 
 
 def students(values):
-  """Mean and interval, by hand."""
+  """Returns the mean and its Student interval, computed here."""
   n = len(values)
   half = T_975[n - 1] * np.std(values, ddof=1) / np.sqrt(n)
   return np.mean(values), np.mean(values) - half, np.mean(values) + half
 
 
-def test_the_budget_is_what_the_base_policy_writes_in_so_many_steps(
-  folder, done
-):
-  setting = entrants.setting(TASK, STEPS)
+def test_the_budget_is_steps_times_the_length_of_the_base_policy(folder, done):
+  setting = method_setting.make_setting(TASK, STEPS)
   arm = setting.untrained()
   with np.load(folder / "arms" / arm.digest / "seed_000.npz") as first:
     length = first["lengths"].mean()
@@ -105,7 +107,7 @@ def test_a_seed_stops_in_the_step_that_spends_its_budget(folder, done, name):
     assert len(one["metric/loss/total"]) == len(each)
 
 
-def test_the_table_is_what_the_arms_left(folder, done):
+def test_the_table_matches_the_saved_arms(folder, done):
   grpo, rloo = (saved(folder, n, done["budget"]) for n in ("grpo", "rloo"))
 
   def entropy(one):
@@ -119,23 +121,23 @@ def test_the_table_is_what_the_arms_left(folder, done):
   }.items():
     pairs = zip(rloo, grpo, strict=True)
     expected = students([float(read(a)) - float(read(b)) for a, b in pairs])
-    result = done["methods"]["rloo"]["against"][column]
+    estimate = done["methods"]["rloo"]["against"][column]
     np.testing.assert_allclose(
-      [result["mean"], result["low"], result["high"]], expected, atol=1e-4
+      [estimate["mean"], estimate["low"], estimate["high"]], expected, atol=1e-4
     )
   ratios = [
     float(a["step_seconds"] / b["step_seconds"])
     for a, b in zip(rloo, grpo, strict=True)
   ]
-  result = done["methods"]["rloo"]["against"][table.COST]
-  np.testing.assert_allclose(result["mean"], np.mean(ratios), rtol=1e-4)
-  assert len(result["values"]) == 1  # both seeds at once: one time
+  estimate = done["methods"]["rloo"]["against"][method_table.COST]
+  np.testing.assert_allclose(estimate["mean"], np.mean(ratios), rtol=1e-4)
+  assert len(estimate["values"]) == 1  # both seeds at once: one time
   assert done["methods"]["rloo"]["family"] == "group"
   assert set(done["methods"]) == {"rloo"}
 
 
 def test_all_start_from_the_same_policy():
-  setting = entrants.setting(TASK, STEPS)
+  setting = method_setting.make_setting(TASK, STEPS)
   arms = [setting.arm(n, 9) for n in ("grpo", "rloo")] + [setting.untrained()]
   assert len({arm.start.digest for arm in arms}) == 1
   assert len({arm.digest for arm in arms}) == 3
@@ -143,7 +145,9 @@ def test_all_start_from_the_same_policy():
   assert all(arm.config.model.value_head for arm in arms)
 
 
-def test_what_the_task_cannot_feed_is_said(folder, done):
+def test_a_method_that_the_task_cannot_run_is_listed_with_the_reason(
+  folder, done
+):
   assert "step" in done["not_run"]["empg"]
   for name in ("bakeoff.md", "index.html"):
     text = (folder / name).read_text()
@@ -152,9 +156,7 @@ def test_what_the_task_cannot_feed_is_said(folder, done):
     assert "http" not in text
 
 
-def test_a_restart_trains_nothing_and_forgets_nothing(
-  folder, done, monkeypatch
-):
+def test_a_restart_trains_nothing_and_keeps_all_rows(folder, done, monkeypatch):
   def refuse(*args, **kwargs):
     raise AssertionError("trained again")
 
@@ -165,31 +167,31 @@ def test_a_restart_trains_nothing_and_forgets_nothing(
 
 
 def test_a_lost_seed_alone_is_trained_again(folder, done):
-  arm = entrants.setting(TASK, STEPS).arm("rloo", done["budget"])
+  arm = method_setting.make_setting(TASK, STEPS).arm("rloo", done["budget"])
   store = Store(folder, lambda line: None)
-  complete = store.outcome(arm, range(2))
+  first = store.outcome(arm, range(2))
   next((folder / "arms" / arm.digest).glob("*_001.npz")).unlink()
   assert store.missing(arm, range(2)) == [1]
   again = store.outcome(arm, range(2))
-  np.testing.assert_array_equal(again.scores, complete.scores)
-  np.testing.assert_array_equal(again.steps, complete.steps)
+  np.testing.assert_array_equal(again.scores, first.scores)
+  np.testing.assert_array_equal(again.steps, first.steps)
 
 
 @pytest.fixture(scope="module")
 def experiment():
-  setting = entrants.setting(TASK, STEPS)
+  setting = method_setting.make_setting(TASK, STEPS)
   return build.build(setting.arm("rloo", 1).config)
 
 
-def test_a_rested_seed_is_as_its_last_step_left_it(experiment):
-  """Three steps and a rest are three steps."""
+def test_a_seed_does_not_change_after_its_last_step(experiment):
+  """A seed whose budget ends in the third step equals a run of three steps."""
   config = experiment.config.copy_and_resolve_references()
   config.steps = 3
   short = multi_seed.make(build.build(config), None, lambda line: None)
   (three,) = short.train([0], [None])
   spent = int(2.5 * three.tokens / 3)  # in the third step
-  complete = multi_seed.make(experiment, spent, lambda line: None)
-  (rested,) = complete.train([0], [None])
+  trainer = multi_seed.make(experiment, spent, lambda line: None)
+  (rested,) = trainer.train([0], [None])
   assert rested.tokens == three.tokens
   np.testing.assert_array_equal(
     rested.series["reward/mean"], three.series["reward/mean"]
@@ -200,41 +202,41 @@ def test_a_rested_seed_is_as_its_last_step_left_it(experiment):
     np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-def test_no_seed_runs_for_ever(experiment):
+def test_the_steps_of_a_seed_are_limited(experiment):
   trainer = multi_seed.make(experiment, 10**9, lambda line: None)
-  (result,) = trainer.train([0], [None])
-  assert len(result.series["loss/total"]) == multi_seed.PATIENCE * STEPS
-  assert result.tokens < 10**9
+  (seed,) = trainer.train([0], [None])
+  assert len(seed.series["loss/total"]) == multi_seed.PATIENCE * STEPS
+  assert seed.tokens < 10**9
 
 
 def test_surprise_is_the_entropy_whatever_a_method_selects(experiment):
-  """Within what sampling leaves of a mean over hundreds of tokens."""
+  """The two agree up to the sampling error of a mean over many tokens."""
   trainer = multi_seed.make(experiment, 10**9, lambda line: None)
-  (result,) = trainer.train([0], [None])
-  difference = (
-    result.series["policy/surprise"] - result.series["policy/entropy"]
-  )
+  (seed,) = trainer.train([0], [None])
+  difference = seed.series["policy/surprise"] - seed.series["policy/entropy"]
   error = difference.std(ddof=1) / np.sqrt(len(difference))
   assert abs(difference.mean()) < 4 * error
   real = tabular_policy.rollout().valid("token")
-  output = -np.asarray(tabular_policy.rollout().behavior_log_probs)[
+  surprise = -np.asarray(tabular_policy.rollout().behavior_log_probs)[
     np.asarray(real)
   ]
   np.testing.assert_allclose(
     multi_seed.surprise(tabular_policy.rollout(garbage=np.nan)),
-    output.mean(),
+    surprise.mean(),
     rtol=1e-6,
   )
 
 
-def test_host_needs_and_only_they_leave_the_fused_loop(experiment):
-  asks = build.build(entrants.setting(TASK, STEPS).arm("less", 1).config)
+def test_only_methods_that_need_the_host_leave_the_fused_loop(experiment):
+  asks = build.build(
+    method_setting.make_setting(TASK, STEPS).arm("less", 1).config
+  )
   assert isinstance(multi_seed.make(asks), multi_seed.OneByOne)
   assert isinstance(multi_seed.make(experiment), multi_seed.SideBySide)
 
 
-def test_around_the_host_is_the_same_training(experiment):
-  """Programs of one step each, on eight devices, against one program."""
+def test_training_with_host_code_gives_the_same_metrics(experiment):
+  """One program per step on eight devices gives the metrics of one program."""
   budget = 2 * PROMPTS * SAMPLES  # a token a sample: at most two steps
   quiet = {"tokens": budget, "say": lambda line: None}
   (one,) = multi_seed.OneByOne(experiment, **quiet).train([1], [None])
@@ -256,25 +258,25 @@ def test_all_tokens_of_a_step_count():
   assert int(multi_seed.sampled_tokens(rollout.replace(extras=more))) == 1000
 
 
-# The table on known numbers
+# The table on numbers that are computed by hand
 
 EFFECTS = np.array([1.0, 2.0, 3.0, 6.0])
 
 
 def row(name, gain, family="sets", cost=1.0, tokens=100):
   base = np.array([0.1, 0.2, 0.1, 0.2])
-  return table.Row(
+  return method_table.Row(
     name,
     family,
-    {"pass@1": base + gain, table.COST: cost * np.ones(4)},
+    {"pass@1": base + gain, method_table.COST: cost * np.ones(4)},
     np.full(4, 9),
     Spent(np.full(4, tokens), np.full(4, cost), np.array([0, 0, 2, 2])),
     frozenset({"today"}),
   )
 
 
-def complete(*rows, refused=()):
-  return table.Table(
+def table_of(*rows, refused=()):
+  return method_table.Table(
     task="a task",
     budget=100,
     base=row("base", 0.0, cost=np.nan, tokens=0),
@@ -284,80 +286,95 @@ def complete(*rows, refused=()):
   )
 
 
-def test_an_estimate_is_students():
-  result = table.Estimate(EFFECTS)
+def test_an_estimate_has_the_student_interval():
+  estimate = method_table.Estimate(EFFECTS)
   np.testing.assert_allclose(
-    [result.mean, *result.interval], students(EFFECTS), rtol=1e-5
+    [estimate.mean, *estimate.interval], students(EFFECTS), rtol=1e-5
   )
-  assert not result.differs  # (-0.437, 6.437)
-  assert table.Estimate(EFFECTS + 0.5).differs
-  assert table.Estimate(-EFFECTS - 0.5).differs
-  assert not table.Estimate(EFFECTS + 0.5, null=1.0).differs
+  assert not estimate.differs  # (-0.437, 6.437)
+  assert method_table.Estimate(EFFECTS + 0.5).differs
+  assert method_table.Estimate(-EFFECTS - 0.5).differs
+  assert not method_table.Estimate(EFFECTS + 0.5, null=1.0).differs
 
 
-def test_who_does_not_learn_is_told():
+def test_methods_that_do_not_learn_are_marked():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
-  t = complete(
+  t = table_of(
     row("flat", noise), row("lost", -0.1), row("good", 0.2 + 0.1 * noise)
   )
   notes = {one.name: t.notes(one) for one in t.rows}
-  assert notes == {"flat": [table.FLAT], "lost": [table.FLAT], "good": []}
-  assert t.notes(row("short", 0.2 + 0.1 * noise, tokens=99)) == [table.UNSPENT]
+  assert notes == {
+    "flat": [method_table.FLAT],
+    "lost": [method_table.FLAT],
+    "good": [],
+  }
+  assert t.notes(row("short", 0.2 + 0.1 * noise, tokens=99)) == [
+    method_table.UNSPENT
+  ]
 
 
-def test_rows_are_ranked_by_nothing_but_the_alphabet():
+def test_rows_are_in_alphabetical_order_within_families():
   rows = [row("b", 0.5), row("z", 0.9, "group"), row("a", 0.1), row("c", 0.7)]
-  text = table.markdown(complete(*rows))
+  text = method_table.markdown(table_of(*rows))
   places = [text.index(f"`{name}`") for name in "zabc"]
   assert places == sorted(places)
-  page = table.page(complete(*rows))
+  page = method_table.page(table_of(*rows))
   places = [page.index(f"<code>{name}<") for name in "zabc"]
   assert places == sorted(places)
 
 
-def test_bold_is_what_leaves_zero_out_and_a_ratio_one():
+def test_intervals_without_the_null_are_bold():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   near, far = row("near", 0.1 + noise), row("far", 0.5 + 0.1 * noise, cost=2.0)
-  lines = table.markdown(complete(near, far)).splitlines()
-  result = {line.split("|")[1].strip(): line for line in lines if "`" in line}
-  assert result["`near`"].count("**") == 0  # and its cost is 1.00 [1.00, 1.00]
-  assert result["`far`"].count("**") == 4
+  lines = method_table.markdown(table_of(near, far)).splitlines()
+  lines_by_name = {
+    line.split("|")[1].strip(): line for line in lines if "`" in line
+  }
+  assert (
+    lines_by_name["`near`"].count("**") == 0
+  )  # and its cost is 1.00 [1.00, 1.00]
+  assert lines_by_name["`far`"].count("**") == 4
 
 
-def test_chance_is_counted():
+def test_the_number_of_intervals_that_differ_by_chance_is_printed():
   rows = [row(f"m{i:02d}", 0.2 + 0.01 * EFFECTS) for i in range(30)]
-  reading = complete(*rows).reading
+  reading = table_of(*rows).reading
   assert "about 3 of these 60 intervals would" in reading
-  assert "by chance; 30 do." in reading
+  assert "by chance; 30 are." in reading
 
 
-def test_a_time_of_either_row_is_one():
-  """Four clocks against two: the ratio has two values."""
+def test_seeds_that_share_a_time_in_either_row_count_once():
+  """Four separate times against two shared ones: the ratio has two values."""
   alone = row("alone", 0.1, cost=np.array([2.0, 4.0, 3.0, 3.0]))
   separate = dataclasses.replace(alone.spent, beside=np.arange(4))
   alone = dataclasses.replace(alone, spent=separate)
-  result = table.compare(alone, row("grpo", 0.1))[table.COST]
-  np.testing.assert_array_equal(result.values, [3.0, 3.0])
+  cost = method_table.compare(alone, row("grpo", 0.1))[method_table.COST]
+  np.testing.assert_array_equal(cost.values, [3.0, 3.0])
   crossed = row("crossed", 0.1)
   apart = dataclasses.replace(crossed.spent, beside=np.array([0, 1, 0, 3]))
   crossed = dataclasses.replace(crossed, spent=apart)
-  assert len(table.compare(crossed, row("grpo", 0.1))[table.COST].values) == 1
-
-
-def test_seeds_side_by_side_are_one_time():
-  """Four seeds on two clocks: an interval of two values, not of four."""
-  one = row("one", 0.1, cost=np.array([2.0, 2.0, 3.0, 3.0]))
-  result = complete(one).compared(one)[table.COST]
-  np.testing.assert_allclose(result.values, [2, 3])
-  np.testing.assert_allclose(
-    [result.mean, *result.interval], students([2, 3]), rtol=1e-5
+  assert (
+    len(
+      method_table.compare(crossed, row("grpo", 0.1))[method_table.COST].values
+    )
+    == 1
   )
-  alone = table.Estimate(np.array([1.5]), null=1.0, digits=2)
+
+
+def test_seeds_trained_side_by_side_count_as_one_time():
+  """Four seeds with two shared times: the interval is of two values."""
+  one = row("one", 0.1, cost=np.array([2.0, 2.0, 3.0, 3.0]))
+  cost = table_of(one).compared(one)[method_table.COST]
+  np.testing.assert_allclose(cost.values, [2, 3])
+  np.testing.assert_allclose(
+    [cost.mean, *cost.interval], students([2, 3]), rtol=1e-5
+  )
+  alone = method_table.Estimate(np.array([1.5]), null=1.0, digits=2)
   assert alone.text() == "1.50"
   assert not alone.differs
 
 
-def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
+def test_a_failing_method_does_not_stop_the_others(tmp_path, capsys):
   trained = []
 
   class Whole:
@@ -370,19 +387,19 @@ def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
       trained.append(name)
 
     def write(self, folder):
-      table.write(complete(refused=self.refused), folder)
+      method_table.write(table_of(refused=self.refused), folder)
 
   names = ["grpo", "broken", "rloo"]
-  result = command._train(Whole(), names, tmp_path, lambda line: None)
-  assert result == ["broken"]
+  failed = command._train(Whole(), names, tmp_path, lambda line: None)
+  assert failed == ["broken"]
   assert trained == ["grpo", "rloo"]
   assert "Traceback" in capsys.readouterr().err
-  output = json.loads((tmp_path / "bakeoff.json").read_text())["not_run"]
-  assert output == {"broken": "failed: TypeError: no such thing"}
+  not_run = json.loads((tmp_path / "bakeoff.json").read_text())["not_run"]
+  assert not_run == {"broken": "failed: TypeError: no such thing"}
 
 
 @pytest.mark.parametrize(
-  ("words", "output"),
+  ("words", "message"),
   [
     (["--methods", "grop"], "did you mean 'grpo'"),
     (["--seeds", "1"], "at least 2"),
@@ -395,15 +412,15 @@ def test_a_method_that_fails_costs_no_other_its_run(tmp_path, capsys):
     (["--rewards", "--methods", "rloo"], "do not go together"),
   ],
 )
-def test_mistakes_are_one_line(tmp_path, capsys, words, output):
+def test_mistakes_are_one_line(tmp_path, capsys, words, message):
   assert run(tmp_path, *words) == 2
   error = capsys.readouterr().err
-  assert output in error
+  assert message in error
   assert error.count("\n") == 1
   assert not list(tmp_path.iterdir())
 
 
-# Rewards: what was paid for against what was achieved.
+# Rewards: what a reward paid beside the held-out accuracy.
 
 CHAIN, ASKED = "chain(operations=2)", "component,normalized_steps,task"
 
@@ -415,14 +432,16 @@ def hall(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rewarded(hall):
-  """What was written of a component, of step rewards and of another task."""
+  """Returns the results of a component, of step rewards, and of another task."""
   words = ["--rewards", ASKED, "--seeds", "2", "--steps", "3"]
   assert command.main([*words, "--task", CHAIN, "--workdir", str(hall)]) == 0
   return json.loads((hall / "bakeoff.json").read_text())
 
 
 def arm_of(name, budget):
-  return entrants.setting(CHAIN, 3, payers.Setting).arm(name, budget)
+  return method_setting.make_setting(
+    CHAIN, 3, reward_setting.RewardSetting
+  ).arm(name, budget)
 
 
 @pytest.mark.parametrize(
@@ -433,31 +452,31 @@ def arm_of(name, budget):
     ("normalized_steps", "reward/steps"),
   ],
 )
-def test_the_proxy_is_what_was_paid_and_the_truth_what_was_held_out(
+def test_the_proxy_is_the_training_reward_and_the_truth_is_held_out(
   hall, rewarded, name, metric
 ):
   arm = arm_of(name, rewarded["budget"])
   files = sorted((hall / "arms" / arm.digest).glob("seed_*.npz"))
   ones = [dict(np.load(file)) for file in files]
-  result = rewarded["rewards"][name]
+  record = rewarded["rewards"][name]
   for key, series in (("proxy", metric), ("accuracy", "accuracy/pass@1")):
     ends = [one["metric/" + series][[0, -1]] for one in ones]
-    np.testing.assert_allclose(result[key], ends, atol=1e-6)
+    np.testing.assert_allclose(record[key], ends, atol=1e-6)
   truth = [one["correct"].mean() for one in ones]
-  np.testing.assert_allclose(result["values"]["pass@1"], truth, atol=1e-6)
+  np.testing.assert_allclose(record["values"]["pass@1"], truth, atol=1e-6)
   against = [
     a - b for a, b in zip(truth, rewarded["base"]["pass@1"], strict=True)
   ]
-  change = result["changes"]["pass@1 against base"]
+  change = record["changes"]["pass@1 against base"]
   np.testing.assert_allclose(
     [change["mean"], change["low"], change["high"]],
     students(against),
     atol=1e-4,
   )
-  assert min(result["tokens"]) >= rewarded["budget"]
+  assert min(record["tokens"]) >= rewarded["budget"]
 
 
-def test_a_reward_keeps_its_judge_and_starts_where_all_start():
+def test_a_reward_keeps_its_task_options_and_shares_the_base_policy():
   arms = [arm_of(n, 9) for n in ("verdict", "normalized_steps", "token_f1")]
   assert len({arm.start.digest for arm in arms}) == 1
   tasks = [arm.config.task for arm in arms]
@@ -482,22 +501,19 @@ def test_step_rewards_are_summed_over_a_samples_steps():
   inside = np.asarray(rollout.step_mask) & real[..., None]
   gained = np.random.default_rng(0).normal(size=inside.shape)
   values = np.where(inside, gained.cumsum(-1), np.nan)
-  arguments = {
-    "stage/values": values,
-    "stage/prompt_values": np.zeros(len(real)),
-  }
-  rollout = rollout.replace(extras=types.Named(arguments))
-  reward = Reward((), None, steps=registry.get("gains"))
+  extras = {"stage/values": values, "stage/prompt_values": np.zeros(len(real))}
+  rollout = rollout.replace(extras=types.Named(extras))
+  reward = Reward((), None, steps=rewards.get("gains"))
   e = SimpleNamespace(method=SimpleNamespace(reward=reward))
-  (result,) = multi_seed.step_reward(e, rollout).values()
+  (paid,) = multi_seed.step_reward(e, rollout).values()
   total = np.where(inside, gained, 0.0).sum(-1)[real]
-  np.testing.assert_allclose(result, total.mean(), rtol=1e-5)
-  unmodified = SimpleNamespace(method=SimpleNamespace(reward=None))
-  assert multi_seed.step_reward(unmodified, rollout) == {}
+  np.testing.assert_allclose(paid, total.mean(), rtol=1e-5)
+  without_reward = SimpleNamespace(method=SimpleNamespace(reward=None))
+  assert multi_seed.step_reward(without_reward, rollout) == {}
 
 
-def test_a_schedule_is_no_change_of_the_proxy():
-  """Terms that stand still, at weights that do not."""
+def test_a_schedule_of_weights_does_not_change_the_proxy():
+  """A schedule of weights on constant terms does not change the proxy."""
   series = {
     "reward/weight/a": np.array([[2.0, 1.0, 0.0]]),
     "reward/weight/b": np.array([[1.0, 1.0, 1.0]]),
@@ -511,24 +527,26 @@ def test_a_schedule_is_no_change_of_the_proxy():
     "min": [1.1, 0.7, 0.3],
   }.items():
     mix = defaults.pay(rule, a="task()", b="verdict()")
-    np.testing.assert_allclose(proxies.proxy(mix, series)[0], expected)
+    np.testing.assert_allclose(reward_table.proxy(mix, series)[0], expected)
 
 
 def course(name, gain, rise):
-  """A row whose pass@1 gains and whose proxy rises by so much a seed."""
-  separate = row(name, 0.0)
+  """Returns a row with a gain of pass@1 and a rise of the proxy per seed."""
+  shared_row = row(name, 0.0)
   values = {
-    "pass@1": separate.values["pass@1"] + gain,
+    "pass@1": shared_row.values["pass@1"] + gain,
     "length": np.full(4, 9.0),
   }
   ends = np.stack([np.full(4, 0.5), 0.5 + rise * np.ones(4)], -1)
   shared = {
-    f.name: getattr(separate, f.name) for f in dataclasses.fields(separate)
+    f.name: getattr(shared_row, f.name) for f in dataclasses.fields(shared_row)
   }
-  return proxies.Row(**{**shared, "values": values}, proxy=ends, accuracy=ends)
+  return reward_table.Row(
+    **{**shared, "values": values}, proxy=ends, accuracy=ends
+  )
 
 
-def test_hacked_is_a_proxy_that_rises_while_the_truth_falls():
+def test_hacked_means_that_the_proxy_rises_while_the_truth_falls():
   noise = np.array([0.1, -0.1, 0.1, -0.1])
   rows = [
     course("bought", -0.2 + 0.1 * noise, 0.3),
@@ -537,7 +555,7 @@ def test_hacked_is_a_proxy_that_rises_while_the_truth_falls():
     course("noisy", -0.05 + noise, 0.3),  # its interval holds zero
     course("earned", 0.2 + 0.1 * noise, 0.3),
   ]
-  t = proxies.Table(
+  t = reward_table.Table(
     "a task",
     100,
     course("base", 0.0, np.nan),
@@ -546,13 +564,13 @@ def test_hacked_is_a_proxy_that_rises_while_the_truth_falls():
     {},
   )
   assert {one.name: t.mark(one) for one in rows} == {
-    "bought": proxies.HACKED,
-    "lost": proxies.HARMED,
-    "lower": proxies.HARMED,
-    "noisy": proxies.IDLE,
-    "earned": proxies.HELPED,
+    "bought": reward_table.HACKED,
+    "lost": reward_table.HARMED,
+    "lower": reward_table.HARMED,
+    "noisy": reward_table.IDLE,
+    "earned": reward_table.HELPED,
   }
-  lines = proxies.markdown(t).splitlines()
+  lines = reward_table.markdown(t).splitlines()
   marks = {
     x.split("|")[1].strip(): x.split("|")[-2].strip() for x in lines if "`" in x
   }

@@ -1,4 +1,4 @@
-"""Benchmarks: what they list and refuse, and their arithmetic; no timings."""
+"""Tests of the benchmark command, the list of objectives, and the ratios."""
 
 import inspect
 import json
@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from experiments.studies.benchmark import __main__ as command
-from experiments.studies.benchmark import objectives, timing
-from rl import advantages, credit
-from rl import objectives as rl_objectives
+from experiments.studies.benchmark import objective_costs, timing
+from rl import advantages, credit, objectives
 
-NAMES = list(objectives.functions(64))
+NAMES = list(objective_costs.functions(64))
 WEIGHTS = "max_at_k_weights(k=8, none)"
 
 
@@ -30,7 +29,7 @@ def test_the_exponent_is_that_of_the_last_three_sizes():
 
 
 class Machine:
-  """Simulated: work takes time, and what else it does slows all by turns."""
+  """A fake clock: calls take time, and other work slows them now and then."""
 
   def __init__(self):
     self.now, self.calls = 0.0, []
@@ -48,11 +47,11 @@ def test_ratios_are_those_of_a_quiet_machine():
   machine = Machine()
   costs = {"twice": 2.0, "half": 0.5, "same": 1.0}
   calls = {name: machine.work(name, cost) for name, cost in costs.items()}
-  result = timing.compare(
+  timings = timing.compare(
     calls, machine.work("reference", 1.0), budget=1e9, clock=lambda: machine.now
   )
   for name, cost in costs.items():
-    assert result[name].ratio == pytest.approx(cost), name
+    assert timings[name].ratio == pytest.approx(cost), name
   timed = machine.calls[len(costs) + 1 :]
   pairs = list(zip(timed[::2], timed[1::2], strict=True))
   assert all("reference" in pair for pair in pairs)
@@ -61,7 +60,7 @@ def test_ratios_are_those_of_a_quiet_machine():
   assert leaders == {*costs, "reference"}, "each starts some round"
 
 
-def test_a_function_that_spent_its_budget_waits_for_the_others():
+def test_a_function_that_spent_its_budget_is_not_called_again():
   machine = Machine()
   calls = {"slow": machine.work("slow", 10), "fast": machine.work("fast", 0.01)}
   timing.compare(
@@ -71,12 +70,12 @@ def test_a_function_that_spent_its_budget_waits_for_the_others():
   assert machine.calls.count("fast") == 10
 
 
-@pytest.mark.parametrize("module", [rl_objectives, advantages, credit])
+@pytest.mark.parametrize("module", [objectives, advantages, credit])
 def test_every_array_function_is_listed(module):
   for name, fn in inspect.getmembers(module, inspect.isfunction):
     if fn.__module__ == module.__name__ and not name.startswith("_"):
       listed = [n for n in NAMES if n.partition("(")[0] == name]
-      assert listed, f"{name} needs an entry in {objectives.__name__}"
+      assert listed, f"{name} needs an entry in {objective_costs.__name__}"
       settings = inspect.signature(fn).parameters
       if "k" in settings:
         assert any("k=8" in n for n in listed)
@@ -85,19 +84,20 @@ def test_every_array_function_is_listed(module):
 
 @pytest.fixture
 def measured(monkeypatch):
-  """`(ratio, power)` fakes a machine on which the weights cost so much.
+  """Returns a function that fakes the timings of the max@k weights.
 
-  It returns which functions were timed, size after size.
+  Its arguments are the ratio to a sort and the power of n. It returns the list
+  of functions that were timed, one entry for each size.
   """
 
   def fake(ratio, power=1.0):
-    sizes = iter(objectives.SIZES)
-    requested = []
+    sizes = iter(objective_costs.SIZES)
+    timed_names = []
 
     def compare(calls, reference):
       n = next(sizes)
-      requested.append(sorted(calls))
-      groups = objectives.ELEMENTS / n
+      timed_names.append(sorted(calls))
+      groups = objective_costs.ELEMENTS / n
       return {
         name: timing.Timing(
           1e-8 * groups * n ** (power if name == WEIGHTS else 1.0),
@@ -108,8 +108,8 @@ def measured(monkeypatch):
 
     monkeypatch.setattr(timing, "compare", compare)
     one = {WEIGHTS: lambda x: x.scores}
-    monkeypatch.setattr(objectives, "functions", lambda n: one)
-    return requested
+    monkeypatch.setattr(objective_costs, "functions", lambda n: one)
+    return timed_names
 
   return fake
 
@@ -124,12 +124,12 @@ def test_the_limit_decides_the_exit_status(
   path = tmp_path / "found.json"
   assert command.main(["objectives", "--json", str(path)]) == status
   assert f"{word}: " in capsys.readouterr().out
-  result = json.loads(path.read_text())
-  sizes = dict.fromkeys(map(str, objectives.SIZES), ratio)
-  assert result[WEIGHTS] == sizes | {"exponent": pytest.approx(1)}
+  results = json.loads(path.read_text())
+  sizes = dict.fromkeys(map(str, objective_costs.SIZES), ratio)
+  assert results[WEIGHTS] == sizes | {"exponent": pytest.approx(1)}
 
 
-def test_without_a_file_the_numbers_are_all_that_is_printed(measured, capsys):
+def test_json_without_a_file_prints_only_the_results(measured, capsys):
   measured(1.0)
   assert command.main(["objectives", "--json"]) == 0
   out, err = capsys.readouterr()
@@ -137,15 +137,15 @@ def test_without_a_file_the_numbers_are_all_that_is_printed(measured, capsys):
   assert "PASS" in err
 
 
-def test_what_would_take_over_a_second_is_not_called(measured, capsys):
+def test_a_call_that_would_take_over_a_second_is_skipped(measured, capsys):
   # .08 s and .67 s, so that n^1.5 foretells 5.4 s.
-  requested = measured(1.0, power=2.5)
+  timed_names = measured(1.0, power=2.5)
   assert command.main(["objectives"]) == 1, "nobody knows whether it passes"
-  called = [WEIGHTS in names for names in requested]
-  assert called == [True, True, False, False, False]
+  was_timed = [WEIGHTS in names for names in timed_names]
+  assert was_timed == [True, True, False, False, False]
   out = capsys.readouterr().out
   assert "(5 s)" in out
-  assert f"not waited for: {WEIGHTS}" in out
+  assert f"not measured: {WEIGHTS}" in out
 
 
 def test_the_list_says_what_each_one_measures(capsys):
@@ -156,7 +156,7 @@ def test_the_list_says_what_each_one_measures(capsys):
 
 
 @pytest.mark.parametrize(
-  ("arguments", "parts"),
+  ("words", "parts"),
   [
     (["objectivs"], ["'objectivs'", "did you mean 'objectives'?"]),
     ([], ["unknown benchmark", "available: objectives"]),
@@ -165,8 +165,8 @@ def test_the_list_says_what_each_one_measures(capsys):
     (["objectives(8)"], ["cannot read", "settings"]),
   ],
 )
-def test_a_mistake_is_one_line_and_status_2(arguments, parts, capsys):
-  assert command.main(arguments) == 2
+def test_a_mistake_is_one_line_and_status_2(words, parts, capsys):
+  assert command.main(words) == 2
   out, err = capsys.readouterr()
   assert not out
   assert err.startswith("error: ")

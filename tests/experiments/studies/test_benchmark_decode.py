@@ -1,4 +1,4 @@
-"""Speed benchmarks: costs, lengths, proofs, and the command; no timings."""
+"""Tests of the speed benchmarks: costs, lengths, checks, and the command."""
 
 import dataclasses
 import json
@@ -37,8 +37,8 @@ def test_the_decoder_has_the_parameters_that_are_counted():
   assert sum(kernels) == MODEL.layers * flop_counts.weights(MODEL)
 
 
-def test_operations_are_those_that_the_compiler_counts():
-  """Of one-token sequences, whose attention sees that token alone."""
+def test_counted_operations_match_the_compiler():
+  """Checked on sequences of one token, which attends only to itself."""
   B = 16
   params = jax.eval_shape(
     lambda key: transformer.init(MODEL, key), jax.random.key(0)
@@ -48,30 +48,32 @@ def test_operations_are_those_that_the_compiler_counts():
   program = jax.jit(
     lambda params: transformer.logits(unrolled, params, ones, ones > 0)
   )
-  counted = program.lower(params).compile().cost_analysis()["flops"]
-  stated = flop_counts.forward(MODEL, tokens=B, attended=B, positions=B)
-  assert stated <= counted <= 1.1 * stated, "the rest: norms and rotations"
+  compiler_count = program.lower(params).compile().cost_analysis()["flops"]
+  our_count = flop_counts.forward(MODEL, tokens=B, seen=B, positions=B)
+  assert our_count <= compiler_count <= 1.1 * our_count, (
+    "the rest: norms and rotations"
+  )
 
 
 def test_every_token_is_counted_once():
-  """Against a walk through prompts and completions, token by token."""
+  """Compares with a loop over the tokens of prompts and completions."""
   L, lengths = 3, np.array([[1, 4], [2, 5]])
-  tokens = seen = positions = pairs_read = 0
+  tokens = attended = positions = pairs_read = 0
   for row in lengths:
     for t in range(L):
-      tokens, seen = tokens + 1, seen + t + 1
+      tokens, attended = tokens + 1, attended + t + 1
     for length in row:
       positions += length
       for t in range(length - 1):  # the last one is not fed
-        tokens, seen = tokens + 1, seen + L + t + 1
+        tokens, attended = tokens + 1, attended + L + t + 1
         pairs_read += t + 1
-  whole = flop_counts.forward(MODEL, tokens, seen, positions)
-  assert flop_counts.scored(MODEL, L, lengths) == whole
-  assert flop_counts.update_cost(MODEL, L, lengths).flops == 3 * whole
+  forward_flops = flop_counts.forward(MODEL, tokens, attended, positions)
+  assert flop_counts.scored(MODEL, L, lengths) == forward_flops
+  assert flop_counts.update_cost(MODEL, L, lengths).flops == 3 * forward_flops
   sampled = flop_counts.decode_cost(MODEL, L, lengths)
   alike = lengths.size - len(lengths)  # samples that share first logits
   per_logit = 2 * MODEL.width * MODEL.vocab_size
-  assert sampled.flops == whole - alike * per_logit
+  assert sampled.flops == forward_flops - alike * per_logit
   # Twice the steps read the weights, and the prompts' pairs, twice as often.
   pair = 4 * 2 * MODEL.layers * MODEL.kv_heads * MODEL.head_dim
   matrices = 4 * (MODEL.layers * flop_counts.weights(MODEL) + per_logit // 2)
@@ -81,26 +83,28 @@ def test_every_token_is_counted_once():
   assert sampled.bytes == pytest.approx(matrices * (1 + steps) + moved)
 
 
-def test_the_bound_is_the_slower_of_both_limits():
+def test_the_least_time_is_that_of_the_slower_limit():
   limits = machine.Machine(flops=10.0, bandwidth=2.0)
-  assert limits.bound(flop_counts.Cost(flops=40.0, bytes=2.0)) == 4
-  assert limits.bound(flop_counts.Cost(flops=40.0, bytes=12.0)) == 6
-  done = limits.work(flop_counts.Cost(flops=40.0, bytes=2.0), seconds=8.0)
+  assert limits.least_seconds(flop_counts.Cost(flops=40.0, bytes=2.0)) == 4
+  assert limits.least_seconds(flop_counts.Cost(flops=40.0, bytes=12.0)) == 6
+  done = limits.utilization(
+    flop_counts.Cost(flops=40.0, bytes=2.0), seconds=8.0
+  )
   assert (done["mfu"], done["bandwidth_fraction"]) == (0.5, 0.125)
 
 
 @pytest.fixture(scope="module")
-def plain():
-  """Weights with the constant channel, and prompts."""
+def never_ending():
+  """Returns weights with the constant channel, and prompts."""
   params = transformer.init(MODEL, jax.random.key(3))
   prompts = np.random.default_rng(0).integers(3, MODEL.vocab_size, (4, 5))
   ids = sizes.EOS_ID, sizes.PAD_ID
-  return eos.never(MODEL, params, ids), prompts.astype(np.int32)
+  return eos.suppress_tokens(MODEL, params, ids), prompts.astype(np.int32)
 
 
 @jax.jit
-def drawn(params, prompts):
-  """500 samples of each prompt."""
+def draw_samples(params, prompts):
+  """Draws 500 samples of each prompt."""
   sampling = generation.Sampling(
     500, TINY.max_tokens, (sizes.EOS_ID,), pad_id=0
   )
@@ -110,14 +114,14 @@ def drawn(params, prompts):
   return generation.generate(model, params, prompts, mask, keys, sampling)
 
 
-def test_completions_end_at_the_rate_that_was_asked_for(plain):
-  params, prompts = plain
+def test_completions_have_the_fitted_mean_length(never_ending):
+  params, prompts = never_ending
   mean, T = 8.0, TINY.max_tokens
-  fitted = eos.fit(
-    MODEL, params, prompts, eos_id=sizes.EOS_ID, mean=mean, most=T
+  fitted = eos.fit_mean_length(
+    MODEL, params, prompts, eos_id=sizes.EOS_ID, mean_length=mean, max_tokens=T
   )
-  found = drawn(fitted, prompts)
-  lengths = np.asarray(found.lengths, np.float64)
+  samples = draw_samples(fitted, prompts)
+  lengths = np.asarray(samples.lengths, np.float64)
   error = lengths.std() / np.sqrt(lengths.size)
   assert abs(lengths.mean() - mean) < 4 * error
   # The rate h of a geometric law cut at T: mean = (1 - (1 - h)^T) / h.
@@ -125,28 +129,34 @@ def test_completions_end_at_the_rate_that_was_asked_for(plain):
   for _ in range(60):
     h = (low + high) / 2
     low, high = (h, high) if (1 - (1 - h) ** T) / h > mean else (low, h)
-  tokens, ended = lengths.sum(), np.asarray(found.finished).sum()
+  tokens, ended = lengths.sum(), np.asarray(samples.finished).sum()
   deviation = np.sqrt(tokens * h * (1 - h))
   assert abs(ended - tokens * h) < 4 * deviation
-  early = np.asarray(found.lengths) <= 4
+  early = np.asarray(samples.lengths) <= 4
   expected = lengths.size * (1 - (1 - h) ** 4)
   spread = np.sqrt(expected * (1 - h) ** 4)
   assert abs(early.sum() - expected) < 5 * spread, "equally often at any time"
 
 
-def test_nothing_ends_where_nothing_should(plain):
-  found = drawn(*plain)
-  assert (found.lengths == TINY.max_tokens).all()
-  assert not found.finished.any()
-  drawn_ids = set(np.unique(found.completions).tolist())
+def test_suppressed_tokens_are_never_drawn(never_ending):
+  samples = draw_samples(*never_ending)
+  assert (samples.lengths == TINY.max_tokens).all()
+  assert not samples.finished.any()
+  sampled_ids = set(np.unique(samples.completions).tolist())
   others = set(range(MODEL.vocab_size)) - {sizes.EOS_ID, sizes.PAD_ID}
-  assert drawn_ids == others, "all but the two, none of which is drawn"
+  assert sampled_ids == others, "all but the two, none of which is drawn"
 
 
-def test_a_mean_that_no_rate_gives_is_refused(plain):
+def test_a_mean_length_out_of_range_is_refused(never_ending):
   for mean in (1.0, 24.0):
     with pytest.raises(ValueError, match="between 1 and 24"):
-      eos.fit(MODEL, *plain, eos_id=sizes.EOS_ID, mean=mean, most=24)
+      eos.fit_mean_length(
+        MODEL,
+        *never_ending,
+        eos_id=sizes.EOS_ID,
+        mean_length=mean,
+        max_tokens=24,
+      )
 
 
 @pytest.fixture(scope="module")
@@ -157,14 +167,14 @@ def tiny_job(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ours(tiny_job):
   launch = sides.Launch(
-    "ours", "experiments.studies.benchmark.own.decode", tiny_job
+    "ours", "experiments.studies.benchmark.ours.sampler", tiny_job
   )
   with sides.Side(launch) as side:
     yield side
 
 
-class Elsewhere:
-  """A side that is asked about other weights."""
+class OtherWeights:
+  """A side that answers every question with other weights."""
 
   def __init__(self, side, folder):
     self.launch, self._side, self._folder = side.launch, side, folder
@@ -174,60 +184,62 @@ class Elsewhere:
     return self._side.ask(question, folder=self._folder, **settings)
 
 
-def test_the_proof_sees_other_weights(ours, tiny_job, tmp_path):
+def test_greedy_tokens_reveal_other_weights(ours, tiny_job, tmp_path):
   pytest.importorskip("torch")
   job = tiny_job | {"threads": 1, "dtype": "float32", "cache": "dynamic"}
   launch = sides.Launch("hf", "experiments.studies.benchmark.peers.hf", job)
   other = sizes.write(TINY, tmp_path, seed=1)
   with sides.Side(launch) as peer:
-    beside.prove_greedy(ours, peer, tiny_job["plain"], print)
+    beside.check_same_greedy_tokens(ours, peer, tiny_job["plain"], print)
     with pytest.raises(errors.UsageError, match="computes something else"):
-      beside.prove_greedy(
-        ours, Elsewhere(peer, other["plain"]), tiny_job["plain"], print
+      beside.check_same_greedy_tokens(
+        ours, OtherWeights(peer, other["plain"]), tiny_job["plain"], print
       )
-    own, theirs = ours.run(1), peer.run(1)
-  assert own.counts["lengths"] == theirs.counts["lengths"]
-  assert own.tokens == TINY.prompts * TINY.samples * TINY.max_tokens
+    our_call, peer_call = ours.run(1), peer.run(1)
+  assert our_call.counts["lengths"] == peer_call.counts["lengths"]
+  assert our_call.tokens == TINY.prompts * TINY.samples * TINY.max_tokens
 
 
 def test_both_make_the_same_update(tmp_path):
   pytest.importorskip("torch")
-  job = update.write(TINY, tmp_path)
-  own = sides.Launch(
-    "ours", "experiments.studies.benchmark.own.update", job | {"devices": 1}
+  job = update.write_job(TINY, tmp_path)
+  our_launch = sides.Launch(
+    "ours",
+    "experiments.studies.benchmark.ours.gradient_update",
+    job | {"devices": 1},
   )
-  forms = {"threads": 1, "rows": 4, **update.FORMS[update.LIMITED]}
+  settings = {"threads": 1, "rows": 4, **update.FORMS[update.LIMITED_FORM]}
   launch = sides.Launch(
-    "torch", "experiments.studies.benchmark.peers.torch", job | forms
+    "torch", "experiments.studies.benchmark.peers.torch", job | settings
   )
-  with sides.Side(own) as side:
+  with sides.Side(our_launch) as side:
     with sides.Side(launch) as peer:
-      update.prove(side, peer, print)
+      update.check_same_update(side, peer, print)
       first = side.run(0).counts["loss"], peer.run(0).counts["loss"]
     assert first[0] == pytest.approx(first[1], rel=1e-4)
-    faster = launch.given(learning_rate=2 * job["learning_rate"])
+    faster = launch.with_settings(learning_rate=2 * job["learning_rate"])
     with (
       sides.Side(faster) as peer,
       pytest.raises(errors.UsageError, match="another update: log_prob_after"),
     ):
-      update.prove(side, peer, print)
+      update.check_same_update(side, peer, print)
 
 
 @pytest.fixture
 def tiny_command(monkeypatch):
-  """The command on a tiny shape, a pretended machine, and one setting."""
+  """Sets a tiny shape, fixed limits of the machine, and one setting."""
   limits = machine.Machine(flops=1e12, bandwidth=1e11)
   monkeypatch.setattr(machine, "measure", lambda tell: limits)
   monkeypatch.setattr(sizes, "DECODE", {"tiny": TINY})
-  monkeypatch.setattr(decode, "_own_options", lambda shape: {"devices": (1,)})
+  monkeypatch.setattr(decode, "_our_options", lambda shape: {"devices": (1,)})
 
 
 def test_decode_alone_end_to_end(tiny_command, tmp_path, capsys):
   file = tmp_path / "found.json"
   words = ["decode(shape='tiny', calls=2)", "--peer", "none"]
   assert command.main([*words, "--json", str(file)]) == 0
-  found = json.loads(file.read_text())
-  (row,) = found["rows"]
+  results = json.loads(file.read_text())
+  (row,) = results["rows"]
   assert row["name"] == "decode tiny"
   assert row["settings"] == {"ours": "devices 1"}
   assert row["peer"] is None
@@ -237,7 +249,7 @@ def test_decode_alone_end_to_end(tiny_command, tmp_path, capsys):
   lengths = np.full((TINY.prompts, TINY.samples), TINY.max_tokens)
   cost = flop_counts.decode_cost(MODEL, TINY.prompt_length, lengths)
   assert row["work"]["flops"] == cost.flops
-  assert found["machine"] == {"flops": 1e12, "bandwidth": 1e11}
+  assert results["machine"] == {"flops": 1e12, "bandwidth": 1e11}
   assert "decode tiny" in capsys.readouterr().out
 
 
@@ -247,13 +259,13 @@ def test_a_peer_that_is_missing_is_one_line_and_status_2(
   missing = beside.PEERS["hf"].__class__("nothing", ("no_such_thing",))
   monkeypatch.setitem(beside.PEERS, "hf", missing)
   assert command.main(["decode(shape='tiny')"]) == 2
-  said = capsys.readouterr().err.splitlines()
-  assert len(said) == 1
-  assert "no_such_thing" in said[0]
+  error_lines = capsys.readouterr().err.splitlines()
+  assert len(error_lines) == 1
+  assert "no_such_thing" in error_lines[0]
 
 
 @pytest.mark.parametrize(
-  ("words", "said"),
+  ("words", "suggestion"),
   [
     (["decode(shape='smal')"], "small"),
     (["decode", "--peer", "hff"], "hf"),
@@ -261,6 +273,6 @@ def test_a_peer_that_is_missing_is_one_line_and_status_2(
     (["objectives", "--peer", "hf"], "peer"),
   ],
 )
-def test_mistakes_name_what_there_is(words, said, capsys):
+def test_mistakes_name_the_valid_choices(words, suggestion, capsys):
   assert command.main(words) == 2
-  assert said in capsys.readouterr().err
+  assert suggestion in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Whole iterations beside peers: turns, proofs of equal work; no timings."""
+"""Tests of whole iterations beside peers: turns and checks of equal work."""
 
 import dataclasses
 import io
@@ -12,7 +12,7 @@ import rich.console
 
 from experiments.cli import errors
 from experiments.studies.benchmark import iteration, machine, sides, sizes
-from experiments.studies.benchmark.own import iteration as own
+from experiments.studies.benchmark.ours import grpo_iteration
 from experiments.studies.benchmark.peers import turns
 
 pytestmark = pytest.mark.long
@@ -22,7 +22,7 @@ MIXED = dataclasses.replace(TINY, mean_length=4)
 CONSOLE = rich.console.Console(file=io.StringIO())
 
 
-def test_a_trainer_takes_one_turn_when_it_is_told():
+def test_a_trainer_runs_one_iteration_per_request():
   begun = []
 
   def train(gate):
@@ -37,7 +37,7 @@ def test_a_trainer_takes_one_turn_when_it_is_told():
 
 
 @pytest.mark.parametrize("take", [1, 2])
-def test_a_trainer_that_fails_is_told_whenever_it_is_asked(take):
+def test_a_failed_trainer_raises_at_every_request(take):
   def train(gate):
     gate.begin()
     raise ValueError("out of data")
@@ -48,21 +48,21 @@ def test_a_trainer_that_fails_is_told_whenever_it_is_asked(take):
       gate.take(number)
 
 
-def test_a_trainer_that_ends_is_told():
+def test_a_trainer_that_ends_raises_at_the_next_request():
   gate = turns.Turns(lambda gate: gate.end({"at": gate.begin()}))
   assert gate.take(5) == {"at": 5}
-  with pytest.raises(RuntimeError, match="ended by itself"):
+  with pytest.raises(RuntimeError, match="without being stopped"):
     gate.take(6)
 
 
 def test_the_reward_is_the_share_of_even_ids_up_to_the_end():
   completions = jnp.array([[[4, 5, 2, 0], [3, 3, 3, 3]]])
-  result = own.share_of_even(completions, jnp.array([[3, 4]]))
-  np.testing.assert_allclose(result, [[2 / 3, 0.0]], rtol=1e-6)
+  shares = grpo_iteration.share_of_even(completions, jnp.array([[3, 4]]))
+  np.testing.assert_allclose(shares, [[2 / 3, 0.0]], rtol=1e-6)
 
 
 class Stub:
-  """A side whose update moves the weights by so many learning rates."""
+  """A side whose update moves the weights by a number of learning rates."""
 
   launch = sides.Launch("stub", "", {})
 
@@ -85,28 +85,28 @@ def call(lengths):
 
 
 def test_a_side_that_does_not_learn_at_the_rate_is_refused():
-  assert iteration.prove_learning(Stub(1.0)).tokens == 1
+  assert iteration.check_learning(Stub(1.0)).tokens == 1
   for rates in (0.0, 100.0, float("nan")):
     with pytest.raises(errors.UsageError, match="learning rates"):
-      iteration.prove_learning(Stub(rates))
+      iteration.check_learning(Stub(rates))
 
 
-def test_other_lengths_are_other_work():
+def test_different_lengths_are_refused():
   random = np.random.default_rng(0)
 
   def mixed(mean):
     return call(random.geometric(1 / mean, (16, 16)).tolist())
 
   same = call([[8, 8], [8, 8]])
-  iteration.prove_same_lengths(same, call([8, 8, 8, 8]))
-  iteration.prove_same_lengths(mixed(64), mixed(64))
+  iteration.check_same_lengths(same, call([8, 8, 8, 8]))
+  iteration.check_same_lengths(mixed(64), mixed(64))
   for one, other in (
     (same, call([[7, 7], [7, 7]])),
     (same, call([[8, 8]])),
     (mixed(64), mixed(128)),
   ):
-    with pytest.raises(errors.UsageError, match="other work"):
-      iteration.prove_same_lengths(one, other)
+    with pytest.raises(errors.UsageError, match="do not do the same"):
+      iteration.check_same_lengths(one, other)
 
 
 @pytest.mark.parametrize("name", sizes.ITERATION)
@@ -115,15 +115,15 @@ def test_microbatches_cut_the_prompts_evenly(name):
   assert all(shape.prompts % n == 0 for n in iteration.microbatches(shape))
 
 
-def test_an_iteration_of_ours_alone(monkeypatch):
-  """From the weights on disk to a row; its own process samples and learns."""
+def test_our_iteration_without_a_peer(monkeypatch):
+  """Runs from weights on disk to a row, with the iteration in its own process."""
   monkeypatch.setattr(sizes, "ITERATION", {"tiny": TINY})
   options = {"devices": (1,), "micro": (1,), "chunk": (4,), "rows": (2,)}
-  monkeypatch.setattr(iteration, "own_options", lambda shape: options)
+  monkeypatch.setattr(iteration, "our_options", lambda shape: options)
   limits = machine.Machine(1e11, 1e10)
   monkeypatch.setattr(machine, "measure", lambda tell: limits)
   result = iteration.iteration(CONSOLE, peer="none", calls=2)
-  assert result.passed
+  assert result.limits_met
   (row,) = result.results["rows"]
   assert row["name"] == "iteration tiny"
   assert row["shape"] == str(TINY)
@@ -136,13 +136,13 @@ def test_an_iteration_of_ours_alone(monkeypatch):
 
 @pytest.mark.parametrize("peer", ["trl"])
 def test_a_peer_does_the_same_work(peer, tmp_path: pathlib.Path):
-  """The proofs hold of a real trainer, in a process of its own."""
+  """The checks of equal work hold for a real trainer in a separate process."""
   pytest.importorskip(peer)
-  job = iteration.written(MIXED, tmp_path)
-  launch = iteration.launch({}, peer, {**job, "threads": 1})
+  job = iteration.write_job(MIXED, tmp_path)
+  launch = iteration.make_launch({}, peer, {**job, "threads": 1})
   with sides.Side(launch) as side:
-    first = iteration.prove_learning(side)
-    again = iteration.prove_learning(side)
+    first = iteration.check_learning(side)
+    again = iteration.check_learning(side)
   lengths = [np.ravel(one.counts["lengths"]) for one in (first, again)]
   assert [len(one) for one in lengths] == [8, 8]
   assert first.tokens == lengths[0].sum()

@@ -1,4 +1,4 @@
-"""Sides of a comparison: what they answer, and what becomes of bad ones."""
+"""Tests of the sides of a comparison: answers, failures, and ratios."""
 
 import statistics
 import sys
@@ -35,7 +35,7 @@ protocol.serve(prepare)
 
 @pytest.fixture
 def launch(tmp_path, monkeypatch):
-  """`launch(**job)`: how a side that is a few lines is started."""
+  """Returns a function from a job to the launch of the side above."""
   (tmp_path / "pretended_side.py").write_text(SIDE)
   monkeypatch.setenv("PYTHONPATH", str(tmp_path))
   return lambda **job: sides.Launch("pretended", "pretended_side", job)
@@ -54,7 +54,7 @@ def test_a_side_answers_whatever_its_libraries_print(launch):
     assert side.ask("echo", folder="x") == {"folder": "x"}
 
 
-def test_a_side_that_dies_tells_its_last_words(launch):
+def test_the_error_of_a_dead_side_has_its_last_output(launch):
   with (
     sides.Side(launch(call="dies")) as side,
     pytest.raises(sides.SideError, match=r"status 9.*out of memory"),
@@ -65,69 +65,75 @@ def test_a_side_that_dies_tells_its_last_words(launch):
   assert "\n" not in str(raised.value)
 
 
-def test_a_side_that_hangs_is_given_up(launch):
+def test_a_side_that_hangs_raises_an_error(launch):
   with pytest.raises(sides.SideError, match=r"no answer in 0\.2 s"):
-    sides.Side(launch(start="hangs"), patience=0.2)
+    sides.Side(launch(start="hangs"), timeout_s=0.2)
 
 
 def test_the_fastest_setting_is_left_running(launch):
-  messages = []
-  result = sides.fastest(
+  reports = []
+  fastest = sides.start_fastest(
     launch(),
     # A token counts for so much that no delay of the machine decides.
     {"speed": (10**12, 1), "worth": (1, 10**12)},
-    messages.append,
+    reports.append,
     trials=1,
-    trial=lambda candidate: {"prompts": 1 + (candidate.job["speed"] > 1)},
+    trial_settings=lambda candidate: {
+      "prompts": 1 + (candidate.job["speed"] > 1)
+    },
   )
-  with result as side:
+  with fastest as side:
     assert side.launch.chosen == {"speed": 10**12, "worth": 10**12}
     assert side.launch.setting == f"speed {10**12}, worth {10**12}"
     assert side.run(1).tokens == 10**24
-  tried = [text for text in messages if text.startswith("trying")]
+  tried = [text for text in reports if text.startswith("trying")]
   assert len(tried) == 3, "one option after the other, not the product"
 
 
-def test_a_brief_job_finds_the_setting_of_the_whole_one(launch):
-  messages = []
-  result = sides.fastest(
+def test_the_trial_job_is_used_for_trials_only(launch):
+  reports = []
+  fastest = sides.start_fastest(
     launch(worth=1),
     {"speed": (1, 10**12)},
-    messages.append,
+    reports.append,
     trials=1,
-    brief={"worth": 7},
+    trial_job={"worth": 7},
   )
-  with result as side:
+  with fastest as side:
     assert side.facts == {"built": {"worth": 1, "speed": 10**12}}
     assert side.launch.setting == f"speed {10**12}"
-  assert not any("worth" in text for text in messages)
+  assert not any("worth" in text for text in reports)
 
 
-def test_a_setting_that_does_not_run_is_no_choice(launch):
+def test_a_setting_that_fails_is_not_chosen(launch):
   options = {"call": ("dies", "runs")}
-  messages = []
-  with sides.fastest(launch(), options, messages.append, trials=1) as side:
+  reports = []
+  with sides.start_fastest(launch(), options, reports.append, trials=1) as side:
     assert side.launch.chosen == {"call": "runs"}
-  assert any("out of memory" in text for text in messages)
-  with pytest.raises(sides.SideError, match=r"of memory|GiB of") as raised:
-    sides.fastest(launch(), options, messages.append, trials=1, memory=1)
+  assert any("out of memory" in text for text in reports)
+  with pytest.raises(sides.SideError, match=r"of memory|limit is") as raised:
+    sides.start_fastest(
+      launch(), options, reports.append, trials=1, max_bytes=1
+    )
   assert "out of memory" in str(raised.value)
-  assert "GiB of 0.0" in str(raised.value)
+  assert "limit is 0.0 GiB" in str(raised.value)
 
 
 def test_a_single_setting_is_not_tried(launch):
-  messages = []
+  reports = []
   options = {"worth": (3,)}
-  with sides.fastest(launch(), options, messages.append, trials=99) as side:
+  with sides.start_fastest(
+    launch(), options, reports.append, trials=99
+  ) as side:
     assert side.launch.chosen == {"worth": 3}
-  assert messages == []
+  assert reports == []
 
 
 class Stub:
-  """A side without a process, on a machine that slows every other pair."""
+  """A side without a process, on a machine where every other pair is slow."""
 
   def __init__(self, name, seconds, log):
-    self.launch = sides.Launch(name, "", {}).given(threads=1)
+    self.launch = sides.Launch(name, "", {}).with_settings(threads=1)
     self.seconds, self.log = seconds, log
 
   def run(self, number, **_):
@@ -137,10 +143,10 @@ class Stub:
     return sides.Call(seconds, seconds, 1, 100, {})
 
 
-def test_calls_alternate_and_ratios_are_of_neighbours():
+def test_calls_alternate_and_ratios_are_medians_over_rounds():
   log = []
   ours, peer = Stub("ours", 1.0, log), Stub("peer", 3.0, log)
-  compared = rounds.compare(list(rounds.pairs(ours, peer, 5)))
+  compared = rounds.compare(list(rounds.run_pairs(ours, peer, 5)))
   assert log[:2] == [("ours", 0), ("peer", 0)], "warm first"
   first = [log[2 + 2 * i][0] for i in range(5)]
   assert first == ["ours", "peer", "ours", "peer", "ours"]
@@ -152,10 +158,10 @@ def test_calls_alternate_and_ratios_are_of_neighbours():
   assert compared.ours == pytest.approx(ours.run(0).tokens / seconds)
 
 
-def test_a_row_holds_its_limit_against_the_ratio():
+def test_a_row_compares_its_ratio_with_the_limit():
   ours, peer = Stub("ours", 1.0, []), Stub("peer", 3.0, [])
   measured = {
-    limit: beside.row(
+    limit: beside.measure_row(
       "decode",
       "a shape",
       ours,
@@ -169,38 +175,38 @@ def test_a_row_holds_its_limit_against_the_ratio():
     for limit in (2.9, 3.1)
   }
   assert measured[2.9].ours == pytest.approx(3 * measured[2.9].peer)
-  good, bad = (outcome.of_rows([row]) for row in measured.values())
-  assert good.passed
-  assert not bad.passed
+  good, bad = (outcome.from_rows([row]) for row in measured.values())
+  assert good.limits_met
+  assert not bad.limits_met
   assert "ratio 3.00 of 3.10" in bad.verdict
-  (messages,) = bad.results["rows"]
-  assert messages["settings"] == {"ours": "threads 1", "peer": "threads 1"}
-  assert messages["bound_fraction"] == pytest.approx(0.25)
+  (json_row,) = bad.results["rows"]
+  assert json_row["settings"] == {"ours": "threads 1", "peer": "threads 1"}
+  assert json_row["bound_fraction"] == pytest.approx(0.25)
   names = {"name", "shape", "ours", "peer", "ratio", "bound_fraction"}
-  assert names <= messages.keys()
+  assert names <= json_row.keys()
 
 
 def test_a_share_of_the_bound_can_be_missed_too():
   row = outcome.Row("u", "s", "tokens/s", 1.0, bound_fraction=0.5)
-  assert outcome.of_rows([row]).passed
+  assert outcome.from_rows([row]).limits_met
   limited = outcome.Row(
     "u", "s", "tokens/s", 1.0, bound_fraction=0.5, bound_limit=0.55
   )
-  assert not outcome.of_rows([limited]).passed
+  assert not outcome.from_rows([limited]).limits_met
 
 
-def test_what_is_not_installed_is_said_in_one_line():
+def test_missing_packages_are_one_line():
   get = "pip install it"
   sides.check_installed("hf", sys.executable, ["json", "math"], get)
   with pytest.raises(errors.UsageError, match="no_such_thing: pip") as raised:
     sides.check_installed("hf", sys.executable, ["json", "no_such_thing"], get)
   assert "--python hf=PATH" in str(raised.value)
-  with pytest.raises(errors.UsageError, match="python of hf"):
+  with pytest.raises(errors.UsageError, match="interpreter of hf"):
     sides.check_installed("hf", "no/such/python", ["json"], get)
 
 
 class Greedy:
-  """A side that gives the tokens it was made with."""
+  """A side whose greedy tokens are fixed."""
 
   def __init__(self, tokens):
     self.tokens, self.launch = tokens, sides.Launch("it", "", {})
@@ -211,23 +217,23 @@ class Greedy:
 
 
 def test_greedy_tokens_must_be_equal_and_change():
-  separate = [list(range(32)), list(range(32, 64))]
-  other = [separate[0], [*separate[1][:-1], 7]]
-  messages = []
-  beside.prove_greedy(
-    Greedy(separate), Greedy(separate), "folder", messages.append
+  our_tokens = [list(range(32)), list(range(32, 64))]
+  peer_tokens = [our_tokens[0], [*our_tokens[1][:-1], 7]]
+  reports = []
+  beside.check_same_greedy_tokens(
+    Greedy(our_tokens), Greedy(our_tokens), "folder", reports.append
   )
-  assert "64 different" in messages[0]
+  assert "64 different" in reports[0]
   with pytest.raises(errors.UsageError, match="token 31 of prompt 1 is 7"):
-    beside.prove_greedy(
-      Greedy(separate), Greedy(other), "folder", messages.append
+    beside.check_same_greedy_tokens(
+      Greedy(our_tokens), Greedy(peer_tokens), "folder", reports.append
     )
   same = Greedy([[5] * 32] * 2)
   with pytest.raises(errors.UsageError, match="prove nothing"):
-    beside.prove_greedy(same, same, "folder", messages.append)
+    beside.check_same_greedy_tokens(same, same, "folder", reports.append)
 
 
-def test_peers_are_named():
+def test_an_unknown_peer_is_refused():
   with pytest.raises(errors.UsageError, match="did you mean 'hf'"):
-    beside.launch("hff", ("hf", "none"), {}, {})
-  assert beside.launch("none", ("hf", "none"), {}, {}) is None
+    beside.make_launch("hff", ("hf", "none"), {}, {})
+  assert beside.make_launch("none", ("hf", "none"), {}, {}) is None

@@ -1,17 +1,18 @@
-"""The other side of a comparison: programs that hold a peer warm.
+"""Programs of the peers: each keeps another codebase loaded and compiled.
 
-A program here runs in whatever interpreter has the peer, so it imports nothing
-of ours but this folder. It is told its job in one JSON object:
+A program runs with the Python interpreter that has the peer installed, so it
+imports nothing of this project except this folder. Its job is one JSON object:
 
-  weights     folder of the weights, Hugging Face's format
-  prompts     file of the prompts, `[P, L]` int32 (numpy), all real tokens
+  weights     folder of the weights in the format of Hugging Face
+  prompts     numpy file of the prompts, `[P, L]` int32 without padding
   samples     completions per prompt
-  max_tokens  T, where a completion is cut
-  eos_id      ends a completion; null: nothing does
-  pad_id      what is written after the end
-  micro       prompts at once
+  max_tokens  largest number of tokens of a completion
+  eos_id      token that ends a completion; null if none does
+  pad_id      token written after the end of a completion
+  micro       prompts per microbatch
 
-and what else its benchmark sets: threads, dtype, cache. See `protocol`.
+Each program adds its own entries, such as threads, dtype or cache. `protocol`
+has the messages between a program and the benchmark.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ EXTRA = "pip install 'extremum[peers]'"
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-  """A codebase that ours is measured beside.
+  """A codebase that this project is compared with.
 
   Attributes:
-    program: the module that holds it.
+    program: module that runs it.
     needs: packages that its interpreter must have.
-    install: how to get them.
+    install: command that installs them.
   """
 
   program: str
@@ -47,7 +48,7 @@ PEERS = {
   "tunix": Peer(
     "experiments.studies.benchmark.peers.tunix",
     ("tunix",),
-    # It holds transformers and safetensors below the versions of ours.
+    # It needs older versions of transformers and safetensors than this project.
     "pip install google-tunix==0.1.7 in an environment of its own",
   ),
 }

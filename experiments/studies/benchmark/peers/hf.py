@@ -1,6 +1,6 @@
-"""transformers' `generate` on CPU.
+"""The `generate` of transformers, on CPU.
 
-Further words of its job: threads; dtype, "float32" or "bfloat16"; cache,
+Further entries of its job: threads; dtype, "float32" or "bfloat16"; cache,
 "dynamic", "static" or "compiled" (static, with a compiled decoding step).
 """
 
@@ -18,7 +18,7 @@ CACHES = {"dynamic": "dynamic", "static": "static", "compiled": "static"}
 
 
 def lengths(completions: torch.Tensor, eos_id: int | None) -> torch.Tensor:
-  """Tokens of each row `[B, T]` up to and including EOS."""
+  """Returns the tokens of each row of `[B, T]`, up to and including EOS."""
   full = torch.full((len(completions),), completions.shape[1])
   if eos_id is None:
     return full
@@ -27,14 +27,14 @@ def lengths(completions: torch.Tensor, eos_id: int | None) -> torch.Tensor:
 
 
 def load(folder: str, dtype: str) -> transformers.PreTrainedModel:
-  """The decoder of a folder."""
+  """Loads the decoder of a folder."""
   return transformers.AutoModelForCausalLM.from_pretrained(
     folder, dtype=getattr(torch, dtype)
   )
 
 
 def _generation(job: dict[str, Any]) -> transformers.GenerationConfig:
-  """Sampling at temperature 1 from the whole distribution."""
+  """Returns sampling at temperature 1 without top-k or top-p."""
   config = transformers.GenerationConfig(
     max_new_tokens=job["max_tokens"],
     do_sample=True,
@@ -48,27 +48,29 @@ def _generation(job: dict[str, Any]) -> transformers.GenerationConfig:
     disable_compile=job["cache"] != "compiled",
   )
   if job["cache"] == "compiled":
-    compiling = transformers.CompileConfig(fullgraph=False, mode="default")
-    compiling._compile_all_devices = True  # else accelerators only
-    config.compile_config = compiling
+    compile_config = transformers.CompileConfig(fullgraph=False, mode="default")
+    compile_config._compile_all_devices = (
+      True  # Otherwise only accelerators compile.
+    )
+    config.compile_config = compile_config
   return config
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
-  """The side of a job."""
+  """Builds the side of a job."""
   torch.set_num_threads(job["threads"])
   model = load(job["weights"], job["dtype"]).eval()
-  # What the folder says of tokens would stand in for a null of ours.
+  # Without this, EOS ids from the folder would replace a null eos_id of the job.
   model.generation_config = transformers.GenerationConfig()
-  every = torch.from_numpy(np.load(job["prompts"]).astype(np.int64))
+  all_prompts = torch.from_numpy(np.load(job["prompts"]).astype(np.int64))
   sampling = _generation(job)
 
-  def draw(
+  def generate(
     model: transformers.PreTrainedModel,
     prompts: torch.Tensor,
     config: transformers.GenerationConfig,
   ) -> list[torch.Tensor]:
-    """Completions of so many prompts at once, `[prompts * samples, T]` each."""
+    """Returns one `[micro * samples, T]` array of completions per microbatch."""
     parts = []
     with torch.inference_mode():
       for part in prompts.split(job["micro"]):
@@ -80,15 +82,18 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   def call(number: int, prompts: int | None = None) -> dict[str, Any]:
     torch.manual_seed(number)
-    parts = draw(model, every[:prompts], sampling)
-    found = torch.cat([lengths(part, job["eos_id"]) for part in parts])
-    counted = found.view(-1, job["samples"])
-    return {"tokens": int(counted.sum()), "lengths": counted.tolist()}
+    parts = generate(model, all_prompts[:prompts], sampling)
+    row_lengths = torch.cat([lengths(part, job["eos_id"]) for part in parts])
+    lengths_by_prompt = row_lengths.view(-1, job["samples"])
+    return {
+      "tokens": int(lengths_by_prompt.sum()),
+      "lengths": lengths_by_prompt.tolist(),
+    }
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
-    plain = load(folder, job["dtype"]).eval()
-    plain.generation_config = transformers.GenerationConfig()
-    likeliest = transformers.GenerationConfig(
+    decoder = load(folder, job["dtype"]).eval()
+    decoder.generation_config = transformers.GenerationConfig()
+    greedy_config = transformers.GenerationConfig(
       max_new_tokens=tokens,
       do_sample=False,
       eos_token_id=None,
@@ -96,7 +101,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
       cache_implementation=CACHES[job["cache"]],
       disable_compile=True,
     )
-    parts = draw(plain, every[:prompts], likeliest)
+    parts = generate(decoder, all_prompts[:prompts], greedy_config)
     return {"tokens": torch.cat(parts).tolist()}
 
   facts = {"torch": torch.__version__, "transformers": transformers.__version__}

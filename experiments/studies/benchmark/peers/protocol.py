@@ -1,13 +1,15 @@
-"""How a side speaks: one JSON object a line, over its standard streams.
+"""Messages between a side and the benchmark, which is its parent process.
 
-  side    {"ready": facts}                      once it is built
-  parent  {"run": 3, "prompts": 4}              a call, its number and settings
+Each message is one JSON object on one line of standard input or output:
+
+  side    {"ready": facts}                      when the side is built
+  parent  {"run": 3, "prompts": 4}              a call: its number and settings
   side    {"seconds": ..., "cpu_seconds": ..., "peak_bytes": ..., "tokens": ...}
   parent  {"ask": "greedy", "folder": "..."}    a question, which is not timed
   side    {"tokens": [[5, 9, 2]]}
 
-A side ends when its input does. What a library prints goes to the error stream,
-so it cannot be taken for an answer.
+A side ends when its standard input ends. Whatever a library prints goes to
+standard error, so that it is never read as an answer.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from typing import Any, NamedTuple
 
 
 class Served(NamedTuple):
-  """What a side can do.
+  """The functions that a side serves.
 
   Attributes:
-    facts: of what it is, for the report.
-    call: `(number, **settings) -> counts`; finished when it returns. Its counts
-      are JSON values, among them `tokens`, the useful ones that it made.
-    asks: further functions by name, `(**settings) -> answer`.
+    facts: versions and settings of the side.
+    call: timed function `(number, **settings) -> counts`, which returns when
+      all its work is finished. The counts are JSON values; `tokens` is the
+      number of completion tokens up to and including EOS.
+    asks: untimed functions `(**settings) -> answer`, by name.
   """
 
   facts: Mapping[str, Any]
@@ -37,13 +40,14 @@ class Served(NamedTuple):
 
 
 def serve(prepare: Callable[[dict[str, Any]], Served]) -> None:
-  """Builds the side that the command line asks for and answers until the end.
+  """Builds a side and answers requests until standard input ends.
 
   Args:
-    prepare: from the job, the first word of the command line, to the side.
+    prepare: function from the job to the side. The job is the first argument
+      of the command line, as JSON.
   """
   answers = os.fdopen(os.dup(1), "w")
-  os.dup2(2, 1)  # prints of libraries are no answers
+  os.dup2(2, 1)  # What libraries print goes to standard error.
 
   def answer(message: Mapping[str, Any]) -> None:
     answers.write(json.dumps(message) + "\n")
@@ -68,6 +72,7 @@ def serve(prepare: Callable[[dict[str, Any]], Served]) -> None:
 
 
 def peak_bytes() -> int:
-  """The most memory that this process has held."""
+  """Returns the largest memory that this process has used so far."""
+  # macOS reports bytes, Linux KiB.
   unit = 1 if sys.platform == "darwin" else 1024
   return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,14 +1,16 @@
 """One policy-gradient update in torch on CPU.
 
-The clipped surrogate averaged over tokens, old log-probabilities being the
-current ones without their gradient, as in the first update of a rollout; logits
-of completion positions only; fused AdamW on float32 parameters. Rows hold a
-prompt and one of its completions, all real tokens, so no mask is passed.
+The loss is the clipped surrogate, averaged over tokens. The old log-probabilities
+are the current ones without a gradient, as in the first update after a rollout.
+Logits are computed for completion positions only, and the optimizer is the fused
+AdamW on float32 parameters. A row is a prompt and one of its completions without
+padding, so no mask is needed.
 
-Further words of its job: batch_file, with prompts `[P, L]`, completions
+Further entries of its job: batch_file, with prompts `[P, L]`, completions
 `[P, S, T]` and advantages `[P, S]`; learning_rate; weight_decay; threads; dtype,
-"float32", or "bfloat16" for autocast; compiled, whether the loss is; rows of a
-backward pass; chunk, positions whose logits exist at a time, or null for all.
+"float32", or "bfloat16" for autocast; compiled, whether the loss is compiled;
+rows, number of rows in one backward pass; chunk, number of positions whose
+logits exist at a time, or null for all.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from experiments.studies.benchmark.peers import hf, protocol
 CLIP = 0.2
 
 
-def selected(
+def target_log_probs(
   head: torch.nn.Module, hidden: torch.Tensor, targets: torch.Tensor
 ) -> torch.Tensor:
-  """Log-probabilities of targets `[...]`, float32."""
+  """Returns float32 log-probabilities of the targets, `[...]`."""
   logits = head(hidden).float()
   return torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
 
@@ -35,13 +37,13 @@ def selected(
 def log_probs(
   model: torch.nn.Module, ids: torch.Tensor, width: int, chunk: int | None
 ) -> torch.Tensor:
-  """Of the last `width` ids of every row, `[rows, width]`."""
+  """Returns log-probabilities of each row's last ids, `[rows, width]`."""
   states = model.model(ids, use_cache=False).last_hidden_state
   hidden, targets = states[:, -width - 1 : -1], ids[:, -width:]
   if chunk is None:
-    return selected(model.lm_head, hidden, targets)
+    return target_log_probs(model.lm_head, hidden, targets)
   parts = [
-    checkpoint(selected, model.lm_head, *part, use_reentrant=False)
+    checkpoint(target_log_probs, model.lm_head, *part, use_reentrant=False)
     for part in zip(
       hidden.flatten(0, 1).split(chunk),
       targets.flatten().split(chunk),
@@ -52,7 +54,7 @@ def log_probs(
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
-  """The side of a job."""
+  """Builds the side of a job."""
   torch.set_num_threads(job["threads"])
   batch = np.load(job["batch_file"])
   P, S, T = batch["completions"].shape
@@ -63,28 +65,30 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   parts = torch.arange(P * S).split(job["rows"])
 
   def loss(model: torch.nn.Module, part: torch.Tensor) -> torch.Tensor:
-    """Of some rows; those of all rows add up to the batch's."""
+    """Returns the share of some rows in the loss of the batch."""
     autocast = torch.autocast(
       "cpu", torch.bfloat16, enabled=job["dtype"] == "bfloat16"
     )
     with autocast:
-      found = log_probs(model, ids[part], T, job["chunk"])
-    ratio = torch.exp(found - found.detach())
+      current = log_probs(model, ids[part], T, job["chunk"])
+    ratio = torch.exp(current - current.detach())
     clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-    own = advantages[part]
-    return -torch.minimum(ratio * own, clipped * own).sum() / (P * S * T)
+    row_advantages = advantages[part]
+    return -torch.minimum(
+      ratio * row_advantages, clipped * row_advantages
+    ).sum() / (P * S * T)
 
   step_loss = torch.compile(loss) if job["compiled"] else loss
 
-  def fresh() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+  def init() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
     model = hf.load(job["weights"], "float32").train()
-    made = torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
       model.parameters(),
       lr=job["learning_rate"],
       weight_decay=job["weight_decay"],
       fused=True,
     )
-    return model, made
+    return model, optimizer
 
   def update(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> float:
     optimizer.zero_grad()
@@ -96,7 +100,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     optimizer.step()
     return total
 
-  model, optimizer = fresh()
+  model, optimizer = init()
 
   def call(number: int) -> dict[str, Any]:
     del number
@@ -104,18 +108,18 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   @torch.no_grad()
   def log_prob(model: torch.nn.Module) -> float:
-    found = [log_probs(model, ids[part], T, None) for part in parts]
-    return float(torch.cat(found).mean())
+    parts_log_probs = [log_probs(model, ids[part], T, None) for part in parts]
+    return float(torch.cat(parts_log_probs).mean())
 
   def proof() -> dict[str, Any]:
-    model, optimizer = fresh()
+    model, optimizer = init()
     before = log_prob(model)
-    found = update(model, optimizer)
+    loss_value = update(model, optimizer)
     norms = [p.grad.norm() for p in model.parameters()]
     with torch.no_grad():
       squares = sum(float(p.square().sum()) for p in model.parameters())
     return {
-      "loss": found,
+      "loss": loss_value,
       "grad_norm": float(torch.stack(norms).norm()),
       "log_prob": before,
       "log_prob_after": log_prob(model),

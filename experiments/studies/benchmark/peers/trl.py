@@ -1,9 +1,9 @@
-"""TRL's `GRPOTrainer` on CPU, without vLLM: an iteration a call.
+"""TRL's `GRPOTrainer` on CPU, without vLLM; a call is one iteration.
 
-Further words of its job: threads; micro, prompts whose samples are in one
-backward pass; learning_rate. Rollouts are whole: all samples of all prompts are
-drawn in one `generate`. The reward is the share of even ids; no KL, no clip of
-the gradient, one update.
+Further entries of its job: threads; micro, prompts whose samples are in one
+backward pass; learning_rate. One `generate` draws all samples of all prompts. The
+reward is the share of even ids. There is one update per rollout, without a KL
+term and without gradient clipping.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ import trl
 
 from experiments.studies.benchmark.peers import hf, protocol, turns
 
-WATCHED = "model.layers.0.mlp.down_proj.weight"  # tells that it learns
-FOREVER = 10**6  # steps
+WATCHED_PARAM = "model.layers.0.mlp.down_proj.weight"  # read to see whether an update changes it
+MAX_STEPS = 10**6  # more than any benchmark runs
 
 
 def _tokenizer(
   vocab_size: int, pad_id: int, eos_id: int
 ) -> transformers.PreTrainedTokenizerFast:
-  """Words are decimal ids; the names of special tokens are no such words.
+  """Returns a tokenizer whose words are decimal token ids.
 
-  TRL takes texts. A special token is also matched inside a word, so one that
-  was named "2" would cut every number with that digit.
+  TRL takes prompts as text. Special tokens are matched inside words too, so a
+  special token named "2" would split every number with that digit. They are
+  therefore named "<pad>" and "<eos>".
   """
   special = {"<pad>": pad_id, "<eos>": eos_id}
   words = {
@@ -48,8 +49,8 @@ def _tokenizer(
   )
 
 
-class _Turn(transformers.TrainerCallback):
-  """Holds the trainer before each step and says when it has made it."""
+class _TurnHooks(transformers.TrainerCallback):
+  """Stops the trainer before each step and reports when the step is done."""
 
   def __init__(self, gate: turns.Turns) -> None:
     self._gate = gate
@@ -64,24 +65,26 @@ class _Turn(transformers.TrainerCallback):
   def reward(
     self, completion_ids: Sequence[Sequence[int]], **_: Any
   ) -> list[float]:
-    """The share of even ids; EOS is in."""
+    """Returns the share of even ids of each completion, EOS included."""
     self.lengths = [len(ids) for ids in completion_ids]
     return [sum(i % 2 == 0 for i in ids) / len(ids) for ids in completion_ids]
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
-  """The side of a job."""
+  """Builds the side of a job."""
   torch.set_num_threads(job["threads"])
   model = hf.load(job["weights"], "float32")
   tokenizer = _tokenizer(model.config.vocab_size, job["pad_id"], job["eos_id"])
   prompts = np.load(job["prompts"]).tolist()
   texts = [" ".join(map(str, row)) for row in prompts]
   if tokenizer(texts)["input_ids"] != prompts:
-    raise ValueError("the tokenizer does not give the prompts back")
-  seen = model.get_parameter(WATCHED).detach().clone()
+    raise ValueError(
+      "the tokenizer changes the prompts; prompts must not have special tokens"
+    )
+  last_kernel = model.get_parameter(WATCHED_PARAM).detach().clone()
 
   def train(gate: turns.Turns) -> None:
-    hooks = _Turn(gate)
+    hooks = _TurnHooks(gate)
     with tempfile.TemporaryDirectory() as folder:
       trl.GRPOTrainer(
         model,
@@ -93,9 +96,12 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
       ).train()
 
   def changed() -> dict[str, Any]:
-    nonlocal seen
-    before, seen = seen, model.get_parameter(WATCHED).detach().clone()
-    return {"largest": float((seen - before).abs().max())}
+    nonlocal last_kernel
+    before, last_kernel = (
+      last_kernel,
+      model.get_parameter(WATCHED_PARAM).detach().clone(),
+    )
+    return {"largest": float((last_kernel - before).abs().max())}
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
     sampler = hf.prepare({**job, "dtype": "float32", "cache": "dynamic"})
@@ -111,7 +117,7 @@ def _config(job: dict[str, Any], folder: str, prompts: int) -> trl.GRPOConfig:
   rows = job["micro"] * job["samples"]
   return trl.GRPOConfig(
     output_dir=folder,
-    max_steps=FOREVER,
+    max_steps=MAX_STEPS,
     per_device_train_batch_size=rows,
     gradient_accumulation_steps=prompts // job["micro"],
     num_generations=job["samples"],

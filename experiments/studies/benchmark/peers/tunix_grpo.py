@@ -1,9 +1,10 @@
-"""Tunix's `GRPOLearner` on CPU, with its own sampler: an iteration a call.
+"""Tunix's `GRPOLearner` on CPU with Tunix's sampler; a call is one iteration.
 
-Further words of its job: those of `tunix`; micro, prompts whose samples are in
-one backward pass; learning_rate. Rollouts are whole. The reward is the share of
-even ids, the dropped EOS among them; no KL, one update. Recomputing activations
-is not offered: with the flax that Tunix takes both forms of it fail.
+Further entries of its job: those of `tunix`; micro, prompts whose samples are in
+one backward pass; learning_rate. One rollout draws all samples. The reward is the
+share of even ids, including the EOS that Tunix drops. There is one update per
+rollout, without a KL term. Activations are not recomputed: both settings of Tunix
+for it fail with the version of flax that Tunix needs.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from tunix.rl.rollout import base_rollout
 
 from experiments.studies.benchmark.peers import protocol, tunix, turns
 
-FOREVER = 10**6  # steps
+MAX_STEPS = 10**6  # more than any benchmark runs
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
-  """The side of a job."""
-  mesh = tunix.split(job.get("devices", 1))
+  """Builds the side of a job."""
+  mesh = tunix.make_mesh(job.get("devices", 1))
   model = tunix.load(job["weights"], mesh)
   prompts = np.load(job["prompts"])
   words = tunix.tokenizer(job, model.config.vocab_size)
@@ -57,7 +58,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   def reward(completions: Sequence[str], **_: Any) -> list[float]:
     rows = [[int(word) for word in text.split()] for text in completions]
-    lengths[:] = tunix.lengths(rows, job["max_tokens"])
+    lengths[:] = tunix.true_lengths(rows, job["max_tokens"])
     even = [sum(i % 2 == 0 for i in row) for row in rows]
     ended = [
       (length - len(row)) * (words.eos_id() % 2 == 0)
@@ -80,7 +81,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     return np.array(_actor(cluster).layers[0].mlp.down_proj.kernel[...])
 
   def batches(gate: turns.Turns) -> Iterator[dict[str, Any]]:
-    """When the learner asks for the next batch it has learned from the last."""
+    """Yields batches; the learner has trained on one when it takes the next."""
     texts = np.array(tunix.texts(prompts))
     while True:
       rollout.seed = jax.random.PRNGKey(gate.begin())
@@ -88,15 +89,17 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
       jax.block_until_ready(nnx.state(_actor(cluster), nnx.Param))
       gate.end({"tokens": sum(lengths), "lengths": list(lengths)})
 
-  seen = weights()
+  last_kernel = weights()
 
   def changed() -> dict[str, Any]:
-    nonlocal seen
-    before, seen = seen, weights()
-    return {"largest": float(np.abs(seen - before).max())}
+    nonlocal last_kernel
+    before, last_kernel = last_kernel, weights()
+    return {"largest": float(np.abs(last_kernel - before).max())}
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
-    return tunix.sampling(job, mesh).asks["greedy"](folder, prompts, tokens)
+    return tunix.serve_sampler(job, mesh).asks["greedy"](
+      folder, prompts, tokens
+    )
 
   facts = {"tunix": importlib.metadata.version("google-tunix")}
   gate = turns.Turns(lambda gate: learner.train(batches(gate)))
@@ -112,8 +115,8 @@ def _actor(cluster: rl_cluster.RLCluster) -> nnx.Module:
 def _training(job: dict[str, Any], prompts: int) -> rl_cluster.RLTrainingConfig:
   return rl_cluster.RLTrainingConfig(
     actor_optimizer=optax.adamw(job["learning_rate"]),
-    eval_every_n_steps=FOREVER,
-    max_steps=FOREVER,
+    eval_every_n_steps=MAX_STEPS,
+    max_steps=MAX_STEPS,
     checkpoint_root_directory=None,
     mini_batch_size=prompts,
     train_micro_batch_size=job["micro"],

@@ -1,10 +1,10 @@
-"""A trainer that owns its loop, one iteration when it is told.
+"""Runs a trainer that has its own loop one iteration at a time.
 
 turns = Turns(train)         # starts `train(turns)` in a thread
-counts = turns.take(3)       # iteration number 3, in the caller's thread
+counts = turns.take(3)       # runs iteration number 3 and waits for its counts
 
-def train(turns):            # what a trainer's hooks do
-  number = turns.begin()     # blocks until an iteration is asked for
+def train(turns):            # the trainer, with these calls in its hooks
+  number = turns.begin()     # blocks until an iteration is requested
   ...
   turns.end({"tokens": 512}) # all work of the iteration is finished
 """
@@ -20,47 +20,47 @@ Counts = Mapping[str, Any]
 
 
 class Turns:
-  """Hands iterations to a thread and waits for what came out."""
+  """Requests iterations from the thread of a trainer."""
 
   def __init__(self, train: Callable[[Turns], None]) -> None:
-    """Starts the trainer, which should wait in `begin` soon."""
-    self._asked: queue.Queue[int] = queue.Queue()
-    self._told: queue.Queue[Counts | BaseException] = queue.Queue()
+    """Starts the trainer in a thread, where it waits in `begin`."""
+    self._requests: queue.Queue[int] = queue.Queue()
+    self._results: queue.Queue[Counts | BaseException] = queue.Queue()
     self._thread = threading.Thread(
       target=self._run, args=(train,), daemon=True
     )
     self._thread.start()
 
   def take(self, number: int) -> Counts:
-    """One iteration.
+    """Runs one iteration.
 
     Args:
-      number: told to the trainer.
+      number: number that `begin` returns in the trainer.
 
     Returns:
-      What `end` was given.
+      The counts that the trainer passed to `end`.
 
     Raises:
-      RuntimeError: the trainer ended or failed, also before.
+      RuntimeError: the trainer has ended or failed, now or earlier.
     """
-    self._asked.put(number)
-    told = self._told.get()
-    if isinstance(told, BaseException):
-      self._told.put(told)  # the next caller finds it too
-      raise RuntimeError(f"the trainer failed: {told!r}") from told
-    return told
+    self._requests.put(number)
+    result = self._results.get()
+    if isinstance(result, BaseException):
+      self._results.put(result)  # A later call raises it again.
+      raise RuntimeError(f"the trainer failed: {result!r}") from result
+    return result
 
   def begin(self) -> int:
-    """Waits for the next iteration and says its number."""
-    return self._asked.get()
+    """Waits for the next request and returns its number."""
+    return self._requests.get()
 
   def end(self, counts: Counts) -> None:
-    """The iteration is finished."""
-    self._told.put(counts)
+    """Reports that the iteration is finished."""
+    self._results.put(counts)
 
   def _run(self, train: Callable[[Turns], None]) -> None:
     try:
       train(self)
-      self._told.put(RuntimeError("it ended by itself"))
-    except BaseException as error:  # told to whoever waits
-      self._told.put(error)
+      self._results.put(RuntimeError("it ended without being stopped"))
+    except BaseException as error:  # `take` raises it.
+      self._results.put(error)

@@ -1,4 +1,4 @@
-"""What our sides share: devices, the decoder of a folder, and its batch."""
+"""Functions that the programs of our side share."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ Array = jax.Array
 
 
 class Loaded(NamedTuple):
-  """A decoder on its devices.
+  """A decoder on its devices, and the prompts.
 
   Attributes:
-    mesh: of as many CPU devices as the job says; batches are split over it.
-    config: of the folder, with the fields that the job names (`unroll`).
-    params: copied on every device.
+    mesh: mesh of the job's number of CPU devices; batches are split over it.
+    config: config of the saved decoder, with fields of `ModelConfig` that the
+      job overrides, such as `unroll`.
+    params: parameters, replicated on every device.
     prompts: `[P, L]` on the host.
   """
 
@@ -35,18 +36,18 @@ class Loaded(NamedTuple):
 
 
 def load(job: dict[str, Any]) -> Loaded:
-  """Before anything else computes: it decides how many devices there are."""
+  """Loads a job. Must come before any JAX call, as it sets the device count."""
   devices.configure(job["devices"])
   mesh = sharding.make_mesh(devices=jax.devices()[: job["devices"]])
   config, params = hf.load(job["weights"], mesh=mesh)
   fields = {field.name for field in dataclasses.fields(ModelConfig)}
-  named = {name: value for name, value in job.items() if name in fields}
-  config = dataclasses.replace(config, **named)
+  overrides = {name: value for name, value in job.items() if name in fields}
+  config = dataclasses.replace(config, **overrides)
   return Loaded(mesh, config, params, np.load(job["prompts"]))
 
 
 def sampling(job: dict[str, Any]) -> generation.Sampling:
-  """At temperature 1, from the whole distribution."""
+  """Returns sampling at temperature 1 without top-k or top-p."""
   return generation.Sampling(
     samples=job["samples"],
     max_tokens=job["max_tokens"],
@@ -57,6 +58,6 @@ def sampling(job: dict[str, Any]) -> generation.Sampling:
 
 
 def place(mesh: Mesh, tree: Any) -> Any:
-  """Arrays with their first axis split over the devices."""
+  """Puts arrays on the devices, with their first axis split over them."""
   rows = sharding.batch_sharding(mesh)
   return jax.tree.map(lambda x: jax.device_put(jnp.asarray(x), rows), tree)

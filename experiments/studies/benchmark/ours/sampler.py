@@ -1,4 +1,9 @@
-"""Our sampler: `rl.sampling.generation.generate`. See `experiments.studies.benchmark.decode`."""
+"""Our sampler, `rl.sampling.generation.generate`.
+
+Used by `experiments.studies.benchmark.decode`. Entries of its job besides those
+of the peers: `devices`; `rows`, samples of a prompt that decode at once; fields
+of `ModelConfig`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.studies.benchmark.own import common
+from experiments.studies.benchmark.ours import common
 from experiments.studies.benchmark.peers import protocol
 from models import hf, policy
 from rl import types
@@ -17,7 +22,7 @@ from rl.sampling import generation
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
-  """The side of a job; `devices`, and `rows` of a prompt at once, are ours."""
+  """Builds the side of a job."""
   loaded = common.load(job)
   sampling = common.sampling(job)
   model = policy.bind(loaded.config)
@@ -40,29 +45,29 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     call: int,
     sampling: generation.Sampling,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Completions `[P, S, T]` and lengths, so many prompts at once."""
+    """Returns completions `[P, S, T]` and lengths `[P, S]`, by microbatches."""
     parts = []
     for start in range(0, len(prompts), job["micro"]):
       part = prompts[start : start + job["micro"]]
       numbers = np.arange(start, start + len(part))
       placed = common.place(loaded.mesh, (part, numbers))
-      drawn = generate(params, *placed, call, sampling)
-      parts.append(jax.device_get((drawn.completions, drawn.lengths)))
+      samples = generate(params, *placed, call, sampling)
+      parts.append(jax.device_get((samples.completions, samples.lengths)))
     completions, lengths = zip(*parts, strict=True)
     return np.concatenate(completions), np.concatenate(lengths)
 
   def call(number: int, prompts: int | None = None) -> dict[str, Any]:
-    asked = loaded.prompts[:prompts]
-    _, lengths = draw(loaded.params, asked, number, sampling)
+    batch = loaded.prompts[:prompts]
+    _, lengths = draw(loaded.params, batch, number, sampling)
     return {"tokens": int(lengths.sum()), "lengths": lengths.tolist()}
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
     _, params = hf.load(folder, mesh=loaded.mesh)
-    likeliest = generation.Sampling(
+    greedy_sampling = generation.Sampling(
       1, tokens, eos_ids=(), pad_id=job["pad_id"], temperature=0.0
     )
-    found, _ = draw(params, loaded.prompts[:prompts], 0, likeliest)
-    return {"tokens": found[:, 0].tolist()}
+    completions, _ = draw(params, loaded.prompts[:prompts], 0, greedy_sampling)
+    return {"tokens": completions[:, 0].tolist()}
 
   facts = {"jax": jax.__version__, "devices": len(jax.devices())}
   return protocol.Served(facts, call, {"greedy": greedy})

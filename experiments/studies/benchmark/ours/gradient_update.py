@@ -1,8 +1,9 @@
-"""Our update: `rl.step.make`. See `experiments.studies.benchmark.update`.
+"""Our update, `rl.step.make`.
 
-Words of its job besides those of the peers: `devices`; `micro`, prompts whose
-samples are in one backward pass; `chunk`, positions whose logits exist at a
-time; fields of `ModelConfig`.
+Used by `experiments.studies.benchmark.update`. Entries of its job besides those of
+the peers: `devices`; `micro`, prompts whose samples are in one backward pass;
+`chunk`, number of positions whose logits exist at a time; fields of
+`ModelConfig`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from experiments.studies.benchmark import random_rollout
-from experiments.studies.benchmark.own import common
+from experiments.studies.benchmark.ours import common
 from experiments.studies.benchmark.peers import protocol
 from models import hf, policy, sharding
 from rl import scoring, step, transforms, types
@@ -24,13 +25,14 @@ from rl.minibatches import Plan
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
-  """The side of a job."""
+  """Builds the side of a job."""
   loaded = common.load(job)
   model = policy.bind(loaded.config)
-  made = random_rollout.make(*job["batch"])
-  made, stepped = made.replace(step=()), made.step
-  made = common.place(loaded.mesh, made).replace(step=stepped)
-  # The clipped surrogate, mean over tokens; a sample's score is its advantage.
+  rollout = random_rollout.make(*job["batch"])
+  rollout, step_number = rollout.replace(step=()), rollout.step
+  rollout = common.place(loaded.mesh, rollout).replace(step=step_number)
+  # The clipped surrogate averaged over tokens. The scores of the random rollout
+  # are used as advantages.
   method = Method(
     loss=terms.policy_gradient(surrogates.ppo_clip(0.2, 0.2)),
     advantage=transforms.scores(),
@@ -43,41 +45,41 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     return step.init(method, params, tx, jax.random.key(0))
 
   shapes = jax.eval_shape(init, loaded.params)
-  places = sharding.shardings(shapes, loaded.mesh)
-  start = jax.jit(init, out_shardings=places)
+  state_shardings = sharding.shardings(shapes, loaded.mesh)
+  start = jax.jit(init, out_shardings=state_shardings)
   train_step = jax.jit(
     step.make(method, model, tx, plan),
     donate_argnums=0,
-    out_shardings=(places, None),
+    out_shardings=(state_shardings, None),
   )
   need = scoring.Need("old", scoring.log_probs)
 
   @jax.jit
   def log_prob(params: types.PyTree, rollout: types.Rollout) -> jax.Array:
-    found = scoring.passes(
+    outputs = scoring.passes(
       model, {"old": params}, {need}, rollout, 1.0, plan.chunk, parts
     )
-    return jnp.mean(found.extras[need])
+    return jnp.mean(outputs.extras[need])
 
   state = start(loaded.params)
-  tokens = made.tokens.completions.size
+  tokens = rollout.tokens.completions.size
 
   def call(number: int) -> dict[str, Any]:
     nonlocal state
     del number
-    state, metrics = jax.block_until_ready(train_step(state, made))
+    state, metrics = jax.block_until_ready(train_step(state, rollout))
     return {"tokens": tokens, "loss": float(metrics["loss/total"])}
 
   def proof() -> dict[str, Any]:
     _, params = hf.load(job["weights"], mesh=loaded.mesh)
-    before = log_prob(params, made)
-    fresh, metrics = train_step(start(params), made)
-    squares = jax.tree.map(lambda x: jnp.sum(x * x), fresh.params)
+    before = log_prob(params, rollout)
+    new_state, metrics = train_step(start(params), rollout)
+    squares = jax.tree.map(lambda x: jnp.sum(x * x), new_state.params)
     return {
       "loss": float(metrics["loss/total"]),
       "grad_norm": float(metrics["optim/grad_norm"]),
       "log_prob": float(before),
-      "log_prob_after": float(log_prob(fresh.params, made)),
+      "log_prob_after": float(log_prob(new_state.params, rollout)),
       "squares_after": float(sum(jax.tree.leaves(squares))),
     }
 

@@ -1,9 +1,9 @@
 """Our whole GRPO iteration as one program.
 
-See `experiments.studies.benchmark.iteration`. Words of its job besides those of the
-peers: `devices`; `rows`, samples of a prompt that decode at once; `micro`,
-prompts whose samples are in one backward pass; `chunk`, positions whose logits
-exist at a time; fields of `ModelConfig`.
+Used by `experiments.studies.benchmark.iteration`. Entries of its job besides those
+of the peers: `devices`; `rows`, samples of a prompt that decode at once; `micro`,
+prompts whose samples are in one backward pass; `chunk`, number of positions whose
+logits exist at a time; fields of `ModelConfig`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.studies.benchmark.own import common
+from experiments.studies.benchmark.ours import common
 from experiments.studies.benchmark.peers import protocol
 from experiments.tasks.task import Judged, Problems
 from experiments.training import rollouts
@@ -28,13 +28,13 @@ Array = jax.Array
 
 
 def share_of_even(completions: Array, lengths: Array) -> Array:
-  """`[P, S]`, the share of even ids among a completion's tokens, EOS in."""
+  """Returns the share of even ids per completion, EOS included, `[P, S]`."""
   real = jnp.arange(completions.shape[-1]) < lengths[..., None]
   return masked.mean((completions % 2 == 0).astype(jnp.float32), real)
 
 
 def prepare(job: dict[str, Any]) -> protocol.Served:
-  """The side of a job."""
+  """Builds the side of a job."""
   loaded = common.load(job)
   model = policy.bind(loaded.config)
   count = len(loaded.prompts)
@@ -46,12 +46,12 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   def collect(state: step.State) -> types.Rollout:
     keys = generation.prompt_keys(state.key, state.step, problems.ids)
-    asked = problems.prompts, problems.prompt_mask
-    drawn = generation.generate(model, state.params, *asked, keys, sampling)
-    unknown = jnp.full(drawn.lengths.shape, -1, jnp.int32)
-    scores = share_of_even(drawn.completions, drawn.lengths)
+    inputs = problems.prompts, problems.prompt_mask
+    samples = generation.generate(model, state.params, *inputs, keys, sampling)
+    unknown = jnp.full(samples.lengths.shape, -1, jnp.int32)
+    scores = share_of_even(samples.completions, samples.lengths)
     judged = Judged(scores=scores, correct=unknown, answer_ids=unknown)
-    return rollouts.assemble(problems, drawn, judged, keys, state.step)
+    return rollouts.assemble(problems, samples, judged, keys, state.step)
 
   method = methods.get("grpo", beta=0.0)
   tx = optax.adamw(job["learning_rate"])
@@ -59,33 +59,33 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   train_step = step.make(method, model, tx, plan)
 
   def learn(
-    state: step.State, made: types.Rollout
+    state: step.State, rollout: types.Rollout
   ) -> tuple[step.State, dict[str, Array]]:
-    return train_step(state, made)[0], {"lengths": made.lengths}
+    return train_step(state, rollout)[0], {"lengths": rollout.lengths}
 
   program = jax.jit(fused_loop.iteration(collect, learn), donate_argnums=0)
   start = jax.jit(lambda params, key: step.init(method, params, tx, key))
   state = start(loaded.params, jax.random.key(0))
-  seen = _watched(state)
+  last_kernel = _watched_kernel(state)
 
   def call(number: int) -> dict[str, Any]:
     nonlocal state
-    del number  # the state counts its steps, and draws others at each
-    state, found = jax.block_until_ready(program(state))
-    lengths = np.asarray(found["lengths"])
+    del number  # The step number in the state seeds the samples.
+    state, metrics = jax.block_until_ready(program(state))
+    lengths = np.asarray(metrics["lengths"])
     return {"tokens": int(lengths.sum()), "lengths": lengths.tolist()}
 
   def changed() -> dict[str, Any]:
-    nonlocal seen
-    before, seen = seen, _watched(state)
-    return {"largest": float(np.abs(seen - before).max())}
+    nonlocal last_kernel
+    before, last_kernel = last_kernel, _watched_kernel(state)
+    return {"largest": float(np.abs(last_kernel - before).max())}
 
   facts = {"jax": jax.__version__, "devices": len(jax.devices())}
   return protocol.Served(facts, call, {"changed": changed})
 
 
-def _watched(state: step.State) -> np.ndarray:
-  """The kernel that tells whether it learns."""
+def _watched_kernel(state: step.State) -> np.ndarray:
+  """Returns the kernel in which an update must be visible."""
   return np.array(state.params["layers"]["mlp"]["down"]["kernel"][0])
 
 

@@ -1,0 +1,250 @@
+"""Times the objective functions, relative to a sort of the same array.
+
+The functions are all array functions of `rl.objectives`, `rl.advantages` and
+`rl.credit`, jitted, on groups of n samples (or tokens): `[2^14 / n, n]` float32.
+A ratio of 2 is twice the time of `jnp.sort` on that array. An exponent of 1.5
+means that the cost of one group grows with n^1.5. A function is skipped from the
+first n at which a call would take more than a second or more than a gigabyte of
+temporary memory; the table shows that cost in brackets.
+
+The limit: the on-policy max@k weights take at most 4 sorts, for every k, n and
+baseline.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import rich.box
+import rich.console
+import rich.table
+
+from experiments.cli import errors
+from experiments.studies.benchmark import timing
+from experiments.studies.benchmark.outcome import Outcome
+from rl import advantages, credit, objectives
+
+Array = jax.Array
+SIZES = (64, 256, 1024, 4096, 16384)  # values of n
+ELEMENTS = 2**14  # numbers in an array, the same at every n
+SORT = "jnp.sort"
+LIMITED_FUNCTION, MAX_SORTS = "max_at_k_weights", 4.0
+MAX_SECONDS, MAX_TEMP_BYTES = 1.0, 2**30  # of one call
+
+
+class Inputs(NamedTuple):
+  """Arrays `[P, n]`, and a key for functions that draw random subsets."""
+
+  scores: Array
+  log_ratios: Array
+  values: Array
+  mask: Array
+  key: Array
+
+
+def measure_objectives(
+  console: rich.console.Console, *, largest: int = SIZES[-1]
+) -> Outcome:
+  """Time of set objectives, advantages and credit, relative to a sort.
+
+  Args:
+    console: console for progress.
+    largest: largest n, the number of samples in a group.
+
+  Returns:
+    `{function: {n: time over that of a sort, "exponent": exponent of n}}`,
+    without the n that were skipped. The outcome passes if the limit above holds
+    at every n.
+
+  Raises:
+    UsageError: `largest` is below the smallest size.
+  """
+  if largest < SIZES[0]:
+    raise errors.UsageError(
+      f"largest = {largest} leaves nothing to measure; nearest: {SIZES[0]}"
+    )
+  timings: dict[str, dict[int, timing.Timing]] = {}
+  skipped: dict[str, tuple[int, str]] = {}
+  for n in (n for n in SIZES if n <= largest):
+    with console.status(f"n = {n}: compiling") as status:
+      calls, newly_skipped = _compile(n, timings, skipped)
+      skipped |= newly_skipped
+      status.update(f"n = {n}: timing {len(calls)} functions")
+      for name, timing_at_n in timing.compare(calls, calls[SORT]).items():
+        timings.setdefault(name, {})[n] = timing_at_n
+    console.print(f"n = {n}: {len(calls)} functions timed")
+  worst = max(
+    (timing_at_n.ratio, n, name)
+    for name, by_size in timings.items()
+    if name.startswith(LIMITED_FUNCTION)
+    for n, timing_at_n in by_size.items()
+  )
+  unmeasured = [name for name in skipped if name.startswith(LIMITED_FUNCTION)]
+  return Outcome(
+    results={
+      name: {str(n): timing_at_n.ratio for n, timing_at_n in by_size.items()}
+      | {"exponent": _exponent(by_size)}
+      for name, by_size in timings.items()
+    },
+    table=_table(timings, skipped),
+    limits_met=worst[0] <= MAX_SORTS and not unmeasured,
+    verdict=(
+      f"on-policy weights take at most {MAX_SORTS:g} sorts: {worst[0]:.2f} at "
+      f"n = {worst[1]} of {worst[2]}"
+      + "".join(f"; not measured: {name}" for name in unmeasured)
+    ),
+  )
+
+
+def functions(n: int) -> dict[str, Callable[[Inputs], Array]]:
+  """Returns every objective function for groups of n.
+
+  Args:
+    n: samples of a group, or tokens of a sample.
+
+  Returns:
+    Functions `Inputs -> Array`, by name with settings.
+  """
+  calls = {}
+  for label, k in (("8", 8), ("n/2", n // 2)):
+    calls.update(_functions_of_k(label, k))
+  calls |= {
+    "center": lambda x: advantages.center(x.scores),
+    "leave_one_out": lambda x: advantages.leave_one_out(x.scores),
+    "group_normalize": lambda x: advantages.group_normalize(x.scores),
+    "min_form_rewards": lambda x: credit.min_form_rewards(x.scores, x.mask),
+    "gae": lambda x: credit.gae(x.scores, x.values, x.mask),
+  }
+  for reduce in credit.REDUCE:
+    calls[f"returns_to_go({reduce})"] = lambda x, reduce=reduce: (
+      credit.returns_to_go(x.scores, x.mask, reduce=reduce)
+    )
+  return calls
+
+
+def _functions_of_k(label: str, k: int) -> dict[str, Callable[[Inputs], Array]]:
+  calls = {
+    f"max_at_k_value(k={label})": lambda x: objectives.max_at_k_value(
+      x.scores, k
+    ),
+    f"pass_at_k_value(k={label})": lambda x: objectives.pass_at_k_value(
+      x.scores > 0, k
+    ),
+    f"max_at_k_off_policy_value(k={label})": lambda x: (
+      objectives.max_at_k_off_policy_value(x.scores, x.log_ratios, k)
+    ),
+  }
+  for baseline in objectives.BASELINES:
+    calls[f"{LIMITED_FUNCTION}(k={label}, {baseline})"] = (
+      lambda x, baseline=baseline: objectives.max_at_k_weights(
+        x.scores, k, baseline=baseline
+      )
+    )
+  for form in objectives.FORMS:
+    calls[f"pass_at_k_advantages(k={label}, {form})"] = lambda x, form=form: (
+      objectives.pass_at_k_advantages(x.scores, k, form=form, key=x.key)
+    )
+  for order in objectives.ORDERS:
+    calls[f"max_at_k_off_policy_weights(k={label}, {order})"] = (
+      lambda x, order=order: objectives.max_at_k_off_policy_weights(
+        x.scores, x.log_ratios, k, order=order
+      )
+    )
+    calls[f"max_at_k_off_policy_advantages(k={label}, {order})"] = (
+      lambda x, order=order: objectives.max_at_k_off_policy_advantages(
+        x.scores, x.log_ratios, k, order=order
+      )
+    )
+  return calls
+
+
+def _compile(
+  n: int,
+  timings: Mapping[str, Mapping[int, timing.Timing]],
+  skipped: Mapping[str, tuple[int, str]],
+) -> tuple[dict[str, Callable[[], Any]], dict[str, tuple[int, str]]]:
+  """Returns the calls to time at n, and those to skip from n on."""
+  inputs = _inputs(n)
+  calls, newly_skipped = {}, {}
+  for name, fn in {SORT: _sort, **functions(n)}.items():
+    if name in skipped:
+      continue
+    program = jax.jit(fn).lower(inputs).compile()
+    cost = _excess(program, timings.get(name, {}), n)
+    if cost:
+      newly_skipped[name] = n, cost
+    else:
+      calls[name] = functools.partial(program, inputs)
+  return calls, newly_skipped
+
+
+def _sort(x: Inputs) -> Array:
+  return jnp.sort(x.scores)
+
+
+def _inputs(n: int) -> Inputs:
+  keys = jax.random.split(jax.random.key(0), 4)
+  shape = (ELEMENTS // n, n)
+  return Inputs(
+    scores=jax.random.normal(keys[0], shape),
+    log_ratios=0.1 * jax.random.normal(keys[1], shape),
+    values=jax.random.normal(keys[2], shape),
+    mask=jnp.ones(shape, bool),
+    key=keys[3],
+  )
+
+
+def _excess(
+  program: jax.stages.Compiled, smaller: Mapping[int, timing.Timing], n: int
+) -> str:
+  """Returns the cost of one call at n if it is above a limit, else "".
+
+  Memory is that of the compiled program; time is extrapolated from smaller n.
+  """
+  temp_bytes = program.memory_analysis().temp_size_in_bytes
+  if temp_bytes > MAX_TEMP_BYTES:
+    return f"({temp_bytes / 2**30:.1f} GiB)"
+  if len(smaller) > 1:
+    calls = [one.seconds for one in smaller.values()]
+    power = timing.exponent(list(smaller), calls)
+    seconds = calls[-1] * (n / max(smaller)) ** power
+    if seconds > MAX_SECONDS:
+      return f"({seconds:.0f} s)"
+  return ""
+
+
+def _exponent(sizes: Mapping[int, timing.Timing]) -> float | None:
+  """Returns the exponent of n for one group; a call has ELEMENTS / n groups."""
+  seconds = [one.seconds * n / ELEMENTS for n, one in sizes.items()]
+  return timing.exponent(list(sizes), seconds)
+
+
+def _table(
+  timings: Mapping[str, Mapping[int, timing.Timing]],
+  skipped: Mapping[str, tuple[int, str]],
+) -> rich.table.Table:
+  """Returns a table in Markdown, so that the output can be pasted."""
+  sizes = list(timings[SORT])
+  table = rich.table.Table(box=rich.box.MARKDOWN)
+  table.add_column("time / sort at n =", no_wrap=True)
+  for n in sizes:
+    table.add_column(str(n), justify="right")
+  table.add_column("exponent", justify="right")
+  for name, by_size in timings.items():
+    cells = {n: f"{one.ratio:.2f}" for n, one in by_size.items()}
+    cells |= dict([skipped[name]]) if name in skipped else {}
+    exponent = _exponent(by_size)
+    table.add_row(
+      name,
+      *(cells.get(n, "") for n in sizes),
+      "" if exponent is None else f"{exponent:.2f}",
+    )
+  seconds = [timings[SORT][n].seconds for n in sizes]
+  table.add_row(
+    f"({SORT}, ms)", *(f"{1e3 * value:.2f}" for value in seconds), ""
+  )
+  return table
