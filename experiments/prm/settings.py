@@ -66,8 +66,8 @@ def default(
       # success may be chance.
       "least": 2,
       "prefixes": 512,  # prefixes that are continued at the same time
-      # Layers that are added to the decoder of the base policy. They can read
-      # the probabilities that the base policy gives to its own tokens.
+      # Layers that are added to the decoder of the base policy. They can use
+      # the hidden states from which the base policy predicts the next token.
       "layers": 1,
       "batch": 16,  # problems per update, with all their samples
       "learning_rate": 2e-3,
