@@ -1,8 +1,8 @@
-"""A process reward model from automatic labels: `python -m experiments.prm`.
+"""Trains a process reward model on automatic labels: `python -m experiments.prm`.
 
-settings  what such an experiment is, and its checks
-label     samples of a base policy, and labels of their steps
-fit       the decoder and its head learn the labels
-measure   held-out chains: first errors, ranking, best-of-n
-reward    a task whose step scores are a frozen model's
+settings  the config of the experiment, and the checks before it starts
+label     samples the base policy, and labels the steps of the samples
+fit       trains the process reward model on the labels
+measure   evaluates the model on held-out chains
+reward    a task whose step scores come from a frozen process reward model
 """

@@ -1,23 +1,32 @@
-"""Trains a process reward model on automatic labels, and measures it.
+"""Trains a process reward model on automatic labels and evaluates it.
 
   python -m experiments.prm --workdir DIR [--base DIR]
     [--labels {checker,monte_carlo,binary_search}] [--steps N] [--seed S]
 
-A base policy of the chained task (`experiments/configs/chain.py:base`, trained
-in `DIR/base` unless --base names a run) writes samples; their steps are labelled
-by an exact checker, by Monte-Carlo continuations of every prefix, or by binary
-search of the first error; a copy of the base with a two-class head learns the
-labels, and the last of them set its threshold. Held-out chains then say how
-well it finds first errors and how much choosing by it gains over a majority
-vote.
+The command runs these steps:
 
-Expected, with the defaults on chains of five operations: a first-error F1 of
-.85 to .89, where the labels themselves have .80 to .82 since they miss errors
-that later operations undo; best-of-16 by the worst step 1.5 to 5 points
-above a majority of 16, which is right in .94 to .98 of the problems.
+  1. A base policy for chained arithmetic (`experiments/configs/chain.py:base`) is
+     trained in `DIR/base`, unless --base names the workdir of a run.
+  2. The base policy samples completions, and the steps of each are labelled as
+     right or wrong. The labels come from an exact checker, from Monte-Carlo
+     continuations of every prefix, or from a binary search for the first error
+     with such continuations.
+  3. A copy of the base policy with a two-class head is trained on the labels.
+     The problems that are left out of this training set the threshold of scores
+     below which a step counts as an error.
+  4. On held-out problems the command measures how well the model finds the first
+     error of a chain, and the accuracy of the best of n samples according to the
+     model, compared with a majority vote.
 
-Writes `config.json`, `labels.npz`, `checkpoints/` and `metrics.json`. What is
-done is not done twice.
+Expected results with the defaults, on chains of five operations: a first-error
+F1 of .85 to .89. The labels themselves have an F1 of .80 to .82, because they
+miss errors that later operations undo. The best of 16 by the worst step is 1.5
+to 5 points more accurate than a majority vote of 16, which is right for .94 to
+.98 of the problems.
+
+The command writes `config.json`, `labels.npz`, `checkpoints/` and `metrics.json`
+into the workdir. A step that is finished is not repeated when the command is
+started again.
 """
 
 from __future__ import annotations
@@ -52,18 +61,19 @@ from models import checkpoint_reader
 from rewards.process.labels import Labels
 from rl import types
 
+# Files in the workdir.
 METRICS = "metrics.json"
 LABELLED = "labels.npz"
 
 
 def run(e: Prepared) -> dict[str, Any]:
-  """Runs or resumes a checked experiment.
+  """Runs or resumes an experiment.
 
   Args:
-    e: of `settings.prepare`.
+    e: experiment, as returned by `settings.prepare`.
 
   Returns:
-    What `metrics.json` holds.
+    The content of `metrics.json`.
   """
   results = e.workdir / METRICS
   if results.exists():
@@ -74,7 +84,7 @@ def run(e: Prepared) -> dict[str, Any]:
 
 
 def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
-  """Runs or resumes an experiment in a workdir that this run holds."""
+  """Runs or resumes an experiment whose workdir this process has locked."""
   workdirs.write_config(e.workdir, e.config)
   if not e.config.init_from:
     loop.run(e.base, e.base_dir)
@@ -82,7 +92,7 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
     e.base_dir / checkpoint_reader.FOLDER
   )
   clock = time.perf_counter()
-  problems, rollout, labels, prefixes = _labelled(e, base_params)
+  problems, rollout, labels, prefixes = _sample_and_label(e, base_params)
   times = {"time/label_s": time.perf_counter() - clock}
   clock = time.perf_counter()
   with checkpointing.Checkpoints(
@@ -95,9 +105,9 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
   times["time/fit_s"] = time.perf_counter() - clock
   clock = time.perf_counter()
   threshold = measure.calibrate(e, state["params"], rollout, labels)
-  found = measure.measure(e, base_params, state["params"], threshold)
+  estimates = measure.measure(e, base_params, state["params"], threshold)
   times["time/measure_s"] = time.perf_counter() - clock
-  shares = {
+  label_metrics = {
     "threshold": threshold,
     **measure.label_quality(e, problems, rollout, labels),
     "labels/prefixes": prefixes,
@@ -108,22 +118,26 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
     ),
     "loss": loss,
   }
-  found = {"labels": e.config.labels, **found, **shares, **times}
-  found = json_files.to_strict_json(found)
-  json_files.replace(results, json.dumps(found, indent=2) + "\n")
-  return found
+  metrics = {"labels": e.config.labels, **estimates, **label_metrics, **times}
+  metrics = json_files.to_strict_json(metrics)
+  json_files.replace(results, json.dumps(metrics, indent=2) + "\n")
+  return metrics
 
 
-def _labelled(
+def _sample_and_label(
   e: Prepared, params: types.PyTree
 ) -> tuple[Problems, types.Rollout, Labels, int]:
-  """The samples, drawn again when they are needed again, and their labels."""
+  """Samples the base policy and labels the steps, or reads the labels.
+
+  The labels are stored in a file. The samples are not: the same keys draw the
+  same samples again. The last value is the number of continued prefixes.
+  """
   problem_key, sample_key = (
     jax.random.fold_in(prng_keys.from_seed(e.config.seed), i) for i in (1, 2)
   )
   task = e.base.task
   problems = task.train(problem_key, 0, e.config.problems)
-  rollout = label.draw(
+  rollout = label.sample(
     task,
     e.base.policy,
     params,
@@ -137,39 +151,40 @@ def _labelled(
     with np.load(io.BytesIO(path.read_bytes())) as saved:
       labels = Labels(saved["values"], saved["weights"])
       return problems, rollout, labels, int(saved["prefixes"])
-  labels, counted = label.label(e, params, problems, rollout)
-  arrays = io.BytesIO()
+  labels, counts = label.label(e, params, problems, rollout)
+  content = io.BytesIO()
   np.savez_compressed(
-    arrays, values=labels.values, weights=labels.weights, **counted
+    content, values=labels.values, weights=labels.weights, **counts
   )
-  json_files.replace(path, arrays.getvalue())
-  return problems, rollout, labels, counted["prefixes"]
+  json_files.replace(path, content.getvalue())
+  return problems, rollout, labels, counts["prefixes"]
 
 
-def table(found: dict[str, Any]) -> rich.table.Table:
-  """What a person reads."""
-  shown = rich.table.Table("", "mean", "95 % interval")
-  for name, value in found.items():
+def table(metrics: dict[str, Any]) -> rich.table.Table:
+  """Returns the table that is printed at the end of the command."""
+  rows = rich.table.Table("", "mean", "95 % interval")
+  for name, value in metrics.items():
     if isinstance(value, float):
-      shown.add_row(name, f"{value:.4f}", "")
+      rows.add_row(name, f"{value:.4f}", "")
     if not isinstance(value, dict):
       continue
     interval = ""
     if "low" in value:
       interval = f"{float(value['low']):+.4f} .. {float(value['high']):+.4f}"
-    shown.add_row(name, f"{float(value['mean']):.4f}", interval)
-  return shown
+    rows.add_row(name, f"{float(value['mean']):.4f}", interval)
+  return rows
 
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line.
+  """Runs the command line.
 
   Args:
-    argv: its words; None takes the process's.
+    argv: arguments of the command. None takes those of the process.
 
   Returns:
-    The exit status: 0, or 2 for a mistake, which is said in one line.
+    The exit status: 0, or 2 for a wrong argument, which is explained in one
+    line.
   """
   options = _parser().parse_args(argv)
   config = settings.default(options.labels, options.steps, options.seed)
@@ -178,28 +193,51 @@ def main(argv: Sequence[str] | None = None) -> int:
     config.base = {}
   with errors.usage_errors():
     prepared = settings.prepare(config, options.workdir)
-  found = run(prepared)
+  metrics = run(prepared)
   console = rich.console.Console()
   console.print(
     f"{options.workdir}: labels {options.labels}, first error F1 "
-    f"{float(found['first_error/f1']['mean']):.3f}",
+    f"{float(metrics['first_error/f1']['mean']):.3f}",
     soft_wrap=True,
   )
-  console.print(table(found))
+  console.print(table(metrics))
   return 0
 
 
 def _parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog="python -m experiments.prm",
-    description="Trains a process reward model on automatic labels.",
+    description="Trains a process reward model on automatic labels and "
+    "evaluates it.",
   )
   add = parser.add_argument
-  add("--workdir", required=True, help="folder of the run")
-  add("--base", default="", help="folder of a chain run; default: train one")
-  add("--labels", default="binary_search", help=", ".join(settings.LABELS))
-  add("--steps", type=int, default=600, help="updates of the model")
-  add("--seed", type=int, default=0, help="of everything")
+  add("--workdir", required=True, help="folder for the results")
+  add(
+    "--base",
+    default="",
+    metavar="DIR",
+    help="workdir of a finished run on the task chain, whose policy is sampled "
+    "(default: train one in WORKDIR/base)",
+  )
+  add(
+    "--labels",
+    default="binary_search",
+    help=f"source of the labels: {', '.join(settings.LABELS)} "
+    "(default: %(default)s)",
+  )
+  add(
+    "--steps",
+    type=int,
+    default=600,
+    help="number of updates of the process reward model (default: %(default)s)",
+  )
+  add(
+    "--seed",
+    type=int,
+    default=0,
+    help="seed of the base policy, the samples, the labels and the model "
+    "(default: %(default)s)",
+  )
   return parser
 
 

@@ -1,4 +1,4 @@
-"""The process reward model learns its labels."""
+"""Trains the process reward model on the labels."""
 
 from __future__ import annotations
 
@@ -11,29 +11,37 @@ import optax
 from experiments.cli import errors
 from experiments.prm.settings import Prepared
 from experiments.training import checkpointing, prng_keys
-from models import grow, heads
-from models import policy as policies
+from models import grow, heads, policy
 from rewards.process import losses, model
 from rewards.process.labels import Labels
 from rl import types
 
 Array = jax.Array
-State = dict[str, types.PyTree]  # params and opt_state
-DISPATCH = 50  # updates in one program
+State = dict[str, types.PyTree]  # keys "params" and "opt_state"
+DISPATCH = 50  # updates in one call of the compiled program
 
 
 def process_model(e: Prepared) -> model.ProcessModel:
-  """The base's decoder, grown, with a head read as `p(good) - p(bad)`."""
+  """Returns the model: the base's decoder with more layers, and a head.
+
+  The score of a step is `p(right) - p(wrong)` of the two-class head.
+  """
   shape = e.base.model
   shape = dataclasses.replace(shape, layers=shape.layers + e.config.layers)
-  policy = policies.bind(shape)
-  return model.ProcessModel(policy, heads.linear, heads.two_class_score)
+  return model.ProcessModel(
+    policy.bind(shape), heads.linear, heads.two_class_score
+  )
 
 
 def start(e: Prepared, params: types.PyTree) -> State:
-  """The state before the first update.
+  """Returns the state before the first update.
 
-  The base's decoder, with layers that change nothing yet, and a new head.
+  The decoder has the parameters of the base policy. The layers that are added to
+  it leave its output unchanged at first. The head is initialized at random.
+
+  Args:
+    e: the experiment.
+    params: parameters of the base policy.
   """
   key = jax.random.fold_in(prng_keys.from_seed(e.config.seed), 3)
   layers_key, head_key = jax.random.split(key)
@@ -56,23 +64,26 @@ def fit(
   labels: Labels,
   checkpoints: checkpointing.Checkpoints,
 ) -> tuple[State, float]:
-  """Updates from the latest checkpoint to the last, saved on the way.
+  """Trains from the newest checkpoint to the last update and saves checkpoints.
 
-  Batches are a function of the seed and the number of the update, so a resumed
-  run is the uninterrupted one.
+  The seed and the number of an update determine its batch, so a resumed run has
+  the same result as an uninterrupted one.
 
   Args:
     e: the experiment.
-    state: of `start`; where there is a checkpoint, that is taken instead.
-    rollout: the samples; those of the last `calibration` problems are not
-      looked at.
-    labels: of their steps.
-    checkpoints: where states are saved.
+    state: initial state, as returned by `start`. It is used if there is no
+      checkpoint.
+    rollout: samples of the base policy. Those of the last `calibration` problems
+      are not used.
+    labels: labels of the steps of the samples.
+    checkpoints: reads and saves the states.
 
   Returns:
-    The last state, and the mean loss of its last dispatch.
+    The final state, and the mean loss of the last `DISPATCH` updates.
   """
   tx, scorer = _optimizer(e), process_model(e)
+  # Each use of the seed folds in a number of its own: 1 problems, 2 samples,
+  # 3 parameters, 4 batches, 5 held-out samples.
   key = jax.random.fold_in(prng_keys.from_seed(e.config.seed), 4)
   steps = rollout.step_mask.shape[-1]
   problems = e.config.problems - e.config.calibration
@@ -92,16 +103,16 @@ def fit(
 
   def update(carry, number, data):
     params, opt_state = carry
-    chosen = jax.random.choice(
+    indices = jax.random.choice(
       jax.random.fold_in(key, number),
       problems,
       (e.config.batch,),
       replace=False,
     )
-    rows = jax.tree.map(lambda x: x[chosen], data)
-    value, gradient = jax.value_and_grad(loss)(params, *rows)
-    change, opt_state = tx.update(gradient, opt_state, params)
-    return (optax.apply_updates(params, change), opt_state), value
+    batch = jax.tree.map(lambda x: x[indices], data)
+    value, grads = jax.value_and_grad(loss)(params, *batch)
+    changes, opt_state = tx.update(grads, opt_state, params)
+    return (optax.apply_updates(params, changes), opt_state), value
 
   @jax.jit
   def updates(state, numbers, data):
@@ -113,11 +124,11 @@ def fit(
 
   done, meta = 0, {}
   try:
-    found = checkpoints.restore_newest(state, print)
+    restored = checkpoints.restore_newest(state, print)
   except ValueError as error:
     raise errors.RunError(str(error)) from error
-  if found is not None:
-    (state, meta), done = found, checkpoints.latest_step()
+  if restored is not None:
+    (state, meta), done = restored, checkpoints.latest_step()
   while done < e.config.updates:
     after = min(done + DISPATCH, e.config.updates)
     state, mean = updates(state, jnp.arange(done, after), data)

@@ -1,4 +1,4 @@
-"""Samples of a policy, and labels of their steps."""
+"""Samples a policy, and labels the steps of the samples."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rl.sampling import generation
 Array = jax.Array
 
 
-def sampling(task: Task, samples: int) -> generation.Sampling:
-  """Plain samples of a task's policy, at temperature 1."""
+def sampling_settings(task: Task, samples: int) -> generation.Sampling:
+  """Returns the settings for sampling a task at temperature 1."""
   return generation.Sampling(
     samples=samples,
     max_tokens=task.completion_length,
@@ -28,7 +28,7 @@ def sampling(task: Task, samples: int) -> generation.Sampling:
   )
 
 
-def draw(
+def sample(
   task: Task,
   policy: types.Policy,
   params: types.PyTree,
@@ -37,47 +37,48 @@ def draw(
   key: Array,
   batch: int,
 ) -> types.Rollout:
-  """Samples of every problem, judged by the task.
+  """Samples completions of every problem and scores them with the task.
 
   Args:
-    task: jittable.
-    policy, params: what is sampled.
-    problems: P of them.
-    samples: S of each.
-    key: of the sampling.
-    batch: problems at a time; what is left over is drawn together.
+    task: task whose `score` can be compiled.
+    policy: policy to sample.
+    params: parameters of the policy.
+    problems: P problems.
+    samples: number of samples S per problem.
+    key: random key.
+    batch: number of problems that are sampled at the same time.
 
   Returns:
-    The rollout, whole.
+    The rollout of all P problems.
   """
 
   @jax.jit
-  def part(params, problems, keys):
-    drawn = generation.generate(
+  def sample_batch(params, problems, keys):
+    generated = generation.generate(
       policy,
       params,
       problems.prompts,
       problems.prompt_mask,
       keys,
-      sampling(task, samples),
+      sampling_settings(task, samples),
     )
-    return drawn, task.score(
-      problems, drawn.completions, drawn.lengths, drawn.finished
+    return generated, task.score(
+      problems, generated.completions, generated.lengths, generated.finished
     )
 
   keys = generation.prompt_keys(key, 0, problems.ids)
   parts = []
   for start in range(0, len(problems.ids), batch):
-    cut = slice(start, start + batch)
-    chosen = jax.tree.map(lambda x, cut=cut: x[cut], problems)
-    parts.append(part(params, chosen, keys[cut]))
-  drawn, judged = jax.tree.map(lambda *xs: jnp.concatenate(xs), *parts)
+    rows = slice(start, start + batch)
+    some = jax.tree.map(lambda x, rows=rows: x[rows], problems)
+    parts.append(sample_batch(params, some, keys[rows]))
+  generated, judged = jax.tree.map(lambda *xs: jnp.concatenate(xs), *parts)
   step = jnp.zeros((), jnp.int32)
-  return rollouts.assemble(problems, drawn, judged, keys, step)
+  return rollouts.assemble(problems, generated, judged, keys, step)
 
 
 def check(task: Task, problems: Problems, rollout: types.Rollout) -> Array:
-  """Step scores `[P, S, K]` of the same samples by a task's own checker."""
+  """Returns the step scores `[P, S, K]` that a task gives to a rollout."""
   tokens = rollout.tokens
   return jax.jit(task.score)(
     problems, tokens.completions, tokens.lengths, rollout.finished
@@ -87,16 +88,17 @@ def check(task: Task, problems: Problems, rollout: types.Rollout) -> Array:
 def label(
   e: Prepared, params: types.PyTree, problems: Problems, rollout: types.Rollout
 ) -> tuple[labels.Labels, dict[str, int]]:
-  """Labels of the kind that the config names.
+  """Labels the steps of a rollout in the way that `config.labels` names.
 
   Args:
     e: the experiment.
-    params: of the base policy, which continues its own prefixes.
-    problems: P of them.
-    rollout: their samples; its keys fix the continuations.
+    params: parameters of the base policy, which continues its own prefixes.
+    problems: P problems.
+    rollout: samples of the problems. Its keys determine the continuations.
 
   Returns:
-    The labels, and the number of prefixes that were continued or looked at.
+    The labels, and `{"prefixes": number}`, the number of prefixes that were
+    continued.
   """
   return _LABELLERS[e.config.labels](e, params, problems, rollout)
 
@@ -104,28 +106,30 @@ def label(
 def _checker(e, params, problems, rollout):
   del params
   checker = e.checkers[LABELS["checker"]]
-  found = labels.from_checker(
+  all_labels = labels.from_checker(
     check(checker, problems, rollout), rollout.step_mask
   )
-  return labels.drop_after_error(found), {"prefixes": 0}
+  return labels.drop_after_error(all_labels), {"prefixes": 0}
 
 
 def _monte_carlo(e, params, problems, rollout):
   evaluate = _evaluator(e, params, problems, rollout)
   successes = labels.monte_carlo(evaluate, rollout.step_mask)
-  found = labels.hard_labels(successes, rollout.step_mask, e.config.least)
+  all_labels = labels.hard_labels(successes, rollout.step_mask, e.config.least)
   prefixes = int(rollout.step_mask.sum())
-  return labels.drop_after_error(found), {"prefixes": prefixes}
+  return labels.drop_after_error(all_labels), {"prefixes": prefixes}
 
 
 def _binary_search(e, params, problems, rollout):
-  first, asked = labels.first_error_by_binary_search(
+  first, num_prefixes = labels.first_error_by_binary_search(
     _evaluator(e, params, problems, rollout),
     rollout.step_mask,
     e.config.least,
   )
-  found = labels.from_first_error(first, rollout.step_mask)
-  return found, {"prefixes": int(asked.sum())}
+  return (
+    labels.from_first_error(first, rollout.step_mask),
+    {"prefixes": int(num_prefixes.sum())},
+  )
 
 
 _LABELLERS: dict[str, Callable[..., Any]] = {
@@ -136,17 +140,18 @@ _LABELLERS: dict[str, Callable[..., Any]] = {
 
 
 def _evaluator(e, params, problems, rollout) -> continuations.Evaluate:
+  """Returns a function that continues prefixes and judges the results."""
   task = e.base.task
 
   def judge(prompts, completions, lengths, finished):
-    chosen = jax.tree.map(lambda x: x[prompts], problems)
-    return task.score(chosen, completions, lengths, finished).correct == 1
+    some = jax.tree.map(lambda x: x[prompts], problems)
+    return task.score(some, completions, lengths, finished).correct == 1
 
   return continuations.evaluator(
     e.base.policy,
     params,
     rollout,
     judge,
-    sampling(task, e.config.continuations),
+    sampling_settings(task, e.config.continuations),
     e.config.prefixes,
   )

@@ -1,15 +1,17 @@
-"""What a process reward model is worth on held-out chains.
+"""Evaluates a process reward model on held-out chains.
 
-  first_error/<checker>/{f1,erroneous,correct}  ProcessBench's scores, an error
-                          being the first step below the calibrated threshold
-  auc/<checker>           a good step scores above a bad one, of the steps up
-                          to each sample's first error
-  accuracy/pass@1         a sample is right
-  accuracy/maj@n          the commonest answer of n samples is
-  accuracy/<rule>@n       the best of n by worst, mean or last step is
-  uplift/<rule>@n         that minus maj@n, on the same problems
+  first_error/<checker>/{f1,erroneous,correct}
+                      scores of ProcessBench; the model predicts the first step
+                      whose score is below the threshold as the first error
+  auc/<checker>       probability that a right step scores above a wrong one;
+                      steps after the first error of a sample are left out
+  accuracy/pass@1     accuracy of a sample
+  accuracy/maj@n      accuracy of the majority vote of n samples
+  accuracy/<rule>@n   accuracy of the best of n samples, where a sample is ranked
+                      by the score of its worst step, mean step or last step
+  uplift/<rule>@n     accuracy/<rule>@n minus accuracy/maj@n on the same problems
 
-Means come with 95 % bootstrap intervals over problems; differences are paired.
+Means have 95 % bootstrap intervals over problems; differences are paired.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from rewards.steps import step_aggregates
 from rl import metrics, types
 
 Array = jax.Array
+# Aggregate the scores of the steps to a score of the sample.
 RULES = {
   "worst": step_aggregates.worst_step_scores,
   "mean": step_aggregates.mean_step_scores,
@@ -45,64 +48,71 @@ def measure(
   params: types.PyTree,
   threshold: float,
 ) -> dict[str, Any]:
-  """Samples the held-out problems and scores their steps.
+  """Samples the held-out problems and evaluates the model on the samples.
 
   Args:
     e: the experiment.
-    base_params: of the policy that is sampled.
-    params: of the process reward model.
-    threshold: of `calibrate`; a step that scores below it is an error.
+    base_params: parameters of the base policy, which is sampled.
+    params: parameters of the process reward model.
+    threshold: threshold from `calibrate`. A step that scores below it counts as
+      an error.
 
   Returns:
-    `{name: {"mean", "low", "high"}}`, and "first_error/f1", that of the checker
-    whose notion of an error the labels share.
+    `{name: {"mean", "low", "high"}}`. The entry "first_error/f1" repeats the F1
+    of the checker that defines an error in the same way as the labels do.
   """
-  settings, task = e.config.evaluation, e.base.task
-  problems = task.test(settings.problems)
-  rollout = label.draw(
+  config, task = e.config.evaluation, e.base.task
+  problems = task.test(config.problems)
+  rollout = label.sample(
     task,
     e.base.policy,
     base_params,
     problems,
-    settings.samples,
+    config.samples,
     jax.random.fold_in(prng_keys.from_seed(e.config.seed), 5),
-    settings.batch,
+    config.batch,
   )
-  scored = score(fit.process_model(e), params, rollout, settings.batch)
-  key = jax.random.key(0)
-  found = {}
+  scored = score(fit.process_model(e), params, rollout, config.batch)
+  key = jax.random.key(0)  # of the bootstrap resampling
+  estimates = {}
   for name, checker in e.checkers.items():
     truth = label.check(checker, problems, scored)
-    found.update(_first_errors(name, scored, truth, threshold, key))
-  found["first_error/f1"] = found[f"first_error/{LABELS[e.config.labels]}/f1"]
+    estimates.update(_first_errors(name, scored, truth, threshold, key))
+  checker = LABELS[e.config.labels]
+  estimates["first_error/f1"] = estimates[f"first_error/{checker}/f1"]
   judged = jax.jit(task.score)(
     problems, rollout.completions, rollout.lengths, rollout.finished
   )
   answers = np.asarray(judged.answer_ids)
-  return {**found, **_choices(scored, answers, tuple(settings.ns), key)}
+  return {**estimates, **_best_of_n(scored, answers, tuple(config.ns), key)}
 
 
 def calibrate(
   e: Prepared, params: types.PyTree, rollout: types.Rollout, labels: Labels
 ) -> float:
-  """The threshold that agrees best with labels that the fit did not see.
+  """Chooses the threshold below which a step score counts as an error.
+
+  It is the threshold with the best agreement with the labels of the last
+  `calibration` problems, which are not used for training. It depends on no
+  exact checker (unless that made the labels) and on no held-out problem.
 
   Args:
     e: the experiment.
-    params: of the process reward model.
-    rollout, labels: what was labelled; its last problems are used.
+    params: parameters of the process reward model.
+    rollout: labelled samples of all training problems.
+    labels: labels of their steps.
 
   Returns:
-    A threshold of step scores; no checker and no held-out chain decides it.
+    The threshold.
   """
-  kept = slice(e.config.problems - e.config.calibration, None)
+  rows = slice(e.config.problems - e.config.calibration, None)
   scored = score(
     fit.process_model(e),
     params,
-    _rows(rollout, kept),
+    _select_problems(rollout, rows),
     e.config.evaluation.batch,
   )
-  first = first_labelled(labels)[kept]
+  first = first_labelled_error(labels)[rows]
   return float(
     step_metrics.best_threshold(scored.step_scores, scored.step_mask, first)
   )
@@ -111,29 +121,33 @@ def calibrate(
 def label_quality(
   e: Prepared, problems: Problems, rollout: types.Rollout, labels: Labels
 ) -> dict[str, float]:
-  """The labels themselves against the exact checker, as if they were a model.
+  """Compares the labels with the exact checker, as if a model predicted them.
 
   Args:
     e: the experiment.
-    problems, rollout, labels: what was labelled.
+    problems: labelled problems.
+    rollout: their samples.
+    labels: labels of the steps.
 
   Returns:
-    "labels/f1", and "labels/erroneous": what it is made of, since a sample
-    without an error is never labelled with one but by bad luck.
+    "labels/f1", and "labels/erroneous", the accuracy on samples with an error.
+    The latter determines the F1: a sample without an error gets a label of an
+    error only if its continuations fail by chance.
   """
   checker = e.checkers[LABELS[e.config.labels]]
   truth = label.check(checker, problems, rollout)
-  found = step_metrics.first_error_f1(
-    first_labelled(labels), step_metrics.first_error(truth, rollout.step_mask)
+  quality = step_metrics.first_error_f1(
+    first_labelled_error(labels),
+    step_metrics.first_error(truth, rollout.step_mask),
   )
   return {
-    "labels/erroneous": float(found.erroneous),
-    "labels/f1": float(found.f1),
+    "labels/erroneous": float(quality.erroneous),
+    "labels/f1": float(quality.f1),
   }
 
 
-def first_labelled(labels: Labels) -> Array:
-  """`[P, S]` int32, the first step labelled 0, -1 where there is none."""
+def first_labelled_error(labels: Labels) -> Array:
+  """Returns the first step with label 0, or -1, `[P, S]` int32."""
   return step_metrics.first_error(labels.values, labels.weights > 0, 0.5)
 
 
@@ -143,59 +157,69 @@ def score(
   rollout: types.Rollout,
   batch: int,
 ) -> types.Rollout:
-  """The rollout with the model's step scores, `batch` problems at a time."""
-  part = jax.jit(
+  """Returns the rollout with the step scores of a model.
+
+  Args:
+    scorer: process reward model.
+    params: its parameters.
+    rollout: rollout to score.
+    batch: number of problems that are scored at the same time.
+  """
+  score_part = jax.jit(
     lambda params, part: model.score_rollout(scorer, params, part).step_scores
   )
   count = rollout.scores.shape[0]
   scores = [
-    part(params, _rows(rollout, slice(start, start + batch)))
+    score_part(params, _select_problems(rollout, slice(start, start + batch)))
     for start in range(0, count, batch)
   ]
   return rollout.replace(step_scores=jnp.concatenate(scores))
 
 
-def _rows(rollout: types.Rollout, cut: slice) -> types.Rollout:
-  """Some of the problems; `step` alone has no such axis."""
+def _select_problems(rollout: types.Rollout, rows: slice) -> types.Rollout:
+  """Selects problems, the leading axis of every array except `step`."""
   step = rollout.step
-  part = jax.tree.map(lambda x: x[cut], rollout.replace(step=jnp.zeros(1)))
+  # `step` is a scalar, so a placeholder with an axis is sliced in its place.
+  part = jax.tree.map(lambda x: x[rows], rollout.replace(step=jnp.zeros(1)))
   return part.replace(step=step)
 
 
 def _first_errors(
   name: str, scored: types.Rollout, truth: Array, threshold: float, key: Array
 ) -> dict[str, dict[str, float]]:
-  """Against one checker's step scores `[P, S, K]`."""
+  """Compares the model with the step scores `[P, S, K]` of one checker."""
   mask = scored.step_mask
-  first = step_metrics.first_error(truth, mask)
-  named = step_metrics.first_error(scored.step_scores, mask, threshold)
-  pair = named, first
+  first = step_metrics.first_error(truth, mask)  # [P, S]
+  predicted = step_metrics.first_error(scored.step_scores, mask, threshold)
+  pair = predicted, first
   mean = step_metrics.first_error_f1(*pair)
   low, high = step_metrics.first_error_interval(*pair, key)
-  found = {
+  estimates = {
     f"first_error/{name}/{field}": _estimate(*values)
     for field, *values in zip(mean._fields, mean, low, high, strict=True)
   }
-  # What comes after an error was not learned, and has no sensible truth.
-  until = (first[..., None] < 0) | (
+  # The steps after an error have no labels, and whether they are right is not
+  # well defined.
+  up_to_error = (first[..., None] < 0) | (
     jnp.arange(mask.shape[-1]) <= first[..., None]
   )
-  area = metrics.auc(scored.step_scores, truth > 0, mask & until)
-  return {**found, f"auc/{name}": {"mean": float(area)}}
+  area = metrics.auc(scored.step_scores, truth > 0, mask & up_to_error)
+  return {**estimates, f"auc/{name}": {"mean": float(area)}}
 
 
-def _choices(
+def _best_of_n(
   scored: types.Rollout, answers: np.ndarray, ns: tuple[int, ...], key: Array
 ) -> dict[str, dict[str, float]]:
-  """Choosing one of n samples, by vote and by every rule."""
+  """Computes the accuracy of the majority vote and of the best of n samples."""
   correct = scored.correct
   votes = majority_vote.majority_at_k(answers, np.asarray(correct), ns)
+  # Each value is `[P]`, so that the bootstrap resamples problems.
   columns = {"accuracy/pass@1": np.asarray((correct == 1).mean(-1))}
   for i, n in enumerate(ns):
     columns[f"accuracy/maj@{n}"] = votes[:, i]
     for rule, reduce in RULES.items():
-      by = reduce(scored.step_scores, scored.step_mask)
-      best = np.asarray(step_metrics.best_of_n_value(by, correct, n))
+      sample_scores = reduce(scored.step_scores, scored.step_mask)  # [P, S]
+      best = np.asarray(step_metrics.best_of_n_value(sample_scores, correct, n))
       columns[f"accuracy/{rule}@{n}"] = best
       columns[f"uplift/{rule}@{n}"] = best - votes[:, i]
   values = np.stack(list(columns.values()), -1)

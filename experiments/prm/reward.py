@@ -1,8 +1,9 @@
-"""A task whose step scores are a frozen process reward model's.
+"""A task whose step scores come from a frozen process reward model.
 
-Any method that reads step scores then learns from the model, in the fused loop
-too, since the scoring is part of the task's jittable `score`. The verdict stays
-the task's own: what the policy really achieves is always logged beside.
+Any method that reads step scores can then train on those of the model. The model
+is part of the compiled `score` of the task, so this also works in the fused
+loop. The verdict on a sample is still that of the original task, so the metrics
+show the real accuracy of the policy.
 """
 
 from __future__ import annotations
@@ -22,15 +23,14 @@ Array = jax.Array
 def scored_by(
   task: Task, scorer: model.ProcessModel, params: types.PyTree
 ) -> Task:
-  """The same task; a model scores the steps that the task finds.
+  """Returns a copy of the task in which a model scores the steps.
 
   Args:
-    task: jittable, with `step_ids` and `step_mask`.
-    scorer: decoder and head.
-    params: of the scorer; constants of every program that scores.
-
-  Returns:
-    The task, named after both.
+    task: task whose `score` can be compiled and returns `step_ids` and
+      `step_mask`. They define the steps.
+    scorer: process reward model.
+    params: parameters of the model. They become constants of the compiled
+      program.
   """
 
   def score(
@@ -45,6 +45,7 @@ def scored_by(
       mask=jnp.arange(completions.shape[-1]) < lengths[..., None],
     )
     steps = judged.step_mask.shape[-1]
+    # [P, S, K, classes]
     outputs = model.score_steps(scorer, params, tokens, judged.step_ids, steps)
     scores = jax.lax.stop_gradient(scorer.read(outputs))
     return judged.replace(step_scores=jnp.where(judged.step_mask, scores, 0.0))

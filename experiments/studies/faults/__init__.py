@@ -1,1 +1,1 @@
-"""Breaks real runs and shows what is left: `python -m experiments.studies.faults`."""
+"""Injects faults into real runs: `python -m experiments.studies.faults`."""

@@ -1,23 +1,26 @@
-"""Breaks real runs and shows what is left.
+"""Injects faults into real runs and compares them with an undisturbed run.
 
   python -m experiments.studies.faults [FAULT ...] [--quick] [--json [FILE]] [--seed 0]
 
-A small training runs undisturbed; then the same is killed, damaged and starved,
-and goes on by the same command. What is compared at its end is the last
-checkpoint, the metrics, the evaluations and the rollouts, bit for bit.
+A small training runs once without a fault. The same training is then run with
+faults, and resumed with the same command after each. At its end, its last
+checkpoint, metrics, evaluations and sample dumps are compared with those of the
+undisturbed run, bit for bit.
 
-  kill        SIGKILL at 30 random moments (starting, stepping, saving,
-              evaluating)
-  processes   SIGKILL of one of two processes, 10 times
-  damage      a bit of the newest checkpoint is flipped, or a file is cut, 5 times
-  full        the disk has no room left, 3 times (needs the right to mount)
-  read_only   the workdir cannot be written (likewise)
-  verifier    a worker of the verifiers' pool is killed every second, 10 times
-  soak        2,000 steps: memory, open files and processes; only where it is
-              asked for
+  kill        SIGKILL at 30 random moments: during the start, a step, a save or
+              an evaluation
+  processes   SIGKILL of one of two processes of a run, 10 times
+  damage      in the newest checkpoint one bit is flipped or one file is
+              truncated, 5 times
+  full        the disk has no space left, 3 times; needs permission to mount
+  read_only   the workdir cannot be written; needs permission to mount
+  verifier    every second a worker process of the verifier pool is killed, 10
+              times
+  soak        memory, open files and processes during 2,000 steps
 
---quick: 3 kills, in under 3 minutes. Each fault is under 10 minutes by itself.
-Exit status 1 where something did not recover or differs.
+Without a FAULT all are injected except soak. --quick injects only `kill`, and
+kills 3 times, in under 3 minutes. Each fault takes less than 10 minutes. The
+exit status is 1 if a run did not recover or differs from the undisturbed run.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from rich.console import Console
 
 from experiments.cli import arguments, errors
 from experiments.studies.faults import disks, kills, runs, soak, verifier
-from experiments.studies.faults.outcome import Outcome, Skipped, Tell
+from experiments.studies.faults.outcome import Outcome, Report, Skipped
 from rl import registry
 
 FAULTS = (
@@ -51,117 +54,137 @@ FAULTS = (
   "verifier",
   "soak",
 )
-USUAL = FAULTS[:-1]
-KILLS, QUICK = 30, 3
+DEFAULT = FAULTS[:-1]  # soak runs only if it is named
+KILLS, QUICK_KILLS = 30, 3
 
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """The command line; its exit status."""
+  """Runs the command line and returns its exit status."""
   parser = argparse.ArgumentParser(
     prog="python -m experiments.studies.faults",
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  parser.add_argument("faults", nargs="*", metavar="FAULT")
-  parser.add_argument("--quick", action="store_true")
-  parser.add_argument("--json", nargs="?", const="-", metavar="FILE")
-  parser.add_argument("--seed", type=int, default=0)
-  given = parser.parse_args(argv)
-  for name in given.faults:
+  parser.add_argument(
+    "faults",
+    nargs="*",
+    metavar="FAULT",
+    help="faults to inject (default: all except soak)",
+  )
+  parser.add_argument(
+    "--quick", action="store_true", help="inject only `kill`, with 3 kills"
+  )
+  parser.add_argument(
+    "--json",
+    nargs="?",
+    const="-",
+    metavar="FILE",
+    help="write the results as JSON to FILE, or to the standard output",
+  )
+  parser.add_argument(
+    "--seed",
+    type=int,
+    default=0,
+    help="seed of the random moments and places of the faults",
+  )
+  options = parser.parse_args(argv)
+  for name in options.faults:
     if name not in FAULTS:
       raise errors.UsageError(registry.describe_unknown("fault", name, FAULTS))
   with errors.usage_errors():
-    arguments.check_seed("--seed", given.seed)
-    if given.json not in (None, "-"):
-      arguments.check_writable("--json", given.json)
-  names = given.faults or (["kill"] if given.quick else USUAL)
+    arguments.check_seed("--seed", options.seed)
+    if options.json not in (None, "-"):
+      arguments.check_writable("--json", options.json)
+  names = options.faults or (["kill"] if options.quick else DEFAULT)
   console = Console(stderr=True)
-  begun = time.monotonic()
+  start = time.monotonic()
 
-  def tell(text: str) -> None:
+  def report(text: str) -> None:
     console.print(
-      f"{time.monotonic() - begun:5.0f} s  {text}",
+      f"{time.monotonic() - start:5.0f} s  {text}",
       soft_wrap=True,
       highlight=False,
       markup=False,
     )
 
-  found = []
-  times = QUICK if given.quick else KILLS
-  for one in _break(names, times, given.seed, tell):
-    tell(str(one))
-    found.append(one)
-  told = {
-    "faults": [dataclasses.asdict(one) for one in found],
-    "silent_differences": sum(
-      one.silent_differences for one in found if isinstance(one, Outcome)
-    ),
+  results = []
+  kills_per_run = QUICK_KILLS if options.quick else KILLS
+  for result in _inject(names, kills_per_run, options.seed, report):
+    report(str(result))
+    results.append(result)
+  outcomes = [one for one in results if isinstance(one, Outcome)]
+  content = {
+    "faults": [dataclasses.asdict(one) for one in results],
+    "silent_differences": sum(one.silent_differences for one in outcomes),
   }
-  text = json.dumps(told, indent=2)
-  if given.json == "-":
+  text = json.dumps(content, indent=2)
+  if options.json == "-":
     print(text)
   else:
-    _show(found, Console())
-  if given.json not in (None, "-"):
-    pathlib.Path(given.json).write_text(text + "\n")
-  done = [one for one in found if isinstance(one, Outcome)]
-  return 0 if all(one.passed for one in done) else errors.FAILURE
+    _print_table(results, Console())
+  if options.json not in (None, "-"):
+    pathlib.Path(options.json).write_text(text + "\n")
+  return 0 if all(one.is_success for one in outcomes) else errors.FAILURE
 
 
-def _break(
-  names: Sequence[str], times: int, seed: int, tell: Tell
+def _inject(
+  names: Sequence[str], num_kills: int, seed: int, report: Report
 ) -> Iterator[Outcome | Skipped]:
-  """Each fault in turn, beside one undisturbed run."""
-  jax.config.update("jax_platforms", "cpu")  # an accelerator is for the runs
-  with runs.folder() as folder:
+  """Injects the faults one after another and yields their results."""
+  # The runs are processes of their own; this one must not occupy the device.
+  jax.config.update("jax_platforms", "cpu")
+  with runs.temporary_folder() as folder:
     reference = folder / "undisturbed"
     if set(names) & {"kill", "damage", "full", "read_only"}:
-      tell("the undisturbed run")
+      report("the undisturbed run starts")
       run = runs.Run(reference, (), folder / "undisturbed.log")
       if status := run.wait():
         raise errors.RunError(
-          f"the undisturbed run ended with {status}: {run.last_line}"
+          f"the undisturbed run ended with status {status}: {run.last_line}"
         )
-    # Each has its own draws: what it does is the same, whatever goes before.
-    draws = {name: random.Random(f"{seed} {name}") for name in FAULTS}
-    makers: dict[str, Callable[[], Outcome | Skipped]] = {
+    # Each fault has its own generator, so that its moments and places do not
+    # depend on the faults before it.
+    rngs = {name: random.Random(f"{seed} {name}") for name in FAULTS}
+    injectors: dict[str, Callable[[], Outcome | Skipped]] = {
       "kill": functools.partial(
-        kills.alone, times, reference, draws["kill"], tell
+        kills.kill_process, num_kills, reference, rngs["kill"], report
       ),
       "processes": functools.partial(
-        kills.one_of_two, 10, folder, draws["processes"], tell
+        kills.kill_one_of_two, 10, folder, rngs["processes"], report
       ),
       "damage": functools.partial(
-        disks.damaged, 5, reference, draws["damage"], tell
+        disks.damage_checkpoints, 5, reference, rngs["damage"], report
       ),
-      "full": functools.partial(disks.full, 3, reference, tell),
-      "read_only": functools.partial(disks.read_only, reference, tell),
+      "full": functools.partial(disks.fill_disk, 3, reference, report),
+      "read_only": functools.partial(disks.forbid_writing, reference, report),
       "verifier": functools.partial(
-        verifier.killed, 10, draws["verifier"], tell
+        verifier.kill_workers, 10, rngs["verifier"], report
       ),
-      "soak": functools.partial(soak.soak, folder, soak.STEPS, tell),
+      "soak": functools.partial(soak.soak, folder, soak.STEPS, report),
     }
     for name in names:
-      yield makers[name]()
+      yield injectors[name]()
 
 
-def _show(found: Sequence[Outcome | Skipped], console: Console) -> None:
-  """The table, and below it what else a reader should know."""
-  shown = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-  shown.add_column("fault", no_wrap=True)
+def _print_table(
+  results: Sequence[Outcome | Skipped], console: Console
+) -> None:
+  """Prints the table of results, and their notes below it."""
+  table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+  table.add_column("fault", no_wrap=True)
   for name in ("times", "recovered", "lost steps", "silent differences"):
-    shown.add_column(name, justify="right")
+    table.add_column(name, justify="right")
   notes = []
-  for one in found:
+  for one in results:
     if isinstance(one, Skipped):
-      shown.add_row(one.fault, "0", "", "", "")
-      notes.append(f"{one.fault} was not made: {one.reason}")
+      table.add_row(one.fault, "0", "", "", "")
+      notes.append(f"{one.fault}: skipped: {one.reason}")
       continue
     numbers = one.times, one.recovered, one.lost_steps, one.silent_differences
-    shown.add_row(one.fault, *map(str, numbers))
+    table.add_row(one.fault, *map(str, numbers))
     notes += [f"{one.fault}: {note}" for note in one.notes]
-  console.print(shown)
+  console.print(table)
   for note in notes:
     console.print(note, soft_wrap=True, highlight=False, markup=False)
 

@@ -1,4 +1,4 @@
-"""What disks do: bits flip, files end early, there is no room, no writing."""
+"""Faults of disks: flipped bits, truncated files, full and read-only disks."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import subprocess
 from collections.abc import Iterator
 
 from experiments.studies.faults import kills, runs
-from experiments.studies.faults.outcome import Outcome, Skipped, Tell
+from experiments.studies.faults.outcome import Outcome, Report, Skipped
 
-ROOM = 64  # MiB of the small disk
+DISK_SIZE = 64  # MiB of the file system in memory; a run needs less
 
 
-def damaged(
-  times: int, reference: pathlib.Path, draw: random.Random, tell: Tell
+def damage_checkpoints(
+  times: int, reference: pathlib.Path, rng: random.Random, report: Report
 ) -> Outcome:
-  """A file of the newest checkpoint has a bit flipped, or ends early.
+  """Kills a run, damages its newest checkpoint and starts it again.
 
-  Some files are never read, and damage there harms nothing: it goes on until
-  enough of the others were hit.
+  Some files of a checkpoint are never read, and their damage has no effect. It
+  is counted apart: the function ends when files that are read were damaged
+  `times` times.
 
   Args:
-    times: how often the damage is one that matters.
+    times: number of damaged files that are read.
     reference: workdir of the undisturbed run.
-    draw: of the file and the place.
-    tell: where progress goes.
+    rng: random generator that picks the files and the damaged bytes.
+    report: function that prints a line of progress.
   """
   folder = reference.parent
   workdir, log = folder / "damaged", folder / "damaged.log"
@@ -37,20 +38,23 @@ def damaged(
   while True:
     run = runs.Run(workdir, (), log)
     if newest:
-      run.until(lambda run=run: run.resumed_at is not None)
+      run.wait_until(lambda run=run: run.resumed_at is not None)
+      # A run that resumes from the damaged checkpoint did not read the file.
       unread += run.resumed_at == newest
-      recovered += "damaged (" in run.said or run.resumed_at == newest
+      # Otherwise it has to report the damage and resume from the one before.
+      recovered += "damaged (" in run.output or run.resumed_at == newest
       lost += newest - (run.resumed_at or 0)
       newest = 0
-    if done - unread == times or not kills.strike(run, "step", draw):
+    if done - unread == times or not kills.kill_at(run, "step", rng):
       if status := run.wait():
-        wrong.append(f"ended with {status}: {run.last_line}")
+        wrong.append(f"ended with status {status}: {run.last_line}")
       break
-    whole = runs.newest(workdir)
-    if len(runs.saved(workdir)) < 2:
-      continue  # there is none before it to go on from
-    newest = int(whole.name)
-    tell(f"damage {done + 1 - unread} of {times}: {damage(whole, draw)}")
+    checkpoint = runs.newest_checkpoint(workdir)
+    if len(runs.checkpoint_steps(workdir)) < 2:
+      continue  # no earlier checkpoint exists from which the run could resume
+    newest = int(checkpoint.name)
+    damage = damage_file(checkpoint, rng)
+    report(f"damage {done + 1 - unread} of {times}: {damage}")
     done += 1
   wrong += runs.differences(reference, workdir)
   shutil.rmtree(workdir)
@@ -60,34 +64,44 @@ def damaged(
     recovered,
     lost,
     len(wrong),
-    (f"{unread} times the file is one that is never read", *wrong[:5]),
+    (f"{unread} of the damaged files are never read", *wrong[:5]),
   )
 
 
-def damage(checkpoint: pathlib.Path, draw: random.Random) -> str:
-  """Flips a bit of one of its files, or cuts it; says what."""
+def damage_file(checkpoint: pathlib.Path, rng: random.Random) -> str:
+  """Flips a bit of a file of the state, or truncates it.
+
+  Args:
+    checkpoint: folder of the checkpoint.
+    rng: random generator that picks the file, the byte and the kind of damage.
+
+  Returns:
+    A description of the damage.
+  """
   files = sorted(
     path for path in (checkpoint / "state").rglob("*") if path.is_file()
   )
-  path = draw.choice([path for path in files if path.stat().st_size])
+  path = rng.choice([path for path in files if path.stat().st_size])
   content = bytearray(path.read_bytes())
-  place = draw.randrange(len(content))
+  position = rng.randrange(len(content))
   name = path.relative_to(checkpoint.parent)
-  if draw.random() < 0.5:
-    path.write_bytes(content[:place])
-    return f"{name} ends after {place} of {len(content)} bytes"
-  content[place] ^= 1 << draw.randrange(8)
+  if rng.random() < 0.5:
+    path.write_bytes(content[:position])
+    return f"{name} is truncated to {position} of {len(content)} bytes"
+  content[position] ^= 1 << rng.randrange(8)
   path.write_bytes(content)
-  return f"a bit of byte {place} of {name}"
+  return f"one bit of byte {position} of {name} is flipped"
 
 
-def full(times: int, reference: pathlib.Path, tell: Tell) -> Outcome | Skipped:
-  """The disk has no room left while the run saves and logs.
+def fill_disk(
+  times: int, reference: pathlib.Path, report: Report
+) -> Outcome | Skipped:
+  """Fills the disk while a run saves and logs, and starts the run again.
 
   Args:
-    times: how often.
+    times: number of times that the disk is filled.
     reference: workdir of the undisturbed run.
-    tell: where progress goes.
+    report: function that prints a line of progress.
   """
   folder = reference.parent
   disk = folder / "small_disk"
@@ -99,71 +113,75 @@ def full(times: int, reference: pathlib.Path, tell: Tell) -> Outcome | Skipped:
     notes: list[str] = []
     for number in range(times):
       run = runs.Run(workdir, (), folder / "full.log")
-      least = (run_saved(workdir) or 0) + 7
-      run.until(lambda least=least: runs.logged(workdir) >= least)
+      # 7 steps after a checkpoint: between two saves, which are 5 steps apart.
+      step = (newest_checkpoint_step(workdir) or 0) + 7
+      run.wait_until(lambda step=step: runs.last_logged_step(workdir) >= step)
       _fill(ballast)
       status = run.wait()
       lost += run.lost_steps
-      said = run.last_line
-      recovered += status == 1 and said.startswith("error: ")
-      tell(f"full {number + 1} of {times}: status {status}, {said[:100]}")
+      message = run.last_line
+      recovered += status == 1 and message.startswith("error: ")
+      report(f"full {number + 1} of {times}: status {status}, {message[:100]}")
       if not number:
-        notes.append(said[:160])
+        notes.append(message[:160])
       ballast.unlink()
     last = runs.Run(workdir, (), folder / "full.log")
     wrong = []
     if status := last.wait():
-      wrong.append(f"ended with {status}: {last.last_line}")
+      wrong.append(f"ended with status {status}: {last.last_line}")
     wrong += runs.differences(reference, workdir)
   return Outcome(
     "full disk", times, recovered, lost, len(wrong), (*notes, *wrong[:5])
   )
 
 
-def run_saved(workdir: pathlib.Path) -> int | None:
-  """Step of the latest checkpoint."""
-  found = runs.newest(workdir)
-  return None if found is None else int(found.name)
+def newest_checkpoint_step(workdir: pathlib.Path) -> int | None:
+  """Returns the step of the newest checkpoint, or None if there is none."""
+  checkpoint = runs.newest_checkpoint(workdir)
+  return None if checkpoint is None else int(checkpoint.name)
 
 
 def _fill(ballast: pathlib.Path) -> None:
-  """Takes all the room that is left."""
+  """Writes zeros to a file until the disk is full."""
   with contextlib.suppress(OSError), ballast.open("wb") as file:
     while True:
       file.write(bytes(1 << 12))
       file.flush()
 
 
-def read_only(reference: pathlib.Path, tell: Tell) -> Outcome | Skipped:
-  """The workdir cannot be written: a new one, and one that is half done.
+def forbid_writing(
+  reference: pathlib.Path, report: Report
+) -> Outcome | Skipped:
+  """Starts a run on a read-only disk: in a new workdir, and to resume one.
 
   Args:
     reference: workdir of the undisturbed run.
-    tell: where progress goes.
+    report: function that prints a line of progress.
   """
   folder = reference.parent
   disk = folder / "read_only_disk"
   with _mounted(disk) as problem:
     if problem:
       return Skipped("read-only workdir", problem)
-    half = disk / "run"
+    unfinished = disk / "run"
     log = folder / "read_only.log"
-    run = runs.Run(half, (), log)
-    run.until(lambda: (run_saved(half) or 0) >= 10)
+    run = runs.Run(unfinished, (), log)
+    run.wait_until(lambda: (newest_checkpoint_step(unfinished) or 0) >= 10)
     run.kill()
     recovered, notes = 0, []
     _mount("-o", "remount,ro", str(disk))
-    for workdir in (disk / "new", half):
+    for workdir in (disk / "new", unfinished):
       run = runs.Run(workdir, (), log)
-      status, said = run.wait(), run.last_line
-      recovered += status in (1, 2) and said.startswith("error: ")
-      notes.append(f"status {status}: {said[:160]}")
-      tell(notes[-1])
+      status, message = run.wait(), run.last_line
+      # Status 2 reports a wrong argument, here the workdir.
+      recovered += status in (1, 2) and message.startswith("error: ")
+      notes.append(f"status {status}: {message[:160]}")
+      report(notes[-1])
     _mount("-o", "remount,rw", str(disk))
     wrong = []
-    if status := runs.Run(half, (), log).wait():
-      wrong.append(f"ended with {status}")
-    wrong += runs.differences(reference, half)
+    if status := runs.Run(unfinished, (), log).wait():
+      wrong.append(f"ended with status {status}")
+    wrong += runs.differences(reference, unfinished)
   return Outcome(
     "read-only workdir", 2, recovered, 0, len(wrong), (*notes, *wrong[:5])
   )
@@ -171,21 +189,23 @@ def read_only(reference: pathlib.Path, tell: Tell) -> Outcome | Skipped:
 
 @contextlib.contextmanager
 def _mounted(disk: pathlib.Path) -> Iterator[str]:
-  """A small file system in memory; yields why there is none, or ""."""
+  """Mounts a file system in memory; yields "" or the reason of a failure."""
   disk.mkdir()
-  said = _mount("-t", "tmpfs", "-o", f"size={ROOM}m", "extremum", str(disk))
+  error = _mount(
+    "-t", "tmpfs", "-o", f"size={DISK_SIZE}m", "extremum", str(disk)
+  )
   try:
-    yield f"needs the right to mount a file system: {said}" if said else ""
+    yield f"needs permission to mount a file system: {error}" if error else ""
   finally:
-    if not said:
+    if not error:
       subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
-def _mount(*words: str) -> str:
-  """What `mount` complains of, or ""."""
+def _mount(*arguments: str) -> str:
+  """Runs `mount`; returns its error message, or "" if it succeeded."""
   if os.name != "posix" or not shutil.which("mount"):
-    return "there is no mount command"
-  found = subprocess.run(
-    ["mount", *words], capture_output=True, text=True, check=False
+    return "this machine has no mount command"
+  process = subprocess.run(
+    ["mount", *arguments], capture_output=True, text=True, check=False
   )
-  return found.stderr.strip() if found.returncode else ""
+  return process.stderr.strip() if process.returncode else ""

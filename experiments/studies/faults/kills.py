@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, of a run's only process and of one of two."""
+"""Kills processes of a run at random moments with SIGKILL."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ import socket
 import time
 from collections.abc import Callable
 
-from experiments.configs import faults as config
+from experiments.configs import faults
 from experiments.studies.faults import runs
-from experiments.studies.faults.outcome import Outcome, Tell
+from experiments.studies.faults.outcome import Outcome, Report
 
 MOMENTS = ("step", "checkpoint", "evaluation", "start")
-# Of several processes, once all have met: who is late to start is waited for.
-JOINED = ("step", "checkpoint", "evaluation")
-PATIENCE = 60.0  # seconds that a process may outlive the other
+# Moments at which one of two processes is killed. "start" is left out: before
+# the processes are connected, the other would wait for a late one.
+CONNECTED_MOMENTS = ("step", "checkpoint", "evaluation")
+PATIENCE = 60.0  # time limit in seconds for a process to end after the other
 
 
-def alone(
-  kills: int, reference: pathlib.Path, draw: random.Random, tell: Tell
+def kill_process(
+  kills: int, reference: pathlib.Path, rng: random.Random, report: Report
 ) -> Outcome:
-  """One process, killed while it starts, steps, saves and evaluates.
+  """Kills a run with one process during its start, steps, saves, evaluations.
 
-  A run that reaches its end before all kills were made is followed by another.
+  If a run reaches its end before it was killed `kills` times, another follows.
 
   Args:
-    kills: how often.
+    kills: number of kills.
     reference: workdir of the undisturbed run.
-    draw: of the moments.
-    tell: where progress goes.
+    rng: random generator that picks the moments.
+    report: function that prints a line of progress.
   """
   folder = reference.parent
   counts = collections.Counter()
@@ -42,130 +43,158 @@ def alone(
     was_killed = False
     while True:
       run = runs.Run(workdir, (), folder / "killed.log")
-      moment = draw.choice(MOMENTS)
-      struck = counts.total() < kills and strike(run, moment, draw)
-      status = None if struck else run.wait()
+      moment = rng.choice(MOMENTS)
+      killed = counts.total() < kills and kill_at(run, moment, rng)
+      status = None if killed else run.wait()
+      # A run recovered if it could be killed again or ended with status 0.
       recovered += was_killed and not status
-      if not struck:
+      if not killed:
         break
       counts[moment] += 1
       lost += run.lost_steps
       was_killed = True
-      tell(
+      report(
         f"kill {counts.total()} of {kills}: {moment}, after step "
-        f"{runs.logged(workdir)}"
+        f"{runs.last_logged_step(workdir)}"
       )
     if status:
-      wrong.append(f"ended with {status}: {run.last_line}")
+      wrong.append(f"ended with status {status}: {run.last_line}")
     wrong += runs.differences(reference, workdir)
     shutil.rmtree(workdir)
-  told = ", ".join(f"{counts[moment]} {moment}" for moment in MOMENTS)
+  moments = ", ".join(f"{counts[moment]} {moment}" for moment in MOMENTS)
   return Outcome(
     "SIGKILL",
     counts.total(),
     recovered,
     lost,
     len(wrong),
-    (f"moments: {told}", *wrong[:5]),
+    (f"moments: {moments}", *wrong[:5]),
   )
 
 
-def strike(run: runs.Run, moment: str, draw: random.Random) -> bool:
-  """Kills a run at such a moment; False where it ended before."""
+def kill_at(run: runs.Run, moment: str, rng: random.Random) -> bool:
+  """Kills a run at a moment; returns False if the run ended before.
+
+  Args:
+    run: the run.
+    moment: one of `MOMENTS`.
+    rng: random generator that varies the moment.
+  """
   if moment == "start":
-    time.sleep(draw.uniform(0.0, 8.0))
+    # Spreads the kills over the start of the process.
+    time.sleep(rng.uniform(0.0, 8.0))
   else:
-    if not run.until(_due(run, moment, draw)):
+    if not run.wait_until(_moment_condition(run, moment, rng)):
       return False
-    time.sleep(draw.uniform(0.0, 0.05))
+    # Spreads the kills over the duration of a step or a save.
+    time.sleep(rng.uniform(0.0, 0.05))
   if not run.is_running:
     return False
   run.kill()
   return True
 
 
-def _due(run: runs.Run, moment: str, draw: random.Random) -> Callable[[], bool]:
-  """Whether the moment has come, as far as files tell, in this very process."""
+def _moment_condition(
+  run: runs.Run, moment: str, rng: random.Random
+) -> Callable[[], bool]:
+  """Returns a function that reads from the files whether a moment has come."""
   workdir = run.workdir
   if moment == "checkpoint":
+    # A temporary folder exists while a checkpoint is written. Those of earlier
+    # processes, which were killed during a save, do not count.
     before = set((workdir / "checkpoints").glob("*tmp*"))
     return lambda: bool(set((workdir / "checkpoints").glob("*tmp*")) - before)
   if moment == "evaluation":
-    return lambda: run.resumed_at is not None and _evaluates(workdir)
-  seen, more = [], draw.randint(1, 25)
+    # Until this process trains, the files show the state of the one before.
+    return lambda: run.resumed_at is not None and _is_evaluating(workdir)
+  steps, num_changes = [], rng.randint(1, 25)
 
-  def stepped() -> bool:
-    now = runs.logged(workdir)
-    if not seen or seen[-1] != now:
-      seen.append(now)
-    return len(seen) > more
+  def has_stepped() -> bool:
+    step = runs.last_logged_step(workdir)
+    if not steps or steps[-1] != step:
+      steps.append(step)
+    return len(steps) > num_changes
 
-  return stepped
+  return has_stepped
 
 
-def _evaluates(workdir: pathlib.Path) -> bool:
-  """Whether held-out problems are being sampled."""
-  done = runs.logged(workdir)
-  asked = config.get_config()
+def _is_evaluating(workdir: pathlib.Path) -> bool:
+  """Returns whether an evaluation has started and its file does not exist."""
+  done = runs.last_logged_step(workdir)
+  config = faults.get_config()
   name = f"evaluation_{done:06d}.json"
-  if done in (0, asked.steps):
+  if done in (0, config.steps):
     name = "evaluation.json" if done else "evaluation_base.json"
-  elif done % asked.evaluate_every:
+  elif done % config.evaluate_every:
     return False
   return not (workdir / name).exists()
 
 
 class Pair:
-  """Two processes that run one experiment together."""
+  """Two connected processes that run one experiment. The constructor starts them.
+
+  Args:
+    workdir: workdir of the run.
+
+  Attributes:
+    processes: the two processes, the coordinator first.
+  """
 
   def __init__(self, workdir: pathlib.Path) -> None:
-    with socket.socket() as free:
-      free.bind(("localhost", 0))
-      port = free.getsockname()[1]
-    words = (f"--coordinator=localhost:{port}", "--processes=2")
-    self.both = [
+    # The system chooses a free port, which is free again after the `with`.
+    with socket.socket() as probe:
+      probe.bind(("localhost", 0))
+      port = probe.getsockname()[1]
+    flags = (f"--coordinator=localhost:{port}", "--processes=2")
+    self.processes = [
       runs.Run(
         workdir,
-        (*words, f"--process={i}"),
+        (*flags, f"--process={i}"),
         workdir.parent / f"{workdir.name}_{i}.log",
       )
       for i in range(2)
     ]
 
   def wait(self) -> list[int]:
-    return [one.wait() for one in self.both]
+    """Waits for both processes and returns their exit statuses."""
+    return [process.wait() for process in self.processes]
 
 
-def one_of_two(
-  kills: int, folder: pathlib.Path, draw: random.Random, tell: Tell
+def kill_one_of_two(
+  kills: int, folder: pathlib.Path, rng: random.Random, report: Report
 ) -> Outcome:
-  """Either of two processes, at random moments.
+  """Kills one of two processes of a run at random moments.
 
-  The other has to end within `PATIENCE` and to say why; then both are started
-  again.
+  The other process has to end within `PATIENCE` seconds and to print an error.
+  Then both are started again.
 
   Args:
-    kills: how often.
-    folder: for the runs, the undisturbed one too.
-    draw: of the moments and of the process.
-    tell: where progress goes.
+    kills: number of kills.
+    folder: folder for the workdirs of the runs with and without kills.
+    rng: random generator that picks the moments and the process to kill.
+    report: function that prints a line of progress.
   """
   reference, workdir = folder / "two", folder / "two_killed"
-  tell("two processes: the undisturbed run")
-  statuses = Pair(reference).wait()
+  report("two processes: the undisturbed run starts")
+  pair = Pair(reference)
+  statuses = pair.wait()
   if any(statuses):
-    raise RuntimeError(f"the undisturbed processes ended with {statuses}")
+    last_lines = [process.last_line for process in pair.processes]
+    raise RuntimeError(
+      f"the two undisturbed processes ended with statuses {statuses} and the "
+      f"messages {last_lines}"
+    )
   done = recovered = lost = 0
   longest = 0.0
   wrong: list[str] = []
   while True:
     pair = Pair(workdir)
-    victim = draw.randrange(2)
-    moment = draw.choice(JOINED)
-    run, other = pair.both[victim], pair.both[1 - victim]
-    if done == kills or not strike(run, moment, draw):
+    victim = rng.randrange(2)
+    moment = rng.choice(CONNECTED_MOMENTS)
+    run, other = pair.processes[victim], pair.processes[1 - victim]
+    if done == kills or not kill_at(run, moment, rng):
       if any(statuses := pair.wait()):
-        wrong.append(f"ended with {statuses}: {run.last_line}")
+        wrong.append(f"ended with statuses {statuses}: {run.last_line}")
       if done == kills or not any(statuses):
         wrong += runs.differences(reference, workdir)
       if done == kills:
@@ -173,18 +202,20 @@ def one_of_two(
       shutil.rmtree(workdir)
       continue
     done += 1
-    begun = time.monotonic()
+    start = time.monotonic()
     try:
       status = other.wait(PATIENCE)
     except TimeoutError:
-      status = None  # the survivor hangs: it has not recovered
-    took = time.monotonic() - begun
-    longest = max(longest, took)
-    lost += pair.both[0].lost_steps
-    recovered += status not in (0, None) and bool(other.said.strip())
-    tell(
+      status = None  # it hangs, which does not count as recovered
+    seconds = time.monotonic() - start
+    longest = max(longest, seconds)
+    lost += pair.processes[0].lost_steps
+    # The other process has to fail with an error message.
+    recovered += status not in (0, None) and bool(other.output.strip())
+    report(
       f"kill {done} of {kills}: process {victim}, {moment}, after step "
-      f"{runs.logged(workdir)}; the other ended with {status} in {took:.0f} s"
+      f"{runs.last_logged_step(workdir)}; the other process ended with status "
+      f"{status} in {seconds:.0f} s"
     )
   return Outcome(
     "SIGKILL of one of two",
@@ -192,5 +223,5 @@ def one_of_two(
     recovered,
     lost,
     len(wrong),
-    (f"the other ended after {longest:.0f} s at most", *wrong[:5]),
+    (f"the other process ended within {longest:.0f} s", *wrong[:5]),
   )

@@ -1,24 +1,26 @@
-"""What came of one sort of fault."""
+"""The result of injecting one kind of fault."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]  # prints a line of progress
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """One row of the table.
+  """Result of one kind of fault, a row of the printed table.
 
   Attributes:
-    fault: what was done.
-    times: how often.
-    recovered: after how many of them the run went on, or said why it cannot.
-    lost_steps: that were made again, over all of them.
-    silent_differences: from the undisturbed run, of arrays, metrics and files.
-    notes: what else a reader should know, a line each.
+    fault: name of the fault.
+    times: number of times that it was injected.
+    recovered: number of times that the run behaved as promised: it resumed, or
+      it ended with an error message that names the reason.
+    lost_steps: total number of steps that were run again after the faults.
+    silent_differences: number of arrays, metrics and files of the final run
+      that differ from the undisturbed run.
+    notes: further lines to print below the table.
   """
 
   fault: str
@@ -29,17 +31,18 @@ class Outcome:
   notes: tuple[str, ...] = ()
 
   @property
-  def passed(self) -> bool:
+  def is_success(self) -> bool:
+    """True if the run recovered from every fault and nothing differs."""
     return self.recovered == self.times and not self.silent_differences
 
 
 @dataclasses.dataclass(frozen=True)
 class Skipped:
-  """A fault that this machine does not let us make.
+  """A fault that cannot be injected on this machine.
 
   Attributes:
-    fault: which.
-    reason: why not.
+    fault: name of the fault.
+    reason: reason, for example a missing permission.
   """
 
   fault: str

@@ -1,4 +1,4 @@
-"""Real runs to break, how far they are, and in what two of them differ."""
+"""Starts real runs, reads their progress, and compares their results."""
 
 from __future__ import annotations
 
@@ -22,38 +22,43 @@ import orbax.checkpoint as ocp
 from experiments.logging import json_files, writers
 from models import checkpoint_reader
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]  # root of the repository
 CONFIG = "experiments/configs/faults.py"
-_TAIL = 1 << 14  # bytes of a file in which its last whole line is
-SECONDS = 600.0  # that a run may take to end by itself
-_CLOCKS = ("time/", "perf/")
-_BEGUN = re.compile(r"resumed after step (\d+)|steps of \w+")
+SECONDS = 600.0  # time limit for a run to end, and for a condition to come true
+# Number of bytes at the end of `metrics.jsonl` that are read, enough to contain
+# the last complete line.
+_TAIL = 1 << 14
+_CLOCKS = ("time/", "perf/")  # prefixes of metrics that differ in every run
+# A line that a run prints when its training starts: a resumed run, or a new one.
+_STARTED = re.compile(r"resumed after step (\d+)|steps of \w+")
 
 
 class Run:
-  """One process of `experiments.run`, started now.
+  """A process of `experiments.run`. The constructor starts it.
 
   Args:
-    workdir: of the run.
-    words: further flags.
-    log: what it says is added there.
+    workdir: workdir of the run.
+    flags: additional flags of the command.
+    log: file to which the output of the process is appended.
 
   Attributes:
-    workdir: of the run.
+    workdir: workdir of the run.
   """
 
   def __init__(
-    self, workdir: pathlib.Path, words: Sequence[str], log: pathlib.Path
+    self, workdir: pathlib.Path, flags: Sequence[str], log: pathlib.Path
   ) -> None:
     self.workdir = workdir
     self._log = log
-    self._begun = log.stat().st_size if log.exists() else 0
-    cache = log.parent / "compiled"  # it starts in half the time
-    with log.open("ab") as said:
+    # The log holds the output of earlier processes up to this offset.
+    self._offset = log.stat().st_size if log.exists() else 0
+    # A shared compilation cache halves the time until the first step.
+    cache = log.parent / "compiled"
+    with log.open("ab") as output:
       self._process = subprocess.Popen(
         [
           *(sys.executable, "-m", "experiments.run", "--config", CONFIG),
-          *("--workdir", str(workdir), *words),
+          *("--workdir", str(workdir), *flags),
         ],
         cwd=ROOT,
         env=os.environ
@@ -64,14 +69,15 @@ class Run:
           "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
         },
         stdin=subprocess.DEVNULL,
-        stdout=said,
+        stdout=output,
         stderr=subprocess.STDOUT,
+        # A process group of its own, so that `kill` reaches its children.
         start_new_session=True,
       )
 
   @property
-  def number(self) -> int:
-    """Of the process."""
+  def pid(self) -> int:
+    """Process id."""
     return self._process.pid
 
   @property
@@ -79,66 +85,71 @@ class Run:
     return self._process.poll() is None
 
   @property
-  def said(self) -> str:
-    """What it has printed so far."""
+  def output(self) -> str:
+    """Output of the process so far, both standard output and standard error."""
     with self._log.open("rb") as file:
-      file.seek(self._begun)
+      file.seek(self._offset)
       return file.read().decode(errors="replace")
 
   @property
   def resumed_at(self) -> int | None:
-    """The step it went on from, or 0; None where it did not get there."""
-    found = _BEGUN.search(self.said)
-    return int(found[1] or 0) if found else None
+    """Step from which it resumed, 0 for a new run, None before training."""
+    match = _STARTED.search(self.output)
+    return int(match[1] or 0) if match else None
 
   @property
   def last_line(self) -> str:
-    """What it said last."""
-    return (self.said.strip().splitlines() or ["nothing"])[-1]
+    """Last line of the output, or "nothing"."""
+    return (self.output.strip().splitlines() or ["nothing"])[-1]
 
   @property
   def lost_steps(self) -> int:
-    """Steps that it had made and that no checkpoint holds."""
+    """Number of logged steps after the newest checkpoint."""
     if self.resumed_at is None:
       return 0
-    kept = max(saved(self.workdir), default=0)
-    return max(logged(self.workdir) - kept, 0)
+    checkpoint = max(checkpoint_steps(self.workdir), default=0)
+    return max(last_logged_step(self.workdir) - checkpoint, 0)
 
   def kill(self) -> None:
-    """SIGKILL, to it and what it started."""
+    """Sends SIGKILL to the process and its children."""
     with contextlib.suppress(ProcessLookupError):
       os.killpg(self._process.pid, signal.SIGKILL)
     self._process.wait()
 
   def wait(self, seconds: float = SECONDS) -> int:
-    """Its exit status.
+    """Waits for the end of the process and returns its exit status.
 
     Raises:
-      TimeoutError: it took longer; it is killed.
+      TimeoutError: the process did not end in time. It is killed.
     """
     try:
       return self._process.wait(seconds)
     except subprocess.TimeoutExpired:
       self.kill()
       raise TimeoutError(
-        f"{self.workdir} did not end within {seconds:.0f} s"
+        f"the run in {self.workdir} did not end within {seconds:.0f} s and was "
+        "killed"
       ) from None
 
-  def until(self, condition: Callable[[], bool]) -> bool:
-    """Waits for a condition; False where the run ended before."""
+  def wait_until(self, condition: Callable[[], bool]) -> bool:
+    """Waits until a condition is true; returns False if the run ends first."""
     deadline = time.monotonic() + SECONDS
     while self.is_running:
       if condition():
         return True
       if time.monotonic() > deadline:
-        raise TimeoutError(f"{self.workdir} did nothing for {SECONDS:.0f} s")
+        raise TimeoutError(
+          f"the run in {self.workdir} did not reach the expected state within "
+          f"{SECONDS:.0f} s"
+        )
+      # Short, to hit moments of milliseconds such as the rename of a checkpoint.
       time.sleep(0.001)
     return False
 
 
 @contextlib.contextmanager
-def folder() -> Iterator[pathlib.Path]:
-  """A place for runs, gone afterwards."""
+def temporary_folder() -> Iterator[pathlib.Path]:
+  """Yields a new folder, which is deleted at the end."""
   path = pathlib.Path(tempfile.mkdtemp(prefix="faults_"))
   try:
     yield path
@@ -146,86 +157,92 @@ def folder() -> Iterator[pathlib.Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def logged(workdir: pathlib.Path) -> int:
-  """The last step in `metrics.jsonl`; 0 where there is none."""
+def last_logged_step(workdir: pathlib.Path) -> int:
+  """Returns the last step in `metrics.jsonl`, or 0 if there is none."""
   path = workdir / writers.METRICS_FILE
   if not path.exists():
     return 0
   with path.open("rb") as file:
     file.seek(max(path.stat().st_size - _TAIL, 0))
     lines = file.read().splitlines()
+  # The last line may be incomplete.
   for line in reversed(lines):
     with contextlib.suppress(ValueError, KeyError, TypeError):
       return int(json.loads(line)["step"])
   return 0
 
 
-def saved(workdir: pathlib.Path) -> list[int]:
-  """Steps of its complete checkpoints."""
+def checkpoint_steps(workdir: pathlib.Path) -> list[int]:
+  """Returns the steps of the complete checkpoints in ascending order."""
   return checkpoint_reader.steps(workdir / checkpoint_reader.FOLDER)
 
 
-def newest(workdir: pathlib.Path) -> pathlib.Path | None:
-  """The folder of its latest checkpoint."""
-  steps = saved(workdir)
+def newest_checkpoint(workdir: pathlib.Path) -> pathlib.Path | None:
+  """Returns the folder of the newest checkpoint."""
+  steps = checkpoint_steps(workdir)
   return workdir / checkpoint_reader.FOLDER / str(steps[-1]) if steps else None
 
 
 def differences(one: pathlib.Path, other: pathlib.Path) -> list[str]:
-  """Everything in which two finished runs differ, clocks left out.
+  """Lists everything in which two finished runs differ, bit for bit.
+
+  Time measurements are not compared.
 
   Args:
-    one: the workdir of the undisturbed run.
-    other: of the one that was broken.
+    one: workdir of the undisturbed run.
+    other: workdir of the run with faults.
 
   Returns:
-    A line for each array of the last checkpoint, row of metrics, evaluation or
-    file of rollouts that is not the same bit for bit, the base's too.
+    One line for each differing array of the last checkpoint, line of metrics,
+    evaluation and sample dump. The base run is compared as well.
   """
-  found = _differing("checkpoint", _arrays(one), _arrays(other))
-  found += _differing("metrics", _metrics(one), _metrics(other))
-  found += _differing("evaluations", _evaluations(one), _evaluations(other))
-  found += _differing("rollouts", _rollouts(one), _rollouts(other))
-  base = "base"  # the supervised run that it started from
+  lines = _differing("checkpoint", _arrays(one), _arrays(other))
+  lines += _differing("metrics", _metrics(one), _metrics(other))
+  lines += _differing("evaluations", _evaluations(one), _evaluations(other))
+  lines += _differing("rollouts", _rollouts(one), _rollouts(other))
+  base = "base"  # folder of the supervised run that provided the parameters
   if (one / base).exists():
-    for what, read in (("checkpoint", _arrays), ("metrics", _metrics)):
-      parts = read(one / base), read(other / base)
-      found += _differing(f"{base}, {what}", *parts)
-  return found
+    for kind, read in (("checkpoint", _arrays), ("metrics", _metrics)):
+      pair = read(one / base), read(other / base)
+      lines += _differing(f"{base}, {kind}", *pair)
+  return lines
 
 
-def _differing(what: str, one: dict, other: dict) -> list[str]:
-  """Keys under which two dicts do not hold the same."""
-  return [
-    f"{what} {key}"
+def _differing(kind: str, one: dict, other: dict) -> list[str]:
+  """Lists the keys whose values differ, or that one of the dicts lacks."""
+  lines = [
+    f"{kind} {key}"
     for key in sorted(one.keys() | other.keys(), key=str)
     if key not in one or key not in other or one[key] != other[key]
-  ] + ([] if one else [f"{what}: nothing to compare"])
+  ]
+  # An empty reference would make every comparison succeed.
+  return lines if one else [*lines, f"{kind}: nothing to compare"]
 
 
 def _arrays(workdir: pathlib.Path) -> dict[str, bytes]:
-  """Every array of the last checkpoint, as its bytes."""
-  path = newest(workdir)
+  """Returns the bytes of every array of the last checkpoint, by name."""
+  path = newest_checkpoint(workdir)
   if path is None:
     return {}
   with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
     host = ocp.RestoreArgs(restore_type=np.ndarray)
-    there = handler.metadata(path / "state").tree
+    metadata = handler.metadata(path / "state").tree
     tree = handler.restore(
       path / "state",
       args=ocp.args.PyTreeRestore(
-        restore_args=jax.tree.map(lambda _: host, there)
+        restore_args=jax.tree.map(lambda _: host, metadata)
       ),
     )
-  found = {"step": path.name.encode()}
-  for where, leaf in jax.tree.flatten_with_path(tree)[0]:
+  content = {"step": path.name.encode()}
+  for key_path, leaf in jax.tree.flatten_with_path(tree)[0]:
     array = np.asarray(leaf)
-    name = jax.tree_util.keystr(where, simple=True, separator=".")
-    found[name] = f"{array.dtype} {array.shape} ".encode() + array.tobytes()
-  return found
+    name = jax.tree_util.keystr(key_path, simple=True, separator=".")
+    content[name] = f"{array.dtype} {array.shape} ".encode() + array.tobytes()
+  return content
 
 
 def _metrics(workdir: pathlib.Path) -> dict[int, str]:
+  """Returns the lines of metrics by their number, without time measurements."""
   lines = json_files.read(workdir / writers.METRICS_FILE)
   return {
     i: json.dumps(
@@ -237,16 +254,18 @@ def _metrics(workdir: pathlib.Path) -> dict[int, str]:
 
 
 def _evaluations(workdir: pathlib.Path) -> dict[str, bytes]:
-  found = {}
+  """Returns the JSON file and every array of each evaluation."""
+  content = {}
   for path in workdir.glob("evaluation*.npz"):
     with np.load(path) as arrays:
       for name in arrays.files:
-        found[f"{path.stem} {name}"] = arrays[name].tobytes()
-    found[path.stem] = path.with_suffix(".json").read_bytes()
-  return found
+        content[f"{path.stem} {name}"] = arrays[name].tobytes()
+    content[path.stem] = path.with_suffix(".json").read_bytes()
+  return content
 
 
 def _rollouts(workdir: pathlib.Path) -> dict[str, bytes]:
+  """Returns the content of each sample dump by its file name."""
   return {
     path.name: path.read_bytes()
     for path in (workdir / "rollouts").glob("*.jsonl")

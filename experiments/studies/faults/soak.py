@@ -1,10 +1,11 @@
-"""A long run: its memory, open files and processes stay as they are.
+"""A long run whose memory, open files and processes must not grow.
 
-A save or an evaluation needs memory for a moment, ten times what a thousand
-steps may add, and where those moments fall would decide a fit through all
-readings. What does not go away is seen between them: of the steps from one save
-to the next the least reading counts: a line is laid through those of memory,
-and those of open files and of processes may not rise.
+A save or an evaluation needs additional memory for a moment, ten times as much
+as the limit allows for a thousand steps. A line fitted to all readings would
+therefore depend on when these moments were measured. A leak shows between them.
+So only the lowest reading between two saves counts. The slope of a line through
+the lowest readings of memory must stay below a limit. The lowest readings of
+open files and of processes must not rise.
 """
 
 from __future__ import annotations
@@ -15,93 +16,100 @@ import time
 import numpy as np
 
 from experiments.studies.faults import runs
-from experiments.studies.faults.outcome import Outcome, Tell
+from experiments.studies.faults.outcome import Outcome, Report
 
 STEPS = 2000
-WARM = 1000  # steps after which the allocator has settled
-SAVE = 100  # steps between two checkpoints
-LIMIT = 1.0  # MB in 100 steps
+# First step that is measured. In the steps before it the allocator still grows.
+FIRST_STEP = 1000
+SAVE_INTERVAL = 100  # steps between two checkpoints
+LIMIT = 1.0  # maximal growth of the memory in MB per 100 steps
 
 
-def soak(folder: pathlib.Path, steps: int, tell: Tell) -> Outcome:
-  """Measures a run from outside, ten times a second.
+def soak(folder: pathlib.Path, steps: int, report: Report) -> Outcome:
+  """Measures the process of a run ten times per second.
 
   Args:
-    folder: for the run.
-    steps: how many.
-    tell: where progress goes.
+    folder: folder that will contain the workdir and the log of the run.
+    steps: number of steps of the run.
+    report: function that prints a line of progress.
   """
-  words = (
+  flags = (
     f"--config.steps={steps}",
-    f"--config.checkpoint_every={SAVE}",
+    f"--config.checkpoint_every={SAVE_INTERVAL}",
     "--config.evaluate_every=500",
     "--config.rollouts_every=0",
   )
-  run = runs.Run(folder / "soak", words, folder / "soak.log")
+  run = runs.Run(folder / "soak", flags, folder / "soak.log")
   rows = []
   while run.is_running:
-    done = runs.logged(run.workdir)
-    # After the last step it evaluates, reports and lets go of what it held.
-    if WARM <= done < steps and (now := _measure(run.number)):
-      rows.append((done, *now))
+    step = runs.last_logged_step(run.workdir)
+    # After the last step the run evaluates, writes its report and frees memory.
+    if FIRST_STEP <= step < steps and (readings := _measure(run.pid)):
+      rows.append((step, *readings))
       if len(rows) % 50 == 0:
-        tell(f"step {done} of {steps}: {now[0]:.0f} MB, {now[1]} files")
+        memory, files, _ = readings
+        report(f"step {step} of {steps}: {memory:.0f} MB, {files} open files")
     time.sleep(0.1)
   status = run.wait()
   if status or not rows:
     return Outcome(f"{steps} steps", 1, 0, 0, 0, (run.last_line,))
-  at, memory, files, processes = np.array(rows, float).T
-  memory_floor = floor(at, memory)
-  slope = growth(memory_floor)
-  through_all, _ = np.polyfit(at, memory, 1)
-  told = [
-    f"{100 * slope:+.3f} MB of memory in 100 steps between saves (limit "
-    f"{LIMIT:g}), {100 * through_all:+.3f} through all readings, saves "
-    f"included; after step {WARM}",
-    f"least MB: {' '.join(f'{low:.1f}' for low in memory_floor[1])}",
+  at, memory, files, processes = np.array(rows, float).T  # each [N]
+  lowest_memory = lowest_readings(at, memory)
+  slope = fit_slope(lowest_memory)
+  slope_of_all, _ = np.polyfit(at, memory, 1)
+  notes = [
+    f"memory grows by {100 * slope:+.3f} MB in 100 steps between saves (limit "
+    f"{LIMIT:g}) and by {100 * slope_of_all:+.3f} MB if the readings during "
+    f"saves are included; measured after step {FIRST_STEP}",
+    "lowest memory between saves in MB: "
+    + " ".join(f"{low:.1f}" for low in lowest_memory[1]),
   ]
-  flat = 100 * slope < LIMIT
-  for what, readings in (
+  is_flat = 100 * slope < LIMIT
+  for name, readings in (
     ("open files", files),
     ("processes and threads", processes),
   ):
-    first, later = np.array_split(floor(at, readings)[1], 2)
-    flat &= later.max() <= first.max()
-    told.append(
-      f"{what} between saves: at most {first.max():.0f}, then "
-      f"{later.max():.0f}; with saves {readings.max():.0f}"
+    _, lows = lowest_readings(at, readings)
+    first, second = np.array_split(lows, 2)
+    is_flat &= second.max() <= first.max()
+    notes.append(
+      f"{name} between saves: at most {first.max():.0f} in the first half and "
+      f"{second.max():.0f} in the second; during saves {readings.max():.0f}"
     )
-  return Outcome(f"{steps} steps", 1, int(flat), 0, 0, tuple(told))
+  return Outcome(f"{steps} steps", 1, int(is_flat), 0, 0, tuple(notes))
 
 
-def floor(
+def lowest_readings(
   steps: np.ndarray, readings: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """The least reading of each `SAVE` steps, and at which step it was.
+  """Returns the lowest reading of each block of `SAVE_INTERVAL` steps.
 
   Args:
-    steps: `[N]`, finished at each reading, not falling.
-    readings: `[N]`.
+    steps: `[N]` number of finished steps at each reading, in ascending order.
+    readings: `[N]` measured values.
 
   Returns:
-    (steps, readings), of each block one.
+    The steps and the values of the lowest readings, both `[blocks]`.
   """
-  block = steps // SAVE
+  blocks = steps // SAVE_INTERVAL
   lows = [
-    np.flatnonzero(block == one)[readings[block == one].argmin()]
-    for one in np.unique(block)
+    np.flatnonzero(blocks == block)[readings[blocks == block].argmin()]
+    for block in np.unique(blocks)
   ]
   return steps[lows], readings[lows]
 
 
-def growth(points: tuple[np.ndarray, np.ndarray]) -> float:
-  """The slope of a line through them, by least squares."""
+def fit_slope(points: tuple[np.ndarray, np.ndarray]) -> float:
+  """Returns the slope of the least-squares line through (steps, values)."""
   return float(np.polyfit(*points, 1)[0])
 
 
-def _measure(process: int) -> tuple[float, int, int] | None:
-  """(resident MB, open files, threads and children); None once it is gone."""
-  root = pathlib.Path("/proc", str(process))
+def _measure(pid: int) -> tuple[float, int, int] | None:
+  """Measures a process: resident MB, open files, threads plus children.
+
+  Returns None if the process has ended.
+  """
+  root = pathlib.Path("/proc", str(pid))
   try:
     status = dict(
       line.split(":", 1) for line in (root / "status").read_text().splitlines()

@@ -1,7 +1,8 @@
-"""A worker of the verifiers' pool is killed every second."""
+"""Kills a worker process of the verifier pool every second."""
 
 from __future__ import annotations
 
+import operator
 import os
 import pathlib
 import random
@@ -9,105 +10,105 @@ import signal
 import threading
 from collections.abc import Sequence
 
-from experiments.studies.faults.outcome import Outcome, Tell
-from rewards import verifiers
+from experiments.studies.faults.outcome import Outcome, Report
 from rewards.verifiers import Item, maths, pool
 
-EVERY = 1.0  # seconds
-ITEMS = 4000
+INTERVAL = 1.0  # seconds between two kills
+ITEMS = 4000  # number of verdicts in a round
 
 
-def killed(times: int, draw: random.Random, tell: Tell) -> Outcome:
-  """Verdicts on answers, with and without; items are retried.
+def kill_workers(times: int, rng: random.Random, report: Report) -> Outcome:
+  """Compares the verdicts of two pools, of which one loses its workers.
+
+  The pool starts a killed worker again and repeats its items, so the verdicts
+  must be the same.
 
   Args:
-    times: how many workers are killed.
-    draw: of the answers, and of the worker.
-    tell: where progress goes.
+    times: number of workers to kill.
+    rng: random generator that picks the answers and the workers to kill.
+    report: function that prints a line of progress.
   """
-  items = questions(draw)
-  others = children()
+  items = make_items(rng)
+  spared = child_processes()
   with pool.Pool(maths.verify, workers=2) as undisturbed:
     expected = undisturbed(items)
   with pool.Pool(maths.verify, workers=2) as disturbed:
-    killer = Killer(draw, others)
+    killer = Killer(rng, spared)
     rounds = wrong = 0
     with killer:
-      while killer.done < times:
-        found = disturbed(items)
+      while killer.num_kills < times:
+        verdicts = disturbed(items)
         rounds += 1
-        wrong += sum(map(_differs, expected, found))
-        tell(f"{killer.done} workers killed in {rounds} rounds")
+        wrong += sum(map(operator.ne, expected, verdicts))
+        report(f"{killer.num_kills} workers killed in {rounds} rounds")
     restarts = disturbed.statistics["restarts"]
+  kills = killer.num_kills
   return Outcome(
     "verifier worker killed",
-    killer.done,
-    killer.done if restarts >= killer.done - 1 else restarts,
+    kills,
+    # The pool may close before it starts the last killed worker again.
+    kills if restarts >= kills - 1 else restarts,
     0,
     wrong,
-    (f"{rounds} x {len(items)} verdicts, {restarts} workers started anew",),
+    (f"{rounds} x {len(items)} verdicts, {restarts} workers started again",),
   )
 
 
-def _differs(one: verifiers.Outcome, other: verifiers.Outcome) -> bool:
-  return one != other
-
-
-def questions(draw: random.Random) -> list[Item]:
-  """Sums with a right answer, a wrong one, one in another form, or none."""
-  found = []
+def make_items(rng: random.Random) -> list[Item]:
+  """Makes fractions with a right, a wrong, an unreduced or no answer."""
+  items = []
   for _ in range(ITEMS):
-    a, b = draw.randint(1, 99), draw.randint(2, 99)
-    said = draw.choice(
+    a, b = rng.randint(1, 99), rng.randint(2, 99)
+    answer = rng.choice(
       [f"{a}/{b}", f"{a + 1}/{b}", f"\\frac{{{2 * a}}}{{{2 * b}}}", "none"]
     )
-    found.append(
+    items.append(
       Item(
         prompt=f"What is {a} over {b}?",
-        completion=f"It is \\boxed{{{said}}}.",
+        completion=f"It is \\boxed{{{answer}}}.",
         reference=f"\\frac{{{a}}}{{{b}}}",
       )
     )
-  return found
+  return items
 
 
 class Killer:
-  """Kills one of this process's children every second while it is open.
+  """Context manager that kills a child of this process every second.
 
   Args:
-    draw: of the child.
-    spared: those that are left alone.
+    rng: random generator that picks the process to kill.
+    spared: process ids of children that are never killed.
 
   Attributes:
-    done: how many.
+    num_kills: number of killed processes.
   """
 
-  def __init__(self, draw: random.Random, spared: Sequence[int]) -> None:
-    self._draw, self._spared = draw, set(spared)
-    self._over = threading.Event()
+  def __init__(self, rng: random.Random, spared: Sequence[int]) -> None:
+    self._rng, self._spared = rng, set(spared)
+    self._stop = threading.Event()
     self._thread = threading.Thread(target=self._kill, daemon=True)
-    self.done = 0
+    self.num_kills = 0
 
   def __enter__(self) -> Killer:
     self._thread.start()
     return self
 
   def __exit__(self, *_: object) -> None:
-    self._over.set()
+    self._stop.set()
     self._thread.join()
 
   def _kill(self) -> None:
-    while not self._over.wait(EVERY):
-      there = [one for one in children() if one not in self._spared]
-      if there:
-        os.kill(self._draw.choice(there), signal.SIGKILL)
-        self.done += 1
+    while not self._stop.wait(INTERVAL):
+      pids = [pid for pid in child_processes() if pid not in self._spared]
+      if pids:
+        os.kill(self._rng.choice(pids), signal.SIGKILL)
+        self.num_kills += 1
 
 
-def children() -> Sequence[int]:
-  """Processes that this one started."""
+def child_processes() -> Sequence[int]:
+  """Returns the process ids of the children of this process."""
   return [
-    int(number)
+    int(pid)
     for path in pathlib.Path("/proc/self/task").glob("*/children")
-    for number in path.read_text().split()
+    for pid in path.read_text().split()
   ]

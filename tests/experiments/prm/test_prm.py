@@ -1,4 +1,4 @@
-"""The command that labels, trains and measures a process reward model."""
+"""Tests of the command that trains a process reward model on labels."""
 
 import json
 
@@ -29,15 +29,15 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-  """The folder of a base that answers chains of one operation at random."""
+  """Returns the workdir of an untrained base policy on chains of 1 operation."""
   folder = tmp_path_factory.mktemp("base")
   config = chain.base()
   config.task = "chain(operations=1)"
   config.model = defaults.model(**TINY)
   workdirs.write_config(folder, config)
   params = build.build(config).init().params
-  with checkpointing.Checkpoints(folder / checkpoint_reader.FOLDER) as saved:
-    saved.save(0, {"params": params}, {})
+  with checkpointing.Checkpoints(folder / checkpoint_reader.FOLDER) as saving:
+    saving.save(0, {"params": params}, {})
   return folder
 
 
@@ -47,7 +47,7 @@ def small(base, kind, **changes):
   config.base = {}
   config.problems, config.samples, config.batch = 12, 2, 4
   config.calibration = 4
-  config.continuations, config.prefixes, config.least = 2, 16, 1
+  config.update({"continuations": 2, "prefixes": 16, "least": 1})
   config.checkpoint_every = 2
   config.evaluation.problems, config.evaluation.samples = 8, 4
   config.evaluation.batch, config.evaluation.ns = 8, (2, 4)
@@ -55,42 +55,44 @@ def small(base, kind, **changes):
   return config
 
 
-def test_a_frozen_model_scores_rollouts_inside_the_loop(base):
+def test_a_task_with_a_frozen_model_scores_steps_in_compiled_code(base):
   prepared = settings.prepare(small(base, "checker"), base / "none")
   e = prepared.base
   params = e.init().params
   trained = fit.start(prepared, params)["params"]
   scorer = fit.process_model(prepared)
-  gather = {
+  rollout_fns = {
     name: jax.jit(
-      rollouts.make_rollout_fn(task, e.policy, label.sampling(e.task, 3), 4)
+      rollouts.make_rollout_fn(
+        task, e.policy, label.sampling_settings(e.task, 3), 4
+      )
     )
     for name, task in (
-      ("plain", e.task),
-      ("scored", reward.scored_by(e.task, scorer, trained)),
+      ("task", e.task),
+      ("model", reward.scored_by(e.task, scorer, trained)),
     )
   }
-  reference, scored = (gather[name](e.init()) for name in ("plain", "scored"))
-  want = model.score_rollout(scorer, trained, reference)
-  np.testing.assert_allclose(scored.step_scores, want.step_scores, atol=1e-6)
-  assert (jnp.abs(scored.step_scores) < 1).all()
-  assert (scored.step_scores[~reference.step_mask] == 0).all()
-  assert (
-    scored.step_scores[reference.step_mask]
-    != reference.step_scores[reference.step_mask]
-  ).all()
-  np.testing.assert_array_equal(scored.correct, reference.correct)
+  by_task, by_model = (
+    rollout_fns[name](e.init()) for name in ("task", "model")
+  )
+  mask = by_task.step_mask
+  want = model.score_rollout(scorer, trained, by_task)
+  np.testing.assert_allclose(by_model.step_scores, want.step_scores, atol=1e-6)
+  assert (jnp.abs(by_model.step_scores) < 1).all()
+  assert (by_model.step_scores[~mask] == 0).all()
+  assert (by_model.step_scores[mask] != by_task.step_scores[mask]).all()
+  np.testing.assert_array_equal(by_model.correct, by_task.correct)
   with pytest.raises(ValueError, match="does not cut"):
-    model.score_rollout(scorer, trained, reference.replace(step_ids=None))
+    model.score_rollout(scorer, trained, by_task.replace(step_ids=None))
 
 
 @pytest.mark.parametrize("kind", settings.LABELS)
 def test_the_command_end_to_end(kind, base, tmp_path):
-  result = command.run(settings.prepare(small(base, kind), tmp_path))
+  metrics = command.run(settings.prepare(small(base, kind), tmp_path))
   saved = json.loads((tmp_path / "metrics.json").read_text())
-  assert saved == result
+  assert saved == metrics
   assert saved["labels"] == kind
-  if kind == "checker":  # labels by the checker itself miss nothing
+  if kind == "checker":  # labels from the checker itself contain every error
     assert saved["labels/erroneous"] == 1.0
   for rule in ("worst", "mean", "last"):
     best, uplift = (saved[f"{x}/{rule}@4"] for x in ("accuracy", "uplift"))
@@ -104,68 +106,71 @@ def test_the_command_end_to_end(kind, base, tmp_path):
 
 
 def test_a_killed_run_ends_as_an_uninterrupted_one(base, tmp_path, monkeypatch):
-  """Killed after the second save; labels and updates are not made again."""
+  """The run is killed after its second save; it is not labelled again."""
   monkeypatch.setattr(fit, "DISPATCH", 2)
   config = small(base, "binary_search")
-  full = command.run(settings.prepare(config, tmp_path / "whole"))
+  complete = command.run(settings.prepare(config, tmp_path / "complete"))
   save, saves = checkpointing.Checkpoints.save, []
 
-  def dying(self, step, *args, **kwargs):
+  def save_twice(self, step, *args, **kwargs):
     if step > 4:
       raise KeyboardInterrupt
     saves.append(step)
     return save(self, step, *args, **kwargs)
 
   with monkeypatch.context() as patch:
-    patch.setattr(checkpointing.Checkpoints, "save", dying)
+    patch.setattr(checkpointing.Checkpoints, "save", save_twice)
     with pytest.raises(KeyboardInterrupt):
       command.run(settings.prepare(config, tmp_path / "killed"))
   assert saves == [2, 4]
   assert not (tmp_path / "killed" / "metrics.json").exists()
   with monkeypatch.context() as patch:
-    patch.setattr(label, "label", None)  # nothing is labelled twice
+    patch.setattr(label, "label", None)  # a second call would be an error
     killed = command.run(settings.prepare(config, tmp_path / "killed"))
-  for result in (full, killed):
-    for name in [n for n in result if n.startswith("time/")]:
-      del result[name]
-  assert killed == full
+  for metrics in (complete, killed):
+    for name in [n for n in metrics if n.startswith("time/")]:
+      del metrics[name]
+  assert killed == complete
   folders = [
-    tmp_path / n / checkpoint_reader.FOLDER for n in ("whole", "killed")
+    tmp_path / n / checkpoint_reader.FOLDER for n in ("complete", "killed")
   ]
   one, other = map(checkpoint_reader.restore_params, folders)
   jax.tree.map(np.testing.assert_array_equal, one, other)
-  # A finished run is read, not run.
-  again = command.run(settings.prepare(config, tmp_path / "whole"))
-  assert again["loss"] == full["loss"]
+  # The results of a finished run are read from its file.
+  again = command.run(settings.prepare(config, tmp_path / "complete"))
+  assert again["loss"] == complete["loss"]
 
 
-def test_what_sets_the_threshold_was_not_fitted(base, tmp_path):
-  """Labels of the last problems move the threshold and no parameter."""
+def test_calibration_labels_change_the_threshold_and_no_parameter(
+  base, tmp_path
+):
   e = settings.prepare(small(base, "checker"), tmp_path)
   start = e.base.init().params
   key = jax.random.key(0)
   problems = e.base.task.train(key, 0, e.config.problems)
-  rollout = label.draw(e.base.task, e.base.policy, start, problems, 2, key, 12)
+  rollout = label.sample(
+    e.base.task, e.base.policy, start, problems, 2, key, 12
+  )
   mask = rollout.step_mask.astype(jnp.float32)
   last = jnp.arange(e.config.problems) >= 8  # calibration = 4 of 12
   fitted, thresholds = [], []
   for flipped in (0.0, 1.0):
     bad = last[:, None] & (jnp.arange(2) == flipped)
     values = jnp.where(bad[..., None], 0.0, mask)
-    arguments = labels.Labels(values, mask)
+    some_labels = labels.Labels(values, mask)
     with checkpointing.Checkpoints(tmp_path / str(flipped)) as checkpoints:
       state, _ = fit.fit(
-        e, fit.start(e, start), rollout, arguments, checkpoints
+        e, fit.start(e, start), rollout, some_labels, checkpoints
       )
     fitted.append(state["params"])
     scored = measure.score(fit.process_model(e), fitted[0], rollout, 12)
-    result = measure.calibrate(e, fitted[0], rollout, arguments)
+    threshold = measure.calibrate(e, fitted[0], rollout, some_labels)
     first = step_metrics.first_error(values, rollout.step_mask, 0.5)
-    thresholds.append(result)
+    thresholds.append(threshold)
     want = step_metrics.best_threshold(
       scored.step_scores[8:], rollout.step_mask[8:], first[8:]
     )
-    assert result == pytest.approx(float(want), abs=1e-6)
+    assert threshold == pytest.approx(float(want), abs=1e-6)
   jax.tree.map(np.testing.assert_array_equal, *fitted)
   assert thresholds[0] != thresholds[1]
 
@@ -195,12 +200,12 @@ def test_a_mistake_is_one_line_and_writes_nothing(
   assert not list(tmp_path.iterdir())
 
 
-def test_a_base_whose_steps_nobody_checks_is_refused(tmp_path):
+def test_a_base_on_a_task_without_checkable_steps_is_refused(tmp_path):
   config = chain.base()
   config.task = "countdown(count=2)"
   workdirs.write_config(tmp_path, config)
   params = build.build(config).init().params
-  with checkpointing.Checkpoints(tmp_path / checkpoint_reader.FOLDER) as saved:
-    saved.save(0, {"params": params}, {})
+  with checkpointing.Checkpoints(tmp_path / checkpoint_reader.FOLDER) as saving:
+    saving.save(0, {"params": params}, {})
   with pytest.raises(ValueError, match=r"'countdown'.*use a base of 'chain'"):
     settings.prepare(small(tmp_path, "checker"), tmp_path / "run")

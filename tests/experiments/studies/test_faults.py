@@ -1,4 +1,4 @@
-"""What the fault harness itself can miss: a difference, a fault not made."""
+"""Tests of the fault study: it reports differences and injects its faults."""
 
 import json
 import random
@@ -38,42 +38,45 @@ def test_a_copy_differs_in_nothing(finished, copy):
   assert runs.differences(finished, copy) == []
 
 
-def a_clock(workdir):
+# Each returns the name of a file and its changed content.
+def change_clock(workdir):
   lines = (workdir / "metrics.jsonl").read_text().splitlines()
   first = json.loads(lines[0]) | {"time/step_s": 1e9, "perf/x": 0}
   return "metrics.jsonl", "\n".join([json.dumps(first), *lines[1:]]) + "\n"
 
 
-def a_metric(workdir):
+def change_metric(workdir):
   lines = (workdir / "metrics.jsonl").read_text().splitlines()
   first = json.loads(lines[0])
   first["loss/total"] = np.nextafter(first["loss/total"], 1.0)
   return "metrics.jsonl", "\n".join([json.dumps(first), *lines[1:]]) + "\n"
 
 
-def a_line_too_many(workdir):
+def repeat_last_line(workdir):
   text = (workdir / "metrics.jsonl").read_text()
   return "metrics.jsonl", text + text.splitlines()[-1] + "\n"
 
 
-def a_rollout(workdir):
+def change_sample_dump(workdir):
   name = "rollouts/step_000002.jsonl"
   return name, (workdir / name).read_text().replace('"score": 0', '"score": 1')
 
 
 @pytest.mark.parametrize(
-  ("change", "result"),
+  ("change", "differences"),
   [
-    (a_clock, []),
-    (a_metric, ["metrics 0"]),
-    (a_line_too_many, ["metrics 4"]),
-    (a_rollout, ["rollouts step_000002.jsonl"]),
+    (change_clock, []),
+    (change_metric, ["metrics 0"]),
+    (repeat_last_line, ["metrics 4"]),
+    (change_sample_dump, ["rollouts step_000002.jsonl"]),
   ],
 )
-def test_what_is_compared(finished, copy, change, result):
+def test_every_change_except_of_clocks_is_a_difference(
+  finished, copy, change, differences
+):
   name, text = change(copy)
   (copy / name).write_text(text)
-  assert runs.differences(finished, copy) == result
+  assert runs.differences(finished, copy) == differences
 
 
 def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
@@ -93,9 +96,9 @@ def test_one_bit_of_a_parameter_is_a_difference(finished, tmp_path):
 
 
 def test_an_evaluation_is_compared_sample_by_sample(finished, copy):
-  result = statistics.load(copy / "evaluation.json")
-  result.scores[0, 0] += 1e-3
-  statistics.save(result, copy / "evaluation.json")
+  evaluation = statistics.load(copy / "evaluation.json")
+  evaluation.scores[0, 0] += 1e-3
+  statistics.save(evaluation, copy / "evaluation.json")
   differing = runs.differences(finished, copy)
   assert "evaluations evaluation scores" in differing
   assert all(line.startswith("evaluations") for line in differing)
@@ -109,18 +112,23 @@ def test_a_missing_part_is_a_difference(finished, copy):
 
 
 def test_damage_changes_one_file_of_the_state(copy):
-  newest = runs.newest(copy)
+  newest = runs.newest_checkpoint(copy)
   files = sorted(p for p in newest.rglob("*") if p.is_file())
   before = {path: path.read_bytes() for path in files}
   for seed in range(4):
-    disks.damage(newest, random.Random(seed))
+    disks.damage_file(newest, random.Random(seed))
     changed = [p for p in files if p.read_bytes() != before[p]]
     assert len(changed) == 1
     assert "state" in changed[0].relative_to(newest).parts
     changed[0].write_bytes(before[changed[0]])
 
 
-def test_a_run_that_hangs_is_an_error_and_gone(tmp_path):
+def test_the_command_of_a_run_exists():
+  assert (runs.ROOT / "experiments" / "run.py").is_file()
+  assert (runs.ROOT / runs.CONFIG).is_file()
+
+
+def test_a_run_that_hangs_is_killed_and_reported(tmp_path):
   run = runs.Run(tmp_path / "run", (), tmp_path / "log")
   with pytest.raises(TimeoutError, match="did not end within 0 s"):
     run.wait(0.0)
@@ -128,10 +136,10 @@ def test_a_run_that_hangs_is_an_error_and_gone(tmp_path):
 
 
 def test_workers_that_are_killed_change_no_verdict():
-  result = verifier.killed(2, random.Random(0), lambda text: None)
-  assert result.passed
-  assert result.times >= 2
-  assert "workers started anew" in result.notes[0]
+  outcome = verifier.kill_workers(2, random.Random(0), lambda text: None)
+  assert outcome.is_success
+  assert outcome.times >= 2
+  assert "workers started again" in outcome.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +154,7 @@ def test_workers_that_are_killed_change_no_verdict():
     (FileNotFoundError(2, "x"), ""),
   ],
 )
-def test_what_a_disk_refuses_is_one_line(error, reason, tmp_path):
+def test_an_error_of_the_disk_becomes_one_line(error, reason, tmp_path):
   def write():
     with errors.translate_disk_errors(tmp_path):
       try:
@@ -163,15 +171,15 @@ def test_what_a_disk_refuses_is_one_line(error, reason, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("outcome", "accepted"),
+  ("outcome", "is_success"),
   [
     (Outcome("f", 3, 3, 7, 0), True),
     (Outcome("f", 3, 2, 7, 0), False),
     (Outcome("f", 3, 3, 0, 1), False),
   ],
 )
-def test_what_passes(outcome, accepted):
-  assert outcome.passed == accepted
+def test_success_needs_recovery_and_no_difference(outcome, is_success):
+  assert outcome.is_success == is_success
 
 
 def test_an_unknown_fault_is_refused(capsys):
@@ -180,15 +188,16 @@ def test_an_unknown_fault_is_refused(capsys):
 
 
 @pytest.mark.parametrize("leak", [0.0, 0.005, 0.02])
-def test_a_leak_is_told_from_the_moments_of_saves(leak):
-  """Saves take 15 MB for a while, later in the second half of the run."""
+def test_a_leak_is_distinguished_from_the_memory_of_saves(leak):
+  """Saves take 15 MB for some steps, and for more steps in the second half."""
   steps = np.arange(1000.0, 2000.0, 0.25)
   late = steps > 1500
   saving = (steps % 100 < 30) | (late & (steps % 100 < 60))
   memory = 900 + leak * (steps - 1000) + 15.0 * saving
   memory += np.random.default_rng(0).uniform(0, 0.3, len(steps))
-  floors = soak.floor(steps, memory)
-  assert len(floors[1]) == 10
-  assert abs(soak.growth(floors) - leak) < 3e-4
+  lows = soak.lowest_readings(steps, memory)
+  assert len(lows[1]) == 10
+  assert abs(soak.fit_slope(lows) - leak) < 3e-4
+  # A line through all readings would be wrong by more than 0.4 MB per 100 steps.
   fitted, _ = np.polyfit(steps, memory, 1)
-  assert 100 * (fitted - leak) > 0.4  # what a fit through all would have said
+  assert 100 * (fitted - leak) > 0.4
