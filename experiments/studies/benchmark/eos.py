@@ -97,7 +97,7 @@ def fit_mean_length(
 
   def expected_length(c: float) -> float:
     alive = np.cumprod(1 - 1 / (1 + np.exp(b - c * a)), axis=-1)
-    return 1 + alive[:, :-1].sum(-1).mean_length()
+    return 1 + alive[:, :-1].sum(-1).mean()
 
   low, high = 0.0, 1.0
   while expected_length(high) > mean_length:

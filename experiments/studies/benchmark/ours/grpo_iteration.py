@@ -61,7 +61,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   def learn(
     state: step.State, rollout: types.Rollout
   ) -> tuple[step.State, dict[str, Array]]:
-    return train_step(state, rollout)[0], {"lengths": rollout.lengths}
+    return train_step(state, rollout)[0], {"lengths": rollout.scored_lengths}
 
   program = jax.jit(fused_loop.iteration(collect, learn), donate_argnums=0)
   start = jax.jit(lambda params, key: step.init(method, params, tx, key))
