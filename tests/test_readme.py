@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from helpers import small_run
 
-from experiments import catalogue
+import rewards
+from experiments import catalogue, tasks
 from experiments.logging import run_logger
 from experiments.training import loop, validate
 from rewards.shaping import ceiling
@@ -94,3 +95,9 @@ def test_nothing_is_left_to_be_filled_in(name):
   text = (ROOT / name).read_text()
   blanks = set(re.findall(r"\b(?:[A-Z]+_[A-Z_]+|COMMIT|TODO)\b", text))
   assert blanks <= {"EXTREMUM_DATA"}
+
+
+def test_its_numbers_of_methods_rewards_and_tasks_are_true():
+  numbers = re.search(r"(\d+) methods, (\d+) rewards, (\d+) tasks", TEXT)
+  names = methods.names(), rewards.names(), tasks.names()
+  assert tuple(map(int, numbers.groups())) == tuple(map(len, names))
