@@ -11,8 +11,8 @@ prints the evaluation table of a checkpoint of a run: the latest, or that of
     [--problems N] [--samples S] [--batch B] [--rows R] [--temperature T]
     [--seed N] [--max_tokens T] [--dtype bfloat16] [--out FILE.json]
 
-evaluates a Hugging Face folder on all local devices. A text task uses the folder's
-tokenizer. Nothing is written, except the files of `--out`.
+evaluates a Hugging Face folder on all local devices. A text task uses the
+folder's tokenizer. Nothing is written, except the files of `--out`.
 """
 
 from __future__ import annotations

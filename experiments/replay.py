@@ -4,8 +4,8 @@
 
 Reads the rollout and the state that the guard saved
 (`experiments.training.nan_guard`). Counts and names what is not finite in the
-rollout, the scoring passes, the metrics and the gradient, and then names the first
-operation that makes a NaN. Nothing is written.
+rollout, the scoring passes, the metrics and the gradient, and then names the
+first operation that makes a NaN. Nothing is written.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def describe(
   Args:
     e: the experiment.
     state: the state before the step, with frozen parameters.
-    rollout_by_learner: the rollout of each learner that has its own, that of the
-      policy among them.
+    rollout_by_learner: the rollout of each learner that has its own, that of
+      the policy among them.
   """
   rollout = rollout_by_learner[learners.POLICY]
   yield from _describe_arrays(

@@ -4,8 +4,8 @@
     [--config.steps=200] [--config.method="pass_at_k(k=8)"] ... [--profile]
     [--debug] [--explain]
 
-In a multihost run (hosts of a TPU slice, nodes of GPUs) every process is started
-with the same arguments, with a workdir that all of them see, and with
+In a multihost run (hosts of a TPU slice, nodes of GPUs) every process is
+started with the same arguments, with a workdir that all of them see, and with
 
   --distributed         which asks the cluster for the other processes: TPU
                         slices, Slurm, Kubernetes
@@ -16,8 +16,8 @@ operation that makes a NaN, with a traceback; it makes every program slower.
 --explain prints how each array is split over the devices, and runs nothing.
 
 A mistake in config or flags is one line and exit status 2, before anything is
-written. A run that cannot go on (a full disk, a loss that stays NaN) ends with one
-line and status 1; SIGTERM saves the run and ends it with status 143.
+written. A run that cannot go on (a full disk, a loss that stays NaN) ends with
+one line and status 1; SIGTERM saves the run and ends it with status 143.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def main(argv: Sequence[str]) -> int:
     argv: the command's arguments, the program's name first.
 
   Returns:
-    The exit status: 0; 143 if SIGTERM ended the run; 2 for a mistake and 1 for a
-    run that cannot go on, each printed in one line.
+    The exit status: 0; 143 if SIGTERM ended the run; 2 for a mistake and 1 for
+    a run that cannot go on, each printed in one line.
   """
   if {"--help", "-h"} & set(argv):
     print(__doc__)

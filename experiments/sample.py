@@ -4,9 +4,10 @@
     [--prompt TEXT [--prompt TEXT ...]] [--talk] [--problems N]
     [--samples S] [--temperature T] [--max_tokens T] [--seed N]
 
-Without --prompt it samples the first held-out problems and scores the completions.
-With --talk it answers each line of standard input. A text task puts a prompt into
-its template; in the other tasks each word of a prompt is a token: "2 3 4 = d2 d0".
+Without --prompt it samples the first held-out problems and scores the
+completions. With --talk it answers each line of standard input. A text task
+puts a prompt into its template; in the other tasks each word of a prompt is a
+token: "2 3 4 = d2 d0".
 
   python -m experiments.sample --policy FOLDER --task "gsm8k(chat=False)" ...
 
@@ -165,8 +166,8 @@ def make_problem(task: Task, text: str, number: int = 0) -> Problems:
     number: id of the problem, from which its random numbers are derived.
 
   Raises:
-    ValueError: the prompt is longer than the task's prompts, or has a word that is
-      no token.
+    ValueError: the prompt is longer than the task's prompts, or has a word that
+      is no token.
   """
   ids = task.encode(text) if task.encode else _encode_words(task, text)
   if not 0 < len(ids) <= task.prompt_length:

@@ -4,17 +4,18 @@
     [--product KEY=A,B,...]... [--zip KEY=A,B,...]... [--seeds N]
     [--set KEY=VALUE]... [--run] [--jobs N]
 
-KEY is a key of the config, as in --config.KEY=VALUE. Every value of one --product
-is combined with every value of the others. The values of all --zip go together, the
-first with the first. Commas within brackets or quotes belong to a value:
+KEY is a key of the config, as in --config.KEY=VALUE. Every value of one
+--product is combined with every value of the others. The values of all --zip go
+together, the first with the first. Commas within brackets or quotes belong to a
+value:
 
   --product "method=grpo(beta=0.0),max_at_k(k=4)" --product rollout.samples=8,16
 
-makes four runs for each seed, in folders whose names have the values that differ.
-All configs are checked before the first command is printed. Without --run nothing
-else happens, and the lines can go to the queue of a cluster. With --run they run
-here, --jobs at a time; finished runs are not repeated, and failed ones are listed
-at the end.
+makes four runs for each seed, in folders whose names have the values that
+differ. All configs are checked before the first command is printed. Without
+--run nothing else happens, and the lines can go to the queue of a cluster. With
+--run they run here, --jobs at a time; finished runs are not repeated, and
+failed ones are listed at the end.
 """
 
 from __future__ import annotations
@@ -132,8 +133,8 @@ def plan_runs(
     seeds: number of seeds, from 0.
 
   Raises:
-    ValueError: a text has another form, a key occurs twice, the values of `zipped`
-      differ in number, or two runs would have the same folder.
+    ValueError: a text has another form, a key occurs twice, the values of
+      `zipped` differ in number, or two runs would have the same folder.
   """
   # An axis is a list of choices; a choice is a list of (key, value) pairs.
   axes = [

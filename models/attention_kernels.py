@@ -5,8 +5,8 @@ cannot compute.
 
 What has been tested: splash in the Pallas interpreter on CPU and as a lowered
 TPU program, cuDNN's inputs with JAX's XLA implementation and as a lowered CUDA
-program (`tests/models/test_attention.py`). Neither kernel has run on its hardware in
-these tests, so the rounding of cuDNN in particular is untested.
+program (`tests/models/test_attention.py`). Neither kernel has run on its
+hardware in these tests, so the rounding of cuDNN in particular is untested.
 
 Axes: P prompts, S completions per prompt (1 for the attention of prompts), L
 prompt tokens, N query tokens, head_dim channels of a head.

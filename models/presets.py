@@ -7,8 +7,8 @@ kv_heads and mlp_width, after a vocab_size if that differs within the family. If
 the base and the instruction-tuned release have different context lengths,
 `max_positions` is that of the latter.
 
-Source: the `config.json` of each release. `tests/models/test_presets.py` compares the
-parameter counts with the published ones.
+Source: the `config.json` of each release. `tests/models/test_presets.py`
+compares the parameter counts with the published ones.
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ from rl import types
 
 Array = jax.Array
 Params = dict[str, Any]
-# Checkpoint policies of the scan over layers, by `ModelConfig.remat`; the policy
-# None recomputes everything. Two values are absent: "none" recomputes nothing,
-# and "attention" is handled in `layers.Attention`.
+# Checkpoint policies of the scan over layers, by `ModelConfig.remat`; the
+# policy None recomputes everything. Two values are absent: "none" recomputes
+# nothing, and "attention" is handled in `layers.Attention`.
 REMAT_POLICIES = {
   "full": None,
   "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,

@@ -1,8 +1,9 @@
 """Rewards, by name: `rewards.get("majority", threshold=0.5)`.
 
-A reward is a transform from nothing to samples, or to steps (`rl.transforms.base`):
-it reads a rollout and returns scores `[P, S]` or step scores `[P, S, K]`. It
-stands in the file of its topic, below the array function that it applies:
+A reward is a transform from nothing to samples, or to steps
+(`rl.transforms.base`): it reads a rollout and returns scores `[P, S]` or step
+scores `[P, S, K]`. It stands in the file of its topic, below the array function
+that it applies:
 
   agreement      the answers of a group against each other, no labels
   confidence     how sure the policy is of its tokens

@@ -4,9 +4,9 @@ The advantage of a sample compares its score with those of the other samples of
 its prompt, which are on the last axis. All functions take `scores [..., S]` and
 `valid [..., S]` bool, which is False for samples that do not exist (None means
 that all exist), and return `[..., S]`, with 0 for samples that do not exist.
-A group whose scores are all equal, a group of one sample and an empty group have
-advantages of exactly 0, so that a rounding error is never divided by a small
-number.
+A group whose scores are all equal, a group of one sample and an empty group
+have advantages of exactly 0, so that a rounding error is never divided by a
+small number.
 """
 
 from __future__ import annotations

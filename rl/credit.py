@@ -95,8 +95,8 @@ def returns_to_go(
     `[..., N]`; 0 outside the mask.
 
   Raises:
-    ValueError: if `reduce` is unknown, gamma is not in [0, 1], or gamma is not 1
-      for "min".
+    ValueError: if `reduce` is unknown, gamma is not in [0, 1], or gamma is not
+      1 for "min".
   """
   if reduce not in REDUCE:
     raise ValueError(registry.describe_unknown("reduce", reduce, REDUCE))

@@ -1,9 +1,9 @@
 """The fused loop: sampling, scoring and update in one compiled program.
 
-If the scores of the task are jittable, an *iteration* `state -> (state, metrics)`
-never leaves the device. `scan` runs several iterations in one program, and
-`over_seeds` runs several seeds at the same time, as a batch axis or with some
-seeds on each device.
+If the scores of the task are jittable, an *iteration* `state -> (state,
+metrics)` never leaves the device. `scan` runs several iterations in one
+program, and `over_seeds` runs several seeds at the same time, as a batch axis
+or with some seeds on each device.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def iteration(
   """Builds a training step that also makes its rollout.
 
   Args:
-    rollout_fn: `state -> rollout`, pure and jittable. Prompts and random numbers
-      are functions of `state.key` and `state.step`.
+    rollout_fn: `state -> rollout`, pure and jittable. Prompts and random
+      numbers are functions of `state.key` and `state.step`.
     train_step: result of `rl.step.make`.
   """
   return lambda state: train_step(state, rollout_fn(state))
@@ -50,9 +50,9 @@ def over_seeds(run: Iteration, mesh: Mesh | None = None) -> Iteration:
 
   Args:
     run: the function of the state of one seed.
-    mesh: mesh with the single axis "seed", which puts an equal number of seeds on
-      each device, without communication between devices. None makes the seeds a
-      batch axis of one program.
+    mesh: mesh with the single axis "seed", which puts an equal number of seeds
+      on each device, without communication between devices. None makes the
+      seeds a batch axis of one program.
 
   Returns:
     The same function of stacked states, such as `jax.vmap` of an init function

@@ -2,7 +2,8 @@
 
 Most methods train the policy alone. To train several networks, pass a mapping
 `{learner: Method}`, and one of optimizers. In every training step the learners
-are updated one after another, in the order of the mapping, from the same rollout:
+are updated one after another, in the order of the mapping, from the same
+rollout:
 
   {"prm": ..., "policy": ...}   rewards come from the updated reward model
   {"policy": ..., "prm": ...}   rewards come from the reward model before its
@@ -10,9 +11,9 @@ are updated one after another, in the order of the mapping, from the same rollou
 
 The parameters of a learner besides the policy are a parameter set with the rule
 `learned()` and the name of the learner. In the needs of a learner's method, the
-source "policy" stands for the parameters that this learner trains, and "old" for
-the same parameters before its update of this step. All other parameters have the
-name of their parameter set.
+source "policy" stands for the parameters that this learner trains, and "old"
+for the same parameters before its update of this step. All other parameters
+have the name of their parameter set.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from rl.transforms import LevelError
 
 # The learner that samples. Its parameters are not a parameter set.
 POLICY = "policy"
-# Sources with a meaning of their own, which a parameter set must not have as name.
+# Sources with a meaning of their own, which a parameter set must not have as
+# name.
 RESERVED = (POLICY, "old")
 T = TypeVar("T")
 
@@ -69,8 +71,8 @@ def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
 
   Raises:
     ValueError: if "policy" is not among the learners; if a parameter set has a
-      reserved name, two different rules, or the rule `learned()` but no learner;
-      or if no method declares the parameter set of a learner.
+      reserved name, two different rules, or the rule `learned()` but no
+      learner; or if no method declares the parameter set of a learner.
   """
   if POLICY not in methods:
     raise ValueError(
@@ -120,8 +122,8 @@ def check(
   Args:
     method: method of the policy, or `{learner: method}`.
     policy: the model.
-    parameters: `{"policy": params, NAME: params, ...}` with every parameter set;
-      arrays or `jax.ShapeDtypeStruct`s.
+    parameters: `{"policy": params, NAME: params, ...}` with every parameter
+      set; arrays or `jax.ShapeDtypeStruct`s.
     rollout: rollout of the policy, or `{learner: rollout}`; arrays or
       `jax.ShapeDtypeStruct`s.
 

@@ -1,8 +1,8 @@
 """Statistics over the entries of an array that exist.
 
-Every function takes `x` and a bool `mask` of the same shape, which is True where
-an entry exists, and reduces over one or several axes. Entries that do not exist
-are ignored whatever their value, also NaN. Without any entry, sum, mean,
+Every function takes `x` and a bool `mask` of the same shape, which is True
+where an entry exists, and reduces over one or several axes. Entries that do not
+exist are ignored whatever their value, also NaN. Without any entry, sum, mean,
 standard deviation and quantiles are 0, so that a group without samples has
 finite statistics; the minimum is +inf and the maximum is -inf.
 """
@@ -134,8 +134,8 @@ def following(mask: Array) -> tuple[Array, Array]:
 def run_ends(ids: Array, mask: Array) -> Array:
   """Marks the last entry of each run of equal ids on the last axis.
 
-  Entries with a negative id are in no run. Entries that do not exist are skipped
-  and do not end a run.
+  Entries with a negative id are in no run. Entries that do not exist are
+  skipped and do not end a run.
   """
   mask = mask & (ids >= 0)
   next_index, has_next = following(mask)

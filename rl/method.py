@@ -47,7 +47,8 @@ class FurtherUpdates:
   Attributes:
     loss: minimised, minibatch by minibatch.
     metric: name of a metric of that loss. Updates are made on a minibatch while
-      the metric exceeds `limit`. Every update counts in the optimizer's schedule.
+      the metric exceeds `limit`. Every update counts in the optimizer's
+      schedule.
     limit: largest value of the metric that is accepted.
     max_passes: largest number of passes over the rollout.
   """
@@ -76,9 +77,9 @@ class Method:
       tokens that are in the loss. Statistics still see the others.
     parameter_sets: parameters that the method reads besides the trained ones,
       such as a reference policy: `((name, parameter set), ...)`.
-    prepared: `((name, transform), ...)`, signals that the loss filter, terms and
-      term weights read as "prepared/NAME". "prepared/advantage" is the finished
-      advantage.
+    prepared: `((name, transform), ...)`, signals that the loss filter, terms
+      and term weights read as "prepared/NAME". "prepared/advantage" is the
+      finished advantage.
     reward: replaces the task's score; None keeps it.
     sampler: draws the rollouts.
     behavior: the parameters that it samples with, "policy" or the name of a

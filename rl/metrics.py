@@ -1,8 +1,8 @@
 """Metrics of rollouts and updates: pass@k, max@k, means and counts.
 
 `valid` is True for samples that exist. A group with fewer than k of them has no
-pass@k or max@k and is left out of the mean over groups. The mean over no group is
-NaN.
+pass@k or max@k and is left out of the mean over groups. The mean over no group
+is NaN.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def auc(scores: Array, labels: Array, valid: Array | None = None) -> Array:
 def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
   """Computes the metrics that depend on the rollout alone.
 
-  They are over the samples that exist (`sample_mask`); accuracies are over those
-  of them with a known verdict.
+  They are over the samples that exist (`sample_mask`); accuracies are over
+  those of them with a known verdict.
 
     reward/mean, reward/std           scores (standard deviation with ddof 0)
     score/<name>/mean                 one component of the score
@@ -173,9 +173,9 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
 def sampled_tokens(rollout: types.Rollout) -> Array:
   """Number of tokens that were sampled for a rollout, `[]` int32.
 
-  A sampler with several passes reports it as the extra "stage/tokens", including
-  samples that it discarded. Otherwise it is the number of tokens of all samples
-  that exist.
+  A sampler with several passes reports it as the extra "stage/tokens",
+  including samples that it discarded. Otherwise it is the number of tokens of
+  all samples that exist.
   """
   if "stage/tokens" in rollout.extras:
     return jnp.asarray(rollout.extras["stage/tokens"], jnp.int32)

@@ -1,9 +1,9 @@
 """Cuts rollouts into minibatches and microbatches.
 
 One optimizer update is computed from a minibatch. A minibatch may be cut into
-microbatches, whose gradients are computed one after another to save memory. Both
-are slices along P, the axis of prompts, so that the samples of a prompt stay
-together.
+microbatches, whose gradients are computed one after another to save memory.
+Both are slices along P, the axis of prompts, so that the samples of a prompt
+stay together.
 
 Slices are strided: slice i of n holds the prompts i, i + n, i + 2n, ... When P
 is sharded over devices, every slice is then spread over all of them, and no
@@ -37,8 +37,8 @@ class Plan:
     chunk: number of positions of a prompt's samples whose logits are computed
       at a time; None lets `rl.scoring.read` choose.
     max_mean_ratio: an update is skipped if the mean importance ratio of its
-      minibatch, the metric `policy/ratio_mean`, exceeds this value. The limit has
-      no effect on losses that log no ratio. The default is that of PURE.
+      minibatch, the metric `policy/ratio_mean`, exceeds this value. The limit
+      has no effect on losses that log no ratio. The default is that of PURE.
   """
 
   epochs: int = 1

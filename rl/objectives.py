@@ -13,16 +13,16 @@ probability that the j-th smallest is the largest of a random k-subset,
 
   w_j = C(j-1, k-1) / C(n, k),   w_n = k/n,   w_{j-1} = w_j (j-k) / (j-1),
 
-it follows that s_{j+1} - s_j = w_j (x_{j+1} - x_j) and sum_i s_i = k maxk(g, k).
-Hence s is a cumulative sum of gaps between scores, and so is s minus any of the
-baselines. No binomial coefficient is computed, ties and shifts of the scores
-cost no accuracy, and equal scores give exactly equal weights.
+it follows that s_{j+1} - s_j = w_j (x_{j+1} - x_j) and sum_i s_i = k maxk(g,
+k). Hence s is a cumulative sum of gaps between scores, and so is s minus any of
+the baselines. No binomial coefficient is computed, ties and shifts of the
+scores cost no accuracy, and equal scores give exactly equal weights.
 
 Conventions. The samples of a group are on the last axis; k is a static int.
 Weights are for a SUM over the group: `sum_i w_i grad log pi(y_i)` is the
-estimator. A sample is *valid* if it exists; the weight of any other sample is 0.
-A group with fewer than k valid samples has no k-subset: its value and its weights
-are 0.
+estimator. A sample is *valid* if it exists; the weight of any other sample is
+0. A group with fewer than k valid samples has no k-subset: its value and its
+weights are 0.
 
 Sources: Walder & Karkhanis, Pass@K Policy Optimization (s and its
 leave-one-out forms); Chen et al. 2021 (unbiased pass@k); Chen et al. 2025,
@@ -181,10 +181,10 @@ def max_at_k_weights(
 
   For c = 0 all weights are 0. In a flat group, "none" and "leave_one_out" give
   all samples the same weight, which prefers none of them and adds variance;
-  "centered" gives 0. "leave_one_out_minus_one" is 0 only if x_{k-1} = ... = x_n,
-  and whenever it is 0 the other three are flat. Therefore it is the default of
-  `rl.methods.sets.max_at_k`. For k = n it is the gap to the second best score for
-  the single best sample, while "centered" is always 0.
+  "centered" gives 0. "leave_one_out_minus_one" is 0 only if x_{k-1} = ... =
+  x_n, and whenever it is 0 the other three are flat. Therefore it is the
+  default of `rl.methods.sets.max_at_k`. For k = n it is the gap to the second
+  best score for the single best sample, while "centered" is always 0.
 
   Args:
     scores: `[..., S]`, real numbers.
@@ -263,8 +263,8 @@ def _sort_ratios(
   """Sorts a group and its ratios by score.
 
   Returns:
-    The group, the ratios in its order `[..., S]`, and p_{k-1}(j - 1) for each j,
-    `[..., S]`, with p as in `max_at_k_off_policy_value`.
+    The group, the ratios in its order `[..., S]`, and p_{k-1}(j - 1) for each
+    j, `[..., S]`, with p as in `max_at_k_off_policy_value`.
   """
   valid = masked.all_valid(scores, valid)
   group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
@@ -299,7 +299,8 @@ def max_at_k_off_policy_weights(
     exact   d J / d log rho_i = (1/C(n,k)) sum_{I containing i} prod_I rho max_I
     first   its first-order expansion in rho - 1, as in The Best of N Worlds; the
             bias is of second order in rho - 1
-    zeroth  its value at rho = 1, which are the on-policy weights; the bias is of
+    zeroth  its value at rho = 1, which are the on-policy weights; the bias is
+    of
             first order in rho - 1
 
   Args:
@@ -350,18 +351,20 @@ def max_at_k_off_policy_advantages(
   The baseline is independent of y_i. Hence `sum_i A_i grad log pi(y_i)` has the
   expectation of the exact weights, with far less variance. Because
   sum_{j<=m} rho_j E_{k-2}(rho_1..rho_{j-1}) = E_{k-1}(rho_1..rho_m) for
-  elementary symmetric polynomials E, A is a cumulative sum over the sorted scores,
+  elementary symmetric polynomials E, A is a cumulative sum over the sorted
+  scores,
 
     A_i = rho_i sum_{j <= i} w_j (x_j - x_{j-1}) p_{k-1}(rho_1..rho_{j-1}),
 
-  with w as in this module, p as in `max_at_k_off_policy_value`, and x_0 = 0. For
-  rho = 1 it is `max_at_k_weights(..., baseline="leave_one_out_minus_one")`.
+  with w as in this module, p as in `max_at_k_off_policy_value`, and x_0 = 0.
+  For rho = 1 it is `max_at_k_weights(..., baseline="leave_one_out_minus_one")`.
   A_i >= 0 for k >= 2. For k = 1 there is no baseline, and A_i = rho_i g_i / n.
 
   The arguments, the result, the errors and the orders are the same as in
   `max_at_k_off_policy_weights`.
 
-  Source: this project. The baseline is that of Walder & Karkhanis, Pass@K Policy
+  Source: this project. The baseline is that of Walder & Karkhanis, Pass@K
+    Policy
   Optimization; the ratios are those of The Best of N Worlds.
   """
   _check_choice("order", order, ORDERS)
@@ -410,18 +413,19 @@ def pass_at_k_advantages(
 
     analytic   A_i = (n s_i / k - maxk) / sd with
                sd^2 = sum_j w_j (x_j - maxk)^2, which is the mean z-score of the
-               k-subsets that contain i. It holds for any real scores; for scores
-               of 0 and 1 it is the closed form of the paper. For k = 1 it is the
-               group z-score (ddof 0)
+               k-subsets that contain i. It holds for any real scores; for
+               scores of 0 and 1 it is the closed form of the paper. For k = 1
+               it is the group z-score (ddof 0)
     bootstrap  n random k-subsets with distinct members; A_i is the sum of the
                z-scores, over these subsets, of those that contain i
     full       floor(n/k) disjoint subsets in the order of sampling, z-scored;
                samples in none of them get 0
 
   All three are 0 if every k-subset has the same maximum (x_k = ... = x_n, see
-  `max_at_k_weights`): for c = 0, for n - c < k, and always for k = n. "analytic"
-  is 0 only then. "full" is also 0 for k > n/2, which leaves a single subset, and
-  if all its subsets have the same maximum. The latter is true of "bootstrap" too.
+  `max_at_k_weights`): for c = 0, for n - c < k, and always for k = n.
+  "analytic" is 0 only then. "full" is also 0 for k > n/2, which leaves a single
+  subset, and if all its subsets have the same maximum. The latter is true of
+  "bootstrap" too.
 
   Args:
     scores: `[..., S]`, real numbers.
@@ -432,8 +436,8 @@ def pass_at_k_advantages(
 
   Returns:
     `[..., S]`; with mean 0 over the group for "analytic". 0 if all subsets have
-    the same maximum, if fewer than k samples are valid, and for samples that are
-    not valid.
+    the same maximum, if fewer than k samples are valid, and for samples that
+    are not valid.
 
   Raises:
     ValueError: if k is not in 1..S, the form is unknown, or "bootstrap" has no
@@ -443,7 +447,8 @@ def pass_at_k_advantages(
   scores = scores.astype(jnp.float32)
   if form == "analytic":
     group = _sort(scores, k, valid)
-    # Scores relative to x_n: subsets that contain the best sample add exactly 0.
+    # Scores relative to x_n: subsets that contain the best sample add exactly
+    # 0.
     below = group.x - jnp.max(group.x, -1, keepdims=True)
     center = jnp.sum(group.weights * below, -1, keepdims=True)
     variance = jnp.sum(group.weights * (below - center) ** 2, -1, keepdims=True)

@@ -1,8 +1,8 @@
 """Parameter sets: parameters that a method reads besides the trained ones.
 
 Examples are a reference policy, a moving average of the policy, and an earlier
-policy. Each starts as a copy of the policy and is updated by its rule at the end
-of every training step. A parameter set with the rule `learned()` is trained
+policy. Each starts as a copy of the policy and is updated by its rule at the
+end of every training step. A parameter set with the rule `learned()` is trained
 instead, by the learner of its name (`rl.learners`).
 """
 

@@ -1,8 +1,9 @@
 """Names of methods, rewards and tasks: messages, checks of settings, imports.
 
 A config names a method, a reward or a task as `NAME(setting=value)`. The
-packages `rl.methods`, `rewards` and `experiments.tasks` look the name up, and use
-these functions to check the settings and to report mistakes in the same words.
+packages `rl.methods`, `rewards` and `experiments.tasks` look the name up, and
+use these functions to check the settings and to report mistakes in the same
+words.
 """
 
 from __future__ import annotations
@@ -144,8 +145,8 @@ def _has_type(value: Any, hint: Any) -> bool:
 def import_module(name: str) -> types.ModuleType:
   """Imports a module of a registry.
 
-  A registry imports all of its files, so that one unfinished file stops commands
-  that have nothing to do with it. The message names that file.
+  A registry imports all of its files, so that one unfinished file stops
+  commands that have nothing to do with it. The message names that file.
 
   Raises:
     ImportError: if the module, or a module that it imports, has a mistake. The

@@ -7,9 +7,9 @@ samples, and of a function that combines them into one score:
   total({"right": ..., "short": ...}, rollout) -> [P, S], components
 
 `rl.prepare.prepare` applies `Method.reward` first, to all of the batch.
-Afterwards `Rollout.scores` are its total and `Rollout.components` its terms, for
-the filters, the advantage and the metrics. The verdict `Rollout.correct` stays
-that of the task, so that metrics of accuracy do not depend on the reward.
+Afterwards `Rollout.scores` are its total and `Rollout.components` its terms,
+for the filters, the advantage and the metrics. The verdict `Rollout.correct`
+stays that of the task, so that metrics of accuracy do not depend on the reward.
 `rewards.combine` builds a reward from a config.
 """
 
@@ -39,15 +39,17 @@ class Reward:
 
   Attributes:
     terms: `((name, transform), ...)`, transforms from a source to samples. Each
-      becomes a component of the rollout, in this order, so that a later term may
-      read an earlier one. A term cannot have the name of a component of the task.
-    total: `({name: [P, S]}, rollout) -> (scores [P, S], {name: [P, S]})`. It gets
-      all components, and returns the score and the components as they entered the
-      score.
-    weights: `step -> {name: []}`, logged so that the total can be computed again
-      from the components.
-    steps: transform from a source to steps, which replaces the step scores of the
-      task; None keeps those. The terms still read the step scores of the task.
+      becomes a component of the rollout, in this order, so that a later term
+      may read an earlier one. A term cannot have the name of a component of the
+      task.
+    total: `({name: [P, S]}, rollout) -> (scores [P, S], {name: [P, S]})`. It
+      gets all components, and returns the score and the components as they
+      entered the score.
+    weights: `step -> {name: []}`, logged so that the total can be computed
+      again from the components.
+    steps: transform from a source to steps, which replaces the step scores of
+      the task; None keeps those. The terms still read the step scores of the
+      task.
     name: name in logs.
   """
 

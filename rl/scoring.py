@@ -16,7 +16,8 @@ A need names its parameters by a *source*:
 If there are several learners (`rl.learners`), "policy" and "old" are those of
 the learner whose method has the need. Arrays that come from no pass are needs
 as well: those of the task ("task") and of the sampler ("stage"), those that are
-computed on the host ("host"), and the prepared signals of a method ("prepared").
+computed on the host ("host"), and the prepared signals of a method
+("prepared").
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class Probe:
     name: the name with its hyper-parameters; part of the key of its values.
     fn: `(head output [N, ...], token [N], *reads [N, ...]) -> [N, ...]`, for N
       positions at a time.
-    head: head of `rl.types.Scored` that it reads; "hidden" stands for the hidden
-      states that heads read, `[N, D]`.
+    head: head of `rl.types.Scored` that it reads; "hidden" stands for the
+      hidden states that heads read, `[N, D]`.
     reads: needs of earlier passes whose values are further arguments of `fn`.
     level: level of the values. It is "token", except for needs on the host.
     logits: whether the head gives logits, which are divided by the temperature.
@@ -93,9 +94,9 @@ class Need:
     source: "policy", "old", the name of a parameter set, or one of
       `EXTERNAL_SOURCES`.
     probe: the quantity.
-    view: the text: a name in `Rollout.views`, "" for the rollout itself, "prompt"
-      for the tokens of the prompts, or "alone" for the completions without the
-      prompts.
+    view: the text: a name in `Rollout.views`, "" for the rollout itself,
+      "prompt" for the tokens of the prompts, or "alone" for the completions
+      without the prompts.
   """
 
   source: str
@@ -156,8 +157,8 @@ def host(
 
   Args:
     name: the name with its hyper-parameters.
-    fn: `rollout -> array` at `level`. The rollout holds numpy arrays; its extras
-      hold the needs in `reads`.
+    fn: `rollout -> array` at `level`. The rollout holds numpy arrays; its
+      extras hold the needs in `reads`.
     level: "sample" or "token".
     reads: needs of passes, which run before `fn`.
   """
@@ -204,10 +205,11 @@ def read(
     temperature: all logits are divided by it, so that the probes are those of
       the distribution that the samples were drawn from.
     chunk: number of positions, of the S T of each prompt, that the heads are
-      applied to at a time; None: as many as give `_MAX_HEAD_OUTPUT` numbers on a
-      device. Scored positions come first, and chunks without any are left out:
-      with several chunks, values outside `tokens.mask` are 0. The axis P is not
-      cut, so that prompts that are sharded over devices stay where they are.
+      applied to at a time; None: as many as give `_MAX_HEAD_OUTPUT` numbers on
+      a device. Scored positions come first, and chunks without any are left
+      out: with several chunks, values outside `tokens.mask` are 0. The axis P
+      is not cut, so that prompts that are sharded over devices stay where they
+      are.
     stopped_probes: further probes, whose gradient is stopped.
 
   Returns:
@@ -409,8 +411,8 @@ def passes(
     The rollout with the values in its extras.
 
   Raises:
-    KeyError: if a source has no parameters, a view or an array that the task, the
-      sampler or the host provides is missing, or needs read each other in a
+    KeyError: if a source has no parameters, a view or an array that the task,
+      the sampler or the host provides is missing, or needs read each other in a
       circle.
   """
   waiting = {need for need in needs if need.source not in EXTERNAL_SOURCES}

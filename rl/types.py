@@ -49,12 +49,12 @@ class Tokens:
       which every sample has a prompt of its own: `[P, S, L]`.
     prompt_mask: bool, shaped like `prompts`; False on padding.
     completions: `[P, S, T]` int32, padded on the right.
-    lengths: `[P, S]` int32, number of completion tokens without padding, whoever
-      wrote them. The tokens of a tool are counted, because the policy attends to
-      them, although it is not trained on them.
-    mask: `[P, S, T]` bool, the *scored* tokens: those that the policy chose, and
-      that it is trained on. EOS is scored; padding and the tokens of a tool or
-      user are not.
+    lengths: `[P, S]` int32, number of completion tokens without padding,
+      whoever wrote them. The tokens of a tool are counted, because the policy
+      attends to them, although it is not trained on them.
+    mask: `[P, S, T]` bool, the *scored* tokens: those that the policy chose,
+      and that it is trained on. EOS is scored; padding and the tokens of a tool
+      or user are not.
   """
 
   prompts: Array
@@ -95,29 +95,29 @@ class Rollout:
 
   Attributes:
     tokens: the prompts and the sampled completions.
-    sample_mask: `[P, S]` bool, the samples that exist. Groups may differ in size;
-      every statistic of a group leaves out the samples that do not exist.
+    sample_mask: `[P, S]` bool, the samples that exist. Groups may differ in
+      size; every statistic of a group leaves out the samples that do not exist.
     behavior_log_probs: `[P, S, T]` float32, log-probability of each token under
       the distribution that it was sampled from (temperature, top-p, ...).
     finished: `[P, S]` bool, whether EOS ended the sample, and not the length
       limit.
     scores: `[P, S]` float32, the outcome reward.
-    correct: `[P, S]` int8, the verdict: 1 right, 0 wrong, -1 unknown. Filters and
-      metrics of accuracy read the verdict, not the score.
+    correct: `[P, S]` int8, the verdict: 1 right, 0 wrong, -1 unknown. Filters
+      and metrics of accuracy read the verdict, not the score.
     prompt_ids: `[P]` int32, the same number for the same prompt in every batch.
     keys: `[P]` PRNG keys, one per prompt, so that random numbers do not depend
       on the sharding.
     step: `[]` int32, the training step, read by schedules.
     components: `{name: [P, S]}`, the parts that a reward is composed of.
-    step_ids: `[P, S, T]` int32, number of the reasoning step that a token is in;
-      -1 outside of steps.
+    step_ids: `[P, S, T]` int32, number of the reasoning step that a token is
+      in; -1 outside of steps.
     step_scores, step_mask: `[P, S, K]`, process rewards and which steps exist.
-    segments: `[P, S, T]` int32, number of the turn or role of a token; -1 outside
-      of segments.
+    segments: `[P, S, T]` int32, number of the turn or role of a token; -1
+      outside of segments.
     views: `{name: Tokens}`, other texts that a forward pass can read. The task
       makes them, since `rl` has no tokenizer.
-    extras: `{"source/probe": array}`, results of forward passes, and arrays from
-      the task and the sampler ("task/...", "stage/..."; see `rl.scoring`).
+    extras: `{"source/probe": array}`, results of forward passes, and arrays
+      from the task and the sampler ("task/...", "stage/..."; see `rl.scoring`).
     memory: state that the sampler carries to its next rollout.
   """
 
@@ -177,8 +177,9 @@ class Scored(NamedTuple):
   memory: `rl.scoring` applies a head to a chunk of positions at a time.
 
   Attributes:
-    hidden: `[P, S, T, D]`. Entry t is the final hidden state *from which token t
-      of the completion is predicted*; entry 0 is that of the last prompt token.
+    hidden: `[P, S, T, D]`. Entry t is the final hidden state *from which token
+      t of the completion is predicted*; entry 0 is that of the last prompt
+      token.
     heads: `{name: fn}`, with `fn([N, D]) -> [N, ...]` float32. Every policy has
       the head "logits", which gives `[N, V]`. The head "value" gives `[N]`.
     local: `fn -> fn`. It returns the same function of the heads and of arrays
@@ -201,15 +202,15 @@ class Policy:
   Attributes:
     score: `(params, Tokens) -> Scored`, a forward pass over a text that exists.
     prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, capacity)
-      -> (logits [P, V], cache)`. It reads each prompt once and returns the logits
-      of the first completion token. The cache has space for `capacity`
+      -> (logits [P, V], cache)`. It reads each prompt once and returns the
+      logits of the first completion token. The cache has space for `capacity`
       completion tokens in each of `rows` rows per prompt.
     decode: `(served, tokens [P, rows], t, cache) -> (logits [P, rows, V],
       cache)`. It appends completion token number t to each row and returns the
       logits of token t + 1; t is `[P, rows]`, or one number for all rows. A row
       that starts again at t = 0 discards its earlier tokens.
-    serve: `params -> served`, the parameters in the form that `decode` reads. It
-      is called once per rollout.
+    serve: `params -> served`, the parameters in the form that `decode` reads.
+      It is called once per rollout.
     resize: `(cache, capacity) -> cache`, with space for `capacity` tokens per
       row. It may shrink a cache before the first `decode`, and grow it while no
       row has had more tokens than the old capacity.

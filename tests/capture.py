@@ -8,11 +8,12 @@ each made in a worktree of its own, to see which methods, rewards, verifiers,
 tasks, samplers, configs and runs compute something else. It shows change, not
 correctness. Items are keyed by public names (`method:grpo`, `reward:majority`),
 so a record survives moved modules; the names that the capture assumes of the
-code stand in `captured/code.py`. `--only` takes the beginning of an item's name.
+code stand in `captured/code.py`. `--only` takes the beginning of an item's
+name.
 
-Everything but the runs is computed without fusion (`jax.disable_jit`), where the
-order of operations in the source alone decides every bit. A run whose compiled
-metrics differ is compared on its first step without fusion.
+Everything but the runs is computed without fusion (`jax.disable_jit`), where
+the order of operations in the source alone decides every bit. A run whose
+compiled metrics differ is compared on its first step without fusion.
 
 Recording goes on where it stopped: an item that has a file is not computed
 again. An item that raises is recorded with its error, and the exit status is 1.
@@ -48,7 +49,8 @@ SECTIONS = (
   "functions",
   "configs",
 )
-# A process may have about 65,000 memory maps; every compiled operation has some.
+# A process may have about 65,000 memory maps; every compiled operation has
+# some.
 MOST_MAPS = 30_000
 
 

@@ -4,10 +4,10 @@
 
 Each mutant is one change of one place: + and -, * and /, < and <=, > and >=, a
 comparison turned round, == and !=, a minus sign left out, `minimum` and
-`maximum`, `min` and `max`. It lives in a copy of `rl`, beside links to all else,
-and the tests of its file run there until one fails. Exit status 1 where fewer
-than `--limit` of the mutants are noticed. Some changes change nothing that
-anybody could see, such as < and <= where equal values give the same.
+`maximum`, `min` and `max`. It lives in a copy of `rl`, beside links to all
+else, and the tests of its file run there until one fails. Exit status 1 where
+fewer than `--limit` of the mutants are noticed. Some changes change nothing
+that anybody could see, such as < and <= where equal values give the same.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@
 compiles every model of `MODELS` for every machine of `MACHINES`, as one
 experiment of 64 prompts x 16 samples x 4096 tokens, and every recipe for
 `RECIPES_ON`; `experiments.aot.fit` looks for settings with which they fit. Each
-cell of model and machine is one line of `scaling.csv`. A cell that has a line is
-not compiled again, so the command can be stopped at any time; `--only` compiles
-the cells whose name contains a text. Each cell is compiled in a process of its
-own, because a failed check of the compiler ends its process; the line then says
-so. `--out` writes the tables between the marks of that file. All cells take hours
-on two cores.
+cell of model and machine is one line of `scaling.csv`. A cell that has a line
+is not compiled again, so the command can be stopped at any time; `--only`
+compiles the cells whose name contains a text. Each cell is compiled in a
+process of its own, because a failed check of the compiler ends its process; the
+line then says so. `--out` writes the tables between the marks of that file. All
+cells take hours on two cores.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
 Report = Mapping[str, Any]  # from `experiments.aot.report.analyse`
 Row = Sequence[str]  # one line of the CSV file and of a table
-# Compiled programs by machine, in the form of `experiments.aot.report.Compiled`.
+# Compiled programs by machine, in the form of
+# `experiments.aot.report.Compiled`.
 Programs = dict[str, dict[Any, Any]]
 HEAD = (
   *("model", "machine", "fits", "mesh", "settings"),
@@ -152,8 +153,8 @@ def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
     The line of the cell, without the commit.
 
   Raises:
-    RunError: a signal from outside ended the process, for example where memory is
-      short, which says nothing about the cell.
+    RunError: a signal from outside ended the process, for example where memory
+      is short, which says nothing about the cell.
   """
   spawn = multiprocessing.get_context("spawn")
   other_children = set(multiprocessing.active_children())

@@ -2,8 +2,8 @@
 
 The known keys are those of `defaults.rl()` or `defaults.supervised()`. Configs
 are not locked: a lock would not check a dict that replaces another, and its
-error names neither the place of the key nor the nearest key of a short name such
-as `lr`.
+error names neither the place of the key nor the nearest key of a short name
+such as `lr`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The advantages that a method gives to correct and incorrect samples.
 
 They depend on how many of a prompt's S samples are correct. The method's own
-`prepare` runs on S + 1 groups, one for each count of correct samples from 0 to S,
-in which the verdict is the score.
+`prepare` runs on S + 1 groups, one for each count of correct samples from 0 to
+S, in which the verdict is the score.
 """
 
 from __future__ import annotations

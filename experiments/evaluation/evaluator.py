@@ -1,9 +1,9 @@
 """Evaluates a policy: samples completions of held-out problems and scores them.
 
-The problems are the first ones of the task's test set. The random numbers depend
-only on the problem, the index of the sample and the key. Two policies, or one
-policy on two machines, are therefore compared on the same random numbers,
-whatever the batch size, the number of rows and the sharding.
+The problems are the first ones of the task's test set. The random numbers
+depend only on the problem, the index of the sample and the key. Two policies,
+or one policy on two machines, are therefore compared on the same random
+numbers, whatever the batch size, the number of rows and the sharding.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def evaluate(
     rows: samples of a problem that are decoded at once; 0 decodes all.
     temperature: sampling temperature.
     max_tokens: length at which a completion is cut; None takes the task's T.
-    sharding: sharding of the problem axis; None keeps the placement of `params`.
+    sharding: sharding of the problem axis; None keeps the placement of
+      `params`.
     between_batches: function called between two batches; it may raise.
     update: function called after a batch with the number of finished problems.
 

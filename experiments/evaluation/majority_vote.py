@@ -28,9 +28,10 @@ def majority_at_k(
 
   k of a group's n samples are drawn without replacement, each votes for its
   answer, and the answer with the most votes wins. Tied answers share the win
-  equally. Answer -1 never votes, and a draw without any vote scores 0. The value
-  of an answer is the fraction of its samples that are correct. The result is the
-  mean over all C(n, k) draws, and therefore unbiased for k fresh samples.
+  equally. Answer -1 never votes, and a draw without any vote scores 0. The
+  value of an answer is the fraction of its samples that are correct. The result
+  is the mean over all C(n, k) draws, and therefore unbiased for k fresh
+  samples.
 
   For example, the answers [a, a, b], of which a is correct, give 2/3 for k = 1
   and 1 for k = 3.
@@ -44,8 +45,8 @@ def majority_at_k(
   second polynomial carries the sum of their r_c. All terms are positive, so
   nothing cancels.
 
-  Runs on the host in float64, because binomial coefficients exceed float32. It is
-  fast enough for S up to about 1000.
+  Runs on the host in float64, because binomial coefficients exceed float32. It
+  is fast enough for S up to about 1000.
 
   Args:
     answer_ids: `[P, S]` int, equal for equal answers, -1 without an answer.

@@ -127,8 +127,8 @@ def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
   """Returns trained minus base, with paired intervals over the same problems.
 
   Args:
-    base, trained: evaluations of one task on the same problems. If their numbers
-      of samples differ, only the columns that both have are compared.
+    base, trained: evaluations of one task on the same problems. If their
+      numbers of samples differ, only the columns that both have are compared.
 
   Returns:
     `{name: difference with its 95 % interval}`.

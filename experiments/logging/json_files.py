@@ -1,7 +1,7 @@
 """The JSON and JSONL files of a run (one JSON object per line), in strict JSON.
 
-A file is written atomically, or grows line by line. JSON has no infinities and no
-NaN; they become the strings "NaN", "Infinity" and "-Infinity", which `float`
+A file is written atomically, or grows line by line. JSON has no infinities and
+no NaN; they become the strings "NaN", "Infinity" and "-Infinity", which `float`
 reads.
 """
 
@@ -33,8 +33,8 @@ def dump(record: Mapping[str, Any]) -> str:
 def read(path: epath.PathLike) -> list[dict[str, Any]]:
   """Reads the lines of a file, one dict each; a missing file has none.
 
-  A line that is not complete JSON is left out: a killed run may have cut the last
-  one.
+  A line that is not complete JSON is left out: a killed run may have cut the
+  last one.
 
   Args:
     path: path of the file.
@@ -122,8 +122,8 @@ class LocalFile:
 class BucketFile:
   """A growing object of a bucket, which must be uploaded as a whole each time.
 
-  It is uploaded at most every `SECONDS_BETWEEN_UPLOADS`, because buckets refuse an
-  object that changes more than once a second.
+  It is uploaded at most every `SECONDS_BETWEEN_UPLOADS`, because buckets refuse
+  an object that changes more than once a second.
   """
 
   def __init__(

@@ -1,7 +1,7 @@
 """A profiler trace of a few dispatches: time by operation.
 
-The trace is in the format of XProf. Open the folder with TensorBoard (its profile
-plugin), or the file `*.trace.json.gz` in it with Perfetto.
+The trace is in the format of XProf. Open the folder with TensorBoard (its
+profile plugin), or the file `*.trace.json.gz` in it with Perfetto.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 `step` counts finished training steps: 0 is the base policy. `metrics.jsonl` is
 always written. Each of its lines is a JSON object with "step" and flat metric
-names, whose values are numbers, or lists for arrays. In a bucket the file may lag
-behind until `flush`. Only process 0 writes.
+names, whose values are numbers, or lists for arrays. In a bucket the file may
+lag behind until `flush`. Only process 0 writes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Logger:
     workdir: folder of the run, local or in a bucket.
     total_steps: number of training steps of the run.
     sinks: names in `writers.SINKS`, besides the file and the terminal.
-    resume_step: finished training steps. Lines of later steps, which come from an
-      interrupted run, are dropped from the files.
+    resume_step: finished training steps. Lines of later steps, which come from
+      an interrupted run, are dropped from the files.
     config: JSON values that describe the run, for the writers that store them.
     console: console to print to. A terminal gets one live progress line.
     seconds_between_lines: shortest time between two lines on other consoles.
@@ -113,8 +113,8 @@ class Logger:
   def flush(self) -> None:
     """Waits until all logged metrics are in `metrics.jsonl`.
 
-    Called before a checkpoint is saved: a run that resumes from it must find the
-    metrics of the steps before it.
+    Called before a checkpoint is saved: a run that resumes from it must find
+    the metrics of the steps before it.
     """
     if self._file:
       self._file.flush()

@@ -158,8 +158,8 @@ def _round(
 def _make_prepare(e: Experiment) -> Callable:
   """Returns `(state, rollout) -> (rollout, advantages, entropies)`, compiled.
 
-  They are computed as in the training step. Advantages are None if the loss reads
-  no signal.
+  They are computed as in the training step. Advantages are None if the loss
+  reads no signal.
   """
 
   @functools.partial(jax.jit, out_shardings=e.replicated)

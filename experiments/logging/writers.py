@@ -1,8 +1,9 @@
 """The writers of a run's metrics: file, TensorBoard, Weights & Biases, terminal.
 
-`experiments.logging.run_logger` calls them. A writer has `write(step, metrics)`,
-with numbers or arrays on the host, and `close()`. The writers in `SINKS` are
-chosen by `config.sinks`; they also have `write_samples(step, records)`.
+`experiments.logging.run_logger` calls them. A writer has `write(step,
+metrics)`, with numbers or arrays on the host, and `close()`. The writers in
+`SINKS` are chosen by `config.sinks`; they also have `write_samples(step,
+records)`.
 """
 
 from __future__ import annotations

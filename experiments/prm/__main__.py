@@ -15,8 +15,8 @@ The command runs these steps:
      The problems that are left out of this training set the threshold of scores
      below which a step counts as an error.
   4. On held-out problems the command measures how well the model finds the first
-     error of a chain, and the accuracy of the best of n samples according to the
-     model, compared with a majority vote.
+     error of a chain, and the accuracy of the best of n samples according to
+     the model, compared with a majority vote.
 
 Expected results with the defaults, on chains of five operations: a first-error
 F1 of .85 to .89. The labels themselves have an F1 of .80 to .82, because they
@@ -24,9 +24,9 @@ miss errors that later operations undo. The best of 16 by the worst step is 1.5
 to 5 points more accurate than a majority vote of 16, which is right for .94 to
 .98 of the problems.
 
-The command writes `config.json`, `labels.npz`, `checkpoints/` and `metrics.json`
-into the workdir. A step that is finished is not repeated when the command is
-started again.
+The command writes `config.json`, `labels.npz`, `checkpoints/` and
+`metrics.json` into the workdir. A step that is finished is not repeated when
+the command is started again.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ def process_model(e: Prepared) -> model.ProcessModel:
 def start(e: Prepared, params: types.PyTree) -> State:
   """Returns the state before the first update.
 
-  The decoder has the parameters of the base policy. The layers that are added to
-  it leave its output unchanged at first. The head is initialized at random.
+  The decoder has the parameters of the base policy. The layers that are added
+  to it leave its output unchanged at first. The head is initialized at random.
 
   Args:
     e: the experiment.
@@ -73,8 +73,8 @@ def fit(
     e: the experiment.
     state: initial state, as returned by `start`. It is used if there is no
       checkpoint.
-    rollout: samples of the base policy. Those of the last `calibration` problems
-      are not used.
+    rollout: samples of the base policy. Those of the last `calibration`
+      problems are not used.
     labels: labels of the steps of the samples.
     checkpoints: reads and saves the states.
 

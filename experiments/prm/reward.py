@@ -1,9 +1,9 @@
 """A task whose step scores come from a frozen process reward model.
 
-Any method that reads step scores can then train on those of the model. The model
-is part of the compiled `score` of the task, so this also works in the fused
-loop. The verdict on a sample is still that of the original task, so the metrics
-show the real accuracy of the policy.
+Any method that reads step scores can then train on those of the model. The
+model is part of the compiled `score` of the task, so this also works in the
+fused loop. The verdict on a sample is still that of the original task, so the
+metrics show the real accuracy of the policy.
 """
 
 from __future__ import annotations

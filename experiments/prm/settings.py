@@ -20,8 +20,8 @@ from experiments.training.experiment import Experiment
 from models import checkpoint_reader, storage_paths
 from rl import registry
 
-# Sources of labels, each with the checker that defines an error in the same way.
-# A true step that does not lead to the answer is an error for the checker
+# Sources of labels, each with the checker that defines an error in the same
+# way. A true step that does not lead to the answer is an error for the checker
 # "clean". It is none for "filler", nor for labels from continuations, because a
 # continuation can still reach the right answer. A wrong result that a later
 # operation undoes (a multiplication by 0) is an error for both checkers, but

@@ -61,8 +61,8 @@ def counts(run: Run, num_runs: int) -> dict[str, Any] | None:
     run, num_runs: same as in `series`.
 
   Returns:
-    "steps", and "shares" with one list over c for each; None if the run logged no
-    counts.
+    "steps", and "shares" with one list over c for each; None if the run logged
+    no counts.
   """
   steps, values = run.series.get(COUNTS, (np.zeros(0), np.zeros((0, 1))))
   is_finite = np.isfinite(values).all(-1)

@@ -2,7 +2,8 @@
 
 Headline and tables are HTML. Charts and the rollout browser are drawn by the
 scripts in `web/` from the data in the page. The scripts insert completions as
-text, never as HTML, and the page's content security policy forbids all requests.
+text, never as HTML, and the page's content security policy forbids all
+requests.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
   """Draws pass@k of the first run's base and of every trained policy.
 
   Args:
-    runs: runs on one task. Those without an evaluation of the trained policy are
-      left out.
+    runs: runs on one task. Those without an evaluation of the trained policy
+      are left out.
 
   Returns:
     The figure, which belongs to no window and no global state.

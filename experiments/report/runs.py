@@ -30,11 +30,12 @@ class Run:
     config: its config; {} if it is not written yet.
     method: the description of its method, from `method.txt`; "" without one.
     advantages: the content of `advantages.json`; {} without one.
-    series: `{metric: (steps, values)}`, as `run_logger.read_metrics` returns it.
+    series: `{metric: (steps, values)}`, as `run_logger.read_metrics` returns
+      it.
     evaluations: evaluations of the "base" and the "trained" policy, if they
       exist.
-    intermediate: records of the evaluations during training, without samples, in
-      the order of their steps.
+    intermediate: records of the evaluations during training, without samples,
+      in the order of their steps.
   """
 
   workdir: epath.Path

@@ -47,9 +47,9 @@ def to_json(table: rich.table.Table) -> dict[str, Any]:
       means with intervals.
 
   Returns:
-    "title", "columns" and "rows". Each row has "label", "cells" and "end" (whether
-    a section ends there). Each cell has "mean", "interval" and "sign", which is 1
-    or -1 for a difference whose interval excludes 0.
+    "title", "columns" and "rows". Each row has "label", "cells" and "end"
+    (whether a section ends there). Each cell has "mean", "interval" and "sign",
+    which is 1 or -1 for a difference whose interval excludes 0.
   """
   labels, *columns = ([*column.cells] for column in table.columns)
   return {

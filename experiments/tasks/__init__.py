@@ -1,9 +1,9 @@
 """Tasks by name: `get("countdown", count=4)`.
 
 A task is a file of this folder, or of `text/`, with a factory of the same name:
-`countdown.py` defines `countdown`. There is no other registration. `get` imports
-the file of one task only, so that embedded tasks do not import the libraries of
-text tasks.
+`countdown.py` defines `countdown`. There is no other registration. `get`
+imports the file of one task only, so that embedded tasks do not import the
+libraries of text tasks.
 """
 
 from __future__ import annotations

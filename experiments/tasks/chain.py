@@ -7,8 +7,8 @@ gives the answer:
   prompt     4 + 3 * 2 =
   solution   + 3 7 ; * 2 4 ; ANS 4 <eos>     4 + 3 = 7, 7 * 2 = 14, which is 4
 
-`rewards.tasks.chain` has the rules. The outcome is exact; the step scores come from
-one of three process reward models, which overlook different mistakes.
+`rewards.tasks.chain` has the rules. The outcome is exact; the step scores come
+from one of three process reward models, which overlook different mistakes.
 
 The id of a problem is a number in base 30: the first digit of the prompt, then
 one digit of operator and operand per operation. Multiples of 7 are held out.

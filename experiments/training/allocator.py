@@ -1,9 +1,9 @@
 """Returns free memory to the operating system.
 
-glibc keeps the memory that threads have freed, in case they need it again. After
-compilation that is hundreds of MB, and each checkpoint, which is written by
-threads of its own, adds some. Without `trim` the memory of a long run seems to
-grow.
+glibc keeps the memory that threads have freed, in case they need it again.
+After compilation that is hundreds of MB, and each checkpoint, which is written
+by threads of its own, adds some. Without `trim` the memory of a long run seems
+to grow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Builds the experiment of a config: method, task, decoder, mesh, optimizers.
 
 `build` makes the parts and does not judge them; `experiments.training.validate`
-refuses what cannot run, before and after it calls `build`. Nothing is written and
-nothing is compiled.
+refuses what cannot run, before and after it calls `build`. Nothing is written
+and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def make_sampling(
 def make_learners(config: ml_collections.ConfigDict) -> dict[str, Method]:
   """Makes the method of each learner of an RL config, by the learner's name.
 
-  The policy's method gets the config's way of sampling (`stage`), its importance
-  weights (`sampler.truncation`) and its reward (`mix`).
+  The policy's method gets the config's way of sampling (`stage`), its
+  importance weights (`sampler.truncation`) and its reward (`mix`).
   """
   method_by_learner = learners.by_learner(make_method(config.method))
   method = method_by_learner[learners.POLICY]

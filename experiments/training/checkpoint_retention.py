@@ -5,9 +5,9 @@
   keep_best = "evaluation/accuracy/pass@8"    also keeps the best by a metric
 
 Higher is better; for "-loss/total" lower is better. Of equally good checkpoints
-the first is kept. The value of a checkpoint is read from `metrics.jsonl` at each
-save, because its evaluation may end after it was saved, and because a run that
-was killed and resumed must still find its best checkpoint.
+the first is kept. The value of a checkpoint is read from `metrics.jsonl` at
+each save, because its evaluation may end after it was saved, and because a run
+that was killed and resumed must still find its best checkpoint.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ Orbax does the work. This module adds:
                 or a copy damaged is set aside, and the run resumes from the one
                 before
 
-A checkpoint appears by a rename at the end of its writing, so a run that is killed
-while saving resumes from the one before. `models.checkpoint_reader` reads only the parameters
-of a run.
+A checkpoint appears by a rename at the end of its writing, so a run that is
+killed while saving resumes from the one before. `models.checkpoint_reader`
+reads only the parameters of a run.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _META = "meta"  # key in the JSON of a checkpoint, beside its checksums
 class _OrbaxTracebackFilter(logging.Filter):
   """Drops the tracebacks that Orbax logs when saving fails in the background.
 
-  The next call of the manager raises the same error, so they would only hide the
-  one line that a run prints about a full disk.
+  The next call of the manager raises the same error, so they would only hide
+  the one line that a run prints about a full disk.
   """
 
   def filter(self, record: logging.LogRecord) -> bool:
@@ -191,8 +191,8 @@ class Checkpoints:
   ) -> tuple[PyTree, dict[str, Any]] | None:
     """Restores the latest checkpoint that can be read.
 
-    Later ones, which are damaged, are set aside so that their steps can be saved
-    again. Several processes agree on the checkpoint.
+    Later ones, which are damaged, are set aside so that their steps can be
+    saved again. Several processes agree on the checkpoint.
 
     Args:
       abstract_state: same as in `restore`.

@@ -1,8 +1,9 @@
 """Chooses the meshes of an experiment, and the axes that its config leaves open.
 
-While training, a parameter takes 16 bytes (itself, its gradient and two moments,
-in float32), divided by `fsdp` and `tensor`. While sampling, each device holds a
-copy in the type of the activations, divided by `tensor` alone. Therefore
+While training, a parameter takes 16 bytes (itself, its gradient and two
+moments, in float32), divided by `fsdp` and `tensor`. While sampling, each
+device holds a copy in the type of the activations, divided by `tensor` alone.
+Therefore
 
   tensor  the smallest size that gives every device equally many prompts and
           whose copy takes at most a third of a device's memory
@@ -31,7 +32,8 @@ from rl.minibatches import Plan
 _TRAINING_BYTES = 16  # per parameter
 _TENSOR_SHARE = 3  # the sampling copy takes at most 1/3 of the memory
 _FSDP_SHARE = 2  # training takes at most 1/2 of the memory
-# Axes as in `config.mesh`; None is open, and -1 takes the devices that are left.
+# Axes as in `config.mesh`; None is open, and -1 takes the devices that are
+# left.
 _OPEN_AXES = {
   "replica": None,
   "data": -1,

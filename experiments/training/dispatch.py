@@ -45,8 +45,8 @@ def make_dispatch(
 
   Args:
     e: the experiment.
-    sample_rollout: the function of `compile_rollout_fn`. The fused loop does not
-      call it, because it samples inside its own program.
+    sample_rollout: the function of `compile_rollout_fn`. The fused loop does
+      not call it, because it samples inside its own program.
   """
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
   out_shardings = (e.shardings, e.replicated)

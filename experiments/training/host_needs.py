@@ -53,7 +53,8 @@ def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
     rollout = rollouts[learners.POLICY]
     scored = score(state, rollout)
     if STATE_READY not in times:
-      # `scored` needs the state, so the wait for it below is no longer for this.
+      # `scored` needs the state, so the wait for it below is no longer for
+      # this.
       jax.block_until_ready(state)
       times = {**times, STATE_READY: time.perf_counter()}
     start = time.perf_counter()

@@ -1,8 +1,8 @@
 """The state that a run starts with: restored, or initialised from a base.
 
 A run starts from one of four sources of parameters: a supervised base that it
-trains itself (`config.base`), the workdir of another run (`config.init_from`), a
-Hugging Face folder (`config.policy.path`), or random values.
+trains itself (`config.base`), the workdir of another run (`config.init_from`),
+a Hugging Face folder (`config.policy.path`), or random values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The training loop: `run` is everything that happens in a run, in order.
 
 A run lives in its workdir. It can be killed at any time and started again with
-the same command: it resumes from the latest checkpoint, and finished work is not
-repeated. `experiments/README.md` lists the files of a workdir.
+the same command: it resumes from the latest checkpoint, and finished work is
+not repeated. `experiments/README.md` lists the files of a workdir.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ so that the device never waits for it. A line of `metrics.jsonl` holds the times
 of its own step:
 
   time/step_s        from the end of the previous step to the end of this one. A
-                     step ends when the host sees that its update has finished. A
-                     dispatch of several steps is divided equally.
+                     step ends when the host sees that its update has finished.
+                     A dispatch of several steps is divided equally.
   time/rollout_s     sampling, if the host waits for it (it does not wait between
                      programs that run one after the other on the device). With
                      `sampler.ahead` it overlaps with the previous step.
@@ -25,9 +25,9 @@ of its own step:
   time/samples_s     the sample dump before this step
 
 The last three are not part of time/step_s. Together with it they add up to the
-wall time of the loop from its start to the end of its last step, if every step is
-logged. With `log_every` > 1 a line holds the time of its own step, and the last
-three since the previous line.
+wall time of the loop from its start to the end of its last step, if every step
+is logged. With `log_every` > 1 a line holds the time of its own step, and the
+last three since the previous line.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class MetricBuffer:
   def note_end(self) -> None:
     """Notes the time if the newest dispatch has ended; does not wait.
 
-    Called before the next dispatch, which may run in the host's thread (as short
-    programs do on CPU) and so delay `flush`.
+    Called before the next dispatch, which may run in the host's thread (as
+    short programs do on CPU) and so delay `flush`.
     """
     if self._newest is None or self._newest_end is not None:
       return
@@ -133,8 +133,8 @@ class MetricBuffer:
     """Waits for the newest dispatch, logs its steps and lets the guard check them.
 
     Args:
-      state_ready: moment at which the next dispatch saw that this one had ended,
-        if it waited for that.
+      state_ready: moment at which the next dispatch saw that this one had
+        ended, if it waited for that.
 
     Raises:
       Stopped: a score is not finite.
@@ -211,8 +211,8 @@ class MetricBuffer:
 def _copy_update_counts(state: step.State) -> dict[str, jax.Array]:
   """Copies the number of updates of each learner from its optimizer's state.
 
-  Skipped updates do not count. These are copies because the state may be donated
-  to the next dispatch.
+  Skipped updates do not count. These are copies because the state may be
+  donated to the next dispatch.
   """
   opt_states = {learners.POLICY: state.opt_state}
   for name, learner in state.learners.items():

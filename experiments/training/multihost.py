@@ -5,7 +5,8 @@ holds the shards on its devices. JAX does the communication; this module adds
 what a training loop needs besides:
 
   decisions from files   process 0 reads them and broadcasts the decision, because
-                         another process may not see a file that was just written
+                         another process may not see a file that was just
+                         written
   scores on the host     each process scores the samples on its devices, and all
                          processes gather all scores
 """
@@ -168,7 +169,8 @@ def score_on_hosts(
       -> Judged`.
     problems: host arrays `[P, ...]`, the same in every process.
     samples: completions `[P, S, T]`, lengths and finished `[P, S]`.
-    sharding: sharding of the prompt axis; None if all prompts lie on one device.
+    sharding: sharding of the prompt axis; None if all prompts lie on one
+      device.
 
   Returns:
     Host arrays `[P, ...]`, the same in every process.

@@ -5,8 +5,8 @@ not finite, or when its mean importance ratio exceeds `plan.max_mean_ratio`. A
 skipped update changes nothing, and the run goes on: one may be bad luck. The
 guard ends the run
 
-  after `config.stop_after_skips` steps in a row in which every update was skipped
-  after one score that is not finite, which is a fault of the reward
+  after `config.stop_after_skips` steps in a row in which every update was
+  skipped after one score that is not finite, which is a fault of the reward
 
 and saves the rollout and the state of that step in the workdir:
 

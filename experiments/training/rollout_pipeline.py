@@ -2,10 +2,10 @@
 
 `config.sampler` may give the sampler another mesh than training has (parameters
 that training splits, but that every sampling device holds completely, say), or
-devices of its own. On its own devices, with `ahead` = 1, it samples the rollout of
-the next step while this step is trained. That rollout is sampled from parameters
-that are one update old: `rollout/staleness` is logged, and `sampler.truncation`
-weighs tokens to correct for it (`rl.losses.importance`).
+devices of its own. On its own devices, with `ahead` = 1, it samples the rollout
+of the next step while this step is trained. That rollout is sampled from
+parameters that are one update old: `rollout/staleness` is logged, and
+`sampler.truncation` weighs tokens to correct for it (`rl.losses.importance`).
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class AsynchronousSampler:
 
   Nothing is sampled ahead across a checkpoint: the first rollout after it is
   sampled from the parameters that were saved, so a run that resumes from the
-  checkpoint samples the same. A run that SIGTERM ended at another step does not,
-  because its first rollout after the restart is not sampled ahead either.
+  checkpoint samples the same. A run that SIGTERM ended at another step does
+  not, because its first rollout after the restart is not sampled ahead either.
 
   Args:
     e: the experiment; its sampler has devices of its own.

@@ -41,7 +41,8 @@ HostRolloutFn = Callable[[State], tuple[Rollouts, dict[str, float]]]
 # `(params, prompts, prompt_mask, keys, sampling, first, active) -> samples`,
 # the arguments of `rl.sampling.generation.generate` without the policy.
 GenerateFn = Callable[..., generation.Samples]
-# `(completions, lengths, finished) -> judged`, the task's score of the problems.
+# `(completions, lengths, finished) -> judged`, the task's score of the
+# problems.
 ScoreFn = Callable[[Array, Array, Array], Judged]
 
 # Keys of moments among the times of a rollout, in seconds of
@@ -51,8 +52,8 @@ ScoreFn = Callable[[Array, Array, Array], Judged]
 STATE_READY = "moment/state_ready"
 ROLLOUT_READY = "moment/rollout_ready"
 
-# Folded into the key of a prompt for random numbers other than sampling, such as
-# bootstrap subsets; the numbers of samples never reach it.
+# Folded into the key of a prompt for random numbers other than sampling, such
+# as bootstrap subsets; the numbers of samples never reach it.
 _NOT_A_SAMPLE = 2**31 - 1
 
 

@@ -3,11 +3,11 @@
   experiment = validate.check_and_build(config, workdir)
 
 All refusals of a run stand in this file, in the order in which they are made:
-values of the config (`check_config`), the devices (`check_devices`), parts that do
-not fit each other (`check_experiment`), and the workdir with its base
-(`check_workdir`). Each raises a ValueError that names the key, its value, what is
-allowed and the nearest allowed value. Other mistakes, such as an unknown name of
-a method, are reported by the code that reads the value.
+values of the config (`check_config`), the devices (`check_devices`), parts that
+do not fit each other (`check_experiment`), and the workdir with its base
+(`check_workdir`). Each raises a ValueError that names the key, its value, what
+is allowed and the nearest allowed value. Other mistakes, such as an unknown
+name of a method, are reported by the code that reads the value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from rl import learners, registry, scoring, step, transforms, types
 from rl.method import Method
 from rl.sampling import samplers
 
-# Setting of an optimizer -> (smallest value, exclusive upper bound, suggestion).
+# Setting of an optimizer -> (smallest value, exclusive upper bound,
+# suggestion).
 OPTIMIZER_RANGES = {
   "learning_rate": (0.0, math.inf, 1.5e-4),
   "warmup_steps": (0, math.inf, 0),
@@ -74,8 +75,8 @@ def check_and_build(
     config: config of the experiment.
     workdir: folder that the run will use. None checks the experiment alone,
       without the base and the checkpoint that a run starts from.
-    devices: devices of the run, which need not exist on this machine; None takes
-      all that JAX finds.
+    devices: devices of the run, which need not exist on this machine; None
+      takes all that JAX finds.
     memory: bytes of one device; None asks the device.
 
   Raises:

@@ -61,7 +61,8 @@ def lock_workdir(workdir: epath.PathLike) -> Iterator[None]:
 @contextlib.contextmanager
 def _lock_file(path: pathlib.Path) -> Iterator[str | None]:
   """Locks a file; yields None, or a description of the run that holds the lock."""
-  # Opened without truncation: until the lock is taken, the text is the holder's.
+  # Opened without truncation: until the lock is taken, the text is the
+  # holder's.
   with open(path, "a+") as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

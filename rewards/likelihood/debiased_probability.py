@@ -57,8 +57,8 @@ def spread_enough(
   A group is selected if its standard deviation (ddof 1) is at least beta times
   the usual one. The usual one is a moving average, with decay 0.99, of each
   batch's mean standard deviation; the caller carries it
-  (`rl.transforms.update_moving_average`). The paper starts the average at step 6
-  and selects from step 11 on. With beta 0 all groups are selected.
+  (`rl.transforms.update_moving_average`). The paper starts the average at step
+  6 and selects from step 11 on. With beta 0 all groups are selected.
 
   Source: Yu et al. 2025 (RLPR): beta 0.5 for Qwen, 0.9 Llama, 1.0 Gemma.
 

@@ -1,8 +1,8 @@
 """Importance weights for rollouts whose behavior policy is a few updates old.
 
 An asynchronous sampler has older parameters than the trainer, or computes in
-another precision. `add_importance_weights` multiplies the advantages of a method
-by the truncated ratio of the trainer's policy to the behavior policy.
+another precision. `add_importance_weights` multiplies the advantages of a
+method by the truncated ratio of the trainer's policy to the behavior policy.
 """
 
 import dataclasses
@@ -76,9 +76,9 @@ def add_importance_weights(method: Method, cap: float) -> Method:
   `truncated_geometric_importance(cap)` instead: its factors rho_t become
   w_t rho_t, and (prod_t w_t rho_t)^(1 / T) is the geometric mean of the weights
   times that of the ratios. The ratio of GSPO is a geometric mean too, but its
-  objective is the arithmetic mean of s_i A_t over tokens, in which A_t may differ
-  between tokens (GSPO-token), so that w_t stays the weight of its token. verl
-  treats both methods in these ways.
+  objective is the arithmetic mean of s_i A_t over tokens, in which A_t may
+  differ between tokens (GSPO-token), so that w_t stays the weight of its token.
+  verl treats both methods in these ways.
 
   Args:
     method: a method with an advantage. Terms with a signal of their own stay as
@@ -86,8 +86,8 @@ def add_importance_weights(method: Method, cap: float) -> Method:
     cap: largest weight of a token.
 
   Raises:
-    ValueError: if the method has no advantage, the ratio of a term is already to
-      the behavior policy, or the cap is not positive.
+    ValueError: if the method has no advantage, the ratio of a term is already
+      to the behavior policy, or the cap is not positive.
     LevelError: if a term reads advantages of samples, which have no tokens.
   """
   if cap <= 0:

@@ -59,8 +59,8 @@ def surrogate(
   """Decorator that turns a function into a factory of surrogates.
 
   The arguments of the factory are the keyword-only hyper-parameters of the
-  function. The arguments of the decorator are attributes of `Surrogate`; `needs`
-  may also be a function of the hyper-parameters.
+  function. The arguments of the decorator are attributes of `Surrogate`;
+  `needs` may also be a function of the hyper-parameters.
   """
 
   def decorate(fn: Callable) -> Callable[..., Surrogate]:

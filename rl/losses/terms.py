@@ -2,9 +2,9 @@
 
   loss = policy_gradient(ppo_clip(0.2, 0.28)) + 0.001 * kl("k2")
 
-The sum is minimised. Each term has a term weight, such as 0.001. A term may have
-a signal and a loss filter of its own instead of the method's, and it may read
-another text than the rollout.
+The sum is minimised. Each term has a term weight, such as 0.001. A term may
+have a signal and a loss filter of its own instead of the method's, and it may
+read another text than the rollout.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Term:
     name: the name with its hyper-parameters.
     fn: `(signal, policy, rollout) -> values` at level `gives`, or `(values,
       metrics)`. `policy` holds the probes that are differentiated. Metrics are
-      `{name: array}`, with arrays `[P, S, T]`, `[P, S]` or `[P]`. Their mean over
-      the tokens, samples or prompts in the loss is logged; of a name that ends
-      in "_max", their maximum.
+      `{name: array}`, with arrays `[P, S, T]`, `[P, S]` or `[P]`. Their mean
+      over the tokens, samples or prompts in the loss is logged; of a name that
+      ends in "_max", their maximum.
     takes: level of the signal; "none" if the term reads no signal.
     gives: level of the values: token, sample or prompt.
     aggregate: rule for the aggregation weights of the values.
@@ -53,7 +53,8 @@ class Term:
     on_policy: whether the term is right for the first update of a rollout only.
     against: policy in the denominator of its ratio, "old" or "behavior"; "" if
       it has no ratio.
-    token_mean: "arithmetic" or "geometric"; see `rl.losses.surrogates.Surrogate`.
+    token_mean: "arithmetic" or "geometric"; see
+      `rl.losses.surrogates.Surrogate`.
   """
 
   name: str
@@ -200,14 +201,14 @@ def policy_gradient(
 ) -> Term:
   """The negative surrogate: - aggregate( surrogate(log_ratio, advantages) ).
 
-  Logs `policy/ratio_mean` and `policy/ratio_max`, which are the ratios of single
-  tokens, also if `ratio` is a ratio of sequences.
+  Logs `policy/ratio_mean` and `policy/ratio_max`, which are the ratios of
+  single tokens, also if `ratio` is a ratio of sequences.
 
   Args:
     surrogate: the objective per token, which is maximised.
     ratio: function from log-probs to log-ratios (`rl.losses.ratios`).
-    aggregate: rule for the aggregation weights; None: the mean over the values of
-      the surrogate.
+    aggregate: rule for the aggregation weights; None: the mean over the values
+      of the surrogate.
     against: policy in the denominator of the ratio: "old", whose log-probs the
       trainer computes at the start of the step, or "behavior", whose log-probs
       the sampler reported.
@@ -266,8 +267,8 @@ def kl(
                         estimates the reverse one
     k3+                 that of k2; its value is that of k3
 
-  Logs the value of k3 as `policy/kl`, or as `policy/kl_NAME` for a parameter set
-  other than "ref". It is at least 0 at every token and is not clamped: verl
+  Logs the value of k3 as `policy/kl`, or as `policy/kl_NAME` for a parameter
+  set other than "ref". It is at least 0 at every token and is not clamped: verl
   clamps it at 10, which removes the gradient where the policy is furthest from
   the reference.
 

@@ -8,8 +8,8 @@ do not wait for a long one.
 The uniform random number behind a token is a function of (seed, step, prompt,
 sample, position) and of nothing else. Hence a sample does not depend on the
 sharding, the other prompts of the batch, the number of samples or rows, or a
-restart. If a prompt occurs twice in a batch, `prompt_keys` gives each occurrence
-a key of its own.
+restart. If a prompt occurs twice in a batch, `prompt_keys` gives each
+occurrence a key of its own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import jax.numpy as jnp
 from rl import types
 
 Array = jax.Array
-# With at least this many completion tokens, a cache that grows in steps saves more
-# time than the compilation of its steps costs.
+# With at least this many completion tokens, a cache that grows in steps saves
+# more time than the compilation of its steps costs.
 _MIN_GROWING_LENGTH = 64
 # Number of tokens of the vocabulary in a block of `sample_token`.
 _BLOCK = 128
@@ -52,8 +52,9 @@ class Sampling:
       (Holtzman et al. 2020); 1 keeps all.
     min_p: keeps tokens at least min_p times as likely as the most likely one
       (Nguyen et al. 2024); 0 keeps all.
-    rows: number of samples of a prompt that are decoded at once; 0 means all. The
-      samples do not depend on it. Fewer rows are faster if lengths differ much.
+    rows: number of samples of a prompt that are decoded at once; 0 means all.
+      The samples do not depend on it. Fewer rows are faster if lengths differ
+      much.
   """
 
   samples: int
@@ -243,8 +244,8 @@ class _Queue(NamedTuple):
   """The samples of each prompt, in the order in which rows take them.
 
   Attributes:
-    order: `[P, S]`, numbers of samples. Those that are not active, or ended with
-      their first token, come last, and no row takes them.
+    order: `[P, S]`, numbers of samples. Those that are not active, or ended
+      with their first token, come last, and no row takes them.
     count: `[P]`, number of samples that rows take.
     first_tokens: `[P, S]`, the first token of each sample.
   """
@@ -318,9 +319,9 @@ def sample_token(
 
   Token i is sampled if the uniform number is in `[F(i - 1), F(i))`. F is summed
   over blocks of the vocabulary first, and then within one block, so that no
-  array of the size of the vocabulary is written. Because a uniform number has 23
-  random bits, a token with a probability below 1e-7 may never be sampled. A token
-  of probability 0 is never sampled, whatever the rounding of F.
+  array of the size of the vocabulary is written. Because a uniform number has
+  23 random bits, a token with a probability below 1e-7 may never be sampled. A
+  token of probability 0 is never sampled, whatever the rounding of F.
 
   Args:
     logits: `[N, V]`.
@@ -358,8 +359,8 @@ def _first_above(weights: Array, target: Array) -> tuple[Array, Array]:
     target: `[N]`, at least 0.
 
   Returns:
-    first: `[N]` int32, index of a positive weight. If rounding leaves all sums at
-      or below the target, it is that of the last positive weight.
+    first: `[N]` int32, index of a positive weight. If rounding leaves all sums
+      at or below the target, it is that of the last positive weight.
     remainder: `[N]`, the target minus the sum before that index.
   """
   index = jnp.arange(weights.shape[-1], dtype=jnp.int32)
@@ -407,9 +408,9 @@ def _threshold(weights: Array, measure: Array, amount: Array | float) -> Array:
   `amount`.
 
   It is found by bisection over the bit patterns of float32, which have the same
-  order as the non-negative numbers that they stand for. Bisection is exact after
-  30 steps. On a CPU these took the time of sampling two tokens, whereas a sort,
-  and also `jax.lax.top_k`, took that of sampling sixty.
+  order as the non-negative numbers that they stand for. Bisection is exact
+  after 30 steps. On a CPU these took the time of sampling two tokens, whereas a
+  sort, and also `jax.lax.top_k`, took that of sampling sixty.
 
   Args:
     weights: `[N, V]` float32 in `[0, 1]`, with maximum 1.

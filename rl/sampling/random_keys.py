@@ -1,8 +1,8 @@
 """PRNG keys by prompt, for methods and rewards that need random numbers.
 
-`Rollout.keys` has one key per prompt, so that random numbers do not depend on the
-sharding. Random numbers from the same key are not independent. Therefore every
-use of random numbers derives keys of its own, under a name of its own:
+`Rollout.keys` has one key per prompt, so that random numbers do not depend on
+the sharding. Random numbers from the same key are not independent. Therefore
+every use of random numbers derives keys of its own, under a name of its own:
 
   keys = random_keys.keys(rollout.keys, "clip_cov")
   uniforms = jax.vmap(jax.random.uniform)(keys)

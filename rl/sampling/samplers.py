@@ -1,15 +1,15 @@
 """Samplers: how many completions are sampled, in which passes.
 
-A `Sampler` makes a rollout from a `PromptBatch`, which has functions that sample
-and score completions of P prompts. It may sample in one pass, in several passes
-with a budget for each prompt, or from further parameters. Samplers use these
-functions and `jnp` alone, so that they run in one compiled program if the score
-of the task is jittable, and around several compiled programs if it is computed
-on the host.
+A `Sampler` makes a rollout from a `PromptBatch`, which has functions that
+sample and score completions of P prompts. It may sample in one pass, in several
+passes with a budget for each prompt, or from further parameters. Samplers use
+these functions and `jnp` alone, so that they run in one compiled program if the
+score of the task is jittable, and around several compiled programs if it is
+computed on the host.
 
-The samples of a prompt are numbered, and the random numbers of a sample depend on
-its number. Hence a second pass does not repeat the samples of the first, and a
-sampler without a second pass gives the same bits as `once`.
+The samples of a prompt are numbered, and the random numbers of a sample depend
+on its number. Hence a second pass does not repeat the samples of the first, and
+a sampler without a second pass gives the same bits as `once`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class PromptBatch:
     parameter_sets: further parameters of the training state, by name.
     samples: S, samples per prompt of the finished rollout.
     temperature: temperature of sampling.
-    sample: `(params, count, first=0, active=None, temperature=None) -> Rollout`,
-      the completions number `first` to `first + count - 1` of every prompt,
-      scored by the task; see `rl.sampling.generation.generate`. A temperature
-      of None is that of the config.
+    sample: `(params, count, first=0, active=None, temperature=None) ->
+      Rollout`, the completions number `first` to `first + count - 1` of every
+      prompt, scored by the task; see `rl.sampling.generation.generate`. A
+      temperature of None is that of the config.
     extend: `(params, rollout, prefix_lengths [P, S], count, active=None) ->
-      Rollout [P S, count]`, `count` continuations of a prefix of every sample, or
-      of the samples in `active` [P, S]. The task scores a prefix and its
+      Rollout [P S, count]`, `count` continuations of a prefix of every sample,
+      or of the samples in `active` [P, S]. The task scores a prefix and its
       continuation as one text. The prompts of the result are the prefixes, and
       its completions the continuations, which are cut at T tokens with the
       prefix. Its extra "stage/drawn" [P S, count] is the number of tokens that
@@ -117,8 +117,8 @@ def second_pass(
   """Samples some completions of every prompt, then more according to a budget.
 
   Shapes are static: the rollout has S samples of every prompt, and those beyond
-  the budget of a prompt do not exist (`Rollout.sample_mask`). If pilot >= S there
-  is no second pass.
+  the budget of a prompt do not exist (`Rollout.sample_mask`). If pilot >= S
+  there is no second pass.
 
   Args:
     pilot: number of samples of every prompt in the first pass.

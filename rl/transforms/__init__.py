@@ -1,8 +1,9 @@
 """Transforms turn rewards into advantages, as Optax turns gradients into updates.
 
 `base` holds the class `Transform` and the functions that compose transforms,
-`library` the transforms that chains are made of, and `filters` those that choose
-samples. All their public names are names of this package: `transforms.chain`.
+`library` the transforms that chains are made of, and `filters` those that
+choose samples. All their public names are names of this package:
+`transforms.chain`.
 """
 
 from rl.transforms.base import (

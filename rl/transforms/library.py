@@ -100,8 +100,8 @@ def log_ratios(
   KL(model || reference) of the next-token distribution.
 
   Args:
-    model, reference: "old", which is the policy at the start of the step, or the
-      name of a parameter set.
+    model, reference: "old", which is the policy at the start of the step, or
+      the name of a parameter set.
   """
   model_log_probs, reference_log_probs = (
     rollout.extras[_log_probs(source)] for source in (model, reference)

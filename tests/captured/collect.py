@@ -2,8 +2,9 @@
 
   PYTHONPATH=tests python -m pytest -p captured.collect tests/test_maths.py ...
 
-Writes `verifier_cases.json` beside this file: `{"module.function": [arguments]}`.
-Calls with arguments that JSON cannot hold, long ones and slow ones are left out.
+Writes `verifier_cases.json` beside this file: `{"module.function":
+[arguments]}`. Calls with arguments that JSON cannot hold, long ones and slow
+ones are left out.
 """
 
 from __future__ import annotations

@@ -677,7 +677,8 @@ def _with_leading_axis(leaf: Any) -> Any:
 def _call(name: str) -> dict[str, Any]:
   """A function at its example, and with each setting at another value.
 
-  A setting is keyed by its place among the parameters, so that it may be renamed.
+  A setting is keyed by its place among the parameters, so that it may be
+  renamed.
   """
   fn, make = code.function(name), EXAMPLES[name]
 

@@ -18,8 +18,8 @@ from captured import code, methods, rollouts
 
 PHRASES = (((4,),), ((2, 3), (1, 0)))  # of token ids
 GREEDY = "stage/greedy_scores"
-# What each reward is given: settings without a default first, then changes, each
-# recorded by itself.
+# What each reward is given: settings without a default first, then changes,
+# each recorded by itself.
 REWARDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
   "adaptive_token_price": (
     {},

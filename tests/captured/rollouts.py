@@ -1,8 +1,8 @@
 """A tabular policy and the fixed rollouts that methods and rewards are given.
 
 The parameters are the policy's hidden states, one for each position, so the
-gradient shows every position by itself. P prompts, S samples, T tokens, K steps,
-V tokens of the vocabulary.
+gradient shows every position by itself. P prompts, S samples, T tokens, K
+steps, V tokens of the vocabulary.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Records the verifiers, on calls that the test suite makes of them, and judges.
 
-`verifier_cases.json` holds the calls; `captured/collect.py` says how it was made.
+`verifier_cases.json` holds the calls; `captured/collect.py` says how it was
+made.
 """
 
 from __future__ import annotations

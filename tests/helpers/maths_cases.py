@@ -1,10 +1,11 @@
 """Answers to mathematical questions, and whether they are right.
 
 Written from mathematics, and from the faults known of math-verify, not from
-what any code says of them; some are known to fail. `python tests/helpers/maths_cases.py` prints the score of
-`rewards.verifiers.maths` and of math-verify by itself, category by category.
-A case is right where its answer is exactly the reference's value; a unit,
-a percent or a degree sign may be left out.
+what any code says of them; some are known to fail. `python
+tests/helpers/maths_cases.py` prints the score of `rewards.verifiers.maths` and
+of math-verify by itself, category by category. A case is right where its answer
+is exactly the reference's value; a unit, a percent or a degree sign may be left
+out.
 """
 
 from __future__ import annotations

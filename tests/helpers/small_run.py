@@ -1,7 +1,7 @@
 """A run small enough for tests.
 
-The policy has one layer of width 16. The score of a completion is the sum of its
-token ids, so that an untrained policy earns some reward too.
+The policy has one layer of width 16. The score of a completion is the sum of
+its token ids, so that an untrained policy earns some reward too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Hugging Face folders in and out, without PyTorch.
 
-That the functions are those of transformers is `tests/models/test_hf_parity.py`.
+That the functions are those of transformers is
+`tests/models/test_hf_parity.py`.
 """
 
 import collections

@@ -4,8 +4,8 @@ On the chained task, each group is the solution and six completions without any
 work: empty, one token over and over, the question again, separators, the word
 for the answer over and over, and as much as there is room for. Judges of style
 say the same of all; the policy was never trained. The rewards of `WEAK` pay one
-of the six more than some solution: it is the method's own weakness, and the test
-holds that it is there.
+of the six more than some solution: it is the method's own weakness, and the
+test holds that it is there.
 """
 
 from __future__ import annotations

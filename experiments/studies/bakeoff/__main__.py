@@ -7,12 +7,12 @@
 For each seed all methods start from the same base policy, and each samples the
 same number of tokens. After every method the command writes `bakeoff.md`,
 `bakeoff.json` and `index.html` into the workdir: one table of differences to
-GRPO, with intervals over seeds, of all methods that are finished there. A stopped
-run resumes where it stopped. A method that needs something the task
+GRPO, with intervals over seeds, of all methods that are finished there. A
+stopped run resumes where it stopped. A method that needs something the task
 does not provide is listed with the reason.
 
-With `--rewards` GRPO trains with each reward in turn, and the table compares what
-the reward paid with the held-out accuracy.
+With `--rewards` GRPO trains with each reward in turn, and the table compares
+what the reward paid with the held-out accuracy.
 """
 
 from __future__ import annotations

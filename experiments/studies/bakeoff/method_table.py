@@ -122,8 +122,8 @@ class Row:
       for make_row in (self, other)
       if make_row is not None
     ]
-    # shared[i]: smallest seed of the group of seed i. Groups that overlap in the
-    # two rows merge, until nothing changes.
+    # shared[i]: smallest seed of the group of seed i. Groups that overlap in
+    # the two rows merge, until nothing changes.
     shared, before = np.arange(len(values)), None
     while not np.array_equal(shared, before):
       before = shared.copy()

@@ -97,9 +97,9 @@ def proxy(
 ) -> np.ndarray:
   """Returns the mean reward of a sample, `[seeds, steps]`.
 
-  For a sum, and for z-scores, whose mean is always 0, it is the sum of the terms
-  with the weights of the first step, so that a schedule of weights is not read as
-  progress. For step rewards it is their sum over the steps of a sample.
+  For a sum, and for z-scores, whose mean is always 0, it is the sum of the
+  terms with the weights of the first step, so that a schedule of weights is not
+  read as progress. For step rewards it is their sum over the steps of a sample.
   """
   if not mix.terms:
     return series[multi_seed.STEP_REWARD]

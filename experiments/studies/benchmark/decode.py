@@ -1,9 +1,9 @@
 """Sampling speed beside transformers' `generate`, or Tunix's sampler.
 
-All sides sample for the same prompts with the same weights, at temperature 1 and
-without top-k or top-p. The measured value is tokens per second, where tokens up
-to and including EOS count. First both sides generate greedy tokens, which must
-be equal.
+All sides sample for the same prompts with the same weights, at temperature 1
+and without top-k or top-p. The measured value is tokens per second, where
+tokens up to and including EOS count. First both sides generate greedy tokens,
+which must be equal.
 
 Shapes:
 
@@ -15,10 +15,11 @@ Shapes:
 Each side first tries its settings on a few calls and is measured with the
 fastest: ours with one device or one per core, the peer with one or all threads
 and with each kind of cache, and for "long" both with several microbatches. The
-limits apply to float32 with the faster of a dynamic and a static cache; bfloat16
-and a compiled decoding step are reported without a limit. With peer "none" the
-shape "long" is also run without refilling, where a row of the batch stays empty
-after its sample has ended; refilling starts the next sample in that row.
+limits apply to float32 with the faster of a dynamic and a static cache;
+bfloat16 and a compiled decoding step are reported without a limit. With peer
+"none" the shape "long" is also run without refilling, where a row of the batch
+stays empty after its sample has ended; refilling starts the next sample in that
+row.
 """
 
 from __future__ import annotations

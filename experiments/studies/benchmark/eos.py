@@ -1,11 +1,11 @@
 """Random weights whose completions have a chosen mean length.
 
 Channel 0 of the residual stream is the same for every token, and no layer
-writes to it. The EOS row of the output embedding reads only that channel, so the
-EOS logit is a constant c times the normalized channel and hardly depends on the
-tokens before. The number c alone sets how long completions are, in every
-codebase that loads the weights, at no cost. Embeddings are tied, but EOS is never
-an input, because it ends its completion.
+writes to it. The EOS row of the output embedding reads only that channel, so
+the EOS logit is a constant c times the normalized channel and hardly depends on
+the tokens before. The number c alone sets how long completions are, in every
+codebase that loads the weights, at no cost. Embeddings are tied, but EOS is
+never an input, because it ends its completion.
 """
 
 from __future__ import annotations

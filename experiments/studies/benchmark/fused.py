@@ -12,9 +12,9 @@ Three comparisons, each with its own limit:
                   and no work in between. On one device, and on all devices. The
                   fused loop may take at most 1.05 of the staged loop's time.
   on the host     The share of the fused loop's wall time in which the host does
-                  not wait for the program, which may be at most 2 %. Here each dispatch is
-                  finished, and its metrics are fetched and written to
-                  `metrics.jsonl`, before the next one starts. A training run
+                  not wait for the program, which may be at most 2 %. Here each
+                  dispatch is finished, and its metrics are fetched and written
+                  to `metrics.jsonl`, before the next one starts. A training run
                   writes while the next dispatch computes, so this is an upper
                   bound. A call normally returns before its program is done; if
                   it did not, the whole program would count as host time.

@@ -2,9 +2,9 @@
 
 A call is one iteration: it draws the samples of all prompts at temperature 1,
 scores a sample by the share of even token ids, normalizes advantages within the
-group, and takes one AdamW step, without a KL term. The learning rate is the same
-on all sides. The measured value is tokens per second of the whole iteration,
-where tokens up to and including EOS count.
+group, and takes one AdamW step, without a KL term. The learning rate is the
+same on all sides. The measured value is tokens per second of the whole
+iteration, where tokens up to and including EOS count.
 
 Shapes:
 
@@ -12,8 +12,8 @@ Shapes:
   long   4 layers d256 v32k, 16 prompts of 512, 16 samples each; lengths are
          geometric with mean 64, cut at 256; a side may use 20 GiB of memory
 
-Each side first tries its settings and is measured with the fastest. Three checks
-show that both sides do equal work:
+Each side first tries its settings and is measured with the fastest. Three
+checks show that both sides do equal work:
 
   * Our sampler and the peer's generate the same greedy tokens from the same
     weights.
@@ -47,17 +47,17 @@ LIMITS = {
   ("tunix", "long"): 4.0,
   ("trl", "long"): 4.0,
 }
-# So small that the policy hardly changes. At 1e-5 the policy learned within a few
-# updates that EOS has an even id, and completions became short.
+# So small that the policy hardly changes. At 1e-5 the policy learned within a
+# few updates that EOS has an even id, and completions became short.
 LEARNING_RATE = 1e-7
 # Range of the largest change of a weight, in learning rates: AdamW moves each
 # weight by about one.
 MOVE_RANGE = 0.2, 5.0
-# Largest difference of mean lengths, in standard errors: chance exceeds it about
-# once in two million pairs.
+# Largest difference of mean lengths, in standard errors: chance exceeds it
+# about once in two million pairs.
 MAX_STANDARD_ERRORS = 5.0
-# If completions are long, settings are tried on a fourth of the prompts, which is
-# the largest microbatch among the settings.
+# If completions are long, settings are tried on a fourth of the prompts, which
+# is the largest microbatch among the settings.
 TRIAL_DIVISOR, TRIAL_PROMPTS = 4, "few_prompts"
 ALL_PEERS = "all"
 PEERS = ("trl", "tunix", ALL_PEERS, beside.NONE)
@@ -104,8 +104,8 @@ def iteration(
 def write_job(shape: sizes.Shape, folder: pathlib.Path) -> dict[str, Any]:
   """Writes weights and prompts, and returns the job of all sides.
 
-  The job names an EOS id even for weights that never draw it, because the peers'
-  trainers need one.
+  The job names an EOS id even for weights that never draw it, because the
+  peers' trainers need one.
   """
   job = sizes.write(
     shape,

@@ -5,8 +5,8 @@ are far larger than the parameters. With `plan.chunk` set to n, logits exist for
 n positions of a prompt at a time, and the backward pass computes them again.
 
 The memory is `temp_size_in_bytes` of the compiled update: what it needs besides
-its arguments, AdamW included. The gradients with and without chunks are compared
-parameter by parameter: the largest difference over the largest entry.
+its arguments, AdamW included. The gradients with and without chunks are
+compared parameter by parameter: the largest difference over the largest entry.
 
 Two limits hold for the chunk that needs least memory. The memory is less than a
 sixth of that with all logits, and the gradient differs by at most 1e-5. Nothing

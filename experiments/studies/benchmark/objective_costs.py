@@ -1,11 +1,11 @@
 """Times the objective functions, relative to a sort of the same array.
 
 The functions are all array functions of `rl.objectives`, `rl.advantages` and
-`rl.credit`, jitted, on groups of n samples (or tokens): `[2^14 / n, n]` float32.
-A ratio of 2 is twice the time of `jnp.sort` on that array. An exponent of 1.5
-means that the cost of one group grows with n^1.5. A function is skipped from the
-first n at which a call would take more than a second or more than a gigabyte of
-temporary memory; the table shows that cost in brackets.
+`rl.credit`, jitted, on groups of n samples (or tokens): `[2^14 / n, n]`
+float32. A ratio of 2 is twice the time of `jnp.sort` on that array. An exponent
+of 1.5 means that the cost of one group grows with n^1.5. A function is skipped
+from the first n at which a call would take more than a second or more than a
+gigabyte of temporary memory; the table shows that cost in brackets.
 
 The limit: the on-policy max@k weights take at most 4 sorts, for every k, n and
 baseline.

@@ -1,11 +1,11 @@
 """Measures how costs grow, and compares with the growth of operation counts.
 
 Decoding and an update are timed for a decoder of 2 layers and 8 prompts, with
-completions that never end. One of four sizes grows while the others stay: samples
-per prompt S, tokens per completion T, vocabulary V, number of layers. Each shape
-is timed back to back with the smallest one. The exponent is the slope of log time
-on log size. The expected exponent is the same slope of the operations that
-`experiments.studies.flop_counts` counts at the same sizes:
+completions that never end. One of four sizes grows while the others stay:
+samples per prompt S, tokens per completion T, vocabulary V, number of layers.
+Each shape is timed back to back with the smallest one. The exponent is the
+slope of log time on log size. The expected exponent is the same slope of the
+operations that `experiments.studies.flop_counts` counts at the same sizes:
 
   S        below 1: a prompt is run once for all its samples
   T        near 1: linear, plus a quadratic term of attention that is small here
@@ -13,10 +13,10 @@ on log size. The expected exponent is the same slope of the operations that
   layers   below 1: the cost of the logits does not depend on the layers
 
 The expected exponent of the max@k weights against k is 0, because they need one
-sort and a few sums for any k. The limit: each fitted exponent lies within 0.15 of
-the expected one. Only matrix products are counted. Drawing a token, AdamW, and
-the fixed cost of a call or a decoding step are not, so a machine with more cores
-needs larger shapes (`width`) to come near the expected exponents.
+sort and a few sums for any k. The limit: each fitted exponent lies within 0.15
+of the expected one. Only matrix products are counted. Drawing a token, AdamW,
+and the fixed cost of a call or a decoding step are not, so a machine with more
+cores needs larger shapes (`width`) to come near the expected exponents.
 """
 
 from __future__ import annotations

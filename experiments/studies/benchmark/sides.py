@@ -32,8 +32,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 TIMEOUT_S = 1800.0  # a call of a long shape takes minutes
 STDERR_LINES = 3  # last lines of a failed side that its error message quotes
 MAX_BYTES = 20 * 2**30  # memory that a side may use
-# Runs a module of this repository, also with an interpreter in which this project
-# is not installed. The root is appended, so that packages of the interpreter win.
+# Runs a module of this repository, also with an interpreter in which this
+# project is not installed. The root is appended, so that packages of the
+# interpreter win.
 _START_CODE = (
   "import runpy, sys; root, module = sys.argv.pop(1), sys.argv.pop(1); "
   "sys.path.append(root); runpy.run_module(module, run_name='__main__')"

@@ -1,8 +1,9 @@
 """Shapes of the speed benchmarks, and the files that all sides read.
 
 Weights are random and saved as a Qwen3 model with tied embeddings, which all
-peers can load. For shapes with mixed lengths the weights themselves decide where
-completions end (`eos`), so that lengths are distributed alike on every side.
+peers can load. For shapes with mixed lengths the weights themselves decide
+where completions end (`eos`), so that lengths are distributed alike on every
+side.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ Shapes:
 
 Our side runs a prompt once for all its samples, torch once for each sample; in
 tokens per second only completions count, on both sides. Each side first tries
-its settings and is measured with the fastest. The limits apply to eager float32;
-bfloat16 autocast and `torch.compile` are reported without a limit.
+its settings and is measured with the fastest. The limits apply to eager
+float32; bfloat16 autocast and `torch.compile` are reported without a limit.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ A claim consists of a statement, arms that are trained with several seeds, and a
 test that was fixed before the first run. Its verdict is "reproduced", "not
 reproduced" or "inconclusive". Without a NAME all claims are tested.
 
-The command writes these files into the workdir: `index.html` (a table and a plot
-for each claim), `NAME.png` (the plot), `claims.md` (the table of the README),
-`claims.json` (the same numbers) and `arms/` (results of each arm and seed). An
-arm and seed whose result exists is not run again, so a command that was stopped
-continues when it is started again.
+The command writes these files into the workdir: `index.html` (a table and a
+plot for each claim), `NAME.png` (the plot), `claims.md` (the table of the
+README), `claims.json` (the same numbers) and `arms/` (results of each arm and
+seed). An arm and seed whose result exists is not run again, so a command that
+was stopped continues when it is started again.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
       for arm in claim.arms.values():
         if store.missing(arm, seeds):
           validate.check_and_build(arm.config)
-  # The page also shows the claims that earlier commands finished in this folder.
+  # The page also shows the claims that earlier commands finished in this
+  # folder.
   by_name = {c.name: run(c, store, seeds) for c in finished(store, seeds)}
   for claim in selected:
     say(f"{claim.name}: {len(claim.arms)} arms with {options.seeds} seeds each")

@@ -4,7 +4,8 @@ The test was fixed before the first run. It consists of comparisons. A
 comparison measures an effect, for example the pass@1 of one arm minus that of
 another, for each seed. The difference is paired: both arms of a seed share the
 base policy and the training problems. A Student interval of 95 % for the mean
-over seeds is compared with the region in which the statement expects the effect:
+over seeds is compared with the region in which the statement expects the
+effect:
 
   above b    holds if the interval lies above b, fails if it lies below b
   below b    holds if the interval lies below b, fails if it lies above b

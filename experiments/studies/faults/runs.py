@@ -29,7 +29,8 @@ SECONDS = 600.0  # time limit for a run to end, and for a condition to come true
 # the last complete line.
 _TAIL = 1 << 14
 _CLOCKS = ("time/", "perf/")  # prefixes of metrics that differ in every run
-# A line that a run prints when its training starts: a resumed run, or a new one.
+# A line that a run prints when its training starts: a resumed run, or a new
+# one.
 _STARTED = re.compile(r"resumed after step (\d+)|steps of \w+")
 
 
@@ -142,7 +143,8 @@ class Run:
           f"the run in {self.workdir} did not reach the expected state within "
           f"{SECONDS:.0f} s"
         )
-      # Short, to hit moments of milliseconds such as the rename of a checkpoint.
+      # Short, to hit moments of milliseconds such as the rename of a
+      # checkpoint.
       time.sleep(0.001)
     return False
 

@@ -17,8 +17,8 @@ them pass. A program that takes too long is wrong, and the metrics of "timeout"
 count it.
 
 In the paper a completion ends where it starts another piece of code
-("\\ndef", "\\nif", "\\nprint"). Here it must end with its EOS, or it is wrong. A
-base model that does not stop there is better asked in a conversation, or
+("\\ndef", "\\nif", "\\nprint"). Here it must end with its EOS, or it is wrong.
+A base model that does not stop there is better asked in a conversation, or
 trained first.
 
 Usage:

@@ -326,7 +326,8 @@ class TextTask:
     end_ids: tokens that end a completion; demonstrations end with the first.
     pad_id: token that fills arrays up.
     examples: N texts.
-    prompts: N lists of token ids; those of the selected problems have at most L.
+    prompts: N lists of token ids; those of the selected problems have at most
+      L.
     solutions: N lists of token ids, EOS included.
     ids: `[N]` int32, identity of each problem.
     train_indices, test_indices: problems that fit; `test_indices` in the order

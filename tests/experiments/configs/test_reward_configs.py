@@ -14,8 +14,8 @@ from experiments.configs import reward as reward_configs
 from experiments.training import build
 
 _CONTROL = "a control to be run beside any config, as a term of its mix"
-# Rewards without a config: no embedded task provides what they read, or they are
-# controls.
+# Rewards without a config: no embedded task provides what they read, or they
+# are controls.
 LACKING = {
   "answer_consistency": "reads a second answer, to shuffled options",
   "brier": "reads a forecast that the completion states; none is stated",

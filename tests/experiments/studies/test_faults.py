@@ -198,6 +198,7 @@ def test_a_leak_is_distinguished_from_the_memory_of_saves(leak):
   lows = soak.lowest_readings(steps, memory)
   assert len(lows[1]) == 10
   assert abs(soak.fit_slope(lows) - leak) < 3e-4
-  # A line through all readings would be wrong by more than 0.4 MB per 100 steps.
+  # A line through all readings would be wrong by more than 0.4 MB per 100
+  # steps.
   fitted, _ = np.polyfit(steps, memory, 1)
   assert 100 * (fitted - leak) > 0.4

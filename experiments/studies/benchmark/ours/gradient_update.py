@@ -1,8 +1,8 @@
 """Our update, `rl.step.make`.
 
-Used by `experiments.studies.benchmark.update`. Entries of its job besides those of
-the peers: `devices`; `micro`, prompts whose samples are in one backward pass;
-`chunk`, number of positions whose logits exist at a time; fields of
+Used by `experiments.studies.benchmark.update`. Entries of its job besides those
+of the peers: `devices`; `micro`, prompts whose samples are in one backward
+pass; `chunk`, number of positions whose logits exist at a time; fields of
 `ModelConfig`.
 """
 

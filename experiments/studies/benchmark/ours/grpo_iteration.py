@@ -1,9 +1,9 @@
 """Our whole GRPO iteration as one program.
 
-Used by `experiments.studies.benchmark.iteration`. Entries of its job besides those
-of the peers: `devices`; `rows`, samples of a prompt that decode at once; `micro`,
-prompts whose samples are in one backward pass; `chunk`, number of positions whose
-logits exist at a time; fields of `ModelConfig`.
+Used by `experiments.studies.benchmark.iteration`. Entries of its job besides
+those of the peers: `devices`; `rows`, samples of a prompt that decode at once;
+`micro`, prompts whose samples are in one backward pass; `chunk`, number of
+positions whose logits exist at a time; fields of `ModelConfig`.
 """
 
 from __future__ import annotations

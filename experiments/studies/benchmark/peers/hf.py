@@ -60,7 +60,8 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   """Builds the side of a job."""
   torch.set_num_threads(job["threads"])
   model = load(job["weights"], job["dtype"]).eval()
-  # Without this, EOS ids from the folder would replace a null eos_id of the job.
+  # Without this, EOS ids from the folder would replace a null eos_id of the
+  # job.
   model.generation_config = transformers.GenerationConfig()
   all_prompts = torch.from_numpy(np.load(job["prompts"]).astype(np.int64))
   sampling = _generation(job)

@@ -1,16 +1,16 @@
 """One policy-gradient update in torch on CPU.
 
-The loss is the clipped surrogate, averaged over tokens. The old log-probabilities
-are the current ones without a gradient, as in the first update after a rollout.
-Logits are computed for completion positions only, and the optimizer is the fused
-AdamW on float32 parameters. A row is a prompt and one of its completions without
-padding, so no mask is needed.
+The loss is the clipped surrogate, averaged over tokens. The old
+log-probabilities are the current ones without a gradient, as in the first
+update after a rollout. Logits are computed for completion positions only, and
+the optimizer is the fused AdamW on float32 parameters. A row is a prompt and
+one of its completions without padding, so no mask is needed.
 
 Further entries of its job: batch_file, with prompts `[P, L]`, completions
-`[P, S, T]` and advantages `[P, S]`; learning_rate; weight_decay; threads; dtype,
-"float32", or "bfloat16" for autocast; compiled, whether the loss is compiled;
-rows, number of rows in one backward pass; chunk, number of positions whose
-logits exist at a time, or null for all.
+`[P, S, T]` and advantages `[P, S]`; learning_rate; weight_decay; threads;
+dtype, "float32", or "bfloat16" for autocast; compiled, whether the loss is
+compiled; rows, number of rows in one backward pass; chunk, number of positions
+whose logits exist at a time, or null for all.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The sampler of Tunix, on CPU.
 
 Further entries of its job: devices (default 1), over which the batch is split.
-Prompts are texts whose words are decimal ids, without a BOS token. The seed of a
-call is its number; the default seed of Tunix would draw the same completions at
-every call. Tunix drops the EOS of a completion, but the EOS counts as a token
-here. A null `eos_id` becomes an id beyond the vocabulary, which is never drawn.
+Prompts are texts whose words are decimal ids, without a BOS token. The seed of
+a call is its number; the default seed of Tunix would draw the same completions
+at every call. Tunix drops the EOS of a completion, but the EOS counts as a
+token here. A null `eos_id` becomes an id beyond the vocabulary, which is never
+drawn.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Tunix's `GRPOLearner` on CPU with Tunix's sampler; a call is one iteration.
 
-Further entries of its job: those of `tunix`; micro, prompts whose samples are in
-one backward pass; learning_rate. One rollout draws all samples. The reward is the
-share of even ids, including the EOS that Tunix drops. There is one update per
-rollout, without a KL term. Activations are not recomputed: both settings of Tunix
-for it fail with the version of flax that Tunix needs.
+Further entries of its job: those of `tunix`; micro, prompts whose samples are
+in one backward pass; learning_rate. One rollout draws all samples. The reward
+is the share of even ids, including the EOS that Tunix drops. There is one
+update per rollout, without a KL term. Activations are not recomputed: both
+settings of Tunix for it fail with the version of flax that Tunix needs.
 """
 
 from __future__ import annotations

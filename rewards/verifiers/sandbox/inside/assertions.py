@@ -1,37 +1,38 @@
 """Decides whether the assertions of a test ran and held, in plain Python's order.
 
 A test that returns without an exception has not always tested something: its
-loop may have been empty, or it may have returned early. This module rewrites the
-source of a test so that it reports what its assertions did. The rewritten test
-has the control flow of the original: an assertion that is false raises its
+loop may have been empty, or it may have returned early. This module rewrites
+the source of a test so that it reports what its assertions did. The rewritten
+test has the control flow of the original: an assertion that is false raises its
 AssertionError, an exception inside of it reaches the handlers of the test, and
 conditions and messages are evaluated once, in the same order.
 
-A test passes if it ends without an exception and all of its checks hold. A check
-is an `assert` statement whose condition is not a constant, a call of a function
-whose name begins with "assert" (`self.assertEqual`), or a call of a function of
-the test that contains checks.
+A test passes if it ends without an exception and all of its checks hold. A
+check is an `assert` statement whose condition is not a constant, a call of a
+function whose name begins with "assert" (`self.assertEqual`), or a call of a
+function of the test that contains checks.
 
   statements in a row   every check must run, and be true each time
   loop, with            the checks of the body must run at least once
   if, match             one branch with checks must run, and each branch that
-                        runs must hold in full; so a lone `if` must be entered. A
-                        branch that ends in return, continue, break or raise has
-                        the rest of its block as the alternative
+                        runs must hold in full; so a lone `if` must be entered.
+                        A branch that ends in return, continue, break or raise
+                        has the rest of its block as the alternative
   except                the checks of a handler must hold if it was entered. Then
                         the rest of the `try` need not run, if the handler has
                         checks or could not have caught a failed assertion. With
                         checks and a return, continue, break or raise at its end
                         it also replaces what follows the `try`
   function, method      its checks must hold if it was called or is passed on as
-                        a value; a function that nothing refers to does not count
+                        a value; a function that nothing refers to does not
+                        count
 
 An assertion fails if it is false, or raises, and the exception leaves the test
-or is swallowed. An exception is not swallowed by a handler that has checks (they
-decide) or that names the exception: one that would not catch a failed assertion.
-`except ValueError: pass` around an assertion thus allows a ValueError, but
-`except Exception: pass` and `contextlib.suppress` allow nothing. If a test has
-assertions and none of them is reached, it does not pass.
+or is swallowed. An exception is not swallowed by a handler that has checks
+(they decide) or that names the exception: one that would not catch a failed
+assertion. `except ValueError: pass` around an assertion thus allows a
+ValueError, but `except Exception: pass` and `contextlib.suppress` allow
+nothing. If a test has assertions and none of them is reached, it does not pass.
 
 Limits: functions are matched by name. A check that a right program never
 reaches (a lone `if` that is false, a loop over an empty list that the test

@@ -1,7 +1,7 @@
 """Contains a program: what the sandbox's own process does, on Linux.
 
-The host starts an interpreter for `main`, writes a job to its standard input and
-reads the judge's messages from its standard output:
+The host starts an interpreter for `main`, writes a job to its standard input
+and reads the judge's messages from its standard output:
 
   host -> keeper (`main`) -> judge (process 1 of its name spaces) -> program
 

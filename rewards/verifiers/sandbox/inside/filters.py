@@ -6,7 +6,8 @@ ones, new name spaces, and the owner of a descriptor, to whom the kernel sends
 signals: it may be another process. Where no process may be started, neither may
 a signal be sent: a program then consists of one process and its threads.
 
-Sources: the kernel's tables of system calls for x86-64 and arm64, <linux/bpf.h>.
+Sources: the kernel's tables of system calls for x86-64 and arm64,
+<linux/bpf.h>.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import os
 from rewards.verifiers.sandbox.inside import libc
 
 # Audit architecture; refused; refused where no process may be started; socket;
-# clone; fcntl; ioctl. In order: shmget, msgget, semget, mq_open, memfd_create, unshare, setns,
-# mount, ptrace, process_vm_readv, process_vm_writev, bpf, perf_event_open,
-# io_uring_setup, userfaultfd, keyctl, add_key, request_key, memfd_secret; then
-# (fork, vfork,) kill, tkill, rt_sigqueueinfo, tgkill, rt_tgsigqueueinfo,
-# pidfd_send_signal.
+# clone; fcntl; ioctl. In order: shmget, msgget, semget, mq_open, memfd_create,
+# unshare, setns, mount, ptrace, process_vm_readv, process_vm_writev, bpf,
+# perf_event_open, io_uring_setup, userfaultfd, keyctl, add_key, request_key,
+# memfd_secret; then (fork, vfork,) kill, tkill, rt_sigqueueinfo, tgkill,
+# rt_tgsigqueueinfo, pidfd_send_signal.
 _X86 = (29, 68, 64, 240, 319, 272, 308, 165, 101, 310, 311, 321, 298, 425)
 _X86 += (323, 250, 248, 249, 447)
 _ARM = (194, 186, 190, 180, 279, 97, 268, 40, 117, 270, 271, 280, 241, 425)

@@ -246,7 +246,8 @@ def _calls(job: dict, start: Callable, say: Callable[[dict], None]) -> None:
     right = False
   right = right and not peer.gone
   ended, is_late = peer.gone, is_over()
-  # The second run may take what is left of the time, and is not counted as late.
+  # The second run may take what is left of the time, and is not counted as
+  # late.
   if not (right or ended or is_late) and "test" in job and count > 1:
     test.graded = True
     with contextlib.suppress(Exception, Gone):
