@@ -554,7 +554,7 @@ def test_a_group_of_one_keeps_its_score_in_verl_and_earns_nothing_here(name):
 
 
 def test_a_group_of_one_is_explained():
-  assert "a group of equal scores, or of one, has A exactly 0" in words("grpo")
+  assert "or with one sample, has A exactly 0" in words("grpo")
   assert "a group of one and an empty group have advantage exactly 0" in words(
     advantages
   )
@@ -621,7 +621,7 @@ def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
   want = np.where(has_padding, -(1 - lam) * (SCORES - value), 0.0)
   np.testing.assert_allclose(gap, want, atol=1e-12)
   assert "after the last one V and A are 0" in words(credit.gae)
-  assert "and 0 after the last one" in words(values)
+  assert "and 0 after the last token" in words(values)
 
 
 @pytest.mark.parametrize(
