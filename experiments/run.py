@@ -110,8 +110,10 @@ def main(argv: Sequence[str]) -> int:
   )
   config, workdir = options.config, options.workdir
   _check_packages()
+  # Imported late: a mistake on the command line is reported before JAX loads.
   import jax
 
+  # For the same reason.
   from experiments import report
   from experiments.cli import devices
   from experiments.training import loop, multihost, preemption, validate
@@ -128,7 +130,7 @@ def main(argv: Sequence[str]) -> int:
     multihost.check_same("--workdir", str(workdir))
     experiment = validate.check_and_build(config, workdir)
   if options.explain:
-    from experiments.aot.report import explain
+    from experiments.aot.report import explain  # no run needs it
 
     print(explain(experiment))
     return 0

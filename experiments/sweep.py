@@ -228,6 +228,7 @@ def check_runs(runs: Sequence[PlannedRun]) -> None:
   Raises:
     UsageError: the message of `experiments.run`, after the name of the run.
   """
+  # Imported late: printing the commands needs no JAX.
   from experiments.cli import devices
   from experiments.training import validate
 
