@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 
 from experiments import tasks
 from experiments.cli import errors, spec
-from experiments.training import build, loop, validate
+from experiments.training import loop, validate
 from models import checkpoint_reader
 from rl import advantages, credit, methods, objectives, step
 from rl.minibatches import Plan
@@ -142,7 +142,7 @@ def test_a_config_is_refused_in_one_line_or_builds(part, result):
   with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     try:
-      build.build(config, devices=jax.devices()[:1])
+      validate.check_and_build(config, devices=jax.devices()[:1])
     except REFUSALS as error:
       said_well(error)
 

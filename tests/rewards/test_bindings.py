@@ -24,7 +24,7 @@ from helpers.judged_rollout import (
 import rewards
 from experiments.configs import defaults
 from experiments.logging import sample_dump
-from experiments.training import build, rollouts
+from experiments.training import build, rollouts, validate
 from rewards import combine
 from rewards.process import prefix_values
 from rl import fused_loop, scoring, step, transforms, types
@@ -493,9 +493,12 @@ def test_step_scores_may_come_from_a_reward():
     ({"stage": "prefix_values(continuations=2.5)"}, "must be int"),
     ({"stage": "greedy(continuations=2)"}, "available: none"),
     ({"task": "chain(operations=2)"}, "view 'reference'"),
-    ({"reward": "mine:judge"}, "chain judges by itself"),
-    ({"data.path": "mine.jsonl"}, "chain reads no file of yours"),
-    ({"mix": defaults.pay(answered="task()")}, "component 'answered' already"),
+    ({"reward": "mine:judge"}, "chain has its own verifier"),
+    ({"data.path": "mine.jsonl"}, "chain reads no file of the user"),
+    (
+      {"mix": defaults.pay(answered="task()")},
+      "already has a component 'answered'",
+    ),
     (
       {"mix": defaults.pay(a=defaults.term("task()", over=5))},
       "constant schedule",
@@ -520,7 +523,7 @@ def test_mistakes_are_found_before_anything_runs(changes, says):
   with config.unlocked():
     config.update_from_flattened_dict(changes)
   with pytest.raises(ValueError, match=r"^.+$") as error:
-    build.build(config)
+    validate.check_and_build(config)
   assert says in str(error.value)
 
 

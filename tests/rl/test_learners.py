@@ -10,7 +10,7 @@ import pytest
 from helpers import small_run, tabular_policy
 
 from experiments.logging import json_files
-from experiments.training import build, checkpointing, loop
+from experiments.training import build, checkpointing, loop, validate
 from models import checkpoint_reader, sharding, transformer
 from rl import (
   fused_loop,
@@ -575,4 +575,4 @@ def test_settings_of_an_optimizer_are_the_policys_unless_they_are_set():
 )
 def test_settings_of_no_learner_are_refused(changes, message):
   with pytest.raises(ValueError, match=message):
-    build.build(small_run.config(**{"method": "prime", **changes}))
+    validate.check_and_build(small_run.config(**{"method": "prime", **changes}))

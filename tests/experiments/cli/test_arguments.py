@@ -13,7 +13,7 @@ from experiments.studies import arms
 from experiments.studies.bakeoff import __main__ as bakeoff
 from experiments.studies.claims import __main__ as claims
 from experiments.studies.faults import __main__ as faults
-from experiments.training import build, prng_keys
+from experiments.training import prng_keys, validate
 
 SMOKE = f"--config={smoke.__file__}"
 BAD_SEEDS = (-1, 2**32, 99999999999999999999)
@@ -102,7 +102,7 @@ def test_the_smallest_and_the_largest_seed_are_accepted():
     assert (prng_keys.from_seed(seed) == jax.random.key(seed)).all()
     config = small_run.config(steps=1)
     config.seed = config.evaluation.seed = seed
-    build.build(config)
+    validate.check_and_build(config)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from experiments.training import (
   initial_state,
   loop,
   nan_guard,
+  validate,
 )
 from experiments.training.experiment import Experiment
 from models import checkpoint_reader
@@ -384,7 +385,9 @@ def test_a_mistaken_evaluation_is_one_line(text, capsys, args, expected):
 def test_every_kind_of_credit_trains(task, method):
   changes = {"rollout__max_tokens": 6} if "chain" in task else {}
   e = small_run.on_one_device(
-    build.build(small_run.config(task=task, method=method, **changes))
+    validate.check_and_build(
+      small_run.config(task=task, method=method, **changes)
+    )
   )
   state = e.init()
   advance = dispatch.make_dispatch(e, dispatch.compile_rollout_fn(e))

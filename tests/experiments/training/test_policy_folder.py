@@ -316,4 +316,6 @@ def test_a_vocabulary_that_does_not_hold_the_task_is_refused(tmp_path):
   params = transformer.init(small, jax.random.key(0))
   hf.save(small, params, tmp_path / "model")
   with pytest.raises(ValueError, match="8"):
-    build.build(small_run.config(policy__path=str(tmp_path / "model")))
+    validate.check_and_build(
+      small_run.config(policy__path=str(tmp_path / "model"))
+    )
