@@ -81,7 +81,7 @@ def measure(
   checker = LABELS[e.config.labels]
   estimates["first_error/f1"] = estimates[f"first_error/{checker}/f1"]
   judged = jax.jit(task.score)(
-    problems, rollout.completions, rollout.lengths, rollout.finished
+    problems, rollout.completions, rollout.scored_lengths, rollout.finished
   )
   answers = np.asarray(judged.answer_ids)
   return {**estimates, **_best_of_n(scored, answers, tuple(config.ns), key)}

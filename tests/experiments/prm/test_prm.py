@@ -82,7 +82,7 @@ def test_a_task_with_a_frozen_model_scores_steps_in_compiled_code(base):
   assert (by_model.step_scores[~mask] == 0).all()
   assert (by_model.step_scores[mask] != by_task.step_scores[mask]).all()
   np.testing.assert_array_equal(by_model.correct, by_task.correct)
-  with pytest.raises(ValueError, match="does not cut"):
+  with pytest.raises(ValueError, match="does not split"):
     model.score_rollout(scorer, trained, by_task.replace(step_ids=None))
 
 
