@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from experiments.configs import defaults
-from experiments.training import build, decoder
+from experiments.training import build, decoder, validate
 from models import attention_forms, attention_kernels, sharding, transformer
 from models.attention_forms import AttentionInputs
 from models.config import ModelConfig
@@ -290,7 +290,7 @@ def test_a_config_takes_what_suits_the_platform():
     assert (model.attention, model.unroll) == ("plain", 2)
   config.model.attention = "splash"
   with pytest.raises(ValueError, match="'splash' runs on tpu, not on cpu"):
-    built("cpu")
+    validate.check_attention(config, "cpu")
 
 
 def tokens() -> types.Tokens:

@@ -277,7 +277,9 @@ def test_a_batch_script_runs_one_process_a_node_with_all_its_gpus(world):
 
 
 def test_the_commands_of_the_readme_are_ones(idle):
-  text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+  text = (
+    (ROOT / "experiments/cluster/README.md").read_text().replace("\\\n", " ")
+  )
   lines = re.findall(r"^experiments/cluster/run_\w+\.sh .*", text, re.M)
   assert len(lines) > 4
   for line in lines:

@@ -49,7 +49,7 @@ def test_counted_operations_match_the_compiler():
     lambda params: transformer.logits(unrolled, params, ones, ones > 0)
   )
   compiler_count = program.lower(params).compile().cost_analysis()["flops"]
-  our_count = flop_counts.forward(MODEL, tokens=B, seen=B, positions=B)
+  our_count = flop_counts.forward(MODEL, tokens=B, attended=B, positions=B)
   assert our_count <= compiler_count <= 1.1 * our_count, (
     "the rest: norms and rotations"
   )

@@ -243,7 +243,7 @@ def test_ten_steps_on_a_2x2x2_mesh_compile_each_program_once():
     logger.removeHandler(observed)
   assert int(state.step) == 10
   assert observed.count["jit(train_step)"] == 1
-  assert observed.count["jit(collect)"] == 1
+  assert observed.count["jit(rollout_fn)"] == 1
 
 
 def command(workdir, config_file) -> subprocess.Popen:

@@ -327,7 +327,7 @@ ONE_CANNOT_READ = """
 import sys
 import jax, jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
-from experiments import checkpoint
+from experiments.training import checkpointing
 
 jax.config.update("jax_num_cpu_devices", 2)
 folder, address, me = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -335,7 +335,7 @@ jax.distributed.initialize(address, 2, me)
 mesh = jax.make_mesh((4,), ("fsdp",))
 place = NamedSharding(mesh, PartitionSpec("fsdp"))
 state = {"params": jax.device_put(jnp.arange(8.0), place)}
-with checkpoint.Checkpoints(folder) as checkpoints:
+with checkpointing.Checkpoints(folder) as checkpoints:
   for step in (1, 2):
     checkpoints.save(step, state, {"step": step})
   checkpoints.wait()

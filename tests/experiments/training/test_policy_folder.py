@@ -145,7 +145,7 @@ def test_sampling_that_learns_moves_adapters_alone(folder, tmp_path):
     return forget(sampler, memory)
 
   stage = dataclasses.replace(e.method.sampler, run=run)
-  method = dataclasses.replace(e.method, stage=stage)
+  method = dataclasses.replace(e.method, sampler=stage)
   watched = dataclasses.replace(e, methods={"policy": method})
   dispatch.compile_rollout_fn(watched)(state)
   assert observed[0] == jax.tree.structure(state.params)

@@ -10,7 +10,7 @@ import pytest
 from helpers import small_run
 
 from experiments.logging import json_files
-from experiments.training import build, device_mesh, dispatch, loop
+from experiments.training import device_mesh, dispatch, loop, validate
 from models import presets
 from rl import learners, methods, types
 from rl.losses import importance
@@ -25,7 +25,7 @@ GIB = 2**30
 
 def experiment(**changes):
   """Rewarded by ids, of which a policy that was never trained earns some."""
-  result = build.build(small_run.config(**changes))
+  result = validate.check_and_build(small_run.config(**changes))
   return dataclasses.replace(result, task=small_run.rewarding_ids(result.task))
 
 

@@ -99,7 +99,7 @@ def test_every_score_of_a_step_is_collected_once(k):
   lengths = jnp.array([[6, 4, 3]])
   completions = jnp.array([tokens])
   ids = segment_steps(completions, lengths, (SEP,), k)
-  rollout = group([[6], [4], [3]], [[0]] * 3, room=6).replace(
+  rollout = group([[6], [4], [3]], [[0]] * 3, capacity=6).replace(
     step_ids=ids,
     step_mask=step_mask(ids, k),
     step_scores=jnp.array([[[1.0, 10, 100, 1000][:k]] * 3]),
@@ -511,7 +511,7 @@ def test_an_unknown_form_names_the_nearest(name, hyper, message):
 def test_an_unknown_verdict_is_in_no_baseline():
   """Two right samples and one unknown: all advantages are 0."""
   steps, scores = ((2,), (2,), (2,)), ((0.0,), (0.0,), (0.0,))
-  rollout = group(steps, scores, (1, -1, 1), room=2, k=1)
+  rollout = group(steps, scores, (1, -1, 1), capacity=2, k=1)
   for name in ("pure_verl", "min_form"):
     actual = advantages(name, rollout, verifiable=1.0)
     close(actual, np.zeros_like(actual))
