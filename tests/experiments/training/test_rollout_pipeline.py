@@ -118,7 +118,7 @@ class TestAhead:
   ("changes", "says"),
   [
     ({"sampler__devices": 8}, "sampler.devices = 8 must leave some of the 8"),
-    ({"sampler__ahead": 1}, "give the sampler some of its own"),
+    ({"sampler__ahead": 1}, "give the sampler devices of its own"),
     ({"sampler__ahead": 2, **HALF}, "sampler.ahead = 2 must be 0 or 1"),
     ({"sampler__tensor": 3}, "sampler: mesh replica=1"),
     ({**HALF, "steps_per_dispatch": 2, "steps": 4}, "use 1"),
