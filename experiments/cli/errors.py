@@ -2,16 +2,16 @@
 
 A `UsageError` is a mistake of the user, found before anything is written; the
 command exits with status 2. A `RunError` ends a run that had begun, such as a
-full disk; the command exits with status 1. Every other exception is a mistake
-in this project, and keeps its traceback.
+full disk; the command exits with status 1. Outside of `usage_errors`, every
+other exception is a mistake in this project, and keeps its traceback.
 
 Example:
 
   @errors.one_line_errors
   def main(argv=None) -> int:
     with errors.usage_errors():
-      experiment = validate(argv)  # a ValueError here is a mistake of the user
-    run(experiment)  # a ValueError here is a mistake in this project
+      experiment = validate(argv)  # an exception here is printed in one line
+    run(experiment)  # an exception here keeps its traceback
     return 0
 """
 

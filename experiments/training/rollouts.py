@@ -1,4 +1,4 @@
-"""From a training state to the rollout that it learns from.
+"""Makes the rollout that a training step learns from.
 
 A rollout is made in three steps, `sample_rollout`:
 

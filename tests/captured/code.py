@@ -321,7 +321,7 @@ def configs() -> dict[str, Any]:
 
 
 def config_file(recorded: str) -> str:
-  """What follows `--config` for the config that is recorded by this name."""
+  """Returns the text after `--config` for the config recorded by this name."""
   file, _, name = recorded.partition("_")
   if name and importlib.util.find_spec(f"experiments.configs.{file}"):
     return f"experiments/configs/{file}.py:{name}"

@@ -105,7 +105,7 @@ def near_copies(seed: int) -> dict[str, np.ndarray]:
 
 
 def pieces(methods: dict[str, Any], similar: bool = False) -> dict[str, Any]:
-  """What the learners compute of two rollouts, without an optimizer.
+  """Returns what the learners compute of two rollouts, without an optimizer.
 
   Args:
     methods: by learner.

@@ -62,7 +62,7 @@ def act(items):
 
 
 class Unsendable:
-  """What an item may hold, and cannot be pickled, with an error of any kind."""
+  """A value of an item whose pickling raises an error of the given kind."""
 
   def __init__(self, error):
     self.error = error

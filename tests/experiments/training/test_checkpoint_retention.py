@@ -1,4 +1,4 @@
-"""Which checkpoints of a run are there at its end."""
+"""The checkpoints that a run keeps until its end."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What `validate` refuses before a run starts, and in which words."""
+"""Refusals of `validate` before a run starts, and their messages."""
 
 import math
 import re
