@@ -74,7 +74,7 @@ def parse_need(text: str) -> Need:
   source, slash, name = text.partition("/")
   if not slash or source not in ("task", "stage"):
     raise ValueError(
-      f"{text!r} must name an array of the task or of the sampling stage, as "
+      f"{text!r} must name an array of the task or of the sampler, as "
       "'task/NAME' or 'stage/NAME'"
     )
   return scoring.provided(source, name)

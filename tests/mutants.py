@@ -28,12 +28,15 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = {
   "rl/objectives.py": (
-    "test_objectives.py",
-    "test_pass_at_k_variants.py",
-    "test_objectives_scale.py",
+    "rl/test_objectives.py",
+    "rl/methods/test_pass_at_k_variants.py",
+    "rl/test_objectives_scale.py",
   ),
-  "rl/credit.py": ("test_credit.py", "test_pure.py"),
-  "rl/advantages.py": ("test_group_methods.py", "test_method_equalities.py"),
+  "rl/credit.py": ("rl/test_credit.py", "rl/methods/test_pure.py"),
+  "rl/advantages.py": (
+    "rl/methods/test_group.py",
+    "rl/methods/test_equalities.py",
+  ),
 }
 OPERATORS = {
   ast.Add: ast.Sub,

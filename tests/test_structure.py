@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 
+import mutants
 import pytest
 
 from rl import methods
@@ -289,3 +290,10 @@ def test_links_of_pages_lead_to_files_and_headings(page):
       continue
     assert not path or (page.parent / path).exists(), target
     assert path or anchor in anchors, target
+
+
+def test_the_tests_that_mutants_run_exist():
+  """A missing file would fail, and every mutant would seem to be noticed."""
+  for file, tests in mutants.TESTS.items():
+    for path in (file, *(f"tests/{test}" for test in tests)):
+      assert (ROOT / path).exists(), path

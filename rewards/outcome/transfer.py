@@ -6,7 +6,7 @@ reasoning that only the policy itself can use earns nothing.
 
 No reward of a rollout uses this module yet.
 
-Usage in a sampling stage, with the receiver in a slot:
+Usage in a sampler, with the receiver as a parameter set:
   prefix = transfer.kept_tokens(thought_lengths, fractions, answer_starts)
   part = batch.extend(batch.parameter_sets["receiver"], rollout, prefix, 4)
   scores = transfer.transferred(correct, part.correct.reshape(P, S, 4))
