@@ -251,7 +251,7 @@ def _need(need: scoring.Need) -> str:
   source = need.source
   if need.probe.head == "value" and source not in scoring.EXTERNAL_SOURCES:
     return "value head"
-  if source in ("stage", "prepared") or str(need) in _USUAL_PASSES:
+  if source in ("sampler", "prepared") or str(need) in _USUAL_PASSES:
     return ""
   if source in scoring.EXTERNAL_SOURCES:
     return f"{source}: {need.probe}"

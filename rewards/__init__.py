@@ -52,7 +52,7 @@ def names() -> list[str]:
   return sorted(factories())
 
 
-def get(name: str, **settings: Any) -> Transform:
+def get(name: str, /, **settings: Any) -> Transform:
   """Returns a reward.
 
   Args:

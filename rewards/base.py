@@ -1,6 +1,6 @@
 """Masks, and the parts of a rollout that rewards read.
 
-Array functions read their arguments through `zero_masked`, so masked entries
+Array functions read their arguments through `zero_outside`, so masked entries
 may hold anything. The other functions and constants name parts of a rollout:
 
   needs      arrays of `rollout.extras` that a reward declares: a pass of the
@@ -22,7 +22,7 @@ Array = jax.Array
 # Arrays.
 
 
-def zero_masked(x: Array, mask: Array) -> Array:
+def zero_outside(x: Array, mask: Array) -> Array:
   """Returns `x` where `mask` is True and 0 elsewhere, as float32.
 
   Call it before any arithmetic. A masked NaN then affects neither the value nor
@@ -61,21 +61,21 @@ REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, REFERENCE)
 BARE_REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, BARE_REFERENCE)
 # Chances of success from the sampler `prefix_values`: after each step
 # [P, S, K], and after the prompt [P].
-STEP_VALUES = scoring.provided("stage", "values")
-PROMPT_VALUES = scoring.provided("stage", "prompt_values")
+STEP_VALUES = scoring.provided("sampler", "values")
+PROMPT_VALUES = scoring.provided("sampler", "prompt_values")
 
 
 def parse_need(text: str) -> Need:
-  """Returns the need that "task/NAME" or "stage/NAME" names.
+  """Returns the need that "task/NAME" or "sampler/NAME" names.
 
   Raises:
     ValueError: `text` has another form.
   """
   source, slash, name = text.partition("/")
-  if not slash or source not in ("task", "stage"):
+  if not slash or source not in ("task", "sampler"):
     raise ValueError(
       f"{text!r} must name an array of the task or of the sampler, as "
-      "'task/NAME' or 'stage/NAME'"
+      "'task/NAME' or 'sampler/NAME'"
     )
   return scoring.provided(source, name)
 
@@ -115,7 +115,7 @@ def step_probabilities(rollout: types.Rollout) -> tuple[Array, Array]:
   return (scores + 1.0) / 2.0, mask
 
 
-def component(rollout: types.Rollout, name: str) -> Array:
+def read_component(rollout: types.Rollout, name: str) -> Array:
   """A component of the task's score, `[P, S]`.
 
   Raises:
@@ -128,6 +128,6 @@ def component(rollout: types.Rollout, name: str) -> Array:
   return rollout.components[name]
 
 
-def score(rollout: types.Rollout, of: str) -> Array:
-  """The component `of`, or the task's score if `of` is empty, `[P, S]`."""
-  return component(rollout, of) if of else rollout.scores
+def score(rollout: types.Rollout, component: str) -> Array:
+  """Returns a component [P, S], or the task's score if `component` is ""."""
+  return read_component(rollout, component) if component else rollout.scores

@@ -186,13 +186,13 @@ def combine(
     if name not in values:
       raise KeyError(registry.describe_unknown("reward", name, sorted(values)))
   thresholds = {term.name: term.threshold for term in terms}
-  valid = masked.all_valid(jnp.asarray(values[names[0]]), valid)
+  valid = masked.mask_or_ones(jnp.asarray(values[names[0]]), valid)
   gated_values, weights = {}, weights_at(terms, step)
   for term in terms:
     mask = valid
     for gate in term.gates:
       mask = mask & (values[gate] > thresholds.get(gate, 0.5))
-    gated_values[term.name] = base.zero_masked(values[term.name], mask)
+    gated_values[term.name] = base.zero_outside(values[term.name], mask)
   total = RULES[rule](
     list(gated_values.values()), jnp.stack(list(weights.values())), valid
   )

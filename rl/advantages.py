@@ -25,7 +25,7 @@ def center(scores: Array, valid: Array | None = None) -> Array:
   The mean includes sample i. Therefore the expected gradient is (1 - 1/n) times
   that of `leave_one_out`. Source: Liu et al. 2025 (Dr. GRPO).
   """
-  valid = masked.all_valid(scores, valid)
+  valid = masked.mask_or_ones(scores, valid)
   varied = valid & ~masked.is_constant(scores, valid, keepdims=True)
   mean = masked.mean(scores, valid, keepdims=True)
   return jnp.where(varied, scores - mean, 0.0)
@@ -37,7 +37,7 @@ def leave_one_out(scores: Array, valid: Array | None = None) -> Array:
   `mean_i A_i grad log pi(y_i)` is an unbiased estimate of grad E[R].
   Source: Kool et al. 2019; Ahmadian et al. 2024 (RLOO).
   """
-  valid = masked.all_valid(scores, valid)
+  valid = masked.mask_or_ones(scores, valid)
   n = masked.count(valid, keepdims=True)
   return center(scores, valid) * n / jnp.maximum(n - 1, 1.0)
 
@@ -57,7 +57,7 @@ def group_normalize(
     ddof: the variance is divided by n - ddof. 1 is the default of torch.
     eps: added to the standard deviation, in units of the score.
   """
-  valid = masked.all_valid(scores, valid)
+  valid = masked.mask_or_ones(scores, valid)
   std = masked.std(scores, valid, ddof=ddof, keepdims=True)
   centered = center(scores, valid)
   # With eps = 0, a group of equal scores would give 0 / 0.

@@ -109,7 +109,7 @@ def whiten(
   return jnp.where(varied, centered / scale, 0.0)
 
 
-def all_valid(x: Array, valid: Array | None) -> Array:
+def mask_or_ones(x: Array, valid: Array | None) -> Array:
   """`valid`, or a mask of True, shaped like `x`, if `valid` is None."""
   return jnp.ones(x.shape, bool) if valid is None else valid
 

@@ -65,7 +65,7 @@ def _curve(
   valid: Array | None,
 ) -> Array:
   values = jnp.asarray(values)
-  valid = masked.all_valid(values, valid)
+  valid = masked.mask_or_ones(values, valid)
   count = valid.sum(-1)
   return jnp.stack(
     [jnp.mean(estimator(values, k, valid), where=count >= k) for k in ks]
@@ -91,7 +91,9 @@ def auc(scores: Array, labels: Array, valid: Array | None = None) -> Array:
   Source: Mann and Whitney 1947.
   """
   scores, labels = jnp.ravel(jnp.asarray(scores)), jnp.ravel(labels) > 0
-  valid = masked.all_valid(scores, None if valid is None else jnp.ravel(valid))
+  valid = masked.mask_or_ones(
+    scores, None if valid is None else jnp.ravel(valid)
+  )
   positive, negative = valid & labels, valid & ~labels
   ordered = jnp.sort(jnp.where(negative, scores, jnp.inf))
   # Number of negative entries below each score, and at most as large as it.
@@ -173,12 +175,12 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
 def sampled_tokens(rollout: types.Rollout) -> Array:
   """Number of tokens that were sampled for a rollout, `[]` int32.
 
-  A sampler with several passes reports it as the extra "stage/tokens",
+  A sampler with several passes reports it as the extra "sampler/tokens",
   including samples that it discarded. Otherwise it is the number of tokens of
   all samples that exist.
   """
-  if "stage/tokens" in rollout.extras:
-    return jnp.asarray(rollout.extras["stage/tokens"], jnp.int32)
+  if "sampler/tokens" in rollout.extras:
+    return jnp.asarray(rollout.extras["sampler/tokens"], jnp.int32)
   return jnp.where(rollout.sample_mask, rollout.tokens.lengths, 0).sum()
 
 

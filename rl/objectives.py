@@ -80,7 +80,7 @@ def _check_choice(kind: str, value: str, allowed: tuple[str, ...]) -> None:
 def _sort(scores: Array, k: int, valid: Array | None) -> _Sorted:
   size = scores.shape[-1]
   _check_k(k, size)
-  valid = masked.all_valid(scores, valid)
+  valid = masked.mask_or_ones(scores, valid)
   n = masked.count(valid, keepdims=True)
   order = jnp.argsort(jnp.where(valid, scores, jnp.inf), axis=-1, stable=True)
   j = jnp.arange(1, size + 1, dtype=jnp.float32)
@@ -266,7 +266,7 @@ def _sort_ratios(
     The group, the ratios in its order `[..., S]`, and p_{k-1}(j - 1) for each
     j, `[..., S]`, with p as in `max_at_k_off_policy_value`.
   """
-  valid = masked.all_valid(scores, valid)
+  valid = masked.mask_or_ones(scores, valid)
   group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
   ratios = jnp.where(valid, jnp.exp(jnp.where(valid, log_ratios, 0.0)), 0.0)
   ratios = jnp.take_along_axis(ratios, group.order, -1)
@@ -457,7 +457,7 @@ def pass_at_k_advantages(
     std = jnp.sqrt(jnp.where(varied, variance, 1.0))
     return _unsort(group, jnp.where(varied, gain / std, 0.0))
   _check_k(k, scores.shape[-1])
-  valid = masked.all_valid(scores, valid)
+  valid = masked.mask_or_ones(scores, valid)
   if form == "bootstrap":
     if key is None:
       raise ValueError(

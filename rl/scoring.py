@@ -15,7 +15,7 @@ A need names its parameters by a *source*:
 
 If there are several learners (`rl.learners`), "policy" and "old" are those of
 the learner whose method has the need. Arrays that come from no pass are needs
-as well: those of the task ("task") and of the sampler ("stage"), those that are
+as well: those of the task ("task") and of the sampler ("sampler"), those that are
 computed on the host ("host"), and the prepared signals of a method
 ("prepared").
 """
@@ -37,7 +37,7 @@ Array = jax.Array
 # Sources whose needs no pass fills in -> end of the error if one is missing.
 EXTERNAL_SOURCES = {
   "task": "the task does not provide it",
-  "stage": "the method's sampler does not provide it",
+  "sampler": "the method's sampler does not provide it",
   "host": "compute it between sampling and the step with "
   "rl.scoring.compute_on_host",
   "prepared": "add it to the method's `prepared`",
@@ -141,7 +141,7 @@ def provided(source: str, name: str) -> Need:
   """A need for an array that the task, the sampler or `prepare` provides.
 
   Args:
-    source: "task", "stage" for the sampler, or "prepared".
+    source: "task", "sampler" for the method's sampler, or "prepared".
     name: name of the array.
   """
   return Need(source, Probe(name, _value))

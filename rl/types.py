@@ -117,7 +117,7 @@ class Rollout:
     views: `{name: Tokens}`, other texts that a forward pass can read. The task
       makes them, since `rl` has no tokenizer.
     extras: `{"source/probe": array}`, results of forward passes, and arrays
-      from the task and the sampler ("task/...", "stage/..."; see `rl.scoring`).
+      from the task and the sampler ("task/...", "sampler/..."; see `rl.scoring`).
     memory: state that the sampler carries to its next rollout.
   """
 

@@ -16,7 +16,7 @@ from experiments.cli import arguments
 EXAMPLES = {
   "method": "max_at_k(k=8, baseline='none')",
   "task": "countdown(count=4)",
-  "stage": "prefix_values(continuations=4)",
+  "sampler": "prefix_values(continuations=4)",
   "reward": "majority(threshold=0.5)",
   "steps": "gains()",
 }

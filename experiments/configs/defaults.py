@@ -102,6 +102,11 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       # lengths differ much, fewer are faster: a row of the decoder that
       # finishes a completion starts the next one. Fewer need less memory.
       "rows": 0,
+      # A sampler of `rl/sampling/` or `rewards/process/prefix_values.py` for a
+      # method that draws its samples once. "greedy()" adds one greedy
+      # completion per prompt; "prefix_values(continuations=4)" estimates the
+      # value of every prefix from continuations. "": the method's own sampler.
+      "sampler": "",
     }
   )
 
@@ -212,10 +217,6 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   # `python -m experiments.catalogue methods` lists them. Read by
   # training/build.py.
   config.method = "grpo(beta=0.0)"
-  # Another sampler, for a method that draws its samples once: "greedy()" adds
-  # a greedy completion, "prefix_values(continuations=4)" continues prefixes.
-  # "": the method's own. Read by training/build.py.
-  config.stage = ""
   # The reward, in place of the task's score. Read by training/build.py.
   config.mix = pay()
   # Optimizer settings of further learners, where several networks learn:
@@ -283,7 +284,7 @@ def term(
   *,
   schedule: str = "constant",
   final: float = 0.0,
-  over: int = 0,
+  schedule_steps: int = 0,
   gates: tuple[str, ...] = (),
   threshold: float = 0.5,
 ) -> ConfigDict:
@@ -296,7 +297,7 @@ def term(
     schedule: course of the weight: "constant", or "linear" or "cosine" to
       `final`.
     final: weight at the end of the schedule; 0 if it is constant.
-    over: training steps of the schedule; 0 if it is constant.
+    schedule_steps: training steps of the schedule; 0 if it is constant.
     gates: terms, or components of the task, that must exceed their threshold;
       otherwise this term is 0.
     threshold: value that this term must exceed where it is a gate.
@@ -307,7 +308,7 @@ def term(
       "weight": weight,
       "schedule": schedule,
       "final": final,
-      "over": over,
+      "schedule_steps": schedule_steps,
       "gates": gates,
       "threshold": threshold,
     }

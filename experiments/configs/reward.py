@@ -42,7 +42,7 @@ _TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 #   terms    rewards by name, in order; a dict is a `defaults.term`
 #   steps    the reward of steps, for methods that read step scores
 #   rule     how terms are combined; default: "sum"
-#   task, method, stage   default: CHAIN, GRPO and one rollout
+#   task, method, sampler   default: CHAIN, GRPO and one rollout
 ENTRIES: dict[str, dict[str, Any]] = {
   "adaptive_token_price": {
     "family": "length",
@@ -62,9 +62,9 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "arctan": {
     "family": "shapes",
     "summary": "arctan of closeness, relative to the greedy sample",
-    "terms": {"close": "arctan(references='stage/greedy_scores')"},
+    "terms": {"close": "arctan(references='sampler/greedy_scores')"},
     "task": CLOSENESS,
-    "stage": "greedy()",
+    "sampler": "greedy()",
   },
   "ceiling": {
     "family": "shapes",
@@ -76,9 +76,9 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "centered": {
     "family": "shapes",
     "summary": "closeness, less that of the greedy sample",
-    "terms": {"close": "centered(references='stage/greedy_scores')"},
+    "terms": {"close": "centered(references='sampler/greedy_scores')"},
     "task": CLOSENESS,
-    "stage": "greedy()",
+    "sampler": "greedy()",
   },
   "charged_where_easy": {
     "family": "length",
@@ -105,7 +105,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "outcome",
     # Only the form is paid for; any digit earns it.
     "summary": "the component 'answered': any answer, right or wrong",
-    "terms": {"form": "component(of='answered')"},
+    "terms": {"form": "component(name='answered')"},
   },
   "debiased_probability": {
     "family": "reference answer",
@@ -134,7 +134,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "what each step adds to the probability of success",
     "steps": "gains()",
     "method": "sum_form",
-    "stage": CONTINUED,
+    "sampler": CONTINUED,
   },
   "gated_process": {
     "family": "mixes",
@@ -175,7 +175,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "information that each step gains about success",
     "steps": "information_gain()",
     "method": "sum_form",
-    "stage": CONTINUED,
+    "sampler": CONTINUED,
   },
   "last_step": {
     "family": "process as outcome",
@@ -186,9 +186,9 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "late_preference": {
     "family": "shapes",
     "summary": "a late sigmoid of closeness, relative to the greedy sample",
-    "terms": {"close": "late_preference(references='stage/greedy_scores')"},
+    "terms": {"close": "late_preference(references='sampler/greedy_scores')"},
     "task": CLOSENESS,
-    "stage": "greedy()",
+    "sampler": "greedy()",
   },
   "length_charge": {
     "family": "length",
@@ -211,7 +211,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
         "weight": 1.0,
         "schedule": "linear",
         "final": 0.0,
-        "over": 40,
+        "schedule_steps": 40,
       },
     },
     "task": LOCAL,
@@ -299,9 +299,9 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "polynomial": {
     "family": "shapes",
     "summary": "a polynomial of closeness, relative to the greedy sample",
-    "terms": {"close": "polynomial(references='stage/greedy_scores')"},
+    "terms": {"close": "polynomial(references='sampler/greedy_scores')"},
     "task": CLOSENESS,
-    "stage": "greedy()",
+    "sampler": "greedy()",
   },
   "posterior": {
     "family": "mixes",
@@ -316,9 +316,9 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "preference": {
     "family": "shapes",
     "summary": "PAR: the probability that closeness beats the greedy sample",
-    "terms": {"close": "preference(references='stage/greedy_scores')"},
+    "terms": {"close": "preference(references='sampler/greedy_scores')"},
     "task": CLOSENESS,
-    "stage": "greedy()",
+    "sampler": "greedy()",
   },
   "probability": {
     "family": "reference answer",
@@ -354,7 +354,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "gains of steps that exceed their noise",
     "steps": "significant_gains()",
     "method": "sum_form",
-    "stage": CONTINUED,
+    "sampler": CONTINUED,
   },
   "standardized": {
     "family": "shapes",
@@ -381,9 +381,9 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "tanh": {
     "family": "shapes",
     "summary": "tanh of closeness, relative to the greedy sample",
-    "terms": {"close": "tanh(references='stage/greedy_scores')"},
+    "terms": {"close": "tanh(references='sampler/greedy_scores')"},
     "task": CLOSENESS,
-    "stage": "greedy()",
+    "sampler": "greedy()",
   },
   "task": {
     "family": "shapes",
@@ -485,7 +485,7 @@ def get_config(name: str = "") -> ConfigDict:
   config_names.check("reward", name, names())
   entry = ENTRIES[name]
   task = entry.get("task", CHAIN)
-  changes = {"stage": entry["stage"]} if "stage" in entry else {}
+  changes = {"rollout.sampler": entry.get("sampler", "")}
   config = method_configs.on_task(
     entry.get("method", GRPO), _taught(task), changes
   )

@@ -26,14 +26,14 @@ Array = jax.Array
 
 
 def noisy(
-  of: str = "countdown(count=4)",
+  task: str = "countdown(count=4)",
   false_positive: float = 0.4,
   false_negative: float = 0.4,
 ) -> Task:
-  """The task `of` with flipped training verdicts, 0 or 1, as scores.
+  """The task `task` with flipped training verdicts, 0 or 1, as scores.
 
   Args:
-    of: a jittable task with its settings.
+    task: a jittable task with its settings.
     false_positive: probability that a wrong completion scores 1.
     false_negative: probability that a right completion scores 0.
 
@@ -46,11 +46,11 @@ def noisy(
   ):
     if not 0 <= rate <= 1:
       raise ValueError(f"{name}={rate} must be a probability, in [0, 1]")
-  name, settings = spec.parse(of)
+  name, settings = spec.parse(task)
   base = tasks.get(name, **settings)
   if not base.jittable:
     raise ValueError(
-      f"noisy(of={of!r}): {name} is scored on the host; use a task that is "
+      f"noisy(task={task!r}): {name} is scored on the host; use a task that is "
       "scored on the device, such as countdown or chain"
     )
 
@@ -87,7 +87,7 @@ def noisy(
   return dataclasses.replace(
     base,
     name=(
-      f"noisy(of={base.name}, false_positive={false_positive:g}, "
+      f"noisy(task={base.name}, false_positive={false_positive:g}, "
       f"false_negative={false_negative:g})"
     ),
     train=train,

@@ -30,7 +30,7 @@ from rl.minibatches import Plan
 from rl.reward import Reward
 from rl.sampling import generation, samplers
 
-STAGES: Mapping[str, Callable[..., samplers.Sampler]] = {
+SAMPLERS: Mapping[str, Callable[..., samplers.Sampler]] = {
   "greedy": samplers.greedy,
   "prefix_values": prefix_values.prefix_values,
 }
@@ -133,13 +133,15 @@ def make_sampling(
 def make_learners(config: ml_collections.ConfigDict) -> dict[str, Method]:
   """Makes the method of each learner of an RL config, by the learner's name.
 
-  The policy's method gets the config's way of sampling (`stage`), its
+  The policy's method gets the config's way of sampling (`rollout.sampler`), its
   importance weights (`sampler.truncation`) and its reward (`mix`).
   """
   method_by_learner = learners.by_learner(make_method(config.method))
   method = method_by_learner[learners.POLICY]
-  if config.get("stage"):
-    method = dataclasses.replace(method, sampler=make_stage(config.stage))
+  if config.rollout.sampler:
+    method = dataclasses.replace(
+      method, sampler=make_sampler(config.rollout.sampler)
+    )
   truncation = (config.get("sampler") or {}).get("truncation", 0.0)
   if truncation:
     try:
@@ -165,13 +167,15 @@ def make_method(text: str) -> Method | dict[str, Method]:
     raise ValueError(f"method {text}: {error}") from None
 
 
-def make_stage(text: str) -> samplers.Sampler:
-  """Makes a way of sampling from its call, such as "greedy()"."""
-  name, arguments = spec.parse(text, "stage")
-  if name not in STAGES:
-    raise ValueError(registry.describe_unknown("stage", name, STAGES))
-  registry.check_settings("setting", f"stage {name!r}", STAGES[name], arguments)
-  return STAGES[name](**arguments)
+def make_sampler(text: str) -> samplers.Sampler:
+  """Makes a sampler from its call, such as "greedy()"."""
+  name, arguments = spec.parse(text, "rollout.sampler")
+  if name not in SAMPLERS:
+    raise ValueError(registry.describe_unknown("sampler", name, SAMPLERS))
+  registry.check_settings(
+    "setting", f"sampler {name!r}", SAMPLERS[name], arguments
+  )
+  return SAMPLERS[name](**arguments)
 
 
 def make_reward(config: Mapping[str, Any]) -> Reward | None:
@@ -214,7 +218,7 @@ def _make_weight(
   """Returns the weight of a term: a number, or a function of the step."""
   if term.schedule == "constant":
     return term.weight
-  share = WEIGHT_SCHEDULES[term.schedule](term.over)
+  share = WEIGHT_SCHEDULES[term.schedule](term.schedule_steps)
   return lambda step: term.final + (term.weight - term.final) * share(step)
 
 

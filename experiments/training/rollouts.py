@@ -438,7 +438,7 @@ def _assemble_extension(
     prompt_ids=jnp.repeat(rollout.prompt_ids, s),
     keys=keys,
     step=rollout.step,
-    extras=types.Named({"stage/drawn": samples.lengths}),
+    extras=types.Named({"sampler/drawn": samples.lengths}),
   )
 
 

@@ -181,16 +181,19 @@ def _check_retention(config: ml_collections.ConfigDict) -> None:
 def check_method(config: ml_collections.ConfigDict) -> None:
   """Checks what the config adds to the policy's method.
 
-  `stage`, `sampler.truncation` and `mix` replace parts that a method may bring
+  `rollout.sampler`, `sampler.truncation` and `mix` replace parts that a method may bring
   itself.
   """
   policy_method = learners.by_learner(build.make_method(config.method))[
     learners.POLICY
   ]
-  if config.get("stage") and policy_method.sampler.name != samplers.once().name:
+  if (
+    config.rollout.sampler
+    and policy_method.sampler.name != samplers.once().name
+  ):
     raise ValueError(
-      f"stage = {config.stage}: {policy_method.name} samples by {policy_method.sampler} "
-      "already; leave stage empty"
+      f"rollout.sampler = {config.rollout.sampler}: {policy_method.name} has "
+      f"the sampler {policy_method.sampler} already; leave rollout.sampler empty"
     )
   mix = config.get("mix") or {}
   if (
@@ -221,15 +224,15 @@ def check_mix(mix: Mapping[str, Any]) -> None:
           sorted(build.WEIGHT_SCHEDULES),
         )
       )
-    if term.schedule == "constant" and (term.over or term.final):
+    if term.schedule == "constant" and (term.schedule_steps or term.final):
       raise ValueError(
-        f"mix.terms.{name}: over = {term.over} and final = {term.final} have "
+        f"mix.terms.{name}: schedule_steps = {term.schedule_steps} and final = {term.final} have "
         "no meaning with a constant schedule; use schedule = 'linear' or "
         "'cosine', or leave both at 0"
       )
-    if term.schedule != "constant" and term.over < 1:
+    if term.schedule != "constant" and term.schedule_steps < 1:
       raise ValueError(
-        f"mix.terms.{name}.over = {term.over} must be at least 1"
+        f"mix.terms.{name}.schedule_steps = {term.schedule_steps} must be at least 1"
       )
 
 
@@ -547,7 +550,7 @@ def _check_reward(policy_method: Method) -> None:
       f"mix.steps: {bare_method.name} reads no step scores; use a method that "
       "does, such as sum_form or min_form"
     )
-  greedy_scores = scoring.provided("stage", "greedy_scores")
+  greedy_scores = scoring.provided("sampler", "greedy_scores")
   if reward.terms and greedy_scores in bare_method.signal_needs:
     raise ValueError(
       f"mix.terms: {bare_method.name} compares scores with the task's score of "

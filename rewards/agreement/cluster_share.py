@@ -45,7 +45,7 @@ def cluster_share_scores(
   Returns:
     `[..., S]` float32 in [0, 1]; 0 for samples without an answer.
   """
-  valid = masked.all_valid(answer_ids, valid)
+  valid = masked.mask_or_ones(answer_ids, valid)
   shares = answer_shares(answer_ids, valid)
   n = jnp.maximum(masked.count(valid), 1.0)
   # The count of the most common answer is an integer; 1.5 separates 1 from 2.
@@ -55,7 +55,7 @@ def cluster_share_scores(
   return jnp.where(used[..., None], shares, 0.0)
 
 
-@transform("none", "sample", needs=(base.ANSWERS,))
+@transform(takes="none", gives="sample", needs=(base.ANSWERS,))
 def cluster_share(
   _, rollout: types.Rollout, *, low: float = 0.0, high: float = jnp.inf
 ) -> Array:

@@ -46,7 +46,9 @@ def co_reward_scores(
   )
 
 
-@transform("none", "sample", needs=(base.ANSWERS, base.PARAPHRASE_ANSWERS))
+@transform(
+  takes="none", gives="sample", needs=(base.ANSWERS, base.PARAPHRASE_ANSWERS)
+)
 def co_reward(_, rollout: types.Rollout) -> Array:
   """`co_reward_scores` of the samples that answer the original wording.
 

@@ -41,7 +41,7 @@ def majority_scores(
   return agreement(answer_ids, labels, valid)
 
 
-@transform("none", "sample", needs=(base.ANSWERS,))
+@transform(takes="none", gives="sample", needs=(base.ANSWERS,))
 def majority(_, rollout: types.Rollout, *, threshold: float = 0.0) -> Array:
   """`majority_scores` of the answers that the task reads."""
   answers = rollout.extras[base.ANSWERS]

@@ -40,7 +40,7 @@ def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
   Returns:
     `[..., S]` float32; 0 for masked samples and samples without an answer.
   """
-  valid = masked.all_valid(answer_ids, valid)
+  valid = masked.mask_or_ones(answer_ids, valid)
   answered = valid & (answer_ids >= 0)
   same = answer_ids[..., :, None] == answer_ids[..., None, :]  # [..., S, S]
   votes = masked.count(same & answered[..., None, :])
@@ -84,7 +84,7 @@ def agreement(
   Returns:
     `[..., S]` float32.
   """
-  valid = masked.all_valid(answer_ids, valid) & (answer_ids >= 0)
+  valid = masked.mask_or_ones(answer_ids, valid) & (answer_ids >= 0)
   return (valid & (answer_ids == labels[..., None])).astype(jnp.float32)
 
 
@@ -101,7 +101,7 @@ def answer_entropy(answer_ids: Array, valid: Array | None = None) -> Array:
   Returns:
     `[...]` float32; 0 for groups without samples.
   """
-  valid = masked.all_valid(answer_ids, valid)
+  valid = masked.mask_or_ones(answer_ids, valid)
   shares = answer_shares(answer_ids, valid)
   n = jnp.maximum(masked.count(valid, keepdims=True), 1.0)
   shares = jnp.where(shares > 0, shares, 1.0 / n)

@@ -28,7 +28,7 @@ def answer_confidence_scores(log_probs: Array, answer_mask: Array) -> Array:
   Returns:
     `[...]` float32 in [0, 1]; 0 without an answer.
   """
-  probabilities = jnp.exp(base.zero_masked(log_probs, answer_mask))
+  probabilities = jnp.exp(base.zero_outside(log_probs, answer_mask))
   return masked.mean(probabilities, answer_mask)
 
 
@@ -51,8 +51,8 @@ def confidence_gaps(
     mask of these pairs.
   """
   correct = jnp.asarray(correct)
-  valid = masked.all_valid(correct, valid)
-  confidence = base.zero_masked(confidence, valid)
+  valid = masked.mask_or_ones(correct, valid)
+  confidence = base.zero_outside(confidence, valid)
   right, wrong = valid & (correct == 1), valid & (correct == 0)
   pairs = right[..., :, None] & wrong[..., None, :]
   gaps = confidence[..., :, None] - confidence[..., None, :]
@@ -68,7 +68,7 @@ def _last_step_tokens(rollout: types.Rollout) -> Array:
   return (ids == last) & (last >= 0) & answered
 
 
-@transform("none", "sample", needs=(base.LOG_PROBS, base.ANSWERS))
+@transform(takes="none", gives="sample", needs=(base.LOG_PROBS, base.ANSWERS))
 def answer_confidence(_, rollout: types.Rollout) -> Array:
   """`answer_confidence_scores` of the last step, which holds the answer."""
   log_probs = rollout.extras[base.LOG_PROBS]

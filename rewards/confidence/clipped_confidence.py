@@ -50,12 +50,12 @@ def clipped_confidence_scores(
       f"low = {low:g} and high = {high:g} must satisfy 0 < low <= high <= 1; "
       "nearest: low=0.1, high=0.9"
     )
-  mean = masked.mean(base.zero_masked(log_probs, mask), mask)
+  mean = masked.mean(base.zero_outside(log_probs, mask), mask)
   confidence = jnp.clip(jnp.exp(mean), low, high)
   return confidence * jnp.where(base.is_right(correct), 1.0, -wrong_weight)
 
 
-@transform("none", "sample", needs=(base.LOG_PROBS,))
+@transform(takes="none", gives="sample", needs=(base.LOG_PROBS,))
 def clipped_confidence(
   _,
   rollout: types.Rollout,

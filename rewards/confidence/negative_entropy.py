@@ -42,12 +42,12 @@ def negative_entropy_scores(
     `[...]` float32. An empty completion scores `unanswered`; otherwise it would
     have the highest score.
   """
-  entropy = masked.mean(base.zero_masked(token_entropies, mask), mask)
+  entropy = masked.mean(base.zero_outside(token_entropies, mask), mask)
   scored = mask.any(-1) if answered is None else mask.any(-1) & answered
   return jnp.where(scored, -entropy, unanswered)
 
 
-@transform("none", "sample", needs=(base.ENTROPY, base.ANSWERS))
+@transform(takes="none", gives="sample", needs=(base.ENTROPY, base.ANSWERS))
 def negative_entropy(
   _, rollout: types.Rollout, *, unanswered: float = -7.0
 ) -> Array:

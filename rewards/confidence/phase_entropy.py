@@ -59,17 +59,19 @@ def phase_entropy_scores(
   Returns:
     `[...]` float32.
   """
-  entropies = base.zero_masked(token_entropies, mask)
+  entropies = base.zero_outside(token_entropies, mask)
   positions = jnp.arange(mask.shape[-1])
   end = jnp.asarray(thought_end)[..., None]
   thought = masked.mean(entropies, mask & (positions < end))
   answer = masked.mean(entropies, mask & (positions > end))
   penalty = jnp.maximum(thought - alpha * answer, 0.0)
   right = base.is_right(correct)
-  return jnp.where(right, 1.0 - base.zero_masked(penalty, right), format_scores)
+  return jnp.where(
+    right, 1.0 - base.zero_outside(penalty, right), format_scores
+  )
 
 
-@transform("none", "sample", needs=(base.ENTROPY,))
+@transform(takes="none", gives="sample", needs=(base.ENTROPY,))
 def phase_entropy(
   _, rollout: types.Rollout, *, thought_end: int, alpha: float = 1.0
 ) -> Array:

@@ -52,7 +52,7 @@ def self_certainty_scores(divergences: Array, mask: Array) -> Array:
   Returns:
     `[...]` float32; 0 for samples without tokens.
   """
-  return masked.mean(base.zero_masked(divergences, mask), mask)
+  return masked.mean(base.zero_outside(divergences, mask), mask)
 
 
 def borda_votes(
@@ -83,8 +83,8 @@ def borda_votes(
     `[..., S]` float32, the total weight of the sample's answer; 0 without an
     answer.
   """
-  valid = masked.all_valid(answer_ids, valid) & (answer_ids >= 0)
-  confidence = base.zero_masked(confidence, valid)
+  valid = masked.mask_or_ones(answer_ids, valid) & (answer_ids >= 0)
+  confidence = base.zero_outside(confidence, valid)
   voting = valid & (confidence > -jnp.inf)
   # The argsort of an argsort is the rank.
   # The argsort of an argsort is the rank.
@@ -108,7 +108,7 @@ DIVERGENCE = Need(
 )
 
 
-@transform("none", "sample", needs=(DIVERGENCE,))
+@transform(takes="none", gives="sample", needs=(DIVERGENCE,))
 def self_certainty(_, rollout: types.Rollout) -> Array:
   """`self_certainty_scores` of the sampled tokens."""
   divergences = rollout.extras[DIVERGENCE]

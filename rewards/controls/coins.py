@@ -54,7 +54,7 @@ def check_probability(probability: float) -> None:
     )
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def coins(_, rollout: types.Rollout, *, probability: float = 0.5) -> Array:
   """`draw_coins` with the keys of the rollout."""
   samples = rollout.sample_mask.shape[-1]

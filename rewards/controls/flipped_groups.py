@@ -41,12 +41,12 @@ def flip_groups(correct: Array, keys: Array, probability: float) -> Array:
     keys
   )  # [P]
   has_verdict = jnp.asarray(correct) >= 0
-  return base.zero_masked(
+  return base.zero_outside(
     base.is_right(correct) ^ flipped[:, None], has_verdict
   )
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def flipped_groups(_, rollout: types.Rollout, *, probability: float) -> Array:
   """`flip_groups` of the verdicts, with the keys of the rollout."""
   return flip_groups(rollout.correct, rollout.keys, probability)

@@ -25,11 +25,11 @@ def opposite_scores(rewards: Array, valid: Array | None = None) -> Array:
   Returns:
     `[...]` float32; 0 for masked samples.
   """
-  valid = masked.all_valid(jnp.asarray(rewards), valid)
-  return base.zero_masked(1.0 - base.zero_masked(rewards, valid), valid)
+  valid = masked.mask_or_ones(jnp.asarray(rewards), valid)
+  return base.zero_outside(1.0 - base.zero_outside(rewards, valid), valid)
 
 
-@transform("none", "sample")
-def opposite(_, rollout: types.Rollout, *, of: str = "") -> Array:
-  """`opposite_scores` of the task's score, or of the component `of`."""
-  return opposite_scores(base.score(rollout, of), rollout.sample_mask)
+@transform(takes="none", gives="sample")
+def opposite(_, rollout: types.Rollout, *, component: str = "") -> Array:
+  """`opposite_scores` of the task's score, or of the component `component`."""
+  return opposite_scores(base.score(rollout, component), rollout.sample_mask)

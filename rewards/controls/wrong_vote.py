@@ -33,11 +33,11 @@ def most_common_wrong_answer(
   Returns:
     `[...]` int32, -1 if no answer is wrong.
   """
-  valid = masked.all_valid(answer_ids, valid)
+  valid = masked.mask_or_ones(answer_ids, valid)
   return vote(answer_ids, valid & (jnp.asarray(correct) == 0)).label
 
 
-@transform("none", "sample", needs=(base.ANSWERS,))
+@transform(takes="none", gives="sample", needs=(base.ANSWERS,))
 def wrong_vote(_, rollout: types.Rollout) -> Array:
   """1 if the sample gives `most_common_wrong_answer` of its group, else 0.
 

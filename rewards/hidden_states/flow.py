@@ -21,7 +21,7 @@ flow.token_rewards(scores, mask)
 The reward charges every state that differs from the right answers so far,
 whether it is wrong or new.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Source: RLFR: Extending Reinforcement Learning for LLMs with Flow Environment,
 2025, and its code. Deviation: a plain network of three layers, where the code
@@ -85,12 +85,12 @@ def _errors(
 ) -> Array:
   """mean_H (v - (h - noise))^2 at `time`, `[..., T]`; 0 where masked."""
   states, before = (
-    base.zero_masked(x, mask[..., None]) for x in (states, before)
+    base.zero_outside(x, mask[..., None]) for x in (states, before)
   )
   noise = jax.random.normal(key, states.shape)
   t = time[..., None]
   predicted = velocity(field, t * states + (1.0 - t) * noise, time, before)
-  return base.zero_masked(
+  return base.zero_outside(
     jnp.mean((predicted - (states - noise)) ** 2, -1), mask
   )
 

@@ -121,9 +121,9 @@ def _whitened(stream: Moments, observations: Array, mask: Array) -> Array:
 
   A channel that never varied is not scaled.
   """
-  x = base.zero_masked(observations, mask[..., None])
+  x = base.zero_outside(observations, mask[..., None])
   x = jnp.clip(standardized_scores(x, stream), -_CLIP, _CLIP)
-  return base.zero_masked(x, mask[..., None])
+  return base.zero_outside(x, mask[..., None])
 
 
 def discounted(rewards: Array, mask: Array, gamma: float = 0.99) -> Array:
@@ -185,7 +185,7 @@ def next_bonus(
   by_channel = jax.vmap(observe, (0, -1, None))  # over D  # over D
   stream = by_channel(state.observations, observations, mask)
   x = _whitened(stream, observations, mask)
-  error = base.zero_masked(errors(state, x), mask)  # [..., K]
+  error = base.zero_outside(errors(state, x), mask)  # [..., K]
   returns = observe(state.returns, discounted(error, mask, gamma), mask)
   scale = jnp.where(returns.std > 0, returns.std, 1.0)
 
@@ -217,8 +217,8 @@ HIDDEN = Need(
 
 
 @transform(
-  "none",
-  "sample",
+  takes="none",
+  gives="sample",
   init=lambda size, seed, **_: init(jax.random.key(seed), size),
   needs=(HIDDEN,),
 )

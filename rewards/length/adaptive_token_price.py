@@ -36,9 +36,9 @@ def token_price(
   Returns:
     `[..., S]` float32; 0 for masked samples.
   """
-  valid = masked.all_valid(jnp.asarray(correct), valid)
-  right = base.zero_masked(base.is_right(correct), valid)
-  return right - price * base.zero_masked(lengths, valid)
+  valid = masked.mask_or_ones(jnp.asarray(correct), valid)
+  right = base.zero_outside(base.is_right(correct), valid)
+  return right - price * base.zero_outside(lengths, valid)
 
 
 def next_price(
@@ -68,7 +68,9 @@ def next_price(
   return jnp.maximum(price, 0.0)
 
 
-@transform("none", "sample", init=lambda price, **_: jnp.float32(price))
+@transform(
+  takes="none", gives="sample", init=lambda price, **_: jnp.float32(price)
+)
 def adaptive_token_price(
   _,
   rollout: types.Rollout,

@@ -28,14 +28,14 @@ def harmonized_length_scores(
   Returns:
     `[..., S]` float32 in [-1, 1]; 0 for masked samples.
   """
-  valid = masked.all_valid(jnp.asarray(lengths), valid)
-  lengths = base.zero_masked(lengths, valid)
+  valid = masked.mask_or_ones(jnp.asarray(lengths), valid)
+  lengths = base.zero_outside(lengths, valid)
   mean = masked.mean(lengths, valid, keepdims=True)
   relative = (mean - lengths) / jnp.maximum(lengths, 1.0)
   return jnp.where(valid, jnp.clip(relative, -1.0, 1.0), 0.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def harmonized_length(_, rollout: types.Rollout) -> Array:
   """`harmonized_length_scores` of the completions."""
   return harmonized_length_scores(rollout.scored_lengths, rollout.sample_mask)

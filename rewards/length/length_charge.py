@@ -32,7 +32,7 @@ def length_charges(
   return -price * jnp.maximum(over, 0.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def length_charge(
   _, rollout: types.Rollout, *, free: int = 300, price: float = 0.01
 ) -> Array:

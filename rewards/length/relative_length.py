@@ -44,9 +44,9 @@ def relative_length_scores(
   Returns:
     `[..., S]` float32 in [0, 1]; 0 for masked samples.
   """
-  valid = masked.all_valid(jnp.asarray(correct), valid)
+  valid = masked.mask_or_ones(jnp.asarray(correct), valid)
   right = base.is_right(correct) & valid
-  lengths = base.zero_masked(lengths, right)
+  lengths = base.zero_outside(lengths, right)
   spread = masked.std(lengths, right, keepdims=True)
   centered = lengths - masked.mean(lengths, right, keepdims=True)
   z = jnp.where(spread > 0, centered / jnp.where(spread > 0, spread, 1.0), 0.0)
@@ -82,9 +82,11 @@ def easiest(
       f"fraction = {fraction:g} of the prompts must be in [0, 1]; nearest: "
       f"{min(max(fraction, 0.0), 1.0):g}"
     )
-  valid = masked.all_valid(jnp.asarray(correct), valid)
+  valid = masked.mask_or_ones(jnp.asarray(correct), valid)
   exists = valid.any(-1)
-  accuracy = masked.mean(base.zero_masked(base.is_right(correct), valid), valid)
+  accuracy = masked.mean(
+    base.zero_outside(base.is_right(correct), valid), valid
+  )
   order = jnp.argsort(jnp.where(exists, -accuracy, jnp.inf), -1, stable=True)
   rank = jnp.argsort(order, -1)
   # In float32 0.1 * 30 may exceed 3; the margin keeps its ceiling at 3.
@@ -92,7 +94,7 @@ def easiest(
   return exists & (rank < count)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def relative_length(_, rollout: types.Rollout, *, alpha: float = 0.2) -> Array:
   """`relative_length_scores` of the completions."""
   return relative_length_scores(
@@ -100,7 +102,7 @@ def relative_length(_, rollout: types.Rollout, *, alpha: float = 0.2) -> Array:
   )
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def charged_where_easy(
   _, rollout: types.Rollout, *, fraction: float = 0.2, alpha: float = 0.2
 ) -> Array:

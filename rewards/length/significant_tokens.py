@@ -5,7 +5,7 @@ compares the counts of both with one response of the starting policy. Wrong
 answers pay for too little effort at first and, once learning has stalled, for
 too much.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage:
   insignificant, significant = significant_tokens.counts(scores, mask)
@@ -52,7 +52,7 @@ def counts(
   Returns:
     (insignificant, significant), `[...]` float32 each.
   """
-  significance = base.zero_masked(significance, mask)
+  significance = base.zero_outside(significance, mask)
   low = masked.min(significance, mask, keepdims=True)
   high = masked.max(significance, mask, keepdims=True)
   varied = high > low
@@ -109,8 +109,8 @@ def reward(
 
   def ratio(count: Array, reference: Array) -> Array:
     count, reference = (
-      base.zero_masked(count, positive),
-      base.zero_masked(reference, positive),
+      base.zero_outside(count, positive),
+      base.zero_outside(reference, positive),
     )
     quotient = count / jnp.where(positive, reference, 1.0)
     return jnp.where(positive, quotient, 0.0)

@@ -72,8 +72,8 @@ def spread_enough(
     `[...]` bool, the selected groups; and `[]` float32, the mean standard
     deviation of this batch.
   """
-  valid = masked.all_valid(rewards, valid)
-  spread = masked.std(base.zero_masked(rewards, valid), valid, ddof=1)
+  valid = masked.mask_or_ones(rewards, valid)
+  spread = masked.std(base.zero_outside(rewards, valid), valid, ddof=1)
   groups = valid.any(-1)
   every = tuple(range(groups.ndim))
   mean = masked.mean(spread, groups, every) if every else spread
@@ -88,8 +88,8 @@ def _without_thought(rollout: types.Rollout) -> Array:
 
 
 @transform(
-  "none",
-  "sample",
+  takes="none",
+  gives="sample",
   needs=(base.REFERENCE_LOG_PROBS, base.BARE_REFERENCE_LOG_PROBS),
 )
 def debiased_probability(

@@ -1,6 +1,6 @@
 """Follow-up likelihood: a reward for answers that a pleased user follows up.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def group_log_mean(
     `[...]` float32; 0 for groups without samples.
   """
   totals = reference_log_probability(ref_log_probs, ref_mask)
-  return _log_mean(totals, masked.all_valid(totals, valid))
+  return _log_mean(totals, masked.mask_or_ones(totals, valid))
 
 
 def log_mean_advantages(
@@ -54,7 +54,7 @@ def log_mean_advantages(
     `[..., S]` float32; 0 for masked samples.
   """
   totals = reference_log_probability(ref_log_probs, ref_mask)
-  valid = masked.all_valid(totals, valid)
+  valid = masked.mask_or_ones(totals, valid)
   size = totals.shape[-1]
   # [..., S, S]: row i holds the group without sample i.
   others = valid[..., None, :] & ~jnp.eye(size, dtype=bool)
@@ -74,7 +74,7 @@ def _log_mean(logs: Array, mask: Array) -> Array:
   return jnp.where(some, jax.nn.logsumexp(logs, -1) - log_count, 0.0)
 
 
-@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+@transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def group_log_mean_advantages(_, rollout: types.Rollout) -> Array:
   """`log_mean_advantages` of the sampled thoughts."""
   return log_mean_advantages(

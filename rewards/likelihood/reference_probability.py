@@ -49,7 +49,7 @@ def reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
   Returns:
     `[...]` float32 in [0, 1].
   """
-  total = masked.sum(base.zero_masked(ref_log_probs, ref_mask), ref_mask)
+  total = masked.sum(base.zero_outside(ref_log_probs, ref_mask), ref_mask)
   return jnp.where(ref_mask.any(-1), jnp.exp(total), 0.0)
 
 
@@ -68,7 +68,7 @@ def mean_reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
     `[...]` float32 in [0, 1].
   """
   return masked.mean(
-    jnp.exp(base.zero_masked(ref_log_probs, ref_mask)), ref_mask
+    jnp.exp(base.zero_outside(ref_log_probs, ref_mask)), ref_mask
   )
 
 
@@ -83,7 +83,7 @@ def reference_log_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
   Returns:
     `[...]` float32, at most 0.
   """
-  return masked.sum(base.zero_masked(ref_log_probs, ref_mask), ref_mask)
+  return masked.sum(base.zero_outside(ref_log_probs, ref_mask), ref_mask)
 
 
 def mean_reference_log_probability(
@@ -99,31 +99,31 @@ def mean_reference_log_probability(
   Returns:
     `[...]` float32, at most 0.
   """
-  return masked.mean(base.zero_masked(ref_log_probs, ref_mask), ref_mask)
+  return masked.mean(base.zero_outside(ref_log_probs, ref_mask), ref_mask)
 
 
-@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+@transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def probability(_, rollout: types.Rollout) -> Array:
   """`reference_probability` after each sampled thought."""
   log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
   return reference_probability(log_probs, base.reference_mask(rollout))
 
 
-@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+@transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def mean_probability(_, rollout: types.Rollout) -> Array:
   """`mean_reference_probability` after each sampled thought."""
   log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
   return mean_reference_probability(log_probs, base.reference_mask(rollout))
 
 
-@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+@transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def log_probability(_, rollout: types.Rollout) -> Array:
   """`reference_log_probability` after each sampled thought."""
   log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
   return reference_log_probability(log_probs, base.reference_mask(rollout))
 
 
-@transform("none", "sample", needs=(base.REFERENCE_LOG_PROBS,))
+@transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def mean_log_probability(_, rollout: types.Rollout) -> Array:
   """`mean_reference_log_probability` after each sampled thought."""
   log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]

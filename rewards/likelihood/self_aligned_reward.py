@@ -44,8 +44,8 @@ def alignment(log_probs: Array, log_probs_alone: Array, mask: Array) -> Array:
     `[...]` float32 in [-1, 1); 0 without tokens, or if the prompt makes no
     difference.
   """
-  conditional = masked.mean(base.zero_masked(log_probs, mask), mask)
-  alone = masked.mean(base.zero_masked(log_probs_alone, mask), mask)
+  conditional = masked.mean(base.zero_outside(log_probs, mask), mask)
+  alone = masked.mean(base.zero_outside(log_probs_alone, mask), mask)
   # -expm1(log 2) = -1 is the lower bound.
   return -jnp.expm1(jnp.minimum(alone - conditional, math.log(2.0)))
 
@@ -74,7 +74,9 @@ def self_aligned(
   return base.is_right(correct).astype(jnp.float32) + weight * aligned
 
 
-@transform("none", "sample", needs=(base.LOG_PROBS, base.LOG_PROBS_ALONE))
+@transform(
+  takes="none", gives="sample", needs=(base.LOG_PROBS, base.LOG_PROBS_ALONE)
+)
 def self_aligned_reward(
   _, rollout: types.Rollout, *, weight: float = 0.2
 ) -> Array:

@@ -46,8 +46,8 @@ def token_rewards(better: Array, worse: Array, mask: Array) -> Array:
     `[..., T]` float32; 0 where masked, or if the instructions make no
     difference.
   """
-  gap = base.zero_masked(better, mask) - base.zero_masked(worse, mask)
-  return base.zero_masked(jax.nn.sigmoid(gap) - 0.5, mask)
+  gap = base.zero_outside(better, mask) - base.zero_outside(worse, mask)
+  return base.zero_outside(jax.nn.sigmoid(gap) - 0.5, mask)
 
 
 def regularizer(
@@ -64,8 +64,8 @@ def regularizer(
   Returns:
     `[...]`.
   """
-  rewards = jax.lax.stop_gradient(base.zero_masked(rewards, mask))
-  return -beta * jnp.sum(rewards * base.zero_masked(log_probs, mask), -1)
+  rewards = jax.lax.stop_gradient(base.zero_outside(rewards, mask))
+  return -beta * jnp.sum(rewards * base.zero_outside(log_probs, mask), -1)
 
 
 def regularized_dpo(
@@ -93,7 +93,7 @@ def regularized_dpo(
   Returns:
     `[...]`, the loss of each pair in nats.
   """
-  gap = base.zero_masked(log_probs, mask) - base.zero_masked(references, mask)
+  gap = base.zero_outside(log_probs, mask) - base.zero_outside(references, mask)
   implied = beta * masked.sum(gap, mask)
   margin = implied[..., 0] - implied[..., 1]
   weight = jax.lax.stop_gradient(jax.nn.sigmoid(-margin))

@@ -12,7 +12,7 @@ The importance ratio is p' / p_h. The reward is the reference answer's
 log-probability under the prior's template
 (`reference_probability.reference_log_probability`) less the group's mean.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage, with `old` at the start of the step and `new` differentiated:
   log_ratio = variational.log_ratios(prior_new, posterior_new, prior_old,
@@ -76,7 +76,7 @@ def log_ratios(
     )
   logs = (prior_new, posterior_new, prior_old, posterior_old)
   prior_new, posterior_new, prior_old, posterior_old = (
-    base.zero_masked(x, mask) for x in logs
+    base.zero_outside(x, mask) for x in logs
   )
   composite = _mixture(prior_new, posterior_new, 0.5)
   behavior = _mixture(prior_old, posterior_old, alpha)
@@ -109,8 +109,8 @@ def divergence(
     `[..., T]` float32, 0 where masked.
   """
   prior, posterior = (
-    base.zero_masked(prior, mask),
-    base.zero_masked(posterior, mask),
+    base.zero_outside(prior, mask),
+    base.zero_outside(posterior, mask),
   )
   sign = jnp.where(jnp.asarray(from_prior)[..., None], 1.0, -1.0)
   gap = _mixture(prior, posterior, 0.5) - prior

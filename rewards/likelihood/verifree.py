@@ -1,6 +1,6 @@
 """VeriFree: the exact gradient of the expected probability of the reference.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def verifree(
   Returns:
     `VeriFree`; gradients do not flow through it.
   """
-  valid = masked.all_valid(ended, valid)
-  rewards = base.zero_masked(
+  valid = masked.mask_or_ones(ended, valid)
+  rewards = base.zero_outside(
     reference_probability(ref_log_probs, ref_mask), ended & valid
   )
   rewards = jax.lax.stop_gradient(rewards)

@@ -91,7 +91,9 @@ def answer_consistency_scores(
   return reward.astype(jnp.float32)
 
 
-@transform("none", "sample", needs=(base.ANSWERS, base.SHUFFLED_ANSWERS))
+@transform(
+  takes="none", gives="sample", needs=(base.ANSWERS, base.SHUFFLED_ANSWERS)
+)
 def answer_consistency(
   _,
   rollout: types.Rollout,

@@ -40,13 +40,13 @@ def brier_scores(
   stated = (probabilities >= 0) & (probabilities <= 1)
   if parsed is not None:
     stated = stated & parsed
-  error = base.zero_masked(probabilities, stated) - jnp.asarray(
+  error = base.zero_outside(probabilities, stated) - jnp.asarray(
     outcomes, jnp.float32
   )
   return jnp.where(stated, -(error**2), -1.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def brier(_, rollout: types.Rollout, *, forecast: str, stated: str) -> Array:
   """`brier_scores` of a probability that the completion states.
 
@@ -55,6 +55,8 @@ def brier(_, rollout: types.Rollout, *, forecast: str, stated: str) -> Array:
     stated: component that is 1 if the completion states a probability. It is
       needed because a missing component is 0, which is a probability too.
   """
-  value = base.component(rollout, forecast)
-  parsed = (base.component(rollout, stated) > 0.5) & (value >= 0) & (value <= 1)
+  value = base.read_component(rollout, forecast)
+  parsed = (
+    (base.read_component(rollout, stated) > 0.5) & (value >= 0) & (value <= 1)
+  )
   return brier_scores(value, rollout.correct == 1, parsed)

@@ -1,6 +1,6 @@
 """Rewards of ranked documents: NDCG, recall and overlap of two rankings.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def gains(ranked: Array, relevance: Array, mask: Array | None = None) -> Array:
   is_document = (ranked >= 0) & (ranked < relevance.shape[-1])
   is_document = is_document if mask is None else is_document & mask
   at = jnp.where(is_document, ranked, 0)
-  return base.zero_masked(jnp.take_along_axis(relevance, at, -1), is_document)
+  return base.zero_outside(jnp.take_along_axis(relevance, at, -1), is_document)
 
 
 def ndcg(ranked: Array, relevance: Array, cut: int = 10) -> Array:

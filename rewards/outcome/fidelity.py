@@ -1,6 +1,6 @@
 """Fidelity: a reward for ranking the prompts of a batch in the right order.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def fidelity(
   Returns:
     `[..., P, S]` float32; 0 for masked samples and if there is no other prompt.
   """
-  valid = masked.all_valid(predicted, valid)
-  x = base.zero_masked(predicted, valid)
+  valid = masked.mask_or_ones(predicted, valid)
+  x = base.zero_outside(predicted, valid)
   mean = masked.mean(x, valid)
   variance = masked.std(x, valid, ddof=1) ** 2
   prompts = valid.any(-1)
@@ -56,7 +56,7 @@ def fidelity(
   pooled = variance[..., :, None] + variance[..., None, :] + eps
   p = jax.scipy.stats.norm.cdf(gap / jnp.sqrt(pooled)[..., None, :])
   above = 0.5 * (1.0 + jnp.sign(labels[..., :, None] - labels[..., None, :]))
-  g = base.zero_masked(above, others)[..., None, :]
+  g = base.zero_outside(above, others)[..., None, :]
   score = jnp.sqrt(p * g + eps) + jnp.sqrt((1.0 - p) * (1.0 - g) + eps)
   pairs = others[..., None, :] & valid[..., None]  # [..., P, S, Z]
   return masked.mean(score, pairs)

@@ -8,7 +8,7 @@ schema is valid. Small models need the dense stage; a curriculum from dense to
 sparse gained nothing in the paper. The dense stage pays a plan that satisfies
 only the easy constraints.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage:
   scores = staged_constraints.dense(
@@ -51,7 +51,7 @@ def met(satisfied: Array, mask: Array) -> Met:
     satisfied: `[..., C]` bool or 0/1.
     mask: `[..., C]` bool, mask of constraints.
   """
-  satisfied = base.zero_masked(satisfied, mask)
+  satisfied = base.zero_outside(satisfied, mask)
   none = ~mask.any(-1)
   micro = jnp.where(none, 1.0, masked.mean(satisfied, mask))
   every = ((satisfied == 1.0) | ~mask).all(-1)
@@ -60,7 +60,7 @@ def met(satisfied: Array, mask: Array) -> Met:
 
 def _behind(schema_ok: Array, value: Array) -> Array:
   """The value if the schema is valid, else 0."""
-  return base.zero_masked(value, jnp.asarray(schema_ok) == 1)
+  return base.zero_outside(value, jnp.asarray(schema_ok) == 1)
 
 
 def dense(schema_ok: Array, common: Met, hard: Met) -> Array:

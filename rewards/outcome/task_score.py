@@ -12,25 +12,25 @@ from rl.transforms import transform
 Array = jax.Array
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def task(_, rollout: types.Rollout) -> Array:
   """The task's own graded score."""
   return rollout.scores
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def verdict(_, rollout: types.Rollout, *, wrong: float = 0.0) -> Array:
   """1 if the answer is right, else `wrong`."""
   return jnp.where(rollout.correct == 1, 1.0, wrong)
 
 
-@transform("none", "sample")
-def component(_, rollout: types.Rollout, *, of: str) -> Array:
-  """The component `of` of the task's score."""
-  return base.component(rollout, of)
+@transform(takes="none", gives="sample")
+def component(_, rollout: types.Rollout, *, name: str) -> Array:
+  """The component `name` that the task scores, such as "answered"."""
+  return base.read_component(rollout, name)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def finished(_, rollout: types.Rollout) -> Array:
   """1 if the completion ended with EOS, 0 if it was truncated."""
   return rollout.finished.astype(jnp.float32)

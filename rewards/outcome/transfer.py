@@ -4,7 +4,7 @@ The policy's thought is cut at a random place and a frozen receiver continues
 it. The receiver's success is a reward for the reasoning rather than the answer:
 reasoning that only the policy itself can use earns nothing.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage in a sampler, with the receiver as a parameter set:
   prefix = transfer.kept_tokens(thought_lengths, fractions, answer_starts)

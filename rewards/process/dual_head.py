@@ -6,7 +6,7 @@ A correct step may lead nowhere, and a policy may recover from a wrong one; the
 product requires both. Labels of correctness come from people or a checker,
 labels of potential from continuations (`rewards.process.labels`).
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage, with `logits` [P, S, K, 2] of a model with two outputs:
   scores = dual_head.compound(logits)

@@ -63,7 +63,9 @@ def first_error_f1(
 
   Source: Zheng et al. 2024, ProcessBench.
   """
-  return _f1(_counts(predicted, truth, masked.all_valid(truth, valid)).sum(0))
+  return _f1(
+    _counts(predicted, truth, masked.mask_or_ones(truth, valid)).sum(0)
+  )
 
 
 def best_threshold(
@@ -94,7 +96,7 @@ def best_threshold(
   Source: Zheng et al. 2024, ProcessBench, which sets the threshold of
   discriminative models on one of its subsets.
   """
-  mask = step_mask & masked.all_valid(truth, valid)[..., None]
+  mask = step_mask & masked.mask_or_ones(truth, valid)[..., None]
   scores = jnp.where(mask, step_scores, jnp.nan)
   thresholds = jnp.nanquantile(scores, jnp.linspace(0.0, 1.0, candidates))
 
@@ -133,7 +135,7 @@ def first_error_interval(
   """
   if not 0.0 < level < 1.0:
     raise ValueError(f"level = {level} must be a coverage in (0, 1)")
-  counts = _counts(predicted, truth, masked.all_valid(truth, valid))
+  counts = _counts(predicted, truth, masked.mask_or_ones(truth, valid))
   problems = counts.shape[0]
   rows = jax.random.randint(key, (resamples, problems), 0, problems)
   resampled = jax.lax.map(lambda row: _f1(counts[row].sum(0)), rows)
@@ -193,7 +195,7 @@ def best_of_n_value(
       f"n = {n} must be in 1..{size}, the number of samples; nearest: "
       f"{min(max(n, 1), size)}"
     )
-  valid = masked.all_valid(scores, valid)
+  valid = masked.mask_or_ones(scores, valid)
   score, others = scores[..., :, None], scores[..., None, :]
   rivals = valid[..., None, :]
   below = masked.count(rivals & (others < score))

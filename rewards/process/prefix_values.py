@@ -15,32 +15,33 @@ Array = jax.Array
 
 
 def prefix_values(
-  continuations: int = 4, steps: int = 8, by: str = "policy"
+  continuations: int = 4, steps: int = 8, prover: str = "policy"
 ) -> Sampler:
   """Samples once and continues from each step to estimate its value.
 
   The rollout's extras hold
 
-    "stage/values"         `[P, S, K]` V_k, the mean verdict of `continuations`
+    "sampler/values"         `[P, S, K]` V_k, the mean verdict of `continuations`
                            completions of steps 0 to k. For the last step of a
                            sample it is the sample's verdict; 0 where masked.
-    "stage/prompt_values"  `[P]` V of the prompt, the mean verdict of the group.
+    "sampler/prompt_values"  `[P]` V of the prompt, the mean verdict of the group.
 
   Unknown verdicts do not count; without any verdict V is that of the step
   before. The sampler draws up to steps x continuations x T more tokens per
-  sample, which "stage/tokens" counts.
+  sample, which "sampler/tokens" counts.
 
   Source: Wang et al. 2024, Math-Shepherd; Setlur et al. 2025, Rewarding
-  Progress, whose prover is `by`.
+  Progress, whose prover policy is `prover`.
 
   Args:
     continuations: number of continuations of each prefix.
     steps: number of steps that get a value. Later steps get the value of the
       last of them, except for a sample's last step.
-    by: who continues: "policy", which also samples, or a slot of the method.
+    prover: parameters that continue the prefixes: "policy", those that also
+      sample, or the name of a parameter set of the method, such as "ref".
 
   Raises:
-    ValueError: a number is below 1, `by` is unknown, or the task has no steps.
+    ValueError: a number is below 1, `prover` is unknown, or the task has no steps.
   """
   for what, number in (("continuations", continuations), ("steps", steps)):
     if number < 1:
@@ -50,12 +51,14 @@ def prefix_values(
     rollout = samplers.once().run(batch, memory)
     if rollout.step_ids is None:
       raise ValueError(f"{name}: the task has no steps to continue from")
-    if by not in ("policy", *batch.parameter_sets):
+    if prover not in ("policy", *batch.parameter_sets):
       allowed = ["policy", *batch.parameter_sets]
       raise ValueError(
-        f"{name}: {registry.describe_unknown('by', by, allowed)}"
+        f"{name}: {registry.describe_unknown('prover', prover, allowed)}"
       )
-    params = batch.params if by == "policy" else batch.parameter_sets[by]
+    params = (
+      batch.params if prover == "policy" else batch.parameter_sets[prover]
+    )
     prompt = _success(rollout.correct, rollout.sample_mask)
     before = jnp.broadcast_to(prompt[:, None], rollout.scores.shape)
     size = rollout.step_mask.shape[-1]
@@ -75,7 +78,7 @@ def prefix_values(
       part = batch.extend(params, rollout, prefix, continuations, active)
       valid = part.sample_mask & active.reshape(-1, 1)  # [P S, continuations]
       chance = _success(part.correct, valid, before.reshape(-1))
-      tokens += part.extras["stage/drawn"].sum()
+      tokens += part.extras["sampler/drawn"].sum()
       before = jnp.where(active, chance.reshape(active.shape), before)
       values.append(ended(k, before))
     values += [ended(k, before) for k in range(len(values), size)]
@@ -84,8 +87,8 @@ def prefix_values(
       rollout, values=values, prompt_values=prompt, tokens=tokens
     )
 
-  name = f"prefix_values(continuations={continuations}, steps={steps}, by={by})"
-  return Sampler(name, run, gives=("stage/values", "stage/prompt_values"))
+  name = f"prefix_values(continuations={continuations}, steps={steps}, prover={prover})"
+  return Sampler(name, run, gives=("sampler/values", "sampler/prompt_values"))
 
 
 def _success(

@@ -7,7 +7,7 @@ policy that maximizes the verdict with a KL penalty of 1 / eta to the continuing
 policy. eta = 0 is the mean (Math-Shepherd's soft label); for large eta it
 approaches the maximum (its hard label), for large negative eta the minimum.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage:
   successes = labels.monte_carlo(evaluate, step_mask)

@@ -38,11 +38,11 @@ def calibrated_scores(
   """
   model_scores = jnp.asarray(model_scores, jnp.float32)
   low = model_scores < below
-  raised = model_scores + weight * base.zero_masked(pattern_scores, low)
+  raised = model_scores + weight * base.zero_outside(pattern_scores, low)
   return jnp.where(low, jnp.minimum(raised, 1.0), model_scores)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def calibrated(
   _,
   rollout: types.Rollout,
@@ -60,6 +60,6 @@ def calibrated(
     below: scores of the reward model below this value are raised.
     weight: weight of `phrases`.
   """
-  model_scores = base.component(rollout, model)
-  pattern_scores = base.component(rollout, phrases)
+  model_scores = base.read_component(rollout, model)
+  pattern_scores = base.read_component(rollout, phrases)
   return calibrated_scores(model_scores, pattern_scores, below, weight)

@@ -39,14 +39,14 @@ def concise_scores(
     `[...]` float32.
   """
   right = base.is_right(correct)
-  bonus = alpha * base.zero_masked(conciseness, right) * (anneal + difficulty)
+  bonus = alpha * base.zero_outside(conciseness, right) * (anneal + difficulty)
   return jnp.where(right, 1.0 + bonus, 0.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def concise(
   _, rollout: types.Rollout, *, conciseness: str, alpha: float = 1.0
 ) -> Array:
   """`concise_scores`; `conciseness` is the component of a model of it."""
-  conciseness_scores = base.component(rollout, conciseness)
+  conciseness_scores = base.read_component(rollout, conciseness)
   return concise_scores(rollout.correct, conciseness_scores, alpha=alpha)

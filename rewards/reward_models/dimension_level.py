@@ -52,15 +52,15 @@ def dimension_level_scores(
   Returns:
     `[..., S]` float32; 0 for masked samples.
   """
-  valid = masked.all_valid(jnp.asarray(confidence), valid)
+  valid = masked.mask_or_ones(jnp.asarray(confidence), valid)
   pair_mask = (
-    masked.all_valid(jnp.asarray(relevances), pair_mask) & valid[..., None]
+    masked.mask_or_ones(jnp.asarray(relevances), pair_mask) & valid[..., None]
   )
   # Pair by pair, of which there are few: to reduce a short axis is slow.
   pairs = range(pair_mask.shape[-1])
-  number = sum(base.zero_masked(True, pair_mask[..., r]) for r in pairs)
+  number = sum(base.zero_outside(True, pair_mask[..., r]) for r in pairs)
   total = sum(
-    base.zero_masked(relevances[..., r], pair_mask[..., r]) for r in pairs
+    base.zero_outside(relevances[..., r], pair_mask[..., r]) for r in pairs
   )
   sides = {
     "confidence": confidence,
@@ -73,7 +73,7 @@ def dimension_level_scores(
   return combine(sides, terms, "z_scores", valid=valid).total
 
 
-@transform("none", "sample", needs=(base.LOG_PROBS,))
+@transform(takes="none", gives="sample", needs=(base.LOG_PROBS,))
 def dimension_level(
   _,
   rollout: types.Rollout,
@@ -92,11 +92,11 @@ def dimension_level(
   confidence = masked.mean(
     rollout.extras[base.LOG_PROBS], rollout.valid("token")
   )
-  relevance = [base.component(rollout, name) for name in relevances]
+  relevance = [base.read_component(rollout, name) for name in relevances]
   return dimension_level_scores(
     confidence,
     jnp.stack(relevance, -1),
-    base.component(rollout, coherence),
+    base.read_component(rollout, coherence),
     weights,
     valid=rollout.sample_mask,
   )

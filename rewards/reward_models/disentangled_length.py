@@ -12,7 +12,7 @@ rho is Pearson's correlation over all answers of the batch (with a jit over
 several devices it is the global batch), W the kernels of the heads. q is the
 reward; l is discarded.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage, with two scores of each of `[N, 2]` answers, the chosen first:
   loss, parts = disentangled_length.loss(
@@ -46,15 +46,15 @@ def correlation(x: Array, y: Array, mask: Array | None = None) -> Array:
   Returns:
     `[]` float32 in [-1, 1].
   """
-  mask = masked.all_valid(x, mask)
+  mask = masked.mask_or_ones(x, mask)
   axes = tuple(range(x.ndim))
-  x, y = base.zero_masked(x, mask), base.zero_masked(y, mask)
+  x, y = base.zero_outside(x, mask), base.zero_outside(y, mask)
   varied = ~(
     masked.is_constant(x, mask, axes) | masked.is_constant(y, mask, axes)
   )
   n = jnp.maximum(masked.count(mask, axes), 1.0)
-  x = base.zero_masked(x - jnp.sum(x) / n, mask)
-  y = base.zero_masked(y - jnp.sum(y) / n, mask)
+  x = base.zero_outside(x - jnp.sum(x) / n, mask)
+  y = base.zero_outside(y - jnp.sum(y) / n, mask)
   product = jnp.sum(x**2) * jnp.sum(y**2)
   rho = jnp.sum(x * y) / jnp.sqrt(jnp.where(varied, product, 1.0))
   return jnp.where(varied, rho, 0.0)
@@ -86,11 +86,11 @@ def loss(
     `[]`, the loss in nats per pair; and its three parts without weights,
     "preference", "length" (in [-1, 2]) and "overlap" (in [0, 1]).
   """
-  pairs = masked.all_valid(quality[..., 0], mask)
+  pairs = masked.mask_or_ones(quality[..., 0], mask)
   both = jnp.concatenate([pairs, pairs], -1)
 
   def joined(x: Array) -> Array:  # [2 N]: a last axis of 2 is slow on a CPU
-    return base.zero_masked(jnp.concatenate([x[..., 0], x[..., 1]], -1), both)
+    return base.zero_outside(jnp.concatenate([x[..., 0], x[..., 1]], -1), both)
 
   quality, lengthwise, lengths = map(joined, (quality, lengthwise, lengths))
   chosen, rejected = jnp.split(quality + lengthwise, 2, -1)

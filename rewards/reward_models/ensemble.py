@@ -41,10 +41,10 @@ def center_members(scores: Array, valid: Array | None = None) -> Array:
   Returns:
     `[E, ..., S]` float32; 0 for masked samples.
   """
-  valid = masked.all_valid(scores[0], valid)
+  valid = masked.mask_or_ones(scores[0], valid)
   valid = jnp.broadcast_to(valid, scores.shape)
-  scores = base.zero_masked(scores, valid)
-  return base.zero_masked(
+  scores = base.zero_outside(scores, valid)
+  return base.zero_outside(
     scores - masked.mean(scores, valid, keepdims=True), valid
   )
 
@@ -110,7 +110,7 @@ ENSEMBLES: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def ensemble(
   _,
   rollout: types.Rollout,
@@ -131,7 +131,7 @@ def ensemble(
   """
   if rule not in ENSEMBLES:
     raise ValueError(registry.describe_unknown("rule", rule, ENSEMBLES))
-  scores = jnp.stack([base.component(rollout, name) for name in members])
+  scores = jnp.stack([base.read_component(rollout, name) for name in members])
   if center:
     scores = center_members(scores, rollout.sample_mask)
   return ENSEMBLES[rule](scores)

@@ -52,7 +52,7 @@ def flaw_aware_scores(
     )
   right = base.is_right(correct)
   flawed = jnp.asarray(flawed).astype(jnp.float32)
-  flaw = base.zero_masked(flawed, right & ~jnp.isnan(flawed))
+  flaw = base.zero_outside(flawed, right & ~jnp.isnan(flawed))
   return jnp.where(right, 1.0 - weight * flaw, -1.0)
 
 
@@ -88,10 +88,10 @@ def located(
   return jnp.where(usable, reward, -1.0).astype(jnp.float32)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def flaw_aware(
   _, rollout: types.Rollout, *, flawed: str, weight: float = 1.0
 ) -> Array:
   """`flaw_aware_scores`; `flawed` is the component of a judge of flaws."""
-  flaws = base.component(rollout, flawed)
+  flaws = base.read_component(rollout, flawed)
   return flaw_aware_scores(rollout.correct, flaws, weight)

@@ -1,6 +1,6 @@
 """Group variance: how well a reward model separates the samples of a group.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ def group_variance(scores: Array, valid: Array | None = None) -> Array:
   Returns:
     `[...]` float32; 0 if all scores are equal.
   """
-  valid = masked.all_valid(jnp.asarray(scores), valid)
-  return masked.std(base.zero_masked(scores, valid), valid) ** 2
+  valid = masked.mask_or_ones(jnp.asarray(scores), valid)
+  return masked.std(base.zero_outside(scores, valid), valid) ** 2

@@ -33,15 +33,15 @@ def posterior_scores(
   """
   right = base.is_right(correct)
   return format_scores + jnp.where(
-    right, 1.0 + base.zero_masked(thought_scores, right), 0.0
+    right, 1.0 + base.zero_outside(thought_scores, right), 0.0
   )
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def posterior(_, rollout: types.Rollout, *, thoughts: str) -> Array:
   """`posterior_scores`; `thoughts` is the component of a judge of reasoning."""
   return posterior_scores(
     rollout.correct,
-    base.component(rollout, thoughts),
+    base.read_component(rollout, thoughts),
     rollout.finished.astype(jnp.float32),
   )

@@ -5,7 +5,7 @@ assumptions"). The reward is the difference of its logits for Yes and No; the
 model does not sample. Since the caller chooses the principle, one model has
 many rewards.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage, with `logits` [P, S, C, V] before the word that answers:
   scores = principles.mean_log_odds(logits, yes=9642, no=2822, mask=mask)
@@ -59,5 +59,5 @@ def mean_log_odds(
     `[...]` float32.
   """
   odds = log_odds(logits, yes, no)
-  mask = masked.all_valid(odds, mask)
-  return masked.mean(base.zero_masked(odds, mask), mask)
+  mask = masked.mask_or_ones(odds, mask)
+  return masked.mean(base.zero_outside(odds, mask), mask)

@@ -1,6 +1,6 @@
 """Rubric reward: the share of a rubric's criteria that an answer satisfies.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -26,4 +26,4 @@ def fraction_satisfied(satisfied: Array, criteria: Array) -> Array:
   Returns:
     `[...]` float32 in {0, 1/n, ..., 1}; 0 for an empty rubric.
   """
-  return masked.mean(base.zero_masked(satisfied, criteria), criteria)
+  return masked.mean(base.zero_outside(satisfied, criteria), criteria)

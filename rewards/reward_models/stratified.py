@@ -50,14 +50,14 @@ def stratified_scores(
   Returns:
     `[..., S]` float32; 0 for masked samples.
   """
-  valid = masked.all_valid(jnp.asarray(correct), valid)
+  valid = masked.mask_or_ones(jnp.asarray(correct), valid)
   right = base.is_right(correct) & valid
-  scores = base.zero_masked(model_scores, valid)
+  scores = base.zero_outside(model_scores, valid)
 
   def unit(stratum: Array) -> Array:
     some = stratum.any(-1, keepdims=True)
-    low = base.zero_masked(masked.min(scores, stratum, keepdims=True), some)
-    high = base.zero_masked(masked.max(scores, stratum, keepdims=True), some)
+    low = base.zero_outside(masked.min(scores, stratum, keepdims=True), some)
+    high = base.zero_outside(masked.max(scores, stratum, keepdims=True), some)
     return (scores - low) / (high - low + eps)
 
   graded = jnp.where(
@@ -94,12 +94,12 @@ def prompt_weights(
   Returns:
     `[...]` float32 in (low, high).
   """
-  valid = masked.all_valid(jnp.asarray(model_scores), valid)
-  spread = masked.std(base.zero_masked(model_scores, valid), valid)
+  valid = masked.mask_or_ones(jnp.asarray(model_scores), valid)
+  spread = masked.std(base.zero_outside(model_scores, valid), valid)
   return low + (high - low) * jax.nn.sigmoid(steepness * (spread - usual))
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def stratified(
   _,
   rollout: types.Rollout,
@@ -109,7 +109,7 @@ def stratified(
   beta: float = 0.05,
 ) -> Array:
   """`stratified_scores`; `model` is the component of a reward model."""
-  scores = base.component(rollout, model)
+  scores = base.read_component(rollout, model)
   return stratified_scores(
     rollout.correct, scores, alpha, beta, rollout.sample_mask
   )

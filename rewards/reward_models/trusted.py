@@ -34,7 +34,7 @@ def trust(
   Returns:
     `[...]` float32 in [0, 1].
   """
-  valid = masked.all_valid(jnp.asarray(outcomes), valid)
+  valid = masked.mask_or_ones(jnp.asarray(outcomes), valid)
   right = valid & (outcomes > 0.5)
   wrong = valid & ~right
   scores = jnp.asarray(thought_scores, jnp.float32)
@@ -69,14 +69,14 @@ def trusted_scores(
   Returns:
     `[..., S]` float32; 0 for masked samples.
   """
-  valid = masked.all_valid(jnp.asarray(outcomes), valid)
+  valid = masked.mask_or_ones(jnp.asarray(outcomes), valid)
   used = trust(outcomes, thought_scores, valid)[..., None]
   fade = weight * jnp.exp(-jnp.asarray(step, jnp.float32) / horizon)
-  thoughts = base.zero_masked(thought_scores, valid & (used > 0))
-  return base.zero_masked(outcomes, valid) + used * fade * thoughts
+  thoughts = base.zero_outside(thought_scores, valid & (used > 0))
+  return base.zero_outside(outcomes, valid) + used * fade * thoughts
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def trusted(
   _,
   rollout: types.Rollout,
@@ -89,7 +89,7 @@ def trusted(
   right = (rollout.correct == 1).astype(jnp.float32)
   return trusted_scores(
     right,
-    base.component(rollout, thoughts),
+    base.read_component(rollout, thoughts),
     rollout.step,
     weight,
     horizon,

@@ -11,7 +11,7 @@ weight becomes negative if this continues. Without a right answer in the batch
 there is no primary gradient and the weights stay. The method costs one gradient
 per component.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 
 Usage, with gradients of one batch by component and of the next batch:
   weights = behavior_alignment.next_weights(weights, primary, components)

@@ -20,9 +20,9 @@ def ceiling_scores(scores: Array, highest: float) -> Array:
   return jnp.minimum(scores, highest)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def ceiling(
-  _, rollout: types.Rollout, *, highest: float, of: str = ""
+  _, rollout: types.Rollout, *, highest: float, component: str = ""
 ) -> Array:
-  """`ceiling_scores` of the task's score, or of the component `of`."""
-  return ceiling_scores(base.score(rollout, of), highest)
+  """`ceiling_scores` of the task's score, or of the component `component`."""
+  return ceiling_scores(base.score(rollout, component), highest)

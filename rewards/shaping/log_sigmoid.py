@@ -32,8 +32,8 @@ def reference_quantile(
   Returns:
     `[...]` float32; 0 without any reference.
   """
-  mask = masked.all_valid(references, reference_mask)
-  references = base.zero_masked(references, mask)
+  mask = masked.mask_or_ones(references, reference_mask)
+  references = base.zero_outside(references, mask)
   return masked.mean(references, mask) + z * masked.std(references, mask)
 
 
@@ -58,9 +58,9 @@ def log_sigmoid_scores(scores: Array, reference: Array) -> Array:
   return jax.nn.log_sigmoid(gap)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def log_sigmoid(
-  _, rollout: types.Rollout, *, of: str = "", reference: float = 0.0
+  _, rollout: types.Rollout, *, component: str = "", reference: float = 0.0
 ) -> Array:
-  """`log_sigmoid_scores` of the task's score, or of the component `of`."""
-  return log_sigmoid_scores(base.score(rollout, of), reference)
+  """`log_sigmoid_scores` of the task's score, or of the component `component`."""
+  return log_sigmoid_scores(base.score(rollout, component), reference)

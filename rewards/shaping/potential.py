@@ -1,6 +1,6 @@
 """Potential-based shaping: rewards for moving to states of higher potential.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -49,4 +49,4 @@ def shape_by_potential(
   after = jnp.take_along_axis(potentials, at, -1, mode="promise_in_bounds")
   after = jnp.where(linked, after, end)
   shaped = jnp.asarray(rewards, jnp.float32) + gamma * after - potentials
-  return base.zero_masked(shaped, mask)
+  return base.zero_outside(shaped, mask)

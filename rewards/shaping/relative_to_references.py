@@ -47,9 +47,9 @@ def against(
     `[...]` float32; 0 without any reference.
   """
   gaps = jnp.asarray(scores, jnp.float32)[..., None] - references
-  mask = masked.all_valid(references, reference_mask)
+  mask = masked.mask_or_ones(references, reference_mask)
   mask = jnp.broadcast_to(mask, gaps.shape)
-  return masked.mean(shape(base.zero_masked(gaps, mask)), mask)
+  return masked.mean(shape(base.zero_outside(gaps, mask)), mask)
 
 
 def preference_scores(
@@ -133,71 +133,73 @@ def polynomial_scores(
 
 
 # Rewards of a rollout. Their settings are
-#   references: "task/NAME" or "stage/NAME", scores of reference responses, [P]
+#   references: "task/NAME" or "sampler/NAME", scores of reference responses, [P]
 #     or [P, M]; entries that are not finite do not count
-#   of: a component to shape in place of the task's score
+#   component: a component to shape in place of the task's score
 
 
 def _shape(
   function: Callable[[Array, Array, Array], Array],
   rollout: types.Rollout,
   references: str,
-  of: str,
+  component: str,
 ) -> Array:
   """Applies one of the functions above to the scores of a rollout."""
-  scores = base.score(rollout, of)  # [P, S]
+  scores = base.score(rollout, component)  # [P, S]
   values = jnp.asarray(rollout.extras[base.parse_need(references)])
   values = values.reshape(scores.shape[0], 1, -1)  # [P, 1, M]
   finite = jnp.isfinite(values)
   return function(scores, jnp.where(finite, values, 0.0), finite)
 
 
-def _needs(references: str, of: str) -> set[Need]:
-  del of
+def _needs(references: str, component: str) -> set[Need]:
+  del component
   return {base.parse_need(references)}
 
 
-@transform("none", "sample", needs=_needs)
+@transform(takes="none", gives="sample", needs=_needs)
 def preference(
-  _, rollout: types.Rollout, *, references: str, of: str = ""
+  _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
   """`preference_scores` of the task's score, or of a component."""
-  return _shape(preference_scores, rollout, references, of)
+  return _shape(preference_scores, rollout, references, component)
 
 
-@transform("none", "sample", needs=_needs)
+@transform(takes="none", gives="sample", needs=_needs)
 def late_preference(
-  _, rollout: types.Rollout, *, references: str, of: str = ""
+  _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
   """`late_preference_scores` of the task's score, or of a component."""
-  return _shape(late_preference_scores, rollout, references, of)
+  return _shape(late_preference_scores, rollout, references, component)
 
 
-@transform("none", "sample", needs=_needs)
+@transform(takes="none", gives="sample", needs=_needs)
 def centered(
-  _, rollout: types.Rollout, *, references: str, of: str = ""
+  _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
   """`centered_scores` of the task's score, or of a component."""
-  return _shape(centered_scores, rollout, references, of)
+  return _shape(centered_scores, rollout, references, component)
 
 
-@transform("none", "sample", needs=_needs)
-def tanh(_, rollout: types.Rollout, *, references: str, of: str = "") -> Array:
+@transform(takes="none", gives="sample", needs=_needs)
+def tanh(
+  _, rollout: types.Rollout, *, references: str, component: str = ""
+) -> Array:
   """`tanh_scores` of the task's score, or of a component."""
-  return _shape(tanh_scores, rollout, references, of)
+  return _shape(tanh_scores, rollout, references, component)
 
 
-@transform("none", "sample", needs=_needs)
+@transform(takes="none", gives="sample", needs=_needs)
 def arctan(
-  _, rollout: types.Rollout, *, references: str, of: str = ""
+  _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
   """`arctan_scores` of the task's score, or of a component."""
-  return _shape(arctan_scores, rollout, references, of)
+  return _shape(arctan_scores, rollout, references, component)
 
 
-@transform("none", "sample", needs=_needs)
+@transform(takes="none", gives="sample", needs=_needs)
 def polynomial(
-  _, rollout: types.Rollout, *, references: str, of: str = ""
+  _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
   """`polynomial_scores` of the task's score, or of a component."""
-  return _shape(polynomial_scores, rollout, references, of)
+  return _shape(polynomial_scores, rollout, references, component)

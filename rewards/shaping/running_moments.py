@@ -58,8 +58,8 @@ def observe(
     scores: array of any shape.
     valid: bool array of the same shape, mask of scores; None means all.
   """
-  valid = masked.all_valid(scores, valid)
-  scores = base.zero_masked(scores, valid)
+  valid = masked.mask_or_ones(scores, valid)
+  scores = base.zero_outside(scores, valid)
   axes = tuple(range(scores.ndim))
   n = masked.count(valid, axes)
   mean = masked.mean(scores, valid, axes)
@@ -99,45 +99,45 @@ def min_max_scores(scores: Array, moments: Moments) -> Array:
   return jnp.where(varied, unit, 0.0)
 
 
-# Rewards of a rollout. Their setting `of` names a component to shape in place
+# Rewards of a rollout. Their setting `component` names a component to shape in place
 # of the task's score.
 
 
 def _observe_scores(
-  rollout: types.Rollout, moments: Moments, of: str
+  rollout: types.Rollout, moments: Moments, component: str
 ) -> tuple[Array, Moments]:
   """The scores to shape, and the moments that include them."""
-  scores = base.score(rollout, of)
+  scores = base.score(rollout, component)
   return scores, observe(moments, scores, rollout.sample_mask)
 
 
-def _init(of: str) -> Moments:
-  del of
+def _init(component: str) -> Moments:
+  del component
   return init_moments()
 
 
-@transform("none", "sample", init=_init)
+@transform(takes="none", gives="sample", init=_init)
 def standardized(
-  _, rollout: types.Rollout, state: Moments, *, of: str = ""
+  _, rollout: types.Rollout, state: Moments, *, component: str = ""
 ) -> tuple[Array, Moments]:
-  """`standardized_scores` of the task's score, or of the component `of`."""
-  scores, state = _observe_scores(rollout, state, of)
+  """`standardized_scores` of the task's score, or of the component `component`."""
+  scores, state = _observe_scores(rollout, state, component)
   return standardized_scores(scores, state), state
 
 
-@transform("none", "sample", init=_init)
+@transform(takes="none", gives="sample", init=_init)
 def clipped(
-  _, rollout: types.Rollout, state: Moments, *, of: str = ""
+  _, rollout: types.Rollout, state: Moments, *, component: str = ""
 ) -> tuple[Array, Moments]:
-  """`clipped_scores` of the task's score, or of the component `of`."""
-  scores, state = _observe_scores(rollout, state, of)
+  """`clipped_scores` of the task's score, or of the component `component`."""
+  scores, state = _observe_scores(rollout, state, component)
   return clipped_scores(scores, state), state
 
 
-@transform("none", "sample", init=_init)
+@transform(takes="none", gives="sample", init=_init)
 def min_max(
-  _, rollout: types.Rollout, state: Moments, *, of: str = ""
+  _, rollout: types.Rollout, state: Moments, *, component: str = ""
 ) -> tuple[Array, Moments]:
-  """`min_max_scores` of the task's score, or of the component `of`."""
-  scores, state = _observe_scores(rollout, state, of)
+  """`min_max_scores` of the task's score, or of the component `component`."""
+  scores, state = _observe_scores(rollout, state, component)
   return min_max_scores(scores, state), state

@@ -43,14 +43,14 @@ def stretched(
     `[..., S]` float32 in [0, 1]; 0 for masked samples and if all scores of the
     group are equal.
   """
-  valid = masked.all_valid(jnp.asarray(scores), valid)
-  scores = base.zero_masked(scores, valid)
+  valid = masked.mask_or_ones(jnp.asarray(scores), valid)
+  scores = base.zero_outside(scores, valid)
   some = valid.any(-1, keepdims=True)
-  low = base.zero_masked(masked.min(scores, valid, keepdims=True), some)
-  high = base.zero_masked(masked.max(scores, valid, keepdims=True), some)
+  low = base.zero_outside(masked.min(scores, valid, keepdims=True), some)
+  high = base.zero_outside(masked.max(scores, valid, keepdims=True), some)
   varied = high > low
   width = jnp.maximum(jnp.where(varied, high - low, 1.0), least)
-  return base.zero_masked((scores - low) / width, valid & varied)
+  return base.zero_outside((scores - low) / width, valid & varied)
 
 
 def progressively_stretched_scores(
@@ -70,28 +70,36 @@ def progressively_stretched_scores(
   Returns:
     `[..., S]` float32 in the order of the scores; 0 for masked samples.
   """
-  valid = masked.all_valid(jnp.asarray(scores), valid)
+  valid = masked.mask_or_ones(jnp.asarray(scores), valid)
   weight = jnp.clip(jnp.asarray(progress, jnp.float32), 0.0, 1.0)
-  raw = base.zero_masked(scores, valid)
+  raw = base.zero_outside(scores, valid)
   return (1.0 - weight) * raw + weight * stretched(scores, valid, least)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def stretched_with_progress(
-  _, rollout: types.Rollout, *, over: int, of: str = "", least: float = 0.0
+  _,
+  rollout: types.Rollout,
+  *,
+  steps: int,
+  component: str = "",
+  least: float = 0.0,
 ) -> Array:
-  """`progressively_stretched_scores` of the score, or of the component `of`.
+  """`progressively_stretched_scores` of the score, or of the component `component`.
 
   Args:
-    over: number of training steps after which scores are fully stretched.
-    of: component to stretch in place of the task's score.
+    steps: number of training steps after which scores are fully stretched.
+    component: component to stretch in place of the task's score.
     least: same as in `stretched`.
 
   Raises:
-    ValueError: `over` is below 1.
+    ValueError: `steps` is below 1.
   """
-  if over < 1:
-    raise ValueError(f"over = {over} training steps must be at least 1")
+  if steps < 1:
+    raise ValueError(f"steps = {steps} training steps must be at least 1")
   return progressively_stretched_scores(
-    base.score(rollout, of), rollout.step / over, rollout.sample_mask, least
+    base.score(rollout, component),
+    rollout.step / steps,
+    rollout.sample_mask,
+    least,
   )

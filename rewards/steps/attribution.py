@@ -1,6 +1,6 @@
 """Attribution: a learned estimate of each turn's contribution (SPA-RL).
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def attribution_loss(
   Returns:
     `[...]` float32.
   """
-  total = masked.sum(base.zero_masked(contributions, mask), mask)
+  total = masked.sum(base.zero_outside(contributions, mask), mask)
   return (total - jnp.asarray(outcomes, jnp.float32)) ** 2
 
 
@@ -61,5 +61,5 @@ def attributed(
   Returns:
     `[..., K]` float32, 0 where masked.
   """
-  accepted = base.zero_masked(grounded, mask)
-  return alpha * base.zero_masked(contributions, mask) + beta * accepted
+  accepted = base.zero_outside(grounded, mask)
+  return alpha * base.zero_outside(contributions, mask) + beta * accepted

@@ -1,6 +1,6 @@
 """Critiques: a critic's verdicts on steps as token rewards (CAPO).
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def critique_share(named: Array, parsed: Array) -> Array:
     `[..., K]` float32 in [0, 1]; 0 if no critique could be parsed.
   """
   voting = jnp.broadcast_to(parsed[..., None], named.shape)
-  return masked.mean(base.zero_masked(named, voting), voting, axis=-2)
+  return masked.mean(base.zero_outside(named, voting), voting, axis=-2)
 
 
 # Rules that turn a share of critiques into an error in [0, 1]. The sets of
@@ -71,6 +71,6 @@ def outcome_minus_errors(
   """
   inside = step_ids >= 0
   at = jnp.clip(step_ids, 0, errors.shape[-1] - 1)
-  charged = base.zero_masked(jnp.take_along_axis(errors, at, -1), inside)
+  charged = base.zero_outside(jnp.take_along_axis(errors, at, -1), inside)
   outcome = outcome_weight * base.is_right(correct).astype(jnp.float32)
   return jnp.where(inside, outcome[..., None] - process_weight * charged, 0.0)

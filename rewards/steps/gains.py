@@ -37,11 +37,11 @@ def step_gains(after: Array, before: Array, mask: Array) -> Array:
   Returns:
     `[..., K]` float32, 0 where masked.
   """
-  after = base.zero_masked(after, mask)
+  after = base.zero_outside(after, mask)
   start = jnp.asarray(before, jnp.float32)[..., None]
   start = jnp.broadcast_to(start, after[..., :1].shape)
   earlier = jnp.concatenate([start, after[..., :-1]], -1)
-  return base.zero_masked(after - earlier, mask)
+  return base.zero_outside(after - earlier, mask)
 
 
 def best_of(chance: Array, tries: int) -> Array:
@@ -63,7 +63,9 @@ def best_of(chance: Array, tries: int) -> Array:
   return 1.0 - (1.0 - jnp.asarray(chance, jnp.float32)) ** tries
 
 
-@transform("none", "step", needs=(base.STEP_VALUES, base.PROMPT_VALUES))
+@transform(
+  takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
+)
 def gains(_, rollout: types.Rollout) -> Array:
   """`step_gains` of the values that the sampler computes."""
   before = rollout.extras[base.PROMPT_VALUES][:, None]  # [P, 1]

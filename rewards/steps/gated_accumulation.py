@@ -1,6 +1,6 @@
 """Gated accumulation: dense rewards count if all higher levels succeed (G-RA).
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -45,4 +45,4 @@ def gated_accumulation(
   ).astype(jnp.int32)
   counts = jax.lax.cummin(later, axis=later.ndim - 1, reverse=True) > 0
   included = counts[..., None] & mask[..., None, :]  # [..., I, T]
-  return base.zero_masked(rewards, included).sum(-2)
+  return base.zero_outside(rewards, included).sum(-2)

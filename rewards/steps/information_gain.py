@@ -40,7 +40,7 @@ def information_gains(before: Array, mask: Array, outcomes: Array) -> Array:
   Returns:
     `[..., K]` float32, 0 where masked. A single turn gets the outcome.
   """
-  before = base.zero_masked(before, mask)
+  before = base.zero_outside(before, mask)
   outcome = jnp.asarray(outcomes, jnp.float32)[..., None]
   gain = jnp.where(next_entry(mask), next_entry(before) - before, outcome)
   return jnp.where(mask, gain, 0.0)
@@ -54,7 +54,9 @@ def _values_before(rollout: types.Rollout) -> Array:
   return jnp.concatenate([first, values[..., :-1]], -1)
 
 
-@transform("none", "step", needs=(base.STEP_VALUES, base.PROMPT_VALUES))
+@transform(
+  takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
+)
 def information_gain(_, rollout: types.Rollout) -> Array:
   """`information_gains`, with the chance of success in place of p."""
   mask = base.step_scores(rollout)[1]

@@ -1,6 +1,6 @@
 """Judged thoughts: an advantage for every thought, from a judge's labels.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -50,4 +50,4 @@ def judged_thoughts(
   charge = alpha * jnp.asarray(accuracy, jnp.float32)[..., None]
   right = base.is_right(correct)[..., None]
   bad = jnp.where(right, outcomes - charge, 0.0)
-  return base.zero_masked(jnp.where(labels, outcomes, bad), mask)
+  return base.zero_outside(jnp.where(labels, outcomes, bad), mask)

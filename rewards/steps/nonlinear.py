@@ -35,7 +35,7 @@ def geometric_mean(probabilities: Array, step_mask: Array) -> Array:
   Returns:
     `[...]` float32.
   """
-  p = base.zero_masked(probabilities, step_mask)
+  p = base.zero_outside(probabilities, step_mask)
   some = step_mask.any(-1) & ~(step_mask & (p <= 0)).any(-1)
   mean_log = masked.mean(jnp.log(jnp.where(p > 0, p, 1.0)), step_mask)
   return jnp.where(some, jnp.exp(mean_log), 0.0)
@@ -84,7 +84,7 @@ def nonlinear_scores(probabilities: Array, step_mask: Array) -> Array:
   return jnp.where(steps > 1, quality * nonlinear_shape(quality, steps), 0.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def nonlinear(_, rollout: types.Rollout) -> Array:
   """`nonlinear_scores` of the task's step scores as probabilities."""
   return nonlinear_scores(*base.step_probabilities(rollout))

@@ -30,14 +30,14 @@ def normalize_in_group(rewards: Array, mask: Array, eps: float = 1e-6) -> Array:
     `[..., S, K]` float32, 0 where masked.
   """
   axes = (-2, -1)
-  rewards = base.zero_masked(rewards, mask)
+  rewards = base.zero_outside(rewards, mask)
   varied = ~masked.is_constant(rewards, mask, axes, keepdims=True)
   spread = masked.std(rewards, mask, axes, keepdims=True)
   centered = rewards - masked.mean(rewards, mask, axes, keepdims=True)
   return jnp.where(mask & varied, centered / (spread + eps), 0.0)
 
 
-@transform("none", "step")
+@transform(takes="none", gives="step")
 def normalized_steps(_, rollout: types.Rollout, *, eps: float = 1e-6) -> Array:
   """`normalize_in_group` of the task's step scores."""
   return normalize_in_group(*base.step_scores(rollout), eps)

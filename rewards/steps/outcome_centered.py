@@ -41,12 +41,12 @@ def outcome_centered_rewards(
   """
   judged = mask if judged is None else mask & judged
   outcome = jnp.asarray(outcomes, jnp.float32)[..., None]
-  shifted = base.zero_masked(turn_scores, judged) + outcome - beta
+  shifted = base.zero_outside(turn_scores, judged) + outcome - beta
   rewards = jnp.where(next_entry(mask), shifted, outcome)
   return jnp.where(mask, rewards, 0.0)
 
 
-@transform("none", "step")
+@transform(takes="none", gives="step")
 def outcome_centered(_, rollout: types.Rollout, *, beta: float = 1.0) -> Array:
   """`outcome_centered_rewards` of the step scores as probabilities."""
   right = (rollout.correct == 1).astype(jnp.float32)

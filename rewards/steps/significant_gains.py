@@ -45,7 +45,7 @@ def significant_step_gains(
   Returns:
     `[..., K]` float32, 0 where masked.
   """
-  gain = base.zero_masked(gain, mask)
+  gain = base.zero_outside(gain, mask)
   size = mask.shape[-1]
   padded = jnp.pad(gain, [(0, 0)] * (gain.ndim - 1) + [(0, look_ahead)])
   rewards = jnp.full_like(gain, idle)
@@ -55,10 +55,12 @@ def significant_step_gains(
     later = padded[..., distance : distance + size]
     significant = jnp.abs(later) > threshold
     rewards = jnp.where(significant, gamma**distance * later, rewards)
-  return base.zero_masked(rewards, mask)
+  return base.zero_outside(rewards, mask)
 
 
-@transform("none", "step", needs=(base.STEP_VALUES, base.PROMPT_VALUES))
+@transform(
+  takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
+)
 def significant_gains(
   _,
   rollout: types.Rollout,

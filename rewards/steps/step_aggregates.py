@@ -45,25 +45,25 @@ def _or_zero(
   return jnp.where(mask.any(-1), aggregate(scores, mask), 0.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def worst_step(_, rollout: types.Rollout) -> Array:
   """The lowest step score; 0 for samples without steps."""
   return _or_zero(worst_step_scores, rollout)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def mean_step(_, rollout: types.Rollout) -> Array:
   """The mean step score; 0 for samples without steps."""
   return _or_zero(mean_step_scores, rollout)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def last_step(_, rollout: types.Rollout) -> Array:
   """The score of the last step; 0 for samples without steps."""
   return _or_zero(last_step_scores, rollout)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def step_product(_, rollout: types.Rollout) -> Array:
   """prod_k p_k with p = (score + 1) / 2; 0 for samples without steps.
 

@@ -1,6 +1,6 @@
 """Tree siblings: advantages of a tree's branches against their siblings.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sibling_advantages(values: Array, valid: Array, eps: float = 1e-6) -> Array:
   Returns:
     `[..., B]` float32, for every token of the branch's segment.
   """
-  values = base.zero_masked(values, valid)
+  values = base.zero_outside(values, valid)
   mean = masked.mean(values, valid, keepdims=True)
   varied = valid & ~masked.is_constant(values, valid, keepdims=True)
   spread = jnp.clip(mean * (1.0 - mean), 0.0)
@@ -42,4 +42,4 @@ def sibling_advantages(values: Array, valid: Array, eps: float = 1e-6) -> Array:
 
 def node_values(values: Array, valid: Array) -> Array:
   """The value of a node, the mean of its children's, `[..., B] -> [...]`."""
-  return masked.mean(base.zero_masked(values, valid), valid)
+  return masked.mean(base.zero_outside(values, valid), valid)

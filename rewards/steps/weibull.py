@@ -58,7 +58,7 @@ def weibull_scores(probabilities: Array, step_mask: Array) -> Array:
   return jnp.where(steps > 1, quality * weibull_shape(steps), 0.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def weibull(_, rollout: types.Rollout) -> Array:
   """`weibull_scores` of the task's step scores as probabilities."""
   return weibull_scores(*base.step_probabilities(rollout))

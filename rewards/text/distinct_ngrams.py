@@ -50,7 +50,7 @@ def distinct_ngram_shares(tokens: Array, lengths: Array, n: int = 3) -> Array:
   return jnp.where(count[..., 0] > 0, share, 1.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def distinct_ngrams(_, rollout: types.Rollout, *, n: int = 3) -> Array:
   """`distinct_ngram_shares` of the completions."""
   tokens = rollout.tokens

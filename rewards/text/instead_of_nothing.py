@@ -32,11 +32,11 @@ def instead_of_nothing_scores(
   """
   right = base.is_right(correct)
   return jnp.where(
-    right, 1.0, weight * base.zero_masked(pattern_scores, ~right)
+    right, 1.0, weight * base.zero_outside(pattern_scores, ~right)
   )
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def instead_of_nothing(
   _, rollout: types.Rollout, *, phrases: str, weight: float = 0.1
 ) -> Array:
@@ -44,5 +44,5 @@ def instead_of_nothing(
 
   Usually it is the component of `reasoning_patterns`.
   """
-  scores = base.component(rollout, phrases)
+  scores = base.read_component(rollout, phrases)
   return instead_of_nothing_scores(rollout.correct, scores, weight)

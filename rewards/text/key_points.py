@@ -2,7 +2,7 @@
 
 All computations use integers, so there is no gradient.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations

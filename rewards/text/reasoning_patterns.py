@@ -58,10 +58,10 @@ def reasoning_pattern_scores(
   if speakers is not None:
     score = score - occurrences(tokens, lengths, speakers).sum(-1)
   score = jnp.clip(score, 0.0, 1.0)
-  return score if answered is None else base.zero_masked(score, answered)
+  return score if answered is None else base.zero_outside(score, answered)
 
 
-@transform("none", "sample", needs=(base.ANSWERS,))
+@transform(takes="none", gives="sample", needs=(base.ANSWERS,))
 def reasoning_patterns(
   _,
   rollout: types.Rollout,

@@ -1,6 +1,6 @@
 """Regularized relevance (R^3): relevance, length and repetition of an answer.
 
-No reward of a rollout uses this module yet.
+No registered reward calls these functions yet.
 """
 
 from __future__ import annotations

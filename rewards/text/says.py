@@ -51,7 +51,7 @@ def phrase_scores(
   return matches.any(-1).astype(jnp.float32)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def says(
   _, rollout: types.Rollout, *, phrases: tuple, fences: tuple = ()
 ) -> Array:

@@ -40,7 +40,7 @@ def token_f1_scores(
   return jnp.where(total > 0, 2.0 * common / jnp.maximum(total, 1.0), 1.0)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def token_f1(_, rollout: types.Rollout) -> Array:
   """`token_f1_scores` of the completion and the view "reference"."""
   reference = scoring.view_tokens(rollout, base.REFERENCE).completions

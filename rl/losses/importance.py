@@ -18,7 +18,7 @@ from rl.transforms import Transform, broadcast, chain, transform
 _OLD = scoring.Need("old", scoring.log_probs)
 
 
-@transform("token", needs={_OLD})
+@transform(takes="token", needs={_OLD})
 def truncated_importance(
   advantages: jax.Array, rollout: types.Rollout, *, cap: float
 ) -> jax.Array:
@@ -35,7 +35,7 @@ def truncated_importance(
   return jnp.where(_sampled_tokens(rollout), weight, 1.0) * advantages
 
 
-@transform("token", needs={_OLD})
+@transform(takes="token", needs={_OLD})
 def truncated_geometric_importance(
   advantages: jax.Array, rollout: types.Rollout, *, cap: float
 ) -> jax.Array:
@@ -98,7 +98,7 @@ def add_importance_weights(method: Method, cap: float) -> Method:
       "use it without importance weights"
     )
   for term in method.loss.terms:
-    if term.against == "behavior":
+    if term.denominator == "behavior":
       raise ValueError(
         f"{method.name}: the ratio of {term} is already to the behavior policy; "
         "use it without importance weights"

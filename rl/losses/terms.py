@@ -51,7 +51,7 @@ class Term:
     view: the text that the term reads (`rl.scoring.Need`); "" is the rollout.
     needs: needs that it reads.
     on_policy: whether the term is right for the first update of a rollout only.
-    against: policy in the denominator of its ratio, "old" or "behavior"; "" if
+    denominator: policy in the denominator of its ratio, "old" or "behavior"; "" if
       it has no ratio.
     token_mean: "arithmetic" or "geometric"; see
       `rl.losses.surrogates.Surrogate`.
@@ -68,7 +68,7 @@ class Term:
   view: str = ""
   needs: frozenset[scoring.Need] = frozenset()
   on_policy: bool = False
-  against: str = ""
+  denominator: str = ""
   token_mean: str = "arithmetic"
 
   def __post_init__(self):
@@ -153,10 +153,10 @@ class Loss:
 
 
 def term(
+  *,
   takes: types.Level = "sample",
   gives: types.Level = "token",
   aggregate: aggregates.Aggregate | None = None,
-  *,
   needs: Iterable | Callable = (),
 ) -> Callable[[Callable], Callable[..., Term]]:
   """Decorator that turns a function into a factory of terms.
@@ -197,7 +197,7 @@ def policy_gradient(
   surrogate: surrogates.Surrogate,
   ratio: Callable[[Array, Array, Array], Array] = ratios.token,
   aggregate: aggregates.Aggregate | None = None,
-  against: str = "old",
+  denominator: str = "old",
 ) -> Term:
   """The negative surrogate: - aggregate( surrogate(log_ratio, advantages) ).
 
@@ -209,28 +209,30 @@ def policy_gradient(
     ratio: function from log-probs to log-ratios (`rl.losses.ratios`).
     aggregate: rule for the aggregation weights; None: the mean over the values
       of the surrogate.
-    against: policy in the denominator of the ratio: "old", whose log-probs the
+    denominator: policy in the denominator of the ratio: "old", whose log-probs the
       trainer computes at the start of the step, or "behavior", whose log-probs
       the sampler reported.
 
   Raises:
-    ValueError: if `against` has another value.
+    ValueError: if `denominator` has another value.
   """
-  if against not in ("old", "behavior"):
+  if denominator not in ("old", "behavior"):
     raise ValueError(
-      registry.describe_unknown("against", against, ("old", "behavior"))
+      registry.describe_unknown("denominator", denominator, ("old", "behavior"))
     )
   needs = {_POLICY_LOG_PROBS} | surrogate.needs
   name = f"policy_gradient({surrogate})"
   if surrogate.uses_ratio:
-    name = f"policy_gradient({surrogate}, {ratio.__name__} ratio to {against})"
-    needs |= {_OLD_LOG_PROBS} if against == "old" else set()
+    name = (
+      f"policy_gradient({surrogate}, {ratio.__name__} ratio to {denominator})"
+    )
+    needs |= {_OLD_LOG_PROBS} if denominator == "old" else set()
 
   def fn(advantages, policy, rollout):
     metrics, log_ratio = {}, None
     if surrogate.uses_ratio:
       reference = rollout.behavior_log_probs
-      if against == "old":
+      if denominator == "old":
         reference = rollout.extras[_OLD_LOG_PROBS]
       log_ratio = ratio(policy[scoring.log_probs], reference, rollout.mask)
       rho = surrogates.ratio(policy[scoring.log_probs] - reference)
@@ -247,7 +249,7 @@ def policy_gradient(
     aggregate or _MEANS[surrogate.gives](),
     needs=frozenset(needs),
     on_policy=not surrogate.uses_ratio,
-    against=against if surrogate.uses_ratio else "",
+    denominator=denominator if surrogate.uses_ratio else "",
     token_mean=surrogate.token_mean,
   )
 

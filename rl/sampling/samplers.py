@@ -45,7 +45,7 @@ class PromptBatch:
       or of the samples in `active` [P, S]. The task scores a prefix and its
       continuation as one text. The prompts of the result are the prefixes, and
       its completions the continuations, which are cut at T tokens with the
-      prefix. Its extra "stage/drawn" [P S, count] is the number of tokens that
+      prefix. Its extra "sampler/drawn" [P S, count] is the number of tokens that
       were sampled, including those that were cut.
   """
 
@@ -92,7 +92,7 @@ def once() -> Sampler:
 def greedy() -> Sampler:
   """Also samples one completion per prompt at temperature 0, as a baseline.
 
-  The score of that completion is the extra "stage/greedy_scores" [P]; it is NaN
+  The score of that completion is the extra "sampler/greedy_scores" [P]; it is NaN
   if the task did not score it. Source: Li et al. 2023, ReMax.
   """
 
@@ -105,7 +105,7 @@ def greedy() -> Sampler:
       tokens=rollout.scored_lengths.sum() + greedy.scored_lengths.sum(),
     )
 
-  return Sampler("greedy()", run, gives=("stage/greedy_scores",))
+  return Sampler("greedy()", run, gives=("sampler/greedy_scores",))
 
 
 def second_pass(
@@ -216,6 +216,6 @@ def join(first: types.Rollout, second: types.Rollout) -> types.Rollout:
 
 
 def add_extras(rollout: types.Rollout, **arrays: Array) -> types.Rollout:
-  """Adds arrays of the sampler to a rollout, as the extras "stage/NAME"."""
-  named = {f"stage/{name}": array for name, array in arrays.items()}
+  """Adds arrays of the sampler to a rollout, as the extras "sampler/NAME"."""
+  named = {f"sampler/{name}": array for name, array in arrays.items()}
   return rollout.replace(extras=rollout.extras.update(named))

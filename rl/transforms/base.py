@@ -97,9 +97,9 @@ class Transform:
 
 
 def transform(
+  *,
   takes: types.Level | tuple[types.Level, ...] = "sample",
   gives: types.Level | None = None,
-  *,
   init: Callable[..., State] | None = None,
   needs: Iterable | Callable = (),
 ) -> Callable[[Callable], Callable[..., Transform]]:
@@ -200,7 +200,7 @@ def lift(
       *(p.replace(kind=keyword) for p in parameters if p.name not in context),
     ]
   )
-  return transform(takes, gives, needs=needs)(wrapped)
+  return transform(takes=takes, gives=gives, needs=needs)(wrapped)
 
 
 # Composition.
@@ -359,7 +359,7 @@ def _parallel(
   return Transform(name, a.takes, a.gives, init, apply, needs, None, links)
 
 
-@transform(("scalar", "prompt", "sample", "vector", "step", "token"))
+@transform(takes=("scalar", "prompt", "sample", "vector", "step", "token"))
 def scale(signal: Array, valid: Array, *, factor: float) -> Array:
   """Multiplies the signal; `2.0 * t` is `chain(t, scale(2.0))`."""
   del valid

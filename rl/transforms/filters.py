@@ -41,7 +41,7 @@ def wrong_verdict(rollout: types.Rollout) -> Array:
 # Filters of samples.
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def only(
   _, rollout: types.Rollout, *, where: Callable[[types.Rollout], Array]
 ) -> Array:
@@ -49,7 +49,7 @@ def only(
   return where(rollout)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def mixed_verdicts(_, rollout: types.Rollout) -> Array:
   """Keeps groups with a right and a wrong sample (DAPO's dynamic sampling)."""
   valid = rollout.sample_mask
@@ -58,7 +58,7 @@ def mixed_verdicts(_, rollout: types.Rollout) -> Array:
   return jnp.broadcast_to(has_right & has_wrong, valid.shape)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def finished(_, rollout: types.Rollout) -> Array:
   """Keeps samples that ended with EOS (DAPO's overlong filtering)."""
   return rollout.finished
@@ -67,7 +67,7 @@ def finished(_, rollout: types.Rollout) -> Array:
 # Filters of whole groups.
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def accuracy_between(
   _, rollout: types.Rollout, *, low: float = 0.2, high: float = 0.8
 ) -> Array:
@@ -83,7 +83,7 @@ def accuracy_between(
   return jnp.broadcast_to(is_between, valid.shape)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def all_finished(_, rollout: types.Rollout) -> Array:
   """Keeps groups in which every sample ended with EOS."""
   is_cut = rollout.sample_mask & ~rollout.finished  # [P, S]

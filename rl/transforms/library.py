@@ -24,13 +24,13 @@ def _samples(rollout: types.Rollout) -> Array:
 # Sources: the first link of a chain.
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def scores(_, rollout: types.Rollout) -> Array:
   """The score of each sample, `[P, S]`, as in `Rollout.scores`."""
   return rollout.scores
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def verdicts(_, rollout: types.Rollout) -> Array:
   """1 if a sample is right, 0 if it is wrong or unknown, `[P, S]`.
 
@@ -39,7 +39,7 @@ def verdicts(_, rollout: types.Rollout) -> Array:
   return (rollout.correct == 1).astype(jnp.float32)
 
 
-@transform("none", "step")
+@transform(takes="none", gives="step")
 def step_scores(_, rollout: types.Rollout) -> Array:
   """The process reward of each step, `[P, S, K]`.
 
@@ -54,7 +54,7 @@ def step_scores(_, rollout: types.Rollout) -> Array:
   return rollout.step_scores
 
 
-@transform("none", "vector")
+@transform(takes="none", gives="vector")
 def components(_, rollout: types.Rollout, *, names: tuple[str, ...]) -> Array:
   """Named components of the reward, stacked to `[M, P, S]`.
 
@@ -87,8 +87,8 @@ def _log_probs(source: str) -> scoring.Need:
 
 
 @transform(
-  "none",
-  "token",
+  takes="none",
+  gives="token",
   needs=lambda model, reference: {_log_probs(model), _log_probs(reference)},
 )
 def log_ratios(
@@ -118,7 +118,7 @@ group_normalize = lift(advantages.group_normalize, valid=_samples)
 max_at_k_weights = lift(objectives.max_at_k_weights, valid=_samples)
 
 
-@transform("sample")
+@transform(takes="sample")
 def pass_at_k_advantages(
   signal: Array, rollout: types.Rollout, *, k: int, form: str = "analytic"
 ) -> Array:
@@ -168,7 +168,7 @@ def update_moving_average(
 
 
 @transform(
-  "sample",
+  takes="sample",
   init=lambda decay: {"mean": jnp.zeros(()), "weight": jnp.zeros(())},
 )
 def minus_running_mean(
@@ -186,7 +186,7 @@ def minus_running_mean(
   return centred, update_moving_average(state, mean, decay, valid.any())
 
 
-@transform(("sample", "step", "token"))
+@transform(takes=("sample", "step", "token"))
 def whiten(
   signal: Array, valid: Array, *, ddof: int = 0, eps: float = 1e-8
 ) -> Array:
@@ -201,7 +201,7 @@ min_form_rewards = lift(
 )
 
 
-@transform(("step", "token"))
+@transform(takes=("step", "token"))
 def returns_to_go(
   signal: Array, valid: Array, *, gamma: float = 1.0, reduce: str = "sum"
 ) -> Array:
@@ -223,7 +223,7 @@ gae = lift(
 # From one level to another.
 
 
-@transform("sample", "token")
+@transform(takes="sample", gives="token")
 def broadcast(signal: Array, rollout: types.Rollout) -> Array:
   """Copies the advantage of a sample to every scored token."""
   return jnp.where(rollout.mask, signal[..., None], 0.0)
@@ -236,7 +236,7 @@ def sample_ends(rollout: types.Rollout) -> Array:
   return positions == last
 
 
-@transform("sample", "token")
+@transform(takes="sample", gives="token")
 def place_last(signal: Array, rollout: types.Rollout) -> Array:
   """Puts the reward of a sample on its last scored token."""
   return jnp.where(sample_ends(rollout), signal[..., None], 0.0)
@@ -254,19 +254,19 @@ def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:
   return jnp.where(rollout.step_ids >= 0, values, 0.0)
 
 
-@transform("step", "token")
+@transform(takes="step", gives="token")
 def place_at_step_ends(signal: Array, rollout: types.Rollout) -> Array:
   """Puts the reward of each step on its last scored token."""
   return jnp.where(step_ends(rollout), _at_tokens(signal, rollout), 0.0)
 
 
-@transform("step", "token")
+@transform(takes="step", gives="token")
 def broadcast_steps(signal: Array, rollout: types.Rollout) -> Array:
   """Copies the advantage of each step to all of its scored tokens."""
   return jnp.where(rollout.mask, _at_tokens(signal, rollout), 0.0)
 
 
-@transform("step", "sample")
+@transform(takes="step", gives="sample")
 def sum_steps(signal: Array, rollout: types.Rollout) -> Array:
   """Sum over the steps of a sample; 0 if it has no steps.
 
@@ -276,14 +276,14 @@ def sum_steps(signal: Array, rollout: types.Rollout) -> Array:
   return masked.sum(signal, rollout.valid("step"))
 
 
-@transform("step", "sample")
+@transform(takes="step", gives="sample")
 def min_steps(signal: Array, rollout: types.Rollout) -> Array:
   """Smallest value among the steps of a sample; 0 if it has no steps."""
   valid = rollout.valid("step")
   return jnp.where(valid.any(-1), masked.min(signal, valid), 0.0)
 
 
-@transform("step", "sample")
+@transform(takes="step", gives="sample")
 def last_step(signal: Array, rollout: types.Rollout) -> Array:
   """Value of the last step of a sample; 0 if it has no steps."""
   valid = rollout.valid("step")
@@ -293,19 +293,19 @@ def last_step(signal: Array, rollout: types.Rollout) -> Array:
   return jnp.where(index >= 0, last[..., 0], 0.0)
 
 
-@transform("token", "sample")
+@transform(takes="token", gives="sample")
 def sum_tokens(signal: Array, rollout: types.Rollout) -> Array:
   """Sum over the scored tokens of a sample."""
   return masked.sum(signal, rollout.valid("token"))
 
 
-@transform("token", "sample")
+@transform(takes="token", gives="sample")
 def mean_tokens(signal: Array, rollout: types.Rollout) -> Array:
   """Mean over the scored tokens of a sample; 0 if it has none."""
   return masked.mean(signal, rollout.valid("token"))
 
 
-@transform("vector", "sample")
+@transform(takes="vector", gives="sample")
 def weighted_sum(
   signal: Array, rollout: types.Rollout, *, weights: tuple[float, ...]
 ) -> Array:

@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import pkgutil
 import types
+from collections.abc import Iterable
 from typing import Any
 
 # Modules by what they hold. The first place that exists is used.
@@ -78,7 +79,13 @@ MODULES = {
 }
 # New name -> name in the record, of metrics, config keys, methods, rewards and
 # hyper-parameters that were renamed.
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {"rollout.sampler": "stage"}
+# Settings of methods, rewards and tasks that were renamed: name in the record ->
+# the names that stand for it today.
+SETTINGS = {
+  "of": ("component", "name", "task"),
+  "over": ("whiten_over", "steps", "schedule_steps"),
+}
 # Functions of `rewards` whose module or name changed and whose bare name is not
 # unique: name in the record -> present name.
 MOVED = {
@@ -174,6 +181,14 @@ def find(what: str, *names: str) -> Any:
       if hasattr(module, name):
         return getattr(module, name)
   raise ImportError(f"none of {names} is in {MODULES[what]}")
+
+
+def present_setting(recorded: str, defined: Iterable[str]) -> str:
+  """Returns the present name of a setting of something that defines `defined`."""
+  if recorded in defined:
+    return recorded
+  present = [name for name in SETTINGS.get(recorded, ()) if name in defined]
+  return present[0] if present else recorded
 
 
 def recorded_name(name: str) -> str:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from captured import code
+
 
 class Each(NamedTuple):
   """Several values of one hyper-parameter, each recorded by itself."""
@@ -474,17 +476,20 @@ def variants(name: str, defined: list[str]) -> dict[str, dict[str, Any]]:
   if setting:
     results["setting"] = setting
   for key, value in changes.items():
-    if key not in defined:
+    present = code.present_setting(key, defined)
+    if present not in defined:
       continue  # renamed; `code.RENAMED` says how
     for number, one in enumerate(
       value.values if isinstance(value, Each) else (value,)
     ):
       label = key if number == 0 else f"{key}/{number}"
-      results[label] = {**setting, key: one}
+      results[label] = {**setting, present: one}
   return results
 
 
 def missing(name: str, defined: list[str]) -> list[str]:
   """Hyper-parameters of a method that no row changes."""
-  changes = METHODS.get(name, ({}, {}))[1]
+  changes = {
+    code.present_setting(key, defined) for key in METHODS.get(name, ({}, {}))[1]
+  }
   return [key for key in defined if key not in changes]

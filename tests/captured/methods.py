@@ -291,7 +291,7 @@ def steps(methods: dict[str, Any], case: str) -> dict[str, Any]:
     sampled_extras = {
       name: value
       for name, value in rollout.extras.arrays.items()
-      if name.startswith(("task/", "stage/", "host/"))
+      if name.startswith(("task/", "sampler/", "host/"))
     }
     rollout = rollout.replace(extras=type(rollout.extras)(sampled_extras))
     state, metrics = train_step(state, rollout)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from captured import code, methods, rollouts
 
 PHRASES = (((4,),), ((2, 3), (1, 0)))  # of token ids
-GREEDY = "stage/greedy_scores"
+GREEDY = "sampler/greedy_scores"
 # What each reward is given: settings without a default first, then changes,
 # each recorded by itself.
 REWARDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -131,16 +131,22 @@ def items() -> dict[str, Callable[[], dict[str, Any]]]:
 def _reward(name: str) -> dict[str, Any]:
   get = code.find("rewards", "get")
   settings, changes = REWARDS.get(name, ({}, {}))
+  defined = inspect.signature(code.reward_factories()[name]).parameters
+  settings, changes = (
+    {code.present_setting(key, defined): value for key, value in x.items()}
+    for x in (settings, changes)
+  )
+  recorded = {code.present_setting(key, defined): key for key in code.SETTINGS}
   variants = {"example": settings}
   for key, value in changes.items():
     several = isinstance(value, tuple) and key == "rule"
     for number, one in enumerate(value if several else (value,)):
-      label = key if number == 0 else f"{key}/{number}"
+      label = recorded.get(key, key)
+      label = label if number == 0 else f"{label}/{number}"
       variants[label] = {**settings, key: one}
   results = {}
   for label, variant in variants.items():
     results[label] = _applied(get(name, **variant))
-  defined = inspect.signature(code.reward_factories()[name]).parameters
   unvaried = [key for key in defined if key not in {**settings, **changes}]
   results["unvaried"] = ", ".join(unvaried)
   return results
@@ -248,7 +254,8 @@ def _weights() -> dict[str, Any]:
   pay, term = (code.find("common config", name) for name in ("pay", "term"))
   results = {}
   for schedule in ("constant", "linear", "cosine"):
-    course = {} if schedule == "constant" else {"over": 10, "final": 0.1}
+    over = code.present_setting("over", inspect.signature(term).parameters)
+    course = {} if schedule == "constant" else {over: 10, "final": 0.1}
     one = term("coins()", 0.8, schedule=schedule, **course)
     reward = make(pay(coins=one))
     results[schedule] = [

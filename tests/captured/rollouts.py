@@ -114,10 +114,10 @@ def arrays(seed: int = 0) -> dict[str, np.ndarray]:
     "task/shuffled_answer_ids": rng.integers(-2, 3, (P, S)),
     "task/durations": rng.uniform(0.1, 9, (P, S, K)),
     "task/preferences": _preferences(rng),
-    "stage/greedy_scores": np.where(np.arange(P) == 5, np.nan, rng.random(P)),
-    "stage/values": rng.random((P, S, K)),
-    "stage/prompt_values": rng.random(P),
-    "stage/drawn": rng.integers(1, T, (P, S)),
+    "sampler/greedy_scores": np.where(np.arange(P) == 5, np.nan, rng.random(P)),
+    "sampler/values": rng.random((P, S, K)),
+    "sampler/prompt_values": rng.random(P),
+    "sampler/drawn": rng.integers(1, T, (P, S)),
   }
 
 
@@ -154,7 +154,7 @@ def rollout(seed: int = 0, step: int = 0, **changes: np.ndarray):
     mask=put("reference_mask")[:, :1],
   )
   extras = {
-    name: put(name) for name in values if name.startswith(("task/", "stage/"))
+    name: put(name) for name in values if name.startswith(("task/", "sampler/"))
   }
   parts = (
     *("accuracy", "format", "answered"),

@@ -64,7 +64,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 STAGES = (
   "greedy()",
   "prefix_values(continuations=2, steps=3)",
-  "prefix_values(continuations=3, steps=2, by='policy')",
+  "prefix_values(continuations=3, steps=2)",
 )
 
 
@@ -196,7 +196,10 @@ def _config(method: str, stage: str = "") -> Any:
   if stage.startswith("prefix_values"):
     config.task = "chain(operations=2)"
   config.method = method
-  config.stage = stage
+  if "sampler" in config.rollout:
+    config.rollout.sampler = stage
+  else:  # the key of the record before
+    config.stage = stage
   config.rollout.prompts = 6
   config.rollout.samples = 10 if "pilot" in method else 6
   config.evaluation.problems = 6

@@ -20,7 +20,7 @@ TASKS: dict[str, dict[str, Any]] = {
   "countdown": {"count": 4},
   "countdown/easy": {"count": 2},
   "closeness": {"count": 3},
-  "noisy": {"of": "countdown(count=3)"},
+  "noisy": {"task": "countdown(count=3)"},
   "chain": {"operations": 3, "prm": "clean"},
   "chain/filler": {"operations": 2, "prm": "filler"},
   "chain/local": {"operations": 1, "prm": "local"},

@@ -29,7 +29,7 @@ PLAIN = Method(LOSS, scores())
 def reads(*needs):
   """A method whose advantage reads the given needs."""
 
-  @transform("sample", needs=frozenset(needs))
+  @transform(takes="sample", needs=frozenset(needs))
   def look(signal, rollout):
     return signal
 

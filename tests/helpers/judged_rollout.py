@@ -10,12 +10,12 @@ P, S = 8, 4
 JUDGED = ("thoughts", "style", "forecast", "stated")
 PHRASES = (((4,),), ((5,), (6, 7)))  # of token ids
 SETTINGS = {
-  "arctan": {"references": "stage/greedy_scores"},
+  "arctan": {"references": "sampler/greedy_scores"},
   "brier": {"forecast": "forecast", "stated": "stated"},
   "calibrated": {"model": "style", "phrases": "thoughts"},
   "ceiling": {"highest": 0.5},
-  "centered": {"references": "stage/greedy_scores"},
-  "component": {"of": "answered"},
+  "centered": {"references": "sampler/greedy_scores"},
+  "component": {"name": "answered"},
   "concise": {"conciseness": "style"},
   "dimension_level": {
     "relevances": ("style", "forecast"),
@@ -25,17 +25,17 @@ SETTINGS = {
   "flaw_aware": {"flawed": "thoughts"},
   "flipped_groups": {"probability": 0.5},
   "instead_of_nothing": {"phrases": "thoughts"},
-  "late_preference": {"references": "stage/greedy_scores"},
+  "late_preference": {"references": "sampler/greedy_scores"},
   "novelty_bonus": {"size": 16},
   "phase_entropy": {"thought_end": 4},
-  "polynomial": {"references": "stage/greedy_scores"},
+  "polynomial": {"references": "sampler/greedy_scores"},
   "posterior": {"thoughts": "thoughts"},
-  "preference": {"references": "stage/greedy_scores"},
+  "preference": {"references": "sampler/greedy_scores"},
   "reasoning_patterns": {"phrases": PHRASES, "enough": 2},
   "says": {"phrases": PHRASES, "fences": (((8,),),)},
   "stratified": {"model": "style"},
-  "stretched_with_progress": {"over": 14},
-  "tanh": {"references": "stage/greedy_scores"},
+  "stretched_with_progress": {"steps": 14},
+  "tanh": {"references": "sampler/greedy_scores"},
   "trusted": {"thoughts": "thoughts"},
 }
 

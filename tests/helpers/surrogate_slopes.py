@@ -39,7 +39,7 @@ def gradient(m, rollout, params, old=None, state=None):
   return np.asarray(result["hidden"][..., : tabular_policy.V])
 
 
-@transforms.transform("none", "sample")
+@transforms.transform(takes="none", gives="sample")
 def signs(_, rollout):
   """Advantages of both signs, of several sizes."""
   return rollout.scores - 0.4

@@ -104,7 +104,7 @@ def rollout(seed=0, p=P, s=S, t=T, k=K, ragged=True, garbage=0.0):
           ),
           jnp.float32,
         ),
-        "stage/greedy_scores": jnp.asarray(rng.random(p), jnp.float32),
+        "sampler/greedy_scores": jnp.asarray(rng.random(p), jnp.float32),
       }
     ),
   )

@@ -55,9 +55,9 @@ def judged():
   values = jax.random.uniform(jax.random.key(3), result.step_mask.shape)
   messages = jax.random.uniform(jax.random.key(4), (len(JUDGED), P, S))
   arguments = {
-    "stage/values": values,
-    "stage/prompt_values": values[:, 0, 0],
-    "stage/greedy_scores": jnp.linspace(0, 1, P).at[0].set(jnp.nan),
+    "sampler/values": values,
+    "sampler/prompt_values": values[:, 0, 0],
+    "sampler/greedy_scores": jnp.linspace(0, 1, P).at[0].set(jnp.nan),
     "task/paraphrase_answer_ids": result.extras["task/answer_ids"][:, ::-1],
     "task/shuffled_answer_ids": result.extras["task/answer_ids"].at[0].set(-2),
   }
@@ -245,7 +245,7 @@ def test_novelty_learns_and_never_beats_a_right_answer(judged):
 def test_a_score_is_stretched_as_training_goes_on(judged):
   """Half way, at step 7 of 14."""
   result = judged.rollout
-  value, real = value_of(judged, "stretched_with_progress", of="style")
+  value, real = value_of(judged, "stretched_with_progress", component="style")
   for v, s, r in zip(value, result.components["style"], real, strict=True):
     s = np.asarray(s)[r]
     unit = (s - s.min()) / (s.max() - s.min())
@@ -270,7 +270,10 @@ MIX = defaults.pay(
   vote="majority()",
   likely=defaults.term("debiased_probability()", 0.5, gates=("vote",)),
   brief=defaults.term(
-    "length_charge(free=4, price=0.1)", 2.0, schedule="linear", over=10
+    "length_charge(free=4, price=0.1)",
+    2.0,
+    schedule="linear",
+    schedule_steps=10,
   ),
 )
 
@@ -431,7 +434,7 @@ def test_the_tasks_own_score_as_the_only_term_changes_no_bit():
 
 def test_a_term_that_is_not_finite_skips_the_update_and_names_the_sample():
   e = experiment(rollout__samples=S)
-  nan = transforms.transform("none", "sample")(_not_finite)()
+  nan = transforms.transform(takes="none", gives="sample")(_not_finite)()
   reward = combine.mix({"broken": nan}, (combine.Term("broken"),))
   separate = dataclasses.replace(e.method, reward=reward)
   broken = dataclasses.replace(e, methods={"policy": separate})
@@ -475,23 +478,23 @@ def test_step_scores_may_come_from_a_reward():
     (
       {
         "mix": defaults.pay(
-          a=defaults.term("task()", schedule="linaer", over=3)
+          a=defaults.term("task()", schedule="linaer", schedule_steps=3)
         )
       },
       "'linear'",
     ),
     (
       {"mix": defaults.pay(a=defaults.term("task()", schedule="linear"))},
-      "over = 0 must be at least 1",
+      "schedule_steps = 0 must be at least 1",
     ),
-    ({"mix": defaults.pay(a="component(of='answer')")}, "'answered'"),
+    ({"mix": defaults.pay(a="component(name='answer')")}, "'answered'"),
     ({"mix": defaults.pay(a="gains()")}, "none -> sample"),
-    ({"mix": defaults.pay(steps="gains()")}, "stage/prompt_values"),
+    ({"mix": defaults.pay(steps="gains()")}, "sampler/prompt_values"),
     ({"mix": defaults.pay(steps="task()")}, "none -> step"),
-    ({"stage": "greeedy()"}, "'greedy'"),
-    ({"stage": "prefix_values(continuations=0)"}, "at least 1"),
-    ({"stage": "prefix_values(continuations=2.5)"}, "must be int"),
-    ({"stage": "greedy(continuations=2)"}, "available: none"),
+    ({"rollout.sampler": "greeedy()"}, "'greedy'"),
+    ({"rollout.sampler": "prefix_values(continuations=0)"}, "at least 1"),
+    ({"rollout.sampler": "prefix_values(continuations=2.5)"}, "must be int"),
+    ({"rollout.sampler": "greedy(continuations=2)"}, "available: none"),
     ({"task": "chain(operations=2)"}, "view 'reference'"),
     ({"reward": "mine:judge"}, "chain has its own verifier"),
     ({"data.path": "mine.jsonl"}, "chain reads no file of the user"),
@@ -500,11 +503,11 @@ def test_step_scores_may_come_from_a_reward():
       "already has a component 'answered'",
     ),
     (
-      {"mix": defaults.pay(a=defaults.term("task()", over=5))},
+      {"mix": defaults.pay(a=defaults.term("task()", schedule_steps=5))},
       "constant schedule",
     ),
     ({"mix": defaults.pay("summ")}, "'sum'"),
-    ({"stage": "prefix_values(by='prover')"}, "'policy'"),
+    ({"rollout.sampler": "prefix_values(prover='judge')"}, "available: policy"),
     (
       {"mix": defaults.pay(a="task()"), "method": "min_form"},
       "not from scores",
@@ -572,7 +575,7 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
       sample_mask=jnp.ones((3, count), bool),
       correct=good.astype(jnp.int8),
       extras=types.Named(
-        {"stage/drawn": 5 * jnp.repeat(active.reshape(-1, 1), count, 1)}
+        {"sampler/drawn": 5 * jnp.repeat(active.reshape(-1, 1), count, 1)}
       ),
     )
 
@@ -580,19 +583,19 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
   stage = prefix_values.prefix_values(continuations=4, steps=3)
   result = stage.run(sampler, stage.init())
   np.testing.assert_allclose(
-    result.extras["stage/values"],
+    result.extras["sampler/values"],
     # Sample 0: two tokens stand after step 0, one of the four is wrong.
     [[[0.75, 0.75, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
   )
-  np.testing.assert_allclose(result.extras["stage/prompt_values"], [1 / 3])
+  np.testing.assert_allclose(result.extras["sampler/prompt_values"], [1 / 3])
   assert requested[0] == ([[2, 1, 1]], [[True, True, False]])
   assert requested[1] == ([[3, 3, 1]], [[True, False, False]])
   # 8 of the samples; two continued at step 0, one at step 1: 4 of 5 tokens.
-  assert int(result.extras["stage/tokens"]) == 8 + 3 * 4 * 5
+  assert int(result.extras["sampler/tokens"]) == 8 + 3 * 4 * 5
   # Beyond the steps that are valued the outcome still counts.
   fewer = prefix_values.prefix_values(continuations=4, steps=1).run(sampler, ())
   np.testing.assert_allclose(
-    fewer.extras["stage/values"][0, 0], [0.75, 0.75, 1.0]
+    fewer.extras["sampler/values"][0, 0], [0.75, 0.75, 1.0]
   )
   gain = rewards.get("gains").apply(None, result, ())[0]
   np.testing.assert_allclose(gain.sum(-1)[0, 0], 1.0 - 1 / 3, rtol=1e-6)
@@ -601,10 +604,11 @@ def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
 @pytest.mark.long
 def test_the_chained_task_continues_from_its_steps():
   e = experiment(
-    rollout__samples=2, stage="prefix_values(continuations=2, steps=3)"
+    rollout__samples=2,
+    rollout__sampler="prefix_values(continuations=2, steps=3)",
   )
   e = with_mix(e, defaults.pay(steps="gains()"), sampler=e.method.sampler)
-  assert "stage/values" in e.method.sampler.gives
+  assert "sampler/values" in e.method.sampler.gives
   _, metrics = trained(e)
   assert np.isfinite(float(metrics["loss/total"]))
   sampled = float(metrics["length/mean"]) * P * 2

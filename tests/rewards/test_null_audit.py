@@ -89,9 +89,9 @@ def paid():
   same = jnp.full(result.scores.shape, 0.5)
   messages = dict.fromkeys(JUDGED, same) | {"stated": same + 0.5}
   arguments = {
-    "stage/values": jnp.zeros(result.step_mask.shape),
-    "stage/prompt_values": jnp.zeros(P),
-    "stage/greedy_scores": jnp.zeros(P),
+    "sampler/values": jnp.zeros(result.step_mask.shape),
+    "sampler/prompt_values": jnp.zeros(P),
+    "sampler/greedy_scores": jnp.zeros(P),
     "task/paraphrase_answer_ids": result.extras["task/answer_ids"],
     "task/shuffled_answer_ids": result.extras["task/answer_ids"],
   }

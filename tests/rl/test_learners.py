@@ -450,7 +450,7 @@ def test_learners_and_parameter_sets_must_fit():
 def test_an_error_of_tracing_is_raised_by_jax():
   """Its type takes other arguments, so that no name is added to its message."""
 
-  @transform("none", "sample")
+  @transform(takes="none", gives="sample")
   def branching(_, rollout):
     return rollout.scores if rollout.scores.sum() > 0 else -rollout.scores
 

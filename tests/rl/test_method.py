@@ -108,7 +108,7 @@ def spread_to_top_token():
     ),
   )
 
-  @terms.term("none", "token", needs={at_top})
+  @terms.term(takes="none", gives="token", needs={at_top})
   def spread(_, policy, rollout):
     del rollout
     return -policy["log_probs_at_top"]

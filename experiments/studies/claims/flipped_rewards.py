@@ -17,7 +17,7 @@ def flipped_rewards() -> Claim:
   """
   base = settings.countdown_base()
   rates = f"false_positive={RATE}, false_negative={RATE}"
-  noisy = f'noisy(of="{settings.COUNTDOWN}", {rates})'
+  noisy = f'noisy(task="{settings.COUNTDOWN}", {rates})'
   return Claim(
     name="flipped_rewards",
     statement=(

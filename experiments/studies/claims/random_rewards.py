@@ -13,7 +13,7 @@ def random_rewards() -> Claim:
   base = settings.countdown_base()
   # Flipping each verdict with probability 1/2 makes it a coin toss.
   coin = "false_positive=0.5, false_negative=0.5"
-  noisy = f'noisy(of="{settings.COUNTDOWN}", {coin})'
+  noisy = f'noisy(task="{settings.COUNTDOWN}", {coin})'
 
   def arm(clip):
     return settings.trained(

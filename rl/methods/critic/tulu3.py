@@ -9,7 +9,7 @@ from rl.methods.critic.ppo import actor_critic
 from rl.transforms import transform
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def points(
   _, rollout: types.Rollout, *, right: float, unfinished: float
 ) -> jax.Array:

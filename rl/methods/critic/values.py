@@ -17,7 +17,7 @@ Array = jax.Array
 OLD_VALUES = scoring.Need("old", scoring.values)
 
 
-@transform("token", needs={OLD_VALUES})
+@transform(takes="token", needs={OLD_VALUES})
 def plus_old_values(signal: Array, rollout: types.Rollout) -> Array:
   """G_t = A_t + V_old(t) `[P, S, T]`, the critic's target."""
   returns = signal + rollout.extras[OLD_VALUES]
@@ -25,7 +25,9 @@ def plus_old_values(signal: Array, rollout: types.Rollout) -> Array:
 
 
 @term(
-  "token", "token", needs={scoring.Need("policy", scoring.values), OLD_VALUES}
+  takes="token",
+  gives="token",
+  needs={scoring.Need("policy", scoring.values), OLD_VALUES},
 )
 def value_loss(
   signal: Array,

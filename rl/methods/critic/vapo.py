@@ -20,7 +20,7 @@ from rl.transforms import (
 )
 
 
-@transform("token", needs={OLD_VALUES})
+@transform(takes="token", needs={OLD_VALUES})
 def length_adaptive_gae(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float
 ) -> jax.Array:
@@ -32,7 +32,7 @@ def length_adaptive_gae(
   return credit.gae(signal, values, valid, lam=lam, segments=segments)
 
 
-@transform("none", "scalar")
+@transform(takes="none", gives="scalar")
 def is_after(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
   """0 during the first `steps` training steps, then 1."""
   return (rollout.step >= steps).astype(jnp.float32)

@@ -17,7 +17,7 @@ METRICS = ("entropy", "length")
 
 
 @transform(
-  "sample",
+  takes="sample",
   needs=lambda metric, **_: {_ENTROPY} if metric == "entropy" else set(),
 )
 def conditional(

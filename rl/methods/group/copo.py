@@ -14,7 +14,7 @@ from rl.transforms import chain, group_normalize, scores, transform
 _ANSWERS = scoring.provided("task", "answer_ids")
 
 
-@transform("sample")
+@transform(takes="sample")
 def group_mean_z_score(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """z-score (ddof 0) of the group's mean among the prompts of the batch."""
   means = masked.mean(signal, rollout.sample_mask)  # [P]
@@ -22,7 +22,7 @@ def group_mean_z_score(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   return jnp.where(rollout.sample_mask, z[:, None], 0.0)
 
 
-@transform("sample", needs={_ANSWERS})
+@transform(takes="sample", needs={_ANSWERS})
 def gate_by_disagreement(
   signal: jax.Array, rollout: types.Rollout, *, gamma: float, rho: float
 ) -> jax.Array:

@@ -12,14 +12,14 @@ from rl.method import Method
 from rl.transforms import chain, components, transform
 
 
-@transform("none", "vector")
+@transform(takes="none", gives="vector")
 def score_and_components(_, rollout: types.Rollout) -> jax.Array:
   """The score, then every component of the task sorted by name, `[M, P, S]`."""
   parts = (rollout.components[name] for name in sorted(rollout.components))
   return jnp.stack([rollout.scores, *parts])
 
 
-@transform("vector", "sample")
+@transform(takes="vector", gives="sample")
 def decoupled_normalize(
   rewards: jax.Array,
   rollout: types.Rollout,

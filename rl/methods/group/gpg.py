@@ -14,7 +14,7 @@ from rl.transforms import center, chain, scores, transform
 COUNTS = ("groups", "scores")
 
 
-@transform("sample")
+@transform(takes="sample")
 def divide_by_informative_share(
   signal: jax.Array, rollout: types.Rollout, *, count: str
 ) -> jax.Array:

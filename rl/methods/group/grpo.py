@@ -23,7 +23,7 @@ def grpo(
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     beta: weight of the KL; 0 drops the reference and its forward pass.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
     eps: constant added to the standard deviation.
   """
   aggregate = seq_mean_token_mean()

@@ -12,7 +12,7 @@ from rl.method import Method
 from rl.transforms import chain, scores, transform
 
 
-@transform("sample")
+@transform(takes="sample")
 def batch_normalize(
   signal: jax.Array, rollout: types.Rollout, *, ddof: int, eps: float
 ) -> jax.Array:

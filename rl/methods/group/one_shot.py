@@ -29,7 +29,7 @@ def one_shot(
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     beta: weight of the KL.
     entropy_coef: weight of the entropy bonus.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   mean = seq_mean_token_mean()
   return Method(

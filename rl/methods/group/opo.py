@@ -13,7 +13,7 @@ from rl.method import Method
 from rl.transforms import chain, scores, transform
 
 
-@transform("sample")
+@transform(takes="sample")
 def minus_length_weighted_mean(
   signal: jax.Array, rollout: types.Rollout
 ) -> jax.Array:

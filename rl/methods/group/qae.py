@@ -11,7 +11,7 @@ from rl.methods.surrogates.dapo import dapo
 from rl.transforms import chain, scores, transform
 
 
-@transform("sample")
+@transform(takes="sample")
 def quantile_normalize(
   signal: jax.Array,
   rollout: types.Rollout,
@@ -50,7 +50,7 @@ def qae(
   Args:
     quantile: K.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
     eps: constant added to the standard deviation.
   """
   return dataclasses.replace(

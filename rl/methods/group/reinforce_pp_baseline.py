@@ -9,7 +9,7 @@ from rl.transforms import broadcast, center, chain, scores, whiten
 
 
 def reinforce_pp_baseline(
-  beta: float = 1e-5, over: str = "token", clip: float = 0.2
+  beta: float = 1e-5, whiten_over: str = "token", clip: float = 0.2
 ) -> Method:
   """A_i = whiten(R_i - mean R), whitened over the batch.
 
@@ -23,19 +23,21 @@ def reinforce_pp_baseline(
 
   Args:
     beta: weight of the KL; 0 drops the reference and its forward pass.
-    over: units that mean and standard deviation (ddof 0) count: "token", so
+    whiten_over: units that mean and standard deviation (ddof 0) count: "token", so
       that long samples weigh more, or "sample".
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
-    ValueError: if `over` is neither "token" nor "sample".
+    ValueError: if `whiten_over` is neither "token" nor "sample".
   """
   whitening = {"token": (broadcast(), whiten()), "sample": (whiten(),)}
-  if over not in whitening:
-    raise ValueError(registry.describe_unknown("over", over, whitening))
+  if whiten_over not in whitening:
+    raise ValueError(
+      registry.describe_unknown("whiten_over", whiten_over, whitening)
+    )
   loss = policy_gradient(ppo_clip(clip, clip))
   return Method(
-    advantage=chain(scores(), center(), *whitening[over]),
+    advantage=chain(scores(), center(), *whitening[whiten_over]),
     loss=loss + beta * kl("k2") if beta else loss,
     parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -13,10 +13,10 @@ from rl.method import Method
 from rl.sampling import samplers
 from rl.transforms import chain, scores, transform
 
-_GREEDY = scoring.provided("stage", "greedy_scores")
+_GREEDY = scoring.provided("sampler", "greedy_scores")
 
 
-@transform("sample", needs={_GREEDY})
+@transform(takes="sample", needs={_GREEDY})
 def minus_greedy(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """R_i - R(greedy completion of the prompt); 0 if that has no score."""
   greedy = rollout.extras[_GREEDY][:, None]  # [P, 1]

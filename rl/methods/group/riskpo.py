@@ -72,7 +72,7 @@ def _spread(signal: Array, valid: Array) -> Array:
 
 
 @transform(
-  "sample",
+  takes="sample",
   init=lambda **_: {"quantiles": jnp.zeros(2), "seen": jnp.zeros((), bool)},
 )
 def bundle_risk(

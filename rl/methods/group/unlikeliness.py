@@ -13,7 +13,7 @@ from rl.transforms import chain, group_normalize, scores, transform
 _OLD = scoring.Need("old", scoring.log_probs)
 
 
-@transform("sample", needs={_OLD})
+@transform(takes="sample", needs={_OLD})
 def discount_likely(
   signal: jax.Array, rollout: types.Rollout, *, beta_rank: float
 ) -> jax.Array:

@@ -11,7 +11,7 @@ from rl.parameter_sets import frozen
 from rl.transforms import chain, transform
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def foresight(_, rollout: types.Rollout) -> jax.Array:
   """w_i = mean log pi of what follows the first step of sample i, in nats."""
   tokens = rollout.valid("token")
@@ -21,7 +21,7 @@ def foresight(_, rollout: types.Rollout) -> jax.Array:
   return masked.mean(rollout.behavior_log_probs, tokens)
 
 
-@transform("sample")
+@transform(takes="sample")
 def calibrated_pair(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float, max_factor: float
 ) -> jax.Array:

@@ -24,13 +24,13 @@ def _centered(values: jax.Array, rollout: types.Rollout) -> jax.Array:
   return jnp.where(members(rollout), v - mean, 0.0)
 
 
-@transform("none", "sample", needs={MODEL})
+@transform(takes="none", gives="sample", needs={MODEL})
 def modelled_advantages(_, rollout: types.Rollout) -> jax.Array:
   """a_i = v_i - mean_j v_j by the advantage model."""
   return _centered(rollout.extras[MODEL], rollout)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def varied_groups(_, rollout: types.Rollout) -> jax.Array:
   """A filter: the samples of groups with two different scores."""
   valid = members(rollout)
@@ -38,7 +38,9 @@ def varied_groups(_, rollout: types.Rollout) -> jax.Array:
   return jnp.broadcast_to(~is_constant, valid.shape)
 
 
-@term("sample", "prompt", needs={scoring.Need("policy", scoring.values)})
+@term(
+  takes="sample", gives="prompt", needs={scoring.Need("policy", scoring.values)}
+)
 def bounded_ranking(
   signal: jax.Array,
   policy: types.Named,

@@ -12,7 +12,7 @@ from rl.sampling import random_keys
 from rl.transforms import chain, transform
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def against_random_member(
   _, rollout: types.Rollout, *, limit: float
 ) -> jax.Array:
@@ -37,7 +37,7 @@ def against_random_member(
   return jnp.where((imbalance <= limit)[:, None], advantages, 0.0)
 
 
-@transform("sample")
+@transform(takes="sample")
 def informative_groups(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """A filter: the samples of groups in which some sample has a signal."""
   has_signal = (signal != 0).any(-1, keepdims=True)

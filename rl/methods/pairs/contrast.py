@@ -29,20 +29,20 @@ def best_and_worst(scores: Array, valid: Array) -> tuple[Array, Array]:
   return best & scores_differ, worst & scores_differ
 
 
-@transform("sample")
+@transform(takes="sample")
 def best_of_group(signal: Array, rollout: types.Rollout) -> Array:
   """A filter: the first best sample of each group."""
   return first_best(signal, members(rollout))
 
 
-@transform("sample")
+@transform(takes="sample")
 def contrasted(signal: Array, rollout: types.Rollout) -> Array:
   """A filter: the samples with a signal other than 0, those of a pair."""
   del rollout
   return signal != 0
 
 
-@term("sample", "prompt", needs={POLICY, REF})
+@term(takes="sample", gives="prompt", needs={POLICY, REF})
 def contrastive(
   signal: Array, policy: types.Named, rollout: types.Rollout, *, beta: float
 ) -> Array:

@@ -14,7 +14,7 @@ from rl.transforms import chain, group_normalize, scores, transform
 DURATIONS = scoring.provided("task", "durations")
 
 
-@transform("sample", "token")
+@transform(takes="sample", gives="token")
 def weighted_by_duration(
   signal: jax.Array, rollout: types.Rollout, *, timeout: float
 ) -> jax.Array:

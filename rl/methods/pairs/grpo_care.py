@@ -20,7 +20,7 @@ from rl.transforms import (
 EMA = scoring.Need("ema", scoring.log_probs)
 
 
-@transform("sample", needs={EMA})
+@transform(takes="sample", needs={EMA})
 def consistency_bonus(
   signal: jax.Array,
   rollout: types.Rollout,

@@ -87,8 +87,8 @@ def head_log_probs(objective: str) -> scoring.Probe:
 
 
 @term(
-  "sample",
-  "prompt",
+  takes="sample",
+  gives="prompt",
   needs=lambda objective, beta: {
     scoring.Need("policy", head_log_probs(objective)),
     REF,
@@ -119,7 +119,7 @@ def pair_of(objective: str) -> Transform:
   return chain(*component, best_against_worst())
 
 
-@transform("none", "scalar")
+@transform(takes="none", gives="scalar")
 def objective_weight(
   _, rollout: types.Rollout, *, objectives: tuple[str, ...]
 ) -> Array:

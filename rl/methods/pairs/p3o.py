@@ -15,7 +15,7 @@ from rl.transforms import chain, scores, transform
 CLIPPING = ("separate", "joint")
 
 
-@transform("sample", needs={OLD, REF})
+@transform(takes="sample", needs={OLD, REF})
 def minus_log_ratio(
   signal: jax.Array, rollout: types.Rollout, *, beta: float
 ) -> jax.Array:
@@ -24,7 +24,7 @@ def minus_log_ratio(
   return signal - beta * masked.sum(log_ratio, rollout.valid("token"))
 
 
-@term("sample", "prompt", needs={POLICY, OLD})
+@term(takes="sample", gives="prompt", needs={POLICY, OLD})
 def pairwise_surrogate(
   signal: jax.Array,
   policy: types.Named,

@@ -10,7 +10,7 @@ from rl.methods.pairs.pairwise import OLD, POLICY, log_ratios, members
 from rl.transforms import known_verdict, only, verdicts
 
 
-@term("sample", "sample", needs={POLICY, OLD})
+@term(takes="sample", gives="sample", needs={POLICY, OLD})
 def verdict_cross_entropy(
   signal: jax.Array,
   policy: types.Named,

@@ -12,7 +12,7 @@ from rl.parameter_sets import frozen
 from rl.transforms import scores
 
 
-@term("sample", "prompt", needs={POLICY, OLD, REF})
+@term(takes="sample", gives="prompt", needs={POLICY, OLD, REF})
 def reward_difference(
   signal: jax.Array,
   policy: types.Named,

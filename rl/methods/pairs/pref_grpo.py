@@ -23,7 +23,7 @@ def compared_samples(rollout: types.Rollout) -> jax.Array:
   return compared_pairs(rollout).any(-1)
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def win_rates(_, rollout: types.Rollout) -> jax.Array:
   """R_i, the mean of pref[i, j] over the samples j that i was compared with."""
   return masked.mean(pairwise.preferences(rollout), compared_pairs(rollout))

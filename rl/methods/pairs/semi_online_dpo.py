@@ -17,7 +17,7 @@ from rl.parameter_sets import frozen, sync
 from rl.transforms import chain, scores, transform
 
 
-@transform("sample")
+@transform(takes="sample")
 def best_against_worst(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """+1 on the first best sample, -1 on the first worst, 0 on the others."""
   best, worst = best_and_worst(signal, members(rollout))

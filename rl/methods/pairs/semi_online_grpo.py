@@ -34,12 +34,12 @@ def semi_online_grpo(
       generator; 1 is online, the paper's largest is 100.
     cap: largest weight.
     beta: weight of the KL; 0 drops the reference and its forward pass.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
     eps: constant added to the standard deviation.
   """
   aggregate = seq_mean_token_mean()
   capped = weighted_reinforce((0.0, cap), (0.0, cap))
-  loss = policy_gradient(capped, aggregate=aggregate, against="behavior")
+  loss = policy_gradient(capped, aggregate=aggregate, denominator="behavior")
   generator = (("generator", sync(every)),)
   return Method(
     advantage=chain(scores(), group_normalize(ddof, eps)),

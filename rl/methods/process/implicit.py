@@ -42,13 +42,13 @@ def implicit_rewards() -> Transform:
   return log_ratios("prm", "ref")
 
 
-@transform("token")
+@transform(takes="token")
 def all_but_last(signal: Array, rollout: types.Rollout) -> Array:
   """The rewards, with 0 at the last scored token of each sample."""
   return jnp.where(sample_ends(rollout), 0.0, signal)
 
 
-@transform("token")
+@transform(takes="token")
 def divide_by_largest_return(signal: Array, rollout: types.Rollout) -> Array:
   """r_t / (max over the batch's tokens of |sum_{u >= t} r_u| + 1e-6).
 
@@ -98,7 +98,7 @@ def leave_one_out_tokens(
   return jnp.where(mask & (others > 0)[..., None], centered, 0.0)
 
 
-@transform("token")
+@transform(takes="token")
 def minus_others_token_mean(
   signal: Array, rollout: types.Rollout, *, form: str = "released"
 ) -> Array:
@@ -109,7 +109,7 @@ def minus_others_token_mean(
 # Training the reward model on outcomes.
 
 
-@term("none", "sample", needs={_POLICY, _REFERENCE})
+@term(takes="none", gives="sample", needs={_POLICY, _REFERENCE})
 def implicit_cross_entropy(
   _, policy: types.Named, rollout: types.Rollout, *, beta: float
 ) -> tuple[Array, dict[str, Array]]:

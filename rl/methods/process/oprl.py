@@ -26,7 +26,7 @@ Array = jax.Array
 _POLICY = scoring.Need("policy", scoring.log_probs)
 
 
-@transform("token", "step")
+@transform(takes="token", gives="step")
 def sum_tokens_in_steps(signal: Array, rollout: types.Rollout) -> Array:
   """The sum over the scored tokens of each step, `[P, S, T] -> [P, S, K]`.
 
@@ -46,7 +46,7 @@ def sum_tokens_in_steps(signal: Array, rollout: types.Rollout) -> Array:
   return jnp.sum(jnp.where(inside, values[..., None], 0.0), -2)
 
 
-@transform("step")
+@transform(takes="step")
 def minus_others_pooled_mean(signal: Array, rollout: types.Rollout) -> Array:
   """r_ik - b_i, b_i the mean over all steps of the other samples as one pool.
 
@@ -67,7 +67,7 @@ def implicit_step_rewards(beta: float) -> Transform:
   return beta * chain(log_ratios("prm", "old"), sum_tokens_in_steps())
 
 
-@term("none", "prompt", needs={_POLICY})
+@term(takes="none", gives="prompt", needs={_POLICY})
 def trajectory_preferences(
   _, policy: types.Named, rollout: types.Rollout, *, beta: float
 ) -> Array:

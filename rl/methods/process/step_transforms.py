@@ -48,7 +48,7 @@ minus_others_step_mean = lift(
 )
 
 
-@transform("token")
+@transform(takes="token")
 def minus_others_mean_return(
   signal: Array, rollout: types.Rollout, *, horizon: int | None = None
 ) -> Array:
@@ -78,13 +78,13 @@ def minus_others_mean_return(
 product_steps = lift(step_rewards.product, "step", "sample", step_mask=_steps)
 
 
-@transform("step", "sample")
+@transform(takes="step", gives="sample")
 def mean_steps(signal: Array, rollout: types.Rollout) -> Array:
   """Mean over the steps of a sample; 0 without steps."""
   return masked.mean(signal, rollout.valid("step"))
 
 
-@transform("step", "sample")
+@transform(takes="step", gives="sample")
 def max_steps(signal: Array, rollout: types.Rollout) -> Array:
   """Largest score of the steps of a sample; 0 without steps."""
   valid = rollout.valid("step")

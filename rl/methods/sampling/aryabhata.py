@@ -71,7 +71,7 @@ def aryabhata(pilot: int = 8, threshold: float = 0.25, ddof: int = 1) -> Method:
   Args:
     pilot: samples of every prompt in the first pass.
     threshold: mean score from which a prompt counts as solved.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

@@ -29,7 +29,7 @@ def brorl(
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     beta: weight of the KL.
     every: training steps between resets of the reference to the policy.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

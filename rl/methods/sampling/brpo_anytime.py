@@ -35,7 +35,7 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Sampler:
   score there. `step_ids` is the first budget that contains a token. The
   completions are the rollout of the learner "summary", `[P S (K - 1),
   summaries]` for K budgets; their tokens are counted in the policy's
-  "stage/tokens".
+  "sampler/tokens".
   """
 
   def run(batch: PromptBatch, memory: Any) -> dict[str, types.Rollout]:
@@ -60,9 +60,9 @@ def anytime(budgets: tuple[float, ...], summaries: int) -> Sampler:
         is_cut,
       )
       summary_mask = part.sample_mask & is_cut.reshape(-1, 1)
-      num_tokens += part.extras["stage/drawn"].sum()
+      num_tokens += part.extras["sampler/drawn"].sum()
       # The policy's rollout counts the tokens of the summaries, so here are 0.
-      extras = part.extras.update({"stage/tokens": jnp.zeros((), jnp.int32)})
+      extras = part.extras.update({"sampler/tokens": jnp.zeros((), jnp.int32)})
       parts.append(part.replace(sample_mask=summary_mask, extras=extras))
       mean = masked.mean(part.scores, summary_mask).reshape(is_cut.shape)
       all_scores.append(jnp.where(is_cut, mean, rollout.scores)[..., None])
@@ -93,7 +93,7 @@ def _stacked(*parts: Array) -> Array:
   return jnp.concatenate(parts, 0) if parts[0].ndim else parts[0]
 
 
-@transform("step")
+@transform(takes="step")
 def budget_relative(signal: Array, rollout: types.Rollout) -> Array:
   """A_s = return_s - (s V1_s + (K - s) V2_s) / K, budgets s = 0, ..., K - 1.
 

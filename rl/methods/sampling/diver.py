@@ -99,7 +99,7 @@ def diversity(rollout: types.Rollout, kind: str) -> np.ndarray:
   return result
 
 
-@transform("sample", needs=lambda kind, **_: {diversity_need(kind)})
+@transform(takes="sample", needs=lambda kind, **_: {diversity_need(kind)})
 def plus_diversity(
   signal: Array, rollout: types.Rollout, *, kind: str, steps: int
 ) -> Array:
@@ -145,7 +145,7 @@ def diver(
     kind: "bleu" or "steps".
     steps: number of training steps with a bonus.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
     ValueError: if the kind is unknown.

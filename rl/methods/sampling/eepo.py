@@ -112,14 +112,14 @@ def eepo(
     threshold: mean entropy in nats below which the step is made.
     window: number of training steps of that mean.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
     loss=policy_gradient(
       ppo_clip(clip, clip),
       aggregate=seq_mean_token_mean(),
-      against="behavior",
+      denominator="behavior",
     ),
     sampler=forget(rate, threshold, window) if rate else once(),
   )

@@ -67,7 +67,7 @@ def copies(rollout: types.Rollout, rule: str) -> Array:
   return jax.vmap(draw)(weights, valid, keys)
 
 
-@transform("sample")
+@transform(takes="sample")
 def drawn_z_score(signal: Array, rollout: types.Rollout, *, rule: str) -> Array:
   """n_i (R_i - mean R) / std R (ddof 0), with n_i copies of sample i drawn.
 

@@ -85,7 +85,7 @@ def first_ranked(
   return members & (ahead.sum(-1) < count[..., None])
 
 
-@transform("step", "sample")
+@transform(takes="step", gives="sample")
 def consistent_samples(
   signal: Array,
   rollout: types.Rollout,

@@ -18,7 +18,7 @@ _OLD = scoring.Need("old", scoring.log_probs)
 
 
 @transform(
-  "token",
+  takes="token",
   init=lambda alpha, target, rate: {
     "log_alpha": jnp.log(jnp.float32(alpha)),
     "adam": optax.adam(rate).init(jnp.float32(0)),

@@ -11,9 +11,9 @@ from rl.transforms import scores
 
 
 @term(
-  "sample",
-  "prompt",
-  prompt_mean(),
+  takes="sample",
+  gives="prompt",
+  aggregate=prompt_mean(),
   needs={scoring.Need("policy", scoring.log_probs)},
 )
 def off_policy_max_at_k(

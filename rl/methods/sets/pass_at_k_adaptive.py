@@ -14,7 +14,7 @@ _ENTROPY = scoring.Need("old", scoring.entropy)
 _ROUNDING = 1e-3
 
 
-@transform("sample", needs={_ENTROPY})
+@transform(takes="sample", needs={_ENTROPY})
 def choose_k_by_entropy(
   signal: jax.Array, rollout: types.Rollout, *, k: int, exploit: float
 ) -> jax.Array:

@@ -17,7 +17,7 @@ def accuracy(solve_rate: jax.Array) -> jax.Array:
   return solve_rate
 
 
-@transform("sample")
+@transform(takes="sample")
 def blend_with_pass_at_1(
   signal: jax.Array,
   rollout: types.Rollout,

@@ -10,7 +10,7 @@ from rl.method import Method
 from rl.transforms import chain, pass_at_k_advantages, scores, transform
 
 
-@transform("sample")
+@transform(takes="sample")
 def weigh_by_rarity(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """f(c) times the signal, f(c) = 4 / (10 log(c + 1/2)), c right samples."""
   # [P, 1], the number of right samples if scores are 0 and 1.

@@ -13,7 +13,7 @@ from rl.transforms import chain, scores, transform
 Array = jax.Array
 
 
-@transform("sample")
+@transform(takes="sample")
 def lead_of_the_best(
   signal: Array, rollout: types.Rollout, *, scaled: bool = False
 ) -> Array:

@@ -21,7 +21,7 @@ _ROUNDING = 1e-6  # nats; equal entropies must reach their quantile
 _SCOPES = {"response": -1, "batch": (0, 1, 2)}  # axes of [P, S, T]
 
 
-@transform("sample", "token", needs={_ENTROPY})
+@transform(takes="sample", gives="token", needs={_ENTROPY})
 def most_uncertain(
   signal: jax.Array, rollout: types.Rollout, *, rho: float, scope: str
 ) -> jax.Array:
@@ -65,7 +65,7 @@ def earl(
       these samples, "batch" (the 80/20 rule of Wang et al. 2025).
     beta: weight of the KL; 0 drops the reference and its forward pass.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
     ValueError: if the scope is unknown.

@@ -19,7 +19,7 @@ _ENTROPY = scoring.Need("old", scoring.entropy)
 _BATCH = (0, 1, 2)  # all axes of [P, S, K]
 
 
-@transform("sample", "step", needs={_ENTROPY})
+@transform(takes="sample", gives="step", needs={_ENTROPY})
 def modulate_by_entropy(
   signal: jax.Array,
   rollout: types.Rollout,
@@ -86,7 +86,7 @@ def empg(
     k_future: decay of the bonus f with entropy.
     zeta: weight of the bonus.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
     ValueError: when a step is traced, if the rollout has no steps.

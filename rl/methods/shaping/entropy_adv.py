@@ -12,7 +12,7 @@ from rl.transforms import chain, group_normalize, scores, transform
 _ENTROPY = scoring.Need("old", scoring.entropy)
 
 
-@transform("sample", "token", needs={_ENTROPY})
+@transform(takes="sample", gives="token", needs={_ENTROPY})
 def add_entropy(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float, kappa: float
 ) -> jax.Array:
@@ -42,7 +42,7 @@ def entropy_adv(
     alpha: weight of the entropy.
     kappa: divisor of |A| in the largest bonus.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof), add_entropy(alpha, kappa)),

@@ -93,7 +93,7 @@ def rank_statistics(
 
 
 @transform(
-  "sample",
+  takes="sample",
   needs={_HIDDEN},
   init=lambda **hyper: {"mean": jnp.zeros(3), "weight": jnp.zeros(())},
 )
@@ -160,7 +160,7 @@ def erv(
     gain: slope of s in the acceleration.
     kappa: divisor of |A| in the largest bonus.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   bonus = explore_or_exploit(stride, rate, gain, kappa)
   return Method(

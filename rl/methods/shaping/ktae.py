@@ -92,7 +92,7 @@ def key_bonus(
   return jnp.where((right > 0) & (wrong > 0), bonus, 0.0)
 
 
-@transform("token")
+@transform(takes="token")
 def add_key_tokens(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """A_t + `key_bonus` of the token's id in its group; no bonus at EOS."""
   valid, valid_samples = rollout.valid("token"), rollout.sample_mask
@@ -126,7 +126,7 @@ def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
 
   Args:
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   advantage = chain(scores(), group_normalize(ddof), broadcast())
   return Method(

@@ -86,7 +86,7 @@ def _weights(mu: int, share: float) -> scoring.Need:
   return scoring.host(name, fn, reads=(_ENTROPY,))
 
 
-@transform("token", needs=lambda mu, share: {_weights(mu, share)})
+@transform(takes="token", needs=lambda mu, share: {_weights(mu, share)})
 def times_segment_weights(
   signal: jax.Array, rollout: types.Rollout, *, mu: int, share: float
 ) -> jax.Array:
@@ -127,7 +127,7 @@ def less(
     share: share of a response's tokens that has low entropy.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     cap: largest ratio, of the dual clip.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   advantage = chain(scores(), group_normalize(ddof), broadcast())
   return Method(

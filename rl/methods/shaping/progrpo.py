@@ -41,7 +41,7 @@ def confidence(
   return jnp.exp(masked.mean(ranked, is_lowest))
 
 
-@transform("sample", needs={_ANSWER, _PROMPT})
+@transform(takes="sample", needs={_ANSWER, _PROMPT})
 def add_confidence_gap(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float, share: float
 ) -> jax.Array:
@@ -85,7 +85,7 @@ def progrpo(
     alpha: weight of the correction.
     share: share of the tokens, the least likely ones, in c.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   gap = add_confidence_gap(alpha, share)
   return Method(

@@ -12,7 +12,7 @@ from rl.transforms import chain, group_normalize, scores, transform
 _ENTROPY = scoring.Need("old", scoring.entropy)
 
 
-@transform("sample", "token", needs={_ENTROPY})
+@transform(takes="sample", gives="token", needs={_ENTROPY})
 def credit_zero_variance(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float
 ) -> jax.Array:
@@ -50,7 +50,7 @@ def rl_zvp(alpha: float = 0.1, clip: float = 0.2, ddof: int = 1) -> Method:
   Args:
     alpha: scale of the advantages of groups without variance.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   credit = credit_zero_variance(alpha)
   return Method(

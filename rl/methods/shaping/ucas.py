@@ -26,7 +26,7 @@ _CERTAINTY = scoring.Need("old", scoring.Probe("certainty", _over_uniform))
 _LOGIT = scoring.Need("old", scoring.Probe("chosen_logit", _chosen_logit))
 
 
-@transform("sample", "token", needs={_CERTAINTY, _LOGIT})
+@transform(takes="sample", gives="token", needs={_CERTAINTY, _LOGIT})
 def shape_by_certainty(
   signal: jax.Array,
   rollout: types.Rollout,
@@ -81,7 +81,7 @@ def ucas(
     reduce: "mean" over the tokens in c, or "sum", as in the released code;
       length then counts as certainty.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
     ValueError: if `reduce` is unknown.

@@ -25,7 +25,12 @@ def excess(log_rho: jax.Array) -> jax.Array:
   return jnp.where(log_rho > _LINEAR_FROM, tangent, exact)
 
 
-@term("none", "sample", sample_mean(), needs={_POLICY, _REFERENCE})
+@term(
+  takes="none",
+  gives="sample",
+  aggregate=sample_mean(),
+  needs={_POLICY, _REFERENCE},
+)
 def chi_squared_to_reference(
   _, policy: types.Named, rollout: types.Rollout
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -43,7 +48,7 @@ def chi_squared_to_reference(
   return 2 * (excess_ratio - log_rho), metrics
 
 
-@transform("none", "scalar", needs={_OLD, _REFERENCE})
+@transform(takes="none", gives="scalar", needs={_OLD, _REFERENCE})
 def slope_of_the_root(_, rollout: types.Rollout, *, coef: float) -> jax.Array:
   """coef / (2 sqrt chi^2) of the policy before the step; 0 below chi^2 = 1e-4.
 

@@ -20,7 +20,7 @@ def cispo(low: float = 1.0, high: float = 4.0, ddof: int = 1) -> Method:
     low: 1 - the smallest weight; 1 is no lower bound.
     high: excess of the largest weight over 1, as in the paper and in verl.
       TRL's `epsilon_high` is the weight itself: its 5 is 4 here.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   bounds = (1 - low, 1 + high)
   return Method(

@@ -14,7 +14,7 @@ from rl.transforms import broadcast, chain, group_normalize, scores, transform
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 
-@transform("token", needs={_OLD_LOG_PROBS})
+@transform(takes="token", needs={_OLD_LOG_PROBS})
 def drop_by_covariance(
   signal: jax.Array,
   rollout: types.Rollout,
@@ -56,7 +56,7 @@ def clip_cov(
     fraction: share of all tokens that lose their gradient.
     low, high: bounds of the covariance of these tokens.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(

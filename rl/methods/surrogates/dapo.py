@@ -35,7 +35,7 @@ def dapo(
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     max_length, cache: same as in `soft_overlong`; the paper's lengths, which
       shorter tasks never reach.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(

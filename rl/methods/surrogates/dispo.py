@@ -32,7 +32,7 @@ def dispo(
     positive: (low, high) where A > 0.
     negative: (low, high) where A < 0.
     max_length, cache: same as in `soft_overlong`.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   bounds = [(1 - low, 1 + high) for low, high in (positive, negative)]
   return Method(

@@ -46,7 +46,7 @@ def old_divergence(k: int) -> Term:
   ids = top_token_ids("old", k)
   old, new = log_probs_at("old", ids), log_probs_at("policy", ids)
 
-  @term("none", "token", needs={ids, old, new})
+  @term(takes="none", gives="token", needs={ids, old, new})
   def kl_from_old(_, policy, rollout):  # -> [P, S, T]
     value = divergence(rollout.extras[old], policy[new.probe])
     return value, {"policy/kl_old_max": value}
@@ -69,8 +69,8 @@ def dual_variable(
   adam = optax.adam(rate)
 
   @transform(
-    "none",
-    "scalar",
+    takes="none",
+    gives="scalar",
     init=lambda: {
       "beta": jnp.float32(start),
       "adam": adam.init(jnp.float32(start)),
@@ -123,7 +123,7 @@ def fixpo(
     beta: first weight of the KL, a dual variable.
     k: number of tokens of the KL.
     passes: largest number of passes of repairs.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

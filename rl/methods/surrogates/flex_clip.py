@@ -14,15 +14,15 @@ _ENTROPY = scoring.Need("old", scoring.entropy)
 _PHASE = scoring.provided("prepared", "phase")
 
 
-@transform("none", "scalar")
+@transform(takes="none", gives="scalar")
 def time_phase(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
   """lambda = 1 - 2 t / T, from 1 to -1 over T = `steps` training steps."""
   return 1.0 - 2.0 * jnp.minimum(rollout.step / steps, 1.0)
 
 
 @transform(
-  "none",
-  "scalar",
+  takes="none",
+  gives="scalar",
   init=lambda **_: {"start": jnp.zeros(()), "phase": jnp.zeros(())},
   needs={_ENTROPY},
 )
@@ -115,7 +115,7 @@ def flex_clip(
     steps: T, the number of training steps of the schedule.
     upper, lower: (a, b) of the two lines.
     clip: clip range where the line has no weight.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:
     ValueError: if the schedule is unknown.

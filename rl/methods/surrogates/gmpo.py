@@ -47,7 +47,7 @@ def gmpo(clip: float = 0.4, ddof: int = 1) -> Method:
 
   Args:
     clip: bound of the log-ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

@@ -20,7 +20,7 @@ def gspo(low: float = 3e-4, high: float = 4e-4, ddof: int = 1) -> Method:
 
   Args:
     low, high: clip range [1 - low, 1 + high] of s_i.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

@@ -26,7 +26,12 @@ def log_gain(
   return advantages * log_ratio
 
 
-@term("none", "sample", sample_mean(), needs={_LOG_PROBS, _OLD_LOG_PROBS})
+@term(
+  takes="none",
+  gives="sample",
+  aggregate=sample_mean(),
+  needs={_LOG_PROBS, _OLD_LOG_PROBS},
+)
 def squared_log_ratio(
   _, policy: types.Named, rollout: types.Rollout
 ) -> jax.Array:

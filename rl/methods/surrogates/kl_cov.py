@@ -16,7 +16,7 @@ _ADVANTAGE = scoring.provided("prepared", "advantage")
 _ROUNDING = 1e-5  # nats, by which two passes of one policy may differ
 
 
-@transform("none", "token", needs={_OLD, _ADVANTAGE})
+@transform(takes="none", gives="token", needs={_OLD, _ADVANTAGE})
 def highest_covariance(
   _, rollout: types.Rollout, *, fraction: float
 ) -> jax.Array:
@@ -27,7 +27,7 @@ def highest_covariance(
   return 1.0 * lowest(-covariance, mask & (covariance > 0), count)
 
 
-@term("token", needs={_POLICY, _OLD})
+@term(takes="token", needs={_POLICY, _OLD})
 def distance_to_old(
   signal: jax.Array, policy: types.Named, rollout: types.Rollout
 ) -> jax.Array:
@@ -50,7 +50,7 @@ def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
   Args:
     fraction: share of all tokens that is penalised: at least one, if cov > 0.
     beta: weight of the penalty.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   penalty = distance_to_old().of(signal=highest_covariance(fraction))
   return Method(

@@ -31,7 +31,7 @@ def proxy(kappa: float) -> scoring.Need:
   return scoring.Need("old", scoring.Probe(f"min_p_log_probs({kappa:g})", fn))
 
 
-@transform("none", "token", needs={_OLD_LOG_PROBS, _ADVANTAGE})
+@transform(takes="none", gives="token", needs={_OLD_LOG_PROBS, _ADVANTAGE})
 def least_likely(_, rollout: types.Rollout, *, fraction: float) -> jax.Array:
   """1 at the least likely `fraction` of the tokens with A < 0, else 0."""
   candidates = rollout.valid("token") & (rollout.extras[_ADVANTAGE] < 0)
@@ -40,7 +40,7 @@ def least_likely(_, rollout: types.Rollout, *, fraction: float) -> jax.Array:
   return jnp.where(count > 1, selected, False).astype(jnp.float32)
 
 
-@term("token", needs=lambda kappa: {_LOG_PROBS, proxy(kappa)})
+@term(takes="token", needs=lambda kappa: {_LOG_PROBS, proxy(kappa)})
 def pull_to_proxy(
   signal: jax.Array, policy: types.Named, rollout: types.Rollout, *, kappa
 ) -> jax.Array:
@@ -78,7 +78,7 @@ def lp_reg(
     fraction: share of the tokens with A < 0 that is considered.
     beta: weight of the penalty.
     high: excess over 1 of the largest ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   pull = pull_to_proxy(kappa).of(signal=least_likely(fraction))
   return Method(

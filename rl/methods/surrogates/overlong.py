@@ -11,7 +11,7 @@ from rl.transforms import transform
 Array = jax.Array
 
 
-@transform("sample")
+@transform(takes="sample")
 def soft_overlong(
   signal: Array,
   rollout: types.Rollout,

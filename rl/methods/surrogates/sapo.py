@@ -46,7 +46,7 @@ def sapo(
     tau_positive: tau where A > 0; the slope falls faster for a larger tau.
     tau_negative: tau where A <= 0. It is larger, as the gradient of wrong
       samples raises all tokens that were not sampled.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),

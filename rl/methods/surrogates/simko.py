@@ -82,7 +82,7 @@ def simko(
     press: factor of A < 0 at the most likely token.
     quantile: level of the quantile of the entropy within a sample.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance of a group of n samples is divided by n - ddof.
+    ddof: the standard deviation of n samples divides by n - ddof.
   """
   surrogate = simko_clip(k, alpha, press, quantile, clip)
   return Method(

@@ -33,7 +33,7 @@ def top_p_entropy(p: float) -> scoring.Probe:
   return scoring.Probe(f"top_p_entropy({p:g})", fn)
 
 
-@transform("none", "token", needs={_ENTROPY})
+@transform(takes="none", gives="token", needs={_ENTROPY})
 def open_positions(_, rollout: types.Rollout, *, quantile: float) -> jax.Array:
   """Tokens whose entropy reaches the quantile over the tokens of the batch."""
   entropy, mask = rollout.extras[_ENTROPY], rollout.valid("token")
@@ -42,8 +42,8 @@ def open_positions(_, rollout: types.Rollout, *, quantile: float) -> jax.Array:
 
 
 @transform(
-  "none",
-  "scalar",
+  takes="none",
+  gives="scalar",
   init=lambda **_: {"anchor": jnp.zeros(()), "set": jnp.array(False)},
   needs=lambda p, **_: {_ENTROPY, scoring.Need("old", top_p_entropy(p))},
 )
@@ -65,7 +65,7 @@ def entropy_gap(
 
 
 @term(
-  "none",
+  takes="none",
   aggregate=seq_mean_token_mean(),
   needs=lambda p: {scoring.Need("policy", top_p_entropy(p))},
 )

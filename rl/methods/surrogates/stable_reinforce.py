@@ -13,7 +13,7 @@ from rl.method import Method
 from rl.transforms import chain, components, scores, transform, whiten
 
 
-@transform("vector", "sample")
+@transform(takes="vector", gives="sample")
 def judge_reward(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   """.5 format + accuracy (1 + .5 consistency), from 0 to 2.
 
@@ -24,7 +24,7 @@ def judge_reward(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
   return 0.5 * formatted + accuracy * (1 + 0.5 * consistency)
 
 
-@transform("sample")
+@transform(takes="sample")
 def without_outliers(
   signal: jax.Array, rollout: types.Rollout, *, limit: float
 ) -> jax.Array:

@@ -12,7 +12,7 @@ from rl.methods.surrogates.weights import weighted_reinforce
 from rl.transforms import known_verdict, only, transform
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def signs_minus_baseline(
   _, rollout: types.Rollout, *, baseline: float
 ) -> jax.Array:
@@ -54,6 +54,6 @@ def topr(
       weighted_reinforce(positive, negative),
       ratio=ratios.sequence,
       aggregate=seq_mean_token_sum(),
-      against="behavior",
+      denominator="behavior",
     ),
   )

@@ -10,7 +10,7 @@ from rl.transforms import transform
 Array = jax.Array
 
 
-@transform("none", "sample")
+@transform(takes="none", gives="sample")
 def signed_verdicts(_, rollout: types.Rollout, *, right: float = 1.0) -> Array:
   """+`right` for right samples, -1 for wrong ones, 0 for unknown verdicts."""
   return right * (rollout.correct == 1) - 1.0 * (rollout.correct == 0)

@@ -254,7 +254,7 @@ def test_all_tokens_of_a_step_count():
   assert int(multi_seed.sampled_tokens(rollout)) == real
   both = {"policy": rollout, "summariser": rollout}
   assert int(multi_seed.sampled_tokens(both)) == 2 * real
-  more = rollout.extras.update({"stage/tokens": np.float32(1000)})
+  more = rollout.extras.update({"sampler/tokens": np.float32(1000)})
   assert int(multi_seed.sampled_tokens(rollout.replace(extras=more))) == 1000
 
 
@@ -501,7 +501,10 @@ def test_step_rewards_are_summed_over_a_samples_steps():
   inside = np.asarray(rollout.step_mask) & real[..., None]
   gained = np.random.default_rng(0).normal(size=inside.shape)
   values = np.where(inside, gained.cumsum(-1), np.nan)
-  extras = {"stage/values": values, "stage/prompt_values": np.zeros(len(real))}
+  extras = {
+    "sampler/values": values,
+    "sampler/prompt_values": np.zeros(len(real)),
+  }
   rollout = rollout.replace(extras=types.Named(extras))
   reward = Reward((), None, steps=rewards.get("gains"))
   e = SimpleNamespace(method=SimpleNamespace(reward=reward))

@@ -24,7 +24,7 @@ def judge(task, problems, good):
 @pytest.fixture(scope="module")
 def task():
   return tasks.get(
-    "noisy", of="countdown(count=3)", false_positive=0.1, false_negative=0.4
+    "noisy", task="countdown(count=3)", false_positive=0.1, false_negative=0.4
   )
 
 
@@ -70,4 +70,4 @@ def test_refusals(task):
   with pytest.raises(ValueError, match="probability"):
     tasks.get("noisy", false_positive=1.2)
   with pytest.raises(ValueError, match="countdown"):
-    tasks.get("noisy", of="countdwn")
+    tasks.get("noisy", task="countdwn")

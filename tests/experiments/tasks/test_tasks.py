@@ -28,7 +28,7 @@ ROWS = {
   "closeness": {"count": 3},
   # Without flips, which test_noisy.py tests, it is the other task.
   "noisy": {
-    "of": "countdown(count=3)",
+    "task": "countdown(count=3)",
     "false_positive": 0.0,
     "false_negative": 0.0,
   },

@@ -29,7 +29,9 @@ FINE = {
 SPOILT = 2  # steps after which a loss is NaN
 
 
-@terms.term("none", "token", needs={scoring.Need("policy", scoring.log_probs)})
+@terms.term(
+  takes="none", gives="token", needs={scoring.Need("policy", scoring.log_probs)}
+)
 def breaking(_, policy, rollout):
   late = rollout.step >= SPOILT
   return jnp.where(late, jnp.log(-1.0 - late), 1.0) * policy["log_probs"]

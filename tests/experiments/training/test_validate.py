@@ -21,7 +21,10 @@ PASS_AT_2 = "evaluation/accuracy/pass@2"
     ({"plan__max_mean_ratio": math.nan}, "max_mean_ratio = nan must be above"),
     ({"stop_after_skips": -1}, "stop_after_skips = -1 must be at least 0"),
     ({"evaluate_every": -1}, "evaluate_every = -1 must be at least 0"),
-    ({"stage": "greedy("}, r"stage: cannot read .*prefix_values\(cont"),
+    (
+      {"rollout.sampler": "greedy("},
+      r"rollout.sampler: cannot read .*prefix_values\(cont",
+    ),
     ({"mix__steps": "gains("}, r"mix.steps: cannot read .*gains\(\)"),
     ({"method": "ppo"}, "add --config.model.value_head=True"),
     ({"method": "grpo(clip=-0.2)"}, "low = -0.2 must be at least 0"),

@@ -16,7 +16,7 @@ ROWS = {
   "reinforce": Row(),
   "reinforce_pp": Row({"beta": 0.1}),
   "reinforce_pp_baseline": Row({"beta": 0.1}),
-  "remax": Row(signal=("scores", "stage/greedy_scores")),
+  "remax": Row(signal=("scores", "sampler/greedy_scores")),
   "riskpo": Row({"bundle": 2}),
   "rloo": Row(),
   "unlikeliness": Row(),

@@ -86,7 +86,7 @@ def test_the_z_score_does_not_see_an_affine_change():
 def test_remax_needs_no_second_sample():
   """The greedy score comes from another completion; the group is not read."""
   rollout = groups(
-    [[1, 9], [0, 9], [0, 9]], **{"stage/greedy_scores": [0.0, 1.0, 0.0]}
+    [[1, 9], [0, 9], [0, 9]], **{"sampler/greedy_scores": [0.0, 1.0, 0.0]}
   )
   alone = jnp.array([[True, False]] * 3)
   got = advantage("remax", rollout.replace(sample_mask=alone))
@@ -166,7 +166,7 @@ def test_reinforce_pp_baseline_centres_then_whitens():
   s = 1 / np.sqrt(3)
   want = np.array([[3 * s, -s, -s, -s], [s, s, s, -3 * s]])
   for over, shaped in (("token", tokens(want)), ("sample", want)):
-    got = advantage("reinforce_pp_baseline", groups(rows), over=over)
+    got = advantage("reinforce_pp_baseline", groups(rows), whiten_over=over)
     np.testing.assert_allclose(got, shaped, atol=1e-6)
   shifted = groups(np.add(rows, [[0], [5]]))
   np.testing.assert_allclose(
@@ -180,7 +180,7 @@ def test_whitening_over_tokens_weighs_long_samples():
   got = advantage("reinforce_pp_baseline", rollout)[0]
   np.testing.assert_allclose(got[0], [1 / np.sqrt(3)] * 3, atol=1e-5)
   np.testing.assert_allclose(got[1, 0], -np.sqrt(3), atol=1e-5)
-  got = advantage("reinforce_pp_baseline", rollout, over="sample")
+  got = advantage("reinforce_pp_baseline", rollout, whiten_over="sample")
   np.testing.assert_allclose(got, [[1, -1]], atol=1e-5)
 
 
@@ -587,9 +587,9 @@ def test_a_batch_without_a_whole_bundle_is_refused():
 
 def test_a_greedy_answer_without_a_score_pays_nobody():
   rollout = tabular_policy.rollout()
-  greedy = rollout.extras["stage/greedy_scores"].at[1].set(jnp.nan)
+  greedy = rollout.extras["sampler/greedy_scores"].at[1].set(jnp.nan)
   batch = rollout.replace(
-    extras=rollout.extras.update({"stage/greedy_scores": greedy})
+    extras=rollout.extras.update({"sampler/greedy_scores": greedy})
   )
   a = advantage("remax", batch)
   assert not a[1].any()

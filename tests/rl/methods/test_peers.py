@@ -130,7 +130,7 @@ def rollout(**changes):
       "format": jnp.asarray(BATCH.format, jnp.float32),
     },
     extras=types.Named(
-      {"stage/greedy_scores": jnp.asarray(BATCH.greedy_scores, jnp.float32)}
+      {"sampler/greedy_scores": jnp.asarray(BATCH.greedy_scores, jnp.float32)}
     ),
   )
   return actual.replace(**changes)

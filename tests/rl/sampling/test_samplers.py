@@ -134,7 +134,7 @@ def test_greedy_scores_are_those_of_the_likeliest_completion(experiment):
   once, _ = gathered(experiment, grpo())
   rollout, state = gathered(experiment, methods.get("remax"))
   extras = rollout.extras.arrays
-  greedy = extras["stage/greedy_scores"]
+  greedy = extras["sampler/greedy_scores"]
   assert greedy.shape == (4,)
   assert_same(rollout.replace(extras=once.extras), once)
   e = experiment
@@ -142,7 +142,7 @@ def test_greedy_scores_are_those_of_the_likeliest_completion(experiment):
   alone = jax.jit(rollouts.make_rollout_fn(e.task, e.policy, cold, 4))(state)
   np.testing.assert_allclose(greedy, alone.scores[:, 0], rtol=1e-6)
   assert (
-    extras["stage/tokens"]
+    extras["sampler/tokens"]
     == once.scored_lengths.sum() + alone.scored_lengths.sum()
   )
 
@@ -248,9 +248,11 @@ def test_summaries_go_on_from_the_cut(experiment):
         want = summary.scores[row].mean()
       np.testing.assert_allclose(thinking.step_scores[p, s, 0], want, rtol=1e-5)
       assert thinking.step_scores[p, s, 1] == thinking.scores[p, s]
-  sampled = summary.extras["stage/drawn"].sum()
-  assert thinking.extras["stage/tokens"] == once.tokens.lengths.sum() + sampled
-  assert multi_seed.sampled_tokens(rollout) == thinking.extras["stage/tokens"]
+  sampled = summary.extras["sampler/drawn"].sum()
+  assert (
+    thinking.extras["sampler/tokens"] == once.tokens.lengths.sum() + sampled
+  )
+  assert multi_seed.sampled_tokens(rollout) == thinking.extras["sampler/tokens"]
   at = np.where(np.arange(thinking.mask.shape[-1]) < cut, 0, 1)
   np.testing.assert_array_equal(
     thinking.step_ids, np.where(thinking.mask, at, -1)

@@ -253,7 +253,7 @@ def test_a_mistake_is_a_sentence_at_construction(make, fragments):
   assert "\n" not in str(error.value)
 
 
-@transform("none", "prompt")
+@transform(takes="none", gives="prompt")
 def easy_prompts(_, rollout):
   """One bool per prompt, which is not the level of a filter."""
   return rollout.prompt_ids > 1
@@ -275,20 +275,24 @@ def check(m, rollout=ROLLOUT, **parameter_sets):
   prepare.check(m, tabular_policy.policy, parameter_sets, rollout)
 
 
-@transform("sample")
+@transform(takes="sample")
 def sneaky(signal, rollout):
   """Reads a need that it does not declare."""
   return signal + rollout.extras["old/entropy"].mean(-1)
 
 
-@transform("sample")
+@transform(takes="sample")
 def shapeless(signal, rollout):
   """Declares samples and gives prompts."""
   del rollout
   return signal.mean(-1)
 
 
-@terms.term("none", "prompt", needs={scoring.Need("policy", scoring.log_probs)})
+@terms.term(
+  takes="none",
+  gives="prompt",
+  needs={scoring.Need("policy", scoring.log_probs)},
+)
 def wrong_level(_, policy, rollout):
   """Declares prompts and gives tokens."""
   del rollout
@@ -350,12 +354,12 @@ def test_check_accepts_what_is_right():
 def test_hyper_parameters_must_be_keyword_only():
   with pytest.raises(TypeError, match="keyword-only"):
 
-    @transform("sample")
+    @transform(takes="sample")
     def loose(signal, rollout, power=1.0):
       return signal**power
 
   with pytest.raises(ValueError, match="unknown level 'word'"):
-    transform("word")
+    transform(takes="word")
 
 
 def test_a_method_prints_itself():
@@ -367,7 +371,7 @@ def test_a_method_prints_itself():
 
 
 def test_a_controller_is_a_term_weight_with_a_state():
-  @transform("none", "scalar", init=dict)
+  @transform(takes="none", gives="scalar", init=dict)
   def one_over_step(_, rollout, state):
     return 1.0 / (1.0 + rollout.step), state
 
