@@ -8,7 +8,7 @@ REQUIRES = [
   "optax>=0.2.7",  # optimisers, schedules, gradient clipping
   "orbax-checkpoint>=0.11",  # sharded, atomic, resumable checkpoints
   "transformers>=5",  # tokenizers and Hugging Face configurations
-  "safetensors>=0.8",  # reads and writes the weights of a model folder, by slices
+  "safetensors>=0.8",  # reads and writes model weights by slices
   "jinja2",  # chat templates, which transformers renders and does not ask for
   "tokenizers",  # trains the small BPE of the text experiments
   "tensorflow-datasets>=4.9.9",  # datasets as random-access files

@@ -202,7 +202,7 @@ def is_text(array: Any) -> bool:
 
 
 def difference(before: Any, after: Any, tolerance: float) -> str:
-  """What differs between two leaves; "" if nothing does."""
+  """Returns the difference between two leaves as text; "" if they are equal."""
   import numpy as np
 
   if is_text(before) or is_text(after):

@@ -1,4 +1,4 @@
-"""What every test runs with: set before JAX starts, and inherited by workers
+"""Sets the environment of every test before JAX starts; workers inherit it
 and by the processes that tests start.
 
 Eight fake devices. Equal programs are compiled a single time, whoever asks for

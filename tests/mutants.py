@@ -59,10 +59,10 @@ class Mutant(NamedTuple):
   """One change.
 
   Attributes:
-    file: of the repository.
+    file: path of the repository.
     line: where.
     change: "before -> after".
-    code: of the whole file.
+    code: source of the whole file.
   """
 
   file: str
@@ -87,7 +87,7 @@ def mutants(file: str) -> Iterator[Mutant]:
 
 
 def _changes(node: ast.AST) -> list:
-  """What may be done to a node, each a function that does it."""
+  """Returns the mutations of a node, each as a function that applies it."""
   if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
     if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
       return []
@@ -106,7 +106,7 @@ def _changes(node: ast.AST) -> list:
 
 
 def is_noticed(mutant: Mutant) -> bool:
-  """Whether a test of its file fails."""
+  """Returns whether a test of the mutated file fails."""
   with tempfile.TemporaryDirectory(prefix="mutant_") as folder:
     house = pathlib.Path(folder)
     for path in ROOT.iterdir():

@@ -78,7 +78,7 @@ def test_names_say_what_a_value_is(package):
 
 
 def bound_names(tree):
-  """Pairs of a node, and a variable, parameter, attribute or function it names."""
+  """Pairs of a node and the variable, parameter or function that it names."""
   for node in ast.walk(tree):
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
       yield node, node.id
@@ -268,7 +268,7 @@ def code_lines(path):
 
 
 def test_the_core_stays_small_and_a_method_a_short_file():
-  """Counts lines of code: under 3,400 without the methods, a median method 40."""
+  """Counts lines of code: the core under 3,400, a median method under 40."""
   core = [p for p in sources("rl") if "methods" not in p.parts]
   assert sum(map(code_lines, core)) < 3400
   files = [inspect.getsourcefile(methods.factory(n)) for n in methods.names()]

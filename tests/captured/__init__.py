@@ -1,1 +1,1 @@
-"""What `tests/capture.py` records, one module for each kind of item."""
+"""Items that `tests/capture.py` records, one module for each kind."""

@@ -80,8 +80,8 @@ MODULES = {
 # New name -> name in the record, of metrics, config keys, methods, rewards and
 # hyper-parameters that were renamed.
 RENAMED: dict[str, str] = {"rollout.sampler": "stage"}
-# Settings of methods, rewards and tasks that were renamed: name in the record ->
-# the names that stand for it today.
+# Settings of methods, rewards and tasks that were renamed: name in the record
+# -> the present names, of which each method, reward or task has one.
 SETTINGS = {
   "of": ("component", "name", "task"),
   "over": ("whiten_over", "steps", "schedule_steps"),
@@ -91,11 +91,15 @@ SETTINGS = {
 MOVED = {
   "calibration.brier": "brier.brier_scores",
   "confidence.answer_confidence": "answer_confidence.answer_confidence_scores",
-  "confidence.clipped_confidence": "clipped_confidence.clipped_confidence_scores",
+  "confidence.clipped_confidence": (
+    "clipped_confidence.clipped_confidence_scores"
+  ),
   "confidence.negative_entropy": "negative_entropy.negative_entropy_scores",
   "confidence.phase_entropy": "phase_entropy.phase_entropy_scores",
   "confidence.self_certainty": "self_certainty.self_certainty_scores",
-  "consistency.answer_consistency": "answer_consistency.answer_consistency_scores",
+  "consistency.answer_consistency": (
+    "answer_consistency.answer_consistency_scores"
+  ),
   "controls.coins": "coins.draw_coins",
   "controls.flipped_groups": "flipped_groups.flip_groups",
   "controls.opposite": "opposite.opposite_scores",
@@ -114,11 +118,21 @@ MOVED = {
   "labelfree.majority": "majority.majority_scores",
   "length.harmonized_length": "harmonized_length.harmonized_length_scores",
   "length.relative_length": "relative_length.relative_length_scores",
-  "likelihood.debiased_probability": "debiased_probability.debiased_probability_scores",
-  "likelihood.group_log_mean_advantages": "group_log_mean_advantages.log_mean_advantages",
-  "likelihood.log_probability": "reference_probability.reference_log_probability",
-  "likelihood.mean_log_probability": "reference_probability.mean_reference_log_probability",
-  "likelihood.mean_probability": "reference_probability.mean_reference_probability",
+  "likelihood.debiased_probability": (
+    "debiased_probability.debiased_probability_scores"
+  ),
+  "likelihood.group_log_mean_advantages": (
+    "group_log_mean_advantages.log_mean_advantages"
+  ),
+  "likelihood.log_probability": (
+    "reference_probability.reference_log_probability"
+  ),
+  "likelihood.mean_log_probability": (
+    "reference_probability.mean_reference_log_probability"
+  ),
+  "likelihood.mean_probability": (
+    "reference_probability.mean_reference_probability"
+  ),
   "likelihood.probability": "reference_probability.reference_probability",
   "metrics.last_step": "step_aggregates.last_step_scores",
   "metrics.mean_step": "step_aggregates.mean_step_scores",
@@ -147,7 +161,9 @@ MOVED = {
   "shaping.preference": "relative_to_references.preference_scores",
   "shaping.standardized": "running_moments.standardized_scores",
   "shaping.tanh": "relative_to_references.tanh_scores",
-  "spread.stretched_with_progress": "stretched_with_progress.progressively_stretched_scores",
+  "spread.stretched_with_progress": (
+    "stretched_with_progress.progressively_stretched_scores"
+  ),
   "step_count.nonlinear": "nonlinear.nonlinear_scores",
   "step_count.weibull": "weibull.weibull_scores",
   "turns.information_gain": "information_gain.information_gains",
@@ -184,11 +200,13 @@ def find(what: str, *names: str) -> Any:
 
 
 def present_setting(recorded: str, defined: Iterable[str]) -> str:
-  """Returns the present name of a setting of something that defines `defined`."""
+  """Returns the name in `defined` of a setting recorded as `recorded`."""
   if recorded in defined:
     return recorded
-  present = [name for name in SETTINGS.get(recorded, ()) if name in defined]
-  return present[0] if present else recorded
+  present_names = [
+    name for name in SETTINGS.get(recorded, ()) if name in defined
+  ]
+  return present_names[0] if present_names else recorded
 
 
 def recorded_name(name: str) -> str:
@@ -240,7 +258,7 @@ def function(name: str, package: str = "rewards") -> Any:
 
 
 def has_function(name: str, package: str = "rewards") -> bool:
-  """Whether the code still has it; a deleted function leaves the record."""
+  """Returns whether the code still has an item; deleted items are dropped."""
   functions = public_functions(package)
   places = MOVED.get(name), name, name.rpartition(".")[-1]
   return any(place in functions for place in places)
@@ -288,7 +306,7 @@ def start_reward(reward: Any) -> tuple[Any, frozenset]:
 
 
 def sampler_of(method: Any) -> Any:
-  """How a method's rollouts are sampled."""
+  """Returns the sampler of a method."""
   return either(method, "sampler", "stage")
 
 
@@ -316,7 +334,7 @@ def aggregation_weights(method: Any, batch: Any) -> Any:
 
 def configs() -> dict[str, Any]:
   """Functions that make each config, by public name: `method:grpo`."""
-  made: dict[str, Any] = {}
+  makers: dict[str, Any] = {}
   root = importlib.import_module("experiments.configs")
   for info in pkgutil.walk_packages(root.__path__, "experiments.configs."):
     module = importlib.import_module(info.name)
@@ -325,14 +343,14 @@ def configs() -> dict[str, Any]:
     parts = info.name.split(".")[2:]
     if hasattr(module, "names"):  # one file of several configs
       for name in module.names():
-        made[_config_name(parts[0], name)] = functools.partial(
+        makers[_config_name(parts[0], name)] = functools.partial(
           module.get_config, name
         )
     elif len(parts) == 2:
-      made[f"{parts[0].removesuffix('s')}:{parts[1]}"] = module.get_config
+      makers[f"{parts[0].removesuffix('s')}:{parts[1]}"] = module.get_config
     else:
-      made[_config_name(parts[0])] = module.get_config
-  return made
+      makers[_config_name(parts[0])] = module.get_config
+  return makers
 
 
 def config_file(recorded: str) -> str:
@@ -354,5 +372,5 @@ def _config_name(file: str, name: str = "") -> str:
 
 def config_key(key: str) -> str:
   """The present name of a config key that is recorded as `key`."""
-  present = {recorded: now for now, recorded in RENAMED.items()}
-  return present.get(key, key)
+  present_names = {recorded: now for now, recorded in RENAMED.items()}
+  return present_names.get(key, key)

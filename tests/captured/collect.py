@@ -1,6 +1,7 @@
 """Collects the calls that the test suite makes of the verifiers, as a plugin.
 
-  PYTHONPATH=tests python -m pytest -p captured.collect tests/rewards/verifiers/test_maths.py ...
+  PYTHONPATH=tests python -m pytest -p captured.collect \\
+    tests/rewards/verifiers/test_maths.py ...
 
 Writes `verifier_cases.json` beside this file: `{"module.function":
 [arguments]}`. Calls with arguments that JSON cannot hold, long ones and slow

@@ -1,4 +1,4 @@
-"""Records every config as JSON, with what its method prints of itself left out."""
+"""Records every config as JSON, without the printed form of its method."""
 
 from __future__ import annotations
 

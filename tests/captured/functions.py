@@ -84,7 +84,7 @@ class Inputs:
     return jnp.arange(n) < self.lengths(*rows, upto=n)[..., None]
 
   def lengths(self, *shape: int, upto: int | None = None) -> Array:
-    """How many there are of each row, from half of them to all."""
+    """Returns the number of valid entries in each row, from half to all."""
     n = self.n if upto is None else upto
     sampled = self._random.integers(n // 2, n + 1, shape or (self.rows,))
     return jnp.asarray(sampled, jnp.int32)
@@ -553,7 +553,7 @@ def _novelty() -> Any:
 
 
 def _evaluate(rows: Any, remaining: Any) -> np.ndarray:
-  """Whether each of 3 continuations of a prefix succeeds, by a fixed rule."""
+  """Returns the success of 3 continuations of each prefix, by a fixed rule."""
   number = np.asarray(rows)[:, None] * 3 + np.asarray(remaining)[:, None] * 5
   return (number + np.arange(3)) % 4 > 0
 

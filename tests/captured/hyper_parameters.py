@@ -476,14 +476,14 @@ def variants(name: str, defined: list[str]) -> dict[str, dict[str, Any]]:
   if setting:
     results["setting"] = setting
   for key, value in changes.items():
-    present = code.present_setting(key, defined)
-    if present not in defined:
+    present_key = code.present_setting(key, defined)
+    if present_key not in defined:
       continue  # renamed; `code.RENAMED` says how
     for number, one in enumerate(
       value.values if isinstance(value, Each) else (value,)
     ):
       label = key if number == 0 else f"{key}/{number}"
-      results[label] = {**setting, present: one}
+      results[label] = {**setting, present_key: one}
   return results
 
 

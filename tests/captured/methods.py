@@ -1,4 +1,4 @@
-"""Records every method: what it prepares, its loss and gradient, and whole steps.
+"""Records every method: its prepared batch, loss, gradient and whole steps.
 
 An item `method:NAME` holds, for each variant of the hyper-parameters, what the
 public pieces compute on two rollouts one after the other: signals, masks,
@@ -108,7 +108,7 @@ def pieces(methods: dict[str, Any], similar: bool = False) -> dict[str, Any]:
   """Returns what the learners compute of two rollouts, without an optimizer.
 
   Args:
-    methods: by learner.
+    methods: methods by learner.
     similar: whether the samples of a group are near copies.
   """
   results: dict[str, Any] = {}

@@ -228,7 +228,7 @@ def _learned() -> dict[str, Any]:
 
 
 def _rewarded(reward: Any) -> dict[str, Any]:
-  """What a reward makes of two rollouts, with its weights."""
+  """Returns the scores of two rollouts, and the weights of the terms."""
   states, needs = code.start_reward(reward)
   taken = {name for name, _ in reward.terms}
   results = {}
@@ -265,5 +265,5 @@ def _weights() -> dict[str, Any]:
 
 
 def _paid(make: Callable) -> dict[str, Any]:
-  """What the reward of a config pays, with its gates, weights and steps."""
+  """Returns the scores of a config's reward, with gates, weights and steps."""
   return _rewarded(code.find("build", "make_reward")(make().mix))

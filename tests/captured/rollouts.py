@@ -129,7 +129,7 @@ def _preferences(rng) -> np.ndarray:
 
 
 def rollout(seed: int = 0, step: int = 0, **changes: np.ndarray):
-  """The rollout of `arrays(seed)` at a training step, with some of it changed."""
+  """The rollout of `arrays(seed)` at a training step, with changed arrays."""
   types = code.load("rl types")
   values = {**arrays(seed), **changes}
 

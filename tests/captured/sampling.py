@@ -102,7 +102,7 @@ def _special() -> list[str]:
 
 
 def _decoder() -> tuple[Any, Any]:
-  """An untrained decoder of two layers, its head scaled so that laws are uneven."""
+  """An untrained decoder with a scaled head, for uneven probabilities."""
   config = code.find("model config", "ModelConfig")(
     vocab_size=VOCAB,
     width=16,
@@ -161,7 +161,7 @@ def _keys() -> dict[str, Any]:
 
 
 def _continued() -> dict[str, Any]:
-  """Successes of continued prefixes, whose verdict is a rule over their tokens."""
+  """Successes of continued prefixes, judged by a rule over their tokens."""
   library = code.load("continuations")
   policy, params = _decoder()
   arrays = rollouts.arrays()

@@ -1,4 +1,4 @@
-"""Records the shared transforms, filters and aggregations of `rl` by themselves.
+"""Records each shared transform, filter and aggregation of `rl` alone.
 
 Methods use most of them, but none of them all. A level-agnostic transform is
 recorded at each of its levels.

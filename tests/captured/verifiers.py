@@ -1,4 +1,4 @@
-"""Records the verifiers, on calls that the test suite makes of them, and judges.
+"""Records the verifiers on calls that the test suite makes, and the judges.
 
 `verifier_cases.json` holds the calls; `captured/collect.py` says how it was
 made.
@@ -57,7 +57,7 @@ def _verified(name: str, calls: list[Any]) -> dict[str, Any]:
 
 
 def _reference(value: Any) -> Any:
-  """Sets and tuples as sorted lists, so that a text of them is the same twice."""
+  """Returns sets and tuples as sorted lists, which always print alike."""
   if isinstance(value, set | frozenset):
     return sorted(map(str, value))
   if isinstance(value, tuple) and not hasattr(value, "_asdict"):

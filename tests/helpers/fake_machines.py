@@ -117,12 +117,12 @@ class World:
     return self.do(self.root / "experiments" / "cluster" / name, *words, **more)
 
   def runs_end(self, **hosts):
-    """How the runs of hosts end, one after the other; all others well."""
+    """Sets the exit statuses of the next runs; later runs exit with 0."""
     for host, ends in hosts.items():
       (self.folder / f"{host}.ends").write_text("".join(f"{e}\n" for e in ends))
 
   def calls(self):
-    """What was called since one last asked: lists of words."""
+    """Returns the commands since the previous call, as lists of words."""
     for lock in self.folder.glob("*/extremum.*.lock"):
       self.do("flock", "-s", lock, "true")  # until its run has ended
     path = self.folder / "calls"

@@ -43,7 +43,7 @@ class Case:
 
   Attributes:
     config: class of the configuration.
-    settings: in which it differs from `_SHAPE`; None takes a key away.
+    settings: keys set in which it differs from `_SHAPE`; None takes a key away.
     dynamic: whether the rotation depends on the longest row so far.
   """
 

@@ -652,7 +652,7 @@ def bare(items):
 
 
 def report(verify, name, timeout=10.0):
-  """Judges all cases in a pool and prints what is right; returns the outcomes."""
+  """Judges all cases in a pool, prints the right ones, returns the outcomes."""
   items = [Item(c.prompt, c.completion, c.reference) for c in CASES]
   with Pool(verify, workers=2, timeout=timeout, batch=1) as pool:
     outcomes = pool(items)

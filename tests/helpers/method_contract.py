@@ -65,16 +65,16 @@ class Case:
     self.needs = frozenset().union(
       *(required(one) for one in self.methods.values())
     )
-    self.cut = jax.jit(self._made(Plan(microbatches=2)))
-    train_step = self._made(Plan())
+    self.cut = jax.jit(self._make_step(Plan(microbatches=2)))
+    train_step = self._make_step(Plan())
 
-    def counted(state, rollout):
+    def counted_step(state, rollout):
       self.traces += 1
       return train_step(state, rollout)
 
-    self.step = jax.jit(counted)
+    self.step = jax.jit(counted_step)
 
-  def _made(self, plan):
+  def _make_step(self, plan):
     txs = {name: recorder() for name in self.methods}
     return step.make(self.methods, tabular_policy.policy, txs, plan)
 

@@ -1,4 +1,4 @@
-"""What verl and TRL compute, written from their definitions in float64 numpy.
+"""The losses of verl and TRL, from their definitions, in float64 numpy.
 
 A *peer* is `(now, held) -> loss`: `now` is moved by the central differences of
 `slopes`, `held` is what the peer detaches. Both libraries lay samples out as
@@ -19,7 +19,7 @@ P, S, T = 4, 5, 6
 
 
 class Point(NamedTuple):
-  """What is differentiated, each `[P, S, T]`."""
+  """Arrays `[P, S, T]` that a loss is differentiated by."""
 
   log_probs: np.ndarray
   values: np.ndarray
@@ -344,7 +344,7 @@ def verl_geo_mean(a, clip, mask=BATCH.mask, weights=1.0):
 
 
 def covariances(a, point):
-  """Of advantages and log-probs over all tokens; -inf in the padding."""
+  """Returns the highest product of advantage and log-prob; -inf in padding."""
   real = BATCH.mask > 0
   a, log_probs = on_tokens(a), point.log_probs
   result = (a - a[real].mean()) * (log_probs - log_probs[real].mean())

@@ -14,7 +14,8 @@ TEMPLATE = (
   "<|{{ turn.role }}|>{{ turn.content }}<|end|>"
   "{% endfor %}"
   "{% if add_generation_prompt %}<|assistant|>"
-  "{% if enable_thinking is defined and not enable_thinking %}<quick>{% endif %}"
+  "{% if enable_thinking is defined and not enable_thinking %}"
+  "<quick>{% endif %}"
   "{% endif %}"
 )
 

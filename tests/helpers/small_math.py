@@ -22,7 +22,7 @@ def row(i: int) -> dict[str, str]:
 
 
 def write(folder: Path, name: str = "math", train: bool = True) -> Path:
-  """Writes the test file, and a train file, into `folder`; returns the folder."""
+  """Writes a test file and a train file into `folder`; returns the folder."""
   folder.mkdir(parents=True, exist_ok=True)
   rows = [json.dumps(row(i)) for i in range(TRAIN + TEST)]
   if train:

@@ -1,4 +1,4 @@
-"""What tests of surrogates measure: slopes of tokens, gradients of losses."""
+"""Slopes of tokens and gradients of losses, for tests of surrogates."""
 
 import jax
 import jax.numpy as jnp

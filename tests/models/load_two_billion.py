@@ -1,4 +1,4 @@
-"""How much memory it takes to load two billion parameters.
+"""Measures the memory that loading two billion parameters takes.
 
   python tests/models/load_two_billion.py FOLDER
 

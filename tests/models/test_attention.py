@@ -99,7 +99,7 @@ def leaves(tree):
 
 
 def served(form, case):
-  """What the interpreter of splash has time for, and what cuDNN can do."""
+  """Cases that the interpreter of splash finishes and that cuDNN supports."""
   if form == "splash":
     return case in list(CASES)[:3]
   return form != "cudnn" or not CASES[case][2]

@@ -80,7 +80,7 @@ def rewrite(folder: pathlib.Path, change) -> None:
 
 
 def refused(folder: pathlib.Path, **options) -> str:
-  """What `load` says, which is one line."""
+  """Returns the message of `load`, which must be one line."""
   with pytest.raises(ValueError, match=r"^[^\n]+$") as caught:
     hf.load(folder, **options)
   return str(caught.value)
@@ -103,10 +103,10 @@ class Recorder:
   """A configuration that remembers which of its keys were read."""
 
   def __init__(self, config):
-    self.config, self.seen = config, set()
+    self.config, self.keys_read = config, set()
 
   def __getattr__(self, key):
-    self.seen.add(key)
+    self.keys_read.add(key)
     return getattr(self.config, key)
 
 
@@ -134,7 +134,7 @@ def test_every_key_of_a_config_that_matters_is_read(name):
     if not key.startswith("summary_") and "ClassVar" not in key
   }
   assert "vocab_size" in keys
-  assert keys - recorder.seen - HARMLESS == set()
+  assert keys - recorder.keys_read - HARMLESS == set()
 
 
 SIZES = {

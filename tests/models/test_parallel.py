@@ -180,7 +180,7 @@ def sent(program, *args):
 
 
 def test_chunks_of_positions_send_nothing():
-  """What heads read is gathered before them, and summed after."""
+  """Tests that activations are gathered before the heads and summed after."""
   mesh = sharding.make_mesh(data=2, fsdp=4)
   placed = place(mesh, start(GROUPED), batch())
   few, many = (sent(learning(GROUPED, chunk), *placed) for chunk in (14, 2))

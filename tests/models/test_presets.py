@@ -199,7 +199,7 @@ def test_the_defaults_of_its_class_are_the_same_decoder(name):
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_its_family_can_express_it(name):
-  """So that a run that began from a preset can be exported."""
+  """Tests that a run that started from a preset can be exported."""
   config = presets.get(name)
   again = config_conversion.from_hf(config_conversion.to_hf(config).to_dict())
   assert config_conversion.canonical(again) == config_conversion.canonical(

@@ -330,7 +330,7 @@ def test_initial_kernels_have_the_documented_deviation():
     (attention["output"]["kernel"], 1 / np.sqrt(32 * 2 * config.layers)),
     (params["layers"]["mlp"]["gate"]["kernel"], 1 / 8),
   ):
-    # Four standard errors of the deviation of so many normal numbers.
+    # Four standard errors of the standard deviation of n normal numbers.
     error = 4 * deviation / np.sqrt(2 * kernel.size)
     assert np.std(kernel) == pytest.approx(deviation, abs=error)
   first, second = attention["query"]["kernel"]

@@ -174,7 +174,7 @@ def test_a_completion_is_scored_without_its_question(judged):
 
 
 def value_of(judged, name, **hyper):
-  """What a reward says of the samples that there are."""
+  """Returns the scores of the samples that exist."""
   t = rewards.get(name, **SETTINGS.get(name, {}) | hyper)
   value, _ = t.apply(None, judged.rollout, t.init())
   return np.asarray(value), np.asarray(judged.rollout.sample_mask)
@@ -451,7 +451,7 @@ def _not_finite(_, rollout):
 
 @pytest.mark.long
 def test_step_scores_may_come_from_a_reward():
-  """And it is they that the method learns from."""
+  """Tests that the method learns from the replaced scores."""
   e = experiment(rollout__samples=S, method="sum_form")
   reference, _ = trained(e)
   paid, metrics = trained(with_mix(e, defaults.pay(steps="outcome_centered()")))
@@ -534,7 +534,7 @@ def test_mistakes_are_found_before_anything_runs(changes, says):
 
 
 def test_the_chance_of_success_after_each_step_is_the_continuations_mean():
-  """Of a sampler whose verdicts are known: right iff 2 tokens or more stand."""
+  """Tests values of a fake sampler: 2 or more tokens are right, fewer wrong."""
   ids = jnp.asarray([[[0, 0, 1, 2], [0, 1, 1, -1], [0, -1, -1, -1]]])
   lengths = jnp.asarray([[4, 3, 1]])
   mask = ids >= 0

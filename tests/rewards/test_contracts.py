@@ -1,4 +1,4 @@
-"""What every reward function promises, and what those of a kind do.
+"""Tests of the properties of every reward function, and of those of a kind.
 
 All: masked entries have no part in the value or its gradient, whatever they
 hold; all can be jitted, and mapped over prompts. Of a kind: rewards that

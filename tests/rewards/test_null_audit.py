@@ -1,4 +1,4 @@
-"""What says nothing must not be paid more than what is right.
+"""Tests that an empty answer never earns more than a right one.
 
 On the chained task, each group is the solution and six completions without any
 work: empty, one token over and over, the question again, separators, the word
@@ -112,7 +112,7 @@ def paid():
 
 
 def better(values):
-  """Of which nulls some prompt's is paid more than its solution."""
+  """Returns the nulls that earn more than the solution of some prompt."""
   beats = (values[:, 1:] > values[:, :1] + 1e-6).any(0)
   return [name for name, beat in zip(NULLS, beats, strict=True) if beat]
 

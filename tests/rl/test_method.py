@@ -1,4 +1,4 @@
-"""Properties of every method: needs, parameter sets, ratios, skipped updates."""
+"""Tests of every method: needs, parameter sets, ratios, skipped updates."""
 
 import dataclasses
 

@@ -133,7 +133,8 @@ def test_a_compiler_has_a_large_stack(soft):
   if hard != resource.RLIM_INFINITY:
     pytest.skip(f"the stack is limited to {hard} bytes here")
   text = (
-    "import resource, sys; from experiments.aot import stack; stack.ensure_size();"
+    "import resource, sys; from experiments.aot import stack;"
+    "stack.ensure_size();"
     "print(resource.getrlimit(resource.RLIMIT_STACK)[0], *sys.argv[1:])"
   )
   limited = ["bash", "-c", f'ulimit -S -s {soft}; exec "$@"', "bash"]

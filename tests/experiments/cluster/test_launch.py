@@ -37,7 +37,7 @@ def idle(tmp_path_factory):
 
 
 def messages(calls):
-  """What each process of experiments.run was told."""
+  """Returns the arguments of each process of experiments.run."""
   return [
     call[3:]
     for call in calls
@@ -46,7 +46,7 @@ def messages(calls):
 
 
 def verbs(calls):
-  """What gcloud was asked, in short."""
+  """Returns the commands that gcloud received, shortened."""
   return [
     " ".join([call[4], *(w for w in call if w.startswith("--worker"))])
     for call in calls

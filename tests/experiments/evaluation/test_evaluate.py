@@ -164,7 +164,7 @@ def test_a_batch_is_no_larger_than_the_problems_need(
 
 
 def test_four_problems_are_not_padded_to_a_batch_of_64():
-  """The policy is given as many prompts as there are problems."""
+  """Tests that the policy gets one prompt per problem."""
   sizes = []
 
   def prefill(params, prompts, *args):
@@ -262,7 +262,7 @@ def test_a_host_scored_task_gives_the_same():
 
 
 def test_what_has_no_score_is_left_out_of_the_means():
-  """Of every problem the first sample is lost: a time-out is no 0."""
+  """Tests that the first sample of each problem, a time-out, is not a 0."""
 
   def score(problems, completions, lengths, finished):
     judged = _score(problems, completions, lengths, finished)

@@ -1,4 +1,4 @@
-"""What is logged can be read back, once, whatever happens to the run."""
+"""Tests that every logged step is read back exactly once, after any fault."""
 
 import errno
 import io

@@ -1,4 +1,4 @@
-"""What is written down of a rollout is what it was."""
+"""Tests that a sample dump has the texts and numbers of its rollout."""
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 
 
 def read_bytes(ids):
-  """As tokenizers of bytes do: a letter that is cut is no letter."""
+  """Decodes bytes; a character that is cut decodes to U+FFFD."""
   return bytes(ids).decode(errors="replace")
 
 

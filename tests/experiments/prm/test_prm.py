@@ -29,7 +29,7 @@ TINY = {
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-  """Returns the workdir of an untrained base policy on chains of 1 operation."""
+  """Returns the workdir of an untrained base policy: chains of 1 operation."""
   folder = tmp_path_factory.mktemp("base")
   config = chain.base()
   config.task = "chain(operations=1)"

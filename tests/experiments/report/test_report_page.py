@@ -125,7 +125,7 @@ def samples(rng, step):
 
 @pytest.fixture(scope="module")
 def written():
-  """What the rollout files of the run hold, by step."""
+  """Returns the samples in the rollout files of the run, by step."""
   rng = np.random.default_rng(0)
   result = {step: list(samples(rng, step)) for step in FILES}
   first = untrained_runs.record(180_000, HOSTILE, score=9.0, correct=-1)
@@ -137,7 +137,7 @@ def written():
 
 @pytest.fixture(scope="module")
 def shown(written):
-  """Those of them for which the page has room, in its order."""
+  """Returns the samples that fit into the page, in the order of the page."""
   steps = sorted(FILES, reverse=True)
   return [record for step in steps for record in written[step]][:SHOWN]
 
@@ -177,12 +177,12 @@ def texts(page, selector):
 
 
 def count(page):
-  """How many samples the list says it has."""
+  """Returns the number of samples that the heading of the list states."""
   return int(texts(page, "#count")[0].split()[0].replace(",", ""))
 
 
 def search(page, text):
-  """As if it were typed; how long the page took, in milliseconds."""
+  """Types into a field; returns the milliseconds until the page reacts."""
   return page.execute_script(
     """
     const search = document.getElementById("search");
@@ -197,7 +197,7 @@ def search(page, text):
 
 
 def select(page, label, value):
-  """Of a drop-down list."""
+  """Returns the options of a drop-down list."""
   path = f"//label[contains(., '{label}')]/select"
   Select(page.find_element(By.XPATH, path)).select_by_value(value)
 
@@ -288,7 +288,7 @@ def test_lines_stand_where_the_values_say(page, run):
 
 
 def luminance(color):
-  """Of `rgb(r, g, b)`, by the rule of WCAG."""
+  """Returns the relative luminance of `rgb(r, g, b)`, as WCAG defines it."""
   inside = color[color.index("(") + 1 : color.index(")")]
   parts = np.array([float(x) for x in inside.split(",")[:3]]) / 255
   linear = np.where(
@@ -464,7 +464,7 @@ def test_tokens_are_coloured_by_what_was_recorded(page, written):
   record = written[180][1]
 
   def strengths():
-    """How much of a colour is mixed into each token's background."""
+    """Returns the share of the colour in each token's background."""
     return page.execute_script(
       "return [...document.querySelectorAll('.token')].map((one) => Number("
       "/([\\d.]+)%/.exec(one.style.getPropertyValue('--b'))?.[1] ?? -1))"

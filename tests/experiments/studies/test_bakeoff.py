@@ -432,7 +432,7 @@ def hall(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rewarded(hall):
-  """Returns the results of a component, of step rewards, and of another task."""
+  """Returns results of a component, of step rewards, and of another task."""
   words = ["--rewards", ASKED, "--seeds", "2", "--steps", "3"]
   assert command.main([*words, "--task", CHAIN, "--workdir", str(hall)]) == 0
   return json.loads((hall / "bakeoff.json").read_text())

@@ -51,7 +51,7 @@ def test_seeds_side_by_side_match_each_seed_alone():
 
 
 class Slow:
-  """A device metric whose program takes a number of seconds on the fake clock."""
+  """A device metric whose program takes some seconds of the fake clock."""
 
   def __init__(self, machine, seconds):
     self.machine, self.left = machine, seconds

@@ -116,7 +116,7 @@ def test_microbatches_cut_the_prompts_evenly(name):
 
 
 def test_our_iteration_without_a_peer(monkeypatch):
-  """Runs from weights on disk to a row, with the iteration in its own process."""
+  """Runs from weights on disk to a row; the iteration has its own process."""
   monkeypatch.setattr(sizes, "ITERATION", {"tiny": TINY})
   options = {"devices": (1,), "micro": (1,), "chunk": (4,), "rows": (2,)}
   monkeypatch.setattr(iteration, "our_options", lambda shape: options)

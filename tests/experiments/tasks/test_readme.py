@@ -1,4 +1,4 @@
-"""The examples of `experiments/tasks/README.md` run as they are written there."""
+"""Tests that the examples of `experiments/tasks/README.md` run as written."""
 
 import json
 import pathlib

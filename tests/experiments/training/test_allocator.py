@@ -1,4 +1,4 @@
-"""What was freed goes back to the system."""
+"""Tests that freed memory goes back to the system."""
 
 import ctypes
 import pathlib

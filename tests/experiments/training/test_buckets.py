@@ -58,7 +58,7 @@ MODEL = ModelConfig(
 
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory):
-  """Where all `gs://` is; what is mangled to a local path is found after."""
+  """The folder that stands for `gs://`; a path mangled to a local one shows."""
   result, here = fake_bucket.Bucket(), tmp_path_factory.mktemp("here")
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(backend.fsspec_backend, "fs", lambda path: result)
@@ -69,7 +69,7 @@ def bucket(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(bucket, tmp_path_factory):
-  """A run of two steps in a bucket, its checkpoints on disk; gone on to four."""
+  """A run of two steps in a bucket, resumed and trained to four steps."""
   saved, workdir = tmp_path_factory.mktemp("kept"), "gs://bucket/runs/one"
   on_disk = functools.partial(checkpointing.Checkpoints, saved)
   with pytest.MonkeyPatch.context() as patched:
@@ -155,7 +155,7 @@ def _logger(workdir, **how):
 
 
 def test_metrics_are_whole_whenever_they_are_looked_at(bucket, monkeypatch):
-  """And are not sent at every step, but when asked for."""
+  """Tests that event files are sent on request and not at every step."""
   now = [0.0]
   clock = types.SimpleNamespace(monotonic=lambda: now[0])
   monkeypatch.setattr(json_files, "time", clock)
@@ -360,7 +360,7 @@ LOCAL = {
 
 
 def _reaches_files(tree):
-  """Whether a module names another way to files than `epath`."""
+  """Returns whether a module opens files by anything but `epath`."""
   for node in ast.walk(tree):
     if isinstance(node, ast.Import):
       names = {alias.name for alias in node.names}

@@ -1,4 +1,4 @@
-"""What is saved is found again, bit for bit, wherever it is wanted."""
+"""Tests that arrays are restored bit for bit, on any devices."""
 
 import logging
 import shutil

@@ -264,7 +264,8 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
   config_file.write_text(
     f"import sys\nsys.path.insert(0, {str(ROOT / 'tests')!r})\n"
     "from helpers import small_run\n\n\ndef get_config():\n"
-    f'  return small_run.config("supervised", steps={STEPS}, checkpoint_every=1)\n'
+    f'  return small_run.config("supervised", steps={STEPS}, '
+    "checkpoint_every=1)\n"
   )
   workdir = tmp_path / "killed"
   process = command(workdir, config_file)

@@ -61,7 +61,7 @@ def start(words, more):
 
 
 def begin(file, workdir, processes=1, **more):
-  """The command in so many processes, which share eight devices."""
+  """Starts the command in `count` processes, which share eight devices."""
   words = [f"--config={file}", f"--workdir={workdir}"]
   words.append(f"--config.cpu_devices={DEVICES // processes}")
   if processes == 1:
@@ -74,7 +74,7 @@ def begin(file, workdir, processes=1, **more):
 
 
 def end(started, status=0):
-  """What they said, once all have ended with this status."""
+  """Returns the outputs of all processes, which must exit with `status`."""
   output = [one.communicate(timeout=500)[0] for one in started]
   for one, text in zip(started, output, strict=True):
     assert one.returncode == status, text
@@ -162,7 +162,7 @@ def test_a_checkpoint_goes_on_on_another_mesh_of_one_process(
 
 
 def test_samples_are_equal_in_float64(tmp_path):
-  """Sampled, scored and trained on in one program; evaluated before and after."""
+  """Samples, scores and trains in one program; evaluates before and after."""
   file = config(
     tmp_path,
     steps=5,
@@ -220,7 +220,7 @@ def test_hosts_verify_what_their_devices_sampled(tmp_path):
 
 
 def until(workdir, count, started):
-  """Waits for so many lines of metrics."""
+  """Waits until `metrics.jsonl` has a number of lines."""
   while len(json_files.read(workdir / "metrics.jsonl")) < count:
     for one in started:
       assert one.poll() is None, one.communicate()[0]

@@ -181,7 +181,8 @@ def test_replay_counts_the_scores_that_are_not_finite(stuck):
   )
   output = list(replay.describe(e, state, {learners.POLICY: separate}))
   assert output[0] == (
-    f"the rollout: scores is not finite in 1 of {separate.scores.size} samples; the "
+    "the rollout: scores is not finite in 1 of "
+    f"{separate.scores.size} samples; the "
     "first is sample 1 of prompt 2"
   )
   assert not any(line == "the update is made" for line in output)

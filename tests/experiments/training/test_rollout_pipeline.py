@@ -68,7 +68,7 @@ class TestAhead:
   """Four devices sample for the next step while four train."""
 
   def test_samples_are_of_the_parameters_before(self):
-    """As if the state before had been asked for the problems of this step."""
+    """Returns a rollout of this step's problems by the previous state."""
     e = experiment(**AHEAD, steps=4, checkpoint_every=2)
     gather = dispatch.compile_rollout_fn(e)
     advance = dispatch.make_dispatch(e, gather)

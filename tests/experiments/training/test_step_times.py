@@ -76,7 +76,7 @@ class SlowCheckpoints(contextlib.nullcontext):
 
 
 def run_loop(e, workdir, evaluation_seconds=0.0):
-  """Runs an experiment with a logger, checkpoints and evaluations that are fast.
+  """Runs an experiment with a fast logger, fast checkpoints and evaluations.
 
   Returns:
     The lines of `metrics.jsonl` by step, and the seconds from the start of the

@@ -18,7 +18,8 @@ from experiments.training import multihost, workdir_lock
 SMOKE = f"--config={smoke.__file__}"
 HOLD = (
   "import sys; from experiments.training import workdir_lock\n"
-  "with workdir_lock.lock_workdir(sys.argv[1]): print('held', flush=True); input()"
+  "with workdir_lock.lock_workdir(sys.argv[1]):"
+  " print('held', flush=True); input()"
 )
 
 

@@ -8,7 +8,7 @@ from rewards.hidden_states import flow
 
 
 def test_a_perfect_field_finds_nothing_amiss(monkeypatch):
-  """Where every state is the same, the right velocity is (h - x) / (1 - t)."""
+  """Tests that equal states h have the velocity (h - x) / (1 - t)."""
   h = jnp.array([0.5, -1.0, 2.0])
 
   def perfect(field, x, time, before):

@@ -44,7 +44,7 @@ class Table:
 
   @staticmethod
   def chance(state, capacity):
-    """Of success from a state, with room for so many tokens more."""
+    """Returns the chance of success from a state with some tokens left."""
     total = 0.0
     for length in range(1, capacity + 1):
       for path in itertools.product((2, 3), repeat=length - 1):

@@ -1,4 +1,4 @@
-"""What a process reward model is trained with: losses, heads, deeper trunks."""
+"""Tests of the losses, heads and trunks of process reward models."""
 
 import dataclasses
 import math

@@ -364,7 +364,8 @@ CHECKS = {
   ),
   "a condition and a message with effects": (
     "seen = []\nassert not seen.append(candidate(1)), seen.append('message')\n"
-    "assert (last := candidate(2)) == 2, last\nassert seen == [1] and last == 2",
+    "assert (last := candidate(2)) == 2, last\n"
+    "assert seen == [1] and last == 2",
     "def f(x): return x",
     "def f(x): return 1",
   ),

@@ -122,7 +122,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("reference", ["7", "x^2+1", "\\{1,2\\}", "x > 3"])
 def test_nothing_hangs_or_is_left_unscored_by_a_hostile_answer(pool, reference):
-  """To be left out would be better for a wrong answer than to be wrong."""
+  """Tests that a wrong answer is judged and not left out."""
   before = pool.statistics.copy()
   items = [Item("?", f"\\boxed{{{text}}}", reference) for text in HOSTILE]
   items += [Item("?", f"Answer: {text}", reference) for text in HOSTILE]

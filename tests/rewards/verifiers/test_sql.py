@@ -88,7 +88,7 @@ def test_other_rows_or_none(query, reference):
 
 
 def test_an_empty_result_is_right_by_accident():
-  """Execution match cannot tell why there are no rows: a weakness of its own."""
+  """Tests that execution match accepts any query without rows, a known flaw."""
   assert verdict("SELECT 1 WHERE 0", "SELECT name FROM city WHERE 0") == 1
 
 
@@ -262,7 +262,8 @@ WIDE = "printf('%.*c', 400000000, 'x')"
   "query",
   [
     f"SELECT {' || '.join([WIDE] * 9)}",
-    "SELECT printf('%.' || '400000000' || 'c', 'x') || format('%.*c', 4e8, 'x')",
+    "SELECT printf('%.' || '400000000' || 'c', 'x') "
+    "|| format('%.*c', 4e8, 'x')",
     nested(18),
     nested(18, "SELECT x FROM {0} UNION ALL SELECT x FROM {0}"),
     nested(18, "SELECT (SELECT x FROM [{0}]) + (SELECT x FROM `{0}`)"),
@@ -353,7 +354,8 @@ WRONG = [
   (REFERENCE + " ") * 300,
 ]
 RIGHT = (
-  "WITH a AS (SELECT c.*, label FROM city c LEFT JOIN country ON code = country) "
+  "WITH a AS (SELECT c.*, label FROM city c "
+  "LEFT JOIN country ON code = country) "
   "SELECT a.name FROM a WHERE NOT coalesce(people, 0) <= 5 ORDER BY -people"
 )
 

@@ -59,7 +59,7 @@ every_surrogate = pytest.mark.parametrize("name", SURROGATES)
 
 @pytest.mark.parametrize("name", sorted(SURROGATES.keys() - SPREADS))
 def test_at_the_old_policy_the_gradient_is_the_score_functions(name):
-  """A grad log pi of every token; for surrogates of samples, over the length."""
+  """A grad log pi per token, divided by the length for sample surrogates."""
   surrogate, settings = SURROGATES[name]
   rollout, params = tabular_policy.rollout(), tabular_policy.params()
   is_per_sample = surrogate.gives == "sample"

@@ -11,34 +11,34 @@ log-prob (and value). "=" is equality to 1e-5, "x c" equality up to that factor.
                                seq-mean-token-sum-norm  February 2026 or later
                          TRL   dr_grpo, scale none    =
   rloo                   verl  rloo, reinforce        =
-                         TRL   RLOOTrainer            slopes =, on-policy: it has
+                         TRL   RLOOTrainer            slopes =, on-policy:
                                                       ratios of whole samples
-  reinforce_pp           verl  reinforce_plus_plus    x sqrt(n / (n - 1)): ddof 0
-  reinforce_pp_baseline  verl  ..._baseline           x sqrt(n / (n - 1)): ddof 0
+  reinforce_pp           verl  reinforce_plus_plus    x sqrt(n / (n - 1)), ddof
+  reinforce_pp_baseline  verl  ..._baseline           x sqrt(n / (n - 1)), ddof
   remax, opo, gpg        verl  remax, opo, gpg        =; gpg counts scores
-  gdpo                   TRL   normalize_then_sum     x sqrt(n / (n - 1)): ddof 0,
-                                                      and = with its eps, ddof
+  gdpo                   TRL   normalize_then_sum     x sqrt(n / (n - 1)), ddof;
+                                                      = with its eps, ddof
   dapo                   verl  grpo, clip-higher      =, filtered groups cut;
                                dynamic sampling         dual clip off
                          TRL   dapo, mask_truncated   =, eps 1e-4
   lite_ppo               TRL   scale_rewards batch    =, ddof 1, eps 1e-4
   ppo                    verl  gae, value loss        =, value_clip 0.5
-                         TRL   PPOTrainer             policy =, lam 1: its reward
-                                                      comes one state later
+                         TRL   PPOTrainer             policy =, lam 1; its
+                                                      reward is a state late
   gspo                   verl  gspo                   =
                          TRL   level sequence         =, eps 1e-4
-  cispo                  verl  cispo                  =, low and high are excesses
+  cispo                  verl  cispo                  =, with low and high
                          TRL   cispo                  =, its epsilon_high is the
                                                       cap itself: ours + 1
   sapo                   verl  sapo                   =
                          TRL   sapo                   =, eps 1e-4
-  gmpo                   verl  geo_mean               =, a mean over rows in use;
+  gmpo                   verl  geo_mean               =, mean over rows in use;
                                                       = with rollout_is weights
   clip_cov, kl_cov       verl  clip_cov, kl_cov       = where its covariance, of
                                the current policy, is that of the old one, and
                                where nothing is drawn by chance; kl_cov: cov > 0
-  top_minus_second       verl  grpo_passk             x samples: ours is the mean
-                                                      over prompts
+  top_minus_second       verl  grpo_passk             x samples: mean over
+                                                      prompts here
   semi_online_dpo        TRL   DPO, sigmoid           =
   kl k1, k2, k3, k3+     verl  kl_penalty             =; theirs clamps k3 at 10
   ppo_clip cap           verl  clip_ratio_c           =, cap = 3

@@ -53,7 +53,7 @@ HUMANEVAL = pathlib.Path(
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-  """Folders of tokenizers: without and with a chat template, and with many ends."""
+  """Tokenizer folders: no chat template, one, and several EOS tokens."""
   folders = {}
   for kind in ("text", "chat", "short"):
     folders[kind] = tmp_path_factory.mktemp(kind)
@@ -277,7 +277,8 @@ def test_instructions_score_the_share_and_forgive_an_introduction(
   words = [text.split()[1] for text in first_prompts(task, 6)]
   texts = [
     f"{words[0]} {words[0]}",
-    f"Sure! Here it is:\n{words[1]} {words[1]}",  # loose forgives the first line
+    # The loose rule forgives the first line.
+    f"Sure! Here it is:\n{words[1]} {words[1]}",
     f"{words[2]}, {words[2]}",
     first_prompts(task, 4)[3],
     "...\n\n---\n",

@@ -52,7 +52,7 @@ def make(data, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def chat(tmp_path_factory):
-  """Folder of a chat model's tokenizer, with two tokens that end a completion."""
+  """Folder of a chat model's tokenizer with two tokens that end completions."""
   folder = tmp_path_factory.mktemp("chat")
   hf_tokenizer = small_chat.write(folder)
   end = hf_tokenizer.convert_tokens_to_ids(small_chat.TURN)
