@@ -22,13 +22,13 @@ import rich.console
 
 from experiments.cli import errors, spec
 from experiments.logging import json_files
-from experiments.studies.benchmark.beside import NONE
 from experiments.studies.benchmark.decode import decode
 from experiments.studies.benchmark.fused import fused
 from experiments.studies.benchmark.iteration import iteration
 from experiments.studies.benchmark.memory import memory
 from experiments.studies.benchmark.objective_costs import measure_objectives
 from experiments.studies.benchmark.outcome import Outcome
+from experiments.studies.benchmark.peer_comparison import NONE
 from experiments.studies.benchmark.peers import PEERS
 from experiments.studies.benchmark.scaling import scaling
 from experiments.studies.benchmark.update import update

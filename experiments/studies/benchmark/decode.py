@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import rich.console
 
 from experiments.studies import flop_counts
-from experiments.studies.benchmark import beside, machine, sides, sizes
+from experiments.studies.benchmark import machine, peer_comparison, sides, sizes
 from experiments.studies.benchmark.outcome import Outcome, Row
 
 LIMITS = {
@@ -42,7 +42,7 @@ LIMITS = {
   ("tunix", "long"): 4.0,
 }
 REFILL_LIMIT = 1.6  # throughput over that without refilling
-PEERS = ("hf", "tunix", beside.NONE)
+PEERS = ("hf", "tunix", peer_comparison.NONE)
 
 
 class PeerForm(NamedTuple):
@@ -84,11 +84,13 @@ def decode(
     UsageError: the shape or peer is unknown, the peer is not installed, greedy
       tokens differ, or a side fails.
   """
-  return beside.compare_over_shapes(
+  return peer_comparison.compare_over_shapes(
     console,
     shape,
     sizes.DECODE,
-    [functools.partial(beside.make_launch, peer, PEERS, pythons or {})],
+    [
+      functools.partial(peer_comparison.make_launch, peer, PEERS, pythons or {})
+    ],
     sizes.write,
     functools.partial(_rows, calls=calls),
   )
@@ -111,7 +113,7 @@ def _rows(
     )
 
   measure = functools.partial(
-    beside.measure_row,
+    peer_comparison.measure_row,
     shape=shape,
     calls=calls,
     least_seconds=lambda call: limits.least_seconds(cost(call)),
@@ -146,7 +148,7 @@ def _rows(
     for form in _peer_forms(peer, shape):
       with search(form.launch, form.options) as other_side:
         if form.limited:
-          beside.check_same_greedy_tokens(
+          peer_comparison.check_same_greedy_tokens(
             ours, other_side, job["plain"], report
           )
         yield measure(

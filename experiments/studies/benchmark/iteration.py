@@ -39,7 +39,13 @@ import rich.console
 
 from experiments.cli import errors
 from experiments.studies import flop_counts
-from experiments.studies.benchmark import beside, machine, outcome, sides, sizes
+from experiments.studies.benchmark import (
+  machine,
+  outcome,
+  peer_comparison,
+  sides,
+  sizes,
+)
 
 LIMITS = {
   ("tunix", "small"): 1.5,
@@ -60,7 +66,7 @@ MAX_STANDARD_ERRORS = 5.0
 # is the largest microbatch among the settings.
 TRIAL_DIVISOR, TRIAL_PROMPTS = 4, "few_prompts"
 ALL_PEERS = "all"
-PEERS = ("trl", "tunix", ALL_PEERS, beside.NONE)
+PEERS = ("trl", "tunix", ALL_PEERS, peer_comparison.NONE)
 # Programs that run iterations; the program in `peers.PEERS` only samples.
 PROGRAMS = {"tunix": "experiments.studies.benchmark.peers.tunix_grpo"}
 
@@ -91,7 +97,7 @@ def iteration(
       is not equal, or a side fails.
   """
   peers = ("trl", "tunix") if peer == ALL_PEERS else (peer,)
-  return beside.compare_over_shapes(
+  return peer_comparison.compare_over_shapes(
     console,
     shape,
     sizes.ITERATION,
@@ -126,7 +132,7 @@ def make_launch(
   pythons: Mapping[str, str], peer: str, job: Mapping[str, Any]
 ) -> sides.Launch | None:
   """Returns the launch of a peer's trainer, or None for the peer "none"."""
-  peer_launch = beside.make_launch(peer, PEERS, pythons, job)
+  peer_launch = peer_comparison.make_launch(peer, PEERS, pythons, job)
   if peer in PROGRAMS:
     peer_launch = dataclasses.replace(peer_launch, program=PROGRAMS[peer])
   return peer_launch
@@ -143,7 +149,7 @@ def _rows(
   """Yields the rows of one shape: beside each peer, or alone."""
   shape = sizes.ITERATION[name]
   measure = functools.partial(
-    beside.measure_row,
+    peer_comparison.measure_row,
     calls=calls,
     least_seconds=functools.partial(_least_seconds, limits, shape),
     report=report,
@@ -170,7 +176,9 @@ def _rows(
           job | {"devices": 1},
         )
         with sides.Side(sampler_launch) as sampler:
-          beside.check_same_greedy_tokens(sampler, other, job["plain"], report)
+          peer_comparison.check_same_greedy_tokens(
+            sampler, other, job["plain"], report
+          )
         check_same_lengths(check_learning(ours), check_learning(other))
         yield measure(
           f"iteration {name} beside {peer_launch.name}",

@@ -30,8 +30,8 @@ import rich.console
 from experiments.cli import errors
 from experiments.studies import flop_counts
 from experiments.studies.benchmark import (
-  beside,
   machine,
+  peer_comparison,
   random_rollout,
   sides,
   sizes,
@@ -40,7 +40,7 @@ from experiments.studies.benchmark.outcome import Outcome, Row
 
 LIMITS = {"small": 1.1, "large": 1.35}
 BOUND_LIMITS = {"large": 0.55}  # share of the measured matmul rate
-PEERS = ("torch", beside.NONE)
+PEERS = ("torch", peer_comparison.NONE)
 BATCH = "batch.npz"
 LIMITED_FORM = "eager float32"
 FORMS = {
@@ -86,11 +86,13 @@ def update(
     UsageError: the shape or peer is unknown, the peer is not installed, the
       updates differ, or a side fails.
   """
-  return beside.compare_over_shapes(
+  return peer_comparison.compare_over_shapes(
     console,
     shape,
     sizes.UPDATE,
-    [functools.partial(beside.make_launch, peer, PEERS, pythons or {})],
+    [
+      functools.partial(peer_comparison.make_launch, peer, PEERS, pythons or {})
+    ],
     write_job,
     functools.partial(_rows, calls=calls),
   )
@@ -153,7 +155,7 @@ def _rows(
   lengths = np.full((shape.prompts, shape.samples), shape.max_tokens)
   cost = flop_counts.update_cost(shape.model, shape.prompt_length, lengths)
   measure = functools.partial(
-    beside.measure_row,
+    peer_comparison.measure_row,
     shape=shape,
     calls=calls,
     least_seconds=lambda _: limits.least_seconds(cost),

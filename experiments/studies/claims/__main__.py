@@ -108,11 +108,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   start, seeds = time.monotonic(), range(options.seeds)
   folder = epath.Path(options.workdir)
 
-  def say(line: str) -> None:
+  def report(line: str) -> None:
     minutes = (time.monotonic() - start) / 60
     console.print(f"{minutes:5.1f} min  {line}", soft_wrap=True, markup=False)
 
-  store = Store(folder, say)
+  store = Store(folder, report)
   # Checks the configs of all arms before the first of them trains.
   with errors.usage_errors():
     for claim in selected:
@@ -123,7 +123,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   # folder.
   by_name = {c.name: run(c, store, seeds) for c in finished(store, seeds)}
   for claim in selected:
-    say(f"{claim.name}: {len(claim.arms)} arms with {options.seeds} seeds each")
+    report(
+      f"{claim.name}: {len(claim.arms)} arms with {options.seeds} seeds each"
+    )
     if claim.name not in by_name:
       by_name[claim.name] = run(claim, store, seeds)
     results = [by_name[name] for name in claims.NAMES if name in by_name]

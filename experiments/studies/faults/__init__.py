@@ -1,1 +1,1 @@
-"""Injects faults into real runs: `python -m experiments.studies.faults`."""
+"""A study that injects faults into real runs: `python -m experiments.studies.faults`."""
