@@ -98,7 +98,7 @@ def fused(
         f"count = {count} must be a multiple of {len(jax.devices())} devices"
       )
     if steps < 2:
-      raise ValueError(f"steps = {steps} fuses nothing; nearest: 2")
+      raise ValueError(f"steps = {steps} fuses nothing; it must be at least 2.")
     unplaced = build_experiment(steps, prompts)
   shape = f"countdown, {prompts} x {unplaced.sampling.samples}, {steps} steps"
   rows, fused_runs, start = [], {}, None

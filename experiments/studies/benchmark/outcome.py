@@ -29,10 +29,12 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """One measured value of this project, with that of a peer if there is one.
+  """One measured value of this project, with the peer's value if there is one.
+
+  "peer" may also be another loop or another setting of this project.
 
   Attributes:
-    name: what was measured, and the peer that it was measured beside.
+    name: what was measured, and the peer that it was compared with.
     shape: shape of the model and the batch.
     unit: unit of `ours` and `peer`, such as "tokens/s".
     ours: value of this project, a median over calls.
@@ -41,7 +43,8 @@ class Row:
       the ratio is the median over these pairs.
     cpu_ratio: the same ratio in processor time, which other programs on the
       machine disturb less.
-    bound_fraction: speed as a share of the machine's limit, 1 at the limit.
+    bound_fraction: least time that the machine allows for a call, divided by
+      the time of the call (`machine.Machine.least_seconds`).
     work: operations and bytes that a call of ours needs at least, and the share
       of the machine's limits that it reaches (`machine.Machine.utilization`).
     settings: the fastest setting of each side, `{"ours": ..., "peer": ...}`.
