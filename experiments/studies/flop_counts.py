@@ -12,9 +12,10 @@ tokens, itself included, needs
 
 A prompt runs through the decoder once, whatever its number of samples. A
 completion token attends to the prompt, to the earlier completion tokens and to
-itself. The last token of a completion is sampled and never fed to the decoder. A
-backward pass costs two forward passes. Norms, rotary embeddings and softmax are
-not counted. A layer with a sliding window counts as one with full attention.
+itself. The last token of a completion is sampled and never fed to the decoder.
+A backward pass costs two forward passes. Norms, rotary embeddings and softmax
+are not counted. A layer with a sliding window counts as one with full
+attention.
 
 Bytes. A decoding step reads the weights once, and the cached keys and values
 that it attends to. The keys and values of a prompt are read once for all its
@@ -91,8 +92,8 @@ def scored(
   lengths = np.asarray(lengths, np.float64)
   P, L = len(lengths), prompt_length
   fed = np.maximum(lengths - 1, 0)  # number of tokens fed to the decoder
-  # Prompt token i = 1..L attends to i tokens, and completion token j = 1..fed to
-  # L + j tokens.
+  # Prompt token i = 1..L attends to i tokens, and completion token j = 1..fed
+  # to L + j tokens.
   attended = P * L * (L + 1) / 2 + (fed * L + fed * (fed + 1) / 2).sum()
   return forward(config, P * L + fed.sum(), attended, lengths.sum())
 
@@ -132,8 +133,8 @@ def decode_cost(
   read = matrices * (1 + steps) + kv_size * (prompt_reads + completion_reads)
   written = kv_size * (P * prompt_length + fed.sum())
   flops = scored(config, prompt_length, lengths)
-  # The first tokens of the S samples of a prompt are drawn from the same logits,
-  # which `scored` counts S times.
+  # The first tokens of the S samples of a prompt are drawn from the same
+  # logits, which `scored` counts S times.
   flops -= 2 * config.width * config.vocab_size * P * (S - 1)
   return Cost(flops, size * (read + written))
 

@@ -27,8 +27,8 @@ from experiments.training.experiment import Experiment
 from rl import fused_loop, learners, masked, metrics, step, types
 
 Array = jax.Array
-# `config.steps` is divided into this many parts. `SideBySide` runs a part as one
-# compiled call. A line of progress is printed after each part.
+# `config.steps` is divided into this many parts. `SideBySide` runs a part as
+# one compiled call. A line of progress is printed after each part.
 DISPATCHES = 5
 # Largest number of steps of a seed with a token budget, divided by
 # `config.steps`.
@@ -195,8 +195,8 @@ class _Trainer:
     # The metric is the index of the first sample without a finite score, or -1.
     if any((values["guard/bad_sample"] >= 0).any() for values in series):
       raise FloatingPointError(
-        f"{self.label}: the score of a sample is NaN or infinite; a reward must "
-        "be a finite number"
+        f"{self.label}: the score of a sample is NaN or infinite; a reward "
+        "must be a finite number"
       )
 
   def _report_progress(self, seeds, steps, tokens) -> None:
@@ -303,8 +303,8 @@ class SideBySide(_Trainer):
   def _start(self, numbers, starts) -> tuple[Progress, int]:
     """Returns the stacked initial states, and their number with padding."""
     states = [self._state(*pair) for pair in zip(numbers, starts, strict=True)]
-    # Pads with copies of the last seed, so that the number of rows is a multiple
-    # of the number of devices. The results of the copies are ignored.
+    # Pads with copies of the last seed, so that the number of rows is a
+    # multiple of the number of devices. The results of the copies are ignored.
     padding = -len(states) % self._mesh.size
     states += states[-1:] * padding
     stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *states)

@@ -183,8 +183,8 @@ def _train(
 ) -> list[str]:
   """Trains one entry after another and returns the names of those that failed.
 
-  The traceback of a failure is printed, and the next entry is trained. A failure of the
-  reference ends the command, because every comparison needs it.
+  The traceback of a failure is printed, and the next entry is trained. A
+  failure of the reference ends the command, because every comparison needs it.
   """
   failed: list[str] = []
   start_time = time.monotonic()
@@ -234,8 +234,8 @@ def _parser() -> argparse.ArgumentParser:
     "--rewards",
     nargs="?",
     const="",
-    help="compare rewards instead of methods: a comma-separated list of rewards, "
-    "or no value for all; the default task is then chain",
+    help="compare rewards instead of methods: a comma-separated list, or "
+    "no value for all; the default task is then chain",
   )
   add(
     "--workdir",

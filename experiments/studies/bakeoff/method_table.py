@@ -379,7 +379,8 @@ def page(table: Table) -> str:
   return shell.page(
     "Bake-off",
     f"<h1>Bake-off</h1><p>{html.escape(table.heading)}</p>"
-    f"{html_table('seconds per step', absolute)}<p>{html.escape(table.reading)}</p>"
+    f"{html_table('seconds per step', absolute)}"
+    f"<p>{html.escape(table.reading)}</p>"
     f"{html_table(COST, body)}{not_run}",
   )
 

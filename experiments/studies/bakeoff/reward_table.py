@@ -102,8 +102,8 @@ def proxy(
 
   If the reward is a sum of terms, it is the sum of their means with the weights
   of the first training step, so that a schedule of weights does not look like
-  progress. The same holds for a sum of z-scores, whose own mean is always 0; the
-  terms are then not normalized. If the method defines rewards of reasoning
+  progress. The same holds for a sum of z-scores, whose own mean is always 0;
+  the terms are then not normalized. If the method defines rewards of reasoning
   steps, it is their sum over a sample.
 
   Args:
@@ -173,7 +173,7 @@ class Table(method_table.Table):
     return IDLE
 
   def notes(self, member_row: Row) -> list[str]:
-    """Returns the mark of a row, and whether it did not sample its token budget."""
+    """Returns the mark of a row, and `method_table.UNSPENT` if it applies."""
     unspent = (member_row.training_cost.tokens < self.budget).any()
     return [self.mark(member_row)] + [method_table.UNSPENT] * bool(unspent)
 
@@ -203,9 +203,9 @@ class Table(method_table.Table):
     num_bold = sum(estimate.differs for estimate in estimates)
     return (
       "The truth is held-out pass@1 by the verdict of the task, which a reward "
-      "need not use. The proxy is the mean reward of a training sample at the start "
-      "(first tenth of training) and at the end (last tenth); training accuracy "
-      "is the verdict on the same samples. Brackets are Student's 95 % "
+      "need not use. The proxy is the mean reward of a training sample at the "
+      "start (first tenth of training) and at the end (last tenth); training "
+      "accuracy is the verdict on the same samples. Brackets are Student's 95 % "
       "intervals over seeds of training, with differences paired by seed; "
       "held-out problems are the same for all. Bold: the interval does not "
       f"contain zero. If nothing differed, about "
@@ -215,10 +215,10 @@ class Table(method_table.Table):
       "that of pass@1 minus the base policy's below zero. "
       f'"{HARMED}": only the latter holds. "{HELPED}": the interval of pass@1 '
       "minus the base policy's lies above zero. "
-      f'"{IDLE}": none of these. A reward that is relative to the group or to a '
-      "greedy sample measures no level, so its proxy need not rise with the "
-      "quality of the samples. For a sum of terms the proxy uses the weights of the first "
-      "step; for a sum of z-scores it is the sum of the unnormalized terms "
+      f'"{IDLE}": none of these. A reward that is relative to the group or to '
+      "a greedy sample measures no level, so its proxy need not rise with the "
+      "quality of the samples. For a sum of terms the proxy uses the weights of "
+      "the first step; for a sum of z-scores it is the sum of the unnormalized terms "
       "with these weights; for step rewards it is the sum over the steps of a "
       "sample. Rewards are in alphabetical order and not ranked."
     )

@@ -9,9 +9,9 @@ its arguments, AdamW included. The gradients with and without chunks are
 compared for each parameter array, by the largest difference divided by the
 largest entry.
 
-Two limits hold for the chunk that needs the least memory. The memory is less than a
-sixth of that with all logits, and the gradient differs by at most 1e-5. Nothing
-is timed, so other work on the machine changes no number.
+Two limits hold for the chunk that needs the least memory. The memory is less
+than a sixth of that with all logits, and the gradient differs by at most 1e-5.
+Nothing is timed, so other work on the machine changes no number.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def memory(
   if tokens % completions or tokens < completions:
     nearest = max(completions, round(tokens / completions) * completions)
     raise errors.UsageError(
-      f"tokens = {tokens} must be a multiple of {completions}; the nearest valid "
-      f"value is {nearest}."
+      f"tokens = {tokens} must be a multiple of {completions}; the nearest "
+      f"valid value is {nearest}."
     )
   config = sizes.decoder(2, width, vocabulary)
   rollout = random_rollout.make(

@@ -4,8 +4,9 @@
     [--workdir runs/claims] [--cpu_devices 2]
 
 A claim consists of a statement, arms (configs that are trained with several
-seeds), and a test that was fixed before the first run. Its verdict is "reproduced", "not
-reproduced" or "inconclusive". Without a NAME all claims are tested.
+seeds), and a test that was fixed before the first run. Its verdict is
+"reproduced", "not reproduced" or "inconclusive". Without a NAME all claims are
+tested.
 
 The command writes these files into the workdir: `index.html` (a table and a
 plot for each claim), `NAME.png` (the plot), `claims.md` (the table of this

@@ -20,9 +20,9 @@ def coverage() -> Claim:
       "Reasoning Capacity Beyond the Base Model?"
     ),
     setting=(
-      f"countdown, 4 numbers; RLOO, {settings.STEPS} updates, each on 32 prompts "
-      f"with 16 samples; pass@1 and pass@{MANY}, estimated from 256 samples, are compared with "
-      "the base policy"
+      f"countdown, 4 numbers; RLOO, {settings.STEPS} updates, each on 32 "
+      f"prompts with 16 samples; pass@1 and pass@{MANY}, estimated from 256 "
+      "samples, are compared with the base policy"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),

@@ -10,11 +10,11 @@ COEFFICIENTS = (1, 3, 10, 30)  # weights of the verdict in the reward
 def min_form_credit() -> Claim:
   """Trains on chained arithmetic with two exploitable process rewards.
 
-  A process reward scores each reasoning step. Sum-form credit adds the scores of
-  the later steps; min-form credit takes their minimum. The reward "filler"
-  accepts every step of true arithmetic, even if it does not
-  lead to the answer. The reward "local" also accepts a final answer that merely
-  repeats the value of the step before.
+  A process reward scores each reasoning step. Sum-form credit adds the scores
+  of a sample's steps; min-form credit takes their minimum. The reward "filler"
+  accepts every step of true arithmetic, even if it does not lead to the answer.
+  The reward "local" also accepts a final answer that merely repeats the value
+  of the step before.
   """
   base = settings.chain_base()
 
@@ -37,16 +37,16 @@ def min_form_credit() -> Claim:
     statement=(
       "With an exploitable process reward, credit by sums collapses and credit "
       "by the minimum does not; where the minimum can be exploited as well, "
-      "verifiable rewards for a tenth of the prompts rescue it and do not rescue "
-      "the sum."
+      "verifiable rewards for a tenth of the prompts rescue it and do not "
+      "rescue the sum."
     ),
     source="Cheng et al. 2025, Stop Summation (PURE)",
     setting=(
       "chained arithmetic, 3 operations; a process reward that accepts every "
-      "step of true arithmetic (filler), and one that also accepts every answer "
-      f"that repeats the running value (local); {settings.STEPS} updates on "
-      f"16 prompts with 16 samples each; 'c x a tenth' adds c times the verdict for "
-      f"{LABELLED:.0%} of the prompts, c = {', '.join(map(str, COEFFICIENTS))}"
+      "step of true arithmetic (filler), and one that also accepts every "
+      f"answer that repeats the running value (local); {settings.STEPS} updates on "
+      f"16 prompts with 16 samples each; 'c x a tenth' adds c times the "
+      f"verdict for {LABELLED:.0%} of the prompts, c = {', '.join(map(str, COEFFICIENTS))}"
     ),
     arms={
       "base": settings.untrained(base, "chain(operations=3)"),

@@ -11,14 +11,14 @@ def negative_reinforcement() -> Claim:
   """Compares positive and negative reinforcement alone on countdown.
 
   Positive reinforcement raises the probability of right samples, and negative
-  reinforcement lowers that of wrong samples. With one update per batch both have
-  the same expected gradient: E[grad log pi] = 0 for samples of the policy pi, so
-  E[right * grad log pi] = -E[wrong * grad log pi], where right and wrong are 1
-  for such a sample and 0 otherwise. The two can then differ only by noise. With
-  several clipped updates per batch they differ, because clipping treats tokens
-  of rising and of falling probability differently. This is the setting of the
-  paper, and the test uses it. The arms with one update per batch are only
-  plotted.
+  reinforcement lowers that of wrong samples. With one update per batch both
+  have the same expected gradient: E[grad log pi] = 0 for samples of the policy
+  pi, so E[right * grad log pi] = -E[wrong * grad log pi], where right and wrong
+  are 1 for such a sample and 0 otherwise. The two can then differ only by
+  noise. With several clipped updates per batch they differ, because clipping
+  treats tokens of rising and of falling probability differently. This is the
+  setting of the paper, and the test uses it. The arms with one update per batch
+  are only plotted.
   """
   base = settings.countdown_base()
 
@@ -45,8 +45,9 @@ def negative_reinforcement() -> Claim:
       "Zhu et al. 2025, The Surprising Effectiveness of Negative Reinforcement"
     ),
     setting=(
-      f"countdown, 4 numbers; {settings.STEPS} updates, each on 32 prompts with "
-      "16 samples; positive reinforcement alone (PSR) and negative reinforcement alone "
+      f"countdown, 4 numbers; {settings.STEPS} updates, each on 32 prompts "
+      "with 16 samples; positive reinforcement alone (PSR) and negative "
+      "reinforcement alone "
       f"(NSR), with one update per batch and with {EPOCHS} clipped updates per "
       f"batch; the test compares the arms with {EPOCHS} updates"
     ),

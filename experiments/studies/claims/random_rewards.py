@@ -5,13 +5,13 @@ from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
 EPOCHS = 4  # updates on each batch
 BATCHES = 60  # 240 updates in total
-# A fall of the entropy by less than this, in nats per token, counts as "does not
-# fall".
+# A fall of the entropy by less than this, in nats per token, counts as "does
+# not fall".
 TOLERANCE = 0.05
 
 
 def random_rewards() -> Claim:
-  """Compares GRPO with and without clipping on countdown with random rewards."""
+  """Compares GRPO with and without clipping on random rewards."""
   base = settings.countdown_base()
   # Flipping each verdict with probability 1/2 makes it a coin toss.
   flip_rates = "false_positive=0.5, false_negative=0.5"

@@ -1,1 +1,1 @@
-"""A study that injects faults into real runs: `python -m experiments.studies.faults`."""
+"""Injects faults into real runs: `python -m experiments.studies.faults`."""

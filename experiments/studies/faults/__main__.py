@@ -8,7 +8,8 @@ faults, and resumed with the same command after each. At its end, its last
 checkpoint, metrics, evaluations and sample dumps are compared with those of the
 undisturbed run, bit for bit.
 
-  kill        a run is killed (SIGKILL) at 30 random moments: during its start, a
+  kill        a run is killed (SIGKILL) at 30 random moments: during its start,
+  a
               step, a save or an evaluation
   processes   one of two processes of a run is killed, 10 times
   damage      a bit of the newest checkpoint is flipped, or one of its files is

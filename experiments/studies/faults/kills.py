@@ -15,8 +15,8 @@ from experiments.studies.faults import runs
 from experiments.studies.faults.outcome import Outcome, Report
 
 MOMENTS = ("step", "checkpoint", "evaluation", "start")
-# Moments at which one of two processes is killed. "start" is left out: a process
-# whose partner dies before the two are connected waits for the partner.
+# Moments at which one of two processes is killed. "start" is left out: a
+# process whose partner dies before the two are connected waits for the partner.
 CONNECTED_MOMENTS = ("step", "checkpoint", "evaluation")
 PATIENCE = 60.0  # seconds in which a process must end after the other's death
 
@@ -219,8 +219,8 @@ def kill_one_of_two(
     # The surviving process has to fail with an error message.
     recovered += status not in (0, None) and bool(survivor.output.strip())
     report(
-      f"kill {num_killed} of {kills}: process {killed_index}, {moment}, after step "
-      f"{runs.last_logged_step(workdir)}; the other process ended with status "
+      f"kill {num_killed} of {kills}: process {killed_index}, {moment}, after "
+      f"step {runs.last_logged_step(workdir)}; the other process ended with status "
       f"{status} in {seconds:.0f} s"
     )
   return Outcome(

@@ -77,8 +77,9 @@ def soak(folder: pathlib.Path, steps: int, report: Report) -> Outcome:
     first_half, second_half = np.array_split(lows, 2)
     is_flat &= second_half.max() <= first_half.max()
     notes.append(
-      f"{name} between saves: at most {first_half.max():.0f} in the first half  "
-      f"and {second_half.max():.0f} in the second; during saves {readings.max():.0f}"
+      f"{name} between saves: at most {first_half.max():.0f} in the first "
+      f"half and {second_half.max():.0f} in the second; during saves "
+      f"{readings.max():.0f}"
     )
   return Outcome(
     fault=f"{steps} steps",

@@ -1,9 +1,9 @@
-"""Programs that run the peers, the codebases that this project is compared with.
+"""Programs that run the peers: codebases that this project is compared with.
 
 A program keeps the code of its peer loaded and compiled, and runs it on
-request. A program runs with the Python interpreter that has the peer installed, so it
-imports nothing of this project except this folder. Its *job*, which says what to
-run, is one JSON object:
+request. A program runs with the Python interpreter that has the peer installed,
+so it imports nothing of this project except this folder. Its *job*, which says
+what to run, is one JSON object:
 
   weights     folder of the weights in the format of Hugging Face
   prompts     numpy file of the prompts, `[P, L]` int32 without padding

@@ -72,7 +72,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     prompts: torch.Tensor,
     config: transformers.GenerationConfig,
   ) -> list[torch.Tensor]:
-    """Returns one `[micro * samples, T]` array of completions per microbatch."""
+    """Returns completions `[micro * samples, T]` of each microbatch."""
     parts = []
     with torch.inference_mode():
       for part in prompts.split(job["micro"]):

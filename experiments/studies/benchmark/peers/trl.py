@@ -1,9 +1,9 @@
 """TRL's `GRPOTrainer` on CPU, without vLLM; a call is one iteration.
 
-Entries of its job besides those of all peers: threads; micro, prompts whose samples are in one
-backward pass; learning_rate. One `generate` draws all samples of all prompts.
-The reward is the share of even ids. There is one update per rollout, without a
-KL term and without gradient clipping.
+Entries of its job besides those of all peers: threads; micro, prompts whose
+samples are in one backward pass; learning_rate. One `generate` draws all
+samples of all prompts. The reward is the share of even ids. There is one update
+per rollout, without a KL term and without gradient clipping.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Tunix's `GRPOLearner` on CPU with Tunix's sampler; a call is one iteration.
 
-Entries of its job besides those of all peers: those of `tunix`; micro, prompts whose samples are
-in one backward pass; learning_rate. One rollout draws all samples. The reward
-is the share of even ids, including the EOS that Tunix drops. There is one
-update per rollout, without a KL term. Activations are not recomputed: both
-settings of Tunix for it fail with the version of flax that Tunix needs.
+Entries of its job besides those of all peers: those of `tunix`; micro, prompts
+whose samples are in one backward pass; learning_rate. One rollout draws all
+samples. The reward is the share of even ids, including the EOS that Tunix
+drops. There is one update per rollout, without a KL term. Activations are not
+recomputed: both settings of Tunix for it fail with the version of flax that
+Tunix needs.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     return np.array(_actor(cluster).layers[0].mlp.down_proj.kernel[...])
 
   def batches(gate: turns.Turns) -> Iterator[dict[str, Any]]:
-    """Yields batches; when the learner takes one, it has trained on the last."""
+    """Yields batches; the learner takes one after training on the last."""
     texts = np.array(tunix.texts(prompts))
     while True:
       rollout.seed = jax.random.PRNGKey(gate.begin())
