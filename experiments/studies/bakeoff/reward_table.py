@@ -205,8 +205,8 @@ class Table(method_table.Table):
       "The truth is held-out pass@1 by the verdict of the task, which a reward "
       "need not use. The proxy is the mean reward of a training sample at the "
       "start (first tenth of training) and at the end (last tenth); training "
-      "accuracy is the verdict on the same samples. Brackets are Student's 95 % "
-      "intervals over seeds of training, with differences paired by seed; "
+      "accuracy is the verdict on the same samples. Brackets are Student's 95 "
+      "% intervals over seeds of training, with differences paired by seed; "
       "held-out problems are the same for all. Bold: the interval does not "
       f"contain zero. If nothing differed, about "
       f"{num_by_chance:.0f} of these {len(estimates)} intervals would be bold "
@@ -217,10 +217,11 @@ class Table(method_table.Table):
       "minus the base policy's lies above zero. "
       f'"{IDLE}": none of these. A reward that is relative to the group or to '
       "a greedy sample measures no level, so its proxy need not rise with the "
-      "quality of the samples. For a sum of terms the proxy uses the weights of "
-      "the first step; for a sum of z-scores it is the sum of the unnormalized terms "
-      "with these weights; for step rewards it is the sum over the steps of a "
-      "sample. Rewards are in alphabetical order and not ranked."
+      "quality of the samples. For a sum of terms the proxy uses the weights "
+      "of the first step; for a sum of z-scores it is the sum of the "
+      "unnormalized terms with these weights; for step rewards it is the sum "
+      "over the steps of a sample. Rewards are in alphabetical order and not "
+      "ranked."
     )
 
 

@@ -18,7 +18,7 @@ class Outcome:
     results: the numbers, as JSON values.
     table: the same numbers as a table to print.
     limits_met: whether all limits of the benchmark hold.
-    verdict: one sentence with the limits, and those that were missed.
+    verdict: one sentence that names the limits, or those that were missed.
   """
 
   results: dict[str, Any]
@@ -48,8 +48,8 @@ class Row:
     work: operations and bytes that a call of ours needs at least, and the share
       of the machine's limits that it reaches (`machine.Machine.utilization`).
     settings: the fastest setting of each side, `{"ours": ..., "peer": ...}`.
-    limit: value that `ratio` must reach; None only reports it.
-    bound_limit: value that `bound_fraction` must reach; None only reports it.
+    limit: least allowed `ratio`; None for no limit.
+    bound_limit: least allowed `bound_fraction`; None for no limit.
   """
 
   name: str
@@ -90,7 +90,7 @@ class Row:
 
 
 def from_rows(rows: Sequence[Row], **results: Any) -> Outcome:
-  """Makes an outcome of rows; its limits are met if no row misses one.
+  """Makes an outcome of rows; its limits are met if no row misses a limit.
 
   Args:
     rows: rows of the table and of the JSON file.

@@ -32,9 +32,9 @@ def flipped_rewards() -> Claim:
     setting=(
       f"countdown, 4 numbers; {settings.STEPS} updates, each on 32 prompts "
       "with 16 samples; RLOO with true rewards, RLOO with rewards that are "
-      "flipped independently for each sample, and both corrections with the true rates; the corrections "
-      "are affine in the reward, so under Adam the backward one is a control; "
-      "the held-out evaluation uses true verdicts"
+      "flipped independently for each sample, and both corrections with the "
+      "true rates; the corrections are affine in the reward, so under Adam the "
+      "backward one is a control; the held-out evaluation uses true verdicts"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),

@@ -44,9 +44,10 @@ def min_form_credit() -> Claim:
     setting=(
       "chained arithmetic, 3 operations; a process reward that accepts every "
       "step of true arithmetic (filler), and one that also accepts every "
-      f"answer that repeats the running value (local); {settings.STEPS} updates on "
-      f"16 prompts with 16 samples each; 'c x a tenth' adds c times the "
-      f"verdict for {LABELLED:.0%} of the prompts, c = {', '.join(map(str, COEFFICIENTS))}"
+      f"answer that repeats the running value (local); {settings.STEPS} "
+      "updates on 16 prompts with 16 samples each; 'c x a tenth' adds c times "
+      f"the verdict for {LABELLED:.0%} of the prompts, c = "
+      f"{', '.join(map(str, COEFFICIENTS))}"
     ),
     arms={
       "base": settings.untrained(base, "chain(operations=3)"),

@@ -23,7 +23,8 @@ def pass_at_k_training() -> Claim:
     setting=(
       f"countdown, 4 numbers; {settings.STEPS} updates, each on 32 prompts "
       f"with 16 samples; RLOO (pass@1) is compared with analytic pass@{K} "
-      "training; pass@1 is said to suffer if it ends below that of the base policy"
+      "training; pass@1 is said to suffer if it ends below that of the base "
+      "policy"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),

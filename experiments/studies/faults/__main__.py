@@ -9,8 +9,7 @@ checkpoint, metrics, evaluations and sample dumps are compared with those of the
 undisturbed run, bit for bit.
 
   kill        a run is killed (SIGKILL) at 30 random moments: during its start,
-  a
-              step, a save or an evaluation
+              a step, a save or an evaluation
   processes   one of two processes of a run is killed, 10 times
   damage      a bit of the newest checkpoint is flipped, or one of its files is
               truncated, until 5 damaged files were read
@@ -23,8 +22,8 @@ undisturbed run, bit for bit.
 
 Without a FAULT all are injected except soak. With --quick and without a FAULT
 only `kill` is injected. --quick kills 3 times instead of 30, which takes less
-than 3 minutes. Each fault takes less than 10 minutes. The
-exit status is 1 if a run did not recover or differs from the undisturbed run.
+than 3 minutes. Each fault takes less than 10 minutes. The exit status is 1 if a
+run did not recover or differs from the undisturbed run.
 """
 
 from __future__ import annotations

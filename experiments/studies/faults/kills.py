@@ -220,8 +220,8 @@ def kill_one_of_two(
     recovered += status not in (0, None) and bool(survivor.output.strip())
     report(
       f"kill {num_killed} of {kills}: process {killed_index}, {moment}, after "
-      f"step {runs.last_logged_step(workdir)}; the other process ended with status "
-      f"{status} in {seconds:.0f} s"
+      f"step {runs.last_logged_step(workdir)}; the other process ended with "
+      f"status {status} in {seconds:.0f} s"
     )
   return Outcome(
     fault="SIGKILL of one of two",

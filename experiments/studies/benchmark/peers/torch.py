@@ -8,9 +8,10 @@ one of its completions without padding, so no mask is needed.
 
 Entries of its job besides those of all peers: batch_file, with
 prompts `[P, L]`, completions `[P, S, T]` and advantages `[P, S]`, for P prompts
-of L tokens and S samples of T tokens each; learning_rate; weight_decay; threads; dtype, "float32", or "bfloat16" for autocast; compiled,
-whether the loss is compiled; rows, number of rows in one backward pass; chunk,
-number of positions whose logits exist at a time, or null for all.
+of L tokens and S samples of T tokens each; learning_rate; weight_decay;
+threads; dtype, "float32", or "bfloat16" for autocast; compiled, whether the
+loss is compiled; rows, number of rows in one backward pass; chunk, number of
+positions whose logits exist at a time, or null for all.
 """
 
 from __future__ import annotations
