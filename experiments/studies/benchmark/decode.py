@@ -17,11 +17,11 @@ d is the width and v the size of the vocabulary.
 Each side first tries its settings on a few calls and is measured with the
 fastest setting. Our side, which is this project, tries one device and one
 device per core; the peer tries one and all threads, and each kind of cache. For
-"long" both sides also try several sizes of a microbatch. The limits apply to float32 with the faster of a dynamic and a static cache;
-bfloat16 and a compiled decoding step are reported without a limit. With peer
-"none" the shape "long" is also run without refilling, where a row of the batch
-stays empty after its sample has ended; refilling starts the next sample in that
-row.
+"long" both sides also try several sizes of a microbatch. The limits apply
+to float32 with the faster of a dynamic and a static cache; bfloat16 and a
+compiled decoding step are reported without a limit. With peer "none" the shape
+"long" is also run without refilling, where a row of the batch stays empty after
+its sample has ended; refilling starts the next sample in that row.
 """
 
 from __future__ import annotations
