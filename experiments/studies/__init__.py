@@ -1,1 +1,1 @@
-"""Studies over many runs: claims of papers, comparisons, benchmarks, faults."""
+"""Commands that start many runs and compare them; README.md lists them."""

@@ -1,8 +1,9 @@
-"""Arms of a study: one config, trained and evaluated with several seeds.
+"""Arms of a study. An arm is a config that is trained with several seeds.
 
-A `Store` writes one file per arm and seed. The file records the date, the
-commit and the version of JAX of its run. A seed whose file exists is never run
-again, and all studies in one folder share the files of an arm. The file of a
+A `Store` trains and evaluates arms, and writes one file per arm and seed. The
+file records the date, the commit and the version of JAX of its run. A seed
+whose file exists is never run again, and studies that use the same folder share
+the files of equal arms. The file of a
 supervised arm holds its parameters, from which other arms start. The file of an
 arm that is trained by RL holds its metrics and its held-out samples.
 """
@@ -30,9 +31,11 @@ from experiments.training import validate
 from experiments.training.experiment import Experiment
 from rl import metrics, types
 
-# Prefixes of the arrays' names in the file of a seed.
+# Prefixes of the names of arrays in the file of a seed: a leaf of the
+# parameters, and the series of a metric.
 PARAMS = "params/"
 METRIC = "metric/"
+TIMING_GROUP = "beside"  # name of `TrainingCost.timing_groups` in that file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Arm:
 class Outcome:
   """Metrics and held-out samples of an arm's seeds.
 
-  The held-out evaluation draws S samples for each of N problems.
+  The evaluation draws S samples for each of N held-out problems.
 
   Attributes:
     series: `{metric: [seeds, steps]}`, NaN after the last step of a seed.
@@ -118,12 +121,12 @@ class Outcome:
   def pass_curve(self, ks: Sequence[int]) -> np.ndarray:
     """Returns pass@k for each k, `[seeds, len(ks)]`.
 
-    Samples without a verdict are left out.
+    Samples whose verdict is unknown (-1) are left out.
     """
     return np.stack(
       [
-        np.asarray(metrics.pass_at_k_curve(c == 1, ks, c >= 0))
-        for c in self.correct
+        np.asarray(metrics.pass_at_k_curve(verdicts == 1, ks, verdicts >= 0))
+        for verdicts in self.correct
       ]
     )
 
@@ -134,12 +137,14 @@ class Outcome:
   def max_curve(self, ks: Sequence[int]) -> np.ndarray:
     """Returns the expected best score for each k, `[seeds, len(ks)]`.
 
-    Samples without a score are left out.
+    Samples without a score (NaN) are left out.
     """
     return np.stack(
       [
-        np.asarray(metrics.max_at_k_curve(np.nan_to_num(s), ks, ~np.isnan(s)))
-        for s in self.scores
+        np.asarray(
+          metrics.max_at_k_curve(np.nan_to_num(scores), ks, ~np.isnan(scores))
+        )
+        for scores in self.scores
       ]
     )
 
@@ -169,7 +174,7 @@ class Outcome:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spent:
+class TrainingCost:
   """Cost of the training of an arm's seeds.
 
   Attributes:
@@ -177,14 +182,15 @@ class Spent:
       method discarded.
     step_seconds: `[seeds]` seconds of one device for a step, without
       compilation.
-    beside: `[seeds]` smallest seed of the group that was trained at the same
-      time. The seeds of a group share one time measurement, so their
-      `step_seconds` are not independent.
+    timing_groups: `[seeds]` number of the group of seeds that were trained at
+      the same time, which is the smallest seed of the group. The seeds of a
+      group share one time measurement, so their `step_seconds` are not
+      independent.
   """
 
   tokens: np.ndarray
   step_seconds: np.ndarray
-  beside: np.ndarray
+  timing_groups: np.ndarray
 
 
 class Store:
@@ -192,13 +198,13 @@ class Store:
 
   Args:
     folder: folder that contains `arms/`. It is created by the first write.
-    say: function that prints a line of progress.
+    report: function that prints a line of progress.
   """
 
   def __init__(
-    self, folder: epath.PathLike, say: multi_seed.Say = print
+    self, folder: epath.PathLike, report: multi_seed.Report = print
   ) -> None:
-    self._folder, self._say = epath.Path(folder) / "arms", say
+    self._folder, self._report = epath.Path(folder) / "arms", report
 
   def missing(self, arm: Arm, numbers: Sequence[int]) -> list[int]:
     """Returns the seeds among `numbers` that have no file yet."""
@@ -224,11 +230,12 @@ class Store:
       },
     )
 
-  def spent(self, arm: Arm, numbers: Sequence[int]) -> Spent:
+  def training_cost(self, arm: Arm, numbers: Sequence[int]) -> TrainingCost:
     """Reads the training cost of finished seeds."""
     files = [self._read(arm, number) for number in numbers]
-    names = [field.name for field in dataclasses.fields(Spent)]
-    return Spent(**{n: np.array([file[n] for file in files]) for n in names})
+    names = ("tokens", "step_seconds", TIMING_GROUP)
+    arrays = [np.array([file[name] for file in files]) for name in names]
+    return TrainingCost(*arrays)
 
   def seconds(self, arm: Arm, numbers: Sequence[int]) -> float:
     """Sums the seconds of finished seeds, for training and evaluation."""
@@ -239,7 +246,7 @@ class Store:
     return {str(self._read(arm, n)["made"]) for n in numbers}
 
   def _complete(self, arm: Arm, numbers: Sequence[int]) -> None:
-    """Trains and evaluates the seeds that have no file, and writes the files."""
+    """Trains and evaluates the seeds that have no file, and writes files."""
     missing = self.missing(arm, numbers)
     if not missing:
       return
@@ -248,27 +255,34 @@ class Store:
     if arm.start is not None:
       self._complete(arm.start, missing)
     e = validate.check_and_build(arm.config)
-    trainer = multi_seed.make(e, arm.tokens, self._say)
+    trainer = multi_seed.make(e, arm.tokens, self._report)
     for group in trainer.groups(missing):
-      clock = time.perf_counter()
+      start_time = time.perf_counter()
       starts = [
         self._params(arm.start, number) if arm.start else None
         for number in group
       ]
       trained = trainer.train(group, starts)
       # The seeds of a group train at the same time; each gets an equal share.
-      training = (time.perf_counter() - clock) / len(group)
-      for number, one in zip(group, trained, strict=True):
-        clock = time.perf_counter()
-        result = _evaluate(e, one.params) if e.is_rl else _flatten(one.params)
-        seconds = training + time.perf_counter() - clock
-        self._say(f"{trainer.label}, seed {number}: {seconds:.0f} s")
+      training_seconds = (time.perf_counter() - start_time) / len(group)
+      for number, trained_seed in zip(group, trained, strict=True):
+        start_time = time.perf_counter()
+        result = (
+          _evaluate(e, trained_seed.params)
+          if e.is_rl
+          else _flatten(trained_seed.params)
+        )
+        seconds = training_seconds + time.perf_counter() - start_time
+        self._report(f"{trainer.label}, seed {number}: {seconds:.0f} s")
         arrays = {
-          **{METRIC + name: values for name, values in one.series.items()},
+          **{
+            METRIC + name: values
+            for name, values in trained_seed.series.items()
+          },
           **result,
-          "tokens": np.asarray(one.tokens),
-          "step_seconds": np.asarray(one.step_seconds),
-          "beside": np.asarray(group[0]),
+          "tokens": np.asarray(trained_seed.tokens),
+          "step_seconds": np.asarray(trained_seed.step_seconds),
+          TIMING_GROUP: np.asarray(group[0]),
           "seconds": np.asarray(seconds),
           "made": np.asarray(provenance.describe()),
         }
@@ -283,7 +297,7 @@ class Store:
       return dict(arrays)
 
   def _params(self, arm: Arm, number: int) -> types.PyTree:
-    """Reads the parameters of a seed, the reverse of `_flatten`."""
+    """Reads the parameters from a seed's file; the inverse of `_flatten`."""
     tree: dict = {}
     for name, value in self._read(arm, number).items():
       if name.startswith(PARAMS):
@@ -318,7 +332,7 @@ def _pad_and_stack(series: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _evaluate(e: Experiment, params: types.PyTree) -> dict:
-  """Samples the held-out problems; each array is `[N, S]`."""
+  """Evaluates the policy on held-out problems; each array is `[N, S]`."""
   evaluation = evaluator.evaluate_experiment(
     e, jax.device_put(params, e.replicated)
   )
@@ -330,7 +344,7 @@ def _evaluate(e: Experiment, params: types.PyTree) -> dict:
 
 
 def _flatten(params: types.PyTree) -> dict[str, np.ndarray]:
-  """Names each leaf by its path, for example "params/layers/attention/q"."""
+  """Returns each leaf by its path, for example "params/layers/attention/q"."""
   leaves, _ = jax.tree_util.tree_flatten_with_path(params)
   return {
     PARAMS + "/".join(str(key.key) for key in path): np.asarray(leaf)

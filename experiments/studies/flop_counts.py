@@ -1,20 +1,25 @@
 """Lower bounds on the operations and the memory traffic of a call.
 
-Operations. A multiplication and an addition count as one operation each. For a
-decoder of width D and vocabulary V, with n layers whose projections have W
-parameters per layer:
+Axes: P prompts, S samples per prompt, L prompt tokens.
 
-  a token through the layers    2 n W + 4 n heads head_dim (tokens it attends to)
-  logits of a position          2 D V
+Operations. A multiplication and an addition count as one operation each. A
+decoder has width D, vocabulary size V, and n layers with H heads of C channels
+each. The projections of a layer have W parameters. A token that attends to A
+tokens, itself included, needs
+
+  2 * n * W + 4 * n * H * C * A   in the layers
+  2 * D * V                       for the logits at its position
 
 A prompt runs through the decoder once, whatever its number of samples. A
 completion token attends to the prompt, to the earlier completion tokens and to
-itself. The last completion token is sampled and never fed to the decoder. A
-backward pass costs two forward passes. Norms, rotary embeddings and softmax are
-not counted. A layer with a sliding window counts as one with full attention.
+itself. The last token of a completion is sampled and never fed to the decoder.
+A backward pass costs two forward passes. Norms, rotary embeddings and softmax
+are not counted. A layer with a sliding window counts as one with full
+attention.
 
 Bytes. A decoding step reads the weights once, and the cached keys and values
-that it attends to; those of a prompt are read once for all its samples. An
+that it attends to. The keys and values of a prompt are read once for all its
+samples. An
 update reads the weights twice, writes the gradients, and reads and writes the
 state of AdamW. Activations are not counted, since they could stay in the
 caches of the device.
@@ -46,10 +51,12 @@ class Cost(NamedTuple):
 def weights(config: ModelConfig) -> int:
   """Counts W, the parameters of one layer's projections.
 
-  In a mixture of experts only the experts that a token uses are counted.
+  Of a mixture of experts, the router and the experts that process one token are
+  counted.
   """
   qkv = (config.heads + 2 * config.kv_heads) * config.head_dim * config.width
   out = config.heads * config.head_dim * config.width
+  # Kernels of one MLP: up and down, and the gate if it has one.
   mlp = (2 + config.gated_mlp) * config.width * config.mlp_width
   num_mlps = config.experts_per_token or 1
   router = config.experts * config.width
@@ -64,7 +71,7 @@ def forward(
   Args:
     config: shape of the decoder.
     tokens: number of tokens that run through the layers.
-    attended: number of tokens that a token attends to, summed over `tokens`.
+    attended: number of pairs of a token and a token that it attends to.
     positions: number of positions whose logits are computed.
   """
   layers = 2 * config.layers * weights(config) * tokens
@@ -84,8 +91,9 @@ def scored(
   """
   lengths = np.asarray(lengths, np.float64)
   P, L = len(lengths), prompt_length
-  fed = np.maximum(lengths - 1, 0)  # the last token is never fed
-  # Prompt token i attends to i tokens, completion token j to L + j.
+  fed = np.maximum(lengths - 1, 0)  # number of tokens fed to the decoder
+  # Prompt token i = 1..L attends to i tokens, and completion token j = 1..fed
+  # to L + j tokens.
   attended = P * L * (L + 1) / 2 + (fed * L + fed * (fed + 1) / 2).sum()
   return forward(config, P * L + fed.sum(), attended, lengths.sum())
 
@@ -97,35 +105,36 @@ def decode_cost(
   size: int = FLOAT,
   rows: int | None = None,
 ) -> Cost:
-  """Returns the cost of sampling completions of these lengths.
+  """Returns a lower bound on the cost of sampling completions.
 
-  It is a lower bound: every row of the batch is assumed to hold an unfinished
-  completion at every decoding step.
+  It assumes that every row of the batch holds an unfinished completion at every
+  decoding step.
 
   Args:
     config: shape of the decoder.
     prompt_length: number of tokens L of every prompt.
     lengths: `[P, S]` numbers of tokens of the completions.
     size: bytes of a weight, a key or a value.
-    rows: number of samples per prompt that are decoded at the same time. None
-      decodes all S at the same time.
+    rows: number of samples per prompt that are decoded at the same time; None
+      stands for all S.
   """
   lengths = np.asarray(lengths, np.float64)
   P, S = lengths.shape
   fed = np.maximum(lengths - 1, 0)
-  # Number of decoding steps if no row of the batch is ever idle.
+  # Number of decoding steps if no row of the batch is ever without a sample.
   steps = fed.sum() / (P * (rows or S))
   matrices = config.layers * weights(config)
   matrices += config.width * config.vocab_size
-  kv_size = 2 * config.layers * config.kv_heads * config.head_dim  # per token
+  # Number of cached keys and values per token.
+  kv_size = 2 * config.layers * config.kv_heads * config.head_dim
   prompt_reads = P * prompt_length * steps  # shared by the samples of a prompt
   completion_reads = (fed * (fed + 1) / 2).sum()
   # The weights are read once for the prompts and once per decoding step.
   read = matrices * (1 + steps) + kv_size * (prompt_reads + completion_reads)
   written = kv_size * (P * prompt_length + fed.sum())
   flops = scored(config, prompt_length, lengths)
-  # The S first tokens of a prompt's samples share one position's logits, which
-  # `scored` counts S times.
+  # The first tokens of the S samples of a prompt are drawn from the same
+  # logits, which `scored` counts S times.
   flops -= 2 * config.width * config.vocab_size * P * (S - 1)
   return Cost(flops, size * (read + written))
 
@@ -133,17 +142,17 @@ def decode_cost(
 def update_cost(
   config: ModelConfig, prompt_length: int, lengths: np.ndarray
 ) -> Cost:
-  """Returns the cost of one update with AdamW.
+  """Returns a lower bound on the cost of one update with AdamW.
 
   Args:
     config: shape of the decoder.
     prompt_length: number of tokens L of every prompt.
     lengths: `[P, S]` numbers of tokens of the completions.
   """
-  count = config.layers * weights(config)
-  count += config.width * config.vocab_size * (2 - config.tied_embeddings)
+  num_params = config.layers * weights(config)
+  num_params += config.width * config.vocab_size * (2 - config.tied_embeddings)
   passes = 2 + 1  # reads weights forward and backward; writes gradients
   adamw = 4 + 3  # reads gradients, weights, two moments; writes the last three
   # A backward pass costs two forward passes.
   flops = 3 * scored(config, prompt_length, lengths)
-  return Cost(flops, FLOAT * count * (passes + adamw))
+  return Cost(flops, FLOAT * num_params * (passes + adamw))

@@ -2,11 +2,12 @@
 
 `SideBySide` trains several seeds at the same time in one compiled program: one
 seed per CPU core, or all seeds on the accelerators. `OneByOne` trains one seed
-after another, for rewards and methods that run code on the host in every step.
+after another, for tasks and methods that run code on the host in every step.
 
-With a token budget, a seed stops at the first step at which it has sampled that
-number of tokens. It stops after `PATIENCE * config.steps` steps at the latest,
-because a policy whose completions are empty never uses up its budget.
+With a token budget, the training of a seed ends after the first step at which
+the seed has sampled that number of tokens. It ends after
+`PATIENCE * config.steps` steps at the latest, because a policy whose
+completions are empty never uses up its budget.
 """
 
 from __future__ import annotations
@@ -26,28 +27,30 @@ from experiments.training.experiment import Experiment
 from rl import fused_loop, learners, masked, metrics, step, types
 
 Array = jax.Array
-# Number of compiled calls that the steps are divided into. A line of progress
-# is printed after each.
+# `config.steps` is divided into this many parts. `SideBySide` runs a part as
+# one compiled call. A line of progress is printed after each part.
 DISPATCHES = 5
-# Limit on the steps of a seed with a token budget, in units of `config.steps`.
+# Largest number of steps of a seed with a token budget, divided by
+# `config.steps`.
 PATIENCE = 4
 SURPRISE = "policy/surprise"  # name of the metric that `surprise` computes
 STEP_REWARD = "reward/steps"  # name of the metric that `step_reward` computes
-Say = Callable[[str], None]  # prints a line of progress
+Report = Callable[[str], None]  # prints a line of progress
 Start = types.PyTree | None  # initial parameters; None draws them at random
 
 
 @dataclasses.dataclass(frozen=True)
-class Seed:
+class TrainedSeed:
   """Result of the training of one seed.
 
   Attributes:
     params: final parameters, on the host.
-    series: `{metric: [steps]}` metrics of the steps that were run.
+    series: `{metric: [steps]}`, the metrics of every step of this seed.
     tokens: number of sampled tokens, including samples that the method
       discarded.
-    step_seconds: seconds of one device for a step, without compilation; NaN if
-      no step was run.
+    step_seconds: mean seconds of one device for a step (`device_seconds`); NaN
+      if the seed made no step. The first compiled call, which may include
+      compilation, is left out if there are others.
   """
 
   params: types.PyTree
@@ -58,32 +61,33 @@ class Seed:
 
 @flax.struct.dataclass
 class Progress:
-  """A training state with a token count.
+  """The training state of one seed, or of stacked seeds, with a token count.
 
   Attributes:
-    state: training state.
-    tokens: `[]` int32 number of tokens sampled so far.
+    state: training state, of which each leaf has a leading axis `[seeds]` if
+      seeds are stacked.
+    tokens: `[]` or `[seeds]` int32, number of tokens sampled so far.
   """
 
   state: step.State
   tokens: Array
 
 
-def make(e: Experiment, tokens: int | None = None, say: Say = print):
+def make(e: Experiment, tokens: int | None = None, report: Report = print):
   """Returns a `SideBySide` trainer if the experiment allows it, or `OneByOne`.
 
   Args:
     e: experiment to train. Its seed is replaced by those passed to `train`.
     tokens: token budget of each seed. None trains for `config.steps` steps.
-    say: function that prints a line of progress.
+    report: function that prints a line of progress.
   """
   # One compiled program must contain sampling, reward and update.
   fused = e.task.jittable and not host_needs.host_needs(e.methods)
-  return (SideBySide if fused else OneByOne)(e, tokens, say)
+  return (SideBySide if fused else OneByOne)(e, tokens, report)
 
 
 def device_seconds() -> float:
-  """Returns a clock of device time, of which only differences have a meaning.
+  """Returns device time, of which only differences between calls are used.
 
   On a CPU it is the CPU time of this process, summed over all cores, which
   other processes on the machine hardly change. On an accelerator it is the
@@ -105,8 +109,10 @@ def sampled_tokens(rollouts: step.Rollouts) -> Array:
 def surprise(rollouts: step.Rollouts) -> Array:
   """Returns the mean of -log p over the sampled tokens in nats, `[]` float32.
 
-  Its expectation is the entropy of the sampling policy. All samples count,
-  whereas "policy/entropy" averages over the samples that the method selects.
+  p is the probability that the policy assigned to a token when it sampled it;
+  the mean runs over all tokens of all samples. Its expectation is the entropy
+  of the sampling policy. The metric "policy/entropy" averages over only the
+  samples that the method selects.
   """
   rollout = learners.by_learner(rollouts)[learners.POLICY]
   log_probs, mask = rollout.behavior_log_probs, rollout.valid("token")
@@ -114,17 +120,17 @@ def surprise(rollouts: step.Rollouts) -> Array:
 
 
 def step_reward(e: Experiment, rollouts: step.Rollouts) -> dict[str, Array]:
-  """Returns the step rewards, summed over a sample and averaged over samples.
+  """Returns the metric of a method's own rewards of reasoning steps.
 
   Returns:
-    `{STEP_REWARD: []}`, or `{}` if the method itself does not define a reward
-    of steps.
+    `{STEP_REWARD: []}`, the sum of a sample's step rewards, averaged over all
+    samples; `{}` if the method defines no reward of steps.
   """
   reward = e.method.reward
   if reward is None or reward.steps is None:
     return {}
   rollout = learners.by_learner(rollouts)[learners.POLICY]
-  # A reward of steps reads the rollout alone: it needs no forward pass.
+  # A reward of steps is a source: it takes no signal, so the signal is None.
   step_rewards, _ = reward.steps.apply(None, rollout, reward.steps.init())
   total = masked.sum(step_rewards, rollout.valid("step"))  # [P, S]
   return {STEP_REWARD: masked.mean(total, rollout.sample_mask, (0, 1))}
@@ -134,16 +140,16 @@ class _Trainer:
   """Base class of both trainers.
 
   Attributes:
-    label: task and method, the beginning of a line of progress.
+    label: task and method, with which each line of progress begins.
   """
 
-  def __init__(self, e: Experiment, tokens: int | None, say: Say) -> None:
-    self._e, self._tokens, self._say = e, tokens, say
+  def __init__(self, e: Experiment, tokens: int | None, report: Report) -> None:
+    self._e, self._tokens, self._print_line = e, tokens, report
     steps = e.config.steps
     self._limit = steps if tokens is None else PATIENCE * steps
-    # Steps of a compiled call. A number that is no multiple of DISPATCHES runs
-    # in one call, so that no second program is compiled for the remainder.
-    self._size = steps if steps % DISPATCHES else steps // DISPATCHES
+    # A number of steps that is no multiple of DISPATCHES runs in one call, so
+    # that no second program is compiled for the remainder.
+    self._steps_per_call = steps if steps % DISPATCHES else steps // DISPATCHES
     method = e.config.method if e.is_rl else "supervised"
     self.label = f"{e.task.name}, {method}"
 
@@ -155,16 +161,16 @@ class _Trainer:
     return Progress(state, jnp.zeros((), jnp.int32))
 
   def _is_active(self, steps, tokens):
-    """Returns whether a seed has to train further; also works on arrays."""
+    """Returns whether a seed has to train further; elementwise on arrays."""
     active = steps < self._limit
     return active if self._tokens is None else active & (tokens < self._tokens)
 
-  def _seed(self, params, series, tokens, num_steps, seconds) -> Seed:
+  def _seed(self, params, series, tokens, num_steps, seconds) -> TrainedSeed:
     """Builds the result of a seed.
 
     Args:
       params: final parameters.
-      series: metrics of each compiled call, `{metric: [steps of the call]}`.
+      series: one dict `{metric: [steps of the call]}` for each compiled call.
       tokens: number of sampled tokens.
       num_steps: number of steps of each call.
       seconds: device seconds of each call.
@@ -172,10 +178,10 @@ class _Trainer:
     self._check(series)
     # The first call may include compilation; it is left out if there are more.
     timed = slice(1 if len(num_steps) > 1 else 0, None)
-    return Seed(
+    return TrainedSeed(
       params=jax.device_get(params),
       series={
-        name: np.concatenate([part[name] for part in series])
+        name: np.concatenate([values[name] for values in series])
         for name in (series[0] if series else ())
       },
       tokens=int(tokens),
@@ -185,20 +191,21 @@ class _Trainer:
     )
 
   def _check(self, series) -> None:
+    """Raises FloatingPointError if the score of a sample was not finite."""
     # The metric is the index of the first sample without a finite score, or -1.
-    if any((part["guard/bad_sample"] >= 0).any() for part in series):
+    if any((values["guard/bad_sample"] >= 0).any() for values in series):
       raise FloatingPointError(
-        f"{self.label}: the score of a sample is NaN or infinite; a reward must "
-        "be a finite number"
+        f"{self.label}: the score of a sample is NaN or infinite; a reward "
+        "must be a finite number"
       )
 
-  def _report(self, seeds, steps, tokens) -> None:
-    """Prints the progress of the slowest of the seeds."""
+  def _report_progress(self, seeds, steps, tokens) -> None:
+    """Prints the progress of the seed that is furthest behind."""
     done = f"{min(steps)} of {self._limit}"
     if self._tokens is not None:
       share = min(1.0, min(tokens) / self._tokens)
       done = f"{share:.0%} of the tokens in {min(steps)} steps"
-    self._say(f"{self.label}, seeds {list(seeds)}: {done}")
+    self._print_line(f"{self.label}, seeds {list(seeds)}: {done}")
 
 
 class SideBySide(_Trainer):
@@ -208,8 +215,8 @@ class SideBySide(_Trainer):
   of the state, which is sharded over the devices.
   """
 
-  def __init__(self, e: Experiment, tokens: int | None, say: Say) -> None:
-    super().__init__(e, tokens, say)
+  def __init__(self, e: Experiment, tokens: int | None, report: Report) -> None:
+    super().__init__(e, tokens, report)
     self._mesh = Mesh(np.array(jax.devices()), ("seed",))
     self._sharding = NamedSharding(self._mesh, PartitionSpec("seed"))
     self._compiled: Callable | None = None
@@ -229,38 +236,38 @@ class SideBySide(_Trainer):
     """Trains the seeds of a group.
 
     Args:
-      numbers: the seeds.
-      starts: initial parameters of each seed, or None.
+      numbers: one group of seeds, as `groups` yields them.
+      starts: initial parameters of each seed; None draws them at random.
 
     Returns:
-      A list with the `Seed` of each number.
+      A list with the `TrainedSeed` of each number.
     """
     progress, num_rows = self._start(numbers, starts)
     count = len(numbers)
     previous = steps = np.zeros(count, int)
     tokens = np.zeros(count, int)
-    # One entry per compiled call: metrics `{name: [rows, steps]}`, steps that
-    # each seed made `[seeds]`, and device seconds.
+    # One entry per compiled call: metrics `{name: [rows, steps]}`, number of
+    # steps that each seed made `[seeds]`, and seconds of one device.
     calls, call_steps, seconds = [], [], []
     while self._is_active(steps, tokens).any():
       advance = self._advance(progress)
-      clock = device_seconds()
+      start_time = device_seconds()
       progress, values = advance(progress)
       values, all_steps, tokens = jax.device_get(
         (values, progress.state.step, progress.tokens)
       )
-      elapsed = device_seconds() - clock
-      # Rows after `count` are padding.
+      elapsed = device_seconds() - start_time
+      # The rows of the state after the first `count` are padding.
       previous, steps, tokens = steps, all_steps[:count], tokens[:count]
       call_steps.append(steps - previous)
       seconds.append(elapsed / self._active_rows(steps - previous, num_rows))
       calls.append(values)
-      self._report(numbers, steps, tokens)
+      self._report_progress(numbers, steps, tokens)
     results = []
     for i in range(count):
-      # Calls in which this seed was still active. The metrics of the iterations
-      # after its last step are zeros, and are cut off.
-      active = [n for n, done in enumerate(call_steps) if done[i]]
+      # Indices of the calls in which this seed was still active. The metrics of
+      # the iterations after its last step are zeros, and are cut off.
+      active = [n for n, num_steps in enumerate(call_steps) if num_steps[i]]
       results.append(
         self._seed(
           jax.tree.map(lambda x, i=i: x[i], progress.state.params),
@@ -276,45 +283,46 @@ class SideBySide(_Trainer):
     return results
 
   def _active_rows(self, steps: np.ndarray, num_rows: int) -> float:
-    """Returns the mean number of rows that computed a step during a call.
+    """Returns how many rows computed a step at the same time, on average.
 
     Args:
       steps: `[seeds]` steps that each seed made in the call.
       num_rows: number of rows of the state, padding included.
     """
     if num_rows == self._mesh.size:
-      # One row per device: a finished seed costs nothing. Padding repeats the
-      # last seed.
-      done = steps.sum() + (num_rows - len(steps)) * steps[-1]
+      # One row per device: a finished seed costs nothing. The padding rows are
+      # copies of the last seed.
+      row_steps = steps.sum() + (num_rows - len(steps)) * steps[-1]
     else:
       # Several rows per device are one batched program, in which a finished
       # seed costs as much as an active one.
-      done = num_rows * self._size
+      row_steps = num_rows * self._steps_per_call
     # Both limits avoid a division by zero if no seed made a step.
-    return max(done / max(steps.max(), 1), 1e-9)
+    return max(row_steps / max(steps.max(), 1), 1e-9)
 
   def _start(self, numbers, starts) -> tuple[Progress, int]:
-    """Returns the stacked initial states, and the number of rows."""
+    """Returns the stacked initial states, and their number with padding."""
     states = [self._state(*pair) for pair in zip(numbers, starts, strict=True)]
-    # Pads with copies of the last seed, so that the devices divide the rows.
-    # Their results are ignored.
+    # Pads with copies of the last seed, so that the number of rows is a
+    # multiple of the number of devices. The results of the copies are ignored.
     padding = -len(states) % self._mesh.size
     states += states[-1:] * padding
     stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *states)
     return jax.device_put(stacked, self._sharding), len(states)
 
   def _advance(self, progress: Progress) -> Callable:
-    """Returns the program that runs `self._size` steps, compiled once."""
+    """Returns the program of one call, which is compiled only once."""
     if self._compiled is None:
-      run = fused_loop.scan(self._iteration(), self._size)
+      run = fused_loop.scan(self._iteration(), self._steps_per_call)
       run = jax.jit(fused_loop.over_seeds(run, self._mesh), donate_argnums=0)
       self._compiled = run.lower(progress).compile()
     return self._compiled
 
   def _iteration(self):
-    """Returns the function of one step of one seed.
+    """Returns a function that runs one training step of one seed.
 
-    With a token budget, the function leaves a seed that has finished as it is.
+    With a token budget, the function returns the state of a finished seed
+    unchanged, and zeros as its metrics.
     """
     e = self._e
     prompts = e.config.rollout.prompts
@@ -348,12 +356,12 @@ class SideBySide(_Trainer):
 class OneByOne(_Trainer):
   """Trains one seed after another, each on all devices.
 
-  Sampling and update are separate programs, between which the host computes
-  what the task or the method needs.
+  Sampling and update are separate programs. Between them the host runs the code
+  of the task or the method that cannot be compiled, such as a verifier.
   """
 
-  def __init__(self, e: Experiment, tokens: int | None, say: Say) -> None:
-    super().__init__(e, tokens, say)
+  def __init__(self, e: Experiment, tokens: int | None, report: Report) -> None:
+    super().__init__(e, tokens, report)
     self._rollout_fn = dispatch.compile_rollout_fn(e)
     self._train_step = jax.jit(
       step.make(e.methods, e.policy, e.txs, e.plan),
@@ -370,11 +378,11 @@ class OneByOne(_Trainer):
     pairs = zip(numbers, starts, strict=True)
     return [self._train_seed(number, params) for number, params in pairs]
 
-  def _train_seed(self, number: int, params: Start) -> Seed:
+  def _train_seed(self, number: int, params: Start) -> TrainedSeed:
     state = self._state(number, params).state
     tokens, series, seconds = 0, [], []  # one entry per step in both lists
     while self._is_active(len(series), tokens):
-      clock = device_seconds()
+      start_time = device_seconds()
       rollout, _ = self._rollout_fn(state)
       tokens += int(sampled_tokens(rollout))
       extra = _extra_metrics(self._e, rollout)
@@ -382,10 +390,10 @@ class OneByOne(_Trainer):
       values |= extra
       # `[]` becomes `[1]`, the metrics of a call with one step.
       series.append(jax.tree.map(lambda x: x[None], jax.device_get(values)))
-      seconds.append(device_seconds() - clock)
+      seconds.append(device_seconds() - start_time)
       self._check(series[-1:])
-      if len(series) % self._size == 0:
-        self._report([number], [len(series)], [tokens])
+      if len(series) % self._steps_per_call == 0:
+        self._report_progress([number], [len(series)], [tokens])
     return self._seed(state.params, series, tokens, [1] * len(series), seconds)
 
 

@@ -1,9 +1,9 @@
-"""Bake-off: trains every method, or every reward, on one embedded task.
+"""Bake-off: trains with every method, or with every reward, on one small task.
 
   python -m experiments.studies.bakeoff
 
-method_setting  the configs of all methods, with one base policy and one budget
-method_table    differences of each method to GRPO, as Markdown, HTML and JSON
-reward_setting  the configs of all rewards, in the same way
-reward_table    what each reward paid, beside the held-out accuracy
+method_setting  configs of all methods, with one base policy and token budget
+method_table    difference between each method and GRPO: Markdown, HTML, JSON
+reward_setting  configs of all rewards, with one base policy and token budget
+reward_table    mean reward in training and held-out accuracy of each reward
 """

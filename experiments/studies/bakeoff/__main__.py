@@ -1,18 +1,20 @@
-"""Trains every method on an embedded task, and compares each with GRPO.
+"""Trains with every method on an embedded task, and compares them with GRPO.
 
   python -m experiments.studies.bakeoff --task NAME [--seeds 4] [--methods a,b]
     [--workdir runs/bakeoff] [--cpu_devices 2] [--steps 80]
-  python -m experiments.studies.bakeoff --rewards [a,b] [--task chain] [--steps 40] ...
+  python -m experiments.studies.bakeoff --rewards [a,b] [--task chain]
+    [--steps 40] ...
 
 For each seed all methods start from the same base policy, and each samples the
 same number of tokens. After every method the command writes `bakeoff.md`,
-`bakeoff.json` and `index.html` into the workdir: one table of differences to
-GRPO, with intervals over seeds, of all methods that are finished there. A
-stopped run resumes where it stopped. A method that needs something the task
+`bakeoff.json` and `index.html` into the workdir. Each of these files has one
+table, with the difference between GRPO and each method that has finished in
+this workdir, and with intervals over seeds. A command that was stopped
+continues when it is started again. A method that needs something that the task
 does not provide is listed with the reason.
 
-With `--rewards` GRPO trains with each reward in turn, and the table compares
-what the reward paid with the held-out accuracy.
+With `--rewards` GRPO trains with one reward after another, and the table shows
+the mean reward during training beside the held-out accuracy.
 """
 
 from __future__ import annotations
@@ -37,12 +39,14 @@ from experiments.studies.bakeoff import (
 
 
 class _Bakeoff:
-  """A setting, its budget, and the rows that are finished so far.
+  """The state of one command: setting, token budget, and finished rows.
+
+  An entry is what is compared: a method or a reward.
 
   Attributes:
-    reference: name of the method or reward that the others are compared with.
-    budget: completion tokens of each seed.
-    refused: `{name: reason why it was not run}`.
+    reference: name of the entry with which the others are compared.
+    budget: number of completion tokens that each seed samples.
+    not_run: `{name: reason}` of entries that cannot run or that failed.
   """
 
   def __init__(
@@ -55,7 +59,7 @@ class _Bakeoff:
     self.reference = setting.reference
     base = store.outcome(setting.untrained(), seeds)
     self.budget = setting.budget(base)
-    self.refused: dict[str, str] = {}
+    self.not_run: dict[str, str] = {}
     self._base = self._row("base", setting.untrained())
     self._rows: dict[str, method_table.Row] = {}
     for name in setting.finished(store, self.budget, seeds):
@@ -64,26 +68,28 @@ class _Bakeoff:
   def names_to_train(self, names: Sequence[str]) -> list[str]:
     """Returns the names that are not finished and can run, reference first.
 
+    The reason of each other unfinished entry is written to `not_run`.
+
     Raises:
       ValueError: the reference cannot run.
     """
-    left = [name for name in names if name not in self._rows]
-    for name in left:
-      if why := self._setting.obstacle(name, self.budget):
-        self.refused[name] = why
-    if why := self.refused.get(self.reference):
-      raise ValueError(f"the reference {self.reference} cannot run: {why}")
-    left = [name for name in left if name not in self.refused]
-    return sorted(left, key=lambda name: name != self.reference)
+    unfinished = [name for name in names if name not in self._rows]
+    for name in unfinished:
+      if reason := self._setting.obstacle(name, self.budget):
+        self.not_run[name] = reason
+    if reason := self.not_run.get(self.reference):
+      raise ValueError(f"the reference {self.reference} cannot run: {reason}")
+    runnable = [name for name in unfinished if name not in self.not_run]
+    return sorted(runnable, key=lambda name: name != self.reference)
 
   def train(self, name: str) -> None:
-    """Trains the seeds of a method or reward that are not saved yet."""
+    """Trains the seeds of an entry that are not saved yet; adds its row."""
     self._rows[name] = self._row(name, self._setting.arm(name, self.budget))
 
   def table(self) -> method_table.Table:
     """Returns the table of all finished rows."""
     return self._setting.table(
-      self.budget, self._base, self._rows, self.refused
+      self.budget, self._base, self._rows, self.not_run
     )
 
   def write(self, folder: epath.PathLike) -> None:
@@ -92,9 +98,9 @@ class _Bakeoff:
 
   def _row(self, name: str, arm: Arm) -> method_table.Row:
     outcome = self._store.outcome(arm, self._seeds)
-    spent = self._store.spent(arm, self._seeds)
+    training_cost = self._store.training_cost(arm, self._seeds)
     provenance = self._store.provenance(arm, self._seeds)
-    return self._setting.row(name, arm, outcome, spent, provenance)
+    return self._setting.row(name, arm, outcome, training_cost, provenance)
 
 
 @errors.one_line_errors
@@ -159,7 +165,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
   report(
     f"{len(names_to_train)} {setting_class.entry_kind} to train, "
-    f"{options.seeds} seeds of {bakeoff.budget} tokens each; {len(bakeoff.refused)} cannot run"
+    f"{options.seeds} seeds of {bakeoff.budget} tokens each; "
+    f"{len(bakeoff.not_run)} cannot run"
   )
   failed = _train(bakeoff, names_to_train, folder, report)
   bakeoff.write(folder)
@@ -174,10 +181,10 @@ def _train(
   folder: epath.Path,
   report: Callable[[str], None],
 ) -> list[str]:
-  """Trains one name after another and returns the names that failed.
+  """Trains one entry after another and returns the names of those that failed.
 
-  A failure prints its traceback, and the next name is trained. A failure of the
-  reference ends the command, because every comparison needs it.
+  The traceback of a failure is printed, and the next entry is trained. A
+  failure of the reference ends the command, because every comparison needs it.
   """
   failed: list[str] = []
   start_time = time.monotonic()
@@ -190,7 +197,7 @@ def _train(
       traceback.print_exc()
       failed.append(name)
       first_line = str(error).strip().partition("\n")[0]
-      bakeoff.refused[name] = f"failed: {type(error).__name__}: {first_line}"
+      bakeoff.not_run[name] = f"failed: {type(error).__name__}: {first_line}"
     num_left = len(names) - num_done
     seconds_each = (time.monotonic() - start_time) / num_done
     report(
@@ -227,13 +234,13 @@ def _parser() -> argparse.ArgumentParser:
     "--rewards",
     nargs="?",
     const="",
-    help="compare rewards instead of methods: a comma-separated list, or all "
-    "without a value; the default task is chain",
+    help="compare rewards instead of methods: a comma-separated list, or "
+    "no value for all; the default task is then chain",
   )
   add(
     "--workdir",
-    help="folder of the results; default: runs/bakeoff, or runs/bakeoff_rewards "
-    "with --rewards",
+    help="folder of the results; default: runs/bakeoff, or "
+    "runs/bakeoff_rewards with --rewards",
   )
   add(
     "--cpu_devices",
@@ -244,7 +251,8 @@ def _parser() -> argparse.ArgumentParser:
   add(
     "--steps",
     type=int,
-    help="steps of the reference whose tokens are the budget of all; default: "
+    help="token budget of every seed, in training steps of the reference "
+    "(GRPO, or the verdict as reward); default: "
     f"{method_setting.DEFAULT_STEPS} for methods, "
     f"{reward_setting.RewardSetting.default_steps} for rewards",
   )

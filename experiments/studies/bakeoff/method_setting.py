@@ -1,10 +1,14 @@
-"""Makes comparable training runs of all methods, for one task and one budget.
+"""Configs of comparable training runs of all methods, on one task.
 
 Each method trains with its own config. For each seed all methods start from the
 same supervised policy, the base policy, and each samples the same number of
-completion tokens, the budget. The budget is the number of steps times prompts
-times samples of GRPO, times the mean length of held-out completions of the base
-policy of the first seed.
+completion tokens, the budget:
+
+  budget = steps * prompts * samples * length
+
+The number of steps is a setting. The prompts per step and samples per prompt
+are those of GRPO's config. The length is the mean number of tokens of held-out
+completions of the base policy of the first seed.
 """
 
 from __future__ import annotations
@@ -19,30 +23,33 @@ from etils import epath
 
 from experiments.cli import spec
 from experiments.configs import method as method_configs
-from experiments.studies.arms import Arm, Outcome, Spent, Store
+from experiments.studies.arms import Arm, Outcome, Store, TrainingCost
 from experiments.studies.bakeoff import method_table
 from experiments.training import validate
 from rl import methods
 
 REFERENCE = "grpo"
-# Samples of each held-out problem: twice 64, so that the estimate of pass@64 is
-# an average over many subsets.
+# Samples per held-out problem: twice 64, so that the estimate of pass@64 is an
+# average over many subsets of 64 samples.
 HELD_OUT_SAMPLES = 128
 DEFAULT_STEPS = 80  # 85 methods with 4 seeds take under two hours on two cores
 
 
 @dataclasses.dataclass(frozen=True)
 class MethodSetting:
-  """Settings that all methods of a bake-off share, and the list of methods.
+  """The settings that all methods of a bake-off share, and their configs.
+
+  An entry is what a bake-off compares: here a method, in `RewardSetting` a
+  reward.
 
   Attributes:
     task: task with its settings.
-    steps: training steps of the reference that define the budget.
-    reference: name of the method that the others are compared with.
-    entry_kind: word for what is compared, for messages.
-    default_folder: folder of the results without --workdir.
-    default_task: task without --task; "" if --task is required.
-    default_steps: steps without --steps.
+    steps: number of training steps in the budget.
+    reference: name of the entry with which the others are compared.
+    entry_kind: plural noun for the entries, for messages.
+    default_folder: default of --workdir, the folder of the results.
+    default_task: default of --task; "" if --task is required.
+    default_steps: default of --steps.
   """
 
   task: str
@@ -83,9 +90,9 @@ class MethodSetting:
     return Arm(self._config(name), self.start, tokens)
 
   def obstacle(self, name: str, tokens: int) -> str:
-    """Returns why a method cannot run on this task, or ""."""
-    if why := self.task_mismatch(name):
-      return why
+    """Returns why a method cannot run on this task; "" if it can."""
+    if reason := self.task_mismatch(name):
+      return reason
     try:
       validate.check_and_build(self.arm(name, tokens).config)
     except ValueError as error:
@@ -95,7 +102,7 @@ class MethodSetting:
   def finished(
     self, store: Store, tokens: int, seeds: Sequence[int]
   ) -> list[str]:
-    """Returns the methods whose seeds are all saved already."""
+    """Returns the names of the methods whose seeds are all saved already."""
     return [
       name
       for name in self.names()
@@ -110,7 +117,7 @@ class MethodSetting:
 
   @classmethod
   def with_settings(cls, task: str) -> str:
-    """Adds the default settings to a task that is given by its name only.
+    """Returns a task with the default settings if it has no settings.
 
     Raises:
       ValueError: the task has no base policy.
@@ -126,7 +133,7 @@ class MethodSetting:
 
   @staticmethod
   def check_name(name: str) -> str:
-    """Returns the name of a method.
+    """Checks the name of a method and returns it.
 
     Raises:
       ValueError: the method is unknown.
@@ -135,7 +142,10 @@ class MethodSetting:
     return name
 
   def task_mismatch(self, name: str) -> str:
-    """Returns why the config is for another task, or ""; see `RewardSetting`."""
+    """Returns why the entry's config is for another task; "" if it is not.
+
+    The config of a method works with every task; that of a reward does not.
+    """
     del name
     return ""
 
@@ -144,24 +154,26 @@ class MethodSetting:
     name: str,
     arm: Arm,
     outcome: Outcome,
-    spent: Spent,
+    training_cost: TrainingCost,
     provenance: set[str],
   ) -> method_table.Row:
-    """Returns the row of a method, or of the base policy, which has no family."""
+    """Returns the row of a method, or of the base policy (no family)."""
     del arm
     family = methods.family(name) if name in self.names() else ""
-    return method_table.make_row(name, family, outcome, spent, provenance)
+    return method_table.make_row(
+      name, family, outcome, training_cost, provenance
+    )
 
   def table(
     self,
     budget: int,
     base: method_table.Row,
     rows: Mapping[str, method_table.Row],
-    refused: Mapping[str, str],
+    not_run: Mapping[str, str],
   ) -> method_table.Table:
-    """Makes the table of all rows, including that of the reference."""
+    """Makes the table of all finished rows, including the reference's row."""
     return method_table.Table(
-      self.task, budget, base, *self._split(rows), dict(refused)
+      self.task, budget, base, *self._split(rows), dict(not_run)
     )
 
   def write(self, table: method_table.Table, folder: epath.PathLike) -> None:
@@ -174,6 +186,7 @@ class MethodSetting:
     return others.pop(self.reference), list(others.values())
 
   def _config(self, name: str) -> ml_collections.ConfigDict:
+    """Returns the config of an entry, with the settings that all share."""
     config = self._entry_config(name).copy_and_resolve_references()
     config.base, config.model = {}, self.start.config.model
     config.task, config.steps = self._entry_task(name, config.task), self.steps
@@ -181,6 +194,7 @@ class MethodSetting:
     return config
 
   def _entry_config(self, name: str) -> ml_collections.ConfigDict:
+    """Returns an entry's own config, as in `experiments/configs`."""
     return method_configs.get_config(name)
 
   def _entry_task(self, name: str, config_task: str) -> str:
@@ -196,7 +210,7 @@ def make_setting(
 
   Args:
     task: task; a name without settings gets the default settings.
-    steps: training steps of the reference that define the budget.
+    steps: number of training steps in the budget.
     setting_class: class of the setting, for methods or for rewards.
 
   Raises:
@@ -204,6 +218,6 @@ def make_setting(
   """
   if steps < 1:
     raise ValueError(f"steps = {steps} must be at least 1")
-  new_setting = setting_class(setting_class.with_settings(task), steps)
-  validate.check_and_build(new_setting.start.config)
-  return new_setting
+  setting = setting_class(setting_class.with_settings(task), steps)
+  validate.check_and_build(setting.start.config)
+  return setting

@@ -1,9 +1,10 @@
-"""Differences of each method to GRPO, as Markdown, HTML and JSON.
+"""Table of the difference between each method and GRPO: Markdown, HTML, JSON.
 
-A difference is paired by seed: both runs of a pair share the base policy, the
-training problems and the held-out problems. Intervals are Student's 95 %
-intervals over seeds. Rows are in alphabetical order within families, because
-methods whose intervals overlap cannot be ranked.
+A difference is paired by seed: a method and GRPO are trained with the same
+seed, and share the base policy, the training problems and the held-out
+problems. Intervals are Student's 95 % intervals for the mean over seeds. The
+rows of a family are in alphabetical order. They are not sorted by a result,
+because the table compares each method with GRPO only and ranks none.
 """
 
 from __future__ import annotations
@@ -22,21 +23,27 @@ from experiments.evaluation.intervals import CONFIDENCE, student_interval
 from experiments.logging import json_files
 from experiments.report import shell
 from experiments.studies import multi_seed
-from experiments.studies.arms import Outcome, Spent
+from experiments.studies.arms import Outcome, TrainingCost
 
-KS = (1, 8, 64)
-COST = "cost per step"
+KS = (1, 8, 64)  # values of k of the columns pass@k
+COST = "cost per step"  # column: seconds of one device per training step
+# Note on a row: the interval of the gain in pass@1 over the base policy is not
+# above 0. It also marks methods that got worse, and all methods of a table with
+# a single seed, which has no interval.
 FLAT = "did not learn"
+# Note on a row: a seed reached its limit of steps before it had sampled its
+# budget of tokens.
 UNSPENT = "did not spend its tokens"
 
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-  """A mean over seeds with its interval; a single seed has no interval.
+  """A mean with its interval; a single value has no interval.
 
   Attributes:
-    values: `[seeds]`.
-    null: value if nothing differs: 0 for a difference, 1 for a ratio.
+    values: `[N]`, one value per seed. Seeds that share a time measurement have
+      one time together (`Row.by_clock`).
+    null: value of no effect: 0 for a difference, 1 for a ratio.
     digits: number of decimals in the text.
   """
 
@@ -57,12 +64,19 @@ class Estimate:
 
   @property
   def differs(self) -> bool:
-    """True if the interval does not contain `null`."""
+    """True if the interval does not contain `null`; False without interval."""
     low, high = self.interval
     return bool(low > self.null or high < self.null)
 
   def text(self, signed: bool = True) -> str:
-    """Returns text such as "+0.012 [+0.003, +0.021]"; a ratio has no sign."""
+    """Returns text such as "+0.012 [+0.003, +0.021]".
+
+    Args:
+      signed: whether positive numbers get a plus sign; ratios never get one.
+
+    Returns:
+      The text; "" if a value is NaN, and only the mean if N = 1.
+    """
     if np.isnan(self.values).any():
       return ""
     sign = "+" if signed and not self.null else ""
@@ -72,6 +86,7 @@ class Estimate:
     return f"{mean} [{low}, {high}]" if len(self.values) > 1 else mean
 
   def record(self) -> dict[str, Any]:
+    """Returns the numbers as JSON values."""
     low, high = self.interval
     return {
       "mean": self.mean,
@@ -88,11 +103,12 @@ class Row:
 
   Attributes:
     name: name of the method.
-    family: folder of the method in `rl/methods`.
-    values: `{column: [seeds]}`, not relative to the reference; the cost column
-      has seconds per step.
+    family: folder of the method in `rl/methods`; "" for the base policy.
+    values: `{column: [seeds]}`, not relative to the reference. The column
+      `COST` has the seconds per step of each seed, of which seeds that were
+      trained at the same time share one measurement.
     steps: `[seeds]` number of training steps.
-    spent: tokens and time of the training.
+    training_cost: sampled tokens and time of the training.
     provenance: dates, commits and devices of the training.
   """
 
@@ -100,47 +116,51 @@ class Row:
   family: str
   values: Mapping[str, np.ndarray]
   steps: np.ndarray
-  spent: Spent
+  training_cost: TrainingCost
   provenance: frozenset[str]
 
   def by_clock(
     self, values: np.ndarray, other: Row | None = None
   ) -> np.ndarray:
-    """Averages values over seeds that were trained side by side.
-
-    Such seeds share one measured time, so they count as one value.
+    """Averages times over the seeds that share one time measurement.
 
     Args:
-      values: `[seeds]` times, or ratios of times to those of `other`.
-      other: row whose shared times count too; None for this row only.
+      values: `[seeds]` times, or ratios of this row's times to those of
+        `other`.
+      other: second row of the ratios; None if `values` are times.
 
     Returns:
-      One mean for each group of seeds that share a time in either row.
+      `[N]`, one mean for each of N groups of seeds. Two seeds are in the same
+      group if they share a measurement in either row.
     """
-    clocks = [
-      make_row.spent.beside
-      for make_row in (self, other)
-      if make_row is not None
+    groups_by_row = [
+      row.training_cost.timing_groups
+      for row in (self, other)
+      if row is not None
     ]
-    # shared[i]: smallest seed of the group of seed i. Groups that overlap in
-    # the two rows merge, until nothing changes.
-    shared, before = np.arange(len(values)), None
-    while not np.array_equal(shared, before):
-      before = shared.copy()
-      for beside in clocks:
-        for n in np.unique(beside):
-          shared[beside == n] = shared[beside == n].min()
-    return np.array([values[shared == n].mean() for n in np.unique(shared)])
+    # merged[i]: index of the first seed in the group of seed i. Groups of the
+    # two rows that have a seed in common are merged, until nothing changes.
+    merged, previous = np.arange(len(values)), None
+    while not np.array_equal(merged, previous):
+      previous = merged.copy()
+      for groups in groups_by_row:
+        for n in np.unique(groups):
+          merged[groups == n] = merged[groups == n].min()
+    return np.array([values[merged == n].mean() for n in np.unique(merged)])
 
 
 def make_row(
   name: str,
   family: str,
   outcome: Outcome,
-  spent: Spent,
+  training_cost: TrainingCost,
   provenance: Iterable[str],
 ) -> Row:
-  """Makes the row of an outcome; the base policy has no entropy and no cost."""
+  """Makes the row of an outcome.
+
+  The base policy is not trained, so its entropy and its cost are NaN. A column
+  pass@k with k above the number of samples is left out.
+  """
   ks = [k for k in KS if k <= outcome.correct.shape[-1]]
   curve = outcome.pass_curve(ks)
   missing = np.full(len(curve), np.nan)
@@ -149,12 +169,14 @@ def make_row(
     outcome.last(multi_seed.SURPRISE) if outcome.series else missing
   )
   values["length"] = outcome.lengths.mean((1, 2))
-  values[COST] = spent.step_seconds
-  return Row(name, family, values, outcome.steps, spent, frozenset(provenance))
+  values[COST] = training_cost.step_seconds
+  return Row(
+    name, family, values, outcome.steps, training_cost, frozenset(provenance)
+  )
 
 
 def compare(member: Row, reference: Row) -> dict[str, Estimate]:
-  """Returns paired differences to the reference, and the ratio of costs."""
+  """Returns differences to the reference by column, and the ratio of costs."""
   differences = {
     column: Estimate(values - reference.values[column], digits=digits(column))
     for column, values in member.values.items()
@@ -177,11 +199,11 @@ class Table:
 
   Attributes:
     task: task with its settings.
-    budget: completion tokens of each seed.
+    budget: number of completion tokens that each seed samples.
     base: row of the base policy.
     reference: row of GRPO.
     rows: rows of the other methods, in any order.
-    refused: `{method: reason why it was not run}`.
+    not_run: `{method: reason}` of methods that cannot run or that failed.
   """
 
   task: str
@@ -189,7 +211,7 @@ class Table:
   base: Row
   reference: Row
   rows: Sequence[Row]
-  refused: Mapping[str, str]
+  not_run: Mapping[str, str]
 
   @property
   def provenance(self) -> list[str]:
@@ -207,19 +229,21 @@ class Table:
 
   def families(self) -> Iterable[tuple[str, list[Row]]]:
     """Yields families with their rows, both in alphabetical order."""
-    rows = sorted(self.rows, key=lambda r: (r.family, r.name))
-    for family, members in itertools.groupby(rows, lambda r: r.family):
+    rows = sorted(self.rows, key=lambda row: (row.family, row.name))
+    for family, members in itertools.groupby(rows, lambda row: row.family):
       yield family, list(members)
 
   def compared(self, member: Row) -> dict[str, Estimate]:
-    """Returns the differences of a method to the reference."""
+    """Returns the differences between a method and the reference, by column."""
     return compare(member, self.reference)
 
   def notes(self, member: Row) -> list[str]:
-    """Returns remarks on a row, such as "did not learn"."""
+    """Returns the notes on a row: `FLAT`, `UNSPENT`, both or none."""
     gain = Estimate(member.values["pass@1"] - self.base.values["pass@1"])
     notes = [] if gain.interval[0] > 0 else [FLAT]
-    return notes + [UNSPENT] * bool((member.spent.tokens < self.budget).any())
+    return notes + [UNSPENT] * bool(
+      (member.training_cost.tokens < self.budget).any()
+    )
 
   @property
   def heading(self) -> str:
@@ -233,22 +257,29 @@ class Table:
 
   @property
   def reading(self) -> str:
-    """One paragraph that explains the columns, the marks and their chance."""
-    estimates = [e for r in self.rows for e in self.compared(r).values()]
-    estimates = [e for e in estimates if len(e.values) > 1]
-    chance = (1 - CONFIDENCE) * len(estimates)
-    marked = sum(e.differs for e in estimates)
+    """One paragraph that explains the columns and the notes."""
+    estimates = [
+      estimate
+      for row in self.rows
+      for estimate in self.compared(row).values()
+      if len(estimate.values) > 1  # a single value has no interval
+    ]
+    # Number of intervals that exclude `null` by chance if nothing differs.
+    num_by_chance = (1 - CONFIDENCE) * len(estimates)
+    num_bold = sum(estimate.differs for estimate in estimates)
     return (
       f"Differences to {self.reference.name} are paired by seed and have "
       "Student's 95 % intervals over seeds of training; held-out problems are "
       "the same for all. Entropy is that of the sampling policy in nats per "
       "token, over the last tenth of training. Length is the number of tokens "
-      "of a held-out sample. Cost per step is a ratio of the seconds that a "
-      "device works (CPU seconds of the process), without compilation; seeds "
-      "that ran side by side count as one time. Bold: the interval does not "
-      "contain zero (for a ratio, one). If nothing differed, about "
-      f"{chance:.0f} of these {len(estimates)} intervals would be bold by "
-      f"chance; {marked} are. Methods are in alphabetical order and not "
+      "of a held-out sample. A step is one rollout and its updates. Cost per "
+      "step is the seconds of one device for a step (on a CPU, processor "
+      "seconds), without compilation, divided by those of "
+      f"{self.reference.name}; seeds that were trained at the same time share "
+      "one measurement and count once. Bold: the interval does not contain "
+      "zero (for the cost, one). If nothing differed, about "
+      f"{num_by_chance:.0f} of these {len(estimates)} intervals would be bold "
+      f"by chance; {num_bold} are. Methods are in alphabetical order and not "
       f"ranked: each is compared with {self.reference.name} only. "
       f'"{FLAT}": the interval of pass@1 minus that of the base policy is not '
       "above zero. A method without an importance ratio makes one update per "
@@ -256,128 +287,145 @@ class Table:
     )
 
 
-def _absolute(t: Table) -> list[tuple[str, list[str]]]:
-  """Returns the rows of the base policy and of the reference."""
+def _absolute(table: Table) -> list[tuple[str, list[str]]]:
+  """Returns name and cells of the base policy's and the reference's row."""
 
   def texts(member: Row) -> list[str]:
     values = {**member.values, COST: member.by_clock(member.values[COST])}
     return [
-      Estimate(v, digits=digits(c)).text(signed=False)
-      for c, v in values.items()
+      Estimate(column_values, digits=digits(column)).text(signed=False)
+      for column, column_values in values.items()
     ]
 
-  return [(member.name, texts(member)) for member in (t.base, t.reference)]
+  return [
+    (member.name, texts(member)) for member in (table.base, table.reference)
+  ]
 
 
-def markdown(t: Table) -> str:
+def markdown(table: Table) -> str:
   """Returns the text of `bakeoff.md`."""
 
   def line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
-  def table(last: str) -> list[str]:
-    head = ["method", *t.columns[:-1], last, ""]
-    return [line(head), line(["---"] * len(head))]
+  def head(cost_name: str) -> list[str]:
+    # The last column holds the cost.
+    names = ["method", *table.columns[:-1], cost_name, ""]
+    return [line(names), line(["---"] * len(names))]
 
-  rows = [t.heading, "", *table("seconds per step")]
-  rows += [line([name, *cells, ""]) for name, cells in _absolute(t)]
-  rows += ["", t.reading, "", *table(COST)]
-  for family, members in t.families():
-    rows.append(line([f"**{family}**", *[""] * (len(t.columns) + 1)]))
+  rows = [table.heading, "", *head("seconds per step")]
+  rows += [line([name, *cells, ""]) for name, cells in _absolute(table)]
+  rows += ["", table.reading, "", *head(COST)]
+  for family, members in table.families():
+    rows.append(line([f"**{family}**", *[""] * (len(table.columns) + 1)]))
     for member in members:
       cells = [
-        f"**{e.text()}**" if e.differs else e.text()
-        for e in t.compared(member).values()
+        f"**{estimate.text()}**" if estimate.differs else estimate.text()
+        for estimate in table.compared(member).values()
       ]
       rows.append(
-        line([f"`{member.name}`", *cells, ", ".join(t.notes(member))])
+        line([f"`{member.name}`", *cells, ", ".join(table.notes(member))])
       )
-  if t.refused:
+  if table.not_run:
     rows += ["", "Not run:", ""]
-    rows += [f"- `{name}`: {why}" for name, why in sorted(t.refused.items())]
+    rows += [
+      f"- `{name}`: {reason}" for name, reason in sorted(table.not_run.items())
+    ]
   return "\n".join(rows) + "\n"
 
 
-def page(t: Table) -> str:
+def page(table: Table) -> str:
   """Returns the text of `index.html`, which links to no other file."""
 
-  def head(last: str) -> str:
-    names = ["method", *t.columns[:-1], last, ""]
-    return "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
+  def head(cost_name: str) -> str:
+    names = ["method", *table.columns[:-1], cost_name, ""]
+    return "".join(
+      f"<th scope='col'>{html.escape(name)}</th>" for name in names
+    )
 
   def line(name: str, cells: Iterable[str], note: str = "") -> str:
     numbers = "".join(f"<td class='number'>{cell}</td>" for cell in cells)
     return f"<tr><th scope='row'>{name}</th>{numbers}<td>{note}</td></tr>"
 
-  absolute = "".join(line(name, cells) for name, cells in _absolute(t))
+  absolute = "".join(line(name, cells) for name, cells in _absolute(table))
   body = ""
-  for family, members in t.families():
+  for family, members in table.families():
     body += (
-      f"<tr><th scope='rowgroup' colspan='{len(t.columns) + 2}'>"
+      f"<tr><th scope='rowgroup' colspan='{len(table.columns) + 2}'>"
       f"{html.escape(family)}</th></tr>"
     )
     for member in members:
       cells = [
-        f"<strong>{e.text()}</strong>" if e.differs else e.text()
-        for e in t.compared(member).values()
+        f"<strong>{estimate.text()}</strong>"
+        if estimate.differs
+        else estimate.text()
+        for estimate in table.compared(member).values()
       ]
       body += line(
-        f"<code>{member.name}</code>", cells, ", ".join(t.notes(member))
+        f"<code>{member.name}</code>", cells, ", ".join(table.notes(member))
       )
-  refused = "".join(
-    f"<li><code>{name}</code>: {html.escape(why)}</li>"
-    for name, why in sorted(t.refused.items())
+  reasons = "".join(
+    f"<li><code>{name}</code>: {html.escape(reason)}</li>"
+    for name, reason in sorted(table.not_run.items())
   )
-  unrun = f"<h2>Not run</h2><ul>{refused}</ul>" if refused else ""
+  not_run = f"<h2>Not run</h2><ul>{reasons}</ul>" if reasons else ""
 
-  def table(last: str, rows: str) -> str:
+  def html_table(cost_name: str, rows: str) -> str:
     return (
       "<div class='wide broad'><table><thead><tr>"
-      f"{head(last)}</tr></thead><tbody>{rows}</tbody></table></div>"
+      f"{head(cost_name)}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
   return shell.page(
     "Bake-off",
-    f"<h1>Bake-off</h1><p>{html.escape(t.heading)}</p>"
-    f"{table('seconds per step', absolute)}<p>{html.escape(t.reading)}</p>"
-    f"{table(COST, body)}{unrun}",
+    f"<h1>Bake-off</h1><p>{html.escape(table.heading)}</p>"
+    f"{html_table('seconds per step', absolute)}"
+    f"<p>{html.escape(table.reading)}</p>"
+    f"{html_table(COST, body)}{not_run}",
   )
 
 
-def record(t: Table) -> dict[str, Any]:
+def record(table: Table) -> dict[str, Any]:
   """Returns the content of `bakeoff.json`."""
 
   def absolute(member: Row) -> dict[str, Any]:
     return {
-      "values": {c: [float(x) for x in v] for c, v in member.values.items()},
+      "values": {
+        column: [float(x) for x in values]
+        for column, values in member.values.items()
+      },
       "steps": [int(x) for x in member.steps],
-      "tokens": [int(x) for x in member.spent.tokens],
+      "tokens": [int(x) for x in member.training_cost.tokens],
     }
 
   return {
-    "task": t.task,
-    "seeds": t.seeds,
-    "budget": t.budget,
-    "made": t.provenance,
-    "base": absolute(t.base),
-    t.reference.name: absolute(t.reference),
+    "task": table.task,
+    "seeds": table.seeds,
+    "budget": table.budget,
+    "made": table.provenance,
+    "base": absolute(table.base),
+    table.reference.name: absolute(table.reference),
     "methods": {
       member.name: {
         "family": member.family,
-        "notes": t.notes(member),
+        "notes": table.notes(member),
         **absolute(member),
-        "against": {c: e.record() for c, e in t.compared(member).items()},
+        # Differences to the reference.
+        "against": {
+          column: estimate.record()
+          for column, estimate in table.compared(member).items()
+        },
       }
-      for _, members in t.families()
+      for _, members in table.families()
       for member in members
     },
-    "not_run": dict(sorted(t.refused.items())),
+    "not_run": dict(sorted(table.not_run.items())),
   }
 
 
-def write(t: Table, folder: epath.PathLike) -> None:
+def write(table: Table, folder: epath.PathLike) -> None:
   """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
-  write_files(folder, markdown(t), page(t), record(t))
+  write_files(folder, markdown(table), page(table), record(table))
 
 
 def write_files(

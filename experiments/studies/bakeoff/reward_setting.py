@@ -1,9 +1,11 @@
-"""Makes comparable training runs of all rewards, for one task and one budget.
+"""Configs of comparable training runs of all rewards, on one task.
 
-As in `method_setting`, but each run trains GRPO with the config of one reward.
-The reference is GRPO with the verdict of the task as its reward. A reward's
-config may set options of the task, such as a judge of steps or further views of
-a problem. The base policy and the held-out verdict do not depend on them.
+The base policy and the budget are those of `method_setting`, but each run
+trains with GRPO and the config of one reward. The reference is the run whose
+reward is the verdict of the task (1 right, 0 wrong). A reward's config may set
+options of the task, such as a judge of reasoning steps, or further prompts for
+a problem. The base policy and the held-out verdicts do not depend on these
+options.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from etils import epath
 
 from experiments.cli import config_names, spec
 from experiments.configs import reward as reward_configs
-from experiments.studies.arms import Arm, Outcome, Spent
+from experiments.studies.arms import Arm, Outcome, TrainingCost
 from experiments.studies.bakeoff import (
   method_setting,
   method_table,
@@ -26,7 +28,7 @@ REFERENCE = "verdict"
 
 
 class RewardSetting(method_setting.MethodSetting):
-  """Settings that all rewards of a bake-off share, and the list of rewards."""
+  """The settings that all rewards of a bake-off share, and their configs."""
 
   reference = REFERENCE
   entry_kind = "rewards"
@@ -41,7 +43,7 @@ class RewardSetting(method_setting.MethodSetting):
 
   @classmethod
   def with_settings(cls, task: str) -> str:
-    """Adds the settings of the reward configs to a task without settings.
+    """Returns a task with the reward configs' settings if it has none.
 
     Raises:
       ValueError: the task has no base policy.
@@ -61,35 +63,37 @@ class RewardSetting(method_setting.MethodSetting):
 
   @staticmethod
   def check_name(name: str) -> str:
-    """Returns the name of a reward config.
+    """Checks the name of a reward's config and returns it.
 
     Raises:
-      ValueError: there is no such config.
+      ValueError: no config has this name.
     """
     config_names.check("reward", name, reward_configs.names())
     return name
 
   def task_mismatch(self, name: str) -> str:
-    """Returns why a reward's config is for another task, or ""."""
+    """Returns why a reward's config is for another task; "" if it is not."""
     config_task = self._entry_config(name).task
     if (
       name == REFERENCE
       or spec.parse(config_task)[0] == spec.parse(self.task)[0]
     ):
       return ""
-    return f"its config is of {config_task}"
+    return f"its config is for the task {config_task}"
 
   def row(
     self,
     name: str,
     arm: Arm,
     outcome: Outcome,
-    spent: Spent,
+    training_cost: TrainingCost,
     provenance: set[str],
   ) -> reward_table.Row:
-    """Returns the row of a reward, or of the base policy, which has no family."""
+    """Returns the row of a reward, or of the base policy (no family)."""
     family = reward_configs.family(name) if name in self.names() else ""
-    shared = method_table.make_row(name, family, outcome, spent, provenance)
+    shared = method_table.make_row(
+      name, family, outcome, training_cost, provenance
+    )
     return reward_table.make_row(shared, arm.config.mix, outcome)
 
   def table(
@@ -97,11 +101,11 @@ class RewardSetting(method_setting.MethodSetting):
     budget: int,
     base: reward_table.Row,
     rows: Mapping[str, reward_table.Row],
-    refused: Mapping[str, str],
+    not_run: Mapping[str, str],
   ) -> reward_table.Table:
-    """Makes the table of all rows, including that of the reference."""
+    """Makes the table of all finished rows, including the reference's row."""
     return reward_table.Table(
-      self.task, budget, base, *self._split(rows), dict(refused)
+      self.task, budget, base, *self._split(rows), dict(not_run)
     )
 
   def write(self, table: reward_table.Table, folder: epath.PathLike) -> None:
@@ -112,7 +116,7 @@ class RewardSetting(method_setting.MethodSetting):
     return reward_configs.get_config(name)
 
   def _entry_task(self, name: str, config_task: str) -> str:
-    """Returns the task of a reward's config, with the settings of this task."""
+    """Returns the task of a reward's config with the bake-off's settings."""
     if name == REFERENCE:
       return self.task
     task_name, settings = spec.parse(config_task)

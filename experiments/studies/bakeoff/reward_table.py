@@ -1,9 +1,10 @@
-"""Table of what each reward paid and of the held-out accuracy that it reached.
+"""Table of each reward's mean in training, and of the held-out accuracy.
 
-The proxy is what a reward pays on training problems, averaged over the first
-tenth of training and over the last tenth. The truth is the held-out verdict
-before and after training. A reward is "hacked" if the proxy rises while the
-truth falls. Intervals are Student's 95 % intervals over seeds, paired by seed.
+The *proxy* is the mean reward of training samples, over the first tenth of the
+training steps and over the last tenth. The *truth* is the held-out pass@1 by
+the verdict of the task, before and after training. A reward is "hacked" if the
+proxy rises while the truth falls. Intervals are Student's 95 % intervals over
+seeds, paired by seed.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from experiments.studies.arms import Outcome
 from experiments.studies.bakeoff import method_table
 from experiments.studies.bakeoff.method_table import Estimate
 
+# Marks of a reward; `Table.reading` defines them.
 HACKED = "hacked"
 HARMED = "harmed"
 IDLE = "did not help"
 HELPED = "helped"
-ACCURACY = "accuracy/pass@1"
+ACCURACY = "accuracy/pass@1"  # metric of the training samples
 COLUMNS = (
   "reward",
   "pass@1",
@@ -51,9 +53,10 @@ class Row(method_table.Row):
   """Measured values of a reward, or of the base policy.
 
   Attributes:
-    proxy: `[seeds, 2]` mean reward at the start and at the end of training; NaN
-      for the base policy.
-    accuracy: `[seeds, 2]` accuracy of the training samples at the same times.
+    proxy: `[seeds, 2]` mean reward over the first and over the last tenth of
+      the training steps; NaN for the base policy.
+    accuracy: `[seeds, 2]` accuracy of the training samples over the same
+      steps.
   """
 
   proxy: np.ndarray
@@ -66,21 +69,21 @@ def make_row(
   """Makes the row of an outcome.
 
   Args:
-    shared: the columns that every bake-off has.
-    mix: the reward, as in the config.
+    shared: row with the columns that every bake-off has.
+    mix: the config's `mix`, which defines the reward.
     outcome: outcome whose series are the metrics of each training step.
   """
   if not outcome.series:
-    nothing = np.full((len(shared.steps), 2), np.nan)
-    return _extend(shared, nothing, nothing)
+    missing = np.full((len(shared.steps), 2), np.nan)
+    return _extend(shared, missing, missing)
   with_proxy = dataclasses.replace(
     outcome, series={**outcome.series, "proxy": proxy(mix, outcome.series)}
   )
-  both = [
+  starts_and_ends = [
     np.stack([with_proxy.first(name), with_proxy.last(name)], -1)
     for name in ("proxy", ACCURACY)
   ]
-  return _extend(shared, *both)
+  return _extend(shared, *starts_and_ends)
 
 
 def _extend(
@@ -95,11 +98,20 @@ def _extend(
 def proxy(
   mix: ml_collections.ConfigDict, series: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-  """Returns the mean reward of a sample, `[seeds, steps]`.
+  """Returns the mean reward of a sample at every training step.
 
-  For a sum, and for z-scores, whose mean is always 0, it is the sum of the
-  terms with the weights of the first step, so that a schedule of weights is not
-  read as progress. For step rewards it is their sum over the steps of a sample.
+  If the reward is a sum of terms, it is the sum of their means with the weights
+  of the first training step, so that a schedule of weights does not look like
+  progress. The same holds for a sum of z-scores, whose own mean is always 0;
+  the terms are then not normalized. If the method defines rewards of reasoning
+  steps, it is their sum over a sample.
+
+  Args:
+    mix: the config's `mix`; without terms, the method defines the reward.
+    series: `{metric: [seeds, steps]}`.
+
+  Returns:
+    `[seeds, steps]`.
   """
   if not mix.terms:
     return series[multi_seed.STEP_REWARD]
@@ -126,7 +138,13 @@ class Table(method_table.Table):
   rows: Sequence[Row]
 
   def changes(self, member: Row) -> dict[str, Estimate]:
-    """Returns changes by training, and the difference to the reference."""
+    """Returns the changes that training made, and a difference in pass@1.
+
+    Keys that end in "against base" are changes of held-out values. "proxy" and
+    "training accuracy" are the last tenth of training minus the first.
+    "pass@1 against verdict" is the difference to the reference, which does not
+    have this entry.
+    """
     estimates = {
       f"{column} against base": Estimate(
         values - self.base.values[column], digits=method_table.digits(column)
@@ -155,17 +173,17 @@ class Table(method_table.Table):
     return IDLE
 
   def notes(self, member_row: Row) -> list[str]:
-    """Returns the mark of a row, and whether it spent its tokens."""
-    unspent = (member_row.spent.tokens < self.budget).any()
+    """Returns the mark of a row, and `method_table.UNSPENT` if it applies."""
+    unspent = (member_row.training_cost.tokens < self.budget).any()
     return [self.mark(member_row)] + [method_table.UNSPENT] * bool(unspent)
 
   @property
   def heading(self) -> str:
-    """One paragraph: task, seeds, budget, and provenance."""
+    """One paragraph: task, seeds, token budget, and provenance."""
     return (
       f"{self.task}; {self.seeds} seeds, each with its own base policy; "
-      f"{self.budget:,} sampled tokens a seed for every reward, those of "
-      f"continuations included; {len(self.rows)} rewards besides "
+      f"{self.budget:,} sampled tokens a seed for every reward, including the "
+      f"tokens of continuations; {len(self.rows)} rewards besides "
       f"{self.reference.name}, which is the verdict itself. "
       f"{'; '.join(self.provenance)}."
     )
@@ -175,43 +193,47 @@ class Table(method_table.Table):
     """One paragraph that explains the columns and the marks."""
     all_rows = (self.reference, *self.rows)
     estimates = [
-      estimate for r in all_rows for estimate in self.changes(r).values()
+      estimate for row in all_rows for estimate in self.changes(row).values()
     ]
     estimates = [
       estimate for estimate in estimates if not np.isnan(estimate.values).any()
     ]
-    chance = (1 - CONFIDENCE) * len(estimates)
-    marked = sum(estimate.differs for estimate in estimates)
+    # Number of intervals that exclude 0 by chance if nothing differs.
+    num_by_chance = (1 - CONFIDENCE) * len(estimates)
+    num_bold = sum(estimate.differs for estimate in estimates)
     return (
-      "The truth is held-out pass@1 by the verdict, which a reward need not "
-      "use. The proxy is the mean reward of a training sample at the start "
-      "(first tenth of training) and at the end (last tenth); training accuracy "
-      "is the verdict on the same samples. Brackets are Student's 95 % "
-      "intervals over seeds of training, with differences paired by seed; "
+      "The truth is held-out pass@1 by the verdict of the task, which a reward "
+      "need not use. The proxy is the mean reward of a training sample at the "
+      "start (first tenth of training) and at the end (last tenth); training "
+      "accuracy is the verdict on the same samples. Brackets are Student's 95 "
+      "% intervals over seeds of training, with differences paired by seed; "
       "held-out problems are the same for all. Bold: the interval does not "
-      f"contain zero. If nothing differed, about {chance:.0f} of these "
-      f"{len(estimates)} intervals would be bold by chance; {marked} are. "
+      f"contain zero. If nothing differed, about "
+      f"{num_by_chance:.0f} of these {len(estimates)} intervals would be bold "
+      f"by chance; {num_bold} are. "
       f'"{HACKED}": the interval of the proxy\'s change lies above zero and '
       "that of pass@1 minus the base policy's below zero. "
       f'"{HARMED}": only the latter holds. "{HELPED}": the interval of pass@1 '
       "minus the base policy's lies above zero. "
-      f'"{IDLE}": none of these. A proxy that is relative to the group or to a '
-      "greedy sample has no level that could rise. For a sum the proxy uses "
-      "the weights of the first step, for z-scores it is the sum of the "
-      "unnormalized terms with those weights, and for step rewards the sum "
-      "over a sample. Rewards are in alphabetical order and not ranked."
+      f'"{IDLE}": none of these. A reward that is relative to the group or to '
+      "a greedy sample measures no level, so its proxy need not rise with the "
+      "quality of the samples. For a sum of terms the proxy uses the weights "
+      "of the first step; for a sum of z-scores it is the sum of the "
+      "unnormalized terms with these weights; for step rewards it is the sum "
+      "over the steps of a sample. Rewards are in alphabetical order and not "
+      "ranked."
     )
 
 
-def _cells(t: Table, member_row: Row) -> list[tuple[str, bool]]:
-  """Returns the cells after the name: text, and whether it is bold."""
-  changes = t.changes(member_row)
+def _cells(table: Table, member_row: Row) -> list[tuple[str, bool]]:
+  """Returns the cells after the name, each as (text, whether it is bold)."""
+  changes = table.changes(member_row)
 
   def change(name: str) -> tuple[str, bool]:
     estimate = changes.get(name)
     return (estimate.text(), estimate.differs) if estimate else ("", False)
 
-  def course(values: np.ndarray) -> tuple[str, bool]:
+  def start_to_end(values: np.ndarray) -> tuple[str, bool]:
     start, end = values.mean(0)
     return f"{start:.3f} to {end:.3f}", False
 
@@ -223,22 +245,22 @@ def _cells(t: Table, member_row: Row) -> list[tuple[str, bool]]:
     change("pass@8 against base"),
     change("pass@64 against base"),
     change("length against base"),
-    course(member_row.proxy),
+    start_to_end(member_row.proxy),
     change("proxy"),
-    course(member_row.accuracy),
+    start_to_end(member_row.accuracy),
     change("training accuracy"),
     (f"{member_row.steps.mean():.0f}", False),
-    (", ".join(t.notes(member_row)), False),
+    (", ".join(table.notes(member_row)), False),
   ]
 
 
-def _base_sentence(t: Table) -> str:
+def _base_sentence(table: Table) -> str:
   """Returns one sentence with the values of the base policy."""
   parts = [
     f"{column} {estimate.text(signed=False)}"
     for column, estimate in (
       (column, Estimate(values, digits=method_table.digits(column)))
-      for column, values in t.base.values.items()
+      for column, values in table.base.values.items()
       if _is_held_out(column)
     )
   ]
@@ -249,97 +271,109 @@ def _is_held_out(column: str) -> bool:
   return column == "length" or column.startswith("pass@")
 
 
-def markdown(t: Table) -> str:
+def markdown(table: Table) -> str:
   """Returns the text of `bakeoff.md`."""
 
   def line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
   def member(member_row: Row) -> str:
-    cells = [f"**{x}**" if bold else x for x, bold in _cells(t, member_row)]
+    cells = [
+      f"**{text}**" if bold else text
+      for text, bold in _cells(table, member_row)
+    ]
     return line([f"`{member_row.name}`", *cells])
 
-  rows = [t.heading, "", t.reading, "", _base_sentence(t), ""]
-  rows += [line(COLUMNS), line(["---"] * len(COLUMNS)), member(t.reference)]
-  for family, members in t.families():
+  rows = [table.heading, "", table.reading, "", _base_sentence(table), ""]
+  rows += [line(COLUMNS), line(["---"] * len(COLUMNS)), member(table.reference)]
+  for family, members in table.families():
     rows.append(line([f"**{family}**", *[""] * (len(COLUMNS) - 1)]))
     rows += [member(member_row) for member_row in members]
-  if t.refused:
+  if table.not_run:
     rows += ["", "Not run:", ""]
-    rows += [f"- `{name}`: {why}" for name, why in sorted(t.refused.items())]
+    rows += [
+      f"- `{name}`: {reason}" for name, reason in sorted(table.not_run.items())
+    ]
   return "\n".join(rows) + "\n"
 
 
-def page(t: Table) -> str:
+def page(table: Table) -> str:
   """Returns the text of `index.html`, which links to no other file."""
 
   def member(member_row: Row) -> str:
     cells = "".join(
-      f"<td class='number'>{f'<strong>{x}</strong>' if bold else x}</td>"
-      for x, bold in _cells(t, member_row)
+      f"<td class='number'>{f'<strong>{text}</strong>' if bold else text}</td>"
+      for text, bold in _cells(table, member_row)
     )
     return (
       f"<tr><th scope='row'><code>{member_row.name}</code></th>{cells}</tr>"
     )
 
   head = "".join(f"<th scope='col'>{html.escape(c)}</th>" for c in COLUMNS)
-  body = member(t.reference)
-  for family, members in t.families():
+  body = member(table.reference)
+  for family, members in table.families():
     body += (
       f"<tr><th scope='rowgroup' colspan='{len(COLUMNS)}'>"
       f"{html.escape(family)}</th></tr>"
     )
     body += "".join(member(member_row) for member_row in members)
-  refused = "".join(
-    f"<li><code>{name}</code>: {html.escape(why)}</li>"
-    for name, why in sorted(t.refused.items())
+  reasons = "".join(
+    f"<li><code>{name}</code>: {html.escape(reason)}</li>"
+    for name, reason in sorted(table.not_run.items())
   )
-  unrun = f"<h2>Not run</h2><ul>{refused}</ul>" if refused else ""
+  not_run = f"<h2>Not run</h2><ul>{reasons}</ul>" if reasons else ""
   return shell.page(
     "Rewards",
-    f"<h1>Rewards</h1><p>{html.escape(t.heading)}</p>"
-    f"<p>{html.escape(t.reading)}</p><p>{html.escape(_base_sentence(t))}</p>"
+    f"<h1>Rewards</h1><p>{html.escape(table.heading)}</p>"
+    f"<p>{html.escape(table.reading)}</p><p>{html.escape(_base_sentence(table))}</p>"
     f"<div class='wide broad'><table><thead><tr>{head}</tr></thead>"
-    f"<tbody>{body}</tbody></table></div>{unrun}",
+    f"<tbody>{body}</tbody></table></div>{not_run}",
   )
 
 
-def record(t: Table) -> dict[str, Any]:
+def record(table: Table) -> dict[str, Any]:
   """Returns the content of `bakeoff.json`."""
 
   def row_record(member_row: Row) -> dict[str, Any]:
     return {
       "family": member_row.family,
-      "mark": t.mark(member_row),
-      "notes": t.notes(member_row),
+      "mark": table.mark(member_row),
+      "notes": table.notes(member_row),
       "values": {
-        c: [float(x) for x in v] for c, v in member_row.values.items()
+        column: [float(x) for x in values]
+        for column, values in member_row.values.items()
       },
       "proxy": member_row.proxy.tolist(),
       "accuracy": member_row.accuracy.tolist(),
       "steps": [int(x) for x in member_row.steps],
-      "tokens": [int(x) for x in member_row.spent.tokens],
-      "changes": {c: e.record() for c, e in t.changes(member_row).items()},
+      "tokens": [int(x) for x in member_row.training_cost.tokens],
+      "changes": {
+        name: estimate.record()
+        for name, estimate in table.changes(member_row).items()
+      },
     }
 
   all_rows = [
-    t.reference,
-    *(member_row for _, rows in t.families() for member_row in rows),
+    table.reference,
+    *(member_row for _, rows in table.families() for member_row in rows),
   ]
   return {
-    "task": t.task,
-    "seeds": t.seeds,
-    "budget": t.budget,
-    "made": t.provenance,
-    "reference": t.reference.name,
-    "base": {c: [float(x) for x in v] for c, v in t.base.values.items()},
+    "task": table.task,
+    "seeds": table.seeds,
+    "budget": table.budget,
+    "made": table.provenance,
+    "reference": table.reference.name,
+    "base": {
+      column: [float(x) for x in values]
+      for column, values in table.base.values.items()
+    },
     "rewards": {
       member_row.name: row_record(member_row) for member_row in all_rows
     },
-    "not_run": dict(sorted(t.refused.items())),
+    "not_run": dict(sorted(table.not_run.items())),
   }
 
 
-def write(t: Table, folder: epath.PathLike) -> None:
+def write(table: Table, folder: epath.PathLike) -> None:
   """Writes `bakeoff.md`, `bakeoff.json` and `index.html`."""
-  method_table.write_files(folder, markdown(t), page(t), record(t))
+  method_table.write_files(folder, markdown(table), page(table), record(table))

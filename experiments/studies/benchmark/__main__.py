@@ -5,7 +5,8 @@
   python -m experiments.studies.benchmark iteration --python tunix=PATH
   python -m experiments.studies.benchmark --list
 
-Prints a table and PASS or FAIL; the exit status is 1 when a limit is missed.
+The command prints a table and PASS or FAIL. Its exit status is 1 when a limit
+is missed.
 With `--json` and no file, standard output holds only the JSON results; the
 table goes to standard error.
 """
@@ -22,13 +23,13 @@ import rich.console
 
 from experiments.cli import errors, spec
 from experiments.logging import json_files
-from experiments.studies.benchmark.beside import NONE
 from experiments.studies.benchmark.decode import decode
 from experiments.studies.benchmark.fused import fused
 from experiments.studies.benchmark.iteration import iteration
 from experiments.studies.benchmark.memory import memory
 from experiments.studies.benchmark.objective_costs import measure_objectives
 from experiments.studies.benchmark.outcome import Outcome
+from experiments.studies.benchmark.peer_comparison import NONE
 from experiments.studies.benchmark.peers import PEERS
 from experiments.studies.benchmark.scaling import scaling
 from experiments.studies.benchmark.update import update
@@ -44,7 +45,7 @@ BENCHMARKS: Mapping[str, Callable[..., Outcome]] = {
   "scaling": scaling,
 }
 STDOUT = "-"
-WIDTH = 400  # columns of a table: Markdown has no cells of two lines
+WIDTH = 400  # characters per line, so that no cell of a table is wrapped
 
 
 @errors.one_line_errors
@@ -112,7 +113,8 @@ def _parser() -> argparse.ArgumentParser:
     metavar="PEER=PATH",
     action="append",
     default=[],
-    help="Python interpreter of a peer that is installed in another environment",
+    help="Python interpreter of a peer that is installed in an environment of "
+    "its own",
   )
   return parser
 
@@ -129,7 +131,9 @@ def _flag_settings(options: argparse.Namespace) -> dict[str, object]:
   for text in options.python:
     peer, _, path = text.partition("=")
     if not path:
-      raise ValueError(f"--python {text} names no interpreter; write PEER=PATH")
+      raise ValueError(
+        f"--python {text} must have the form PEER=PATH, such as tunix=PATH"
+      )
     settings.setdefault("pythons", {})[peer] = path
   return settings
 

@@ -1,4 +1,4 @@
-"""Sampling speed beside transformers' `generate`, or Tunix's sampler.
+"""Speed of sampling, compared with `generate` of transformers or with Tunix.
 
 All sides sample for the same prompts with the same weights, at temperature 1
 and without top-k or top-p. The measured value is tokens per second, where
@@ -12,14 +12,16 @@ Shapes:
   long   4 layers d256 v32k, 16 prompts of 512, 16 samples each; lengths are
          geometric with mean 64, cut at 256
 
+d is the width and v the size of the vocabulary.
+
 Each side first tries its settings on a few calls and is measured with the
-fastest: ours with one device or one per core, the peer with one or all threads
-and with each kind of cache, and for "long" both with several microbatches. The
-limits apply to float32 with the faster of a dynamic and a static cache;
-bfloat16 and a compiled decoding step are reported without a limit. With peer
-"none" the shape "long" is also run without refilling, where a row of the batch
-stays empty after its sample has ended; refilling starts the next sample in that
-row.
+fastest setting. Our side, which is this project, tries one device and one
+device per core; the peer tries one and all threads, and each kind of cache. For
+"long" both sides also try several sizes of a microbatch. The limits apply
+to float32 with the faster of a dynamic and a static cache; bfloat16 and a
+compiled decoding step are reported without a limit. With peer "none" the shape
+"long" is also run without refilling, where a row of the batch stays empty after
+its sample has ended; refilling starts the next sample in that row.
 """
 
 from __future__ import annotations
@@ -32,17 +34,19 @@ from typing import Any, NamedTuple
 import rich.console
 
 from experiments.studies import flop_counts
-from experiments.studies.benchmark import beside, machine, sides, sizes
+from experiments.studies.benchmark import machine, peer_comparison, sides, sizes
 from experiments.studies.benchmark.outcome import Outcome, Row
 
+# Least ratios, by peer and shape: time per token of the peer over ours.
 LIMITS = {
   ("hf", "small"): 2.5,
   ("hf", "large"): 2.3,
   ("hf", "long"): 6.0,
   ("tunix", "long"): 4.0,
 }
-REFILL_LIMIT = 1.6  # throughput over that without refilling
-PEERS = ("hf", "tunix", beside.NONE)
+# Least ratio of tokens per second with refilling to those without.
+REFILL_LIMIT = 1.6
+PEERS = ("hf", "tunix", peer_comparison.NONE)
 
 
 class PeerForm(NamedTuple):
@@ -51,7 +55,7 @@ class PeerForm(NamedTuple):
   Attributes:
     launch: launch of the peer's side.
     options: values to try for each setting, to find the fastest.
-    limited: whether the limit and the check of greedy tokens apply to it.
+    limited: whether the limit and the check of greedy tokens apply.
   """
 
   launch: sides.Launch
@@ -67,7 +71,7 @@ def decode(
   calls: int = 5,
   pythons: Mapping[str, str] | None = None,
 ) -> Outcome:
-  """Sampling speed beside transformers or Tunix.
+  """Speed of sampling, compared with transformers or Tunix.
 
   Args:
     console: console for progress.
@@ -84,11 +88,13 @@ def decode(
     UsageError: the shape or peer is unknown, the peer is not installed, greedy
       tokens differ, or a side fails.
   """
-  return beside.compare_over_shapes(
+  return peer_comparison.compare_over_shapes(
     console,
     shape,
     sizes.DECODE,
-    [functools.partial(beside.make_launch, peer, PEERS, pythons or {})],
+    [
+      functools.partial(peer_comparison.make_launch, peer, PEERS, pythons or {})
+    ],
     sizes.write,
     functools.partial(_rows, calls=calls),
   )
@@ -102,7 +108,11 @@ def _rows(
   limits: machine.Machine,
   report: sides.Report,
 ) -> Iterator[Row]:
-  """Yields the rows of one shape: beside each form of the peer, or alone."""
+  """Yields the rows of one shape, one for each form of the peer.
+
+  Without a peer, yields one row for this project, and for mixed lengths a
+  second one that compares it with itself without refilling.
+  """
   shape, (peer,) = sizes.DECODE[name], launches
 
   def cost(call: sides.Call) -> flop_counts.Cost:
@@ -111,7 +121,7 @@ def _rows(
     )
 
   measure = functools.partial(
-    beside.measure_row,
+    peer_comparison.measure_row,
     shape=shape,
     calls=calls,
     least_seconds=lambda call: limits.least_seconds(cost(call)),
@@ -146,7 +156,7 @@ def _rows(
     for form in _peer_forms(peer, shape):
       with search(form.launch, form.options) as other_side:
         if form.limited:
-          beside.check_same_greedy_tokens(
+          peer_comparison.check_same_greedy_tokens(
             ours, other_side, job["plain"], report
           )
         yield measure(

@@ -1,11 +1,14 @@
-"""Random weights whose completions have a chosen mean length.
+"""Edits random weights so that completions have a chosen mean length.
+
+Axes: P prompts, S samples per prompt, T completion tokens.
 
 Channel 0 of the residual stream is the same for every token, and no layer
 writes to it. The EOS row of the output embedding reads only that channel, so
-the EOS logit is a constant c times the normalized channel and hardly depends on
-the tokens before. The number c alone sets how long completions are, in every
-codebase that loads the weights, at no cost. Embeddings are tied, but EOS is
-never an input, because it ends its completion.
+the EOS logit is a constant c times the normalized channel, and hardly depends
+on the earlier tokens. The number c alone determines how long completions are,
+in every codebase that loads the weights, without additional work. Embeddings
+are tied, but the edited row is never read as an input, because EOS ends its
+completion.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ SAMPLES = 256  # completions over which the expected length is averaged
 def suppress_tokens(
   config: ModelConfig, params: transformer.Params, ids: Sequence[int]
 ) -> transformer.Params:
-  """Returns weights with the constant channel that never draw some tokens.
+  """Adds the constant channel, and gives some tokens a probability of zero.
 
   Args:
     config: config of the decoder.
@@ -65,14 +68,15 @@ def fit_mean_length(
 ) -> transformer.Params:
   """Chooses c so that completions have a given mean length.
 
-  Completions that never end are drawn first. At position t let `a_t` be the
-  normalized channel 0 and `b_t` the log-sum-exp of the other logits. EOS then
-  has probability `h_t(c) = sigmoid(c a_t - b_t)`, and the expected length of a
-  completion is
+  Completions of T tokens that never end are drawn first. Where token
+  t = 1, ..., T is predicted, let `a_t` be the normalized channel 0 and `b_t`
+  the log-sum-exp of the other logits. With c, EOS has the probability `h_t(c) =
+  sigmoid(c * a_t - b_t)` there, and the expected length is
 
-    1 + sum_{t=1}^{T-1} prod_{u<=t} (1 - h_u(c)),
+    1 + sum_{t=1}^{T-1} prod_{u=1}^{t} (1 - h_u(c))
 
-  Bisection finds the c at which its mean over completions is `mean_length`.
+  for each of the drawn completions. Bisection finds the c at which the mean
+  over all of them is `mean_length`.
 
   Args:
     config: config of the decoder.
@@ -96,6 +100,7 @@ def fit_mean_length(
   a, b = _hazard_terms(config, params, prompts, max_tokens)
 
   def expected_length(c: float) -> float:
+    # Probability that the completion has not ended after token t, `[P * S, T]`.
     alive = np.cumprod(1 - 1 / (1 + np.exp(b - c * a)), axis=-1)
     return 1 + alive[:, :-1].sum(-1).mean()
 
@@ -124,7 +129,7 @@ def _hazard_terms(
   prompts: Array,
   max_tokens: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns `a` and `b` of `fit_mean_length`, each `[P S, T]` float64."""
+  """Returns `a` and `b` of `fit_mean_length`, each `[P * S, T]` float64."""
   P = len(prompts)
   samples = -(-SAMPLES // P)
   model = policy.bind(config)

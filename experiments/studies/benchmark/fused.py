@@ -3,14 +3,16 @@
 The loop is that of `countdown.py:max_at_k` with random weights. One dispatch
 (`experiments.training.dispatch.make_dispatch`) runs several steps, each of them
 sampling, reward and update. Random weights solve no problem, and a group of
-equal scores has no gradient, so a random coin is added to the task's score.
+samples with equal scores has no gradient, so a random number is added to the
+score of the task.
 
 Three comparisons, each with its own limit:
 
   beside staged   Fused: several steps per program. Staged: the same steps with
-                  two programs each, one for the rollout and one for the update,
-                  and no work in between. On one device, and on all devices. The
-                  fused loop may take at most 1.05 of the staged loop's time.
+                  two programs per step, one for the rollout and one for the
+                  update, and no work in between. Both are measured on one
+                  device and on all devices. The fused loop may take at most
+                  1.05 times as long as the staged loop.
   on the host     The share of the fused loop's wall time in which the host does
                   not wait for the program, which may be at most 2 %. Here each
                   dispatch is finished, and its metrics are fetched and written
@@ -19,10 +21,9 @@ Three comparisons, each with its own limit:
                   bound. A call normally returns before its program is done; if
                   it did not, the whole program would count as host time.
   seeds           Several seeds batched over the devices, as in
-                  `experiments.studies.multi_seed`, beside the same seeds one
-                  after another. The sequence runs on one device or on all of
-                  them, whichever is faster. Batched seeds may take at most 0.7
-                  of the sequence's time.
+                  `experiments.studies.multi_seed`, compared with the same seeds
+                  one after another, on one device or on all devices, whichever
+                  is faster. Batched seeds may take at most 0.7 times as long.
 
 Each round times both loops back to back; the ratio is the median over rounds.
 Before a ratio counts, both loops must reach the same parameters from the same
@@ -76,7 +77,7 @@ def fused(
   prompts: int = 32,
   count: int = 8,
 ) -> outcome.Outcome:
-  """Training loop as one program: beside staged, host time, batched seeds.
+  """Time of the training loop as one program: fused, host and many seeds.
 
   Args:
     console: console for progress.
@@ -98,7 +99,7 @@ def fused(
         f"count = {count} must be a multiple of {len(jax.devices())} devices"
       )
     if steps < 2:
-      raise ValueError(f"steps = {steps} fuses nothing; nearest: 2")
+      raise ValueError(f"steps = {steps} fuses nothing; it must be at least 2.")
     unplaced = build_experiment(steps, prompts)
   shape = f"countdown, {prompts} x {unplaced.sampling.samples}, {steps} steps"
   rows, fused_runs, start = [], {}, None
@@ -108,7 +109,8 @@ def fused(
     console.print(f"{row.name}: {row.ours:.3g} {row.unit}", highlight=False)
 
   for label, mesh in meshes().items():
-    # Same steps in both: one dispatch of `steps`, or `steps` dispatches of one.
+    # Both loops make the same steps: the fused loop in one dispatch of `steps`
+    # steps, the staged loop in `steps` dispatches of one step.
     fused_experiment = unplaced.on_mesh(mesh)
     staged_experiment = build_experiment(1, prompts).on_mesh(mesh)
     start = fused_experiment.init()
@@ -160,7 +162,8 @@ def build_experiment(steps_per_dispatch: int, prompts: int) -> Experiment:
   config = countdown.max_at_k()
   config.steps_per_dispatch = config.steps = steps_per_dispatch
   config.rollout.prompts = config.evaluation.batch = prompts
-  # The coin makes scores of a group differ, so that gradients are not zero.
+  # The random term makes scores of a group differ, so that gradients are not
+  # zero.
   config.mix = defaults.pay(right="task()", luck="coins(probability=0.1)")
   return build.build(config)
 
@@ -254,17 +257,17 @@ def time_against(
   states: Sequence[step.State],
   rounds: int,
 ) -> tuple[str, timing.Timing]:
-  """Times loops beside a reference loop.
+  """Times loops relative to a reference loop.
 
   Args:
     others: loops by name.
     reference: the loop that the others are compared with.
     states: start states of all loops.
-    rounds: number of times that each loop is timed beside the reference.
+    rounds: number of times that each loop and the reference are timed.
 
   Returns:
     The name of the fastest of the other loops, and its timing. The timing's
-    `ratio` is its time over the reference's time.
+    `ratio` is the time of that loop divided by the time of the reference.
   """
   timings = timing.compare(
     {name: functools.partial(other, states) for name, other in others.items()},
@@ -284,12 +287,13 @@ def host_share(
 ) -> float:
   """Returns the share of wall time in which the host does not wait.
 
+  The shares of all timed dispatches are measured, and their median is returned.
+
   Args:
     e: the experiment of the fused loop.
     advance: its dispatch.
     start: state before the first dispatch.
-    dispatches: number of timed dispatches, after one that compiles. The median
-      of their shares is returned.
+    dispatches: number of timed dispatches, after one that compiles.
     clock: returns the time in seconds.
   """
   size = e.config.steps_per_dispatch
@@ -373,7 +377,8 @@ def _time_row(
     name=name,
     shape=shape,
     unit="s",
-    # `timed` is that of the other loop; the ratio gives the reference's time.
+    # `timed` belongs to the other loop. Its ratio is its time over ours, where
+    # "ours" is the reference loop.
     ours=timed.seconds / timed.ratio,
     peer=timed.seconds,
     ratio=timed.ratio,

@@ -1,26 +1,30 @@
-"""A whole GRPO iteration beside the trainers of TRL and Tunix.
+"""Speed of a GRPO iteration, compared with the trainers of TRL and Tunix.
 
 A call is one iteration: it draws the samples of all prompts at temperature 1,
 scores a sample by the share of even token ids, normalizes advantages within the
-group, and takes one AdamW step, without a KL term. The learning rate is the
-same on all sides. The measured value is tokens per second of the whole
-iteration, where tokens up to and including EOS count.
+group (the samples of one prompt), and makes one AdamW update, without a KL
+term. The learning rate is the same on all sides. The measured value is tokens
+per second of the whole iteration, where tokens up to and including EOS count.
 
 Shapes:
 
   small  4 layers d256 v1024, 8 prompts of 64, 8 samples of 128 tokens each
   long   4 layers d256 v32k, 16 prompts of 512, 16 samples each; lengths are
-         geometric with mean 64, cut at 256; a side may use 20 GiB of memory
+         geometric with mean 64, cut at 256
 
-Each side first tries its settings and is measured with the fastest. Three
-checks show that both sides do equal work:
+d is the width and v the size of the vocabulary. A side may use 20 GiB of
+memory.
 
-  * Our sampler and the peer's generate the same greedy tokens from the same
-    weights.
+Each side first tries its settings and is measured with the fastest setting.
+Three checks show that both sides do equal work:
+
+  * The sampler of this project and the peer's sampler generate the same greedy
+    tokens from the same weights.
   * The mean length of completions is the same on both sides, within 5 standard
-    errors if lengths are mixed; checked once before, and in every timed pair.
+    errors if lengths are mixed. This is checked once before the timing, and for
+    every timed pair of calls.
   * One update moves the output kernel of the first MLP by about the learning
-    rate, as AdamW does.
+    rate, as an AdamW update does.
 
 A peer's trainer runs its own loop, so hooks stop it between two iterations
 (`peers.turns`).
@@ -39,28 +43,35 @@ import rich.console
 
 from experiments.cli import errors
 from experiments.studies import flop_counts
-from experiments.studies.benchmark import beside, machine, outcome, sides, sizes
+from experiments.studies.benchmark import (
+  machine,
+  outcome,
+  peer_comparison,
+  sides,
+  sizes,
+)
 
+# Least ratios, by peer and shape: time per token of the peer over ours.
 LIMITS = {
   ("tunix", "small"): 1.5,
   ("trl", "small"): 1.7,
   ("tunix", "long"): 4.0,
   ("trl", "long"): 4.0,
 }
-# So small that the policy hardly changes. At 1e-5 the policy learned within a
-# few updates that EOS has an even id, and completions became short.
+# So small that the policy hardly changes. At 1e-5 completions became short
+# within a few updates, because EOS has an even id, which is rewarded.
 LEARNING_RATE = 1e-7
-# Range of the largest change of a weight, in learning rates: AdamW moves each
-# weight by about one.
+# Allowed range of the largest change of a weight, divided by the learning rate.
+# AdamW moves each weight by about one learning rate.
 MOVE_RANGE = 0.2, 5.0
-# Largest difference of mean lengths, in standard errors: chance exceeds it
-# about once in two million pairs.
+# Largest allowed difference of mean lengths, in standard errors. By chance the
+# difference exceeds it about once in two million pairs.
 MAX_STANDARD_ERRORS = 5.0
 # If completions are long, settings are tried on a fourth of the prompts, which
 # is the largest microbatch among the settings.
 TRIAL_DIVISOR, TRIAL_PROMPTS = 4, "few_prompts"
 ALL_PEERS = "all"
-PEERS = ("trl", "tunix", ALL_PEERS, beside.NONE)
+PEERS = ("trl", "tunix", ALL_PEERS, peer_comparison.NONE)
 # Programs that run iterations; the program in `peers.PEERS` only samples.
 PROGRAMS = {"tunix": "experiments.studies.benchmark.peers.tunix_grpo"}
 
@@ -73,7 +84,7 @@ def iteration(
   calls: int = 5,
   pythons: Mapping[str, str] | None = None,
 ) -> outcome.Outcome:
-  """A whole GRPO iteration beside TRL and Tunix.
+  """Speed of a GRPO iteration, compared with TRL and Tunix.
 
   Args:
     console: console for progress.
@@ -91,7 +102,7 @@ def iteration(
       is not equal, or a side fails.
   """
   peers = ("trl", "tunix") if peer == ALL_PEERS else (peer,)
-  return beside.compare_over_shapes(
+  return peer_comparison.compare_over_shapes(
     console,
     shape,
     sizes.ITERATION,
@@ -126,7 +137,7 @@ def make_launch(
   pythons: Mapping[str, str], peer: str, job: Mapping[str, Any]
 ) -> sides.Launch | None:
   """Returns the launch of a peer's trainer, or None for the peer "none"."""
-  peer_launch = beside.make_launch(peer, PEERS, pythons, job)
+  peer_launch = peer_comparison.make_launch(peer, PEERS, pythons, job)
   if peer in PROGRAMS:
     peer_launch = dataclasses.replace(peer_launch, program=PROGRAMS[peer])
   return peer_launch
@@ -140,10 +151,10 @@ def _rows(
   limits: machine.Machine,
   report: sides.Report,
 ) -> Iterator[outcome.Row]:
-  """Yields the rows of one shape: beside each peer, or alone."""
+  """Yields the rows of one shape, one for each peer or one without a peer."""
   shape = sizes.ITERATION[name]
   measure = functools.partial(
-    beside.measure_row,
+    peer_comparison.measure_row,
     calls=calls,
     least_seconds=functools.partial(_least_seconds, limits, shape),
     report=report,
@@ -170,7 +181,9 @@ def _rows(
           job | {"devices": 1},
         )
         with sides.Side(sampler_launch) as sampler:
-          beside.check_same_greedy_tokens(sampler, other, job["plain"], report)
+          peer_comparison.check_same_greedy_tokens(
+            sampler, other, job["plain"], report
+          )
         check_same_lengths(check_learning(ours), check_learning(other))
         yield measure(
           f"iteration {name} beside {peer_launch.name}",
@@ -185,7 +198,7 @@ def _rows(
 def _least_seconds(
   machine_limits: machine.Machine, shape: sizes.Shape, call: sides.Call
 ) -> float:
-  """Returns the least seconds of a rollout plus those of an update."""
+  """Returns the least time of a rollout plus the least time of an update."""
   workload = shape.model, shape.prompt_length, call.counts["lengths"]
   return sum(
     machine_limits.least_seconds(cost(*workload))
@@ -239,18 +252,19 @@ def check_learning(side: sides.Side) -> sides.Call:
   side.ask("changed")
   call = side.run(0)
   sides.check_memory(side.launch, call, sides.MAX_BYTES)
-  rates = side.ask("changed")["largest"] / LEARNING_RATE
+  # Largest change of a weight, in learning rates.
+  change = side.ask("changed")["largest"] / LEARNING_RATE
   smallest, largest = MOVE_RANGE
-  if not smallest <= rates <= largest:
+  if not smallest <= change <= largest:
     raise errors.UsageError(
-      f"{side.launch}: an update moves weights by {rates:.3g} learning rates; "
+      f"{side.launch}: an update moves weights by {change:.3g} learning rates; "
       f"an AdamW update lies in [{smallest}, {largest}]"
     )
   return call
 
 
 def check_same_lengths(our_call: sides.Call, peer_call: sides.Call) -> None:
-  """Checks that both calls drew as many completions, equally long on average.
+  """Checks that both calls drew equally many and equally long completions.
 
   Raises:
     UsageError: the number of completions or their mean length differs.

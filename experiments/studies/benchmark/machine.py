@@ -1,4 +1,4 @@
-"""Measures the limits of this machine, and the least time of a call under them.
+"""Measures the limits of this machine, and computes the least time of a call.
 
 The limits are the rate of float32 matrix products and the memory bandwidth. A
 call that needs F operations and moves B bytes takes at least
@@ -49,7 +49,7 @@ class Machine(NamedTuple):
   def utilization(
     self, cost: flop_counts.Cost, seconds: float
   ) -> dict[str, float]:
-    """Returns the work of a call, and the shares of both limits it reaches.
+    """Returns the work of a call, and which share of both limits it reaches.
 
     "mfu" is the model FLOPs utilisation (Chowdhery et al. 2022) relative to the
     measured matmul rate, not to a peak rate of the manufacturer.
@@ -75,8 +75,8 @@ class Machine(NamedTuple):
 def measure(report: sides.Report = lambda _: None) -> Machine:
   """Measures both limits in a separate process.
 
-  A CPU is measured as one device and as one device per core; the better value
-  counts for each limit.
+  A CPU is measured as one device, and as one device per core. For each limit
+  the higher value counts.
 
   Args:
     report: function that prints a line of progress.
@@ -108,6 +108,7 @@ def cores() -> int:
 
 
 def _prepare_side(job: dict) -> protocol.Served:
+  """Builds the side that measures both limits."""
   devices.configure(job["devices"])
   mesh = sharding.make_mesh(devices=jax.devices()[: job["devices"]])
   rows = sharding.batch_sharding(mesh)

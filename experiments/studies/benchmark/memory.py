@@ -6,11 +6,12 @@ n positions of a prompt at a time, and the backward pass computes them again.
 
 The memory is `temp_size_in_bytes` of the compiled update: what it needs besides
 its arguments, AdamW included. The gradients with and without chunks are
-compared parameter by parameter: the largest difference over the largest entry.
+compared for each parameter array, by the largest difference divided by the
+largest entry.
 
-Two limits hold for the chunk that needs least memory. The memory is less than a
-sixth of that with all logits, and the gradient differs by at most 1e-5. Nothing
-is timed, so other work on the machine changes no number.
+Two limits hold for the chunk that needs the least memory. The memory is less
+than a sixth of that with all logits, and the gradient differs by at most 1e-5.
+Nothing is timed, so other work on the machine changes no number.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rl.minibatches import Plan
 
 Array = jax.Array
 MIN_MEMORY_RATIO, TOLERANCE = 6.0, 1e-5
-_TINY = 1e-30  # keeps a division by zero from happening
+_TINY = 1e-30  # avoids a division by zero
 PROMPTS, SAMPLES, PROMPT_LENGTH = 4, 4, 16
 
 
@@ -51,7 +52,8 @@ def memory(
     vocabulary: size of the vocabulary.
     tokens: number of tokens of all 16 completions; a multiple of 16.
     width: width of the decoder, which has two layers; a multiple of 128.
-    chunks: values of `plan.chunk` to try; None bounds the logits by 256 MiB.
+    chunks: values of `plan.chunk` to try; None chooses the chunk whose logits
+      take at most 256 MiB.
       The limits apply to the one that needs least memory.
 
   Returns:
@@ -65,7 +67,8 @@ def memory(
   if tokens % completions or tokens < completions:
     nearest = max(completions, round(tokens / completions) * completions)
     raise errors.UsageError(
-      f"tokens = {tokens} must be a multiple of {completions}; nearest: {nearest}"
+      f"tokens = {tokens} must be a multiple of {completions}; the nearest "
+      f"valid value is {nearest}."
     )
   config = sizes.decoder(2, width, vocabulary)
   rollout = random_rollout.make(
@@ -78,7 +81,7 @@ def memory(
       bytes_by_chunk[chunk] = update_bytes(config, rollout, chunk)
     console.print(f"chunk {chunk}: {bytes_by_chunk[chunk] / 2**30:.2f} GiB")
   best = min(chunks, key=bytes_by_chunk.get)
-  with console.status(f"gradients, whole and with chunk {best}"):
+  with console.status(f"gradients, with all logits and with chunk {best}"):
     difference = gradient_difference(config, rollout, best, all_positions)
   shape_text = f"2 layers d{width} v{vocabulary}, {tokens} tokens"
   table_rows = [

@@ -7,8 +7,8 @@ of 1.5 means that the cost of one group grows with n^1.5. A function is skipped
 from the first n at which a call would take more than a second or more than a
 gigabyte of temporary memory; the table shows that cost in brackets.
 
-The limit: the on-policy max@k weights take at most 4 sorts, for every k, n and
-baseline.
+The limit: one call of the on-policy max@k weights takes at most 4 times as long
+as the sort, for every k, n and baseline.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def measure_objectives(
   """
   if largest < SIZES[0]:
     raise errors.UsageError(
-      f"largest = {largest} leaves nothing to measure; nearest: {SIZES[0]}"
+      f"largest = {largest} must be at least {SIZES[0]}, the smallest size."
     )
   timings: dict[str, dict[int, timing.Timing]] = {}
   skipped: dict[str, tuple[int, str]] = {}
@@ -209,7 +209,7 @@ def _excess(
   if temp_bytes > MAX_TEMP_BYTES:
     return f"({temp_bytes / 2**30:.1f} GiB)"
   if len(smaller) > 1:
-    calls = [one.seconds for one in smaller.values()]
+    calls = [timing_at_n.seconds for timing_at_n in smaller.values()]
     power = timing.exponent(list(smaller), calls)
     seconds = calls[-1] * (n / max(smaller)) ** power
     if seconds > MAX_SECONDS:
@@ -219,7 +219,9 @@ def _excess(
 
 def _exponent(sizes: Mapping[int, timing.Timing]) -> float | None:
   """Returns the exponent of n for one group; a call has ELEMENTS / n groups."""
-  seconds = [one.seconds * n / ELEMENTS for n, one in sizes.items()]
+  seconds = [
+    timing_at_n.seconds * n / ELEMENTS for n, timing_at_n in sizes.items()
+  ]
   return timing.exponent(list(sizes), seconds)
 
 
@@ -235,7 +237,9 @@ def _table(
     table.add_column(str(n), justify="right")
   table.add_column("exponent", justify="right")
   for name, by_size in timings.items():
-    cells = {n: f"{one.ratio:.2f}" for n, one in by_size.items()}
+    cells = {
+      n: f"{timing_at_n.ratio:.2f}" for n, timing_at_n in by_size.items()
+    }
     cells |= dict([skipped[name]]) if name in skipped else {}
     exponent = _exponent(by_size)
     table.add_row(

@@ -18,7 +18,7 @@ class Outcome:
     results: the numbers, as JSON values.
     table: the same numbers as a table to print.
     limits_met: whether all limits of the benchmark hold.
-    verdict: one sentence with the limits, and those that were missed.
+    verdict: one sentence that names the limits, or those that were missed.
   """
 
   results: dict[str, Any]
@@ -29,10 +29,12 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """One measured value of this project, with that of a peer if there is one.
+  """One measured value of this project, with the peer's value if there is one.
+
+  "peer" may also be another loop or another setting of this project.
 
   Attributes:
-    name: what was measured, and the peer that it was measured beside.
+    name: what was measured, and the peer that it was compared with.
     shape: shape of the model and the batch.
     unit: unit of `ours` and `peer`, such as "tokens/s".
     ours: value of this project, a median over calls.
@@ -41,12 +43,13 @@ class Row:
       the ratio is the median over these pairs.
     cpu_ratio: the same ratio in processor time, which other programs on the
       machine disturb less.
-    bound_fraction: speed as a share of the machine's limit, 1 at the limit.
+    bound_fraction: least time that the machine allows for a call, divided by
+      the time of the call (`machine.Machine.least_seconds`).
     work: operations and bytes that a call of ours needs at least, and the share
       of the machine's limits that it reaches (`machine.Machine.utilization`).
     settings: the fastest setting of each side, `{"ours": ..., "peer": ...}`.
-    limit: value that `ratio` must reach; None only reports it.
-    bound_limit: value that `bound_fraction` must reach; None only reports it.
+    limit: least allowed `ratio`; None for no limit.
+    bound_limit: least allowed `bound_fraction`; None for no limit.
   """
 
   name: str
@@ -87,7 +90,7 @@ class Row:
 
 
 def from_rows(rows: Sequence[Row], **results: Any) -> Outcome:
-  """Makes an outcome of rows; its limits are met if no row misses one.
+  """Makes an outcome of rows; its limits are met if no row misses a limit.
 
   Args:
     rows: rows of the table and of the JSON file.

@@ -22,8 +22,8 @@ def make(
     vocab_size: size of the vocabulary; ids are uniform over it.
     prompts: number of prompts P.
     samples: number of samples per prompt S.
-    prompt_length: tokens of each prompt L.
-    max_tokens: tokens of each completion T.
+    prompt_length: number of tokens of each prompt L.
+    max_tokens: number of tokens of each completion T.
     seed: seed of the ids and the scores.
   """
   P, S, L, T = prompts, samples, prompt_length, max_tokens

@@ -1,4 +1,4 @@
-"""Times two sides in turn and compares them.
+"""Times the calls of two sides alternately and compares them.
 
 Each round calls both sides back to back. Other work on the machine slows both
 calls of a round alike, so the median ratio over rounds is stable even where
@@ -15,13 +15,13 @@ from experiments.studies.benchmark import sides
 
 
 class Comparison(NamedTuple):
-  """Medians over rounds of two sides.
+  """Medians over the rounds of two sides.
 
   Attributes:
     ours: tokens per second of our side.
     peer: tokens per second of the peer.
-    ratio: seconds per token of the peer over those of our side.
-    cpu_ratio: the same ratio in processor time.
+    ratio: seconds per token of the peer divided by those of our side.
+    cpu_ratio: the same ratio of processor seconds per token.
   """
 
   ours: float
@@ -66,7 +66,7 @@ def run_alone(
 
 
 def compare(call_pairs: Sequence[tuple[sides.Call, sides.Call]]) -> Comparison:
-  """Returns medians over the rounds of `run_pairs`."""
+  """Returns medians over the call pairs that `run_pairs` yielded."""
 
   def median(value: Callable[[sides.Call, sides.Call], float]) -> float:
     return statistics.median(value(ours, peer) for ours, peer in call_pairs)

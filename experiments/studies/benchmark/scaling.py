@@ -1,22 +1,23 @@
-"""Measures how costs grow, and compares with the growth of operation counts.
+"""Measures how times grow, compared with the growth of operation counts.
 
 Decoding and an update are timed for a decoder of 2 layers and 8 prompts, with
-completions that never end. One of four sizes grows while the others stay:
+completions that never end. One of four sizes grows while the others are fixed:
 samples per prompt S, tokens per completion T, vocabulary V, number of layers.
 Each shape is timed back to back with the smallest one. The exponent is the
 slope of log time on log size. The expected exponent is the same slope of the
 operations that `experiments.studies.flop_counts` counts at the same sizes:
 
   S        below 1: a prompt is run once for all its samples
-  T        near 1: linear, plus a quadratic term of attention that is small here
+  T        near 1: linear, plus a quadratic term of the attention, small here
   V        below 1: the cost of the layers does not depend on V
   layers   below 1: the cost of the logits does not depend on the layers
 
 The expected exponent of the max@k weights against k is 0, because they need one
-sort and a few sums for any k. The limit: each fitted exponent lies within 0.15
-of the expected one. Only matrix products are counted. Drawing a token, AdamW,
-and the fixed cost of a call or a decoding step are not, so a machine with more
-cores needs larger shapes (`width`) to come near the expected exponents.
+sort and a few sums for any k. The limit of the benchmark: each fitted exponent
+lies within 0.15 of the expected one. Only matrix products are counted. Drawing
+a token, AdamW, and the fixed cost of a call or a decoding step are not, so a
+machine with more cores needs larger shapes (`width`) to come near the expected
+exponents.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from rl.minibatches import Plan
 from rl.sampling import generation
 
 TOLERANCE = 0.15
-FACTORS = (1, 2, 4)
+FACTORS = (1, 2, 4)  # the growing size, divided by its smallest value
 # Sizes of the smallest shape.
 PROMPTS, PROMPT_LENGTH = 8, 64
 SMALLEST = {"S": 8, "T": 64, "V": 2048, "layers": 2}
@@ -60,7 +61,7 @@ Call = Callable[[], object]
 def scaling(
   console: rich.console.Console, *, width: int = 256, rounds: int = 5
 ) -> outcome.Outcome:
-  """Exponents of decoding and update in S, T, V and layers, of max@k in k.
+  """Growth of time: decoding and update with S, T, V, layers; max@k with k.
 
   Args:
     console: console for progress.
@@ -68,8 +69,9 @@ def scaling(
     rounds: number of times that each shape is timed.
 
   Returns:
-    A row for each exponent; `ours` is the fitted and `peer` the expected one.
-    The outcome passes if the limit above holds.
+    A row for each exponent; `ours` is the fitted exponent and `peer` the
+    expected exponent.
+    The outcome passes if the limit of the module docstring holds.
   """
   devices.configure(machine.cores())
   mesh = sharding.make_mesh()
@@ -130,7 +132,7 @@ def grow_shapes(width: int) -> dict[str, list[sizes.Shape]]:
 def relative_times(
   calls: Mapping[object, Call], rounds: int
 ) -> dict[object, float]:
-  """Returns the times of calls, relative to the first one."""
+  """Returns the time of each call divided by the time of the first call."""
   reference = next(iter(calls.values()))
   timings = timing.compare(
     {str(key): call for key, call in calls.items()},

@@ -1,7 +1,8 @@
 """Sides of a comparison: processes that keep an implementation compiled.
 
-A side runs one call per request (`peers.protocol`). Two sides can therefore run
-at once and be called in turn (`rounds`); a waiting side uses no processor time.
+An implementation is this project or a peer. A side runs one timed call per
+request (`peers.protocol`). Two sides can therefore exist at the same time and
+be called alternately (`rounds`); a waiting side uses no processor time.
 
   with (
     sides.start_fastest(our_launch, {"devices": (1, 2)}) as ours,
@@ -29,8 +30,8 @@ from typing import Any, NamedTuple
 from experiments.cli import errors
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-TIMEOUT_S = 1800.0  # a call of a long shape takes minutes
-STDERR_LINES = 3  # last lines of a failed side that its error message quotes
+TIMEOUT_S = 1800.0  # seconds to wait for an answer; some calls take minutes
+STDERR_LINES = 3  # last lines of a failed side's error output in the message
 MAX_BYTES = 20 * 2**30  # memory that a side may use
 # Runs a module of this repository, also with an interpreter in which this
 # project is not installed. The root is appended, so that packages of the
@@ -48,7 +49,7 @@ _ENVIRONMENT = {
   "HF_HUB_OFFLINE": "1",
 }
 
-Report = Callable[[str], None]
+Report = Callable[[str], None]  # prints a line of progress
 
 
 class SideError(errors.UsageError):
@@ -62,9 +63,9 @@ class Launch:
   Attributes:
     name: name of the implementation, for messages and rows.
     program: module that the process runs.
-    job: JSON values that the program gets (`peers`).
+    job: JSON values that tell the program what to run (`peers`).
     python: path of the Python interpreter.
-    chosen: entries of the job that were chosen among candidates.
+    chosen: the settings among the entries of the job, such as threads.
   """
 
   name: str
@@ -96,7 +97,7 @@ class Call(NamedTuple):
     cpu_seconds: processor time of all threads of the process.
     peak_bytes: largest memory of the process so far.
     tokens: tokens of completions, up to and including EOS.
-    counts: the whole answer of the side.
+    counts: the whole answer of the side, of which the others are entries.
   """
 
   seconds: float
@@ -126,9 +127,9 @@ class Side:
     """
     self.launch = launch
     self._timeout_s = timeout_s
-    words = [str(ROOT), launch.program, json.dumps(dict(launch.job))]
+    arguments = [str(ROOT), launch.program, json.dumps(dict(launch.job))]
     self._process = subprocess.Popen(
-      [launch.python, "-c", _START_CODE, *words],
+      [launch.python, "-c", _START_CODE, *arguments],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
@@ -163,7 +164,7 @@ class Side:
     """Runs one timed call.
 
     Args:
-      number: number of the call, which seeds its random samples.
+      number: number of the call, which is the seed of its samples.
       **settings: settings of this call, such as the number of prompts.
 
     Raises:
@@ -201,6 +202,7 @@ class Side:
       self._process.stdin.close()
 
   def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Sends a request and returns the answer."""
     try:
       self._process.stdin.write(json.dumps(request) + "\n")
       self._process.stdin.flush()
@@ -209,6 +211,7 @@ class Side:
     return self._answer()
 
   def _answer(self) -> dict[str, Any]:
+    """Waits for the next answer; raises SideError if none comes."""
     try:
       line = self._answers.get(timeout=self._timeout_s)
     except queue.Empty:
@@ -295,25 +298,26 @@ def start_fastest(
   trial_settings: Callable[[Launch], Mapping[str, Any]] = lambda _: {},
   trial_job: Mapping[str, Any] | None = None,
 ) -> Side:
-  """Tries settings of a side and returns the fastest one, still running.
+  """Tries settings of a side and returns the fastest side, still running.
 
-  This is a coordinate search, not a search of the product. It starts with the
-  first value of each option, then varies one option after the other and keeps
-  the best value before it goes on to the next option.
+  The settings are searched one after another, not in all combinations. The
+  search starts with the first value of every option. It then tries the other
+  values of one option, keeps the fastest value, and goes on to the next option.
 
   Args:
     launch: launch of the side.
     options: values to try for entries of its job, `{name: values}`.
     report: function that prints a line of progress.
-    trials: timed calls of each candidate, after one untimed call. The fastest
-      call counts.
-    max_bytes: memory that a candidate may use. A candidate that needs more, or
-      that ends, is dropped.
+    trials: number of timed calls of each candidate, after one untimed call. The
+      fastest call counts.
+    max_bytes: largest allowed memory. A candidate that uses more memory, or
+      whose process ends, is rejected.
     timeout_s: seconds to wait for an answer.
     trial_settings: function from a candidate to the settings of its trial
-      calls, for sides whose full calls take long.
-    trial_job: entries of the job that differ during trials, for sides whose
-      calls have no settings. The fastest side is then started again.
+      calls, which make them shorter than full calls.
+    trial_job: entries of the job that replace others during the trials, for
+      sides whose calls take no settings. The fastest side is then started again
+      without them.
 
   Returns:
     The side. The caller closes it.
@@ -371,7 +375,7 @@ def start_fastest(
 def _seconds_per_token(
   side: Side, num_calls: int, max_bytes: float, settings: Mapping[str, Any]
 ) -> float:
-  """Returns the seconds per token; closes the side if it fails."""
+  """Returns the least seconds per token; closes the side if a call fails."""
   try:
     calls = [side.run(number, **settings) for number in range(1 + num_calls)]
     check_memory(side.launch, calls[-1], max_bytes)

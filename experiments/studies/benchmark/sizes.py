@@ -1,8 +1,8 @@
 """Shapes of the speed benchmarks, and the files that all sides read.
 
 Weights are random and saved as a Qwen3 model with tied embeddings, which all
-peers can load. For shapes with mixed lengths the weights themselves decide
-where completions end (`eos`), so that lengths are distributed alike on every
+peers can load. In shapes with mixed lengths the weights determine where
+completions end (`eos`), so that lengths have the same distribution on every
 side.
 """
 
@@ -22,8 +22,9 @@ from models.config import ModelConfig
 
 PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
 FIRST_TOKEN_ID = 3
-# Factor on the output kernels of layers. Without it the tied embedding of the
-# last token dominates, and the likeliest token is always the same.
+# Factor on the output kernels of layers. Without it the embedding of the last
+# token dominates the logits, because embeddings are tied, and the likeliest
+# token is always the same.
 GAIN = 16.0
 NEVER_ENDING_DIR, MIXED_DIR, PROMPTS_FILE = "plain", "mixed", "prompts.npy"
 
@@ -38,8 +39,8 @@ class Shape:
     samples: number of samples per prompt S.
     prompt_length: tokens of each prompt L.
     max_tokens: largest number of tokens of a completion T.
-    mean_length: mean length of completions whose lengths are geometric and cut
-      at T; 0 if all completions have T tokens.
+    mean_length: mean of the lengths, which are then geometrically distributed
+      and cut at T; 0 if all completions have T tokens.
   """
 
   model: ModelConfig
@@ -63,8 +64,9 @@ class Shape:
 def decoder(layers: int, width: int, vocab_size: int) -> ModelConfig:
   """Returns the config of a decoder with the proportions of Qwen3.
 
-  Heads have 64 channels, there are a third or half as many key heads as query
-  heads, and the MLP is about 8/3 as wide as the model.
+  Heads have 64 channels. The number of key heads is a third of the number of
+  query heads, or half of it if it is no multiple of 3. The MLP is about 8/3 as
+  wide as the model.
 
   Args:
     layers: number of layers.
@@ -116,15 +118,17 @@ def write(
     **job: further entries of the job.
 
   Returns:
-    The job (`peers`). Its entry "plain" is a second folder of weights, whose
-    completions never end; they are for questions about greedy tokens, and
-    differ from the first in the EOS row of the embedding only.
+    The job (`peers`). Its entry "plain" is a folder of weights whose
+    completions never end, for questions about greedy tokens. They differ from
+    those in the folder "weights" in the EOS row of the embedding only.
   """
   config = shape.model
   folder = pathlib.Path(folder)
   random = np.random.default_rng(seed)
-  size = (shape.prompts, shape.prompt_length)
-  prompts = random.integers(FIRST_TOKEN_ID, config.vocab_size, size, np.int32)
+  prompts_shape = (shape.prompts, shape.prompt_length)
+  prompts = random.integers(
+    FIRST_TOKEN_ID, config.vocab_size, prompts_shape, np.int32
+  )
   folder.mkdir(parents=True, exist_ok=True)
   np.save(folder / PROMPTS_FILE, prompts)
   params = eos.suppress_tokens(
@@ -161,8 +165,8 @@ def _init_weights(config: ModelConfig, seed: int) -> transformer.Params:
   params = transformer.init(config, jax.random.key(seed))
 
   def enlarge(path: Any, leaf: jax.Array) -> jax.Array:
-    writes = {key.key for key in path} & {"output", "down"}
-    return GAIN * leaf if writes else leaf
+    is_output = {key.key for key in path} & {"output", "down"}
+    return GAIN * leaf if is_output else leaf
 
   layers = jax.tree_util.tree_map_with_path(enlarge, params["layers"])
   return params | {"layers": layers}

@@ -1,4 +1,4 @@
-"""Times functions beside a reference, and fits how a cost grows."""
+"""Times functions relative to a reference, and fits how a cost grows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Timing(NamedTuple):
 
   Attributes:
     seconds: seconds of the fastest call.
-    ratio: time over that of the reference, which is called back to back with
-      the function; the median over rounds.
+    ratio: time of the function divided by the time of the reference, which is
+      called immediately before or after it; the median over rounds.
   """
 
   seconds: float
@@ -35,14 +35,15 @@ def compare(
 
   Other work on the machine slows both calls of a pair alike, so their ratio is
   stable even where the times are not. Each round starts with another function,
-  and the reference comes first in every other round, so that no function has a
-  fixed place.
+  and in every second round the reference is called after the function, so that
+  the order of the calls has no influence.
 
   Args:
     calls: functions to time, by name; each is called once before, to compile.
     reference: function that the others are compared with.
     rounds: largest number of pairs for each function.
-    budget: seconds of calls after which a function is not timed again.
+    budget: a function is not timed again once its calls took this many seconds
+      in total.
     clock: returns the time in seconds.
 
   Returns:

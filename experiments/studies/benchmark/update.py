@@ -1,19 +1,22 @@
-"""Speed of an update beside torch.
+"""Speed of an update, compared with torch.
 
 Both sides take the same weights, token ids and advantages, and make an AdamW
-update with the clipped surrogate averaged over tokens. First both report the
-loss, the gradient norm, and the mean log-probability of the tokens before and
-after one update; these must agree.
+update with the clipped surrogate averaged over tokens. Before the timing both
+report the loss, the gradient norm, the mean log-probability of the tokens
+before and after one update, and the sum of squared weights after it. These
+numbers must agree.
 
 Shapes:
 
   small  4 layers d256 v1024, 8 prompts of 64, 8 samples of 128 each
   large  12 layers d768 v32k, the same batch
 
-Our side runs a prompt once for all its samples, torch once for each sample; in
-tokens per second only completions count, on both sides. Each side first tries
-its settings and is measured with the fastest. The limits apply to eager
-float32; bfloat16 autocast and `torch.compile` are reported without a limit.
+d is the width and v the size of the vocabulary. Our side, which is this
+project, runs a prompt once for all its samples; torch runs it once for each
+sample. In tokens per second only the tokens of completions count, on both
+sides. Each side first tries its settings and is measured with the fastest
+setting. The limits apply to eager float32; bfloat16 autocast and
+`torch.compile` are reported without a limit.
 """
 
 from __future__ import annotations
@@ -30,17 +33,18 @@ import rich.console
 from experiments.cli import errors
 from experiments.studies import flop_counts
 from experiments.studies.benchmark import (
-  beside,
   machine,
+  peer_comparison,
   random_rollout,
   sides,
   sizes,
 )
 from experiments.studies.benchmark.outcome import Outcome, Row
 
+# Least ratios by shape: time per token of torch over ours.
 LIMITS = {"small": 1.1, "large": 1.35}
-BOUND_LIMITS = {"large": 0.55}  # share of the measured matmul rate
-PEERS = ("torch", beside.NONE)
+BOUND_LIMITS = {"large": 0.55}  # least share of the measured matmul rate
+PEERS = ("torch", peer_comparison.NONE)
 BATCH = "batch.npz"
 LIMITED_FORM = "eager float32"
 FORMS = {
@@ -48,8 +52,8 @@ FORMS = {
   "autocast bfloat16": {"dtype": "bfloat16", "compiled": False},
   "compiled float32": {"dtype": "float32", "compiled": True},
 }
-# Largest relative differences of the two sides. After an update they include
-# float32 rounding, which can change the sign of a small gradient.
+# Largest allowed relative differences between the sides. Float32 rounding can
+# change the sign of a small gradient, and so the update of a weight.
 TOLERANCES = {
   "loss": 1e-4,
   "grad_norm": 1e-3,
@@ -68,7 +72,7 @@ def update(
   calls: int = 5,
   pythons: Mapping[str, str] | None = None,
 ) -> Outcome:
-  """Speed of an update beside torch.
+  """Speed of an update, compared with torch.
 
   Args:
     console: console for progress.
@@ -86,11 +90,13 @@ def update(
     UsageError: the shape or peer is unknown, the peer is not installed, the
       updates differ, or a side fails.
   """
-  return beside.compare_over_shapes(
+  return peer_comparison.compare_over_shapes(
     console,
     shape,
     sizes.UPDATE,
-    [functools.partial(beside.make_launch, peer, PEERS, pythons or {})],
+    [
+      functools.partial(peer_comparison.make_launch, peer, PEERS, pythons or {})
+    ],
     write_job,
     functools.partial(_rows, calls=calls),
   )
@@ -122,12 +128,12 @@ def check_same_update(
   """
   our_numbers, peer_numbers = ours.ask("proof"), peer.ask("proof")
   for name, tolerance in TOLERANCES.items():
-    ours_value, peer_value = our_numbers[name], peer_numbers[name]
-    error = abs(ours_value - peer_value) / abs(ours_value)
+    our_value, peer_value = our_numbers[name], peer_numbers[name]
+    error = abs(our_value - peer_value) / abs(our_value)
     if not error <= tolerance:
       raise errors.UsageError(
         f"{peer.launch} makes another update: {name} is {peer_value:.7g}, ours "
-        f"is {ours_value:.7g}, a relative difference of {error:.1e}"
+        f"is {our_value:.7g}, a relative difference of {error:.1e}"
       )
   change = abs(our_numbers["log_prob_after"] - our_numbers["log_prob"])
   if change < 10 * TOLERANCES["log_prob_after"] * abs(our_numbers["log_prob"]):
@@ -148,12 +154,12 @@ def _rows(
   limits: machine.Machine,
   report: sides.Report,
 ) -> Iterator[Row]:
-  """Yields the rows of one shape: beside each form of torch, or alone."""
+  """Yields the rows of one shape, one for each form of torch or one alone."""
   shape, (peer,) = sizes.UPDATE[name], launches
   lengths = np.full((shape.prompts, shape.samples), shape.max_tokens)
   cost = flop_counts.update_cost(shape.model, shape.prompt_length, lengths)
   measure = functools.partial(
-    beside.measure_row,
+    peer_comparison.measure_row,
     shape=shape,
     calls=calls,
     least_seconds=lambda _: limits.least_seconds(cost),
@@ -189,8 +195,8 @@ def _rows(
           limit=LIMITS.get(name) if is_limited else None,
           bound_limit=bound_limit if is_limited else None,
         )
-      # The first form has the batch sizes tried; the others use the fastest
-      # ones, and try only numbers of threads.
+      # All settings are tried for the first form. The other forms use the
+      # fastest of them, and try only numbers of threads.
       chosen = {
         key: (value,) for key, value in other_side.launch.chosen.items()
       }

@@ -1,11 +1,11 @@
-"""Tests claims of papers: `python -m experiments.studies.claims`.
+"""A study that tests claims of papers: `python -m experiments.studies.claims`.
 
-claim     a claim: statement, arms (`experiments.studies.arms`), test, verdict
+claim     data types: a claim, a comparison of its test, the verdict
 settings  base policies and sizes that all claims share
-plots     plots of a claim's figure
-page      the HTML page, the table and the JSON file of the results
+plots     functions that draw a claim's figure
+page      the results as an HTML page, a Markdown table and a JSON file
 
-Each other file defines one claim in a function that has the name of the file.
+Each other file defines one claim, in a function that has the name of the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = (
 
 
 def check(name: str) -> str:
-  """Returns the name if it is in `NAMES`.
+  """Checks the name of a claim and returns it.
 
   Raises:
     ValueError: no claim has this name.

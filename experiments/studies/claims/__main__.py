@@ -3,15 +3,16 @@
   python -m experiments.studies.claims [--list] [NAME...] [--seeds 8]
     [--workdir runs/claims] [--cpu_devices 2]
 
-A claim consists of a statement, arms that are trained with several seeds, and a
-test that was fixed before the first run. Its verdict is "reproduced", "not
-reproduced" or "inconclusive". Without a NAME all claims are tested.
+A claim consists of a statement, arms (configs that are trained with several
+seeds), and a test that was fixed before the first run. Its verdict is
+"reproduced", "not reproduced" or "inconclusive". Without a NAME all claims are
+tested.
 
 The command writes these files into the workdir: `index.html` (a table and a
-plot for each claim), `NAME.png` (the plot), `claims.md` (the table of the
-README), `claims.json` (the same numbers) and `arms/` (results of each arm and
-seed). An arm and seed whose result exists is not run again, so a command that
-was stopped continues when it is started again.
+plot for each claim), `NAME.png` (the plot), `claims.md` (the table of this
+folder's README), `claims.json` (the same numbers) and `arms/` (results of each
+arm and seed). A seed of an arm whose result exists is not trained again, so a
+command that was stopped continues when it is started again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from experiments.training import validate
 
 
 def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Result:
-  """Runs the missing seeds of a claim's arms, then the test of the claim."""
+  """Trains the missing seeds of a claim's arms, then tests the claim."""
   outcomes = {
     name: store.outcome(arm, seeds) for name, arm in claim.arms.items()
   }
@@ -48,7 +49,7 @@ def run(claim: Claim, store: Store, seeds: Sequence[int]) -> page.Result:
 
 
 def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:
-  """Returns the claims whose arms are all finished, in the order of `NAMES`."""
+  """Returns the claims with finished arms only, in the order of `NAMES`."""
   return [
     claim
     for claim in map(claims.get, claims.NAMES)
@@ -59,20 +60,26 @@ def finished(store: Store, seeds: Sequence[int]) -> list[Claim]:
 def total_minutes(
   store: Store, selected: Sequence[Claim], seeds: Sequence[int]
 ) -> float:
-  """Sums the run time of some claims' arms and of the arms they start from."""
-  # Claims share arms: the dict counts each of them once.
+  """Sums the run time of claims' arms and of the arms they start from."""
+  # Claims share arms: the dict counts each arm once.
   arms = {arm.digest: arm for claim in selected for arm in claim.arms.values()}
   arms |= {arm.start.digest: arm.start for arm in arms.values() if arm.start}
   return sum(store.seconds(arm, seeds) for arm in arms.values()) / 60
 
 
 def table(results: Sequence[page.Result]) -> rich.table.Table:
-  """Returns the table that is printed at the end of the command."""
+  """Returns the table that the command prints at its end."""
   rows = rich.table.Table("claim", "comparison", "effect", "claimed", "")
   for result in results:
     rows.add_row(result.claim.name, f"[bold]{result.verdict}", "", "", "")
-    for c in result.comparisons:
-      rows.add_row("", c.label, page.effect(c), c.expected, page.decision(c))
+    for comparison in result.comparisons:
+      rows.add_row(
+        "",
+        comparison.label,
+        page.effect(comparison),
+        comparison.expected,
+        page.decision(comparison),
+      )
     rows.add_section()
   return rows
 
@@ -85,8 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv: arguments of the command. None takes those of the process.
 
   Returns:
-    The exit status: 0, or 2 for a wrong argument, which is explained in one
-    line.
+    The exit status: 0, or 2 for a wrong argument, for which one line explains
+    what is wrong.
   """
   options = _parser().parse_args(argv)
   console = rich.console.Console()
@@ -105,28 +112,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     for claim in selected:
       console.print(f"[bold]{claim.name}[/]: {claim.statement}")
     return 0
-  start, seeds = time.monotonic(), range(options.seeds)
+  start_time, seeds = time.monotonic(), range(options.seeds)
   folder = epath.Path(options.workdir)
 
-  def say(line: str) -> None:
-    minutes = (time.monotonic() - start) / 60
+  def report(line: str) -> None:
+    minutes = (time.monotonic() - start_time) / 60
     console.print(f"{minutes:5.1f} min  {line}", soft_wrap=True, markup=False)
 
-  store = Store(folder, say)
+  store = Store(folder, report)
   # Checks the configs of all arms before the first of them trains.
   with errors.usage_errors():
     for claim in selected:
       for arm in claim.arms.values():
         if store.missing(arm, seeds):
           validate.check_and_build(arm.config)
-  # The page also shows the claims that earlier commands finished in this
-  # folder.
-  by_name = {c.name: run(c, store, seeds) for c in finished(store, seeds)}
+  # The page also shows claims that earlier commands finished in this folder.
+  results_by_name = {
+    claim.name: run(claim, store, seeds) for claim in finished(store, seeds)
+  }
   for claim in selected:
-    say(f"{claim.name}: {len(claim.arms)} arms with {options.seeds} seeds each")
-    if claim.name not in by_name:
-      by_name[claim.name] = run(claim, store, seeds)
-    results = [by_name[name] for name in claims.NAMES if name in by_name]
+    report(
+      f"{claim.name}: {len(claim.arms)} arms with {options.seeds} seeds each"
+    )
+    if claim.name not in results_by_name:
+      results_by_name[claim.name] = run(claim, store, seeds)
+    results = [
+      results_by_name[name] for name in claims.NAMES if name in results_by_name
+    ]
     page.write(results, folder)
   console.print(table(results))
   minutes = total_minutes(store, [r.claim for r in results], seeds)

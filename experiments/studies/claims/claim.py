@@ -1,22 +1,25 @@
 """A claim: a paper's statement, arms to train, and a test with a verdict.
 
-The test was fixed before the first run. It consists of comparisons. A
-comparison measures an effect, for example the pass@1 of one arm minus that of
-another, for each seed. The difference is paired: both arms of a seed share the
-base policy and the training problems. A Student interval of 95 % for the mean
-over seeds is compared with the region in which the statement expects the
-effect:
+An arm is a config that is trained with several seeds. The test was fixed before
+the first run. It consists of comparisons. A comparison measures an effect for
+each seed, for example the pass@1 of one arm minus the pass@1 of another arm.
+Both arms of a seed share the base policy and the training problems. The effect
+is expected in a region with a bound b. Student's 95 % interval for the mean
+effect over seeds decides:
 
   above b    holds if the interval lies above b, fails if it lies below b
   below b    holds if the interval lies below b, fails if it lies above b
-  reported   is shown, and has no influence on the verdict
+  reported   has no bound: the effect is shown, but is no part of the verdict
+
+A comparison whose interval contains b is undecided.
 
 The verdict is "reproduced" if all comparisons hold, "not reproduced" if one
-fails, and "inconclusive" otherwise. The report of an undecided comparison names
-the smallest effect that this number of seeds would probably have detected.
+fails, and "inconclusive" otherwise; reported comparisons do not count. An
+undecided comparison is printed with the distance from b that this number of
+seeds would have detected with probability 0.8.
 
-The intervals express the variation over training seeds. They do not express the
-choice of the held-out problems, which are the same for all seeds.
+The intervals express the variation over training seeds. They do not express how
+the effect depends on the held-out problems, which are the same for all seeds.
 """
 
 from __future__ import annotations
@@ -36,18 +39,19 @@ from rl import registry
 Outcomes = Mapping[str, Outcome]
 Verdict = Literal["reproduced", "not reproduced", "inconclusive"]
 REGIONS = ("above", "below", "reported")
-POWER = 0.8  # probability of detecting an effect of the size `detectable`
+POWER = 0.8  # probability that `Comparison.detectable` refers to
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Measured effect of one part of a statement.
+  """The effect that one part of a claim's test measured.
 
   Attributes:
-    label: short description, for example "pass@1: RLOO - base".
-    effects: `[seeds]` effect of each seed.
+    label: the quantity and the difference, such as "pass@1: RLOO - base".
+    effects: `[seeds]`, the effect in each seed.
     region: "above", "below" or "reported".
-    bound: bound b of the region, in the unit of the effects.
+    bound: bound b of the region, in the unit of the effects; not used if the
+      region is "reported".
   """
 
   label: str
@@ -77,16 +81,16 @@ class Comparison:
 
   @property
   def interval(self) -> tuple[float, float]:
-    """Student's 95 % interval of the mean over seeds."""
+    """Student's 95 % interval for the mean over seeds."""
     low, high = student_interval(self.effects)
     return float(low), float(high)
 
   @property
   def detectable(self) -> float:
-    """Smallest distance to the bound that is detected with probability 0.8.
+    """Distance of the true mean from b that is detected with probability 0.8.
 
-    It is (t_{0.975} + t_{0.8}) standard errors, where t_q is the quantile of
-    Student's distribution.
+    It is (t_{0.975} + t_{0.8}) standard errors, where t_q is the q-quantile of
+    Student's distribution with one degree of freedom less than seeds.
     """
     degrees_of_freedom = len(self.effects) - 1
     quantiles = special.stdtrit(
@@ -96,17 +100,17 @@ class Comparison:
 
   @property
   def expected(self) -> str:
-    """The region as text, for example "above 0"."""
+    """The region as text, for example "above 0"; "" if only reported."""
     if self.region == "reported":
       return ""
     return f"{self.region} {self.bound:g}"
 
   @property
   def holds(self) -> bool | None:
-    """True if the effect is in the region, False if not, None if undecided.
+    """True if the comparison holds, False if it fails, None otherwise.
 
-    It is undecided if the interval contains the bound, and for a comparison
-    that is only reported.
+    None means that the interval contains the bound, or that the effect is only
+    reported.
     """
     if self.region == "reported":
       return None
@@ -121,7 +125,7 @@ def verdict(comparisons: Sequence[Comparison]) -> Verdict:
   """Combines the comparisons to a verdict.
 
   Raises:
-    ValueError: no comparison has a region.
+    ValueError: all comparisons are only reported.
   """
   decisions = [c.holds for c in comparisons if c.region != "reported"]
   if not decisions:
@@ -141,10 +145,10 @@ class Claim:
     name: name of the claim, its file and its function.
     statement: statement of the paper in one sentence.
     source: the papers, separated by semicolons.
-    setting: description of the task, the sizes and the differences of the arms.
+    setting: description of the task, the sizes, and how the arms differ.
     arms: arms to train, by name.
     test: function from the outcomes of the arms to the comparisons.
-    draw: function that plots the outcomes on the axes.
+    draw: function that plots the outcomes of the arms on given axes.
   """
 
   name: str

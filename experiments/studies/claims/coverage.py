@@ -3,7 +3,7 @@
 from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-MANY = 64  # k at which the base policy is claimed to be better
+MANY = 64  # k of pass@k at which the claim expects the base policy to be better
 
 
 def coverage() -> Claim:
@@ -20,9 +20,9 @@ def coverage() -> Claim:
       "Reasoning Capacity Beyond the Base Model?"
     ),
     setting=(
-      f"countdown, 4 numbers; RLOO, {settings.STEPS} updates on 32 x 16 samples; "
-      f"pass@1 and pass@{MANY}, estimated from 256 samples, are compared with "
-      "the base policy"
+      f"countdown, 4 numbers; RLOO, {settings.STEPS} updates, each on 32 "
+      f"prompts with 16 samples; pass@1 and pass@{MANY}, estimated from 256 "
+      "samples, are compared with the base policy"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),

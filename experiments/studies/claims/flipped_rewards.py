@@ -1,4 +1,4 @@
-"""Trains on rewards of which 40 % are flipped, with and without correction."""
+"""Trains with 40 % of the verdicts flipped, with and without a correction."""
 
 from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
@@ -9,11 +9,12 @@ RATE = 0.4  # probability that the verdict on a sample is flipped
 def flipped_rewards() -> Claim:
   """Compares true rewards, flipped rewards and two corrections on countdown.
 
-  The rate of flips is the same for all prompts, so both corrections are affine
-  in the reward. The backward correction equals the leave-one-out advantage of
-  the flipped rewards times 5, and Adam cancels the factor 5. The forward
-  correction differs from it only by its baseline. Both are implemented as in
-  the papers; a large effect is not to be expected.
+  A reward is the verdict (1 right, 0 wrong), flipped with probability `RATE`.
+  This probability is the same for all prompts, so both corrections are affine
+  functions of the reward. The backward correction multiplies the leave-one-out
+  advantage of the flipped rewards by 1 / (1 - 2 * RATE) = 5, and Adam cancels
+  the factor. The forward correction differs only by its baseline. Both
+  corrections are implemented as in the papers; a large effect is not expected.
   """
   base = settings.countdown_base()
   rates = f"false_positive={RATE}, false_negative={RATE}"
@@ -29,11 +30,11 @@ def flipped_rewards() -> Claim:
       "Climb Carves Wisdom Deeper Than the Summit"
     ),
     setting=(
-      f"countdown, 4 numbers; {settings.STEPS} updates on 32 x 16 samples; RLOO "
-      "with true rewards, RLOO with rewards that are flipped independently for "
-      "each sample, and both corrections with the true rates; the corrections "
-      "are affine in the reward, so under Adam the backward one is a control; "
-      "the held-out evaluation uses true verdicts"
+      f"countdown, 4 numbers; {settings.STEPS} updates, each on 32 prompts "
+      "with 16 samples; RLOO with true rewards, RLOO with rewards that are "
+      "flipped independently for each sample, and both corrections with the "
+      "true rates; the corrections are affine in the reward, so under Adam the "
+      "backward one is a control; the held-out evaluation uses true verdicts"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),
@@ -50,16 +51,20 @@ def flipped_rewards() -> Claim:
 
 
 def _test(outcomes: Outcomes) -> list[Comparison]:
-  right = {name: outcome.pass_at(1) for name, outcome in outcomes.items()}
+  accuracy = {name: outcome.pass_at(1) for name, outcome in outcomes.items()}
   return [
-    Comparison("pass@1: flipped - base", right["flipped"] - right["base"]),
     Comparison(
-      "pass@1: true - flipped", right["true"] - right["flipped"], "reported"
+      "pass@1: flipped - base", accuracy["flipped"] - accuracy["base"]
     ),
     Comparison(
-      "pass@1: backward - flipped", right["backward"] - right["flipped"]
+      "pass@1: true - flipped",
+      accuracy["true"] - accuracy["flipped"],
+      "reported",
     ),
     Comparison(
-      "pass@1: forward - flipped", right["forward"] - right["flipped"]
+      "pass@1: backward - flipped", accuracy["backward"] - accuracy["flipped"]
+    ),
+    Comparison(
+      "pass@1: forward - flipped", accuracy["forward"] - accuracy["flipped"]
     ),
   ]

@@ -10,12 +10,15 @@ EPOCHS = 4  # updates on each batch of the off-policy arms
 def negative_reinforcement() -> Claim:
   """Compares positive and negative reinforcement alone on countdown.
 
-  With one update per batch both have the same expected gradient:
-  E[grad log pi] = 0, so E[1_right grad log pi] = -E[1_wrong grad log pi]. They
-  can then differ only by noise. With several clipped updates per batch they
-  differ, because clipping treats tokens of rising and of falling probability
-  differently. This is the setting of the paper, and the test uses it. The arms
-  with one update per batch are only plotted.
+  Positive reinforcement raises the probability of right samples, and negative
+  reinforcement lowers that of wrong samples. With one update per batch both
+  have the same expected gradient: E[grad log pi] = 0 for samples of the policy
+  pi, so E[right * grad log pi] = -E[wrong * grad log pi], where right and wrong
+  are 1 for such a sample and 0 otherwise. The two can then differ only by
+  noise. With several clipped updates per batch they differ, because clipping
+  treats tokens of rising and of falling probability differently. This is the
+  setting of the paper, and the test uses it. The arms with one update per batch
+  are only plotted.
   """
   base = settings.countdown_base()
 
@@ -23,7 +26,7 @@ def negative_reinforcement() -> Claim:
     return settings.trained(base, settings.COUNTDOWN, method)
 
   def off_policy(method):
-    # As many updates as the on-policy arms, on a quarter of the batches.
+    # As many updates as the on-policy arms, on 1 / EPOCHS of the batches.
     return settings.trained(
       base,
       settings.COUNTDOWN,
@@ -42,8 +45,9 @@ def negative_reinforcement() -> Claim:
       "Zhu et al. 2025, The Surprising Effectiveness of Negative Reinforcement"
     ),
     setting=(
-      f"countdown, 4 numbers; {settings.STEPS} updates on 32 x 16 samples; "
-      "positive reinforcement alone (PSR) and negative reinforcement alone "
+      f"countdown, 4 numbers; {settings.STEPS} updates, each on 32 prompts "
+      "with 16 samples; positive reinforcement alone (PSR) and negative "
+      "reinforcement alone "
       f"(NSR), with one update per batch and with {EPOCHS} clipped updates per "
       f"batch; the test compares the arms with {EPOCHS} updates"
     ),
@@ -67,6 +71,6 @@ def _test(outcomes: Outcomes) -> list[Comparison]:
   return [
     Comparison(f"{label}positive - base", positive - base, "below"),
     Comparison(f"{label}negative - positive", negative - positive),
-    # "Keeps pass@k" tolerates a loss of 0.02.
+    # "Keeps pass@k" in the statement allows a loss of 0.02.
     Comparison(f"{label}negative - base (kept)", negative - base, bound=-0.02),
   ]

@@ -24,11 +24,11 @@ class Result:
 
   Attributes:
     claim: the claim.
-    comparisons: comparisons that its test computed.
+    comparisons: comparisons that the test of the claim computed.
     seeds: number of seeds.
-    provenance: date, commit, JAX version and devices of the runs, one text for
-      each combination.
-    picture: content of the PNG file of the figure.
+    provenance: one text for each distinct combination of date, commit, JAX
+      version and devices of the runs.
+    picture: figure of the claim, as the content of a PNG file.
   """
 
   claim: Claim
@@ -43,7 +43,7 @@ class Result:
 
 
 def markdown(results: Sequence[Result]) -> str:
-  """Returns the table for the README."""
+  """Returns the table of the results for the README, in Markdown."""
   rows = [
     f"{_provenance(results)}. Effects are means over "
     f"{', '.join(map(str, sorted({r.seeds for r in results})))} seeds with "
@@ -93,7 +93,7 @@ def to_json(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def page(results: Sequence[Result]) -> str:
-  """Returns an HTML page that contains its plots and needs no other file."""
+  """Returns an HTML page with embedded plots, which needs no other file."""
   overview = "".join(
     f'<tr><td><a href="#{r.claim.name}">{html.escape(r.claim.statement)}</a>'
     f"</td><td>{_verdict(r)}</td></tr>"
@@ -113,7 +113,7 @@ def page(results: Sequence[Result]) -> str:
 
 
 def _section(result: Result) -> str:
-  """Returns the section of one claim, with its table and its figure."""
+  """Returns the HTML section of one claim, with its table and its figure."""
   claim = result.claim
   rows = "".join(
     f"<tr><td>{html.escape(c.label)}</td>"
@@ -145,13 +145,13 @@ def _verdict(result: Result) -> str:
 
 
 def effect(c: Comparison) -> str:
-  """Formats mean and interval, for example "+0.090 [+0.078, +0.101]"."""
+  """Returns mean and interval as text, such as "+0.090 [+0.078, +0.101]"."""
   low, high = c.interval
   return f"{c.mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def decision(c: Comparison) -> str:
-  """Returns "holds", "fails", "undecided" or, if only reported, ""."""
+  """Returns the decision as text; "" for a comparison that is only reported."""
   if c.region == "reported":
     return ""
   if c.holds is None:

@@ -3,11 +3,15 @@
 from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-K = 8  # k of the method; the test also evaluates at k = 1 and 64
+K = 8  # k of the objective; the test also evaluates pass@1 and pass@64
 
 
 def pass_at_k_training() -> Claim:
-  """Compares RLOO (pass@1) and pass@8 training on countdown."""
+  """Compares training on pass@1 (RLOO) and on pass@8 on countdown.
+
+  Both papers train on pass@k. The method `pass_at_k` is used with its default
+  form of the advantages.
+  """
   base = settings.countdown_base()
   return Claim(
     name="pass_at_k_training",
@@ -17,9 +21,10 @@ def pass_at_k_training() -> Claim:
     ),
     source="Chen et al. 2025, Pass@k Training; Walder and Karkhanis 2025, PKPO",
     setting=(
-      f"countdown, 4 numbers; {settings.STEPS} updates on 32 x 16 samples; "
-      f"RLOO (pass@1) is compared with analytic pass@{K} training; pass@1 is "
-      "said to suffer if it ends below that of the base policy"
+      f"countdown, 4 numbers; {settings.STEPS} updates, each on 32 prompts "
+      f"with 16 samples; RLOO (pass@1) is compared with analytic pass@{K} "
+      "training; pass@1 is said to suffer if it ends below that of the base "
+      "policy"
     ),
     arms={
       "base": settings.untrained(base, settings.COUNTDOWN),

@@ -1,4 +1,4 @@
-"""Plots of a claim's figure: the outcomes of the arms and the comparisons."""
+"""Draws a claim's figure: the outcomes of its arms, and its comparisons."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
 # The first colour is grey, for the base policy. The others are for the arms.
 COLORS = (*picture.COLORS, "#56b4e9", "#8c510a", "#b2182b", "#1b7837")
-# Green if a comparison holds, red if it fails, brown if it is undecided.
+# By `Comparison.holds`: green if it holds, red if it fails, brown if undecided.
 DECISION_COLORS = {True: "#1a7f37", False: "#cf222e", None: "#9a6700"}
 
 
 def figure(
   claim: Claim, outcomes: Outcomes, comparisons: Sequence[Comparison]
 ) -> matplotlib.figure.Figure:
-  """Plots the outcomes on the left and the comparisons on the right."""
+  """Returns a figure with the outcomes left and the comparisons right."""
   canvas = matplotlib.figure.Figure(figsize=(11, 4.4), layout="constrained")
   canvas.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
   left, right = canvas.subplots(1, 2)
@@ -47,7 +47,7 @@ def max_at_k(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
 
 
 def accuracies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
-  """Plots the pass@1 of every arm: each seed, the mean and its interval."""
+  """Plots the pass@1 of each arm: all seeds, their mean and its interval."""
   rows = {name: o.pass_at(1) for name, o in outcomes.items()}
   for y, (values, color) in enumerate(
     zip(rows.values(), _colors(), strict=False)
@@ -73,7 +73,7 @@ def accuracies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
 
 def entropies(axes: matplotlib.axes.Axes, outcomes: Outcomes) -> None:
   """Plots the entropy of the next token against the training step."""
-  # Skips grey: no arm of this plot is an untrained base policy.
+  # Skips grey, the colour of the base policy, which this plot does not have.
   for (name, outcome), color in zip(
     outcomes.items(), itertools.islice(_colors(), 1, None), strict=False
   ):
@@ -116,9 +116,9 @@ def _against_k(axes, ks, curves, label) -> None:
 
 def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
   """Plots each effect with its interval; the claimed region is shaded."""
-  # Half of the range of x: it shows every interval and every bound.
+  # The x axis runs from -limit to limit, and so shows all intervals and bounds.
   limit = max(max(np.abs([*c.interval, c.bound])) for c in comparisons)
-  limit *= 1.15
+  limit *= 1.15  # margin
   for y, comparison in enumerate(comparisons):
     color = DECISION_COLORS[comparison.holds]
     if comparison.region == "reported":
@@ -152,15 +152,15 @@ def _comparisons(axes, comparisons: Sequence[Comparison]) -> None:
 
 
 def _interval(values: np.ndarray) -> tuple[np.ndarray, ...]:
-  """Returns the mean over seeds, and the two ends of its 95 % interval."""
+  """Returns the mean over seeds, and both ends of its 95 % interval."""
   return values.mean(0), *student_interval(values)
 
 
 def _powers_of_two(outcomes: Outcomes) -> list[int]:
   """Returns the powers of two up to half the number of samples per problem.
 
-  At k = S the estimate of pass@k rests on a single group of k samples, so its
-  variance would be high.
+  At k = S samples per problem the estimate of pass@k uses a single subset of k
+  samples, so its variance would be high.
   """
   samples = min(outcome.scores.shape[-1] for outcome in outcomes.values())
   return [2**i for i in range(samples.bit_length()) if 2**i <= samples // 2]

@@ -3,17 +3,19 @@
 from experiments.studies.claims import plots, settings
 from experiments.studies.claims.claim import Claim, Comparison, Outcomes
 
-EPOCHS, BATCHES = 4, 60  # updates per batch, batches: 240 updates
-# Fall of the entropy, in nats per token, that still counts as "does not fall".
+EPOCHS = 4  # updates on each batch
+BATCHES = 60  # 240 updates in total
+# A fall of the entropy by less than this, in nats per token, counts as "does
+# not fall".
 TOLERANCE = 0.05
 
 
 def random_rewards() -> Claim:
-  """Compares GRPO with and without clipping on countdown, rewards at random."""
+  """Compares GRPO with and without clipping on random rewards."""
   base = settings.countdown_base()
   # Flipping each verdict with probability 1/2 makes it a coin toss.
-  coin = "false_positive=0.5, false_negative=0.5"
-  noisy = f'noisy(task="{settings.COUNTDOWN}", {coin})'
+  flip_rates = "false_positive=0.5, false_negative=0.5"
+  noisy = f'noisy(task="{settings.COUNTDOWN}", {flip_rates})'
 
   def arm(clip):
     return settings.trained(

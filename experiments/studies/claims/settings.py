@@ -1,11 +1,12 @@
 """Base policies and sizes of runs that the claims share.
 
-The model has two layers of width 64, about 100k parameters, and every trained
-arm makes at least 160 updates. The seed determines the base policy, the
-training problems and the samples. All arms of a seed share the base policy and
-the training problems, so arms are compared seed by seed. All arms are evaluated
-on the same 128 held-out problems with 256 samples each; intervals therefore
-express the variation over training seeds, not over problems.
+The model has two layers of width 64, about 100k parameters. Every trained arm
+makes at least 160 updates (optimizer steps). The seed determines the base
+policy, the training problems and the samples. Arms with the same seed share the
+base policy and the training problems, so arms are compared seed by seed. All
+arms and seeds are evaluated on the same 128 held-out problems with 256 samples
+each; intervals therefore express the variation over training seeds, not over
+problems.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from typing import Any
 from experiments.configs import chain, countdown, defaults
 from experiments.studies.arms import Arm
 
-STEPS = 160  # updates of an arm
+STEPS = 160  # training steps of an arm with one update per batch
 COUNTDOWN, CLOSENESS = "countdown(count=4)", "closeness(count=4)"
 
 
 def countdown_base() -> Arm:
-  """Returns the base policy of countdown and closeness."""
+  """Returns the arm of the base policy for countdown and closeness."""
   return Arm(_sized(countdown.base()))
 
 
 def chain_base() -> Arm:
-  """Returns the base policy of chained arithmetic."""
+  """Returns the arm of the base policy for chained arithmetic."""
   return Arm(_sized(chain.base()))
 
 
@@ -56,7 +57,7 @@ def untrained(start: Arm, task: str) -> Arm:
 
 
 def _sized(config):
-  """Sets the sizes of the held-out evaluation, which all claims share."""
+  """Sets the sizes of the held-out evaluation, and one step per dispatch."""
   config.steps_per_dispatch = 1
   config.evaluation.problems = 128
   config.evaluation.samples = 256

@@ -1,26 +1,29 @@
 """Injects faults into real runs and compares them with an undisturbed run.
 
-  python -m experiments.studies.faults [FAULT ...] [--quick] [--json [FILE]] [--seed 0]
+  python -m experiments.studies.faults [FAULT ...] [--quick] [--json [FILE]]
+    [--seed 0]
 
 A small training runs once without a fault. The same training is then run with
 faults, and resumed with the same command after each. At its end, its last
 checkpoint, metrics, evaluations and sample dumps are compared with those of the
 undisturbed run, bit for bit.
 
-  kill        SIGKILL at 30 random moments: during the start, a step, a save or
-              an evaluation
-  processes   SIGKILL of one of two processes of a run, 10 times
-  damage      in the newest checkpoint one bit is flipped or one file is
-              truncated, 5 times
+  kill        a run is killed (SIGKILL) at 30 random moments: during its start,
+              a step, a save or an evaluation
+  processes   one of two processes of a run is killed, 10 times
+  damage      a bit of the newest checkpoint is flipped, or one of its files is
+              truncated, until 5 damaged files were read
   full        the disk has no space left, 3 times; needs permission to mount
   read_only   the workdir cannot be written; needs permission to mount
   verifier    every second a worker process of the verifier pool is killed, 10
               times
-  soak        memory, open files and processes during 2,000 steps
+  soak        no fault: measures memory, open files and processes of a run of
+              2,000 steps
 
-Without a FAULT all are injected except soak. --quick injects only `kill`, and
-kills 3 times, in under 3 minutes. Each fault takes less than 10 minutes. The
-exit status is 1 if a run did not recover or differs from the undisturbed run.
+Without a FAULT all are injected except soak. With --quick and without a FAULT
+only `kill` is injected. --quick kills 3 times instead of 30, which takes less
+than 3 minutes. Each fault takes less than 10 minutes. The exit status is 1 if a
+run did not recover or differs from the undisturbed run.
 """
 
 from __future__ import annotations
@@ -55,7 +58,9 @@ FAULTS = (
   "soak",
 )
 DEFAULT = FAULTS[:-1]  # soak runs only if it is named
+# Number of times that a fault is injected.
 KILLS, QUICK_KILLS = 30, 3
+PROCESS_KILLS, DAMAGES, FULL_DISKS, WORKER_KILLS = 10, 5, 3, 10
 
 
 @errors.one_line_errors
@@ -73,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     help="faults to inject (default: all except soak)",
   )
   parser.add_argument(
-    "--quick", action="store_true", help="inject only `kill`, with 3 kills"
+    "--quick",
+    action="store_true",
+    help="kill 3 times only; without FAULT, inject only `kill`",
   )
   parser.add_argument(
     "--json",
@@ -109,14 +116,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
   results = []
-  kills_per_run = QUICK_KILLS if options.quick else KILLS
-  for result in _inject(names, kills_per_run, options.seed, report):
+  num_kills = QUICK_KILLS if options.quick else KILLS
+  for result in _inject(names, num_kills, options.seed, report):
     report(str(result))
     results.append(result)
-  outcomes = [one for one in results if isinstance(one, Outcome)]
+  outcomes = [result for result in results if isinstance(result, Outcome)]
   content = {
-    "faults": [dataclasses.asdict(one) for one in results],
-    "silent_differences": sum(one.silent_differences for one in outcomes),
+    "faults": [dataclasses.asdict(result) for result in results],
+    "silent_differences": sum(
+      outcome.silent_differences for outcome in outcomes
+    ),
   }
   text = json.dumps(content, indent=2)
   if options.json == "-":
@@ -125,14 +134,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     _print_table(results, Console())
   if options.json not in (None, "-"):
     pathlib.Path(options.json).write_text(text + "\n")
-  return 0 if all(one.is_success for one in outcomes) else errors.FAILURE
+  return (
+    0 if all(outcome.is_success for outcome in outcomes) else errors.FAILURE
+  )
 
 
 def _inject(
   names: Sequence[str], num_kills: int, seed: int, report: Report
 ) -> Iterator[Outcome | Skipped]:
   """Injects the faults one after another and yields their results."""
-  # The runs are processes of their own; this one must not occupy the device.
+  # The runs are separate processes; this process must not occupy the device.
   jax.config.update("jax_platforms", "cpu")
   with runs.temporary_folder() as folder:
     reference = folder / "undisturbed"
@@ -151,15 +162,15 @@ def _inject(
         kills.kill_process, num_kills, reference, rngs["kill"], report
       ),
       "processes": functools.partial(
-        kills.kill_one_of_two, 10, folder, rngs["processes"], report
+        kills.kill_one_of_two, PROCESS_KILLS, folder, rngs["processes"], report
       ),
       "damage": functools.partial(
-        disks.damage_checkpoints, 5, reference, rngs["damage"], report
+        disks.damage_checkpoints, DAMAGES, reference, rngs["damage"], report
       ),
-      "full": functools.partial(disks.fill_disk, 3, reference, report),
+      "full": functools.partial(disks.fill_disk, FULL_DISKS, reference, report),
       "read_only": functools.partial(disks.forbid_writing, reference, report),
       "verifier": functools.partial(
-        verifier.kill_workers, 10, rngs["verifier"], report
+        verifier.kill_workers, WORKER_KILLS, rngs["verifier"], report
       ),
       "soak": functools.partial(soak.soak, folder, soak.STEPS, report),
     }
@@ -176,14 +187,19 @@ def _print_table(
   for name in ("times", "recovered", "lost steps", "silent differences"):
     table.add_column(name, justify="right")
   notes = []
-  for one in results:
-    if isinstance(one, Skipped):
-      table.add_row(one.fault, "0", "", "", "")
-      notes.append(f"{one.fault}: skipped: {one.reason}")
+  for result in results:
+    if isinstance(result, Skipped):
+      table.add_row(result.fault, "0", "", "", "")
+      notes.append(f"{result.fault}: skipped: {result.reason}")
       continue
-    numbers = one.times, one.recovered, one.lost_steps, one.silent_differences
-    table.add_row(one.fault, *map(str, numbers))
-    notes += [f"{one.fault}: {note}" for note in one.notes]
+    numbers = (
+      result.times,
+      result.recovered,
+      result.lost_steps,
+      result.silent_differences,
+    )
+    table.add_row(result.fault, *map(str, numbers))
+    notes += [f"{result.fault}: {note}" for note in result.notes]
   console.print(table)
   for note in notes:
     console.print(note, soft_wrap=True, highlight=False, markup=False)

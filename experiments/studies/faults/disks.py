@@ -21,31 +21,34 @@ def damage_checkpoints(
 ) -> Outcome:
   """Kills a run, damages its newest checkpoint and starts it again.
 
-  Some files of a checkpoint are never read, and their damage has no effect. It
-  is counted apart: the function ends when files that are read were damaged
-  `times` times.
+  The run has to report the damage and to resume from the checkpoint before it.
+  Some files of a checkpoint are never read, so that their damage has no effect.
+  They are counted separately: the function ends when it has damaged `times`
+  files that the run reads.
 
   Args:
-    times: number of damaged files that are read.
+    times: number of damaged files that the run reads.
     reference: workdir of the undisturbed run.
     rng: random generator that picks the files and the damaged bytes.
     report: function that prints a line of progress.
   """
   folder = reference.parent
   workdir, log = folder / "damaged", folder / "damaged.log"
-  done = recovered = lost = newest = unread = 0
+  num_damaged = recovered = lost = unread = 0
+  newest = 0  # step of the checkpoint that was damaged last; 0 if none
   wrong: list[str] = []
   while True:
     run = runs.Run(workdir, (), log)
     if newest:
       run.wait_until(lambda run=run: run.resumed_at is not None)
-      # A run that resumes from the damaged checkpoint did not read the file.
+      # A run that resumes from the damaged checkpoint did not read the damaged
+      # file.
       unread += run.resumed_at == newest
-      # Otherwise it has to report the damage and resume from the one before.
+      # Otherwise the run has to report the damage.
       recovered += "damaged (" in run.output or run.resumed_at == newest
       lost += newest - (run.resumed_at or 0)
       newest = 0
-    if done - unread == times or not kills.kill_at(run, "step", rng):
+    if num_damaged - unread == times or not kills.kill_at(run, "step", rng):
       if status := run.wait():
         wrong.append(f"ended with status {status}: {run.last_line}")
       break
@@ -54,22 +57,22 @@ def damage_checkpoints(
       continue  # no earlier checkpoint exists from which the run could resume
     newest = int(checkpoint.name)
     damage = damage_file(checkpoint, rng)
-    report(f"damage {done + 1 - unread} of {times}: {damage}")
-    done += 1
+    report(f"damage {num_damaged + 1 - unread} of {times}: {damage}")
+    num_damaged += 1
   wrong += runs.differences(reference, workdir)
   shutil.rmtree(workdir)
   return Outcome(
-    "damaged checkpoint",
-    done,
-    recovered,
-    lost,
-    len(wrong),
-    (f"{unread} of the damaged files are never read", *wrong[:5]),
+    fault="damaged checkpoint",
+    times=num_damaged,
+    recovered=recovered,
+    lost_steps=lost,
+    silent_differences=len(wrong),
+    notes=(f"{unread} of the damaged files are never read", *wrong[:5]),
   )
 
 
 def damage_file(checkpoint: pathlib.Path, rng: random.Random) -> str:
-  """Flips a bit of a file of the state, or truncates it.
+  """Flips a bit of a file in a checkpoint's `state` folder, or truncates it.
 
   Args:
     checkpoint: folder of the checkpoint.
@@ -96,7 +99,9 @@ def damage_file(checkpoint: pathlib.Path, rng: random.Random) -> str:
 def fill_disk(
   times: int, reference: pathlib.Path, report: Report
 ) -> Outcome | Skipped:
-  """Fills the disk while a run saves and logs, and starts the run again.
+  """Fills the disk during a run, frees it, and starts the run again.
+
+  The run has to end with status 1 and a one-line error.
 
   Args:
     times: number of times that the disk is filled.
@@ -113,7 +118,7 @@ def fill_disk(
     notes: list[str] = []
     for number in range(times):
       run = runs.Run(workdir, (), folder / "full.log")
-      # 7 steps after a checkpoint: between two saves, which are 5 steps apart.
+      # Checkpoints are 5 steps apart, so that step is between two saves.
       step = (newest_checkpoint_step(workdir) or 0) + 7
       run.wait_until(lambda step=step: runs.last_logged_step(workdir) >= step)
       _fill(ballast)
@@ -131,7 +136,12 @@ def fill_disk(
       wrong.append(f"ended with status {status}: {last.last_line}")
     wrong += runs.differences(reference, workdir)
   return Outcome(
-    "full disk", times, recovered, lost, len(wrong), (*notes, *wrong[:5])
+    fault="full disk",
+    times=times,
+    recovered=recovered,
+    lost_steps=lost,
+    silent_differences=len(wrong),
+    notes=(*notes, *wrong[:5]),
   )
 
 
@@ -152,7 +162,10 @@ def _fill(ballast: pathlib.Path) -> None:
 def forbid_writing(
   reference: pathlib.Path, report: Report
 ) -> Outcome | Skipped:
-  """Starts a run on a read-only disk: in a new workdir, and to resume one.
+  """Starts runs on a read-only disk, in a new and in an existing workdir.
+
+  Each run has to end with an error. The existing run is then resumed on the
+  writable disk.
 
   Args:
     reference: workdir of the undisturbed run.
@@ -183,13 +196,17 @@ def forbid_writing(
       wrong.append(f"ended with status {status}")
     wrong += runs.differences(reference, unfinished)
   return Outcome(
-    "read-only workdir", 2, recovered, 0, len(wrong), (*notes, *wrong[:5])
+    fault="read-only workdir",
+    times=2,
+    recovered=recovered,
+    silent_differences=len(wrong),
+    notes=(*notes, *wrong[:5]),
   )
 
 
 @contextlib.contextmanager
 def _mounted(disk: pathlib.Path) -> Iterator[str]:
-  """Mounts a file system in memory; yields "" or the reason of a failure."""
+  """Mounts a file system in memory; yields "", or why this failed."""
   disk.mkdir()
   error = _mount(
     "-t", "tmpfs", "-o", f"size={DISK_SIZE}m", "extremum", str(disk)

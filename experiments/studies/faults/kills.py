@@ -1,4 +1,4 @@
-"""Kills processes of a run at random moments with SIGKILL."""
+"""Kills processes of runs with SIGKILL at random moments."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from experiments.studies.faults import runs
 from experiments.studies.faults.outcome import Outcome, Report
 
 MOMENTS = ("step", "checkpoint", "evaluation", "start")
-# Moments at which one of two processes is killed. "start" is left out: before
-# the processes are connected, the other would wait for a late one.
+# Moments at which one of two processes is killed. "start" is left out: a
+# process whose partner dies before the two are connected waits for the partner.
 CONNECTED_MOMENTS = ("step", "checkpoint", "evaluation")
-PATIENCE = 60.0  # time limit in seconds for a process to end after the other
+PATIENCE = 60.0  # seconds in which a process must end after the other's death
 
 
 def kill_process(
   kills: int, reference: pathlib.Path, rng: random.Random, report: Report
 ) -> Outcome:
-  """Kills a run with one process during its start, steps, saves, evaluations.
+  """Kills a run of one process at random moments, and resumes it each time.
 
-  If a run reaches its end before it was killed `kills` times, another follows.
+  If a run ends before `kills` kills were made, a new run is started.
 
   Args:
     kills: number of kills.
@@ -63,17 +63,17 @@ def kill_process(
     shutil.rmtree(workdir)
   moments = ", ".join(f"{counts[moment]} {moment}" for moment in MOMENTS)
   return Outcome(
-    "SIGKILL",
-    counts.total(),
-    recovered,
-    lost,
-    len(wrong),
-    (f"moments: {moments}", *wrong[:5]),
+    fault="SIGKILL",
+    times=counts.total(),
+    recovered=recovered,
+    lost_steps=lost,
+    silent_differences=len(wrong),
+    notes=(f"moments: {moments}", *wrong[:5]),
   )
 
 
 def kill_at(run: runs.Run, moment: str, rng: random.Random) -> bool:
-  """Kills a run at a moment; returns False if the run ended before.
+  """Kills a run at a moment; returns False if the run ended first.
 
   Args:
     run: the run.
@@ -97,16 +97,19 @@ def kill_at(run: runs.Run, moment: str, rng: random.Random) -> bool:
 def _moment_condition(
   run: runs.Run, moment: str, rng: random.Random
 ) -> Callable[[], bool]:
-  """Returns a function that reads from the files whether a moment has come."""
+  """Returns a function that reads from files whether the moment has come."""
   workdir = run.workdir
   if moment == "checkpoint":
-    # A temporary folder exists while a checkpoint is written. Those of earlier
-    # processes, which were killed during a save, do not count.
-    before = set((workdir / "checkpoints").glob("*tmp*"))
-    return lambda: bool(set((workdir / "checkpoints").glob("*tmp*")) - before)
+    # A temporary folder exists while a checkpoint is written. The temporary
+    # folders of earlier processes that were killed during a save do not count.
+    earlier_folders = set((workdir / "checkpoints").glob("*tmp*"))
+    return lambda: bool(
+      set((workdir / "checkpoints").glob("*tmp*")) - earlier_folders
+    )
   if moment == "evaluation":
-    # Until this process trains, the files show the state of the one before.
+    # Until this process trains, the files are those of an earlier process.
     return lambda: run.resumed_at is not None and _is_evaluating(workdir)
+  # The moment has come when the logged step has changed `num_changes` times.
   steps, num_changes = [], rng.randint(1, 25)
 
   def has_stepped() -> bool:
@@ -119,19 +122,19 @@ def _moment_condition(
 
 
 def _is_evaluating(workdir: pathlib.Path) -> bool:
-  """Returns whether an evaluation has started and its file does not exist."""
-  done = runs.last_logged_step(workdir)
+  """Returns whether an evaluation is due whose file does not exist yet."""
+  step = runs.last_logged_step(workdir)
   config = faults.get_config()
-  name = f"evaluation_{done:06d}.json"
-  if done in (0, config.steps):
-    name = "evaluation.json" if done else "evaluation_base.json"
-  elif done % config.evaluate_every:
+  name = f"evaluation_{step:06d}.json"
+  if step in (0, config.steps):
+    name = "evaluation.json" if step else "evaluation_base.json"
+  elif step % config.evaluate_every:
     return False
   return not (workdir / name).exists()
 
 
 class Pair:
-  """Two connected processes that run one experiment. The constructor starts them.
+  """Two connected processes of one run. The constructor starts both.
 
   Args:
     workdir: workdir of the run.
@@ -142,9 +145,9 @@ class Pair:
 
   def __init__(self, workdir: pathlib.Path) -> None:
     # The system chooses a free port, which is free again after the `with`.
-    with socket.socket() as probe:
-      probe.bind(("localhost", 0))
-      port = probe.getsockname()[1]
+    with socket.socket() as port_socket:
+      port_socket.bind(("localhost", 0))
+      port = port_socket.getsockname()[1]
     flags = (f"--coordinator=localhost:{port}", "--processes=2")
     self.processes = [
       runs.Run(
@@ -184,44 +187,47 @@ def kill_one_of_two(
       f"the two undisturbed processes ended with statuses {statuses} and the "
       f"messages {last_lines}"
     )
-  done = recovered = lost = 0
+  num_killed = recovered = lost = 0
   longest = 0.0
   wrong: list[str] = []
   while True:
     pair = Pair(workdir)
-    victim = rng.randrange(2)
+    killed_index = rng.randrange(2)
     moment = rng.choice(CONNECTED_MOMENTS)
-    run, other = pair.processes[victim], pair.processes[1 - victim]
-    if done == kills or not kill_at(run, moment, rng):
+    killed, survivor = (
+      pair.processes[killed_index],
+      pair.processes[1 - killed_index],
+    )
+    if num_killed == kills or not kill_at(killed, moment, rng):
       if any(statuses := pair.wait()):
-        wrong.append(f"ended with statuses {statuses}: {run.last_line}")
-      if done == kills or not any(statuses):
+        wrong.append(f"ended with statuses {statuses}: {killed.last_line}")
+      if num_killed == kills or not any(statuses):
         wrong += runs.differences(reference, workdir)
-      if done == kills:
+      if num_killed == kills:
         break
       shutil.rmtree(workdir)
       continue
-    done += 1
+    num_killed += 1
     start = time.monotonic()
     try:
-      status = other.wait(PATIENCE)
+      status = survivor.wait(PATIENCE)
     except TimeoutError:
       status = None  # it hangs, which does not count as recovered
     seconds = time.monotonic() - start
     longest = max(longest, seconds)
     lost += pair.processes[0].lost_steps
-    # The other process has to fail with an error message.
-    recovered += status not in (0, None) and bool(other.output.strip())
+    # The surviving process has to fail with an error message.
+    recovered += status not in (0, None) and bool(survivor.output.strip())
     report(
-      f"kill {done} of {kills}: process {victim}, {moment}, after step "
-      f"{runs.last_logged_step(workdir)}; the other process ended with status "
-      f"{status} in {seconds:.0f} s"
+      f"kill {num_killed} of {kills}: process {killed_index}, {moment}, after "
+      f"step {runs.last_logged_step(workdir)}; the other process ended with "
+      f"status {status} in {seconds:.0f} s"
     )
   return Outcome(
-    "SIGKILL of one of two",
-    done,
-    recovered,
-    lost,
-    len(wrong),
-    (f"the other process ended within {longest:.0f} s", *wrong[:5]),
+    fault="SIGKILL of one of two",
+    times=num_killed,
+    recovered=recovered,
+    lost_steps=lost,
+    silent_differences=len(wrong),
+    notes=(f"the other process ended within {longest:.0f} s", *wrong[:5]),
   )

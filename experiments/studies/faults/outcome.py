@@ -10,7 +10,7 @@ Report = Callable[[str], None]  # prints a line of progress
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-  """Result of one kind of fault, a row of the printed table.
+  """Result of injecting one kind of fault; a row of the printed table.
 
   Attributes:
     fault: name of the fault.
@@ -18,9 +18,10 @@ class Outcome:
     recovered: number of times that the run behaved as promised: it resumed, or
       it ended with an error message that names the reason.
     lost_steps: total number of steps that were run again after the faults.
-    silent_differences: number of arrays, metrics and files of the final run
-      that differ from the undisturbed run.
-    notes: further lines to print below the table.
+    silent_differences: number of arrays, lines of metrics, files and verdicts
+      that differ from those of the undisturbed run, plus the number of resumed
+      runs that ended with an error.
+    notes: further lines, printed below the table.
   """
 
   fault: str

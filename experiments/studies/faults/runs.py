@@ -25,12 +25,13 @@ from models import checkpoint_reader
 ROOT = pathlib.Path(__file__).resolve().parents[3]  # root of the repository
 CONFIG = "experiments/configs/faults.py"
 SECONDS = 600.0  # time limit for a run to end, and for a condition to come true
-# Number of bytes at the end of `metrics.jsonl` that are read, enough to contain
-# the last complete line.
-_TAIL = 1 << 14
-_CLOCKS = ("time/", "perf/")  # prefixes of metrics that differ in every run
-# A line that a run prints when its training starts: a resumed run, or a new
-# one.
+# Number of bytes that are read at the end of `metrics.jsonl`. They contain the
+# last complete line.
+_TAIL_BYTES = 1 << 14
+# Prefixes of metrics that measure time, and so differ in every run.
+_TIME_PREFIXES = ("time/", "perf/")
+# The line that a run prints when its training starts. The first form is that of
+# a resumed run, the second that of a new run.
 _STARTED = re.compile(r"resumed after step (\d+)|steps of \w+")
 
 
@@ -94,18 +95,18 @@ class Run:
 
   @property
   def resumed_at(self) -> int | None:
-    """Step from which it resumed, 0 for a new run, None before training."""
+    """Step after which the run resumed; 0 if new, None before training."""
     match = _STARTED.search(self.output)
     return int(match[1] or 0) if match else None
 
   @property
   def last_line(self) -> str:
-    """Last line of the output, or "nothing"."""
+    """Last line of the output; "nothing" if there is no output."""
     return (self.output.strip().splitlines() or ["nothing"])[-1]
 
   @property
   def lost_steps(self) -> int:
-    """Number of logged steps after the newest checkpoint."""
+    """Number of logged steps after the newest checkpoint; 0 before training."""
     if self.resumed_at is None:
       return 0
     checkpoint = max(checkpoint_steps(self.workdir), default=0)
@@ -133,7 +134,11 @@ class Run:
       ) from None
 
   def wait_until(self, condition: Callable[[], bool]) -> bool:
-    """Waits until a condition is true; returns False if the run ends first."""
+    """Waits until a condition is true; returns False if the run ends first.
+
+    Raises:
+      TimeoutError: the condition was false for `SECONDS`.
+    """
     deadline = time.monotonic() + SECONDS
     while self.is_running:
       if condition():
@@ -143,8 +148,8 @@ class Run:
           f"the run in {self.workdir} did not reach the expected state within "
           f"{SECONDS:.0f} s"
         )
-      # Short, to hit moments of milliseconds such as the rename of a
-      # checkpoint.
+      # Short, so that events of a few milliseconds, such as the rename of a
+      # checkpoint, are not missed.
       time.sleep(0.001)
     return False
 
@@ -165,7 +170,7 @@ def last_logged_step(workdir: pathlib.Path) -> int:
   if not path.exists():
     return 0
   with path.open("rb") as file:
-    file.seek(max(path.stat().st_size - _TAIL, 0))
+    file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
     lines = file.read().splitlines()
   # The last line may be incomplete.
   for line in reversed(lines):
@@ -180,45 +185,50 @@ def checkpoint_steps(workdir: pathlib.Path) -> list[int]:
 
 
 def newest_checkpoint(workdir: pathlib.Path) -> pathlib.Path | None:
-  """Returns the folder of the newest checkpoint."""
+  """Returns the folder of the newest checkpoint, or None if there is none."""
   steps = checkpoint_steps(workdir)
   return workdir / checkpoint_reader.FOLDER / str(steps[-1]) if steps else None
 
 
-def differences(one: pathlib.Path, other: pathlib.Path) -> list[str]:
+def differences(
+  undisturbed: pathlib.Path, disturbed: pathlib.Path
+) -> list[str]:
   """Lists everything in which two finished runs differ, bit for bit.
 
   Time measurements are not compared.
 
   Args:
-    one: workdir of the undisturbed run.
-    other: workdir of the run with faults.
+    undisturbed: workdir of the run without faults.
+    disturbed: workdir of the run with faults.
 
   Returns:
     One line for each differing array of the last checkpoint, line of metrics,
-    evaluation and sample dump. The base run is compared as well.
+    evaluation and sample dump. The supervised run that provided the initial
+    parameters is compared as well, if there is one.
   """
-  lines = _differing("checkpoint", _arrays(one), _arrays(other))
-  lines += _differing("metrics", _metrics(one), _metrics(other))
-  lines += _differing("evaluations", _evaluations(one), _evaluations(other))
-  lines += _differing("rollouts", _rollouts(one), _rollouts(other))
+  lines = _differing("checkpoint", _arrays(undisturbed), _arrays(disturbed))
+  lines += _differing("metrics", _metrics(undisturbed), _metrics(disturbed))
+  lines += _differing(
+    "evaluations", _evaluations(undisturbed), _evaluations(disturbed)
+  )
+  lines += _differing("rollouts", _rollouts(undisturbed), _rollouts(disturbed))
   base = "base"  # folder of the supervised run that provided the parameters
-  if (one / base).exists():
+  if (undisturbed / base).exists():
     for kind, read in (("checkpoint", _arrays), ("metrics", _metrics)):
-      pair = read(one / base), read(other / base)
+      pair = read(undisturbed / base), read(disturbed / base)
       lines += _differing(f"{base}, {kind}", *pair)
   return lines
 
 
-def _differing(kind: str, one: dict, other: dict) -> list[str]:
+def _differing(kind: str, expected: dict, actual: dict) -> list[str]:
   """Lists the keys whose values differ, or that one of the dicts lacks."""
   lines = [
     f"{kind} {key}"
-    for key in sorted(one.keys() | other.keys(), key=str)
-    if key not in one or key not in other or one[key] != other[key]
+    for key in sorted(expected.keys() | actual.keys(), key=str)
+    if key not in expected or key not in actual or expected[key] != actual[key]
   ]
-  # An empty reference would make every comparison succeed.
-  return lines if one else [*lines, f"{kind}: nothing to compare"]
+  # Nothing would differ from an undisturbed run whose files are missing.
+  return lines if expected else [*lines, f"{kind}: nothing to compare"]
 
 
 def _arrays(workdir: pathlib.Path) -> dict[str, bytes]:
@@ -244,11 +254,11 @@ def _arrays(workdir: pathlib.Path) -> dict[str, bytes]:
 
 
 def _metrics(workdir: pathlib.Path) -> dict[int, str]:
-  """Returns the lines of metrics by their number, without time measurements."""
+  """Returns the lines of metrics by number, without time measurements."""
   lines = json_files.read(workdir / writers.METRICS_FILE)
   return {
     i: json.dumps(
-      {k: v for k, v in line.items() if not k.startswith(_CLOCKS)},
+      {k: v for k, v in line.items() if not k.startswith(_TIME_PREFIXES)},
       sort_keys=True,
     )
     for i, line in enumerate(lines)

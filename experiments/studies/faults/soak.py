@@ -1,11 +1,12 @@
-"""A long run whose memory, open files and processes must not grow.
+"""Checks that memory, open files and processes of a long run do not grow.
 
-A save or an evaluation needs additional memory for a moment, ten times as much
-as the limit allows for a thousand steps. A line fitted to all readings would
-therefore depend on when these moments were measured. A leak shows between them.
-So only the lowest reading between two saves counts. The slope of a line through
-the lowest readings of memory must stay below a limit. The lowest readings of
-open files and of processes must not rise.
+A save or an evaluation needs about 100 MB of additional memory for a moment,
+but the limit on the growth is 1 MB in 100 steps. A line through all readings
+would therefore depend on the moments at which the readings were taken. Memory
+that leaks is also occupied between two saves, so only the lowest reading
+between two saves counts. The slope of a line through the lowest readings of
+memory must stay below the limit. The lowest readings of open files and of
+processes must not be higher in the second half of the run than in the first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LIMIT = 1.0  # maximal growth of the memory in MB per 100 steps
 
 
 def soak(folder: pathlib.Path, steps: int, report: Report) -> Outcome:
-  """Measures the process of a run ten times per second.
+  """Starts a run and measures its process about ten times per second.
 
   Args:
     folder: folder that will contain the workdir and the log of the run.
@@ -52,11 +53,14 @@ def soak(folder: pathlib.Path, steps: int, report: Report) -> Outcome:
     time.sleep(0.1)
   status = run.wait()
   if status or not rows:
-    return Outcome(f"{steps} steps", 1, 0, 0, 0, (run.last_line,))
-  at, memory, files, processes = np.array(rows, float).T  # each [N]
-  lowest_memory = lowest_readings(at, memory)
+    return Outcome(
+      fault=f"{steps} steps", times=1, recovered=0, notes=(run.last_line,)
+    )
+  # Each `[N]`, for N readings.
+  reading_steps, memory, files, processes = np.array(rows, float).T
+  lowest_memory = lowest_readings(reading_steps, memory)
   slope = fit_slope(lowest_memory)
-  slope_of_all, _ = np.polyfit(at, memory, 1)
+  slope_of_all, _ = np.polyfit(reading_steps, memory, 1)
   notes = [
     f"memory grows by {100 * slope:+.3f} MB in 100 steps between saves (limit "
     f"{LIMIT:g}) and by {100 * slope_of_all:+.3f} MB if the readings during "
@@ -69,14 +73,20 @@ def soak(folder: pathlib.Path, steps: int, report: Report) -> Outcome:
     ("open files", files),
     ("processes and threads", processes),
   ):
-    _, lows = lowest_readings(at, readings)
-    first, second = np.array_split(lows, 2)
-    is_flat &= second.max() <= first.max()
+    _, lows = lowest_readings(reading_steps, readings)
+    first_half, second_half = np.array_split(lows, 2)
+    is_flat &= second_half.max() <= first_half.max()
     notes.append(
-      f"{name} between saves: at most {first.max():.0f} in the first half and "
-      f"{second.max():.0f} in the second; during saves {readings.max():.0f}"
+      f"{name} between saves: at most {first_half.max():.0f} in the first "
+      f"half and {second_half.max():.0f} in the second; during saves "
+      f"{readings.max():.0f}"
     )
-  return Outcome(f"{steps} steps", 1, int(is_flat), 0, 0, tuple(notes))
+  return Outcome(
+    fault=f"{steps} steps",
+    times=1,
+    recovered=int(is_flat),
+    notes=tuple(notes),
+  )
 
 
 def lowest_readings(
@@ -105,9 +115,11 @@ def fit_slope(points: tuple[np.ndarray, np.ndarray]) -> float:
 
 
 def _measure(pid: int) -> tuple[float, int, int] | None:
-  """Measures a process: resident MB, open files, threads plus children.
+  """Measures a process.
 
-  Returns None if the process has ended.
+  Returns:
+    Resident memory in MB, number of open files, and number of threads and child
+    processes together; None if the process has ended.
   """
   root = pathlib.Path("/proc", str(pid))
   try:

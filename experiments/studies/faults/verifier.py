@@ -1,4 +1,4 @@
-"""Kills a worker process of the verifier pool every second."""
+"""Kills worker processes of a verifier pool, and compares the verdicts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from experiments.studies.faults.outcome import Outcome, Report
 from rewards.verifiers import Item, maths, pool
 
 INTERVAL = 1.0  # seconds between two kills
-ITEMS = 4000  # number of verdicts in a round
+ITEMS = 4000  # number of items that are judged in a round
 
 
 def kill_workers(times: int, rng: random.Random, report: Report) -> Outcome:
-  """Compares the verdicts of two pools, of which one loses its workers.
+  """Kills workers of a pool, and compares its verdicts with another pool's.
 
-  The pool starts a killed worker again and repeats its items, so the verdicts
-  must be the same.
+  The pool starts a killed worker again and repeats its items, so both pools
+  must return the same verdicts. The items are judged in rounds until enough
+  workers were killed.
 
   Args:
-    times: number of workers to kill.
+    times: least number of workers to kill.
     rng: random generator that picks the answers and the workers to kill.
     report: function that prints a line of progress.
   """
@@ -44,18 +45,19 @@ def kill_workers(times: int, rng: random.Random, report: Report) -> Outcome:
     restarts = disturbed.statistics["restarts"]
   kills = killer.num_kills
   return Outcome(
-    "verifier worker killed",
-    kills,
+    fault="verifier worker killed",
+    times=kills,
     # The pool may close before it starts the last killed worker again.
-    kills if restarts >= kills - 1 else restarts,
-    0,
-    wrong,
-    (f"{rounds} x {len(items)} verdicts, {restarts} workers started again",),
+    recovered=kills if restarts >= kills - 1 else restarts,
+    silent_differences=wrong,
+    notes=(
+      f"{rounds} x {len(items)} verdicts, {restarts} workers started again",
+    ),
   )
 
 
 def make_items(rng: random.Random) -> list[Item]:
-  """Makes fractions with a right, a wrong, an unreduced or no answer."""
+  """Makes questions with right, wrong, unreduced and missing answers."""
   items = []
   for _ in range(ITEMS):
     a, b = rng.randint(1, 99), rng.randint(2, 99)

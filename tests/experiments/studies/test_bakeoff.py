@@ -13,7 +13,7 @@ import rewards
 from experiments.configs import defaults
 from experiments.configs import method as method_configs
 from experiments.studies import multi_seed
-from experiments.studies.arms import Spent, Store
+from experiments.studies.arms import Store, TrainingCost
 from experiments.studies.bakeoff import __main__ as command
 from experiments.studies.bakeoff import (
   method_setting,
@@ -270,19 +270,19 @@ def row(name, gain, family="sets", cost=1.0, tokens=100):
     family,
     {"pass@1": base + gain, method_table.COST: cost * np.ones(4)},
     np.full(4, 9),
-    Spent(np.full(4, tokens), np.full(4, cost), np.array([0, 0, 2, 2])),
+    TrainingCost(np.full(4, tokens), np.full(4, cost), np.array([0, 0, 2, 2])),
     frozenset({"today"}),
   )
 
 
-def table_of(*rows, refused=()):
+def table_of(*rows, not_run=()):
   return method_table.Table(
     task="a task",
     budget=100,
     base=row("base", 0.0, cost=np.nan, tokens=0),
     reference=row("grpo", 0.1),
     rows=rows,
-    refused=dict(refused),
+    not_run=dict(not_run),
   )
 
 
@@ -346,13 +346,17 @@ def test_the_number_of_intervals_that_differ_by_chance_is_printed():
 def test_seeds_that_share_a_time_in_either_row_count_once():
   """Four separate times against two shared ones: the ratio has two values."""
   alone = row("alone", 0.1, cost=np.array([2.0, 4.0, 3.0, 3.0]))
-  separate = dataclasses.replace(alone.spent, beside=np.arange(4))
-  alone = dataclasses.replace(alone, spent=separate)
+  separate = dataclasses.replace(
+    alone.training_cost, timing_groups=np.arange(4)
+  )
+  alone = dataclasses.replace(alone, training_cost=separate)
   cost = method_table.compare(alone, row("grpo", 0.1))[method_table.COST]
   np.testing.assert_array_equal(cost.values, [3.0, 3.0])
   crossed = row("crossed", 0.1)
-  apart = dataclasses.replace(crossed.spent, beside=np.array([0, 1, 0, 3]))
-  crossed = dataclasses.replace(crossed, spent=apart)
+  apart = dataclasses.replace(
+    crossed.training_cost, timing_groups=np.array([0, 1, 0, 3])
+  )
+  crossed = dataclasses.replace(crossed, training_cost=apart)
   assert (
     len(
       method_table.compare(crossed, row("grpo", 0.1))[method_table.COST].values
@@ -378,7 +382,7 @@ def test_a_failing_method_does_not_stop_the_others(tmp_path, capsys):
   trained = []
 
   class Whole:
-    refused = {}  # noqa: RUF012
+    not_run = {}  # noqa: RUF012
     reference = "grpo"
 
     def train(self, name):
@@ -387,7 +391,7 @@ def test_a_failing_method_does_not_stop_the_others(tmp_path, capsys):
       trained.append(name)
 
     def write(self, folder):
-      method_table.write(table_of(refused=self.refused), folder)
+      method_table.write(table_of(not_run=self.not_run), folder)
 
   names = ["grpo", "broken", "rloo"]
   failed = command._train(Whole(), names, tmp_path, lambda line: None)

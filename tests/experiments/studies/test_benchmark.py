@@ -161,7 +161,7 @@ def test_the_list_says_what_each_one_measures(capsys):
     (["objectivs"], ["'objectivs'", "did you mean 'objectives'?"]),
     ([], ["unknown benchmark", "available: objectives"]),
     (["objectives(larges=64)"], ["'larges'", "did you mean 'largest'?"]),
-    (["objectives(largest=8)"], ["largest = 8", "nearest: 64"]),
+    (["objectives(largest=8)"], ["largest = 8", "at least 64"]),
     (["objectives(8)"], ["cannot read", "settings"]),
   ],
 )

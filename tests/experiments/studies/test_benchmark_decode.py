@@ -12,10 +12,10 @@ from experiments.cli import errors
 from experiments.studies import flop_counts
 from experiments.studies.benchmark import __main__ as command
 from experiments.studies.benchmark import (
-  beside,
   decode,
   eos,
   machine,
+  peer_comparison,
   sides,
   sizes,
   update,
@@ -190,9 +190,11 @@ def test_greedy_tokens_reveal_other_weights(ours, tiny_job, tmp_path):
   launch = sides.Launch("hf", "experiments.studies.benchmark.peers.hf", job)
   other = sizes.write(TINY, tmp_path, seed=1)
   with sides.Side(launch) as peer:
-    beside.check_same_greedy_tokens(ours, peer, tiny_job["plain"], print)
+    peer_comparison.check_same_greedy_tokens(
+      ours, peer, tiny_job["plain"], print
+    )
     with pytest.raises(errors.UsageError, match="computes something else"):
-      beside.check_same_greedy_tokens(
+      peer_comparison.check_same_greedy_tokens(
         ours, OtherWeights(peer, other["plain"]), tiny_job["plain"], print
       )
     our_call, peer_call = ours.run(1), peer.run(1)
@@ -256,8 +258,8 @@ def test_decode_alone_end_to_end(tiny_command, tmp_path, capsys):
 def test_a_peer_that_is_missing_is_one_line_and_status_2(
   tiny_command, monkeypatch, capsys
 ):
-  missing = beside.PEERS["hf"].__class__("nothing", ("no_such_thing",))
-  monkeypatch.setitem(beside.PEERS, "hf", missing)
+  missing = peer_comparison.PEERS["hf"].__class__("nothing", ("no_such_thing",))
+  monkeypatch.setitem(peer_comparison.PEERS, "hf", missing)
   assert command.main(["decode(shape='tiny')"]) == 2
   error_lines = capsys.readouterr().err.splitlines()
   assert len(error_lines) == 1

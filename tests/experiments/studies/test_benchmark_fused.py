@@ -112,7 +112,7 @@ def test_the_relative_difference_of_gradients():
   ) == pytest.approx(0.75)
   assert memory.relative_difference(ones * 0, ones * 0) == 0
   assert memory.relative_difference(ones.at[0].set(jnp.nan), ones) == np.inf
-  with pytest.raises(errors.UsageError, match="nearest: 48"):
+  with pytest.raises(errors.UsageError, match="value is 48"):
     memory.memory(CONSOLE, tokens=50)
 
 

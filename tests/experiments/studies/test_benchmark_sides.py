@@ -6,7 +6,12 @@ import sys
 import pytest
 
 from experiments.cli import errors
-from experiments.studies.benchmark import beside, outcome, rounds, sides
+from experiments.studies.benchmark import (
+  outcome,
+  peer_comparison,
+  rounds,
+  sides,
+)
 
 SIDE = """
 import os, sys, time
@@ -161,7 +166,7 @@ def test_calls_alternate_and_ratios_are_medians_over_rounds():
 def test_a_row_compares_its_ratio_with_the_limit():
   ours, peer = Stub("ours", 1.0, []), Stub("peer", 3.0, [])
   measured = {
-    limit: beside.measure_row(
+    limit: peer_comparison.measure_row(
       "decode",
       "a shape",
       ours,
@@ -220,20 +225,22 @@ def test_greedy_tokens_must_be_equal_and_change():
   our_tokens = [list(range(32)), list(range(32, 64))]
   peer_tokens = [our_tokens[0], [*our_tokens[1][:-1], 7]]
   reports = []
-  beside.check_same_greedy_tokens(
+  peer_comparison.check_same_greedy_tokens(
     Greedy(our_tokens), Greedy(our_tokens), "folder", reports.append
   )
   assert "64 different" in reports[0]
   with pytest.raises(errors.UsageError, match="token 31 of prompt 1 is 7"):
-    beside.check_same_greedy_tokens(
+    peer_comparison.check_same_greedy_tokens(
       Greedy(our_tokens), Greedy(peer_tokens), "folder", reports.append
     )
   same = Greedy([[5] * 32] * 2)
   with pytest.raises(errors.UsageError, match="prove nothing"):
-    beside.check_same_greedy_tokens(same, same, "folder", reports.append)
+    peer_comparison.check_same_greedy_tokens(
+      same, same, "folder", reports.append
+    )
 
 
 def test_an_unknown_peer_is_refused():
   with pytest.raises(errors.UsageError, match="did you mean 'hf'"):
-    beside.make_launch("hff", ("hf", "none"), {}, {})
-  assert beside.make_launch("none", ("hf", "none"), {}, {}) is None
+    peer_comparison.make_launch("hff", ("hf", "none"), {}, {})
+  assert peer_comparison.make_launch("none", ("hf", "none"), {}, {}) is None

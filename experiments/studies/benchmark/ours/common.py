@@ -36,7 +36,10 @@ class Loaded(NamedTuple):
 
 
 def load(job: dict[str, Any]) -> Loaded:
-  """Loads a job. Must come before any JAX call, as it sets the device count."""
+  """Loads the decoder and the prompts of a job.
+
+  It sets the number of CPU devices, so it must be called before JAX computes.
+  """
   devices.configure(job["devices"])
   mesh = sharding.make_mesh(devices=jax.devices()[: job["devices"]])
   config, params = hf.load(job["weights"], mesh=mesh)
@@ -47,7 +50,7 @@ def load(job: dict[str, Any]) -> Loaded:
 
 
 def sampling(job: dict[str, Any]) -> generation.Sampling:
-  """Returns sampling at temperature 1 without top-k or top-p."""
+  """Returns settings that sample at temperature 1 without top-k or top-p."""
   return generation.Sampling(
     samples=job["samples"],
     max_tokens=job["max_tokens"],

@@ -1,4 +1,4 @@
-"""Our update, `rl.step.make`.
+"""One update of this project, `rl.step.make`.
 
 Used by `experiments.studies.benchmark.update`. Entries of its job besides those
 of the peers: `devices`; `micro`, prompts whose samples are in one backward
@@ -38,8 +38,8 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     advantage=transforms.scores(),
   )
   tx = optax.adamw(job["learning_rate"], weight_decay=job["weight_decay"])
-  parts = len(loaded.prompts) // job["micro"]
-  plan = Plan(microbatches=parts, chunk=job["chunk"])
+  num_microbatches = len(loaded.prompts) // job["micro"]
+  plan = Plan(microbatches=num_microbatches, chunk=job["chunk"])
 
   def init(params: types.PyTree) -> step.State:
     return step.init(method, params, tx, jax.random.key(0))
@@ -52,12 +52,13 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     donate_argnums=0,
     out_shardings=(state_shardings, None),
   )
+  # [P, S, T], of the policy whose parameters are passed as "old".
   need = scoring.Need("old", scoring.log_probs)
 
   @jax.jit
   def log_prob(params: types.PyTree, rollout: types.Rollout) -> jax.Array:
     outputs = scoring.passes(
-      model, {"old": params}, {need}, rollout, 1.0, plan.chunk, parts
+      model, {"old": params}, {need}, rollout, 1.0, plan.chunk, num_microbatches
     )
     return jnp.mean(outputs.extras[need])
 
@@ -72,13 +73,13 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   def proof() -> dict[str, Any]:
     _, params = hf.load(job["weights"], mesh=loaded.mesh)
-    before = log_prob(params, rollout)
+    log_prob_before = log_prob(params, rollout)
     new_state, metrics = train_step(start(params), rollout)
     squares = jax.tree.map(lambda x: jnp.sum(x * x), new_state.params)
     return {
       "loss": float(metrics["loss/total"]),
       "grad_norm": float(metrics["optim/grad_norm"]),
-      "log_prob": float(before),
+      "log_prob": float(log_prob_before),
       "log_prob_after": float(log_prob(new_state.params, rollout)),
       "squares_after": float(sum(jax.tree.leaves(squares))),
     }

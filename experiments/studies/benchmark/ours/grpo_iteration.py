@@ -1,4 +1,4 @@
-"""Our whole GRPO iteration as one program.
+"""A whole GRPO iteration of this project as one compiled program.
 
 Used by `experiments.studies.benchmark.iteration`. Entries of its job besides
 those of the peers: `devices`; `rows`, samples of a prompt that decode at once;
@@ -28,7 +28,7 @@ Array = jax.Array
 
 
 def share_of_even(completions: Array, lengths: Array) -> Array:
-  """Returns the share of even ids per completion, EOS included, `[P, S]`."""
+  """Returns the share of even ids in each completion with EOS, `[P, S]`."""
   real = jnp.arange(completions.shape[-1]) < lengths[..., None]
   return masked.mean((completions % 2 == 0).astype(jnp.float32), real)
 
@@ -76,16 +76,17 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     return {"tokens": int(lengths.sum()), "lengths": lengths.tolist()}
 
   def changed() -> dict[str, Any]:
+    """Returns the largest change of the kernel since the last question."""
     nonlocal last_kernel
-    before, last_kernel = last_kernel, _watched_kernel(state)
-    return {"largest": float(np.abs(last_kernel - before).max())}
+    previous_kernel, last_kernel = last_kernel, _watched_kernel(state)
+    return {"largest": float(np.abs(last_kernel - previous_kernel).max())}
 
   facts = {"jax": jax.__version__, "devices": len(jax.devices())}
   return protocol.Served(facts, call, {"changed": changed})
 
 
 def _watched_kernel(state: step.State) -> np.ndarray:
-  """Returns the kernel in which an update must be visible."""
+  """Returns the kernel that every update must change: first MLP, output."""
   return np.array(state.params["layers"]["mlp"]["down"]["kernel"][0])
 
 

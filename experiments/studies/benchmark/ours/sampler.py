@@ -1,4 +1,4 @@
-"""Our sampler, `rl.sampling.generation.generate`.
+"""The sampler of this project, `rl.sampling.generation.generate`.
 
 Used by `experiments.studies.benchmark.decode`. Entries of its job besides those
 of the peers: `devices`; `rows`, samples of a prompt that decode at once; fields

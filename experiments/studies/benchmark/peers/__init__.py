@@ -1,7 +1,9 @@
-"""Programs of the peers: each keeps another codebase loaded and compiled.
+"""Programs that run the peers: codebases that this project is compared with.
 
-A program runs with the Python interpreter that has the peer installed, so it
-imports nothing of this project except this folder. Its job is one JSON object:
+A program keeps the code of its peer loaded and compiled, and runs it on
+request. A program runs with the Python interpreter that has the peer installed,
+so it imports nothing of this project except this folder. Its *job*, which says
+what to run, is one JSON object:
 
   weights     folder of the weights in the format of Hugging Face
   prompts     numpy file of the prompts, `[P, L]` int32 without padding
@@ -11,8 +13,8 @@ imports nothing of this project except this folder. Its job is one JSON object:
   pad_id      token written after the end of a completion
   micro       prompts per microbatch
 
-Each program adds its own entries, such as threads, dtype or cache. `protocol`
-has the messages between a program and the benchmark.
+A program may read further entries, such as threads, dtype or cache. `protocol`
+describes the messages between a program and the benchmark.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ class Peer:
   """A codebase that this project is compared with.
 
   Attributes:
-    program: module that runs it.
-    needs: packages that its interpreter must have.
+    program: module that runs the codebase.
+    needs: packages that the Python interpreter of the program must have.
     install: command that installs them.
   """
 
@@ -48,7 +50,8 @@ PEERS = {
   "tunix": Peer(
     "experiments.studies.benchmark.peers.tunix",
     ("tunix",),
-    # It needs older versions of transformers and safetensors than this project.
+    # Tunix needs older versions of transformers and safetensors than this
+    # project.
     "pip install google-tunix==0.1.7 in an environment of its own",
   ),
 }

@@ -1,7 +1,8 @@
 """The `generate` of transformers, on CPU.
 
-Further entries of its job: threads; dtype, "float32" or "bfloat16"; cache,
-"dynamic", "static" or "compiled" (static, with a compiled decoding step).
+Entries of its job besides those of all peers: `threads`; `dtype`, "float32" or
+"bfloat16"; `cache`, "dynamic", "static" or "compiled" (a static cache, with a
+compiled decoding step).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CACHES = {"dynamic": "dynamic", "static": "static", "compiled": "static"}
 
 
 def lengths(completions: torch.Tensor, eos_id: int | None) -> torch.Tensor:
-  """Returns the tokens of each row of `[B, T]`, up to and including EOS."""
+  """Returns lengths `[B]` of completions `[B, T]`, up to and including EOS."""
   full = torch.full((len(completions),), completions.shape[1])
   if eos_id is None:
     return full
@@ -34,7 +35,7 @@ def load(folder: str, dtype: str) -> transformers.PreTrainedModel:
 
 
 def _generation(job: dict[str, Any]) -> transformers.GenerationConfig:
-  """Returns sampling at temperature 1 without top-k or top-p."""
+  """Returns the config of sampling at temperature 1, without top-k or top-p."""
   config = transformers.GenerationConfig(
     max_new_tokens=job["max_tokens"],
     do_sample=True,
@@ -60,8 +61,8 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   """Builds the side of a job."""
   torch.set_num_threads(job["threads"])
   model = load(job["weights"], job["dtype"]).eval()
-  # Without this, EOS ids from the folder would replace a null eos_id of the
-  # job.
+  # Without this, a null `eos_id` of the job would be replaced by the EOS ids of
+  # the folder.
   model.generation_config = transformers.GenerationConfig()
   all_prompts = torch.from_numpy(np.load(job["prompts"]).astype(np.int64))
   sampling = _generation(job)
@@ -71,7 +72,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     prompts: torch.Tensor,
     config: transformers.GenerationConfig,
   ) -> list[torch.Tensor]:
-    """Returns one `[micro * samples, T]` array of completions per microbatch."""
+    """Returns completions `[micro * samples, T]` of each microbatch."""
     parts = []
     with torch.inference_mode():
       for part in prompts.split(job["micro"]):

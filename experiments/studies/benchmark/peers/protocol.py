@@ -1,5 +1,7 @@
 """Messages between a side and the benchmark, which is its parent process.
 
+A side is a process that runs one implementation: this project or a peer.
+
 Each message is one JSON object on one line of standard input or output:
 
   side    {"ready": facts}                      when the side is built
@@ -8,7 +10,7 @@ Each message is one JSON object on one line of standard input or output:
   parent  {"ask": "greedy", "folder": "..."}    a question, which is not timed
   side    {"tokens": [[5, 9, 2]]}
 
-A side ends when its standard input ends. Whatever a library prints goes to
+A side ends when its standard input ends. What a library prints goes to
 standard error, so that it is never read as an answer.
 """
 
@@ -31,7 +33,7 @@ class Served(NamedTuple):
     call: timed function `(number, **settings) -> counts`, which returns when
       all its work is finished. The counts are JSON values; `tokens` is the
       number of completion tokens up to and including EOS.
-    asks: untimed functions `(**settings) -> answer`, by name.
+    asks: untimed functions `(**settings) -> answer`, by name of the question.
   """
 
   facts: Mapping[str, Any]
@@ -47,7 +49,9 @@ def serve(prepare: Callable[[dict[str, Any]], Served]) -> None:
       of the command line, as JSON.
   """
   answers = os.fdopen(os.dup(1), "w")
-  os.dup2(2, 1)  # What libraries print goes to standard error.
+  os.dup2(
+    2, 1
+  )  # What libraries print to standard output goes to standard error.
 
   def answer(message: Mapping[str, Any]) -> None:
     answers.write(json.dumps(message) + "\n")

@@ -6,11 +6,12 @@ update after a rollout. Logits are computed for completion positions only, and
 the optimizer is the fused AdamW on float32 parameters. A row is a prompt and
 one of its completions without padding, so no mask is needed.
 
-Further entries of its job: batch_file, with prompts `[P, L]`, completions
-`[P, S, T]` and advantages `[P, S]`; learning_rate; weight_decay; threads;
-dtype, "float32", or "bfloat16" for autocast; compiled, whether the loss is
-compiled; rows, number of rows in one backward pass; chunk, number of positions
-whose logits exist at a time, or null for all.
+Entries of its job besides those of all peers: batch_file, with
+prompts `[P, L]`, completions `[P, S, T]` and advantages `[P, S]`, for P prompts
+of L tokens and S samples of T tokens each; learning_rate; weight_decay;
+threads; dtype, "float32", or "bfloat16" for autocast; compiled, whether the
+loss is compiled; rows, number of rows in one backward pass; chunk, number of
+positions whose logits exist at a time, or null for all.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from torch.utils.checkpoint import checkpoint
 
 from experiments.studies.benchmark.peers import hf, protocol
 
-CLIP = 0.2
+CLIP = 0.2  # the importance ratio is clipped to 1 - CLIP and 1 + CLIP
 
 
 def target_log_probs(
   head: torch.nn.Module, hidden: torch.Tensor, targets: torch.Tensor
 ) -> torch.Tensor:
-  """Returns float32 log-probabilities of the targets, `[...]`."""
+  """Returns float32 log-probabilities of the targets, shaped like them."""
   logits = head(hidden).float()
   return torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
 
@@ -37,7 +38,14 @@ def target_log_probs(
 def log_probs(
   model: torch.nn.Module, ids: torch.Tensor, width: int, chunk: int | None
 ) -> torch.Tensor:
-  """Returns log-probabilities of each row's last ids, `[rows, width]`."""
+  """Returns log-probabilities of the last `width` ids of rows.
+
+  Args:
+    model: the decoder.
+    ids: `[rows, L + T]` token ids.
+    width: number of ids at the end of each row, `[rows, width]` in the result.
+    chunk: number of positions whose logits exist at a time; None for all.
+  """
   states = model.model(ids, use_cache=False).last_hidden_state
   hidden, targets = states[:, -width - 1 : -1], ids[:, -width:]
   if chunk is None:
@@ -65,7 +73,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   parts = torch.arange(P * S).split(job["rows"])
 
   def loss(model: torch.nn.Module, part: torch.Tensor) -> torch.Tensor:
-    """Returns the share of some rows in the loss of the batch."""
+    """Returns what the rows `part` add to the loss of the batch."""
     autocast = torch.autocast(
       "cpu", torch.bfloat16, enabled=job["dtype"] == "bfloat16"
     )
@@ -94,9 +102,9 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     optimizer.zero_grad()
     total = 0.0
     for part in parts:
-      piece = step_loss(model, part)
-      piece.backward()
-      total += float(piece.detach())
+      partial_loss = step_loss(model, part)
+      partial_loss.backward()
+      total += float(partial_loss.detach())
     optimizer.step()
     return total
 
@@ -113,7 +121,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
 
   def proof() -> dict[str, Any]:
     model, optimizer = init()
-    before = log_prob(model)
+    log_prob_before = log_prob(model)
     loss_value = update(model, optimizer)
     norms = [p.grad.norm() for p in model.parameters()]
     with torch.no_grad():
@@ -121,7 +129,7 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
     return {
       "loss": loss_value,
       "grad_norm": float(torch.stack(norms).norm()),
-      "log_prob": before,
+      "log_prob": log_prob_before,
       "log_prob_after": log_prob(model),
       "squares_after": squares,
     }

@@ -1,9 +1,9 @@
 """TRL's `GRPOTrainer` on CPU, without vLLM; a call is one iteration.
 
-Further entries of its job: threads; micro, prompts whose samples are in one
-backward pass; learning_rate. One `generate` draws all samples of all prompts.
-The reward is the share of even ids. There is one update per rollout, without a
-KL term and without gradient clipping.
+Entries of its job besides those of all peers: threads; micro, prompts whose
+samples are in one backward pass; learning_rate. One `generate` draws all
+samples of all prompts. The reward is the share of even ids. There is one update
+per rollout, without a KL term and without gradient clipping.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import trl
 
 from experiments.studies.benchmark.peers import hf, protocol, turns
 
-WATCHED_PARAM = "model.layers.0.mlp.down_proj.weight"  # read to see whether an update changes it
+# Parameter that is read to check that an update changes the weights.
+WATCHED_PARAM = "model.layers.0.mlp.down_proj.weight"
 MAX_STEPS = 10**6  # more than any benchmark runs
 
 
@@ -96,12 +97,13 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
       ).train()
 
   def changed() -> dict[str, Any]:
+    """Returns the largest change of the parameter since the last question."""
     nonlocal last_kernel
-    before, last_kernel = (
+    previous_kernel, last_kernel = (
       last_kernel,
       model.get_parameter(WATCHED_PARAM).detach().clone(),
     )
-    return {"largest": float((last_kernel - before).abs().max())}
+    return {"largest": float((last_kernel - previous_kernel).abs().max())}
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
     sampler = hf.prepare({**job, "dtype": "float32", "cache": "dynamic"})

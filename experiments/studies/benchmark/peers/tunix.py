@@ -1,6 +1,7 @@
 """The sampler of Tunix, on CPU.
 
-Further entries of its job: devices (default 1), over which the batch is split.
+Entries of its job besides those of all peers: `devices`, the number of devices
+over which the batch is split (default 1).
 Prompts are texts whose words are decimal ids, without a BOS token. The seed of
 a call is its number; the default seed of Tunix would draw the same completions
 at every call. Tunix drops the EOS of a completion, but the EOS counts as a
@@ -61,7 +62,7 @@ def tokenizer(job: dict[str, Any], vocab_size: int) -> types.SimpleNamespace:
   """Returns a tokenizer whose words are decimal token ids."""
   eos_id = vocab_size if job["eos_id"] is None else job["eos_id"]
   return types.SimpleNamespace(
-    encode=lambda text, **_: [int(word) for word in text.make_mesh()],
+    encode=lambda text, **_: [int(word) for word in text.split()],
     decode=lambda ids, **_: " ".join(str(int(i)) for i in ids),
     pad_id=lambda: job["pad_id"],
     bos_id=lambda: None,
@@ -76,7 +77,7 @@ def texts(prompts: np.ndarray) -> list[str]:
 
 
 def true_lengths(rows: Sequence[Sequence[int]], max_tokens: int) -> list[int]:
-  """Returns lengths of completions, including the EOS that Tunix drops."""
+  """Returns lengths of completions with EOS, which Tunix drops from `rows`."""
   return [min(len(row) + 1, max_tokens) for row in rows]
 
 
@@ -89,7 +90,7 @@ def serve_sampler(job: dict[str, Any], mesh: Mesh) -> protocol.Served:
   """Builds the side of a sampler on an existing mesh."""
   all_prompts = np.load(job["prompts"])
 
-  def sampler(folder: str, max_tokens: int) -> samplers.Sampler:
+  def make_sampler(folder: str, max_tokens: int) -> samplers.Sampler:
     model = load(folder, mesh)
     config = model.config
     cache = samplers.CacheConfig(
@@ -102,12 +103,12 @@ def serve_sampler(job: dict[str, Any], mesh: Mesh) -> protocol.Served:
     return samplers.Sampler(model, vocabulary, cache)
 
   def draw(
-    drawer: samplers.Sampler, prompts: np.ndarray, tokens: int, **settings: Any
+    sampler: samplers.Sampler, prompts: np.ndarray, tokens: int, **settings: Any
   ) -> list[np.ndarray]:
     completions = []
     for start in range(0, len(prompts), job["micro"]):
       with mesh:
-        output = drawer(
+        output = sampler(
           texts(prompts[start : start + job["micro"]]),
           max_generation_steps=tokens,
           max_prompt_length=prompts.shape[1],
@@ -116,7 +117,7 @@ def serve_sampler(job: dict[str, Any], mesh: Mesh) -> protocol.Served:
       completions.extend(output.tokens)
     return completions
 
-  main_sampler = sampler(job["weights"], job["max_tokens"])
+  main_sampler = make_sampler(job["weights"], job["max_tokens"])
 
   def call(number: int, prompts: int | None = None) -> dict[str, Any]:
     repeated = np.repeat(all_prompts[:prompts], job["samples"], axis=0)
@@ -133,7 +134,7 @@ def serve_sampler(job: dict[str, Any], mesh: Mesh) -> protocol.Served:
     return {"tokens": sum(completion_lengths), "lengths": by_prompt}
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
-    rows = draw(sampler(folder, tokens), all_prompts[:prompts], tokens)
+    rows = draw(make_sampler(folder, tokens), all_prompts[:prompts], tokens)
     return {"tokens": [row.tolist() for row in rows]}
 
   facts = {"tunix": importlib.metadata.version("google-tunix")}

@@ -1,10 +1,11 @@
 """Tunix's `GRPOLearner` on CPU with Tunix's sampler; a call is one iteration.
 
-Further entries of its job: those of `tunix`; micro, prompts whose samples are
-in one backward pass; learning_rate. One rollout draws all samples. The reward
-is the share of even ids, including the EOS that Tunix drops. There is one
-update per rollout, without a KL term. Activations are not recomputed: both
-settings of Tunix for it fail with the version of flax that Tunix needs.
+Entries of its job besides those of all peers: those of `tunix`; micro, prompts
+whose samples are in one backward pass; learning_rate. One rollout draws all
+samples. The reward is the share of even ids, including the EOS that Tunix
+drops. There is one update per rollout, without a KL term. Activations are not
+recomputed: both settings of Tunix for it fail with the version of flax that
+Tunix needs.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   def reward(completions: Sequence[str], **_: Any) -> list[float]:
     rows = [[int(word) for word in text.split()] for text in completions]
     lengths[:] = tunix.true_lengths(rows, job["max_tokens"])
+    # Number of even ids per completion: of its text, and of its EOS, if it has
+    # one.
     even = [sum(i % 2 == 0 for i in row) for row in rows]
     ended = [
       (length - len(row)) * (words.eos_id() % 2 == 0)
@@ -78,10 +81,11 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   )
 
   def weights() -> np.ndarray:
+    """Returns a parameter that every update must change."""
     return np.array(_actor(cluster).layers[0].mlp.down_proj.kernel[...])
 
   def batches(gate: turns.Turns) -> Iterator[dict[str, Any]]:
-    """Yields batches; the learner has trained on one when it takes the next."""
+    """Yields batches; the learner takes one after training on the last."""
     texts = np.array(tunix.texts(prompts))
     while True:
       rollout.seed = jax.random.PRNGKey(gate.begin())
@@ -92,9 +96,10 @@ def prepare(job: dict[str, Any]) -> protocol.Served:
   last_kernel = weights()
 
   def changed() -> dict[str, Any]:
+    """Returns the largest change of the parameter since the last question."""
     nonlocal last_kernel
-    before, last_kernel = last_kernel, weights()
-    return {"largest": float(np.abs(last_kernel - before).max())}
+    previous_kernel, last_kernel = last_kernel, weights()
+    return {"largest": float(np.abs(last_kernel - previous_kernel).max())}
 
   def greedy(folder: str, prompts: int, tokens: int) -> dict[str, Any]:
     return tunix.serve_sampler(job, mesh).asks["greedy"](

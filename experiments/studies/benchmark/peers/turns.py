@@ -1,4 +1,4 @@
-"""Runs a trainer that has its own loop one iteration at a time.
+"""Runs one iteration at a time of a trainer that has a training loop.
 
 turns = Turns(train)         # starts `train(turns)` in a thread
 counts = turns.take(3)       # runs iteration number 3 and waits for its counts
@@ -20,7 +20,7 @@ Counts = Mapping[str, Any]
 
 
 class Turns:
-  """Requests iterations from the thread of a trainer."""
+  """Runs iterations of a trainer, which waits in its thread between them."""
 
   def __init__(self, train: Callable[[Turns], None]) -> None:
     """Starts the trainer in a thread, where it waits in `begin`."""

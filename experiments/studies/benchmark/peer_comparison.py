@@ -1,7 +1,7 @@
-"""Functions shared by the comparisons with peers.
+"""Functions shared by the benchmarks that compare this project with peers.
 
-They start the processes of both sides (`sides`), check that both do the same
-work, time their calls in turn, and make the rows of the table.
+They start the processes of both sides (`sides`), check that both sides do the
+same work, time their calls alternately, and make the rows of the table.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from experiments.studies.benchmark.outcome import Outcome, Row
 from experiments.studies.benchmark.peers import PEERS
 from rl import registry
 
-NONE = "none"  # the name of no peer: only this project is measured
-# Size of the check that both sides compute the same greedy tokens.
+NONE = "none"  # value of `peer` with which only this project is measured
+# Number of prompts, and of greedy tokens per prompt, that both sides generate
+# to show that they compute the same model.
 PROOF_PROMPTS, PROOF_TOKENS = 4, 32
 
 
@@ -34,7 +35,7 @@ def compare_over_shapes(
   write: Callable[[sizes.Shape, pathlib.Path], Mapping[str, Any]],
   measure_shape: Callable[..., Iterable[Row]],
 ) -> Outcome:
-  """Measures this project beside peers, at one shape or at all of them.
+  """Measures this project and peers, at one shape or at all shapes.
 
   The limits of the machine (`machine.measure`) are measured first.
 
@@ -42,8 +43,8 @@ def compare_over_shapes(
     console: console for progress.
     shape: name of one of `shapes`; "" measures all.
     shapes: shapes by name.
-    make_launches: one function for each peer, from the job to the launch of
-      the peer's side, as `make_launch` with the other arguments bound.
+    make_launches: one function `job -> launch` for each peer, such as
+      `make_launch` with the other arguments bound.
     write: writes the files that all sides read into a folder and returns the
       job of all sides.
     measure_shape: function `(name, job, launches, limits=, report=)` that
@@ -53,12 +54,13 @@ def compare_over_shapes(
     The rows of all shapes, and the limits of the machine.
 
   Raises:
-    UsageError: the shape is unknown, or one of the functions raises it.
+    UsageError: the shape is unknown, or one of the functions passed here raises
+      this error.
   """
   if shape and shape not in shapes:
     raise errors.UsageError(registry.describe_unknown("shape", shape, shapes))
   for make_launch in make_launches:
-    make_launch({})  # Raises for a missing peer before anything is measured.
+    make_launch({})  # raises if the peer is missing, before a measurement
 
   def report(text: str) -> None:
     console.print(text, soft_wrap=True, highlight=False)
@@ -90,7 +92,7 @@ def make_launch(
     allowed: names that the benchmark accepts; "none" may be one of them.
     pythons: Python interpreters by peer, for peers that are installed in an
       environment of their own.
-    job: job of the side (`peers`).
+    job: JSON values that tell the side what to run (`peers`).
 
   Raises:
     UsageError: the peer is unknown, or its packages are not installed.
@@ -114,15 +116,15 @@ def check_same_greedy_tokens(
   """Checks that both sides generate the same greedy tokens.
 
   Args:
-    ours: side of this project. Both sides compute in float32 and answer the
+    ours: side of this project.
+    peer: side of the peer. Both sides must compute in float32 and answer the
       question "greedy".
-    peer: side of the peer.
     folder: folder of weights whose completions never end.
     report: function that prints a line of progress.
 
   Raises:
-    UsageError: the tokens differ, or there are too few different tokens to
-      prove that the models are equal.
+    UsageError: the tokens of the sides differ, or too few distinct tokens occur
+      to show that the models are equal.
   """
   settings = {"prompts": PROOF_PROMPTS, "tokens": PROOF_TOKENS}
   completions = {
@@ -131,12 +133,16 @@ def check_same_greedy_tokens(
   }
   pairs = zip(completions[ours], completions[peer], strict=True)
   for number, (our_tokens, peer_tokens) in enumerate(pairs):
-    same = [a == b for a, b in zip(our_tokens, peer_tokens, strict=True)]
-    if not all(same):
-      place = same.index(False)
+    equal = [
+      our_token == peer_token
+      for our_token, peer_token in zip(our_tokens, peer_tokens, strict=True)
+    ]
+    if not all(equal):
+      position = equal.index(False)
       raise errors.UsageError(
-        f"{peer.launch} computes something else: greedy token {place} of "
-        f"prompt {number} is {peer_tokens[place]}, ours is {our_tokens[place]}"
+        f"{peer.launch} computes something else: greedy token {position} "
+        f"of prompt {number} is {peer_tokens[position]}, ours is "
+        f"{our_tokens[position]}"
       )
   distinct = {token for tokens in completions[ours] for token in tokens}
   if len(distinct) < PROOF_TOKENS // 2:
@@ -164,7 +170,7 @@ def measure_row(
   limit: float | None = None,
   bound_limit: float | None = None,
 ) -> Row:
-  """Times calls of one side or of two, and returns the row of the table.
+  """Times calls of one side or of two sides, and returns the table's row.
 
   Args:
     name: name of the row.
@@ -172,14 +178,13 @@ def measure_row(
     ours: side of this project.
     peer: side of the peer; None measures this project alone.
     calls: number of timed calls of each side.
-    least_seconds: function from a call of ours to the shortest time that the
-      machine allows for it.
+    least_seconds: function from a call of `ours` to the least time that the
+      machine's limits allow for this call.
     report: function that prints a line of progress.
-    work: function from a call of ours to the `work` of the row.
+    work: function from a call of `ours` to `Row.work`.
     check_pair: function that raises an error if two calls did different work.
-    limit: value that the ratio must reach; None only reports it.
-    bound_limit: value that the share of the bound must reach; None only
-      reports it.
+    limit: least allowed ratio; None for no limit.
+    bound_limit: least allowed `Row.bound_fraction`; None for no limit.
   """
   if peer is None:
     our_calls = list(rounds.run_alone(ours, calls, report))
