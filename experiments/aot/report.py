@@ -331,8 +331,8 @@ def _seconds(
   if name == "score":  # its bytes are part of the train step
     return {"compute": cost.flops / chip.flops, "memory": 0.0, "network": 0.0}
   sent = program["collectives"].values()
-  inside = sum(one["wire"] for one in sent) / chip.links
-  outward = sum(one["outward"] for one in sent) / chip.outward
+  inside = sum(one["wire"] for one in sent) / chip.link_bandwidth
+  outward = sum(one["outward"] for one in sent) / chip.network_bandwidth
   return {
     "compute": cost.flops / chip.flops,
     "memory": cost.bytes / chip.bandwidth,
