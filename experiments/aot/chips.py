@@ -2,11 +2,11 @@
 
 A device is what JAX calls one: a TPU chip or a GPU, but half a tpu7x chip.
 Speeds are the makers' published peaks, for dense bfloat16 products; none was
-measured. `Chip.memory` is what the TPU compiler grants a program: for v5e the
-limit that its error messages state, for other TPUs an estimate, the chip's
-memory less 0.25 to 1.25 GiB. The TPU compiler refuses a program that is too
-large. The GPU compiler does not, so there `Chip.memory` is the fraction of the
-GPU's memory that a run takes, `experiments.cli.devices.GPU_MEMORY_FRACTION`.
+measured. `Chip.memory` is the limit above which the TPU compiler refuses a
+program: for v5e the limit that its error messages state, for other TPUs an
+estimate of that limit. The GPU compiler refuses no program, so for GPUs
+`Chip.memory` is the part of the memory that a run takes, which is the fraction
+`experiments.cli.devices.GPU_MEMORY_FRACTION`.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ _NO_TPU_HOST = {
   "TPU_WORKER_HOSTNAMES": "localhost",
   "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-# Properties that the GPU compiler otherwise reads from a device. They are those
-# of Hopper chips, as which all of `GPUS` are built.
+# Properties that the GPU compiler otherwise reads from a device. All `GPUS`
+# are Hopper chips.
 _HOPPER = """\
 gpu_device_info {{
   threads_per_block_limit: 1024
