@@ -59,8 +59,8 @@ from rl import types
 Array = jax.Array
 Params = dict[str, Any]
 # Policies of `jax.checkpoint` for one layer, by `ModelConfig.remat`; the policy
-# None recomputes everything. Two values of `remat` are absent: "none" recomputes
-# nothing, and "attention" is implemented in `layers.Attention`.
+# None recomputes everything. Two values of `remat` are absent: "none", which
+# recomputes nothing, and "attention", which `layers.Attention` implements.
 REMAT_POLICIES = {
   "full": None,
   "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
@@ -464,7 +464,8 @@ def position_tables(
       raise ValueError(
         f"prompt and completion have room for {max_length} tokens, of which "
         f"{num_inputs} are inputs of the decoder, but it has only "
-        f"{config.max_positions} learned positions; shorten prompt or completion"
+        f"{config.max_positions} learned positions; use shorter prompts or "
+        "completions"
       )
     return PositionTables(kinds, None, None, windows)
   angles, factors = [], []
