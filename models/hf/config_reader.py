@@ -51,6 +51,6 @@ class ConfigReader:
     value = self.get(key, allowed)
     if value != allowed:
       raise ValueError(
-        f"{key} = {value!r} in config.json is not supported; the only supported "
-        f"value is {allowed!r}"
+        f"{key} = {value!r} in config.json is not supported; it must be "
+        f"{allowed!r}"
       )

@@ -280,7 +280,7 @@ def _gemma_fields(hf: ConfigReader) -> Fields:
 
 
 def _gemma_scale_fields(hf: ConfigReader) -> Fields:
-  """Fields of biases and of the scales of norms and embeddings in all Gemmas."""
+  """Fields of biases, and of the scales of norms and embeddings, in Gemma."""
   scale = hf.get("hidden_size") ** 0.5
   return {**_bias_fields(hf), "norm_offset": 1.0, "embedding_scale": scale}
 
