@@ -89,7 +89,9 @@ def load(folder: str | Path) -> Tokenizer:
     ValueError: the folder does not exist or has no readable tokenizer.
   """
   if not storage_paths.require_local(folder, "tokenizer").is_dir():
-    raise ValueError(f"there is no tokenizer folder {str(folder)!r}")
+    raise ValueError(
+      f"there is no tokenizer at {str(folder)!r}; it must be a folder"
+    )
   try:
     return transformers.AutoTokenizer.from_pretrained(
       str(folder), local_files_only=True
