@@ -42,8 +42,8 @@ class ModelConfig:
     mlp_width: F, hidden channels of the MLP, or of each expert.
     positions: position encoding: "rotary", or "learned" embeddings with
       `max_positions` rows.
-    max_positions: with learned positions, the largest number of input tokens.
-      With rotary embeddings it limits nothing: it is the context length that an
+    max_positions: largest number of input tokens with learned positions. With
+      rotary embeddings it limits nothing: it is the context length that an
       export writes, and may be 0.
     rope_theta: base of the rotary frequencies.
     rope_scaling: scaling of the rotary frequencies; None means none.

@@ -238,8 +238,8 @@ def constrain(x: jax.Array, *axes: str | tuple[str, ...] | None) -> jax.Array:
 
   Args:
     x: the array.
-    *axes: for each dimension, the mesh axes that split it, or None. Axes that
-      the mesh of x does not have are ignored.
+    *axes: mesh axes that split each dimension, or None. Axes that the mesh of x
+      does not have are ignored.
 
   Returns:
     x with the constraint; x itself if it has no mesh.

@@ -51,8 +51,8 @@ class LeafLayout:
   Attributes:
     leaf: dotted path of the leaf.
     name: name of the tensors, with placeholders `{layer}` and `{expert}`.
-    axes: for each axis of a tensor, the axes of a part that are merged into it,
-      the slowest first (in C order).
+    axes: one tuple per axis of a tensor: the axes of a part that are merged
+      into it, the slowest first (in C order).
     shape: shape of a part.
     counts: (layers,) or (layers, experts); () if the leaf is not stacked.
     fused_axis: the axis of the tensor along which several leaves are
