@@ -1,4 +1,4 @@
-"""Decoders in Flax: the model, its sharding, tokenizers and file formats.
+"""Decoders in Flax Linen: model, sharding, tokenizers and file formats.
 
 `README.md` in this folder lists the modules.
 """

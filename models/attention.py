@@ -18,13 +18,13 @@ import jax
 import jax.numpy as jnp
 
 Array = jax.Array
-# Finite, so that a query without any visible key produces no NaN; far below
-# any score.
+# Score of a pair of a query and a key that the query may not see. Finite, so
+# that a query without any visible key gives no NaN; far below any real score.
 MASKED = -1e30
 
 
 class KeySet(NamedTuple):
-  """A set of keys with their values, and a mask of who may see them.
+  """Keys and their values, and a mask of the queries that may see them.
 
   Keys are stored transposed (`head_dim` before `U`), so that scores are
   `queries @ keys` and outputs are `weights @ values` without a transpose. With
@@ -45,23 +45,23 @@ class KeySet(NamedTuple):
 
 
 class AttentionInputs(NamedTuple):
-  """Queries, and the keys and values that they may attend to.
+  """Queries, and the keys and values that the queries may attend to.
 
-  There are two cases. A prompt attends causally to itself: S is 1, N is L, and
-  `prompt_keys_values` is None. Completions attend to the whole prompt and
-  causally to themselves.
+  There are two cases. In the first, each prompt attends causally to itself: S
+  is 1, N is L, and `prompt_keys_values` is None. In the second, each completion
+  attends to its whole prompt and causally to itself.
 
   Attributes:
     queries: `[P, S, heads, N, head_dim]`.
-    keys_values: keys and values of the same N tokens, each
+    keys_values: keys and values of the N tokens of `queries`, each
       `[P, S, kv_heads, N, head_dim]`.
     prompt_keys_values: keys and values of the prompt that precedes the N
       tokens, each `[P, kv_heads, L, head_dim]`. None if the N tokens are the
       prompt.
     prompt_mask: `[P, L]` bool, True on the prompt's real tokens.
     window: number of positions that a token sees, including its own position;
-      None means all. A traced array inside a scan over layers with different
-      windows.
+      None means all. It is a traced array in a scan over layers whose windows
+      differ.
   """
 
   queries: Array
@@ -77,23 +77,24 @@ def attend(
   scale: float = 0.0,
   softcap: float = 0.0,
 ) -> Array:
-  """Softmax attention over the union of several key sets.
+  """Computes softmax attention over the union of several key sets.
 
-  `out = sum_i exp(s_i) v_i / sum_i exp(s_i)` with `s_i = scale * (q @ k_i)`.
-  The index i runs over the visible keys of all sets. The sets are never
-  concatenated, so keys that S completions share are stored once. A query that
-  sees no key returns exactly 0 and has zero gradient.
+  The output of a query q is `sum_i exp(s_i) * v_i / sum_i exp(s_i)`, where i
+  runs over the visible keys k_i, with values v_i, of all sets. The score s_i is
+  `scale * (q @ k_i)`, capped if `softcap` is not 0. The sets are never
+  concatenated, so keys that S completions share are stored once. The output of
+  a query that sees no key is exactly 0 and has zero gradient.
 
   Args:
     queries: `[P, S, heads, N, head_dim]`. Query head h reads key head
       `h // (heads / kv_heads)`.
-    key_sets: the key sets.
+    key_sets: the key sets, with U keys each; U may differ between sets.
     scale: factor of the scores; 0 means `head_dim ** -0.5`.
     softcap: c of the cap `c * tanh(score / c)` on scores; 0 means no cap.
 
   Returns:
-    `[P, S, heads, N, head_dim]` in the dtype of `queries`. Scores and sums are
-    computed in float32, or in float64 if the queries are float64.
+    The outputs `[P, S, heads, N, head_dim]`, in the dtype of `queries`. Scores
+    and sums are computed in float32, or in float64 if the queries are float64.
   """
   P, S, heads, N, head_dim = queries.shape
   kv_heads = key_sets[0].keys.shape[-3]
@@ -106,13 +107,13 @@ def attend(
     score = scale * _matmul(grouped, keys, sum_dtype)
     if softcap:
       score = softcap * jnp.tanh(score / softcap)
-    # Add the axes of heads to [P, S, N, U], or those of samples and heads to
-    # [P, N, U].
+    # Insert the two axes of heads into [P, S, N, U], or the axes of completions
+    # and heads into [P, N, U].
     axes = (1, 2, 3) if visible.ndim == 3 else (2, 3)
     visible = jnp.expand_dims(visible, axes)
     scores.append(jnp.where(visible, score, MASKED))
-  # Starting at MASKED / 2 makes exp(masked score - highest) exactly 0, even for
-  # a query whose scores are all masked.
+  # The highest score of each query over all sets. It starts at MASKED / 2, so
+  # that exp(MASKED - highest) is exactly 0 even if all scores are masked.
   highest = MASKED / 2
   for score in scores:
     set_max = score.max(-1, keepdims=True, initial=MASKED)
@@ -128,11 +129,12 @@ def attend(
 
 
 def _matmul(left: Array, right: Array, sum_dtype: jnp.dtype) -> Array:
-  """Multiplies queries by keys, or weights by values.
+  """Multiplies queries by keys (a = head_dim, b = U), or weights by values.
 
   Args:
     left: `[P, S, kv_heads, r, N, a]`, where r is heads / kv_heads.
-    right: `[P, kv_heads, a, b]` or `[P, S, kv_heads, a, b]`.
+    right: `[P, kv_heads, a, b]`, shared by the S completions, or
+      `[P, S, kv_heads, a, b]`.
     sum_dtype: dtype of the sums and of the result.
 
   Returns:
@@ -141,7 +143,7 @@ def _matmul(left: Array, right: Array, sum_dtype: jnp.dtype) -> Array:
   P, S, kv_heads, r, N, inputs = left.shape
   outputs = right.shape[-1]
   # Reshape to a batched product with one row axis and one column axis: on CPU
-  # every other layout is several times slower. Merging P and S below gives a
+  # the other layouts were several times slower. Merging P and S gives a
   # decoding cache the shape in which it is stored, so it is not copied.
   shared = right.ndim == 4
   if shared:
@@ -156,12 +158,15 @@ def _matmul(left: Array, right: Array, sum_dtype: jnp.dtype) -> Array:
 
 
 def rotate(x: Array, cos: Array, sin: Array) -> Array:
-  """Rotary embedding (Su et al. 2021) that pairs channel i with i + d / 2.
+  """Applies rotary embedding (Su et al. 2021) to the first d channels.
+
+  Channels i and i + d / 2 form a pair, which is rotated by an angle; channels
+  from d on are not changed.
 
   Args:
     x: `[..., N, head_dim]`, queries or keys.
-    cos: cosines of each position's d / 2 angles, broadcastable to
-      `[..., N, d / 2]`. The first d channels are rotated, the others are not.
+    cos: cosines of the d / 2 angles of each position, broadcastable to
+      `[..., N, d / 2]`; their last axis defines d.
     sin: sines of the same angles.
 
   Returns:
@@ -169,6 +174,7 @@ def rotate(x: Array, cos: Array, sin: Array) -> Array:
   """
   half = cos.shape[-1]
   x32 = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-  first, second, rest = jnp.split(x32, (half, 2 * half), axis=-1)
-  rotated = (first * cos - second * sin, second * cos + first * sin, rest)
+  # Both channels of each pair, and the channels that are not rotated.
+  first, second, unrotated = jnp.split(x32, (half, 2 * half), axis=-1)
+  rotated = (first * cos - second * sin, second * cos + first * sin, unrotated)
   return jnp.concatenate(rotated, axis=-1).astype(x.dtype)

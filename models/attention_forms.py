@@ -1,4 +1,4 @@
-"""The forms in which the attention of a prompt or of completions is computed.
+"""The forms (algorithms) in which attention of whole sequences is computed.
 
 `ModelConfig.attention` names the form. All forms compute the same function:
 
@@ -8,7 +8,7 @@
 - "cudnn": cuDNN kernel for NVIDIA GPUs, in `models.attention_kernels`.
 
 Axes: P prompts, S completions per prompt (1 for the attention of prompts), L
-prompt tokens, N query tokens, head_dim channels of a head.
+prompt tokens, N query tokens, U keys, head_dim channels of a head.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from models import attention, attention_kernels, sharding
 from models.attention import AttentionInputs, KeySet
 
 Array = jax.Array
-# Blocks that N queries are cut into. Four blocks compute 5/8 of all pairs; on
-# CPU, eight blocks were slower.
+# Number of blocks that N queries are cut into in the form "blocked". With four
+# blocks, 5/8 of all query-key pairs are computed; on CPU, eight were slower.
 NUM_BLOCKS = 4
-MIN_BLOCK = 64  # queries; smaller blocks save next to nothing
+MIN_BLOCK = 64  # queries per block; smaller blocks save next to nothing
 
 
 def attend(
   inputs: AttentionInputs, form: str, scale: float = 0.0, softcap: float = 0.0
 ) -> Array:
-  """Softmax attention in one of the forms.
+  """Computes softmax attention in one of the forms.
 
   Args:
     inputs: queries, keys, values and masks.
@@ -42,8 +42,8 @@ def attend(
     softcap: c of the cap `c * tanh(score / c)` on scores; 0 means no cap.
 
   Returns:
-    `[P, S, heads, N, head_dim]`. A padding token, which sees no real token,
-    returns exactly 0 and has zero gradient.
+    `[P, S, heads, N, head_dim]`. The output of a query that sees no real token
+    (padding on the left of a prompt) is exactly 0 and has zero gradient.
   """
   return FORMS[form](inputs, scale, softcap)
 
@@ -53,32 +53,33 @@ def attend_all_pairs(
 ) -> Array:
   """Form "plain": scores of all query-key pairs at once, with a mask."""
   num_queries = inputs.queries.shape[-2]
-  return _attend_block(inputs, scale, softcap, 0, num_queries)
+  return _attend_block(inputs, scale, softcap, start=0, stop=num_queries)
 
 
 def attend_in_blocks(
   inputs: AttentionInputs, scale: float, softcap: float
 ) -> Array:
-  """Form "blocked": blocks of queries, each with the keys it can see.
+  """Form "blocked": blocks of queries, each with the keys that it can see.
 
-  A pair of a query and a key in a later block is never computed. If the window
-  is a Python int, neither are keys before the block's window. If the mesh axis
-  "context" splits the tokens over devices, each device computes a contiguous
-  part of the queries over all keys.
+  Scores of a query and a key in a later block are never computed. If the window
+  is a Python int, scores of keys before the window of the block's first query
+  are not computed either. If the mesh axis "context" splits the tokens over
+  devices, each device computes a contiguous part of the queries over all keys.
   """
   num_parts = sharding.num_shards(inputs.queries, "context")
   if num_parts > 1:
     return _attend_sharded(inputs, scale, softcap, num_parts)
   num_queries = inputs.queries.shape[-2]
-  size = max(MIN_BLOCK, math.ceil(num_queries / NUM_BLOCKS))
-  blocks = [
-    _attend_block(inputs, scale, softcap, start, min(start + size, num_queries))
-    # max(..., 1): an empty sequence still returns an array.
-    for start in range(0, max(num_queries, 1), size)
-  ]
+  block_size = max(MIN_BLOCK, math.ceil(num_queries / NUM_BLOCKS))
+  blocks = []
+  # max(..., 1): a sequence without tokens still has one block, of size 0.
+  for start in range(0, max(num_queries, 1), block_size):
+    stop = min(start + block_size, num_queries)
+    blocks.append(_attend_block(inputs, scale, softcap, start, stop))
   return jnp.concatenate(blocks, axis=-2)
 
 
+# `(inputs, scale, softcap) -> outputs` by the name of the form.
 FORMS: Mapping[str, Callable[[AttentionInputs, float, float], Array]] = {
   "plain": attend_all_pairs,
   "blocked": attend_in_blocks,
@@ -90,13 +91,13 @@ FORMS: Mapping[str, Callable[[AttentionInputs, float, float], Array]] = {
 def _attend_block(
   inputs: AttentionInputs, scale: float, softcap: float, start: int, stop: int
 ) -> Array:
-  """Attention of queries start to stop over the keys that any of them sees."""
+  """Computes queries start to stop - 1 over the keys that any of them sees."""
   queries = jax.lax.slice_in_dim(inputs.queries, start, stop, axis=-2)
   window, prompt_length = inputs.window, inputs.prompt_mask.shape[-1]
-  # A traced window has no known bound, so no key is skipped.
+  # The size of a traced window is not known here, so no key is skipped.
   reach = window if isinstance(window, int) else prompt_length + stop
   # The first visible key of the prompt, and of the N tokens. Query `start` sees
-  # `reach` positions up to its own; the prompt ends where the N tokens start.
+  # `reach` positions up to its own; the N tokens follow the prompt.
   first_keys = (
     max(0, prompt_length + start - reach + 1),
     max(0, start - reach + 1),
@@ -112,9 +113,9 @@ def _attend_sharded(
 ) -> Array:
   """Attention with queries split over the mesh axis "context".
 
-  Keys and values are whole on each device. A device loops over small blocks of
-  its queries and recomputes their scores in the backward pass, because the
-  scores of a long sequence do not fit into its memory.
+  Each device has all keys and values. It loops over small blocks of its queries
+  and recomputes their scores in the backward pass, because the scores of a long
+  sequence do not fit into its memory.
   """
   num_queries = inputs.queries.shape[-2]
   part_size = -(-num_queries // num_parts)  # queries per device, rounded up
@@ -124,7 +125,7 @@ def _attend_sharded(
   def attend_part(
     queries: Array, first: Array, inputs: AttentionInputs
   ) -> Array:
-    """Attention of one device's queries; first is `[1]`, their first index."""
+    """Computes one device's queries; `first` `[1]` is the first's index."""
     queries = _pad_queries(queries, num_blocks * block_size)
     shape = *queries.shape[:3], num_blocks, block_size, queries.shape[-1]
     # [num_blocks, P, S, heads, block_size, head_dim], to loop over axis 0.
@@ -176,17 +177,17 @@ def _attend_queries(
   first_keys: tuple[int, int],
   stop: int,
 ) -> Array:
-  """Attention of some of the queries.
+  """Attention of n of the N queries.
 
   Args:
     inputs: keys, values and masks; its queries are not read.
-    queries: `[P, S, heads, n, head_dim]`, some of the N queries.
+    queries: `[P, S, heads, n, head_dim]`, the n queries.
     indices: `[n]`, the index of each query among the N tokens.
-    scale: factor of the scores.
-    softcap: cap on the scores.
-    first_keys: index of the first visible key of the prompt, and of the first
-      visible key among the N tokens.
-    stop: index among the N tokens after the last visible key.
+    scale: factor of the scores; 0 means `head_dim ** -0.5`.
+    softcap: c of the cap `c * tanh(score / c)` on scores; 0 means no cap.
+    first_keys: index in the prompt of the first key that is read, and the same
+      among the N tokens; no query sees an earlier key.
+    stop: index among the N tokens after the last key that is read.
 
   Returns:
     `[P, S, heads, n, head_dim]`.
@@ -195,7 +196,7 @@ def _attend_queries(
   query_index = indices[:, None]  # [n, 1]
 
   def is_visible(key_index: Array) -> Array:
-    """Causal mask with the window, `[n, U]`; a prompt's keys are below 0."""
+    """Causal mask with the window, `[n, U]`; keys of the prompt are below 0."""
     causal = key_index <= query_index
     if window is None:
       return causal
@@ -204,7 +205,7 @@ def _attend_queries(
   def slice_keys(
     keys_values: tuple[Array, Array], first: int, end: int
   ) -> tuple[Array, Array]:
-    """Keys first to end, transposed as `KeySet` stores them, and values."""
+    """Slices keys, transposed as `KeySet` stores them, and values."""
     keys, values = keys_values
     return (
       jax.lax.slice_in_dim(keys, first, end, axis=-2).swapaxes(-1, -2),

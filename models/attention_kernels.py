@@ -1,15 +1,15 @@
 """Attention kernels that never store the scores: splash (TPU) and cuDNN (GPU).
 
-`models.attention_forms` calls them; `ModelConfig` refuses decoders that they
-cannot compute.
+`models.attention_forms` calls `splash` and `cudnn`; `ModelConfig` refuses
+decoders that these kernels cannot compute.
 
-What has been tested: splash in the Pallas interpreter on CPU and as a lowered
-TPU program, cuDNN's inputs with JAX's XLA implementation and as a lowered CUDA
-program (`tests/models/test_attention.py`). Neither kernel has run on its
-hardware in these tests, so the rounding of cuDNN in particular is untested.
+`tests/models/test_attention.py` runs splash in the Pallas interpreter on CPU
+and cuDNN's inputs with JAX's XLA implementation, and lowers both to TPU and
+CUDA programs. Neither kernel has run on its hardware in these tests, so the
+rounding of cuDNN in particular is untested.
 
 Axes: P prompts, S completions per prompt (1 for the attention of prompts), L
-prompt tokens, N query tokens, head_dim channels of a head.
+prompt tokens, N query tokens, U keys, head_dim channels of a head.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from models.attention import AttentionInputs
 
 Array = jax.Array
 LANES = 128  # lanes of a TPU vector register; block sizes are multiples of it
-MAX_BLOCK = 512  # queries or keys in a block of splash
+MAX_BLOCK = 512  # largest number of queries, or of keys, in a block of splash
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +43,16 @@ class CompletionsMask(splash_attention_mask.Mask):
   Rows (queries) are the completions one after the other, each padded to
   `completion_size` rows. Columns (keys) are, in this order: padding, the
   prompt, and the same tokens as the rows. A token sees the prompt and the
-  tokens of its own completion up to itself. For the attention of prompts, S is
-  1 and `prompt_length` is 0.
+  tokens of its own completion up to itself. For the attention of prompts, the
+  prompt takes the place of the only completion, and `prompt_length` is 0.
 
   Attributes:
     rows: number of rows, a multiple of the block size. Rows after the S
       completions are padding, masked like further completions.
-    columns: number of columns, a multiple of the block size. The first columns
-      are padding that no row sees.
-    completion_size: rows of one completion.
-    prompt_length: columns of the prompt.
+    columns: number of columns, a multiple of the block size. The first
+      `columns - prompt_length - rows` are padding that no row sees.
+    completion_size: number of rows of one completion.
+    prompt_length: number of columns of the prompt.
     window: number of positions that a token sees, including its own; None means
       all.
   """
@@ -68,9 +68,9 @@ class CompletionsMask(splash_attention_mask.Mask):
     return self.rows, self.columns
 
   def __getitem__(self, slices: tuple[slice, slice]) -> np.ndarray:
-    """The mask of a block, `[rows, columns]` bool; splash asks for each."""
-    row, column = (np.arange(part.start, part.stop) for part in slices)
-    # From here on, columns from 0 are the rows' tokens, and columns below 0 are
+    """Returns the mask of a block of rows and columns; True means visible."""
+    row, column = (np.arange(block.start, block.stop) for block in slices)
+    # From here on, column i is the same token as row i, and columns below 0 are
     # the prompt, preceded by the padding.
     column -= self.columns - self.rows
     uniform = self._uniform_value(row[0], row[-1], column[0], column[-1])
@@ -91,14 +91,20 @@ class CompletionsMask(splash_attention_mask.Mask):
   def _uniform_value(
     self, row: int, last_row: int, column: int, last_column: int
   ) -> bool | None:
-    """The value of all pairs of a block if its corners decide it, else None.
+    """Returns the value that all pairs of a block have, or None if unclear.
 
-    This saves time, because most blocks are uniform: 59 of 60 for 16
-    completions of 4,096 tokens.
+    It is read off the block's corners, which saves time because most blocks are
+    uniform: 59 of 60 for 16 completions of 4,096 tokens.
+
+    Args:
+      row: first row of the block.
+      last_row: last row of the block.
+      column: first column, counted like rows; negative in the prompt.
+      last_column: last column, counted like rows.
     """
     if column < 0:
       return None  # the block has columns of the prompt or of padding
-    # The first and last completion of the block's rows, and of its columns.
+    # Index of the first and last completion among the rows, and the columns.
     row_completions = (
       row // self.completion_size,
       last_row // self.completion_size,
@@ -107,7 +113,8 @@ class CompletionsMask(splash_attention_mask.Mask):
       column // self.completion_size,
       last_column // self.completion_size,
     )
-    # No common completion, or all keys are later than all queries.
+    # Rows and columns have no completion in common, or all keys are later than
+    # all queries.
     if (
       row_completions[1] < column_completions[0]
       or column_completions[1] < row_completions[0]
@@ -127,15 +134,16 @@ def splash(
   softcap: float,
   interpret: bool = False,
 ) -> Array:
-  """Block-sparse attention with Pallas' splash attention, for TPUs.
+  """Computes block-sparse attention with Pallas' splash attention, for TPUs.
 
   The S completions of a prompt are laid out as one sequence after the prompt
   (`CompletionsMask`), so the prompt's keys are stored once. Fully masked blocks
-  are skipped. Padding is masked with segment ids: 1 for real tokens, 0 for
-  padding. On a mesh, each device computes its prompts and heads.
+  are skipped. Padding of prompts is masked with segment ids: 1 for real tokens,
+  0 for padding. On a mesh, each device computes its prompts and heads.
 
   Args:
-    inputs: queries, keys, values and masks; the window must not be an array.
+    inputs: queries, keys, values and masks. The window must be an int or None,
+      not a traced array.
     scale: factor of the scores; 0 means `head_dim ** -0.5`.
     softcap: c of the cap `c * tanh(score / c)` on scores; 0 means no cap.
     interpret: whether to run in the Pallas interpreter, slowly, on any device.
@@ -171,8 +179,8 @@ def splash(
     x = jnp.concatenate(parts, axis=-2)
     return jnp.pad(x, [(0, 0)] * 2 + [(columns - x.shape[-2], 0), (0, 0)])
 
-  # Segment ids: rows [P, rows] and columns [P, columns]. Padding at the end of
-  # completions needs none: no real token sees a later one.
+  # Segment ids of rows [P, rows] and columns [P, columns]. Padding at the end
+  # of a completion has id 1 like real tokens: the causal mask hides it.
   row_ids = jnp.ones((P, rows), jnp.int32)
   if is_prompt:
     row_ids = jnp.pad(prompt_mask.astype(jnp.int32), [(0, 0), (0, rows - N)])
@@ -215,7 +223,7 @@ def splash(
     segments = splash_attention.SegmentIds(row_ids, column_ids)
     return jax.vmap(attend)(queries, keys, values, segments)
 
-  # The kernel itself does not scale.
+  # The kernel does not scale scores, so scale the queries.
   scaled = queries * jnp.asarray(scale or head_dim**-0.5, queries.dtype)
   out = _shard_kernel(kernel)(
     to_rows(scaled), keys, values, row_ids, column_ids
@@ -224,7 +232,7 @@ def splash(
   out = out.reshape(P, -1, S, completion_size, head_dim)
   out = out.swapaxes(1, 2)[..., :N, :]
   if is_prompt:
-    # Padding has segment 0 like other padding and attended to it.
+    # Queries of padding attended to the other padding, which has id 0, too.
     out = jnp.where(prompt_mask[:, None, None, :, None], out, 0)
   return out
 
@@ -235,16 +243,16 @@ def cudnn(
   softcap: float,
   implementation: str = "cudnn",
 ) -> Array:
-  """Fused attention with cuDNN, through `jax.nn.dot_product_attention`.
+  """Computes attention with cuDNN, through `jax.nn.dot_product_attention`.
 
   cuDNN cannot share a prompt between completions: the prompt's keys and values
   are copied S times (`P * S * (L + N) * kv_heads * head_dim` numbers each), and
-  the mask becomes a bias of `P * S * N * (L + N)` numbers for all heads.
+  the mask becomes a bias of `P * S * N * (L + N)` numbers, shared by all heads.
 
   Args:
     inputs: queries, keys, values and masks.
     scale: factor of the scores; 0 means `head_dim ** -0.5`.
-    softcap: must be 0, which `ModelConfig` checks.
+    softcap: not used; it is 0, which `ModelConfig` checks.
     implementation: the argument of `jax.nn.dot_product_attention`; tests use
       "xla".
 
@@ -258,7 +266,8 @@ def cudnn(
     return queries
   keys, values = keys_values
   query_index = jnp.arange(N)
-  # [U] and [P, U], where U is N for prompts and L + N for completions.
+  # Index [U] and padding mask [P, U] of the keys, where U is N for prompts and
+  # L + N for completions.
   key_index, key_mask = query_index, jnp.ones((P, N), bool)
   if prompt_keys_values is None:
     key_mask = prompt_mask
@@ -300,29 +309,34 @@ def cudnn(
     implementation=implementation,
   )
   out = out[:, :N].swapaxes(1, 2).reshape(P, S, heads, N, head_dim)
-  # A query without a visible key would return the mean of all values.
+  # Without this, a query without a visible key returns the mean of all values.
   return jnp.where(visible.any(-1)[:, None, None, :, None], out, 0)
 
 
 def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:
-  """Runs a kernel on each device's prompts and heads.
+  """Returns a function that runs a kernel on each device's prompts and heads.
 
   XLA cannot partition a kernel by itself, so `shard_map` does it here.
+
+  Args:
+    kernel: function of queries, keys, values (axes 0 and 1 are prompts and
+      heads) and of the segment ids of rows and columns (axis 0 is prompts).
   """
 
   @functools.wraps(kernel)
-  def sharded(queries: Array, *others: Array) -> Array:
+  def sharded(queries: Array, *arrays: Array) -> Array:
     mesh, auto_axes = sharding.mesh_and_auto_axes(queries)
-    if not auto_axes:
-      return kernel(queries, *others)
+    if not auto_axes:  # there is no mesh
+      return kernel(queries, *arrays)
     prompt_axes = tuple(
       name for name in sharding.PROMPT_AXES if name in auto_axes
     )
     if len(queries) % math.prod(mesh.shape[name] for name in prompt_axes):
-      prompt_axes = ()  # the devices do not divide the prompts: copy them
+      # The number of devices does not divide P: each computes all prompts.
+      prompt_axes = ()
     head_axis = "tensor" if "tensor" in auto_axes else None
     head_spec = PartitionSpec(prompt_axes, head_axis)
-    # Queries, keys and values have heads, the two arrays of segment ids none.
+    # Queries, keys and values, then the two arrays of segment ids.
     in_specs = (head_spec,) * 3 + (PartitionSpec(prompt_axes),) * 2
     return jax.shard_map(
       kernel,
@@ -331,7 +345,7 @@ def _shard_kernel(kernel: Callable[..., Array]) -> Callable[..., Array]:
       out_specs=head_spec,
       axis_names=set(auto_axes),
       check_vma=False,
-    )(queries, *others)
+    )(queries, *arrays)
 
   return sharded
 

@@ -1,9 +1,9 @@
-"""Reads the parameters of a checkpoint, without optimizer state and the rest.
+"""Reads the parameters of a checkpoint, without other parts such as optimizer.
 
 There are two kinds of checkpoints, both written with Orbax in the folder
-`WORKDIR/checkpoints/STEP`: those of a training run have the whole training
-state, and those of an imported model (`models.hf import`) have parameters only.
-In both, the parameters are under `params` of the item `state`.
+`WORKDIR/checkpoints/STEP`: checkpoints of a training run have the whole
+training state, and checkpoints of an imported model (`models.hf import`) have
+parameters only. Both have the parameters under `params` of the item `state`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from etils import epath
 from models import checksums, storage_paths
 from rl import types
 
-FOLDER = "checkpoints"  # its name in a workdir
+FOLDER = "checkpoints"  # name of the folder of checkpoints in a workdir
 
 
 def latest_step(directory: epath.PathLike) -> int | None:
-  """The step of the latest complete checkpoint, or None if there is none."""
+  """Returns the step of the latest complete checkpoint, or None."""
   return max(steps(directory), default=None)
 
 
 def steps(directory: epath.PathLike) -> list[int]:
-  """The steps of the complete checkpoints, in ascending order."""
+  """Returns the steps of the complete checkpoints, in ascending order."""
   directory = epath.Path(directory)
   if not directory.exists():
     return []
@@ -40,7 +40,7 @@ def check_params(
   abstract_params: types.PyTree,
   step: int | None = None,
 ) -> None:
-  """Checks that a checkpoint has the expected parameters; reads no array.
+  """Checks that a checkpoint has the expected parameters; reads metadata only.
 
   Args:
     directory: folder of the checkpoints.
@@ -49,7 +49,7 @@ def check_params(
 
   Raises:
     FileNotFoundError: there is no checkpoint, or none of this step.
-    ValueError: the tree, a shape or a dtype differs.
+    ValueError: the names, the shape or the dtype of a parameter differ.
   """
   with _CheckpointParams(directory, step) as saved:
     saved.check(abstract_params)
@@ -74,8 +74,8 @@ def restore_params(
 
   Raises:
     FileNotFoundError: there is no checkpoint, or none of this step.
-    ValueError: the tree, a shape or a dtype differs, or a checksum shows that
-      the checkpoint is damaged.
+    ValueError: the names, the shape or the dtype of a parameter differ, or a
+      checksum shows that the checkpoint is damaged.
   """
   with _CheckpointParams(directory, step) as saved:
     return saved.restore(
@@ -88,13 +88,15 @@ class _CheckpointParams(contextlib.AbstractContextManager):
 
   Attributes:
     step: the checkpoint's step.
-    tree: metadata of the parameters, with shapes and dtypes.
+    tree: metadata of the parameters (shapes and dtypes), as nested dicts.
   """
 
   def __init__(self, directory: epath.PathLike, step: int | None) -> None:
     directory = storage_paths.absolute(directory)
     if not directory.exists():
-      raise FileNotFoundError(f"no checkpoints: {directory} does not exist")
+      raise FileNotFoundError(
+        f"the folder of checkpoints {directory} does not exist"
+      )
     self.step = select_step(steps(directory), directory, step)
     self._path = directory / str(self.step) / "state"
     self._handler = ocp.PyTreeCheckpointHandler()
@@ -107,6 +109,7 @@ class _CheckpointParams(contextlib.AbstractContextManager):
     return target
 
   def restore(self, abstract_params: types.PyTree) -> types.PyTree:
+    """Checks and reads the parameters, and verifies checksums if it has any."""
     item = {"params": self.check(abstract_params)}
     restored = self._handler.restore(
       self._path,
@@ -116,7 +119,7 @@ class _CheckpointParams(contextlib.AbstractContextManager):
         partial_restore=True,
       ),
     )
-    # Only checkpoints of a run have this JSON file with checksums.
+    # Only checkpoints of a run have this JSON file, with checksums.
     json_path = self._path.parent / "data"
     if json_path.exists():
       data = ocp.JsonCheckpointHandler().restore(json_path)
@@ -129,14 +132,14 @@ class _CheckpointParams(contextlib.AbstractContextManager):
 
 
 def _abstract_array(leaf: jax.Array) -> jax.ShapeDtypeStruct:
-  """The shape, dtype and sharding of an array."""
+  """Returns the shape, dtype and sharding of an array."""
   return jax.ShapeDtypeStruct(
     leaf.shape, leaf.dtype, sharding=sharding_of(leaf)
   )
 
 
 def sharding_of(leaf: jax.Array) -> jax.sharding.Sharding:
-  """The leaf's sharding, or the first local device if it has none."""
+  """Returns the leaf's sharding, or the first local device if it has none."""
   sharding = getattr(leaf, "sharding", None)
   if isinstance(sharding, jax.sharding.Sharding):
     return sharding
@@ -152,7 +155,7 @@ def check_matches(target: types.PyTree, saved: types.PyTree, step: int) -> None:
     step: the checkpoint's step, for the error message.
 
   Raises:
-    ValueError: they differ; the message names the first leaf that does.
+    ValueError: the trees differ; the message names the first leaf that differs.
   """
   expected_types, saved_types = _leaf_types(target), _leaf_types(saved)
   for name in sorted(expected_types.keys() | saved_types.keys()):
@@ -166,10 +169,10 @@ def check_matches(target: types.PyTree, saved: types.PyTree, step: int) -> None:
 
 
 def _leaf_types(tree: types.PyTree) -> dict[str, str]:
-  """Maps dotted paths to "dtype[shape]", such as "float32[8,4]".
+  """Returns "dtype[shape]", such as "float32[8,4]", of each leaf by its path.
 
-  Structs, tuples and dicts have the same paths, so Orbax's metadata, which has
-  dicts only, can be compared with any tree.
+  The dotted paths of structs, tuples and dicts have the same form, so Orbax's
+  metadata, which has dicts only, can be compared with any tree.
   """
   leaves = {}
   for path, leaf in jax.tree.flatten_with_path(tree)[0]:
@@ -190,7 +193,7 @@ def select_step(
     step: the requested step, or None.
 
   Raises:
-    FileNotFoundError: the requested step is not available.
+    FileNotFoundError: there is no checkpoint, or none of the requested step.
   """
   available = sorted(available)
   if not available:
@@ -198,9 +201,9 @@ def select_step(
   if step is None:
     return available[-1]
   if step not in available:
-    nearest = min(available, key=lambda other: abs(other - step))
+    nearest = min(available, key=lambda candidate: abs(candidate - step))
     raise FileNotFoundError(
       f"no checkpoint of step {step} in {directory}; available: {available}, "
-      f"nearest {nearest}"
+      f"of which the nearest is {nearest}"
     )
   return step

@@ -1,12 +1,12 @@
 """Checksums of arrays, to detect a checkpoint that was damaged on disk.
 
-  c(x) = sum_i w_i (b_i + 1)  mod 2^32,   w_i = (2654435761 i) | 1
+  c(x) = sum_i w_i (b_i + 1)  mod 2^32,   w_i = (2654435761 * i) | 1
 
-Here b_i are the bits of element i of the flattened array as an unsigned 32-bit
-integer; an element of 64 bits counts as two. All weights w_i are odd, so
-changing one element always changes the sum. Reordering elements changes it
-except by a coincidence of about 1 in 2^32. The sum does not depend on the
-sharding.
+The index i runs over the elements of the flattened array x, and b_i are the
+bits of element i as an unsigned 32-bit integer; an element of 64 bits counts as
+two. The operator | sets the last bit, so all weights w_i are odd, and changing
+one b_i always changes the checksum c. Reordering elements changes c with a
+probability of about 1 - 2^-32. The checksum does not depend on the sharding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 PyTree = Any
-KEY = "checksums"  # their key in the JSON file of a checkpoint
+KEY = "checksums"  # key of the checksums in the JSON file of a checkpoint
 # A prime near 2^32 / golden ratio (Knuth's multiplicative hashing).
 _MULTIPLIER = 2654435761
 
@@ -31,14 +31,16 @@ def compute(tree: PyTree) -> dict[str, int]:
     tree: a pytree of arrays under any sharding, without typed PRNG keys.
 
   Returns:
-    The checksums by the dotted path of the leaf.
+    The checksum of each leaf, by its dotted path.
   """
   leaves = jax.tree.flatten_with_path(tree)[0]
   names = [
     jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves
   ]
   sums = jax.device_get(_sums([leaf for _, leaf in leaves]))
-  return {name: int(c) for name, c in zip(names, sums, strict=True)}
+  return {
+    name: int(checksum) for name, checksum in zip(names, sums, strict=True)
+  }
 
 
 def verify(
@@ -52,7 +54,8 @@ def verify(
     step: the checkpoint's step, for the error message.
 
   Raises:
-    ValueError: they differ; the message names the first leaf that does.
+    ValueError: checksums differ; the message names the first leaf for which
+      they do.
   """
   for name in sorted(restored.keys() | saved.keys()):
     if restored.get(name) != saved.get(name):
@@ -64,7 +67,11 @@ def verify(
 
 def select_params(saved: Mapping[str, int]) -> dict[str, int]:
   """Selects the checksums of the parameters from those of a training state."""
-  return {k: v for k, v in saved.items() if k.split(".")[0] == "params"}
+  return {
+    path: checksum
+    for path, checksum in saved.items()
+    if path.split(".")[0] == "params"
+  }
 
 
 @jax.jit
@@ -73,7 +80,7 @@ def _sums(arrays: list[jax.Array]) -> list[jax.Array]:
 
 
 def _sum(array: jax.Array) -> jax.Array:
-  """The checksum of one array, `[]` uint32; sums wrap around modulo 2^32."""
+  """Returns the checksum of one array, `[]` uint32, which wraps at 2^32."""
   words = _to_words(array)
   # The flat index, computed axis by axis so that the array stays sharded.
   index = jnp.zeros(words.shape, jnp.uint32)
@@ -86,7 +93,11 @@ def _sum(array: jax.Array) -> jax.Array:
 
 
 def _to_words(array: jax.Array) -> jax.Array:
-  """The bits of each element as uint32; two words for a 64-bit element."""
+  """Returns the bits of each element as uint32.
+
+  An element of 64 bits becomes two words, on a new last axis; so do the two
+  parts of a complex number.
+  """
   if array.dtype == bool:
     return array.astype(jnp.uint32)
   if jnp.issubdtype(array.dtype, jnp.complexfloating):

@@ -1,4 +1,4 @@
-"""`ModelConfig`, the architecture of a decoder and how it is computed.
+"""`ModelConfig`: the architecture of a decoder, and options of its computation.
 
 This module does not import JAX, so that configs can be read without it.
 """
@@ -42,12 +42,13 @@ class ModelConfig:
     mlp_width: F, hidden channels of the MLP, or of each expert.
     positions: position encoding: "rotary", or "learned" embeddings with
       `max_positions` rows.
-    max_positions: longest sequence that the decoder supports. With rotary
-      embeddings it limits nothing, is only written on export, and may be 0.
+    max_positions: largest number of input tokens with learned positions. With
+      rotary embeddings it limits nothing: it is the context length that an
+      export writes, and may be 0.
     rope_theta: base of the rotary frequencies.
     rope_scaling: scaling of the rotary frequencies; None means none.
-    local_rope_theta: base of the rotary frequencies in "local" layers, whose
-      frequencies are then not scaled; 0 means the same frequencies as in the
+    local_rope_theta: base of the rotary frequencies in "local" layers, which
+      `rope_scaling` then does not scale; 0 means the same frequencies as in the
       other layers.
     rope_fraction: fraction of a head's channels that is rotated, from the
       first.
@@ -59,9 +60,11 @@ class ModelConfig:
     norm_place: "pre" normalizes the inputs of attention and MLP, "post" their
       outputs, "both" inputs and outputs.
     norm_offset: number added to the stored scale of RMSNorm (Gemma: 1).
-    norm_eps: number added to the mean square, or to the variance.
-    qk_norm: RMSNorm of queries and keys before rotary embedding: "none", over
-      each "head", or over "all" heads together.
+    norm_eps: number added to the mean square (RMSNorm) or the variance
+      (LayerNorm) before its square root is taken.
+    qk_norm: RMSNorm of queries and keys before rotary embedding: "none", "head"
+      for a mean over the channels of each head, or "all" for a mean over all
+      heads and channels.
     attention_bias: whether the query, key and value projections have a bias.
     output_bias: whether the output projection of attention has a bias.
     mlp_bias: whether the projections of the MLP have a bias.
@@ -90,20 +93,20 @@ class ModelConfig:
     param_dtype: dtype of the stored parameters; adapters and heads are float32.
     remat: what the backward pass recomputes: "none", "full" (whole layers),
       "dots" (everything in a layer except its projections) or "attention" (only
-      scores and their softmax; Korthikanti et al. 2022). On CPU this saves
-      memory only in a loop over the layers, see `unroll`.
+      attention scores and their softmax; Korthikanti et al. 2022). On CPU,
+      recomputing saves memory only in a loop over the layers, see `unroll`.
     attention: form in which attention is computed (`models.attention_forms`):
       "plain", "blocked", "splash" (TPU) or "cudnn" (NVIDIA GPU).
-    unroll: number of layers in one iteration of the scan over layers, in
-      training and decoding; 0 means all layers, that is no loop, which decodes
-      faster on CPU.
-    value_head: whether there is a head "value" with one scalar per position.
-    extra_heads: further heads as pairs (name, K), each with K numbers per
+    unroll: number of layers in one iteration of the loop over layers, in
+      training and decoding; 0 means all layers, so that there is no loop, which
+      decodes faster on CPU.
+    value_head: whether the decoder has a head "value" with one number per
       position.
+    extra_heads: further heads as pairs (name, K) with K numbers per position.
     lora_rank: r, rank of the low-rank adapters (`models.lora`); 0 means none.
     lora_alpha: alpha; the adapters' product is multiplied by alpha / r.
-    lora_targets: regular expression; projections whose name it matches fully,
-      such as `attention.query`, get adapters.
+    lora_targets: regular expression that must match the whole name of a
+      projection, such as `attention.query`, for the projection to get adapters.
     family: `model_type` of the Hugging Face architecture, for export.
   """
 
@@ -176,8 +179,8 @@ class ModelConfig:
       divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
       nearest = min(divisors, key=lambda n: abs(n - self.kv_heads))
       raise ValueError(
-        f"kv_heads = {self.kv_heads} must divide heads = {self.heads}; "
-        f"nearest: {nearest} of {divisors}"
+        f"kv_heads = {self.kv_heads} must divide heads = {self.heads}; the "
+        f"nearest divisor of {divisors} is {nearest}"
       )
     for field in dataclasses.fields(self):
       number = getattr(self, field.name)
@@ -185,8 +188,8 @@ class ModelConfig:
         math.isfinite(number) and number >= 0
       ):
         raise ValueError(
-          f"{field.name} = {number!r} must be finite and not negative; "
-          f"nearest: {field.default!r}"
+          f"{field.name} = {number!r} must be finite and not negative; its "
+          f"default is {field.default!r}"
         )
     for name in ("rope_theta", "norm_eps", "embedding_scale", "lora_alpha"):
       number = getattr(self, name)
@@ -204,15 +207,16 @@ class ModelConfig:
       ("activation", ACTIVATIONS),
     ):
       _check_choice(name, getattr(self, name), allowed)
-    # A JSON file has lists; tuples keep the dataclass hashable.
+    # A config read from JSON has lists; tuples keep the dataclass hashable.
     object.__setattr__(self, "layer_kinds", tuple(self.layer_kinds))
-    heads = tuple((name, size) for name, size in self.extra_heads)
+    heads = tuple((name, outputs) for name, outputs in self.extra_heads)
     object.__setattr__(self, "extra_heads", heads)
     self._check_positions()
     refusal = self.attention_refusal(self.attention)
     if refusal:
       raise ValueError(
-        f"attention = {self.attention!r} {refusal}; nearest: 'blocked'"
+        f"attention = {self.attention!r} {refusal}; 'blocked' can compute "
+        "every decoder"
       )
     self._check_mixture()
     self._check_heads()
@@ -224,22 +228,31 @@ class ModelConfig:
 
   @property
   def looped(self) -> bool:
-    """True if the layers run in a compiled loop, that is, not all unrolled.
+    """True if the layers run in a compiled loop, that is, are not all unrolled.
 
-    With a loop, forward and backward pass are two loops, and XLA cannot merge
-    what `remat` recomputes in the second with the same values in the first.
-    Without a loop, `jax.checkpoint` has to prevent this (`prevent_cse`).
+    With a loop, the forward pass and the backward pass are two loops, and XLA
+    cannot replace values that `remat` recomputes in the second loop by the same
+    values of the first. Without a loop, `jax.checkpoint` has to prevent this
+    replacement (`prevent_cse`).
     """
     return 0 < self.unroll < self.layers
 
   @property
   def kinds(self) -> tuple[str, ...]:
-    """The kind of each layer."""
+    """The kind of each layer, a tuple of length `layers`."""
     repeats = -(-self.layers // len(self.layer_kinds))
     return (self.layer_kinds * repeats)[: self.layers]
 
   def attention_refusal(self, attention: str) -> str:
-    """Why a form of attention cannot compute this decoder; "" if it can."""
+    """Returns why a form of attention cannot compute this decoder.
+
+    Args:
+      attention: one of `ATTENTIONS`.
+
+    Returns:
+      A predicate whose subject is the form, such as "needs ..."; "" if the form
+      can compute the decoder.
+    """
     kinds = set(self.kinds)
     if attention == "splash" and "local" in kinds and len(kinds) > 1:
       return f"needs one window in all layers, not layer_kinds {sorted(kinds)}"
@@ -254,9 +267,10 @@ class ModelConfig:
     return ""
 
   def _check_positions(self) -> None:
+    """Checks layer kinds, windows and the fields of the position encoding."""
     if not self.layer_kinds:
       raise ValueError(
-        f"layer_kinds is empty; give one or more of {LAYER_KINDS}"
+        f"layer_kinds is empty; it must have one or more of {LAYER_KINDS}"
       )
     for kind in self.layer_kinds:
       _check_choice("layer kind", kind, LAYER_KINDS)
@@ -277,8 +291,8 @@ class ModelConfig:
       raise ValueError(
         f"head_dim = {self.head_dim} times rope_fraction = "
         f"{self.rope_fraction} is {self.rotary_dim}, which must be even and in "
-        f"2..{self.head_dim} for the rotary embedding; nearest: "
-        f"{max(2, 2 * round(self.rotary_dim / 2))}"
+        f"2..{self.head_dim} for the rotary embedding; the nearest even number "
+        f"is {max(2, 2 * round(self.rotary_dim / 2))}"
       )
     scaling = self.rope_scaling
     if scaling and scaling.kind == "longrope":
@@ -286,16 +300,16 @@ class ModelConfig:
         count = len(getattr(scaling, name))
         if count != self.rotary_dim // 2:
           raise ValueError(
-            f"rope_scaling.{name} has {count} numbers; allowed: "
-            f"{self.rotary_dim // 2}, half the rotated channels"
+            f"rope_scaling.{name} has {count} numbers; it must have "
+            f"{self.rotary_dim // 2}, one per pair of rotated channels"
           )
 
   def _check_mixture(self) -> None:
     per_token = self.experts_per_token
     if not 0 < per_token <= self.experts and (self.experts or per_token):
       raise ValueError(
-        f"experts_per_token = {per_token} must lie in 1..experts = "
-        f"{self.experts}"
+        f"experts_per_token = {per_token} must be at least 1 and at most "
+        f"experts = {self.experts}, or both must be 0"
       )
     if self.experts and (self.mlp_bias or not self.gated_mlp):
       raise ValueError(
@@ -305,11 +319,11 @@ class ModelConfig:
 
   def _check_heads(self) -> None:
     names = [name for name, _ in self.extra_heads]
-    for name, size in self.extra_heads:
-      _check_int(f"extra head {name!r}", size, minimum=1)
+    for name, outputs in self.extra_heads:
+      _check_int(f"extra head {name!r}", outputs, minimum=1)
       if not re.fullmatch(r"\w+", name):
         raise ValueError(
-          f"extra head {name!r}: names may have letters, digits and _ only"
+          f"the name of extra head {name!r} may have only letters, digits and _"
         )
       if name in ("logits", "value") or names.count(name) > 1:
         raise ValueError(

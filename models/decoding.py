@@ -2,11 +2,11 @@
 
 `prefill` computes the prompts and returns the cache, `decode` appends one token
 to each row, `resize` changes the cache's capacity, and `serve` prepares
-parameters for `decode`. `models.policy` binds them for the sampler.
+parameters for `decode`. `models.policy` binds these functions for the sampler.
 
 Axes: P prompts, L prompt tokens, D channels, V vocabulary, and R rows per
-prompt. A row is one completion being decoded; when it ends, the row may start
-the next completion of its prompt.
+prompt. A row decodes one completion at a time; when the completion ends, the
+row may start another of its prompt.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ class Cache:
 
   Each row has a ring buffer with the keys and values of its last `capacity`
   tokens. All rows write at the same index, the number of decoding steps modulo
-  the capacity, also when a row starts a new completion. The entries need no
-  order: keys are stored after rotary embedding, and a mask by age
-  (`Layer.decode_token`) hides those of earlier completions.
+  the capacity, also when a row starts a new completion. The order of the
+  entries does not matter: keys are stored after rotary embedding, and
+  `Layer.decode_token` masks entries of earlier completions by their age.
 
   Keys are stored transposed, as in `attention.KeySet`, and the rows of all
-  prompts share one axis. Both were the fastest of the measured layouts.
+  prompts share one axis: this was the fastest of the measured layouts.
 
   Attributes:
     prompts: keys `[P, kv_heads, head_dim, L]` and values
       `[P, kv_heads, L, head_dim]` of the prompts, shared by their rows.
     completions: the ring buffers: keys `[P * R, kv_heads, head_dim, capacity]`
       and values `[P * R, kv_heads, capacity, head_dim]`. The rings of stacked
-      layers may be longer, and only their first `capacity` entries are used.
-    prompt_mask: `[P, L]` bool, real tokens of the prompts.
+      layers may be longer; then only their first `capacity` entries are used.
+    prompt_mask: `[P, L]` bool, True on real tokens of the prompts.
     steps: `[]` int32, number of tokens written to each ring so far.
     capacity: number of tokens that a ring buffer stores.
-    max_length: length of the longest sequence, padding included. Scalings of
-      rotary embedding that depend on the length use it, whatever the capacity.
+    max_length: tokens of the longest sequence (prompt and completion, padding
+      included). Scalings of rotary embedding that depend on the length use this
+      number, also if `resize` has changed the capacity.
   """
 
   prompts: LayerKeyValues
@@ -65,16 +66,16 @@ def serve(
 ) -> transformer.Params:
   """Prepares parameters for `decode`: casts them, and gathers them over fsdp.
 
-  Done once before decoding; inside the loop it would be repeated for each
-  token. The tensor axis stays split.
+  This is done once before decoding, because inside the loop over tokens it
+  would be repeated for each token. The mesh axis "tensor" still splits them.
 
   Args:
     config: the decoder's config.
     params: the decoder's parameters.
 
   Returns:
-    The parameters in `config.dtype`, except norms and the heads besides the
-    logits, which keep their dtype. If the layers do not run in a loop, "layers"
+    The parameters in `config.dtype`, except norms and the value and extra
+    heads, which keep their dtype. If the layers do not run in a loop, "layers"
     is a tuple with the parameters of each layer, because on CPU, slices of
     stacked parameters would be copied for each token.
   """
@@ -104,8 +105,9 @@ def serve(
 
   if config.looped:
     return {name: gather(name) for name in served}
-  others = {name: gather(name) for name in served if name != "layers"}
-  return others | {"layers": tuple(map(gather_layer, range(config.layers)))}
+  layers = tuple(map(gather_layer, range(config.layers)))
+  outside_layers = {name: gather(name) for name in served if name != "layers"}
+  return outside_layers | {"layers": layers}
 
 
 def resize(cache: Cache, capacity: int) -> Cache:
@@ -116,23 +118,29 @@ def resize(cache: Cache, capacity: int) -> Cache:
   first entries are used, because a smaller copy would cost time on CPU.
 
   Args:
-    cache: the cache. Its `steps` must not exceed the old or the new capacity,
-      because a ring then wraps around and resizing would misplace its entries.
-    capacity: the new capacity, at most that of `prefill`.
+    cache: the cache. Its `steps` must not exceed the old or the new capacity:
+      a ring with more tokens has wrapped around, and resizing would misplace
+      its entries.
+    capacity: the new capacity. If the layers are stacked, it is at most the
+      capacity that `prefill` got.
+
+  Returns:
+    The cache with the new capacity.
 
   Raises:
-    ValueError: stacked layers have arrays of a smaller capacity.
+    ValueError: the arrays of stacked layers are smaller than `capacity`.
   """
   if isinstance(cache.completions, KeyValues):
     limit = cache.completions.keys.shape[-1]
     if capacity > limit:
       raise ValueError(
-        f"capacity = {capacity}; the cache was made for at most {limit} tokens"
+        f"capacity = {capacity} must be at most {limit}, for which the cache "
+        "was made"
       )
     return cache.replace(capacity=capacity)
   added = capacity - cache.capacity
 
-  def fit(ring: Array, axis: int) -> Array:
+  def resize_ring(ring: Array, axis: int) -> Array:
     if added <= 0:
       return jax.lax.slice_in_dim(ring, 0, capacity, axis=axis)
     widths = [(0, 0)] * ring.ndim
@@ -140,7 +148,7 @@ def resize(cache: Cache, capacity: int) -> Cache:
     return jnp.pad(ring, widths)
 
   completions = tuple(
-    KeyValues(fit(layer.keys, -1), fit(layer.values, -2))
+    KeyValues(resize_ring(layer.keys, -1), resize_ring(layer.values, -2))
     for layer in cache.completions
   )
   return cache.replace(completions=completions, capacity=capacity)
@@ -160,12 +168,12 @@ def prefill(
     config: the decoder's config.
     params: the decoder's parameters.
     prompts: `[P, L]` ids, left-padded.
-    prompt_mask: `[P, L]` bool, real tokens.
-    rows: R, completions of a prompt that are decoded at the same time.
-    capacity: tokens of the longest completion.
+    prompt_mask: `[P, L]` bool, True on real tokens.
+    rows: R, number of completions of a prompt that are decoded at a time.
+    capacity: number of tokens of the longest completion.
 
   Returns:
-    Logits of the first completion token `[P, V]` float32, and the cache.
+    Logits `[P, V]` float32 of the first completion token, and the cache.
   """
   positions = transformer.token_positions(prompt_mask)
   max_length = prompts.shape[-1] + capacity
@@ -209,11 +217,11 @@ def prefill(
 
 
 def _constrain_ring(ring: Array) -> Array:
-  """Splits rows over the mesh axes of prompts and "context", heads over tensor.
+  """Splits rows over `PROMPT_AXES` and "context", and heads over "tensor".
 
   Args:
-    ring: `[P * R, kv_heads, ...]`, with a leading axis of layers if they are
-      stacked.
+    ring: `[P * R, kv_heads, ...]`, or `[layers, P * R, kv_heads, ...]` if the
+      layers are stacked.
   """
   layer_axes = (None,) * (ring.ndim - 4)
   row_axes = (*sharding.PROMPT_AXES, "context")
@@ -227,24 +235,24 @@ def decode(
   t: Array,
   cache: Cache,
 ) -> tuple[Array, Cache]:
-  """Appends one token to each row and returns the logits of the next.
+  """Appends one token to each row and returns the logits of the next token.
 
-  In a loop over the layers, no layer writes to its ring; the new keys and
-  values of all layers are written after the loop. The stacked rings are then
-  only read inside the loop and not copied. Without a loop, each layer writes
+  If the layers run in a loop, no layer writes to its ring; the new keys and
+  values of all layers are written after the loop. So the loop only reads the
+  stacked rings, and XLA does not copy them. Without a loop, each layer writes
   before it reads: if it read first, XLA would copy the ring.
 
   Args:
     config: the decoder's config.
     params: the parameters that `serve` returned.
     tokens: `[P, R]` ids.
-    t: index of each token in its completion, integers that broadcast to
-      `[P, R]`. A row increases by 1 from call to call, or starts a new
-      completion at 0.
+    t: int32 that broadcasts to `[P, R]`, index of each token in its completion.
+      From call to call, the index of a row increases by 1, or is 0 if the row
+      starts a new completion.
     cache: the cache that `prefill` or the previous `decode` returned.
 
   Returns:
-    Logits of token t + 1 `[P, R, V]` float32, and the cache with token t.
+    Logits `[P, R, V]` float32 of token t + 1, and the cache with token t.
   """
   t = jnp.broadcast_to(t, tokens.shape)
   # [P, R, 1]: completions follow the prompt's real tokens.

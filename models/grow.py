@@ -1,8 +1,8 @@
-"""Adds layers to a trained decoder without changing its function at first.
+"""Adds layers to a trained decoder, which at first do not change its function.
 
 The last layers of a language model compute its prediction of the next token.
 Later positions cannot attend to that prediction, because no layer follows. A
-verifier that compares a text with what was predicted needs further layers.
+verifier that compares a text with the model's predictions needs further layers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def append_layers(
     function until it is trained.
 
   Raises:
-    ValueError: `layers` is negative, or the config has adapters.
+    ValueError: `layers` is negative, or the config has adapters and `layers` is
+      not 0.
 
   Source: zero initialization of residual branches, Zhang et al. 2019, Fixup;
   growing a trained network, Chen et al. 2015, Net2Net.
@@ -49,8 +50,9 @@ def append_layers(
       "with lora_rank = 0"
     )
   new = transformer.init(dataclasses.replace(config, layers=layers), key)
-  # The modules that write to the residual stream: two projections, or, if their
-  # outputs are normalized, these norms.
+  # The modules that write to the residual stream: the output projection of
+  # attention and the down projection of the MLP, or, if their outputs are
+  # normalized, the norms after them.
   zeroed = {"output", "down"}
   if config.norm_place != "pre":
     zeroed = {"attention_post_norm", "mlp_post_norm"}

@@ -1,4 +1,4 @@
-"""Heads: linear functions of the decoder's hidden states, besides the logits.
+"""Heads besides the logits: linear functions of the decoder's hidden states.
 
 A decoder has a scalar head "value" if `ModelConfig.value_head` is set, and the
 heads that `ModelConfig.extra_heads` names. Their parameters are nested dicts,
@@ -18,7 +18,7 @@ Params = dict[str, Array]
 
 
 def init_scalar(width: int) -> Params:
-  """Initializes the parameters of `scalar` to 0, so that all values are 0.
+  """Initializes the parameters of `scalar` to 0, so that its outputs are 0.
 
   Args:
     width: D, channels of the hidden states.
@@ -30,11 +30,11 @@ def init_scalar(width: int) -> Params:
 
 
 def scalar(params: Params, hidden: Array) -> Array:
-  """`h w + b`, one number per position.
+  """Returns `h @ w + b`, one number per position.
 
   Args:
-    params: the parameters, as `init_scalar` returns them.
-    hidden: `[..., D]` after the decoder's final norm.
+    params: the kernel w and the bias b, as `init_scalar` returns them.
+    hidden: `[..., D]`, the states h after the decoder's final norm.
 
   Returns:
     `[...]` float32.
@@ -46,8 +46,8 @@ def init_linear(key: Array, width: int, outputs: int) -> Params:
   """Initializes the parameters of `linear`.
 
   The kernel is normal with standard deviation `1 / (D + 1)`, and the bias is 0.
-  This is small, so outputs start near 0, and the first gradients through an
-  untrained head change the decoder little.
+  The kernel is small, so outputs start near 0, and the first gradients through
+  an untrained head change the decoder little.
 
   Args:
     key: PRNG key.
@@ -64,11 +64,12 @@ def init_linear(key: Array, width: int, outputs: int) -> Params:
 
 
 def linear(params: Params, hidden: Array) -> Array:
-  """`h W + b`, K numbers per position.
+  """Returns `h @ W + b`, K numbers per position.
 
   Args:
-    params: the parameters, as `init_linear` or `init_scalar` returns them.
-    hidden: `[..., D]` after the decoder's final norm.
+    params: the kernel W and the bias b, as `init_linear` or `init_scalar`
+      returns them.
+    hidden: `[..., D]`, the states h after the decoder's final norm.
 
   Returns:
     `[..., K]` float32; `[...]` with the parameters of `init_scalar`.
@@ -79,10 +80,12 @@ def linear(params: Params, hidden: Array) -> Array:
 
 
 def two_class_score(logits: Array) -> Array:
-  """`p(good) - p(bad)` of two classes, computed as `tanh((l_1 - l_0) / 2)`.
+  """Returns `p(good) - p(bad)`, computed as `tanh((l_1 - l_0) / 2)`.
+
+  The probabilities are the softmax of the two logits.
 
   Args:
-    logits: `[..., 2]`, l_0 of the class "bad" and l_1 of the class "good".
+    logits: `[..., 2]`, the logit l_0 of "bad" and the logit l_1 of "good".
 
   Returns:
     `[...]` in (-1, 1), positive if "good" is more likely.

@@ -9,9 +9,9 @@
   values.
 
 Axes: P prompts, S completions per prompt, L prompt tokens, T completion tokens,
-N tokens of a sequence, D channels of the residual stream, E experts, and R rows
-per prompt. A row is one completion being decoded; when it ends, the row may
-start the next completion of its prompt.
+N tokens of a sequence, D channels of the residual stream, F channels of the
+MLP, E experts, and R rows per prompt. A row decodes one completion at a time;
+when the completion ends, the row may start another of its prompt.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LayerPositions(NamedTuple):
   Attributes:
     cos: cosines of the rotary embedding, broadcastable to
       `[..., N, rotary_dim / 2]`; None means no rotation.
-    sin: sines of the same angles, or None.
+    sin: sines of the same angles; None means no rotation.
     window: number of positions that a token sees, including its own; None means
       all.
   """
@@ -57,10 +57,11 @@ class LayerPositions(NamedTuple):
 class RMSNorm(nn.Module):
   """`x / sqrt(mean(x^2) + eps) * (scale + offset)` (Zhang and Sennrich 2019).
 
-  Like all norms here, it computes in float32 at least.
+  Both norms of this module compute in float32, or float64 for float64 inputs,
+  and return the dtype of their input.
 
   Attributes:
-    config: eps, offset and dtypes.
+    config: the decoder's config, with `norm_eps` and `norm_offset`.
     axes: number of trailing axes over which the mean is taken; the scale has
       their shape.
   """
@@ -72,9 +73,9 @@ class RMSNorm(nn.Module):
   def __call__(self, x: Array) -> Array:
     c = self.config
     dtype = jnp.dtype(c.param_dtype)
-    # scale + offset starts at 1.
-    start = nn.initializers.constant(1 - c.norm_offset)
-    scale = self.param("scale", start, x.shape[-self.axes :], dtype)
+    # Initially scale + offset is 1.
+    initializer = nn.initializers.constant(1 - c.norm_offset)
+    scale = self.param("scale", initializer, x.shape[-self.axes :], dtype)
     x32 = upcast(x)
     axes = tuple(range(-self.axes, 0))
     mean_square = jnp.mean(x32 * x32, axis=axes, keepdims=True)
@@ -83,7 +84,10 @@ class RMSNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-  """`(x - mean) / sqrt(var + eps) * scale + bias` (Ba et al. 2016)."""
+  """`(x - mean) / sqrt(var + eps) * scale + bias` (Ba et al. 2016).
+
+  Mean and variance are taken over the last axis.
+  """
 
   config: ModelConfig
 
@@ -109,23 +113,25 @@ def make_norm(config: ModelConfig, name: str | None = None) -> nn.Module:
 
 @functools.cache
 def einsum(equation: str) -> Callable[[Array, Array], Array]:
-  """Returns an einsum of input and kernel whose kernel gradient is fast.
+  """Returns an einsum of input and kernel with a fast gradient of the kernel.
 
-  With g for the gradient of the output, the kernel's gradient is computed as
-  `x^T g`. JAX's own rule computes `(g^T x)^T`, for which XLA transposes
-  everything that g depends on. On CPU an update then took a quarter longer.
+  With x for the input and g for the gradient of the output, the kernel's
+  gradient is computed as `x^T g`. JAX's own rule computes `(g^T x)^T`, for
+  which XLA transposes everything that g depends on; on CPU an update then took
+  a quarter longer.
 
   Args:
     equation: einsum of an input and a kernel. The kernel's axes are first those
-      that it shares with the input, which are summed over, then those that are
-      new in the output.
+      that are summed over, which the input has too, then those that are new in
+      the output.
 
   Returns:
     A function `(x, kernel) -> output`; all have the same dtype.
   """
   forward_einsum = functools.partial(jnp.einsum, equation)
   x_axes, _, out_axes = re.split(",|->", equation.replace("...", ""))
-  # For "...d,df->...f" there are none; for "...nd,dhk->...nhk" it is n.
+  # Axes of the input that stay in the output: none for "...d,df->...f", n for
+  # "...nd,dhk->...nhk".
   shared_axes = [name for name in x_axes if name in out_axes]
 
   def forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -156,11 +162,12 @@ class Linear(nn.Module):
   The kernel is initialized with standard deviation `gain / sqrt(inputs)`, where
   inputs is the number of channels that are summed over. A projection that
   `ModelConfig.lora_targets` selects adds `x A B alpha / rank` (Hu et al. 2021,
-  LoRA); A is initialized like a kernel with gain 1, B with 0.
+  LoRA), where alpha and rank are `lora_alpha` and `lora_rank` of the config; A
+  is initialized like a kernel with gain 1, B with 0.
 
   Attributes:
-    config: dtypes and adapters.
-    equation: einsum of input and kernel.
+    config: the decoder's config, with the dtypes and the adapters.
+    equation: einsum of input and kernel, see `einsum`.
     shape: shape of the kernel.
     num_input_axes: number of leading kernel axes that are summed over.
     gain: scale of the initial kernel.
@@ -197,7 +204,7 @@ class Linear(nn.Module):
     return out
 
   def _apply_adapter(self, x: Array, a: Array, b: Array) -> Array:
-    """`x A B alpha / rank`, in two einsums.
+    """Returns `x A B alpha / rank`, computed with two einsums.
 
     For the equation "...d,df->...f" they are "...d,dr->...r" and
     "...r,rf->...f".
@@ -249,9 +256,14 @@ class Attention(nn.Module):
   def project(
     self, x: Array, positions: LayerPositions
   ) -> tuple[Array, Array, Array]:
-    """`[..., N, D]` to queries, keys and values `[..., heads, N, head_dim]`."""
+    """Projects `[..., N, D]` to queries, keys and values.
+
+    Returns:
+      Queries `[..., heads, N, head_dim]`, and keys and values
+      `[..., kv_heads, N, head_dim]`, after norm, clipping and rotary embedding.
+    """
     c = self.config
-    # Each [..., N, heads, head_dim], the axes that qk_norm normalizes last.
+    # Each [..., N, heads, head_dim], as `RMSNorm` needs its axes last.
     queries, keys, values = self.query(x), self.key(x), self.value(x)
     if c.qk_norm != "none":
       queries, keys = self.query_norm(queries), self.key_norm(keys)
@@ -265,14 +277,17 @@ class Attention(nn.Module):
     return queries, keys, values
 
   def attend_key_sets(self, queries: Array, *key_sets: KeySet) -> Array:
-    """Attention over key sets, `[..., heads, N, head_dim]`; for decoding."""
+    """Returns attention over key sets, `[P, R, heads, N, head_dim]`."""
     c = self.config
     return attention.attend(
       queries, key_sets, c.attention_scale, c.attention_softcap
     )
 
   def attend_sequences(self, inputs: AttentionInputs) -> Array:
-    """Attention of whole prompts or completions, in the config's form."""
+    """Returns attention of whole sequences, `[P, S, heads, N, head_dim]`.
+
+    The form is `ModelConfig.attention`; see `models.attention_forms`.
+    """
     c = self.config
 
     def attend(*arrays: Array) -> Array:
@@ -289,7 +304,11 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-  """`down(act(gate(x)) * up(x))` (Shazeer 2020), or `down(act(up(x)))`."""
+  """`down(act(gate(x)) * up(x))` (Shazeer 2020), or `down(act(up(x)))`.
+
+  `ModelConfig.gated_mlp` selects the first form. `gate`, `up` and `down` are
+  linear projections, and `act` is `ModelConfig.activation`.
+  """
 
   config: ModelConfig
 
@@ -308,10 +327,10 @@ class MLP(nn.Module):
 
 
 class ExpertKernel(nn.Module):
-  """One kernel per expert.
+  """Kernels of one projection, one per expert.
 
   Attributes:
-    config: dtypes.
+    config: the decoder's config, with the dtype of parameters.
     shape: `[E, inputs, outputs]`.
     gain: scale of the initial kernel.
   """
@@ -330,14 +349,16 @@ class ExpertKernel(nn.Module):
 class Experts(nn.Module):
   """A mixture of gated MLPs: `sum_e w_e MLP_e(x)` over a token's k top experts.
 
-  The weights w_e are the router's softmax probabilities over all experts;
-  `ModelConfig.normalize_experts` divides those of the k experts by their sum.
-  Experts have no capacity limit, so no token is dropped, and a token's output
-  does not depend on other tokens.
+  The sum runs over the k experts (`ModelConfig.experts_per_token`) to which the
+  router gives the token the largest probabilities. The weights w_e are these
+  probabilities, a softmax over all experts; with
+  `ModelConfig.normalize_experts` they are divided by their sum over the k
+  experts. Experts have no capacity limit, so no token is dropped, and a token's
+  output does not depend on other tokens.
 
-  On a mesh each device computes its own tokens with all experts. Parameters are
-  stored split over fsdp and tensor and gathered before use. On CPU,
-  `jax.lax.ragged_dot` costs as much as computing all experts.
+  On a mesh each device computes its own tokens with all experts. The kernels
+  are stored split over the mesh axes fsdp and tensor, and gathered before use.
+  On CPU, `jax.lax.ragged_dot` costs as much as computing all experts.
 
   Source: Shazeer et al. 2017, Outrageously Large Neural Networks; in this form,
   Jiang et al. 2024, Mixtral of Experts.
@@ -347,13 +368,14 @@ class Experts(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    # The mesh axis "context" splits axis 1 in `_mixture`. For completions
-    # [P, S, T, D] that must be T, as in attention, or S if T is 1 (decoding).
+    # In `_mixture`, the mesh axis "context" splits axis 1 of x. For completions
+    # [P, S, T, D] axis 1 must be T, as in attention, or S if T is 1 (decoding).
     if x.ndim == 4 and x.shape[2] > 1:
       return jnp.moveaxis(self._mixture(jnp.moveaxis(x, 2, 1)), 1, 2)
     return self._mixture(x)
 
   def _mixture(self, x: Array) -> Array:
+    """Applies the experts to `[P, tokens, ..., D]`."""
     c = self.config
     router = Linear(c, "...d,de->...e", (c.width, c.experts), name="router")
     up_shape = c.experts, c.width, c.mlp_width
@@ -377,13 +399,13 @@ def _apply_experts(
   """Computes the experts of all tokens, with one matrix product per expert.
 
   Args:
-    config: number of experts per token, and their activation.
-    kernels: gate, up and down kernels, each `[E, inputs, outputs]`.
-    x: `[..., D]`, with n tokens in total.
+    config: the decoder's config.
+    kernels: gate and up kernels `[E, D, F]`, and down kernels `[E, F, D]`.
+    x: `[..., D]`, inputs of n tokens in total.
     router_logits: `[..., E]`.
 
   Returns:
-    `[..., D]`.
+    `[..., D]`, the weighted sum of the outputs of each token's k experts.
   """
   gate, up, down = kernels
   k, act = config.experts_per_token, ACTIVATIONS[config.activation]
@@ -396,7 +418,7 @@ def _apply_experts(
   if config.normalize_experts:
     weights /= weights.sum(-1, keepdims=True)
   experts = experts.reshape(-1)  # [n * k]
-  # Sort the n * k pairs of token and expert by expert.
+  # Sort the n * k pairs of token and expert by their expert.
   order = jnp.argsort(experts)
   group_sizes = jnp.zeros(config.experts, jnp.int32).at[experts].add(1)  # [E]
   grouped = flat_x[order // k]  # [n * k, D]
@@ -410,7 +432,11 @@ def _apply_experts(
 
 
 class KeyValues(NamedTuple):
-  """Cached keys and values of one layer, or of all layers stacked on axis 0."""
+  """Keys and values of one layer, or of all layers stacked on axis 0.
+
+  Keys have the axes `[..., head_dim, U]` and values `[..., U, head_dim]`, as in
+  `attention.KeySet`.
+  """
 
   keys: Array
   values: Array
@@ -425,7 +451,10 @@ def write_ring(rings: KeyValues, new: KeyValues, index: Array) -> KeyValues:
       `decoding.Cache.completions`.
     new: keys `[..., P, R, kv_heads, head_dim, 1]` and values
       `[..., P, R, kv_heads, 1, head_dim]`.
-    index: `[]`, where in the rings to write.
+    index: `[]` int32, entry of the rings that is overwritten.
+
+  Returns:
+    The rings with the new token.
   """
 
   def write(ring: Array, new: Array, axis: int) -> Array:
@@ -465,7 +494,7 @@ class Layer(nn.Module):
     Args:
       x: `[P, L, D]`, the residual stream.
       positions: cosines and sines `[P, 1, L, rotary_dim / 2]`, and the window.
-      mask: `[P, L]` bool, real tokens.
+      mask: `[P, L]` bool, True on real tokens.
 
     Returns:
       The residual stream after the layer, and the layer's keys and values, each
@@ -494,7 +523,8 @@ class Layer(nn.Module):
         window.
       prompt_keys_values: this layer's keys and values of the prompt, from
         `forward_prompt`.
-      prompt_mask: `[P, L]` bool, the prompt's real tokens; it is left-padded.
+      prompt_mask: `[P, L]` bool, True on the real tokens of the prompts, which
+        are left-padded.
 
     Returns:
       The residual stream after the layer.
@@ -527,7 +557,7 @@ class Layer(nn.Module):
         window.
       prompts: this layer's keys and values of the prompts, see
         `decoding.Cache`.
-      prompt_mask: `[P, L]` bool, the prompt's real tokens.
+      prompt_mask: `[P, L]` bool, True on the real tokens of the prompts.
       rings: this layer's keys and values of the completions, in ring buffers,
         see `decoding.Cache`.
       steps: `[]`, number of tokens written to each ring so far.
@@ -535,8 +565,9 @@ class Layer(nn.Module):
 
     Returns:
       The residual stream after the layer, and the rings with the new token. If
-      the layers run in a loop, only the new token's keys and values instead of
-      the rings; the caller writes those of all layers at once.
+      the layers run in a loop (`ModelConfig.looped`), the second result is the
+      new token's keys and values instead, which the caller writes to the rings
+      of all layers at once.
     """
     c = self.config
     queries, key, value = self._project(x, positions)
@@ -546,12 +577,13 @@ class Layer(nn.Module):
       rings = write_ring(rings, new, steps % capacity)
     # [P * R, ...] to [P, R, ...]
     keys, values = (ring.reshape(*t.shape, *ring.shape[1:]) for ring in rings)
-    # How many tokens before the new one each entry of the ring was written,
-    # [capacity]. Entries before token 0 belong to the row's last completion.
+    # The age of each entry of the ring, [capacity]: how many decoding steps ago
+    # it was written. Entries older than t are not of this completion.
     distance = (steps - jnp.arange(capacity)) % capacity
     visible = distance <= t[..., None]  # [P, R, capacity]
     if c.looped:
-      # The entry at distance 0 is overwritten only after the loop.
+      # The entry at distance 0 will be overwritten by the new token only after
+      # the loop; until then it is an old token.
       visible &= distance > 0
     prompt_visible = prompt_mask[:, None, :]  # [P, 1, L]
     if positions.window is not None:
@@ -574,6 +606,7 @@ class Layer(nn.Module):
   def _project(
     self, x: Array, positions: LayerPositions
   ) -> tuple[Array, Array, Array]:
+    """Normalizes x, unless `norm_place` is "post", and projects it."""
     if self.config.norm_place != "post":
       x = self.attention_norm(x)
     return self.attention.project(x, positions)
@@ -595,14 +628,14 @@ class Layer(nn.Module):
 
 
 def upcast(x: Array) -> Array:
-  """Casts to float32, for accurate sums; leaves float64 as it is."""
+  """Casts to float32, for accurate sums; does not change float64."""
   return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def residual_gain(config: ModelConfig) -> float:
-  """Initial scale of kernels that write to the residual stream.
+  """Returns the initial scale of kernels that write to the residual stream.
 
-  Two kernels per layer do; their scale of `1 / sqrt(2 * layers)` keeps the
-  stream's variance independent of depth.
+  There are two such kernels per layer. Their scale of `1 / sqrt(2 * layers)`
+  keeps the variance of the stream independent of the number of layers.
   """
   return (2 * config.layers) ** -0.5

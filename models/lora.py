@@ -1,10 +1,11 @@
 """Low-rank adapters (LoRA): a small set of trained parameters on a frozen base.
 
-A projection with adapters computes `x W + x A B alpha / r` (`layers.Linear`).
-The leaves `lora_a` and `lora_b` are next to the projection's kernel in the
-decoder's nested dict of parameters. `split` separates trained parameters from
-frozen ones, and `rl.types.join` joins them. Several sets of adapters, such as a
-policy's and its reference's, can share one base this way.
+A projection with kernel W and adapters A and B computes
+`x W + x A B alpha / r`, where r is `lora_rank` (`layers.Linear`). The leaves
+`lora_a` and `lora_b` are next to the projection's kernel in the decoder's
+nested dict of parameters. `split` separates trained parameters from frozen
+ones, and `rl.types.join` joins them. In this way several sets of adapters, such
+as a policy's and its reference policy's, can share one frozen base.
 
 Source: Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language Models.
 """
@@ -25,11 +26,16 @@ from rl import registry
 Array = jax.Array
 Params = transformer.Params
 LEAVES = ("lora_a", "lora_b")
-_HEADS = ("value", "heads")  # trained with the adapters
+_HEADS = (
+  "value",
+  "heads",
+)  # top-level keys of heads, trained with the adapters
 
 
 def target_names(config: ModelConfig) -> list[str]:
-  """Names of the projections that get adapters, such as `mlp.up`.
+  """Returns the names of projections that get adapters, such as `mlp.up`.
+
+  It is empty if `lora_rank` is 0.
 
   Raises:
     ValueError: `lora_targets` is not a regular expression, or matches no name.
@@ -42,29 +48,30 @@ def target_names(config: ModelConfig) -> list[str]:
   else:
     gate = ["gate"] if config.gated_mlp else []
     names += [f"mlp.{n}" for n in (*gate, "up", "down")]
-  text = config.lora_targets
+  pattern = config.lora_targets
   try:
-    targets = [name for name in names if re.fullmatch(text, name)]
+    targets = [name for name in names if re.fullmatch(pattern, name)]
   except re.error as error:
     raise ValueError(
-      f"lora_targets = {text!r} is not a regular expression: {error}"
+      f"lora_targets = {pattern!r} is not a regular expression: {error}"
     ) from None
   if not targets:
-    raise ValueError(registry.describe_unknown("lora_targets", text, names))
+    raise ValueError(registry.describe_unknown("lora_targets", pattern, names))
   return targets
 
 
 def init(config: ModelConfig, key: Array) -> Params:
   """Initializes adapters and heads.
 
-  B is 0, so adapters change nothing at first.
+  B is 0, so adapters do not change the decoder's function at first.
 
   Args:
     config: the decoder's config, with `lora_rank` above 0.
     key: PRNG key.
 
   Returns:
-    The trained parameters that `split` returns, float32.
+    The adapters and heads, float32, in the form in which `split` returns the
+    trained parameters.
   """
   return split(config, transformer.init(config, key))[0]
 

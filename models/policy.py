@@ -14,7 +14,7 @@ def bind(config: ModelConfig) -> types.Policy:
   """Returns the decoder's policy: pure functions of the parameters.
 
   The result is cached: the same config returns the same functions, so that
-  programs that `jax.jit` compiled with them are reused.
+  `jax.jit` reuses the programs that it has compiled with these functions.
 
   Args:
     config: the decoder's config. `transformer.init` makes parameters for it.

@@ -1,11 +1,11 @@
 """Configs of published models, by their usual names.
 
-`get("qwen3-0.6b")` returns the `ModelConfig` of a model; its weights are read
-from a folder with `models.hf`. To add a model, add a line to `_presets`. There,
-each family has a function, whose positional arguments are width, layers, heads,
-kv_heads and mlp_width, after a vocab_size if that differs within the family. If
-the base and the instruction-tuned release have different context lengths,
-`max_positions` is that of the latter.
+`get("qwen3-0.6b")` returns the `ModelConfig` of a model; `models.hf` reads its
+weights from a folder. To add a model, add a line to `_presets`, which calls a
+function of the model's family. Its positional arguments are width, layers,
+heads, kv_heads and mlp_width; if the vocabulary differs within the family,
+vocab_size comes first. If the base and the instruction-tuned release have
+different context lengths, `max_positions` is that of the instruction-tuned one.
 
 Source: the `config.json` of each release. `tests/models/test_presets.py`
 compares the parameter counts with the published ones.
@@ -49,7 +49,7 @@ def get(name: str, **changes: Any) -> ModelConfig:
 
 
 def parameter_count(config: ModelConfig) -> int:
-  """The number of parameters of a decoder; allocates no arrays."""
+  """Returns the number of parameters of a decoder; allocates no arrays."""
   shapes = jax.eval_shape(
     functools.partial(transformer.init, config), jax.random.key(0)
   )
@@ -57,9 +57,9 @@ def parameter_count(config: ModelConfig) -> int:
 
 
 def active_parameter_count(config: ModelConfig) -> int:
-  """The number of parameters that compute one token.
+  """Returns the number of parameters that compute one token.
 
-  These are all but the experts to which the token is not routed.
+  Of the experts, only those to which the token is routed are counted.
   """
   idle_experts = config.layers * (config.experts - config.experts_per_token)
   expert_size = 3 * config.width * config.mlp_width  # gate, up and down
@@ -68,6 +68,7 @@ def active_parameter_count(config: ModelConfig) -> int:
 
 @functools.cache
 def _presets() -> Mapping[str, ModelConfig]:
+  """Returns all configs by name."""
   return {
     "qwen2.5-0.5b": _qwen2(896, 24, 14, 2, 4864),
     "qwen2.5-1.5b": _qwen2(1536, 28, 12, 2, 8960),
@@ -121,7 +122,7 @@ def _decoder(
   tied: bool = False,
   **others: Any,
 ) -> ModelConfig:
-  """A config with the defaults of most families: head_dim and norm_eps."""
+  """Returns a config with the head_dim and norm_eps of most families."""
   defaults = {"head_dim": width // heads, "norm_eps": 1e-5}
   return ModelConfig(
     vocab_size=vocab_size,
@@ -136,7 +137,7 @@ def _decoder(
 
 
 def _qwen2(*shape: int, tied: bool = True, **others: Any) -> ModelConfig:
-  """Models from 7B on have untied embeddings and a larger vocabulary."""
+  """Qwen 2.5; models from 7B on have untied embeddings and more tokens."""
   return _decoder(
     151936 if tied else 152064,
     *shape,
@@ -216,7 +217,7 @@ def _gemma(
 
 
 def _gemma2(*shape: int) -> ModelConfig:
-  """Local and global layers alternate; scores and logits have a softcap."""
+  """Gemma 2: local and global layers alternate; scores and logits have caps."""
   return _gemma(
     256000,
     *shape,
@@ -232,7 +233,7 @@ def _gemma2(*shape: int) -> ModelConfig:
 def _gemma3(
   *shape: int, vocab_size: int = 262144, **others: Any
 ) -> ModelConfig:
-  """Five local layers, then a global one with a larger rope_theta."""
+  """Gemma 3: five local layers, then a global one with a larger rope_theta."""
   defaults = {"window": 512, "max_positions": 32768}
   return _gemma(
     vocab_size,
@@ -248,9 +249,10 @@ def _gemma3(
 
 
 def _gemma3_text(*shape: int) -> ModelConfig:
-  """The text decoder of the models that also read images (from 4B on).
+  """The text decoder of Gemma 3 models that also read images (from 4B on).
 
-  Its vocabulary has 64 more tokens, for images, and its context is longer.
+  Its vocabulary has 64 more tokens, for images, and its context is longer than
+  that of Gemma 3 models without images.
   """
   return _gemma3(
     *shape,
@@ -268,7 +270,7 @@ def _smollm2(*shape: int, rope_theta: float = 100000.0) -> ModelConfig:
 
 
 def _smollm3(*shape: int) -> ModelConfig:
-  """Every fourth layer has no rotary embedding."""
+  """SmolLM 3: every fourth layer has no rotary embedding."""
   return _decoder(
     128256,
     *shape,
@@ -319,7 +321,7 @@ def _phi3(*shape: int) -> ModelConfig:
 
 
 def _phi4(*shape: int) -> ModelConfig:
-  """Rotary embedding on 3/4 of a head's channels, scaled by longrope."""
+  """Phi-4: rotary embedding on 3/4 of a head's channels, scaled by longrope."""
   # fmt: off
   long_factors = (
     1.0, 1.118320672, 1.250641126, 1.398617824, 1.564103225, 1.74916897,
@@ -332,8 +334,8 @@ def _phi4(*shape: int) -> ModelConfig:
     32.93, 32.97, 33.28, 33.49, 33.5, 44.16, 47.77,
   )
   # fmt: on
-  length, original = 131072, 4096
-  factor = length / original
+  context_length, original = 131072, 4096  # after and before the scaling
+  factor = context_length / original
   return _decoder(
     200064,
     *shape,
@@ -347,7 +349,7 @@ def _phi4(*shape: int) -> ModelConfig:
       short_factors=(1.0,) * len(long_factors),
       long_factors=long_factors,
     ),
-    max_positions=length,
+    max_positions=context_length,
     family="phi3",
   )
 

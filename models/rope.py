@@ -2,8 +2,8 @@
 
 The frequencies are NumPy constants, computed when a program is traced.
 `models.transformer.position_tables` turns them into cosines and sines, and
-`models.attention.rotate` applies those. This module does not import JAX, so
-that configs can be read without it.
+`models.attention.rotate` rotates queries and keys with these. This module does
+not import JAX, so that configs can be read without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from rl import registry
 
-KINDS = ("linear", "dynamic", "llama3", "yarn", "longrope")
+KINDS = ("linear", "dynamic", "llama3", "yarn", "longrope")  # of RopeScaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,16 +23,18 @@ class RopeScaling:
   """A scaling of rotary frequencies for contexts longer than in pretraining.
 
   Without scaling, pair i of the d rotated channels turns by
-  `f_i = theta^(-2 i / d)` per position. With `length` for the longest sequence
-  (prompt and completion) that the program can hold, the kinds are:
+  `f_i = theta^(-2 i / d)` radians per position, where theta is
+  `ModelConfig.rope_theta`. Below, `length` is that of the longest sequence
+  (prompt and completion) that the program can hold. With a scaling of each
+  kind, the pair turns by:
 
   - "linear": `f_i / factor`.
-  - "dynamic": theta is replaced by
-    `theta * (factor * r - factor + 1)^(d / (d - 2))` with
-    `r = max(length / original, 1)`.
-  - "llama3": `f_i / factor` for wavelengths above `original / low_freq_factor`,
-    `f_i` for those below `original / high_freq_factor`, and an interpolation
-    between the two.
+  - "dynamic": f_i, with theta replaced by
+    `theta * (factor * r - factor + 1)^(d / (d - 2))`, where r is
+    `max(length / original, 1)`.
+  - "llama3": `f_i / factor` for wavelengths (`2 pi / f_i` positions) above
+    `original / low_freq_factor`, `f_i` for those below
+    `original / high_freq_factor`, and an interpolation between.
   - "yarn": `f_i / factor` for pairs that turn fewer than `beta_slow` times in
     `original` positions, `f_i` for those that turn more than `beta_fast` times,
     and a linear ramp between the two.
@@ -48,13 +50,14 @@ class RopeScaling:
   Attributes:
     kind: one of `KINDS`.
     factor: factor by which the context is extended.
-    original: context length of pretraining, in tokens; all kinds but "linear".
+    original: context length of pretraining, in tokens; not read by "linear".
     low_freq_factor: see "llama3".
     high_freq_factor: see "llama3".
     beta_fast: see "yarn".
     beta_slow: see "yarn".
     truncate: whether "yarn" rounds the ends of its ramp outwards to integers.
-    attention_factor: factor of cosines and sines; "yarn" and "longrope".
+    attention_factor: factor of cosines and sines. The converters of
+      `models.hf` set it for "yarn" and "longrope" only.
     short_factors: one divisor per frequency; see "longrope".
     long_factors: one divisor per frequency; see "longrope".
 
@@ -110,7 +113,7 @@ def frequencies(
     dim: number of rotated channels of a head, even.
     theta: base of the frequencies.
     scaling: the scaling; None means none.
-    length: longest sequence that the program can hold, in tokens.
+    length: number of tokens of the longest sequence that the program can hold.
 
   Returns:
     The angle per position of each channel pair in radians, `[dim / 2]` float32,
@@ -140,12 +143,13 @@ def frequencies(
 def yarn_attention_factor(
   factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0
 ) -> float:
-  """YaRN's attention factor for a checkpoint that does not state one.
+  """Returns YaRN's attention factor, for a checkpoint that does not state one.
 
   Args:
     factor: factor by which the context is extended.
-    mscale: the key of that name in `config.json`; 0 if absent.
-    mscale_all_dim: the key of that name in `config.json`; 0 if absent.
+    mscale: value of the key `mscale` in `config.json`; 0 if absent.
+    mscale_all_dim: value of the key `mscale_all_dim`; 0 if absent. Both values
+      have an effect only if both are not 0.
   """
   if factor <= 1:
     return 1.0
@@ -156,7 +160,7 @@ def yarn_attention_factor(
 
 
 def longrope_attention_factor(factor: float, original: int) -> float:
-  """LongRoPE's attention factor for a checkpoint that does not state one.
+  """Returns LongRoPE's attention factor, if a checkpoint does not state one.
 
   Args:
     factor: factor by which the context is extended.
@@ -184,7 +188,10 @@ def _yarn_frequencies(
   unscaled: np.ndarray, dim: int, theta: float, s: RopeScaling
 ) -> np.ndarray:
   def pair_index(turns: float) -> float:
-    """Index of the channel pair that turns so often in `original` positions."""
+    """Index of the channel pair with this many turns in `original` positions.
+
+    It is a float, because no pair may have exactly this many turns.
+    """
     wavelength = s.original / (turns * 2 * math.pi)
     return dim * math.log(wavelength) / (2 * math.log(theta))
 

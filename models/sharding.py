@@ -2,18 +2,19 @@
 
 The mesh has five axes:
 
-- replica: copies of the parameters, across slices (groups of TPU devices with a
-  fast network, joined by a slow one). Splits prompts.
-- data: copies of the parameters, within a slice. Splits prompts.
-- fsdp: splits parameters, which are gathered before use (Rajbhandari et al.
-  2020, ZeRO). Splits prompts.
+- replica: splits prompts, and has copies of the parameters, across slices
+  (groups of TPU devices with a fast network, joined by a slow one).
+- data: splits prompts, and has copies of the parameters, within a slice.
+- fsdp: splits prompts, and splits parameters, which are gathered before use
+  (Rajbhandari et al. 2020, ZeRO).
 - tensor: splits heads and MLP channels (Shoeybi et al. 2019, Megatron-LM).
 - context: splits the tokens of a sequence in scoring, where each device reads
-  all keys, and the samples of a prompt in sampling and in the heads. Splits
-  parameters like fsdp.
+  all keys; splits the samples of a prompt in sampling and in the heads. It also
+  splits parameters, together with fsdp.
 
 `RULES` maps each parameter to the mesh axes that split it. To change how a
-parameter is split, change its rule; a new parameter needs a new rule.
+parameter is split, change its rule; a new parameter needs a new rule. In this
+module P is `jax.sharding.PartitionSpec`, not the number of prompts.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from jax.sharding import PartitionSpec as P
 
 AXES = ("replica", "data", "fsdp", "tensor", "context")
 PROMPT_AXES = ("replica", "data", "fsdp")  # the axes that split prompts
-# The axes that replace "fsdp" in a rule, if the context axis is larger than 1.
+# The axes that replace "fsdp" in a rule if the size of "context" is above 1.
 PARAM_AXES = ("fsdp", "context")
 Rules = tuple[tuple[str, P], ...]
 
 # Pairs of a regular expression and the PartitionSpec of the leaves whose dotted
-# path ends with a match; the first that matches applies. The parameters' shapes
-# are listed in `models.transformer`. Axis 0 of "layers" is scanned over and
-# never split.
+# path ends with a match; the first pair that matches applies. The docstring of
+# `models.transformer` lists the shapes of parameters. Axis 0 of a leaf of
+# "layers" is the layer, which is scanned over and never split.
 RULES: Rules = (
   (r"embed\.table", P("tensor", "fsdp")),
   (r"unembed\.kernel", P("fsdp", "tensor")),
@@ -89,7 +90,7 @@ def make_mesh(
 
   Args:
     data: size of the axis "data". One of the sizes may be -1, which stands for
-      the number of devices divided by the other sizes.
+      the number of devices divided by the product of the other sizes.
     fsdp: size of the axis "fsdp".
     tensor: size of the axis "tensor".
     context: size of the axis "context".
@@ -111,9 +112,10 @@ def make_mesh(
   sizes = dict(zip(AXES, (replica, data, fsdp, tensor, context), strict=True))
   sizes = _resolve_sizes(sizes, len(devices))
   if sizes["replica"] % slices:
+    nearest = max(round(replica / slices), 1) * slices
     raise ValueError(
-      f"mesh replica={replica} must be a multiple of the {slices} slices; "
-      f"nearest: {max(round(replica / slices), 1) * slices}"
+      f"mesh replica={replica} must be a multiple of the {slices} slices; the "
+      f"nearest multiple is {nearest}"
     )
   shape = tuple(sizes.values())
   if slices == 1:
@@ -121,7 +123,8 @@ def make_mesh(
       shape, devices, allow_split_physical_axes=True
     )
   else:
-    # Within a slice, and across slices: only replica crosses them.
+    # The sizes of the axes within a slice, then across slices: only "replica"
+    # crosses slices.
     grid = mesh_utils.create_hybrid_device_mesh(
       (shape[0] // slices, *shape[1:]),
       (slices, *(1 for _ in shape[1:])),
@@ -148,10 +151,10 @@ def _resolve_sizes(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
   if num_devices % product or (not free and product != num_devices):
     divisors = [n for n in range(1, num_devices + 1) if num_devices % n == 0]
     raise ValueError(
-      f"mesh {text} does not fit {num_devices} devices: the fixed sizes "
-      f"multiply to {product}, allowed are products "
-      + (f"in {divisors}" if free else f"of exactly {num_devices}")
-      + f"; nearest: data=-1 with the others' product in {divisors}"
+      f"mesh {text} does not fit {num_devices} devices: the sizes other than "
+      f"-1 multiply to {product}, but their product must be "
+      + (f"in {divisors}" if free else f"exactly {num_devices}")
+      + f"; for example set data=-1 and the product of the others in {divisors}"
     )
   return {
     name: num_devices // product if size == -1 else size
@@ -160,15 +163,15 @@ def _resolve_sizes(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
 
 
 def num_prompt_shards(mesh: Mesh) -> int:
-  """The number of parts into which the mesh splits prompts."""
+  """Returns the number of parts into which the mesh splits prompts."""
   return math.prod(mesh.shape[name] for name in PROMPT_AXES)
 
 
 def mesh_and_auto_axes(x: jax.Array) -> tuple[AbstractMesh, tuple[str, ...]]:
   """Returns the mesh of a traced array, and the axes that XLA splits over.
 
-  Axes that an enclosing `jax.shard_map` splits over are left out, and without a
-  mesh there are no axes.
+  Axes that an enclosing `jax.shard_map` splits over are left out. If the array
+  has no mesh, the mesh is empty and there are no axes.
   """
   mesh = jax.typeof(x).sharding.mesh
   axis_types = zip(mesh.axis_names, mesh.axis_types, strict=True)
@@ -179,18 +182,19 @@ def mesh_and_auto_axes(x: jax.Array) -> tuple[AbstractMesh, tuple[str, ...]]:
 def map_over_devices(x: jax.Array) -> Callable[[Callable], Callable]:
   """Returns a transformation that runs a function on each device's part of x.
 
-  It wraps `jax.shard_map`. What all devices read, such as parameters, is
-  gathered once before the function, and its gradient is summed over devices
-  once after it, even if the function contains loops.
+  It wraps `jax.shard_map`. Arrays that all devices read, such as parameters,
+  are gathered once before the function, and their gradient is summed over
+  devices once after it, even if the function contains loops.
 
   Args:
     x: a traced array `[prompts, samples, ...]` or `[prompts, tokens, ...]` that
       defines the split: axis 0 over `PROMPT_AXES` and axis 1 over "context". An
-      axis whose size the number of devices does not divide is not split.
+      axis of x is not split if the size of the mesh axes does not divide it.
 
   Returns:
-    A function `fn -> mapped_fn`. Both take a tree that all devices read, and
-    arrays that are split like x; the result is split like x.
+    A transformation `fn -> mapped_fn`. Both functions take a tree that all
+    devices read, and then arrays that are split like x; their result is split
+    like x. If x is not split, `mapped_fn` is `fn`.
   """
   mesh, auto_axes = mesh_and_auto_axes(x)
   split = []
@@ -219,7 +223,12 @@ def map_over_devices(x: jax.Array) -> Callable[[Callable], Callable]:
 
 
 def num_shards(x: jax.Array, axis: str) -> int:
-  """The size of a mesh axis of a traced array; 1 if x has no such axis."""
+  """Returns the size of a mesh axis of a traced array, or 1 if it has none.
+
+  Args:
+    x: the traced array.
+    axis: name of the mesh axis.
+  """
   mesh, auto_axes = mesh_and_auto_axes(x)
   return mesh.shape[axis] if axis in auto_axes else 1
 
@@ -229,8 +238,11 @@ def constrain(x: jax.Array, *axes: str | tuple[str, ...] | None) -> jax.Array:
 
   Args:
     x: the array.
-    *axes: the mesh axes that split each dimension, or None. Mesh axes that x
+    *axes: mesh axes that split each dimension, or None. Axes that the mesh of x
       does not have are ignored.
+
+  Returns:
+    x with the constraint; x itself if it has no mesh.
   """
   mesh, auto_axes = mesh_and_auto_axes(x)
   if not auto_axes:
@@ -253,19 +265,20 @@ def gather_fsdp(x: jax.Array, spec: P) -> jax.Array:
     x: the array, split as in `spec`.
     spec: partition of x, from `partition_specs`.
   """
-  # Still split here: XLA must not gather earlier, before a cast to a smaller
-  # dtype. Whole from here on: it must not gather later, inside a loop.
+  # The first constraint keeps x split up to here: XLA must not gather it before
+  # a cast to a smaller dtype. The second gathers x here, so that XLA does not
+  # gather it later, inside a loop.
   x = constrain(x, *spec)
   return constrain(x, *(None if axis == "fsdp" else axis for axis in spec))
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-  """The sharding of a batch: axis 0 (prompts) is split over `PROMPT_AXES`."""
+  """Returns the sharding of a batch: `PROMPT_AXES` split axis 0 (prompts)."""
   return NamedSharding(mesh, P(PROMPT_AXES))
 
 
 def partition_specs(tree: Any, rules: Rules = RULES) -> Any:
-  """The PartitionSpec of each leaf, from the first rule that its path matches.
+  """Returns the PartitionSpec of each leaf, from the first rule that matches.
 
   Args:
     tree: parameters, an optimizer state or any pytree whose paths end like
@@ -273,10 +286,10 @@ def partition_specs(tree: Any, rules: Rules = RULES) -> Any:
     rules: pairs of regular expression and PartitionSpec, see `RULES`.
 
   Returns:
-    A pytree of PartitionSpec. It is `P()`, not split, for two kinds of leaves:
-    those whose rank differs from their rule's (such as a factored second
-    moment), and those without a rule that have fewer than two axes (such as a
-    step count or a PRNG key).
+    A pytree of PartitionSpec. It is `P()`, which means not split, for two kinds
+    of leaves: leaves whose number of axes differs from their rule's (such as a
+    factored second moment), and leaves without a rule that have fewer than two
+    axes (such as a step count or a PRNG key).
 
   Raises:
     ValueError: a leaf with two or more axes matches no rule.
@@ -292,15 +305,15 @@ def partition_specs(tree: Any, rules: Rules = RULES) -> Any:
     expressions = [expression.replace("\\", "") for expression, _ in rules]
     close = difflib.get_close_matches(name, expressions, n=1, cutoff=0.0)
     raise ValueError(
-      f"no sharding rule for {name!r} of shape {tuple(leaf.shape)}; "
-      f"add one (nearest: {close[0] if close else 'none'!r})"
+      f"no sharding rule for {name!r} of shape {tuple(leaf.shape)}; add one to "
+      f"the rules (the most similar one is {close[0] if close else 'none'!r})"
     )
 
   return jax.tree_util.tree_map_with_path(partition, tree)
 
 
 def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
-  """The sharding of each leaf on a mesh, after a check of the shapes.
+  """Returns the sharding of each leaf on a mesh, and checks the shapes.
 
   Args:
     tree: a pytree as in `partition_specs`.
@@ -322,11 +335,12 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
       parts = math.prod(mesh.shape[name] for name in names)
       size = leaf.shape[axis]
       if size % parts:
+        # The smallest ones; a large size has too many divisors for a message.
         divisors = [n for n in range(1, size + 1) if size % n == 0][:8]
         raise ValueError(
           f"{dotted_path(path)}: dimension {axis} of shape "
           f"{tuple(leaf.shape)} is {size}, which mesh axis {'*'.join(names)} "
-          f"= {parts} does not divide; what works: {'*'.join(names)} in "
+          f"= {parts} does not divide; choose {'*'.join(names)} from "
           f"{divisors}, or a dimension of {math.ceil(size / parts) * parts}"
         )
     return NamedSharding(mesh, spec)
@@ -337,7 +351,7 @@ def shardings(tree: Any, mesh: Mesh, rules: Rules = RULES) -> Any:
 
 
 def sharding_table(tree: Any) -> str:
-  """A table of the leaves, how each is split, and its memory per device.
+  """Returns a table of leaves, how each is split, and its memory per device.
 
   Args:
     tree: arrays or `jax.ShapeDtypeStruct`, each with a NamedSharding.
@@ -369,7 +383,10 @@ def sharding_table(tree: Any) -> str:
 
 
 def _format_split(sharding: NamedSharding) -> str:
-  """The mesh axes that split each dimension, such as "1: fsdp, 2: tensor"."""
+  """Returns the mesh axes that split each dimension; "whole" if there are none.
+
+  An example is "1: fsdp, 2: tensor".
+  """
   parts = []
   for dimension, names in enumerate(sharding.spec):
     names = (names,) if isinstance(names, str) else names or ()

@@ -1,9 +1,9 @@
 """Paths on this machine or in a cloud bucket (`gs://...`), as `epath.Path`.
 
-These functions correct or reject what `epath` alone would get wrong. Run
-folders, reports and data may be in a bucket. Files that a library maps into
-memory, renames or passes to another program must be on this machine; call
-`require_local` for those.
+These functions correct or reject paths that `epath` alone would interpret
+wrongly. Folders of runs, reports and data may be in a bucket. Files that a
+library maps into memory, renames or passes to another program must be on this
+machine; call `require_local` for their paths.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse(path: epath.PathLike) -> epath.Path:
   """
   if not os.fspath(path).strip():
     raise ValueError(
-      "the path is empty; name a folder, or '.' for the current folder"
+      "the path is empty; it must name a folder, or be '.' for the current one"
     )
   scheme, separator, _ = os.fspath(path).partition("://")
   if separator and scheme not in SCHEMES:
@@ -44,9 +44,9 @@ def is_remote(path: epath.PathLike) -> bool:
 
 
 def absolute(path: epath.PathLike) -> epath.Path:
-  """Returns the absolute path; a path in a bucket already is.
+  """Returns the absolute path; a path in a bucket is already absolute.
 
-  (`epath.Path.absolute` would put the current folder in front of it.)
+  (`epath.Path.absolute` would put the current folder in front of the latter.)
 
   Raises:
     ValueError: the path is empty or has an unknown scheme.
@@ -67,8 +67,8 @@ def require_local(path: epath.PathLike, what: str) -> pathlib.Path:
   """
   if is_remote(path):
     raise ValueError(
-      f"{what} {os.fspath(path)!r} lies in a bucket and is read and written as "
-      "local files; copy it to this machine, or mount the bucket, and name "
-      "that folder"
+      f"{what} {os.fspath(path)!r} lies in a bucket, but must be on this "
+      "machine; copy it to a local folder, or mount the bucket, and name that "
+      "folder"
     )
   return pathlib.Path(path)

@@ -2,8 +2,8 @@
 
 For any tokenizer, this module converts texts and conversations to ids and back,
 and finds the ids that end a completion. `train` trains a byte-level BPE with
-the special tokens pad and EOS. Each digit is a token, so that numbers are
-written digit by digit, and each byte is a token, so that there are no unknown
+the special tokens pad and EOS. In it, each digit is a token of its own and is
+not merged with others. Each byte is a token, so that there are no unknown
 tokens.
 """
 
@@ -23,19 +23,19 @@ from models import storage_paths
 PAD, EOS = "<pad>", "<eos>"
 MIN_VOCAB_SIZE = 256 + len((PAD, EOS))  # all bytes and the special tokens
 
-# Put before each chat template. Templates that write today's date call
-# `strftime_now`; a fixed date gives the same prompts on every day. The newline
-# is not rendered: chat templates drop a newline after a block.
+# Jinja code that is put before each chat template. Templates that write today's
+# date call `strftime_now`; a fixed date gives the same prompts on every day.
+# The newline is not rendered: chat templates drop a newline after a block.
 _FIXED_DATE = "{%- macro strftime_now(format) -%}26 Jul 2024{%- endmacro %}\n"
-# An example reply, to see what a chat template writes after one; a word that no
-# template contains.
+# A reply of the assistant with which `turn_end_id` finds out what a chat
+# template writes after a reply; a word that no template contains.
 _EXAMPLE_REPLY = "Nineteen."
 
 Tokenizer = transformers.PreTrainedTokenizerBase
 
 
 def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-  """Trains a BPE tokenizer; the same texts in the same order give the same one.
+  """Trains a byte-level BPE tokenizer; the result depends on the texts' order.
 
   Args:
     texts: the training texts.
@@ -50,8 +50,8 @@ def train(texts: Iterable[str], vocab_size: int) -> Tokenizer:
   """
   if vocab_size < MIN_VOCAB_SIZE:
     raise ValueError(
-      f"vocab_size={vocab_size} cannot hold 256 bytes and the special tokens; "
-      f"allowed: {MIN_VOCAB_SIZE} or more, the nearest is {MIN_VOCAB_SIZE}"
+      f"vocab_size={vocab_size} has no room for 256 bytes and the special "
+      f"tokens; it must be at least {MIN_VOCAB_SIZE}"
     )
   bpe = tokenizers.Tokenizer(models.BPE())
   bpe.pre_tokenizer = pre_tokenizers.Sequence(
@@ -89,7 +89,9 @@ def load(folder: str | Path) -> Tokenizer:
     ValueError: the folder does not exist or has no readable tokenizer.
   """
   if not storage_paths.require_local(folder, "tokenizer").is_dir():
-    raise ValueError(f"no tokenizer at {str(folder)!r}; expected a folder")
+    raise ValueError(
+      f"there is no tokenizer at {str(folder)!r}; it must be a folder"
+    )
   try:
     return transformers.AutoTokenizer.from_pretrained(
       str(folder), local_files_only=True
@@ -104,13 +106,13 @@ def load(folder: str | Path) -> Tokenizer:
 
 
 def required_vocab_size(tokenizer: Tokenizer, stops: Iterable[int] = ()) -> int:
-  """The number of embedding rows that the tokenizer needs: largest used id + 1.
+  """Returns the number of embedding rows that a tokenizer needs.
 
-  Unused special tokens at the end of the vocabulary do not count, because some
-  published folders have them beyond the embedding (Gemma 3's
-  `<image_soft_token>`). A special token is used if it is in `stops`, in the
-  chat template, or the tokenizer's BOS, EOS, pad or unknown token. A text that
-  spells out an unused special token is still encoded with its id.
+  This is its largest id + 1, without unused special tokens at the end of the
+  vocabulary, because some published models have no embedding rows for these
+  (Gemma 3's `<image_soft_token>`). A special token is used if it is in `stops`,
+  in the chat template, or the tokenizer's BOS, EOS, pad or unknown token. A
+  text that contains an unused special token is still encoded with its id.
 
   Args:
     tokenizer: the tokenizer.
@@ -137,23 +139,25 @@ def required_vocab_size(tokenizer: Tokenizer, stops: Iterable[int] = ()) -> int:
 
 
 def _special_ids(tokenizer: Tokenizer) -> set[int]:
+  """Returns the ids of special tokens."""
   added = tokenizer.added_tokens_decoder
   return {i for i, token in added.items() if token.special}
 
 
 def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
-  """Ids of the tokens that end a completion.
+  """Returns the ids of the tokens that end a completion.
 
   They are the `eos_token_id` of the folder's `generation_config.json`, where an
-  instruction-tuned model often has several; or else that of its `config.json`;
-  or else the tokenizer's EOS.
+  instruction-tuned model often has several; if it has none, that of
+  `config.json`; and if none of these ids is in the vocabulary, the tokenizer's
+  EOS.
 
   Args:
     tokenizer: the tokenizer of the folder.
     folder: folder of the tokenizer.
 
   Raises:
-    ValueError: there is none, or a file is not a JSON object.
+    ValueError: no such id exists, or a file is not a JSON object.
   """
   eos_ids = None
   for name in ("generation_config.json", "config.json"):
@@ -180,7 +184,7 @@ def stop_ids(tokenizer: Tokenizer, folder: str | Path) -> tuple[int, ...]:
 
 
 def turn_end_id(tokenizer: Tokenizer, stops: Sequence[int]) -> int | None:
-  """Id of the token with which the chat template ends an assistant's turn.
+  """Returns the id with which the chat template ends an assistant's turn.
 
   It is the first token after the reply that is special or in `stops`. The
   folder of a base model may have this token in its chat template only, not in
@@ -191,22 +195,23 @@ def turn_end_id(tokenizer: Tokenizer, stops: Sequence[int]) -> int | None:
     stops: ids of tokens that end a completion.
 
   Returns:
-    The id, or None if the template writes no such token.
+    The id, or None if the template writes no such token or not the reply.
   """
   turns = [
     {"role": "user", "content": "?"},
     {"role": "assistant", "content": _EXAMPLE_REPLY},
   ]
-  (text,) = _render(tokenizer, [turns], False, {})
-  _, reply, after = text.rpartition(_EXAMPLE_REPLY)
+  (text,) = _render(tokenizer, [turns], add_generation_prompt=False, options={})
+  _, reply, text_after_reply = text.rpartition(_EXAMPLE_REPLY)
   if not reply:
     return None
-  ends = {*stops, *_special_ids(tokenizer)}
-  return next((i for i in encode(tokenizer, [after])[0] if i in ends), None)
+  end_ids = {*stops, *_special_ids(tokenizer)}
+  (ids,) = encode(tokenizer, [text_after_reply])
+  return next((i for i in ids if i in end_ids), None)
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-  """Converts texts to ids; adds no special tokens."""
+  """Converts texts to ids, one list per text; adds no special tokens."""
   if not texts:
     return []
   return tokenizer(
@@ -233,8 +238,8 @@ def chat_prompts(
   """Converts conversations to ids of prompts that the assistant answers.
 
   Templates that write today's date (Llama 3.2, SmolLM3) write 26 Jul 2024
-  instead, so that prompts are the same on every day. This is the date that
-  Llama 3.2's template uses if it cannot get today's.
+  instead, so that prompts are the same on every day. Llama 3.2's template uses
+  this date if it cannot get today's.
 
   Args:
     tokenizer: a tokenizer with a chat template.
@@ -245,7 +250,9 @@ def chat_prompts(
     ValueError: there is no template, or it raises an error, for example because
       it does not support a system turn.
   """
-  texts = _render(tokenizer, conversations, True, options)
+  texts = _render(
+    tokenizer, conversations, add_generation_prompt=True, options=options
+  )
   return encode(tokenizer, texts)  # the template has written all special tokens
 
 
@@ -255,7 +262,17 @@ def _render(
   add_generation_prompt: bool,
   options: Mapping[str, object],
 ) -> list[str]:
-  """Applies the chat template to conversations, with the fixed date."""
+  """Applies the chat template to conversations, with the fixed date.
+
+  Args:
+    tokenizer: a tokenizer with a chat template.
+    conversations: lists of turns `{"role": ..., "content": ...}`.
+    add_generation_prompt: whether to end with the beginning of a reply.
+    options: further variables of the template.
+
+  Returns:
+    One text per conversation.
+  """
   if not conversations:
     return []
   try:
@@ -269,7 +286,9 @@ def _render(
   except ImportError:  # jinja2 is not installed
     raise
   except Exception as error:  # a template is a program, and may raise anything
-    raise ValueError(f"the chat template refuses: {error}") from None
+    raise ValueError(
+      f"the chat template refuses the conversation: {error}"
+    ) from None
 
 
 def decode(
@@ -279,9 +298,9 @@ def decode(
 
   Args:
     tokenizer: the tokenizer.
-    rows: rows of ids.
-    vocab_size: the tokenizer's `required_vocab_size`. Ids that are not below it
-      are dropped: embeddings may have more rows.
+    rows: ids of each text.
+    vocab_size: the tokenizer's `required_vocab_size`. Larger ids, for which an
+      embedding may have rows, and negative ones are dropped.
   """
   rows = [np.asarray(row, np.int64) for row in rows]
   return tokenizer.batch_decode(
@@ -292,7 +311,7 @@ def decode(
 
 
 def ids_containing(tokenizer: Tokenizer, separator: str) -> tuple[int, ...]:
-  """Ids of all tokens whose text contains the separator."""
+  """Returns the ids of all tokens whose text contains the separator."""
   vocab_size = required_vocab_size(tokenizer)
   texts = decode(tokenizer, np.arange(vocab_size)[:, None], vocab_size)
   return tuple(i for i, text in enumerate(texts) if separator in text)

@@ -3,11 +3,12 @@
 An RL batch has P prompts `[P, L]` with S completions each, `[P, S, T]`. The
 decoder computes each prompt once: inside a layer, the prompt attends causally
 to itself, and each completion attends to the keys and values of its prompt and
-causally to itself. `score` and `models.decoding` both work this way. `logits`,
-for ordinary sequences `[B, T]`, treats them as prompts without completions.
+causally to itself. `score` and `models.decoding` both work this way. `logits`
+treats ordinary sequences `[B, T]` as prompts without completions.
 
 Axes: P prompts, S completions per prompt, L prompt tokens, T completion tokens,
-N tokens, D = width, V = vocab_size, F = mlp_width, E = experts, r = lora_rank.
+N tokens, D = width, V = vocab_size, F = mlp_width, E = experts, r = lora_rank,
+B sequences.
 
 Parameters are a nested dict. Those of the layers are stacked on axis 0, whose
 size is `layers`. Parameters that a config does not need are absent:
@@ -26,11 +27,13 @@ size is `layers`. Parameters that a config does not need are absent:
   layers.experts.{gate,up}.kernel [layers, E, D, F]
   layers.experts.down.kernel [layers, E, F, D]
   value.{kernel [D], bias []}
-  heads.NAME.{kernel [D, K], bias [K]}, K outputs
+  heads.NAME.{kernel [D, K], bias [K]}       for each extra head of K outputs
 
 Next to each scale of a LayerNorm is a bias of the same shape. Next to the
 kernel of a projection with adapters are `lora_a` [layers, inputs, r] and
-`lora_b` [layers, r, outputs]. For keys and values, `heads` is `kv_heads`.
+`lora_b` [layers, r, outputs], where inputs and outputs are the axes of the
+kernel that are summed over and the others. For keys and values, `heads` above
+is `kv_heads`.
 """
 
 from __future__ import annotations
@@ -55,9 +58,9 @@ from rl import types
 
 Array = jax.Array
 Params = dict[str, Any]
-# Checkpoint policies of the scan over layers, by `ModelConfig.remat`; the
-# policy None recomputes everything. Two values are absent: "none" recomputes
-# nothing, and "attention" is handled in `layers.Attention`.
+# Policies of `jax.checkpoint` for one layer, by `ModelConfig.remat`; the policy
+# None recomputes everything. Two values of `remat` are absent: "none", which
+# recomputes nothing, and "attention", which `layers.Attention` implements.
 REMAT_POLICIES = {
   "full": None,
   "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
@@ -73,8 +76,9 @@ class PositionTables(NamedTuple):
       order of axis 0 of the tables.
     cos: cosines of the rotary embedding,
       `[len(kinds), ..., 1, N, rotary_dim / 2]`; None means no rotation.
-    sin: sines of the same angles, or None.
-    windows: the window of each kind; None if no layer has one.
+    sin: sines of the same angles; None means no rotation.
+    windows: number of positions that a token sees in layers of each kind; None
+      if no layer has a window.
   """
 
   kinds: tuple[str, ...]
@@ -83,7 +87,11 @@ class PositionTables(NamedTuple):
   windows: tuple[int, ...] | None
 
   def select(self, kind: Array | int) -> LayerPositions:
-    """The entries of one kind, an index into `kinds` that may be traced."""
+    """Returns the entries of one kind.
+
+    Args:
+      kind: index into `kinds`; may be traced.
+    """
     if len(self.kinds) == 1:
       kind = 0  # keeps the window a Python int, which some forms require
     window = None
@@ -171,7 +179,7 @@ def logits(
     config: the decoder's config.
     params: the decoder's parameters.
     tokens: `[B, T]` ids.
-    mask: `[B, T]` bool, real tokens; padding may be on either side.
+    mask: `[B, T]` bool, True on real tokens; padding may be on either side.
 
   Returns:
     `[B, T, V]` float32. Entry t predicts token t + 1; entries of padding are
@@ -196,7 +204,7 @@ def logits(
 def score(
   config: ModelConfig, params: Params, tokens: types.Tokens
 ) -> types.Scored:
-  """Teacher-forced forward pass over prompts and completions.
+  """Computes the hidden states of given prompts and completions.
 
   Args:
     config: the decoder's config.
@@ -214,18 +222,19 @@ def score(
   prompts, prompt_mask = tokens.prompts, tokens.prompt_mask
   if prompts.ndim == 2:
     groups = (P, S)
-  else:  # treat each completion as a group of its own
+  else:  # treat each completion as the only one of its prompt
     groups = (P * S, 1)
     prompts = prompts.reshape(P * S, prompts.shape[-1])
     prompt_mask = prompt_mask.reshape(prompts.shape)
-  # Below, P and S are those of `groups`. The last token predicts nothing here,
-  # so T - 1 tokens are computed.
+  # In the shapes below, P and S are the entries of `groups`. Nothing after the
+  # last token is predicted, so it is not an input: T - 1 tokens are computed.
   completions = tokens.completions.reshape(*groups, T)[..., :-1]
   lengths = tokens.lengths.reshape(*groups, 1)
-  # The sampler's length, without the padding below: scalings of rotary
-  # embedding that depend on it must agree.
+  # The same as in `decoding.prefill`, without the padding below: scalings of
+  # rotary embedding that depend on the length must agree with the sampler.
   max_length = prompts.shape[-1] + T
-  # If the mesh axis "context" splits tokens, pad both to a multiple of it.
+  # If the mesh axis "context" splits tokens, pad prompts and completions to a
+  # multiple of its size.
   num_parts = sharding.num_shards(completions, "context")
   prompt_padding = -prompts.shape[-1] % num_parts
   prompts = jnp.pad(prompts, ((0, 0), (prompt_padding, 0)))
@@ -270,7 +279,7 @@ def score(
   first = jnp.broadcast_to(prompt_x[:, None, -1:], (*groups, 1, config.width))
   hidden = jnp.concatenate([first, completion_x[:, :, : T - 1]], axis=2)
   hidden = final_norm(config, params, hidden).reshape(P, S, T, config.width)
-  # Lets callers apply heads to each device's part of the hidden states.
+  # Callers use it to apply heads to each device's part of the hidden states.
   local = sharding.map_over_devices(hidden)
   return types.Scored(hidden, heads(config, params), local)
 
@@ -280,12 +289,12 @@ def heads(
 ) -> dict[str, Callable[[Array], Array]]:
   """Returns the heads by name, functions of hidden states after the final norm.
 
-  Each is a pytree whose leaves are the parameters that it reads, so it can be
-  passed through `jax.jit`.
+  Each function is a pytree whose leaves are the parameters that it reads, so it
+  can be passed through `jax.jit`.
   """
-  read = "embed" if config.tied_embeddings else "unembed"
+  table = "embed" if config.tied_embeddings else "unembed"
   functions = {
-    "logits": Partial(_logits_function(config), {read: params[read]})
+    "logits": Partial(_logits_function(config), {table: params[table]})
   }
   if config.value_head:
     functions["value"] = Partial(head_lib.scalar, params["value"])
@@ -296,7 +305,7 @@ def heads(
 
 @functools.cache
 def _logits_function(config: ModelConfig) -> Callable[[Params, Array], Array]:
-  """Returns the same object for the same config, so that jit caches hit."""
+  """Returns `unembed` of a config; the same object, so that jit caches hit."""
   return functools.partial(unembed, config)
 
 
@@ -313,7 +322,7 @@ def embed(
     config: the decoder's config.
     params: the decoder's parameters.
     tokens: `[..., N]` ids.
-    mask: bool, real tokens, broadcastable to `tokens`.
+    mask: bool, True on real tokens, broadcastable to `tokens`.
     positions: positions of the tokens, broadcastable to `tokens`.
 
   Returns:
@@ -339,8 +348,8 @@ def unembed(
     config: the decoder's config.
     params: the decoder's parameters.
     hidden: `[..., D]` after the final norm.
-    ids: N token ids whose logits are computed, and no others, such as a
-      verifier's "-" and "+" (see `heads.two_class_score`); None means all.
+    ids: the N token ids whose logits are computed, such as the "-" and "+" of a
+      verifier (see `heads.two_class_score`); None means all ids.
 
   Returns:
     `[..., V]`, or `[..., N]` with `ids`; float32 at least.
@@ -380,12 +389,12 @@ def scan_layers(
   Args:
     config: the decoder's config; reads `unroll` and `remat`.
     params: the decoder's parameters.
-    step: `(x, (layer_params, kind)) -> (x, output)`, where kind is the index of
-      the layer's kind in `PositionTables.kinds`.
+    step: function `(x, (layer_params, kind)) -> (x, output)` that applies one
+      layer; kind is the index of the layer's kind in `PositionTables.kinds`.
     x: input of the first layer.
 
   Returns:
-    The output of the last layer, and the steps' outputs stacked on axis 0.
+    x after the last layer, and the outputs of all layers stacked on axis 0.
   """
   if config.remat in REMAT_POLICIES:
     step = jax.checkpoint(
@@ -396,18 +405,27 @@ def scan_layers(
 
 
 def scan_inputs(config: ModelConfig, params: Params) -> tuple[Params, Array]:
-  """Inputs of a scan over layers: parameters, and the index of the kind."""
+  """Returns the inputs of a scan over layers, each with axis 0 of layers.
+
+  They are the parameters, and the index of each layer's kind in
+  `PositionTables.kinds`.
+  """
   kinds = list(dict.fromkeys(config.kinds))
   return params["layers"], jnp.asarray([kinds.index(k) for k in config.kinds])
 
 
 def token_positions(mask: Array) -> Array:
-  """Positions `[P, L]` of tokens, counted from the first real one."""
+  """Returns positions `[P, L]`: 0 at the first real token and before it."""
   return jnp.maximum(jnp.cumsum(mask, axis=-1) - 1, 0)
 
 
 def _completion_positions(prompt_mask: Array, t: Array) -> Array:
-  """Positions `[P, 1, T]` of completion tokens t `[T]`, after their prompts."""
+  """Returns positions `[P, 1, T]` of completion tokens t, after the prompts.
+
+  Args:
+    prompt_mask: `[P, L]` bool, True on real tokens.
+    t: `[T]`, indices in the completion.
+  """
   return (prompt_mask.sum(-1)[:, None] + t)[:, None]
 
 
@@ -424,12 +442,12 @@ def position_tables(
     positions: `[..., N]`, positions of the tokens.
     max_length: longest sequence that the program can hold, in tokens, padding
       included.
-    num_inputs: number of its tokens that are inputs of the decoder; None means
-      all but the last, which only is predicted.
+    num_inputs: number of tokens of that sequence that are inputs of the
+      decoder; None means all but the last token, which is only predicted.
 
   Returns:
     The tables. Cosines and sines are `[len(kinds), ..., 1, N, rotary_dim / 2]`,
-    where the axis of size 1 broadcasts over heads.
+    where the axis of size 1 broadcasts over heads; None with learned positions.
 
   Raises:
     ValueError: there are more inputs than learned positions.
@@ -444,9 +462,10 @@ def position_tables(
     num_inputs = max_length - 1 if num_inputs is None else num_inputs
     if num_inputs > config.max_positions:
       raise ValueError(
-        f"prompt and completion have room for {max_length} tokens, but the "
-        f"decoder has {config.max_positions} learned positions; use at most as "
-        "many"
+        f"prompt and completion have room for {max_length} tokens, of which "
+        f"{num_inputs} are inputs of the decoder, but it has only "
+        f"{config.max_positions} learned positions; use shorter prompts or "
+        "completions"
       )
     return PositionTables(kinds, None, None, windows)
   angles, factors = [], []
@@ -464,9 +483,9 @@ def position_tables(
 def _kind_frequencies(
   config: ModelConfig, kind: str, max_length: int
 ) -> tuple[np.ndarray, float]:
-  """Rotary frequencies of one kind of layer, and the factor of cos and sin."""
+  """Returns what `rope.frequencies` returns, for one kind of layer."""
   dim = config.rotary_dim
-  if kind == "nope":  # an angle of 0 rotates nothing
+  if kind == "nope":  # frequencies of 0, so that nothing is rotated
     return np.zeros(dim // 2, np.float32), 1.0
   if kind == "local" and config.local_rope_theta:
     return frequencies(dim, config.local_rope_theta, None, max_length)

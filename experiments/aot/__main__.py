@@ -1,19 +1,20 @@
-"""Compiles an experiment for a machine that is not present: does it fit?
+"""Compiles an experiment for a machine that is not present, to see if it fits.
 
   python -m experiments.aot --config FILE --topology v5e:16x16 [--slices 2]
     [--fit] [--json | --json=FILE] [--config.mesh.fsdp=16] ... [--explain]
 
-Rollout, score pass, train step and evaluation are compiled by the compiler of
-the chips, from shapes alone: no weights are read and no program runs. Data and
-tokenizer must exist, as for a run. Several slices are the axis `mesh.replica`
-of the mesh.
+The programs of a run (rollout, score pass, train step and evaluation) are
+compiled by the compiler of the chips, from shapes alone: no weights are read
+and no program runs. Data and tokenizer must exist, as for a run. Several slices
+form the axis `mesh.replica` of the mesh.
 
-If a program does not fit, the report suggests a change of the config; `--fit`
-tries such changes, one after the other, until every program fits. `--json`
-prints the report as JSON and nothing else, `--json=FILE` writes it. `--explain`
-compiles nothing and prints how each array of the state is split. The exit
-status is 1 if a program does not fit. Needs the extra `tpu`, or `gpu-aot` for
-GPUs.
+If a program does not fit into a device's memory, the report suggests a change
+of the config; `--fit` tries such changes, one after the other, until every
+program fits or no change is left. `--json` prints the report as JSON to stdout,
+and everything else to stderr; `--json=FILE` also writes it to a file.
+`--explain` compiles nothing and prints how each array of the training state is
+split. The exit status is 1 if a program does not fit. The command needs the
+extra `tpu` of this project, or `gpu-aot` for GPUs.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ from experiments.cli import command_line, errors
 from experiments.logging import json_files
 
 STDOUT = "-"  # value of `--json` without a file
-# Columns of the seconds in the table of programs.
-PARTS = ("compute s", "memory s", "network s")
+# Columns of the table of programs: the seconds of a roofline, see `report`.
+SECONDS_COLUMNS = ("compute s", "memory s", "network s")
 
 
-def _define(values: flags.FlagValues) -> None:
+def _define_flags(values: flags.FlagValues) -> None:
   flags.DEFINE_string(
     "topology",
     None,
@@ -81,7 +82,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
   argv = [f"--json={STDOUT}" if word == "--json" else word for word in argv]
-  options = command_line.parse(argv, _define, required=("config", "topology"))
+  options = command_line.parse(
+    argv, _define_flags, required=("config", "topology")
+  )
   to_file = options.json not in ("", STDOUT)
   if to_file and not pathlib.Path(options.json).parent.is_dir():
     raise errors.UsageError(
@@ -91,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
   from experiments.aot import chips, fit, report
   from experiments.training import validate
 
-  # With `--json` alone, stdout holds nothing but the JSON object.
+  # With `--json` and no file, stdout holds nothing but the JSON object.
   console = rich.console.Console(stderr=options.json == STDOUT)
 
   def log(text: str) -> None:
@@ -112,7 +115,7 @@ def main(argv: Sequence[str]) -> int:
       changes, analysis = fit.search(options.config, devices, chip, log)
     else:
       analysis = report.analyse(experiment, chip, log)
-  # After `--fit` there is no change left to try.
+  # `fit.search` has already tried all changes.
   advice = {} if options.fit else fit.change(experiment, analysis)
   result = {
     "topology": options.topology,
@@ -143,15 +146,17 @@ def tables(result: Mapping[str, Any]) -> Iterator[rich.table.Table]:
   """Yields the tables that are printed: state, programs, collectives.
 
   Args:
-    result: the report of `report.analyse`.
+    result: the report that `report.analyse` returned.
   """
+  # The parts of the training state, and the cache.
   resident = rich.table.Table(title="GiB per device", title_justify="left")
   for name in result["resident_gib"]:
     resident.add_column(name, justify="right")
   resident.add_row(*(f"{size:.3f}" for size in result["resident_gib"].values()))
   yield resident
   programs = rich.table.Table(title="programs", title_justify="left")
-  for name in ("program", "fits", "peak GiB", "of", "sent GiB", *PARTS):
+  columns = ("program", "fits", "peak GiB", "of", "sent GiB", *SECONDS_COLUMNS)
+  for name in columns:
     programs.add_column(
       name,
       justify="left" if name == "program" else "right",
@@ -169,7 +174,10 @@ def tables(result: Mapping[str, Any]) -> Iterator[rich.table.Table]:
       "" if peak is None else f"{peak:.2f}",
       f"{program['hbm_gib']:.2f}",
       f"{sent / 2**30:.2f}",
-      *(_seconds(seconds, part.removesuffix(" s")) for part in PARTS),
+      *(
+        _format_seconds(seconds, column.removesuffix(" s"))
+        for column in SECONDS_COLUMNS
+      ),
     )
   low, high = result["step_seconds"]
   programs.caption = f"an ideal step takes {low:.1f} to {high:.1f} s"
@@ -188,9 +196,12 @@ def tables(result: Mapping[str, Any]) -> Iterator[rich.table.Table]:
     yield collectives
 
 
-def _seconds(seconds: Mapping[str, float], part: str) -> str:
-  """Returns the seconds as text; "" for an evaluation, which has none."""
-  return f"{seconds[part]:.3f}" if seconds else ""
+def _format_seconds(seconds: Mapping[str, float], resource: str) -> str:
+  """Returns the seconds of a resource as text; "" if `seconds` is empty.
+
+  It is empty for an evaluation, which is not part of a step.
+  """
+  return f"{seconds[resource]:.3f}" if seconds else ""
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Machines that are not present: their devices, and the figures of a device.
+"""Machines that are not present: their devices, and the speed of a device.
 
-Peaks are the makers' published figures, dense and in bfloat16; the figure of
-the links is what a device sends over all of them in one direction. None was
-measured. Memory is what the compiler grants a program: for v5e the figure in
-its refusals, for other TPUs a figure close to that. The TPU compiler refuses a
-program that is too large. The GPU compiler does not; there the memory is the
-share of the device that a run takes,
+A device is what JAX calls one: a TPU chip or a GPU, but half a tpu7x chip.
+Speeds are the makers' published peaks, for dense bfloat16 products; none was
+measured. `Chip.memory` is the limit above which the TPU compiler refuses a
+program: for v5e the limit that its error messages state, for other TPUs an
+estimate of that limit. The GPU compiler refuses no program, so for GPUs
+`Chip.memory` is the part of the memory that a run takes, which is the fraction
 `experiments.cli.devices.GPU_MEMORY_FRACTION`.
 """
 
@@ -29,23 +29,25 @@ GB = 1e9
 
 
 class Chip(NamedTuple):
-  """The figures of a device.
+  """Speed and memory of one device of a kind of chip.
 
   Attributes:
     flops: operations per second of bfloat16 matrix products.
     bandwidth: bytes per second between the device and its memory.
-    links: bytes per second that the device sends to its neighbours.
+    link_bandwidth: bytes per second that the device sends within its slice or
+      node, over all its links together.
     memory: bytes that a program may use.
-    outward: bytes per second that the device sends to another slice or node.
+    network_bandwidth: bytes per second that the device sends to other slices
+      or nodes.
     config: libtpu's `chip_config_name`; "" means libtpu's default.
     options: compiler options without which the compiler ends the process.
   """
 
   flops: float
   bandwidth: float
-  links: float
+  link_bandwidth: float
   memory: float
-  outward: float
+  network_bandwidth: float
   config: str = ""
   options: Mapping[str, Any] = MappingProxyType({})
 
@@ -67,34 +69,71 @@ _NOT_ON_SPARSE_CORES = (
   "nd_reduce_scatter",
   "ragged_all_to_all",
 )
-_TPU7X = {
+_TPU7X_OPTIONS = {
   f"xla_tpu_enable_sparse_core_collective_offload_{kind}": False
   for kind in _NOT_ON_SPARSE_CORES
 }
-# A v5p or v4 chip is one device of two cores; half a tpu7x chip is a device.
-# `outward` is a chip's share of its host's network: four TPU chips share 100 to
-# 400 Gbit/s, and each GPU has an adapter of 400 Gbit/s.
+# Network bandwidth: four TPU chips share their host's 100 to 400 Gbit/s, and
+# each GPU has an adapter of 400 Gbit/s.
 TPUS: Mapping[str, Chip] = {
-  # By default, libtpu makes two devices of its two cores.
-  "v4": Chip(275e12, 1228 * GB, 300 * GB, 30.75 * GIB, 6.25 * GB, "megacore"),
-  "v5e": Chip(197e12, 819 * GB, 200 * GB, 15.75 * GIB, 3.125 * GB),
-  "v5p": Chip(459e12, 2765 * GB, 600 * GB, 95.74 * GIB, 6.25 * GB),
-  "v6e": Chip(918e12, 1638 * GB, 400 * GB, 31.25 * GIB, 12.5 * GB),
+  "v4": Chip(
+    flops=275e12,
+    bandwidth=1228 * GB,
+    link_bandwidth=300 * GB,
+    memory=30.75 * GIB,
+    network_bandwidth=6.25 * GB,
+    config="megacore",  # by default, libtpu makes two devices of the two cores
+  ),
+  "v5e": Chip(
+    flops=197e12,
+    bandwidth=819 * GB,
+    link_bandwidth=200 * GB,
+    memory=15.75 * GIB,
+    network_bandwidth=3.125 * GB,
+  ),
+  "v5p": Chip(
+    flops=459e12,
+    bandwidth=2765 * GB,
+    link_bandwidth=600 * GB,
+    memory=95.74 * GIB,
+    network_bandwidth=6.25 * GB,
+  ),
+  "v6e": Chip(
+    flops=918e12,
+    bandwidth=1638 * GB,
+    link_bandwidth=400 * GB,
+    memory=31.25 * GIB,
+    network_bandwidth=12.5 * GB,
+  ),
+  # The makers' peaks are those of a chip, which is two devices. The figures
+  # without "/ 2" are already those of one device.
   "tpu7x": Chip(
-    *(2307e12 / 2, 7380 * GB / 2, 300 * GB, 94.75 * GIB, 6.25 * GB),
-    options=_TPU7X,
+    flops=2307e12 / 2,
+    bandwidth=7380 * GB / 2,
+    link_bandwidth=300 * GB,
+    memory=94.75 * GIB,
+    network_bandwidth=6.25 * GB,
+    options=_TPU7X_OPTIONS,
   ),
 }
 GPUS: Mapping[str, Chip] = {
   "h100": Chip(
-    989e12, 3352 * GB, 450 * GB, _usable_gpu_memory(84_929_347_584), 50 * GB
+    flops=989e12,
+    bandwidth=3352 * GB,
+    link_bandwidth=450 * GB,
+    memory=_usable_gpu_memory(84_929_347_584),
+    network_bandwidth=50 * GB,
   ),
   "h200": Chip(
-    989e12, 4800 * GB, 450 * GB, _usable_gpu_memory(150_754_820_096), 50 * GB
+    flops=989e12,
+    bandwidth=4800 * GB,
+    link_bandwidth=450 * GB,
+    memory=_usable_gpu_memory(150_754_820_096),
+    network_bandwidth=50 * GB,
   ),
 }
 CHIPS: Mapping[str, Chip] = {**TPUS, **GPUS}
-EXAMPLES = (
+EXAMPLES = (  # topologies that exist, for error messages
   "v5e:4x4",
   "v5e:16x16",
   "v5p:4x4x4",
@@ -102,14 +141,15 @@ EXAMPLES = (
   "tpu7x:4x4x4",
   "h100:8",
 )
-# Without these variables, libtpu asks a metadata server and looks for chips.
+# Environment variables that stop libtpu from looking for chips on this machine
+# and from asking a metadata server about them.
 _NO_TPU_HOST = {
   "TPU_SKIP_MDS_QUERY": "1",
   "TPU_WORKER_HOSTNAMES": "localhost",
   "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-# What the GPU compiler otherwise reads from a device. Both GPUs have Hopper
-# chips.
+# Properties that the GPU compiler otherwise reads from a device. All `GPUS`
+# are Hopper chips.
 _HOPPER = """\
 gpu_device_info {{
   threads_per_block_limit: 1024
@@ -144,16 +184,17 @@ def devices(
   """Returns the devices of a topology, as targets of compilation.
 
   Args:
-    topology: name of a chip and its number along each axis of the grid, such as
-      "v5e:16x16"; for GPUs the number in a node, "h100:8".
-    slices: number of TPU slices of this topology, joined by their hosts'
-      network.
+    topology: name of a chip, and the number of chips along each axis of the
+      grid, such as "v5e:16x16"; for GPUs the number in a node, "h100:8".
+    slices: number of TPU slices of this topology, joined by the network of
+      their hosts.
 
   Returns:
-    The figures of one device, and all devices.
+    The speed and memory of one device, and all devices.
 
   Raises:
-    ValueError: if there is no such topology; the message has examples.
+    ValueError: if the chip is unknown, no such grid exists, or `slices` is not
+      possible.
     ImportError: if the compiler of these chips is not installed.
   """
   name, _, shape = topology.partition(":")
@@ -166,11 +207,11 @@ def devices(
       f"topology = {topology!r} must be a chip and its grid, such as "
       + ", ".join(EXAMPLES)
     )
-  describe = _tpus if name in TPUS else _gpus
-  return CHIPS[name], describe(name, shape, slices)
+  make_devices = _tpu_devices if name in TPUS else _gpu_devices
+  return CHIPS[name], make_devices(name, shape, slices)
 
 
-def _tpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
+def _tpu_devices(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
   for variable, value in _NO_TPU_HOST.items():
     os.environ.setdefault(variable, value)
   os.environ.setdefault("TPU_ACCELERATOR_TYPE", f"{name}-8")
@@ -185,42 +226,53 @@ def _tpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
   except jax.errors.JaxRuntimeError as error:
     reason = str(error).partition(": ")[2] or str(error)
     raise ValueError(
-      f"topology = {topology!r}: {reason}; examples that exist: "
+      f"topology = {topology!r}: {reason}; examples of topologies that exist: "
       + ", ".join(EXAMPLES)
     ) from None
   return description.devices
 
 
-def _gpus(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
+def _gpu_devices(name: str, shape: str, slices: int) -> Sequence[jax.Device]:
   if not shape.isdecimal() or int(shape) not in range(1, 9):
     raise ValueError(
-      f"topology = '{name}:{shape}': a node has 1 to 8 GPUs, {name}:8"
+      f"topology = '{name}:{shape}' must name 1 to 8 GPUs of one node, such as "
+      f"{name}:8"
     )
   if slices > 1:
     raise ValueError(
-      f"slices = {slices}: GPUs that are not present do not say which node "
-      "they belong to; use 1"
+      f"slices = {slices} must be 1 for GPUs: the compiler cannot describe "
+      "GPUs of several nodes"
     )
   plugin = "jax-cuda12-plugin"
   _check_compiler("jax_plugins.xla_cuda12", plugin, "a GPU", "gpu-aot")
   chip = GPUS[name]
-  figures = chip._asdict() | {
-    "memory": chip.memory / runtime.GPU_MEMORY_FRACTION
-  }
   description = topologies.get_topology_desc(
     name,
     platform="cuda",
-    target_config=_HOPPER.format(name=name.upper(), **figures),
+    target_config=_HOPPER.format(
+      name=name.upper(),
+      bandwidth=chip.bandwidth,
+      memory=chip.memory / runtime.GPU_MEMORY_FRACTION,
+    ),
     topology=f"1x1x{shape}",
   )
   return description.devices
 
 
-def _check_compiler(module: str, package: str, what: str, extra: str) -> None:
-  """Checks that the module of a compiler can be imported."""
+def _check_compiler(
+  module: str, package: str, machine: str, extra: str
+) -> None:
+  """Checks that a compiler is installed.
+
+  Args:
+    module: module that is imported as a test.
+    package: name of the compiler's package, for the error message.
+    machine: machine that it compiles for, for the error message.
+    extra: extra of this project that installs the package.
+  """
   try:
     importlib.import_module(module)
   except ImportError:
     raise ImportError(
-      f"compiling for {what} needs {package}: pip install -e '.[{extra}]'"
+      f"compiling for {machine} needs {package}: pip install -e '.[{extra}]'"
     ) from None

@@ -1,15 +1,20 @@
-"""Changes of a config with which its programs fit, tried by compiling again.
+"""Searches for changes of a config with which its programs fit.
 
-One change at a time, in this order, each as large as the compiler's figure of
-the missing memory asks for:
+After each change the programs are compiled again. The changes, in the order in
+which they are tried:
 
-  1. split the state over all devices
-  2. recompute more of the forward pass
-  3. train on fewer prompts at a time
-  4. split the tokens of a sequence, then heads and channels, over more devices,
-     which leaves each device more prompts to train on in turn
+  1. split the training state over all devices (fsdp instead of data)
+  2. recompute the whole forward pass in the backward pass (remat)
+  3. train on fewer prompts at a time (more microbatches)
+  4. split the tokens of a sequence (context), then heads and channels (tensor)
+     over more devices; each device then has more prompts, and change 3 is
+     possible again
   5. sampling: decode fewer rows at a time, then split heads over more devices
-  6. evaluation: decode fewer rows at a time, then fewer problems
+  6. evaluation: decode fewer rows at a time, then fewer problems, then split
+     heads over more devices
+
+How much changes 3, 5 and 6 reduce follows from the memory that, according to
+the compiler, the program needs.
 """
 
 from __future__ import annotations
@@ -29,8 +34,8 @@ from experiments.training.experiment import Experiment
 from models import presets, sharding
 from rl.sampling import generation
 
-Changes = dict[str, Any]  # values of the config by dotted key
-_MAX_CHANGES = 12  # number of changes that are tried, one after the other
+Changes = dict[str, Any]  # new values by dotted config key
+_MAX_CHANGES = 12  # changes per search; each costs a compilation
 
 
 def search(
@@ -44,14 +49,15 @@ def search(
 
   Args:
     config: config of the experiment, which is not modified.
-    devices: devices that the programs are compiled for, of `chips.devices`.
-    chip: figures of one of these devices.
+    devices: devices that the programs are compiled for, from `chips.devices`.
+    chip: speed and memory of one of these devices.
     log: function that prints a line of progress.
-    compiled: programs compiled before, as in `report.analyse`.
+    compiled: reports of programs that were compiled before, as in
+      `report.analyse`; None means none.
 
   Returns:
-    The changes, and the report of the last attempt. It does not fit if no
-    further change is left to try.
+    The changes, and the report of the experiment with all of them. Its value of
+    "fits" is False if no further change was left to try.
   """
   config = config.copy_and_resolve_references()
   changes: Changes = {}
@@ -61,7 +67,7 @@ def search(
     analysis = report.analyse(e, chip, log, compiled, all_programs=False)
     next_change = change(e, analysis)
     if not next_change or not attempts_left:
-      # The analysis stopped at the programs that do not fit: add the others.
+      # The analysis may have stopped before all programs: add the others.
       if not analysis["fits"]:
         analysis = report.analyse(e, chip, log, compiled)
       break
@@ -77,16 +83,22 @@ def flags(changes: Mapping[str, Any]) -> list[str]:
 
 
 def change(e: Experiment, analysis: Mapping[str, Any]) -> Changes:
-  """Returns the next change to try; {} if all programs fit or none is left.
+  """Returns the next change to try.
 
   Args:
     e: the experiment.
-    analysis: report of `report.analyse` on the experiment.
+    analysis: the report of the experiment, from `report.analyse`.
+
+  Returns:
+    The change; {} if all programs fit or no change is left.
   """
   programs = analysis["programs"]
-  too_large = {name for name, one in programs.items() if not one["fits"]}
+  too_large = {
+    name for name, program in programs.items() if not program["fits"]
+  }
   if not too_large:
     return {}
+  # GiB of a device's memory, the same for all programs, and of the state in it.
   hbm = next(iter(programs.values()))["hbm_gib"]
   state = sum(
     gib for part, gib in analysis["resident_gib"].items() if part != "cache"
@@ -94,8 +106,8 @@ def change(e: Experiment, analysis: Mapping[str, Any]) -> Changes:
   mesh = dict(e.mesh.shape)
   if state > hbm / 2 and mesh["data"] > 1:
     return {"mesh.data": 1, "mesh.fsdp": mesh["fsdp"] * mesh["data"]}
-  # Memory that each program needs, as a multiple of what the device has. A
-  # refusal that is not about memory has no figure.
+  # Memory that each program needs, as a multiple of what the device has. If the
+  # compiler refused it for another reason, the memory is unknown: take 1.
   ratios = {
     name: (programs[name]["wanted_gib"] or hbm) / hbm for name in too_large
   }
@@ -109,7 +121,13 @@ def change(e: Experiment, analysis: Mapping[str, Any]) -> Changes:
 
 
 def _training(e: Experiment, ratio: float) -> Changes:
-  """A change for training programs that need `ratio` times the memory."""
+  """Returns a change for training; {} if none is left.
+
+  Args:
+    e: the experiment.
+    ratio: memory that the largest of its training programs needs, as a multiple
+      of the memory of the device.
+  """
   if e.model.remat != "full":
     return {"model.remat": "full"}
   prompts = e.config.rollout.prompts // e.plan.minibatches
@@ -117,7 +135,8 @@ def _training(e: Experiment, ratio: float) -> Changes:
   current = e.plan.microbatches
   more = [n for n in device_mesh.divisors(prompts_per_device) if n > current]
   if more:
-    # At least `ratio` times as many: only activations shrink, not the state.
+    # Take `ratio` times as many microbatches. This may be too few, since only
+    # activations shrink, not the state; then the next attempt adds more.
     enough = (n for n in more if n >= current * ratio)
     return {"plan.microbatches": next(enough, more[-1])}
   context = 2 * e.mesh.shape["context"]
@@ -130,34 +149,48 @@ def _training(e: Experiment, ratio: float) -> Changes:
 
 
 def _sampling(e: Experiment, hbm: float, ratio: float) -> Changes:
-  """Fewer rows at a time, unless the parameters alone take half the memory."""
+  """Returns a change for sampling; {} if none is left.
+
+  It is fewer rows at a time, unless the parameters alone take half the memory.
+
+  Args:
+    e: the experiment.
+    hbm: GiB of the memory of a device.
+    ratio: memory that the program needs, as a multiple of `hbm`.
+  """
   if e.sampling_mesh != e.mesh:
-    return {}
-  copy = sampled_bytes(e, e.mesh.shape["tensor"])
+    return {}  # the changes below are about the training devices
+  params_bytes = sampled_bytes(e, e.mesh.shape["tensor"])
   rows = _fewer_rows(e.sampling, ratio)
-  if rows and copy < hbm * chips.GIB / 2:
+  if rows and params_bytes < hbm * chips.GIB / 2:
     return {"rollout.rows": rows}
   return _more_tensor(e)
 
 
 def _evaluation(e: Experiment, hbm: float, ratio: float) -> Changes:
-  """Fewer rows, then fewer problems, unless the parameters take half."""
+  """Returns a change for evaluation, with the arguments of `_sampling`.
+
+  It is fewer rows, then fewer problems at a time, unless the parameters alone
+  take half the memory.
+  """
   shards, batch = sharding.num_prompt_shards(e.mesh), e.config.evaluation.batch
-  copy = sampled_bytes(e, e.mesh.shape["tensor"])
-  if copy < hbm * chips.GIB / 2:
+  params_bytes = sampled_bytes(e, e.mesh.shape["tensor"])
+  if params_bytes < hbm * chips.GIB / 2:
     rows = _fewer_rows(evaluator.sampling_settings(e), ratio)
     if rows:
       return {"evaluation.rows": rows}
     if batch > shards:
-      fewer = (n for n in device_mesh.divisors(batch // shards) if n > 1)
-      return {"evaluation.batch": batch // next(fewer)}
+      divisors = (n for n in device_mesh.divisors(batch // shards) if n > 1)
+      return {"evaluation.batch": batch // next(divisors)}
   return _more_tensor(e)
 
 
 def _fewer_rows(sampling: generation.Sampling, ratio: float) -> int:
-  """Returns a number of rows that may fit; 0 if there are no fewer.
+  """Returns a smaller number of rows that may fit; 0 if there is only one row.
 
-  The present rows need `ratio` times the memory of the device.
+  Args:
+    sampling: settings of the sampler with the current number of rows.
+    ratio: memory that these need, as a multiple of the device's memory.
   """
   current = sampling.rows or sampling.samples
   if current == 1:
@@ -169,9 +202,13 @@ def _fewer_rows(sampling: generation.Sampling, ratio: float) -> int:
 
 
 def sampled_bytes(e: Experiment, tensor: int) -> float:
-  """Returns the bytes of the sampled parameters on each device.
+  """Returns the bytes that parameters take on each device while sampling.
 
   While sampling, only the mesh axis `tensor` splits the parameters.
+
+  Args:
+    e: the experiment.
+    tensor: size of this axis.
   """
   return (
     np.dtype(e.model.dtype).itemsize * presets.parameter_count(e.model) / tensor
@@ -179,21 +216,28 @@ def sampled_bytes(e: Experiment, tensor: int) -> float:
 
 
 def most_tensor(e: Experiment) -> int:
-  """Returns the largest mesh axis `tensor` that devices and model allow."""
+  """Returns the largest size of the mesh axis `tensor`.
+
+  It must divide the number of devices, of heads and of MLP channels.
+  """
   model = e.model
   return math.gcd(e.mesh.size, model.heads, model.kv_heads, model.mlp_width)
 
 
 def _more_tensor(e: Experiment) -> Changes:
+  """Returns the change that doubles the mesh axis `tensor`, or {}."""
   is_allowed = most_tensor(e) % (2 * e.mesh.shape["tensor"]) == 0
   return _doubled(e, "tensor") if is_allowed else {}
 
 
 def _doubled(e: Experiment, axis: str) -> Changes:
-  """Returns the mesh with an axis doubled, and `data` or `fsdp` halved."""
+  """Returns the change that doubles a mesh axis and halves `data` or `fsdp`.
+
+  It is {} if the sizes of both are odd.
+  """
   mesh = dict(e.mesh.shape)
-  other = next((n for n in ("data", "fsdp") if mesh[n] % 2 == 0), None)
-  if other is None:
+  halved = next((n for n in ("data", "fsdp") if mesh[n] % 2 == 0), None)
+  if halved is None:
     return {}
-  sizes = mesh | {axis: 2 * mesh[axis], other: mesh[other] // 2}
+  sizes = mesh | {axis: 2 * mesh[axis], halved: mesh[halved] // 2}
   return {f"mesh.{name}": size for name, size in sizes.items()}

@@ -1,8 +1,9 @@
-"""Collectives of a compiled program, read from its text in XLA's HLO.
+"""Reads the collectives of a compiled program from its text in XLA's HLO.
 
 A collective inside a loop counts once per iteration. The number of iterations
-comes from the condition of the loop, `i < constant`, or from the compiler's
-`known_trip_count`; for a loop that ends by its data the caller provides it.
+comes from the compiler's `known_trip_count`, or from the condition of the loop,
+`i < constant`. For a loop whose data decide when it ends, the caller provides
+the number.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ _OPERANDS = re.compile(r" [\w\-]+\(([^)]*)\).*calls=%?([\w.\-]+)")
 
 
 class Sent(NamedTuple):
-  """Collectives of one kind, in one execution of the program.
+  """All collectives of one kind in one execution of a program.
 
   Attributes:
-    count: number of times that such a collective runs.
-    bytes: bytes of all results on one device.
+    count: number of times that a collective of this kind runs.
+    bytes: bytes of their results on one device.
     wire: bytes that one device sends to devices of its slice, on a ring.
     outward: bytes that one device sends to other slices, on a ring of slices,
       after each slice has gathered or reduced among its own devices.
@@ -61,17 +62,18 @@ def collectives(
   slices: Sequence[int],
   iterations: Mapping[int | None, int] | None = None,
 ) -> dict[str, Sent]:
-  """Returns what one execution of a program sends, by kind of collective.
+  """Returns the collectives of one execution of a program, by kind.
 
   Args:
     text: text of the compiled program, `compiled.as_text()`.
-    slices: `[devices]`, the slice of each device that runs the program.
-    iterations: number of iterations of loops that do not run up to their
-      bound, by the bound; the key None is for loops without a bound, which
-      otherwise count as one iteration.
+    slices: `[devices]`, number of the slice of each device that runs the
+      program.
+    iterations: number of iterations by the loop's bound (the constant N of its
+      condition `i < N`), for loops that end before it. The key None is for
+      loops whose bound is unknown; without it they count as one iteration.
 
   Returns:
-    The collectives of each kind that the program uses.
+    The kinds of which the program has collectives between several devices.
   """
   totals = {kind: np.zeros(4) for kind in KINDS}
   bodies, entry = _computations(text)
@@ -81,15 +83,18 @@ def collectives(
       if not match:
         continue
       kind, start_suffix = match.groups()
-      size = _result_bytes(
+      num_bytes = _result_bytes(
         line[: match.start()], kind, is_start=start_suffix is not None
       )
-      if kind == "all-reduce" and (part := _scattered_bytes(bodies[name])):
-        kind, size = "reduce-scatter", part
+      if kind == "all-reduce":
+        scattered_bytes = _scattered_bytes(bodies[name])
+        if scattered_bytes:
+          kind, num_bytes = "reduce-scatter", scattered_bytes
       fractions = _sent_fractions(kind, line, slices)
       if any(fractions):  # a group of one device sends nothing
+        # The attributes of `Sent`.
         totals[kind] += times * np.array(
-          [1, size, *np.multiply(size, fractions)]
+          [1, num_bytes, *np.multiply(num_bytes, fractions)]
         )
   return {
     kind: Sent(*total.tolist()) for kind, total in totals.items() if total[0]
@@ -97,15 +102,20 @@ def collectives(
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
-  """Returns the lines of each computation, and the name of the entry."""
+  """Splits a program into computations, the functions of HLO.
+
+  Returns:
+    The lines of each computation by its name, and the name of the one that is
+    executed first.
+  """
   bodies: dict[str, list[str]] = {}
   name = entry = ""
   for line in text.splitlines():
-    begins = _COMPUTATION.match(line)
-    if begins:
-      name = begins[2]
+    header = _COMPUTATION.match(line)
+    if header:
+      name = header[2]
       bodies[name] = []
-      entry = name if begins[1] else entry
+      entry = name if header[1] else entry
     elif name and line.startswith(" "):
       bodies[name].append(line)
   return bodies, entry
@@ -116,7 +126,7 @@ def _executions(
   entry: str,
   iterations: Mapping[int | None, int],
 ) -> dict[str, float]:
-  """Returns how often each computation runs."""
+  """Returns how often each computation runs; arguments as in `_calls`."""
   times_by_name: dict[str, float] = collections.defaultdict(float)
   pending = [(entry, 1.0)]
   while pending:
@@ -132,10 +142,15 @@ def _calls(
   name: str,
   iterations: Mapping[int | None, int],
 ) -> Iterator[tuple[str, float]]:
-  """Yields each computation that one calls, and how often.
+  """Yields the computations that a computation calls, and how often.
 
-  All branches of a conditional count, since the text does not say which one is
-  taken.
+  All branches of a conditional count once, since the text does not say which
+  one is taken.
+
+  Args:
+    bodies: lines of each computation by name.
+    name: name of the calling computation.
+    iterations: number of iterations by the loop's bound, see `collectives`.
   """
   for line in bodies.get(name, ()):
     loop = _WHILE.search(line)
@@ -145,7 +160,7 @@ def _calls(
       bound = int(trip_count[1]) if trip_count else _bound(bodies, condition)
       times = iterations.get(bound, 1 if bound is None else bound)
       yield body, times
-      yield condition, times + 1  # once more, when it is false
+      yield condition, times + 1  # the last evaluation ends the loop
       continue
     branches = _BRANCHES.search(line)
     callees = _CALLED.findall(line)
@@ -157,11 +172,17 @@ def _calls(
 
 
 def _bound(bodies: Mapping[str, list[str]], condition: str) -> int | None:
-  """Returns N of a loop condition `i < N`; None if it has another form."""
+  """Returns N of a loop condition `i < N`; None if it has another form.
+
+  Args:
+    bodies: lines of each computation by name.
+    condition: name of the computation that evaluates the condition.
+  """
   lines = bodies.get(condition, [])
   constants = _constants(lines)
   bounds = [constants.get(name) for name in _upper_operands(lines)]
-  # A fusion may hold the comparison; the constant is then one of its operands.
+  # The comparison may be inside a fusion that the condition calls. N is then a
+  # constant inside the fusion, or one of its operands.
   for line in lines:
     call = _OPERANDS.search(line)
     if call is None or call[2] not in bodies:
@@ -192,14 +213,19 @@ def _upper_operands(lines: Sequence[str]) -> list[str]:
 
 def _names(operands: str) -> list[str]:
   """Returns the names of operands, without the shapes in front of them."""
-  return [one.split()[-1].lstrip("%") for one in operands.split(", ") if one]
+  return [
+    operand.split()[-1].lstrip("%")
+    for operand in operands.split(", ")
+    if operand
+  ]
 
 
 def _result_bytes(head: str, kind: str, *, is_start: bool) -> int:
-  """Returns the bytes of a collective's result.
+  """Returns the bytes of a collective's result on one device.
 
   Args:
-    head: the line up to the name of the operation, with the result's shape.
+    head: text of the line before the name of the operation, with the shape of
+      the result.
     kind: kind of the collective.
     is_start: whether the operation is the start of an asynchronous one. Its
       result is then a tuple (operands, result, ...), except for all-reduce.
@@ -215,12 +241,15 @@ def _result_bytes(head: str, kind: str, *, is_start: bool) -> int:
 
 
 def _scattered_bytes(lines: Sequence[str]) -> int:
-  """Returns the bytes of the slice, if a fusion keeps a slice of an all-reduce.
+  """Returns the result's bytes of a reduce-scatter in the TPU compiler's form.
 
-  The TPU compiler writes a reduce-scatter in this form. 0 for any other
-  computation.
+  The TPU compiler writes a reduce-scatter as a fusion that returns a slice of
+  an all-reduce. Returns 0 for any other computation.
+
+  Args:
+    lines: lines of the computation that has the all-reduce.
   """
-  root = next((one for one in lines if one.lstrip().startswith("ROOT ")), "")
+  root = next((line for line in lines if line.lstrip().startswith("ROOT ")), "")
   head, operation, operands = root.partition(" dynamic-slice(")
   if not operation or not operands.lstrip("%").startswith("all-reduce"):
     return 0
@@ -240,6 +269,7 @@ def _elements(shape: str) -> list[str]:
 
 
 def _bytes_per_number(dtype: str) -> float:
+  """Returns the bytes of a number of an HLO type, such as 0.5 for "s4"."""
   if dtype == "pred":
     return 1
   bits = re.search(r"\d+", dtype)
@@ -251,26 +281,33 @@ def _sent_fractions(
 ) -> tuple[float, float]:
   """Returns the bytes that a device sends, as fractions of its result's bytes.
 
-  The first goes to devices of its slice, the second to other slices.
+  Args:
+    kind: kind of the collective.
+    line: line of the collective, with its groups of devices.
+    slices: `[devices]`, number of the slice of each device.
+
+  Returns:
+    The fraction that goes to devices of its slice, and that to other slices.
   """
   if kind == "collective-permute":
     pairs = line.partition("source_target_pairs=")[2].partition("}}")[0] + "}"
     crosses = any(
-      slices[int(a)] != slices[int(b)]
-      for a, b in re.findall(r"\{(\d+),(\d+)\}", pairs)
+      slices[int(source)] != slices[int(target)]
+      for source, target in re.findall(r"\{(\d+),(\d+)\}", pairs)
     )
+    # If any pair crosses slices, all bytes count as sent to other slices.
     return (0.0, 1.0) if crosses else (1.0, 0.0)
   group = _group(line, len(slices))
   num_slices = len({slices[i] for i in group})
   per_slice = len(group) // num_slices
-  # An all-reduce is a reduce-scatter and an all-gather, which send its result
-  # twice. The result of a reduce-scatter is one part of the array that is sent.
+  # An all-reduce is a reduce-scatter and then an all-gather, so its result is
+  # sent twice. The result of a reduce-scatter is 1 / devices of what is sent.
   scale = {"all-reduce": 2.0, "reduce-scatter": float(len(group))}.get(
     kind, 1.0
   )
-  # Each slice gathers or reduces among its own devices first, so that a device
-  # sends a part of the result to other slices. In an all-to-all every pair of
-  # devices exchanges different data, which cannot be gathered first.
+  # Each slice gathers or reduces among its own devices, so that each of them
+  # exchanges only its part of the result with other slices. In an all-to-all
+  # every pair of devices exchanges different data, so this saves nothing.
   parts = 1 if kind == "all-to-all" else per_slice
   inside = (per_slice - 1) / per_slice
   outside = (num_slices - 1) / num_slices / parts
@@ -278,12 +315,17 @@ def _sent_fractions(
 
 
 def _group(line: str, num_devices: int) -> Sequence[int]:
-  """Returns the devices of one of a collective's groups.
+  """Returns the devices of the first of a collective's groups.
+
+  Args:
+    line: line of the collective.
+    num_devices: number of devices that run the program.
 
   Raises:
     ValueError: if the line has the groups in an unknown notation.
   """
-  # [groups,size]<=[sizes]T(axes): device ids of an array, transposed.
+  # [groups,size]<=[sizes]T(axes): the ids 0, 1, ... in an array of shape
+  # `sizes` with its axes transposed, reshaped to [groups, size].
   iota = re.search(
     r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", line
   )
@@ -302,8 +344,10 @@ def _group(line: str, num_devices: int) -> Sequence[int]:
     group_axes = re.findall(r"'([^']+)'", mesh[3])
     ids = _mesh_ids(mesh[2], math.prod(int(n) for _, n in axes))
     ids = ids.reshape([int(n) for _, n in axes])
-    first = tuple(slice(None) if name in group_axes else 0 for name, _ in axes)
-    return ids[first].ravel().tolist()
+    first_group = tuple(
+      slice(None) if name in group_axes else 0 for name, _ in axes
+    )
+    return ids[first_group].ravel().tolist()
   # {{0,1},{2,3}}: the device ids of each group.
   groups = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
   if groups:
@@ -311,23 +355,28 @@ def _group(line: str, num_devices: int) -> Sequence[int]:
   if "replica_groups={}" in line or "replica_groups" not in line:
     return range(num_devices)
   notation = line.partition("replica_groups=")[2][:80]
-  raise ValueError(f"groups of devices in an unknown notation: {notation}")
+  raise ValueError(f"replica_groups are in an unknown notation: {notation}")
 
 
 def _mesh_ids(order: str | None, num_devices: int) -> np.ndarray:
   """Returns the device ids of a mesh, in its order.
 
   Args:
-    order: text such as `[4,4]T(1,0)`: ids counted in an array of this shape,
-      whose axes are then transposed; None means counted in order.
+    order: text such as `[4,4]T(1,0)`: the ids 0, 1, ... in an array of this
+      shape, whose axes are then transposed; None means 0, 1, ...
     num_devices: number of devices of the mesh.
+
+  Raises:
+    ValueError: if `order` has another form.
   """
   ids = np.arange(num_devices)
   if order is None:
     return ids
   match = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", order)
   if not match:
-    raise ValueError(f"devices of a mesh in an unknown notation: {order}")
+    raise ValueError(
+      f"device_ids of a mesh are in an unknown notation: {order}"
+    )
   sizes = [int(n) for n in match[1].split(",")]
   axes = [int(n) for n in match[2].split(",")] if match[2] else None
   return ids.reshape(sizes).transpose(axes).ravel()

@@ -1,9 +1,10 @@
-"""The programs of an experiment, traced from shapes alone.
+"""Lowers the programs of an experiment from shapes alone.
 
-- rollout: sampling, and the scores of a task that is scored on the device.
+- rollout: sampling, and scoring if the task scores on the device.
 - score: the teacher-forced log-probabilities of a rollout under the policy and
-  every parameter set, which is what the forward passes of a method cost.
-- train_step: one train step with its passes; the state is donated.
+  every parameter set (such as a reference policy), without an update.
+- train_step: one train step with the forward passes that its method needs; the
+  training state is donated.
 - evaluation: sampling of held-out problems on the training devices.
 """
 
@@ -22,8 +23,7 @@ from experiments.training.experiment import Experiment
 from rl import learners, scoring, step, types
 from rl.sampling import generation
 
-# Traces and lowers a program.
-Lower = Callable[[], jax.stages.Lowered]
+Lower = Callable[[], jax.stages.Lowered]  # traces and lowers a program
 
 
 def lower_functions(e: Experiment) -> Mapping[str, Lower]:
@@ -56,8 +56,8 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
     name: name of one of its programs.
 
   Returns:
-    Shapes and shardings. The rest of `e.abstract` takes memory on the devices
-    beside the program.
+    Shapes and shardings. All other parts of `e.abstract` take memory on the
+    devices while the program runs, too.
   """
   state = e.abstract
   if name == "train_step":
@@ -70,18 +70,19 @@ def state_arguments(e: Experiment, name: str) -> types.PyTree:
     return e.abstract_sampler_state
   sampling_devices = set(e.sampling_mesh.devices.flat)
   if not sampling_devices & set(e.mesh.devices.flat):
-    return state  # nothing of the state lies on the devices that only sample
-  # The program takes a copy in another layout, and all of the state lies there.
+    return state  # no part of the state is on the sampling devices
+  # The program takes a copy of the parameters in another layout, so no part of
+  # the state itself is an argument.
   return ()
 
 
 def policy_rollout(rollout: step.Rollouts) -> types.Rollout:
-  """Returns the rollout of the policy, if each learner has its own."""
+  """Returns the policy's rollout, also if each learner has its own."""
   return learners.by_learner(rollout)[learners.POLICY]
 
 
 def placed_rollout(e: Experiment) -> step.Rollouts:
-  """Returns the shapes of a rollout, with its prompts over the data axes."""
+  """Returns the shapes of a rollout, with their shardings on the mesh."""
   rollout = e.abstract_rollout
   return jax.tree.map(_sharded, rollout, e.rollout_shardings(rollout))
 
@@ -91,6 +92,7 @@ def _sharded(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
 
 
 def _train_step(e: Experiment) -> Any:
+  """Returns the jitted function `(state, rollout) -> (state, metrics)`."""
   return jax.jit(
     step.make(e.methods, e.policy, e.txs, e.plan),
     donate_argnums=0,
@@ -99,9 +101,10 @@ def _train_step(e: Experiment) -> Any:
 
 
 def _scorer(e: Experiment) -> Callable:
-  """Returns `score(state, rollout)`: log-probabilities under each parameter set.
+  """Returns a function of state and rollout that computes log-probabilities.
 
-  The policy's own parameters are the set "old".
+  They are computed under each parameter set, and under the policy's own
+  parameters, which are called "old".
   """
 
   def score(state: step.State, rollout: types.Rollout) -> dict[str, jax.Array]:
@@ -116,9 +119,10 @@ def _scorer(e: Experiment) -> Callable:
 
 
 def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
+  """Lowers sampling, with the scores if the task is jittable."""
   state = e.abstract_sampler_state
   if e.task.jittable:
-    gather = rollouts.make_rollout_fn(
+    collect = rollouts.make_rollout_fn(
       e.task,
       e.policy,
       e.sampling,
@@ -126,7 +130,7 @@ def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
       e.sampling_sharding,
       e.method,
     )
-    return jax.jit(gather).lower(state)
+    return jax.jit(collect).lower(state)
 
   def generate(
     params: types.PyTree,
@@ -154,38 +158,39 @@ def _lower_sampler(e: Experiment, rollout: types.Rollout) -> jax.stages.Lowered:
 
 
 def _lower_evaluation(e: Experiment) -> jax.stages.Lowered:
+  """Lowers the sampling of one batch of problems of the test split."""
   state, batch = e.abstract, e.config.evaluation.batch
-  test = e.task.test(1)
-  one_problem = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, test))
+  problem = e.task.test(1)  # arrays [1, ...]
+  problem_shapes = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, problem))
 
   def batched(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    shape = batch, *leaf.shape[1:]  # leaf: [1, ...]
+    shape = batch, *leaf.shape[1:]
     return _sharded(leaf.update(shape=shape), e.batch_sharding)
 
   return evaluator.generate.lower(
     e.policy,
     types.join(state.params, state.frozen),
-    jax.tree.map(batched, one_problem),
+    jax.tree.map(batched, problem_shapes),
     jax.eval_shape(lambda: jax.random.key(0)),
     evaluator.sampling_settings(e),
   )
 
 
 def cache_bytes(e: Experiment) -> int:
-  """Returns the bytes of all keys and values while sampling, on all devices."""
+  """Returns the bytes of the key-value cache of sampling, on all devices."""
   tokens = policy_rollout(placed_rollout(e)).tokens
   rows = min(e.sampling.rows or e.sampling.samples, e.sampling.samples)
 
-  def fill(prompts, mask, params):
-    T = e.sampling.max_tokens
-    _, cache = e.policy.prefill(params, prompts, mask, rows, T)
+  def make_cache(prompts, mask, params):
+    capacity = e.sampling.max_tokens
+    _, cache = e.policy.prefill(params, prompts, mask, rows, capacity)
     return cache
 
   params = types.join(e.abstract.params, e.abstract.frozen)
-  cache = jax.eval_shape(fill, tokens.prompts, tokens.prompt_mask, params)
-  floats = [
+  cache = jax.eval_shape(make_cache, tokens.prompts, tokens.prompt_mask, params)
+  keys_and_values = [
     leaf
     for leaf in jax.tree.leaves(cache)
     if jnp.issubdtype(leaf.dtype, jnp.floating)
   ]
-  return sum(leaf.size * leaf.dtype.itemsize for leaf in floats)
+  return sum(leaf.size * leaf.dtype.itemsize for leaf in keys_and_values)

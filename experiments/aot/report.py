@@ -1,30 +1,34 @@
 """Memory and time of an experiment's programs, compiled for a machine.
 
-Memory is per device: the state that lies there always, by part, and the peak of
-each program. The peak is what the compiler reserves (arguments + results +
-temporaries, less the results that share memory with arguments) and the parts of
-the state that are not arguments, such as the optimizer's while sampling. A
-program fits if it compiles and its peak is within the device's memory.
+Memory is per device. It is reported for each part of the training state, which
+is always in memory, and for each program as a peak: what the compiler reserves
+(arguments + results + temporaries, less the results that share memory with
+arguments) plus the parts of the state that are not arguments, such as the
+optimizer's while sampling. A program fits if it compiles and its peak is within
+the device's memory.
 
-The seconds of a step are those of a roofline: one program after the other, with
-completions of full length, at the makers' peak figures.
+The seconds of a step are those of a roofline model: the programs run one after
+the other, completions have full length, and each device reaches the makers'
+peaks (`chips.Chip`).
 
-  compute  model operations / devices / peak. A backward pass counts as two
-           forward passes; what remat recomputes does not count. For the score
-           program, the forward passes that a step makes besides its updates:
-           none with one update per rollout and no parameter set.
-  memory   bytes / bandwidth: the weights, keys and values that decoding reads,
-           and the weights, gradients and moments of an update. The figure of a
-           mixture of experts is too low, since only the experts of one token
-           are counted.
-  network  bytes that a device sends in the compiled collectives / its links;
-           bytes to other slices / its share of the hosts' network. All links
-           are used at once; a ring along one axis of a torus uses only two.
+  compute  operations of the model on one device / `flops`. A backward pass
+           counts as two forward passes; what remat recomputes does not count.
+           The score program counts the forward passes of a step that are not
+           part of its updates: none with one update per rollout and no
+           parameter set (such as a reference policy).
+  memory   bytes / `bandwidth`: the weights, keys and values that decoding
+           reads, and the weights, gradients and moments of an update. For a
+           mixture of experts this is too low, since only the experts of one
+           token are counted.
+  network  bytes that a device sends in the compiled collectives: those within
+           its slice / `link_bandwidth`, those to other slices /
+           `network_bandwidth`. This assumes that all links are used at once; a
+           ring along one axis of a torus uses only two.
 
-A step takes between the largest of the three of each program (if they overlap
-fully) and their sum (if nothing overlaps). No run reaches the peaks, so plan
-with twice that. Evaluations, and updates of learners other than the policy, are
-not part of it.
+A program takes between the largest of its three figures (if they overlap fully)
+and their sum (if nothing overlaps), and a step the sum over its programs. No
+run reaches the peaks, so plan with twice that. Evaluations, and updates of
+learners other than the policy, are not part of a step here.
 """
 
 from __future__ import annotations
@@ -51,17 +55,18 @@ from rl import prepare, types
 from rl.sampling import generation
 
 Log = Callable[[str], None]  # prints a line of progress
-# Reports of compiled programs, by name and digest of the lowered text.
+# Reports of compiled programs, by the program's name and the SHA-256 digest of
+# its lowered text.
 Compiled = MutableMapping[tuple[str, str], dict[str, Any]]
 # Compiler options by platform.
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
   # Compiles faster; the programs are not run.
   "tpu": {"exec_time_optimization_effort": -1.0},
-  # Matrix products by the vendor's library: Triton refuses some of those of
-  # very small decoders, and chooses its kernels by timing them on a device.
+  # Computes matrix products with the vendor's library: Triton refuses some
+  # products of very small decoders, and times its kernels on a device.
   "gpu": {"xla_gpu_enable_triton_gemm": False},
 }
-# What the seconds and flops assume, for readers of the JSON.
+# Assumptions of the seconds and flops; part of the report.
 ASSUMPTIONS = (
   "peaks are the makers' figures; none was measured, and no run reaches them",
   "every completion has its full length",
@@ -72,13 +77,13 @@ ASSUMPTIONS = (
   "a device uses all its links at once",
   "scores on the host and evaluations are not part of a step",
 )
-# The programs that take longest to compile come first.
+# The programs, the one that takes longest to compile first.
 _LONGEST_FIRST = ("train_step", "rollout", "evaluation", "score")
 _STEP = ("rollout", "score", "train_step")  # the programs of a training step
 _THREADS = 2  # programs that are compiled at a time, while the next is traced
-# The memory that a refused program needs, in the compiler's message.
+# GiB that a refused program needs, in the compiler's message.
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)G\b")
-_MAX_CHARACTERS = 300  # of a message that is not about memory
+_MAX_CHARACTERS = 300  # length of a compiler's message that is not about memory
 
 
 def analyse(
@@ -89,16 +94,18 @@ def analyse(
   *,
   all_programs: bool = True,
 ) -> dict[str, Any]:
-  """Compiles the programs of an experiment and reports what they need.
+  """Compiles the programs of an experiment and reports their memory and time.
 
   Args:
     e: experiment whose mesh may consist of devices that are not present.
-    chip: figures of one of these devices.
+    chip: speed and memory of one of these devices.
     log: function that prints a line of progress.
-    compiled: reports of programs that were compiled for these devices before,
-      which are not compiled again; new ones are added.
-    all_programs: whether to compile all programs; otherwise stops after the
-      first two if one of them does not fit.
+    compiled: reports of programs that were compiled for these devices before.
+      These are not compiled again, and the reports of new programs are added.
+      None means that there are no reports.
+    all_programs: whether to compile all programs. If False, and one of the two
+      programs that take longest to compile does not fit, the other programs
+      are not compiled.
 
   Returns:
     The report, whose values can be written as JSON.
@@ -111,7 +118,7 @@ def analyse(
     if all(program["fits"] for program in results.values()):
       group_functions = {name: functions[name] for name in group}
       results |= _compile_all(e, group_functions, chip, log, compiled)
-  # In the order of the programs.
+  # Back to the order of `functions`.
   results = {name: results[name] for name in functions if name in results}
   seconds = {
     name: _seconds(e, chip, name, results[name])
@@ -143,7 +150,16 @@ def _compile_all(
   log: Log,
   compiled: Compiled,
 ) -> dict[str, Any]:
-  """Returns the reports of some programs, and compiles the missing ones."""
+  """Returns the reports of programs; compiles those that are not in `compiled`.
+
+  Args:
+    e: the experiment.
+    functions: functions that lower the programs, by name.
+    chip: speed and memory of one device.
+    log: function that prints a line of progress.
+    compiled: reports of compiled programs, without the state that is not an
+      argument; new ones are added.
+  """
   keys, futures = {}, {}
   with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
     for name, lower in functions.items():
@@ -162,14 +178,22 @@ def _compile_all(
     for name, key in keys.items()
   }
   for name, program in results.items():
-    log(f"{name}: {_line(program)}")
+    log(f"{name}: {_summary(program)}")
   return results
 
 
 def _with_other_state(
   program: Mapping[str, Any], other_gib: float
 ) -> dict[str, Any]:
-  """Returns a program's report with the memory of the state beside it."""
+  """Adds the memory of the state that a program does not take to its report.
+
+  Args:
+    program: report of the program, which is not modified.
+    other_gib: GiB per device of that state.
+
+  Returns:
+    The report, with the peak and "fits" for both together.
+  """
   result = dict(program) | {"beside_gib": other_gib}
   for name in ("peak_gib", "wanted_gib"):
     if result[name] is not None:
@@ -197,8 +221,9 @@ def _other_state_gib(e: Experiment, name: str) -> float:
 def resident(e: Experiment) -> dict[str, float]:
   """Returns the GiB per device of each part of the state, and of the cache.
 
-  The cache of keys and values is split over the sampler's mesh as prompts,
-  samples and heads are.
+  The mesh of the sampler splits the cache of keys and values: prompts over
+  `sharding.PROMPT_AXES`, samples over "context" and heads over "tensor". A
+  supervised experiment has no cache.
   """
   state, mesh = e.abstract, e.sampling_mesh
   shards = sharding.num_prompt_shards(mesh) * mesh.shape["context"]
@@ -206,7 +231,10 @@ def resident(e: Experiment) -> dict[str, float]:
   parts = {
     "parameters": _bytes_per_device((state.params, state.frozen)),
     "optimizer": _bytes_per_device(
-      (state.opt_state, [one.opt_state for one in state.learners.values()])
+      (
+        state.opt_state,
+        [learner.opt_state for learner in state.learners.values()],
+      )
     ),
     "parameter_sets": _bytes_per_device(state.parameter_sets),
   }
@@ -220,16 +248,17 @@ def explain(e: Experiment) -> str:
   axes = ", ".join(f"{name} {size}" for name, size in e.mesh.shape.items())
   lines = [f"mesh: {axes}", sharding.sharding_table(e.abstract)]
   if e.is_rl:
-    size = resident(e)["cache"] * chips.GIB
+    cache_bytes = resident(e)["cache"] * chips.GIB
+    prompt_axes = "*".join(sharding.PROMPT_AXES)
     lines.append(
-      f"while sampling: keys and values, {size:,.0f} bytes/device (prompts "
-      f"over {'*'.join(sharding.PROMPT_AXES)}, samples over context, heads over "
-      "tensor)"
+      f"while sampling: keys and values, {cache_bytes:,.0f} bytes/device "
+      f"(prompts over {prompt_axes}, samples over context, heads over tensor)"
     )
   return "\n".join(lines)
 
 
 def _bytes_per_device(tree: types.PyTree) -> int:
+  """Returns the bytes of a tree of shapes with shardings, on one device."""
   total = 0
   for leaf in jax.tree.leaves(tree):
     shape = leaf.sharding.shard_shape(leaf.shape)
@@ -240,7 +269,10 @@ def _bytes_per_device(tree: types.PyTree) -> int:
 def _compile(
   e: Experiment, lowered: jax.stages.Lowered, name: str, chip: chips.Chip
 ) -> dict[str, Any]:
-  """Compiles a program and returns its report, without the state beside it."""
+  """Compiles a program and returns its report.
+
+  The memory of the state that is not an argument is not included.
+  """
   start = time.perf_counter()
   result = {
     "fits": False,
@@ -256,8 +288,8 @@ def _compile(
     compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
     result["reason"] = _reason(str(error))
-    size = _SIZE.search(result["reason"])
-    result["wanted_gib"] = float(size[1]) if size else None
+    match = _SIZE.search(result["reason"])
+    result["wanted_gib"] = float(match[1]) if match else None
     result["compile_s"] = time.perf_counter() - start
     return result
   samplings = {
@@ -279,7 +311,7 @@ def _compile(
     "wanted_gib": peak / chips.GIB,
     "arguments_gib": arguments / chips.GIB,
     "temporaries_gib": memory.temp_size_in_bytes / chips.GIB,
-    "collectives": {kind: one._asdict() for kind, one in sent.items()},
+    "collectives": {kind: total._asdict() for kind, total in sent.items()},
     "compile_s": time.perf_counter() - start,
   }
 
@@ -290,24 +322,29 @@ def _mesh(e: Experiment, name: str) -> Mesh:
 
 
 def _iterations(sampling: generation.Sampling) -> dict[int | None, int]:
-  """Returns the iterations of the decoding loops, by their bound.
+  """Returns the iterations of the decoding loops, for `hlo.collectives`.
 
-  The cache grows from loop to loop. The bound of a loop is the size of its
-  cache, and it starts where the loop before it stopped.
+  Sampling is a sequence of loops over tokens, each with a larger cache. The
+  bound of a loop is the capacity of its cache, and its first token is the one
+  after the last of the previous loop.
   """
-  sizes = generation.cache_capacities(sampling.max_tokens)
+  capacities = generation.cache_capacities(sampling.max_tokens)
   iterations = {
-    size: size - previous
-    for previous, size in zip((0, *sizes), sizes, strict=False)
+    capacity: capacity - previous
+    for previous, capacity in zip((0, *capacities), capacities, strict=False)
   }
-  # Rows that finish start the next sample in the last loop, in rounds.
+  # If there are fewer rows than samples, a row that has finished starts the
+  # next sample in the last loop. Each round decodes one sample per row.
   rounds = -(-sampling.samples // (sampling.rows or sampling.samples))
-  iterations[sizes[-1]] += (rounds - 1) * sampling.max_tokens
-  return iterations | {None: iterations[sizes[-1]]}
+  iterations[capacities[-1]] += (rounds - 1) * sampling.max_tokens
+  return iterations | {None: iterations[capacities[-1]]}
 
 
 def _reason(error: str) -> str:
-  """Returns the compiler's message, up to its list of the largest buffers."""
+  """Returns why a program does not fit or compile, from the compiler's message.
+
+  A message about memory is cut before its list of the largest buffers.
+  """
   text = error.partition("RESOURCE_EXHAUSTED:")[2]
   if not text:
     return "it does not compile: " + " ".join(error.split())[:_MAX_CHARACTERS]
@@ -326,13 +363,20 @@ def _seconds(
   name: str,
   program: Mapping[str, Any],
 ) -> dict[str, float]:
-  """Returns the seconds of a program for compute, memory and network."""
+  """Returns the seconds of a program for compute, memory and network.
+
+  Args:
+    e: the experiment.
+    chip: speed of one device.
+    name: name of the program.
+    program: its report, whose collectives are read.
+  """
   cost = _cost(e, name)
-  if name == "score":  # its bytes are part of the train step
+  if name == "score":  # memory and network count in the train step only
     return {"compute": cost.flops / chip.flops, "memory": 0.0, "network": 0.0}
   sent = program["collectives"].values()
-  inside = sum(one["wire"] for one in sent) / chip.links
-  outward = sum(one["outward"] for one in sent) / chip.outward
+  inside = sum(kind["wire"] for kind in sent) / chip.link_bandwidth
+  outward = sum(kind["outward"] for kind in sent) / chip.network_bandwidth
   return {
     "compute": cost.flops / chip.flops,
     "memory": cost.bytes / chip.bandwidth,
@@ -341,42 +385,53 @@ def _seconds(
 
 
 def _cost(e: Experiment, name: str) -> flop_counts.Cost:
-  """Returns the cost of a program on one device, at full length."""
+  """Returns the cost of a program on one device, for full-length completions.
+
+  Axes: P prompts, S samples per prompt, T tokens of a completion.
+  """
   model: ModelConfig = e.model
   tokens = programs.policy_rollout(programs.placed_rollout(e)).tokens
   P, S, T = tokens.completions.shape
-  length = tokens.prompts.shape[-1]
+  prompt_length = tokens.prompts.shape[-1]
   mesh = _mesh(e, name)
   shards, context = sharding.num_prompt_shards(mesh), mesh.shape["context"]
   tensor = mesh.shape["tensor"]
-  # Lengths of a device's samples, [prompts, samples]. A score pass splits
-  # tokens and not samples over `context`: as many tokens per device.
-  share = np.full((P // shards, max(S // context, 1)), T)
+  # Lengths of a device's samples, [P / shards, S / context]. Score and train
+  # step split tokens and not samples over "context", which gives a device the
+  # same number of tokens.
+  lengths = np.full((P // shards, max(S // context, 1)), T)
   if name == "rollout":
-    width = np.dtype(model.dtype).itemsize
+    itemsize = np.dtype(model.dtype).itemsize
     rows = max((e.sampling.rows or S) // context, 1)
-    flops, moved = flop_counts.decode_cost(model, length, share, width, rows)
-    return flop_counts.Cost(flops / tensor, moved / tensor)
+    flops, moved_bytes = flop_counts.decode_cost(
+      model, prompt_length, lengths, itemsize, rows
+    )
+    return flop_counts.Cost(flops / tensor, moved_bytes / tensor)
   if name == "score":
-    passes = len(_passes(e))
-    flops = passes * flop_counts.scored(model, length, share) / tensor
-    return flop_counts.Cost(flops, 0.0)
-  flops, moved = flop_counts.update_cost(model, length, share)
-  # Mesh axes that split parameters and moments; `data` copies them.
-  parts = tensor * context * mesh.shape["fsdp"]
+    flops = flop_counts.scored(model, prompt_length, lengths) / tensor
+    return flop_counts.Cost(len(_passes(e)) * flops, 0.0)
+  flops, moved_bytes = flop_counts.update_cost(model, prompt_length, lengths)
+  # The mesh axes that split parameters and moments; "data" copies them.
+  num_parts = tensor * context * mesh.shape["fsdp"]
   return flop_counts.Cost(
-    e.plan.epochs * flops / tensor, e.plan.updates * moved / parts
+    e.plan.epochs * flops / tensor, e.plan.updates * moved_bytes / num_parts
   )
 
 
 def _passes(e: Experiment) -> set[tuple[str, str]]:
-  """Returns the forward passes of a step besides those of its updates."""
+  """Returns the forward passes of a step that are not part of its updates.
+
+  Returns:
+    Pairs of the parameters that compute the pass ("old" or a parameter set) and
+    the view, that is the text that the pass reads.
+  """
   needs = prepare.required(e.method, e.plan.updates)
   sources = {"old", *e.abstract.parameter_sets}
   return {(n.source, n.view) for n in needs if n.source in sources}
 
 
-def _line(program: Mapping[str, Any]) -> str:
+def _summary(program: Mapping[str, Any]) -> str:
+  """Returns one line of text about a program's report."""
   if program["peak_gib"] is None:
     return f"does not fit: {program['reason']}"
   verdict = "fits" if program["fits"] else "does not fit"

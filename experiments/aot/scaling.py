@@ -1,17 +1,21 @@
-"""The tables of SCALING.md: which models fit where, and what a step would take.
+"""Makes the tables of SCALING.md: which models fit on which machines.
 
   python -m experiments.aot.scaling [--csv FILE] [--only TEXT]
     [--out SCALING.md]
 
-compiles every model of `MODELS` for every machine of `MACHINES`, as one
-experiment of 64 prompts x 16 samples x 4096 tokens, and every recipe for
-`RECIPES_ON`; `experiments.aot.fit` looks for settings with which they fit. Each
-cell of model and machine is one line of `scaling.csv`. A cell that has a line
-is not compiled again, so the command can be stopped at any time; `--only`
-compiles the cells whose name contains a text. Each cell is compiled in a
-process of its own, because a failed check of the compiler ends its process; the
-line then says so. `--out` writes the tables between the marks of that file. All
-cells take hours on two cores.
+A *cell* is one experiment on one machine: each model of `MODELS` on each
+machine of `MACHINES`, with 64 prompts x 16 samples x 4096 tokens, and each
+recipe on `RECIPES_ON`. The command compiles the cells; `experiments.aot.fit`
+searches for settings with which they fit, and a roofline gives the seconds of a
+step.
+
+Each cell is one line of `scaling.csv`. A cell that has a line is not compiled
+again, so the command can be stopped at any time; `--only` compiles only the
+cells whose name contains a text. Each cell is compiled in a process of its own,
+because a failed check of the compiler ends its process; the line then says so.
+`--out` writes the tables into a file, between its comments `<!-- models -->`
+and `<!-- /models -->`, and the same for `recipes`. All cells take hours on two
+cores.
 """
 
 from __future__ import annotations
@@ -48,17 +52,20 @@ MACHINES = (
   "h100:8",
   "h200:8",
 )
-RECIPES_ON = "v5e:2x4"  # their minibatches are of 8 prompts
+# The machine of the recipes. It has 8 devices because the recipes' minibatches
+# have 8 prompts.
+RECIPES_ON = "v5e:2x4"
+# Prompts, samples per prompt, tokens of a prompt and of a completion.
 P, S, L, T = 64, 16, 512, 4096
-# Signals that come from outside, as exit codes; a compiler aborts.
+# Exit codes of a process that a user or the system has killed. A compiler whose
+# check fails ends its process with another signal.
 KILLED = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
 Report = Mapping[str, Any]  # from `experiments.aot.report.analyse`
 Row = Sequence[str]  # one line of the CSV file and of a table
-# Compiled programs by machine, in the form of
-# `experiments.aot.report.Compiled`.
+# `experiments.aot.report.Compiled` by machine.
 Programs = dict[str, dict[Any, Any]]
-HEAD = (
+HEAD = (  # the columns of the CSV file and of the tables
   *("model", "machine", "fits", "mesh", "settings"),
   *("GiB a device", "s a step", "k tok/s", "commit"),
 )
@@ -76,7 +83,7 @@ class Cell(NamedTuple):
 
 
 def cells() -> Iterator[Cell]:
-  """All cells, small machines first."""
+  """Yields all cells: those of each machine in turn, then the recipes."""
   # Imported late: JAX must start in the process that compiles, not here.
   from experiments.configs import recipe
 
@@ -88,7 +95,7 @@ def cells() -> Iterator[Cell]:
 
 
 def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
-  """The config of a cell's experiment; only the shapes of its data matter.
+  """Returns the config of an experiment; only the shapes of its data matter.
 
   Args:
     experiment: a model preset, or the name of a recipe.
@@ -117,14 +124,18 @@ def config_of(experiment: str, data: epath.Path) -> ml_collections.ConfigDict:
 
 
 def write_data(folder: epath.Path) -> None:
-  """Writes a few problems in each file format that the experiments read."""
+  """Writes 40 sums as problems, in each file format that the experiments read.
 
-  def rows(second: int) -> list[tuple[str, str, int]]:
-    """Sums of i and `second` i: test and train problems must differ."""
-    numbers = [(i, second * i) for i in range(1, 41)]
-    return [(f"{a} + {b}?", f"{a} + {b} = {a + b}", a + b) for a, b in numbers]
+  Args:
+    folder: folder of the files.
+  """
 
-  forms = {
+  def make_problems(factor: int) -> list[tuple[str, str, int]]:
+    """Returns question, solution and answer of sums i + factor * i."""
+    pairs = [(i, factor * i) for i in range(1, 41)]
+    return [(f"{a} + {b}?", f"{a} + {b} = {a + b}", a + b) for a, b in pairs]
+
+  formats = {  # question, solution and answer to the object of a line
     "problems": lambda q, s, a: {"prompt": q, "answer": str(a)},
     "gsm8k": lambda q, s, a: {"question": q, "answer": f"{s}\n#### {a}"},
     "math": lambda q, s, a: {
@@ -133,11 +144,12 @@ def write_data(folder: epath.Path) -> None:
       "answer": str(a),
     },
   }
-  for name, form in forms.items():
-    ends = {"": 1} if name == "problems" else {"_train": 1, "_test": 2}
-    for end, second in ends.items():
-      lines = (form(*row) for row in rows(second))
-      json_files.write(folder / f"{name}{end}.jsonl", lines)
+  for name, to_object in formats.items():
+    # The factor of each file: train and test problems must differ.
+    factors = {"": 1} if name == "problems" else {"_train": 1, "_test": 2}
+    for suffix, factor in factors.items():
+      lines = (to_object(*problem) for problem in make_problems(factor))
+      json_files.write(folder / f"{name}{suffix}.jsonl", lines)
 
 
 def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
@@ -153,8 +165,8 @@ def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
     The line of the cell, without the commit.
 
   Raises:
-    RunError: a signal from outside ended the process, for example where memory
-      is short, which says nothing about the cell.
+    RunError: the process was killed (`KILLED`), for example because this
+      machine had too little memory to compile. It is unknown if the cell fits.
   """
   spawn = multiprocessing.get_context("spawn")
   other_children = set(multiprocessing.active_children())
@@ -171,6 +183,7 @@ def compile_cell(cell: Cell, data: epath.Path, programs: Programs) -> Row:
       f"the process that compiled {cell.name} was killed by "
       f"{signal.Signals(-child.exitcode).name}; start again to compile it"
     )
+  # A failed check of the compiler.
   reason = "the process that compiles it ended early"
   return make_row(cell, {"fits": False, "reason": reason, "mesh": {}})
 
@@ -187,18 +200,18 @@ def _compile(
   chip, devices = chips.devices(cell.machine)
   e = validate.check_and_build(config, devices=devices, memory=chip.memory)
   parts = report.resident(e).items()
-  state = sum(gib for part, gib in parts if part != "cache") * chips.GIB
+  state_bytes = sum(gib for part, gib in parts if part != "cache") * chips.GIB
   tensor = fit.most_tensor(e)
-  copy = fit.sampled_bytes(e, tensor)
+  params_bytes = fit.sampled_bytes(e, tensor)
   reason = ""
-  if state > chip.memory and e.mesh.shape["data"] == 1:
-    reason = f"the state alone takes {state / chips.GIB:.0f} GiB a device"
-  elif copy > chip.memory and e.sampling_mesh == e.mesh:
+  if state_bytes > chip.memory and e.mesh.shape["data"] == 1:
+    reason = f"the state alone takes {state_bytes / chips.GIB:.0f} GiB a device"
+  elif params_bytes > chip.memory and e.sampling_mesh == e.mesh:
     reason = (
-      f"to sample, parameters alone take {copy / chips.GIB:.1f} GiB a device "
-      f"with tensor {tensor}"
+      f"to sample, parameters alone take {params_bytes / chips.GIB:.1f} GiB a "
+      f"device with tensor {tensor}"
     )
-  if reason:  # no search can help
+  if reason:  # no change of the search can reduce this memory
     result = {"fits": False, "reason": reason, "mesh": dict(e.mesh.shape)}
     return make_row(cell, result), programs
   changes, result = fit.search(config, devices, chip, _print, programs)
@@ -219,8 +232,9 @@ def make_row(
 
   Args:
     cell: the experiment and the machine.
-    report: report of the last attempt. One without programs has a "reason".
-    changes: values by config key that were changed for it.
+    report: report of the last attempt. If nothing was compiled, it has a
+      "reason" instead of programs.
+    changes: the changes of that attempt, new values by config key.
   """
   mesh = " ".join(f"{axis} {n}" for axis, n in report["mesh"].items() if n > 1)
   mesh = mesh or ("one device" if report["mesh"] else "")
@@ -251,7 +265,10 @@ def make_row(
 
 
 def _misfits(programs: Mapping[str, Report]) -> str:
-  """Memory of each program that does not fit, or why it has no figure."""
+  """Returns the memory of each program that does not fit.
+
+  If the compiler states no memory, returns the beginning of its message.
+  """
   return "; ".join(
     f"{name} wants {program['wanted_gib']:.1f} of {program['hbm_gib']:.1f}"
     if program["wanted_gib"]
@@ -276,12 +293,24 @@ def read(path: pathlib.Path) -> dict[Cell, Row]:
 
 
 def between(text: str, name: str, body: str) -> str:
-  """Returns the text with `body` between the marks of that name."""
+  """Replaces the text between two comments by `body`.
+
+  Args:
+    text: text with the comments `<!-- NAME -->` and `<!-- /NAME -->`.
+    name: NAME.
+    body: the new text between them.
+
+  Raises:
+    ValueError: if one of the comments is missing.
+  """
   start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
   if start not in text or end not in text:
-    raise ValueError(f"there are no marks {start.strip()} and {end}")
-  before, _, rest = text.partition(start)
-  return before + start + body + "\n" + end + rest.partition(end)[2]
+    raise ValueError(
+      f"the file must have the comments {start.strip()} and {end}, each on a "
+      "line, between which the table is written"
+    )
+  head, _, tail = text.partition(start)
+  return head + start + body + "\n" + end + tail.partition(end)[2]
 
 
 @errors.one_line_errors
@@ -289,11 +318,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command line.
 
   Args:
-    argv: its words; None takes those of the process.
+    argv: the command line without the program's name; None means `sys.argv`.
 
   Returns:
-    The exit status: 0, 1 if a compiler was killed, or 2 for a mistake of the
-    user.
+    The exit status: 0, 1 if the process of a cell was killed, or 2 for a
+    mistake of the user.
   """
   os.environ["JAX_PLATFORMS"] = "cpu"
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -302,7 +331,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.out and not options.out.exists():
       raise ValueError(f"--out={options.out}: there is no such file")
   all_cells, programs = list(cells()), {}
-  commit = provenance.commit()  # a new line in the CSV file would mark it dirty
+  # Read the commit before a new line in the CSV file marks it as modified.
+  commit = provenance.commit()
   with tempfile.TemporaryDirectory() as scratch:
     data = epath.Path(scratch)
     write_data(data)
@@ -312,8 +342,9 @@ def main(argv: Sequence[str] | None = None) -> int:
       _print(cell.name)
       row = [*compile_cell(cell, data, programs), commit]
       with options.csv.open("a", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerows([row] if file.tell() else [HEAD, row])
+        writer = csv.writer(file, lineterminator="\n")
+        is_new = file.tell() == 0
+        writer.writerows([HEAD, row] if is_new else [row])
   rows = read(options.csv)
   rows = [rows[cell] for cell in all_cells if cell in rows]
   _print(f"{len(rows)} of {len(all_cells)} cells are in {options.csv}")
@@ -335,9 +366,19 @@ def _parser() -> argparse.ArgumentParser:
   )
   add = parser.add_argument
   path = pathlib.Path(__file__).with_name("scaling.csv")
-  add("--csv", type=pathlib.Path, default=path, help="file of compiled cells")
-  add("--only", default="", help="compile only cells whose name contains this")
-  add("--out", type=epath.Path, help="file with the marks of the two tables")
+  add("--csv", type=pathlib.Path, default=path, help="CSV file of the cells")
+  add(
+    "--only",
+    default="",
+    metavar="TEXT",
+    help="compile only cells whose name contains this text, such as "
+    '"qwen3-8b on v5e:4x4"',
+  )
+  add(
+    "--out",
+    type=epath.Path,
+    help="Markdown file into which both tables are written, such as SCALING.md",
+  )
   return parser
 
 

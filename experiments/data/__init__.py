@@ -1,1 +1,1 @@
-"""Readers of a user's data files, and checks of what the files hold."""
+"""Readers of a user's data files, and a check of their content."""

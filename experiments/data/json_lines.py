@@ -1,11 +1,13 @@
-"""Reads JSONL files: one JSON object a line, gzipped or not, local or remote.
+"""Reads JSONL files: one JSON object per line, gzipped or not.
+
+The files may be local or in a bucket.
 
   find("gsm8k", "DATA")   {"train": DATA/gsm8k_train.jsonl,
                            "test": DATA/gsm8k_test.jsonl}
   read(file)              [("gsm8k_test.jsonl line 1", {"question": ...}), ...]
 
-The values of an object may be lists and objects themselves (constraints,
-tools). `experiments.data.tfds` reads files whose values are texts alone.
+The values of an object may themselves be lists and objects, such as a list of
+tools. `experiments.data.tfds` reads only texts and numbers, through a cache.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from typing import Any
 from etils import epath
 
 SPLITS = ("train", "test")
-DATA_VARIABLE = "EXTREMUM_DATA"  # the environment's folder of data files
+DATA_VARIABLE = "EXTREMUM_DATA"  # environment variable: folder of data files
 
-# The objects of a file, each with its location "NAME line 3" for messages.
+# The objects of a file, each after its location for messages, such as
+# "gsm8k_test.jsonl line 3".
 Lines = list[tuple[str, Mapping[str, Any]]]
 
 
@@ -36,22 +39,23 @@ def find(
   """Finds the files of a dataset in a folder.
 
   The train file is `NAME_train.jsonl`. The test file is `NAME_test.jsonl`, or
-  else `NAME.jsonl`. Either may end in `.gz`, and letter case is ignored:
-  `HumanEval.jsonl.gz` is the test file of "humaneval".
+  `NAME.jsonl` if that does not exist. Any of them may be gzipped and end in
+  `.gz`, and letter case is ignored: `HumanEval.jsonl.gz` is the test file of
+  "humaneval".
 
   Args:
-    dataset: NAME.
-    data_path: folder of the files. None reads the folder from the environment
-      variable `EXTREMUM_DATA`.
-    required: splits that must have a file. The other split is returned if it
-      has one.
+    dataset: NAME in the names of the files.
+    data_path: folder of the files. None or "" reads the folder from the
+      environment variable `EXTREMUM_DATA`.
+    required: splits that must have a file. A split that is not required is
+      left out of the result if it has no file.
 
   Returns:
-    `{split: file}`, train before test.
+    `{split: file}`, the split "train" before "test".
 
   Raises:
-    ValueError: if no folder is named, or the folder or a required file is
-      missing.
+    ValueError: if no folder is given, or the folder or a required file does not
+      exist.
   """
   usual_names = {split: f"{dataset}_{split}.jsonl" for split in SPLITS}
   listing = " and ".join(usual_names[split] for split in required)
@@ -59,7 +63,7 @@ def find(
   if not data_path:
     raise ValueError(
       f"no data path for {dataset!r}: name a folder with {listing}, or set the "
-      f"environment variable {DATA_VARIABLE} to it"
+      f"environment variable {DATA_VARIABLE} to that folder"
     )
   folder = epath.Path(data_path).expanduser()
   if not folder.is_dir():
@@ -73,18 +77,18 @@ def find(
     names = [usual_name]
     if split == "test":
       names.append(f"{dataset}.jsonl")
-    # In order of preference: without .gz before .gz.
+    # In order of preference.
     candidates = [
-      f"{name}{end}".lower() for name in names for end in ("", ".gz")
+      f"{name}{suffix}".lower() for name in names for suffix in ("", ".gz")
     ]
     matches = [by_lower_name[n] for n in candidates if n in by_lower_name]
     if matches:
       files[split] = matches[0]
     elif split in required:
-      near = difflib.get_close_matches(usual_name.lower(), by_lower_name, 1)
+      close = difflib.get_close_matches(usual_name.lower(), by_lower_name, n=1)
       guess = ""
-      if near:
-        nearest = by_lower_name[near[0]].name
+      if close:
+        nearest = by_lower_name[close[0]].name
         guess = f"; the nearest name in this folder is {nearest!r}"
       raise ValueError(f"no {usual_name!r} in {str(data_path)!r}{guess}")
   return files
@@ -97,8 +101,8 @@ def fingerprint(
 
   Args:
     files: `{split: file}`, from `find`.
-    fields: keys that are read from a line. They are part of the hash, since two
-      tasks may read different keys of the same file.
+    fields: keys of a line that the caller reads. They are part of the hash,
+      since two tasks may read different keys of the same file.
   """
   digest = hashlib.sha256()
   if fields:
@@ -112,12 +116,12 @@ def read(file: epath.Path) -> Lines:
   """Reads the objects of a file.
 
   Returns:
-    `[("NAME line 1", object), ...]`. Empty lines are skipped, and counted in
-    the numbers of later lines.
+    `[("FILE line 1", object), ...]`. Empty lines are skipped, but they count in
+    the line numbers.
 
   Raises:
-    ValueError: if the file cannot be read, is empty, or has a line that is not
-      a JSON object.
+    ValueError: if the file cannot be read, has no objects, or has a line that
+      is not a JSON object.
   """
   try:
     content = file.read_bytes()
@@ -146,6 +150,11 @@ def read(file: epath.Path) -> Lines:
 def required_text(location: str, line: Mapping[str, Any], key: str) -> str:
   """Returns the text under a key that every line must have.
 
+  Args:
+    location: location of the line, for the error message.
+    line: the object of the line.
+    key: the key.
+
   Raises:
     ValueError: if the key is missing, or its value is not a text or is blank.
   """
@@ -157,6 +166,11 @@ def required_text(location: str, line: Mapping[str, Any], key: str) -> str:
 
 def optional_text(location: str, line: Mapping[str, Any], key: str) -> str:
   """Returns the text under a key, or "" if the key is missing or null.
+
+  Args:
+    location: location of the line, for the error message.
+    line: the object of the line.
+    key: the key.
 
   Raises:
     ValueError: if the value is not a text.

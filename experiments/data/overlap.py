@@ -1,7 +1,8 @@
 r"""Checks that no question of the test split is also in the train split.
 
-A held-out problem that was trained on measures memory. Two questions count as
-the same problem if they differ in letter case or white space only:
+A held-out problem that was trained on measures memorization. Two questions
+count as the same problem if they differ only in letter case, white space or the
+Unicode form of accents:
 
   normalize("What  is\n2?") == normalize("what is 2?")
 """
@@ -14,10 +15,10 @@ from collections.abc import Mapping, Sequence
 
 
 def normalize(question: str) -> str:
-  """Removes the differences that do not change the problem.
+  """Returns a form that is equal for two questions of the same problem.
 
-  These are letter case, the length of white space, and the Unicode form of
-  accents ("é" as one character or as "e" with an accent after it).
+  It does not depend on letter case, the amount of white space, or the Unicode
+  form of accents ("é" as one character or as "e" with an accent after it).
 
   Args:
     question: text of the question.
@@ -34,14 +35,15 @@ def check_disjoint(
   """Checks that the train and test splits share no question.
 
   Args:
-    name: name of the task, for the message.
-    questions: questions by split. A task without a train split passes.
-    files: file of each split, for the message. A split without a file is named
-      by the task.
+    name: name of the task, for the error message.
+    questions: questions by split ("train", "test"). A missing split counts as
+      empty.
+    files: file of each split, for the error message. If a split has no file,
+      the message names the split and the task.
 
   Raises:
     ValueError: if the splits share a question. The message names both files and
-      the number of shared test questions.
+      the number of different questions that they share.
   """
   test = {normalize(question) for question in questions.get("test", ())}
   shared = [

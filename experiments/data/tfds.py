@@ -2,10 +2,10 @@
 
 Neither TensorFlow nor a network is needed: a dataset builder reads the lines
 with `experiments.data.json_lines` and writes ArrayRecord files, which
-tensorflow-datasets then serves by random access. These prepared files lie in a
-cache folder named by a hash of the content, so a changed source is prepared
-again, and the source folder, which may be read-only or in a bucket, is never
-written to.
+tensorflow-datasets then reads by random access. These prepared files are in a
+cache folder whose name contains a hash of the JSONL files and of the keys that
+are read, so a changed JSONL file is prepared again. The folder of the JSONL
+files, which may be read-only or in a bucket, is never written to.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ def read(
   fields: Sequence[str],
   optional: Sequence[str] = (),
 ) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-  """Reads some texts of every line, in the order of the files.
+  """Reads the texts under some keys of every line, in the order of the file.
 
   Args:
     files: `{split: file}`, from `json_lines.find`.
     cache: local folder of the prepared files. Later calls with the same content
-      and fields read them from there.
+      and fields read the prepared files.
     fields: keys of a line to read; other keys are ignored.
-    optional: the fields that a line may lack. A missing text is "".
+    optional: those of the fields that a line may lack. A missing text, or null,
+      is read as "".
 
   Returns:
-    `{split: [("NAME line 1", (text of each field)), ...]}`.
+    `{split: [("FILE line 1", texts), ...]}`, with one text per field. A number
+    is converted to a text.
 
   Raises:
     ValueError: if a file cannot be read or is empty, a line is not an object
@@ -66,6 +68,7 @@ def read(
       raise
   splits = {}
   for split in files:
+    # tensorflow-datasets shuffles what it writes; restore the file's order.
     source = builder.as_data_source(split=split)
     records = [source[i] for i in range(len(source))]
     records.sort(key=lambda record: record["position"])
@@ -80,7 +83,11 @@ def read(
 
 
 class TextLines(tfds.core.GeneratorBasedBuilder):
-  """Dataset builder of JSONL files, one per split: some texts of every line."""
+  """Builds a dataset of the texts under some keys of JSONL files.
+
+  Each split has one file. A record has the position of the line in its file,
+  its location for messages, and the text of each field.
+  """
 
   VERSION = tfds.core.Version("1.2.0")
 
@@ -101,7 +108,6 @@ class TextLines(tfds.core.GeneratorBasedBuilder):
       builder=self,
       features=tfds.features.FeaturesDict(
         {
-          # Position in the file: tensorflow-datasets shuffles what it writes.
           "position": np.int64,
           "location": tfds.features.Text(),
           **{field: tfds.features.Text() for field in self._fields},
@@ -129,6 +135,12 @@ class TextLines(tfds.core.GeneratorBasedBuilder):
       yield position, {"position": position, "location": location, **texts}
 
   def _text(self, line: Mapping[str, Any], field: str) -> str:
+    """Returns the text of a field.
+
+    Raises:
+      KeyError: if a required field is missing.
+      TypeError: if the value is neither a text nor a number.
+    """
     if field in self._optional and line.get(field) is None:
       return ""
     value = line[field]

@@ -3,9 +3,10 @@
   config, params = hf.load(folder, dtype="bfloat16", mesh=mesh)
   hf.save(config, params, new_folder, tokenizer=folder)
 
+Such a folder has `config.json`, safetensors files and tokenizer files.
 `models.hf.families.FAMILIES` lists the supported architectures. On the command
 line, `python -m models.hf import` and `python -m models.hf export` convert
-between such folders and the workdirs of runs.
+between such folders and workdirs, the folders of training runs.
 """
 
 from models.hf.load_folder import (

@@ -1,4 +1,4 @@
-"""The commands `python -m models.hf import` and `export`; see `--help`."""
+"""Implements the commands `python -m models.hf import` and `export`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MODEL_FILE = "model.json"  # the file of a workdir that describes its model
 
 
 def main(arguments: Sequence[str]) -> int:
-  """Runs one command.
+  """Runs the command that the arguments name.
 
   Args:
-    arguments: arguments of the command line, without the program's name.
+    arguments: the command line without the program's name.
 
   Returns:
     The exit status: 0, or 2 after an error, which is printed as one line.
@@ -122,9 +122,10 @@ def import_folder(folder: str, out: str, dtype: str) -> Params:
 def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   """Converts the policy of a run to a Hugging Face folder.
 
-  The run's `model.json` names the config, the tokenizer's folder, the ids that
-  end a completion ("stops"), and, for a run that trained adapters, the folder
-  or workdir with the frozen base ("frozen", "frozen_step").
+  The run's `model.json` has the config ("model"), the tokenizer's folder
+  ("tokenizer"), and the ids that end a completion ("stops"). For a run that
+  trained adapters, it also names the Hugging Face folder or the workdir with
+  the frozen base ("frozen"), and the step of its checkpoint ("frozen_step").
 
   Args:
     workdir: the run's workdir.
@@ -132,16 +133,16 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
     step: step of the checkpoint; None means the latest.
 
   Returns:
-    All parameters of the policy, adapters not merged.
+    All parameters of the policy. Adapters are not merged, unlike in the folder.
 
   Raises:
-    ValueError: the workdir has no `model.json`, the base of its adapters was
-      not saved, or `hf.save` refuses to write the folder.
+    ValueError: the workdir has no valid `model.json`, the base of its adapters
+      was not saved, or `hf.save` refuses to write the folder.
     FileNotFoundError: there is no checkpoint, or none of this step.
   """
   folder, out = storage_paths.absolute(workdir), load_folder.require_local(out)
   if not (folder / MODEL_FILE).exists():
-    raise ValueError(f"{folder} has no {MODEL_FILE}; is it a run's workdir?")
+    raise ValueError(f"{folder} has no {MODEL_FILE}; name the workdir of a run")
   try:
     model = json.loads((folder / MODEL_FILE).read_text())
     config = model_config(model["model"])
@@ -157,7 +158,7 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
   if model["frozen"]:
     base = model["frozen"]
     if not (storage_paths.is_remote(base) or os.path.isabs(base)):
-      base = folder / base
+      base = folder / base  # a relative path starts at the workdir
     base, base_step = epath.Path(base), model.get("frozen_step")
     base_params = _load_base(base, base_step, config.param_dtype)
     params = types.join(params, base_params)
@@ -177,7 +178,7 @@ def export_workdir(workdir: str, out: str, step: int | None) -> Params:
 
 
 def model_config(fields: dict[str, Any]) -> ModelConfig:
-  """Makes a `ModelConfig` from its fields in JSON."""
+  """Makes a `ModelConfig` from its fields, as `model.json` has them."""
   scaling = fields["rope_scaling"]
   if scaling is not None:
     scaling = RopeScaling(**scaling)
@@ -185,7 +186,13 @@ def model_config(fields: dict[str, Any]) -> ModelConfig:
 
 
 def _load_base(folder: epath.Path, step: int | None, dtype: str) -> Params:
-  """Loads the base of adapters from a workdir or a Hugging Face folder."""
+  """Loads the base of adapters.
+
+  Args:
+    folder: a workdir or a Hugging Face folder.
+    step: step of the workdir's checkpoint; None means the latest.
+    dtype: dtype in which a Hugging Face folder is read.
+  """
   checkpoints = folder / checkpoint_reader.FOLDER
   if checkpoints.exists():
     return checkpoint_reader.restore_params(checkpoints, step=step)

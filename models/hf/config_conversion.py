@@ -1,7 +1,7 @@
 """Converts a Hugging Face `config.json` to `ModelConfig`, and back.
 
-What each architecture needs is in `models.hf.families`; this module applies it
-and checks that nothing is lost in either direction.
+`models.hf.families` has the conversion of each architecture; this module
+applies it and checks that no field or key is lost.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from models.hf.config_reader import ConfigReader
 from models.hf.families import FAMILIES, shortest_pattern
 from rl import registry
 
+# Keys of a Hugging Face config, or fields of `ModelConfig`, with their values.
 Fields = dict[str, Any]
 
-# Keys of features that our decoder does not have, and the value of each key
-# with which the feature is off.
+# Keys of features that `models.transformer` does not have, and the value of
+# each key with which the feature is off.
 _UNSUPPORTED = {
   "use_bidirectional_attention": False,
   "use_mrope": False,
@@ -28,7 +29,7 @@ _UNSUPPORTED = {
   "decoder_sparse_step": 1,
   "mlp_only_layers": [],
 }
-# Fields of `ModelConfig` that change parameters and logits by rounding at most.
+# Fields of `ModelConfig` that affect parameters and logits at most by rounding.
 _COMPUTE_FIELDS = (
   "dtype",
   "param_dtype",
@@ -49,8 +50,8 @@ def from_hf(data: Fields, dtype: str = "float32") -> ModelConfig:
     dtype: dtype of parameters and activations.
 
   Raises:
-    ValueError: the architecture or the value of a key is not supported; the
-      message names it.
+    ValueError: the architecture or the value of a key is not supported. The
+      message names the architecture or the key.
   """
   name = data.get("model_type")
   if name == "gemma3":  # a model of text and images: read its text decoder
@@ -73,7 +74,8 @@ def to_hf(config: ModelConfig, **tokens: Any) -> transformers.PretrainedConfig:
 
   Args:
     config: the decoder's config.
-    **tokens: `bos_token_id`, `eos_token_id` and `pad_token_id`.
+    **tokens: `bos_token_id`, `eos_token_id` and `pad_token_id`; an absent one
+      is written as null.
 
   Raises:
     ValueError: the family cannot express the config. The message names the
@@ -85,10 +87,12 @@ def to_hf(config: ModelConfig, **tokens: Any) -> transformers.PretrainedConfig:
     )
   lost = _lost_field(config, config.family)
   if lost:
-    able = [name for name in sorted(FAMILIES) if not _lost_field(config, name)]
+    capable = [
+      name for name in sorted(FAMILIES) if not _lost_field(config, name)
+    ]
     raise ValueError(
       f"family {config.family!r} cannot express {lost}; families that can: "
-      f"{', '.join(able) or 'none'}"
+      f"{', '.join(capable) or 'none'}"
     )
   return _to_family(config, config.family, tokens)
 
@@ -97,8 +101,8 @@ def canonical(config: ModelConfig) -> ModelConfig:
   """Returns an equivalent config in a canonical form, for comparisons.
 
   Two configs with equal canonical forms have the same parameters (except
-  heads and adapters) and compute the same logits. Fields that have no effect
-  are set to their defaults.
+  heads and adapters) and compute the same logits, up to rounding. Fields that
+  have no effect on these are set to their defaults.
   """
   changes: Fields = {}
   defaults = {f.name: f.default for f in dataclasses.fields(ModelConfig)}
@@ -110,7 +114,7 @@ def canonical(config: ModelConfig) -> ModelConfig:
   elif config.local_rope_theta == config.rope_theta and not config.rope_scaling:
     without_effect += ["local_rope_theta"]
   elif kinds == ("local",) and config.local_rope_theta:
-    # All layers use the frequencies of local layers.
+    # All layers are local, so `rope_theta` itself has no effect.
     changes["rope_theta"] = config.local_rope_theta
     without_effect += ["local_rope_theta", "rope_scaling"]
   if config.positions == "rotary":
@@ -123,7 +127,8 @@ def canonical(config: ModelConfig) -> ModelConfig:
   if config.norm == "layer":
     without_effect += ["norm_offset"]
   if config.attention_scale == config.head_dim**-0.5:
-    without_effect += ["attention_scale"]  # this is the default scale
+    # The default, 0, stands for this scale.
+    without_effect += ["attention_scale"]
   changes |= {name: defaults[name] for name in without_effect}
   return dataclasses.replace(config, **changes)
 
@@ -131,6 +136,7 @@ def canonical(config: ModelConfig) -> ModelConfig:
 def _to_model_config(
   config: transformers.PretrainedConfig, dtype: str
 ) -> ModelConfig:
+  """Converts a config object of transformers to a `ModelConfig`."""
   hf = ConfigReader(config)
   for key, allowed in _UNSUPPORTED.items():
     hf.require(key, allowed)
@@ -145,10 +151,18 @@ def _to_model_config(
 
 
 def _to_hf_object(name: str, data: Fields) -> transformers.PretrainedConfig:
-  """Makes a config object of transformers; its errors become one line."""
+  """Makes a config object of transformers.
+
+  Args:
+    name: the architecture, a `model_type`.
+    data: the keys of the config.
+
+  Raises:
+    ValueError: transformers refuses the keys. The message is one line.
+  """
   data = {key: value for key, value in data.items() if key != "model_type"}
   scaling = data.get("rope_scaling")
-  # "su" is the first name of longrope, in Phi-3.
+  # "su" is an early name of "longrope", in the first configs of Phi-3.
   if isinstance(scaling, dict) and scaling.get("type") == "su":
     data["rope_scaling"] = {**scaling, "type": "longrope"}
   try:
@@ -171,7 +185,16 @@ def _to_family(
 
 
 def _lost_field(config: ModelConfig, name: str) -> str:
-  """The first field, with its value, that a family cannot express, or ""."""
+  """Returns what a family cannot express of a config; "" if it loses nothing.
+
+  Args:
+    config: the decoder's config.
+    name: the family, a key of `FAMILIES`.
+
+  Returns:
+    The first field with its value, such as "qk_norm = 'head'", or the message
+    of the error that the conversion raised.
+  """
   expected = canonical(config)
   try:
     converted = _to_model_config(_to_family(config, name, {}), config.dtype)

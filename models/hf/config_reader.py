@@ -1,4 +1,4 @@
-"""`ConfigReader` reads a Hugging Face config; its errors name the key."""
+"""`ConfigReader`, which reads keys of a Hugging Face config and checks them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rl import registry
 
 
 class ConfigReader:
-  """Reads and checks the keys of a Hugging Face config.
+  """Reads and checks keys of a Hugging Face config; its errors name the key.
 
   Args:
     config: the config, an object of the transformers library.
@@ -25,11 +25,12 @@ class ConfigReader:
     return default if value is None else value
 
   def get_choice(self, key: str, names: dict[str, str]) -> str:
-    """Returns our name for the value of a key.
+    """Returns the name that `ModelConfig` has for the value of a key.
 
     Args:
       key: the key.
-      names: Hugging Face's names, the allowed values, to ours.
+      names: names of `ModelConfig` by Hugging Face's name; the latter are the
+        allowed values.
 
     Raises:
       ValueError: the value is not in `names`.
@@ -45,11 +46,11 @@ class ConfigReader:
     """Checks that a key is absent, null or has the one supported value.
 
     Raises:
-      ValueError: it has another value.
+      ValueError: the key has another value.
     """
     value = self.get(key, allowed)
     if value != allowed:
       raise ValueError(
-        f"{key} = {value!r} in config.json is not supported; allowed: "
+        f"{key} = {value!r} in config.json is not supported; it must be "
         f"{allowed!r}"
       )

@@ -2,16 +2,16 @@
 
 Each family is a pair of functions, named by convention after the family:
 
-- `_NAME_fields(hf)` reads a Hugging Face config and returns the fields of
-  `ModelConfig` that differ from the defaults.
-- `_NAME_keys(config)` returns the keys of a Hugging Face config for a
-  `ModelConfig`.
+- `_NAME_fields(hf)` reads the Hugging Face config `hf` and returns fields of
+  `ModelConfig`; fields that it leaves out have their defaults.
+- `_NAME_keys(config)` returns the keys of a Hugging Face config for the
+  `ModelConfig` `config`.
 
-Functions for parts that families share come first. To add a family, write the
-pair, add it to `FAMILIES`, and if its tensors are not named as Llama's, extend
-`models.hf.tensor_layout`. The config classes of the transformers library fill
-in keys that a `config.json` omits and convert old forms of keys to the current
-ones, so these functions only handle current keys.
+Functions for groups of fields or keys that families share come first. To add a
+family, write the two functions, add them to `FAMILIES`, and if its tensors are
+not named as Llama's, extend `models.hf.tensor_layout`. The config classes of
+the transformers library fill in keys that a `config.json` omits and convert old
+forms of keys to the current form, so these functions handle current keys only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from rl import registry
 # Fields of `ModelConfig`, or keys of a Hugging Face config, with their values.
 Fields = dict[str, Any]
 
-# Hugging Face's names of activations and layer types to ours, and back.
+# Names of activations and layer kinds in `ModelConfig` by Hugging Face's names,
+# and the reverse.
 _ACTIVATIONS = {
   "silu": "silu",
   "swish": "silu",
@@ -66,7 +67,7 @@ class Family:
 
 
 def shortest_pattern(kinds: tuple[str, ...]) -> tuple[str, ...]:
-  """The shortest prefix that yields `kinds` when it is repeated."""
+  """Returns the shortest prefix that yields `kinds` when it is repeated."""
   for period in range(1, len(kinds)):
     if all(kind == kinds[i % period] for i, kind in enumerate(kinds)):
       return kinds[:period]
@@ -74,17 +75,17 @@ def shortest_pattern(kinds: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _common_fields(hf: ConfigReader, activation: str = "hidden_act") -> Fields:
-  """Fields that almost all families store under the same keys.
+  """Returns fields that almost all families store under the same keys.
 
   Args:
     hf: the Hugging Face config.
-    activation: the key of the activation function.
+    activation: the key under which the family has its activation function.
   """
   return {**_size_fields(hf, activation), **_rotary_fields(hf)}
 
 
 def _size_fields(hf: ConfigReader, activation: str = "hidden_act") -> Fields:
-  """The fields of `_common_fields` without the rotary embedding."""
+  """Returns the fields of `_common_fields` without the rotary embedding."""
   width, heads = hf.get("hidden_size"), hf.get("num_attention_heads")
   return {
     "vocab_size": hf.get("vocab_size"),
@@ -102,7 +103,7 @@ def _size_fields(hf: ConfigReader, activation: str = "hidden_act") -> Fields:
 
 
 def _common_keys(config: ModelConfig) -> Fields:
-  """Keys that almost all families share."""
+  """Returns keys that almost all families share."""
   keys = {
     "vocab_size": config.vocab_size,
     "hidden_size": config.width,
@@ -121,41 +122,43 @@ def _common_keys(config: ModelConfig) -> Fields:
   if config.max_positions:
     keys["max_position_embeddings"] = config.max_positions
   if config.rope_scaling and config.rope_scaling.kind == "dynamic":
-    # With "dynamic", transformers reads the original length from this key.
+    # With "dynamic", transformers reads the context length of pretraining from
+    # this key.
     keys["max_position_embeddings"] = config.rope_scaling.original
   return keys
 
 
 def _rotary_fields(hf: ConfigReader) -> Fields:
-  """Rotary embedding that is the same in all layers, on all channels."""
+  """Fields of a rotary embedding of all channels, the same in all layers."""
   parameters = hf.get("rope_parameters", {})
   fraction = parameters.get("partial_rotary_factor") or 1.0
   if fraction != 1.0:
     raise ValueError(
       f"partial_rotary_factor = {fraction} in config.json is not supported "
-      "for this architecture; allowed: 1.0"
+      "for this architecture; it must be 1.0"
     )
   theta, scaling = rope_parameters.from_hf(hf, parameters)
   return {"rope_theta": theta, "rope_scaling": scaling}
 
 
 def _uniform_window_fields(hf: ConfigReader) -> Fields:
-  """A window in all layers or in none."""
+  """Fields of families that have the same window in all layers, or none."""
   hf.require("layer_types", None)
   window = hf.get("sliding_window", 0)
   return {"layer_kinds": ("local",), "window": window} if window else {}
 
 
 def _uniform_window_keys(config: ModelConfig) -> Fields:
-  # A window in only some layers cannot be expressed. `config_conversion.to_hf`
-  # refuses it, because the keys do not convert back to the same config.
+  # These families cannot have a window in only some layers.
+  # `config_conversion.to_hf` refuses such a config, because the keys do not
+  # convert back to it.
   return {
     "sliding_window": config.window if set(config.kinds) == {"local"} else None
   }
 
 
 def _window_by_layer_fields(hf: ConfigReader) -> Fields:
-  """A window in the layers whose entry of `layer_types` is sliding."""
+  """Fields of families whose `layer_types` name the layers with a window."""
   types = hf.get("layer_types", [])
   for name in types:
     if name not in _LAYER_KINDS:
@@ -172,8 +175,8 @@ def _window_by_layer_fields(hf: ConfigReader) -> Fields:
     return {"layer_kinds": kinds}
   if not window:
     raise ValueError(
-      f"sliding_window = {window} in config.json, but layer_types has "
-      "sliding_attention; use 1 or more"
+      f"sliding_window = {window} in config.json must be at least 1, because "
+      "layer_types has sliding_attention"
     )
   return {"layer_kinds": kinds, "window": window}
 
@@ -186,7 +189,7 @@ def _window_by_layer_keys(config: ModelConfig) -> Fields:
 
 
 def _bias_fields(hf: ConfigReader) -> Fields:
-  """Biases of all four attention projections, which one key switches."""
+  """Fields of the biases of all four attention projections, from one key."""
   bias = hf.get("attention_bias", False)
   return {"attention_bias": bias, "output_bias": bias}
 
@@ -246,19 +249,20 @@ def _qwen3_keys(config: ModelConfig) -> Fields:
 
 def _smollm3_fields(hf: ConfigReader) -> Fields:
   fields = {**_llama_fields(hf), **_window_by_layer_fields(hf)}
-  # At least one entry per layer; layer_kinds may be a shorter pattern.
+  # `layer_kinds` may be a shorter pattern; repeated, it has at least one entry
+  # per layer.
   kinds = list(fields["layer_kinds"]) * hf.get("num_hidden_layers")
   # One entry per layer: 1 with rotary embedding, 0 without.
-  has_rotary = hf.get("no_rope_layers")[: hf.get("num_hidden_layers")]
-  for layer, has_rope in enumerate(has_rotary):
-    if not has_rope and kinds[layer] == "local":
+  rotary_flags = hf.get("no_rope_layers")[: hf.get("num_hidden_layers")]
+  for layer, has_rotary in enumerate(rotary_flags):
+    if not has_rotary and kinds[layer] == "local":
       raise ValueError(
         f"layer {layer} has no rotary embedding (no_rope_layers in "
         "config.json), but its layer type is sliding_attention; it must be "
         "full_attention"
       )
-    kinds[layer] = kinds[layer] if has_rope else "nope"
-  fields["layer_kinds"] = shortest_pattern(tuple(kinds[: len(has_rotary)]))
+    kinds[layer] = kinds[layer] if has_rotary else "nope"
+  fields["layer_kinds"] = shortest_pattern(tuple(kinds[: len(rotary_flags)]))
   return fields
 
 
@@ -276,7 +280,7 @@ def _gemma_fields(hf: ConfigReader) -> Fields:
 
 
 def _gemma_scale_fields(hf: ConfigReader) -> Fields:
-  """Biases, and the scales of norms and embeddings, of all Gemma models."""
+  """Fields of biases, and of the scales of norms and embeddings, in Gemma."""
   scale = hf.get("hidden_size") ** 0.5
   return {**_bias_fields(hf), "norm_offset": 1.0, "embedding_scale": scale}
 
@@ -293,7 +297,7 @@ def _gemma2_fields(hf: ConfigReader) -> Fields:
 
 
 def _gemma2_scale_fields(hf: ConfigReader) -> Fields:
-  """Softcaps, scales, norms and windows of Gemma 2 and 3."""
+  """Fields of softcaps, scales, norms and windows in Gemma 2 and 3."""
   scale = hf.get("query_pre_attn_scalar") ** -0.5
   default_scale = hf.get("head_dim") ** -0.5
   return {
@@ -327,18 +331,18 @@ def _gemma3_fields(hf: ConfigReader) -> Fields:
     hf, by_type["sliding_attention"]
   )
   if (local_theta, local_scaling) == (theta, scaling):
-    local_theta = 0.0  # local layers rotate like the others
+    local_theta = 0.0  # local layers have the frequencies of global ones
   elif local_scaling:
     raise ValueError(
       f"rope_type = {local_scaling.kind!r} of sliding_attention in config.json "
-      "is not supported; allowed: 'default'"
+      "is not supported; it must be 'default'"
     )
   rotary = {
     "rope_theta": theta,
     "rope_scaling": scaling,
     "local_rope_theta": local_theta,
   }
-  # transformers does not apply this softcap for Gemma 3.
+  # transformers ignores this softcap for Gemma 3, so refuse it.
   hf.require("attn_logit_softcapping", None)
   sizes = _size_fields(hf, "hidden_activation")
   return {**sizes, **rotary, **_gemma2_scale_fields(hf), "qk_norm": "head"}
@@ -416,7 +420,8 @@ def _gpt2_keys(config: ModelConfig) -> Fields:
     "n_layer": config.layers,
     "n_head": config.heads,
     "n_inner": config.mlp_width,
-    # 0 is not allowed; with rotary positions the family is refused anyway.
+    # transformers does not allow 0. `max_positions` is 0 only with rotary
+    # positions, for which `config_conversion.to_hf` refuses this family.
     "n_positions": config.max_positions or 1,
     "layer_norm_epsilon": config.norm_eps,
     "activation_function": activation,
@@ -426,10 +431,10 @@ def _gpt2_keys(config: ModelConfig) -> Fields:
 
 
 def _num_experts(hf: ConfigReader, key: str) -> int:
-  """The number of experts, which must not be 0."""
+  """Returns the number of experts under a key, which must not be 0."""
   if count := hf.get(key, 0):
     return count
-  raise ValueError(f"{key} = 0 in config.json; a mixture has 1 or more")
+  raise ValueError(f"{key} = 0 in config.json must be at least 1")
 
 
 def _mixtral_fields(hf: ConfigReader) -> Fields:
@@ -449,7 +454,7 @@ def _mixtral_keys(config: ModelConfig) -> Fields:
 
 
 def _expert_fields(hf: ConfigReader) -> Fields:
-  """Mixture of experts with the keys of Qwen 3 MoE and OLMoE."""
+  """Fields of a mixture of experts with the keys of Qwen 3 MoE and OLMoE."""
   return {
     "experts": _num_experts(hf, "num_experts"),
     "experts_per_token": hf.get("num_experts_per_tok"),

@@ -1,7 +1,7 @@
 """Reads a Hugging Face folder: its config, and its weights slice by slice.
 
-Each process reads only the slices that its devices hold. Which tensor holds
-which parameter is in `models.hf.tensor_layout`.
+Each process reads only the slices that its devices need.
+`models.hf.tensor_layout` defines which tensor of the files has which parameter.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 HEADS = "heads.safetensors"  # value and extra heads; not a Hugging Face file
 
-_STORED_DTYPES = ("F32", "BF16", "F16")  # safetensors' names
+_STORED_DTYPES = ("F32", "BF16", "F16")  # dtypes that are read, by file name
 _UNEMBEDDING = "lm_head.weight"
 _COMPARED_ROWS = 4096  # rows of an embedding that are compared at a time
-_ALIGNMENT = 64  # bytes; XLA on CPU uses buffers so aligned without a copy
+_ALIGNMENT = 64  # bytes; XLA on CPU uses such aligned buffers without a copy
 
 
 def load(
@@ -48,8 +48,8 @@ def load(
 ) -> tuple[ModelConfig, Params]:
   """Loads a decoder from a folder with safetensors files.
 
-  Tensors are read slice by slice into one buffer per shard, and the buffer
-  becomes the array, so that there is never a second copy of the parameters.
+  Tensors are read slice by slice into one buffer per shard. The buffer becomes
+  the array, so that all parameters together are never in memory twice.
 
   Args:
     folder: folder with a `config.json` and safetensors, in one or several
@@ -82,10 +82,10 @@ def load(
   def open_tensor(name: str) -> tensor_layout.SlicedTensor:
     return stored[names[name]].open()
 
-  # Largest first: peak memory has its buffer next to the finished arrays, so
-  # the last buffers should be small.
+  # Load the largest leaf first: while a leaf is loaded, its buffer is in memory
+  # next to the finished arrays, so the last buffers should be small.
   for layout in sorted(
-    layouts, key=lambda x: -math.prod((*x.counts, *x.shape))
+    layouts, key=lambda layout: -math.prod((*layout.counts, *layout.shape))
   ):
     name = layout.leaf
     leaves[name] = _load_leaf(
@@ -96,6 +96,8 @@ def load(
 
 def load_config(folder: Folder, dtype: str = "float32") -> ModelConfig:
   """Loads the config of a folder's decoder; reads no weights.
+
+  Heads that `save` wrote are included.
 
   Args:
     folder: a folder as in `load`.
@@ -126,11 +128,12 @@ def require_local(folder: Folder) -> pathlib.Path:
 
 
 def check_folder(folder: Folder) -> None:
-  """Raises the errors that `load` would raise; reads file headers only.
+  """Checks that `load` can load a folder; reads file headers only.
 
   Raises:
-    ValueError: the folder cannot be loaded, as in `load`. (Only the values of
-      tied embeddings are not compared.)
+    ValueError: the folder cannot be loaded, for the reasons of `load`. One
+      reason is not checked, because it needs weights: a stored unembedding that
+      differs from the embedding to which it is tied.
   """
   config = load_config(folder)
   stored = _open_tensors(folder)
@@ -153,7 +156,7 @@ def check_tokenizer(config: ModelConfig, length: int, folder: Folder) -> None:
   if length > config.vocab_size:
     raise ValueError(
       f"the tokenizer of {folder} has {length} tokens, but the embedding has "
-      f"{config.vocab_size} rows; use a tokenizer of at most as many"
+      f"{config.vocab_size} rows; use a tokenizer with at most as many tokens"
     )
 
 
@@ -168,7 +171,7 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
   if not folder.is_dir():
     raise ValueError(f"{str(folder)!r} is not a folder")
   if not (folder / name).exists():
-    raise ValueError(f"{folder} has no {name}; is it a Hugging Face folder?")
+    raise ValueError(f"{folder} has no {name}; name a Hugging Face folder")
   try:
     data = json.loads((folder / name).read_text(encoding="utf-8"))
   except ValueError as error:
@@ -184,8 +187,8 @@ class _StoredTensor(NamedTuple):
   Attributes:
     file: the open file.
     name: name of the tensor in the file.
-    shape: its shape.
-    dtype: its dtype, by safetensors' name.
+    shape: shape of the tensor.
+    dtype: dtype of the tensor in safetensors' notation, such as "BF16".
   """
 
   file: Any
@@ -199,7 +202,7 @@ class _StoredTensor(NamedTuple):
 
 
 def _open_tensors(folder: Folder) -> dict[str, _StoredTensor]:
-  """Opens all tensors of a folder, by name; reads file headers only."""
+  """Returns all tensors of a folder by name; reads file headers only."""
   folder = require_local(folder)
   if (folder / WEIGHTS).exists():
     files = [WEIGHTS]
@@ -236,27 +239,32 @@ def _open_file(path: pathlib.Path) -> Any:
 def _match_names(
   config: ModelConfig, stored: Iterable[str], folder: Folder
 ) -> dict[str, str]:
-  """Maps the names that `tensor_layout` expects to the names in the files.
+  """Returns the names in the files by the names that `tensor_layout` expects.
 
-  They can differ in their prefix, see `tensor_layout.name_prefixes`.
+  The names can differ in their prefix, see `tensor_layout.name_prefixes`.
+
+  Args:
+    config: the decoder's config.
+    stored: names of the tensors in the files.
+    folder: folder of the files, for error messages.
   """
-  our_prefix, *other_prefixes = tensor_layout.name_prefixes(config)
+  expected_prefix, *other_prefixes = tensor_layout.name_prefixes(config)
   stored = set(stored)
-  # The prefix is the one with which the embedding is stored.
+  # Every model has an embedding, whose name shows the prefix.
   embedding = tensor_layout.embedding_name(config)
-  for prefix in (our_prefix, *other_prefixes):
-    if embedding.replace(our_prefix, prefix, 1) in stored:
+  for prefix in (expected_prefix, *other_prefixes):
+    if embedding.replace(expected_prefix, prefix, 1) in stored:
       break
   else:
     raise ValueError(f"{folder} has no tensor {embedding}")
   names = {}
   for name in stored:
     # The unembedding is not part of the base model and has another prefix.
-    unembedding = name.rpartition("lm_head.")[2]
-    if unembedding != name:
-      names["lm_head." + unembedding] = name
+    leaf = name.rpartition("lm_head.")[2]
+    if leaf != name:  # the name has "lm_head."
+      names["lm_head." + leaf] = name
     elif name.startswith(prefix):
-      names[our_prefix + name.removeprefix(prefix)] = name
+      names[expected_prefix + name.removeprefix(prefix)] = name
     else:
       names[name] = name
   return names
@@ -273,10 +281,13 @@ def _check_tensors(
 
   Args:
     config: the decoder's config.
-    layouts: the expected tensors.
-    names: expected names to names in the files.
-    stored: the stored tensors by their names in the files.
-    folder: their folder, for error messages.
+    layouts: layouts of all leaves, which define the expected tensors.
+    names: names in the files by expected name.
+    stored: tensors by their names in the files.
+    folder: folder of the files, for error messages.
+
+  Raises:
+    ValueError: a tensor is missing, unknown, or has another dtype or shape.
   """
   expected = {
     name: layout for layout in layouts for name in layout.tensor_names()
@@ -307,13 +318,13 @@ def _check_tensors(
       )
     if tensor.shape != layout.stored_shape:
       raise ValueError(
-        f"{tensor.name} has shape {tensor.shape}, but {CONFIG} asks for "
+        f"{tensor.name} has shape {tensor.shape}, but {CONFIG} needs shape "
         f"{layout.stored_shape}"
       )
 
 
 def _format_names(kind: str, names: list[str]) -> str:
-  """Formats as "2 missing tensors: a, b"; lists at most four names."""
+  """Returns text such as "2 missing tensors: a, b", with at most four names."""
   listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
   return f"{len(names)} {kind} tensor{'s' * (len(names) > 1)}: {listed}"
 
@@ -321,22 +332,30 @@ def _format_names(kind: str, names: list[str]) -> str:
 def _check_tied(embedding: _StoredTensor, unembedding: _StoredTensor) -> None:
   """Checks that a stored unembedding equals the embedding it is tied to."""
   equal = embedding.shape == unembedding.shape
-  first, second = embedding.open(), unembedding.open()
+  embedding_rows, unembedding_rows = embedding.open(), unembedding.open()
   num_rows = embedding.shape[0]
   for start in range(0, num_rows if equal else 0, _COMPARED_ROWS):
     rows = slice(start, min(start + _COMPARED_ROWS, num_rows))
-    equal = equal and np.array_equal(first[rows], second[rows])
+    equal = equal and np.array_equal(
+      embedding_rows[rows], unembedding_rows[rows]
+    )
   if not equal:
     raise ValueError(
-      f"{unembedding.name} differs from {embedding.name}, but {CONFIG} says "
-      "tie_word_embeddings = true; remove the one or set the other to false"
+      f"{unembedding.name} differs from {embedding.name}, but {CONFIG} has "
+      f"tie_word_embeddings = true; set it to false, or remove the tensor "
+      f"{unembedding.name}"
     )
 
 
 def _leaf_shardings(
   shapes: dict[str, jax.ShapeDtypeStruct], mesh: Mesh | None
 ) -> dict[str, jax.sharding.Sharding]:
-  """The sharding of each leaf by dotted path."""
+  """Returns the sharding of each leaf by its dotted path.
+
+  Args:
+    shapes: shapes of the leaves by dotted path.
+    mesh: the mesh; None means the first local device.
+  """
   if mesh is None:
     device = SingleDeviceSharding(jax.local_devices()[0])
     return dict.fromkeys(shapes, device)
@@ -351,26 +370,27 @@ def _load_leaf(
   leaf_sharding: jax.sharding.Sharding,
   open_tensor: Callable[[str], tensor_layout.SlicedTensor],
 ) -> jax.Array:
-  """Loads one leaf; each shard reads the slices of tensors that it needs, once.
+  """Loads one leaf, shard by shard.
 
   Args:
-    layout: how the leaf is stored.
-    leaf: its shape and dtype.
-    leaf_sharding: its sharding.
-    open_tensor: returns the tensor of a name in `tensor_layout`.
+    layout: layout of the leaf in tensors.
+    leaf: shape and dtype of the leaf.
+    leaf_sharding: sharding of the leaf.
+    open_tensor: function that returns a tensor by its name in `tensor_layout`.
   """
-  # Buffers by the (start, stop) of each axis.
+  # The shards that have been read, by the (start, stop) of each axis.
   buffers: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
 
   def load_shard(index: tuple[slice, ...]) -> np.ndarray:
     bounds = tuple(
-      cut.indices(size)[:2] for cut, size in zip(index, leaf.shape, strict=True)
+      axis_slice.indices(size)[:2]
+      for axis_slice, size in zip(index, leaf.shape, strict=True)
     )
-    if bounds not in buffers:  # several devices may hold copies of a shard
-      buffers[bounds] = read(bounds)
+    if bounds not in buffers:  # several devices may have copies of a shard
+      buffers[bounds] = read_shard(bounds)
     return buffers[bounds]
 
-  def read(bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
+  def read_shard(bounds: tuple[tuple[int, int], ...]) -> np.ndarray:
     sizes = [stop - start for start, stop in bounds]
     buffer = _empty_aligned(sizes, jnp.dtype(leaf.dtype))
     num_stacked = len(layout.counts)
@@ -391,11 +411,11 @@ def _load_leaf(
 
 
 def _empty_aligned(shape: list[int], dtype: np.dtype) -> np.ndarray:
-  """An empty array whose memory XLA on CPU can use without a copy."""
-  size = math.prod(shape) * dtype.itemsize
-  memory = np.empty(size + _ALIGNMENT, np.uint8)
+  """Returns an uninitialized array that XLA on CPU can use without a copy."""
+  num_bytes = math.prod(shape) * dtype.itemsize
+  memory = np.empty(num_bytes + _ALIGNMENT, np.uint8)
   start = -memory.ctypes.data % _ALIGNMENT
-  return memory[start : start + size].view(dtype).reshape(shape)
+  return memory[start : start + num_bytes].view(dtype).reshape(shape)
 
 
 def _load_heads(folder: Folder, mesh: Mesh | None) -> Params:

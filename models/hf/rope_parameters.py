@@ -15,9 +15,10 @@ from rl import registry
 
 Fields = dict[str, Any]
 
-# Keys that are allowed with every rope_type, and those of each type.
+# Keys that are allowed with every rope_type.
 _SHARED_KEYS = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 _ORIGINAL = "original_max_position_embeddings"
+# Further keys that are allowed, by rope_type.
 _TYPE_KEYS = {
   "default": set(),
   "linear": {"factor"},
@@ -53,10 +54,10 @@ def from_hf(
     parameters: the `rope_parameters`, of all layers or of one layer type.
 
   Returns:
-    `rope_theta` and `rope_scaling` of `ModelConfig`.
+    The fields `rope_theta` and `rope_scaling` of `ModelConfig`.
 
   Raises:
-    ValueError: the type, or a key of it, is not supported.
+    ValueError: the rope_type, or a key, is not supported.
   """
   kind = parameters.get("rope_type", "default")
   if kind not in _TYPE_KEYS:
@@ -67,20 +68,23 @@ def from_hf(
     if value is not None and key not in _SHARED_KEYS | _TYPE_KEYS[kind]:
       raise ValueError(
         f"{key} = {value!r} of {kind} rope_parameters in config.json is not "
-        f"supported; allowed: {', '.join(sorted(_TYPE_KEYS[kind]))}"
+        "supported; the supported keys are "
+        f"{', '.join(sorted(_SHARED_KEYS | _TYPE_KEYS[kind]))}"
       )
   theta = float(parameters.get("rope_theta") or 10000.0)
   if kind == "default":
     return theta, None
   max_length = hf.get("max_position_embeddings")
-  # Phi-3 has this key in the config itself; transformers prefers that, too.
+  # Phi-3 has this key in the config itself, which comes first here as in
+  # transformers.
   original = hf.get(_ORIGINAL) or parameters.get(_ORIGINAL) or max_length
   factor = float(parameters.get("factor") or max_length / original)
   attention_factor = parameters.get("attention_factor")
   if kind == "linear":
     return theta, RopeScaling(kind, factor)
   if kind == "dynamic":
-    # For this type, transformers uses max_position_embeddings as the original.
+    # For this type, transformers takes max_position_embeddings for the context
+    # length of pretraining.
     return theta, RopeScaling(kind, factor, max_length)
   fields: Fields = {"factor": factor, "original": original}
   if kind == "llama3":
@@ -106,7 +110,11 @@ def from_hf(
 
 
 def to_hf(theta: float, scaling: RopeScaling | None) -> Fields:
-  """Returns the `rope_parameters` of a `rope_theta` and a `rope_scaling`."""
+  """Converts `rope_theta` and `rope_scaling` of `ModelConfig`.
+
+  Returns:
+    The `rope_parameters`.
+  """
   kind = scaling.kind if scaling else "default"
   keys: Fields = {"rope_theta": theta, "rope_type": kind}
   if scaling is None:

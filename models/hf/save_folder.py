@@ -22,7 +22,8 @@ from models.hf.tensor_layout import LeafLayout
 
 Params = transformer.Params
 
-SHARD_BYTES = 4 * 10**9  # largest size of a file
+SHARD_BYTES = 4 * 10**9  # largest size of a safetensors file
+# Patterns of the files that are copied from the folder of a tokenizer.
 _TOKENIZER_FILES = (
   "tokenizer*",
   "vocab.*",
@@ -56,7 +57,8 @@ def save(
     folder: folder to write; it must be empty or not exist.
     tokenizer: folder from which the tokenizer and the generation config are
       copied and the ids of special tokens are read; None means none.
-    shard_bytes: largest size of a file, unless a single tensor is larger.
+    shard_bytes: largest number of bytes of tensors in a file, unless a single
+      tensor is larger.
     stops: ids of further tokens that end a completion, such as the end of a
       turn, which the tokenizer folder of a base model may not list.
 
@@ -73,7 +75,7 @@ def save(
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise ValueError(f"{folder} exists already; choose a new folder")
   folder.parent.mkdir(parents=True, exist_ok=True)
-  # Write to a hidden folder beside it and rename that at the end.
+  # Write to a hidden folder with the same parent, and rename it at the end.
   draft = folder.with_name(f".{folder.name}.{os.getpid()}.writing")
   draft.mkdir()
   try:
@@ -98,7 +100,15 @@ def _special_tokens(
   tokenizer: load_folder.Folder | None,
   more_stops: Sequence[int],
 ) -> dict[str, Any]:
-  """Ids of special tokens for `config.json`; checks the tokenizer's size."""
+  """Returns the ids of special tokens for `config.json`.
+
+  Also checks that the embedding has a row for each id of the tokenizer.
+
+  Args:
+    config: the decoder's config.
+    tokenizer: folder of the tokenizer; None returns {}.
+    more_stops: ids of further tokens that end a completion.
+  """
   if tokenizer is None:
     return {}
   loaded = tokenizer_lib.load(tokenizer)
@@ -141,7 +151,7 @@ def _write_tensors(
 
 
 def _leaves(params: Params) -> dict[str, jax.Array]:
-  """The parameters by dotted path."""
+  """Returns the parameters by dotted path."""
   return {
     sharding.dotted_path(path): leaf
     for path, leaf in jax.tree_util.tree_leaves_with_path(params)
@@ -149,22 +159,22 @@ def _leaves(params: Params) -> dict[str, jax.Array]:
 
 
 def _check_complete(config: ModelConfig, leaves: dict[str, jax.Array]) -> None:
-  """Checks that all parameters exist, for example not the adapters alone."""
+  """Checks that all parameters exist, and not only adapters, for example."""
   for name, expected in tensor_layout.leaf_shapes(config).items():
     shape = leaves[name].shape if name in leaves else "absent"
     if shape != expected.shape:
       raise ValueError(
-        f"parameter {name} is {shape}, but the config asks for {expected.shape}"
+        f"parameter {name} is {shape}, but the config needs {expected.shape}"
       )
 
 
 def _unique_by_name(layouts: list[LeafLayout]) -> list[LeafLayout]:
-  """One layout for each tensor name; fused leaves share a name."""
+  """Returns one layout for each tensor name; fused leaves share a name."""
   return list({layout.name: layout for layout in layouts}.values())
 
 
 def _tensor_bytes(layout: LeafLayout, leaves: dict[str, jax.Array]) -> int:
-  """The size of one tensor, including other leaves that share it."""
+  """Returns the bytes of one tensor, including other leaves that share it."""
   itemsize = leaves[layout.leaf].dtype.itemsize
   return math.prod(layout.stored_shape) * itemsize
 
@@ -172,38 +182,44 @@ def _tensor_bytes(layout: LeafLayout, leaves: dict[str, jax.Array]) -> int:
 def _plan_shards(
   layouts: list[LeafLayout], leaves: dict[str, jax.Array], shard_bytes: int
 ) -> list[list[str]]:
-  """The names of the tensors in each file, filled up to `shard_bytes`."""
+  """Returns the names of the tensors in each file.
+
+  Files are filled one after the other, each up to `shard_bytes`.
+  """
   shards: list[list[str]] = [[]]
-  shard_size = 0
+  current_bytes = 0  # of the last shard
   for layout in _unique_by_name(layouts):
-    size = _tensor_bytes(layout, leaves)
+    tensor_bytes = _tensor_bytes(layout, leaves)
     for name in layout.tensor_names():
-      if shards[-1] and shard_size + size > shard_bytes:
+      if shards[-1] and current_bytes + tensor_bytes > shard_bytes:
         shards.append([])
-        shard_size = 0
+        current_bytes = 0
       shards[-1].append(name)
-      shard_size += size
+      current_bytes += tensor_bytes
   return shards
 
 
 def _tensors(
   layouts: list[LeafLayout], leaves: dict[str, jax.Array]
 ) -> Iterator[tuple[str, np.ndarray]]:
-  """Yields all tensors by name, and copies one leaf at a time to the host."""
-  for layout in _unique_by_name(layouts):
-    sharing = [other for other in layouts if other.name == layout.name]
-    arrays = [jax.device_get(leaves[other.leaf]) for other in sharing]
-    for index in layout.indices():
-      tensor = np.empty(layout.stored_shape, arrays[0].dtype)
-      for other, array in zip(sharing, arrays, strict=True):
-        other.write(array[index], tensor)
-      yield layout.tensor_name(index), tensor
+  """Yields (name, tensor) of all tensors.
+
+  Only the leaves of one tensor name are on the host at a time.
+  """
+  for unique in _unique_by_name(layouts):
+    fused = [layout for layout in layouts if layout.name == unique.name]
+    arrays = [jax.device_get(leaves[layout.leaf]) for layout in fused]
+    for index in unique.indices():
+      tensor = np.empty(unique.stored_shape, arrays[0].dtype)
+      for layout, array in zip(fused, arrays, strict=True):
+        layout.write(array[index], tensor)
+      yield unique.tensor_name(index), tensor
 
 
 def _write_heads(
   config: ModelConfig, params: Params, folder: pathlib.Path
 ) -> None:
-  """Writes heads besides the logits, if there are any, with their config."""
+  """Writes the heads besides the logits, if any exist, with their config."""
   heads = {"value": params["value"]} if config.value_head else {}
   if config.extra_heads:
     extra = {name: params["heads"][name] for name, _ in config.extra_heads}
@@ -219,10 +235,11 @@ def _write_heads(
 def _save_file(
   tensors: dict[str, np.ndarray], path: pathlib.Path, metadata: dict[str, str]
 ) -> None:
-  # safetensors writes the memory as it lies, so it must be in C order.
+  """Writes one safetensors file."""
+  # safetensors writes the memory of an array, so it must be in C order.
   tensors = {name: np.asarray(x, order="C") for name, x in tensors.items()}
   safetensors.numpy.save_file(tensors, path, metadata=metadata)
-  # safetensors creates files with mode 0600; use the mode of the others.
+  # safetensors creates files with mode 0600; use the mode of config.json.
   shutil.copymode(path.parent / load_folder.CONFIG, path)
 
 

@@ -1,10 +1,12 @@
-"""The layout of Hugging Face tensors: which tensor holds which parameter.
+"""Defines which Hugging Face tensor has which parameter, and in which layout.
 
-One table, `layout(config)`, serves reading, writing and checking of names. A
-parameter ("leaf") that is stacked over layers, or over layers and experts, is
-stored as one tensor per layer, or per layer and expert. Tensors may have their
-axes merged and transposed relative to the leaf, and several leaves may share a
-tensor, as in a fused query-key-value projection.
+Reading, writing and checking of tensor names all use the table
+`layout(config)`. A *leaf* is a parameter in the decoder's nested dict, a
+*tensor* an array in a safetensors file. A leaf that is stacked over layers, or
+over layers and experts, is stored as one tensor per layer, or per layer and
+expert. The axes of a tensor may be merged and transposed relative to the leaf,
+and several leaves may share a tensor (are *fused*), as in a query-key-value
+projection.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from models.config import ModelConfig
 
 Index = tuple[slice, ...]
 
-# Rows of a transpose that are copied at a time, which keeps them in the CPU's
-# cache: measured eight times faster than all rows at once.
+# Number of rows of an array that `_copy` copies at a time, so that they stay in
+# the CPU's cache. For a transpose this was eight times faster than all rows at
+# once.
 _COPY_ROWS = 16
 
 
@@ -38,24 +41,24 @@ class SlicedTensor(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class LeafLayout:
-  """The way in which a leaf is stored in tensors.
+  """The layout of one leaf in tensors.
 
-  "Part" below means the leaf of one layer, or of one layer and expert: for
-  `layers.attention.query.kernel` `[layers, D, heads, head_dim]`, a part is
-  `[D, heads, head_dim]` and its tensor `[heads * head_dim, D]`, so `axes` is
+  A *part* is the leaf of one layer, or of one layer and expert. For example, a
+  part of `layers.attention.query.kernel` `[layers, D, heads, head_dim]` is
+  `[D, heads, head_dim]`. Its tensor is `[heads * head_dim, D]`, so `axes` is
   `((1, 2), (0,))`.
 
   Attributes:
     leaf: dotted path of the leaf.
     name: name of the tensors, with placeholders `{layer}` and `{expert}`.
-    axes: the axes of a part that are merged into each axis of a tensor, the
-      slowest first.
+    axes: one tuple per axis of a tensor: the axes of a part that are merged
+      into it, the slowest first (in C order).
     shape: shape of a part.
-    counts: number of layers, or of layers and experts; () if not stacked.
+    counts: (layers,) or (layers, experts); () if the leaf is not stacked.
     fused_axis: the axis of the tensor along which several leaves are
-      concatenated; None if the tensor holds this leaf only.
-    start: index on that axis at which this leaf starts.
-    total: size of that axis.
+      concatenated; None if the tensor has this leaf only.
+    start: index on `fused_axis` at which this leaf starts.
+    total: size of the tensor on `fused_axis`.
   """
 
   leaf: str
@@ -99,28 +102,33 @@ class LeafLayout:
     """Reads a slice of a part from its tensor.
 
     Args:
-      tensor: tensor of the shape `stored_shape`; only the slices that are
-        needed are read.
-      index: the slice of the part: for each axis, a slice with start and stop.
-      out: contiguous array for the result; values are cast to its dtype.
+      tensor: tensor of the shape `stored_shape`, of which only the necessary
+        slices are read.
+      index: a slice with start and stop for each axis of the part.
+      out: contiguous array for the result; numbers are cast to its dtype.
     """
     file_index, split_shape, memory_index = [], [], []
-    for axis, (first, *rest) in enumerate(self.axes):
-      # Of axes that are merged, the slowest is sliced in the file, the others
+    for axis, (slowest, *faster) in enumerate(self.axes):
+      # Of the merged axes, the slowest is sliced in the file, the faster ones
       # in memory.
-      stride = math.prod(self.shape[other] for other in rest)
+      stride = math.prod(self.shape[part_axis] for part_axis in faster)
       offset = self.start if axis == self.fused_axis else 0
-      start, stop = index[first].start, index[first].stop
+      start, stop = index[slowest].start, index[slowest].stop
       file_index.append(slice(offset + start * stride, offset + stop * stride))
-      split_shape += [stop - start, *(self.shape[other] for other in rest)]
-      memory_index += [slice(None), *(index[other] for other in rest)]
+      split_shape += [stop - start, *(self.shape[i] for i in faster)]
+      memory_index += [slice(None), *(index[i] for i in faster)]
     block = tensor[tuple(file_index)].reshape(split_shape)
     block = block[tuple(memory_index)]
     stored_out = self._to_tensor_axes(out)
     _copy(block.reshape(stored_out.shape), stored_out)
 
   def write(self, part: np.ndarray, tensor: np.ndarray) -> None:
-    """Writes a part to its place in its tensor."""
+    """Writes a part to its place in its tensor.
+
+    Args:
+      part: array of the shape `shape`.
+      tensor: array of the shape `stored_shape`, which is modified.
+    """
     index: list[Any] = [slice(None)] * tensor.ndim
     if self.fused_axis is not None:
       stop = self.start + self.sizes[self.fused_axis]
@@ -128,7 +136,11 @@ class LeafLayout:
     _copy(self._to_tensor_axes(part), tensor[tuple(index)])
 
   def _to_tensor_axes(self, part: np.ndarray) -> np.ndarray:
-    """A view of a contiguous (slice of a) part with the axes of its tensor."""
+    """Returns a view of a part, or of a slice of it, with its tensor's axes.
+
+    Args:
+      part: contiguous array, so that merging its axes makes no copy.
+    """
     # Merge axes in the order of the part, then transpose to that of the tensor.
     order = np.argsort([merged[0] for merged in self.axes])
     sizes = [
@@ -139,7 +151,10 @@ class LeafLayout:
 
 @functools.cache
 def leaf_shapes(config: ModelConfig) -> dict[str, jax.ShapeDtypeStruct]:
-  """Shapes and dtypes of leaves by dotted path; no heads, no adapters."""
+  """Returns shapes and dtypes of leaves by dotted path.
+
+  The value and extra heads, and adapters, are not included.
+  """
   base_config = dataclasses.replace(
     config, value_head=False, extra_heads=(), lora_rank=0
   )
@@ -163,7 +178,7 @@ def nest(leaves: dict[str, Any]) -> dict[str, Any]:
 
 
 def layout(config: ModelConfig) -> list[LeafLayout]:
-  """The layout of all leaves of a decoder in the files of its family."""
+  """Returns the layouts of all leaves of a decoder in files of its family."""
   names = _GPT2 if config.family == "gpt2" else _llama_names(config)
   layouts = []
   for path, leaf in leaf_shapes(config).items():
@@ -177,7 +192,7 @@ def layout(config: ModelConfig) -> list[LeafLayout]:
 
 
 def ignored_names(config: ModelConfig) -> re.Pattern[str]:
-  """Pattern of tensor names that hold no parameters of the decoder."""
+  """Returns a pattern of names of tensors that are no parameters."""
   names = [r"(.*\.)?rotary_emb\.inv_freq"]
   if config.family == "gpt2":
     names.append(r"(.*\.)?attn\.(bias|masked_bias)")  # causal masks
@@ -187,15 +202,20 @@ def ignored_names(config: ModelConfig) -> re.Pattern[str]:
 
 
 def embedding_name(config: ModelConfig) -> str:
-  """The name of the embedding's tensor, which every checkpoint has."""
-  return next(e.name for e in layout(config) if e.leaf == "embed.table")
+  """Returns the name of the embedding's tensor, which every checkpoint has."""
+  return next(
+    leaf_layout.name
+    for leaf_layout in layout(config)
+    if leaf_layout.leaf == "embed.table"
+  )
 
 
 def name_prefixes(config: ModelConfig) -> tuple[str, ...]:
-  """Prefixes that tensor names of the family may have; ours is the first.
+  """Returns the prefixes that tensor names of the family may have.
 
-  Others occur if the model was saved without its language-model head, or as
-  part of a model with images.
+  The first prefix is the one in the names of `layout`. The others occur if the
+  model was saved without its language-model head, or as part of a model that
+  reads images.
   """
   if config.family == "gpt2":
     return ("transformer.", "")
@@ -214,7 +234,7 @@ def _copy(source: np.ndarray, out: np.ndarray) -> None:
 def _tensor_axes(
   path: str, rank: int, transposed: bool
 ) -> tuple[tuple[int, ...], ...]:
-  """`LeafLayout.axes` of a leaf.
+  """Returns `LeafLayout.axes` of a leaf.
 
   Args:
     path: dotted path of the leaf.
@@ -229,34 +249,38 @@ def _tensor_axes(
     return (all_axes,)  # biases and scales are stored with one axis
   num_input_axes = 2 if path == "layers.attention.output.kernel" else 1
   merged = (all_axes[:num_input_axes], all_axes[num_input_axes:])
-  # GPT-2's lm_head is a torch linear layer, too.
+  # GPT-2's lm_head is a torch linear layer, unlike its other kernels.
   return merged[::-1] if transposed or path == "unembed.kernel" else merged
 
 
 def _place_fused(layouts: Sequence[LeafLayout]) -> list[LeafLayout]:
   """Sets `fused_axis`, `start` and `total` of leaves that share a tensor."""
   placed = []
-  for this in layouts:
-    sharing = [other for other in layouts if other.name == this.name]
-    if len(sharing) == 1:
-      placed.append(this)
+  for leaf_layout in layouts:
+    fused = [other for other in layouts if other.name == leaf_layout.name]
+    if len(fused) == 1:
+      placed.append(leaf_layout)
       continue
     # Leaves are concatenated along the axis of outputs, the last of a part.
-    last = len(this.shape) - 1
-    axis = next(i for i, merged in enumerate(this.axes) if last in merged)
-    sharing.sort(key=lambda other: _FUSED_ORDER.index(other.leaf.split(".")[2]))
-    sizes = [other.sizes[axis] for other in sharing]
-    start = sum(sizes[: sharing.index(this)])
+    last = len(leaf_layout.shape) - 1
+    axis = next(
+      i for i, merged in enumerate(leaf_layout.axes) if last in merged
+    )
+    fused.sort(key=lambda other: _FUSED_ORDER.index(other.leaf.split(".")[2]))
+    sizes = [other.sizes[axis] for other in fused]
+    start = sum(sizes[: fused.index(leaf_layout)])
     placed.append(
-      dataclasses.replace(this, fused_axis=axis, start=start, total=sum(sizes))
+      dataclasses.replace(
+        leaf_layout, fused_axis=axis, start=start, total=sum(sizes)
+      )
     )
   return placed
 
 
-# The order of leaves in a fused tensor.
+# The order in which the leaves of these modules are fused in a tensor.
 _FUSED_ORDER = ("query", "key", "value", "gate", "up")
 
-# Tensor names of GPT-2 by leaf.
+# Tensor names of GPT-2 by dotted path of the leaf.
 _GPT2 = {
   "embed.table": "transformer.wte.weight",
   "positions.table": "transformer.wpe.weight",
@@ -281,7 +305,7 @@ _GPT2 = {
 
 
 def _llama_names(config: ModelConfig) -> dict[str, str]:
-  """Tensor names by leaf, of Llama and of the families that resemble it."""
+  """Returns tensor names by leaf, of Llama and families that resemble it."""
   modules = {
     "attention.query": "self_attn.q_proj",
     "attention.key": "self_attn.k_proj",
@@ -300,8 +324,8 @@ def _llama_names(config: ModelConfig) -> dict[str, str]:
     "mlp_norm": "post_attention_layernorm",
   }
   if config.norm_place != "pre":
-    # Here post_attention_layernorm really normalizes attention's output; in
-    # Llama it is the norm before the MLP.
+    # In these families post_attention_layernorm normalizes the output of
+    # attention; in Llama it is the norm before the MLP.
     modules |= {
       "attention_post_norm": "post_attention_layernorm",
       "mlp_norm": "pre_feedforward_layernorm",
@@ -332,5 +356,6 @@ def _llama_names(config: ModelConfig) -> dict[str, str]:
   return names
 
 
-# Names of the leaves of a module; a module has a kernel or a scale, not both.
+# Hugging Face's names of the leaves of a module, which has a kernel or a scale,
+# but not both.
 _HF_LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}

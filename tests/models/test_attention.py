@@ -248,12 +248,12 @@ def test_cudnn_is_called_forward_and_backward(monkeypatch):
     ({"attention": "splsh"}, "did you mean 'splash'"),
     (
       {"attention": "splash", "layer_kinds": ("local", "global"), "window": 3},
-      r"'splash' needs one window in all layers.*nearest: 'blocked'",
+      r"'splash' needs one window in all layers.*; 'blocked' can compute every",
     ),
     ({"attention": "cudnn"}, "'cudnn' computes in bfloat16, not.*'blocked'"),
     (
       {"attention": "cudnn", "dtype": "bfloat16", "attention_softcap": 2.0},
-      r"'cudnn' cannot compute attention_softcap = 2\.0; nearest: 'blocked'",
+      r"'cudnn' cannot compute attention_softcap = 2\.0; 'blocked' can",
     ),
     (
       {"attention": "cudnn", "dtype": "bfloat16", "head_dim": 4},

@@ -132,7 +132,7 @@ def test_a_dimension_that_does_not_divide_is_named(mesh):
   with pytest.raises(
     ValueError,
     match=r"layers\.attention\.key\.(kernel|bias): dimension \d of .* is 1, "
-    r"which mesh axis tensor = 2 does not divide; what works: tensor in \[1\]",
+    r"which mesh axis tensor = 2 does not divide; choose tensor from \[1\]",
   ):
     sharding.shardings(params, mesh)
 
@@ -162,7 +162,7 @@ def test_minus_one_takes_the_remaining_devices():
     ({"fsdp": 3}, "does not fit 8 devices.*multiply to 3"),
     (
       {"data": 2, "fsdp": 2},
-      "multiply to 4, allowed are products of exactly 8",
+      "multiply to 4, but their product must be exactly 8",
     ),
     ({"data": -1, "fsdp": -1}, "at most one of them -1"),
     ({"data": 0}, "sizes must be positive"),
@@ -175,5 +175,7 @@ def test_a_mesh_that_does_not_fit_is_refused(sizes, message):
 
 def test_a_replica_lies_within_a_slice():
   devices = [types.SimpleNamespace(slice_index=i // 4) for i in range(8)]
-  with pytest.raises(ValueError, match="multiple of the 2 slices; nearest: 2"):
+  with pytest.raises(
+    ValueError, match="the 2 slices; the nearest multiple is 2"
+  ):
     sharding.make_mesh(replica=1, devices=devices)

@@ -247,8 +247,11 @@ def test_a_run_takes_the_share_of_a_gpu_that_programs_must_fit(
   [
     (["--topology=v5:4x4"], "did you mean 'v5p'?"),
     (["--topology=v5e"], "must be a chip and its grid, such as v5e:4x4"),
-    (["--topology=h100:9"], "a node has 1 to 8 GPUs, h100:8"),
-    (["--topology=h100:8", "--slices=2"], "do not say which node"),
+    (
+      ["--topology=h100:9"],
+      "must name 1 to 8 GPUs of one node, such as h100:8",
+    ),
+    (["--topology=h100:8", "--slices=2"], "must be 1 for GPUs"),
     (["--topology=v5e:4x4", "--slices=0"], "slices = 0 must be at least 1"),
     (
       ["--topology=v5e:4x4", "--json=nowhere/a.json"],

@@ -293,7 +293,7 @@ def test_a_file_without_marks_is_refused(tmp_path, capsys):
   path = tmp_path / "cells.csv"
   words = ["--csv", str(path), "--out", str(out), "--only", "no such cell"]
   assert scaling.main(words) == 2
-  assert "there are no marks <!-- models -->" in capsys.readouterr().err
+  assert "must have the comments <!-- models -->" in capsys.readouterr().err
   assert out.read_text() == "nothing\n"
 
 

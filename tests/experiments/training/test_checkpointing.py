@@ -166,7 +166,7 @@ def test_saves_multiples_or_when_forced_and_keeps_the_latest(tmp_path):
   with checkpointing.Checkpoints(tmp_path) as checkpoints:
     for step in (10, 11):
       checkpoints.restore(state, step)
-    message = r"step 5 in .*available: \[10, 11\], nearest 10"
+    message = r"step 5 in .*available: \[10, 11\], of which the nearest is 10"
     with pytest.raises(FileNotFoundError, match=message):
       checkpoints.restore(state, 5)
 

@@ -268,7 +268,7 @@ def test_problems_with_long_solutions_are_left_out_of_training(build):
 def test_bad_settings_name_the_nearest_valid_choice(build):
   with pytest.raises(ValueError, match="'equation'; did you mean 'equations'"):
     build(solution="equation")
-  with pytest.raises(ValueError, match=r"vocab_size=100 .* the nearest is 258"):
+  with pytest.raises(ValueError, match=r"vocab_size=100 .* be at least 258"):
     build(vocab_size=100)
 
 

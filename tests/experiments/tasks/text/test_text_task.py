@@ -202,7 +202,7 @@ def test_a_prompt_for_the_trained_tokenizer_is_the_question_alone(make):
 def test_an_error_of_the_chat_template_is_one_line(make, tmp_path):
   refusing = "{{ raise_exception('no system turns') }}"
   small_chat.write(tmp_path, template=refusing)
-  with pytest.raises(ValueError, match="template refuses: no system turns"):
+  with pytest.raises(ValueError, match="refuses the conversation: no system"):
     make(tokenizer=str(tmp_path))
 
 
