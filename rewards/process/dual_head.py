@@ -29,7 +29,7 @@ Array = jax.Array
 
 
 def compound(logits: Array) -> Array:
-  """The product of both probabilities.
+  """Returns the product of both probabilities.
 
   Args:
     logits: `[..., 2]`, logits of correctness and of potential.
@@ -42,7 +42,7 @@ def compound(logits: Array) -> Array:
 
 
 def loss(logits: Array, labels: Array, weights: Array) -> Array:
-  """The sum of the binary cross-entropies of both heads.
+  """Returns the sum of the binary cross-entropies of both heads.
 
   Each is a mean over its own labels, so that a few labels of one kind count as
   much as many of the other.

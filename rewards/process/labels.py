@@ -64,7 +64,7 @@ def monte_carlo(evaluate: Evaluate, step_mask: Array) -> np.ndarray:
 
 
 def soft_labels(successes: Array, step_mask: Array) -> Labels:
-  """The share of the continuations that succeed.
+  """Returns the share of the continuations that succeed.
 
   Args:
     successes: `[P, S, K, M]` bool, from `monte_carlo`.
@@ -77,7 +77,7 @@ def soft_labels(successes: Array, step_mask: Array) -> Labels:
 
 
 def hard_labels(successes: Array, step_mask: Array, least: int = 1) -> Labels:
-  """1 if at least `least` continuations succeed, else 0.
+  """Returns 1 if at least `least` continuations succeed, else 0.
 
   With `least` 1 (Math-Shepherd) a prefix that succeeds with probability p is
   called good with probability `1 - (1 - p)^M`, so a few lucky recoveries hide
@@ -99,7 +99,7 @@ def hard_labels(successes: Array, step_mask: Array, least: int = 1) -> Labels:
 
 
 def drop_after_error(labels: Labels) -> Labels:
-  """The same labels, with weight 0 after the first label of 0."""
+  """Returns the same labels, with weight 0 after the first label of 0."""
   errors = (labels.weights > 0) & (labels.values == 0)
   size = errors.shape[-1]
   step = jnp.arange(size)
@@ -155,7 +155,7 @@ def first_error_by_binary_search(
 
 
 def from_first_error(first: Array, step_mask: Array) -> Labels:
-  """1 before the first error, 0 at the error, weight 0 after it.
+  """Returns 1 before the first error, 0 at the error, weight 0 after it.
 
   Args:
     first: `[P, S]` int32, step of the first error, -1 for none.

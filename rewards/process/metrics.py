@@ -30,7 +30,7 @@ class FirstError(NamedTuple):
 def first_error(
   step_scores: Array, step_mask: Array, threshold: float | Array = 0.0
 ) -> Array:
-  """The first step that scores below the threshold.
+  """Returns the first step that scores below the threshold.
 
   Args:
     step_scores: `[..., K]`.
@@ -47,7 +47,7 @@ def first_error(
 def first_error_f1(
   predicted: Array, truth: Array, valid: Array | None = None
 ) -> FirstError:
-  """The score of ProcessBench, `2 a_e a_c / (a_e + a_c)`.
+  """Returns the score of ProcessBench, `2 a_e a_c / (a_e + a_c)`.
 
   a_e is the share of the erroneous samples whose first error is predicted, a_c
   the share of the correct samples for which none is predicted. Predicting an
@@ -75,7 +75,7 @@ def best_threshold(
   valid: Array | None = None,
   candidates: int = 101,
 ) -> Array:
-  """The threshold of `first_error` with the highest F1.
+  """Returns the threshold of `first_error` with the highest F1.
 
   Scores trained on rare errors are calibrated to call few steps bad, while F1
   weighs samples with and without errors alike. So choose the threshold on

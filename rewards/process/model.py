@@ -150,7 +150,7 @@ def score_steps(
   step_ids: Array,
   steps: int,
 ) -> Array:
-  """The head's outputs at the end of every step.
+  """Returns the head's outputs at the end of every step.
 
   Args:
     model: decoder and head.

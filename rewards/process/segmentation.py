@@ -20,7 +20,7 @@ def segment_steps(
   separators: tuple[int, ...],
   steps: int | None = None,
 ) -> Array:
-  """The step of each token, step_id_t = number of separators before t.
+  """Returns the step of each token, step_id_t = number of separators before t.
 
   - Two separators in a row make an empty step: the second one alone, with its
     own score. The process reward model decides what it is worth. - The tokens

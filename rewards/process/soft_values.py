@@ -60,7 +60,7 @@ def log_mean_exp(rate: Array, eta: float) -> Array:
 def entropy_regularized(
   successes: Array, step_mask: Array, correct: Array, eta: float = 2.0
 ) -> Labels:
-  """The value of every step; that of the last step is the verdict.
+  """Returns the value of every step; that of the last step is the verdict.
 
   Args:
     successes: `[P, S, K, M]` bool, from `labels.monte_carlo`.

@@ -44,7 +44,7 @@ def log_odds(logits: Array, yes: int, no: int) -> Array:
 def mean_log_odds(
   logits: Array, yes: int, no: int, mask: Array | None = None
 ) -> Array:
-  """The mean log-odds over several principles; 0 without any.
+  """Returns the mean log-odds over several principles; 0 without any.
 
   One principle that is easy to follow makes up for the others, and log-odds are
   not bounded.

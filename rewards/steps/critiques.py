@@ -17,7 +17,7 @@ Array = jax.Array
 
 
 def critique_share(named: Array, parsed: Array) -> Array:
-  """The share of the critiques that call a step wrong.
+  """Returns the share of the critiques that call a step wrong.
 
   Args:
     named: `[..., C, K]` bool, True if critique c names step k as wrong.

@@ -67,7 +67,7 @@ def best_of(chance: Array, tries: int) -> Array:
   takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
 )
 def gains(_, rollout: types.Rollout) -> Array:
-  """`step_gains` of the values that the sampler computes."""
+  """Returns `step_gains` of the values that the sampler computes."""
   before = rollout.extras[base.PROMPT_VALUES][:, None]  # [P, 1]
   mask = base.step_scores(rollout)[1]
   return step_gains(rollout.extras[base.STEP_VALUES], before, mask)

@@ -18,7 +18,7 @@ Array = jax.Array
 
 
 def next_entry(x: Array) -> Array:
-  """The next entry on the last axis; 0 or False after the last one."""
+  """Returns the next entry on the last axis; 0 or False after the last one."""
   return jnp.concatenate([x[..., 1:], jnp.zeros_like(x[..., :1])], -1)
 
 
@@ -58,6 +58,6 @@ def _values_before(rollout: types.Rollout) -> Array:
   takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
 )
 def information_gain(_, rollout: types.Rollout) -> Array:
-  """`information_gains`, with the chance of success in place of p."""
+  """Returns `information_gains`, with the chance of success in place of p."""
   mask = base.step_scores(rollout)[1]
   return information_gains(_values_before(rollout), mask, rollout.scores)

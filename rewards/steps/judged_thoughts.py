@@ -21,7 +21,7 @@ def judged_thoughts(
   accuracy: Array,
   alpha: float = 1.0,
 ) -> Array:
-  """The final advantage of every thought, from the labels of a judge.
+  """Returns the final advantage of every thought, from the labels of a judge.
 
     right answer   o for a good thought, o - alpha accuracy for a bad one
     wrong answer   o for a thought that led to the answer, else 0

@@ -42,7 +42,7 @@ def geometric_mean(probabilities: Array, step_mask: Array) -> Array:
 
 
 def nonlinear_shape(quality: Array, steps: Array) -> Array:
-  """The factor of a mean quality m over n steps.
+  """Returns the factor of a mean quality m over n steps.
 
     n <= 4  m e^{n/2}
     n > 4   m e^2 ((1 - s) + s e^{g (n - 4)}),  s = sigmoid(10 (n - 4)),
@@ -86,5 +86,5 @@ def nonlinear_scores(probabilities: Array, step_mask: Array) -> Array:
 
 @transform(takes="none", gives="sample")
 def nonlinear(_, rollout: types.Rollout) -> Array:
-  """`nonlinear_scores` of the task's step scores as probabilities."""
+  """Returns `nonlinear_scores` of the task's step scores as probabilities."""
   return nonlinear_scores(*base.step_probabilities(rollout))

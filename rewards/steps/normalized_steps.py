@@ -39,5 +39,5 @@ def normalize_in_group(rewards: Array, mask: Array, eps: float = 1e-6) -> Array:
 
 @transform(takes="none", gives="step")
 def normalized_steps(_, rollout: types.Rollout, *, eps: float = 1e-6) -> Array:
-  """`normalize_in_group` of the task's step scores."""
+  """Returns `normalize_in_group` of the task's step scores."""
   return normalize_in_group(*base.step_scores(rollout), eps)

@@ -48,7 +48,7 @@ def outcome_centered_rewards(
 
 @transform(takes="none", gives="step")
 def outcome_centered(_, rollout: types.Rollout, *, beta: float = 1.0) -> Array:
-  """`outcome_centered_rewards` of the step scores as probabilities."""
+  """Returns `outcome_centered_rewards` of the step scores as probabilities."""
   right = (rollout.correct == 1).astype(jnp.float32)
   return outcome_centered_rewards(
     *base.step_probabilities(rollout), right, beta

@@ -15,12 +15,12 @@ Array = jax.Array
 
 
 def worst_step_scores(step_scores: Array, step_mask: Array) -> Array:
-  """The lowest step score, `[..., K] -> [...]`; -inf without steps."""
+  """Returns the lowest step score, `[..., K] -> [...]`; -inf without steps."""
   return _or_minus_infinity(masked.min(step_scores, step_mask), step_mask)
 
 
 def mean_step_scores(step_scores: Array, step_mask: Array) -> Array:
-  """The mean step score, `[..., K] -> [...]`; -inf without steps."""
+  """Returns the mean step score, `[..., K] -> [...]`; -inf without steps."""
   return _or_minus_infinity(masked.mean(step_scores, step_mask), step_mask)
 
 
@@ -47,19 +47,19 @@ def _or_zero(
 
 @transform(takes="none", gives="sample")
 def worst_step(_, rollout: types.Rollout) -> Array:
-  """The lowest step score; 0 for samples without steps."""
+  """Returns the lowest step score; 0 for samples without steps."""
   return _or_zero(worst_step_scores, rollout)
 
 
 @transform(takes="none", gives="sample")
 def mean_step(_, rollout: types.Rollout) -> Array:
-  """The mean step score; 0 for samples without steps."""
+  """Returns the mean step score; 0 for samples without steps."""
   return _or_zero(mean_step_scores, rollout)
 
 
 @transform(takes="none", gives="sample")
 def last_step(_, rollout: types.Rollout) -> Array:
-  """The score of the last step; 0 for samples without steps."""
+  """Returns the score of the last step; 0 for samples without steps."""
   return _or_zero(last_step_scores, rollout)
 
 

@@ -60,5 +60,5 @@ def weibull_scores(probabilities: Array, step_mask: Array) -> Array:
 
 @transform(takes="none", gives="sample")
 def weibull(_, rollout: types.Rollout) -> Array:
-  """`weibull_scores` of the task's step scores as probabilities."""
+  """Returns `weibull_scores` of the task's step scores as probabilities."""
   return weibull_scores(*base.step_probabilities(rollout))
