@@ -1,4 +1,7 @@
-"""Co-rewarding: the majority answer to one wording of a question labels another."""
+"""Co-rewarding: each of two wordings of a question labels the other's answers.
+
+The label of a wording is the most common answer to the other wording.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ def co_reward_scores(
 
   A wrong answer that is common for only one wording scores 0. If the samples of
   both wordings are the same, the scores are those of `majority_scores`. If all
-  samples of both wordings give the same wrong answer, all score 1. O(S^2 + R^2).
+  samples of both wordings give the same wrong answer, all score 1. The cost is
+  O(S^2 + R^2).
 
   Source: Zhang et al. 2025, Co-rewarding: Stable Self-supervised RL for
   Eliciting Reasoning in Large Language Models (I).

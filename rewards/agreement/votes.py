@@ -71,8 +71,9 @@ def agreement(
 ) -> Array:
   """Returns 1 for samples that give the label of their group, else 0.
 
-  With labels from an anchor model that reads all samples and writes an answer,
-  this is Compute as Teacher. With labels from `vote` it is the majority reward.
+  With labels from `vote` this is the majority reward. With labels from a model
+  that reads all samples of the group and writes an answer, it is Compute as
+  Teacher.
 
   Source: Jayalath et al. 2025, Compute as Teacher: Turning Inference Compute
   into Reference-Free Supervision.

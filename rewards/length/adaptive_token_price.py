@@ -47,19 +47,20 @@ def next_price(
   reference: Array | float,
   rate: float = 1e-3,
 ) -> Array:
-  """Returns the price after a step, lambda' = max(0, lambda + rate (a - a0)).
+  """Returns the price after a training step, max(0, price + rate * (a - a0)).
 
-  The price rises while the accuracy of the training batch exceeds the reference
-  and falls otherwise. Carry it from step to step; it starts near 1e-3.
+  The price rises while the accuracy a of the training batch exceeds the
+  reference a0, and falls while it is lower.
 
-  Source: Su & Cardie 2025 (A-DLP). The paper's constants are not known to us;
-  `rate` is of the order that a price per token has.
+  Source: Su & Cardie 2025 (A-DLP).
+  Open: the constants of the paper are unknown; the default of `rate` is of the
+  order of a price per token.
 
   Args:
-    price: `[]`, lambda of this step.
-    accuracy: accuracy a of this step's batch, in [0, 1].
-    reference: a0, the accuracy before training.
-    rate: step size.
+    price: `[]`, price in this training step.
+    accuracy: a, accuracy of this step's batch, in [0, 1].
+    reference: a0, for example the accuracy before training.
+    rate: step size of the price.
 
   Returns:
     `[]` float32, at least 0.

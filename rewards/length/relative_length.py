@@ -109,7 +109,7 @@ def relative_length(_, rollout: types.Rollout, *, alpha: float = 0.2) -> Array:
 def charged_where_easy(
   _, rollout: types.Rollout, *, fraction: float = 0.2, alpha: float = 0.2
 ) -> Array:
-  """Returns `relative_length_scores` on the easiest prompts, verdicts on others.
+  """Returns `relative_length_scores` on the easiest prompts, else verdicts.
 
   This is the reward of GRPO-lambda. The verdict is 1 for right answers, else 0.
   """

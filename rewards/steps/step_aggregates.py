@@ -1,4 +1,8 @@
-"""Step aggregates: one score of a sample from the scores of its steps."""
+"""Step aggregates: one score of a sample from the scores of its K steps.
+
+The array functions return -inf for samples without steps, so that another
+sample is selected; the rewards return 0 for them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ def mean_step_scores(step_scores: Array, step_mask: Array) -> Array:
 
 
 def last_step_scores(step_scores: Array, step_mask: Array) -> Array:
-  """The score of the last step, `[..., K] -> [...]`; -inf without steps."""
+  """Returns the last step's score, `[..., K] -> [...]`; -inf without steps."""
   K = step_mask.shape[-1]
   last = K - 1 - jnp.argmax(step_mask[..., ::-1], -1)
   score = jnp.take_along_axis(step_scores, last[..., None], -1)[..., 0]
@@ -33,14 +37,14 @@ def last_step_scores(step_scores: Array, step_mask: Array) -> Array:
 
 
 def _or_minus_infinity(scores: Array, step_mask: Array) -> Array:
-  """The scores; -inf for samples without steps, which lose to all others."""
+  """Replaces the scores of samples without steps by -inf."""
   return jnp.where(step_mask.any(-1), scores, -jnp.inf)
 
 
 def _or_zero(
   aggregate: Callable[[Array, Array], Array], rollout: types.Rollout
 ) -> Array:
-  """An aggregate of the task's step scores; 0 for samples without steps."""
+  """Aggregates the task's step scores; returns 0 for samples without steps."""
   scores, mask = base.step_scores(rollout)  # [P, S, K]
   return jnp.where(mask.any(-1), aggregate(scores, mask), 0.0)
 
