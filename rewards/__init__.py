@@ -1,16 +1,16 @@
 """Rewards, by name: `rewards.get("majority", threshold=0.5)`.
 
-A reward is a transform from nothing to samples, or to steps
-(`rl.transforms.base`): it reads a rollout and returns scores `[P, S]` or step
-scores `[P, S, K]`. It stands in the file of its topic, below the array function
-that it applies:
+A reward is a transform without an input signal (`rl.transforms.base`): it reads
+a rollout and returns one score per sample, `[P, S]`, or per reasoning step,
+`[P, S, K]`, for P prompts, S samples per prompt and K steps. It is defined in
+the file of its topic, below the array function that it applies:
 
-  agreement      the answers of a group against each other, no labels
-  confidence     how sure the policy is of its tokens
-  controls       rewards that are random or wrong, for comparison
-  hidden_states  what is unusual in the policy's hidden states
-  length         what a completion costs in tokens
-  likelihood     how likely the policy finds the reference answer, or its own
+  agreement      agreement of the answers of a group, without labels
+  confidence     confidence of the policy in its tokens
+  controls       random or wrong rewards, for comparison
+  hidden_states  novelty and flow models on the policy's hidden states
+  length         costs of a completion's tokens
+  likelihood     likelihood of the reference answer, or of the completion
   outcome        the task's score and verdict
   process        process reward models: their scores, labels and losses
   reward_models  the scores of reward models and judges
@@ -24,10 +24,11 @@ To add a reward, add a file to a topic with a function that is decorated by
 `rl.transforms.base.transform`; the function's name is the reward's name.
 `rewards.combine` makes one reward of several.
 
-A reward declares what it needs besides the rollout (`rewards.base`): a pass
-over the sampled text or over the reference answer, or something that the task
-or the sampler provides. A pass runs once per step, however many rewards need
-it, and its cost is logged as `cost/SOURCE@VIEW_tokens`.
+A reward declares its needs (`rewards.base`): arrays that are computed before
+the training step and put into `rollout.extras`. They come from a forward pass
+over the sampled text or over the reference answer, from the task, or from the
+sampler. A pass runs once per training step, however many rewards need it, and
+its cost is logged as `cost/SOURCE@VIEW_tokens`.
 
 Importing this package imports nothing else, since the worker processes of
 `rewards.verifiers` must start without JAX.
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def names() -> list[str]:
-  """The names of all rewards, sorted."""
+  """Returns the names of all rewards, sorted."""
   return sorted(factories())
 
 
@@ -57,10 +58,10 @@ def get(name: str, /, **settings: Any) -> Transform:
 
   Args:
     name: one of `names()`.
-    **settings: settings of the reward; the others keep their defaults.
+    **settings: settings of the reward; those left out keep their defaults.
 
   Returns:
-    A transform, none -> sample or none -> step.
+    A transform that takes no signal and gives one score per sample or per step.
 
   Raises:
     ValueError: the name or a setting is unknown, or a setting is missing or has
@@ -78,7 +79,9 @@ def get(name: str, /, **settings: Any) -> Transform:
 
 
 def factories() -> Mapping[str, Callable[..., Transform]]:
-  """`{name: function that returns the reward}`; imports every topic once.
+  """Returns `{name: function that builds the reward}`.
+
+  The first call imports every topic.
 
   Raises:
     ImportError: a module of rewards cannot be imported.
@@ -88,10 +91,12 @@ def factories() -> Mapping[str, Callable[..., Transform]]:
 
 @functools.cache
 def _factories(folders: tuple[str, ...]) -> dict[str, Callable]:
+  """Collects the public functions that `transform` decorated, by name."""
   result = {}
   for name in _modules(folders):
     for attribute, value in vars(registry.import_module(name)).items():
-      # `transform` gives its factories a signature of their settings.
+      # Only functions decorated by `transform` have the attribute
+      # `__signature__`, which lists their settings.
       if not attribute.startswith("_") and hasattr(value, "__signature__"):
         result[attribute] = value
   return result
@@ -100,7 +105,7 @@ def _factories(folders: tuple[str, ...]) -> dict[str, Callable]:
 def _modules(folders: tuple[str, ...]) -> Iterator[str]:
   """Names of the modules that may define rewards."""
   for topic in pkgutil.iter_modules(folders, f"{__name__}."):
-    if topic.name == f"{__name__}.verifiers":  # they read texts, not rollouts
+    if topic.name == f"{__name__}.verifiers":  # these read texts, not rollouts
       continue
     yield topic.name
     if topic.ispkg:

@@ -1,11 +1,13 @@
 """Masks, and the parts of a rollout that rewards read.
 
-Array functions read their arguments through `zero_outside`, so masked entries
-may hold anything. The other functions and constants name parts of a rollout:
+Array functions read their arguments through `zero_outside`, so entries where
+the mask is False may hold anything. The rest of this file is for reading a
+rollout of P prompts, S samples per prompt, T tokens and K reasoning steps:
 
-  needs      arrays of `rollout.extras` that a reward declares: a pass of the
-             policy (`probes.Need`), or an array of the task or the sampler
-  functions  `rollout -> array`, with an error if the rollout lacks the part
+  needs      constants that name an array of `rollout.extras`. A reward declares
+             them (`rl.scoring.Need`); they are filled in by a forward pass, by
+             the task or by the sampler.
+  functions  `rollout -> array`, with an error if the rollout lacks the array
 """
 
 from __future__ import annotations
@@ -43,30 +45,35 @@ def is_right(correct: Array) -> Array:
   return jnp.asarray(correct) == 1
 
 
-# Needs. Their arrays are `rollout.extras[NEED]`.
+# Needs. The array of a need is `rollout.extras[NEED]`.
 
-# Views that hold the reference answer: after each sample's thought [P, S, R],
-# and after the prompt alone, once per group [P, 1, R].
+# Names of views (other texts that the policy can score) that hold the R tokens
+# of the reference answer: `REFERENCE` after each sample's thought, [P, S, R],
+# `BARE_REFERENCE` after the prompt without a thought, [P, 1, R].
 REFERENCE, BARE_REFERENCE = "reference", "bare_reference"
 
-# Answer ids of the task, [P, S]; equal answers have equal ids, -1 is no answer.
+# Ids of the answers, [P, S]. Equal answers have equal ids; -1 is no answer.
 ANSWERS = scoring.provided("task", "answer_ids")
+# Ids of answers to another wording of the question, [P, S].
 PARAPHRASE_ANSWERS = scoring.provided("task", "paraphrase_answer_ids")
+# Ids of second answers, to the question with shuffled options, [P, S].
 SHUFFLED_ANSWERS = scoring.provided("task", "shuffled_answer_ids")
-# Passes with the parameters at the start of the training step, [P, S, T].
-LOG_PROBS = Need("old", scoring.log_probs)
-ENTROPY = Need("old", scoring.entropy)
-LOG_PROBS_ALONE = Need("old", scoring.log_probs, scoring.ALONE)  # no question
-REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, REFERENCE)
+# Forward passes with "old", the parameters at the start of the training step.
+LOG_PROBS = Need("old", scoring.log_probs)  # [P, S, T]
+ENTROPY = Need("old", scoring.entropy)  # [P, S, T]
+# [P, S, T], of the completions without the question.
+LOG_PROBS_ALONE = Need("old", scoring.log_probs, scoring.ALONE)
+REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, REFERENCE)  # [P, S, R]
+# [P, 1, R]
 BARE_REFERENCE_LOG_PROBS = Need("old", scoring.log_probs, BARE_REFERENCE)
-# Chances of success from the sampler `prefix_values`: after each step
+# Chances of success, estimated by the sampler `prefix_values`: after each step
 # [P, S, K], and after the prompt [P].
 STEP_VALUES = scoring.provided("sampler", "values")
 PROMPT_VALUES = scoring.provided("sampler", "prompt_values")
 
 
 def parse_need(text: str) -> Need:
-  """Returns the need that "task/NAME" or "sampler/NAME" names.
+  """Returns the need with the name "task/NAME" or "sampler/NAME".
 
   Raises:
     ValueError: `text` has another form.
@@ -84,29 +91,33 @@ def parse_need(text: str) -> Need:
 
 
 def answered(rollout: types.Rollout) -> Array:
-  """Returns True for samples with an answer, `[P, S]`; needs `ANSWERS`."""
+  """Returns the mask of samples with an answer, `[P, S]`; reads `ANSWERS`."""
   return rollout.extras[ANSWERS] >= 0
 
 
 def reference_mask(rollout: types.Rollout) -> Array:
-  """Tokens of the reference answer in the view `REFERENCE`, `[P, S, R]`."""
+  """Returns the mask of the reference's tokens in `REFERENCE`, `[P, S, R]`."""
   mask = scoring.view_tokens(rollout, REFERENCE).mask
   return mask & rollout.sample_mask[..., None]
 
 
 def step_scores(rollout: types.Rollout) -> tuple[Array, Array]:
-  """Step scores and the mask of steps, `[P, S, K]` each.
+  """Returns the step scores and the mask of steps, `[P, S, K]` each.
 
   Raises:
     ValueError: the task has no steps.
   """
   if rollout.step_scores is None:
-    raise ValueError("this reward reads step scores, which the task lacks")
+    raise ValueError(
+      "this reward reads `rollout.step_scores`, which the task does not provide"
+    )
   return rollout.step_scores, rollout.valid("step")
 
 
 def step_probabilities(rollout: types.Rollout) -> tuple[Array, Array]:
-  """Step scores in [-1, 1] as probabilities, and the mask of steps.
+  """Returns step probabilities and the mask of steps, `[P, S, K]` each.
+
+  The step scores are expected to lie in [-1, 1] and are mapped to [0, 1].
 
   Raises:
     ValueError: the task has no steps.
@@ -116,7 +127,7 @@ def step_probabilities(rollout: types.Rollout) -> tuple[Array, Array]:
 
 
 def read_component(rollout: types.Rollout, name: str) -> Array:
-  """A component of the task's score, `[P, S]`.
+  """Returns a component (named part) of the score, `[P, S]`.
 
   Raises:
     ValueError: the rollout has no component `name`.
@@ -129,5 +140,5 @@ def read_component(rollout: types.Rollout, name: str) -> Array:
 
 
 def score(rollout: types.Rollout, component: str) -> Array:
-  """Returns a component [P, S], or the task's score if `component` is ""."""
+  """Returns a component, or the score if `component` is "", `[P, S]`."""
   return read_component(rollout, component) if component else rollout.scores

@@ -1,29 +1,33 @@
 """Combines several rewards: named terms with weights and gates, and a rule.
 
 `mix` makes one reward of several rewards of a rollout, for a method; `combine`
-does the same for arrays. A rule turns the values of M terms into a total:
+does the same for arrays. A rule turns the values r_m of M terms, with weights
+w_m, into a total:
 
-  weighted_sum             sum_m w_m r_m; for r = log sigmoid a soft "and"
-  weighted_z_scores        sum_m w_m z(r_m), with z-scores within the group, so
-                           that a term of small variance counts too
+  weighted_sum             sum_m w_m r_m; a sum of log-probabilities
+                           (`log_sigmoid`) is large only if all of them are
+  weighted_z_scores        sum_m w_m z(r_m), with z-scores over the S samples of
+                           a prompt (the group), so that the variance of a term
+                           does not matter
   weighted_product         prod_m r_m^{w_m}
-  weighted_geometric_mean  (prod_m r_m^{w_m})^{1 / sum w}
+  weighted_geometric_mean  (prod_m r_m^{w_m})^{1 / sum_m w_m}
   worst                    min_m r_m over the terms of nonzero weight
 
-A policy can raise a weighted sum through its cheapest term. What is necessary
-belongs in a gate, a product or the minimum.
+A policy can raise a weighted sum through the term that is easiest to raise. A
+necessary condition belongs in a gate, a product or the minimum. A gate of a
+term is another reward that must exceed its threshold, or the term is 0.
 
-Each term is logged as the rule reads it, with its weight, so the total can be
-computed from the log: `total == rule(stack(values), stack(weights))`. For the
-rule "sum" this also holds for the logged means, `reward/mean == sum_m
-reward/weight/m * score/m/mean`.
+Each term is logged after its gates, together with its weight, so the total can
+be computed from the log: `total == rule(values, weights, valid)`. For the rule
+"sum" this also holds for the logged means: `reward/mean` is the sum over terms
+m of `reward/weight/m` times `score/m/mean`.
 
 Usage:
   terms = (Term("right"), Term("short", 0.1, gates=("right",)))
   rewards = {"right": get("verdict"), "short": get("length_charge")}
   method = dataclasses.replace(method, reward=mix(rewards, terms))
 
-Source: this codebase; the z-scores are those of Liu et al. 2026, GDPO: Group
+Source: Extremum; the z-scores are those of Liu et al. 2026, GDPO: Group
 reward-Decoupled Normalization Policy Optimization, without its whitening.
 """
 
@@ -43,7 +47,7 @@ from rl.reward import Reward
 from rl.transforms import Transform
 
 Array = jax.Array
-# step -> weight, for example an optax schedule.
+# training step -> weight, for example an optax schedule.
 Schedule = Callable[[Array], Array]
 Values = Sequence[Array] | Array  # M arrays [..., S], or [M, ..., S]
 # (values, weights [M], valid [..., S]) -> [..., S]
@@ -51,14 +55,14 @@ Rule = Callable[[Values, Array, Array], Array]
 
 
 class Term(NamedTuple):
-  """One of several rewards.
+  """One of several rewards of a total.
 
   Attributes:
     name: name of the reward.
     weight: a number, or a function of the training step.
-    gates: names of other rewards that must exceed their threshold. If one of
-      them does not, this term is 0 and its value is not read.
-    threshold: value that this reward must exceed when it is a gate.
+    gates: names of other rewards. For samples for which one of them does not
+      exceed its threshold, this term is 0 and its value is not read.
+    threshold: value that this reward must exceed where it gates other terms.
   """
 
   name: str
@@ -71,9 +75,9 @@ class Combined(NamedTuple):
   """A total and its terms.
 
   Attributes:
-    total: `[..., S]` float32.
+    total: `[..., S]` float32, one number per sample.
     values: `{name: [..., S]}`, values of the terms after the gates.
-    weights: `{name: []}`, weights of the terms at this step.
+    weights: `{name: []}`, weights of the terms at this training step.
   """
 
   total: Array
@@ -81,29 +85,30 @@ class Combined(NamedTuple):
   weights: dict[str, Array]
 
 
-# Rules. They loop over terms because a CPU reduces the first axis of one array
-# about a hundred times more slowly.
+# Rules. They loop over terms instead of stacking them: on a CPU, reducing the
+# first axis of a stacked array is about a hundred times slower.
 
 
 def weighted_sum(values: Values, weights: Array, valid: Array) -> Array:
-  """sum_m w_m r_m."""
+  """Returns sum_m w_m r_m."""
   del valid
   parts = [w * r for w, r in zip(weights, values, strict=True)]
   return functools.reduce(operator.add, parts)
 
 
 def weighted_z_scores(values: Values, weights: Array, valid: Array) -> Array:
-  """sum_m w_m z_m, z_m = (r_m - mean) / (std + 1e-6) within the group.
+  """Returns sum_m w_m z_m with z_m = (r_m - mean) / (std + 1e-6) (ddof 1).
 
-  A term that is constant in the group adds 0. Rescaling a term makes no
-  difference (up to the 1e-6).
+  Mean and std are those of term m over the valid samples of the group. A term
+  that is constant in the group adds 0. Rescaling a term makes no difference (up
+  to the 1e-6).
   """
   normalized = [advantages.group_normalize(r, valid) for r in values]
   return weighted_sum(normalized, weights, valid)
 
 
 def weighted_product(values: Values, weights: Array, valid: Array) -> Array:
-  """prod_m max(r_m, 0)^{w_m} over the terms of nonzero weight."""
+  """Returns prod_m max(r_m, 0)^{w_m} over the terms of nonzero weight."""
   logs = [jnp.log(jnp.where(r > 0, r, 1.0)) for r in values]
   possible = [(r > 0) | (w == 0) for w, r in zip(weights, values, strict=True)]
   product = jnp.exp(weighted_sum(logs, weights, valid))
@@ -113,14 +118,14 @@ def weighted_product(values: Values, weights: Array, valid: Array) -> Array:
 def weighted_geometric_mean(
   values: Values, weights: Array, valid: Array
 ) -> Array:
-  """(prod_m max(r_m, 0)^{w_m})^{1 / sum w}, on the scale of the terms."""
+  """Returns (prod_m max(r_m, 0)^{w_m})^{1 / sum_m w_m}; 1 if the sum is 0."""
   total = weights.sum()
   share = weights / jnp.where(total != 0, total, 1.0)
   return weighted_product(values, share, valid)
 
 
 def worst(values: Values, weights: Array, valid: Array) -> Array:
-  """min_m r_m over the terms of nonzero weight; 0 if all weights are 0."""
+  """Returns min_m r_m over the terms of nonzero weight; 0 if there is none."""
   del valid
   candidates = [
     jnp.where(w != 0, r, jnp.inf) for w, r in zip(weights, values, strict=True)
@@ -129,15 +134,15 @@ def worst(values: Values, weights: Array, valid: Array) -> Array:
   return jnp.where((weights != 0).any(), lowest, 0.0)
 
 
-def _at(weight: float | Schedule, step: Array | int) -> Array:
-  """The value of a weight at a training step, `[]` float32."""
+def _weight_at(weight: float | Schedule, step: Array | int) -> Array:
+  """Returns the value of a weight at a training step, `[]` float32."""
   value = weight(jnp.asarray(step)) if callable(weight) else weight
   return jnp.asarray(value, jnp.float32)
 
 
 def weights_at(terms: Sequence[Term], step: Array | int) -> dict[str, Array]:
-  """The weight of each term at a training step, `{name: []}` float32."""
-  return {term.name: _at(term.weight, step) for term in terms}
+  """Returns each term's weight at a training step, `{name: []}` float32."""
+  return {term.name: _weight_at(term.weight, step) for term in terms}
 
 
 RULES: dict[str, Rule] = {
@@ -156,15 +161,15 @@ def combine(
   step: Array | int = 0,
   valid: Array | None = None,
 ) -> Combined:
-  """Returns the total of several terms by `RULES[rule]`.
+  """Combines several terms into a total with the rule `RULES[rule]`.
 
   Args:
     values: `{name: [..., S]}`, values of the terms and of their gates.
-    terms: the terms of the total. A gate need not be a term; one that is only a
-      key of `values` has the threshold 1/2.
+    terms: the terms of the total. A gate need not be a term; a gate that is
+      only a key of `values` has the threshold 1/2.
     rule: key of `RULES`.
     step: training step, for weights that are schedules.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `Combined`, with a total of 0 for masked samples.
@@ -177,10 +182,10 @@ def combine(
   if rule not in RULES:
     raise ValueError(registry.describe_unknown("rule", rule, RULES))
   names = [term.name for term in terms]
-  twice = sorted({name for name in names if names.count(name) > 1})
-  if not terms or twice:
+  if not terms or len(set(names)) < len(names):
     raise ValueError(
-      f"Expected at least one term and distinct names, got the terms {names}."
+      "Expected at least one term and distinct names of terms, got the names "
+      f"{names}."
     )
   for name in (*names, *(gate for term in terms for gate in term.gates)):
     if name not in values:
@@ -205,18 +210,22 @@ def mix(
   rule: str = "sum",
   steps: Transform | None = None,
 ) -> Reward:
-  """Returns one reward of a rollout that combines several.
+  """Builds one reward of a rollout that combines several rewards.
 
-  Each reward becomes a component of the rollout, after its gates and before its
-  weight.
+  Each reward becomes a component of the rollout, with its value after the gates
+  and before multiplication by its weight.
 
   Args:
-    rewards: `{name: none -> sample}`, rewards of the terms and of their gates,
-      computed in this order.
-    terms: the terms of the total; without any the score of the task stays. A
+    rewards: `{name: transform}`, rewards of the terms and of their gates, each
+      with one score per sample. They are computed in this order.
+    terms: the terms of the total. If empty, the total is the task's score. A
       term or gate that is not a key of `rewards` is a component of the task.
     rule: key of `RULES`.
-    steps: none -> step, step scores that replace those of the task.
+    steps: reward with one score per step, which replaces the step scores of the
+      task. None keeps the step scores of the task.
+
+  Returns:
+    A `Reward`. Its `total` raises ValueError if a term or a gate has no values.
 
   Raises:
     ValueError: the rule is unknown, or two terms have the same name.
@@ -224,14 +233,14 @@ def mix(
   if rule not in RULES:
     raise ValueError(registry.describe_unknown("rule", rule, RULES))
   names = [term.name for term in terms]
-  twice = sorted({name for name in names if names.count(name) > 1})
-  if twice:
+  if len(set(names)) < len(names):
     raise ValueError(f"Expected distinct names of terms, got {names}.")
   terms = tuple(terms)
 
   def total(
     components: Mapping[str, Array], rollout: types.Rollout
   ) -> tuple[Array, Mapping[str, Array]]:
+    """Returns the total [P, S], and the components after their gates."""
     if not terms:
       return rollout.scores, components
     try:

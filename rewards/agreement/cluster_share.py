@@ -1,7 +1,7 @@
 """Cluster share: a reward equal to the share of the group with the same answer.
 
 The reward needs no labels. A policy that gives the same answer to every prompt
-earns 1, so watch the true score and `votes.answer_entropy`, which falls to 0.
+scores 1, so monitor the true score and `votes.answer_entropy`, which is then 0.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ def cluster_share_scores(
   low: float = 0.0,
   high: float = jnp.inf,
 ) -> Array:
-  """The share of the group that gives the same answer.
+  """Returns the share of the group that gives the same answer.
 
-  Its expectation is sum_c p_c^2 over the answers c, so it lowers the entropy of
-  the answers. A group scores 0 if no answer occurs twice (entropy log n) or if
-  its entropy lies outside [low, high]. O(S^2).
+  If p_c is the policy's probability of answer c, the expected share is about
+  sum_c p_c^2, so the reward lowers the entropy of the answers. All samples of a
+  group score 0 if no answer occurs twice, or if the entropy of the group's
+  answers lies outside [low, high]. O(S^2).
 
   Source: Zhang et al. 2025, Right Question is Already Half the Answer: Fully
   Unsupervised LLM Reasoning Incentivization (EMPO), on parsed answers; without
-  the two conditions it is the soft variant of Shafayat et al. 2025 (SRT). The
-  paper's bounds are not known to us, so by default only the first condition
-  applies.
+  the two conditions it is the soft variant of Shafayat et al. 2025 (SRT).
+  Open: the bounds of the paper are unknown; by default they exclude no group.
 
   Args:
     answer_ids: `[..., S]` int, ids of clusters of equal meaning, -1 for no
       answer.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
-    low: smallest entropy of a group that earns the reward, in nats.
-    high: largest entropy of a group that earns the reward, in nats.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
+    low: smallest entropy at which a group is rewarded, in nats.
+    high: largest entropy at which a group is rewarded, in nats.
 
   Returns:
     `[..., S]` float32 in [0, 1]; 0 for samples without an answer.
@@ -59,6 +59,6 @@ def cluster_share_scores(
 def cluster_share(
   _, rollout: types.Rollout, *, low: float = 0.0, high: float = jnp.inf
 ) -> Array:
-  """`cluster_share_scores` of the answers that the task reads."""
+  """Returns `cluster_share_scores` of the answers that the task reads."""
   answers = rollout.extras[base.ANSWERS]
   return cluster_share_scores(answers, rollout.sample_mask, low, high)

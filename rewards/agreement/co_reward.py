@@ -1,4 +1,7 @@
-"""Co-rewarding: two wordings of a question label each other by majority."""
+"""Co-rewarding: each of two wordings of a question labels the other's answers.
+
+The label of a wording is the most common answer to the other wording.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,12 @@ def co_reward_scores(
   original_valid: Array | None = None,
   paraphrase_valid: Array | None = None,
 ) -> tuple[Array, Array]:
-  """1 for the most common answer to the other wording of the question, else 0.
+  """Returns 1 for the most common answer to the other wording, else 0.
 
-  A mistake that depends on the wording does not confirm itself. For identical
-  groups this is `majority_scores`. If both groups give the same wrong answer,
-  all samples earn 1. O(S^2 + R^2).
+  A wrong answer that is common for only one wording scores 0. If the samples of
+  both wordings are the same, the scores are those of `majority_scores`. If all
+  samples of both wordings give the same wrong answer, all score 1. The cost is
+  O(S^2 + R^2).
 
   Source: Zhang et al. 2025, Co-rewarding: Stable Self-supervised RL for
   Eliciting Reasoning in Large Language Models (I).
@@ -32,8 +36,8 @@ def co_reward_scores(
       answer.
     paraphrase_ids: `[..., R]` int, answers to the other wording, with the same
       numbering.
-    original_valid: `[..., S]` bool, mask of samples; None means all samples.
-    paraphrase_valid: `[..., R]` bool, mask of samples; None means all samples.
+    original_valid: `[..., S]` bool, True if the sample exists; None: all exist.
+    paraphrase_valid: `[..., R]` bool, the same for the other wording.
 
   Returns:
     Scores of the samples of both wordings, `[..., S]` and `[..., R]` float32.
@@ -50,7 +54,7 @@ def co_reward_scores(
   takes="none", gives="sample", needs=(base.ANSWERS, base.PARAPHRASE_ANSWERS)
 )
 def co_reward(_, rollout: types.Rollout) -> Array:
-  """`co_reward_scores` of the samples that answer the original wording.
+  """Returns `co_reward_scores` of the samples that answer the original wording.
 
   "task/paraphrase_answer_ids" `[P, S]` holds answers to the other wording.
   """

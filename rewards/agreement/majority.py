@@ -1,7 +1,7 @@
 """Majority vote: a reward for giving the most common answer of the group.
 
 The reward needs no labels. A policy that gives the same answer to every prompt
-earns 1, so watch the true score and `votes.answer_entropy`, which falls to 0.
+scores 1, so monitor the true score and `votes.answer_entropy`, which is then 0.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Array = jax.Array
 def majority_scores(
   answer_ids: Array, threshold: float = 0.0, valid: Array | None = None
 ) -> Array:
-  """1 for the most common answer of the group if it is common enough, else 0.
+  """Returns 1 for the most common answer of the group, else 0.
 
-  If the share of the most common answer is below the threshold, the whole group
-  scores 0. The paper also removes the KL term of such a group; use
-  `vote(...).share` for this. O(S^2).
+  If the share of the most common answer is below the threshold, all samples of
+  the group score 0. The paper also removes such a group from the KL term of the
+  loss; `vote(...).share` tells which groups these are. O(S^2).
 
   Source: Shafayat et al. 2025, Can Large Reasoning Models Self-Train? (SRT).
 
   Args:
     answer_ids: `[..., S]` int, -1 for no answer.
-    threshold: tau, the smallest share that earns the reward; the paper uses 0.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    threshold: smallest share of the most common answer; the paper uses 0.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[..., S]` float32.
@@ -43,6 +43,6 @@ def majority_scores(
 
 @transform(takes="none", gives="sample", needs=(base.ANSWERS,))
 def majority(_, rollout: types.Rollout, *, threshold: float = 0.0) -> Array:
-  """`majority_scores` of the answers that the task reads."""
+  """Returns `majority_scores` of the answers that the task reads."""
   answers = rollout.extras[base.ANSWERS]
   return majority_scores(answers, threshold, rollout.sample_mask)

@@ -1,7 +1,8 @@
-"""Votes: how the answers of a group agree.
+"""Votes: statistics of equal answers in a group.
 
-Answers are integer ids. Equal answers have equal ids, and -1 means that a
-sample has no answer. Comparing all pairs of a group of S samples costs O(S^2).
+A group is the S samples of one prompt. Answers are integer ids: equal answers
+have equal ids, and -1 means that a sample has no answer. All pairs of a group
+are compared, which costs O(S^2).
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ class Vote(NamedTuple):
 
 
 def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
-  """Share of the group that gives the same answer as each sample; O(S^2).
+  """Returns the share of the group with the same answer as each sample.
 
   Args:
     answer_ids: `[..., S]` int, -1 for no answer.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[..., S]` float32; 0 for masked samples and samples without an answer.
+    `[..., S]` float32; 0 for samples that do not exist or have no answer.
   """
   valid = masked.mask_or_ones(answer_ids, valid)
   answered = valid & (answer_ids >= 0)
@@ -49,11 +50,11 @@ def answer_shares(answer_ids: Array, valid: Array | None = None) -> Array:
 
 
 def vote(answer_ids: Array, valid: Array | None = None) -> Vote:
-  """The most common answer of each group; O(S^2).
+  """Returns the most common answer of each group; O(S^2).
 
   Args:
     answer_ids: `[..., S]` int, -1 for no answer.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     A `Vote`.
@@ -68,18 +69,19 @@ def vote(answer_ids: Array, valid: Array | None = None) -> Vote:
 def agreement(
   answer_ids: Array, labels: Array, valid: Array | None = None
 ) -> Array:
-  """1 for samples that give the label of their group, else 0.
+  """Returns 1 for samples that give the label of their group, else 0.
 
-  With labels from an anchor model that reads all samples and writes an answer,
-  this is Compute as Teacher. With labels from `vote` it is the majority reward.
+  With labels from `vote` this is the majority reward. With labels from a model
+  that reads all samples of the group and writes an answer, it is Compute as
+  Teacher.
 
   Source: Jayalath et al. 2025, Compute as Teacher: Turning Inference Compute
   into Reference-Free Supervision.
 
   Args:
     answer_ids: `[..., S]` int, -1 for no answer.
-    labels: `[...]` int, ids of the same numbering; no sample agrees with -1.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    labels: `[...]` int, one answer id per group; for -1 all samples score 0.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[..., S]` float32.
@@ -89,14 +91,15 @@ def agreement(
 
 
 def answer_entropy(answer_ids: Array, valid: Array | None = None) -> Array:
-  """Entropy of a group's answers in nats, -mean_i log(share of i's answer).
+  """Returns the entropy of each group's answers, in nats.
 
-  A sample without an answer counts as different from all others. The maximum is
-  log n; a policy that always gives the same answer has entropy 0. O(S^2).
+  It is the mean over the n samples of -log(share of the sample's answer). A
+  sample without an answer counts as different from all other samples. The
+  maximum is log n, if all answers differ; the minimum is 0, if all are equal.
 
   Args:
     answer_ids: `[..., S]` int, -1 for no answer.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[...]` float32; 0 for groups without samples.

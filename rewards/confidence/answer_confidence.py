@@ -43,7 +43,7 @@ def confidence_gaps(
     confidence: `[..., S]`.
     correct: `[..., S]` verdicts; 1 is right, 0 is wrong, samples with -1 are in
       no pair.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[..., S, S]` float32, the gaps: entry [i, j] belongs to the right sample i

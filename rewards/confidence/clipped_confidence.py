@@ -20,7 +20,7 @@ def clipped_confidence_scores(
   high: float = 0.9,
   wrong_weight: float = 1.0,
 ) -> Array:
-  """A verdict weighted by confidence: confident errors cost most.
+  """Returns a verdict weighted by confidence: confident errors cost most.
 
   c = exp(mean_t log pi_old(y_t)) clipped to [low, high]; R = c for right
   answers, else -wrong_weight c. A group of right answers still has a signal,
@@ -64,7 +64,7 @@ def clipped_confidence(
   high: float = 0.9,
   wrong_weight: float = 1.0,
 ) -> Array:
-  """`clipped_confidence_scores` of the sampled tokens."""
+  """Returns `clipped_confidence_scores` of the sampled tokens."""
   return clipped_confidence_scores(
     rollout.correct,
     rollout.extras[base.LOG_PROBS],

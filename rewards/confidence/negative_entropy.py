@@ -51,7 +51,7 @@ def negative_entropy_scores(
 def negative_entropy(
   _, rollout: types.Rollout, *, unanswered: float = -7.0
 ) -> Array:
-  """`negative_entropy_scores` of the sampled tokens."""
+  """Returns `negative_entropy_scores` of the sampled tokens."""
   return negative_entropy_scores(
     rollout.extras[base.ENTROPY],
     rollout.valid("token"),

@@ -77,7 +77,7 @@ def borda_votes(
     confidence: `[..., S]`.
     answer_ids: `[..., S]` int, equal for equal answers, -1 for no answer.
     power: p, at least 0.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[..., S]` float32, the total weight of the sample's answer; 0 without an
@@ -110,6 +110,6 @@ DIVERGENCE = Need(
 
 @transform(takes="none", gives="sample", needs=(DIVERGENCE,))
 def self_certainty(_, rollout: types.Rollout) -> Array:
-  """`self_certainty_scores` of the sampled tokens."""
+  """Returns `self_certainty_scores` of the sampled tokens."""
   divergences = rollout.extras[DIVERGENCE]
   return self_certainty_scores(divergences, rollout.valid("token"))

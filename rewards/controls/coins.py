@@ -1,8 +1,8 @@
 """Coins: a control reward that is random.
 
-If a policy improves under a control reward, the reward does not cause the
-improvement: clipping, abilities of the base model or the data do. Compare every
-claim about a reward with the controls of this folder.
+If a policy improves under a control reward, the information in the reward is
+not the cause: clipping, abilities of the base model or the data are. Compare
+every claim about a reward with the controls of this folder.
 
 Source: Shao et al. 2025, Spurious Rewards: Rethinking Training Signals in RLVR.
 """
@@ -22,8 +22,8 @@ Array = jax.Array
 def draw_coins(keys: Array, samples: int, probability: float = 0.5) -> Array:
   """Draws 1 with the given probability, else 0, for every sample.
 
-  Sample s of a prompt draws the same coin in a group of any size, and no other
-  control uses the same random numbers.
+  The draw of sample s of a prompt does not depend on the number of samples, and
+  no other control uses the same random numbers.
 
   Args:
     keys: `[P]` PRNG keys, new in every step (`rollout.keys`).
@@ -39,8 +39,10 @@ def draw_coins(keys: Array, samples: int, probability: float = 0.5) -> Array:
   check_probability(probability)
 
   def draw(key: Array) -> Array:
-    each = jax.vmap(lambda s: jax.random.fold_in(key, s))(jnp.arange(samples))
-    return jax.vmap(lambda k: jax.random.bernoulli(k, probability))(each)
+    sample_keys = jax.vmap(jax.random.fold_in, (None, 0))(
+      key, jnp.arange(samples)
+    )
+    return jax.vmap(lambda k: jax.random.bernoulli(k, probability))(sample_keys)
 
   return jax.vmap(draw)(random_keys.keys(keys, "coins")).astype(jnp.float32)
 
@@ -49,13 +51,13 @@ def check_probability(probability: float) -> None:
   """Raises ValueError if `probability` is outside [0, 1]."""
   if not 0 <= probability <= 1:
     raise ValueError(
-      f"probability = {probability:g} must be in [0, 1]; nearest: "
-      f"{min(max(probability, 0.0), 1.0):g}"
+      f"probability = {probability:g} must be between 0 and 1; the nearest "
+      f"valid value is {min(max(probability, 0.0), 1.0):g}"
     )
 
 
 @transform(takes="none", gives="sample")
 def coins(_, rollout: types.Rollout, *, probability: float = 0.5) -> Array:
-  """`draw_coins` with the keys of the rollout."""
+  """Returns `draw_coins` with the PRNG keys of the rollout."""
   samples = rollout.sample_mask.shape[-1]
   return draw_coins(rollout.keys, samples, probability)

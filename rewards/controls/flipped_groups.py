@@ -15,11 +15,12 @@ Array = jax.Array
 
 
 def flip_groups(correct: Array, keys: Array, probability: float) -> Array:
-  """Verdicts in {0, 1}, reversed in random groups.
+  """Returns verdicts as scores, exchanged in random groups; 0 if unknown.
 
-  A flip reverses the order within the group, the worst that noise can do to a
-  baseline of the group. The expected reward is (1 - 2 p) 1[right] + p; samples
-  without a verdict earn 0. The task `noisy` flips single samples instead.
+  A group is the S samples of one prompt. In a flipped group right answers
+  score 0 and wrong ones 1, so that the advantages of all its samples change
+  sign. The expected score of a sample with a verdict is (1 - 2 p) 1[right] + p.
+  The task `noisy` flips single samples instead of groups.
 
   Source: Lv et al. 2025, The Climb Carves Wisdom Deeper Than the Summit: On the
   Noisy Rewards in Learning to Reason.
@@ -30,16 +31,15 @@ def flip_groups(correct: Array, keys: Array, probability: float) -> Array:
     probability: p, the probability that a group is flipped.
 
   Returns:
-    `[P, S]` float32.
+    `[P, S]` float32 in {0, 1}; 0 for unknown verdicts, flipped or not.
 
   Raises:
     ValueError: `probability` is outside [0, 1].
   """
   check_probability(probability)
   keys = random_keys.keys(keys, "flipped_groups")
-  flipped = jax.vmap(lambda k: jax.random.bernoulli(k, probability))(
-    keys
-  )  # [P]
+  # [P] bool
+  flipped = jax.vmap(lambda k: jax.random.bernoulli(k, probability))(keys)
   has_verdict = jnp.asarray(correct) >= 0
   return base.zero_outside(
     base.is_right(correct) ^ flipped[:, None], has_verdict
@@ -48,5 +48,5 @@ def flip_groups(correct: Array, keys: Array, probability: float) -> Array:
 
 @transform(takes="none", gives="sample")
 def flipped_groups(_, rollout: types.Rollout, *, probability: float) -> Array:
-  """`flip_groups` of the verdicts, with the keys of the rollout."""
+  """Returns `flip_groups` of the verdicts, with the rollout's PRNG keys."""
   return flip_groups(rollout.correct, rollout.keys, probability)

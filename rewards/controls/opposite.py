@@ -20,10 +20,10 @@ def opposite_scores(rewards: Array, valid: Array | None = None) -> Array:
 
   Args:
     rewards: `[...]` in [0, 1].
-    valid: `[...]` bool, mask of samples; None means all samples.
+    valid: `[...]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[...]` float32; 0 for masked samples.
+    `[...]` float32; 0 for samples that do not exist.
   """
   valid = masked.mask_or_ones(jnp.asarray(rewards), valid)
   return base.zero_outside(1.0 - base.zero_outside(rewards, valid), valid)
@@ -31,5 +31,5 @@ def opposite_scores(rewards: Array, valid: Array | None = None) -> Array:
 
 @transform(takes="none", gives="sample")
 def opposite(_, rollout: types.Rollout, *, component: str = "") -> Array:
-  """`opposite_scores` of the task's score, or of the component `component`."""
+  """Returns `opposite_scores` of a component, or of the score if it is ""."""
   return opposite_scores(base.score(rollout, component), rollout.sample_mask)

@@ -19,16 +19,16 @@ Array = jax.Array
 def most_common_wrong_answer(
   answer_ids: Array, correct: Array, valid: Array | None = None
 ) -> Array:
-  """The most common wrong answer of each group; O(S^2).
+  """Returns the most common wrong answer of each group; O(S^2).
 
-  The study computes it once with the starting policy and stores it as the
-  label. `votes.agreement` then pays for giving it; a label of -1 pays no
-  sample.
+  The paper computes this answer once, with the policy before training, and
+  stores it as the label of the prompt. `votes.agreement` scores a sample 1 if
+  it gives the label; for the label -1 all samples score 0.
 
   Args:
     answer_ids: `[..., S]` int, -1 for no answer.
     correct: `[..., S]` verdicts; only samples with 0 (wrong) vote.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[...]` int32, -1 if no answer is wrong.
@@ -39,10 +39,11 @@ def most_common_wrong_answer(
 
 @transform(takes="none", gives="sample", needs=(base.ANSWERS,))
 def wrong_vote(_, rollout: types.Rollout) -> Array:
-  """1 if the sample gives `most_common_wrong_answer` of its group, else 0.
+  """Returns 1 for the `most_common_wrong_answer` of the group, else 0.
 
-  The study takes the label from the starting policy. This reward recomputes it
-  from every rollout, so the label follows the policy.
+  Deviation: the paper takes the label from the policy before training; this
+  implementation computes it from every rollout, so the label changes with the
+  policy.
   """
   answers, valid = rollout.extras[base.ANSWERS], rollout.sample_mask
   label = most_common_wrong_answer(answers, rollout.correct, valid)

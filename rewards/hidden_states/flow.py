@@ -98,7 +98,7 @@ def _errors(
 def matching_loss(
   field: Params, states: Array, before: Array, mask: Array, key: Array
 ) -> Array:
-  """The loss of the field: its mean error at random times.
+  """Returns the loss of the field: its mean error at random times.
 
   Args:
     field: parameters of the field, differentiated.

@@ -232,7 +232,7 @@ def novelty_bonus(
   share: float = 0.25,
   rate: float = 1e-4,
 ) -> tuple[Array, Novelty]:
-  """`next_bonus`, ranked among the right and among the wrong answers.
+  """Returns `next_bonus`, ranked among the right and among the wrong answers.
 
   The observation is the mean of the policy's hidden states over a completion;
   it changes with the policy. The bands are those of `stratified_scores`.

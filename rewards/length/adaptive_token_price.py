@@ -1,4 +1,4 @@
-"""Adaptive token price: tokens cost, at a price that follows the accuracy."""
+"""Adaptive token price: a charge per token that rises with the accuracy."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def token_price(
   price: Array | float,
   valid: Array | None = None,
 ) -> Array:
-  """R_i = 1[right] - price |y_i|.
+  """Returns R_i = 1[right] - price * |y_i|, with |y_i| the length of sample i.
 
-  With a fixed price a policy exploits this reward by empty answers: if the
-  price of all tokens of a right answer exceeds 1, the empty answer is best.
-  `next_price` adapts the price to prevent this.
+  With a fixed price a policy may learn to answer nothing: if a right answer has
+  more than 1 / price tokens, the empty completion scores higher. `next_price`
+  adapts the price to prevent this.
 
   Source: Su & Cardie 2025, Thinking Fast and Right: Balancing Accuracy and
   Reasoning Length with Adaptive Rewards (A-DLP).
 
   Args:
-    correct: `[..., S]` verdicts; 1 is right.
+    correct: `[..., S]` verdicts; 1 is right, others count as wrong.
     lengths: `[..., S]` number of tokens of each completion.
-    price: price of a token, a number or an array that broadcasts.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    price: charge per token, a number or an array that broadcasts.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[..., S]` float32; 0 for masked samples.
+    `[..., S]` float32; 0 for samples that do not exist.
   """
   valid = masked.mask_or_ones(jnp.asarray(correct), valid)
   right = base.zero_outside(base.is_right(correct), valid)
@@ -47,19 +47,20 @@ def next_price(
   reference: Array | float,
   rate: float = 1e-3,
 ) -> Array:
-  """The price after a step, lambda' = max(0, lambda + rate (a - a0)).
+  """Returns the price after a training step, max(0, price + rate * (a - a0)).
 
-  The price rises while the accuracy of the training batch exceeds the reference
-  and falls otherwise. Carry it from step to step; it starts near 1e-3.
+  The price rises while the accuracy a of the training batch exceeds the
+  reference a0, and falls while it is lower.
 
-  Source: Su & Cardie 2025 (A-DLP). The paper's constants are not known to us;
-  `rate` is of the order that a price per token has.
+  Source: Su & Cardie 2025 (A-DLP).
+  Open: the constants of the paper are unknown; the default of `rate` is of the
+  order of a price per token.
 
   Args:
-    price: `[]`, lambda of this step.
-    accuracy: accuracy a of this step's batch, in [0, 1].
-    reference: a0, the accuracy before training.
-    rate: step size.
+    price: `[]`, price in this training step.
+    accuracy: a, accuracy of this step's batch, in [0, 1].
+    reference: a0, for example the accuracy before training.
+    rate: step size of the price.
 
   Returns:
     `[]` float32, at least 0.
@@ -80,10 +81,13 @@ def adaptive_token_price(
   reference: float = 0.5,
   rate: float = 1e-3,
 ) -> tuple[Array, Array]:
-  """`token_price` at a price that `next_price` adapts after each step.
+  """Returns `token_price`; `next_price` adapts the price after each step.
+
+  The state is the price. Samples with an unknown verdict do not count in the
+  accuracy; if no sample has a verdict, the price does not change.
 
   Args:
-    price: price of a token at the first step.
+    price: charge per token in the first training step.
     reference: accuracy above which the price rises.
     rate: step size of the price.
   """
@@ -94,5 +98,4 @@ def adaptive_token_price(
   right = (rollout.correct == 1) & has_verdict
   accuracy = right.sum() / jnp.maximum(count, 1)
   new_price = next_price(state, accuracy, reference, rate)
-  # Without any verdict there is no accuracy, and the price stays.
   return value, jnp.where(count > 0, new_price, state)

@@ -15,18 +15,19 @@ Array = jax.Array
 def harmonized_length_scores(
   lengths: Array, valid: Array | None = None
 ) -> Array:
-  """clip((mean - |y_i|) / |y_i|, -1, 1) with the group's mean length.
+  """Returns clip((mean - |y_i|) / |y_i|, -1, 1), for lengths |y_i|.
 
-  Add it to a verdict. By itself it is largest for the empty answer.
+  The mean is that of the group, the S samples of one prompt. Add the reward to
+  a verdict, because alone it favors the empty completion.
 
-  Source: Luo et al. 2025, O1-Pruner, as used beside SAR.
+  Source: Luo et al. 2025, O1-Pruner, as the paper of SAR compares with it.
 
   Args:
     lengths: `[..., S]` number of tokens of each completion; 0 counts as 1.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[..., S]` float32 in [-1, 1]; 0 for masked samples.
+    `[..., S]` float32 in [-1, 1]; 0 for samples that do not exist.
   """
   valid = masked.mask_or_ones(jnp.asarray(lengths), valid)
   lengths = base.zero_outside(lengths, valid)
@@ -37,5 +38,5 @@ def harmonized_length_scores(
 
 @transform(takes="none", gives="sample")
 def harmonized_length(_, rollout: types.Rollout) -> Array:
-  """`harmonized_length_scores` of the completions."""
+  """Returns `harmonized_length_scores` of the completions."""
   return harmonized_length_scores(rollout.scored_lengths, rollout.sample_mask)

@@ -1,7 +1,7 @@
-"""Length charge: every token beyond a free allowance costs a fixed price.
+"""Length charge: a fixed charge per token beyond a free allowance.
 
 Source: Fu et al. 2025, Reward Shaping to Mitigate Reward Hacking in RLHF (PAR),
-and its code, which charges 0.01 per token beyond 300.
+and its released code, which charges 0.01 per token beyond 300.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ Array = jax.Array
 def length_charges(
   lengths: Array, free: int = 300, price: float = 0.01
 ) -> Array:
-  """-price max(|y| - free, 0). Add it to a score before the score is shaped.
+  """Returns -price * max(length - free, 0).
+
+  Add it to a score before the score is shaped (`rewards.shaping`).
 
   Args:
     lengths: `[...]` number of tokens of each completion.
@@ -36,5 +38,5 @@ def length_charges(
 def length_charge(
   _, rollout: types.Rollout, *, free: int = 300, price: float = 0.01
 ) -> Array:
-  """`length_charges` of the completions."""
+  """Returns `length_charges` of the completions."""
   return length_charges(rollout.scored_lengths, free, price)

@@ -1,6 +1,8 @@
-"""Relative length: right answers pay for being longer than the group's others.
+"""Relative length: right answers score less if they are longer than others.
 
-`charged_where_easy` charges the easiest prompts of a batch only.
+The reward `relative_length` compares a right answer with the right answers of
+its group, the S samples of one prompt. `charged_where_easy` does so only for
+the prompts of a batch of P prompts that have the highest accuracy.
 """
 
 from __future__ import annotations
@@ -21,28 +23,28 @@ def relative_length_scores(
   alpha: float = 0.2,
   valid: Array | None = None,
 ) -> Array:
-  """Right answers pay for being longer than the other right ones of the group.
+  """Scores right answers by length among the right answers of the group.
 
-  R_i = 1 - alpha sigmoid((|y_i| - mean) / std) for right answers, else 0, with
-  the mean and std (ddof 0) over the right answers. If there is only one right
-  answer, or if all have the same length, z = 0 and R = 1 - alpha / 2.
+  R_i = 1 - alpha * sigmoid(z_i) for right answers and 0 for others, where
+  z_i = (|y_i| - mean) / std is the z-score of the length |y_i|, with mean and
+  std (ddof 0) over the right answers of the group. If only one answer is right,
+  or if all right answers have the same length, z_i = 0 and R_i = 1 - alpha / 2.
 
-  The "ER" term that others add to the verdict, -w 2 (sigmoid(z) - 1/2) for
-  right answers, equals this reward with alpha = 2 w / (1 + w), times 1 + w.
+  Some papers add -2 w (sigmoid(z_i) - 1/2) to the verdict of right answers.
+  This sum equals (1 + w) R_i with alpha = 2 w / (1 + w).
 
   Source: Dai et al. 2025, Stable Reinforcement Learning for Efficient Reasoning
   (GRPO-lambda); Arora & Zanette 2025, Training Language Models to Reason
-  Efficiently. Deviation: wrong answers get 0 in the chosen groups too, which a
-  circulating implementation forgets.
+  Efficiently.
 
   Args:
-    correct: `[..., S]` verdicts; 1 is right.
+    correct: `[..., S]` verdicts; 1 is right, others count as wrong.
     lengths: `[..., S]` number of tokens of each completion.
-    alpha: largest charge, from 0 to 1; 0 gives the verdict.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    alpha: largest charge, from 0 to 1; with 0 right answers score 1.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[..., S]` float32 in [0, 1]; 0 for masked samples.
+    `[..., S]` float32 in [0, 1]; 0 for samples that do not exist.
   """
   valid = masked.mask_or_ones(jnp.asarray(correct), valid)
   right = base.is_right(correct) & valid
@@ -56,20 +58,20 @@ def relative_length_scores(
 def easiest(
   correct: Array, fraction: float = 0.2, valid: Array | None = None
 ) -> Array:
-  """The prompts of the batch with the highest accuracy.
+  """Returns the prompts of the batch with the highest accuracy.
 
-  Selects the first ceil(fraction P) prompts by accuracy, ties in the order of
-  the batch. Fraction 0 selects no prompt, every larger one at least one, 1 all
-  prompts. If no sample is right it still selects prompts; their scores are 0
-  with and without the charge.
+  Selects ceil(fraction * P) of the P prompts that have samples, by descending
+  accuracy; of prompts with equal accuracy the first in the batch comes first.
+  Fraction 0 selects no prompt, a larger fraction at least one, and 1 all of
+  them. Prompts without a right answer may be selected.
 
   Source: Dai et al. 2025, Stable Reinforcement Learning for Efficient Reasoning
   (GRPO-lambda), whose lambda is the fraction.
 
   Args:
-    correct: `[..., P, S]` verdicts; 1 is right.
-    fraction: share of the prompts that have samples.
-    valid: `[..., P, S]` bool, mask of samples; None means all samples.
+    correct: `[..., P, S]` verdicts; 1 is right, others count as wrong.
+    fraction: share of the prompts to select.
+    valid: `[..., P, S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[..., P]` bool.
@@ -79,8 +81,8 @@ def easiest(
   """
   if not 0 <= fraction <= 1:
     raise ValueError(
-      f"fraction = {fraction:g} of the prompts must be in [0, 1]; nearest: "
-      f"{min(max(fraction, 0.0), 1.0):g}"
+      f"fraction = {fraction:g} of the prompts must be between 0 and 1; the "
+      f"nearest valid value is {min(max(fraction, 0.0), 1.0):g}"
     )
   valid = masked.mask_or_ones(jnp.asarray(correct), valid)
   exists = valid.any(-1)
@@ -89,14 +91,15 @@ def easiest(
   )
   order = jnp.argsort(jnp.where(exists, -accuracy, jnp.inf), -1, stable=True)
   rank = jnp.argsort(order, -1)
-  # In float32 0.1 * 30 may exceed 3; the margin keeps its ceiling at 3.
+  # In float32 a product such as 0.1 * 30 may exceed 3 by rounding; the margin
+  # keeps its ceiling at 3.
   count = jnp.ceil(fraction * masked.count(exists, keepdims=True) - 1e-4)
   return exists & (rank < count)
 
 
 @transform(takes="none", gives="sample")
 def relative_length(_, rollout: types.Rollout, *, alpha: float = 0.2) -> Array:
-  """`relative_length_scores` of the completions."""
+  """Returns `relative_length_scores` of the completions."""
   return relative_length_scores(
     rollout.correct, rollout.scored_lengths, alpha, rollout.sample_mask
   )
@@ -106,9 +109,9 @@ def relative_length(_, rollout: types.Rollout, *, alpha: float = 0.2) -> Array:
 def charged_where_easy(
   _, rollout: types.Rollout, *, fraction: float = 0.2, alpha: float = 0.2
 ) -> Array:
-  """`relative_length_scores` on the easiest prompts, the verdict elsewhere.
+  """Returns `relative_length_scores` on the easiest prompts, else verdicts.
 
-  GRPO-lambda charges length only where the batch is solved best.
+  This is the reward of GRPO-lambda. The verdict is 1 for right answers, else 0.
   """
   valid = rollout.sample_mask
   easy = easiest(rollout.correct, fraction, valid)  # [P] bool

@@ -1,20 +1,21 @@
-"""Bingo: right answers pay for insignificant tokens, not for all tokens.
+"""Bingo: right answers are charged for insignificant tokens only.
 
-An encoder separates significant tokens from insignificant ones; the reward
-compares the counts of both with one response of the starting policy. Wrong
-answers pay for too little effort at first and, once learning has stalled, for
-too much.
+An encoder model scores the significance of each token. The reward compares the
+numbers of significant and insignificant tokens with those of one response of
+the policy before training. Wrong answers are charged for having few significant
+tokens at first and, once the accuracy no longer rises, for having many.
 
 No registered reward calls these functions yet.
 
 Usage:
   insignificant, significant = significant_tokens.counts(scores, mask)
-  gain, state = significant_tokens.next_gain(state, accuracy)  # in each step
+  # Once per training step:
+  gain, state = significant_tokens.next_gain(state, accuracy)
   scores = significant_tokens.reward(
     correct, insignificant, significant, *reference_counts, gain)
 
 Source: Liu et al. 2025, Bingo: Boosting Efficient Reasoning of LLMs via Dynamic
-and Significance-based Reinforcement Learning, and its code.
+and Significance-based Reinforcement Learning, and its released code.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from rl import masked
 Array = jax.Array
 
 
-_QUARTER = math.pi / 2
+# A right answer is charged up to this ratio of insignificant tokens to those of
+# the reference response: a quarter of the period of the cosine.
+_QUARTER_PERIOD = math.pi / 2
 
 
 def counts(
@@ -45,9 +48,9 @@ def counts(
   Args:
     significance: `[..., T]`, score of each token by an encoder of the text. The
       paper uses LLMLingua-2's probability that a token is kept.
-    mask: `[..., T]` bool, tokens of the completion.
-    threshold: tokens below it are insignificant; the repository has 0.3 as its
-      default and 0.5 in its scripts.
+    mask: `[..., T]` bool, True for the tokens of the completion.
+    threshold: tokens below it are insignificant; the released code has 0.3 as
+      its default and 0.5 in its scripts.
 
   Returns:
     (insignificant, significant), `[...]` float32 each.
@@ -68,31 +71,31 @@ def reward(
   significant: Array,
   reference_insignificant: Array,
   reference_significant: Array,
-  gain: Array | float = 5.0 / _QUARTER,
+  gain: Array | float = 5.0 / _QUARTER_PERIOD,
   right_weight: float = 5.0,
   dull_weight: float = 2.0,
   effort_weight: float = 5.0,
 ) -> Array:
   """Charges insignificant tokens, and wrong answers for too little effort.
 
-  u and v are the insignificant and significant tokens relative to a reference:
+  Let u and v be the sample's numbers of insignificant and of significant
+  tokens, each divided by that of a reference response to the same prompt:
 
-    right  R = 1 + right_weight cos(clip(u, 0, pi/2))
-    wrong  R = min(0, dull_weight (cos(clip(u, 0, pi/2)) - 1)
-                      + gain v - effort_weight)
+    right  R = 1 + right_weight * cos(clip(u, 0, pi/2))
+    wrong  R = min(0, dull_weight * (cos(clip(u, 0, pi/2)) - 1)
+                      + gain * v - effort_weight)
 
-  A right answer earns 1 + right_weight for u = 0 and 1 for u >= pi/2. A wrong
-  answer never earns more than 0. If any of a sample's four counts is 0, u = v =
-  0; a right answer without any insignificant token therefore earns the maximum,
-  and the encoder decides which tokens are insignificant.
+  A right answer scores 1 + right_weight for u = 0 and 1 for u >= pi/2. If any
+  of the four counts of a sample is 0, u = v = 0; a right answer without
+  insignificant tokens therefore has the maximal score.
 
   Args:
-    correct: `[...]` verdicts; 1 is right.
+    correct: `[...]` verdicts; 1 is right, others count as wrong.
     insignificant: `[...]`, from `counts`.
     significant: `[...]`, from `counts`.
-    reference_insignificant: `[...]`, count of one response of the starting
-      policy to the same prompt.
-    reference_significant: `[...]`, count of the same response.
+    reference_insignificant: `[...]`, from `counts` of one response of the
+      policy before training to the same prompt.
+    reference_significant: `[...]`, from `counts` of the same response.
     gain: factor of v, from `next_gain`.
     right_weight: the paper's lambda_c.
     dull_weight: the paper's lambda_w^n.
@@ -116,7 +119,7 @@ def reward(
     return jnp.where(positive, quotient, 0.0)
 
   u, v = (ratio(*pair) for pair in zip(sample_counts, references, strict=True))
-  brevity = jnp.cos(jnp.clip(u, 0.0, _QUARTER))
+  brevity = jnp.cos(jnp.clip(u, 0.0, _QUARTER_PERIOD))
   wrong = dull_weight * (brevity - 1.0) + gain * v - effort_weight
   right = 1.0 + right_weight * brevity
   return jnp.where(base.is_right(correct), right, jnp.minimum(wrong, 0.0))
@@ -126,10 +129,12 @@ class SlopeState(NamedTuple):
   """State of `next_gain`.
 
   Attributes:
-    accuracies: `[W]` float32, accuracies of the last W steps, the newest last.
-    steps: `[]` int32, number of steps so far.
+    accuracies: `[W]` float32, accuracies of the last W training steps, the
+      newest last.
+    steps: `[]` int32, number of training steps so far.
     scale: `[]` float32, factor of the slopes; 0 before the first slope.
-    low: `[]` int32, number of consecutive slopes at or below the threshold.
+    low: `[]` int32, number of consecutive scaled slopes at or below the
+      threshold.
   """
 
   accuracies: Array
@@ -139,9 +144,11 @@ class SlopeState(NamedTuple):
 
 
 def init_slope(window: int = 10) -> SlopeState:
-  """State before the first step; slopes cover the last `window` steps."""
+  """Returns the state before training; slopes cover the last `window` steps."""
   zero = jnp.zeros((), jnp.int32)
-  return SlopeState(jnp.zeros(window), zero, jnp.zeros(()), zero)
+  return SlopeState(
+    accuracies=jnp.zeros(window), steps=zero, scale=jnp.zeros(()), low=zero
+  )
 
 
 def next_gain(
@@ -151,26 +158,26 @@ def next_gain(
   threshold: float = 2.5,
   effort_weight: float = 5.0,
 ) -> tuple[Array, SlopeState]:
-  """The gain of a wrong answer's significant tokens after a step.
+  """Returns the factor of a wrong answer's significant tokens, after a step.
 
-  Before step `start` the gain is g0 = effort_weight / (pi/2), which does not
-  punish the effort of a wrong answer. Afterwards it is the slope of the
-  training accuracy (least squares over the window), scaled so that the first
-  slope has magnitude g0. If the scaled slope is at most `threshold` for the
-  n-th time in a row, the gain is max(-2 g0, -n / 2): once learning has stalled,
-  length costs.
+  Before training step `start` the gain is g0 = effort_weight / (pi/2), so that
+  more significant tokens raise the score of a wrong answer. From then on it is
+  the slope of the training accuracy per step (least squares over the window),
+  scaled so that the first slope has magnitude g0. If the scaled slope is at
+  most `threshold`, for the n-th step in a row, the gain is max(-2 g0, -n / 2)
+  instead, so that significant tokens lower the score.
 
   Args:
-    state: state before this step.
-    accuracy: accuracy of this step's batch.
-    start: step of the first slope.
-    threshold: largest scaled slope that counts as stalled.
+    state: state before this training step.
+    accuracy: accuracy of this step's batch, in [0, 1].
+    start: training step of the first slope, counted from 1; at least 2.
+    threshold: largest scaled slope at which learning counts as stalled.
     effort_weight: the paper's lambda_w^e.
 
   Returns:
     `[]` float32 and the new state.
   """
-  base = effort_weight / _QUARTER
+  initial_gain = effort_weight / _QUARTER_PERIOD  # g0
   newest = jnp.asarray(accuracy, jnp.float32)[None]
   accuracies = jnp.concatenate([state.accuracies[1:], newest])
   steps = state.steps + 1
@@ -181,11 +188,14 @@ def next_gain(
   time = jnp.where(used, time - masked.mean(time, used), 0.0)
   slope = jnp.sum(time * accuracies) / jnp.maximum(jnp.sum(time**2), 1e-12)
   active = (steps >= start) & (steps >= 2)
-  first = base / jnp.where(slope == 0, 1.0, jnp.maximum(jnp.abs(slope), 1e-6))
-  scale = jnp.where(active & (state.scale == 0), first, state.scale)
+  # The lower bounds 1e-12 above and 1e-6 here prevent a division by about 0.
+  magnitude = jnp.where(slope == 0, 1.0, jnp.maximum(jnp.abs(slope), 1e-6))
+  first_scale = initial_gain / magnitude
+  scale = jnp.where(active & (state.scale == 0), first_scale, state.scale)
   scaled = slope * scale
   stalled = active & (scaled <= threshold)
   low = jnp.where(stalled, state.low + 1, 0)
-  gain = jnp.where(stalled, jnp.maximum(-2.0 * base, -0.5 * low), scaled)
-  gain = jnp.where(active, gain, base)
+  stalled_gain = jnp.maximum(-2.0 * initial_gain, -0.5 * low)
+  gain = jnp.where(stalled, stalled_gain, scaled)
+  gain = jnp.where(active, gain, initial_gain)
   return gain, SlopeState(accuracies, steps, scale, low)

@@ -66,7 +66,7 @@ def spread_enough(
     rewards: `[..., S]`.
     usual: `[]`, the moving average over earlier batches.
     beta: smallest standard deviation in units of `usual`.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[...]` bool, the selected groups; and `[]` float32, the mean standard

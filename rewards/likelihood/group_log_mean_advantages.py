@@ -26,7 +26,7 @@ def group_log_mean(
   Args:
     ref_log_probs: `[..., S, T]` log-probabilities of the reference in nats.
     ref_mask: `[..., S, T]` bool, mask of the reference's tokens.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[...]` float32; 0 for groups without samples.
@@ -48,7 +48,7 @@ def log_mean_advantages(
   Args:
     ref_log_probs: `[..., S, T]` log-probabilities of the reference in nats.
     ref_mask: `[..., S, T]` bool, mask of the reference's tokens.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[..., S]` float32; 0 for masked samples.
@@ -76,7 +76,7 @@ def _log_mean(logs: Array, mask: Array) -> Array:
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def group_log_mean_advantages(_, rollout: types.Rollout) -> Array:
-  """`log_mean_advantages` of the sampled thoughts."""
+  """Returns `log_mean_advantages` of the sampled thoughts."""
   return log_mean_advantages(
     rollout.extras[base.REFERENCE_LOG_PROBS],
     base.reference_mask(rollout),

@@ -104,27 +104,27 @@ def mean_reference_log_probability(
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def probability(_, rollout: types.Rollout) -> Array:
-  """`reference_probability` after each sampled thought."""
+  """Returns `reference_probability` after each sampled thought."""
   log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
   return reference_probability(log_probs, base.reference_mask(rollout))
 
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def mean_probability(_, rollout: types.Rollout) -> Array:
-  """`mean_reference_probability` after each sampled thought."""
+  """Returns `mean_reference_probability` after each sampled thought."""
   log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
   return mean_reference_probability(log_probs, base.reference_mask(rollout))
 
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def log_probability(_, rollout: types.Rollout) -> Array:
-  """`reference_log_probability` after each sampled thought."""
+  """Returns `reference_log_probability` after each sampled thought."""
   log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
   return reference_log_probability(log_probs, base.reference_mask(rollout))
 
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))
 def mean_log_probability(_, rollout: types.Rollout) -> Array:
-  """`mean_reference_log_probability` after each sampled thought."""
+  """Returns `mean_reference_log_probability` after each sampled thought."""
   log_probs = rollout.extras[base.REFERENCE_LOG_PROBS]
   return mean_reference_log_probability(log_probs, base.reference_mask(rollout))

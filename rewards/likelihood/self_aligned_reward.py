@@ -57,7 +57,7 @@ def self_aligned(
   mask: Array,
   weight: float = 0.2,
 ) -> Array:
-  """The verdict plus `weight` times the `alignment`.
+  """Returns the verdict plus `weight` times the `alignment`.
 
   Args:
     correct: `[...]` verdicts; 1 is right.
@@ -80,7 +80,7 @@ def self_aligned(
 def self_aligned_reward(
   _, rollout: types.Rollout, *, weight: float = 0.2
 ) -> Array:
-  """`self_aligned` of the sampled tokens."""
+  """Returns `self_aligned` of the sampled tokens."""
   return self_aligned(
     rollout.correct,
     rollout.extras[base.LOG_PROBS],

@@ -53,7 +53,7 @@ def verifree(
       temperature 1.
     ref_mask: `[..., S, T]` bool, mask of the reference's tokens.
     ended: `[..., S]` bool, thoughts that are complete; R = 0 for the others.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `VeriFree`; gradients do not flow through it.

@@ -48,7 +48,7 @@ def brier_scores(
 
 @transform(takes="none", gives="sample")
 def brier(_, rollout: types.Rollout, *, forecast: str, stated: str) -> Array:
-  """`brier_scores` of a probability that the completion states.
+  """Returns `brier_scores` of a probability that the completion states.
 
   Args:
     forecast: component that holds the stated probability.

@@ -15,7 +15,7 @@ Array = jax.Array
 
 
 def gains(ranked: Array, relevance: Array, mask: Array | None = None) -> Array:
-  """The relevance of each document of a ranking.
+  """Returns the relevance of each document of a ranking.
 
   Args:
     ranked: `[..., K]` int, documents in order, best first, -1 for no document.
@@ -63,7 +63,7 @@ def ndcg(ranked: Array, relevance: Array, cut: int = 10) -> Array:
 
 
 def recall(ranked: Array, relevance: Array, cut: int = 10) -> Array:
-  """The share of the relevant documents that are among the first `cut`.
+  """Returns the share of the relevant documents that are among the first `cut`.
 
   Args:
     ranked: `[..., K]` int, distinct documents, best first, -1 for no document.

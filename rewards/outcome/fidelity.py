@@ -38,7 +38,7 @@ def fidelity(
   Args:
     predicted: `[..., P, S]` x, scores that the samples state.
     labels: `[..., P]` true scores; g is 1/2 for equal ones.
-    valid: `[..., P, S]` bool, mask of samples; None means all samples.
+    valid: `[..., P, S]` bool, True if the sample exists; None: all exist.
     eps: added to the variance and inside the roots.
 
   Returns:

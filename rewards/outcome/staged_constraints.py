@@ -59,7 +59,7 @@ def met(satisfied: Array, mask: Array) -> Met:
 
 
 def _behind(schema_ok: Array, value: Array) -> Array:
-  """The value if the schema is valid, else 0."""
+  """Returns the value if the schema is valid, else 0."""
   return base.zero_outside(value, jnp.asarray(schema_ok) == 1)
 
 

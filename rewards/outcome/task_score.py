@@ -14,23 +14,23 @@ Array = jax.Array
 
 @transform(takes="none", gives="sample")
 def task(_, rollout: types.Rollout) -> Array:
-  """The task's own graded score."""
+  """Returns the task's own graded score."""
   return rollout.scores
 
 
 @transform(takes="none", gives="sample")
 def verdict(_, rollout: types.Rollout, *, wrong: float = 0.0) -> Array:
-  """1 if the answer is right, else `wrong`."""
+  """Returns 1 if the answer is right, else `wrong`."""
   return jnp.where(rollout.correct == 1, 1.0, wrong)
 
 
 @transform(takes="none", gives="sample")
 def component(_, rollout: types.Rollout, *, name: str) -> Array:
-  """The component `name` that the task scores, such as "answered"."""
+  """Returns the component `name` that the task scores, such as "answered"."""
   return base.read_component(rollout, name)
 
 
 @transform(takes="none", gives="sample")
 def finished(_, rollout: types.Rollout) -> Array:
-  """1 if the completion ended with EOS, 0 if it was truncated."""
+  """Returns 1 if the completion ended with EOS, 0 if it was truncated."""
   return rollout.finished.astype(jnp.float32)

@@ -1,9 +1,12 @@
-"""Continuations: how often the policy succeeds from a prefix of its own sample.
+"""Continuations: completions of prefixes of samples, and their verdicts.
 
-A prefix, the prompt and the first steps of a sample, becomes a prompt. The
-policy completes it M times, and the task judges the whole completion. The
-random numbers of a prefix depend on (prompt, sample, step) alone, so every
-caller gets the same continuations, in any batch and order.
+A prefix, which is the prompt and the first steps of a sample, becomes a prompt.
+The policy completes it M times, and the task judges the whole completion. The
+random numbers of a prefix depend only on the prompt's key, the sample and the
+step, so the continuations do not depend on which prefixes share a batch.
+
+Axes: P prompts, S samples per prompt, T completion tokens, L prompt tokens, N
+prefixes, M continuations per prefix.
 """
 
 from __future__ import annotations
@@ -19,25 +22,26 @@ from rl import types
 from rl.sampling import generation
 
 Array = jax.Array
-# (flat samples p S + s [N], steps [N]) -> successes [N, M] bool, on the host.
-# They run on the host.
+# (samples [N], steps [N]) -> successes [N, M] bool, numpy arrays. Sample s of
+# prompt p has the number p S + s.
 Evaluate = Callable[[np.ndarray, np.ndarray], np.ndarray]
-# (prompts [N], completions [N, M, T], lengths, finished [N, M]) -> [N, M] bool.
+# (indices of prompts [N], completions [N, M, T], lengths [N, M], finished
+# [N, M]) -> [N, M] bool, the completions that are right.
 Judge = Callable[[Array, Array, Array, Array], Array]
 
 
 def prefix_prompts(
   tokens: types.Tokens, rows: Array, prefix_lengths: Array
 ) -> tuple[Array, Array]:
-  """Prefixes of samples as left-padded prompts.
+  """Returns prefixes of samples as left-padded prompts.
 
   Args:
     tokens: prompts `[P, L]` and completions `[P, S, T]`.
-    rows: `[N]` int32, flat indices of samples `p S + s`.
+    rows: `[N]` int32, numbers `p S + s` of the samples.
     prefix_lengths: `[N]` int32, number of completion tokens in the prefix.
 
   Returns:
-    `[N, L + T]` int32 tokens and bool mask.
+    The tokens `[N, L + T]` int32, and their mask, False on padding.
   """
   samples, length = tokens.completions.shape[1:]
   prompts = rows // samples
@@ -47,11 +51,11 @@ def prefix_prompts(
     [tokens.prompt_mask[prompts], jnp.ones(completions.shape, bool)], -1
   )
   # Shifts each row right, so that the prefix ends at the last position.
-  source = jnp.arange(joined.shape[-1]) - (length - prefix_lengths)[:, None]
-  inside = source >= 0
-  source = jnp.maximum(source, 0)
-  real = inside & jnp.take_along_axis(real, source, -1)
-  return jnp.where(real, jnp.take_along_axis(joined, source, -1), 0), real
+  indices = jnp.arange(joined.shape[-1]) - (length - prefix_lengths)[:, None]
+  inside = indices >= 0
+  indices = jnp.maximum(indices, 0)
+  real = inside & jnp.take_along_axis(real, indices, -1)
+  return jnp.where(real, jnp.take_along_axis(joined, indices, -1), 0), real
 
 
 def complete(
@@ -63,13 +67,13 @@ def complete(
   keys: Array,
   sampling: generation.Sampling,
 ) -> tuple[Array, Array, Array]:
-  """M completions that each start with a prefix of a sample.
+  """Samples M completions that start with each prefix.
 
   Args:
     policy: the policy that continues.
     params: parameters of the policy.
     tokens: prompts `[P, L]` and completions `[P, S, T]`.
-    rows: `[N]` int32, flat indices of samples `p S + s`.
+    rows: `[N]` int32, numbers `p S + s` of the samples.
     prefix_lengths: `[N]` int32, number of completion tokens in the prefix; the
       prefix must not have ended.
     keys: `[N]` PRNG keys, one per prefix.
@@ -77,8 +81,9 @@ def complete(
       tokens.
 
   Returns:
-    completions `[N, M, T]`, lengths `[N, M]`, and finished `[N, M]`, True if
-    the completion ended by EOS within T tokens.
+    completions `[N, M, T]`, which start with the tokens of the prefix; their
+    lengths `[N, M]`; and finished `[N, M]`, True if EOS ended the completion
+    within T tokens.
   """
   prompts, mask = prefix_prompts(tokens, rows, prefix_lengths)
   samples = generation.generate(policy, params, prompts, mask, keys, sampling)
@@ -96,7 +101,7 @@ def attach(
 
   Args:
     tokens: prompts `[P, L]` and completions `[P, S, T]`.
-    rows: `[N]` int32, flat indices of samples `p S + s`.
+    rows: `[N]` int32, numbers `p S + s` of the samples.
     prefix_lengths: `[N]` int32, number of completion tokens in the prefix.
     continued: M continuations of each prefix.
     pad_id: token id after the end.
@@ -125,10 +130,10 @@ def evaluator(
   sampling: generation.Sampling,
   batch: int,
 ) -> Evaluate:
-  """Returns a function that counts successful continuations, batch by batch.
+  """Returns a function that continues prefixes and returns which succeed.
 
-  The last step of a sample leaves nothing to continue, so the verdict of the
-  sample counts M times, at no cost.
+  After the last step of a sample there is nothing to continue; all M results
+  are then the verdict of the sample.
 
   Args:
     policy: the policy that continues, usually the one that sampled.
@@ -139,7 +144,8 @@ def evaluator(
     batch: number of prefixes to continue at once; the last batch is padded.
 
   Returns:
-    `(rows [N], steps [N]) -> [N, M]` bool, for steps that exist.
+    `(samples [N], steps [N]) -> [N, M]` bool, for steps that exist. A sample s
+    of prompt p has the number `p S + s`.
 
   Raises:
     ValueError: a sample has no verdict.
@@ -147,8 +153,8 @@ def evaluator(
   unknown = int((np.asarray(rollout.correct) < 0).sum())
   if unknown:
     raise ValueError(
-      f"{unknown} of {rollout.correct.size} samples have no verdict, the value "
-      "of their last step; leave these samples out"
+      f"{unknown} of {rollout.correct.size} samples have no verdict, which is "
+      "the result after their last step; leave these samples out"
     )
   ends, _ = model.step_ends(rollout.step_ids, rollout.step_mask.shape[-1])
   tokens, samples = rollout.tokens, rollout.scores.shape[1]
@@ -167,9 +173,9 @@ def evaluator(
   def evaluate(rows: np.ndarray, steps: np.ndarray) -> np.ndarray:
     rows, steps = np.asarray(rows, np.int32), np.asarray(steps, np.int32)
     results = np.repeat(correct[rows][:, None], sampling.samples, -1)
-    (open_,) = np.nonzero(steps < last[rows])
-    for start in range(0, len(open_), batch):
-      chosen = open_[start : start + batch]
+    (unfinished,) = np.nonzero(steps < last[rows])
+    for start in range(0, len(unfinished), batch):
+      chosen = unfinished[start : start + batch]
       padded = np.resize(chosen, batch)
       verdicts = successes(
         params, tokens, ends, rollout.keys, rows[padded], steps[padded]

@@ -1,8 +1,11 @@
 """Labels of steps without human annotation: exact, Monte Carlo, binary search.
 
-A label is 1 for a good step, 0 for a bad one, or a probability between them. A
-step after an error has no meaningful label and can be left out by weight 0. The
-steps of a sample are numbered 0 to n - 1 without gaps.
+A label is 1 for a good step, 0 for a bad one, or a probability between 0 and 1.
+A step after an error has no meaningful label; weight 0 leaves it out of the
+loss. The n steps of a sample are numbered 0 to n - 1 without gaps.
+
+Axes: P prompts, S samples per prompt, K steps, M continuations per step. A
+`step_mask` is True for the steps that exist.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ class Labels:
 
   Attributes:
     values: `[P, S, K]` float32 in [0, 1].
-    weights: `[P, S, K]` float32, 0 for steps without a label.
+    weights: `[P, S, K]` float32, weights in the loss; 0 for steps without a
+      label.
   """
 
   values: Array
@@ -31,27 +35,27 @@ class Labels:
 
 
 def from_checker(step_scores: Array, step_mask: Array) -> Labels:
-  """Exact labels: a step is good if a checker scores it above 0.
+  """Returns exact labels: 1 if a checker scores the step above 0, else 0.
 
   Args:
-    step_scores: `[P, S, K]`, scores by a rule that judges every step by itself.
+    step_scores: `[P, S, K]`, scores by a rule that judges each step separately.
     step_mask: `[P, S, K]` bool, mask of steps.
 
   Returns:
     The labels, including those of steps after an error.
   """
-  return _of((step_scores > 0) & step_mask, step_mask)
+  return _labels((step_scores > 0) & step_mask, step_mask)
 
 
 def monte_carlo(evaluate: Evaluate, step_mask: Array) -> np.ndarray:
-  """Continues from the end of every step and returns which attempts succeed.
+  """Continues from the end of every step; returns which continuations succeed.
 
   Args:
     evaluate: function from `continuations.evaluator`.
     step_mask: `[P, S, K]` bool, mask of steps.
 
   Returns:
-    `[P, S, K, M]` bool on the host; False where masked.
+    `[P, S, K, M]` bool, a numpy array; False for steps that do not exist.
 
   Source: Wang et al. 2023, Math-Shepherd.
   """
@@ -64,29 +68,30 @@ def monte_carlo(evaluate: Evaluate, step_mask: Array) -> np.ndarray:
 
 
 def soft_labels(successes: Array, step_mask: Array) -> Labels:
-  """The share of the continuations that succeed.
+  """Labels each step by the share of its continuations that succeed.
 
   Args:
     successes: `[P, S, K, M]` bool, from `monte_carlo`.
     step_mask: `[P, S, K]` bool, mask of steps.
 
   Returns:
-    The labels, an unbiased estimate of the policy's chance after each step.
+    The labels, unbiased estimates of the probability that the policy succeeds
+    after each step.
   """
-  return _of(jnp.mean(jnp.asarray(successes, jnp.float32), -1), step_mask)
+  return _labels(jnp.mean(jnp.asarray(successes, jnp.float32), -1), step_mask)
 
 
 def hard_labels(successes: Array, step_mask: Array, least: int = 1) -> Labels:
-  """1 if at least `least` continuations succeed, else 0.
+  """Labels a step 1 if at least `least` of its continuations succeed, else 0.
 
-  With `least` 1 (Math-Shepherd) a prefix that succeeds with probability p is
-  called good with probability `1 - (1 - p)^M`, so a few lucky recoveries hide
-  an error. A larger `least` requires more than luck.
+  With `least` 1 (Math-Shepherd) a step after which the policy succeeds with
+  probability p is labeled good with probability `1 - (1 - p)^M`, so that one
+  continuation that recovers from an error hides it.
 
   Args:
     successes: `[P, S, K, M]` bool, from `monte_carlo`.
     step_mask: `[P, S, K]` bool, mask of steps.
-    least: number of successes of a good step, 1 to M.
+    least: smallest number of successes of a good step, 1 to M.
 
   Returns:
     The labels.
@@ -95,11 +100,11 @@ def hard_labels(successes: Array, step_mask: Array, least: int = 1) -> Labels:
     ValueError: `least` is not in 1..M.
   """
   _check_least(least, successes.shape[-1])
-  return _of(jnp.sum(jnp.asarray(successes), -1) >= least, step_mask)
+  return _labels(jnp.sum(jnp.asarray(successes), -1) >= least, step_mask)
 
 
 def drop_after_error(labels: Labels) -> Labels:
-  """The same labels, with weight 0 after the first label of 0."""
+  """Returns the same labels, with weight 0 after the first label of 0."""
   errors = (labels.weights > 0) & (labels.values == 0)
   size = errors.shape[-1]
   step = jnp.arange(size)
@@ -112,19 +117,20 @@ def first_error_by_binary_search(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Finds the first hopeless step of each sample by binary search.
 
-  A prefix is hopeless if fewer than `least` of its continuations succeed. If
-  hopeless prefixes are followed by hopeless ones, `1 + ceil(log2 n)` of n
-  prefixes decide. The first of them is the whole sample, which needs no
-  continuation. All samples are searched together, in one batch per round.
+  A step is hopeless if fewer than `least` continuations of the prefix that ends
+  with it succeed. The search assumes that all steps after a hopeless one are
+  hopeless too, and evaluates about `1 + log2 n` of the n prefixes of a sample,
+  first that of all steps, whose result is the verdict of the sample. Each round
+  evaluates one prefix of every sample in one call.
 
   Args:
     evaluate: function from `continuations.evaluator`.
-    step_mask: `[P, S, K]` bool, mask of steps; the first n of each sample.
-    least: number of successes of a prefix that is not hopeless, 1 to M.
+    step_mask: `[P, S, K]` bool, mask of steps.
+    least: smallest number of successes of a step that is not hopeless, 1 to M.
 
   Returns:
-    `[P, S]` int32, the first hopeless step, -1 if the whole sample succeeds;
-    and `[P, S]` int32, the number of evaluated prefixes.
+    `[P, S]` int32, the first hopeless step, -1 if there is none; and `[P, S]`
+    int32, the number of prefixes that were evaluated.
 
   Raises:
     ValueError: `least` is not in 1..M.
@@ -141,9 +147,9 @@ def first_error_by_binary_search(
   while rows.size:
     results = evaluate(rows, middle[rows])  # [N, M]
     _check_least(least, results.shape[-1])
-    hope = results.sum(-1) >= least
-    low[rows[hope]] = middle[rows[hope]] + 1
-    high[rows[~hope]] = middle[rows[~hope]]
+    hopeful = results.sum(-1) >= least
+    low[rows[hopeful]] = middle[rows[hopeful]] + 1
+    high[rows[~hopeful]] = middle[rows[~hopeful]]
     evaluated[rows] += 1
     middle = (low + high) // 2
     rows = np.nonzero(low < high)[0]
@@ -155,10 +161,10 @@ def first_error_by_binary_search(
 
 
 def from_first_error(first: Array, step_mask: Array) -> Labels:
-  """1 before the first error, 0 at the error, weight 0 after it.
+  """Labels steps 1 before the first error and 0 at it; weight 0 after it.
 
   Args:
-    first: `[P, S]` int32, step of the first error, -1 for none.
+    first: `[P, S]` int32, step of the first error, -1 for no error.
     step_mask: `[P, S, K]` bool, mask of steps.
 
   Returns:
@@ -167,19 +173,20 @@ def from_first_error(first: Array, step_mask: Array) -> Labels:
   first = jnp.asarray(first)[..., None]
   step = jnp.arange(step_mask.shape[-1])
   labeled = jnp.asarray(step_mask) & ((first < 0) | (step <= first))
-  return _of((first < 0) | (step < first), labeled)
+  return _labels((first < 0) | (step < first), labeled)
 
 
-def _of(values: Array, weights: Array) -> Labels:
-  """Labels as float32, with value 0 where the weight is 0."""
+def _labels(values: Array, weights: Array) -> Labels:
+  """Returns labels in float32, with value 0 where the weight is 0."""
   values, weights = (jnp.asarray(x, jnp.float32) for x in (values, weights))
-  return Labels(values * (weights > 0), weights)
+  return Labels(values=values * (weights > 0), weights=weights)
 
 
 def _check_least(least: int, continuations: int) -> None:
+  """Raises ValueError if `least` is not in 1..`continuations`."""
   if not 1 <= least <= continuations:
     nearest = min(max(least, 1), continuations)
     raise ValueError(
-      f"least = {least} successes must be in 1..{continuations}, the number of "
-      f"continuations; nearest: {nearest}"
+      f"least = {least} successes must be between 1 and {continuations}, the "
+      f"number of continuations; the nearest valid value is {nearest}"
     )

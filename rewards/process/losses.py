@@ -1,9 +1,9 @@
 """Losses of step scores against labels in [0, 1].
 
-Every step has a weight. A step of weight 0 changes neither the loss nor a
-gradient, whatever it holds, including NaN. The loss is a mean over the weight
-of the batch, so long samples count more, as in PQM and SCAN. If all weights are
-0, the loss is 0.
+Every reasoning step has a weight. A step of weight 0 changes neither the loss
+nor a gradient, even if its score is NaN. A loss is the weighted mean over the
+steps of all samples of the batch, so samples with more steps count more, as in
+PQM and SCAN. If all weights are 0, the loss is 0.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Array = jax.Array
 
 
 def soft_label_bce(logits: Array, labels: Array, weights: Array) -> Array:
-  """Binary cross-entropy `sum w (softplus(s) - y s) / sum w`.
+  """Returns the binary cross-entropy, `sum w (softplus(s) - y s) / sum w`.
 
-  Its gradient in s is `(sigmoid(s) - y) w / sum w`.
+  The sums run over all steps. The gradient in s is `(sigmoid(s) - y) w / sum w`.
 
   Args:
-    logits: `[...]` s, logits that the step is good.
+    logits: `[...]` s, logits of the probability that the step is good.
     labels: `[...]` y in [0, 1]; a fraction is a soft label.
     weights: `[...]` w, at least 0.
 
@@ -30,9 +30,9 @@ def soft_label_bce(logits: Array, labels: Array, weights: Array) -> Array:
   Source: Lightman et al. 2023, Let's Verify Step by Step; soft labels: Wang et
   al. 2023, Math-Shepherd.
   """
-  counts = weights > 0
-  logits = jnp.where(counts, logits, 0.0)
-  labels = jnp.where(counts, labels, 0.0)
+  has_weight = weights > 0
+  logits = jnp.where(has_weight, logits, 0.0)
+  labels = jnp.where(has_weight, labels, 0.0)
   losses = jax.nn.softplus(logits) - labels * logits
   return _weighted_mean(losses, weights)
 
@@ -40,10 +40,13 @@ def soft_label_bce(logits: Array, labels: Array, weights: Array) -> Array:
 def two_class_cross_entropy(
   logits: Array, labels: Array, weights: Array
 ) -> Array:
-  """Cross-entropy `-sum w (y log p_1 + (1 - y) log p_0) / sum w`.
+  """Returns `-sum w (y log p_1 + (1 - y) log p_0) / sum w`.
+
+  p_1 is the probability of "good" and p_0 of "bad", by the softmax of the two
+  logits l_1 and l_0.
 
   Args:
-    logits: `[..., 2]`, logits of "bad" and "good".
+    logits: `[..., 2]`, l_0 of "bad" and l_1 of "good".
     labels: `[...]` y in [0, 1], probability of "good".
     weights: `[...]` w, at least 0.
 
@@ -56,14 +59,14 @@ def two_class_cross_entropy(
 
 
 def language_loss(log_probs: Array, mask: Array) -> Array:
-  """Mean negative log-likelihood of the unmasked tokens.
+  """Returns the mean negative log-likelihood of the tokens in the mask.
 
-  Added to a step loss, it preserves what the decoder learned from prediction,
-  which helps it to see that a result is wrong.
+  Added to a step loss, it keeps the decoder able to predict tokens, from which
+  it recognizes errors.
 
   Args:
-    log_probs: `[..., T]` log-probabilities of the tokens in nats.
-    mask: `[..., T]` bool.
+    log_probs: `[..., T]` log-probabilities of T tokens, in nats.
+    mask: `[..., T]` bool, True for the tokens to average over.
 
   Returns:
     `[]`, nats per token.
@@ -74,6 +77,7 @@ def language_loss(log_probs: Array, mask: Array) -> Array:
 
 
 def _weighted_mean(losses: Array, weights: Array) -> Array:
+  """Returns the weighted mean over all axes; 0 if all weights are 0."""
   total = jnp.sum(weights)
   weighted = jnp.where(weights > 0, losses * weights, 0.0)
   return jnp.sum(weighted) / jnp.where(total > 0, total, 1.0)

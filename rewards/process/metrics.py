@@ -1,4 +1,8 @@
-"""Metrics of step scores: first errors, thresholds and best-of-n selection."""
+"""Metrics of step scores: first errors, thresholds and best-of-n selection.
+
+Axes: P problems (prompts), S samples per problem, K reasoning steps. Masks are
+True for the samples or steps that exist.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,16 @@ Array = jax.Array
 
 
 class FirstError(NamedTuple):
-  """Accuracy of the predicted first errors; `[...]` float32 each.
+  """Quality of predicted first errors; `[]` float32 each.
+
+  A share is NaN if there is no such sample; f1 is NaN if a share is.
 
   Attributes:
-    erroneous: share of the samples with an error whose first error is
+    erroneous: of the samples with an error, the share for which the right step
+      is predicted.
+    correct: of the samples without an error, the share for which no error is
       predicted.
-    correct: share of the samples without an error for which none is predicted.
-    f1: harmonic mean of the two, 0 if both are 0.
+    f1: harmonic mean of the two shares; 0 if both are 0.
   """
 
   erroneous: Array
@@ -30,7 +37,7 @@ class FirstError(NamedTuple):
 def first_error(
   step_scores: Array, step_mask: Array, threshold: float | Array = 0.0
 ) -> Array:
-  """The first step that scores below the threshold.
+  """Returns the first step that scores below the threshold.
 
   Args:
     step_scores: `[..., K]`.
@@ -38,7 +45,7 @@ def first_error(
     threshold: 0 for scores in (-1, 1), 0.5 for probabilities.
 
   Returns:
-    `[...]` int32, -1 for none.
+    `[...]` int32, number of the step; -1 if no step scores below it.
   """
   bad = step_mask & (step_scores < threshold)
   return jnp.where(bad.any(-1), jnp.argmax(bad, -1), -1)
@@ -47,19 +54,18 @@ def first_error(
 def first_error_f1(
   predicted: Array, truth: Array, valid: Array | None = None
 ) -> FirstError:
-  """The score of ProcessBench, `2 a_e a_c / (a_e + a_c)`.
+  """Compares predicted first errors with the true ones, as in ProcessBench.
 
-  a_e is the share of the erroneous samples whose first error is predicted, a_c
-  the share of the correct samples for which none is predicted. Predicting an
-  error always, or never, scores 0.
+  The score of ProcessBench is `FirstError.f1`. It is 0 if an error is predicted
+  for every sample, or for none.
 
   Args:
-    predicted: `[P, S]` int32, first error, -1 for none.
-    truth: `[P, S]` int32, first error, -1 for none.
+    predicted: `[P, S]` int32, step of the first error, -1 for no error.
+    truth: `[P, S]` int32, the true first error, -1 for no error.
     valid: `[P, S]` bool, mask of samples; None means all.
 
   Returns:
-    `FirstError`, with NaN for a share of no samples.
+    `FirstError` over all valid samples.
 
   Source: Zheng et al. 2024, ProcessBench.
   """
@@ -75,23 +81,24 @@ def best_threshold(
   valid: Array | None = None,
   candidates: int = 101,
 ) -> Array:
-  """The threshold of `first_error` with the highest F1.
+  """Returns the threshold of `first_error` with the highest F1.
 
-  Scores trained on rare errors are calibrated to call few steps bad, while F1
-  weighs samples with and without errors alike. So choose the threshold on
-  labelled samples other than those whose F1 is reported. It sorts all N scores,
-  O(N log N), and reads them once per candidate.
+  If few training samples have errors, scores are calibrated to few errors,
+  while F1 weighs samples with and without errors alike, so the best threshold
+  differs from 0 or 0.5. Choose it on other samples than those whose F1 is
+  reported. The candidates are quantiles of the scores of all valid steps.
 
   Args:
     step_scores: `[P, S, K]`.
     step_mask: `[P, S, K]` bool, mask of steps.
-    truth: `[P, S]` int32, first error, -1 for none.
+    truth: `[P, S]` int32, the true first error, -1 for no error.
     valid: `[P, S]` bool, mask of samples; None means all.
     candidates: number of quantiles of the scores to try, at least 2.
 
   Returns:
     `[]` float32, the lowest of the best thresholds. If all samples have an
-    error, or none has, it is the lowest score, which predicts no error.
+    error, or none has, F1 is NaN; the result is then the lowest score, for
+    which `first_error` predicts no error.
 
   Source: Zheng et al. 2024, ProcessBench, which sets the threshold of
   discriminative models on one of its subsets.
@@ -115,30 +122,32 @@ def first_error_interval(
   level: float = 0.95,
   resamples: int = 1000,
 ) -> tuple[FirstError, FirstError]:
-  """Percentile bootstrap interval of `first_error_f1` over problems.
+  """Returns a percentile bootstrap interval of `first_error_f1`.
 
-  O(R P) for R resamples.
+  Problems are resampled, each with all of its samples. A resample in which no
+  sample has an error, or all have one, has a NaN share; the quantiles of that
+  share and of F1 leave it out.
 
   Args:
-    predicted: `[P, S]` int32, first error, -1 for none.
-    truth: `[P, S]` int32, first error, -1 for none.
+    predicted: `[P, S]` int32, step of the first error, -1 for no error.
+    truth: `[P, S]` int32, the true first error, -1 for no error.
     key: PRNG key.
     valid: `[P, S]` bool, mask of samples; None means all.
     level: coverage in (0, 1).
     resamples: number of resamples of the P problems.
 
   Returns:
-    (low, high).
+    The lower and the upper ends of the intervals, as two `FirstError`.
 
   Raises:
     ValueError: `level` is outside (0, 1).
   """
   if not 0.0 < level < 1.0:
-    raise ValueError(f"level = {level} must be a coverage in (0, 1)")
+    raise ValueError(f"level = {level} must be above 0 and below 1")
   counts = _counts(predicted, truth, masked.mask_or_ones(truth, valid))
   problems = counts.shape[0]
-  rows = jax.random.randint(key, (resamples, problems), 0, problems)
-  resampled = jax.lax.map(lambda row: _f1(counts[row].sum(0)), rows)
+  indices = jax.random.randint(key, (resamples, problems), 0, problems)
+  resampled = jax.lax.map(lambda i: _f1(counts[i].sum(0)), indices)
   tails = (1.0 - level) / 2.0, (1.0 + level) / 2.0
   low, high = (
     FirstError(*(jnp.nanquantile(x, tail) for x in resampled)) for tail in tails
@@ -147,15 +156,20 @@ def first_error_interval(
 
 
 def _counts(predicted: Array, truth: Array, valid: Array) -> Array:
-  """Counts of erroneous and of correct samples, all and predicted, `[P, 4]`."""
+  """Counts samples of each problem, `[P, 4]`.
+
+  The columns are: samples with an error, those whose first error is predicted,
+  samples without an error, those for which no error is predicted.
+  """
   predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)
   wrong, right = valid & (truth >= 0), valid & (truth < 0)
   same = predicted == truth
-  parts = wrong, wrong & same, right, right & same
-  return jnp.stack([masked.count(part) for part in parts], -1)
+  masks = wrong, wrong & same, right, right & same
+  return jnp.stack([masked.count(mask) for mask in masks], -1)
 
 
 def _f1(counts: Array) -> FirstError:
+  """Returns the shares and F1 of counts `[..., 4]`, the columns of `_counts`."""
   erroneous = counts[..., 1] / counts[..., 0]
   correct = counts[..., 3] / counts[..., 2]
   total = erroneous + correct
@@ -166,34 +180,35 @@ def _f1(counts: Array) -> FirstError:
 def best_of_n_value(
   scores: Array, correct: Array, n: int, valid: Array | None = None
 ) -> Array:
-  """Expected accuracy of the best-scored of n samples, ties broken at random.
+  """Returns the expected accuracy of the best-scored of n samples.
 
-  It is the mean over all n-subsets of the m samples. For a score with b samples
-  below it and t samples equal to it, the winner has this score in `C(b + t, n)
-  - C(b, n)` of the `C(m, n)` subsets, and is then each of the t samples with
-  equal probability:
+  It is the mean over all subsets of n of the m valid samples; among samples of
+  equal score the best one is drawn at random. Let b_i samples score lower than
+  sample i, and t_i samples, itself included, score the same. The best score is
+  that of sample i in `C(b_i + t_i, n) - C(b_i, n)` of the `C(m, n)` subsets:
 
     sum_i correct_i (C(b_i + t_i, n) - C(b_i, n)) / (t_i C(m, n))
 
-  n = 1 gives the mean; scores equal to the verdicts give pass@n. O(S^2 + S n).
+  n = 1 gives the mean accuracy; scores equal to the verdicts give pass@n. The
+  cost is O(S^2 + S n).
 
   Args:
-    scores: `[..., S]`, scores to select by; -inf loses to all others.
-    correct: `[..., S]` verdicts; 1 is right.
-    n: number of samples to select from, static, 1..S.
+    scores: `[..., S]`, scores to select by, possibly -inf.
+    correct: `[..., S]` verdicts; 1 is right, others count as wrong.
+    n: number of samples to select from, static, 1 to S.
     valid: `[..., S]` bool, mask of samples; None means all.
 
   Returns:
     `[...]` float32; NaN if there are fewer than n samples.
 
   Raises:
-    ValueError: `n` is not in 1..S.
+    ValueError: `n` is not between 1 and S.
   """
   size = scores.shape[-1]
   if not 1 <= n <= size:
     raise ValueError(
-      f"n = {n} must be in 1..{size}, the number of samples; nearest: "
-      f"{min(max(n, 1), size)}"
+      f"n = {n} must be between 1 and {size}, the number of samples; the "
+      f"nearest valid value is {min(max(n, 1), size)}"
     )
   valid = masked.mask_or_ones(scores, valid)
   score, others = scores[..., :, None], scores[..., None, :]
@@ -202,11 +217,14 @@ def best_of_n_value(
   tied = masked.count(rivals & (others == score))
   total = masked.count(valid, keepdims=True)
 
-  def subsets(among: Array) -> Array:  # C(among, n) / C(total, n)
+  def subset_share(count: Array) -> Array:
+    """Returns C(count, n) / C(total, n), as a product of n ratios."""
     i = jnp.arange(n)
-    remaining = jnp.maximum(among[..., None] - i, 0.0)
+    remaining = jnp.maximum(count[..., None] - i, 0.0)
     return jnp.prod(remaining / jnp.maximum(total[..., None] - i, 1.0), -1)
 
-  wins = (subsets(below + tied) - subsets(below)) / jnp.maximum(tied, 1.0)
+  # Probability that sample i is selected.
+  wins = subset_share(below + tied) - subset_share(below)
+  wins = wins / jnp.maximum(tied, 1.0)
   value = masked.sum(wins, valid & (correct == 1))
   return jnp.where(total[..., 0] >= n, value, jnp.nan)

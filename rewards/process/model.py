@@ -2,14 +2,18 @@
 
   score of step k = head(h, max_t n_t, sum_t n_t)
 
-h is the hidden state after the last token of step k, and n_t = -log p(t) is the
-surprise of each token of the step under the decoder, which still predicts
-tokens. A score depends on the prompt and on the steps up to its own. Surprise
-indicates errors before the decoder has seen any label; the head learns how
-well. All functions are pure and jittable: a frozen model can score rollouts
-inside the training loop, and a trained one can be differentiated.
+h is the hidden state after the last token of reasoning step k. n_t is the
+surprise of token t of the step: minus its log-probability under the decoder,
+which keeps the head that predicts tokens. A score depends on the prompt and on
+the steps up to its own. Tokens of high surprise often belong to errors, also
+before the decoder is trained on labels. All functions are pure and jittable: a
+frozen model can score rollouts inside the training loop, and a trained one can
+be differentiated.
 
-Usage:
+Axes: P prompts, S samples per prompt, T completion tokens, K steps, D hidden
+width, C outputs of the head.
+
+Usage, with a `policy` of hidden width `width` (`rl.types.Policy`):
   model = ProcessModel(policy, heads.linear, heads.two_class_score)
   head = heads.init_linear(key, width + SURPRISES, 2)
   params = {"decoder": ..., "head": head}
@@ -41,9 +45,10 @@ class ProcessModel:
 
   Attributes:
     policy: decoder whose `score` gives the hidden states.
-    head: `(params, features [..., D + SURPRISES]) -> [..., C]`, outputs of the
-      C classes.
-    read: `(outputs [..., C]) -> [...]`, the score of a step.
+    head: `(params, features [..., D + SURPRISES]) -> [..., C]`, for example
+      logits of C classes.
+    read: `(outputs [..., C]) -> [...]`, the score of a step from the outputs of
+      the head.
   """
 
   policy: types.Policy
@@ -57,8 +62,8 @@ class Reading(NamedTuple):
   Attributes:
     hidden: `[P, S, T + 1, D]`, hidden states before the first token and after
       each token.
-    log_probs: `[P, S, T]` log-probabilities of all tokens in nats; 0 where
-      masked.
+    log_probs: `[P, S, T]` log-probabilities of the tokens in nats; 0 where
+      `Tokens.mask` is False.
   """
 
   hidden: Array
@@ -66,15 +71,15 @@ class Reading(NamedTuple):
 
 
 def step_ends(step_ids: Array, steps: int) -> tuple[Array, Array]:
-  """Positions of the last token of each step, in O(T K).
+  """Returns the position of the last token of each step, in O(T K).
 
   Args:
     step_ids: `[..., T]` int32, the step of each token, -1 outside of steps.
-    steps: K, static; steps from K on are left out.
+    steps: K, static; steps from number K on are left out.
 
   Returns:
-    `[..., K]` int32 positions, 0 where masked; and `[..., K]` bool, mask of
-    steps.
+    `[..., K]` int32 positions, 0 for steps that do not exist; and `[..., K]`
+    bool, True for steps that exist.
   """
   ends = masked.run_ends(step_ids, step_ids >= 0)
   ended = jnp.where(ends, step_ids, -1)  # the step that a token ends
@@ -85,10 +90,11 @@ def step_ends(step_ids: Array, steps: int) -> tuple[Array, Array]:
 def read_through(
   policy: types.Policy, params: types.PyTree, tokens: types.Tokens
 ) -> Reading:
-  """Hidden states before and after every token, from one forward pass.
+  """Computes hidden states before and after every token, in one forward pass.
 
-  `rl.types.Scored` holds at t the state from which token t is predicted. So one
-  more token is appended, and the state after token t stands at t + 1.
+  Entry t of `rl.types.Scored.hidden` is the state from which token t is
+  predicted. One more token is appended, so that entry t + 1, the state after
+  token t, exists for every token.
 
   Args:
     policy: the decoder.
@@ -104,17 +110,18 @@ def read_through(
     mask=jnp.pad(tokens.mask, padding),
   )
   scored = policy.score(params, longer)
-  # The probes reuse this pass instead of a second one.
-  once = dataclasses.replace(policy, score=lambda params, tokens: scored)
+  # `scoring.read` calls `score` again; this returns the result of the pass above.
+  with_result = dataclasses.replace(policy, score=lambda params, tokens: scored)
   values = scoring.read(
-    once, params, longer, [scoring.log_probs], types.Named()
+    with_result, params, longer, [scoring.log_probs], types.Named()
   )
   log_probs = values[scoring.log_probs.name][:, :, :-1]
-  return Reading(scored.hidden, jnp.where(tokens.mask, log_probs, 0.0))
+  log_probs = jnp.where(tokens.mask, log_probs, 0.0)
+  return Reading(hidden=scored.hidden, log_probs=log_probs)
 
 
 def step_features(reading: Reading, step_ids: Array, steps: int) -> Array:
-  """Features of every step for a head, in O(T K + K D).
+  """Returns the features of every step that a head reads, in O(T K + K D).
 
   Args:
     reading: results of `read_through`.
@@ -128,16 +135,18 @@ def step_features(reading: Reading, step_ids: Array, steps: int) -> Array:
   ends, _ = step_ends(step_ids, steps)
   after = jnp.take_along_axis(reading.hidden, ends[..., None] + 1, axis=2)
   # Index K is out of range, so the scatters below drop tokens outside of steps.
-  slots = jnp.where(step_ids >= 0, step_ids, steps)
-  length = slots.shape[-1]
+  indices = jnp.where(step_ids >= 0, step_ids, steps)
+  length = indices.shape[-1]
 
-  def of_row(slots: Array, surprise: Array) -> Array:
-    none = jnp.zeros(steps)
-    largest = none.at[slots].max(surprise, mode="drop")
-    return jnp.stack([largest, none.at[slots].add(surprise, mode="drop")], -1)
+  def scatter(indices: Array, surprise: Array) -> Array:
+    """Returns the largest and the total surprise of each step, `[K, 2]`."""
+    zeros = jnp.zeros(steps)
+    largest = zeros.at[indices].max(surprise, mode="drop")
+    total = zeros.at[indices].add(surprise, mode="drop")
+    return jnp.stack([largest, total], -1)
 
-  surprises = jax.vmap(of_row)(
-    slots.reshape(-1, length), -reading.log_probs.reshape(-1, length)
+  surprises = jax.vmap(scatter)(
+    indices.reshape(-1, length), -reading.log_probs.reshape(-1, length)
   )
   surprises = surprises.reshape(*after.shape[:-1], SURPRISES)
   return jnp.concatenate([after.astype(jnp.float32), surprises], -1)
@@ -150,7 +159,7 @@ def score_steps(
   step_ids: Array,
   steps: int,
 ) -> Array:
-  """The head's outputs at the end of every step.
+  """Returns the head's outputs at the end of every step.
 
   Args:
     model: decoder and head.
@@ -169,23 +178,23 @@ def score_steps(
 def score_rollout(
   model: ProcessModel, params: types.PyTree, rollout: types.Rollout
 ) -> types.Rollout:
-  """The rollout with this model's scores in place of the task's step scores.
+  """Replaces the step scores of a rollout by those of this model.
 
   Args:
-    model: decoder and head, frozen: gradients do not flow through them.
-    params: parameters of decoder and head.
+    model: decoder and head.
+    params: parameters of decoder and head; the scores have no gradient in them.
     rollout: rollout with `step_ids` and `step_mask`.
 
   Returns:
-    The rollout with new `step_scores`, 0 where masked.
+    The rollout with new `step_scores`, 0 for steps that do not exist.
 
   Raises:
     ValueError: the task does not split completions into steps.
   """
   if rollout.step_ids is None or rollout.step_mask is None:
     raise ValueError(
-      "the rollout has no step_ids and step_mask, as its task does not split "
-      "completions into steps; a process reward model needs steps"
+      "the rollout has no step_ids and step_mask, because its task does not "
+      "split completions into steps; a process reward model needs steps"
     )
   outputs = score_steps(
     model,

@@ -1,4 +1,7 @@
-"""Prefix values: a sampler that estimates the chance of success by step."""
+"""Prefix values: a sampler that estimates the chance of success after each step.
+
+Axes: P prompts, S samples per prompt (a group), T tokens, K reasoning steps.
+"""
 
 from __future__ import annotations
 
@@ -17,35 +20,39 @@ Array = jax.Array
 def prefix_values(
   continuations: int = 4, steps: int = 8, prover: str = "policy"
 ) -> Sampler:
-  """Samples once and continues from each step to estimate its value.
+  """Returns a sampler that continues its samples from the end of each step.
 
-  The rollout's extras hold
+  It adds to the extras of the rollout
 
-    "sampler/values"         `[P, S, K]` V_k, the mean verdict of `continuations`
-                           completions of steps 0 to k. For the last step of a
-                           sample it is the sample's verdict; 0 where masked.
-    "sampler/prompt_values"  `[P]` V of the prompt, the mean verdict of the group.
+    "sampler/values"  `[P, S, K]`, V_k of each sample: the mean verdict of
+      `continuations` completions of the prefix with steps 0 to k. For the last
+      step of a sample it is the sample's verdict. 0 for steps that do not exist.
+    "sampler/prompt_values"  `[P]`, the mean verdict of the group's samples.
+    "sampler/tokens"  `[]`, number of tokens of the samples and of the
+      continuations, which are up to steps * continuations * T per sample.
 
-  Unknown verdicts do not count; without any verdict V is that of the step
-  before. The sampler draws up to steps x continuations x T more tokens per
-  sample, which "sampler/tokens" counts.
+  Unknown verdicts do not count in a mean. If all verdicts after a step are
+  unknown, its value is that of the step before (of the prompt, for step 0); if
+  all verdicts of a group are unknown, the value of the prompt is 0.
 
   Source: Wang et al. 2024, Math-Shepherd; Setlur et al. 2025, Rewarding
   Progress, whose prover policy is `prover`.
 
   Args:
     continuations: number of continuations of each prefix.
-    steps: number of steps that get a value. Later steps get the value of the
-      last of them, except for a sample's last step.
-    prover: parameters that continue the prefixes: "policy", those that also
+    steps: number of steps from which samples are continued. The value of a
+      later step is that of the last step with continuations, or the verdict for
+      the last step of a sample.
+    prover: the parameters that continue the prefixes: "policy" for those that
       sample, or the name of a parameter set of the method, such as "ref".
 
   Raises:
-    ValueError: a number is below 1, `prover` is unknown, or the task has no steps.
+    ValueError: a number is below 1; or, when the sampler runs, `prover` is
+      unknown or the task has no steps.
   """
-  for what, number in (("continuations", continuations), ("steps", steps)):
+  for setting, number in (("continuations", continuations), ("steps", steps)):
     if number < 1:
-      raise ValueError(f"{what} = {number} must be at least 1")
+      raise ValueError(f"{setting} = {number} must be at least 1")
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
     rollout = samplers.once().run(batch, memory)
@@ -59,43 +66,48 @@ def prefix_values(
     params = (
       batch.params if prover == "policy" else batch.parameter_sets[prover]
     )
-    prompt = _success(rollout.correct, rollout.sample_mask)
-    before = jnp.broadcast_to(prompt[:, None], rollout.scores.shape)
-    size = rollout.step_mask.shape[-1]
-    last = rollout.step_ids.max(-1)
+    prompt_value = _mean_verdict(rollout.correct, rollout.sample_mask)  # [P]
+    # Value of the longest prefix so far that was continued, [P, S].
+    value = jnp.broadcast_to(prompt_value[:, None], rollout.scores.shape)
+    num_steps = rollout.step_mask.shape[-1]
+    last = rollout.step_ids.max(-1)  # the last step of each sample, [P, S]
     values, tokens = [], rollout.tokens.lengths.sum()
 
-    def ended(k: int, before: Array) -> Array:
-      """V after step k, which is the verdict if k is a sample's last step."""
-      verdict = jnp.where(rollout.correct >= 0, rollout.correct, before)
-      return jnp.where(k == last, verdict, before)
+    def with_verdict(k: int, value: Array) -> Array:
+      """Replaces the value by the verdict where k is the sample's last step."""
+      verdict = jnp.where(rollout.correct >= 0, rollout.correct, value)
+      return jnp.where(k == last, verdict, value)
 
-    for k in range(min(steps, size)):
+    for k in range(min(steps, num_steps)):
       # The prefix has all tokens of steps 0 to k, also those without a loss.
       inside = (rollout.step_ids >= 0) & (rollout.step_ids <= k)
       prefix = jnp.where(inside, 1 + jnp.arange(inside.shape[-1]), 0).max(-1)
       active = rollout.sample_mask & (k < last)  # [P, S]
-      part = batch.extend(params, rollout, prefix, continuations, active)
-      valid = part.sample_mask & active.reshape(-1, 1)  # [P S, continuations]
-      chance = _success(part.correct, valid, before.reshape(-1))
-      tokens += part.extras["sampler/drawn"].sum()
-      before = jnp.where(active, chance.reshape(active.shape), before)
-      values.append(ended(k, before))
-    values += [ended(k, before) for k in range(len(values), size)]
+      continued = batch.extend(params, rollout, prefix, continuations, active)
+      # [P S, continuations]
+      valid = continued.sample_mask & active.reshape(-1, 1)
+      means = _mean_verdict(continued.correct, valid, value.reshape(-1))
+      tokens += continued.extras["sampler/drawn"].sum()
+      value = jnp.where(active, means.reshape(active.shape), value)
+      values.append(with_verdict(k, value))
+    values += [with_verdict(k, value) for k in range(len(values), num_steps)]
     values = jnp.where(rollout.step_mask, jnp.stack(values, -1), 0.0)
     return samplers.add_extras(
-      rollout, values=values, prompt_values=prompt, tokens=tokens
+      rollout, values=values, prompt_values=prompt_value, tokens=tokens
     )
 
-  name = f"prefix_values(continuations={continuations}, steps={steps}, prover={prover})"
+  name = (
+    f"prefix_values(continuations={continuations}, steps={steps}, "
+    f"prover={prover})"
+  )
   return Sampler(name, run, gives=("sampler/values", "sampler/prompt_values"))
 
 
-def _success(
-  correct: Array, valid: Array, otherwise: Array | float = 0.0
+def _mean_verdict(
+  correct: Array, valid: Array, default: Array | float = 0.0
 ) -> Array:
-  """Mean verdict over the last axis; `otherwise` without any verdict."""
+  """Returns the mean verdict on the last axis; `default` if all are unknown."""
   has_verdict = valid & (correct >= 0)
   count = has_verdict.sum(-1)
   mean = ((correct == 1) & has_verdict).sum(-1) / jnp.maximum(count, 1)
-  return jnp.where(count > 0, mean, otherwise)
+  return jnp.where(count > 0, mean, default)

@@ -52,7 +52,7 @@ def calibrated(
   below: float = 0.5,
   weight: float = 0.1,
 ) -> Array:
-  """`calibrated_scores` of two components.
+  """Returns `calibrated_scores` of two components.
 
   Args:
     model: component of a reward model.

@@ -47,7 +47,7 @@ def dimension_level_scores(
     pair_mask: `[..., S, R]` bool, pairs that exist (the third pair needs
       knowledge). Relevance is the mean over them, 0 without any. None means
       all.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[..., S]` float32; 0 for masked samples.
@@ -82,7 +82,7 @@ def dimension_level(
   coherence: str,
   weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3),
 ) -> Array:
-  """`dimension_level_scores`, with the policy's mean log-probability.
+  """Returns `dimension_level_scores`, with the policy's mean log-probability.
 
   Args:
     relevances: components of a reranker, one for each pair that it compares.

@@ -36,7 +36,7 @@ def center_members(scores: Array, valid: Array | None = None) -> Array:
 
   Args:
     scores: `[E, ..., S]`, members first.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[E, ..., S]` float32; 0 for masked samples.
@@ -60,12 +60,12 @@ def _over_members(
 
 
 def mean(scores: Array) -> Array:
-  """The mean of the members, `[E, ...] -> [...]`."""
+  """Returns the mean of the members, `[E, ...] -> [...]`."""
   return _over_members(operator.add, scores) / scores.shape[0]
 
 
 def median(scores: Array) -> Array:
-  """The median of the members, `[E, ...] -> [...]`.
+  """Returns the median of the members, `[E, ...] -> [...]`.
 
   Sorts by E rounds of comparing neighbors, E^2 / 2 comparisons per entry. E is
   small.
@@ -80,7 +80,7 @@ def median(scores: Array) -> Array:
 
 
 def worst(scores: Array) -> Array:
-  """The lowest member, `[E, ...] -> [...]`."""
+  """Returns the lowest member, `[E, ...] -> [...]`."""
   return _over_members(jnp.minimum, scores)
 
 
@@ -97,7 +97,7 @@ def less_variance(scores: Array, weight: float = 0.5) -> Array:
 
 
 def _variance(scores: Array) -> Array:
-  """The variance (ddof 0) of the members, `[E, ...] -> [...]`."""
+  """Returns the variance (ddof 0) of the members, `[E, ...] -> [...]`."""
   return mean((scores - mean(scores)) ** 2)
 
 

@@ -15,7 +15,7 @@ Array = jax.Array
 
 
 def group_variance(scores: Array, valid: Array | None = None) -> Array:
-  """The variance (ddof 0) of each group's scores.
+  """Returns the variance (ddof 0) of each group's scores.
 
   If a reward hardly varies under the policy, the objective is flat, however
   well the reward ranks. Compare two reward models by the mean of this variance
@@ -25,7 +25,7 @@ def group_variance(scores: Array, valid: Array | None = None) -> Array:
 
   Args:
     scores: `[..., S]`.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[...]` float32; 0 if all scores are equal.

@@ -1,17 +1,19 @@
 """Principles: log-odds that an answer follows a principle, from one pass.
 
-A reward model is asked whether an answer follows one principle ("states its
-assumptions"). The reward is the difference of its logits for Yes and No; the
-model does not sample. Since the caller chooses the principle, one model has
-many rewards.
+The prompt of a reward model asks whether an answer follows one principle, such
+as "states its assumptions". The reward is the difference of the model's logits
+for the next tokens Yes and No; the model does not sample. As the prompt names
+the principle, one model gives a reward for each principle.
 
 No registered reward calls these functions yet.
 
-Usage, with `logits` [P, S, C, V] before the word that answers:
+Usage, with `logits` [P, S, C, V] that predict the token Yes or No, for C
+principles, S answers to each of P prompts, and a vocabulary of V tokens:
   scores = principles.mean_log_odds(logits, yes=9642, no=2822, mask=mask)
 
 Source: RLBFF: Binary Flexible Feedback to bridge between Human Feedback and
-Verifiable Rewards, 2025. The mean over several principles is ours.
+Verifiable Rewards, 2025. The paper has one principle per reward; the mean over
+several principles is an addition of this implementation.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ Array = jax.Array
 
 
 def log_odds(logits: Array, yes: int, no: int) -> Array:
-  """log p(Yes) - log p(No), the difference of their logits.
+  """Returns log p(Yes) - log p(No), the difference of the two logits.
 
-  Its sigmoid is p(Yes) / (p(Yes) + p(No)); 0 is undecided.
+  The sigmoid of the result is p(Yes) / (p(Yes) + p(No)). The result is 0 if
+  both tokens have the same probability.
 
   Args:
-    logits: `[..., V]` of the next word, before top-p.
+    logits: `[..., V]` of the next token, before filters such as top-p, which
+      set logits to -inf.
     yes: token id of Yes.
     no: token id of No.
 
@@ -44,19 +48,19 @@ def log_odds(logits: Array, yes: int, no: int) -> Array:
 def mean_log_odds(
   logits: Array, yes: int, no: int, mask: Array | None = None
 ) -> Array:
-  """The mean log-odds over several principles; 0 without any.
+  """Returns the mean log-odds over several principles.
 
-  One principle that is easy to follow makes up for the others, and log-odds are
-  not bounded.
+  Log-odds are not bounded, so that one principle that is easy to follow can
+  outweigh all others.
 
   Args:
-    logits: `[..., C, V]` of the next word for C principles, before top-p.
+    logits: `[..., C, V]` of the next token for C principles, before filters.
     yes: token id of Yes.
     no: token id of No.
-    mask: `[..., C]` bool, mask of principles; None means all.
+    mask: `[..., C]` bool, True for the principles to count; None means all.
 
   Returns:
-    `[...]` float32.
+    `[...]` float32; 0 if the mask selects no principle.
   """
   odds = log_odds(logits, yes, no)
   mask = masked.mask_or_ones(odds, mask)

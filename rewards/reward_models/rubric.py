@@ -14,7 +14,7 @@ Array = jax.Array
 
 
 def fraction_satisfied(satisfied: Array, criteria: Array) -> Array:
-  """The share of a rubric's criteria that a judge calls satisfied.
+  """Returns the share of a rubric's criteria that a judge calls satisfied.
 
   Source: Jayalath et al. 2025, Compute as Teacher: Turning Inference Compute
   into Reference-Free Supervision, where the anchor wrote the criteria.

@@ -44,7 +44,7 @@ def stratified_scores(
     model_scores: `[..., S]` m, scores of a reward model.
     alpha: half the width of the band of wrong answers.
     beta: half the width of the band of right answers.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
     eps: added to max - min.
 
   Returns:
@@ -89,7 +89,7 @@ def prompt_weights(
     low: the paper's w_min.
     high: the paper's w_max.
     steepness: the paper's k.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[...]` float32 in (low, high).
@@ -108,7 +108,7 @@ def stratified(
   alpha: float = 0.05,
   beta: float = 0.05,
 ) -> Array:
-  """`stratified_scores`; `model` is the component of a reward model."""
+  """Returns `stratified_scores`; `model` is the component of a reward model."""
   scores = base.read_component(rollout, model)
   return stratified_scores(
     rollout.correct, scores, alpha, beta, rollout.sample_mask

@@ -29,7 +29,7 @@ def trust(
   Args:
     outcomes: `[..., S]` in [0, 1]; answers above 1/2 are right.
     thought_scores: `[..., S]` in [0, 1].
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[...]` float32 in [0, 1].
@@ -64,7 +64,7 @@ def trusted_scores(
     step: training step.
     weight: weight of the thought at step 0.
     horizon: number of steps after which the weight has fallen to 1/e.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
     `[..., S]` float32; 0 for masked samples.

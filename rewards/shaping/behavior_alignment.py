@@ -1,15 +1,16 @@
 """BARFI: weights of auxiliary rewards, learned to raise the primary reward.
 
-The policy is trained on sum_c phi_c r_c. To find weights phi that improve the
-primary reward, consider one inner step theta' = theta + eta sum_c phi_c g_c,
-with g_c the policy gradient of component c:
+The policy with parameters theta is trained on sum_c phi_c r_c, the sum of C
+reward components r_c with weights phi_c. To find weights that improve the
+primary reward, consider one update theta' = theta + eta sum_c phi_c g_c, with
+g_c the policy gradient of component c. The expected primary reward J changes by
 
-  d J_primary(theta') / d phi_c = eta <grad J_primary(theta'), g_c>
+  d J(theta') / d phi_c = eta <grad J(theta'), g_c>
 
-A component whose gradient opposes the primary gradient loses weight, and its
-weight becomes negative if this continues. Without a right answer in the batch
-there is no primary gradient and the weights stay. The method costs one gradient
-per component.
+The weight of a component whose gradient opposes the primary gradient falls, and
+may become negative. If all primary rewards of the batch are equal, the primary
+gradient is 0 and the weights do not change. One policy gradient per component
+is needed.
 
 No registered reward calls these functions yet.
 
@@ -17,9 +18,10 @@ Usage, with gradients of one batch by component and of the next batch:
   weights = behavior_alignment.next_weights(weights, primary, components)
 
 Source: Gupta et al. 2023, Behavior Alignment via Reward Function Optimization
-(BARFI). Deviations: one step is unrolled, where the paper solves for the
-optimum by an implicit gradient (a Neumann series); the discount is not learned;
-the reward is a sum of given components.
+(BARFI). Deviation: the paper differentiates the optimum implicitly (with a
+Neumann series), learns the discount, and learns the reward as a network; this
+implementation differentiates one update and learns the weights of given
+components.
 """
 
 from __future__ import annotations
@@ -38,25 +40,26 @@ PyTree = Any
 def outer_gradient(
   primary: Array | PyTree, components: Array | PyTree, inner_rate: float = 1.0
 ) -> Array:
-  """eta <g_primary, g_c> for every component.
+  """Returns the derivative of the primary reward in each component's weight.
 
   Args:
-    primary: gradient of the primary reward after the inner step, an array or a
+    primary: gradient of the primary reward after the update, an array or a
       pytree of arrays.
     components: pytree of the same structure, with an axis C in front of every
-      leaf; gradients of the components before that step.
-    inner_rate: eta.
+      leaf; policy gradients of the C components before the update.
+    inner_rate: eta, the learning rate of the update.
 
   Returns:
     `[C]` float32.
   """
 
-  def product(one: Array, many: Array) -> Array:
-    flat = many.reshape(many.shape[0], -1).astype(jnp.float32)
-    return flat @ one.ravel().astype(jnp.float32)
+  def inner_products(primary_leaf: Array, component_leaf: Array) -> Array:
+    flat = component_leaf.reshape(component_leaf.shape[0], -1)
+    flat = flat.astype(jnp.float32)
+    return flat @ primary_leaf.ravel().astype(jnp.float32)  # [C]
 
-  parts = jax.tree.leaves(jax.tree.map(product, primary, components))
-  return inner_rate * sum(parts)
+  by_leaf = jax.tree.map(inner_products, primary, components)
+  return inner_rate * sum(jax.tree.leaves(by_leaf))
 
 
 def next_weights(
@@ -66,14 +69,14 @@ def next_weights(
   rate: float = 0.1,
   inner_rate: float = 1.0,
 ) -> Array:
-  """phi + rate `outer_gradient`.
+  """Returns the weights after one gradient step, with `outer_gradient`.
 
   Args:
-    weights: `[C]` phi.
+    weights: `[C]` phi, the weights of the components.
     primary: same as in `outer_gradient`.
     components: same as in `outer_gradient`.
     rate: step size of the weights.
-    inner_rate: eta.
+    inner_rate: same as in `outer_gradient`.
 
   Returns:
     `[C]` float32.

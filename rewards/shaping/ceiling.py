@@ -16,7 +16,7 @@ Array = jax.Array
 
 
 def ceiling_scores(scores: Array, highest: float) -> Array:
-  """min(r, highest), `[...] -> [...]`."""
+  """Returns min(score, highest), `[...] -> [...]`."""
   return jnp.minimum(scores, highest)
 
 
@@ -24,5 +24,5 @@ def ceiling_scores(scores: Array, highest: float) -> Array:
 def ceiling(
   _, rollout: types.Rollout, *, highest: float, component: str = ""
 ) -> Array:
-  """`ceiling_scores` of the task's score, or of the component `component`."""
+  """Returns `ceiling_scores` of a component, or of the score if it is ""."""
   return ceiling_scores(base.score(rollout, component), highest)

@@ -1,4 +1,4 @@
-"""Log-sigmoid centering: a shape that is flat once a score is good enough."""
+"""Log-sigmoid centering: a shape that is flat far above a reference score."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rl.transforms import transform
 Array = jax.Array
 
 
-NORMAL_QUANTILE_85 = 1.0364333894937898  # of the standard normal distribution
+# The 85 % quantile of the standard normal distribution.
+NORMAL_QUANTILE_85 = 1.0364333894937898
 
 
 def reference_quantile(
@@ -20,17 +21,18 @@ def reference_quantile(
   reference_mask: Array | None = None,
   z: float = NORMAL_QUANTILE_85,
 ) -> Array:
-  """mean + z std (ddof 0) of the references: the 85th percentile of a normal.
+  """Returns mean + z * std (ddof 0) of the scores of reference responses.
 
-  With one reference it is the reference itself.
+  With the default z this estimates their 85th percentile, if they are normally
+  distributed. With one reference the result is its score.
 
   Args:
-    references: `[..., M]` scores of the starting policy's responses.
-    reference_mask: `[..., M]` bool, mask of references; None means all.
+    references: `[..., M]` scores of M responses of the policy before training.
+    reference_mask: `[..., M]` bool, True if the response exists; None: all do.
     z: quantile of the standard normal distribution.
 
   Returns:
-    `[...]` float32; 0 without any reference.
+    `[...]` float32; 0 if no reference exists.
   """
   mask = masked.mask_or_ones(references, reference_mask)
   references = base.zero_outside(references, mask)
@@ -38,11 +40,12 @@ def reference_quantile(
 
 
 def log_sigmoid_scores(scores: Array, reference: Array) -> Array:
-  """u = log sigmoid(r - r_ref), whose gradient vanishes for good scores.
+  """Returns u = log sigmoid(r - r_ref), which is flat far above r_ref.
 
-  e^u is the probability that a response is good, so the sum of u over several
-  properties is the log of their conjunction (`combine.weighted_sum`). Far below
-  r_ref the function is linear and keeps its gradient.
+  e^u estimates the probability that a response is good in one respect, so the
+  sum of u over several respects (`combine.weighted_sum`) estimates the
+  log-probability that it is good in all of them, if they are independent. Far
+  below r_ref, u is linear in r with slope 1.
 
   Source: Wang et al. 2024, Transforming and Combining Rewards for Aligning
   Large Language Models.
@@ -62,5 +65,10 @@ def log_sigmoid_scores(scores: Array, reference: Array) -> Array:
 def log_sigmoid(
   _, rollout: types.Rollout, *, component: str = "", reference: float = 0.0
 ) -> Array:
-  """`log_sigmoid_scores` of the task's score, or of the component `component`."""
+  """Returns `log_sigmoid_scores` of a component, or of the score if it is "".
+
+  Args:
+    component: name of the component to shape; "" is the task's score.
+    reference: r_ref, the same for all prompts.
+  """
   return log_sigmoid_scores(base.score(rollout, component), reference)

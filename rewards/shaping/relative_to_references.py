@@ -1,16 +1,17 @@
 """Shapes of a score relative to the scores of reference responses.
 
-A reward model's score has no zero: it is meaningful only in comparison with the
-score of an ordinary response, and far outside the range of its training data it
-is unreliable. The study concludes that a shaped reward should be bounded, rise
-steeply at first and flatten later, and be a function of the centered score.
+The score of a reward model has no natural zero: it is meaningful only in
+comparison with the score of an ordinary response, and unreliable far outside of
+the range of the model's training data. The PAR paper concludes that a shaped
+reward should be bounded, rise steeply at first and flatten later, and be a
+function of r - r_m, the score r of a sample minus that of a reference response.
 
-Every function averages over the M reference responses to the prompt. One
-response is enough; the study uses up to ten. All functions preserve the order
-of the scores, except where they are flat.
+Every function takes the mean over the M reference responses to the prompt. One
+response is enough; the paper uses up to ten. All functions but
+`polynomial_scores` increase with r, up to rounding.
 
 Source: Fu et al. 2025, Reward Shaping to Mitigate Reward Hacking in RLHF (PAR),
-and its code.
+and its released code.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ def against(
   references: Array,
   reference_mask: Array | None = None,
 ) -> Array:
-  """mean_m shape(r - r_m), the form of all functions of this file.
+  """Returns mean_m shape(r - r_m), the form of all functions of this file.
 
   Args:
-    shape: elementwise increasing function.
-    scores: `[...]` r.
-    references: `[..., M]` r_m, leading axes broadcast against `scores`.
-    reference_mask: `[..., M]` bool, mask of references; None means all.
+    shape: elementwise function.
+    scores: `[...]` r, scores of the samples.
+    references: `[..., M]` r_m, scores of M reference responses; the leading
+      axes broadcast against `scores`.
+    reference_mask: `[..., M]` bool, True if the response exists; None: all do.
 
   Returns:
-    `[...]` float32; 0 without any reference.
+    `[...]` float32; 0 if no reference exists.
   """
   gaps = jnp.asarray(scores, jnp.float32)[..., None] - references
   mask = masked.mask_or_ones(references, reference_mask)
@@ -58,19 +60,20 @@ def preference_scores(
   reference_mask: Array | None = None,
   slope: float = 1.0,
 ) -> Array:
-  """PAR: mean_m sigmoid(slope (r - r_m)), the probability to win against r_m.
+  """Returns mean_m sigmoid(slope * (r - r_m)), the reward PAR.
 
-  The result lies in (0, 1). It does not change if r and all r_m are shifted
-  alike; exchanging r and a single r_m gives one minus the result.
+  It is the mean probability, by the Bradley-Terry model, that the sample is
+  preferred to a reference response. It does not change if the same number is
+  added to r and to all r_m.
 
   Args:
-    scores: `[...]` r.
-    references: `[..., M]` r_m.
-    reference_mask: `[..., M]` bool, mask of references; None means all.
-    slope: the study's k.
+    scores: `[...]` r, scores of the samples.
+    references: `[..., M]` r_m, scores of M reference responses.
+    reference_mask: `[..., M]` bool, True if the response exists; None: all do.
+    slope: factor of the difference; k in the paper.
 
   Returns:
-    `[...]` float32 in (0, 1).
+    `[...]` float32 in (0, 1), or 0 if no reference exists.
   """
 
   def shape(gap: Array) -> Array:
@@ -82,10 +85,10 @@ def preference_scores(
 def late_preference_scores(
   scores: Array, references: Array, reference_mask: Array | None = None
 ) -> Array:
-  """mean_m sigmoid(r - 3 - r_m), which grows slowly at first.
+  """Returns mean_m sigmoid(r - 3 - r_m), which is steepest at r = r_m + 3.
 
-  It is the counterexample of the study. Args and Returns are the same as in
-  `preference_scores`.
+  It is the paper's example of a shape that does not rise steeply at first. The
+  arguments and the result are those of `preference_scores`, without `slope`.
   """
   return preference_scores(scores - 3.0, references, reference_mask)
 
@@ -93,31 +96,32 @@ def late_preference_scores(
 def centered_scores(
   scores: Array, references: Array, reference_mask: Array | None = None
 ) -> Array:
-  """mean_m (r - r_m), centered, unbounded; Args as in `preference_scores`."""
+  """Returns mean_m (r - r_m), unbounded; arguments: see `preference_scores`."""
   return against(lambda gap: gap, scores, references, reference_mask)
 
 
 def tanh_scores(
   scores: Array, references: Array, reference_mask: Array | None = None
 ) -> Array:
-  """mean_m tanh(r - r_m), in (-1, 1); Args as in `preference_scores`."""
+  """Returns mean_m tanh(r - r_m); for arguments see `preference_scores`."""
   return against(jnp.tanh, scores, references, reference_mask)
 
 
 def arctan_scores(
   scores: Array, references: Array, reference_mask: Array | None = None
 ) -> Array:
-  """mean_m arctan(r - r_m) in (-pi/2, pi/2); Args as in `preference_scores`."""
+  """Returns mean_m arctan(r - r_m); for arguments see `preference_scores`."""
   return against(jnp.arctan, scores, references, reference_mask)
 
 
 def polynomial_scores(
   scores: Array, references: Array, reference_mask: Array | None = None
 ) -> Array:
-  """mean_m of a polynomial of degree 5 that fits the sigmoid on [-5, 5].
+  """Returns mean_m f(r - r_m), with a polynomial f that fits the sigmoid.
 
-  A least-squares fit at 100 points; 0 below -5 and 1 above 5, with a small jump
-  at both ends since the fit is not exact there. Args as in `preference_scores`.
+  f is the least-squares fit of degree 5 at 100 points of [-5, 5]; it is 0 below
+  -5 and 1 above 5. The fit is -0.011 at -5 and 1.011 at 5, so f falls by 0.011
+  at both ends and increases elsewhere. For arguments see `preference_scores`.
   """
   grid = np.linspace(-5.0, 5.0, 100)
   coefficients = np.polyfit(grid, 1.0 / (1.0 + np.exp(-grid)), 5).tolist()
@@ -132,10 +136,10 @@ def polynomial_scores(
   return against(shape, scores, references, reference_mask)
 
 
-# Rewards of a rollout. Their settings are
-#   references: "task/NAME" or "sampler/NAME", scores of reference responses, [P]
-#     or [P, M]; entries that are not finite do not count
-#   component: a component to shape in place of the task's score
+# Rewards of a rollout of P prompts and S samples. Their settings are
+#   references: "task/NAME" or "sampler/NAME", array of the scores of reference
+#     responses, [P] or [P, M]; entries that are not finite do not count
+#   component: name of the component to shape; "" is the task's score
 
 
 def _shape(
@@ -144,7 +148,7 @@ def _shape(
   references: str,
   component: str,
 ) -> Array:
-  """Applies one of the functions above to the scores of a rollout."""
+  """Applies one of the `_scores` functions above to a rollout."""
   scores = base.score(rollout, component)  # [P, S]
   values = jnp.asarray(rollout.extras[base.parse_need(references)])
   values = values.reshape(scores.shape[0], 1, -1)  # [P, 1, M]
@@ -161,7 +165,7 @@ def _needs(references: str, component: str) -> set[Need]:
 def preference(
   _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
-  """`preference_scores` of the task's score, or of a component."""
+  """Returns `preference_scores` of the task's score, or of a component."""
   return _shape(preference_scores, rollout, references, component)
 
 
@@ -169,7 +173,7 @@ def preference(
 def late_preference(
   _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
-  """`late_preference_scores` of the task's score, or of a component."""
+  """Returns `late_preference_scores` of the task's score, or of a component."""
   return _shape(late_preference_scores, rollout, references, component)
 
 
@@ -177,7 +181,7 @@ def late_preference(
 def centered(
   _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
-  """`centered_scores` of the task's score, or of a component."""
+  """Returns `centered_scores` of the task's score, or of a component."""
   return _shape(centered_scores, rollout, references, component)
 
 
@@ -185,7 +189,7 @@ def centered(
 def tanh(
   _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
-  """`tanh_scores` of the task's score, or of a component."""
+  """Returns `tanh_scores` of the task's score, or of a component."""
   return _shape(tanh_scores, rollout, references, component)
 
 
@@ -193,7 +197,7 @@ def tanh(
 def arctan(
   _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
-  """`arctan_scores` of the task's score, or of a component."""
+  """Returns `arctan_scores` of the task's score, or of a component."""
   return _shape(arctan_scores, rollout, references, component)
 
 
@@ -201,5 +205,5 @@ def arctan(
 def polynomial(
   _, rollout: types.Rollout, *, references: str, component: str = ""
 ) -> Array:
-  """`polynomial_scores` of the task's score, or of a component."""
+  """Returns `polynomial_scores` of the task's score, or of a component."""
   return _shape(polynomial_scores, rollout, references, component)

@@ -1,6 +1,6 @@
-"""Shapes of a score by the moments of all scores so far.
+"""Shapes of a score by mean, deviation and range of all scores so far.
 
-The moments are the state of the reward and include the present batch.
+These statistics are the state of the reward. They include the current batch.
 
 Source: Fu et al. 2025, Reward Shaping to Mitigate Reward Hacking in RLHF (PAR).
 """
@@ -43,9 +43,15 @@ class Moments(NamedTuple):
 
 
 def init_moments() -> Moments:
-  """Moments before the first score."""
+  """Returns the moments before the first score."""
   zero = jnp.zeros(())
-  return Moments(zero, zero, zero, zero + jnp.inf, zero - jnp.inf)
+  return Moments(
+    count=zero,
+    mean=zero,
+    squares=zero,
+    low=zero + jnp.inf,
+    high=zero - jnp.inf,
+  )
 
 
 def observe(
@@ -56,7 +62,7 @@ def observe(
   Args:
     moments: moments of the scores so far.
     scores: array of any shape.
-    valid: bool array of the same shape, mask of scores; None means all.
+    valid: bool array of the same shape, True if the score exists; None: all.
   """
   valid = masked.mask_or_ones(scores, valid)
   scores = base.zero_outside(scores, valid)
@@ -68,30 +74,30 @@ def observe(
   share = n / jnp.maximum(total, 1.0)
   shift = mean - moments.mean
   return Moments(
-    total,
-    moments.mean + shift * share,
-    moments.squares + squares + shift**2 * moments.count * share,
-    jnp.minimum(moments.low, masked.min(scores, valid, axes)),
-    jnp.maximum(moments.high, masked.max(scores, valid, axes)),
+    count=total,
+    mean=moments.mean + shift * share,
+    squares=moments.squares + squares + shift**2 * moments.count * share,
+    low=jnp.minimum(moments.low, masked.min(scores, valid, axes)),
+    high=jnp.maximum(moments.high, masked.max(scores, valid, axes)),
   )
 
 
 def standardized_scores(scores: Array, moments: Moments) -> Array:
-  """(r - mean) / std; divided by 1 if all scores so far are equal."""
+  """Returns (score - mean) / std, or score - mean if std is 0."""
   varied = (moments.high > moments.low) & (moments.std > 0)
   spread = jnp.where(varied, moments.std, 1.0)
   return (scores - moments.mean) / spread
 
 
 def clipped_scores(scores: Array, moments: Moments) -> Array:
-  """r clipped to one standard deviation around the mean."""
+  """Returns the scores, clipped to [mean - std, mean + std]."""
   return jnp.clip(
     scores, moments.mean - moments.std, moments.mean + moments.std
   )
 
 
 def min_max_scores(scores: Array, moments: Moments) -> Array:
-  """(r - low) / (high - low); 0 if all scores so far are equal."""
+  """Returns (score - low) / (high - low); 0 if all scores so far are equal."""
   width = moments.high - moments.low
   varied = width > 0
   low = jnp.where(varied, moments.low, 0.0)
@@ -99,14 +105,14 @@ def min_max_scores(scores: Array, moments: Moments) -> Array:
   return jnp.where(varied, unit, 0.0)
 
 
-# Rewards of a rollout. Their setting `component` names a component to shape in place
-# of the task's score.
+# Rewards of a rollout. Their setting `component` is the name of the component
+# to shape; "" is the task's score.
 
 
 def _observe_scores(
   rollout: types.Rollout, moments: Moments, component: str
 ) -> tuple[Array, Moments]:
-  """The scores to shape, and the moments that include them."""
+  """Returns the scores to shape, and the moments that include them."""
   scores = base.score(rollout, component)
   return scores, observe(moments, scores, rollout.sample_mask)
 
@@ -120,7 +126,7 @@ def _init(component: str) -> Moments:
 def standardized(
   _, rollout: types.Rollout, state: Moments, *, component: str = ""
 ) -> tuple[Array, Moments]:
-  """`standardized_scores` of the task's score, or of the component `component`."""
+  """Returns `standardized_scores` of the task's score, or of a component."""
   scores, state = _observe_scores(rollout, state, component)
   return standardized_scores(scores, state), state
 
@@ -129,7 +135,7 @@ def standardized(
 def clipped(
   _, rollout: types.Rollout, state: Moments, *, component: str = ""
 ) -> tuple[Array, Moments]:
-  """`clipped_scores` of the task's score, or of the component `component`."""
+  """Returns `clipped_scores` of the task's score, or of a component."""
   scores, state = _observe_scores(rollout, state, component)
   return clipped_scores(scores, state), state
 
@@ -138,6 +144,6 @@ def clipped(
 def min_max(
   _, rollout: types.Rollout, state: Moments, *, component: str = ""
 ) -> tuple[Array, Moments]:
-  """`min_max_scores` of the task's score, or of the component `component`."""
+  """Returns `min_max_scores` of the task's score, or of a component."""
   scores, state = _observe_scores(rollout, state, component)
   return min_max_scores(scores, state), state

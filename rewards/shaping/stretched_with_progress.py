@@ -1,16 +1,18 @@
 """Stretching: scores that have become similar are spread within their group.
 
-A score of meaning (an embedding's cosine, a model's grade) lies in a narrow
-band once a policy writes well, and a baseline over the group then sees noise.
-Stretching maps the band to [0, 1]; its weight grows with training.
-`group_variance.group_variance` measures how narrow the band is.
+A semantic score (the cosine of two embeddings, the grade of a judge) lies in a
+narrow range once a policy writes well, so that its differences within a group,
+the S samples of one prompt, are small. Stretching maps the range of the group
+to [0, 1]; its weight grows during training. `group_variance.group_variance`
+measures how narrow the range is.
 
-The paper adds a textual term:
+The paper adds a score of the words and one of the format:
   semantic = progressively_stretched_scores(cosines, step / steps, valid)
   scores = semantic + token_f1_scores(...) + format_scores
 
-Source: Breaking Reward Collapse (ARMed, adaptive semantic rewards). From its
-abstract: the form of the stretch and of its weight are our reading.
+Source: Breaking Reward Collapse (ARMed, adaptive semantic rewards).
+Open: implemented from the abstract; the form of the stretch and of its weight
+is a guess.
 """
 
 from __future__ import annotations
@@ -28,26 +30,28 @@ Array = jax.Array
 def stretched(
   scores: Array, valid: Array | None = None, least: float = 0.0
 ) -> Array:
-  """(s - min) / max(max - min, least) within the group.
+  """Returns (score - lowest) / max(highest - lowest, least) within the group.
 
-  The order of the scores is preserved and their range is 1. Differences without
-  meaning are stretched too, unless the range of the group is below `least`.
+  The order of the scores is preserved. The result has the range 1 if the range
+  of the scores is at least `least`, which limits how much noise is stretched.
 
   Args:
-    scores: `[..., S]`.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    scores: `[..., S]`, one score per sample of a group.
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
     least: smallest range that is stretched to 1; smaller ranges are divided by
       it.
 
   Returns:
-    `[..., S]` float32 in [0, 1]; 0 for masked samples and if all scores of the
-    group are equal.
+    `[..., S]` float32 in [0, 1]; 0 for samples that do not exist and if all
+    scores of the group are equal.
   """
   valid = masked.mask_or_ones(jnp.asarray(scores), valid)
   scores = base.zero_outside(scores, valid)
-  some = valid.any(-1, keepdims=True)
-  low = base.zero_outside(masked.min(scores, valid, keepdims=True), some)
-  high = base.zero_outside(masked.max(scores, valid, keepdims=True), some)
+  has_samples = valid.any(-1, keepdims=True)
+  low = masked.min(scores, valid, keepdims=True)
+  high = masked.max(scores, valid, keepdims=True)
+  low = base.zero_outside(low, has_samples)
+  high = base.zero_outside(high, has_samples)
   varied = high > low
   width = jnp.maximum(jnp.where(varied, high - low, 1.0), least)
   return base.zero_outside((scores - low) / width, valid & varied)
@@ -59,16 +63,17 @@ def progressively_stretched_scores(
   valid: Array | None = None,
   least: float = 0.0,
 ) -> Array:
-  """(1 - w) s + w stretched(s) with w = progress.
+  """Returns (1 - w) * score + w * `stretched` score, with w = progress.
 
   Args:
     scores: `[..., S]` in [0, 1].
-    progress: `[]`, progress of the training in [0, 1]; clipped.
-    valid: `[..., S]` bool, mask of samples; None means all samples.
+    progress: `[]`, progress of the training, clipped to [0, 1].
+    valid: `[..., S]` bool, True if the sample exists; None: all exist.
     least: same as in `stretched`.
 
   Returns:
-    `[..., S]` float32 in the order of the scores; 0 for masked samples.
+    `[..., S]` float32, in the same order as the scores; 0 for samples that do
+    not exist.
   """
   valid = masked.mask_or_ones(jnp.asarray(scores), valid)
   weight = jnp.clip(jnp.asarray(progress, jnp.float32), 0.0, 1.0)
@@ -85,11 +90,11 @@ def stretched_with_progress(
   component: str = "",
   least: float = 0.0,
 ) -> Array:
-  """`progressively_stretched_scores` of the score, or of the component `component`.
+  """Returns `progressively_stretched_scores` of the score or of a component.
 
   Args:
     steps: number of training steps after which scores are fully stretched.
-    component: component to stretch in place of the task's score.
+    component: name of the component to stretch; "" is the task's score.
     least: same as in `stretched`.
 
   Raises:

@@ -1,8 +1,8 @@
-"""Gains: changes of the chance of success by each step.
+"""Gains: the change of the chance of success by each reasoning step.
 
-The chance after each prefix comes from continuations (`process.continuations`)
-by the policy, by a prover, or by the policy when it is forced to answer at
-once; or from a judge of steps.
+V_k is the chance of success after step k. It is estimated from continuations
+(`process.prefix_values`) by the policy or by another policy (a prover), from
+answers that the policy is forced to give after step k, or by a judge of steps.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ Array = jax.Array
 
 
 def step_gains(after: Array, before: Array, mask: Array) -> Array:
-  """r_k = V_k - V_{k-1}, with V_0 the chance of success after the prompt.
+  """Returns V_k - V_{k-1}, where V before the first step is that of the prompt.
 
-  The sum of the gains is V_K - V_0. Once the answer is certain, further steps
-  earn nothing or less, which shortens completions. With continuations by the
-  policy itself, r_k is the advantage of the step, and its gradient has the same
-  expectation as that of the outcome.
+  The sum of the gains is V after the last step minus V of the prompt. Once
+  success is certain, further steps gain nothing, which favors short
+  completions. With continuations by the policy itself, the gain is the
+  advantage of the step, and the expected policy gradient is that of the
+  outcome.
 
   Source: Setlur et al. 2024, Rewarding Progress (PAV), with a prover's V; Qu et
   al. 2025, Optimizing Test-Time Compute via Meta Reinforcement Fine-Tuning
   (MRT), with the policy forced to answer.
 
   Args:
-    after: `[..., K]` V after each step.
-    before: `[...]` V_0.
-    mask: `[..., K]` bool, mask of steps; the first n of each sample.
+    after: `[..., K]`, V after each of K steps.
+    before: `[...]`, V of the prompt.
+    mask: `[..., K]` bool, True for the steps that exist, which are the first of
+      each sample.
 
   Returns:
-    `[..., K]` float32, 0 where masked.
+    `[..., K]` float32, 0 for steps that do not exist.
   """
   after = base.zero_outside(after, mask)
   start = jnp.asarray(before, jnp.float32)[..., None]
@@ -45,17 +47,17 @@ def step_gains(after: Array, before: Array, mask: Array) -> Array:
 
 
 def best_of(chance: Array, tries: int) -> Array:
-  """1 - (1 - V)^K, the chance that the best of K continuations succeeds.
+  """Returns 1 - (1 - V)^n, the chance that one of n continuations succeeds.
 
-  This is the prover that PAV proposes. It is strong enough to show differences
-  that the policy alone does not turn into success, and not so strong that it
-  succeeds from every prefix.
+  The best of n continuations is the prover that PAV proposes. Its chances of
+  success differ between prefixes from which the policy alone rarely succeeds,
+  and are not 1 for every prefix.
 
-  Source: Setlur et al. 2024 (PAV), K = 4.
+  Source: Setlur et al. 2024 (PAV), n = 4.
 
   Args:
     chance: `[...]` V of one continuation, in [0, 1].
-    tries: K.
+    tries: n, number of continuations.
 
   Returns:
     `[...]` float32.
@@ -67,7 +69,7 @@ def best_of(chance: Array, tries: int) -> Array:
   takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
 )
 def gains(_, rollout: types.Rollout) -> Array:
-  """`step_gains` of the values that the sampler computes."""
+  """Returns `step_gains` of the values of the sampler `prefix_values`."""
   before = rollout.extras[base.PROMPT_VALUES][:, None]  # [P, 1]
   mask = base.step_scores(rollout)[1]
   return step_gains(rollout.extras[base.STEP_VALUES], before, mask)

@@ -1,4 +1,7 @@
-"""Gated accumulation: dense rewards count if all higher levels succeed (G-RA).
+"""Gated accumulation: dense rewards that count if all higher levels succeed.
+
+Rewards of an agent have I levels of rising priority, such as the format of a
+call, its result, and the outcome of the trajectory.
 
 No registered reward calls these functions yet.
 """
@@ -18,25 +21,26 @@ def gated_accumulation(
 ) -> Array:
   """Sums step rewards of several levels, each gated by all higher levels.
 
-  r_t = sum_i 1[R^(j) > v_j for all j > i] r_t^(i), with levels in rising
-  priority. The last level (the outcome) always counts; the one before it counts
-  if the outcome exceeds its threshold, and so on. A trajectory that timed out
-  has failed: give it the lowest outcome.
+  r_t = sum_i 1[R_j > v_j for all levels j > i] r_{i,t}, with R_j the reward of
+  level j for the whole trajectory and v_j its threshold. The last level (the
+  outcome) always counts; the level before it counts if the outcome exceeds its
+  threshold, and so on. Give a trajectory that timed out the lowest outcome.
 
-  With thresholds that are too low the dense levels dominate, with thresholds
-  that are too high they are unused; the paper's values are not known to us.
+  If thresholds are too low, the lower levels dominate; if they are too high,
+  the lower levels never count.
 
   Source: Stabilizing Long-term Multi-turn Reinforcement Learning with Gated
   Rewards (G-RA).
+  Open: the thresholds of the paper are unknown.
 
   Args:
-    rewards: `[..., I, T]`, rewards of each level at each step or token.
-    levels: `[..., I]` R^(i) of the whole trajectory.
+    rewards: `[..., I, T]`, reward of each of I levels at each of T steps.
+    levels: `[..., I]` R, reward of each level for the whole trajectory.
     thresholds: `[I]` v, broadcast against `levels`; the first one is not used.
-    mask: `[..., T]` bool, mask of steps.
+    mask: `[..., T]` bool, True for the steps that exist.
 
   Returns:
-    `[..., T]` float32, 0 where masked.
+    `[..., T]` float32, 0 for steps that do not exist.
   """
   exceeds = levels > thresholds  # False for NaN
   # A level counts if all later levels exceed their thresholds.

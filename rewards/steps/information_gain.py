@@ -1,8 +1,7 @@
 """Information gain: how much each turn raises the probability of the answer.
 
-The gains telescope: their sum is the last probability less the first one,
-however many turns lie between, so a policy cannot earn more by going in
-circles.
+The sum of the gains is the last probability minus the first one, whatever the
+number of turns, so additional turns alone do not raise it.
 """
 
 from __future__ import annotations
@@ -18,27 +17,28 @@ Array = jax.Array
 
 
 def next_entry(x: Array) -> Array:
-  """The next entry on the last axis; 0 or False after the last one."""
+  """Returns the next entry on the last axis; 0 or False after the last one."""
   return jnp.concatenate([x[..., 1:], jnp.zeros_like(x[..., :1])], -1)
 
 
 def information_gains(before: Array, mask: Array, outcomes: Array) -> Array:
-  """r_k = p_{k+1} - p_k for all turns but the last, which gets the outcome.
+  """Returns p_{k+1} - p_k for each turn k, and the outcome for the last turn.
 
-  p_k is the probability of the reference answer before turn k (its mean
-  log-probability, exponentiated). For a turn that was not scored, repeat the
-  value before it; its gain is 0.
+  p_k is the probability of the reference answer before turn k: exp of the mean
+  log-probability of its tokens. If p_{k+1} was not computed, set it to p_k, so
+  that the gain of turn k is 0.
 
   Source: Wang et al. 2025, Information Gain-based Policy Optimization (IGPO).
-  In its code an answer in a wrong format has the outcome -2.
+  In the released code the outcome of an answer in a wrong format is -2.
 
   Args:
-    before: `[..., K]` p, from one teacher-forced pass before each turn.
-    mask: `[..., K]` bool, mask of turns; the first n of each sample.
+    before: `[..., K]` p, from one teacher-forced pass before each of K turns.
+    mask: `[..., K]` bool, True for the turns that exist, which are the first of
+      each sample.
     outcomes: `[...]`, outcome of the answer; the paper uses F1.
 
   Returns:
-    `[..., K]` float32, 0 where masked. A single turn gets the outcome.
+    `[..., K]` float32, 0 for turns that do not exist.
   """
   before = base.zero_outside(before, mask)
   outcome = jnp.asarray(outcomes, jnp.float32)[..., None]
@@ -47,7 +47,7 @@ def information_gains(before: Array, mask: Array, outcomes: Array) -> Array:
 
 
 def _values_before(rollout: types.Rollout) -> Array:
-  """Chance of success before each step: V of the prompt, then of the steps."""
+  """Returns the chance of success before each step, `[P, S, K]`."""
   values = rollout.extras[base.STEP_VALUES]  # [P, S, K]
   first = rollout.extras[base.PROMPT_VALUES][..., None, None]
   first = jnp.broadcast_to(first, (*values.shape[:2], 1))
@@ -58,6 +58,9 @@ def _values_before(rollout: types.Rollout) -> Array:
   takes="none", gives="step", needs=(base.STEP_VALUES, base.PROMPT_VALUES)
 )
 def information_gain(_, rollout: types.Rollout) -> Array:
-  """`information_gains`, with the chance of success in place of p."""
+  """Returns `information_gains`, with chances of success as p.
+
+  They come from the sampler `prefix_values`; the outcome is the task's score.
+  """
   mask = base.step_scores(rollout)[1]
   return information_gains(_values_before(rollout), mask, rollout.scores)

@@ -1,4 +1,6 @@
-"""Judged thoughts: an advantage for every thought, from a judge's labels.
+"""Judged thoughts: an advantage for every thought, from labels by a judge.
+
+A thought is a reasoning step; K is the number of thoughts of a sample.
 
 No registered reward calls these functions yet.
 """
@@ -21,33 +23,37 @@ def judged_thoughts(
   accuracy: Array,
   alpha: float = 1.0,
 ) -> Array:
-  """The final advantage of every thought, from the labels of a judge.
+  """Returns the advantage of every thought, from the labels of a judge.
 
-    right answer   o for a good thought, o - alpha accuracy for a bad one
+    right answer   o for a good thought, o - alpha * accuracy for a bad one
     wrong answer   o for a thought that led to the answer, else 0
 
-  o is the sample's advantage, the z-score of its verdict. The advantage is the
-  closed form of thought rewards summed from the end, so do not sum it again. In
-  a group of right answers o = 0 and only bad thoughts get a reward; in a group
-  of wrong answers all advantages are 0.
+  o is the z-score of the sample's verdict within its group, the samples of one
+  prompt; accuracy is the group's share of right answers. The advantage already
+  contains the rewards of later thoughts, so do not sum it over them. If all
+  answers of a group are right, o = 0 and only bad thoughts have an advantage
+  other than 0; if all are wrong, all advantages are 0.
 
-  Source: Good Learners Think Their Thinking (TP-GRPO), whose last thought
-  carries the outcome alone. alpha is not known to us.
+  Source: Good Learners Think Their Thinking (TP-GRPO). In the paper the last
+  thought carries only the outcome.
+  Open: the paper's alpha is unknown; 1 is a guess.
 
   Args:
-    outcomes: `[...]` o.
-    correct: `[...]` verdicts; 1 is right.
-    labels: `[..., K]` bool. In a right answer, thoughts that are good; in a
-      wrong one, thoughts that led to the answer.
-    mask: `[..., K]` bool, mask of thoughts.
+    outcomes: `[...]` o, z-score of each sample's verdict.
+    correct: `[...]` verdicts; 1 is right, others count as wrong.
+    labels: `[..., K]` bool. In a right answer, True for good thoughts; in a
+      wrong one, True for thoughts that led to the answer.
+    mask: `[..., K]` bool, True for the thoughts that exist.
     accuracy: `[...]`, accuracy of the group, broadcast.
-    alpha: charge of a bad thought at accuracy 1.
+    alpha: charge for a bad thought in a group of accuracy 1.
 
   Returns:
-    `[..., K]` float32, 0 where masked.
+    `[..., K]` float32, 0 for thoughts that do not exist.
   """
   outcomes = jnp.asarray(outcomes, jnp.float32)[..., None]
   charge = alpha * jnp.asarray(accuracy, jnp.float32)[..., None]
   right = base.is_right(correct)[..., None]
-  bad = jnp.where(right, outcomes - charge, 0.0)
-  return base.zero_outside(jnp.where(labels, outcomes, bad), mask)
+  unlabeled = jnp.where(
+    right, outcomes - charge, 0.0
+  )  # where `labels` is False
+  return base.zero_outside(jnp.where(labels, outcomes, unlabeled), mask)

@@ -1,13 +1,13 @@
-"""Nonlinear step count: good steps earn more the more of them there are.
+"""Nonlinear step count: many good steps score more than few good steps.
 
 The reward is the geometric mean m of the steps' probabilities of being right,
-times a shape that grows with the number of steps n if the steps are good and
-shrinks if they are bad. The paper's code uses m in the shape too, so m counts
-twice. As m is a mean, another step as good as the others always raises the
-reward, without bound.
+times a shape that depends on m and on the number of steps n. Up to four steps
+the shape grows with n; beyond, it grows with n if m is above about 0.21 and
+falls if m is lower. Thus m enters twice, as in the released code. Another step
+as good as the others raises the reward of a good sample, without bound.
 
 Source: Li et al. 2024, PSPO*: An Effective Process-supervised Policy
-Optimization for Reasoning Alignment, and its code.
+Optimization for Reasoning Alignment, and its released code.
 """
 
 from __future__ import annotations
@@ -22,62 +22,62 @@ from rl.transforms import transform
 Array = jax.Array
 
 
-_FREE = 4  # up to this number, more steps are always better
+_GROWTH_STEPS = 4  # up to this number of steps the shape always grows
 
 
 def geometric_mean(probabilities: Array, step_mask: Array) -> Array:
-  """(prod_k p_k)^(1/n); 0 if any p_k is 0 or there are no steps.
+  """Returns (prod_k p_k)^(1/n) over the n steps of a sample.
 
   Args:
-    probabilities: `[..., K]` in [0, 1].
-    step_mask: `[..., K]` bool, mask of steps.
+    probabilities: `[..., K]` p in [0, 1] of K steps.
+    step_mask: `[..., K]` bool, True for the steps that exist.
 
   Returns:
-    `[...]` float32.
+    `[...]` float32; 0 if any p_k is 0 or there are no steps.
   """
   p = base.zero_outside(probabilities, step_mask)
-  some = step_mask.any(-1) & ~(step_mask & (p <= 0)).any(-1)
+  positive = step_mask.any(-1) & ~(step_mask & (p <= 0)).any(-1)
   mean_log = masked.mean(jnp.log(jnp.where(p > 0, p, 1.0)), step_mask)
-  return jnp.where(some, jnp.exp(mean_log), 0.0)
+  return jnp.where(positive, jnp.exp(mean_log), 0.0)
 
 
 def nonlinear_shape(quality: Array, steps: Array) -> Array:
-  """The factor of a mean quality m over n steps.
+  """Returns the shape for n steps of mean quality m, with the paper's constants.
 
     n <= 4  m e^{n/2}
     n > 4   m e^2 ((1 - s) + s e^{g (n - 4)}),  s = sigmoid(10 (n - 4)),
-            g = 0.1 if m > .88433, -0.1 if 0 < m < .2,
+            g = 0.1 if m > .88433, -0.1 if m < .2,
             else 0.1 (m - .21159) / .88433
 
   Args:
-    quality: `[...]` m in [0, 1].
-    steps: `[...]` n.
+    quality: `[...]` m in [0, 1], such as a geometric mean.
+    steps: `[...]` n, number of steps.
 
   Returns:
     `[...]` float32, at least 0.
   """
   quality = jnp.asarray(quality, jnp.float32)
   steps = jnp.asarray(steps, jnp.float32)
-  beyond = jnp.maximum(steps - _FREE, 0.0)
-  base = quality * jnp.exp(0.5 * jnp.minimum(steps, _FREE))
+  beyond = jnp.maximum(steps - _GROWTH_STEPS, 0.0)
+  growth = quality * jnp.exp(0.5 * jnp.minimum(steps, _GROWTH_STEPS))
   rate = jnp.where(
     quality > 0.88433,
     0.1,
     jnp.where(quality < 0.2, -0.1, 0.1 * (quality - 0.21159) / 0.88433),
   )
   switch = jnp.where(beyond > 0, jax.nn.sigmoid(10.0 * beyond), 0.0)
-  return base * (1.0 - switch + switch * jnp.exp(rate * beyond))
+  return growth * (1.0 - switch + switch * jnp.exp(rate * beyond))
 
 
 def nonlinear_scores(probabilities: Array, step_mask: Array) -> Array:
-  """m `nonlinear_shape`(m, n), with m the geometric mean; 0 for n <= 1.
+  """Returns m * `nonlinear_shape`(m, n), for the geometric mean m of n steps.
 
   Args:
-    probabilities: `[..., K]`, probability that each step is right.
-    step_mask: `[..., K]` bool, mask of steps.
+    probabilities: `[..., K]`, probability that each of K steps is right.
+    step_mask: `[..., K]` bool, True for the steps that exist.
 
   Returns:
-    `[...]` float32.
+    `[...]` float32; 0 for samples with fewer than two steps.
   """
   steps = masked.count(step_mask)
   quality = geometric_mean(probabilities, step_mask)
@@ -86,5 +86,5 @@ def nonlinear_scores(probabilities: Array, step_mask: Array) -> Array:
 
 @transform(takes="none", gives="sample")
 def nonlinear(_, rollout: types.Rollout) -> Array:
-  """`nonlinear_scores` of the task's step scores as probabilities."""
+  """Returns `nonlinear_scores` of the task's step scores, mapped to [0, 1]."""
   return nonlinear_scores(*base.step_probabilities(rollout))

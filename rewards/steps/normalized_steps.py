@@ -1,4 +1,4 @@
-"""Normalized steps: step scores as z-scores over the group."""
+"""Normalized steps: step scores as z-scores over the S samples of a prompt."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ Array = jax.Array
 
 
 def normalize_in_group(rewards: Array, mask: Array, eps: float = 1e-6) -> Array:
-  """z-scores over all steps of a group, (r - mean) / (std + eps).
+  """Returns (r - mean) / (std + eps) over all steps of all samples of a group.
 
-  Sum the result over later steps (`credit.returns_to_go`) for the advantage of
-  IGPO and of process-supervised GRPO. All are 0 if the rewards are equal.
+  The sum of the result over later steps (`credit.returns_to_go`) is the
+  advantage of IGPO and of process-supervised GRPO. If all rewards of the group
+  are equal, the result is 0.
 
   Source: Wang et al. 2025, Information Gain-based Policy Optimization (IGPO);
   Shao et al. 2024, DeepSeekMath.
 
   Args:
-    rewards: `[..., S, K]`.
-    mask: `[..., S, K]` bool, mask of steps.
+    rewards: `[..., S, K]`, rewards of K steps of S samples.
+    mask: `[..., S, K]` bool, True for the steps that exist.
     eps: added to the standard deviation (ddof 0).
 
   Returns:
-    `[..., S, K]` float32, 0 where masked.
+    `[..., S, K]` float32, 0 for steps that do not exist.
   """
   axes = (-2, -1)
   rewards = base.zero_outside(rewards, mask)
@@ -39,5 +40,5 @@ def normalize_in_group(rewards: Array, mask: Array, eps: float = 1e-6) -> Array:
 
 @transform(takes="none", gives="step")
 def normalized_steps(_, rollout: types.Rollout, *, eps: float = 1e-6) -> Array:
-  """`normalize_in_group` of the task's step scores."""
+  """Returns `normalize_in_group` of the task's step scores."""
   return normalize_in_group(*base.step_scores(rollout), eps)

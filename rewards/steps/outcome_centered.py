@@ -20,24 +20,26 @@ def outcome_centered_rewards(
   beta: float = 1.0,
   judged: Array | None = None,
 ) -> Array:
-  """p_k + o - beta for all steps but the last, which gets o (ReNorm).
+  """Returns p_k + o - beta for each step k, and o for the last step (ReNorm).
 
-  With beta 1 a right answer keeps the scores of its steps, and in a wrong one
-  they are lowered by 1, to at most 0. A single step gets the outcome.
+  With beta 1 the steps of a right answer (o = 1) keep their scores p_k, and
+  those of a wrong one (o = 0) get p_k - 1, which is at most 0.
 
   Source: Hybrid Reward Normalization for Process-supervised Non-verifiable
-  Agentic Tasks (PPR), and its code.
+  Agentic Tasks (PPR), and its released code.
 
   Args:
-    turn_scores: `[..., K]` p in [0, 1], scores of a judge.
-    mask: `[..., K]` bool, mask of steps; the first n of each sample.
-    outcomes: `[...]` o in {0, 1}, on the scale of the scores.
-    beta: amount that the outcome has to make up for.
-    judged: `[..., K]` bool, steps for which the judge's reply could be parsed;
-      p_k = 0 elsewhere. None means all.
+    turn_scores: `[..., K]` p in [0, 1], scores of K steps by a judge.
+    mask: `[..., K]` bool, True for the steps that exist, which are the first of
+      each sample.
+    outcomes: `[...]` o in {0, 1}, outcome of each sample.
+    beta: subtracted from the scores of all steps but the last.
+    judged: `[..., K]` bool, True if the judge's reply could be parsed; p_k is 0
+      for other steps. None means that all replies could be parsed.
 
   Returns:
-    `[..., K]` float32, each to be placed at the end of its step.
+    `[..., K]` float32, the reward at the end of each step; 0 for steps that do
+    not exist.
   """
   judged = mask if judged is None else mask & judged
   outcome = jnp.asarray(outcomes, jnp.float32)[..., None]
@@ -48,7 +50,10 @@ def outcome_centered_rewards(
 
 @transform(takes="none", gives="step")
 def outcome_centered(_, rollout: types.Rollout, *, beta: float = 1.0) -> Array:
-  """`outcome_centered_rewards` of the step scores as probabilities."""
+  """Returns `outcome_centered_rewards` of step scores, mapped to [0, 1].
+
+  The outcome is 1 for a right answer, else 0.
+  """
   right = (rollout.correct == 1).astype(jnp.float32)
   return outcome_centered_rewards(
     *base.step_probabilities(rollout), right, beta

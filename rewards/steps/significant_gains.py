@@ -21,37 +21,36 @@ def significant_step_gains(
   look_ahead: int = 3,
   idle: float = 0.0,
 ) -> Array:
-  """Gains above the noise; other steps share in the next significant gain.
+  """Returns gains above a threshold, which steps before them share.
 
-  r_k = d_k if |d_k| > threshold, else gamma^{q - k} d_q for the nearest later
-  step q within `look_ahead` steps with |d_q| > threshold, else `idle`. A small
-  negative `idle` charges steps without a gain.
+  d_k is the gain of step k; it is significant if |d_k| > threshold. The reward
+  is d_k for a significant gain. Otherwise it is gamma^{q - k} d_q, where q is
+  the next step with a significant gain, at most `look_ahead` steps later; if
+  there is none, it is `idle`. As several steps share one gain, the sum of the
+  rewards is not the total gain.
 
-  Up to `look_ahead` idle steps before a good one are paid for it, so the
-  rewards do not telescope.
-
-  Source: Promoting Efficient Reasoning with Verifiable Stepwise Reward (VSRM),
-  from memory of the paper: the constants are ours.
+  Source: Promoting Efficient Reasoning with Verifiable Stepwise Reward (VSRM).
+  Open: written from memory of the paper; the constants are guesses.
 
   Args:
-    gain: `[..., K]` d, from `gains.step_gains`.
-    mask: `[..., K]` bool, mask of steps; the first n of each sample.
-    threshold: smallest significant gain in the chance of success. With M
-      continuations the noise is about 0.5 / sqrt(M).
+    gain: `[..., K]` d, gains of K steps from `gains.step_gains`.
+    mask: `[..., K]` bool, True for the steps that exist, which are the first of
+      each sample.
+    threshold: a gain in the chance of success is significant above it. The
+      standard error of a chance from M continuations is up to 0.5 / sqrt(M).
     gamma: decay per step.
     look_ahead: number of later steps to search.
-    idle: reward of a step without any gain.
+    idle: reward of a step without a significant gain at or after it.
 
   Returns:
-    `[..., K]` float32, 0 where masked.
+    `[..., K]` float32, 0 for steps that do not exist.
   """
   gain = base.zero_outside(gain, mask)
   size = mask.shape[-1]
   padded = jnp.pad(gain, [(0, 0)] * (gain.ndim - 1) + [(0, look_ahead)])
   rewards = jnp.full_like(gain, idle)
-  for distance in range(
-    look_ahead, -1, -1
-  ):  # nearer gains overwrite later ones
+  # From far to near, so that the next significant gain overwrites later ones.
+  for distance in range(look_ahead, -1, -1):
     later = padded[..., distance : distance + size]
     significant = jnp.abs(later) > threshold
     rewards = jnp.where(significant, gamma**distance * later, rewards)
@@ -69,7 +68,7 @@ def significant_gains(
   gamma: float = 0.9,
   look_ahead: int = 3,
 ) -> Array:
-  """`significant_step_gains` of the values that the sampler computes (VSRM)."""
+  """Returns `significant_step_gains` of the values of `prefix_values` (VSRM)."""
   mask = rollout.valid("step")
   before = rollout.extras[base.PROMPT_VALUES][:, None]  # [P, 1]
   gain = step_gains(rollout.extras[base.STEP_VALUES], before, mask)

@@ -1,4 +1,7 @@
-"""Tree siblings: advantages of a tree's branches against their siblings.
+"""Tree siblings: advantages of the branches of a tree of samples.
+
+The samples of a prompt form a tree: a node is a prefix, its B children continue
+it (they are siblings), and a leaf is a whole sample.
 
 No registered reward calls these functions yet.
 """
@@ -15,22 +18,24 @@ Array = jax.Array
 
 
 def sibling_advantages(values: Array, valid: Array, eps: float = 1e-6) -> Array:
-  """A = (V - m) / (sqrt(m (1 - m)) + eps), with m the mean over the siblings.
+  """Returns (V - m) / (sqrt(m (1 - m)) + eps), m the mean over the siblings.
 
-  The value V of a node is the mean of its children's values (`node_values`),
-  the value of a leaf its verdict. Siblings of equal value get 0. A tree of one
-  level is a group with a mean baseline.
+  The value V of a leaf is its verdict, that of another node the mean value of
+  its children (`node_values`). If all siblings have the same value, their
+  advantages are 0.
 
-  Source: Yang et al. 2025, TreeRPO: Tree Relative Policy Optimization. The
-  scale is our reading of the paper's, for values in [0, 1].
+  Source: Yang et al. 2025, TreeRPO: Tree Relative Policy Optimization.
+  Open: the division by sqrt(m (1 - m)), for values in [0, 1], is one reading of
+  the paper.
 
   Args:
     values: `[..., B]` V of the children of one node.
-    valid: `[..., B]` bool, mask of children.
-    eps: added to the scale. Without a scale this is `rl.advantages.center`.
+    valid: `[..., B]` bool, True for the children that exist.
+    eps: added to the denominator.
 
   Returns:
-    `[..., B]` float32, for every token of the branch's segment.
+    `[..., B]` float32, the advantage of all tokens by which a child continues
+    its parent; 0 for children that do not exist.
   """
   values = base.zero_outside(values, valid)
   mean = masked.mean(values, valid, keepdims=True)
@@ -41,5 +46,5 @@ def sibling_advantages(values: Array, valid: Array, eps: float = 1e-6) -> Array:
 
 
 def node_values(values: Array, valid: Array) -> Array:
-  """The value of a node, the mean of its children's, `[..., B] -> [...]`."""
+  """Returns the mean value of a node's children, `[..., B] -> [...]`."""
   return masked.mean(base.zero_outside(values, valid), valid)

@@ -1,10 +1,11 @@
-"""Weibull step count: good steps earn most if there are about four of them.
+"""Weibull step count: good steps score most if there are about four of them.
 
 The reward is the geometric mean of the steps' probabilities of being right,
-times a Weibull density of the number of steps, whose mode is near four steps.
+times a multiple of a Weibull density of the number of steps, which by default
+is largest near four steps.
 
 Source: Li et al. 2024, PSPO*: An Effective Process-supervised Policy
-Optimization for Reasoning Alignment, and its code.
+Optimization for Reasoning Alignment, and its released code.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ def weibull_shape(
   """
   steps = jnp.asarray(steps, jnp.float32)
   x = jnp.where(steps > 0, steps, 1.0) / scale
-  slope = x ** (shape - 1.0)  # a square root for shape 1.5; powers are slow
-  density = shape / scale * slope * jnp.exp(-x * slope)
+  power = x ** (shape - 1.0)  # x^k is x * power, which saves a second power
+  density = shape / scale * power * jnp.exp(-x * power)
   return jnp.where(steps > 0, height * density, 0.0)
 
 
 def weibull_scores(probabilities: Array, step_mask: Array) -> Array:
-  """The geometric mean of the steps times `weibull_shape`; 0 for n <= 1.
+  """Returns the geometric mean of the steps times their `weibull_shape`.
 
   Args:
-    probabilities: `[..., K]`, probability that each step is right.
-    step_mask: `[..., K]` bool, mask of steps.
+    probabilities: `[..., K]`, probability that each of K steps is right.
+    step_mask: `[..., K]` bool, True for the steps that exist.
 
   Returns:
-    `[...]` float32.
+    `[...]` float32; 0 for samples with fewer than two steps.
   """
   steps = masked.count(step_mask)
   quality = geometric_mean(probabilities, step_mask)
@@ -60,5 +61,5 @@ def weibull_scores(probabilities: Array, step_mask: Array) -> Array:
 
 @transform(takes="none", gives="sample")
 def weibull(_, rollout: types.Rollout) -> Array:
-  """`weibull_scores` of the task's step scores as probabilities."""
+  """Returns `weibull_scores` of the task's step scores, mapped to [0, 1]."""
   return weibull_scores(*base.step_probabilities(rollout))

@@ -76,7 +76,7 @@ class Steps(NamedTuple):
 
 
 def apply(value: Array, operator: Array, operand: Array) -> Array:
-  """`value op operand` modulo 10; 0 adds, 1 subtracts, 2 multiplies."""
+  """Returns `value op operand` modulo 10; 0 adds, 1 subtracts, 2 multiplies."""
   return (
     jnp.select(
       [operator == 0, operator == 1],
@@ -224,6 +224,6 @@ def step_scores(steps: Steps, prm: PRM) -> Array:
 
 
 def _pick(values: Array, index: Array) -> Array:
-  """`values[..., index]` for an index `[...]`."""
+  """Returns `values[..., index]` for an index `[...]`."""
   values = jnp.broadcast_to(values, (*index.shape, values.shape[-1]))
   return jnp.take_along_axis(values, index[..., None], -1)[..., 0]

@@ -25,7 +25,7 @@ Array = jax.Array
 def closeness(
   values: Array, legal: Array, target: Array, scale: float = 3.0
 ) -> Array:
-  """The closeness of legal expressions to the target.
+  """Returns the closeness of legal expressions to the target.
 
   Args:
     values: `[...]` int32, from `countdown.expression_value`.

@@ -34,7 +34,7 @@ VOCAB_SIZE = DIGIT + 10
 
 
 def left_to_right(numbers: Array, operators: Array) -> Array:
-  """The value of a chain of operations without precedence.
+  """Returns the value of a chain of operations without precedence.
 
   Args:
     numbers: `[..., C]` int32.
@@ -88,7 +88,7 @@ def expression_value(
 
 
 def exact_hit(values: Array, legal: Array, target: Array) -> Array:
-  """1 for legal expressions whose value is the target, else 0.
+  """Returns 1 for legal expressions whose value is the target, else 0.
 
   Args:
     values: `[...]` int32, from `expression_value`.

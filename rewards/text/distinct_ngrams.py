@@ -52,6 +52,6 @@ def distinct_ngram_shares(tokens: Array, lengths: Array, n: int = 3) -> Array:
 
 @transform(takes="none", gives="sample")
 def distinct_ngrams(_, rollout: types.Rollout, *, n: int = 3) -> Array:
-  """`distinct_ngram_shares` of the completions."""
+  """Returns `distinct_ngram_shares` of the completions."""
   tokens = rollout.tokens
   return distinct_ngram_shares(tokens.completions, tokens.lengths, n)

@@ -15,7 +15,7 @@ Array = jax.Array
 
 
 def cosine(first: Array, second: Array, mask: Array | None = None) -> Array:
-  """The cosine of the angle between two embeddings.
+  """Returns the cosine of the angle between two embeddings.
 
   Add it to correctness and format with small weights: a text about the subject
   is near its reference whether it is right or wrong, and a copy of the

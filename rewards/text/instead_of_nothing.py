@@ -15,7 +15,7 @@ Array = jax.Array
 def instead_of_nothing_scores(
   correct: Array, pattern_scores: Array, weight: float = 0.1
 ) -> Array:
-  """1 for right answers, weight times the pattern score for all others.
+  """Returns 1 for right answers, weight times the pattern score for all others.
 
   Source: Lv et al. 2025, The Climb Carves Wisdom Deeper Than the Summit: On the
   Noisy Rewards in Learning to Reason, its variant with a verifier. The paper's
@@ -40,7 +40,7 @@ def instead_of_nothing_scores(
 def instead_of_nothing(
   _, rollout: types.Rollout, *, phrases: str, weight: float = 0.1
 ) -> Array:
-  """`instead_of_nothing_scores`; `phrases` is a component.
+  """Returns `instead_of_nothing_scores`; `phrases` is a component.
 
   Usually it is the component of `reasoning_patterns`.
   """

@@ -71,7 +71,7 @@ def reasoning_patterns(
   enough: int = 20,
   repeated: int = 20,
 ) -> Array:
-  """`reasoning_pattern_scores`; 0 if the task reads no answer.
+  """Returns `reasoning_pattern_scores`; 0 if the task reads no answer.
 
   `phrases` and `speakers` are nested tuples of token ids, as `spelled` reads
   them.

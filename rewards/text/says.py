@@ -26,7 +26,7 @@ def phrase_scores(
   phrases: Array,
   fences: Array | None = None,
 ) -> Array:
-  """1 if a text contains one of the phrases, else 0.
+  """Returns 1 if a text contains one of the phrases, else 0.
 
   Args:
     tokens: `[..., T]` int.

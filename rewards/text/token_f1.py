@@ -42,7 +42,7 @@ def token_f1_scores(
 
 @transform(takes="none", gives="sample")
 def token_f1(_, rollout: types.Rollout) -> Array:
-  """`token_f1_scores` of the completion and the view "reference"."""
+  """Returns `token_f1_scores` of the completion and the view "reference"."""
   reference = scoring.view_tokens(rollout, base.REFERENCE).completions
   return token_f1_scores(
     rollout.completions,
