@@ -139,7 +139,7 @@ def decode(ids: Array) -> str:
 
 
 def held_out(numbers: Array) -> Array:
-  """Tells which multisets `[..., C]` belong to the test problems: `[...]` bool."""
+  """Returns `[...]` bool, whether numbers `[..., count]` are test problems."""
   return (numbers + 3 * numbers**2).sum(-1) % 7 == 0
 
 

@@ -1,17 +1,17 @@
-"""Saves and restores checkpoints: any tree of arrays and PRNG keys, bit for bit.
+"""Saves and restores trees of arrays and PRNG keys, without loss of a bit.
 
 Orbax does the work. This module adds:
 
   PRNG keys     typed keys are saved as their data
-  fit           a checkpoint whose tree, shapes or dtypes differ is refused before
-                its arrays are read
-  checksums     every array has one (`models.checksums`). A checkpoint that a disk
-                or a copy damaged is set aside, and the run resumes from the one
-                before
+  fit           a checkpoint whose tree, shapes or dtypes differ from those of
+                the run is refused before its arrays are read
+  checksums     every array has a checksum (`models.checksums`). A checkpoint
+                that does not match its checksums is moved to another folder,
+                and the run resumes from the previous checkpoint
 
-A checkpoint appears by a rename at the end of its writing, so a run that is
-killed while saving resumes from the one before. `models.checkpoint_reader`
-reads only the parameters of a run.
+A checkpoint gets its final name when it is complete, so a run that is killed
+while saving resumes from the previous checkpoint. `models.checkpoint_reader`
+reads only the parameters of a checkpoint.
 """
 
 from __future__ import annotations

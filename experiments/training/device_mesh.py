@@ -1,4 +1,4 @@
-"""Chooses the meshes of an experiment, and the axes that its config leaves open.
+"""Chooses the meshes of an experiment, and the sizes of their open axes.
 
 While training, a parameter takes 16 bytes (itself, its gradient and two
 moments, in float32), divided by `fsdp` and `tensor`. While sampling, each
@@ -156,7 +156,14 @@ def device_memory(device: jax.Device) -> float | None:
 def _smallest_split(
   candidates: Iterable[int], num_bytes: float, memory: float | None, share: int
 ) -> int:
-  """Returns the first split that fits into 1/share of the memory, or the last."""
+  """Returns the first number of parts that is large enough, or the last one.
+
+  Args:
+    candidates: numbers of parts, ascending.
+    num_bytes: bytes that are divided into parts.
+    memory: bytes of one device; None accepts the first candidate.
+    share: one part may take at most memory / share.
+  """
   candidates = list(candidates)
   sufficient = (
     n for n in candidates if memory is None or num_bytes / n <= memory / share

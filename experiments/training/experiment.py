@@ -68,7 +68,7 @@ class Experiment:
 
   @property
   def model_without_lora(self) -> ModelConfig:
-    """Shape of the decoder without adapters, as other runs and folders save it."""
+    """Shape of the decoder without LoRA adapters, as in folders of weights."""
     return dataclasses.replace(self.model, lora_rank=0)
 
   def on_mesh(self, mesh: Mesh) -> Experiment:
@@ -131,7 +131,7 @@ class Experiment:
     return state.replace(frozen=frozen)
 
   def _jit_on_mesh(self, init: Callable) -> Callable:
-    """Compiles an initialiser so that parameters are created where they live."""
+    """Compiles an initialiser that creates parameters sharded on the mesh."""
     shapes = jax.eval_shape(init, jax.random.key(0))
     return jax.jit(init, out_shardings=sharding.shardings(shapes, self.mesh))
 
@@ -196,7 +196,7 @@ class Experiment:
   # ----------------------------------------------------------------------------
 
   def sampler_state(self, state: step.State) -> step.State:
-    """Returns the state, or its shapes, without what the sampler never reads."""
+    """Returns the part of a state that the sampler reads; also of shapes."""
     parameter_sets = state.parameter_sets
     if self.method.sampler.name == samplers.once().name:
       # Other samplers may read any parameter set.

@@ -14,12 +14,13 @@ of its own step:
   time/step_s        from the end of the previous step to the end of this one. A
                      step ends when the host sees that its update has finished.
                      A dispatch of several steps is divided equally.
-  time/rollout_s     sampling, if the host waits for it (it does not wait between
-                     programs that run one after the other on the device). With
-                     `sampler.ahead` it overlaps with the previous step.
+  time/rollout_s     sampling, if the host waits for it (it does not wait
+                     between programs that run one after the other on the
+                     device). With `sampler.ahead` it overlaps with the previous
+                     step.
   time/score_s       scoring on the host
-  time/update_s      from the finished rollout to the end of the step; logged with
-                     time/rollout_s
+  time/update_s      from the finished rollout to the end of the step; logged
+                     if time/rollout_s is
   time/checkpoint_s  saving after the previous step
   time/evaluation_s  evaluation before this step
   time/samples_s     the sample dump before this step
@@ -130,7 +131,7 @@ class MetricBuffer:
       self._newest_end = time.perf_counter()
 
   def flush(self, state_ready: float | None = None) -> None:
-    """Waits for the newest dispatch, logs its steps and lets the guard check them.
+    """Waits for the newest dispatch, and logs and checks its steps.
 
     Args:
       state_ready: moment at which the next dispatch saw that this one had

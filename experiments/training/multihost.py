@@ -4,9 +4,9 @@ All processes run the same code on the same config. Arrays are global: a process
 holds the shards on its devices. JAX does the communication; this module adds
 what a training loop needs besides:
 
-  decisions from files   process 0 reads them and broadcasts the decision, because
-                         another process may not see a file that was just
-                         written
+  decisions from files   process 0 reads the files and broadcasts the decision,
+                         because another process may not see a file that was
+                         just written
   scores on the host     each process scores the samples on its devices, and all
                          processes gather all scores
 """
@@ -60,8 +60,8 @@ def connect_processes(
     return
   if missing:
     raise ValueError(
-      f"{', '.join(missing)} is missing: each of several processes needs all of "
-      + ", ".join(f"--{name}" for name in flags)
+      f"{', '.join(missing)} is missing: each of several processes needs all "
+      "of " + ", ".join(f"--{name}" for name in flags)
     )
   host, _, port = coordinator.rpartition(":")
   if not (host and port.isdecimal()):
@@ -98,7 +98,7 @@ def broadcast_from_process_0(value: int) -> int:
 
 
 def is_true_everywhere(value: bool) -> bool:
-  """Returns whether the value is true in every process; waits for all of them."""
+  """Waits for all processes; returns whether all of them pass True."""
   return bool(np.all(multihost_utils.process_allgather(np.bool_(value))))
 
 
@@ -143,7 +143,7 @@ def place(tree: PyTree, sharding: jax.sharding.Sharding | None) -> PyTree:
 
 
 def fetch(tree: PyTree) -> PyTree:
-  """Copies global arrays, with all their shards, to the host of every process."""
+  """Copies global arrays, with all shards, to the host of every process."""
 
   def gather(array: Any) -> np.ndarray:
     if isinstance(array, jax.Array) and not array.is_fully_addressable:

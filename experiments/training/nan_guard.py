@@ -1,14 +1,17 @@
 """The NaN guard ends a run whose updates are skipped, and saves the cause.
 
-The device skips an update (`rl.step`) when its loss, its gradient or itself is
-not finite, or when its mean importance ratio exceeds `plan.max_mean_ratio`. A
-skipped update changes nothing, and the run goes on: one may be bad luck. The
-guard ends the run
+`rl/update_guard.py` decides, on the device, which updates are skipped: for
+example those whose loss or gradient is not finite, or whose mean importance
+ratio exceeds `plan.max_mean_ratio`. A skipped update changes no parameter, and
+the run goes on. The guard ends the run
 
-  after `config.stop_after_skips` steps in a row in which every update was
-  skipped after one score that is not finite, which is a fault of the reward
+  - after `config.stop_after_skips` training steps in a row in which a learner
+    skipped all its updates for one of these reasons (a step without any token
+    in the loss does not count), or
+  - after a single score that is not finite, which is a fault of the reward.
 
-and saves the rollout and the state of that step in the workdir:
+Before it ends, the run saves the rollout and the state of the step that failed,
+for example step 123, in its workdir:
 
   stopped/step_000123/state/                a checkpoint
   stopped/step_000123/rollout.safetensors   the arrays of the rollout by name

@@ -90,7 +90,7 @@ class AsynchronousSampler:
     self._latest: dict[int, tuple[step.Rollouts, Times]] = {}
 
   def __call__(self, state: step.State) -> tuple[step.Rollouts, Times]:
-    """Returns the rollout of this state's step; a second call returns the same."""
+    """Returns the rollout of this state's step, also if called again."""
     done = int(state.step)  # waits for the update of the previous step
     state_ready = time.perf_counter()
     if done not in self._latest:

@@ -468,7 +468,7 @@ def make_demonstration_fn(
 def make_host_demonstration_fn(
   task: Task, prompts: int, sharding: NamedSharding
 ) -> HostRolloutFn:
-  """Builds a function that gives one demonstration per prompt, from the host."""
+  """Builds a rollout function of demonstrations that the host computes."""
 
   def rollout_fn(state: State) -> tuple[types.Rollout, dict[str, float]]:
     problem_key, solution_key = jax.random.split(state.key)

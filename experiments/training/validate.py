@@ -179,10 +179,9 @@ def _check_retention(config: ml_collections.ConfigDict) -> None:
 
 
 def check_method(config: ml_collections.ConfigDict) -> None:
-  """Checks what the config adds to the policy's method.
+  """Checks that the config replaces no part that the policy's method sets.
 
-  `rollout.sampler`, `sampler.truncation` and `mix` replace parts that a method may bring
-  itself.
+  `rollout.sampler` replaces the method's sampler, and `mix` its reward.
   """
   policy_method = learners.by_learner(build.make_method(config.method))[
     learners.POLICY
@@ -193,15 +192,16 @@ def check_method(config: ml_collections.ConfigDict) -> None:
   ):
     raise ValueError(
       f"rollout.sampler = {config.rollout.sampler}: {policy_method.name} has "
-      f"the sampler {policy_method.sampler} already; leave rollout.sampler empty"
+      f"the sampler {policy_method.sampler} already; leave rollout.sampler "
+      "empty"
     )
   mix = config.get("mix") or {}
   if (
     mix.get("terms") or mix.get("steps")
   ) and policy_method.reward is not None:
     raise ValueError(
-      f"mix: {policy_method.name} brings a reward of its own, {policy_method.reward.name}; "
-      "leave mix empty"
+      f"mix: {policy_method.name} brings a reward of its own, "
+      f"{policy_method.reward.name}; leave mix empty"
     )
 
 
@@ -226,13 +226,14 @@ def check_mix(mix: Mapping[str, Any]) -> None:
       )
     if term.schedule == "constant" and (term.schedule_steps or term.final):
       raise ValueError(
-        f"mix.terms.{name}: schedule_steps = {term.schedule_steps} and final = {term.final} have "
-        "no meaning with a constant schedule; use schedule = 'linear' or "
-        "'cosine', or leave both at 0"
+        f"mix.terms.{name}: schedule_steps = {term.schedule_steps} and "
+        f"final = {term.final} have no meaning with a constant schedule; use "
+        "schedule = 'linear' or 'cosine', or leave both at 0"
       )
     if term.schedule != "constant" and term.schedule_steps < 1:
       raise ValueError(
-        f"mix.terms.{name}.schedule_steps = {term.schedule_steps} must be at least 1"
+        f"mix.terms.{name}.schedule_steps = {term.schedule_steps} must be at "
+        "least 1"
       )
 
 
@@ -302,8 +303,9 @@ def _check_task_settings(config: ml_collections.ConfigDict) -> None:
   reward, path = config.get("reward", ""), config.data.get("path", "")
   if reward and "reward" not in accepted:
     raise ValueError(
-      f"reward = {reward!r}: the task {name} has its own verifier; leave reward "
-      "empty, or use task=jsonl (config.mix says what the policy is paid for)"
+      f"reward = {reward!r}: the task {name} has its own verifier; leave "
+      "reward empty, or use task=jsonl (config.mix sets the reward that the "
+      "policy is trained on)"
     )
   if path and "path" not in accepted:
     raise ValueError(
@@ -352,8 +354,8 @@ def check_devices(
   count, ahead = sampler.get("devices", 0), sampler.get("ahead", 0)
   if not 0 <= count < len(devices):
     raise ValueError(
-      f"sampler.devices = {count} must leave some of the {len(devices)} devices "
-      f"to training: 0 to {len(devices) - 1}"
+      f"sampler.devices = {count} must leave some of the {len(devices)} "
+      f"devices to training: 0 to {len(devices) - 1}"
     )
   if count and len({device.process_index for device in devices}) > 1:
     raise ValueError(
@@ -389,9 +391,9 @@ def check_experiment(e: Experiment) -> None:
   step.make(e.methods, e.policy, e.txs, e.plan)  # refuses off-policy updates
   if e.is_rl and e.sampling.temperature <= 0:
     raise ValueError(
-      f"rollout.temperature = {e.sampling.temperature} must be above 0, because "
-      "training needs different samples; nearest useful: 1.0 (evaluation may "
-      "use 0)"
+      f"rollout.temperature = {e.sampling.temperature} must be above 0, "
+      "because training needs samples that differ; 1.0 is usual "
+      "(evaluation.temperature may be 0)"
     )
   _check_fused_loop(e)
   _check_value_head(e)
@@ -489,8 +491,8 @@ def _check_value_head(e: Experiment) -> None:
   }
   if "value" in heads and not e.model.value_head:
     raise ValueError(
-      f"{e.method.name} reads a value head, which the policy does not have: add "
-      "--config.model.value_head=True"
+      f"{e.method.name} reads a value head, which the policy does not have: "
+      "add --config.model.value_head=True"
     )
 
 
@@ -542,8 +544,8 @@ def _check_reward(policy_method: Method) -> None:
   levels = set().union(*map(_source_levels, bare_method.transforms.values()))
   if reward.terms and levels == {"step"}:
     raise ValueError(
-      f"mix.terms: {bare_method.name} learns from step scores, not from scores; "
-      "use a method that does, such as grpo"
+      f"mix.terms: {bare_method.name} learns from step scores, not from "
+      "scores; use a method that learns from scores, such as grpo"
     )
   if reward.steps is not None and "step" not in levels:
     raise ValueError(
@@ -665,8 +667,8 @@ def _check_can_create(workdir: epath.PathLike) -> None:
       pass
   except OSError as error:
     raise ValueError(
-      f"workdir {workdir} cannot be created: {error.strerror} in {parent}; name "
-      "a folder that can be created"
+      f"workdir {workdir} cannot be created: {error.strerror} in {parent}; "
+      "name a folder that can be created"
     ) from None
 
 
@@ -685,6 +687,6 @@ def _check_base(e: Experiment) -> None:
     raise ValueError(f"base: {error}") from None
   if base.model != e.model_without_lora:
     raise ValueError(
-      f"base.model {base.model} is not {e.model_without_lora}; both must be the "
-      "same"
+      f"base.model {base.model} is not {e.model_without_lora}; both must be "
+      "the same"
     )

@@ -60,7 +60,7 @@ def lock_workdir(workdir: epath.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lock_file(path: pathlib.Path) -> Iterator[str | None]:
-  """Locks a file; yields None, or a description of the run that holds the lock."""
+  """Locks a file; yields None, or the description of a run that holds it."""
   # Opened without truncation: until the lock is taken, the text is the
   # holder's.
   with open(path, "a+") as file:

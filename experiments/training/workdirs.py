@@ -105,7 +105,7 @@ def write_model(
 
 
 def read_frozen_step(workdir: epath.PathLike) -> int | None:
-  """Returns the step of the frozen base's checkpoint, as `model.json` has it."""
+  """Returns `frozen_step` of `model.json`, None without a `model.json`."""
   path = epath.Path(workdir) / MODEL_FILE
   return json.loads(path.read_text())["frozen_step"] if path.exists() else None
 
@@ -128,8 +128,8 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
   missing = [key for key in _REQUIRED_KEYS if key not in values]
   if missing:
     raise ValueError(
-      f"{path} is not the config of a run: it has no {', '.join(missing)}; name "
-      "the workdir of a run"
+      f"{path} is not the config of a run: it has no {', '.join(missing)}; "
+      "name the workdir of a run"
     )
   return ml_collections.ConfigDict(_lists_to_tuples(values))
 

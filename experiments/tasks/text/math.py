@@ -12,7 +12,8 @@ in worker processes, which start when the first completions are judged. An
 answer that cannot be read as mathematics is matched by the same text alone.
 
 Usage:
-  python -m experiments.evaluate --policy FOLDER --task "math(dataset='math500')"
+  python -m experiments.evaluate --policy FOLDER \\
+    --task "math(dataset='math500')"
 
 Source: Hendrycks et al. 2021, "Measuring Mathematical Problem Solving With the
 MATH Dataset"; MATH-500 is the test part of Lightman et al. 2023, "Let's Verify

@@ -143,11 +143,12 @@ class Template:
 
 
 def end_ids(template: Template, folder: str | os.PathLike) -> tuple[int, ...]:
-  """Returns the tokens that end a completion; demonstrations end with the first.
+  """Returns the tokens that end a completion.
 
-  The tokenizer's folder names some of them in its generation config. The
-  assistant's turn of a conversation ends with a further one (`<|end|>` above),
-  which the folder of a base model has in its chat template alone.
+  Demonstrations end with the first of them. The tokenizer's folder names some
+  end tokens in its generation config. The assistant's turn of a conversation
+  ends with another one (`<|end|>` above), which the folder of a base model
+  names only in its chat template.
 
   Args:
     template: template of the prompts.
@@ -174,10 +175,12 @@ def end_ids(template: Template, folder: str | os.PathLike) -> tuple[int, ...]:
 
 
 def shorten(ids: list[int], length: int, bos_id: int | None) -> list[int]:
-  """Returns the last `length` tokens of a prompt, after its BOS if it has one.
+  """Returns the last tokens of a prompt, at most `length`, with its BOS.
 
-  What goes is the beginning of the conversation: the system turn and the header
-  of the user's turn. With BOS 1, `shorten([1, 5, 6, 7], 2, 1)` is `[1, 7]`.
+  The tokens that are cut are those after BOS: in a conversation, the system
+  turn and the header of the user's turn. With BOS 1,
+  `shorten([1, 5, 6, 7], 2, 1)` is `[1, 7]`. A prompt of at most `length` tokens
+  is returned as it is.
 
   Args:
     ids: token ids of the prompt.

@@ -9,8 +9,9 @@ A line of the data has a prompt, the available tools, and the calls to make:
 The tools are a list of objects of any form, or a text. They stand before the
 prompt. The answer takes one of these forms:
 
-  list of calls   Each call becomes a block `<tool_call>\\n{...}\\n</tool_call>`,
-                  as in the chat templates of Hermes and Qwen.
+  list of calls   Each call becomes a block
+                  `<tool_call>\\n{...}\\n</tool_call>`, as in the chat templates
+                  of Hermes and Qwen.
   text            The reference as a completion should write it, with its tags
                   (`<think>`, `<tool_call>`, `<response>`). The format asks for
                   exactly these tags: a completion with thoughts in `<think>`
