@@ -12,7 +12,7 @@ in worker processes, which start when the first completions are judged. An
 answer that cannot be read as mathematics is matched by the same text alone.
 
 Usage:
-  python -m experiments.evaluate --policy FOLDER \\
+  python -m experiments.evaluate --policy FOLDER \
     --task "math(dataset='math500')"
 
 Source: Hendrycks et al. 2021, "Measuring Mathematical Problem Solving With the
