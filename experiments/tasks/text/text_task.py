@@ -804,11 +804,11 @@ def _select_that_fit(
     fits = fits & ~prompt_is_long
   selected = indices[fits]
   if not len(selected):
+    limits = f"prompt_length={limit}"
+    if split == "train":
+      limits += f" and completion_length={options.completion_length}"
     raise ValueError(
-      f"no {split} problem of {name} fits into prompt_length={limit}"
-      + f" and completion_length={options.completion_length}"
-      * (split == "train")
-      + "; set larger lengths"
+      f"no {split} problem of {name} fits into {limits}; set a larger length"
     )
   num_dropped = len(indices) - len(selected)
   note = (

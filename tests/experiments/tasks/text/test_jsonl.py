@@ -281,7 +281,7 @@ def test_a_reward_of_items_may_have_parts(make, bare, tmp_path):
   [
     ("graded", ("form", "nosuch"), "unknown part 'nosuch'.*available: form"),
     ("letters", ("nosuch",), "unknown part 'nosuch'.*available: none"),
-    ("graded", "form", r"must be a tuple of names; nearest: \('form',\)"),
+    ("graded", "form", r"must be a tuple of names, such as \('form',\)"),
   ],
 )
 def test_a_part_that_the_reward_does_not_have_is_refused(
