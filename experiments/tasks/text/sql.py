@@ -26,10 +26,10 @@ in the same order if the reference query orders them. The score is a weighted
 sum of this result ("execution") and of partial rewards ("syntax", "schema",
 "ngram", "format"); each is logged as a component.
 
-A problem is left out if its reference query returns no rows, since every query
-without rows would be right; `notes` counts these problems. To find them, each
-reference query is run once when the task is built, which takes a millisecond on
-Spider's databases. A reference query that fails is an error.
+A problem is left out if its reference query fails or returns no rows, since
+every query without rows would be right; `notes` counts these problems. To find
+them, each reference query is run once when the task is built, which takes a
+millisecond on Spider's databases.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task "sql(dataset='spider')"
@@ -119,7 +119,7 @@ def sql(
 def _example(
   location: str, line: Mapping[str, Any], folder: epath.Path
 ) -> Example | None:
-  """Makes an example from a line; None if its reference returns no rows."""
+  """Makes an example from a line; None if its query fails or has no rows."""
   question = json_lines.required_text(location, line, "question").strip()
   query = json_lines.required_text(location, line, "query").strip()
   database = _database(location, line, folder)
