@@ -327,8 +327,8 @@ def _check_task_settings(config: ml_collections.ConfigDict) -> None:
   for key, value in (("reward", reward), ("path", path)):
     if value and settings.get(key, value) != value:
       raise ValueError(
-        f"task = {config.task} sets {key}={settings[key]!r}, and the key of the "
-        f"config is {value!r}; set only one of them"
+        f"task = {config.task} sets {key}={settings[key]!r}, and the key of "
+        f"the config is {value!r}; set only one of them"
       )
 
 
@@ -572,8 +572,9 @@ def _check_reward(policy_method: Method) -> None:
   greedy_scores = scoring.provided("sampler", "greedy_scores")
   if reward.terms and greedy_scores in bare_method.signal_needs:
     raise ValueError(
-      f"mix.terms: {bare_method.name} compares scores with the task's own score "
-      "of the greedy sample, which mix does not replace; use another method"
+      f"mix.terms: {bare_method.name} compares scores with the task's own "
+      "score of the greedy sample, which mix does not replace; use another "
+      "method"
     )
 
 

@@ -35,7 +35,7 @@ PASS_AT_2 = "evaluation/accuracy/pass@2"
         "optimizer__warmup_steps": 50,
         "optimizer__decay_steps": 50,
       },
-      "decay_steps = 50: the cosine would fall at once to final_scale = 0.1",
+      "decay_steps = 50 must be .* falls to final_scale = 0.1 of its peak",
     ),
     (
       {"method": "prime", "learners": {"prm": {"b1": 2}}},
