@@ -1,7 +1,7 @@
 """Logs the metrics and times of training steps, one dispatch late.
 
-A dispatch is `config.steps_per_dispatch` training steps, which the device runs
-as one program. Use in the training loop:
+A dispatch is `config.steps_per_dispatch` training steps. Use in the training
+loop:
 
   buffer = MetricBuffer(e, logger, guard, state)
   while ...:
