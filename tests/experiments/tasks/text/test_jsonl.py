@@ -436,7 +436,7 @@ def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
     with pytest.raises(ValueError, match="must lie between 0 and 1"):
       make(pears, test_fraction=fraction)
   few = write(tmp_path, GOOD)
-  with pytest.raises(ValueError, match=r"of the 1 problems .* none to t"):
+  with pytest.raises(ValueError, match=r"of the 1 problems .* none for t"):
     make(few)
   with pytest.raises(ValueError, match="no train problems to train a token"):
     make(tokenizer="", **only(tmp_path, GOOD))
