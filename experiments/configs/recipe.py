@@ -44,9 +44,9 @@ The columns are
   in all     the state, and the larger of "sampling" and "gradients" plus
              "updating"
 
-A device needs more than its share: for sampling the full copy of the
-parameters, unless `mesh.tensor` splits it; for the update the unembedding and
-its gradient; and temporary arrays of the compiler.
+A device needs more than its share. It samples with the full copy of the
+parameters, unless `mesh.tensor` splits it, and it updates with the full
+unembedding and its gradient. The compiler adds temporary arrays.
 
 By this estimate 8 devices of 24 GiB are enough for GSM8K, and 8 devices of
 40 GiB for MATH. Compiled for 8 TPU v5e of 16 GiB, every recipe fits

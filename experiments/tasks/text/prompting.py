@@ -179,8 +179,8 @@ def end_ids(template: Template, folder: str | os.PathLike) -> tuple[int, ...]:
 def shorten(ids: list[int], length: int, bos_id: int | None) -> list[int]:
   """Returns the last tokens of a prompt, at most `length`, with its BOS.
 
-  The tokens that are cut are those after BOS: in a conversation, the system
-  turn and the header of the user's turn. With BOS 1,
+  The first tokens after BOS are cut, in a conversation the system turn and the
+  header of the user's turn. With BOS 1,
   `shorten([1, 5, 6, 7], 2, 1)` is `[1, 7]`. A prompt of at most `length` tokens
   is returned as it is.
 
