@@ -1,4 +1,4 @@
-"""Chained arithmetic with steps to be checked: a base policy and two RL runs.
+"""Chained arithmetic with scores of steps: a base policy and two RL runs.
 
   python -m experiments.run --config experiments/configs/chain.py:base \
     --workdir runs/chain_base
@@ -15,11 +15,12 @@ from experiments.configs import defaults
 
 
 def base() -> ConfigDict:
-  """The imperfect policy that chain runs start from, by imitation.
+  """The imperfect policy that chain runs start from, supervised.
 
-  Expected: 500 steps on noisy demonstrations (8 % wrong results, carried on;
-  5 % filler steps; 3 % early answers), about a minute on two cores. Then about
-  two thirds of the held-out answers are right.
+  Expected: 500 steps on demonstrations with errors (per operation, 8 % wrong
+  results that the next operation uses, 5 % filler steps, 3 % early answers),
+  about a minute on two cores. Afterwards about two thirds of the held-out
+  answers are right.
   """
   config = defaults.supervised(steps=500)
   config.task = "chain(operations=3)"
@@ -34,9 +35,10 @@ def min_form() -> ConfigDict:
 
   Expected: about a minute and a half on two cores; the share of right answers
   rises from .65 to .96. With
-  `--config.task="chain(operations=3, prm='filler')"` the process reward passes
-  any true arithmetic, useful or not: min-form still reaches .96, while
-  `--config.method=sum_form` ends at .00, writing fillers to the limit.
+  `--config.task="chain(operations=3, prm='filler')"` the process reward model
+  accepts any true arithmetic, useful or not: min-form still reaches .96, while
+  with `--config.method=sum_form` the policy writes filler steps up to the
+  length limit, and the share falls to .00.
   """
   config = _rl()
   config.method = "min_form"
@@ -46,14 +48,16 @@ def min_form() -> ConfigDict:
 def prime() -> ConfigDict:
   """RL by PRIME: process rewards from outcome labels alone.
 
-  An implicit process reward model starts as the policy, learns beside it from
-  right and wrong answers, and pays every token; nobody labels a step.
+  An implicit process reward model has the policy's parameters at first, is
+  trained together with the policy from right and wrong answers, and gives a
+  reward to every token. No step is labelled.
 
   Expected: about two minutes on two cores; the share of right answers rises
-  from .65 to .92 (seed 0), and the reward model orders .77 of the pairs of a
-  right and a wrong sample of one group (`prm/pair_accuracy`, first 60 steps).
-  Later most groups are right more often than .8 and are left out: of the last
-  40 steps, 16 have no group left and are skipped (`optim/skipped`).
+  from .65 to .92 (seed 0). Of the pairs of a right and a wrong sample of one
+  group, the reward model gives the right sample the higher reward in .77
+  (`prm/pair_accuracy`, first 60 steps). Later more than .8 of the samples of
+  most groups are right, and the method leaves such groups out: 16 of the last
+  40 steps have no group left, and their update is skipped (`optim/skipped`).
   """
   config = _rl()
   config.method = "prime"
@@ -62,6 +66,7 @@ def prime() -> ConfigDict:
 
 
 def _rl() -> ConfigDict:
+  """Returns the part that both RL configs share."""
   config = defaults.with_base(defaults.rl(steps=100), base())
   config.rollout.prompts = 16
   config.optimizer.learning_rate = 2e-4

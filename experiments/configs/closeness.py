@@ -1,4 +1,4 @@
-"""RL for max@8 of a continuous score: how near countdown comes to its target.
+"""RL for max@8 of a continuous score: closeness to the target of countdown.
 
   python -m experiments.run --config experiments/configs/closeness.py \
     --workdir runs/closeness

@@ -17,11 +17,12 @@ from models.config import ModelConfig
 
 
 def model(**shape: int | float | str | bool) -> ConfigDict:
-  """A small decoder: 2 layers of width 64, about 100k parameters.
+  """Returns the shape of a small decoder: 2 layers, about 100k parameters.
 
   Args:
-    **shape: fields of `models.config.ModelConfig`, which documents them. Fields
-      that are neither here nor below keep their defaults.
+    **shape: fields of `models.config.ModelConfig`, which documents them. They
+      replace the values below; all other fields have the defaults of
+      `ModelConfig`.
   """
   values = {f.name: f.default for f in dataclasses.fields(ModelConfig)}
   values |= {
@@ -33,20 +34,22 @@ def model(**shape: int | float | str | bool) -> ConfigDict:
     "head_dim": 16,
     "mlp_width": 256,
   }
-  # None: no scaling; else the fields of `models.rope.RopeScaling`.
+  # None: no scaling; otherwise the fields of `models.rope.RopeScaling`.
   values["rope_scaling"] = placeholder(dict)
-  # None: the fastest form on the platform (`training/decoder.py` chooses).
+  # None for the next two: `training/decoder.py` chooses the fastest form for
+  # the platform.
   values["attention"] = placeholder(str)
   values["unroll"] = placeholder(int)
   return ConfigDict(values | shape)
 
 
 def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
-  """The keys that RL and supervised runs share."""
+  """Returns the keys that RL and supervised runs share."""
   config = ConfigDict()
   # The run. Read by training/build.py and training/loop.py.
   config.kind = "rl"  # "rl", or "supervised" on the task's demonstrations
-  config.seed = seed  # of the initial parameters, the problems and the samples
+  # Seed of the initial parameters, the problems and the samples.
+  config.seed = seed
   config.steps = steps  # training steps; each samples a new batch of prompts
 
   # The task, with its settings; `python -m experiments.catalogue tasks`
@@ -64,10 +67,10 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
     }
   )
 
-  # A checkpoint, or a published shape, in place of `model` and of `base`.
-  # Of `model` these keys still hold: dtype, param_dtype, remat, attention,
-  # unroll, value_head, extra_heads and lora_*. Read by training/decoder.py
-  # and training/loop.py.
+  # Published weights or a published shape, which replace `model` and `base`.
+  # Only these keys of `model` are still read: dtype, param_dtype, remat,
+  # attention, unroll, value_head, extra_heads and lora_*. Read by
+  # training/decoder.py and training/initial_state.py.
   config.policy = ConfigDict(
     {
       # Hugging Face folder whose weights, shape and tokenizer are used; "":
@@ -88,38 +91,39 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
     {
       "prompts": 32,  # P, prompts per step, over all devices
       "samples": 16,  # S, completions per prompt (RL only)
-      # T, most tokens of a completion; 0: as many as the task's solutions
-      # need.
+      # T, largest number of tokens of a completion; 0: that of the task.
       "max_tokens": 0,
       "temperature": 1.0,  # must be above 0
-      # Truncations of the distribution that is sampled from. They make the
-      # rollout off-policy, which the trainer does not correct.
+      # Truncations of the distribution that is sampled from. With them, samples
+      # come from another distribution than the policy's, which training does
+      # not correct.
       "top_k": 0,  # only the k most likely tokens; 0: all tokens
-      "top_p": 1.0,  # only the likeliest tokens of this total probability
-      # Only tokens at least this fraction as likely as the likeliest.
+      # Only the most likely tokens whose probabilities sum to this value.
+      "top_p": 1.0,
+      # Only tokens with at least this fraction of the largest probability.
       "min_p": 0.0,
-      # Completions of a prompt that are decoded at a time; 0: all. Where
-      # lengths differ much, fewer are faster: a row of the decoder that
-      # finishes a completion starts the next one. Fewer need less memory.
+      # Completions of a prompt that are decoded at a time; 0: all. A row of the
+      # decoder that finishes a completion starts the next one, so fewer rows
+      # are faster if lengths differ much. Fewer rows need less memory.
       "rows": 0,
-      # A sampler of `rl/sampling/` or `rewards/process/prefix_values.py` for a
-      # method that draws its samples once. "greedy()" adds one greedy
-      # completion per prompt; "prefix_values(continuations=4)" estimates the
-      # value of every prefix from continuations. "": the method's own sampler.
+      # Sampler that replaces that of a method which draws all samples at once:
+      # "greedy()" adds one greedy completion per prompt;
+      # "prefix_values(continuations=4)" estimates the value of every prefix
+      # from continuations. "": the method's own sampler.
       "sampler": "",
     }
   )
 
-  # How a rollout is cut into updates. Read by rl/minibatches.py.
+  # How a rollout is divided into updates. Read by rl/minibatches.py.
   config.plan = ConfigDict(
     {
       "epochs": 1,  # passes over the rollout
       "minibatches": 1,  # optimizer updates per epoch
-      # Parts of a minibatch whose gradients are summed. More need less
-      # memory; the result is the same.
+      # Parts of a minibatch whose gradients are summed. More parts need less
+      # memory; the result is the same up to rounding.
       "microbatches": 1,
       # Positions of a prompt's completions whose logits are computed at a
-      # time; None: as many as 256 MiB of logits hold.
+      # time; None: as many as fit into 256 MiB of logits.
       "chunk": placeholder(int),
       # An update is skipped if the mean importance ratio of its minibatch
       # exceeds this.
@@ -144,7 +148,7 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
     }
   )
 
-  # Number of devices along each axis of the mesh; -1: all that are left.
+  # Number of devices along each axis of the mesh; -1: all remaining devices;
   # None: chosen from the number of devices and their memory. Read by
   # training/device_mesh.py.
   config.mesh = ConfigDict(
@@ -156,7 +160,7 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       "context": 1,  # splits the tokens of a sequence
     }
   )
-  # Devices that the host's CPU is split into; accelerators are not
+  # Number of devices as which JAX treats the host's CPU; accelerators are not
   # affected. Read by cli/devices.py.
   config.cpu_devices = 1
   # Training steps that run as one program. More than 1 needs a task that is
@@ -173,7 +177,7 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
       # Completions of a problem that are decoded at a time; 0: all.
       "rows": 0,
       "temperature": 1.0,  # 0: greedy decoding
-      "seed": 0,  # of the completions
+      "seed": 0,  # seed of the completions
     }
   )
   # Training steps between further evaluations; 0: none.
@@ -189,17 +193,19 @@ def _shared(seed: int | FieldReference, steps: int) -> ConfigDict:
   # Checkpoints. Read by training/loop.py and
   # training/checkpoint_retention.py. The last step is always saved.
   config.checkpoint_every = 0  # training steps between checkpoints; 0: none
-  config.keep_checkpoints = 2  # number of latest checkpoints that stay
-  # Checkpoints at multiples of this step stay too; 0: none.
+  config.keep_checkpoints = 2  # number of latest checkpoints that are kept
+  # Checkpoints at multiples of this number of steps are kept too; 0: none.
   config.keep_every = 0
-  # Metric whose best checkpoint stays too, such as
-  # "evaluation/accuracy/pass@8"; with "-" in front, "-loss/total", the
-  # lowest value is best; "": none. It must be logged at every checkpoint.
+  # Metric whose best checkpoint is kept too, such as
+  # "evaluation/accuracy/pass@8". The highest value is best, or with "-" in
+  # front ("-loss/total") the lowest. "": none. It must be logged at every
+  # multiple of checkpoint_every.
   config.keep_best = ""
 
-  # Consecutive steps without an update after which a run ends; 0: it never
-  # ends for that. An update is skipped if its loss, gradient or mean ratio
-  # is not finite, or the ratio exceeds plan.max_mean_ratio. Read by
+  # Consecutive training steps without an update after which a run ends; 0: no
+  # number of them ends it. rl/update_guard.py decides which updates are
+  # skipped: for example those whose loss, gradient or mean importance ratio is
+  # not finite, or whose ratio exceeds plan.max_mean_ratio. Read by
   # training/nan_guard.py.
   config.stop_after_skips = 10
   return config
@@ -217,7 +223,7 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   # `python -m experiments.catalogue methods` lists them. Read by
   # training/build.py.
   config.method = "grpo(beta=0.0)"
-  # The reward, in place of the task's score. Read by training/build.py.
+  # The reward that replaces the task's score. Read by training/build.py.
   config.mix = pay()
   # Optimizer settings of further learners, where several networks learn:
   # {learner: {key of `optimizer`: value}}. Read by training/optimizers.py.
@@ -226,14 +232,18 @@ def rl(steps: int = 120, seed: int | FieldReference = 0) -> ConfigDict:
   # training/device_mesh.py.
   config.sampler = ConfigDict(
     {
-      # Devices that only sample, taken from the end; 0: the training devices
-      # sample too.
+      # Number of devices that only sample, the last of all devices; 0: the
+      # training devices sample too.
       "devices": 0,
-      # 1: samples for the next step while this one is trained, from parameters
-      # that are one update old (needs `devices`); 0: samples, then trains.
+      # 1: samples the rollout of the next training step while the present step
+      # is trained, from parameters that are one step old (needs `devices`); 0:
+      # samples, then trains.
       "ahead": 0,
-      # Weighs each token by min(pi / pi_sampler, this), which corrects for old
-      # parameters or lower precision of the sampler; 0: no weights.
+      # Largest importance weight. The advantage of each token is multiplied by
+      # min(pi / pi_sampler, truncation), where pi is the probability of the
+      # token under the parameters at the start of the step, and pi_sampler that
+      # under the sampler, whose parameters are older or less precise. 0: no
+      # weights.
       "truncation": 0.0,
       # Mesh of the sampler, as in `mesh`; all None: the mesh of training.
       "replica": placeholder(int),
@@ -288,7 +298,7 @@ def term(
   gates: tuple[str, ...] = (),
   threshold: float = 0.5,
 ) -> ConfigDict:
-  """One reward of a combination.
+  """Returns one reward of a combination, with its weight.
 
   Args:
     reward: one of `rewards.names()`, with its settings; "" means the component
@@ -298,9 +308,10 @@ def term(
       `final`.
     final: weight at the end of the schedule; 0 if it is constant.
     schedule_steps: training steps of the schedule; 0 if it is constant.
-    gates: terms, or components of the task, that must exceed their threshold;
-      otherwise this term is 0.
-    threshold: value that this term must exceed where it is a gate.
+    gates: names of terms, or of components of the task, that must exceed their
+      threshold; otherwise this term is 0.
+    threshold: value that this term must exceed if another term names it as a
+      gate.
   """
   return ConfigDict(
     {
@@ -316,13 +327,14 @@ def term(
 
 
 def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
-  """Imitation of the task's demonstrations.
+  """Returns a config of supervised training on the task's demonstrations.
 
   Args:
     steps: number of training steps; the cosine schedule ends with them.
     seed: seed of the run.
   """
-  # One reference, so that `--config.steps` moves the end of the cosine too.
+  # Both keys refer to one value, so that `--config.steps` also sets
+  # `decay_steps`.
   last_step = FieldReference(steps)
   config = _shared(seed, steps)
   config.steps = last_step
@@ -337,10 +349,10 @@ def supervised(steps: int = 1000, seed: int | FieldReference = 0) -> ConfigDict:
 
 
 def with_base(config: ConfigDict, base: ConfigDict) -> ConfigDict:
-  """Returns `config` with a supervised run of the same task to start from.
+  """Returns `config`, changed so that the run first trains a supervised base.
 
-  Seed, task, verifier, data, model and mesh are shared: an override of one
-  changes both runs.
+  Both runs refer to the same seed, task, reward of the task, data, model, mesh
+  and CPU devices: overriding one of these keys changes both runs.
 
   Args:
     config: config of the RL run.

@@ -1,10 +1,11 @@
-"""A run of seconds that `python -m experiments.studies.faults` breaks.
+"""A short run that `python -m experiments.studies.faults` interrupts.
 
   python -m experiments.run --config experiments/configs/faults.py \
     --workdir runs/faults
 
-It has all parts of a run: a supervised base, then 200 steps with a reference
-policy, checkpoints every 5 steps, and evaluations and written samples every 20.
+It takes seconds, and has all parts of a run: a supervised base, then 200 steps
+with a reference policy, checkpoints every 5 steps, and evaluations and sample
+dumps every 20 steps.
 """
 
 from experiments.configs import defaults

@@ -3,19 +3,20 @@
   python -m experiments.run --config experiments/configs/forkme.py \
     --workdir runs/forkme
 
-About a minute on two cores: imitation of imperfect demonstrations, then RL from
-that policy. `experiments/configs/defaults.py` has every key with its meaning;
-`--config.KEY=VALUE` changes one for a run.
+The run takes about a minute on two cores: supervised training on imperfect
+demonstrations, then RL from the trained policy.
+`experiments/configs/defaults.py` has every key with its meaning;
+`--config.KEY=VALUE` changes a key for one run.
 """
 
 from experiments.configs import defaults
 
 
 def get_config():
-  # The policy to start from: a supervised run, which goes into `base/` of the
-  # workdir. For a published model instead: config = defaults.rl(steps=60),
-  # config.policy.path = its folder, and a text task such as
-  # config.task = "gsm8k(thinking=False)".
+  # The policy to start from: that of a supervised run, whose files are in the
+  # folder `base/` of the workdir. To start from a published model, write
+  # config = defaults.rl(steps=60), set config.policy.path to its folder, and
+  # use a text task such as config.task = "gsm8k(thinking=False)".
   base = defaults.supervised(steps=200)
   base.model = defaults.model(width=64, layers=2)
   base.task = "countdown(count=4)"  # python -m experiments.catalogue tasks
@@ -30,7 +31,7 @@ def get_config():
   config.rollout.prompts = 32
   config.rollout.samples = 16
   config.optimizer.learning_rate = 1.5e-4
-  config.checkpoint_every = 20  # a killed run resumes from the last one
+  config.checkpoint_every = 20  # a killed run resumes from the last checkpoint
   config.evaluate_every = 20
   config.keep_best = "evaluation/accuracy/pass@4"
   config.rollouts_every = 20  # samples to read, in `rollouts/` and the report

@@ -15,11 +15,10 @@ from experiments.configs import defaults
 
 
 def base() -> ConfigDict:
-  """A small policy for grade-school word problems, by imitation.
+  """A small policy for grade-school word problems, supervised.
 
-  Expected: 400 steps in 10 to 16 minutes on two cores, to a loss near 1.15 nats
-  a token; then about 1 % of single answers are right, and 43 % of problems are
-  solved within 64 samples.
+  Expected: 400 steps in 10 to 16 minutes on two cores. Afterwards the loss is
+  near 1.15 nats per token, pass@1 is about .01, and pass@64 about .43.
   """
   config = defaults.supervised(steps=400)
   config.task = (

@@ -1,14 +1,15 @@
-"""One config for each method, on an embedded task, alike but for the method.
+"""One config for each method, with all other settings equal where possible.
 
   python -m experiments.run --config experiments/configs/method.py:grpo \
     --workdir runs/grpo
   python -m experiments.run --workdir runs/max_at_4 \
     --config "experiments/configs/method.py:max_at_k(k=4)"
 
-Every method of `rl/methods` has a name here. A method that is not in `CHANGES`
-uses the defaults of `on_task`, so a new method file needs no entry. Settings in
-brackets replace those of the entry. The bake-off
-(`python -m experiments.studies.bakeoff`) trains these very configs.
+The tasks are those that are scored on the device. The name of a config is the
+name of a method of `rl/methods`. A method that is not in `CHANGES` has the
+defaults of `on_task`, so a new method file needs no entry. Settings in brackets
+replace those in `CHANGES`. The bake-off
+(`python -m experiments.studies.bakeoff`) trains these configs.
 """
 
 from __future__ import annotations
@@ -23,51 +24,55 @@ from experiments.cli import config_names, spec
 from experiments.configs import chain, countdown, defaults
 from rl import methods, registry
 
-COUNTDOWN = "countdown(count=4)"  # many right answers, so that breadth shows
+# A task with many right answers per problem, on which pass@k can exceed pass@1.
+COUNTDOWN = "countdown(count=4)"
 CHAIN = "chain(operations=3)"  # a task with step scores
 # Functions that make the config of a task's base policy.
 BASES = {"countdown": countdown.base, "chain": chain.base}
 STEPS = 100
 
-# What differs from `on_task`, by config key. "method" is the method with its
-# settings, "task" the task in place of countdown.
+# Method -> values that differ from `on_task`, by config key. "method" is the
+# method with its settings, and "task" the task that replaces countdown.
 CHANGES: dict[str, dict[str, Any]] = {
-  # No ratio corrects a second minibatch: one update per rollout.
+  # One update per rollout, since no ratio corrects for a second update.
   "aryabhata": {"plan.minibatches": 1},
   # The default k, written out so that the name of the run shows it.
   "bon_mean": {"method": "bon_mean(k=4)"},
-  # 64 samples of 8 prompts, as many as 16 of 32: BroRL is about large groups.
-  # The reference moves every 20 steps, since the default of 100 would be the
-  # whole run. 8 prompts on eight devices leave no second minibatch.
+  # BroRL is about large groups: 64 samples of each of 8 prompts, in all as many
+  # as 16 of 32. The reference is replaced every 20 steps, since the default of
+  # 100 steps is the length of the run. With 8 prompts on eight devices there
+  # can be only one minibatch.
   "brorl": {
     "method": "brorl(every=20)",
     "rollout.prompts": 8,
     "rollout.samples": 64,
     "plan.minibatches": 1,
   },
-  # 2 completions of each cut thought, not 4: they count as sampled tokens.
+  # 2 completions of each cut thought and not 4, because their tokens count as
+  # sampled tokens.
   "brpo_anytime": {"method": "brpo_anytime(summaries=2)"},
   "clip_delta": {"task": CHAIN},  # reads step scores
-  # A prompt gets at most 24 samples and 16 on average, as under other methods.
+  # A prompt gets at most 24 samples, and 16 on average as in other configs.
   "coba": {"method": "coba(mean_samples=16)", "rollout.samples": 24},
   # A hard prompt gets up to 24 samples in all; `rollout.samples` is the limit.
   "dars": {"method": "dars(total=24)", "rollout.samples": 24},
   "diver": {"steps_per_dispatch": 1},  # compares samples on the host
   "empg": {"task": CHAIN},  # reads the steps of a sample
-  # Effective ranks of prefixes every 4 tokens instead of 40: answers are short.
+  # Effective ranks of prefixes every 4 tokens instead of 40: completions are
+  # short.
   "erv": {"method": "erv(stride=4)"},
   # Its clip range moves over the whole run.
   "flex_clip": {"method": f"flex_clip(steps={STEPS})"},
   "gpg": {"plan.minibatches": 1},  # one update per rollout, as in the paper
   "less": {"steps_per_dispatch": 1},  # looks for shared segments on the host
-  # The best of 8 of a group's 16 samples (default: 4), as in pass@8 of the
-  # evaluation. The same holds for the pass@k methods.
+  # k = 8 (default: 4) of the 16 samples of a group, because the evaluation has
+  # pass@8. The same holds for the methods pass_at_k...
   "max_at_k": {"method": "max_at_k(k=8)"},
   # The default k, written out so that the name of the run shows it.
   "max_at_k_off_policy": {"method": "max_at_k_off_policy(k=4)"},
   "min_form": {"task": CHAIN},  # reads step scores
   "opo": {"plan.minibatches": 1},  # strictly on-policy
-  "oprl": {"task": CHAIN},  # pays steps
+  "oprl": {"task": CHAIN},  # gives rewards to steps
   "pass_at_k": {"method": "pass_at_k(k=8)"},
   "pass_at_k_adaptive": {"method": "pass_at_k_adaptive(k=8)"},
   "pass_at_k_combination": {"method": "pass_at_k_combination(k=8)"},
@@ -82,10 +87,11 @@ CHANGES: dict[str, dict[str, Any]] = {
   "strict_min_form": {"task": CHAIN},  # reads step scores
   "sum_form": {"task": CHAIN},  # reads step scores
   "superhf": {"plan.minibatches": 1},  # one supervised step per rollout
-  # Ten times the usual rate, as only a hundredth of the weights moves.
+  # Ten times the usual rate, because only 1 % of the weights is trained.
   "ticket_mask": {"optimizer.learning_rate": 0.0015},
   "unlikeliness": {"plan.epochs": 2},  # as in the paper
-  # The critic learns alone for 10 of the 100 steps; the default is 50.
+  # For the first 10 of the 100 steps only the critic is trained; the default is
+  # 50.
   "vapo": {"method": "vapo(pretraining=10)"},
 }
 
@@ -101,10 +107,10 @@ def summary(name: str) -> str:
 
 
 def get_config(name: str = "") -> ConfigDict:
-  """The config of a method.
+  """Returns the config of a method.
 
   Args:
-    name: name of a method, or a name with settings, "max_at_k(k=4)".
+    name: name of a method, or a name with settings such as "max_at_k(k=4)".
 
   Raises:
     ValueError: if there is no such method.
@@ -119,7 +125,7 @@ def get_config(name: str = "") -> ConfigDict:
 
 
 def base(task: str) -> ConfigDict:
-  """The supervised config whose policy the runs of a task start from.
+  """Returns the supervised config whose policy the runs of a task start from.
 
   The model has a value head, for the methods that train one.
 
@@ -143,10 +149,10 @@ def on_task(
   task: str = COUNTDOWN,
   changes: Mapping[str, Any] | None = None,
 ) -> ConfigDict:
-  """Reinforcement learning by a method, from the base policy of a task.
+  """Returns a config of RL by a method, from the base policy of a task.
 
-  A step samples 16 completions of each of 32 prompts and makes two updates, so
-  that probability ratios differ from 1 in the second.
+  A training step samples 16 completions of each of 32 prompts and makes two
+  updates. In the second update, probability ratios differ from 1.
 
   Args:
     method: a method, with its hyper-parameters, as in `config.method`.

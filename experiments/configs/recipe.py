@@ -1,4 +1,4 @@
-"""Published models of one or two billion parameters on text, three methods.
+"""RL of published models of one or two billion parameters, by three methods.
 
   EXTREMUM_DATA=FOLDER python -m experiments.run \
     --config experiments/configs/recipe.py:qwen3_0_6b_gsm8k_max_at_k \
@@ -8,15 +8,16 @@ A name is MODEL_DATASET_METHOD: Qwen2.5-1.5B, Qwen3-0.6B and Llama-3.2-1B on
 GSM8K and MATH with max@k, pass@k and min-form credit. FOLDER holds
 `gsm8k_train.jsonl` and `gsm8k_test.jsonl`, or `math_train.jsonl` and
 `math_test.jsonl`; CHECKPOINT is the downloaded model. The recipes are complete,
-and not yet run: what is expected of them below is not measured.
+but they have not been run yet: the expected results below are not measured.
 
-All but the model, the data and the method is the same, so that runs compare:
-64 prompts of 16 samples a step, in two minibatches. The rate of AdamW, 1e-6
-after 20 steps of warm-up, and the 16 samples are those of DAPO (Yu et al. 2025,
-section 4.1), weight decay .1 and clipping at norm 1 those of its scripts; b2 is
-the usual .999. GRPO of TRL and of verl begins at the same rate. Parameters and
-AdamW are in float32, because a step of 1e-6 is lost in bfloat16; activations
-are in bfloat16.
+All recipes have the same settings except the model, the data and the method, so
+that their results can be compared: 64 prompts with 16 samples per training
+step, in two minibatches. The learning rate, 1e-6 after 20 steps of warm-up, and
+the 16 samples are those of DAPO (Yu et al. 2025, section 4.1); the weight decay
+of 0.1 and the clipping at norm 1 are those of DAPO's scripts; b2 has the usual
+value 0.999. The default learning rate of GRPO in TRL and in verl is the same.
+Parameters and the state of AdamW are in float32, because updates of size 1e-6
+are lost in bfloat16; activations are in bfloat16.
 
 Memory, estimated in GiB over all devices, to be divided by their number:
 
@@ -28,24 +29,35 @@ Memory, estimated in GiB over all devices, to be divided by their number:
   llama3.2-1b   gsm8k     14           9         19         38       61
                 math      14           9         35         91      114
 
-"state" is 12 bytes a parameter (float32 and two moments), "gradients" 8 more
-while updating, where they are added up. "sampling" is a copy of the parameters
-in bfloat16 and the key-value cache: 28, 112 and 32 KiB for each of 64 x 16 T
-tokens and 64 prompts of 512. "updating" is that copy, the inputs of every layer
-(of 8 prompts; the rest is computed again), and the larger of the logits of 256
-positions with their gradient and a layer's attention and MLP. "in all" is the
-state with the larger of the two phases. A device needs some more: while
-sampling the full copy and not its share, unless `mesh.tensor` splits it; the
-unembedding and its gradient while updating; and what the compiler adds.
+The columns are
 
-So 8 devices of 24 GiB should do for GSM8K, and 8 of 40 GiB for MATH. The
-compiler puts every recipe on 8 TPU v5e of 16 GiB (SCALING.md), Qwen3 on MATH
-with `--config.rollout.rows=8 --config.evaluation.rows=8`. On one device of
-80 GB, `--config.plan.microbatches=32` brings GSM8K below 45 GiB for Qwen2.5 and
-Llama; Qwen3, whose cache is the largest, needs `--config.rollout.prompts=32
---config.plan.microbatches=16` instead, and `--config.evaluation.batch=32`.
-Where the state fits on each device, `--config.mesh.data=-1
---config.mesh.fsdp=1` spares gathering the parameters.
+  state      12 bytes per parameter: the parameter and two moments in float32
+  gradients  8 bytes per parameter during the update: a gradient and the sum of
+             gradients over microbatches
+  sampling   a copy of the parameters in bfloat16, and the key-value cache: 28,
+             112 and 32 KiB (in the order of the table) per token, for 64 * 16
+             completions of T tokens and 64 prompts of 512 tokens
+  updating   that copy, the inputs of every layer for the 8 prompts of a
+             microbatch (other activations are computed again), and the larger
+             of two temporary parts: the logits of 256 positions with their
+             gradient, or the attention and MLP of one layer
+  in all     the state, and the larger of "sampling" and "gradients" plus
+             "updating"
+
+A device needs more than its share. It samples with the full copy of the
+parameters, unless `mesh.tensor` splits it, and it updates with the full
+unembedding and its gradient. The compiler adds temporary arrays.
+
+By this estimate 8 devices of 24 GiB are enough for GSM8K, and 8 devices of
+40 GiB for MATH. Compiled for 8 TPU v5e of 16 GiB, every recipe fits
+(SCALING.md), Qwen3 on MATH with `--config.rollout.rows=8
+--config.evaluation.rows=8`. For one device of 80 GB, use
+`--config.plan.microbatches=32` on GSM8K, with which Qwen2.5 and Llama need less
+than 45 GiB. Qwen3, whose cache is the largest, needs
+`--config.rollout.prompts=32 --config.plan.microbatches=16` instead, and
+`--config.evaluation.batch=32`. If the state fits on each device,
+`--config.mesh.data=-1 --config.mesh.fsdp=1` is faster, because parameters need
+not be gathered.
 """
 
 from __future__ import annotations
@@ -59,37 +71,39 @@ from experiments.cli import config_names, spec
 from experiments.configs import defaults
 from models import presets
 
-# Presets, and the checkpoint on Hugging Face that is meant.
+# Preset -> checkpoint on Hugging Face for `policy.path`.
 MODELS = {
   "llama3.2-1b": "meta-llama/Llama-3.2-1B-Instruct",
   "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",
   "qwen3-0.6b": "Qwen/Qwen3-0.6B",
 }
-# The most tokens of a completion, T, and the most steps of reasoning that
-# min-form tells apart.
+# Dataset -> (T, largest number of tokens of a completion; K, largest number of
+# steps of reasoning, for min_form).
 DATASETS = {"gsm8k": (512, 16), "math": (1024, 32)}
+# Method -> method with its settings.
 METHODS = {
-  # The score is the verdict, 0 or 1, so the best of 8 is right or wrong and the
-  # objective is that of pass@8. This is its unbiased gradient (max@k), where
-  # pass_at_k divides by the spread of the subsets. A prompt of which none or
-  # more than 9 of the 16 samples are right teaches nothing. Expected: held-out
-  # pass@8 and pass@16 rise, and pass@1 less than a mean-reward method would
-  # raise it (Walder & Karkhanis 2025).
+  # The score is the verdict, 0 or 1, so the best score of 8 samples is 0 or 1,
+  # and the objective is pass@8. max_at_k has an unbiased gradient of it, while
+  # pass_at_k divides by a standard deviation over subsets. All advantages of a
+  # prompt are 0 if none, or more than 9, of its 16 samples are right. Expected:
+  # held-out pass@8 and pass@16 rise, and pass@1 rises less than with a method
+  # whose objective is the mean reward (Walder & Karkhanis 2025).
   "max_at_k": "max_at_k(k=8)",
-  # A step is a line. It scores 1 if all its equations are true, -1 if one is
-  # false and 0 without any; the last line scores 1 or -1 by the verdict. Most
-  # lines of MATH hold letters and no plain arithmetic, so that most of its
-  # credit is that of the last line. Expected: false arithmetic becomes rarer
-  # and pass@1 rises, with no more steps than before, where a sum of step scores
-  # invites more (Cheng et al. 2025). Read `rollouts/`: true but idle equations
-  # score 1.
+  # A step of reasoning is a line. It scores 1 if all its equations are true, -1
+  # if one is false, and 0 if it has none; the last line scores 1 or -1 by the
+  # verdict. Most lines of MATH have letters instead of numbers and score 0, so
+  # most credit comes from the last line. Expected: false arithmetic becomes
+  # rarer and pass@1 rises, while the number of steps does not grow, as it does
+  # with a sum of step scores (Cheng et al. 2025). Check the samples in
+  # `rollouts/`: equations that are true but useless score 1 too.
   "min_form": "min_form",
-  # A prompt of which none or more than 8 of the 16 samples are right teaches
-  # nothing. Expected: held-out pass@8 rises with pass@1 behind it, and entropy
-  # falls more slowly than under a mean-reward method (Chen et al. 2025).
+  # All advantages of a prompt are 0 if none, or more than 8, of its 16 samples
+  # are right. Expected: held-out pass@8 rises, pass@1 rises later, and entropy
+  # falls more slowly than with a method whose objective is the mean reward
+  # (Chen et al. 2025).
   "pass_at_k": "pass_at_k(k=8)",
 }
-_TITLES = {
+_TITLES = {  # beginnings of the summaries, by method
   "max_at_k": "max@8 of",
   "min_form": "min-form credit for",
   "pass_at_k": "pass@8 training of",
@@ -115,10 +129,10 @@ def summary(name: str) -> str:
 
 
 def get_config(name: str = "") -> ConfigDict:
-  """The config of a recipe, with `policy.path` left to the user.
+  """Returns the config of a recipe, in which the user must set `policy.path`.
 
-  Without a path the policy has the model's shape, random weights and the task's
-  own tokenizer.
+  Without `policy.path` the policy has the shape of the model, random weights
+  and a tokenizer trained on the task.
 
   Args:
     name: one of `names()`.
@@ -131,7 +145,8 @@ def get_config(name: str = "") -> ConfigDict:
   max_tokens, max_steps = DATASETS[dataset]
   settings = {"prompt_length": 512, "completion_length": max_tokens}
   if presets.get(model).family == "qwen3":
-    settings["thinking"] = False  # its thoughts are longer than max_tokens
+    # The thoughts of this model are longer than max_tokens.
+    settings["thinking"] = False
   if method == "min_form":
     settings |= {"steps": True, "max_steps": max_steps}
   config = defaults.rl(steps=200)

@@ -1,12 +1,12 @@
-"""One config for each reward, on an embedded task, alike but for the reward.
+"""One config for each reward, with all other settings equal where possible.
 
   python -m experiments.run --config experiments/configs/reward.py:majority \
     --workdir runs/majority
 
-The policy never sees more of the truth than the reward does, while the task
-judges the held-out answers: what was paid for can be compared with what was
-achieved. The bake-off (`python -m experiments.studies.bakeoff --rewards`)
-trains these very configs.
+The tasks are those that are scored on the device. The policy is trained on the
+reward alone, and the evaluation uses the verdicts of the task, so the trained
+behavior can be compared with the intended one. The bake-off
+(`python -m experiments.studies.bakeoff --rewards`) trains these configs.
 """
 
 from __future__ import annotations
@@ -20,29 +20,34 @@ from experiments.configs import defaults
 from experiments.configs import method as method_configs
 
 GRPO = "grpo(beta=0.0)"
-# Step scores are those of an exact checker.
+# Tasks. In the first three a judge (a process reward model) scores the steps:
+# an exact checker;
 CHAIN = method_configs.CHAIN
-# The judge of steps accepts `+ 0 r ;` for ever.
+# a judge that accepts any number of filler steps `+ 0 r ;`;
 FILLER = "chain(operations=3, prm='filler')"
-# The judge of steps never looks ahead: it accepts filler too, and any running
-# value as the answer.
+# a judge that scores each step without the later ones: it accepts filler steps,
+# and any running value as the answer.
 LOCAL = "chain(operations=3, prm='local')"
-# The reward may read the true answer.
+# The reward may read the right answer.
 REFERENCE = "chain(operations=3, reference=True)"
-# A graded score, where only an exact hit counts as right.
+# The score is graded, and only a value equal to the target is right.
 CLOSENESS = "closeness(count=4)"
-# Four continuations of every prefix; they count as sampled tokens.
+# Sampler with four continuations of every prefix, whose tokens count as sampled
+# tokens.
 CONTINUED = "prefix_values(continuations=4, steps=5)"
-# Tasks whose base policy learns from the demonstrations of another task.
+# Task -> task whose demonstrations its base policy is trained on.
 _TAUGHT_BY = {"closeness": method_configs.COUNTDOWN}
 
-# Of each config:
-#   family   the heading under which the bake-off lists it
-#   summary  what is paid for
-#   terms    rewards by name, in order; a dict is a `defaults.term`
-#   steps    the reward of steps, for methods that read step scores
+# Keys of each entry:
+#   family   the heading under which the bake-off lists the config
+#   summary  a phrase that describes the reward
+#   terms    rewards by name, in order: a reward with its settings, or the
+#            arguments of `defaults.term`
+#   steps    the reward of steps of reasoning, for methods that read step scores
 #   rule     how terms are combined; default: "sum"
-#   task, method, sampler   default: CHAIN, GRPO and one rollout
+#   task     default: CHAIN
+#   method   default: GRPO
+#   sampler  default: that of the method
 ENTRIES: dict[str, dict[str, Any]] = {
   "adaptive_token_price": {
     "family": "length",
@@ -55,7 +60,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "answer_confidence": {
     "family": "label-free",
-    # Whatever came before the answer may be wrong.
+    # The reward does not depend on the tokens before the answer.
     "summary": "confidence of the policy in the answer that it gives",
     "terms": {"sure": "answer_confidence()"},
   },
@@ -68,7 +73,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "ceiling": {
     "family": "shapes",
-    # Half as near is as good as a hit.
+    # All values with a closeness of at least one half have the same reward.
     "summary": "closeness up to a ceiling of one half",
     "terms": {"close": "ceiling(highest=0.5)"},
     "task": CLOSENESS,
@@ -103,7 +108,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "component": {
     "family": "outcome",
-    # Only the form is paid for; any digit earns it.
+    # The reward is for the form alone: any digit as the answer has it.
     "summary": "the component 'answered': any answer, right or wrong",
     "terms": {"form": "component(name='answered')"},
   },
@@ -115,14 +120,15 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "distinct_ngrams": {
     "family": "outcome",
-    # A text of one token repeats nothing.
+    # A text of one token has no repetition.
     "summary": "share of distinct 2-grams: a text that does not repeat itself",
     "terms": {"distinct": "distinct_ngrams(n=2)"},
   },
   "ensemble": {
     "family": "mixes",
     "summary": "the worse of two rewards, majority and confidence",
-    # Neither member reads a label. Terms of weight 0 are only read by others.
+    # Neither member reads a verdict. A term of weight 0 adds nothing; another
+    # term reads its value.
     "terms": {
       "vote": {"reward": "majority()", "weight": 0.0},
       "sure": {"reward": "answer_confidence()", "weight": 0.0},
@@ -143,7 +149,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
       "right": "verdict()",
       "process": {"reward": "mean_step()", "weight": 0.5, "gates": ("right",)},
     },
-    # The judge never looks ahead; `mean_step_local` pays for it alone.
+    # `mean_step_local` has this process reward without the verdict.
     "task": LOCAL,
   },
   "group_log_mean_advantages": {
@@ -166,7 +172,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "harmonized_length_alone": {
     "family": "length",
-    # Only shortness is paid for, and not to answer is shortest.
+    # The reward is for shortness alone, and the shortest text has no answer.
     "summary": "harmonized length, with nothing that checks the answer",
     "terms": {"brief": "harmonized_length()"},
   },
@@ -181,7 +187,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "process as outcome",
     "summary": "score of the last step, by a judge that never looks ahead",
     "terms": {"process": "last_step()"},
-    "task": LOCAL,  # any running value passes as an answer
+    "task": LOCAL,  # the judge accepts any running value as the answer
   },
   "late_preference": {
     "family": "shapes",
@@ -193,8 +199,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "length_charge": {
     "family": "length",
     "summary": "the verdict, less a charge for length",
-    # A right answer takes 15 tokens and is charged 1.1, more than it earns. The
-    # optimum is to say nothing.
+    # A right answer takes 15 tokens. Its charge of 1.1 exceeds its verdict of
+    # 1, so an empty text has the highest reward.
     "terms": {
       "right": "verdict()",
       "brief": "length_charge(free=4, price=0.1)",
@@ -205,7 +211,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "from the process to the verdict, linearly over training",
     "terms": {
       "right": "verdict()",
-      # After 40 steps nothing of the process is left.
+      # After 40 training steps the weight of this term is 0.
       "process": {
         "reward": "last_step()",
         "weight": 1.0,
@@ -247,7 +253,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "mean_step": {
     "family": "process as outcome",
-    # Filler before a wrong answer dilutes it.
+    # Filler steps before a wrong answer raise the mean.
     "summary": "mean step score, by a judge that accepts filler",
     "terms": {"process": "mean_step()"},
     "task": FILLER,
@@ -271,7 +277,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "nonlinear": {
     "family": "process as outcome",
-    # Each step that the judge accepts raises the reward, filler too.
+    # Each step that the judge accepts raises the reward, also a filler step.
     "summary": "PSPO's shape of step scores: more steps are better",
     "terms": {"process": "nonlinear()"},
     "task": FILLER,
@@ -306,12 +312,12 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "posterior": {
     "family": "mixes",
     "summary": "posterior reward: a judge scores the thought of right answers",
-    # The term of weight 0 is only read by the other.
+    # The term of weight 0 adds nothing; the term "right" reads its value.
     "terms": {
       "judge": {"reward": "step_product()", "weight": 0.0},
       "right": "posterior(thoughts='judge')",
     },
-    "task": LOCAL,  # the judge of the thought never looks ahead
+    "task": LOCAL,  # the judge scores each step without the later ones
   },
   "preference": {
     "family": "shapes",
@@ -331,7 +337,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "summary": "the verdict times the product of step scores",
     "rule": "product",
     "terms": {"right": "verdict()", "process": "step_product()"},
-    # The judge never looks ahead; `step_product` pays for it alone.
+    # `step_product` has this process reward without the verdict.
     "task": LOCAL,
   },
   "relative_length": {
@@ -371,8 +377,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "stratified": {
     "family": "mixes",
     "summary": "a model's score within the bands of the verdict",
-    # The model is the policy's own certainty. The term of weight 0 is only read
-    # by the other.
+    # The model's score is the certainty of the policy. The term of weight 0
+    # adds nothing; the term "right" reads its value.
     "terms": {
       "model": {"reward": "negative_entropy()", "weight": 0.0},
       "right": "stratified(model='model', alpha=0.1, beta=0.1)",
@@ -387,15 +393,15 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "task": {
     "family": "shapes",
-    # Nearness is paid for, while only an exact hit is right.
+    # The reward is graded, while only the value of the target is right.
     "summary": "closeness, the graded score of the task, unchanged",
     "terms": {"close": "task()"},
     "task": CLOSENESS,
   },
   "token_f1": {
     "family": "reference answer",
-    # The full completion is compared, so everything it holds besides the answer
-    # costs.
+    # The full completion is compared with the answer, so all other tokens lower
+    # the reward.
     "summary": "token F1: words shared with the true answer",
     "terms": {"overlap": "token_f1()"},
     "task": REFERENCE,
@@ -403,16 +409,16 @@ ENTRIES: dict[str, dict[str, Any]] = {
   "trusted": {
     "family": "mixes",
     "summary": "a judge, trusted where it agrees with the verdict",
-    # The term of weight 0 is only read by the other.
+    # The term of weight 0 adds nothing; the term "right" reads its value.
     "terms": {
       "judge": {"reward": "step_product()", "weight": 0.0},
       "right": "trusted(thoughts='judge', horizon=40.0)",
     },
-    "task": LOCAL,  # the judge of the thought never looks ahead
+    "task": LOCAL,  # the judge scores each step without the later ones
   },
   "verdict": {
     "family": "outcome",
-    # The reference of the bake-off of rewards.
+    # The bake-off compares all other rewards with this one.
     "summary": "the verdict, with which all others are compared",
     "terms": {"right": "verdict()"},
   },
@@ -420,12 +426,12 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "mixes",
     "summary": "the verdict plus the score of the last step, without a gate",
     "terms": {"right": "verdict()", "process": "last_step()"},
-    # The judge never looks ahead; `last_step` pays for it alone.
+    # `last_step` has this process reward without the verdict.
     "task": LOCAL,
   },
   "weibull": {
     "family": "process as outcome",
-    # The judge accepts filler; the prompts take four steps.
+    # The judge accepts filler steps; a solution of the prompts has four steps.
     "summary": "a Weibull shape of step scores: about four steps are best",
     "terms": {"process": "weibull()"},
     "task": FILLER,
@@ -438,7 +444,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
   },
   "worst_step_local": {
     "family": "process as outcome",
-    # To answer at once with the value that the prompt begins with is flawless.
+    # The judge accepts a completion that only repeats the prompt's first value.
     "summary": "score of the worst step, by a judge that never looks ahead",
     "terms": {"process": "worst_step()"},
     "task": LOCAL,
@@ -447,7 +453,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "family": "mixes",
     "summary": "sum of the z-scores of three rewards",
     "rule": "z_scores",
-    # The charge that spoils `length_charge` as a sum has no scale here.
+    # `length_charge` sums the same charge without scaling it, so that it
+    # outweighs the verdict.
     "terms": {
       "right": "verdict()",
       "ended": {"reward": "finished()", "weight": 0.2},
@@ -472,7 +479,7 @@ def family(name: str) -> str:
 
 
 def get_config(name: str = "") -> ConfigDict:
-  """GRPO, or a method of steps, paid by a reward, from the task's base policy.
+  """Returns a config of RL with one reward, from the task's base policy.
 
   Prompts, samples and updates are those of `method.on_task`.
 
@@ -501,10 +508,11 @@ def get_config(name: str = "") -> ConfigDict:
 
 
 def base(task: str) -> ConfigDict:
-  """The supervised config whose policy the runs of a task start from.
+  """Returns the supervised config of a task, whose policy its runs start from.
 
   Args:
-    task: a task, with its settings, on which the base policy does not depend.
+    task: a task with its settings. The trained policy depends on its
+      demonstrations alone, which settings such as `prm` do not change.
 
   Raises:
     ValueError: if the task has no base policy.

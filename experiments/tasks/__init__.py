@@ -2,8 +2,8 @@
 
 A task is a file of this folder, or of `text/`, with a factory of the same name:
 `countdown.py` defines `countdown`. There is no other registration. `get`
-imports the file of one task only, so that embedded tasks do not import the
-libraries of text tasks.
+imports only the file of the task that it builds, so that a task that is scored
+on the device does not import the libraries of text tasks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
   "supervised_tokens",
 ]
 
-# Modules that tasks are built from, and packages.
+# Packages, and modules that define no task.
 _NOT_TASKS = {"task", "text", "text_task", "prompting"}
 
 
@@ -90,7 +90,7 @@ def module(name: str) -> types.ModuleType:
 
 
 def _module_names() -> dict[str, str]:
-  """Names of modules by task: "gsm8k" -> "experiments.tasks.text.gsm8k"."""
+  """Returns module names by task: {"gsm8k": "experiments.tasks.text.gsm8k"}."""
   folders = {__name__: __path__, text.__name__: text.__path__}
   return {
     info.name: f"{package}.{info.name}"

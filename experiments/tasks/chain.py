@@ -1,18 +1,23 @@
 """Chain: arithmetic modulo 10 in which every step can be checked.
 
-The embedded task for credit over steps of reasoning. A solution works through
-the operations of the prompt one by one, each on the value before it, and then
-gives the answer:
+The task, scored on the device, for methods that give credit to single steps of
+reasoning. A solution makes the operations of the prompt from left to right.
+Each step has the operator, the operand and the result, which is the first
+operand of the next step. The answer follows the last step:
 
   prompt     4 + 3 * 2 =
   solution   + 3 7 ; * 2 4 ; ANS 4 <eos>     4 + 3 = 7, 7 * 2 = 14, which is 4
 
-`rewards.tasks.chain` has the rules. The outcome is exact; the step scores come
-from one of three process reward models, which overlook different mistakes.
+`rewards.tasks.chain` has the rules. The score of the answer is exact; the step
+scores come from one of three process reward models, which overlook different
+mistakes.
 
 The id of a problem is a number in base 30: the first digit of the prompt, then
-one digit of operator and operand per operation. Multiples of 7 are held out.
-Difficulty grows with `operations`.
+one base-30 digit for the operator and the operand of each operation. Problems
+whose id is a multiple of 7 are held out. Difficulty grows with `operations`.
+
+Shapes: P problems, S samples per problem, L prompt tokens, T completion tokens,
+K steps of reasoning, N operations.
 """
 
 from __future__ import annotations
@@ -32,35 +37,36 @@ Array = jax.Array
 OPERATIONS = range(1, 6)  # with more operations, ids would leave int32
 BASE = 30  # 3 operators times 10 operands
 HELD_OUT_DIVISOR = 7  # ids divisible by it are test problems
-# Rates of a demonstration's errors, per operation.
+# Probabilities of the errors of a demonstration, per operation.
 WRONG_RATE = 0.08
 FILLER_RATE = 0.05
 EARLY_RATE = 0.03
-POOL = 8192  # draws from which `test` takes the distinct ones
+POOL = 8192  # random test problems of which `test` takes the distinct ones
 
 
 def chain(
   operations: int = 3, prm: str = "clean", reference: bool = False
 ) -> Task:
-  """Chained arithmetic modulo 10 with exact step scores.
+  """Builds the task of chained arithmetic modulo 10.
 
-  Every operation of a demonstration may have errors: its result is wrong, and
-  carried on, with probability 0.08; a filler step `+ 0 r ;` precedes it with
-  probability 0.05; and the running value is given as the answer instead with
-  probability 0.03. T has room for a filler before every operation. `answer_ids`
-  are the digits that are answered, so a majority vote picks the most common
-  result.
+  At every operation of a demonstration three errors may happen, independently:
+  its result is wrong, and the next operation uses it, with probability 0.08; a
+  filler step `+ 0 r ;`, where r is the running value, precedes it with
+  probability 0.05; and the demonstration answers with the running value and
+  ends before the operation, with probability 0.03. T has room for a filler step
+  before every operation. `answer_ids` are the digits of the answers.
 
   Args:
-    operations: how many operations, 1 to 5; the difficulty.
-    prm: process reward model, "clean", "filler" or "local", that makes
-      `step_scores`. It does not affect `scores` and `correct`.
-    reference: whether the task has the views "reference", the true `ANS r EOS`
-      after the tokens of a sample before its first `ANS` or EOS, and
-      "bare_reference", the same after the prompt alone.
+    operations: N, number of operations, 1 to 5.
+    prm: process reward model that makes `step_scores`: "clean", "filler" or
+      "local" of `rewards.tasks.chain`. It does not affect `scores` and
+      `correct`.
+    reference: whether the task has views for the likelihood of the right answer
+      r. "reference" has `ANS r EOS` after the tokens of a sample before its
+      first `ANS` or EOS, and "bare_reference" has it after the prompt.
 
   Returns:
-    The task, with L = 2 operations + 2, T = 8 operations + 4, and K = T.
+    The task, with L = 2 N + 2, T = 8 N + 4, and K = T.
 
   Raises:
     ValueError: if `operations` is out of range or `prm` is unknown.
@@ -74,43 +80,44 @@ def chain(
   if prm not in rules.PRMS:
     raise ValueError(registry.describe_unknown("prm", prm, rules.PRMS))
   num_problems = 10 * BASE**operations
-  num_test = -(
-    -num_problems // HELD_OUT_DIVISOR
-  )  # rounded up: 0 is one of them
+  # Multiples of 7 from 0 to num_problems - 1: the quotient rounded up, because
+  # 0 is one of them.
+  num_test = -(-num_problems // HELD_OUT_DIVISOR)
   completion_length = 8 * operations + 4
 
   def train(key: Array, step: Array, n: int) -> Problems:
     key = jax.random.fold_in(key, step)
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
     draw = jax.vmap(
-      lambda k: jax.random.randint(k, (), 0, num_problems - num_test)
+      lambda key: jax.random.randint(key, (), 0, num_problems - num_test)
     )
-    nth = draw(keys)  # [n]
-    # The nth number, from 0, that 7 does not divide: 1 to 6, 8 to 13, ...
-    per_block = HELD_OUT_DIVISOR - 1
-    ids = nth // per_block * HELD_OUT_DIVISOR + nth % per_block + 1
+    ranks = draw(keys)  # [n], positions in the list of training ids
+    # The training ids are 1 to 6, 8 to 13, ...: six between multiples of 7.
+    num_between = HELD_OUT_DIVISOR - 1
+    ids = ranks // num_between * HELD_OUT_DIVISOR + ranks % num_between + 1
     return _problems(ids, operations)
 
   def test(n: int) -> Problems:
     draws = np.random.default_rng(0).integers(num_test, size=POOL)
-    _, first = np.unique(draws, return_index=True)
-    if n > first.size:
+    # Position of the first of equal draws.
+    _, distinct = np.unique(draws, return_index=True)
+    if n > distinct.size:
       raise ValueError(
         f"n={n} test problems, but chain(operations={operations}) has "
-        f"{first.size}; ask for 1 to {first.size}"
+        f"{distinct.size}; ask for 1 to {distinct.size}"
       )
-    ids = HELD_OUT_DIVISOR * draws[np.sort(first)[:n]]
+    ids = HELD_OUT_DIVISOR * draws[np.sort(distinct)[:n]]
     return _problems(jnp.asarray(ids, jnp.int32), operations)
 
   def score(
     problems: Problems, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
-    del finished  # an answer ends with EOS
+    del finished  # `rules.read` accepts an answer only with EOS
     facts = {name: fact[:, None] for name, fact in problems.facts.items()}
     steps = rules.read(completions, lengths, **facts)
     views = {}
     if reference:
-      truth = rules.result(**facts)  # [P, 1]
+      truth = rules.result(**facts)  # [P, 1], the right answers
       is_end = (completions == rules.ANSWER) | (completions == rules.EOS)
       first_end = jnp.where(is_end.any(-1), jnp.argmax(is_end, -1), lengths)
       thought_lengths = jnp.minimum(first_end, lengths)  # [P, S]
@@ -167,7 +174,7 @@ def chain(
 
 
 def decode(ids: Array) -> str:
-  """`+ 3 7 ; ANS 7 <eos>`, or `4 + 3 =` for a prompt; no padding around."""
+  """Returns the text of tokens, such as `+ 3 7 ; ANS 7 <eos>`, unpadded."""
   symbols = ["<pad>", "<eos>", "=", ";", "ANS", "+", "-", "*"]
   symbols += [str(d) for d in range(10)]
   inside = np.trim_zeros(np.asarray(ids))  # PAD is 0
@@ -176,7 +183,7 @@ def decode(ids: Array) -> str:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _problems(ids: Array, operations: int) -> Problems:
-  """The problems with ids `[P]`."""
+  """Returns the problems with the ids `[P]`."""
   ids = ids.astype(jnp.int32)
   powers = BASE ** jnp.arange(operations - 1, -1, -1)
   digits = ids[:, None] // powers % BASE  # [P, N]
@@ -202,16 +209,17 @@ def _problems(ids: Array, operations: int) -> Problems:
 def _with_answer(
   problems: Problems, completions: Array, thought_lengths: Array, truth: Array
 ) -> types.Tokens:
-  """The first tokens of each sample, then `ANS truth EOS`, which is the mask.
+  """Returns the first tokens of each sample, followed by `ANS truth EOS`.
 
   Args:
     problems: P problems.
     completions: `[P, S, T]`.
-    thought_lengths: `[P, S]`, number of first tokens.
+    thought_lengths: `[P, S]`, number of tokens of each sample that remain.
     truth: `[P, 1]`, right answers.
 
   Returns:
-    Completions `[P, S, T + 3]`.
+    Tokens with completions `[P, S, T + 3]`. The mask is True on the three
+    tokens `ANS truth EOS`.
   """
   *grid, length = completions.shape
   answer = jnp.stack(
@@ -222,7 +230,8 @@ def _with_answer(
     ),
     -1,
   )  # [P, S, 3]
-  # Position of each token in the answer: negative before it, 3 or more after.
+  # [P, S, T + 3], position of each token in the answer: negative before the
+  # answer, and 3 or more after it.
   position = jnp.arange(length + 3) - thought_lengths[..., None]
   mask = (position >= 0) & (position < 3)
   answer_tokens = jnp.take_along_axis(answer, jnp.clip(position, 0, 2), -1)
@@ -246,16 +255,17 @@ def _write(
   early: Array,
   completion_length: int,
 ) -> tuple[Array, Array]:
-  """Writes solutions with some errors.
+  """Writes solutions with the errors that the arguments choose.
 
-  Every step that a solution may have is written at a fixed place, with a mask
-  of the tokens that it does have; these are then moved to the left.
+  Every token that some solution may have is first written at a fixed position.
+  A mask is True on the tokens that a solution has; these are then moved to the
+  left.
 
   Args:
     problems: P problems of N operations.
-    slips: `[P, N]` int32, added to each result; 0 leaves it right.
-    fillers: `[P, N]` bool, a filler step precedes the operation.
-    early: `[P, N]` bool, the answer comes instead of the operation.
+    slips: `[P, N]` int32, added to each result; 0 leaves the result right.
+    fillers: `[P, N]` bool, True where a filler step precedes the operation.
+    early: `[P, N]` bool, True where the solution answers before the operation.
     completion_length: T.
 
   Returns:
@@ -265,7 +275,7 @@ def _write(
   value = facts["start"]  # [P], the running value
   ones = jnp.ones_like(value)
   answered = jnp.zeros(value.shape, bool)
-  columns, masks = [], []  # of all possible tokens, each [P]
+  columns, masks = [], []  # one array [P] for each possible token
   for i in range(slips.shape[-1]):
     answered = answered | early[:, i]
     operator, operand = facts["operators"][:, i], facts["operands"][:, i]

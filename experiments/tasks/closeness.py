@@ -1,9 +1,12 @@
 """Closeness: countdown scored by the distance of the value to the target.
 
-The embedded task with a continuous score, for max@k. With the target 20 and a
-scale of 3, an expression with the value 20 scores 1, one with the value 18
-scores exp(-2 / 3) = 0.51, and an illegal one scores 0. Problems, demonstrations
-and verdicts are countdown's, so a base policy of one task serves the other.
+The task, scored on the device, with a continuous score, for max@k. With the
+target 20 and a scale of 3, an expression with the value 20 scores 1, one with
+the value 18 scores exp(-2 / 3) = 0.51, and an illegal one scores 0. Problems,
+demonstrations and verdicts are those of countdown, so a run of closeness can
+start from a policy that was trained on demonstrations of countdown.
+
+Shapes: P problems, S samples per problem.
 """
 
 from __future__ import annotations
@@ -22,25 +25,27 @@ Array = jax.Array
 
 
 def closeness(count: int = 4, scale: float = 3.0) -> Task:
-  """Countdown with the score exp(-|value - target| / scale), 0 if illegal.
+  """Builds countdown with the score exp(-|value - target| / scale).
 
-  `correct` is still the exact hit, and `answer_ids` are countdown's.
+  An illegal expression scores 0. As in countdown, `correct` is 1 only if the
+  value is the target, and `answer_ids` identify values.
 
   Args:
-    count: how many numbers, 2 to 7; the difficulty.
-    scale: distance at which the score falls to 1/e; a small scale is hard.
+    count: number of numbers, 2 to 7. Difficulty grows with it.
+    scale: distance from the target at which the score is 1/e. A smaller scale
+      is harder.
 
   Raises:
     ValueError: if `count` is out of range or `scale` is not positive.
   """
   if not scale > 0:
-    raise ValueError(f"scale={scale} must be positive; the default is 3.0")
+    raise ValueError(f"scale={scale} must be above 0; the default is 3.0")
   base = countdown.countdown(count)
 
   def score(
     problems: Problems, completions: Array, lengths: Array, finished: Array
   ) -> Judged:
-    del finished  # a legal expression ends with EOS
+    del finished  # an expression is legal only with EOS
     target = problems.facts["target"][:, None]  # [P, 1]
     values, legal = rules.expression_value(
       completions, lengths, problems.facts["numbers"][:, None]

@@ -1,19 +1,22 @@
 """Countdown: an expression over given numbers that reaches a target.
 
-The embedded task with many distinct solutions per problem, so that pass@1 and
-pass@k differ and can be traded against each other. Problems are generated,
-solved and scored on the device. With count=3 a problem, a solution and a wrong
-completion are
+The task, scored on the device, whose problems have many different solutions, so
+that pass@1 and pass@k differ and a method may raise one and lower the other.
+With count=3 a prompt, a right completion and a wrong one are
 
   prompt   2 3 4 = d2 d0
   right    2 + 3 * 4 <eos>     operators apply from left to right: 5 * 4 = 20
   wrong    4 + 2 * 3 <eos>     18
 
-A problem is `count` numbers from 1 to 9, drawn with repeats and shown sorted
-(their order would leak the solution), and a target from 1 to 99 that some
-expression over them reaches. A multiset of numbers belongs to the held-out
-problems when `(sum n + 3 sum n^2) % 7 == 0`, so a held-out problem shares its
-numbers with no training problem. Difficulty grows with `count`.
+The prompt has `count` numbers and the two digits of the target (`d2 d0` is 20).
+The numbers are 1 to 9 and may repeat. A random expression of them generates the
+target, from 1 to 99; the prompt shows the numbers sorted, because their order
+in this expression would reveal a solution. A problem is held out if
+`(sum n + 3 * sum n^2) % 7 == 0`, where the sums run over its numbers n. No
+training problem therefore has the numbers of a held-out problem. Difficulty
+grows with `count`.
+
+Shapes: P problems, S samples per problem, L prompt tokens, T completion tokens.
 """
 
 from __future__ import annotations
@@ -31,25 +34,25 @@ Array = jax.Array
 
 COUNTS = range(2, 8)  # with more numbers, ids would leave int32
 LARGEST_TARGET = 99  # two digits
-OPERATOR_RATES = (0.5, 0.3, 0.2)  # rates of +, - and *
-REDRAW_RATE = 0.1  # share of a demonstration's operators that is drawn anew
-POOL = 8192  # draws from which `test` takes the distinct ones
+OPERATOR_RATES = (0.5, 0.3, 0.2)  # probabilities of +, - and *
+REDRAW_RATE = 0.1  # probability that a demonstration redraws an operator
+POOL = 8192  # random test problems of which `test` takes the distinct ones
 
 
 def countdown(count: int = 4) -> Task:
-  """Countdown with `count` numbers.
+  """Builds the task with `count` numbers per problem.
 
-  A demonstration is the expression that generated the problem, each operator
-  drawn anew with probability 0.1: a policy trained on them is imperfect and
-  knows many ways. `answer_ids` identify the value that an expression reaches,
-  so a majority vote picks the value that most expressions agree on. It can
-  differ from the target, although a policy that reads the target needs no vote.
+  A demonstration is the expression that generated the problem, in which each
+  operator is drawn anew with probability 0.1. A policy trained on such
+  demonstrations makes errors and samples different expressions. `answer_ids`
+  identify the value of an expression, so the answer of a majority vote is the
+  most common value, which may differ from the target.
 
   Args:
-    count: how many numbers, 2 to 7; the difficulty.
+    count: number of numbers, 2 to 7.
 
   Returns:
-    The task, with L = count + 3 and T = 2 count.
+    The task, with L = count + 3 and T = 2 * count.
 
   Raises:
     ValueError: if `count` is out of range.
@@ -66,14 +69,15 @@ def countdown(count: int = 4) -> Task:
 
   def test(n: int) -> Problems:
     pool = _draw(jax.random.key(0), POOL, count, True)
-    _, first = np.unique(np.asarray(pool.ids), return_index=True)
-    if n > first.size:
+    # Position of the first of equal problems.
+    _, distinct = np.unique(np.asarray(pool.ids), return_index=True)
+    if n > distinct.size:
       raise ValueError(
-        f"n={n} test problems, but countdown(count={count}) has {first.size}; "
-        f"ask for 1 to {first.size}"
+        f"n={n} test problems, but countdown(count={count}) has "
+        f"{distinct.size}; ask for 1 to {distinct.size}"
       )
-    rows = np.sort(first)[:n]
-    return jax.tree.map(lambda leaf: leaf[rows], pool)
+    positions = np.sort(distinct)[:n]
+    return jax.tree.map(lambda leaf: leaf[positions], pool)
 
   return Task(
     name=f"countdown(count={count})",
@@ -94,8 +98,8 @@ def countdown(count: int = 4) -> Task:
 def score(
   problems: Problems, completions: Array, lengths: Array, finished: Array
 ) -> Judged:
-  """Scores 1 for an exact hit, else 0; see `rewards.tasks.countdown`."""
-  del finished  # a legal expression ends with EOS
+  """Scores 1 for a legal expression with the target as its value, else 0."""
+  del finished  # an expression is legal only with EOS
   facts = problems.facts
   values, legal = rules.expression_value(
     completions, lengths, facts["numbers"][:, None]
@@ -110,12 +114,12 @@ def score(
 
 
 def answer_ids(values: Array, legal: Array) -> Array:
-  """Returns values, which may be negative, as ids from 0; -1 where illegal."""
+  """Maps values, which may be negative, to ids from 0; -1 where illegal."""
   return jnp.where(legal, 2 * jnp.abs(values) + (values < 0), -1)
 
 
 def gold(problems: Problems) -> tuple[Array, Array]:
-  """Returns the generating expressions."""
+  """Returns the expressions that generated the problems, with EOS."""
   facts = problems.facts
   return _write(facts["order"], facts["operators"])
 
@@ -125,12 +129,12 @@ def demonstrate(key: Array, problems: Problems) -> tuple[Array, Array]:
   operators = problems.facts["operators"]  # [P, count - 1]
   redraw_key, operator_key = jax.random.split(key)
   redraw = jax.random.bernoulli(redraw_key, REDRAW_RATE, operators.shape)
-  others = _operators(jax.random.uniform(operator_key, operators.shape))
-  return _write(problems.facts["order"], jnp.where(redraw, others, operators))
+  redrawn = _operators(jax.random.uniform(operator_key, operators.shape))
+  return _write(problems.facts["order"], jnp.where(redraw, redrawn, operators))
 
 
 def decode(ids: Array) -> str:
-  """`2 + 3 * 4 <eos>`, or `2 3 4 = d2 d0` for a prompt; no padding around."""
+  """Returns the text of tokens, such as `2 + 3 * 4 <eos>`, without padding."""
   symbols = ["<pad>", "<eos>", "=", "+", "-", "*"]
   symbols += [str(n) for n in range(1, rules.LARGEST + 1)]
   symbols += [f"d{d}" for d in range(10)]
@@ -139,32 +143,32 @@ def decode(ids: Array) -> str:
 
 
 def held_out(numbers: Array) -> Array:
-  """Tells which multisets `[..., C]` belong to the test problems: `[...]` bool."""
+  """Returns `[...]` bool, whether numbers `[..., count]` are test problems."""
   return (numbers + 3 * numbers**2).sum(-1) % 7 == 0
 
 
 def _operators(uniform: Array) -> Array:
-  """Operators at their rates, by inversion of the distribution function."""
+  """Maps numbers in [0, 1) to operators 0, 1 and 2, for +, - and *.
+
+  Uniform numbers give the operators with the probabilities `OPERATOR_RATES`.
+  """
   thresholds = jnp.cumsum(jnp.asarray(OPERATOR_RATES))[:-1]
   return (uniform[..., None] >= thresholds).sum(-1).astype(jnp.int32)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
 def _draw(key: Array, n: int, count: int, is_test: bool) -> Problems:
-  """Problems of one split; i depends on `key` and i alone, not on n.
+  """Draws n problems of one split. Problem i depends on `key` and i, not on n.
 
   Args:
     key: PRNG key.
     n: number of problems.
     count: numbers in each problem.
-    is_test: value of `held_out` for their numbers.
-
-  Returns:
-    The problems.
+    is_test: whether held-out problems are drawn, or training problems.
   """
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(n))
   # order: [n, count] as drawn; operators: [n, count - 1]
-  order, operators = jax.vmap(lambda k: _draw_one(k, count, is_test))(keys)
+  order, operators = jax.vmap(lambda key: _draw_one(key, count, is_test))(keys)
   numbers = jnp.sort(order, -1)
   target = rules.left_to_right(order, operators)  # [n]
   tens = jnp.stack([target // 10, target % 10], -1)
@@ -172,7 +176,7 @@ def _draw(key: Array, n: int, count: int, is_test: bool) -> Problems:
   prompts = jnp.concatenate(
     [numbers + rules.NUMBER, equals, tens + rules.DIGIT], -1
   ).astype(jnp.int32)
-  # The digits of an id are the problem: 3479 and 24 is number 347924.
+  # The digits of an id: the numbers 3, 4, 7, 9 with the target 24 are 347924.
   powers = 10 ** jnp.arange(count - 1, -1, -1)
   return Problems(
     prompts=prompts,
@@ -188,10 +192,11 @@ def _draw(key: Array, n: int, count: int, is_test: bool) -> Problems:
 
 
 def _draw_one(key: Array, count: int, is_test: bool) -> tuple[Array, Array]:
-  """Proposes until the split and the target's range are right."""
+  """Draws the numbers and operators of one problem by rejection sampling."""
 
   def propose(attempt: Array) -> tuple[Array, Array, Array]:
-    # One draw for all: the generator is most of this loop to compile.
+    # One call for numbers and operators: most of the time to compile this loop
+    # is that of the random number generator.
     uniform = jax.random.uniform(
       jax.random.fold_in(key, attempt), (2 * count - 1,)
     )
@@ -211,11 +216,19 @@ def _draw_one(key: Array, count: int, is_test: bool) -> tuple[Array, Array]:
 
 
 def _write(numbers: Array, operators: Array) -> tuple[Array, Array]:
-  """`[P, C]` and `[P, C - 1]` as tokens `[P, 2C]` with EOS, and lengths."""
-  rows, count = numbers.shape
-  last = jnp.full((rows, 1), rules.EOS)
-  # Each number is followed by an operator, the last one by EOS.
-  seconds = jnp.concatenate([operators + rules.PLUS, last], -1)  # [P, C]
-  pairs = jnp.stack([numbers + rules.NUMBER, seconds], -1)  # [P, C, 2]
-  tokens = pairs.reshape(rows, 2 * count).astype(jnp.int32)
-  return tokens, jnp.full(rows, 2 * count, jnp.int32)
+  """Writes expressions as completions.
+
+  Args:
+    numbers: `[P, count]`, in the order of the expression.
+    operators: `[P, count - 1]`.
+
+  Returns:
+    `(completions [P, T], lengths [P])`, EOS included; T = 2 * count.
+  """
+  num_problems, count = numbers.shape
+  eos = jnp.full((num_problems, 1), rules.EOS)
+  # An operator follows each number, and EOS follows the last number.
+  followers = jnp.concatenate([operators + rules.PLUS, eos], -1)  # [P, count]
+  pairs = jnp.stack([numbers + rules.NUMBER, followers], -1)  # [P, count, 2]
+  tokens = pairs.reshape(num_problems, 2 * count).astype(jnp.int32)
+  return tokens, jnp.full(num_problems, 2 * count, jnp.int32)

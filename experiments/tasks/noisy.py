@@ -1,14 +1,18 @@
 """Noisy: another task whose training scores are randomly flipped verdicts.
 
-For the study of imperfect verifiers. With the default rates of 0.4 a right
-completion scores 1 with probability 0.6 and a wrong one with probability 0.4;
-rates of 0.5 make the score a coin toss. The flip of each sample is independent.
+The task is for experiments with imperfect verifiers. With the default rates of
+0.4 a right completion scores 1 with probability 0.6, and a wrong completion
+scores 1 with probability 0.4. With rates of 0.5 the score does not depend on
+the completion. The flips of different samples are independent.
 
-The verdict `correct` is not flipped, so accuracy is measured rightly. A method
-that reads it, in a filter for example, sees through the noise. Held-out
-problems have no flips. A flip depends on the problem and on the position among
-the samples that are scored together, so the samples of a second sampling pass
-get the flips of the first.
+The verdict `correct` is not flipped, so metrics of accuracy are exact. A method
+that reads the verdict, in a filter for example, is not affected by the noise.
+Scores of held-out problems are not flipped. A flip depends on the problem and
+on the position of the sample among those that are scored in one call. If a
+sampler draws the samples of a problem in two calls, sample i of the second call
+has the flip of sample i of the first.
+
+Shapes: P problems, S samples per problem.
 """
 
 from __future__ import annotations
@@ -30,11 +34,12 @@ def noisy(
   false_positive: float = 0.4,
   false_negative: float = 0.4,
 ) -> Task:
-  """The task `task` with flipped training verdicts, 0 or 1, as scores.
+  """Builds a task whose training scores are verdicts, 0 or 1, that may flip.
 
   Args:
-    task: a jittable task with its settings.
-    false_positive: probability that a wrong completion scores 1.
+    task: name and settings of the other task, which must be jittable. Its own
+      scores are replaced.
+    false_positive: probability that a completion that is not right scores 1.
     false_negative: probability that a right completion scores 0.
 
   Raises:
@@ -45,7 +50,7 @@ def noisy(
     ("false_negative", false_negative),
   ):
     if not 0 <= rate <= 1:
-      raise ValueError(f"{name}={rate} must be a probability, in [0, 1]")
+      raise ValueError(f"{name}={rate} must be a probability, 0 to 1")
   name, settings = spec.parse(task)
   base = tasks.get(name, **settings)
   if not base.jittable:
@@ -71,10 +76,11 @@ def noisy(
   ) -> Judged:
     judged = base.score(problems, completions, lengths, finished)
     keys = jax.random.wrap_key_data(problems.facts["noise"])  # [P]
-    samples = lengths.shape[1:]  # (S,)
-    draws = jax.vmap(lambda k: jax.random.uniform(k, samples))(keys)  # [P, S]
+    shape = lengths.shape[1:]  # (S,)
+    draws = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)  # [P, S]
     right = judged.correct == 1
-    rates = problems.facts["flip_rates"][..., None]  # [P, 2, 1]
+    # [P, 2, 1]: the rates of wrong and of right completions.
+    rates = problems.facts["flip_rates"][..., None]
     flipped = draws < jnp.where(right, rates[:, 1], rates[:, 0])
     return judged.replace(
       scores=(right ^ flipped).astype(jnp.float32),

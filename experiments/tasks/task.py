@@ -5,7 +5,7 @@ A task is a value made of functions. A factory in a file of its own builds it
 `experiments.tasks.get` finds the factory by name.
 
 Shapes: P problems, S samples (completions) per problem, L prompt tokens, T
-completion tokens, K steps of reasoning.
+completion tokens, K steps of reasoning. A prompt is a problem in tokens.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class Problems:
       `pad_id`.
     prompt_mask: `[P, L]` bool, True on real tokens.
     ids: `[P]` int32, identity of each problem. A problem has the same id in
-      every batch; random keys and statistics over time are kept by it.
+      every batch. PRNG keys are derived from it, and statistics of a problem
+      over training steps are stored under it.
     facts: `{name: [P, ...]}`, values that scoring needs (the target, the
-      numbers, the index in the dataset). The policy does not see them.
+      numbers, the index in the dataset). They are not part of the prompt.
   """
 
   prompts: Array
@@ -44,27 +45,31 @@ class Problems:
 
 @flax.struct.dataclass
 class Judged:
-  """The scores of `[P, S]` completions, and what else scoring computes.
+  """The scores of `[P, S]` completions, and further results of scoring.
 
   Attributes:
-    scores: `[P, S]` float32, a graded score.
+    scores: `[P, S]` float32, the score of the task, which may be graded.
     correct: `[P, S]` int8, the verdict: 1 right, 0 wrong, -1 unknown.
     answer_ids: `[P, S]` int32, identity of the final answer, for majority
       votes: equal answers to a prompt have equal ids, and -1 is no answer.
     scored: `[P, S]` bool, False where there is no score (a time-out, a
-      reference that cannot be read). Such samples are left out and do not count
-      as 0. None: all samples are scored.
-    components: `{name: [P, S]}`, further values to log.
+      reference that cannot be read). Such samples are left out of training and
+      of statistics, and do not count as 0. None: all samples are scored.
+    components: `{name: [P, S]}`, named parts of the score, and other values to
+      log.
     step_ids: `[P, S, T]` int32 or None, the step of reasoning of each token, -1
-      on padding. The last step of a truncated sample ends at its last token.
-    step_scores, step_mask: `[P, S, K]` float32 and bool, or None.
+      on padding. The last step of a sample ends at its last token, also if the
+      sample has no end token.
+    step_scores: `[P, S, K]` float32 or None, the score of each step.
+    step_mask: `[P, S, K]` bool or None, True for the steps that exist.
     extras: `{name: [P, S, ...]}`, values that methods read as "task/NAME":
-      "preferences" `[P, S, S]` from a pairwise judge (1 if the first sample is
-      better, 0.5 for a tie), "durations" `[P, S, K]` in seconds.
-    views: `{name: Tokens [P, S]}`, other texts whose likelihood is computed.
-      "reference" has the reference answer after each sample's thought, with the
-      answer's tokens in the mask; "bare_reference" `[P, 1]` has it after the
-      prompt alone.
+      "preferences" `[P, S, S]` from a judge of pairs (entry i, j is 1 if sample
+      i is better than sample j, and 0.5 for a tie), "durations" `[P, S, K]` in
+      seconds.
+    views: `{name: Tokens [P, S]}`, other texts whose likelihood the policy
+      computes. "reference" has the reference answer after each sample's
+      thought; "bare_reference" `[P, 1]` has the reference answer after the
+      prompt, without a thought. The mask is True on the answer's tokens.
   """
 
   scores: Array
@@ -88,26 +93,28 @@ class Task:
     vocab_size: number of token ids, special tokens included.
     eos_id: token that ends a demonstration.
     pad_id: token that fills arrays up. It may equal `eos_id`, since lengths and
-      masks tell which tokens are real.
+      masks distinguish padding from tokens.
     prompt_length: L.
-    completion_length: T, enough tokens for every reference solution.
+    completion_length: T, enough tokens for the solution of every train problem.
     train: `(key, step, n) -> Problems`, the n problems of training step `step`.
       They depend on these arguments alone, so a run can resume at any step.
     test: `(n) -> Problems`, the first n of a fixed set of held-out problems,
       the same in every run. No training problem is among them.
     score: `(Problems, completions [P, S, T], lengths [P, S], finished [P, S])
-      -> Judged`. Pure and jittable if `jittable`, else numpy on the host.
+      -> Judged`. `finished` is True where an end token ends the completion. A
+      pure jittable function if `jittable`, else a function of numpy arrays.
     demonstrate: `(key, Problems) -> (completions [P, T], lengths [P])`, one
-      solution each for imitation, EOS included.
-    decode: `(ids) -> str`, the tokens in a form that people read.
-    gold: `(Problems) -> (completions [P, T], lengths [P])`, a completion each
-      with the reference answer, which tests expect to be right.
+      solution per problem for supervised training, EOS included.
+    decode: `(ids) -> str`, the tokens as text.
+    gold: `(Problems) -> (completions [P, T], lengths [P])`, one completion per
+      problem with the reference answer. The unit tests check that it is right.
     jittable: whether `train`, `score`, `demonstrate` and `gold` may run inside
-      jit.
-    notes: lines that belong beside results, such as "7 problems left out".
-    stop_ids: further tokens that end a completion.
-    encode: `(question) -> ids` of a prompt with this question. None: a prompt
-      is a sequence of words as `decode` writes them, one token each.
+      `jax.jit`.
+    notes: lines that a run prints, such as "7 problems left out".
+    stop_ids: further tokens that end a completion, besides `eos_id`.
+    encode: `(question) -> ids`, the tokens of a prompt with this question. If
+      it is None, a prompt is written as `decode` writes it: words with blanks
+      between them, each of which is one token.
   """
 
   name: str
@@ -129,14 +136,20 @@ class Task:
 
   @property
   def eos_ids(self) -> tuple[int, ...]:
-    """All tokens that end a completion; demonstrations end with the first."""
+    """The tokens that end a completion; the first is `eos_id`."""
     return tuple(dict.fromkeys((self.eos_id, *self.stop_ids)))
 
 
 def supervised_tokens(
   problems: Problems, completions: Array, lengths: Array
 ) -> types.Tokens:
-  """Returns demonstrations `[P, T]` as `Tokens` with one sample per prompt."""
+  """Returns demonstrations as `Tokens` with one sample per prompt.
+
+  Args:
+    problems: P problems.
+    completions: `[P, T]`, one demonstration per problem.
+    lengths: `[P]`, number of tokens of each, EOS included.
+  """
   positions = jax.numpy.arange(completions.shape[-1])
   mask = positions < lengths[:, None]  # [P, T]
   return types.Tokens(

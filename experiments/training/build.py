@@ -1,8 +1,8 @@
 """Builds the experiment of a config: method, task, decoder, mesh, optimizers.
 
-`build` makes the parts and does not judge them; `experiments.training.validate`
-refuses what cannot run, before and after it calls `build`. Nothing is written
-and nothing is compiled.
+`build` makes the parts and does not check whether they can run;
+`experiments.training.validate` checks, before and after it calls `build`.
+Nothing is written and nothing is compiled.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ SAMPLERS: Mapping[str, Callable[..., samplers.Sampler]] = {
   "greedy": samplers.greedy,
   "prefix_values": prefix_values.prefix_values,
 }
-# Schedule of a reward's weight -> (steps -> (step -> share of the way that is
-# left from the first weight to the last one)).
+# Name of a schedule -> function of the number of steps, which returns an Optax
+# schedule that falls from 1 to 0. The weight of a reward is
+# final + (first - final) * schedule(step).
 WEIGHT_SCHEDULES: Mapping[str, Callable[[int], optax.Schedule]] = {
   "constant": lambda steps: optax.constant_schedule(1.0),
   "linear": lambda steps: optax.linear_schedule(1.0, 0.0, steps),
@@ -54,18 +55,18 @@ def build(
     config: config of the experiment.
     devices: devices of its mesh, which need not exist on this machine; None
       takes all that JAX finds.
-    memory: bytes of one device, for the mesh axes that the config leaves open;
-      None asks the device.
+    memory: bytes of one device, for the mesh axes that the config leaves open.
+      None asks the device; if `devices` are given, None means unknown.
 
   Raises:
-    ValueError: the config names something that does not exist, or sizes that a
-      mesh cannot have.
+    ValueError: the config has an unknown name, or sizes that a mesh cannot
+      have.
   """
   if devices is None:
     devices = jax.devices()
     memory = memory or device_mesh.device_memory(jax.local_devices()[0])
 
-  # What is learned.
+  # The methods, and their optimizers.
   if config.kind == "supervised":
     method_by_learner = learners.by_learner(
       Method(loss=terms.nll(), name="supervised")
@@ -77,7 +78,7 @@ def build(
     config, list(method_by_learner), plan
   )
 
-  # On what, by which decoder, and where.
+  # The task, the decoder, and the devices.
   task = make_task(config)
   model = decoder.make(config, task, devices[0].platform)
   mesh, sampling_mesh = device_mesh.make_meshes(
@@ -101,8 +102,8 @@ def build(
 
 
 def make_plan(config: ml_collections.ConfigDict) -> Plan:
-  """Makes the plan by which a rollout is cut into updates."""
-  # Demonstrations have the temperature of the model that imitates them.
+  """Makes the plan: how a rollout is divided into updates."""
+  # A supervised run fits the distribution at temperature 1.
   is_supervised = config.kind == "supervised"
   temperature = 1.0 if is_supervised else config.rollout.temperature
   return Plan(**config.plan, temperature=temperature)
@@ -111,7 +112,7 @@ def make_plan(config: ml_collections.ConfigDict) -> Plan:
 def make_sampling(
   config: ml_collections.ConfigDict, task: tasks.Task
 ) -> generation.Sampling:
-  """Makes the settings by which completions are sampled in training."""
+  """Makes the settings of sampling in training."""
   return generation.Sampling(
     samples=config.rollout.samples,
     max_tokens=config.rollout.max_tokens or task.completion_length,
@@ -133,8 +134,9 @@ def make_sampling(
 def make_learners(config: ml_collections.ConfigDict) -> dict[str, Method]:
   """Makes the method of each learner of an RL config, by the learner's name.
 
-  The policy's method gets the config's way of sampling (`rollout.sampler`), its
-  importance weights (`sampler.truncation`) and its reward (`mix`).
+  In the policy's method, `rollout.sampler` replaces the sampler, `mix` replaces
+  the reward, and `sampler.truncation` adds importance weights, where the config
+  sets these keys.
   """
   method_by_learner = learners.by_learner(make_method(config.method))
   method = method_by_learner[learners.POLICY]
@@ -159,6 +161,9 @@ def make_method(text: str) -> Method | dict[str, Method]:
 
   Args:
     text: name and hyper-parameters, such as "max_at_k(k=8)".
+
+  Returns:
+    One method, or `{learner: method}` if several networks learn.
   """
   name, hyper = spec.parse(text, "method")
   try:
@@ -179,10 +184,14 @@ def make_sampler(text: str) -> samplers.Sampler:
 
 
 def make_reward(config: Mapping[str, Any]) -> Reward | None:
-  """Makes the reward of `config.mix`; None means the task's own score.
+  """Makes the reward that replaces the task's score.
 
   Args:
-    config: the block `mix`, as `experiments.configs.defaults.pay` makes it.
+    config: the block `mix` of a config, the result of
+      `experiments.configs.defaults.pay`.
+
+  Returns:
+    The reward, or None if the block is empty, so that the task's score remains.
   """
   terms, steps = config.get("terms") or {}, config.get("steps")
   if not terms and not steps:
@@ -207,7 +216,12 @@ def make_reward(config: Mapping[str, Any]) -> Reward | None:
 
 
 def _make_source(text: str, key: str) -> Any:
-  """Makes a reward from its call, which stands at a key of the config."""
+  """Makes one reward from its call.
+
+  Args:
+    text: name and settings, such as "majority()".
+    key: key of the config with this text, for messages.
+  """
   name, arguments = spec.parse(text, key)
   return rewards.get(name, **arguments)
 
@@ -218,8 +232,8 @@ def _make_weight(
   """Returns the weight of a term: a number, or a function of the step."""
   if term.schedule == "constant":
     return term.weight
-  share = WEIGHT_SCHEDULES[term.schedule](term.schedule_steps)
-  return lambda step: term.final + (term.weight - term.final) * share(step)
+  schedule = WEIGHT_SCHEDULES[term.schedule](term.schedule_steps)
+  return lambda step: term.final + (term.weight - term.final) * schedule(step)
 
 
 # ------------------------------------------------------------------------------
@@ -245,8 +259,8 @@ def make_task_from_text(text: str, **defaults: Any) -> tasks.Task:
 
   Args:
     text: name and settings of the task.
-    **defaults: values of settings that the text does not give. Empty values and
-      settings that the task does not have are ignored.
+    **defaults: values of settings that the text does not set. Empty values are
+      ignored, and so are settings that the task does not have.
   """
   name, arguments = spec.parse(text, "task")
   accepted = tasks.settings(name)

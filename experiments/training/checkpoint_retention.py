@@ -1,13 +1,17 @@
-"""The retention policy: which checkpoints of a run are kept.
+"""Rules by which a run keeps checkpoints besides its latest ones.
 
-  keep_checkpoints = 2      keeps the latest two
-  keep_every = 500          also keeps that of every 500th step
-  keep_best = "evaluation/accuracy/pass@8"    also keeps the best by a metric
+`checkpointing.Checkpoints` itself keeps the latest `config.keep_checkpoints`.
+This module adds two rules; a checkpoint is kept if any rule keeps it:
 
-Higher is better; for "-loss/total" lower is better. Of equally good checkpoints
-the first is kept. The value of a checkpoint is read from `metrics.jsonl` at
-each save, because its evaluation may end after it was saved, and because a run
-that was killed and resumed must still find its best checkpoint.
+  keep_every = 500          keeps the checkpoints at multiples of 500 steps
+  keep_best = "evaluation/accuracy/pass@8"
+                            keeps the checkpoint with the highest value of this
+                            metric; for "-loss/total", the one with the lowest
+
+Of equally good checkpoints the earliest is kept. The values are read from
+`metrics.jsonl` at each save, because an evaluation may end after its checkpoint
+was saved, and because a run that was killed and resumed must still find its
+best checkpoint. A checkpoint without a logged value is never the best.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from experiments.logging import run_logger
 
 @dataclasses.dataclass(frozen=True)
 class BestByMetric:
-  """An Orbax preservation policy that keeps the best checkpoint.
+  """An Orbax preservation policy that keeps the one best checkpoint.
 
   Attributes:
     workdir: folder of the run, which logs the metric.
@@ -48,13 +52,18 @@ class BestByMetric:
       for step, value in zip(steps, values, strict=True)
       if not math.isnan(value)
     }
-    candidates = [c.step for c in checkpoints if c.step in value_by_step]
+    candidates = [
+      checkpoint.step
+      for checkpoint in checkpoints
+      if checkpoint.step in value_by_step
+    ]
     best_step = max(
       candidates,
-      key=lambda step: (value_by_step[step], -step),  # the first of equals
+      # Of equal values, the smallest step.
+      key=lambda step: (value_by_step[step], -step),
       default=None,
     )
-    return [c.step == best_step for c in checkpoints]
+    return [checkpoint.step == best_step for checkpoint in checkpoints]
 
 
 def make_policies(
@@ -75,5 +84,9 @@ def make_policies(
 
 
 def parse_metric(metric: str) -> tuple[float, str]:
-  """Splits "-loss/total" into (-1.0, "loss/total"); the sign is 1.0 without "-"."""
+  """Splits a metric into its sign and its name.
+
+  "-loss/total" gives (-1.0, "loss/total"), and "loss/total" gives
+  (1.0, "loss/total"). The best checkpoint has the largest sign * value.
+  """
   return (-1.0, metric[1:]) if metric.startswith("-") else (1.0, metric)

@@ -1,17 +1,17 @@
-"""Saves and restores checkpoints: any tree of arrays and PRNG keys, bit for bit.
+"""Saves and restores trees of arrays and PRNG keys, without loss of a bit.
 
 Orbax does the work. This module adds:
 
   PRNG keys     typed keys are saved as their data
-  fit           a checkpoint whose tree, shapes or dtypes differ is refused before
-                its arrays are read
-  checksums     every array has one (`models.checksums`). A checkpoint that a disk
-                or a copy damaged is set aside, and the run resumes from the one
-                before
+  fit           a checkpoint whose tree, shapes or dtypes differ from those of
+                the run is refused before its arrays are read
+  checksums     every array has a checksum (`models.checksums`). A checkpoint
+                that does not match its checksums is moved to another folder,
+                and the run resumes from the previous checkpoint
 
-A checkpoint appears by a rename at the end of its writing, so a run that is
-killed while saving resumes from the one before. `models.checkpoint_reader`
-reads only the parameters of a run.
+A checkpoint gets its final name when it is complete, so a run that is killed
+while saving resumes from the previous checkpoint. `models.checkpoint_reader`
+reads only the parameters of a checkpoint.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from models import checkpoint_reader, checksums, storage_paths
 
 PyTree = Any
 
-# Folder beside the checkpoints for those that could not be read.
+# Folder of the workdir for checkpoints that could not be read.
 DAMAGED_FOLDER = "checkpoints_damaged"
-_META = "meta"  # key in the JSON of a checkpoint, beside its checksums
+# Key, in the JSON of a checkpoint, of the values that the caller saves. The
+# checksums are under another key.
+_META = "meta"
 
 
 class _OrbaxTracebackFilter(logging.Filter):
@@ -71,7 +73,8 @@ class Checkpoints:
     directory: folder of the checkpoints, local or in a bucket; created if
       missing.
     keep: number of latest checkpoints that are kept.
-    every: multiples of it are saved; other steps only with `force`.
+    every: `save` saves steps that are multiples of this number, and other steps
+      only with `force`.
     also_keep: policies that keep further checkpoints
       (`experiments.training.checkpoint_retention`).
   """
@@ -106,16 +109,17 @@ class Checkpoints:
     meta: dict[str, Any],
     force: bool = False,
   ) -> bool:
-    """Starts saving; the arrays may be donated as soon as it returns.
+    """Starts saving; the arrays may be donated when this function returns.
 
     Args:
       step: finished training steps.
-      state: tree of arrays and typed PRNG keys, under any sharding.
+      state: tree of arrays and typed PRNG keys, with any sharding.
       meta: JSON values that are saved with the state.
-      force: saves a step that is no multiple of `every`, such as the last one.
+      force: whether to save a step that is no multiple of `every`.
 
     Returns:
-      Whether saving started; False if there is a checkpoint of this step.
+      Whether saving started. False if there is a checkpoint of this step, or if
+      the step is no multiple of `every` and `force` is False.
     """
     if step in self._manager.all_steps():
       return False
@@ -142,8 +146,9 @@ class Checkpoints:
     """Restores a checkpoint onto the shardings of `abstract_state`.
 
     Args:
-      abstract_state: tree of `jax.ShapeDtypeStruct` or arrays like the saved
-        one. A leaf without a sharding is put on the first local device.
+      abstract_state: tree of `jax.ShapeDtypeStruct` or arrays, with the
+        structure, shapes and dtypes of the saved tree. A leaf without a
+        sharding is put on the first local device.
       step: step of the checkpoint; None takes the latest.
 
     Returns:
@@ -162,7 +167,8 @@ class Checkpoints:
       arrays, data = self._read(step, _abstract(abstract_state))
     except Exception as error:  # readers of damaged files raise anything
       problem = error
-    # The checksums below need all processes, so all stop if one has failed.
+    # The checksums below need all processes, so if one cannot read the
+    # checkpoint, all raise an error.
     if not multihost.is_true_everywhere(problem is None):
       raise problem or ValueError("another process cannot read it")
     meta = data.get(_META)
@@ -171,7 +177,14 @@ class Checkpoints:
     return jax.tree.map(_wrap_key, arrays, abstract_state), meta
 
   def _read(self, step: int, target: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """Reads this process's shards and the JSON; waits for no other process."""
+    """Reads the shards of this process and the JSON.
+
+    It does not wait for other processes.
+
+    Args:
+      step: step of the checkpoint.
+      target: shapes, dtypes and shardings of the saved arrays.
+    """
     folder = self.directory / str(step)
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
       saved_tree = handler.metadata(folder / "state").tree
@@ -191,8 +204,9 @@ class Checkpoints:
   ) -> tuple[PyTree, dict[str, Any]] | None:
     """Restores the latest checkpoint that can be read.
 
-    Later ones, which are damaged, are set aside so that their steps can be
-    saved again. Several processes agree on the checkpoint.
+    Later checkpoints, which cannot be read, are moved to `DAMAGED_FOLDER`, so
+    that their steps can be saved again. All processes of a run restore the same
+    checkpoint.
 
     Args:
       abstract_state: same as in `restore`.
@@ -202,7 +216,7 @@ class Checkpoints:
       (state, meta), or None if there is no checkpoint.
 
     Raises:
-      ValueError: there are checkpoints and none can be read. None is set aside.
+      ValueError: there are checkpoints and none can be read. None is moved.
     """
     reasons: dict[int, str] = {}  # by step of the damaged checkpoints
     for step in sorted(self._manager.all_steps(), reverse=True):
@@ -212,21 +226,27 @@ class Checkpoints:
       except Exception as error:  # readers of damaged files raise anything
         reason = " ".join(str(error).split())[:200] or type(error).__name__
       if multihost.is_true_everywhere(restored is not None):
-        for damaged_step, why in reasons.items():
-          folder = self._set_aside(damaged_step, why)
-          print_line(f"{folder}: damaged ({why})")
+        for damaged_step, damage in reasons.items():
+          folder = self._move_damaged(damaged_step, damage)
+          print_line(f"{folder}: damaged ({damage})")
         return restored
       reasons[step] = reason or "another process cannot read it"
     if reasons:
       raise ValueError(
         f"no checkpoint of {self.directory} can be read: "
-        + "; ".join(f"{step}: {why}" for step, why in reasons.items())
+        + "; ".join(f"{step}: {reason}" for step, reason in reasons.items())
       )
     return None
 
-  def _set_aside(self, step: int, reason: str) -> epath.Path:
-    """Moves a damaged checkpoint to a folder beside the checkpoints."""
+  def _move_damaged(self, step: int, reason: str) -> epath.Path:
+    """Moves a damaged checkpoint to `DAMAGED_FOLDER`; returns its new folder.
+
+    Args:
+      step: step of the checkpoint.
+      reason: reason for which it cannot be read, written to a text file.
+    """
     folder = self.directory.parent / DAMAGED_FOLDER
+    # Distinguishes checkpoints of one step that are damaged at several times.
     number = len(list(folder.glob("*"))) if folder.exists() else 0
     target = folder / f"{step}_{number}"
     if jax.process_index() == 0:
@@ -243,11 +263,11 @@ class Checkpoints:
     return self._manager.latest_step()
 
   def wait(self) -> None:
-    """Waits until everything saved so far is on disk."""
+    """Waits until all saves that have started are on disk."""
     self._manager.wait_until_finished()
 
   def close(self) -> None:
-    """Waits until everything is on disk, then releases the threads."""
+    """Waits like `wait`, then ends the threads of the manager."""
     self._manager.close()
 
   def __enter__(self) -> Checkpoints:
@@ -258,7 +278,7 @@ class Checkpoints:
 
 
 def _wrap_key(data: jax.Array, target: Any) -> jax.Array:
-  """Makes a typed key of its data if the target leaf is one."""
+  """Returns a typed PRNG key if the target leaf is one, and else the data."""
   if not prng_keys.is_key(target):
     return data
   return jax.device_put(
@@ -267,16 +287,16 @@ def _wrap_key(data: jax.Array, target: Any) -> jax.Array:
 
 
 def _abstract(tree: PyTree) -> PyTree:
-  """Returns shapes, dtypes and shardings of what is saved for `tree`."""
+  """Returns shapes, dtypes and shardings of the arrays saved for `tree`."""
 
   def describe(leaf: Any) -> jax.ShapeDtypeStruct:
-    saved = leaf
+    array = leaf
     if prng_keys.is_key(leaf):
-      saved = jax.eval_shape(
+      array = jax.eval_shape(
         jax.random.key_data, jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
       )
     return jax.ShapeDtypeStruct(
-      saved.shape, saved.dtype, sharding=checkpoint_reader.sharding_of(leaf)
+      array.shape, array.dtype, sharding=checkpoint_reader.sharding_of(leaf)
     )
 
   return jax.tree.map(describe, tree)

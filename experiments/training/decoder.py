@@ -13,7 +13,7 @@ from models import presets
 from models.config import ModelConfig
 from models.rope import RopeScaling
 
-# Keys of `config.model` that also hold for the shape of a folder or a preset.
+# Keys of `config.model` that replace those of a folder or a preset.
 _ALWAYS_FROM_CONFIG = (
   "dtype",
   "param_dtype",
@@ -27,16 +27,17 @@ _ALWAYS_FROM_CONFIG = (
   "lora_targets",
 )
 
-# Platform -> forms of attention, fastest first. The first form that supports
-# the decoder is used. cuDNN's form has not run on a GPU yet, so it is used only
-# where the config asks for it.
+# Platform -> forms of attention, fastest first; other platforms use "blocked".
+# The first form that supports the decoder is used. The form "cudnn" has not run
+# on a GPU yet, so it is used only if the config names it.
 _FASTEST_ATTENTION: Mapping[str, Sequence[str]] = {"tpu": ("splash", "blocked")}
 KERNEL_PLATFORMS: Mapping[str, str] = {"splash": "tpu", "cudnn": "gpu"}
 # The only form that can split the tokens of a sequence over devices.
 CONTEXT_ATTENTION = "blocked"
-# Layers in one iteration of the loop over layers; 0 unrolls all of them. XLA's
-# CPU compiler runs unrolled layers faster. With remat it would recompute all of
-# them at once and save no memory, so then there is a loop.
+# Platform -> layers in one iteration of the loop over layers; 0 unrolls all
+# layers. Programs that XLA compiles for CPU run faster with unrolled layers.
+# With remat, unrolled layers would all be recomputed at once, which saves no
+# memory, so `choose_fast_forms` then uses a loop.
 _FASTEST_UNROLL: Mapping[str, int] = {"cpu": 0}
 
 
@@ -48,9 +49,10 @@ def make(
   """Makes the shape of the decoder from a folder, a preset, or `config.model`.
 
   Args:
-    config: config of the experiment. A vocabulary size of 0 takes the task's;
-      `attention` and `unroll` None take the fastest form for the platform.
-    task: task that gives the vocabulary size.
+    config: config of the experiment. If `model.vocab_size` is 0, the decoder
+      has the vocabulary size of the task. If `model.attention` or
+      `model.unroll` is None, `choose_fast_forms` chooses it.
+    task: task whose vocabulary size is used.
     platform: platform of the devices; None is JAX's default backend.
   """
   platform = platform or jax.default_backend()
@@ -92,17 +94,19 @@ def choose_fast_forms(
   unroll: int | None = None,
   splits_sequences: bool = False,
 ) -> ModelConfig:
-  """Returns the decoder in the forms that are fast on a platform.
+  """Returns the shape of the decoder with the fastest forms for a platform.
 
-  The forms change speed and rounding, not the function. Runs, and commands on
-  Hugging Face folders, choose them here.
+  A form of attention, and the unrolling of layers, change speed and rounding
+  but not the function that the decoder computes. Runs, and commands that read
+  Hugging Face folders, call this function.
 
   Args:
     model: shape of the decoder. Its `attention` and `unroll` are replaced.
     platform: platform of the devices; None is JAX's default backend.
-    attention: form of attention to use; None chooses one.
-    unroll: layers in one iteration of the loop over layers; None chooses.
-    splits_sequences: whether the tokens of a sequence lie on several devices.
+    attention: form of attention; None chooses the fastest.
+    unroll: layers in one iteration of the loop over layers; None chooses the
+      fastest number.
+    splits_sequences: whether the tokens of a sequence are split over devices.
   """
   platform = platform or jax.default_backend()
   if unroll is None:

@@ -1,17 +1,18 @@
-"""Chooses the meshes of an experiment, and the axes that its config leaves open.
+"""Chooses the meshes of an experiment, and the sizes of their open axes.
 
-While training, a parameter takes 16 bytes (itself, its gradient and two
-moments, in float32), divided by `fsdp` and `tensor`. While sampling, each
-device holds a copy in the type of the activations, divided by `tensor` alone.
-Therefore
+In training, each parameter takes 16 bytes (the parameter, its gradient and two
+moments, in float32), which the axes `fsdp`, `tensor` and `context` split over
+devices. For sampling, each device also has a copy of the parameters in the
+dtype of the activations, which only `tensor` splits. Axes that the config
+leaves open therefore get these sizes:
 
-  tensor  the smallest size that gives every device equally many prompts and
-          whose copy takes at most a third of a device's memory
-  fsdp    the smallest size with which training takes at most half of the memory
-  data    all devices that are left
+  tensor  the smallest size for which every device has equally many prompts and
+          the copy takes at most a third of a device's memory
+  fsdp    the smallest size for which training takes at most half of the memory
+  data    the remaining devices
 
-If no size is large enough, the largest possible one is used; the command
-`experiments.aot` reports what does not fit.
+If no size is large enough, the largest possible size is used; the command
+`experiments.aot` reports parts that exceed the memory.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from rl.minibatches import Plan
 _TRAINING_BYTES = 16  # per parameter
 _TENSOR_SHARE = 3  # the sampling copy takes at most 1/3 of the memory
 _FSDP_SHARE = 2  # training takes at most 1/2 of the memory
-# Axes as in `config.mesh`; None is open, and -1 takes the devices that are
-# left.
+# Values of axes that `config.mesh` does not have. None is open, and -1 takes
+# the remaining devices.
 _OPEN_AXES = {
   "replica": None,
   "data": -1,
@@ -50,17 +51,18 @@ def make_meshes(
   devices: list[jax.Device],
   memory: float | None,
 ) -> tuple[Mesh, Mesh]:
-  """Makes the mesh of the devices that train and that of those that sample.
+  """Makes the training mesh and the sampling mesh.
 
   Args:
     config: config of the experiment, with `mesh` and `sampler`.
     model: shape of the decoder, whose parameters are split.
-    plan: how a rollout is cut into updates.
+    plan: how a rollout is divided into updates.
     devices: all devices. The last `sampler.devices` of them only sample.
     memory: bytes of one device; None if unknown, which counts as enough.
 
   Returns:
-    Two meshes, which are the same unless `config.sampler` differs.
+    The training mesh and the sampling mesh: the same object if `config.sampler`
+    sets neither devices nor axes.
 
   Raises:
     ValueError: the sizes do not fit the devices.
@@ -96,8 +98,9 @@ def choose_axes(
   """Completes the axes of `config.mesh`, for `sharding.make_mesh`.
 
   Args:
-    axes: sizes by name. An axis that is missing or None is open; open axes are
-      chosen only if `data` is -1, and are 1 otherwise.
+    axes: sizes by name. An axis that is missing has its value in `_OPEN_AXES`;
+      an axis that is None is open. Open axes are chosen only if `data` is -1,
+      and are 1 otherwise.
     devices: all devices of the mesh.
     model: shape of the decoder, whose parameters are split.
     prompts: prompts of one microbatch.
@@ -118,7 +121,7 @@ def choose_axes(
     size for name, size in sizes.items() if name != "data" and size is not None
   ]
   if sizes["data"] != -1 or min(fixed_sizes) < 1 or len(devices) % fixed:
-    return sizes  # nothing to choose, or sizes that `make_mesh` refuses
+    return sizes  # no axis is open, or `make_mesh` refuses the sizes
   free_devices = len(devices) // fixed
   num_params = presets.parameter_count(model) if memory else 0
   if axes["tensor"] is None:
@@ -127,9 +130,9 @@ def choose_axes(
     )
     # Sizes with which every device has equally many prompts.
     candidates = [
-      n
-      for n in divisors(largest)
-      if prompts % (replica * free_devices // n) == 0
+      size
+      for size in divisors(largest)
+      if prompts % (replica * free_devices // size) == 0
     ]
     copy_bytes = np.dtype(model.dtype).itemsize * num_params
     sizes["tensor"] = _smallest_split(
@@ -147,19 +150,28 @@ def choose_axes(
 
 
 def device_memory(device: jax.Device) -> float | None:
-  """Returns the bytes of a device, or None; the same in every process."""
+  """Returns the memory of a device of process 0, in bytes; None if unknown."""
   num_bytes = (device.memory_stats() or {}).get("bytes_limit", 0)
-  # Sent as MiB, which fit into an int32.
+  # In MiB, because the value must fit into an int32.
   return multihost.broadcast_from_process_0(num_bytes >> 20) * 2**20 or None
 
 
 def _smallest_split(
   candidates: Iterable[int], num_bytes: float, memory: float | None, share: int
 ) -> int:
-  """Returns the first split that fits into 1/share of the memory, or the last."""
+  """Returns the first number of parts that is large enough, or the last one.
+
+  Args:
+    candidates: numbers of parts, ascending.
+    num_bytes: bytes that are divided into parts.
+    memory: bytes of one device; None accepts the first candidate.
+    share: one part may take at most memory / share.
+  """
   candidates = list(candidates)
   sufficient = (
-    n for n in candidates if memory is None or num_bytes / n <= memory / share
+    num_parts
+    for num_parts in candidates
+    if memory is None or num_bytes / num_parts <= memory / share
   )
   return next(sufficient, candidates[-1])
 

@@ -1,8 +1,9 @@
 """Builds what one dispatch of the training loop runs: sample, score, update.
 
-A dispatch is `steps_per_dispatch` training steps. One step is usually two
-programs, sampling and update; a reward that runs on the host stands between
-them. With several steps per dispatch, all of them are one fused program.
+A dispatch is `steps_per_dispatch` training steps. With one step per dispatch it
+is two programs, sampling and update; between them the host computes scores, if
+the task is scored on the host. With several steps per dispatch, all of them are
+one fused program.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ Dispatch = Callable[
 
 
 def compile_rollout_fn(e: Experiment) -> rollouts.HostRolloutFn:
-  """Returns `state -> (rollout, times)`, compiled as far as the task allows.
+  """Returns the function that makes the rollout of a state.
 
-  The rollout is on the training mesh and is a pure function of the state, so
-  calling it again returns the same samples.
+  It is one compiled program if the task is jittable; otherwise sampling is
+  compiled and the score is not. The rollout is on the training mesh. It depends
+  on the state alone, except with `sampler.ahead`, where its parameters are
+  those of an earlier state.
   """
   sample = _sample_on_sampling_mesh(e)
   if (e.config.get("sampler") or {}).get("ahead"):
@@ -45,8 +48,8 @@ def make_dispatch(
 
   Args:
     e: the experiment.
-    sample_rollout: the function of `compile_rollout_fn`. The fused loop does
-      not call it, because it samples inside its own program.
+    sample_rollout: the result of `compile_rollout_fn`. The fused program does
+      not call it, because it samples itself.
   """
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
   out_shardings = (e.shardings, e.replicated)
@@ -71,22 +74,23 @@ def make_dispatch(
 
 
 def _sample_on_sampling_mesh(e: Experiment) -> rollouts.HostRolloutFn:
-  """Returns the function that samples, or that reads demonstrations."""
+  """Returns a rollout function, of samples or of demonstrations."""
   if e.task.jittable:
     jitted = jax.jit(_jittable_rollout_fn(e))
     return lambda state: (jitted(state), {})
-  prompts, place = e.config.rollout.prompts, e.sampling_sharding
+  prompts, sharding = e.config.rollout.prompts, e.sampling_sharding
   if not e.is_rl:
-    return rollouts.make_host_demonstration_fn(e.task, prompts, place)
+    return rollouts.make_host_demonstration_fn(e.task, prompts, sharding)
   return rollouts.make_host_rollout_fn(
-    e.task, e.policy, e.sampling, prompts, place, e.method
+    e.task, e.policy, e.sampling, prompts, sharding, e.method
   )
 
 
 def _jittable_rollout_fn(e: Experiment) -> rollouts.RolloutFn:
-  prompts, place = e.config.rollout.prompts, e.sampling_sharding
+  """Returns the rollout function of a jittable task."""
+  prompts, sharding = e.config.rollout.prompts, e.sampling_sharding
   if e.is_rl:
     return rollouts.make_rollout_fn(
-      e.task, e.policy, e.sampling, prompts, place, e.method
+      e.task, e.policy, e.sampling, prompts, sharding, e.method
     )
-  return rollouts.make_demonstration_fn(e.task, prompts, place)
+  return rollouts.make_demonstration_fn(e.task, prompts, sharding)

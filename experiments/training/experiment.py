@@ -25,21 +25,21 @@ KINDS = ("rl", "supervised")
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-  """The parts of one experiment. All of them are static.
+  """The parts of one experiment, without its training state.
 
   Attributes:
     config: the config that the parts were built from.
     task: problems and their scores.
     model: shape of the decoder.
-    policy: functions of the decoder: apply, sample, score.
+    policy: the decoder as functions of its parameters (`rl.types.Policy`).
     methods: the method of each learner, by the learner's name. The policy is
       one of them. A supervised experiment minimises the negative
       log-likelihood of demonstrations.
     txs: the optimizer of each learner.
     schedules: the learning rate of each learner as a function of the finished
       training steps.
-    plan: how a rollout is cut into minibatches and microbatches.
-    sampling: how completions are sampled.
+    plan: how a rollout is divided into minibatches and microbatches.
+    sampling: settings of sampling in training.
     mesh: mesh of the devices that train.
     sampling_mesh: mesh of the devices that sample; usually the same mesh.
   """
@@ -63,12 +63,12 @@ class Experiment:
 
   @property
   def is_rl(self) -> bool:
-    """True if it trains on its own samples, False on demonstrations."""
+    """True if the policy learns from its samples, False from demonstrations."""
     return self.config.kind == "rl"
 
   @property
   def model_without_lora(self) -> ModelConfig:
-    """Shape of the decoder without adapters, as other runs and folders save it."""
+    """Shape of the decoder without LoRA adapters, as in folders of weights."""
     return dataclasses.replace(self.model, lora_rank=0)
 
   def on_mesh(self, mesh: Mesh) -> Experiment:
@@ -81,15 +81,15 @@ class Experiment:
     rollout: types.Rollout,
     needs: Iterable[scoring.Need],
   ) -> types.Rollout:
-    """Returns the rollout with the results of scoring passes in its extras.
+    """Returns the rollout with the results of forward passes in its extras.
 
-    The passes are cut into the same chunks and microbatches as a training step.
+    The passes use the chunks and microbatches of a training step.
 
     Args:
-      state: training state whose parameters score the tokens.
+      state: training state with the parameters of the passes.
       rollout: rollout on the training mesh.
-      needs: quantities to compute, none of them from the source "policy" (the
-        parameters that are being differentiated).
+      needs: arrays to compute. Their source is not "policy", since those arrays
+        are computed and differentiated in the loss.
     """
     return scoring.passes(
       self.policy.with_frozen(state.frozen),
@@ -113,7 +113,8 @@ class Experiment:
         heads that they lack are initialised. None initialises all parameters.
         Frozen parameters are used without a copy.
     """
-    # A run and its base share a seed. Their kinds separate their problems.
+    # An RL run and its supervised base have the same seed. With the kind folded
+    # in, they draw different problems.
     seed_key = prng_keys.from_seed(self.config.seed)
     kind_key = jax.random.fold_in(seed_key, KINDS.index(self.config.kind))
     params_key, run_key = jax.random.split(kind_key)
@@ -131,21 +132,21 @@ class Experiment:
     return state.replace(frozen=frozen)
 
   def _jit_on_mesh(self, init: Callable) -> Callable:
-    """Compiles an initialiser so that parameters are created where they live."""
+    """Compiles an initialiser that creates parameters sharded on the mesh."""
     shapes = jax.eval_shape(init, jax.random.key(0))
     return jax.jit(init, out_shardings=sharding.shardings(shapes, self.mesh))
 
   def _init_missing(self, key: jax.Array) -> types.PyTree:
-    """Initialises what a folder of weights may lack: adapters or heads."""
+    """Initialises parameters that a folder may lack: adapters, or heads."""
     if self.model.lora_rank:
       return lora.init(self.model, key)
     return transformer.init_heads(self.model, key)
 
   def select_params(self, params: types.PyTree) -> types.PyTree:
-    """Returns the parameters that the decoder has; drops unused heads.
+    """Returns those parameters of a folder that the decoder has.
 
     Args:
-      params: parameters of a Hugging Face folder, which may have other heads.
+      params: parameters of a Hugging Face folder, which may have further heads.
     """
 
     def intersect(params: types.PyTree, shapes: types.PyTree) -> types.PyTree:
@@ -196,12 +197,19 @@ class Experiment:
   # ----------------------------------------------------------------------------
 
   def sampler_state(self, state: step.State) -> step.State:
-    """Returns the state, or its shapes, without what the sampler never reads."""
+    """Returns the part of a state that the sampler reads.
+
+    Args:
+      state: training state, or its shapes.
+    """
     parameter_sets = state.parameter_sets
+    # The sampler "once" reads the parameters of the behavior policy only; other
+    # samplers may read any parameter set.
     if self.method.sampler.name == samplers.once().name:
-      # Other samplers may read any parameter set.
       parameter_sets = {
-        k: v for k, v in parameter_sets.items() if k == self.method.behavior
+        name: params
+        for name, params in parameter_sets.items()
+        if name == self.method.behavior
       }
     return state.replace(
       opt_state=(), method_state=(), learners={}, parameter_sets=parameter_sets
@@ -226,7 +234,7 @@ class Experiment:
 
   @property
   def abstract_rollout(self) -> step.Rollouts:
-    """Shapes of the rollout of one step; sampling is not traced."""
+    """Shapes of the rollout of one step, computed without the decoder."""
     state = self.state_shapes
     samples = self.sampling.samples if self.is_rl else 1
     return rollouts.abstract_rollout(
@@ -239,7 +247,11 @@ class Experiment:
     )
 
   def rollout_shardings(self, rollout: step.Rollouts) -> step.Rollouts:
-    """Returns the shardings of a rollout in training: prompts are split."""
+    """Returns the shardings of a rollout on the training mesh.
+
+    An array whose first axis is a multiple of the prompts is split along it;
+    other arrays are replicated.
+    """
     prompts = self.config.rollout.prompts
 
     def choose(leaf: Any) -> NamedSharding:

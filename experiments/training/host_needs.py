@@ -1,4 +1,8 @@
-"""Quantities of a method that numpy computes between sampling and the step."""
+"""Arrays that the host computes for a method, between sampling and the update.
+
+A *need* is an array that a method asks for and reads in `rollout.extras`
+(`rl.scoring.Need`). Needs with the source "host" are computed with numpy.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from rl.step import State
 
 
 def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
-  """The needs of the learners that are computed on the host."""
+  """Returns those needs of the learners' methods that the host computes."""
   return {
     need
     for method in methods.values()
@@ -26,17 +30,18 @@ def host_needs(methods: Mapping[str, Method]) -> set[scoring.Need]:
 
 
 def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
-  """Also computes the host needs, before the compiled train step.
+  """Returns a rollout function that also computes the host needs.
 
-  What they read is scored in a program of its own, whose result is replicated,
-  so that every process finds all of it on its devices.
+  The arrays that the host needs read are computed by a separate compiled
+  program. Its results are replicated, so that every process has all of them on
+  its devices.
 
   Args:
     e: the experiment.
-    rollout_fn: makes a rollout.
+    rollout_fn: rollout function without host needs.
 
   Returns:
-    `rollout_fn` itself if no method has host needs.
+    A rollout function; `rollout_fn` itself if no method has host needs.
   """
   needs = host_needs(e.methods)
   if not needs:
@@ -53,8 +58,8 @@ def with_host_needs(e: Experiment, rollout_fn: HostRolloutFn) -> HostRolloutFn:
     rollout = rollouts[learners.POLICY]
     scored = score(state, rollout)
     if STATE_READY not in times:
-      # `scored` needs the state, so the wait for it below is no longer for
-      # this.
+      # Waits for the state first, so that the wait for `scored` below does not
+      # include the update of the previous step.
       jax.block_until_ready(state)
       times = {**times, STATE_READY: time.perf_counter()}
     start = time.perf_counter()

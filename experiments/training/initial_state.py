@@ -1,8 +1,9 @@
-"""The state that a run starts with: restored, or initialised from a base.
+"""Makes the state that a run starts with.
 
-A run starts from one of four sources of parameters: a supervised base that it
-trains itself (`config.base`), the workdir of another run (`config.init_from`),
-a Hugging Face folder (`config.policy.path`), or random values.
+A run that has a checkpoint restores it. Otherwise its parameters are those of a
+supervised base that the run itself trains first (`config.base`), of another run
+(`config.init_from`, its workdir), of a Hugging Face folder
+(`config.policy.path`), or random.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from models import checkpoint_reader, storage_paths
 from rl import step, types
 
 BASE_FOLDER = "base"  # in the workdir: the supervised run that it starts from
-_CODE = "code"  # key in the metadata of a checkpoint: the commit that saved it
+# Key in the metadata of a checkpoint: the commit of the code that saved it.
+_CODE = "code"
 
 
 def has_base(config: ml_collections.ConfigDict) -> bool:
@@ -44,9 +46,15 @@ def base_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
 def restore_or_initialise(
   e: Experiment, workdir: epath.Path, checkpoints: checkpointing.Checkpoints
 ) -> step.State:
-  """Returns the state of the latest checkpoint, or the state at step 0.
+  """Returns the state of the latest readable checkpoint, or that at step 0.
 
-  Frozen parameters are in no checkpoint. They are read again from their source.
+  Checkpoints do not contain the frozen parameters, which are read again from
+  the source that the run started from.
+
+  Args:
+    e: the experiment.
+    workdir: folder of the run.
+    checkpoints: checkpoints of the run.
 
   Raises:
     RunError: there are checkpoints and none of them can be read.
@@ -62,7 +70,10 @@ def restore_or_initialise(
   commit = provenance.commit()
   saved_commit = saved_metadata.get(_CODE, commit)
   if saved_commit != commit and jax.process_index() == 0:
-    print(f"{workdir}: saved by code {saved_commit}, resumes with {commit}")
+    print(
+      f"{workdir}: its checkpoint was saved by commit {saved_commit}, and the "
+      f"run resumes with commit {commit}"
+    )
   return state.replace(frozen=frozen_params(e, workdir))
 
 
@@ -110,7 +121,8 @@ def write_model_file(e: Experiment, workdir: epath.Path) -> None:
     else:
       frozen = _absolute(other_run or folder)
     if other_run:
-      # That run may go on; this one keeps the base that it began with.
+      # The other run may save further checkpoints. This run always reads the
+      # one that it started from.
       frozen_step = checkpoint_reader.latest_step(
         epath.Path(other_run) / checkpoint_reader.FOLDER
       )
@@ -125,18 +137,19 @@ def write_model_file(e: Experiment, workdir: epath.Path) -> None:
 
 
 def _absolute(path: str) -> str:
+  """Returns an absolute path; "" stays ""."""
   return str(storage_paths.absolute(path)) if path else ""
 
 
 def describe_start(
   e: Experiment, workdir: epath.Path, done: int
 ) -> Iterator[str]:
-  """Yields the lines that a run prints before its first step.
+  """Yields the lines that a run prints before it trains.
 
   Args:
     e: the experiment.
     workdir: folder of the run.
-    done: finished training steps.
+    done: finished training steps, 0 for a run that was not resumed.
   """
   if done >= e.config.steps:
     yield f"{workdir}: complete at step {done}"

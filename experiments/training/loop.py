@@ -1,4 +1,4 @@
-"""The training loop: `run` is everything that happens in a run, in order.
+"""The training loop: the function `run` has all phases of a run, in order.
 
 A run lives in its workdir. It can be killed at any time and started again with
 the same command: it resumes from the latest checkpoint, and finished work is
@@ -59,7 +59,7 @@ def run(
 
     # --------------------------------------------------------------------------
     # Build: the files that describe the run, and the functions of a step.
-    # Nothing is compiled before it is called.
+    # A function is compiled when it is first called.
     # --------------------------------------------------------------------------
     workdirs.write_config(workdir, config)
     initial_state.write_model_file(e, workdir)
@@ -115,12 +115,14 @@ def run(
     metrics_buffer = metric_buffer.MetricBuffer(e, logger, guard, state)
 
     def save() -> None:
-      # Flushes first: a resumed run must find the metrics of what is saved.
+      # The log is written first, because a run that resumes from the checkpoint
+      # needs the metrics of all steps before it.
       with metrics_buffer.between_steps("time/checkpoint_s"):
         logger.flush()
-        # Returns memory that the save before this one and evaluations freed.
+        # Returns memory that evaluations and the previous save have freed.
         allocator.trim()
-        # Frozen parameters are read from their source again.
+        # Without frozen parameters, which a resumed run reads from their
+        # source.
         trained_state = state.replace(frozen={})
         checkpoints.save(done, trained_state, checkpoint_metadata, force=True)
 
@@ -145,13 +147,14 @@ def run(
         state, metrics, times = run_dispatch(state)
         done += config.steps_per_dispatch
 
-        # 3. Metrics of the dispatch before, while the device runs this one.
+        # 3. Logs the previous dispatch, while the device runs this one.
         metrics_buffer.flush(times.get(rollouts.STATE_READY))
         metrics_buffer.add(done, metrics, times, state)
         if trace:
-          trace.end_dispatch(metrics)  # waits for them
+          trace.end_dispatch(metrics)  # waits for the metrics
         if guard.may_stop_within(config.steps_per_dispatch):
-          metrics_buffer.flush()  # does not start a step that the guard forbids
+          # Waits for this dispatch, since the guard may forbid the next one.
+          metrics_buffer.flush()
           if guard.stop_reason:
             raise nan_guard.Stopped(done, guard.stop_reason)
 
@@ -187,11 +190,11 @@ def run(
       evaluator.evaluate_once(e, state, path, preemption_watch.check)
 
     # --------------------------------------------------------------------------
-    # Save: the last checkpoint was written in the background.
+    # Wait for the last checkpoint, which is written in the background
     # --------------------------------------------------------------------------
     checkpoints.wait()
 
 
 def _is_due(done: int, every: int) -> bool:
-  """Returns whether a multiple of `every` steps is finished; 0 means never."""
+  """Returns whether `done` is a multiple of `every`; False if `every` is 0."""
   return bool(every) and done % every == 0

@@ -1,9 +1,11 @@
 """Writes the files of a workdir that describe the method of a run.
 
-  method.txt        every learner's method as it prints itself
-  advantages.json   the policy's advantages by the number of correct samples
+  method.txt        the method of every learner, as `str` prints it
+  advantages.json   the policy's advantages by the number of correct samples in
+                    a group
 
-The report reads them, so that it needs neither the config nor today's code.
+The report reads these files, so it does not depend on later changes of the
+code.
 """
 
 from __future__ import annotations
@@ -24,14 +26,19 @@ from rl.method import Method
 
 
 def write(workdir: epath.PathLike, e: Experiment) -> None:
-  """Writes both files of an experiment; a supervised one has no advantages."""
+  """Writes both files; a supervised run has no `advantages.json`.
+
+  Args:
+    workdir: folder of the run.
+    e: the experiment.
+  """
   write_description(workdir, e.methods)
   path = epath.Path(workdir) / workdirs.ADVANTAGES_FILE
   if e.is_rl and jax.process_index() == 0 and not path.exists():
     rollout = learners.by_learner(e.abstract_rollout)[learners.POLICY]
     samples = rollout.sample_mask.shape[1]
-    # Groups without an advantage are 0 / 0 on the way in some methods, and
-    # --debug must not end the run for it.
+    # For groups of equal scores some methods compute 0 / 0 and replace it by 0.
+    # With --debug this must not end the run.
     with jax.debug_nans(False):
       write_advantages(workdir, e.method, samples)
 
@@ -53,7 +60,10 @@ def write_description(
 def write_advantages(
   workdir: epath.PathLike, method: Method, samples: int
 ) -> None:
-  """Writes `advantages.json`: "right", "wrong" and "note", or "missing".
+  """Writes `advantages.json`.
+
+  Its keys are "right" and "wrong", the advantages of right and wrong samples,
+  and "note"; or "missing", the reason for which there are no advantages.
 
   Args:
     workdir: folder of the run.
@@ -69,6 +79,6 @@ def write_advantages(
       "note": f"{advantages.note}.",
     }
   except (AttributeError, KeyError, TypeError, ValueError) as error:
-    record = {"missing": str(error)}  # the reason, which the report shows
+    record = {"missing": str(error)}
   text = json.dumps(json_files.to_strict_json(record)) + "\n"
   json_files.replace(epath.Path(workdir) / workdirs.ADVANTAGES_FILE, text)

@@ -1,5 +1,8 @@
 """Logs the metrics and times of training steps, one dispatch late.
 
+A dispatch is `config.steps_per_dispatch` training steps. Use in the training
+loop:
+
   buffer = MetricBuffer(e, logger, guard, state)
   while ...:
     buffer.note_end()
@@ -8,26 +11,27 @@
     buffer.add(done, metrics, times, state)
 
 The host fetches the results of one dispatch while the device runs the next one,
-so that the device never waits for it. A line of `metrics.jsonl` holds the times
-of its own step:
+so that the device does not wait for the host. A line of `metrics.jsonl` has the
+times of its own step, in seconds:
 
   time/step_s        from the end of the previous step to the end of this one. A
                      step ends when the host sees that its update has finished.
                      A dispatch of several steps is divided equally.
-  time/rollout_s     sampling, if the host waits for it (it does not wait between
-                     programs that run one after the other on the device). With
-                     `sampler.ahead` it overlaps with the previous step.
+  time/rollout_s     sampling, if the host waits for it (it does not wait
+                     between programs that run one after the other on the
+                     device). With `sampler.ahead` it overlaps with the previous
+                     step.
   time/score_s       scoring on the host
-  time/update_s      from the finished rollout to the end of the step; logged with
-                     time/rollout_s
+  time/update_s      from the finished rollout to the end of the step; logged
+                     if time/rollout_s is
   time/checkpoint_s  saving after the previous step
   time/evaluation_s  evaluation before this step
   time/samples_s     the sample dump before this step
 
-The last three are not part of time/step_s. Together with it they add up to the
-wall time of the loop from its start to the end of its last step, if every step
-is logged. With `log_every` > 1 a line holds the time of its own step, and the
-last three since the previous line.
+The last three are not part of time/step_s. If every step is logged, the sum of
+time/step_s and the last three, over all lines, is the wall time from the start
+of the loop to the end of its last step. With `log_every` > 1, the last three
+are sums since the previous line.
 """
 
 from __future__ import annotations
@@ -53,7 +57,12 @@ Times = dict[str, float]
 
 
 class _Dispatch(NamedTuple):
-  """A dispatch whose metrics have not been fetched; see `MetricBuffer.add`."""
+  """A dispatch whose metrics have not been fetched.
+
+  Attributes:
+    done, metrics, times: arguments of `MetricBuffer.add`.
+    update_counts: updates of each learner since step 0 that were not skipped.
+  """
 
   done: int
   metrics: step.Metrics
@@ -66,7 +75,7 @@ class MetricBuffer:
 
   Args:
     e: the experiment.
-    logger: logger that gets the metrics of a step.
+    logger: logger to which the metrics of a step are written.
     guard: NaN guard that checks the metrics of every step.
     state: the training state before the first step.
   """
@@ -79,12 +88,15 @@ class MetricBuffer:
     state: step.State,
   ) -> None:
     self._e, self._logger, self._guard = e, logger, guard
-    # Updates of each learner that were not skipped, up to the latest log line.
+    # Updates of each learner that were not skipped, up to the latest flush.
     self._update_counts = _to_ints(_copy_update_counts(state))
+    # The dispatch that is not flushed, and the moment of its end if it is known
+    # to have ended.
     self._newest: _Dispatch | None = None
-    self._newest_end: float | None = None  # when it was seen to have ended
+    self._newest_end: float | None = None
+    # End of the previous step, or of the work after it.
     self._previous_end = time.perf_counter()
-    # Seconds of work between steps, until the next line is logged.
+    # Seconds of work between steps that no line has yet, by metric.
     self._between: Times = {}
 
   @contextlib.contextmanager
@@ -110,18 +122,19 @@ class MetricBuffer:
       done: finished steps, those of the dispatch included.
       metrics: metrics of its steps, on the device. If the dispatch made several
         steps, the metrics have a step axis.
-      times: seconds measured on the host, and the moments that
+      times: durations in seconds measured on the host, and the moments that
         `experiments.training.rollouts` defines.
-      state: the state after it; it may be donated as soon as this returns.
+      state: the state after the dispatch; it may be donated as soon as this
+        function returns.
     """
     self._newest = _Dispatch(done, metrics, times, _copy_update_counts(state))
     self._newest_end = None
 
   def note_end(self) -> None:
-    """Notes the time if the newest dispatch has ended; does not wait.
+    """Stores the present moment if the newest dispatch has ended.
 
-    Called before the next dispatch, which may run in the host's thread (as
-    short programs do on CPU) and so delay `flush`.
+    It does not wait. Call it before the next dispatch, which may run in the
+    host's thread (as short programs do on CPU) and so delay `flush`.
     """
     if self._newest is None or self._newest_end is not None:
       return
@@ -130,14 +143,14 @@ class MetricBuffer:
       self._newest_end = time.perf_counter()
 
   def flush(self, state_ready: float | None = None) -> None:
-    """Waits for the newest dispatch, logs its steps and lets the guard check them.
+    """Waits for the newest dispatch, and logs and checks its steps.
 
     Args:
-      state_ready: moment at which the next dispatch saw that this one had
-        ended, if it waited for that.
+      state_ready: moment at which the host saw, while it ran the next dispatch,
+        that the newest one had ended; None if it did not wait for that.
 
     Raises:
-      Stopped: a score is not finite.
+      Stopped: a score of one of the steps is not finite.
     """
     if self._newest is None:
       return
@@ -147,38 +160,51 @@ class MetricBuffer:
     # The earliest moment at which the end of this dispatch was seen.
     moments = (self._newest_end, state_ready, time.perf_counter())
     end = min(moment for moment in moments if moment is not None)
-    size = self._e.config.steps_per_dispatch
-    times = self._to_seconds(times, end, size)
+    num_steps = self._e.config.steps_per_dispatch
+    times = self._to_durations(times, end, num_steps)
     self._previous_end = end
-    for i in range(size):
-      number = done - size + 1 + i
-      row = {k: v[i] for k, v in metrics.items()} if size > 1 else metrics
-      if self._is_logged(number):
-        self._logger.log(number, self._to_log_line(row, times | self._between))
+    for i in range(num_steps):
+      step_number = done - num_steps + 1 + i  # counted from 1
+      step_metrics = metrics
+      if num_steps > 1:  # the metrics have a step axis
+        step_metrics = {name: value[i] for name, value in metrics.items()}
+      if self._is_logged(step_number):
+        line = self._to_log_line(step_metrics, times | self._between)
+        self._logger.log(step_number, line)
         self._between = {}
       for name in self._update_counts:
-        skipped = row[f"{learners.prefix(name)}optim/skipped"]
+        skipped = step_metrics[f"{learners.prefix(name)}optim/skipped"]
         updates = self._updates_per_step(name)
         self._update_counts[name] += updates - round(float(skipped))
-      fault = self._guard.check(row)
+      fault = self._guard.check(step_metrics)
       if fault:
-        raise nan_guard.Stopped(number, fault)
-    # The optimizers' own counts also have the updates that follow the loss in
-    # some methods.
+        raise nan_guard.Stopped(step_number, fault)
+    # The counts in the optimizers' states are exact: in some methods they
+    # include further updates, made after those of the loss.
     self._update_counts = update_counts
 
-  def _to_seconds(self, times: Times, end: float, size: int) -> Times:
-    """Seconds of each of the `size` steps of a dispatch that ended at `end`."""
-    moments = (rollouts.STATE_READY, rollouts.ROLLOUT_READY)
-    seconds = {k: v for k, v in times.items() if k not in moments}
-    # Otherwise the rollout may not have been finished at ROLLOUT_READY.
-    if "time/rollout_s" in times:
-      seconds["time/update_s"] = end - times[rollouts.ROLLOUT_READY]
-    return {**seconds, "time/step_s": (end - self._previous_end) / size}
+  def _to_durations(self, times: Times, end: float, num_steps: int) -> Times:
+    """Returns the durations of one step of a dispatch, in seconds.
 
-  def _is_logged(self, number: int) -> bool:
+    Args:
+      times: durations and moments of the dispatch.
+      end: moment at which the dispatch ended.
+      num_steps: number of steps of the dispatch.
+    """
+    moments = (rollouts.STATE_READY, rollouts.ROLLOUT_READY)
+    durations = {
+      name: value for name, value in times.items() if name not in moments
+    }
+    # Without time/rollout_s the host did not wait for the rollout, which may
+    # not have been finished at ROLLOUT_READY.
+    if "time/rollout_s" in times:
+      durations["time/update_s"] = end - times[rollouts.ROLLOUT_READY]
+    durations["time/step_s"] = (end - self._previous_end) / num_steps
+    return durations
+
+  def _is_logged(self, step_number: int) -> bool:
     config = self._e.config
-    return number % config.log_every == 0 or number == config.steps
+    return step_number % config.log_every == 0 or step_number == config.steps
 
   def _updates_per_step(self, name: str) -> int:
     plan = self._e.plan
@@ -187,12 +213,19 @@ class MetricBuffer:
   def _to_log_line(
     self, metrics: dict[str, Any], times: Times
   ) -> dict[str, Any]:
-    """Adds times and learning rates, which only the host knows."""
+    """Returns the metrics of a step, with times and learning rates.
+
+    Args:
+      metrics: metrics of the step, on the host.
+      times: durations in seconds by metric.
+    """
     e = self._e
     sampled_tokens = float(metrics["cost/sampled_tokens"])
     if not e.is_rl:
       metrics = {
-        k: v for k, v in metrics.items() if k.startswith(_SUPERVISED_METRICS)
+        metric: value
+        for metric, value in metrics.items()
+        if metric.startswith(_SUPERVISED_METRICS)
       }
     learning_rates = {}
     for name, schedule in e.schedules.items():
@@ -211,7 +244,7 @@ class MetricBuffer:
 def _copy_update_counts(state: step.State) -> dict[str, jax.Array]:
   """Copies the number of updates of each learner from its optimizer's state.
 
-  Skipped updates do not count. These are copies because the state may be
+  Skipped updates do not count. The counts are copied because the state may be
   donated to the next dispatch.
   """
   opt_states = {learners.POLICY: state.opt_state}

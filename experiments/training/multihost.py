@@ -1,14 +1,16 @@
 """Helpers for several processes that run one program, each on its own devices.
 
 All processes run the same code on the same config. Arrays are global: a process
-holds the shards on its devices. JAX does the communication; this module adds
-what a training loop needs besides:
+has the shards that are on its devices. JAX does the communication; this module
+adds two functions that a training loop needs:
 
-  decisions from files   process 0 reads them and broadcasts the decision, because
-                         another process may not see a file that was just
-                         written
-  scores on the host     each process scores the samples on its devices, and all
-                         processes gather all scores
+  decisions from files   process 0 reads the files and broadcasts the decision,
+                         because another process may not see a file that was
+                         just written
+  scores on the host     each process scores the samples on its devices, and
+                         every process receives all scores
+
+P prompts, S samples per prompt, T completion tokens.
 """
 
 from __future__ import annotations
@@ -32,15 +34,16 @@ def connect_processes(
   processes: int | None,
   process: int | None,
 ) -> None:
-  """Connects the processes of a run; called before JAX computes anything.
+  """Connects the processes of a run; must be called before JAX computes.
 
-  Does nothing for a run of one process, where no argument is given.
+  Does nothing for a run of one process: `distributed` is False, and the other
+  arguments are None.
 
   Args:
-    distributed: whether to ask the cluster for the other processes (TPU slices,
-      Slurm, Kubernetes).
-    coordinator: "HOST:PORT" of process 0, for other clusters. It needs the next
-      two arguments.
+    distributed: whether to ask the cluster (TPU slices, Slurm, Kubernetes) for
+      the other processes. Ignored if the next three arguments are given.
+    coordinator: "HOST:PORT" of process 0, for clusters that JAX cannot ask. It
+      needs `processes` and `process`.
     processes: number of processes.
     process: index of this process, from 0.
 
@@ -60,8 +63,8 @@ def connect_processes(
     return
   if missing:
     raise ValueError(
-      f"{', '.join(missing)} is missing: each of several processes needs all of "
-      + ", ".join(f"--{name}" for name in flags)
+      f"{', '.join(missing)} is missing: each of several processes needs all "
+      "of " + ", ".join(f"--{name}" for name in flags)
     )
   host, _, port = coordinator.rpartition(":")
   if not (host and port.isdecimal()):
@@ -79,6 +82,12 @@ def connect_processes(
 
 
 def _initialize(*addresses: Any) -> None:
+  """Connects to the coordinator, or to the cluster that JAX finds.
+
+  Args:
+    *addresses: coordinator, number of processes and index of this process; or
+      nothing.
+  """
   try:
     jax.distributed.initialize(
       *addresses, heartbeat_timeout_seconds=_HEARTBEAT_TIMEOUT
@@ -93,12 +102,12 @@ def _initialize(*addresses: Any) -> None:
 
 
 def broadcast_from_process_0(value: int) -> int:
-  """Returns the value of process 0 in every process."""
+  """Returns, in every process, the value that process 0 passed, an int32."""
   return int(multihost_utils.broadcast_one_to_all(np.int32(value)))
 
 
 def is_true_everywhere(value: bool) -> bool:
-  """Returns whether the value is true in every process; waits for all of them."""
+  """Waits for all processes; returns whether all of them pass True."""
   return bool(np.all(multihost_utils.process_allgather(np.bool_(value))))
 
 
@@ -118,15 +127,16 @@ def check_same(what: str, text: str) -> None:
   if len(others):
     raise ValueError(
       f"{what} of process {', '.join(map(str, others))} is not that of process "
-      "0; start all with the same"
+      f"0; start all processes with the same {what}"
     )
 
 
 def place(tree: PyTree, sharding: jax.sharding.Sharding | None) -> PyTree:
-  """Makes global arrays of host arrays that are the same in every process.
+  """Makes global arrays from host arrays.
 
   Args:
-    tree: host arrays. A process copies only the shards of its devices.
+    tree: host arrays, the same in every process. A process copies only the
+      shards of its devices.
     sharding: sharding of all arrays; None puts them on the default device.
   """
   if sharding is None:
@@ -143,7 +153,7 @@ def place(tree: PyTree, sharding: jax.sharding.Sharding | None) -> PyTree:
 
 
 def fetch(tree: PyTree) -> PyTree:
-  """Copies global arrays, with all their shards, to the host of every process."""
+  """Copies global arrays, with all shards, to the host of every process."""
 
   def gather(array: Any) -> np.ndarray:
     if isinstance(array, jax.Array) and not array.is_fully_addressable:
@@ -159,18 +169,18 @@ def score_on_hosts(
   samples: Sequence[jax.Array],
   sharding: jax.sharding.Sharding | None,
 ) -> PyTree:
-  """Scores global samples on the hosts whose devices hold them.
+  """Scores samples on the hosts, each of them those of its devices.
 
-  Each process scores the prompts of its devices. Processes that hold the same
-  prompts share them. Then every process gets all scores.
+  If several processes have the same prompts on their devices, each of them
+  scores an equal part. Then every process receives all scores.
 
   Args:
     score: score function of a task, `(problems, completions, lengths, finished)
       -> Judged`.
     problems: host arrays `[P, ...]`, the same in every process.
-    samples: completions `[P, S, T]`, lengths and finished `[P, S]`.
-    sharding: sharding of the prompt axis; None if all prompts lie on one
-      device.
+    samples: global arrays: completions `[P, S, T]`, lengths and finished
+      `[P, S]`.
+    sharding: sharding of the prompt axis; None if one device has all prompts.
 
   Returns:
     Host arrays `[P, ...]`, the same in every process.
@@ -179,52 +189,69 @@ def score_on_hosts(
     samples = jax.device_put(tuple(samples), sharding)
   prompts_by_process = _divide_prompts(samples[0])
   indices = prompts_by_process[jax.process_index()]
-  local_samples = (_local_rows(array, indices) for array in samples)
-  local_problems = jax.tree.map(lambda x: np.asarray(x)[indices], problems)
+  local_samples = (_local_prompts(array, indices) for array in samples)
+  local_problems = jax.tree.map(
+    lambda array: np.asarray(array)[indices], problems
+  )
   judged = jax.tree.map(np.asarray, score(local_problems, *local_samples))
   return jax.tree.map(
-    lambda parts: _merge(parts, prompts_by_process),
-    multihost_utils.process_allgather(judged),  # [processes, rows, ...]
+    lambda scores: _merge(scores, prompts_by_process),
+    # [processes, prompts of a process, ...]
+    multihost_utils.process_allgather(judged),
   )
 
 
 def _divide_prompts(array: jax.Array) -> list[np.ndarray]:
-  """Returns the rows that each process scores, equally many for each."""
-  holders: dict[tuple[int, int], set[int]] = {}
+  """Returns the prompts that each process scores, equally many for each.
+
+  Args:
+    array: global array `[P, ...]`, sharded by prompts.
+
+  Returns:
+    One array of positions in P per process.
+  """
+  # (start, stop) of a shard -> processes whose devices have a copy of it.
+  processes_by_shard: dict[tuple[int, int], set[int]] = {}
   for device, index in array.sharding.devices_indices_map(array.shape).items():
     start, stop, _ = index[0].indices(array.shape[0])
-    holders.setdefault((start, stop), set()).add(device.process_index)
-  rows: list[list[int]] = [[] for _ in range(jax.process_count())]
-  for (start, stop), processes in sorted(holders.items()):
-    size = -(-(stop - start) // len(processes))
+    processes = processes_by_shard.setdefault((start, stop), set())
+    processes.add(device.process_index)
+  prompts: list[list[int]] = [[] for _ in range(jax.process_count())]
+  for (start, stop), processes in sorted(processes_by_shard.items()):
+    num_prompts = -(-(stop - start) // len(processes))  # rounded up
     for i, process in enumerate(sorted(processes)):
-      # The last part overlaps with the one before if the parts are not even.
-      first = min(start + i * size, stop - size)
-      rows[process] += range(first, first + size)
-  return [np.array(indices, int) for indices in rows]
+      # If the shard cannot be divided evenly, the last parts overlap.
+      first = min(start + i * num_prompts, stop - num_prompts)
+      prompts[process] += range(first, first + num_prompts)
+  return [np.array(indices, int) for indices in prompts]
 
 
-def _local_rows(array: jax.Array, indices: np.ndarray) -> np.ndarray:
-  """Copies rows of a global array that lie on this process's devices."""
-  rows: dict[int, np.ndarray] = {}
+def _local_prompts(array: jax.Array, indices: np.ndarray) -> np.ndarray:
+  """Copies the entries of some prompts from the devices of this process.
+
+  Args:
+    array: global array `[P, ...]`.
+    indices: positions in P that are on the devices of this process.
+  """
+  entries: dict[int, np.ndarray] = {}  # by position in P
   for shard in array.addressable_shards:
     start = shard.index[0].start or 0
-    if start not in rows:
-      block = np.asarray(shard.data)
-      rows.update((start + i, row) for i, row in enumerate(block))
-  return np.stack([rows[index] for index in indices])
+    if start not in entries:
+      data = np.asarray(shard.data)
+      entries.update((start + i, entry) for i, entry in enumerate(data))
+  return np.stack([entries[index] for index in indices])
 
 
 def _merge(
-  parts: np.ndarray, prompts_by_process: Sequence[np.ndarray]
+  scores: np.ndarray, prompts_by_process: Sequence[np.ndarray]
 ) -> np.ndarray:
-  """Merges `[processes, rows, ...]` into `[P, ...]`.
+  """Merges `[processes, prompts of a process, ...]` into `[P, ...]`.
 
-  A row that two processes scored gets the result of the first.
+  A prompt that two processes scored gets the result of the first process.
   """
-  count = 1 + max(indices.max() for indices in prompts_by_process)
-  merged = np.empty((count, *parts.shape[2:]), parts.dtype)
-  pairs = list(zip(parts, prompts_by_process, strict=True))
-  for part, indices in reversed(pairs):
-    merged[indices] = part
+  num_prompts = 1 + max(indices.max() for indices in prompts_by_process)
+  merged = np.empty((num_prompts, *scores.shape[2:]), scores.dtype)
+  pairs = list(zip(scores, prompts_by_process, strict=True))
+  for process_scores, indices in reversed(pairs):
+    merged[indices] = process_scores
   return merged

@@ -1,14 +1,17 @@
 """The NaN guard ends a run whose updates are skipped, and saves the cause.
 
-The device skips an update (`rl.step`) when its loss, its gradient or itself is
-not finite, or when its mean importance ratio exceeds `plan.max_mean_ratio`. A
-skipped update changes nothing, and the run goes on: one may be bad luck. The
-guard ends the run
+`rl/update_guard.py` decides, on the device, which updates are skipped: for
+example those whose loss or gradient is not finite, or whose mean importance
+ratio exceeds `plan.max_mean_ratio`. A skipped update changes no parameter, and
+the run goes on. The guard ends the run
 
-  after `config.stop_after_skips` steps in a row in which every update was
-  skipped after one score that is not finite, which is a fault of the reward
+  - after `config.stop_after_skips` training steps in a row in which a learner
+    skipped all its updates for one of these reasons (a step without any token
+    in the loss does not count), or
+  - after a single score that is not finite, which is a fault of the reward.
 
-and saves the rollout and the state of that step in the workdir:
+Before it ends, the run saves the rollout and the state of the step that failed,
+for example step 123, in its workdir:
 
   stopped/step_000123/state/                a checkpoint
   stopped/step_000123/rollout.safetensors   the arrays of the rollout by name
@@ -35,8 +38,8 @@ from experiments.training.experiment import Experiment
 from rl import learners, step, types
 from rl.minibatches import Plan
 
-FOLDER = "stopped"
-_EXTRAS = "extras"
+FOLDER = "stopped"  # in the workdir
+_EXTRAS = "extras"  # part of the name of an array of `Rollout.extras`
 
 
 class Stopped(errors.RunError):
@@ -52,11 +55,11 @@ class Stopped(errors.RunError):
 
 
 class Guard:
-  """Counts the steps in a row in which every update was skipped.
+  """Counts the training steps in a row in which a learner made no update.
 
   Args:
-    plan: plan of the run's updates.
-    limit: number of such steps that ends the run; 0 means never.
+    plan: plan of the policy's updates.
+    limit: number of such steps after which the run ends; 0 means never.
   """
 
   def __init__(self, plan: Plan, limit: int) -> None:
@@ -65,13 +68,17 @@ class Guard:
     self._reason = ""
 
   def may_stop_within(self, steps: int) -> bool:
-    """Returns whether the next `steps` steps may reach the limit."""
+    """Returns whether the limit may be reached within the next `steps` steps.
+
+    The loop then waits for the metrics of each dispatch. As long as no step was
+    skipped, it does not wait, unless the limit is 1.
+    """
     has_skips = self._skips_in_a_row > 0 or self._limit == 1
     return has_skips and 0 < self._limit <= self._skips_in_a_row + steps
 
   @property
   def stop_reason(self) -> str:
-    """Why the run ends here; "" if it goes on."""
+    """The reason for which the run ends now; "" if it continues."""
     if 0 < self._limit <= self._skips_in_a_row:
       subject = "an update was"
       if self._skips_in_a_row > 1:
@@ -80,10 +87,14 @@ class Guard:
     return ""
 
   def check(self, metrics: Mapping[str, Any]) -> str:
-    """Counts the metrics of one step, which are on the host.
+    """Reads the metrics of one step, and updates the count of skipped steps.
+
+    Args:
+      metrics: metrics of the step, on the host.
 
     Returns:
-      Why the run ends at this very step (a score is not finite); "" otherwise.
+      The reason for which the run ends, if a score of this step is not finite;
+      "" otherwise. `stop_reason` says whether the limit is reached.
     """
     if metrics["guard/bad_sample"] >= 0:
       return (
@@ -97,19 +108,20 @@ class Guard:
 
 
 def skip_reason(metrics: Mapping[str, Any], plan: Plan) -> str:
-  """Returns why a learner made no update in a step; "" if all made one.
+  """Returns why a learner skipped all its updates in a step.
 
-  A step with nothing to learn from, because the samples of each prompt have the
-  same score, is no fault and has no reason.
+  Returns "" if every learner made an update, and also if a learner skipped its
+  updates because no token was in the loss (for example because the samples of
+  each prompt had equal scores).
 
   Args:
     metrics: metrics of the step, on the host.
     plan: plan of the policy's updates.
   """
   for name, skipped in metrics.items():
-    prefix, separator, rest = name.rpartition("optim/skipped")
-    if not separator or rest:
+    if not name.endswith("optim/skipped"):
       continue
+    prefix = name.removesuffix("optim/skipped")  # "" for the policy
     # Learners other than the policy make one update a step.
     updates = 1 if prefix else plan.updates
     if skipped < updates:
@@ -129,9 +141,9 @@ def skip_reason(metrics: Mapping[str, Any], plan: Plan) -> str:
 
 
 class RecentRollouts:
-  """A rollout function that remembers the rollouts of the latest two steps.
+  """A rollout function that keeps the rollouts of the latest two steps.
 
-  Metrics arrive one step late, so the step that failed is one of the two.
+  Metrics are checked one step late, so the step that failed is one of the two.
   """
 
   def __init__(self, sample_rollout: rollouts.HostRolloutFn) -> None:
@@ -146,7 +158,7 @@ class RecentRollouts:
     return rollout, times
 
   def sample_again(self, state: step.State) -> step.Rollouts:
-    """Samples the rollout of this state's step, as the fused loop did."""
+    """Samples the rollout of this state's step, the same as the fused loop."""
     return self._sample_rollout(state)[0]
 
 
@@ -158,7 +170,7 @@ def save_failed_rollout(
   state: step.State,
   recent_rollouts: RecentRollouts,
 ) -> str:
-  """Saves the rollout of the step that failed.
+  """Saves the rollout of the step that failed, if it can still be had.
 
   Args:
     e: the experiment.
@@ -202,15 +214,15 @@ def save_rollout(
   state: step.State,
   rollout: step.Rollouts,
 ) -> None:
-  """Saves the state and the rollout of a step. Every process calls this.
+  """Saves the state and the rollout of a step; called by every process.
 
   Args:
     workdir: folder of the run.
     failed_step: the step, counted from 1.
-    state: a state with the parameters of that step. Its step count is replaced.
-      Skipped updates change no parameter; if a later step was made before the
-      fault was seen, its update is included.
-    rollout: global arrays.
+    state: a state whose parameters are those before that step, which the step
+      did not change. Its step count is replaced. If a later step was made
+      before the fault was seen, the parameters include its update.
+    rollout: rollout of the step, as global arrays.
   """
   folder = rollout_folder(workdir, failed_step)
   state = state.replace(step=state.step * 0 + (failed_step - 1), frozen={})
@@ -218,8 +230,10 @@ def save_rollout(
     checkpoints.save(failed_step - 1, state, {}, force=True)
   arrays = multihost.fetch(_to_named_arrays(learners.by_learner(rollout)))
   if jax.process_index() == 0:
-    # safetensors writes the memory as it lies, so it must be contiguous.
-    arrays = {name: np.asarray(a, order="C") for name, a in arrays.items()}
+    # safetensors writes the memory of an array, which must be contiguous.
+    arrays = {
+      name: np.asarray(array, order="C") for name, array in arrays.items()
+    }
     json_files.replace(
       folder / "rollout.safetensors", safetensors.numpy.save(arrays)
     )
@@ -228,7 +242,15 @@ def save_rollout(
 def load_rollout(
   e: Experiment, workdir: epath.PathLike, failed_step: int
 ) -> tuple[step.State, dict[str, types.Rollout]]:
-  """Reads what `save_rollout` wrote; the frozen part of the state is empty.
+  """Reads what `save_rollout` wrote.
+
+  Args:
+    e: the experiment that the run was made with.
+    workdir: folder of the run.
+    failed_step: the step, counted from 1.
+
+  Returns:
+    The state, without frozen parameters, and the rollout of each learner.
 
   Raises:
     FileNotFoundError: the rollout of that step was not saved.
@@ -237,7 +259,7 @@ def load_rollout(
   folder = rollout_folder(workdir, failed_step)
   if not (folder / "rollout.safetensors").exists():
     names = sorted(path.name for path in folder.parent.glob("step_*"))
-    steps = ", ".join(name[5:].lstrip("0") for name in names)
+    steps = ", ".join(name.removeprefix("step_").lstrip("0") for name in names)
     raise FileNotFoundError(
       f"{workdir} has no saved rollout of step {failed_step}; available: "
       f"{steps or 'none'}"
@@ -300,6 +322,7 @@ def _from_named_arrays(
 
 
 def _named_leaves(tree: types.PyTree) -> dict[str, Any]:
+  """Returns the leaves of a tree by dotted path, such as "tokens.mask"."""
   return {
     jax.tree_util.keystr(path, simple=True, separator="."): leaf
     for path, leaf in jax.tree.flatten_with_path(tree)[0]

@@ -19,10 +19,15 @@ def make_optimizers(
   """Makes the optimizer of every learner, with its learning-rate schedule.
 
   Args:
-    config: config of the experiment. `optimizer` is for the policy; in
-      `learners.NAME` stands how that of another learner differs.
+    config: config of the experiment. `optimizer` has the settings of the
+      policy's optimizer. The optimizer of another learner has the same
+      settings, except those in `learners.NAME`.
     names: names of the learners.
-    plan: plan of the policy's updates. Other learners make one update a step.
+    plan: plan of the policy's updates. Other learners make one update per
+      training step.
+
+  Returns:
+    `{learner: (optimizer, schedule)}`.
   """
   changes = config.get("learners") or {}
   optimizers = {}
@@ -36,15 +41,16 @@ def make_optimizers(
 def adamw(
   config: ml_collections.ConfigDict, updates: int
 ) -> tuple[optax.GradientTransformation, optax.Schedule]:
-  """Makes AdamW behind a clip of the global norm.
+  """Makes AdamW, with the gradient clipped to a global norm before.
 
   Args:
-    config: settings of the optimizer. Its schedule counts training steps, and
-      skipped updates do not count.
+    config: settings of the optimizer.
     updates: updates per training step.
 
   Returns:
-    The optimizer, and its learning rate as a function of training steps.
+    The optimizer, and its learning rate as a function of training steps. The
+    optimizer's own step is its number of updates, without the skipped ones,
+    divided by `updates`.
   """
   rate = config.learning_rate
   if config.schedule == "constant":

@@ -1,9 +1,9 @@
-"""Handles SIGTERM: the run saves its state and ends with status 143.
+"""Handles SIGTERM: the run saves its state and ends with exit status 143.
 
-The process notes the signal. The run asks for it between two dispatches, or
-between two batches of an evaluation. In a multihost run JAX makes all processes
-see the signal at the same step, whichever process received it, so that all of
-them save the same state.
+When SIGTERM arrives, the process stores that fact. The run checks it between
+two dispatches, and between two batches of an evaluation. In a multihost run JAX
+reports the signal to all processes at the same check, whichever process
+received it, so that all of them save the same state.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ class Preempted(Exception):
 
 
 class Watch(contextlib.AbstractContextManager):
-  """Notes SIGTERM while it is open."""
+  """A context manager that handles SIGTERM while it is open."""
 
-  # JAX counts the calls of a process, so a second watch must go on counting.
+  # JAX needs an increasing number at each check of a process, so all watches
+  # share one counter.
   _sync_points = itertools.count(1)
 
   def __init__(self) -> None:
@@ -48,9 +49,9 @@ class Watch(contextlib.AbstractContextManager):
     self._has_signal = True
 
   def check(self) -> None:
-    """Raises if SIGTERM has arrived.
+    """Raises an exception if SIGTERM has arrived.
 
-    Called where the state can be saved, equally often in every process.
+    Call it where the state can be saved, equally often in every process.
 
     Raises:
       Preempted: SIGTERM has arrived.

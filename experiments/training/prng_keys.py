@@ -1,4 +1,4 @@
-"""Conversion of typed PRNG keys to and from plain arrays, for files."""
+"""Converts typed PRNG keys to and from plain arrays, for files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def from_seed(seed: int) -> jax.Array:
   """Returns the PRNG key of a seed.
 
   Raises:
-    ValueError: JAX would cut the seed to 32 bits.
+    ValueError: the seed does not fit into 32 bits, to which JAX would cut it.
   """
   arguments.check_seed("seed", seed)
   return jax.random.key(seed)
 
 
 def is_key(leaf: Any) -> bool:
-  """Returns whether a leaf, or the shape of a leaf, is a typed key."""
+  """Returns whether a leaf is a typed key, or the shape of one."""
   return hasattr(leaf, "dtype") and jnp.issubdtype(
     leaf.dtype, jax.dtypes.prng_key
   )
@@ -33,11 +33,13 @@ def key_data(leaf: Any) -> Any:
 
 
 def wrap_like(data: Any, target: Any) -> Any:
-  """Inverts `key_data`.
+  """Returns a typed key if `target` is one, and else `data` unchanged.
+
+  It inverts `key_data`.
 
   Args:
     data: data of a key, or any other leaf.
-    target: leaf, or its shape; the data become a key if it is one.
+    target: the original leaf, or its shape.
   """
   if not is_key(target):
     return data

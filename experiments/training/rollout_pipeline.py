@@ -1,11 +1,12 @@
 """Asynchronous rollouts: sampling on other devices, one step ahead of training.
 
-`config.sampler` may give the sampler another mesh than training has (parameters
-that training splits, but that every sampling device holds completely, say), or
-devices of its own. On its own devices, with `ahead` = 1, it samples the rollout
-of the next step while this step is trained. That rollout is sampled from
-parameters that are one update old: `rollout/staleness` is logged, and
-`sampler.truncation` weighs tokens to correct for it (`rl.losses.importance`).
+`config.sampler` may set another mesh for the sampler than for training (for
+example to split parameters in training and to copy them to every device for
+sampling), or devices that only sample. On such devices, with `ahead` = 1, the
+sampler makes the rollout of the next training step while the present one is
+trained. The parameters of that rollout are one training step old. The metric
+`rollout/staleness` is 1 for such a rollout, and `sampler.truncation` multiplies
+advantages by importance weights to correct for it (`rl.losses.importance`).
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ Times = dict[str, float]
 def on_sampling_mesh(
   e: Experiment, sample_rollout: HostRolloutFn
 ) -> HostRolloutFn:
-  """Makes a rollout function of training states from one of sampler states.
+  """Returns a rollout function that samples on the sampling mesh.
 
-  It sends the parameters to the sampling mesh and the rollout back, from device
-  to device.
+  It takes a state on the training mesh, copies the parameters to the sampling
+  mesh, and copies the rollout back to the training mesh.
 
   Args:
     e: the experiment.
-    sample_rollout: rollout function on `e.sampling_mesh`.
+    sample_rollout: rollout function whose state is on `e.sampling_mesh`.
 
   Returns:
-    `sample_rollout` itself if both meshes are the same.
+    A rollout function; `sample_rollout` itself if both meshes are the same.
   """
   if e.sampling_mesh == e.mesh:
     return sample_rollout
@@ -54,7 +55,7 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
 
   Frozen parameters are copied only once.
   """
-  frozen = []
+  frozen = []  # the frozen parameters, after the first call
 
   def send(state: step.State) -> step.State:
     shardings = e.sampler_shardings
@@ -69,12 +70,13 @@ def _make_send(e: Experiment) -> Callable[[step.State], step.State]:
 
 
 class AsynchronousSampler:
-  """A rollout function that samples one step ahead, in a thread of its own.
+  """A rollout function that samples one training step ahead, in a thread.
 
-  Nothing is sampled ahead across a checkpoint: the first rollout after it is
-  sampled from the parameters that were saved, so a run that resumes from the
-  checkpoint samples the same. A run that SIGTERM ended at another step does
-  not, because its first rollout after the restart is not sampled ahead either.
+  The first rollout after a checkpoint at a multiple of `checkpoint_every` is
+  not sampled ahead, but from the parameters that were saved, so a run that
+  resumes from this checkpoint draws the same samples. A run that SIGTERM ended
+  at another step draws other samples after its restart: its first rollout would
+  have been sampled ahead without the interruption.
 
   Args:
     e: the experiment; its sampler has devices of its own.
@@ -85,31 +87,33 @@ class AsynchronousSampler:
     self._e, self._sample_rollout = e, sample_rollout
     self._send = _make_send(e)
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
-    # Both by the number of steps that are finished before the rollout's step.
+    # The rollouts being sampled ahead, and the latest rollout. The key of a
+    # rollout is the number of steps that are finished before its step.
     self._futures: dict[int, concurrent.futures.Future] = {}
     self._latest: dict[int, tuple[step.Rollouts, Times]] = {}
 
   def __call__(self, state: step.State) -> tuple[step.Rollouts, Times]:
-    """Returns the rollout of this state's step; a second call returns the same."""
+    """Returns the rollout of this state's step, also if called again."""
     done = int(state.step)  # waits for the update of the previous step
     state_ready = time.perf_counter()
     if done not in self._latest:
       self._latest = {done: self._next_rollout(state, done)}
     rollout, times = self._latest[done]
-    # The thread may have noted when the previous state was ready.
+    # Replaces the moment from the thread, which is that of an earlier state.
     return rollout, {**times, STATE_READY: state_ready}
 
   def _next_rollout(
     self, state: step.State, done: int
   ) -> tuple[step.Rollouts, Times]:
+    """Returns the rollout after `done` steps, and starts the next one."""
     sampler_state = self._send(state)
     future = self._futures.pop(done, None)
     if future is None:
       rollout, times = self._sample_rollout(sampler_state)
     else:
       rollout, times = future.result()
-    if not self._stops_before(done + 1):
-      # Samples for the next step with the present parameters.
+    if not self._samples_anew(done + 1):
+      # Samples the rollout of the next step from the present parameters.
       memory = learners.by_learner(rollout)[learners.POLICY].memory
       next_state = sampler_state.replace(
         step=sampler_state.step + 1, memory=memory
@@ -118,11 +122,14 @@ class AsynchronousSampler:
         self._sample_rollout, next_state
       )
     rollout = jax.device_put(rollout, self._e.rollout_shardings(rollout))
-    staleness = float(future is not None)  # in updates
+    staleness = float(future is not None)  # in training steps
     return rollout, {**times, "rollout/staleness": staleness}
 
-  def _stops_before(self, done: int) -> bool:
-    """Returns whether the rollout after `done` steps is not sampled ahead."""
+  def _samples_anew(self, done: int) -> bool:
+    """Returns whether the rollout after `done` steps is not sampled ahead.
+
+    True after a checkpoint, and at the end of the run.
+    """
     config = self._e.config
     is_saved = config.checkpoint_every and done % config.checkpoint_every == 0
     return done >= config.steps or bool(is_saved)

@@ -1,16 +1,22 @@
 """Makes the rollout that a training step learns from.
 
-A rollout is made in three steps, `sample_rollout`:
+`sample_rollout` makes a rollout in three phases:
 
-  sample     completions of the prompts              rl.sampling.generation
-  score      of every completion by the task         experiments.tasks
-  assemble   one `rl.types.Rollout` of all of it     `assemble`
+  sample     draws completions of the prompts           rl.sampling.generation
+  score      scores every completion by the task        experiments.tasks
+  assemble   puts prompts, completions and scores into  `assemble`
+             one `rl.types.Rollout`
 
-`make_rollout_fn` runs them inside one compiled program, `make_host_rollout_fn`
-with a score that is computed on the host, and `abstract_rollout` on shapes.
+`make_rollout_fn` runs the phases inside one compiled program;
+`make_host_rollout_fn` computes the score on the host; `abstract_rollout` runs
+the phases on shapes.
 
 Problems and random numbers are pure functions of the state's key and step, so
-that a rollout can be made again: after a restart, or to look at it.
+that the rollout of a step can be made again, after a restart or for debugging.
+
+Shapes: P prompts, S samples per prompt, T completion tokens, L prompt tokens, M
+continuations of a prefix of each sample. A comment such as `[P S, M]` is an
+array whose first axis has length P * S.
 """
 
 from __future__ import annotations
@@ -36,24 +42,26 @@ from rl.step import Rollouts, State
 
 Array = jax.Array
 RolloutFn = Callable[[State], Rollouts]  # pure and jittable
-# Returns also times in seconds by metric name, and moments (see below).
+# The second result has durations in seconds by metric name, and moments under
+# the two keys below.
 HostRolloutFn = Callable[[State], tuple[Rollouts, dict[str, float]]]
 # `(params, prompts, prompt_mask, keys, sampling, first, active) -> samples`,
 # the arguments of `rl.sampling.generation.generate` without the policy.
 GenerateFn = Callable[..., generation.Samples]
-# `(completions, lengths, finished) -> judged`, the task's score of the
-# problems.
+# `(completions, lengths, finished) -> judged`, the task's `score` for the
+# problems of one batch.
 ScoreFn = Callable[[Array, Array, Array], Judged]
 
-# Keys of moments among the times of a rollout, in seconds of
-# `time.perf_counter`. `experiments.training.metric_buffer` turns them into
-# durations and does not log them. A state is ready when the update of the step
-# before has ended.
+# Keys of moments, in seconds of `time.perf_counter`.
+# `experiments.training.metric_buffer` computes durations from the moments and
+# does not log them. A state is ready when the update of the previous training
+# step has ended.
 STATE_READY = "moment/state_ready"
 ROLLOUT_READY = "moment/rollout_ready"
 
-# Folded into the key of a prompt for random numbers other than sampling, such
-# as bootstrap subsets; the numbers of samples never reach it.
+# Folded into the key of a prompt for random numbers of a method, such as
+# bootstrap subsets. For sampling, the number of the sample is folded in, which
+# is always smaller.
 _NOT_A_SAMPLE = 2**31 - 1
 
 
@@ -70,38 +78,40 @@ def sample_rollout(
   keys: Array,
   step: Array,
 ) -> Rollouts:
-  """Samples, scores and assembles a rollout in the way of a sampler.
+  """Samples, scores and assembles a rollout, as a sampler directs.
 
   Args:
     sampler: decides how many completions are drawn, and from which parameters.
-    memory: what the sampler remembers of its last rollout.
+    memory: state that the sampler keeps from its previous rollout.
     generate: samples completions.
     score: scores completions of the problems.
     policy: the model, for samplers that read it.
-    params: parameters of the behavior policy.
-    parameter_sets: further parameters, by name.
+    params: parameters of the behavior policy, from which completions are
+      sampled.
+    parameter_sets: further parameters, by name ("ref", "ema").
     sampling: settings of sampling; `samples` is S.
     problems: P problems.
     keys: `[P]` PRNG keys, one per problem.
     step: `[]` training step.
   """
 
+  # The functions `sample` and `extend` of `samplers.PromptBatch`.
   def sample(params, count, first=0, active=None, temperature=None):
-    how = _with_samples(sampling, count, temperature)
+    settings = _with_samples(sampling, count, temperature)
     samples = generate(
       *(params, problems.prompts, problems.prompt_mask),
-      *(keys, how, first, active),
+      *(keys, settings, first, active),
     )
     judged = score(samples.completions, samples.lengths, samples.finished)
     return assemble(problems, samples, judged, keys, step)
 
   def extend(params, rollout, prefix_lengths, count, active=None):
-    how = _with_samples(sampling, count)
+    settings = _with_samples(sampling, count)
     prompts, prompt_mask, prefix_keys = _prefixes(rollout, prefix_lengths, keys)
     if active is not None:  # [P, S] -> [P S, count]
       active = jnp.repeat(jnp.reshape(active, (-1, 1)), count, 1)
     samples = generate(
-      params, prompts, prompt_mask, prefix_keys, how, 0, active
+      params, prompts, prompt_mask, prefix_keys, settings, 0, active
     )
     judged = score(
       *_with_prefixes(rollout, prefix_lengths, samples, sampling.pad_id)
@@ -115,13 +125,13 @@ def sample_rollout(
     )
 
   batch = samplers.PromptBatch(
-    policy,
-    params,
-    parameter_sets,
-    sampling.samples,
-    sampling.temperature,
-    sample,
-    extend,
+    policy=policy,
+    params=params,
+    parameter_sets=parameter_sets,
+    samples=sampling.samples,
+    temperature=sampling.temperature,
+    sample=sample,
+    extend=extend,
   )
   return sampler.run(batch, memory)
 
@@ -143,8 +153,8 @@ def make_rollout_fn(
     prompts: P.
     sharding: sharding of the prompts over a mesh; None leaves them where they
       are.
-    method: its sampler and behavior policy are used. Without a method, the
-      policy is sampled once.
+    method: method whose sampler and behavior policy are used. None draws all
+      samples at once from the trained policy.
   """
 
   def rollout_fn(state: State) -> Rollouts:
@@ -236,15 +246,15 @@ def abstract_rollout(
   method: Method | None = None,
   params: types.PyTree = None,
 ) -> Rollouts:
-  """The shapes of a rollout of a task; sampling is not traced.
+  """Returns the shapes of a rollout of a task, without tracing the decoder.
 
   Args:
     task, policy, sampling, prompts, method: same as in `make_rollout_fn`.
     params: shapes of the policy's parameters, for samplers that read them.
   """
 
-  def no_samples(shape: tuple[int, ...]) -> generation.Samples:
-    """Samples `[P, S, T]` of one padding token each."""
+  def padding_samples(shape: tuple[int, ...]) -> generation.Samples:
+    """Returns samples `[P, S, T]`, each of which is one padding token."""
     return generation.Samples(
       completions=np.full(shape, task.pad_id, np.int32),
       lengths=np.ones(shape[:2], np.int32),
@@ -255,7 +265,7 @@ def abstract_rollout(
   def generate(params, prompts, prompt_mask, keys, sampling, first, active):
     del params, prompt_mask, keys, first, active
     shape = len(prompts), sampling.samples, sampling.max_tokens
-    return jax.tree.map(jnp.asarray, no_samples(shape))
+    return jax.tree.map(jnp.asarray, padding_samples(shape))
 
   key = jax.random.key(0)
   host_problems = None if task.jittable else task.train(key, 0, prompts)
@@ -267,7 +277,7 @@ def abstract_rollout(
       # A scorer on the host cannot read traced arrays, so it gets numpy arrays
       # of the same shape.
       del lengths, finished
-      samples = no_samples(completions.shape)
+      samples = padding_samples(completions.shape)
       return task.score(
         problems, samples.completions, samples.lengths, samples.finished
       )
@@ -288,7 +298,7 @@ def abstract_rollout(
 def _behavior(
   method: Method | None, state: State
 ) -> tuple[samplers.Sampler, Any, types.PyTree]:
-  """The sampler, its memory, and the parameters that it samples with."""
+  """Returns the sampler, its memory, and the behavior policy's parameters."""
   if method is None:
     return samplers.once(), (), state.params
   params = state.params
@@ -300,10 +310,9 @@ def _behavior(
 def _with_samples(
   sampling: generation.Sampling, count: int, temperature: float | None = None
 ) -> generation.Sampling:
-  """The settings with another number of samples, and another temperature.
+  """Returns settings with another number of samples, and another temperature.
 
-  A temperature that is given samples the whole distribution, without top-k,
-  top-p and min-p.
+  A temperature other than None also turns off top-k, top-p and min-p.
   """
   if temperature is None:
     return dataclasses.replace(sampling, samples=count)
@@ -317,7 +326,8 @@ def _with_samples(
   )
 
 
-# Inlined where it is traced, and compiled where a score comes from the host.
+# Inlined in the program of `make_rollout_fn`; a program of its own in
+# `make_host_rollout_fn`.
 @functools.partial(jax.jit, inline=True)
 def assemble(
   problems: Problems,
@@ -371,14 +381,27 @@ def assemble(
 def _prefixes(
   rollout: types.Rollout, prefix_lengths: Array, keys: Array
 ) -> tuple[Array, Array, Array]:
-  """Prefixes of all samples as prompts `[P S, L + T]`, their mask, and keys."""
-  p, s = prefix_lengths.shape
-  rows = jnp.arange(p * s)
+  """Returns a prefix of every sample as a prompt.
+
+  Args:
+    rollout: rollout `[P, S]`.
+    prefix_lengths: `[P, S]`, number of completion tokens in each prefix.
+    keys: `[P]` PRNG keys of the prompts.
+
+  Returns:
+    Prompts `[P S, L + T]`, their mask, and PRNG keys `[P S]`.
+  """
+  num_prompts, num_samples = prefix_lengths.shape
+  indices = jnp.arange(num_prompts * num_samples)
   prompts, prompt_mask = continuations.prefix_prompts(
-    rollout.tokens, rows, prefix_lengths.reshape(-1)
+    rollout.tokens, indices, prefix_lengths.reshape(-1)
   )
   fold = jax.vmap(jax.random.fold_in)
-  sample_keys = fold(keys[rows // s], _NOT_A_SAMPLE - 1 - rows % s)
+  sample_keys = fold(
+    keys[indices // num_samples],
+    # Counts down, so that it meets no number of a sample.
+    _NOT_A_SAMPLE - 1 - indices % num_samples,
+  )
   return prompts, prompt_mask, fold(sample_keys, prefix_lengths.ravel())
 
 
@@ -388,16 +411,28 @@ def _with_prefixes(
   samples: generation.Samples,
   pad_id: int,
 ) -> tuple[Array, Array, Array]:
-  """Continuations with their prefixes, `[P, S M, T]`, lengths and finished."""
-  p, s = prefix_lengths.shape
+  """Attaches continuations to their prefixes.
+
+  Args:
+    rollout: rollout `[P, S]`.
+    prefix_lengths: `[P, S]`, number of completion tokens in each prefix.
+    samples: continuations `[P S, M]`.
+    pad_id: token that fills arrays up.
+
+  Returns:
+    Completions `[P, S M, T]`, lengths and finished `[P, S M]`.
+  """
+  num_prompts, num_samples = prefix_lengths.shape
   texts = continuations.attach(
     rollout.tokens,
-    jnp.arange(p * s),
+    jnp.arange(num_prompts * num_samples),
     prefix_lengths.reshape(-1),
     samples,
     pad_id,
   )
-  return jax.tree.map(lambda x: x.reshape(p, -1, *x.shape[2:]), texts)
+  return jax.tree.map(
+    lambda array: array.reshape(num_prompts, -1, *array.shape[2:]), texts
+  )
 
 
 def _assemble_extension(
@@ -409,46 +444,60 @@ def _assemble_extension(
 ) -> types.Rollout:
   """Assembles M continuations of every sample to a rollout `[P S, M]`.
 
-  Tokens beyond T in all, prefix included, were not scored, and are masked out.
+  The task scored at most T tokens of a prefix with its continuation. Later
+  tokens of a continuation are masked out.
+
+  Args:
+    rollout: rollout `[P, S]` of the samples.
+    prefixes: prompts, prompt mask and keys from `_prefixes`.
+    prefix_lengths: `[P, S]`, number of completion tokens in each prefix.
+    samples: continuations `[P S, M]`.
+    judged: scores `[P, S M]` of the prefixes with their continuations.
   """
   prompts, prompt_mask, keys = prefixes
-  p, s = rollout.sample_mask.shape
-  m = samples.lengths.shape[1]
+  num_prompts, num_samples = rollout.sample_mask.shape
+  count = samples.lengths.shape[1]  # M
 
-  def rows(x):  # [P, S M] -> [P S, M]
-    return jnp.asarray(x).reshape(p * s, m)
+  def by_prefix(array):  # [P, S M] -> [P S, M]
+    return jnp.asarray(array).reshape(num_prompts * num_samples, count)
 
-  is_scored = rows(
-    np.ones((p, s * m), bool) if judged.scored is None else judged.scored
-  )
-  max_lengths = rollout.mask.shape[-1] - prefix_lengths.reshape(
-    -1, 1
-  )  # [P S, 1]
+  is_scored = judged.scored
+  if is_scored is None:
+    is_scored = np.ones((num_prompts, num_samples * count), bool)
+  is_scored = by_prefix(is_scored)
+  # [P S, 1], largest number of tokens of a continuation.
+  max_lengths = rollout.mask.shape[-1] - prefix_lengths.reshape(-1, 1)
   lengths = jnp.minimum(samples.lengths, max_lengths)
   mask = jnp.arange(samples.completions.shape[-1]) < lengths[..., None]
   return types.Rollout(
     tokens=types.Tokens(
-      prompts, prompt_mask, samples.completions, lengths, mask
+      prompts=prompts,
+      prompt_mask=prompt_mask,
+      completions=samples.completions,
+      lengths=lengths,
+      mask=mask,
     ),
     sample_mask=is_scored & rollout.sample_mask.reshape(-1, 1),
     behavior_log_probs=samples.log_probs,
     finished=samples.finished & (samples.lengths <= max_lengths),
-    scores=rows(judged.scores).astype(jnp.float32),
-    correct=rows(judged.correct).astype(jnp.int8),
-    prompt_ids=jnp.repeat(rollout.prompt_ids, s),
+    scores=by_prefix(judged.scores).astype(jnp.float32),
+    correct=by_prefix(judged.correct).astype(jnp.int8),
+    prompt_ids=jnp.repeat(rollout.prompt_ids, num_samples),
     keys=keys,
     step=rollout.step,
     extras=types.Named({"sampler/drawn": samples.lengths}),
   )
 
 
-# Supervised learning: demonstrations in place of samples.
+# ------------------------------------------------------------------------------
+# Supervised training: demonstrations in place of samples
+# ------------------------------------------------------------------------------
 
 
 def make_demonstration_fn(
   task: Task, prompts: int, sharding: NamedSharding | None = None
 ) -> RolloutFn:
-  """Builds a jittable function that gives one demonstration per prompt."""
+  """Builds a jittable rollout function of demonstrations, one per prompt."""
 
   def rollout_fn(state: State) -> types.Rollout:
     problem_key, solution_key = jax.random.split(state.key)
@@ -468,14 +517,14 @@ def make_demonstration_fn(
 def make_host_demonstration_fn(
   task: Task, prompts: int, sharding: NamedSharding
 ) -> HostRolloutFn:
-  """Builds a function that gives one demonstration per prompt, from the host."""
+  """Builds a rollout function of demonstrations that the host computes."""
 
   def rollout_fn(state: State) -> tuple[types.Rollout, dict[str, float]]:
     problem_key, solution_key = jax.random.split(state.key)
-    number = int(state.step)  # waits for the update of the step before
+    step = int(state.step)  # waits for the update of the previous step
     start = time.perf_counter()
-    problems = task.train(problem_key, number, prompts)
-    key = jax.random.fold_in(solution_key, number)
+    problems = task.train(problem_key, step, prompts)
+    key = jax.random.fold_in(solution_key, step)
     demonstrations = task.demonstrate(key, problems)
     placed = multihost.place((problems, demonstrations), sharding)
     rollout = _assemble_demonstrations(*placed, state)
@@ -491,17 +540,17 @@ def make_host_demonstration_fn(
 def _assemble_demonstrations(
   problems: Problems, demonstrations: tuple[Array, Array], state: State
 ) -> types.Rollout:
-  """Demonstrations as a rollout of one sample per prompt, whose score is 1."""
+  """Returns a rollout with one demonstration per prompt, whose score is 1."""
   completions, lengths = demonstrations
-  one = jnp.ones((completions.shape[0], 1))
+  ones = jnp.ones((completions.shape[0], 1))  # [P, 1]
   tokens = supervised_tokens(problems, completions, lengths)
   return types.Rollout(
     tokens=tokens,
-    sample_mask=one > 0,
+    sample_mask=ones > 0,
     behavior_log_probs=jnp.zeros(tokens.completions.shape),
-    finished=one > 0,
-    scores=one,
-    correct=one.astype(jnp.int8),
+    finished=ones > 0,
+    scores=ones,
+    correct=ones.astype(jnp.int8),
     prompt_ids=jnp.asarray(problems.ids),
     keys=generation.prompt_keys(state.key, state.step, problems.ids),
     step=state.step,

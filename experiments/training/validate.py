@@ -2,12 +2,13 @@
 
   experiment = validate.check_and_build(config, workdir)
 
-All refusals of a run stand in this file, in the order in which they are made:
-values of the config (`check_config`), the devices (`check_devices`), parts that
-do not fit each other (`check_experiment`), and the workdir with its base
-(`check_workdir`). Each raises a ValueError that names the key, its value, what
-is allowed and the nearest allowed value. Other mistakes, such as an unknown
-name of a method, are reported by the code that reads the value.
+The checks are in this file in the order in which they are made: values of the
+config (`check_config`), the devices (`check_devices`), parts of the experiment
+that cannot be combined (`check_experiment`), and the workdir with the base
+policy (`check_workdir`). Each raises a ValueError that names the key, its value
+and the allowed values, where possible with the nearest one. Other mistakes,
+such as an unknown name of a method, are reported by the code that reads the
+value.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ from rl import learners, registry, scoring, step, transforms, types
 from rl.method import Method
 from rl.sampling import samplers
 
-# Setting of an optimizer -> (smallest value, exclusive upper bound,
-# suggestion).
+# Setting of an optimizer -> (smallest value, exclusive upper bound, value that
+# the error message suggests).
 OPTIMIZER_RANGES = {
   "learning_rate": (0.0, math.inf, 1.5e-4),
   "warmup_steps": (0, math.inf, 0),
@@ -69,19 +70,18 @@ def check_and_build(
   devices: Sequence[jax.Device] | None = None,
   memory: float | None = None,
 ) -> Experiment:
-  """Builds the experiment of a config, if it can run; writes nothing.
+  """Builds the experiment of a config after checking it; writes nothing.
 
   Args:
     config: config of the experiment.
-    workdir: folder that the run will use. None checks the experiment alone,
-      without the base and the checkpoint that a run starts from.
+    workdir: folder that the run will use. None omits `check_workdir`.
     devices: devices of the run, which need not exist on this machine; None
       takes all that JAX finds.
     memory: bytes of one device; None asks the device.
 
   Raises:
-    ValueError: the config is wrong, its parts do not fit each other, or the
-      workdir belongs to another config.
+    ValueError: a value of the config is not allowed, parts of the experiment
+      cannot be combined, or the workdir belongs to another config.
     FileNotFoundError: a file that the config names does not exist.
     ImportError: a package that the config needs is not installed.
   """
@@ -100,7 +100,7 @@ def check_and_build(
 
 
 def check_config(config: ml_collections.ConfigDict) -> None:
-  """Checks the values of a config that can be judged by themselves."""
+  """Checks those values of a config that do not depend on other parts."""
   config_keys.check(config)
   if config.kind not in KINDS:
     raise ValueError(registry.describe_unknown("kind", config.kind, KINDS))
@@ -133,22 +133,24 @@ def _check_plan(config: ml_collections.ConfigDict) -> None:
   if not max_ratio > 1:  # refuses NaN too
     raise ValueError(
       f"plan.max_mean_ratio = {max_ratio} must be above 1, which is the ratio "
-      "of on-policy samples; nearest useful: 10.0 (inf: no update is skipped "
-      "for it)"
+      "of on-policy samples; 10.0 is usual (with inf, no update is skipped "
+      "because of its ratio)"
     )
   limit = config.get("stop_after_skips", 0)  # new in 2026-11
   if limit < 0:
     raise ValueError(
-      f"stop_after_skips = {limit} must be at least 0, which means never; "
-      "nearest: 0"
+      f"stop_after_skips = {limit} must be at least 0; 0 means that skipped "
+      "updates never end a run"
     )
 
 
 def _check_cadence(config: ml_collections.ConfigDict) -> None:
-  """Checks that a dispatch of several steps ends wherever something is due."""
-  size = config.steps_per_dispatch
-  if size < 1:
-    raise ValueError(f"steps_per_dispatch = {size} must be at least 1")
+  """Checks that checkpoints and evaluations are due at ends of dispatches."""
+  dispatch_steps = config.steps_per_dispatch
+  if dispatch_steps < 1:
+    raise ValueError(
+      f"steps_per_dispatch = {dispatch_steps} must be at least 1"
+    )
   if config.log_every < 1:
     raise ValueError(f"log_every = {config.log_every} must be at least 1")
   for name in ("steps", "checkpoint_every", "evaluate_every", "rollouts_every"):
@@ -156,15 +158,16 @@ def _check_cadence(config: ml_collections.ConfigDict) -> None:
       raise ValueError(
         f"{name} = {config[name]} must be at least 0; nearest: 0"
       )
-    if config[name] % size:
+    if config[name] % dispatch_steps:
+      nearest = max(round(config[name] / dispatch_steps), 1) * dispatch_steps
       raise ValueError(
         f"{name} = {config[name]} must be a multiple of steps_per_dispatch = "
-        f"{size}; nearest: {max(round(config[name] / size), 1) * size}"
+        f"{dispatch_steps}; nearest: {nearest}"
       )
 
 
 def _check_retention(config: ml_collections.ConfigDict) -> None:
-  """Checks which checkpoints are kept, apart from the metric of `keep_best`."""
+  """Checks `keep_checkpoints` and `keep_every`."""
   if config.keep_checkpoints < 1:
     raise ValueError(
       f"keep_checkpoints = {config.keep_checkpoints} must be at least 1"
@@ -179,10 +182,9 @@ def _check_retention(config: ml_collections.ConfigDict) -> None:
 
 
 def check_method(config: ml_collections.ConfigDict) -> None:
-  """Checks what the config adds to the policy's method.
+  """Checks that the config replaces no part that the policy's method sets.
 
-  `rollout.sampler`, `sampler.truncation` and `mix` replace parts that a method may bring
-  itself.
+  `rollout.sampler` replaces the method's sampler, and `mix` its reward.
   """
   policy_method = learners.by_learner(build.make_method(config.method))[
     learners.POLICY
@@ -193,15 +195,16 @@ def check_method(config: ml_collections.ConfigDict) -> None:
   ):
     raise ValueError(
       f"rollout.sampler = {config.rollout.sampler}: {policy_method.name} has "
-      f"the sampler {policy_method.sampler} already; leave rollout.sampler empty"
+      f"the sampler {policy_method.sampler} already; leave rollout.sampler "
+      "empty"
     )
   mix = config.get("mix") or {}
   if (
     mix.get("terms") or mix.get("steps")
   ) and policy_method.reward is not None:
     raise ValueError(
-      f"mix: {policy_method.name} brings a reward of its own, {policy_method.reward.name}; "
-      "leave mix empty"
+      f"mix: {policy_method.name} brings a reward of its own, "
+      f"{policy_method.reward.name}; leave mix empty"
     )
 
 
@@ -226,13 +229,14 @@ def check_mix(mix: Mapping[str, Any]) -> None:
       )
     if term.schedule == "constant" and (term.schedule_steps or term.final):
       raise ValueError(
-        f"mix.terms.{name}: schedule_steps = {term.schedule_steps} and final = {term.final} have "
-        "no meaning with a constant schedule; use schedule = 'linear' or "
-        "'cosine', or leave both at 0"
+        f"mix.terms.{name}: schedule_steps = {term.schedule_steps} and "
+        f"final = {term.final} have no meaning with a constant schedule; use "
+        "schedule = 'linear' or 'cosine', or leave both at 0"
       )
     if term.schedule != "constant" and term.schedule_steps < 1:
       raise ValueError(
-        f"mix.terms.{name}.schedule_steps = {term.schedule_steps} must be at least 1"
+        f"mix.terms.{name}.schedule_steps = {term.schedule_steps} must be at "
+        "least 1"
       )
 
 
@@ -267,17 +271,26 @@ def check_optimizers(
 def _check_optimizer(
   where: str, settings: Mapping[str, Any], steps: int
 ) -> None:
-  """Checks ranges, and that a cosine schedule has steps to fall over."""
-  for key, (smallest, below, suggestion) in OPTIMIZER_RANGES.items():
+  """Checks the settings of one optimizer.
+
+  Args:
+    where: key of the config that has the settings, for messages.
+    settings: settings of the optimizer.
+    steps: training steps of the run.
+  """
+  for key, (smallest, upper_bound, suggestion) in OPTIMIZER_RANGES.items():
     value = settings[key]
-    if isinstance(value, numbers.Real) and smallest <= value < below:
+    if isinstance(value, numbers.Real) and smallest <= value < upper_bound:
       continue
-    limit = "finite" if below == math.inf else f"below {below:g}"
-    if isinstance(value, numbers.Real) and value < smallest:
-      suggestion = suggestion if key == "eps" else smallest
+    limit = "finite"
+    if upper_bound != math.inf:
+      limit = f"below {upper_bound:g}"
+    # The smallest eps is allowed, but not useful.
+    if isinstance(value, numbers.Real) and value < smallest and key != "eps":
+      suggestion = smallest
     raise ValueError(
-      f"{where}.{key} = {value!r} must be at least {smallest:g} and {limit}; "
-      f"nearest: {suggestion:g}"
+      f"{where}.{key} = {value!r} must be at least {smallest:g} and {limit}, "
+      f"such as {suggestion:g}"
     )
   schedule = settings["schedule"]
   if schedule not in optimizers.SCHEDULES:
@@ -288,22 +301,23 @@ def _check_optimizer(
   # A run that ends during its warm-up never reaches the cosine.
   if schedule == "cosine" and decay <= warmup < steps:
     raise ValueError(
-      f"{where}.decay_steps = {decay}: the cosine would fall at once to "
-      f"final_scale = {settings['final_scale']:g} of the rate, after "
-      f"warmup_steps = {warmup}; it must be more than these; nearest useful: "
-      f"{steps}, which is config.steps"
+      f"{where}.decay_steps = {decay} must be more than warmup_steps = "
+      f"{warmup}; otherwise the learning rate falls to final_scale = "
+      f"{settings['final_scale']:g} of its peak right after the warm-up. A "
+      f"usual value is {steps}, which is config.steps"
     )
 
 
 def _check_task_settings(config: ml_collections.ConfigDict) -> None:
-  """Checks that the task reads the settings that stand beside its name."""
+  """Checks that the task reads `config.reward` and `config.data.path`."""
   name, settings = spec.parse(config.task, "task")
   accepted = tasks.settings(name)
   reward, path = config.get("reward", ""), config.data.get("path", "")
   if reward and "reward" not in accepted:
     raise ValueError(
-      f"reward = {reward!r}: the task {name} has its own verifier; leave reward "
-      "empty, or use task=jsonl (config.mix says what the policy is paid for)"
+      f"reward = {reward!r}: the task {name} has its own verifier; leave "
+      "reward empty, or use task=jsonl (config.mix sets the reward that the "
+      "policy is trained on)"
     )
   if path and "path" not in accepted:
     raise ValueError(
@@ -313,8 +327,8 @@ def _check_task_settings(config: ml_collections.ConfigDict) -> None:
   for key, value in (("reward", reward), ("path", path)):
     if value and settings.get(key, value) != value:
       raise ValueError(
-        f"task = {config.task} says {key}={settings[key]!r}, and the config "
-        f"{value!r}; give it once"
+        f"task = {config.task} sets {key}={settings[key]!r}, and the key of "
+        f"the config is {value!r}; set only one of them"
       )
 
 
@@ -352,8 +366,8 @@ def check_devices(
   count, ahead = sampler.get("devices", 0), sampler.get("ahead", 0)
   if not 0 <= count < len(devices):
     raise ValueError(
-      f"sampler.devices = {count} must leave some of the {len(devices)} devices "
-      f"to training: 0 to {len(devices) - 1}"
+      f"sampler.devices = {count} must leave some of the {len(devices)} "
+      f"devices to training: 0 to {len(devices) - 1}"
     )
   if count and len({device.process_index for device in devices}) > 1:
     raise ValueError(
@@ -377,21 +391,21 @@ def check_devices(
 
 
 # ------------------------------------------------------------------------------
-# Parts that do not fit each other
+# Parts of the experiment that cannot be combined
 # ------------------------------------------------------------------------------
 
 
 def check_experiment(e: Experiment) -> None:
-  """Checks the parts together, and traces one step with abstract arrays."""
+  """Checks the parts together, and traces the methods on abstract arrays."""
   _check_model(e)
   _check_divisibility(e)
   _ = e.shardings  # refuses a dimension that its mesh axis does not divide
   step.make(e.methods, e.policy, e.txs, e.plan)  # refuses off-policy updates
   if e.is_rl and e.sampling.temperature <= 0:
     raise ValueError(
-      f"rollout.temperature = {e.sampling.temperature} must be above 0, because "
-      "training needs different samples; nearest useful: 1.0 (evaluation may "
-      "use 0)"
+      f"rollout.temperature = {e.sampling.temperature} must be above 0, "
+      "because training needs samples that differ; 1.0 is usual "
+      "(evaluation.temperature may be 0)"
     )
   _check_fused_loop(e)
   _check_value_head(e)
@@ -403,7 +417,7 @@ def check_experiment(e: Experiment) -> None:
 
 
 def _check_model(e: Experiment) -> None:
-  """Checks that the decoder fits the task and the folder of its weights."""
+  """Checks the decoder against the task, and against a folder of weights."""
   folder = e.config.policy.path
   if folder:
     from models import hf  # imports transformers
@@ -426,7 +440,7 @@ def _check_model(e: Experiment) -> None:
 
 
 def _check_divisibility(e: Experiment) -> None:
-  """Checks that the mesh divides prompts, samples and slices of them."""
+  """Checks that the mesh divides batches, minibatches and samples evenly."""
   config, plan = e.config, e.plan
   shards, context = sharding.num_prompt_shards(e.mesh), e.mesh.shape["context"]
   if e.is_rl and config.rollout.samples % context:
@@ -443,8 +457,8 @@ def _check_divisibility(e: Experiment) -> None:
     "evaluation.batch": config.evaluation.batch,
   }
   wrong_sizes = [
-    f"{what} = {size} (nearest: {max(shards, round(size / shards) * shards)})"
-    for what, size in sizes.items()
+    f"{key} = {size} (nearest: {max(shards, round(size / shards) * shards)})"
+    for key, size in sizes.items()
     if size % shards or size < 1
   ]
   if wrong_sizes:
@@ -463,19 +477,20 @@ def _check_divisibility(e: Experiment) -> None:
 
 def _check_fused_loop(e: Experiment) -> None:
   """Checks that no step of a fused loop needs the host."""
-  size = e.config.steps_per_dispatch
-  if size == 1:
+  dispatch_steps = e.config.steps_per_dispatch
+  if dispatch_steps == 1:
     return
   needs = sorted(map(str, host_needs.host_needs(e.methods)))
   if needs:
     raise ValueError(
-      f"steps_per_dispatch = {size}: {e.method.name} needs "
-      f"{', '.join(needs)}, so each step is dispatched alone; use 1"
+      f"steps_per_dispatch = {dispatch_steps} must be 1, because "
+      f"{e.method.name} needs {', '.join(needs)}, which the host computes "
+      "between sampling and the update"
     )
   if not e.task.jittable:
     raise ValueError(
-      f"steps_per_dispatch = {size}: {e.task.name} is scored on the host, so "
-      "each step is dispatched alone; use 1"
+      f"steps_per_dispatch = {dispatch_steps} must be 1, because "
+      f"{e.task.name} is scored on the host between sampling and the update"
     )
 
 
@@ -489,13 +504,13 @@ def _check_value_head(e: Experiment) -> None:
   }
   if "value" in heads and not e.model.value_head:
     raise ValueError(
-      f"{e.method.name} reads a value head, which the policy does not have: add "
-      "--config.model.value_head=True"
+      f"{e.method.name} reads a value head, which the policy does not have: "
+      "add --config.model.value_head=True"
     )
 
 
 def _check_rollout_size(e: Experiment) -> None:
-  """Checks that the tokens of a rollout can be indexed."""
+  """Checks that the number of tokens of a rollout fits into an int32."""
   if not e.is_rl:
     return
   prompts, samples = e.config.rollout.prompts, e.sampling.samples
@@ -504,15 +519,16 @@ def _check_rollout_size(e: Experiment) -> None:
     nearest = max(_MAX_ROLLOUT_TOKENS // (prompts * samples), 1)
     raise ValueError(
       f"rollout.max_tokens = {e.sampling.max_tokens}: with {prompts} prompts "
-      f"and {samples} samples a rollout would hold {tokens} tokens; at most "
+      f"and {samples} samples a rollout would have {tokens} tokens; at most "
       f"{_MAX_ROLLOUT_TOKENS} are allowed; nearest: {nearest}"
     )
 
 
 def _check_step(e: Experiment) -> None:
-  """Traces the methods on an abstract rollout.
+  """Traces the methods on the shapes of a rollout.
 
-  Finds scores that the task does not provide, and a k above the samples.
+  Refuses, for example, a method that reads arrays which the task does not
+  provide, or whose k exceeds the number of samples.
   """
   state = e.state_shapes
   params = {
@@ -526,43 +542,51 @@ def _check_step(e: Experiment) -> None:
     learners.check(e.methods, e.policy, params, e.abstract_rollout)
     if e.method.reward is not None:
       _check_reward(e.method)
-  except MemoryError as error:  # tasks may score a rollout of dummy samples
+  except MemoryError as error:  # a task may score arrays of padding tokens
     raise ValueError(
       f"rollout.max_tokens = {e.sampling.max_tokens}: a rollout does not fit "
-      f"into the memory of the host ({error}); use fewer"
+      f"into the memory of the host ({error}); use a smaller value"
     ) from None
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(error.args[0]) from None
 
 
 def _check_reward(policy_method: Method) -> None:
-  """Checks that a method learns from what `mix` pays."""
+  """Checks that a method reads the rewards that `mix` sets.
+
+  `mix.terms` set the scores of samples, `mix.steps` the scores of steps.
+  """
   reward = policy_method.reward
   bare_method = dataclasses.replace(policy_method, reward=None)
   levels = set().union(*map(_source_levels, bare_method.transforms.values()))
   if reward.terms and levels == {"step"}:
     raise ValueError(
-      f"mix.terms: {bare_method.name} learns from step scores, not from scores; "
-      "use a method that does, such as grpo"
+      f"mix.terms: {bare_method.name} learns from step scores, not from "
+      "scores; use a method that learns from scores, such as grpo"
     )
   if reward.steps is not None and "step" not in levels:
     raise ValueError(
       f"mix.steps: {bare_method.name} reads no step scores; use a method that "
-      "does, such as sum_form or min_form"
+      "reads step scores, such as sum_form or min_form"
     )
   greedy_scores = scoring.provided("sampler", "greedy_scores")
   if reward.terms and greedy_scores in bare_method.signal_needs:
     raise ValueError(
-      f"mix.terms: {bare_method.name} compares scores with the task's score of "
-      "the greedy sample, which is not paid by mix; use another method"
+      f"mix.terms: {bare_method.name} compares scores with the task's own "
+      "score of the greedy sample, which mix does not replace; use another "
+      "method"
     )
 
 
 def _source_levels(transform: transforms.Transform) -> set[str]:
-  """Levels of the signals that a transform reads from the rollout."""
+  """Returns the levels of the signals that a transform starts from.
+
+  A source is a transform without input. A chain or a sum has its transforms in
+  `links`.
+  """
   if transform.links:
-    parts = (part for _, part in transform.links)
-    return set().union(*map(_source_levels, parts))
+    linked = (linked_transform for _, linked_transform in transform.links)
+    return set().union(*map(_source_levels, linked))
   return {transform.gives} if transform.takes == "none" else set()
 
 
@@ -575,23 +599,23 @@ def _check_keep_best(e: Experiment) -> None:
   logged = _logged_metrics(e)
   if name not in logged:
     raise ValueError(registry.describe_unknown("keep_best", name, logged))
-  cadence = "log_every"
+  interval_key = "log_every"
   if name.startswith(statistics.METRIC_PREFIX):
-    cadence = "evaluate_every"
-  every, cadence_steps = config.checkpoint_every, config[cadence]
-  if not cadence_steps or every % cadence_steps:
+    interval_key = "evaluate_every"
+  every, interval = config.checkpoint_every, config[interval_key]
+  if not interval or every % interval:
     raise ValueError(
       f"keep_best = {config.keep_best} must be logged at every checkpoint: "
-      f"checkpoint_every = {every} must be a multiple of {cadence} = "
-      f"{cadence_steps}"
+      f"checkpoint_every = {every} must be a multiple of {interval_key} = "
+      f"{interval}"
     )
 
 
 def _logged_metrics(e: Experiment) -> list[str]:
-  """Names of the numbers that a run logs, apart from times.
+  """Returns the names of the metrics that a run logs, except times.
 
-  A step that needs the host cannot be traced from shapes alone; then only the
-  metrics of evaluations are listed.
+  A step whose method has needs that the host computes cannot be traced; then
+  only the metrics of evaluations are returned.
   """
   names = []
   if not host_needs.host_needs(e.methods):
@@ -603,20 +627,23 @@ def _logged_metrics(e: Experiment) -> list[str]:
     names = sorted(name for name, value in metrics.items() if value.ndim == 0)
   if not e.is_rl:
     return names
-  N, S = 1, e.config.evaluation.samples
-  zeros = np.zeros((N, S), np.int32)
+  # An evaluation of one problem, whose columns name the metrics.
+  num_problems, samples = 1, e.config.evaluation.samples
+  zeros = np.zeros((num_problems, samples), np.int32)
   evaluation = statistics.Evaluation(
     task="",
     step=0,
     temperature=1.0,
-    ids=np.arange(N),
+    ids=np.arange(num_problems),
     scores=zeros * 1.0,
     correct=zeros,
     answer_ids=zeros,
     lengths=zeros,
     finished=zeros > 0,
   )
-  return names + [statistics.METRIC_PREFIX + n for n in evaluation.columns]
+  return names + [
+    statistics.METRIC_PREFIX + column for column in evaluation.columns
+  ]
 
 
 def check_evaluation(e: Experiment) -> None:
@@ -639,7 +666,7 @@ def check_evaluation(e: Experiment) -> None:
 
 
 def check_workdir(e: Experiment, workdir: epath.PathLike) -> None:
-  """Checks the base, the workdir, and the run of `config.init_from`."""
+  """Checks the supervised base, the workdir, and `config.init_from`."""
   config = e.config
   if initial_state.has_base(config):
     _check_base(e)
@@ -665,19 +692,19 @@ def _check_can_create(workdir: epath.PathLike) -> None:
       pass
   except OSError as error:
     raise ValueError(
-      f"workdir {workdir} cannot be created: {error.strerror} in {parent}; name "
-      "a folder that can be created"
+      f"workdir {workdir} cannot be created: {error.strerror} in {parent}; "
+      "name a folder that can be created"
     ) from None
 
 
 def _check_base(e: Experiment) -> None:
-  """Checks the supervised base, whose last checkpoint the run starts from."""
+  """Checks the config of the supervised base that the run starts from."""
   config = initial_state.base_config(e.config)
   if config.steps < 1:
     raise ValueError(
       f"base.steps = {config.steps} must be at least 1, because the run starts "
-      "from the base's last checkpoint; nearest: 1 (without a base, set "
-      "config.base to an empty ConfigDict)"
+      "from the base's last checkpoint; nearest: 1 (for a run without a base, "
+      "set config.base to an empty ConfigDict)"
     )
   try:
     base = check_and_build(config)
@@ -685,6 +712,6 @@ def _check_base(e: Experiment) -> None:
     raise ValueError(f"base: {error}") from None
   if base.model != e.model_without_lora:
     raise ValueError(
-      f"base.model {base.model} is not {e.model_without_lora}; both must be the "
-      "same"
+      f"base.model {base.model} is not {e.model_without_lora}; both must be "
+      "the same"
     )

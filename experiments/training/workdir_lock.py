@@ -1,12 +1,13 @@
 """Lets only one run at a time use a workdir.
 
-A run holds an exclusive `flock` on the file `run.lock` in its workdir, which
-names the host and the process of the run. The kernel releases the lock when the
-process ends, however it ends. A killed run can therefore be started again at
-once, and process ids, which the system uses again, are never compared.
+A run holds an exclusive `flock` on the file `run.lock` in its workdir. The text
+of the file names the host and the process of the run. The kernel releases the
+lock when the process ends, also if it is killed, so a killed run can be started
+again at once. The process id is shown to the user only; it does not decide
+whether the workdir is in use, because the system assigns ids again.
 
-Buckets and some network file systems have no such locks. There a run goes on
-without one, and a second run in the same workdir is not noticed.
+Buckets and some network file systems have no such locks. A run continues
+without a lock on them, and a second run in the same workdir is not refused.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LOCK_FILE = "run.lock"
 def lock_workdir(workdir: epath.PathLike) -> Iterator[None]:
   """Locks a workdir for one run, which may have several processes.
 
-  Process 0 takes the lock; the other processes wait for its result.
+  Process 0 takes the lock and sends the result to the other processes.
 
   Args:
     workdir: folder of the run; it must exist.
@@ -60,9 +61,9 @@ def lock_workdir(workdir: epath.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lock_file(path: pathlib.Path) -> Iterator[str | None]:
-  """Locks a file; yields None, or a description of the run that holds the lock."""
-  # Opened without truncation: until the lock is taken, the text is the
-  # holder's.
+  """Locks a file; yields None, or the description of a run that holds it."""
+  # Mode "a+" keeps the text, which another run has written if the lock cannot
+  # be taken.
   with open(path, "a+") as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,6 +88,7 @@ def _lock_file(path: pathlib.Path) -> Iterator[str | None]:
 
 
 def _this_process() -> dict[str, str | int]:
+  """Returns the values that `_describe_holder` prints."""
   now = datetime.datetime.now().astimezone()
   return {
     "host": socket.gethostname(),
@@ -96,7 +98,11 @@ def _this_process() -> dict[str, str | int]:
 
 
 def _describe_holder(text: str) -> str:
-  """Returns host, process and start of the run that wrote the text."""
+  """Returns a phrase that names process, host and start of a run.
+
+  Args:
+    text: text of the lock file.
+  """
   try:
     return "process {pid} on {host}, since {since}".format(**json.loads(text))
   except (ValueError, KeyError, TypeError):  # not yet written

@@ -1,8 +1,8 @@
 """The files of a workdir that describe its run: config and model.
 
-`config.json` keeps a run from being resumed with another config. `model.json`
-tells commands outside of a run, such as `python -m models.hf export`, which
-decoder the checkpoints belong to.
+With `config.json`, a run that would be resumed with another config is refused.
+`model.json` has the shape of the decoder whose parameters the checkpoints have,
+for commands such as `python -m models.hf export`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ METHOD_FILE = "method.txt"
 ADVANTAGES_FILE = "advantages.json"
 BASE_EVALUATION_FILE = "evaluation_base.json"
 EVALUATION_FILE = "evaluation.json"
-# Keys that say how long, how often or on which devices. They change what a step
-# computes by rounding at most, so a run may be resumed with other values.
+# Keys that set how long a run is, how often it does something, and on which
+# devices. They change the result of a training step by rounding errors at most,
+# so a run may be resumed with other values.
 MAY_DIFFER = (
   "steps",
   "steps_per_dispatch",
@@ -43,7 +44,8 @@ MAY_DIFFER = (
   "mesh",
   "cpu_devices",
 )
-# A trained base is restored on any devices. Its other keys are fixed.
+# Keys of the supervised base that may differ, because its checkpoint can be
+# restored on any devices.
 BASE_MAY_DIFFER = ("base.mesh", "base.cpu_devices")
 # Keys without which a `config.json` is not the config of a run.
 _REQUIRED_KEYS = ("kind", "task", "policy", "model", "rollout", "cpu_devices")
@@ -75,10 +77,10 @@ def write_model(
   frozen_step: int | None = None,
   stops: Sequence[int] = (),
 ) -> None:
-  """Writes `model.json`, unless the run has one.
+  """Writes `model.json`, unless it exists.
 
-  The file is not changed when a run is resumed, because the parameters that the
-  run began with do not change.
+  A resumed run does not change the file, since it has the same decoder and the
+  same frozen parameters.
 
   Args:
     workdir: folder of the run.
@@ -87,8 +89,9 @@ def write_model(
     frozen: folder or workdir of the frozen parameters, which the checkpoints do
       not contain: absolute, or relative to the workdir. "" if the checkpoints
       contain all parameters.
-    frozen_step: step of the checkpoint in `frozen`; None if that is a folder of
-      weights, or a run with only one checkpoint.
+    frozen_step: step of the checkpoint in `frozen`. None if `frozen` is "", a
+      folder of weights, or the workdir of this run's base, whose latest
+      checkpoint is read.
     stops: token ids that end a completion; () means those of the tokenizer.
   """
   path = epath.Path(workdir) / MODEL_FILE
@@ -105,7 +108,7 @@ def write_model(
 
 
 def read_frozen_step(workdir: epath.PathLike) -> int | None:
-  """Returns the step of the frozen base's checkpoint, as `model.json` has it."""
+  """Returns `frozen_step` of `model.json`, None without a `model.json`."""
   path = epath.Path(workdir) / MODEL_FILE
   return json.loads(path.read_text())["frozen_step"] if path.exists() else None
 
@@ -118,24 +121,24 @@ def read_config(workdir: epath.PathLike) -> ml_collections.ConfigDict:
 
   Raises:
     FileNotFoundError: the folder has no `config.json`.
-    ValueError: its `config.json` is not the config of a run, or the scheme of
-      its path is unknown.
+    ValueError: the `config.json` is not the config of a run, or the path of the
+      workdir has an unknown scheme (such as "ftp://").
   """
   path = storage_paths.parse(workdir) / CONFIG_FILE
   if not path.exists():
-    raise FileNotFoundError(f"{workdir} holds no run: there is no {path}")
+    raise FileNotFoundError(f"{workdir} holds no run: there is no file {path}")
   values = _read_json(path)
   missing = [key for key in _REQUIRED_KEYS if key not in values]
   if missing:
     raise ValueError(
-      f"{path} is not the config of a run: it has no {', '.join(missing)}; name "
-      "the workdir of a run"
+      f"{path} is not the config of a run: it has no {', '.join(missing)}; "
+      "name the workdir of a run"
     )
   return ml_collections.ConfigDict(_lists_to_tuples(values))
 
 
 def _read_json(path: epath.Path) -> dict[str, Any]:
-  """Reads the object of a `config.json`."""
+  """Reads a `config.json`, which must have one JSON object."""
   try:
     values = json.loads(path.read_text())
   except ValueError as error:
@@ -146,6 +149,7 @@ def _read_json(path: epath.Path) -> dict[str, Any]:
 
 
 def _lists_to_tuples(value: Any) -> Any:
+  """Converts the lists in nested dicts and lists to tuples, as in a config."""
   if isinstance(value, dict):
     return {key: _lists_to_tuples(item) for key, item in value.items()}
   return (
@@ -160,15 +164,14 @@ def check_config(
 
   Args:
     workdir: folder of the run. A folder without a config accepts every config.
-    config: config of the run that is about to start. Keys in `MAY_DIFFER`, and
-      keys of the base in `BASE_MAY_DIFFER`, may differ. With asynchronous
-      sampling `checkpoint_every` may not, because nothing is sampled ahead of a
-      checkpoint.
+    config: config of the run that is about to start. Keys in `MAY_DIFFER` and
+      `BASE_MAY_DIFFER` may differ. With `sampler.ahead`, `checkpoint_every` may
+      not differ, because it decides which rollouts are not sampled ahead.
 
   Raises:
-    ValueError: keys differ (the message names the first three, with both
-      values); or the workdir is a file or lies under one, holds checkpoints of
-      no run or no valid config, or its scheme is unknown.
+    ValueError: other keys differ (the message names the first three, with both
+      values); the workdir is a file or is below one; it has checkpoints but no
+      config; its config is not valid; or its path has an unknown scheme.
   """
   folder = storage_paths.parse(workdir)
   if not storage_paths.is_remote(workdir):
@@ -200,7 +203,7 @@ def check_config(
 
 
 def _check_folder(folder: epath.Path) -> None:
-  """Refuses a path that is a file, or that lies under one."""
+  """Refuses a path that is a file, or that is below one."""
   for path in (folder, *folder.parents):
     if path.is_dir():
       return
@@ -227,4 +230,5 @@ def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _show(flat: dict[str, Any], key: str) -> str:
+  """Returns the value of a key as JSON, or "absent"."""
   return json.dumps(flat[key]) if key in flat else "absent"

@@ -1,13 +1,15 @@
 """AIME: thirty problems a year, each answered by an integer from 0 to 999.
 
-The task is `math` on `aime24_test.jsonl`, whose lines have MATH's form, with
-more tokens for solutions; `aime(dataset="aime25")` reads another year's file.
-The problems are for evaluation and need a tokenizer from a folder. A file
-`aime24_train.jsonl` with the problems of other years makes it a task to train
-on. Leading zeros, as on AIME's answer sheet, do not matter: 073 is 73.
+The task is `math` on the file `aime24_test.jsonl`, whose lines have MATH's
+form, with longer completions; `aime(dataset="aime25")` reads the file of
+another year. The problems are for evaluation and need a tokenizer from a
+folder. With a file `aime24_train.jsonl`, which may have the problems of other
+years, the task can be trained on. Leading zeros, as on AIME's answer sheet, do
+not change an answer: 073 is 73.
 
-With thirty problems and one sample of each, a pass@1 of one half has a standard
-error of .09. Draw many samples per problem, and compare policies by problem.
+With thirty problems and one sample of each, a pass@1 of 0.5 has a standard
+error of 0.09. Draw many samples per problem, and compare two policies on each
+problem rather than their means.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task aime \\

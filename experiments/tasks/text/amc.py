@@ -1,9 +1,9 @@
 """AMC 12: forty problems of 2023 whose answers are written as numbers.
 
-The task is `math` on `amc23_test.jsonl`, whose lines have MATH's form, with
-more tokens for solutions. The examination offers five choices. They are not in
-these files; the answer to each problem is an integer, written as a float
-(`27.0`), and there are no solutions. The problems are for evaluation and need a
+The task is `math` on the file `amc23_test.jsonl`, whose lines have MATH's form,
+with longer completions. The file contains neither the five choices that the
+examination offers nor solutions. The answer to each problem is an integer,
+written as a float (`27.0`). The problems are for evaluation and need a
 tokenizer from a folder.
 
 Usage:

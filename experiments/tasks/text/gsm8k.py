@@ -6,8 +6,8 @@ A line of the data is a question and an answer with the solution in it:
    "answer": "She sold 48/2 = <<48/2=24>>24 clips.\\n ... \\n#### 72"}
 
 The prompt is the question. A completion is a solution that ends in `#### 72`;
-`rewards.verifiers.numbers` compares this number with the dataset's. Where the
-dataset's answer is not a number, only the same text is right.
+`rewards.verifiers.numbers` compares this number with the number of the dataset.
+If the dataset's answer is not a number, only the same text is right.
 
 Source: Cobbe et al. 2021, "Training Verifiers to Solve Math Word Problems".
 """
@@ -30,14 +30,14 @@ INSTRUCTION = (
   'Reason step by step, and end with the answer on a line of its own, as "#### '
   'NUMBER".'
 )
-_CALCULATION = re.compile(r"<<(.*?)>>")  # an annotation, as above
+_CALCULATION = re.compile(r"<<(.*?)>>")  # an annotation: <<48/2=24>>
 
 
 def equations(answer: str) -> str:
-  """Returns the calculations alone, one per line: `48/2=24`, ..., `#### 72`."""
-  body, mark, number = answer.rpartition(numbers.MARK)
-  steps = [step.strip() for step in _CALCULATION.findall(body)]
-  return "\n".join([*steps, mark + number])
+  """Returns only the calculations, one per line: `48/2=24`, ..., `#### 72`."""
+  text, mark, number = answer.rpartition(numbers.MARK)
+  calculations = [match.strip() for match in _CALCULATION.findall(text)]
+  return "\n".join([*calculations, mark + number])
 
 
 def prose(answer: str) -> str:
@@ -50,7 +50,7 @@ def annotated(answer: str) -> str:
   return answer
 
 
-# What demonstrations show, by the setting `solution`.
+# The setting `solution` -> function that makes a demonstration of an answer.
 SOLUTIONS: dict[str, Callable[[str], str]] = {
   "equations": equations,
   "plain": prose,
@@ -67,27 +67,31 @@ def gsm8k(
 ) -> Task:
   """GSM8K from local files.
 
-  By default solutions are the dataset's annotated calculations without the
-  prose around them. The prose is three quarters of the tokens and is not
-  checked, and a policy of a few million parameters spends its capacity on it;
-  the equations keep the reasoning and are as exact to check (Deng et al. 2023,
-  "Implicit Chain of Thought Reasoning via Knowledge Distillation", trained
-  small models on GSM8K so). The 1 % of answers without annotations become the
-  line `#### 72` alone. Solutions are seen by imitation only.
+  By default the solutions of demonstrations are the dataset's annotated
+  calculations without the prose around them. The prose is three quarters of the
+  tokens and no verifier checks it, but a policy of a few million parameters
+  would need most of its capacity to imitate it. The calculations alone contain
+  the reasoning (Deng et al. 2023, "Implicit Chain of Thought Reasoning via
+  Knowledge Distillation", trained small models on GSM8K in this form). For the
+  1 % of answers without annotations, the solution is the line `#### 72` alone.
+  Only supervised runs read solutions.
 
-  `answer_ids` identify the numbers, so that `72` and `72.0` vote together.
+  Equal numbers have equal `answer_ids`, so that `72` and `72.0` are one answer
+  in a majority vote.
 
   Args:
-    options: settings of all text tasks. `prompt_length` is by default 256 with
-      the trained BPE, which is enough for every test question at a `vocab_size`
-      of 2048, and 512 with a tokenizer from a folder. `completion_length` is by
-      default 128 with the trained BPE, enough for every test solution as
-      equations, and else 512, enough for every one as prose.
+    options: settings of all text tasks. The default of `prompt_length` is 256
+      with the trained BPE, enough for every test question at a `vocab_size` of
+      2048, and 512 with a tokenizer from a folder. The default of
+      `completion_length` is 128 with the trained BPE, enough for the
+      calculations of every test solution, and 512 with a tokenizer from a
+      folder, enough for the prose of every test solution.
     data_path: folder of `gsm8k_train.jsonl` and `gsm8k_test.jsonl`. None reads
       the folder from `$EXTREMUM_DATA`. With a tokenizer from a folder, the test
       file is enough for evaluation.
-    solution: what demonstrations show: "equations", "plain" for the prose
-      without annotations, or "annotated" for the dataset's text.
+    solution: form of the solutions in demonstrations: "equations" for the
+      calculations, "plain" for the prose without annotations, or "annotated"
+      for the dataset's text.
     reference: whether the task has the views "reference" and "bare_reference",
       for rewards by the likelihood of the reference answer.
 
@@ -97,13 +101,13 @@ def gsm8k(
   """
   if solution not in SOLUTIONS:
     raise ValueError(registry.describe_unknown("solution", solution, SOLUTIONS))
-  usual_prompt, usual_completion = (
+  default_prompt, default_completion = (
     (512, 512) if options.tokenizer else (256, 128)
   )
   options = dataclasses.replace(
     options,
-    prompt_length=options.prompt_length or usual_prompt,
-    completion_length=options.completion_length or usual_completion,
+    prompt_length=options.prompt_length or default_prompt,
+    completion_length=options.completion_length or default_completion,
   )
   required = ("test",) if options.tokenizer else json_lines.SPLITS
   files = json_lines.find("gsm8k", data_path, required)
@@ -125,7 +129,12 @@ def gsm8k(
 
 
 def _example(
-  question: str, answer: str, render: Callable[[str], str]
+  question: str, answer: str, make_solution: Callable[[str], str]
 ) -> Example:
-  solution = render(answer.strip())
-  return Example(question.strip(), solution, numbers.final_answer(solution))
+  """Makes an example from the two texts of a line."""
+  solution = make_solution(answer.strip())
+  return Example(
+    question.strip(),
+    solution=solution,
+    answer=numbers.final_answer(solution),
+  )

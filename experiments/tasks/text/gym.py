@@ -1,14 +1,14 @@
 """reasoning-gym: generated puzzles, judged by the library's own scorers.
 
-There is no data: train problem i is the library's entry of seed i, and held-out
-problem i is the entry of seed 2^30 + i, so no seed is in both splits. Different
-seeds may give the same question, in small puzzles often. A question that
-appeared before is left out, and a train question that is also held out is left
-out of training (`notes` counts both).
+The task reads no files: train problem i is the library's problem of seed i, and
+held-out problem i is that of seed 2^30 + i, so no seed is in both splits.
+Different seeds may give the same question, in small puzzles often. A question
+that is in the same split already is left out, and a train question that is also
+held out is left out of training (`notes` counts both).
 
-A completion ends in `<answer>...</answer>` or `#### ...`. Its score is that of
-the dataset's own scorer, in [0, 1], and full marks are right
-(`rewards.verifiers.gym`). Equal answers vote together.
+A completion ends in `<answer>...</answer>` or `#### ...`. The dataset's own
+scorer gives it a score in [0, 1], and a completion with the score 1 is right
+(`rewards.verifiers.gym`). Equal answers have equal `answer_ids`.
 
 The library is the extra `.[gym]`. `rewards.verifiers.gym.ALLOWED` lists the
 datasets that can be used, and gives the reasons why others cannot.
@@ -56,7 +56,8 @@ def gym(
     problems: number of train seeds.
     held_out: number of held-out seeds.
     workers: number of processes that judge completions.
-    timeout: seconds for one completion, which is unscored beyond.
+    timeout: seconds to judge one completion. A completion that takes longer is
+      unscored.
 
   Raises:
     ValueError: if reasoning-gym is not installed, the dataset is not allowed or
@@ -64,9 +65,9 @@ def gym(
       `text_task.build` refuses the problems.
   """
   options = dict(options or {})
-  for name, size in (("problems", problems), ("held_out", held_out)):
-    if not 1 <= size <= FIRST_TEST_SEED:
-      raise ValueError(f"{name}={size} must be from 1 to 2^30")
+  for name, num_seeds in (("problems", problems), ("held_out", held_out)):
+    if not 1 <= num_seeds <= FIRST_TEST_SEED:
+      raise ValueError(f"{name}={num_seeds} must be from 1 to 2^30")
   test, num_test_repeats = _distinct_examples(
     puzzles.make(dataset, FIRST_TEST_SEED, held_out, options), excluded=set()
   )
@@ -77,7 +78,7 @@ def gym(
   if not train:
     raise ValueError(
       f"{dataset} with options={options} has no question that is not held out; "
-      f"allowed: fewer than held_out={held_out}, or other options"
+      f"set held_out={held_out} to a smaller number, or use other options"
     )
   description = f"dataset={dataset!r}"
   if options:
@@ -92,7 +93,7 @@ def gym(
     description=description,
     notes=(
       f"{num_train_repeats} train and {num_test_repeats} test questions came "
-      "up before, left out",
+      "up before, left out",  # a train question also if it is held out
     ),
   )
 
@@ -103,18 +104,20 @@ def _distinct_examples(
   """Returns one example per question, and the number of entries left out.
 
   Args:
-    entries: a dataset of reasoning-gym, a sequence of dicts.
-    excluded: normalized questions that are left out too.
+    entries: a dataset of reasoning-gym, a sequence of problems as dicts.
+    excluded: normalized questions that are left out.
   """
   examples: dict[str, Example] = {}
   for i in range(len(entries)):
     entry = entries[i]
     question, answer = entry["question"].strip(), entry["answer"].strip()
     if overlap.normalize(question) not in excluded:
-      example = Example(question, _tag(answer), answer, {"entry": entry})
-      examples.setdefault(question, example)
+      meta = {"entry": entry}
+      example = Example(question, _tag(answer), answer=answer, meta=meta)
+      examples.setdefault(question, example)  # keeps the first of each question
   return list(examples.values()), len(entries) - len(examples)
 
 
 def _tag(answer: str) -> str:
+  """Returns the completion with this answer."""
   return f"<answer>{answer}</answer>"

@@ -1,25 +1,24 @@
 """HumanEval: functions written to a docstring, run against hidden tests.
 
-A line of the data has HumanEval's form, five texts:
+A line of the data has HumanEval's form. Four of its texts are read:
 
-  {"task_id": "HumanEval/0",
-   "prompt": imports, the head of the function and its docstring,
+  {"prompt": imports, the head of the function and its docstring,
    "canonical_solution": the body of the function, indented,
    "test": source that defines check(candidate),
    "entry_point": name of the function}
 
-Other datasets in this form can be read as well (`dataset="mbpp"`). A prompt
-that is a text ends with the docstring, and the completion continues there. In a
-conversation the policy is asked for the complete function, in a block fenced as
-Python. `rewards.verifiers.code` runs it against the tests in a sandbox: the
-score is the share of assertions that pass, and a completion is right if all of
-them pass. A program that takes too long is wrong, and the metrics of "timeout"
-count it.
+Other datasets in this form can be read as well (`dataset="mbpp"`). Without a
+chat template the prompt ends with the docstring, and the completion is the body
+of the function. In a conversation the completion is the complete function, in a
+block fenced as Python. `rewards.verifiers.code` runs the function against the
+tests in a sandbox: the score is the share of the tests' assertions that hold,
+and a completion is right if all of them hold. A program that takes too long is
+wrong, and has the value 1 in "task/timeout".
 
 In the paper a completion ends where it starts another piece of code
-("\\ndef", "\\nif", "\\nprint"). Here it must end with its EOS, or it is wrong.
-A base model that does not stop there is better asked in a conversation, or
-trained first.
+("\\ndef", "\\nif", "\\nprint"). Deviation: in this implementation a completion
+that does not end with an end token is wrong. A base model often continues with
+further code; use a conversation for it (`chat=True`), or train it first.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task humaneval \\
@@ -67,8 +66,8 @@ def humaneval(
       evaluation with a tokenizer from a folder. Training needs
       `humaneval_train.jsonl` too.
     workers: number of programs that run at a time. None runs one per processor.
-    timeout: seconds of wall time for each program, of which it may compute for
-      half.
+    timeout: seconds of wall time for each program. Its processor time is
+      limited to half of that, rounded up to seconds.
     allow_unprotected: whether to run programs on a machine that lacks some of
       the sandbox's protections.
 
@@ -77,7 +76,9 @@ def humaneval(
       protection, or `text_task.build` refuses the problems.
   """
   if not 0 < timeout < math.inf:
-    raise ValueError(f"timeout={timeout} must be positive; 10 is usual")
+    raise ValueError(
+      f"timeout={timeout} must be positive and finite; 10 is usual"
+    )
   missing = () if allow_unprotected else sandbox.missing_protections()
   if missing:
     raise ValueError(
@@ -85,8 +86,8 @@ def humaneval(
       f"{'; '.join(missing)}; allowed: another machine, or "
       "allow_unprotected=True where nothing can be harmed"
     )
-  # The trained BPE has no chat template, so its prompts are texts.
-  fenced = bool(options.tokenizer) and prompting.is_conversation(
+  # The trained BPE has no chat template, so its prompts are no conversations.
+  is_conversation = bool(options.tokenizer) and prompting.is_conversation(
     tokenizer.load(options.tokenizer), options.chat
   )
   files = json_lines.find(dataset, data_path)
@@ -94,7 +95,10 @@ def humaneval(
   return text_task.build(
     dataset,
     {
-      split: [_example(*line, fenced) for line in json_lines.read(file)]
+      split: [
+        _example(location, line, is_conversation)
+        for location, line in json_lines.read(file)
+      ]
       for split, file in files.items()
     },
     options,
@@ -104,22 +108,26 @@ def humaneval(
       workers=workers,
       allow_unprotected=allow_unprotected,
     ),
-    instruction=INSTRUCTION if fenced else "",
+    instruction=INSTRUCTION if is_conversation else "",
     files=files,
   )
 
 
-def _example(location: str, line: Mapping[str, Any], fenced: bool) -> Example:
+def _example(
+  location: str, line: Mapping[str, Any], is_conversation: bool
+) -> Example:
+  """Makes an example from a line of the data."""
   keys = ("prompt", "canonical_solution", "test", "entry_point")
   prompt, solution, test, entry_point = (
     json_lines.required_text(location, line, key) for key in keys
   )
-  # The verifier puts the completion behind this text, so it ends where the
-  # policy continues: on a new line after the docstring.
+  # The verifier puts a completion that is only a body after this text. It ends
+  # where such a completion begins: on a new line after the docstring.
   prompt, solution = prompt.strip("\n").rstrip() + "\n", solution.rstrip()
-  question = prompt.rstrip()  # the template of a text adds the line break
-  if fenced:
+  question = prompt.rstrip()  # `prompting.Template` adds the line break
+  if is_conversation:
     question = f"```python\n{prompt}```"
     solution = f"```python\n{prompt}{solution}\n```"
   meta = {"prompt": prompt, "test": test, "entry_point": entry_point}
-  return Example(question, solution, solution, meta)
+  # The verifier reads the tests, and not the reference answer.
+  return Example(question, solution=solution, answer=solution, meta=meta)

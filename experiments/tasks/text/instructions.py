@@ -9,18 +9,22 @@ and the arguments of each instruction in the same order.
    "kwargs": [{}, {}]}
 
 Lines of IFBench have this form too, and `rewards.verifiers.constraints` checks
-the instructions of both. The score is the share of instructions that are
-obeyed, and a completion is right if it obeys all of them. The means of the two
-are IFEval's strict accuracies by instruction (averaged by prompt) and by
-prompt. The components "loose" and "all_loose" are the same after removing an
-introduction, a closing remark and bold type.
+the instructions of IFEval and IFBench. The score, and the component "strict",
+is the share of the prompt's instructions that a completion obeys; a completion
+is right if it obeys all of them. The mean of the verdicts is IFEval's strict
+accuracy of prompts. The mean of the scores weighs every prompt equally, while
+IFEval's strict accuracy of instructions weighs every instruction equally. The
+components "loose" (a share) and "all_loose" (1 or 0) count an instruction as
+obeyed also if the completion obeys it without its introduction, its closing
+remark or its bold type.
 
-The topic of the prompt does not count: a text that obeys and says nothing has
-full marks. Combine the score with a judge or a reward model where that matters.
+The score does not depend on the topic of the prompt: a text without meaning can
+have the full score. Combine the score with a judge or a reward model where the
+meaning matters.
 
-The datasets have no solutions. A line may have one under "solution", for
-demonstrations; without solutions a task can be trained on by reinforcement
-alone.
+The datasets have no solutions. A line may have a solution under "solution", for
+demonstrations. A task without solutions can be trained on by RL, but not by
+imitation.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task instructions
@@ -61,11 +65,12 @@ def instructions(
     dataset: beginning of the files' names; see `json_lines.find`. The test file
       is enough for evaluation with a tokenizer from a folder.
     workers: number of processes that judge completions.
-    timeout: seconds for one completion, which is unscored beyond.
+    timeout: seconds to judge one completion. A completion that takes longer is
+      unscored.
 
   Returns:
-    The task. Its `gold` and `demonstrate` raise a ValueError for problems
-    without a solution.
+    The task. Its `gold` and `demonstrate` raise a ValueError if a problem has
+    no solution.
 
   Raises:
     ValueError: if data is missing, a line has another form, an instruction is
@@ -108,6 +113,7 @@ def instructions(
 
 
 def _example(location: str, line: Mapping[str, Any]) -> Example:
+  """Makes an example from a line of the data."""
   prompt = json_lines.required_text(location, line, "prompt").strip()
   solution = json_lines.optional_text(location, line, "solution").strip()
   names, arguments = line.get("instruction_id_list"), line.get("kwargs")
@@ -118,19 +124,20 @@ def _example(location: str, line: Mapping[str, Any]) -> Example:
   if not names or len(names) != len(arguments):
     raise ValueError(
       f"{location} has {len(names)} instructions and {len(arguments)} kwargs; "
-      "allowed: as many of each, at least one"
+      "it must have as many kwargs as instructions, and at least one"
     )
   if not all(isinstance(values, dict | None) for values in arguments):
     raise ValueError(
-      f"{location}: 'kwargs' is {arguments!r:.80}; allowed: objects"
+      f"{location}: 'kwargs' is {arguments!r:.80}; it must be a list of objects"
     )
-  rules = [
+  named_instructions = [
     {"name": str(name), **(values or {})}
     for name, values in zip(names, arguments, strict=True)
   ]
   try:
-    constraints.validate(rules)
+    constraints.validate(named_instructions)
   except ValueError as error:
     raise ValueError(f"{location}: {error}") from None
-  # A text that obeys is also the reference: there is no other answer.
-  return Example(prompt, solution, solution, {"constraints": rules})
+  # The answer is written by `gold`; the verifier reads only the instructions.
+  meta = {"constraints": named_instructions}
+  return Example(prompt, solution=solution, answer=solution, meta=meta)

@@ -1,16 +1,18 @@
 """A user's own problems, judged by a user's own function, without a new task.
 
-A line of the file is a JSON object with a `prompt` (or `question`), and further
-optional keys: an `answer` that the reward compares with, a number or a text; a
-`solution` that demonstrations show; and any others, which the reward reads.
+A line of the file is a JSON object with a `prompt` (or `question`). Optional
+keys are `answer`, the reference answer of the reward, a number or a text;
+`solution`, the completion that demonstrations show; and any other keys, whose
+values the reward can read (`least` in the example).
 
   {"prompt": "Capital of France?", "answer": "Paris"}
   {"prompt": "Name three primes.", "least": 100}
 
 The reward is named as `module:function`; Python must find the module from the
-current directory. The function has the interface of `rewards.verifiers`, and
-the decorator `each` makes such a function from one that scores a single
-completion. That one receives, by name, the values that it has parameters for:
+current directory. The function is a verifier: it has the interface of
+`rewards.verifiers`. The decorator `each` makes a verifier from a function that
+scores a single completion. Its parameters are `completion`, `prompt`, `answer`,
+or keys of the line, and it is called with those that it has:
 
   # my_reward.py
   from rewards.verifiers import each
@@ -22,17 +24,17 @@ completion. That one receives, by name, the values that it has parameters for:
     return float(len(numbers) == len(words) and min(numbers) >= least)
 
 The reward runs in worker processes with a time limit, so it may hang or crash.
-A completion over which it raises an error is unscored: it is left out of
-training, counted, and the reason is logged. A completion that the reward cannot
-read should score 0 instead, since unscored completions are never punished.
-Completions that did not finish, and blank ones, score 0 without a call. Some
-references cannot be read by `rewards.verifiers.maths:verify` (no mathematics)
-or `rewards.verifiers.numbers:verify` (no number); then only the same text is
-right, and the notes of the task say so.
+A completion for which it raises an error is unscored: it is left out of
+training, counted, and the reason is logged. For a completion that it cannot
+read, the reward should return 0 instead, since leaving it out lowers no
+probability. A completion without an end token, or with a blank text, scores 0
+without a call of the reward. `rewards.verifiers.maths:verify` cannot read some
+references (no mathematics), nor can `rewards.verifiers.numbers:verify` (no
+number). Then only the same text is right, and the notes of the task say so.
 
-A tenth of the problems is held out: those whose prompt has a small hash. Lines
-that are appended to the file therefore move no problem to the other side, and
-equal prompts are on the same side.
+By default a tenth of the problems is held out: those whose prompt has a hash
+below 0.1, in [0, 1). Lines that are appended to the file therefore move no
+problem from one split to the other, and equal prompts are in the same split.
 
 Usage:
   python -m experiments.run --config experiments/configs/recipe.py:NAME \\
@@ -62,7 +64,7 @@ from rl import registry
 
 REWARD = "rewards.verifiers.match:normalized"
 PROMPT_KEYS = ("prompt", "question")
-# Examples of each split that are judged to learn which parts a reward has.
+# Examples of each split that are judged to find out which parts a reward has.
 _NUM_PROBES = 4
 
 # Examples, each with its location "NAME line 3" for messages.
@@ -82,17 +84,19 @@ def jsonl(
   memory: int = 2 << 30,
   start_timeout: float = 120.0,
 ) -> Task:
-  """Problems from a file, judged by a function that is given by its name.
+  """Builds a task of problems from a file, judged by a named function.
 
-  The reference of a line is its `answer`, or else its `solution`; it is also
-  the gold completion. A line may have neither if the reward needs none.
+  The reference answer of a line is its `answer`, or else its `solution`; it is
+  also the gold completion. A line needs neither if the reward does not read a
+  reference.
 
   Args:
     options: settings of all text tasks.
     path: file of the problems to train on. "" makes a task for evaluation
       alone.
-    reward: "module:function". "" is `rewards.verifiers.match:normalized`: the
-      same words, whatever their case and punctuation.
+    reward: "module:function". "" is `rewards.verifiers.match:normalized`: a
+      completion is right if it has the words of the reference, in any letter
+      case and with any punctuation.
     test_path: file of the held-out problems. "" holds out a part of `path`.
     test_fraction: share of the prompts of `path` that is held out; unused with
       `test_path`.
@@ -100,9 +104,10 @@ def jsonl(
       If there are any, a few references are judged when the task is built, to
       check that the reward has these parts.
     workers: number of processes that judge completions.
-    timeout: seconds for one completion, which is unscored beyond.
-    memory: bytes of address space of one process, with all that the reward
-      imports.
+    timeout: seconds to judge one completion. A completion that takes longer is
+      unscored.
+    memory: bytes of address space of one process, including the modules that
+      the reward imports.
     start_timeout: seconds for a process to import the reward.
 
   Raises:
@@ -159,7 +164,7 @@ def load_reward(reward: str) -> Callable[..., Any]:
   if not (module_name and name.isidentifier()):
     raise ValueError(
       f"reward {reward!r} has not the form 'module:function'; allowed: "
-      f"'my_reward:large', for example, or {REWARD!r}"
+      f"'my_reward:large', for example, or the default {REWARD!r}"
     )
   try:
     module = importlib.import_module(module_name)
@@ -179,7 +184,7 @@ def load_reward(reward: str) -> Callable[..., Any]:
   function = getattr(module, name)
   if not callable(function):
     raise ValueError(
-      f"reward {reward!r} is {function!r}, which cannot be called; allowed: a "
+      f"reward {reward!r} is {function!r}, which cannot be called; name a "
       "function"
     )
   return function
@@ -187,10 +192,11 @@ def load_reward(reward: str) -> Callable[..., Any]:
 
 def _import_problem(module_name: str, error: BaseException) -> str:
   """Describes why a module cannot be imported, in one line."""
-  missing = getattr(error, "name", None)
-  # The module itself, or a package around it, does not exist.
+  missing_name = getattr(error, "name", None)
+  # Whether the named module, or a package that contains it, does not exist. The
+  # alternative is an error in the module or in a module that it imports.
   if isinstance(error, ModuleNotFoundError) and (
-    f"{module_name}.".startswith(f"{missing}.")
+    f"{module_name}.".startswith(f"{missing_name}.")
   ):
     local = sorted(file.stem for file in epath.Path().glob("*.py"))
     importable = [*local, REWARD.partition(":")[0]]
@@ -208,9 +214,9 @@ def _check_reward(
       inspect.signature(verify).bind([])
     except TypeError:
       raise ValueError(
-        f"reward {reward!r} does not take a list of items alone; allowed: "
-        "verify(items), or a function of one item under @each of "
-        "rewards.verifiers"
+        f"reward {reward!r} cannot be called with a list of items alone; "
+        "allowed: verify(items), or a function of one item with the decorator "
+        "@each of rewards.verifiers"
       ) from None
     except ValueError:  # a function written in C may have no signature
       pass
@@ -235,33 +241,43 @@ def _check_parts(
 ) -> None:
   """Checks that the reward has the named parts, by judging a few references.
 
-  A part that some outcome has is accepted. If no reference could be judged, the
-  names cannot be checked and are accepted.
+  A part is accepted if at least one outcome has it. If the verdicts of all
+  references are unknown and no outcome has a part, all names are accepted,
+  because they cannot be checked.
 
   Args:
     reward: name of the reward, for the message.
-    verify: the reward. A function under `each` has no parts.
-    pool: the reward in worker processes, as the task will call it.
+    verify: the reward. One that `each` made has no parts, so every name is
+      refused.
+    pool: worker processes that call the reward.
     parts: names to check.
-    splits: examples of which the first few are judged.
+    splits: examples of each split. The solutions, or else the questions, of the
+      first few are judged.
 
   Raises:
     ValueError: if a part is in no outcome.
   """
   if isinstance(parts, str):
     raise ValueError(
-      f"parts={parts!r} must be a tuple of names; nearest: ({parts!r},)"
+      f"parts={parts!r} must be a tuple of names, such as ({parts!r},)"
     )
   available: set[str] = set()
   if not isinstance(verify, Each):
     items = []
-    first_index = 0  # of the split, among all problems
+    first_index = 0  # index of the first problem of a split, among all problems
     for split in json_lines.SPLITS:
       examples = [example for _, example in splits.get(split, ())]
       for i, example in enumerate(examples[:_NUM_PROBES]):
         meta = {**example.meta, "row": first_index + i}
         completion = example.solution or example.question
-        items.append(Item(example.question, completion, example.answer, meta))
+        items.append(
+          Item(
+            prompt=example.question,
+            completion=completion,
+            reference=example.answer,
+            meta=meta,
+          )
+        )
       first_index += len(examples)
     try:
       outcomes = pool(items)
@@ -282,7 +298,12 @@ def _check_parts(
 def _read_splits(
   path: str, test_path: str, test_fraction: float, needs_answer: bool
 ) -> tuple[dict[str, _Located], dict[str, epath.Path]]:
-  """Returns the train and test examples, and the file of each."""
+  """Returns the examples of each split, and the file of each split.
+
+  Args:
+    path, test_path, test_fraction: same as in `jsonl`.
+    needs_answer: whether every line must have a reference answer.
+  """
   if not (path or test_path):
     raise ValueError(
       "jsonl has no file; allowed: --config.data.path=FILE, or "
@@ -305,8 +326,8 @@ def _read_splits(
     if not examples:
       raise ValueError(
         f"test_fraction={test_fraction} of the {len(train) + len(test)} "
-        f"problems of {files['train'].name} leaves none to {split}; change it, "
-        "or name a test_path"
+        f"problems of {files['train'].name} leaves none for the {split} split; "
+        "change test_fraction, or name a test_path"
       )
   return splits, dict.fromkeys(splits, files["train"])
 
@@ -317,40 +338,43 @@ def _hold_out(
   """Divides examples into train and test by a hash of their prompts."""
   if not 0 < test_fraction < 1:
     raise ValueError(
-      f"test_fraction={test_fraction} must lie between 0 and 1; 0.1 is usual"
+      f"test_fraction={test_fraction} must lie between 0 and 1, both excluded; "
+      "0.1 is usual"
     )
   train, test = [], []
-  # Prompts that differ only in case or white space go to one side, that of the
-  # first of them, so that appended lines do not move earlier ones.
-  positions: dict[str, float] = {}
+  # Prompts that differ only in case or white space are in one split. The hash
+  # of the first of them decides, so that appended lines do not move earlier
+  # ones.
+  hashes: dict[str, float] = {}
   for location, example in examples:
-    position = positions.setdefault(
+    prompt_hash = hashes.setdefault(
       overlap.normalize(example.question), _hash_to_unit(example.question)
     )
-    side = test if position < test_fraction else train
-    side.append((location, example))
+    split = test if prompt_hash < test_fraction else train
+    split.append((location, example))
   return train, test
 
 
 def _hash_to_unit(prompt: str) -> float:
-  """A number in [0, 1) for a prompt, the same in every run."""
+  """Returns a hash of a prompt in [0, 1), the same in every run."""
   digest = hashlib.blake2b(prompt.encode("utf-8", "backslashreplace"))
+  # 48 bits, which a float represents exactly.
   return int.from_bytes(digest.digest()[:6], "big") / 2**48
 
 
 def _read_examples(file: epath.Path, needs_answer: bool) -> _Located:
   """Reads a file; with `needs_answer`, each line must have a reference."""
   if file.is_dir():
-    names = sorted(each.name for each in file.glob("*.jsonl*"))
+    names = sorted(path.name for path in file.glob("*.jsonl*"))
     listing = ", ".join(map(repr, names[:3])) or "none ends in .jsonl"
     raise ValueError(f"{str(file)!r} is a folder; name a file in it: {listing}")
   if not file.is_file():
-    names = sorted(each.name for each in file.parent.glob("*"))
-    near = difflib.get_close_matches(file.name, names, 1)
-    guess = ""
-    if near:
-      guess = f"; the nearest name in this folder is {near[0]!r}"
-    raise ValueError(f"no file {str(file)!r}{guess}")
+    names = sorted(path.name for path in file.parent.glob("*"))
+    similar_names = difflib.get_close_matches(file.name, names, 1)
+    suggestion = ""
+    if similar_names:
+      suggestion = f"; the nearest name in this folder is {similar_names[0]!r}"
+    raise ValueError(f"no file {str(file)!r}{suggestion}")
   return [
     (location, _example(location, dict(line), needs_answer))
     for location, line in json_lines.read(file)
@@ -360,7 +384,7 @@ def _read_examples(file: epath.Path, needs_answer: bool) -> _Located:
 def _example(
   location: str, line: dict[str, Any], needs_answer: bool
 ) -> Example:
-  """Reads a line; keys that are not taken out of it become `meta`."""
+  """Makes an example from a line; the keys that are not read become `meta`."""
   keys = ", ".join(map(repr, line)) or "none"
   if "row" in line:
     raise ValueError(
@@ -379,7 +403,12 @@ def _example(
       f"{location} has neither 'answer' nor 'solution', with which {REWARD!r} "
       "compares; name a reward that needs none"
     )
-  return Example(prompt.strip(), solution or answer, answer or solution, line)
+  return Example(
+    prompt.strip(),
+    solution=solution or answer,
+    answer=answer or solution,
+    meta=line,
+  )
 
 
 def _text_or_number(location: str, key: str, value: Any) -> str:

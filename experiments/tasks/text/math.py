@@ -8,11 +8,12 @@ A line of the data has a problem, and a solution, an answer or both:
 
 The prompt is the problem. A completion is a solution with `\boxed{...}` in it;
 `rewards.verifiers.maths` compares the content of the last box with the answer,
-in worker processes, which start when the first completions are judged. An
-answer that cannot be read as mathematics is matched by the same text alone.
+in worker processes, which start when the first completions are judged. If the
+answer cannot be read as mathematics, only the same text is right.
 
 Usage:
-  python -m experiments.evaluate --policy FOLDER --task "math(dataset='math500')"
+  python -m experiments.evaluate --policy FOLDER \
+    --task "math(dataset='math500')"
 
 Source: Hendrycks et al. 2021, "Measuring Mathematical Problem Solving With the
 MATH Dataset"; MATH-500 is the test part of Lightman et al. 2023, "Let's Verify
@@ -34,7 +35,7 @@ from rewards.verifiers.pool import Pool
 INSTRUCTION = "Reason step by step, and put the final answer in \\boxed{}."
 FIELDS = ("problem", "solution", "answer")
 OPTIONAL = ("solution", "answer")
-MARK = "\\boxed{"
+MARK = "\\boxed{"  # the answer of a completion begins here
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 
 
@@ -49,10 +50,10 @@ def math(
 ) -> Task:
   r"""MATH, or another dataset of the same form, from local files.
 
-  A line without an answer has it in the last box of its solution. A line
-  without a solution, or without a box in it, gets a solution that ends in the
-  boxed answer. `answer_ids` identify answers, so that `1/2` and `0.5` vote
-  together.
+  If a line has no answer, the content of the last box of its solution is the
+  answer. If the solution is missing or has no box, the boxed answer is appended
+  to it. Equal values have equal `answer_ids`, so that `1/2` and `0.5` are one
+  answer in a majority vote.
 
   Args:
     options: settings of all text tasks.
@@ -63,7 +64,8 @@ def math(
     reference: whether the task has the views "reference" and "bare_reference",
       for rewards by the likelihood of the reference answer.
     workers: number of processes that judge completions.
-    timeout: seconds for one completion, which is unscored beyond.
+    timeout: seconds to judge one completion. A completion that takes longer is
+      unscored.
 
   Raises:
     ValueError: if data is missing, a line has another form, a limit is not
@@ -89,6 +91,7 @@ def math(
 def _example(
   location: str, problem: str, solution: str, answer: str
 ) -> Example:
+  """Makes an example from the texts of a line; "" if a text is missing."""
   solution = solution.strip()
   boxed = final_answer(solution) if _BOX.search(solution) else ""
   answer = answer.strip() or boxed
@@ -99,7 +102,7 @@ def _example(
     )
   if not boxed:
     solution = f"{solution}\n{_box(answer)}".strip()
-  return Example(problem.strip(), solution, answer)
+  return Example(problem.strip(), solution=solution, answer=answer)
 
 
 def _box(answer: str) -> str:

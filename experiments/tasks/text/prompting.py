@@ -1,6 +1,6 @@
 r"""Turns questions into the tokens of prompts.
 
-The parts of this file stand in the order in which a task needs them:
+The parts of this file are in the order in which a task needs them:
 
   tokenizer    from a Hugging Face folder, or a BPE trained on the task's texts
   template     the text around the question, of one of two kinds:
@@ -8,7 +8,7 @@ The parts of this file stand in the order in which a task needs them:
                  conversation  "<|user|>2 + 3?\nBe brief.<|end|><|assistant|>"
                A conversation is what the tokenizer's chat template writes.
   end tokens   the tokens that end a completion: EOS, <|end|>
-  length       the tokens that remain of a prompt that is too long
+  length       how a prompt that is too long is cut
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def train_tokenizer(
   """Trains a byte-level BPE, unless the cache has it, and returns its folder.
 
   Args:
-    texts: texts to train on. The folder is named by a hash of them, so that
-      each set of texts is trained on once.
+    texts: texts to train on. The folder's name has a hash of the texts and
+      `vocab_size`, so a second call with both the same trains nothing.
     vocab_size: largest number of tokens.
     cache: local folder of all trained tokenizers.
 
@@ -44,7 +44,7 @@ def train_tokenizer(
   if not texts:
     raise ValueError(
       "there are no train problems to train a tokenizer on; name the folder of "
-      "one, tokenizer='FOLDER'"
+      "a tokenizer with the setting tokenizer='FOLDER'"
     )
   digest = hashlib.sha256(json.dumps(list(texts)).encode()).hexdigest()[:16]
   folder = storage_paths.require_local(cache, "cache").expanduser()
@@ -76,7 +76,7 @@ def _save_atomically(
 def is_conversation(
   hf_tokenizer: tokenizer.Tokenizer, chat: bool | str
 ) -> bool:
-  """Decides between the two kinds of template.
+  """Returns whether prompts are conversations (True) or texts (False).
 
   Args:
     hf_tokenizer: the tokenizer, with or without a chat template.
@@ -101,12 +101,12 @@ class Template:
 
   Attributes:
     tokenizer: the tokenizer, with a chat template if `conversation`.
-    conversation: whether a prompt is a conversation or a text.
+    conversation: True if a prompt is a conversation, False if it is a text.
     instruction: line after the question; "" adds none.
     system: system turn of a conversation, or first line of a text; "" adds
       none.
     thinking: value of the chat template's variable `enable_thinking`. None
-      leaves it undefined.
+      leaves the variable undefined.
   """
 
   tokenizer: tokenizer.Tokenizer
@@ -121,17 +121,18 @@ class Template:
     Raises:
       ValueError: if the chat template refuses a turn, such as the system turn.
     """
-    after = f"\n{self.instruction}" if self.instruction else ""
-    requests = [f"{question}{after}" for question in questions]
+    last_line = f"\n{self.instruction}" if self.instruction else ""
+    requests = [f"{question}{last_line}" for question in questions]
     if not self.conversation:
-      before = f"{self.system}\n" if self.system else ""
-      texts = [f"{before}{request}\n" for request in requests]
+      first_line = f"{self.system}\n" if self.system else ""
+      texts = [f"{first_line}{request}\n" for request in requests]
       return tokenizer.text_prompts(self.tokenizer, texts)
-    before = []
+    system_turns = []
     if self.system:
-      before = [{"role": "system", "content": self.system}]
+      system_turns = [{"role": "system", "content": self.system}]
     conversations = [
-      [*before, {"role": "user", "content": request}] for request in requests
+      [*system_turns, {"role": "user", "content": request}]
+      for request in requests
     ]
     variables = {}
     if self.thinking is not None:
@@ -143,41 +144,45 @@ class Template:
 
 
 def end_ids(template: Template, folder: str | os.PathLike) -> tuple[int, ...]:
-  """Returns the tokens that end a completion; demonstrations end with the first.
+  """Returns the tokens that end a completion.
 
-  The tokenizer's folder names some of them in its generation config. The
-  assistant's turn of a conversation ends with a further one (`<|end|>` above),
-  which the folder of a base model has in its chat template alone.
+  Demonstrations end with the first of them. The tokenizer's folder names some
+  end tokens in its generation config. The assistant's turn of a conversation
+  ends with another one (`<|end|>` above), which the folder of a base model
+  names only in its chat template.
 
   Args:
     template: template of the prompts.
     folder: folder of its tokenizer.
 
   Returns:
-    Token ids without repeats: the end of the assistant's turn if there is one,
-    or else EOS if the folder names it, and then the others.
+    Token ids without repeats. The first is the end of the assistant's turn in a
+    conversation whose template has one, or else EOS if the folder names it, or
+    else the first end token that the folder names. The others follow.
 
   Raises:
     ValueError: if the folder names no token that ends a completion.
   """
   ids = tokenizer.stop_ids(template.tokenizer, folder)
-  first = template.tokenizer.eos_token_id
-  if first not in ids:
-    first = ids[0]
+  first_id = template.tokenizer.eos_token_id
+  if first_id not in ids:
+    first_id = ids[0]
   if template.conversation:
-    turn_end = tokenizer.turn_end_id(template.tokenizer, ids)
-    first = first if turn_end is None else turn_end
-  return tuple(dict.fromkeys((first, *ids)))
+    turn_end_id = tokenizer.turn_end_id(template.tokenizer, ids)
+    first_id = first_id if turn_end_id is None else turn_end_id
+  return tuple(dict.fromkeys((first_id, *ids)))
 
 
 # --- Length -------------------------------------------------------------------
 
 
 def shorten(ids: list[int], length: int, bos_id: int | None) -> list[int]:
-  """Returns the last `length` tokens of a prompt, after its BOS if it has one.
+  """Returns the last tokens of a prompt, at most `length`, with its BOS.
 
-  What goes is the beginning of the conversation: the system turn and the header
-  of the user's turn. With BOS 1, `shorten([1, 5, 6, 7], 2, 1)` is `[1, 7]`.
+  The first tokens after BOS are cut, in a conversation the system turn and the
+  header of the user's turn. With BOS 1,
+  `shorten([1, 5, 6, 7], 2, 1)` is `[1, 7]`. A prompt of at most `length` tokens
+  is returned as it is.
 
   Args:
     ids: token ids of the prompt.

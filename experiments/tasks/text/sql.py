@@ -6,11 +6,12 @@ A line of the data has a question, a database and the reference query:
    "schema": "CREATE TABLE pears (name TEXT, ripe INT); INSERT INTO ...",
    "query": "SELECT name FROM pears WHERE ripe"}
 
-The database is the script under "schema", or the file under "database", whose
-path is relative to the folder of the data; that folder then cannot be in a
-bucket. A hint may be under "evidence", as in BIRD. Lines of Spider and BIRD get
-this form by naming the database (`db_id` becomes
-`database/db_id/db_id.sqlite`), and lines of BIRD by renaming `SQL` to "query".
+The database is made by the script under "schema", or is the file under
+"database", whose path is relative to the folder of the data (which must be
+local, not in a bucket). A hint may be under "evidence", as in BIRD. To convert
+lines of Spider and BIRD to this form, add the file of their database as
+"database" (for the `db_id` "pets" it is "database/pets/pets.sqlite"), and in
+BIRD rename `SQL` to "query".
 
 The prompt shows the statements that create the tables, without their rows, then
 the hint and the question:
@@ -19,14 +20,16 @@ the hint and the question:
 
   Which pears are ripe?
 
-`rewards.verifiers.sql` runs both queries in worker processes. A query is right
-if it returns the same rows, in the same order where the reference has an order.
-The score weighs that with partial rewards, which are logged as the components
-"execution", "syntax", "schema", "ngram" and "format".
+`rewards.verifiers.sql` runs the query of the completion and the reference query
+in worker processes. A completion is right if its query returns the same rows,
+in the same order if the reference query orders them. The score is a weighted
+sum of this result ("execution") and of partial rewards ("syntax", "schema",
+"ngram", "format"); each is logged as a component.
 
-A problem is left out if its reference fails or returns no rows, since every
-query without rows would be right. Each reference is run once to see this
-(`notes` counts), which takes a millisecond on Spider's databases.
+A problem is left out if its reference query fails or returns no rows, since
+every query without rows would be right; `notes` counts these problems. To find
+them, each reference query is run once when the task is built, which takes a
+millisecond on Spider's databases.
 
 Usage:
   python -m experiments.evaluate --policy FOLDER --task "sql(dataset='spider')"
@@ -74,9 +77,10 @@ def sql(
     dataset: beginning of the files' names; see `json_lines.find`. The test file
       is enough for evaluation with a tokenizer from a folder.
     workers: number of processes that judge completions.
-    timeout: seconds for one completion. A query is wrong after three seconds of
-      processor time. A completion that takes longer than `timeout` is wrong if
-      it computed for half of that time, and unscored if it waited.
+    timeout: seconds to judge one completion. A query that takes three seconds
+      of processor time is wrong. If judging takes longer than `timeout`, the
+      completion is wrong if the worker process was computing for half of that
+      time, and else unscored.
 
   Raises:
     ValueError: if data is missing, a line has another form, a database cannot
@@ -86,17 +90,17 @@ def sql(
   files = json_lines.find(dataset, data_path)
   for split, file in files.items():
     lines = json_lines.read(file)
-    examples = [_example(*line, file.parent) for line in lines]
-    splits[split] = [x for x in examples if x is not None]
+    examples = [
+      _example(location, line, file.parent) for location, line in lines
+    ]
+    splits[split] = [example for example in examples if example is not None]
     num_empty = len(lines) - len(splits[split])
     note = (
       f"{dataset} {split}: {num_empty} of {len(lines)} references return no "
       "rows, left out"
     )
     if not splits[split]:
-      raise ValueError(
-        f"{note}; allowed: a file with some references that return rows"
-      )
+      raise ValueError(f"{note}; at least one reference must return rows")
     if num_empty:
       notes.append(note)
   return text_task.build(
@@ -115,7 +119,7 @@ def sql(
 def _example(
   location: str, line: Mapping[str, Any], folder: epath.Path
 ) -> Example | None:
-  """Reads a line; None if its reference returns no rows."""
+  """Makes an example from a line; None if its query fails or has no rows."""
   question = json_lines.required_text(location, line, "question").strip()
   query = json_lines.required_text(location, line, "query").strip()
   database = _database(location, line, folder)
@@ -129,18 +133,18 @@ def _example(
   schema = "\n".join(f"{statement};" for (statement,) in tables.rows or ())
   hint = json_lines.optional_text(location, line, "evidence").strip()
   prompt = "\n\n".join(filter(None, (schema, hint, question)))
-  return Example(prompt, _fence(query), query, database)
+  return Example(prompt, solution=_fence(query), answer=query, meta=database)
 
 
 def _database(
   location: str, line: Mapping[str, Any], folder: epath.Path
 ) -> dict[str, str]:
-  """Returns `{"schema": SCRIPT}` or `{"database": FILE}`."""
+  """Returns `{"schema": SCRIPT}` or `{"database": FILE}` of a line."""
   keys = [key for key in ("schema", "database") if line.get(key)]
   if len(keys) != 1:
     raise ValueError(
-      f"{location} has {' and '.join(keys) or 'neither'} of 'schema' and "
-      "'database'; allowed: one"
+      f"{location} must have exactly one of 'schema' and 'database'; it has "
+      f"{' and '.join(keys) or 'neither'}"
     )
   (key,) = keys
   value = json_lines.required_text(location, line, key)
@@ -155,4 +159,5 @@ def _database(
 
 
 def _fence(query: str) -> str:
+  """Returns the completion with this query."""
   return f"```sql\n{query}\n```"

@@ -1,16 +1,21 @@
 r"""Text tasks: problems from a dataset, a tokenizer, and a verifier.
 
-A task of one's own is a file of about 40 lines; `experiments/tasks/README.md`
-has one in full. It reads examples and hands them to `build` with a verifier:
+The file of a new task has about 40 lines; `experiments/tasks/README.md` shows
+one in full. It reads examples and passes them to `build` with a verifier, a
+function of `rewards.verifiers` that compares completions with the reference
+answer:
 
   Example("2 + 3?", solution="2+3=5\n#### 5", answer="5")
-    question   becomes the prompt                   (prompting.py)
-    solution   becomes the demonstration            (TextTask.demonstrate)
-    answer     is what the verifier compares with   (TextTask.score)
+    question   is the text of the prompt              (prompting.py)
+    solution   is the completion of a demonstration   (TextTask.demonstrate)
+    answer     is the verifier's reference            (TextTask.score)
 
 This file has, in this order: `Example`, the settings that all text tasks share
-(`TextOptions`), `build`, and `TextTask` with the methods of a task. Everything
-here is numpy on the host; no function may run inside jit.
+(`TextOptions`), `build`, and `TextTask` with the methods of a task. All
+functions read values of numpy arrays, so `jax.jit` cannot compile them.
+
+Shapes: N problems of a dataset, P problems of a batch, S samples (completions)
+per problem, L prompt tokens, T completion tokens, K steps of reasoning.
 """
 
 from __future__ import annotations
@@ -39,10 +44,11 @@ Verify = Callable[[Sequence[Item]], list[Outcome]]
 
 TOO_LONG = ("drop", "cut", "refuse")
 TIMEOUT = "timeout"  # part of an `Outcome`: 1 if judging ran out of time
-# Problem j of the test split has this id plus j, whether the train split is
-# there or not, so that results of the same test problem can be compared.
+# Line j of the test file, counted from 0, is the problem with this id plus j.
+# The id does not depend on the number of train problems, so that results of one
+# test problem can be compared between runs. Ids of train problems begin at 0.
 FIRST_TEST_ID = 2**30
-# Outcome of a completion that did not finish or is blank: wrong, no answer.
+# Outcome of a completion that has no end token or is blank: wrong, no answer.
 NO_ANSWER = Outcome(score=0.0, verdict=0, answer="", answer_id=-1)
 
 
@@ -52,9 +58,10 @@ class Example:
 
   Attributes:
     question: text of the question, stripped.
-    solution: completion that demonstrations show, stripped; "" if the dataset
-      has none.
-    answer: reference answer, in the form that the verifier reads.
+    solution: completion that demonstrations show, stripped and without EOS; ""
+      if the dataset has none.
+    answer: reference answer, in the form that the verifier reads: "5", and not
+      "#### 5" (`write_answer` of `build` adds the mark).
     meta: further values that the verifier reads (tests, constraints).
   """
 
@@ -66,33 +73,33 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions:
-  """Settings that all text tasks share: `gsm8k(thinking=False)`.
+  """Settings that all text tasks share, such as `gsm8k(thinking=False)`.
 
   Attributes:
-    tokenizer: folder of a Hugging Face tokenizer or model. "" trains a BPE on
-      the train split.
-    vocab_size: largest number of tokens of that BPE.
-    cache: local folder for prepared data and that BPE, which are made once.
-    prompt_length: L, the largest number of tokens of a prompt. None is for a
-      task that computes its default (`gsm8k`).
-    completion_length: T, the largest number of tokens of a completion. None is
-      as for `prompt_length`.
+    tokenizer: folder of a Hugging Face tokenizer or model. "" trains a
+      byte-level BPE on the train split.
+    vocab_size: largest number of tokens of the trained BPE.
+    cache: local folder in which prepared data and the trained BPE are kept.
+    prompt_length: L, the largest number of tokens of a prompt. None makes the
+      task compute its default, and is allowed only in tasks that do (`gsm8k`).
+    completion_length: T, the largest number of tokens of a completion, EOS
+      included. None makes the task compute its default, as for `prompt_length`.
     chat: True makes prompts conversations, False makes them texts to be
       continued, "auto" makes them conversations where the tokenizer has a chat
       template.
-    instruction: line after the question. None takes the task's own with a
-      tokenizer from a folder, and no instruction with the trained BPE, since a
-      policy that reads the task's text alone cannot know what it asks.
+    instruction: line after the question. None adds the task's own instruction
+      with a tokenizer from a folder, and no instruction with the trained BPE,
+      since a policy trained on nothing but the task cannot understand one.
     system: system turn of a conversation, or first line of a text.
     thinking: value of the chat template's variable `enable_thinking`. None
-      leaves it undefined.
-    too_long: what happens to a prompt of more than L tokens. "drop" leaves the
-      problem out, "refuse" raises an error, "cut" keeps the last L tokens (see
-      `prompting.shorten`).
+      leaves the variable undefined.
+    too_long: what happens to a prompt of more than L tokens, in both splits.
+      "drop" leaves the problem out, "refuse" raises an error, "cut" keeps the
+      last L tokens (see `prompting.shorten`).
     steps: whether the lines of a completion are scored as steps of reasoning
-      (see `score_lines`).
-    max_steps: K, the largest number of steps. What follows the K-th line
-      belongs to it.
+      (see `TextTask.score_lines`).
+    max_steps: K, the largest number of steps of reasoning. The lines from the
+      K-th to the end of a completion are one step.
 
   Raises:
     ValueError: if a value is not allowed.
@@ -122,11 +129,13 @@ class TextOptions:
     for name in ("prompt_length", "completion_length", "max_steps"):
       value = getattr(self, name)
       if value is not None and value < 1:
-        raise ValueError(f"{name}={value} must be at least 1; nearest: 1")
+        raise ValueError(f"{name}={value} must be at least 1")
 
 
 def with_text_options(**defaults: Any) -> Callable[..., Callable[..., Task]]:
-  """Decorator of a task's factory that adds the settings of `TextOptions`.
+  """Returns a decorator that adds the settings of `TextOptions` to a factory.
+
+  A factory is the function that builds a task. Example:
 
     @with_text_options(completion_length=1024)
     def math(options: TextOptions, dataset: str = "math") -> Task: ...
@@ -135,11 +144,13 @@ def with_text_options(**defaults: Any) -> Callable[..., Callable[..., Task]]:
                                          # TextOptions(completion_length=1024,
                                          #             chat=False)
 
-  The factory's signature shows the function's parameters and then all shared
-  settings, so that `tasks.settings` lists them and `tasks.get` checks them.
+  The signature of the decorated factory has the parameters of the function,
+  without `options`, and then all shared settings, so that `tasks.settings`
+  lists them and `tasks.get` checks them.
 
   Args:
-    **defaults: the task's defaults of shared settings, where they differ.
+    **defaults: the task's defaults of shared settings, where they differ from
+      those of `TextOptions`.
   """
   fields = {field.name: field for field in dataclasses.fields(TextOptions)}
 
@@ -151,18 +162,19 @@ def with_text_options(**defaults: Any) -> Callable[..., Callable[..., Task]]:
       }
       return make(TextOptions(**{**defaults, **shared}), **settings)
 
+    # The first parameter of `make` is `options`.
     _, *parameters = inspect.signature(make).parameters.values()
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [parameter.replace(kind=keyword) for parameter in parameters]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [parameter.replace(kind=kind) for parameter in parameters]
     for name, field in fields.items():
       default = defaults.get(name, field.default)
       annotation = field.type
       if default is not None:
-        # None stands for a default that the task computes, so it is allowed
-        # only where it is the default.
+        # A setting whose default is not None does not accept None, so that
+        # `prompt_length=None` is refused where the task computes no length.
         annotation = annotation.removesuffix(" | None")
       parameters.append(
-        inspect.Parameter(name, keyword, default=default, annotation=annotation)
+        inspect.Parameter(name, kind, default=default, annotation=annotation)
       )
     factory.__signature__ = inspect.Signature(parameters)
     return factory
@@ -186,36 +198,38 @@ def build(
 ) -> Task:
   """Builds a task from examples and a verifier.
 
-  Train problems whose solution has more than T tokens are left out. The test
-  problems are those of the test split in a fixed random order, and `test(n)`
-  returns the first n. The task's `notes` count what was left out.
+  A train problem whose solution has more than T tokens is left out; a test
+  problem is not, because an evaluation does not read solutions. Prompts of more
+  than L tokens are treated as `options.too_long` says. `test(n)` returns the
+  first n problems of the test split in a fixed random order. The task's `notes`
+  count the problems that are left out or cut.
 
   Args:
     name: name of the dataset.
-    splits: `{"train": examples, "test": examples}`. Without "train" it is a
-      task for evaluation alone.
-    options: the shared settings. Neither length is None.
+    splits: `{"train": examples, "test": examples}`. Without "train" the task is
+      for evaluation alone.
+    options: the shared settings, in which both lengths are numbers.
     verify: judges completions; see `rewards.verifiers`. Its attribute `note`,
       if it has one, is added to the task's notes.
     instruction: the task's own line after the question.
     write_answer: `answer -> completion`, the shortest completion with that
-      answer: `"5" -> "#### 5"`. By default it is the answer itself.
-    parts: names in `Outcome.parts` that are logged as components. A part that
-      an outcome lacks is 0.
-    answer_mark: text that an answer begins with, such as "####". With a mark,
-      the task has the views "reference" and "bare_reference"; see
-      `TextTask.reference_view`.
-    files: file of each split, for messages.
-    description: settings that belong to the task's name, "solution=plain".
-    notes: further notes.
+      answer: `"5" -> "#### 5"`. By default the completion is the answer itself.
+    parts: names in `Outcome.parts` that are logged as components of the score.
+      The value is 0 for an outcome without that part.
+    answer_mark: text at which the answer of a completion begins, such as
+      "####". With a mark, the task has the views "reference" and
+      "bare_reference" (see `TextTask.reference_view`); "" makes no views.
+    files: file of each split, named in error messages.
+    description: settings that the task's name shows, such as "solution=plain".
+    notes: further notes of the task.
 
   Returns:
     The task, which is not jittable.
 
   Raises:
     ValueError: if a question is in both splits, the tokenizer cannot be used,
-      no problem of a split fits into L and T, or a prompt is too long and
-      `too_long` is "refuse".
+      no problem of a split remains, or a prompt is too long and `too_long` is
+      "refuse".
   """
   questions = {
     split: [example.question for example in examples]
@@ -229,19 +243,23 @@ def build(
   if pad_id is None:
     pad_id = eos_id  # lengths and masks tell padding from a real EOS
 
-  # All problems in tokens: N = train + test, in the order of the files.
-  examples = [x for split in json_lines.SPLITS for x in splits.get(split, ())]
+  # All N problems in tokens: first the train split, then the test split, each
+  # in the order of its file.
+  examples = [
+    example for split in json_lines.SPLITS for example in splits.get(split, ())
+  ]
   prompts = template.encode([example.question for example in examples])
   solutions = _encode_ended(
     hf_tokenizer, [example.solution for example in examples], eos_id
   )
-  # A text may spell out a special token beyond the size of the vocabulary.
+  # A text may contain the name of a special token whose id is not below the
+  # required size of the vocabulary.
   vocab_size = max(
     tokenizer.required_vocab_size(hf_tokenizer, end_ids),
     1 + max(max(ids, default=0) for ids in (*prompts, *solutions)),
   )
 
-  # The problems that fit, as indices from 0 to N - 1.
+  # The problems that are used, as indices from 0 to N - 1.
   num_train = len(splits.get("train", ()))
   train_indices, test_indices, all_notes = _select_problems(
     name, num_train, prompts, solutions, options
@@ -255,7 +273,8 @@ def build(
     [np.arange(num_train), FIRST_TEST_ID + np.arange(num_test)]
   )
 
-  # Tokens that only views and step scores need.
+  # Views need the tokens of reference answers; step scores need the tokens that
+  # contain a line break.
   references: list[list[int]] = []
   if answer_mark:
     answers = [write_answer(example.answer) for example in examples]
@@ -313,32 +332,34 @@ def build(
 
 @dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity
 class TextTask:
-  """N problems in tokens, and the methods of a `Task` over them.
+  """N problems in tokens, and the functions of a `Task` as methods.
 
-  A problem is known by its index from 0 to N - 1, which is
-  `Problems.facts["row"]`: first the train split, then the test split.
+  Each problem has an index from 0 to N - 1: first the train split, then the
+  test split, each in the order of its file. `Problems.facts["row"]` `[P]` has
+  the indices of a batch.
 
   Attributes:
     name: name of the dataset, for messages.
     options: the settings of all text tasks, with L, T and K.
     template: text around a question, and the tokenizer.
     vocab_size: number of token ids.
-    end_ids: tokens that end a completion; demonstrations end with the first.
+    end_ids: tokens that end a completion. The first of them ends
+      demonstrations, and is called EOS below.
     pad_id: token that fills arrays up.
-    examples: N texts.
-    prompts: N lists of token ids; those of the selected problems have at most
-      L.
-    solutions: N lists of token ids, EOS included.
-    ids: `[N]` int32, identity of each problem.
-    train_indices, test_indices: problems that fit; `test_indices` in the order
-      in which they are evaluated.
+    examples: the N problems as texts.
+    prompts: N lists of token ids, each cut to its last L tokens.
+    solutions: N lists of token ids, each with EOS; some may exceed T.
+    ids: `[N]` int32, identity of each problem (`Problems.ids`).
+    train_indices, test_indices: indices of the problems that are used.
+      `test_indices` has the order in which they are evaluated.
     verify: judges completions.
-    write_answer: `answer -> completion`.
-    parts: parts of an outcome that are logged.
-    separators: tokens that contain a line break; empty without step scores.
-    answer_mark: text that an answer begins with; "" if there are no views.
-    references: N lists of token ids of the written answers, EOS included; empty
-      if there are no views.
+    write_answer: `answer -> completion`, as in `build`.
+    parts: names of the parts of an outcome that are logged.
+    separators: ids of the tokens that contain a line break; empty if there are
+      no step scores.
+    answer_mark: text at which an answer begins; "" if there are no views.
+    references: N lists of token ids, the results of `write_answer` with EOS;
+      empty if there are no views.
   """
 
   name: str
@@ -365,33 +386,43 @@ class TextTask:
   def train(self, key: Any, step: Any, n: int) -> Problems:
     """Returns the n problems of a training step.
 
-    Training reads one endless sequence of shuffled epochs; step s has entries
-    s * n to s * n + n - 1.
+    All train problems in random order, then all of them in another order, and
+    so on, are one endless sequence. Step s gets the problems at the positions
+    s * n to s * n + n - 1 of this sequence.
+
+    Args:
+      key: PRNG key that determines all orders.
+      step: s, the number of the training step, from 0.
+      n: number of problems.
+
+    Raises:
+      ValueError: if the task has no train split.
     """
     if not len(self.train_indices):
       raise ValueError(
         f"{self.name} has no train problems, only {len(self.test_indices)} to "
         "evaluate on; training needs a train file too"
       )
-    entries = int(step) * n + np.arange(n)
-    return self._problems(_shuffled_epochs(self.train_indices, key, entries))
+    positions = int(step) * n + np.arange(n)
+    return self._problems(_shuffled_epochs(self.train_indices, key, positions))
 
   def test(self, n: int) -> Problems:
     """Returns the first n held-out problems."""
-    size = len(self.test_indices)
-    if n > size:
+    num_test = len(self.test_indices)
+    if n > num_test:
       raise ValueError(
-        f"n={n} test problems, but {self.name} has {size}; ask for 1 to {size}"
+        f"n={n} test problems, but {self.name} has {num_test}; ask for 1 to "
+        f"{num_test}"
       )
     return self._problems(self.test_indices[:n])
 
   def _problems(self, indices: Array) -> Problems:
-    """The problems with these indices `[P]`, prompts padded on the left."""
+    """Returns the problems with the indices `[P]` as arrays."""
     length = self.options.prompt_length
     tokens = np.full((len(indices), length), self.pad_id, np.int32)  # [P, L]
     mask = np.zeros(tokens.shape, bool)
     for i, index in enumerate(indices):
-      start = length - len(self.prompts[index])
+      start = length - len(self.prompts[index])  # padding is on the left
       tokens[i, start:], mask[i, start:] = self.prompts[index], True
     indices = np.asarray(indices, np.int32)
     return Problems(tokens, mask, ids=self.ids[indices], facts={"row": indices})
@@ -403,22 +434,30 @@ class TextTask:
     return self.template.encode([question])[0]
 
   def decode(self, ids: Any) -> str:
-    """Returns the text of token ids, special tokens included, without padding."""
+    """Returns the text of token ids, with special tokens but no padding.
+
+    If the pad token is EOS, an EOS at the end is removed with the padding.
+    """
     ids = np.asarray(ids)
-    (real,) = np.nonzero(ids != self.pad_id)
-    # Padding is at the ends; within, the pad token may also be a real EOS.
-    inside = ids[real[0] : real[-1] + 1] if len(real) else ids[:0]
+    (positions,) = np.nonzero(ids != self.pad_id)
+    # Padding is at both ends. A pad token between other tokens is a real EOS.
+    unpadded = ids[:0]
+    if len(positions):
+      unpadded = ids[positions[0] : positions[-1] + 1]
     return self.template.tokenizer.decode(
-      inside.tolist(), clean_up_tokenization_spaces=False
+      unpadded.tolist(), clean_up_tokenization_spaces=False
     )
 
   def demonstrate(self, key: Any, problems: Problems) -> tuple[Array, Array]:
-    """Returns the dataset's solutions."""
-    del key  # there is one solution per problem
+    """Returns the dataset's solutions `[P, T]` with EOS, and lengths `[P]`."""
+    del key  # each problem has only one solution to choose from
     return self._pad([self.solutions[i] for i in problems.facts["row"]])
 
   def gold(self, problems: Problems) -> tuple[Array, Array]:
-    """Returns the shortest completions with the reference answers."""
+    """Returns completions `[P, T]` of the reference answers, and lengths `[P]`.
+
+    A completion is the result of `write_answer` and EOS, without reasoning.
+    """
     answers = [
       self.write_answer(self.examples[i].answer) for i in problems.facts["row"]
     ]
@@ -427,13 +466,13 @@ class TextTask:
     )
 
   def _pad(self, completions: Sequence[list[int]]) -> tuple[Array, Array]:
-    """Completions as tokens `[P, T]`, and their lengths `[P]`."""
+    """Returns completions as tokens `[P, T]`, and their lengths `[P]`."""
     lengths = np.array([len(ids) for ids in completions], np.int32)
     longest, limit = lengths.max(initial=0), self.options.completion_length
     if longest > limit:
       raise ValueError(
-        f"completion_length={limit} cuts a solution of {longest} tokens; "
-        f"allowed: {longest} or more"
+        f"completion_length={limit} is too small for a reference completion of "
+        f"{longest} tokens; set completion_length to {longest} or more"
       )
     tokens = np.full((len(completions), limit), self.pad_id, np.int32)
     for i, ids in enumerate(completions):
@@ -447,17 +486,18 @@ class TextTask:
   ) -> Judged:
     """Judges completions with the verifier.
 
-    A completion that did not finish has no answer, since it may be cut inside a
-    number. It is wrong, as a blank one is, and the verifier does not see it.
+    A completion that has no end token, or a blank text, is wrong and has no
+    answer; the verifier does not judge it. Without an end token it may be cut
+    inside a number.
 
     `Judged.extras["timeout"]` is 1 where the verifier, or a program that it
-    ran, ran out of time.
+    ran, ran out of time, and else 0.
 
     Args:
       problems: P problems.
       completions: `[P, S, T]` token ids.
-      lengths: `[P, S]`, real tokens.
-      finished: `[P, S]`, whether the completion ended by itself.
+      lengths: `[P, S]`, number of tokens without padding.
+      finished: `[P, S]` bool, whether an end token ends the completion.
     """
     completions, lengths = np.asarray(completions), np.asarray(lengths)
     grid = lengths.shape  # (P, S)
@@ -467,16 +507,21 @@ class TextTask:
     def as_array(values: Sequence[Any], dtype: Any) -> Array:
       return np.array(values, dtype).reshape(grid)
 
-    verdicts = as_array([o.verdict for o in outcomes], np.int8)
-    answer_ids = as_array([o.answer_id for o in outcomes], np.int32)
+    verdicts = as_array([outcome.verdict for outcome in outcomes], np.int8)
+    answer_ids = as_array([outcome.answer_id for outcome in outcomes], np.int32)
     parts = {
-      name: as_array([o.parts.get(name, 0.0) for o in outcomes], np.float32)
+      name: as_array(
+        [outcome.parts.get(name, 0.0) for outcome in outcomes], np.float32
+      )
       for name in (*self.parts, TIMEOUT)
     }
     views = {}
     if self.answer_mark:
+      # A thought is the text before the last mark, or all text without a mark.
       mark = self.answer_mark
-      thoughts = [x.rpartition(mark)[0] if mark in x else x for x in texts]
+      thoughts = [
+        text.rpartition(mark)[0] if mark in text else text for text in texts
+      ]
       views["reference"] = self.reference_view(
         problems, thoughts, self.options.completion_length
       )
@@ -486,7 +531,7 @@ class TextTask:
     if self.options.steps:
       steps = self.score_lines(completions, lengths, verdicts)
     return Judged(
-      scores=as_array([o.score for o in outcomes], np.float32),
+      scores=as_array([outcome.score for outcome in outcomes], np.float32),
       correct=verdicts,
       answer_ids=answer_ids,
       scored=verdicts >= 0,
@@ -500,13 +545,15 @@ class TextTask:
     )
 
   def _texts(self, completions: Array, lengths: Array) -> list[str]:
-    """The P * S texts of completions `[P, S, T]`, without their end token."""
-    rows = completions.reshape(lengths.size, -1)  # [P * S, T]
+    """Returns the P * S texts of completions `[P, S, T]`, without end token."""
+    flat_completions = completions.reshape(lengths.size, -1)  # [P * S, T]
     tokens = []
-    for row, length in zip(rows, lengths.ravel(), strict=True):
-      ids = row[:length]
-      # The tokenizer drops special tokens alone, and an end token of a
-      # generation config need not be special.
+    for completion, length in zip(
+      flat_completions, lengths.ravel(), strict=True
+    ):
+      ids = completion[:length]
+      # `tokenizer.decode` drops special tokens, but an end token that is named
+      # in a generation config need not be special.
       if len(ids) and ids[-1] in self.end_ids:
         ids = ids[:-1]
       tokens.append(ids)
@@ -515,7 +562,13 @@ class TextTask:
   def _outcomes(
     self, problems: Problems, texts: Sequence[str], finished: Array
   ) -> list[Outcome]:
-    """The outcomes of P * S texts; S texts of a problem follow each other."""
+    """Returns the outcomes of P * S texts.
+
+    Args:
+      problems: P problems.
+      texts: P * S completions: first the S completions of the first problem.
+      finished: `[P * S]` bool, whether an end token ends the completion.
+    """
     indices = np.asarray(problems.facts["row"])  # [P]
     samples = len(texts) // len(indices)
     items = []
@@ -525,8 +578,8 @@ class TextTask:
       items.append(Item(example.question, text, example.answer, meta))
     judged = [i for i, text in enumerate(texts) if finished[i] and text.strip()]
     outcomes = [NO_ANSWER] * len(items)
-    # The shapes of a rollout are computed by a call with blank completions,
-    # which must not start a pool of worker processes.
+    # `rollouts.abstract_rollout` scores blank completions to learn the shapes
+    # of a rollout. Such a call must not start a pool of worker processes.
     if judged:
       results = self.verify([items[i] for i in judged])
       for i, outcome in zip(judged, results, strict=True):
@@ -536,21 +589,24 @@ class TextTask:
   def reference_view(
     self, problems: Problems, thoughts: Sequence[str], max_thought: int
   ) -> types.Tokens:
-    """Returns the reference answer after each thought, for its likelihood.
+    r"""Returns texts in which the reference answer follows each thought.
 
-    The view "reference" puts it in place of the answer of a sample: of the
-    completion "2+3=6\n#### 6" the thought is "2+3=6\n", and with the reference
-    5 the view is "2+3=6\n#### 5" with EOS. Its mask holds "#### 5" and EOS. The
-    view "bare_reference" has the answer after the prompt alone, without a
-    thought. Thought and answer are tokenized anew, each by itself.
+    A view is a text whose likelihood the policy computes. In the view
+    "reference" the reference answer replaces the answer of a sample. Example:
+    the completion "2+3=6\n#### 6" has the thought "2+3=6\n"; with the reference
+    answer 5 its view is "2+3=6\n#### 5" and EOS, and the mask is True on the
+    tokens of "#### 5" and EOS. In the view "bare_reference" the answer follows
+    the prompt, without a thought. Thought and answer are tokenized separately.
 
     Args:
       problems: P problems.
-      thoughts: P * S texts before the answer.
-      max_thought: largest number of tokens of a thought; the rest is cut off.
+      thoughts: P * S texts: first the S thoughts of the first problem.
+      max_thought: largest number of tokens of a thought; further tokens are cut
+        off.
 
     Returns:
-      Completions `[P, S, max_thought + longest reference]`.
+      Tokens with completions `[P, S, max_thought + R]`, where R is the number
+      of tokens of the longest reference among all N problems.
     """
     samples = len(thoughts) // len(problems.ids)
     indices = np.repeat(np.asarray(problems.facts["row"]), samples)  # [P * S]
@@ -566,11 +622,11 @@ class TextTask:
       mask[i, len(thought) : len(ids)] = True
     grid = len(problems.ids), samples  # (P, S)
     return types.Tokens(
-      problems.prompts,
-      problems.prompt_mask,
-      tokens.reshape(*grid, width),
-      lengths.reshape(grid),
-      mask.reshape(*grid, width),
+      prompts=problems.prompts,
+      prompt_mask=problems.prompt_mask,
+      completions=tokens.reshape(*grid, width),
+      lengths=lengths.reshape(grid),
+      mask=mask.reshape(*grid, width),
     )
 
   def score_lines(
@@ -579,26 +635,29 @@ class TextTask:
     r"""Scores each line of a completion as a step of reasoning.
 
     A line scores 1 if all its equations are true, -1 if one is false, and 0 if
-    it has none. The last line, which has the answer, scores 1 or -1 by the
-    verdict, and 0 if that is unknown. The wrong completion
+    it has no equation. The last line of a completion counts as its answer,
+    whatever it contains: it scores 1, -1 or 0 if the verdict is right, wrong or
+    unknown. The wrong completion
 
       "2+3=5\n5*2=11\nSo it is\n#### 11"
 
     scores 1, -1, 0, -1. `rewards.verifiers.equations` reads the equations and
-    says what this score cannot see: the line `1 + 1 = 2` is true and useless,
-    and scores 1. Lines before `</think>` are steps like the others.
+    lists the limits of this score: the line `1 + 1 = 2`, for example, is true
+    and useless, and scores 1. Lines before `</think>` are steps like the lines
+    after it. Every token that contains a line break ends a line.
 
     Args:
       completions: `[P, S, T]` token ids.
-      lengths: `[P, S]`, real tokens.
+      lengths: `[P, S]`, number of tokens without padding.
       verdicts: `[P, S]`, 1 right, 0 wrong, -1 unknown.
 
     Returns:
-      `step_ids` `[P, S, T]`, `step_scores` and `step_mask` `[P, S, K]`.
+      A dict with "step_ids" `[P, S, T]`, and "step_scores" and "step_mask"
+      `[P, S, K]`, as in `Judged`.
     """
     max_steps = self.options.max_steps
-    # The shapes of a rollout are computed by calling this inside a trace, where
-    # jax functions would otherwise return tracers without values.
+    # `rollouts.abstract_rollout` calls this with numpy arrays inside a trace,
+    # where jax functions would otherwise return tracers without values.
     with jax.ensure_compile_time_eval():
       step_ids = segmentation.segment_steps(
         completions, lengths, self.separators, max_steps
@@ -612,10 +671,13 @@ class TextTask:
     )
     scores = np.zeros(mask.shape, np.float32)
     scores[mask] = [equations.score(line) for line in lines]
-    p, s = np.nonzero(mask.any(-1))  # samples that have a line
-    last = step_ids.max(-1)[p, s]
-    verdict = verdicts.astype(np.int32)[p, s]
-    scores[p, s, last] = np.where(verdict < 0, 0, 2 * verdict - 1)
+    # Position in P, and position in S, of each sample that has a line.
+    prompt, sample = np.nonzero(mask.any(-1))
+    last_line = step_ids.max(-1)[prompt, sample]
+    verdict = verdicts.astype(np.int32)[prompt, sample]
+    # Verdict 1 scores 1, verdict 0 scores -1, and verdict -1 scores 0.
+    answer_score = np.where(verdict < 0, 0, 2 * verdict - 1)
+    scores[prompt, sample, last_line] = answer_score
     return {"step_ids": step_ids, "step_scores": scores, "step_mask": mask}
 
 
@@ -624,7 +686,15 @@ def _load_template(
   options: TextOptions,
   instruction: str,
 ) -> tuple[prompting.Template, tuple[int, ...]]:
-  """Returns the template with its tokenizer, and the end tokens."""
+  """Returns the template of prompts, with its tokenizer, and the end tokens.
+
+  Without a tokenizer from a folder, a BPE is trained on the train examples.
+
+  Args:
+    splits: examples of each split.
+    options: the shared settings.
+    instruction: the task's own line after the question.
+  """
   folder = options.tokenizer
   if not folder:
     texts = []
@@ -636,11 +706,11 @@ def _load_template(
     instruction = options.instruction
   hf_tokenizer = tokenizer.load(folder)
   template = prompting.Template(
-    hf_tokenizer,
-    prompting.is_conversation(hf_tokenizer, options.chat),
-    instruction,
-    options.system,
-    options.thinking,
+    tokenizer=hf_tokenizer,
+    conversation=prompting.is_conversation(hf_tokenizer, options.chat),
+    instruction=instruction,
+    system=options.system,
+    thinking=options.thinking,
   )
   return template, prompting.end_ids(template, folder)
 
@@ -648,7 +718,7 @@ def _load_template(
 def _encode_ended(
   hf_tokenizer: tokenizer.Tokenizer, texts: Sequence[str], eos_id: int
 ) -> list[list[int]]:
-  """Token ids of each text, and EOS after them."""
+  """Returns the token ids of each text, followed by EOS."""
   return [[*ids, eos_id] for ids in tokenizer.encode(hf_tokenizer, texts)]
 
 
@@ -659,7 +729,13 @@ def _select_problems(
   solutions: Sequence[list[int]],
   options: TextOptions,
 ) -> tuple[Array, Array, list[str]]:
-  """Selects the problems that fit into L and T.
+  """Selects the problems that are used, by the rules of `build`.
+
+  Args:
+    name: name of the dataset.
+    num_train: number of train problems, which come before the test problems.
+    prompts, solutions: N lists of token ids.
+    options: has L, T and `too_long`.
 
   Returns:
     Indices of train problems, indices of test problems in the order in which
@@ -681,10 +757,11 @@ def _select_problems(
     # The whole split is shuffled before the selection, so that a problem that
     # is left out does not change the order of the others.
     order = np.random.default_rng(0).permutation(test)
-    # Solutions of any length fit: the test set must not change with T.
-    any_length = np.ones_like(solution_fits)
+    # Solutions of test problems may have any length, so that the test problems
+    # do not depend on T.
+    every_solution_fits = np.ones_like(solution_fits)
     test, note = _select_that_fit(
-      name, "test", test, prompt_lengths, any_length, options
+      name, "test", test, prompt_lengths, every_solution_fits, options
     )
     test = order[np.isin(order, test)]
     notes.append(note)
@@ -699,15 +776,19 @@ def _select_that_fit(
   solution_fits: Array,
   options: TextOptions,
 ) -> tuple[Array, str]:
-  """Selects the problems of a split that fit, and counts the others in a note.
+  """Selects the problems of one split that are used.
 
   Args:
     name: name of the dataset.
     split: "train" or "test".
-    indices: problems of the split.
-    prompt_lengths: `[N]`, tokens of each prompt.
-    solution_fits: `[N]` bool.
+    indices: indices of all problems of the split.
+    prompt_lengths: `[N]`, number of tokens of each prompt.
+    solution_fits: `[N]` bool, False for a solution that is too long.
     options: has L and `too_long`.
+
+  Returns:
+    The indices of the problems that are used, and a note that counts the used
+    problems, the others, and the prompts that are cut.
   """
   limit = options.prompt_length
   lengths = prompt_lengths[indices]
@@ -723,9 +804,11 @@ def _select_that_fit(
     fits = fits & ~prompt_is_long
   selected = indices[fits]
   if not len(selected):
+    limits = f"prompt_length={limit}"
+    if split == "train":
+      limits += f" and completion_length={options.completion_length}"
     raise ValueError(
-      f"no {split} problem of {name} fits; allow a longer prompt_length or "
-      "completion_length"
+      f"no {split} problem of {name} fits into {limits}; set a larger length"
     )
   num_dropped = len(indices) - len(selected)
   note = (
@@ -738,17 +821,22 @@ def _select_that_fit(
   return selected, note
 
 
-def _shuffled_epochs(indices: Array, key: Any, entries: Array) -> Array:
-  """Returns some entries of an endless sequence of permutations of `indices`.
+def _shuffled_epochs(indices: Array, key: Any, positions: Array) -> Array:
+  """Returns elements of an endless sequence of permutations of `indices`.
 
-  Every epoch has each index once. An entry does not need the ones before it, so
-  a run can resume at any step.
+  Each permutation is an epoch. An element depends on the key and its position
+  alone, so a run can resume at any step.
+
+  Args:
+    indices: `[M]`, the M indices of which every epoch is a permutation.
+    key: PRNG key.
+    positions: `[n]`, positions of the elements in the sequence, from 0.
   """
   seed = np.asarray(jax.random.key_data(key)).reshape(-1).tolist()
-  picked = np.empty(len(entries), indices.dtype)
-  epochs, positions = np.divmod(entries, len(indices))
+  elements = np.empty(len(positions), indices.dtype)
+  epochs, offsets = np.divmod(positions, len(indices))
   for epoch in np.unique(epochs):
     order = np.random.default_rng([*seed, int(epoch)]).permutation(indices)
     in_epoch = epochs == epoch
-    picked[in_epoch] = order[positions[in_epoch]]
-  return picked
+    elements[in_epoch] = order[offsets[in_epoch]]
+  return elements

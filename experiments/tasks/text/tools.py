@@ -6,16 +6,17 @@ A line of the data has a prompt, the available tools, and the calls to make:
    "tools": [{"name": "weather", "parameters": {"city": {"type": "string"}}}],
    "answer": [{"name": "weather", "arguments": {"city": "Oslo"}}]}
 
-The tools are a list of objects of any form, or a text. They stand before the
-prompt. The answer takes one of these forms:
+The tools are a list of objects of any form, or a text. They are written before
+the prompt, one object a line. The answer has one of these forms:
 
-  list of calls   Each call becomes a block `<tool_call>\\n{...}\\n</tool_call>`,
-                  as in the chat templates of Hermes and Qwen.
-  text            The reference as a completion should write it, with its tags
-                  (`<think>`, `<tool_call>`, `<response>`). The format asks for
-                  exactly these tags: a completion with thoughts in `<think>`
-                  has the wrong format if the reference has none.
-  []              No tool is to be called. Every text without a call is right.
+  list of calls   Each call becomes a block
+                  `<tool_call>\\n{...}\\n</tool_call>`, as in the chat templates
+                  of Hermes and Qwen.
+  text            The complete reference completion, with its tags (`<think>`,
+                  `<tool_call>`, `<response>`). The format is right if a
+                  completion has exactly the tags of the reference: thoughts in
+                  `<think>` are a wrong format if the reference has none.
+  []              No tool must be called. Every text without a call is right.
 
 `rewards.verifiers.tools` compares the calls. A completion is right if it makes
 the same calls, in any order; the score grades names, parameters and values. The
@@ -84,6 +85,7 @@ def tools(
 
 
 def _example(location: str, line: Mapping[str, Any]) -> Example:
+  """Makes an example from a line of the data."""
   prompt = json_lines.required_text(location, line, "prompt").strip()
   available = line.get("tools") or ""
   if isinstance(available, list):
@@ -92,12 +94,14 @@ def _example(location: str, line: Mapping[str, Any]) -> Example:
   if not isinstance(available, str):
     kind = type(available).__name__
     raise ValueError(
-      f"{location}: 'tools' is a {kind}; allowed: a list or a text"
+      f"{location}: 'tools' is a {kind}; it must be a list or a text"
     )
   answer = _answer(location, line)
   question = f"{available.strip()}\n\n{prompt}".strip()
   solution = json_lines.optional_text(location, line, "solution").strip()
-  return Example(question, solution or answer or NO_CALL, answer)
+  return Example(
+    question, solution=solution or answer or NO_CALL, answer=answer
+  )
 
 
 def _answer(location: str, line: Mapping[str, Any]) -> str:
@@ -107,7 +111,7 @@ def _answer(location: str, line: Mapping[str, Any]) -> str:
     answer = [answer]
   if isinstance(answer, list):
     texts = [json.dumps(call, ensure_ascii=False) for call in answer]
-    answer = "\n".join(f"<tool_call>\n{x}\n</tool_call>" for x in texts)
+    answer = "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in texts)
   if not isinstance(answer, str):
     raise ValueError(
       f"{location} has no 'answer'; expected a list of calls or a text, or [] "
@@ -116,7 +120,7 @@ def _answer(location: str, line: Mapping[str, Any]) -> str:
   answer = answer.strip()
   if calls.parse(answer) is None:
     raise ValueError(
-      f"{location}: the calls of {answer[:80]!r} cannot be read; allowed: "
-      '[{"name": ..., "arguments": {...}}], or their text'
+      f"{location}: the calls of {answer[:80]!r} cannot be read; write "
+      '[{"name": ..., "arguments": {...}}], or the text of a completion'
     )
   return answer

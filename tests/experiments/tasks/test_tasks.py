@@ -322,7 +322,7 @@ def test_every_task_has_a_row():
     ("countdown", {"count": 1}, "count=1 .* 2 to 7, the nearest is 2"),
     ("countdown", {"count": "4"}, "count = '4' must be int; nearest: 4"),
     ("gsm8k", {"vocab_size": None}, "task 'gsm8k': vocab_size = None must be"),
-    ("closeness", {"scale": 0.0}, r"scale=0\.0 must be positive"),
+    ("closeness", {"scale": 0.0}, r"scale=0\.0 must be above 0"),
   ],
 )
 def test_bad_settings_name_the_nearest_valid_choice(name, settings, message):

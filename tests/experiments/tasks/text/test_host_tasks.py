@@ -325,7 +325,10 @@ def test_instructions_without_solutions_cannot_be_imitated(folders, tmp_path):
     ),
     ({"kwargs": [{}]}, "line 1 has 3 instructions and 1 kwargs"),
     ({"instruction_id_list": [], "kwargs": []}, "has 0 instructions"),
-    ({"kwargs": [1, 2, 3]}, "line 1: 'kwargs' is .*; allowed: objects"),
+    (
+      {"kwargs": [1, 2, 3]},
+      "line 1: 'kwargs' is .*; it must be a list of objects",
+    ),
     ({"kwargs": None}, "line 1 has no lists 'instruction_id_list' and"),
     ({"solution": 3}, "line 1: 'solution' is a int; allowed: a text"),
   ],
@@ -433,7 +436,7 @@ def test_tools_stand_before_the_prompt(tools_case):
     ({"answer": None}, r"line 1 has no 'answer'.*\[\] where no call"),
     ({"answer": [{"arguments": {}}]}, "line 1: the calls of .* cannot be read"),
     ({"answer": "<tool_call>{</tool_call>"}, "the calls of .* cannot be read"),
-    ({"tools": 3}, "line 1: 'tools' is a int; allowed: a list or a text"),
+    ({"tools": 3}, "line 1: 'tools' is a int; it must be a list or a text"),
     ({"prompt": ""}, "line 1 has no text under 'prompt'"),
   ],
 )
@@ -493,9 +496,12 @@ def test_sql_leaves_out_references_without_rows(folders, tmp_path):
   [
     (
       {"schema": None},
-      "line 1 has neither of 'schema' and 'database'; allowed",
+      "line 1 must have exactly one of 'schema' and 'database'; it has neither",
     ),
-    ({"database": "x"}, "line 1 has schema and database of"),
+    (
+      {"database": "x"},
+      "line 1 must have exactly one of .* it has schema and database",
+    ),
     ({"schema": None, "database": "x.db"}, "line 1: no database 'x.db' in"),
     ({"schema": "CREATE pears"}, "line 1: no database: near"),
     ({"query": None}, "line 1 has no text under 'query'"),

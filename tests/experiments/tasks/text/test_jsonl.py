@@ -281,7 +281,7 @@ def test_a_reward_of_items_may_have_parts(make, bare, tmp_path):
   [
     ("graded", ("form", "nosuch"), "unknown part 'nosuch'.*available: form"),
     ("letters", ("nosuch",), "unknown part 'nosuch'.*available: none"),
-    ("graded", "form", r"must be a tuple of names; nearest: \('form',\)"),
+    ("graded", "form", r"must be a tuple of names, such as \('form',\)"),
   ],
 )
 def test_a_part_that_the_reward_does_not_have_is_refused(
@@ -372,7 +372,7 @@ REWARD_MISTAKES = {
   "my_reward:LEVEL": "is 3, which cannot be called",
   "my_broken:f": "importing 'my_broken' raises ModuleNotFoundError: No module",
   "my_syntax:f": "importing 'my_syntax' raises SyntaxError",
-  "my_reward:forgotten": "does not take a list of items alone; .* @each",
+  "my_reward:forgotten": "cannot be called with a list of items alone; .* @each",
   "my_reward:elsewhere": (
     r"rows.jsonl line 1: unknown parameter 'lettres'; did you mean 'letters'"
   ),
@@ -436,7 +436,7 @@ def test_a_mistake_in_the_file_is_named(make, pears, tmp_path):
     with pytest.raises(ValueError, match="must lie between 0 and 1"):
       make(pears, test_fraction=fraction)
   few = write(tmp_path, GOOD)
-  with pytest.raises(ValueError, match=r"of the 1 problems .* none to t"):
+  with pytest.raises(ValueError, match=r"of the 1 problems .* none for t"):
     make(few)
   with pytest.raises(ValueError, match="no train problems to train a token"):
     make(tokenizer="", **only(tmp_path, GOOD))
