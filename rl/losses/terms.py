@@ -122,8 +122,8 @@ class Term:
       )
     elif self.weight != 1.0:
       raise TypeError(
-        f"{self.name} already has the weight {self.weight:g}; a transform cannot "
-        "be multiplied by another weight"
+        f"{self.name} already has the weight {self.weight:g}; a transform "
+        "cannot be multiplied by another weight"
       )
     return dataclasses.replace(self, weight=factor)
 

@@ -81,8 +81,8 @@ class Sampling:
     _check("top_p", self.top_p, 0.0, 1.0)
     if self.top_p == 0:
       raise ValueError(
-        f"top_p = {self.top_p} keeps no token; it must be above 0 and at most 1. "
-        "For the most likely token alone, set temperature=0"
+        f"top_p = {self.top_p} keeps no token; it must be above 0 and at most "
+        "1. For the most likely token alone, set temperature=0"
       )
 
 

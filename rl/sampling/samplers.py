@@ -42,11 +42,12 @@ class PromptBatch:
       temperature of None is that of the config.
     extend: `(params, rollout, prefix_lengths [P, S], count, active=None) ->
       Rollout [P S, count]`, `count` continuations of a prefix of every sample,
-      or of the samples in `active` [P, S]. The task scores a prefix and its
-      continuation as one text. The prompts of the result are the prefixes, and
-      its completions the continuations, which are cut at T tokens with the
-      prefix. Its extra "sampler/drawn" [P S, count] is the number of tokens that
-      were sampled, including those that were cut.
+      or of the samples in the mask `active` [P, S]. The task scores a prefix
+      and its continuation as one text. The prompts of the result are the
+      prefixes, and its completions the continuations. A continuation is cut so
+      that prefix and continuation have at most T tokens. The extra
+      "sampler/drawn" [P S, count] is the number of tokens that were sampled,
+      including those that were cut off.
   """
 
   policy: types.Policy
@@ -92,8 +93,9 @@ def once() -> Sampler:
 def greedy() -> Sampler:
   """Also samples one completion per prompt at temperature 0, as a baseline.
 
-  The score of that completion is the extra "sampler/greedy_scores" [P]; it is NaN
-  if the task did not score it. Source: Li et al. 2023, ReMax.
+  The score of the greedy completion is the extra "sampler/greedy_scores" [P];
+  it is NaN if the task did not score it. The greedy completion itself is not
+  part of the rollout. Source: Li et al. 2023, ReMax.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
