@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 def by_learner(value: T | Mapping[str, T]) -> dict[str, T]:
-  """Returns a mapping by learner; any other value becomes that of the policy."""
+  """Returns a mapping by learner; another value becomes that of the policy."""
   return dict(value) if isinstance(value, Mapping) else {POLICY: value}
 
 

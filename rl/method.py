@@ -205,7 +205,7 @@ class Method:
 
   @property
   def signal_needs(self) -> frozenset[scoring.Need]:
-    """Needs of the transforms; they are computed before `rl.prepare.prepare`."""
+    """Needs of the transforms, which are computed before `prepare`."""
     needs = [transform.needs for transform in self.transforms.values()]
     return frozenset().union(*needs)
 

@@ -30,9 +30,9 @@ _ACCEPTED_TYPES = {
 
 
 def describe_unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
-  """Returns the error message for an unknown name, with the most similar choice.
+  """Returns the error message for an unknown name.
 
-  Similarity ignores letter case.
+  It has the most similar of the valid names; similarity ignores letter case.
 
   Args:
     kind: kind of name, such as "method" or "setting of task 'chain'".
@@ -200,6 +200,6 @@ def _locate(error: Exception) -> tuple[str, int | None, str]:
 
 
 def _relative(file: str) -> str:
-  """Returns the path of a file, relative to the project root if it is inside."""
+  """Returns the path of a file, relative to the project if it is inside."""
   path = pathlib.Path(file)
   return str(path.relative_to(_ROOT) if _ROOT in path.parents else path)
