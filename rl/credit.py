@@ -67,7 +67,7 @@ def min_form_rewards(
 
 
 def _reverse_recurrence(decay: Array, x: Array) -> Array:
-  """Solves y_t = x_t + decay_t * y_{t+1} on the last axis, at depth O(log N)."""
+  """Solves y_t = x_t + decay_t * y_{t+1} on the last axis in O(log N) steps."""
 
   def combine(later, earlier):
     decay_later, x_later = later

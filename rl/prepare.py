@@ -94,7 +94,7 @@ def required(method: Method, updates: int = 1) -> frozenset[scoring.Need]:
 def prepare(
   method: Method, rollout: types.Rollout, state: State
 ) -> tuple[Batch, tuple[Array, ...], State]:
-  """Computes signals, masks and term weights, once per rollout, not differentiated.
+  """Computes signals, masks and term weights, without gradient.
 
   Args:
     method: the method.
