@@ -73,5 +73,5 @@ def factory(fn: Callable, num_positional: int, build: Callable) -> Callable:
 
 
 def resolve_needs(needs: Iterable | Callable, hyper: dict) -> frozenset:
-  """Returns a set of needs, or the result of `needs(**hyper)`, as a frozenset."""
+  """Returns needs, or the result of `needs(**hyper)`, as a frozenset."""
   return frozenset(needs(**hyper) if callable(needs) else needs)

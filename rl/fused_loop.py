@@ -37,7 +37,7 @@ def iteration(
 
 
 def scan(iteration_fn: Iteration, iterations: int) -> Iteration:
-  """Builds a function of several iterations; metrics are `[iterations, ...]`."""
+  """Builds a function that runs several iterations and stacks their metrics."""
 
   def run(state):
     return jax.lax.scan(

@@ -3,13 +3,14 @@
 An update is skipped, which leaves parameters and optimizer state as they are,
 if
 
-  1. a score or a step score of the rollout is not finite (`check_scores`), or
+  1. a score or a step score, of the task or of the method's reward, is not
+     finite (`check_scores`), or
   2. the loss, the gradient or the update is not finite, or
   3. the mean importance ratio exceeds `Plan.max_mean_ratio`, or
   4. no token of the minibatch is in the loss.
 
-`is_sound` checks 2 to 4. Case 1 skips all updates of the training step, and
-the states of the method's transforms do not change either.
+`is_sound` checks 2 to 4. Case 1 skips all updates of a learner in the training
+step, and the states of the method's transforms do not change either.
 
 The metrics `guard/bad_prompt` and `guard/bad_sample` identify the first sample
 of case 1 in a rollout `[P, S]` (P prompts, S samples per prompt), and
@@ -49,7 +50,7 @@ class ScoreCheck:
     return self.sample < 0
 
   def otherwise(self, other: ScoreCheck) -> ScoreCheck:
-    """Returns this check if it has found a sample, and `other` if it has not."""
+    """Returns this check if it has found a sample, otherwise `other`."""
     return select(self.passes, other, self)
 
   def metrics(self) -> dict[str, Array]:
