@@ -1,9 +1,12 @@
 """Advantages of the samples of a group, as functions of arrays.
 
-The advantage of a sample compares its score with those of the other samples of
-its prompt, which are on the last axis. All functions take `scores [..., S]` and
-`valid [..., S]` bool, which is False for samples that do not exist (None means
-that all exist), and return `[..., S]`, with 0 for samples that do not exist.
+A group is the S samples of one prompt, which are on the last axis. The
+advantage of a sample compares its score R_i with the scores of its group. All
+functions take `scores [..., S]` and `valid [..., S]` bool, True for samples
+that exist (None means that all exist), and return `[..., S]`, with 0 for
+samples that do not exist. Below, n is the number of samples of the group that
+exist, and mean R and std R are over these samples.
+
 A group whose scores are all equal, a group of one sample and an empty group
 have advantages of exactly 0, so that a rounding error is never divided by a
 small number.
@@ -20,10 +23,10 @@ Array = jax.Array
 
 
 def center(scores: Array, valid: Array | None = None) -> Array:
-  """Score minus the mean of the group, A_i = R_i - mean R.
+  """Computes the score minus the mean of the group, A_i = R_i - mean R.
 
-  The mean includes sample i. Therefore the expected gradient is (1 - 1/n) times
-  that of `leave_one_out`. Source: Liu et al. 2025 (Dr. GRPO).
+  The mean includes sample i. Therefore the expected policy gradient is
+  (1 - 1/n) times that of `leave_one_out`. Source: Liu et al. 2025 (Dr. GRPO).
   """
   valid = masked.mask_or_ones(scores, valid)
   varied = valid & ~masked.is_constant(scores, valid, keepdims=True)
@@ -32,9 +35,10 @@ def center(scores: Array, valid: Array | None = None) -> Array:
 
 
 def leave_one_out(scores: Array, valid: Array | None = None) -> Array:
-  """Score minus the mean of the other samples, A_i = n/(n-1) (R_i - mean R).
+  """Computes the score minus the mean of the other n - 1 samples of the group.
 
-  `mean_i A_i grad log pi(y_i)` is an unbiased estimate of grad E[R].
+  A_i = n/(n-1) * (R_i - mean R), and `mean_i A_i grad log pi(y_i)` over the
+  completions y_i of the group is an unbiased estimate of grad E[R].
   Source: Kool et al. 2019; Ahmadian et al. 2024 (RLOO).
   """
   valid = masked.mask_or_ones(scores, valid)
@@ -45,16 +49,18 @@ def leave_one_out(scores: Array, valid: Array | None = None) -> Array:
 def group_normalize(
   scores: Array, valid: Array | None = None, ddof: int = 1, eps: float = 1e-6
 ) -> Array:
-  """Z-score within the group, A_i = (R_i - mean R) / (std R + eps).
+  """Computes the z-score in the group, A_i = (R_i - mean R) / (std R + eps).
 
-  Up to eps, it is invariant under R -> a R + b with a > 0. A prompt with solve
-  rate p and scores of 0 and 1 has the weight 1/sqrt(p (1 - p)).
+  Except for eps, it is invariant under R -> a R + b with a > 0. If a share p of
+  the samples of a prompt scores 1 and the others 0, std R is sqrt(p (1 - p)),
+  up to ddof: `center` is multiplied by a larger number if p is near 0 or 1.
   Source: Shao et al. 2024 (GRPO).
 
   Args:
     scores: `[..., S]`.
     valid: `[..., S]` bool, samples that exist; None means all.
-    ddof: the variance is divided by n - ddof. 1 is the default of torch.
+    ddof: the sum of squares in the variance is divided by n - ddof. 1 is the
+      default of torch.
     eps: added to the standard deviation, in units of the score.
   """
   valid = masked.mask_or_ones(scores, valid)

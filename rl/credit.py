@@ -1,13 +1,15 @@
 """Credit: from step scores to rewards, returns and advantages of tokens.
 
-A *reward* belongs to one token. A *return* is the sum of the rewards from a
-token on. If a reward were copied to all tokens, as an advantage is, the return
-would be multiplied by T.
+A *reward* belongs to one reasoning step or token. A *return* is the sum of the
+rewards from a step or token on. If a reward were copied to all T tokens of a
+sample, as an advantage is, the return of the first token would be T times as
+large.
 
-All functions are functions of arrays. Rewards and masks are `[..., N]`, over
-steps or tokens. Entries outside the mask, such as padding or the tokens of a
-tool, are skipped: a value does not depend on how many of them lie between two
-valid entries. The result at these entries is 0.
+All functions are functions of arrays `[..., N]`, with N = K reasoning steps or
+N = T tokens on the last axis. Masks are True for entries that exist, the
+*valid* entries. Other entries, such as padding or the tokens of a tool, are
+skipped: a value does not depend on how many of them lie between two valid
+entries. The result at these entries is 0.
 """
 
 from __future__ import annotations
@@ -18,20 +20,21 @@ import jax.numpy as jnp
 from rl import masked, registry
 
 Array = jax.Array
-REDUCE = ("sum", "min")
+REDUCE = ("sum", "min")  # allowed values of `reduce` in `returns_to_go`
 
 
 def min_form_rewards(
   step_scores: Array, step_mask: Array, temperature: float = 0.1
 ) -> Array:
-  """Rewards r* of steps, whose *sum* is the soft minimum of the step scores s.
+  """Computes rewards of steps whose *sum* is a soft minimum of the step scores.
 
-    w_k = softmax_k(-s_k / temperature) over the steps of one sample,
-    r*_k = w_k s_k
+    w_k = softmax_k(-s_k / temperature),    r*_k = w_k s_k
 
-  The sum of r*_k lies between min_k s_k, its limit as temperature -> 0, and
-  mean_k s_k, its limit as temperature -> infinity. Min-form credit is the
-  ordinary return-to-go of r*.
+  s_k is the score of step k, r*_k is its reward, and the softmax is over the
+  steps of one sample. The sum of the r*_k lies between min_k s_k, its limit as
+  temperature -> 0, and mean_k s_k, its limit as temperature -> infinity. The
+  return of a step in min-form credit is the sum of r* from this step on; only
+  that of the first step is the soft minimum.
   Source: Cheng et al. 2025, Stop Summation (PURE).
 
   Args:
@@ -40,7 +43,8 @@ def min_form_rewards(
     temperature: temperature of the softmax, in units of the score; positive.
 
   Returns:
-    `[..., K]`. A single step keeps its score; without steps, all are 0.
+    `[..., K]`. The reward of a single step is its score; if no step exists, all
+    rewards are 0.
 
   Raises:
     ValueError: if the temperature is not positive.
@@ -51,18 +55,19 @@ def min_form_rewards(
       "use returns_to_go(..., reduce='min') on steps"
     )
   scores = jnp.where(step_mask, step_scores, jnp.inf)
-  # Softmax relative to the lowest score, whose weight is 1: nothing overflows.
+  # Weights relative to that of the lowest score, which is 1: no exp overflows.
   lowest = jnp.where(
     step_mask.any(-1, keepdims=True), jnp.min(scores, -1, keepdims=True), 0.0
   )
   gap = jnp.where(step_mask, step_scores - lowest, 0.0)
   weights = jnp.where(step_mask, jnp.exp(-gap / temperature), 0.0)
+  # The sum is at least 1 if a step exists; 1 replaces the sum of no steps.
   total = jnp.maximum(weights.sum(-1, keepdims=True), 1.0)
   return jnp.where(step_mask, step_scores, 0.0) * weights / total
 
 
 def _reverse_recurrence(decay: Array, x: Array) -> Array:
-  """Solves y_t = x_t + decay_t y_{t+1} on the last axis, in logarithmic depth."""
+  """Solves y_t = x_t + decay_t * y_{t+1} on the last axis in O(log N) steps."""
 
   def combine(later, earlier):
     decay_later, x_later = later
@@ -77,17 +82,18 @@ def _reverse_recurrence(decay: Array, x: Array) -> Array:
 def returns_to_go(
   rewards: Array, mask: Array, gamma: float = 1.0, reduce: str = "sum"
 ) -> Array:
-  """Returns-to-go: the sum, or the minimum, of the rewards from each entry on.
+  """Computes the sum, or the minimum, of the rewards from each entry on.
 
-    sum: G_t = r_t + gamma G_{t+1}
+    sum: G_t = r_t + gamma G_{t+1}, with t+1 the next valid entry
     min: G_t = min over valid t' >= t of r_t'
 
-  Strict min-form credit is "min" over *steps*. Over tokens, the minimum would
-  mistake the zeros between the ends of steps for scores, as released code does.
+  Strict min-form credit is "min" over *steps*. Do not use "min" over tokens:
+  the rewards between the ends of steps are 0, and the minimum would take these
+  zeros for scores, as the released code of PURE does.
 
   Args:
     rewards: `[..., N]`, over steps or tokens.
-    mask: `[..., N]` bool, entries that exist; the others are skipped.
+    mask: `[..., N]` bool, True for valid entries.
     gamma: discount per valid entry; it must be 1 for "min".
     reduce: "sum" or "min".
 
@@ -101,14 +107,15 @@ def returns_to_go(
   if reduce not in REDUCE:
     raise ValueError(registry.describe_unknown("reduce", reduce, REDUCE))
   if not 0 <= gamma <= 1:
-    raise ValueError(f"gamma = {gamma} must be from 0 to 1")
+    raise ValueError(f"gamma = {gamma} must be between 0 and 1")
   if reduce == "min":
     if gamma != 1.0:
       raise ValueError(f"gamma = {gamma} must be 1 with reduce='min'")
-    best = jax.lax.cummin(
+    lowest = jax.lax.cummin(
       jnp.where(mask, rewards, jnp.inf), axis=rewards.ndim - 1, reverse=True
     )
-    return jnp.where(mask, best, 0.0)
+    return jnp.where(mask, lowest, 0.0)
+  # A decay of 1 passes a return over entries that are not valid.
   decay = jnp.where(mask, gamma, 1.0)
   returns = _reverse_recurrence(decay, jnp.where(mask, rewards, 0.0))
   return jnp.where(mask, returns, 0.0)
@@ -122,22 +129,22 @@ def gae(
   lam: float | Array = 1.0,
   segments: Array | None = None,
 ) -> Array:
-  """Generalised advantage estimation over the valid tokens.
+  """Computes advantages by generalised advantage estimation (GAE).
 
     delta_t = r_t + gamma V_{t+1} - V_t
-    A_t = delta_t + gamma lam A_{t+1}
+    A_t = delta_t + gamma * lam * A_{t+1}
 
-  Here t+1 is the next *valid* token of the same segment; after the last one, V
-  and A are 0. The return is A + V. Source: Schulman et al. 2015.
+  t+1 is the next *valid* token. If there is none, or it is in another segment,
+  V_{t+1} and A_{t+1} are 0. The return is A + V. Source: Schulman et al. 2015.
 
   Args:
-    rewards: `[..., T]`.
-    values: `[..., T]`, V before token t is emitted.
-    mask: `[..., T]` bool, the tokens that the policy chose.
+    rewards: `[..., T]`, r.
+    values: `[..., T]`, V_t: value of the text before token t.
+    mask: `[..., T]` bool, True for valid tokens: those that the policy chose.
     gamma: discount per valid token.
-    lam: decay of the trace, a float or `[...]` (one per sample).
-    segments: `[..., T]` int, turns or roles. Neither the bootstrapped value nor
-      the trace crosses a change of segment. None means one segment.
+    lam: the lambda of GAE, a float or an array `[...]` (one per sample).
+    segments: `[..., T]` int, number of the turn or role of each token. None
+      means that all tokens are in one segment.
 
   Returns:
     `[..., T]` advantages; 0 outside the mask.
@@ -150,6 +157,6 @@ def gae(
   deltas = jnp.where(mask, rewards + gamma * next_value - values, 0.0)
   lam = jnp.broadcast_to(jnp.asarray(lam, jnp.float32), mask.shape[:-1])
   trace = jnp.where(has_next, gamma * lam[..., None], 0.0)
-  # A decay of 1 passes the value over entries that do not exist.
+  # A decay of 1 passes the advantage over tokens that are not valid.
   decay = jnp.where(mask, trace, 1.0)
   return jnp.where(mask, _reverse_recurrence(decay, deltas), 0.0)

@@ -1,8 +1,9 @@
-"""From a plain function to a factory of named things.
+"""Turns functions with hyper-parameters into factories of named objects.
 
 Transforms, terms and surrogates are written as functions with keyword-only
-hyper-parameters, and used as calls that give those: `ppo_clip(0.2, 0.28)`. What
-a call gives is named by what was asked for: "ppo_clip(low=0.2, high=0.28)".
+hyper-parameters. A decorator replaces such a function by a *factory*, whose
+arguments are the hyper-parameters: `ppo_clip(0.2, 0.28)` returns a surrogate
+with the name "ppo_clip(low=0.2, high=0.28)".
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 
 def label(name: str, hyper: dict[str, Any]) -> str:
-  """`name(a=1, b=2)`, leaving out what is None."""
+  """Returns the string "name(a=1, b=2)", without arguments that are None."""
 
   def show(value: Any) -> str:
     if isinstance(value, bool | str):
@@ -25,32 +26,34 @@ def label(name: str, hyper: dict[str, Any]) -> str:
       return "(" + ", ".join(map(show, value)) + ")"
     return getattr(value, "__name__", None) or str(value)
 
-  shown = (f"{k}={show(v)}" for k, v in hyper.items() if v is not None)
-  return f"{name}({', '.join(shown)})"
+  arguments = (f"{k}={show(v)}" for k, v in hyper.items() if v is not None)
+  return f"{name}({', '.join(arguments)})"
 
 
-def factory(fn: Callable, context: int, build: Callable) -> Callable:
-  """A function whose parameters are the keyword-only ones of `fn`.
+def factory(fn: Callable, num_positional: int, build: Callable) -> Callable:
+  """Returns a function whose parameters are the hyper-parameters of `fn`.
 
   Args:
-    fn: takes `context` positional arguments, then keyword-only
-      hyper-parameters.
-    context: number of positional arguments of `fn`.
+    fn: function of `num_positional` positional arguments, such as the signal
+      and the rollout, and keyword-only hyper-parameters.
+    num_positional: number of positional arguments of `fn`.
     build: `{hyper-parameter: value} -> result`.
 
   Returns:
-    `factory(*hyper, **hyper) -> result`, with the name, docstring and
-    signature of the hyper-parameters.
+    The factory. It takes the hyper-parameters, by position or by keyword, and
+    returns the result of `build`. It has the name and docstring of `fn`.
 
   Raises:
-    TypeError: `fn` has hyper-parameters that are not keyword-only.
+    TypeError: if a hyper-parameter of `fn` is not keyword-only.
   """
-  parameters = list(inspect.signature(fn).parameters.values())[context:]
-  loose = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
-  if loose:
+  parameters = list(inspect.signature(fn).parameters.values())[num_positional:]
+  not_keyword_only = [
+    p.name for p in parameters if p.kind is not p.KEYWORD_ONLY
+  ]
+  if not_keyword_only:
     raise TypeError(
-      f"{fn.__name__}: hyper-parameters {loose} must be keyword-only; put `*` "
-      f"after the first {context} arguments"
+      f"{fn.__name__}: hyper-parameters {not_keyword_only} must be "
+      f"keyword-only; put `*` after the first {num_positional} arguments"
     )
   signature = inspect.Signature(
     [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in parameters]
@@ -70,5 +73,5 @@ def factory(fn: Callable, context: int, build: Callable) -> Callable:
 
 
 def resolve_needs(needs: Iterable | Callable, hyper: dict) -> frozenset:
-  """Needs given as a set, or as a function of the hyper-parameters."""
+  """Returns needs, or the result of `needs(**hyper)`, as a frozenset."""
   return frozenset(needs(**hyper) if callable(needs) else needs)

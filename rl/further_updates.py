@@ -1,4 +1,4 @@
-"""Updates after those of a method's loss (`rl.method.FurtherUpdates`)."""
+"""Makes the updates after those of a method's loss (`FurtherUpdates`)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ def run(
   rollout: types.Rollout,
   usable: Array,
 ) -> tuple[types.PyTree, types.PyTree, Array]:
-  """Goes over the minibatches until none of them exceeds the limit.
+  """Passes over the minibatches until no metric exceeds the limit.
 
-  In every pass, an update is made on each minibatch whose metric, under the
-  current parameters, exceeds `further.limit`. The passes end after one without
-  updates, or after `further.max_passes` passes.
+  In every pass over the rollout, an update is made on each minibatch whose
+  metric, with the current parameters, exceeds `further.limit`, unless its
+  gradient is not finite. The last pass is the first one without an update, or
+  number `further.max_passes`.
 
   Args:
     further: the loss, the metric and its limit.
     policy: the model.
-    tx: the optimizer; every update counts in its schedule.
-    plan: the minibatches.
-    params, opt_state: where the updates start.
-    rollout: the prepared rollout.
-    usable: `[]` bool; False makes no update.
+    tx: the optimizer; every update advances its schedule.
+    plan: the plan, of which the number of minibatches and the fields that
+      `rl.prepare.gradient` reads are used.
+    params, opt_state: the parameters and the state of the optimizer before the
+      first update.
+    rollout: the prepared rollout (`rl.prepare.Batch.rollout`).
+    usable: `[]` bool; if it is False, no update is made.
 
   Returns:
     The parameters, the optimizer state, and the number of passes.
@@ -45,7 +48,7 @@ def run(
   batch, term_weights, _ = prepare.prepare(method, rollout, method.init())
   minibatches = split(batch, plan.minibatches)
 
-  def visit(carry, minibatch):
+  def update(carry, minibatch):
     params, opt_state = carry
     grads, tally = prepare.gradient(
       method, policy, params, minibatch, term_weights, plan
@@ -58,11 +61,15 @@ def run(
 
   def one_pass(loop):
     carry, passes, _ = loop
-    carry, is_due = jax.lax.scan(visit, carry, minibatches)
+    carry, is_due = jax.lax.scan(update, carry, minibatches)
     return carry, passes + 1, is_due.any()
 
+  def has_next_pass(loop):
+    _, passes, any_update = loop
+    return any_update & (passes < further.max_passes)
+
   (params, opt_state), passes, _ = jax.lax.while_loop(
-    lambda loop: loop[2] & (loop[1] < further.max_passes),
+    has_next_pass,
     one_pass,
     ((params, opt_state), jnp.zeros((), jnp.int32), jnp.ones((), bool)),
   )

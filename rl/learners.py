@@ -1,19 +1,21 @@
 """Learners: networks that are trained, each with a method and an optimizer.
 
 Most methods train the policy alone. To train several networks, pass a mapping
-`{learner: Method}`, and one of optimizers. In every training step the learners
-are updated one after another, in the order of the mapping, from the same
-rollout:
+`{learner: Method}` and a mapping `{learner: optimizer}` to `rl.step.make`. In
+every training step the learners are updated one after another, in the order of
+the first mapping, from the same rollout:
 
   {"prm": ..., "policy": ...}   rewards come from the updated reward model
   {"policy": ..., "prm": ...}   rewards come from the reward model before its
                                 update
 
-The parameters of a learner besides the policy are a parameter set with the rule
-`learned()` and the name of the learner. In the needs of a learner's method, the
-source "policy" stands for the parameters that this learner trains, and "old"
-for the same parameters before its update of this step. All other parameters
-have the name of their parameter set.
+The parameters of a learner other than the policy are a parameter set
+(`rl.parameter_sets`) with the name of the learner and the rule `learned()`.
+
+A method names the parameters that it reads (`rl.scoring.Need`). In the method
+of a learner, "policy" stands for the parameters that this learner trains, and
+"old" for the same parameters before the learner's update of this training step.
+All other parameters have the name of their parameter set.
 """
 
 from __future__ import annotations
@@ -30,19 +32,18 @@ from rl.transforms import LevelError
 
 # The learner that samples. Its parameters are not a parameter set.
 POLICY = "policy"
-# Sources with a meaning of their own, which a parameter set must not have as
-# name.
+# Names with a meaning of their own in needs; no parameter set may have them.
 RESERVED = (POLICY, "old")
 T = TypeVar("T")
 
 
 def by_learner(value: T | Mapping[str, T]) -> dict[str, T]:
-  """A mapping by learner; a value that is not a mapping is the policy's."""
+  """Returns a mapping by learner; another value becomes that of the policy."""
   return dict(value) if isinstance(value, Mapping) else {POLICY: value}
 
 
 def prefix(name: str) -> str:
-  """Prefix of the metrics of a learner, as in `prm/loss/total`."""
+  """Returns the prefix of a learner's metrics, such as "prm/", or ""."""
   return "" if name == POLICY else f"{name}/"
 
 
@@ -50,7 +51,9 @@ def pair(
   method: Method | Mapping[str, Method],
   tx: optax.GradientTransformation | Mapping[str, optax.GradientTransformation],
 ) -> tuple[dict[str, Method], dict[str, optax.GradientTransformation]]:
-  """Methods, and optimizers as wrapped by `Method.optimizer`, by learner.
+  """Returns the methods and the optimizers, each as a mapping by learner.
+
+  Each optimizer is wrapped by `Method.optimizer` of the learner's method.
 
   Raises:
     ValueError: if a learner has a method but no optimizer, or the reverse.
@@ -58,16 +61,16 @@ def pair(
   methods, txs = by_learner(method), by_learner(tx)
   if set(methods) != set(txs):
     raise ValueError(
-      f"the methods are of the learners {sorted(methods)}, the optimizers of "
-      f"{sorted(txs)}; each learner needs both"
+      f"methods are given for the learners {sorted(methods)}, and optimizers "
+      f"for {sorted(txs)}; each learner needs both"
     )
   return methods, {
-    name: methods[name].optimizer(one) for name, one in txs.items()
+    name: methods[name].optimizer(tx) for name, tx in txs.items()
   }
 
 
 def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
-  """The parameter sets of all learners, by name.
+  """Returns the parameter sets that the methods declare, by name.
 
   Raises:
     ValueError: if "policy" is not among the learners; if a parameter set has a
@@ -88,25 +91,28 @@ def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
           f"{' and '.join(map(repr, RESERVED))} are those of the parameters "
           f"that a learner trains; name it {name + '_copy'!r}"
         )
-      first = rules.setdefault(name, rule)
-      if str(first) != str(rule):
+      declared_rule = rules.setdefault(name, rule)
+      if str(declared_rule) != str(rule):
         raise ValueError(
           f"{method.name}: the parameter set {name!r} has the rule {rule} here "
-          f"and {first} for another learner; declare the same rule for both"
+          f"and {declared_rule} for another learner; declare the same rule for "
+          "both"
         )
-  others = [name for name in methods if name != POLICY]
+  further_learners = [name for name in methods if name != POLICY]
   for name, rule in rules.items():
-    if rule.trained and name not in others:
+    if rule.trained and name not in further_learners:
       raise ValueError(
         f"the parameter set {name!r} is learned(), but {name!r} is not among "
-        f"the learners {sorted(methods)}; add its method, or choose another rule"
+        f"the learners {sorted(methods)}; add its method, or choose another "
+        "rule"
       )
-  for name in others:
+  for name in further_learners:
     if name not in rules or not rules[name].trained:
+      declared = [f"{key} <- {rule}" for key, rule in rules.items()]
       raise ValueError(
-        f"the learner {name!r} trains a parameter set that no method declares as "
-        f"learned(); declared: {[f'{k} <- {v}' for k, v in rules.items()]}. Add "
-        f"({name!r}, learned()) to parameter_sets of the method that reads it"
+        f"the learner {name!r} trains a parameter set that no method declares "
+        f"as learned(); declared: {declared}. Add ({name!r}, learned()) to "
+        "parameter_sets of the method that reads it"
       )
   return rules
 
@@ -141,10 +147,12 @@ def check(
       f"{sorted(parameters)}"
     )
   rollouts = by_learner(rollout)
-  for name, one in methods.items():
+  for name, learner_method in methods.items():
     # The source "policy" stands for the parameters of this learner.
     sources = {**parameters, POLICY: parameters[name]}
+    learner_rollout = rollouts.get(name, rollouts[POLICY])
     try:
-      prepare.check(one, policy, sources, rollouts.get(name, rollouts[POLICY]))
+      prepare.check(learner_method, policy, sources, learner_rollout)
     except (KeyError, ValueError, LevelError) as error:
-      raise type(error)(f"{one.name}: {error.args[0]}") from error
+      message = f"{learner_method.name}: {error.args[0]}"
+      raise type(error)(message) from error

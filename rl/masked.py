@@ -1,10 +1,10 @@
 """Statistics over the entries of an array that exist.
 
-Every function takes `x` and a bool `mask` of the same shape, which is True
-where an entry exists, and reduces over one or several axes. Entries that do not
-exist are ignored whatever their value, also NaN. Without any entry, sum, mean,
-standard deviation and quantiles are 0, so that a group without samples has
-finite statistics; the minimum is +inf and the maximum is -inf.
+The statistics take `x` and a bool `mask` of the same shape, which is True where
+an entry exists, and reduce over one or several axes. Entries that do not exist
+are ignored, even if they are NaN. If no entry exists, the sum, mean, standard
+deviation and quantiles are 0, so that a group without samples has finite
+statistics; the minimum is +inf and the maximum is -inf.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Axis = int | tuple[int, ...]
 
 
 def count(mask: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
-  """Number of entries that exist, as float32."""
+  """Counts the entries that exist, as float32."""
   return jnp.sum(mask, axis, keepdims=keepdims, dtype=jnp.float32)
 
 
 def sum(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
-  """Sum over the entries that exist."""
+  """Sums over the entries that exist; 0 if there are none."""
   return jnp.sum(jnp.where(mask, x, 0.0), axis, keepdims=keepdims)
 
 
 def mean(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
-  """Mean over the entries that exist; 0 if there are none."""
+  """Averages over the entries that exist; 0 if there are none."""
   n = count(mask, axis, keepdims)
   return sum(x, mask, axis, keepdims) / jnp.maximum(n, 1.0)
 
@@ -39,10 +39,11 @@ def mean(
 def std(
   x: Array, mask: Array, axis: Axis = -1, ddof: int = 0, keepdims: bool = False
 ) -> Array:
-  """Standard deviation, `sqrt(sum (x - mean)^2 / (n - ddof))`.
+  """Computes the standard deviation, `sqrt(sum (x - mean)^2 / (n - ddof))`.
 
-  It is exactly 0 if all entries are equal: a rounding error of the mean would
-  otherwise be magnified by a division by the result. It is 0 if `n <= ddof`.
+  n is the number of entries that exist. The result is exactly 0 if all of them
+  are equal, so that callers can recognise this case: a tiny result from
+  rounding errors would be a large factor in a division. It is 0 if `n <= ddof`.
   """
   centered = x - mean(x, mask, axis, keepdims=True)
   n = count(mask, axis, keepdims)
@@ -55,21 +56,21 @@ def std(
 def min(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
-  """Smallest entry that exists; +inf if there are none."""
+  """Returns the smallest entry that exists; +inf if there are none."""
   return jnp.min(jnp.where(mask, x, jnp.inf), axis, keepdims=keepdims)
 
 
 def max(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
-  """Largest entry that exists; -inf if there are none."""
+  """Returns the largest entry that exists; -inf if there are none."""
   return jnp.max(jnp.where(mask, x, -jnp.inf), axis, keepdims=keepdims)
 
 
 def is_constant(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
-  """True if all entries that exist are equal, or there are none.
+  """Returns whether all entries that exist are equal; True if there are none.
 
   The comparison is exact, without a tolerance.
   """
@@ -79,9 +80,13 @@ def is_constant(
 def quantile(
   x: Array, mask: Array, q: float, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
-  """Linearly interpolated quantile of the entries that exist; 0 if none do."""
+  """Computes a linearly interpolated quantile; 0 if no entry exists.
+
+  Raises:
+    ValueError: if q is not in [0, 1].
+  """
   if not 0 <= q <= 1:
-    raise ValueError(f"quantile = {q} must be from 0 to 1")
+    raise ValueError(f"quantile = {q} must be between 0 and 1")
   values = jnp.nanquantile(
     jnp.where(mask, x, jnp.nan), float(q), axis=axis, keepdims=keepdims
   )
@@ -91,17 +96,17 @@ def quantile(
 def median(
   x: Array, mask: Array, axis: Axis = -1, keepdims: bool = False
 ) -> Array:
-  """Median of the entries that exist; 0 if there are none."""
+  """Computes the median of the entries that exist; 0 if there are none."""
   return quantile(x, mask, 0.5, axis, keepdims)
 
 
 def whiten(
   x: Array, mask: Array, axis: Axis, ddof: int = 0, eps: float = 1e-8
 ) -> Array:
-  """`(x - mean) / sqrt(var + eps)` over `axis`.
+  """Computes `(x - mean) / sqrt(std^2 + eps)`, with mean and std over `axis`.
 
-  It is 0 at entries that do not exist, and everywhere if all entries that exist
-  are equal. A single entry becomes 0 as well.
+  The result has the shape of `x`. It is 0 at entries that do not exist, and
+  everywhere if all entries that exist are equal, as a single entry is.
   """
   centered = x - mean(x, mask, axis, keepdims=True)
   scale = jnp.sqrt(std(x, mask, axis, ddof, keepdims=True) ** 2 + eps)
@@ -110,32 +115,33 @@ def whiten(
 
 
 def mask_or_ones(x: Array, valid: Array | None) -> Array:
-  """`valid`, or a mask of True, shaped like `x`, if `valid` is None."""
+  """Returns `valid`, or a mask of True shaped like `x` if `valid` is None."""
   return jnp.ones(x.shape, bool) if valid is None else valid
 
 
 def following(mask: Array) -> tuple[Array, Array]:
-  """Finds, for each entry, the next one that exists on the last axis.
+  """Finds, for each entry, the next entry that exists on the last axis.
 
   Returns:
-    The index of the next entry, and whether there is a next entry. Both are
-    shaped like `mask`. Without a next entry, the index is the last one.
+    The index of the next entry that exists, and whether there is one. Both are
+    shaped like `mask`. If there is none, the index is that of the last entry.
   """
-  size = mask.shape[-1]
-  index = jnp.where(mask, jnp.arange(size), size)
-  # First entry that exists from here on; then, shifted by one, after here.
+  length = mask.shape[-1]
+  index = jnp.where(mask, jnp.arange(length), length)
+  # The first entry that exists at or after each entry; then, shifted by one,
+  # the first that exists after it.
   index = jax.lax.cummin(index, axis=mask.ndim - 1, reverse=True)
   index = jnp.concatenate(
-    [index[..., 1:], jnp.full_like(index[..., :1], size)], -1
+    [index[..., 1:], jnp.full_like(index[..., :1], length)], -1
   )
-  return jnp.minimum(index, size - 1), index < size
+  return jnp.minimum(index, length - 1), index < length
 
 
 def run_ends(ids: Array, mask: Array) -> Array:
   """Marks the last entry of each run of equal ids on the last axis.
 
-  Entries with a negative id are in no run. Entries that do not exist are
-  skipped and do not end a run.
+  Entries that do not exist, or have a negative id, are in no run and do not
+  interrupt one.
   """
   mask = mask & (ids >= 0)
   next_index, has_next = following(mask)

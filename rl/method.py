@@ -1,21 +1,27 @@
 """A method as a value: its rewards, filters, advantage and loss.
 
-A `Method` names the pieces; `rl.prepare` and `rl.step` apply them. In one
-training step, in this order:
+A `Method` has a field for each part of a training step (*passes* has none: they
+follow from the needs of the others). `rl.prepare` and `rl.step` apply the parts
+in this order:
 
   sampler          draws the rollout                          rl.sampling
-  passes           score it under old and further parameters  rl.scoring
-  reward           replaces the task's score
+  (passes)         compute what the other parts need from
+                   forward passes, such as old log-probs      rl.scoring
+  reward           replaces the task's score                  rl.reward
   sample_filter    chooses the samples of statistics and loss
   advantage        turns scores into advantages               rl.transforms
   prepared         further signals that filters and terms read
-  loss_filter      chooses the samples or tokens of the loss alone
+  loss_filter      chooses the samples or tokens of the loss;
+                   statistics still include the others
   loss             is differentiated                          rl.losses
   further_updates  minimise other losses, until a metric is small enough
 
 Everything before the loss is computed once per rollout, on the whole batch and
-without gradients. Whatever depends on several prompts happens there, so that it
-is the same under any sharding and any number of microbatches.
+without gradients. Whatever depends on several prompts must be computed there:
+the result is then the same under any sharding and any number of microbatches.
+
+A *signal* is an array of one value per sample, token, ... (its *level*,
+`rl.types`); a *source* is a transform that takes no signal.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ from rl.reward import Reward
 from rl.sampling import samplers
 from rl.transforms import LevelError, Transform
 
-# The state of a method, by the name of the transform that it belongs to.
+# The states of a method's transforms, by the names in `Method.transforms`.
 State = dict[str, Any]
 _PREPARED_LEVELS = ("scalar", "prompt", "sample", "step", "token")
 
@@ -45,10 +51,10 @@ class FurtherUpdates:
   """Updates after those of the method's loss, until a metric is small enough.
 
   Attributes:
-    loss: minimised, minibatch by minibatch.
-    metric: name of a metric of that loss. Updates are made on a minibatch while
-      the metric exceeds `limit`. Every update counts in the optimizer's
-      schedule.
+    loss: the loss to minimise, minibatch by minibatch.
+    metric: name of a metric of that loss. A minibatch is updated in each pass
+      in which its metric exceeds `limit`. Every update advances the schedule of
+      the optimizer.
     limit: largest value of the metric that is accepted.
     max_passes: largest number of passes over the rollout.
   """
@@ -59,7 +65,10 @@ class FurtherUpdates:
   max_passes: int
 
   def as_method(self) -> Method:
-    """A method that has this loss alone; its terms read no advantage."""
+    """Returns a method with this loss and no other part.
+
+    Its terms must not read an advantage.
+    """
     return Method(self.loss, name="further updates")
 
 
@@ -71,20 +80,22 @@ class Method:
     loss: a term or a sum of terms, which is minimised.
     advantage: transform from a source to a sample or token signal; it is never
       differentiated.
-    sample_filter: transform to a sample signal of bools: the samples that exist
-      for the statistics of a group and for the loss.
-    loss_filter: transform to a sample or token signal of bools: the samples or
-      tokens that are in the loss. Statistics still see the others.
-    parameter_sets: parameters that the method reads besides the trained ones,
-      such as a reference policy: `((name, parameter set), ...)`.
+    sample_filter: transform from a source to a sample signal of bools, True for
+      the samples that statistics and the loss include. All other samples are
+      treated as if they did not exist.
+    loss_filter: transform from a source to a sample or token signal of bools,
+      True for the samples or tokens in the loss. Statistics include the others.
+    parameter_sets: `((name, parameter set), ...)`, parameters that the method
+      reads besides the trained ones, such as a reference policy.
     prepared: `((name, transform), ...)`, signals that the loss filter, terms
-      and term weights read as "prepared/NAME". "prepared/advantage" is the
-      finished advantage.
+      and term weights read from the extras as "prepared/NAME". The advantage is
+      "prepared/advantage".
     reward: replaces the task's score; None keeps it.
     sampler: draws the rollouts.
-    behavior: the parameters that it samples with, "policy" or the name of a
+    behavior: the parameters that the sampler uses, "policy" or the name of a
       parameter set.
-    optimizer: wraps the optimizer of the config.
+    optimizer: function from the optimizer of the config to the one that is
+      used.
     further_updates: updates after those of the loss.
     name: name in logs.
   """
@@ -128,13 +139,13 @@ class Method:
   def _check_level(
     self, role: str, transform: Transform, levels: tuple[str, ...]
   ) -> None:
-    """Checks that a transform starts from a source and ends at a level."""
+    """Checks that a transform takes no signal and gives one of some levels."""
     if transform.takes != "none":
       takes = transform.takes
       takes = takes if isinstance(takes, str) else " or ".join(takes)
       raise LevelError(
         f"{self.name}: {role} = {transform} takes a {takes} signal; start it "
-        "from a source, e.g. scores() or step_scores()"
+        "from a source, such as scores() or step_scores()"
       )
     if transform.gives not in levels:
       raise LevelError(
@@ -144,11 +155,14 @@ class Method:
       )
 
   def _check_signal(self, term: Term) -> None:
-    """Checks that a term can read the method's signal, or a signal of its own."""
+    """Checks that a term can read its signal and its loss filter.
+
+    These are the method's, unless the term has others.
+    """
     signal = None if term.takes == "none" else term.signal or self.advantage
     loss_filter = term.loss_filter or self.loss_filter
-    read = [t for t in (signal, loss_filter) if t is not None]
-    if term.view and "token" in [t.gives for t in read]:
+    transforms_read = [t for t in (signal, loss_filter) if t is not None]
+    if term.view and "token" in [t.gives for t in transforms_read]:
       raise LevelError(
         f"{self.name}: {term} reads the text {term.view!r}, whose tokens are "
         "not the rollout's; give it a signal and a loss_filter of samples"
@@ -161,14 +175,15 @@ class Method:
       )
     is_broadcast = (signal.gives, term.takes) == ("sample", "token")
     if signal.gives != term.takes and not is_broadcast:
+      bridge = transforms.suggest_bridge(signal.gives, (term.takes,))
       raise LevelError(
         f"{self.name}: {term} reads a {term.takes} signal but {signal} gives a "
-        f"{signal.gives} signal{transforms.suggest_bridge(signal.gives, (term.takes,))}"
+        f"{signal.gives} signal{bridge}"
       )
 
   @property
   def transforms(self) -> dict[str, Transform]:
-    """Every transform by name; the state of the method has the same names."""
+    """All transforms, by the names of their states in `init`."""
     by_name: dict[str, Transform | Any] = {
       "sample_filter": self.sample_filter,
       "advantage": self.advantage,
@@ -181,18 +196,22 @@ class Method:
       by_name[f"term{i}/weight"] = term.weight
     if self.reward is not None:
       by_name |= self.reward.transforms
-    # Absent ones are None, and a term's weight may be a number.
-    return {k: t for k, t in by_name.items() if isinstance(t, Transform)}
+    # Leaves out parts that are None, and weights that are numbers.
+    return {
+      name: part
+      for name, part in by_name.items()
+      if isinstance(part, Transform)
+    }
 
   @property
   def signal_needs(self) -> frozenset[scoring.Need]:
-    """Needs of the transforms: what must be known before `prepare`."""
+    """Needs of the transforms, which are computed before `prepare`."""
     needs = [transform.needs for transform in self.transforms.values()]
     return frozenset().union(*needs)
 
   @property
   def term_needs(self) -> frozenset[scoring.Need]:
-    """Needs of the loss that no transform has."""
+    """Needs of the terms of the loss, without those of the transforms."""
     needs = [term.needs for term in self.loss.terms]
     return frozenset().union(*needs) - self.signal_needs
 
@@ -243,6 +262,9 @@ class Method:
     if self.sampler.name != "once()" or self.behavior != "policy":
       put("sampled", [(f"{self.sampler} by {self.behavior}", "")])
     for further in self.further_updates:
-      end = f"until {further.metric} <= {further.limit:g}, at most {further.max_passes} passes"
+      end = (
+        f"until {further.metric} <= {further.limit:g}, "
+        f"at most {further.max_passes} passes"
+      )
       put("then", [(str(further.loss), end)])
     return "\n".join(rows)

@@ -1,8 +1,9 @@
 """Metrics of rollouts and updates: pass@k, max@k, means and counts.
 
-`valid` is True for samples that exist. A group with fewer than k of them has no
-pass@k or max@k and is left out of the mean over groups. The mean over no group
-is NaN.
+Axes: P prompts, S samples per prompt (a group), T tokens. A mask `valid` is
+True for samples that exist. A group with fewer than k valid samples has no
+pass@k or max@k and is left out of the mean over groups. If no group has enough
+samples, this mean is NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ Array = jax.Array
 def pass_at_k_curve(
   correct: Array, ks: Sequence[int], valid: Array | None = None
 ) -> Array:
-  """Unbiased pass@k, averaged over groups: `mean_p [1 - C(n-c, k) / C(n, k)]`.
+  """Estimates pass@k, without bias and averaged over groups.
+
+    mean over groups of 1 - C(n - c, k) / C(n, k)
+
+  for a group with n valid samples, of which c are right.
 
   Args:
     correct: `[..., S]`, 1 right and 0 wrong (bool, int or float).
@@ -42,7 +47,9 @@ def pass_at_k_curve(
 def max_at_k_curve(
   scores: Array, ks: Sequence[int], valid: Array | None = None
 ) -> Array:
-  """Unbiased max@k, E[best score of k samples], averaged over groups.
+  """Estimates max@k, the expected best score of k samples of a group.
+
+  The estimate is unbiased, and averaged over groups.
 
   Args:
     scores: `[..., S]`, real numbers.
@@ -64,6 +71,7 @@ def _curve(
   ks: Sequence[int],
   valid: Array | None,
 ) -> Array:
+  """Averages an estimator over the groups with at least k valid samples."""
   values = jnp.asarray(values)
   valid = masked.mask_or_ones(values, valid)
   count = valid.sum(-1)
@@ -73,12 +81,13 @@ def _curve(
 
 
 def auc(scores: Array, labels: Array, valid: Array | None = None) -> Array:
-  """Area under the ROC curve of scores that predict a label.
+  """Computes the area under the ROC curve of scores that predict a label.
 
-    sum over pairs (1[s_+ > s_-] + 1[s_+ = s_-] / 2) / (n_+ n_-)
+    sum over pairs of (1[s_+ > s_-] + 1[s_+ = s_-] / 2) / (n_+ n_-)
 
-  It is the probability that an entry with label 1 has a higher score than one
-  with label 0, where a tie counts one half.
+  A pair is an entry with label 1 and score s_+, of which there are n_+, and an
+  entry with label 0 and score s_-, of which there are n_-. The result is the
+  probability that s_+ > s_- in a random pair, where a tie counts one half.
 
   Args:
     scores: array of any shape, finite where valid.
@@ -106,8 +115,8 @@ def auc(scores: Array, labels: Array, valid: Array | None = None) -> Array:
 def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
   """Computes the metrics that depend on the rollout alone.
 
-  They are over the samples that exist (`sample_mask`); accuracies are over
-  those of them with a known verdict.
+  They are over the samples that exist (`sample_mask`). Accuracies are over the
+  samples that exist and have a known verdict.
 
     reward/mean, reward/std           scores (standard deviation with ddof 0)
     score/<name>/mean                 one component of the score
@@ -119,13 +128,14 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
     length/mean, length/max           scored tokens per sample
     length/truncated_frac             share of samples that ended at the length
                                       limit
-    length/steps_mean                 reasoning steps per sample, if the task has
-                                      steps
+    length/steps_mean                 reasoning steps per sample, if the task
+                                      has steps
     cost/sampled_tokens               see `sampled_tokens`
     verifier/unscored_frac            share of sampled completions without a
-                                      score, for verifiers on the host
-    verifier/timeout_frac             share of sampled completions whose verifier
-                                      timed out, likewise
+                                      score; only if the task reports timeouts
+                                      of its verifier ("task/timeout")
+    verifier/timeout_frac             share of sampled completions whose
+                                      verifier timed out; only then
 
   Args:
     rollout: a rollout with scores.
@@ -173,11 +183,11 @@ def rollout_metrics(rollout: types.Rollout) -> dict[str, Array]:
 
 
 def sampled_tokens(rollout: types.Rollout) -> Array:
-  """Number of tokens that were sampled for a rollout, `[]` int32.
+  """Returns the number of tokens that were sampled for a rollout, `[]` int32.
 
-  A sampler with several passes reports it as the extra "sampler/tokens",
-  including samples that it discarded. Otherwise it is the number of tokens of
-  all samples that exist.
+  A sampler that draws more than the samples of the rollout reports the number
+  as the extra "sampler/tokens". Otherwise it is the number of completion tokens
+  (`Tokens.lengths`) of all samples that exist.
   """
   if "sampler/tokens" in rollout.extras:
     return jnp.asarray(rollout.extras["sampler/tokens"], jnp.int32)
@@ -187,13 +197,15 @@ def sampled_tokens(rollout: types.Rollout) -> Array:
 def pass_metrics(
   needs: Iterable[scoring.Need], rollout: types.Rollout
 ) -> dict[str, Array]:
-  """Number of tokens, with those of prompts, that each pass reads.
+  """Counts the tokens, of prompts and completions, that each pass reads.
 
-    cost/<source>_tokens, cost/<source>@<view>_tokens
+  A pass is one forward pass that fills in all needs with the same parameters
+  (source) and text (view). Its metric is `cost/<source>_tokens`, or
+  `cost/<source>@<view>_tokens` for a view.
 
   Args:
     needs: needs that the passes fill in.
-    rollout: the rollout that they read.
+    rollout: the rollout that the passes read.
 
   Returns:
     `{name: []}` float32, with one entry per pass.
@@ -210,11 +222,11 @@ def pass_metrics(
 
 
 def advantage_metrics(advantages: Array, mask: Array) -> dict[str, Array]:
-  """Mean, standard deviation (ddof 0) and mean absolute value of advantages.
+  """Computes the mean, standard deviation (ddof 0) and mean absolute value.
 
   Args:
     advantages: array of any level.
-    mask: bool of the same shape, the entries that count.
+    mask: bool of the same shape, True for the entries to include.
 
   Returns:
     `advantage/mean`, `advantage/std`, `advantage/abs_mean`, each `[]`.
@@ -231,14 +243,14 @@ def advantage_metrics(advantages: Array, mask: Array) -> dict[str, Array]:
 class Tally:
   """Metrics of one microbatch, in a form in which microbatches can be merged.
 
-  A mean over tokens is merged from its numerator and its denominator, parts of
-  a loss are added, and of maxima the largest counts. After `jax.lax.scan` every
-  array has leading axes: updates, then microbatches.
+  All arrays are scalars. After `jax.lax.scan` they have leading axes: updates,
+  then microbatches, which `merge` reduces.
 
   Attributes:
-    sums: parts that are added up.
-    totals, weights: numerators and denominators of means.
-    maxima: largest values.
+    sums: parts of the minibatch's loss, which are added over microbatches.
+    totals, weights: numerators and denominators of means, which are added
+      before they are divided.
+    maxima: maxima, of which the largest is taken.
   """
 
   sums: dict[str, Array] = flax.struct.field(default_factory=dict)
@@ -247,10 +259,11 @@ class Tally:
   maxima: dict[str, Array] = flax.struct.field(default_factory=dict)
 
   def add(self, values: Mapping[str, Array], mask: Array) -> Tally:
-    """Adds values over the entries of `mask`.
+    """Adds arrays `{name: values}`, at the entries where `mask` is True.
 
-    A name that ends in "_max" is merged as a maximum, any other as a mean. A
-    name that was added before is continued: two terms may log one metric.
+    A name that ends in "_max" is merged as a maximum, any other as a mean. If
+    the name exists already, the new values join it: two terms may log one
+    metric.
     """
     totals, weights = dict(self.totals), dict(self.weights)
     maxima = dict(self.maxima)
@@ -265,15 +278,16 @@ class Tally:
     return self.replace(totals=totals, weights=weights, maxima=maxima)
 
   def add_sums(self, values: Mapping[str, Array]) -> Tally:
-    """Adds parts that are summed over microbatches."""
+    """Adds scalars that are summed over microbatches."""
     return self.replace(sums=self.sums | values)
 
   def merge(self) -> dict[str, Array]:
     """Merges the microbatches on the last axis and the updates before it.
 
     Returns:
-      `{name: []}`. A sum is that of the average update, a mean is over all
-      entries that were counted, and 0 if there was none.
+      `{name: []}`. A sum is taken over the microbatches of an update and
+      averaged over updates. A mean or maximum is taken over all entries of all
+      updates; it is 0 if there was no entry.
     """
     merged = {name: part.sum(-1).mean() for name, part in self.sums.items()}
     for name, total in self.totals.items():

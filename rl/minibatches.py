@@ -5,9 +5,10 @@ microbatches, whose gradients are computed one after another to save memory.
 Both are slices along P, the axis of prompts, so that the samples of a prompt
 stay together.
 
-Slices are strided: slice i of n holds the prompts i, i + n, i + 2n, ... When P
-is sharded over devices, every slice is then spread over all of them, and no
-sample has to move. Contiguous slices would move almost every sample.
+Slices are strided: slice i of n consists of the prompts i, i + n, i + 2n, ...
+If P is sharded over devices, every device then has a part of every slice, and
+no sample has to move to another device. With contiguous slices, almost every
+sample would have to move.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ class Plan:
   """Plan of the updates that are made with a rollout; all fields are static.
 
   Attributes:
-    epochs: passes over the rollout.
-    minibatches: updates per epoch.
-    microbatches: slices of a minibatch whose gradients are summed. More of them
-      need less memory; the result is the same.
+    epochs: number of times that the rollout is used.
+    minibatches: number of optimizer updates per epoch.
+    microbatches: number of slices of a minibatch whose gradients are summed.
+      More slices need less memory; the sum differs by rounding alone.
     temperature: sampling temperature of the rollout. The policy that is
       optimised is the distribution at this temperature. Top-k, top-p and min-p
-      are not accounted for: if they are used, the rollout is off-policy. The
-      metric `policy/sampler_log_prob_diff_mean` shows by how much.
+      are not taken into account: if the sampler uses them, the rollout is
+      off-policy. The metric `policy/sampler_log_prob_diff_mean` shows by how
+      much.
     chunk: number of positions of a prompt's samples whose logits are computed
       at a time; None lets `rl.scoring.read` choose.
     max_mean_ratio: an update is skipped if the mean importance ratio of its
@@ -55,10 +57,10 @@ class Plan:
 
   @property
   def single(self) -> Plan:
-    """A plan of one update per rollout, with as many slices as before."""
-    parts = self.minibatches * self.microbatches
+    """The plan with one update per rollout, and slices of the same size."""
+    slices = self.minibatches * self.microbatches
     return dataclasses.replace(
-      self, epochs=1, minibatches=1, microbatches=parts
+      self, epochs=1, minibatches=1, microbatches=slices
     )
 
   def check(self, prompts: int) -> None:
@@ -70,13 +72,13 @@ class Plan:
     for name in ("epochs", "minibatches", "microbatches"):
       if getattr(self, name) < 1:
         raise ValueError(f"{name} = {getattr(self, name)} must be at least 1")
-    parts = self.minibatches * self.microbatches
-    if prompts % parts:
-      nearest = max(parts, round(prompts / parts) * parts)
+    slices = self.minibatches * self.microbatches
+    if prompts % slices:
+      nearest = max(slices, round(prompts / slices) * slices)
       raise ValueError(
         f"{prompts} prompts cannot be cut into {self.minibatches} minibatches "
-        f"of {self.microbatches} microbatches: {parts} must divide {prompts}; "
-        f"nearest: {nearest} prompts"
+        f"of {self.microbatches} microbatches: {prompts} is not a multiple of "
+        f"{slices}; the nearest multiple is {nearest}"
       )
 
 
@@ -96,7 +98,7 @@ def split(tree: types.PyTree, parts: int) -> types.PyTree:
 
 
 def join(tree: types.PyTree) -> types.PyTree:
-  """Inverts `split`: `[parts, P / parts, ...]` leaves to `[P, ...]`."""
+  """Inverts `split`, for leaves `[parts, P / parts, ...]`."""
 
   def glue(x):
     strided = jnp.swapaxes(x, 0, 1)
@@ -108,7 +110,13 @@ def join(tree: types.PyTree) -> types.PyTree:
 def map_parts(
   fn: Callable[[types.PyTree], types.PyTree], tree: types.PyTree, parts: int
 ) -> types.PyTree:
-  """Applies `fn` to a tree of `[P, ...]` leaves, one slice after another."""
+  """Applies `fn` to one slice of a tree after another, and joins the results.
+
+  Args:
+    fn: function of a tree, which treats each prompt separately.
+    tree: tree of leaves `[P, ...]`.
+    parts: number of slices along P.
+  """
   if parts == 1:
     return fn(tree)
   return join(jax.lax.map(fn, split(tree, parts)))

@@ -1,28 +1,34 @@
-"""Set objectives: the expected best of k samples, and its estimators.
+"""Objectives of subsets: the expected best of k samples, and its estimators.
 
-A group of n samples with scores g_1..g_n estimates, without bias,
+A group is the samples y_1..y_n of one prompt, with scores g_1..g_n. Its mean
+over all subsets I of k samples,
 
-  maxk(g, k) = E over k-subsets I of [max_I g]        (pass@k when g is 0/1)
+  maxk(g, k) = mean over I of max_{i in I} g_i       (pass@k if g is 0 or 1),
 
-and the gradient of its expectation is E[ sum_i s_i grad log pi(y_i) ] with
+is an unbiased estimate of *max@k*, the expected best score of k samples. The
+gradient of max@k is E[sum_i s_i grad log pi(y_i)] with
 
-  s_i = (1 / C(n, k)) sum_{I containing i, |I| = k} max_I g.
+  s_i = (1 / C(n, k)) * sum over I that contain i of max_I g,
 
-Everything below comes from one sort. With x_1 <= ... <= x_n and the
-probability that the j-th smallest is the largest of a random k-subset,
+where C is the binomial coefficient, and max_I g is short for max_{i in I} g_i.
 
-  w_j = C(j-1, k-1) / C(n, k),   w_n = k/n,   w_{j-1} = w_j (j-k) / (j-1),
+All functions sort the scores, x_1 <= ... <= x_n; below, s_j belongs to the
+sample with score x_j. The probability that x_j is the largest score of a random
+k-subset is
 
-it follows that s_{j+1} - s_j = w_j (x_{j+1} - x_j) and sum_i s_i = k maxk(g,
-k). Hence s is a cumulative sum of gaps between scores, and so is s minus any of
-the baselines. No binomial coefficient is computed, ties and shifts of the
-scores cost no accuracy, and equal scores give exactly equal weights.
+  w_j = C(j-1, k-1) / C(n, k),   w_n = k/n,   w_{j-1} = w_j (j-k) / (j-1).
 
-Conventions. The samples of a group are on the last axis; k is a static int.
-Weights are for a SUM over the group: `sum_i w_i grad log pi(y_i)` is the
-estimator. A sample is *valid* if it exists; the weight of any other sample is
-0. A group with fewer than k valid samples has no k-subset: its value and its
-weights are 0.
+It follows that s_{j+1} - s_j = w_j (x_{j+1} - x_j), and that sum_i s_i =
+k * maxk(g, k). Hence s is a cumulative sum of gaps between scores, and so is s
+minus any of the baselines. No binomial coefficient is computed, ties and shifts
+of the scores cost no accuracy, and equal scores give exactly equal weights.
+
+Conventions. The samples of a group are on the last axis, `[..., S]`; k is a
+static int. A sample is *valid* if it exists, and n counts the valid samples;
+the weight of any other sample is 0. A group with fewer than k valid samples has
+no k-subset: its value and its weights are 0. The weights that the functions
+return are for a sum over the group: `sum_i weight_i grad log pi(y_i)` is the
+estimator of the gradient.
 
 Sources: Walder & Karkhanis, Pass@K Policy Optimization (s and its
 leave-one-out forms); Chen et al. 2021 (unbiased pass@k); Chen et al. 2025,
@@ -42,6 +48,7 @@ from rl import masked, registry
 
 Array = jax.Array
 BASELINES = ("none", "leave_one_out", "leave_one_out_minus_one", "centered")
+# Forms of `pass_at_k_advantages`, and orders of the off-policy weights.
 FORMS = ("analytic", "bootstrap", "full")
 ORDERS = ("exact", "first", "zeroth")
 
@@ -50,8 +57,9 @@ class _Sorted(NamedTuple):
   """A group in ascending order of score; samples that are not valid come last.
 
   Attributes:
-    order: `[..., S]`, index of the sample with the j-th smallest score.
-    x: `[..., S]`, scores in that order; x_n at samples that are not valid.
+    order: `[..., S]`, entry j is the index of the sample with the j-th smallest
+      score.
+    x: `[..., S]`, entry j is the j-th smallest score x_j; x_n for j > n.
     n: `[..., 1]`, number of valid samples.
     weights: `[..., S]`, w_j; 0 for j > n, and if n < k.
   """
@@ -62,13 +70,14 @@ class _Sorted(NamedTuple):
   weights: Array
 
 
-def _check_k(k: int, size: int) -> None:
+def _check_k(k: int, samples: int) -> None:
+  """Checks that k is an int between 1 and S, the samples of a group."""
   if not isinstance(k, int) or isinstance(k, bool):
     raise TypeError(f"k = {k!r} must be a static int")
-  if not 1 <= k <= size:
+  if not 1 <= k <= samples:
     raise ValueError(
-      f"k = {k} must be from 1 to the {size} samples of a group; nearest: "
-      f"{min(max(k, 1), size)}"
+      f"k = {k} must be between 1 and {samples}, the number of samples of a group; "
+      f"the nearest valid value is {min(max(k, 1), samples)}"
     )
 
 
@@ -78,23 +87,28 @@ def _check_choice(kind: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def _sort(scores: Array, k: int, valid: Array | None) -> _Sorted:
-  size = scores.shape[-1]
-  _check_k(k, size)
+  """Sorts the samples of each group by score, and computes the w_j."""
+  S = scores.shape[-1]
+  _check_k(k, S)
   valid = masked.mask_or_ones(scores, valid)
   n = masked.count(valid, keepdims=True)
   order = jnp.argsort(jnp.where(valid, scores, jnp.inf), axis=-1, stable=True)
-  j = jnp.arange(1, size + 1, dtype=jnp.float32)
+  j = jnp.arange(1, S + 1, dtype=jnp.float32)
   exists = j <= n
   x = jnp.where(exists, jnp.take_along_axis(scores, order, -1), -jnp.inf)
   x = jnp.where(exists, x, jnp.max(x, -1, keepdims=True))
   x = jnp.where(n > 0, x, 0.0)
-  # w_{j-1} / w_j; the products of these ratios from the top down are w_j / w_n.
+  # w_{j-1} / w_j; 1 for j > n. The product of the ratios j+1..n is w_j / w_n.
   ratio = jnp.where(
     exists, jnp.maximum(j - k, 0.0) / jnp.maximum(j - 1, 1.0), 1.0
   )
-  below = jnp.concatenate([ratio[..., 1:], jnp.ones_like(ratio[..., :1])], -1)
-  tail = jax.lax.cumprod(below, axis=below.ndim - 1, reverse=True)
-  weights = k / jnp.maximum(n, 1.0) * tail
+  ratio_of_next = jnp.concatenate(
+    [ratio[..., 1:], jnp.ones_like(ratio[..., :1])], -1
+  )
+  relative_weights = jax.lax.cumprod(
+    ratio_of_next, axis=ratio_of_next.ndim - 1, reverse=True
+  )
+  weights = k / jnp.maximum(n, 1.0) * relative_weights
   return _Sorted(order, x, n, jnp.where(exists & (n >= k), weights, 0.0))
 
 
@@ -111,25 +125,24 @@ def _unsort(group: _Sorted, values: Array) -> Array:
 
 
 def _value(group: _Sorted) -> Array:
+  """Computes maxk, `[..., 1]`."""
   return jnp.sum(group.weights * group.x, -1, keepdims=True)
 
 
 def _deviations(group: _Sorted) -> Array:
-  """`s_j - mean s` in sorted order.
+  """Computes s_j minus the mean of s over the group, in sorted order.
 
   It is a sum of gaps between scores, and exactly 0 if all scores are equal.
   """
   gaps = jnp.diff(group.x, axis=-1)
-  rises = jnp.cumsum(group.weights[..., :-1] * gaps, -1)  # s_j - s_1, j >= 2
-  rises = jnp.concatenate([jnp.zeros_like(group.x[..., :1]), rises], -1)
-  exists = jnp.arange(1, rises.shape[-1] + 1) <= group.n
-  return rises - masked.mean(rises, exists, keepdims=True)
+  relative = jnp.cumsum(group.weights[..., :-1] * gaps, -1)  # s_j - s_1, j >= 2
+  relative = jnp.concatenate([jnp.zeros_like(group.x[..., :1]), relative], -1)
+  exists = jnp.arange(1, relative.shape[-1] + 1) <= group.n
+  return relative - masked.mean(relative, exists, keepdims=True)
 
 
 def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
-  """Unbiased estimate of the expected maximum of k samples.
-
-  maxk = sum_j w_j x_j over the sorted scores.
+  """Computes maxk = sum_j w_j x_j, the unbiased estimate of max@k.
 
   Args:
     scores: `[..., S]`, real numbers.
@@ -149,28 +162,31 @@ def max_at_k_value(scores: Array, k: int, valid: Array | None = None) -> Array:
 def max_at_k_weights(
   scores: Array, k: int, valid: Array | None = None, baseline: str = "none"
 ) -> Array:
-  """Weights whose score-function sum estimates grad E[max of k].
+  """Computes weights of the samples that estimate the gradient of max@k.
 
-  `sum_i w_i grad log pi(y_i)`, unbiased for every baseline:
+  `sum_i weight_i grad log pi(y_i)` is unbiased for every baseline, except for
+  "centered" with k = n. The weight of sample i is:
 
     none                     s_i
-    leave_one_out            s_i - k/(n-1) maxk(g without i, k), the mean of s
-                             over the group without i; for n = k no such subset
-                             exists, and the baseline is 0. For equal scores c
-                             the weight is -k c / (n (n-1)), not 0
-    leave_one_out_minus_one  s_i - k/n maxk(g without i, k-1)
-                             = mean over I containing i of (max_I - max_{I-i})
-                             times k/n, >= 0 for k >= 2; the least variance
-    centered                 (s_i - mean s) / (1 - k/n): subtracting the mean of
+    leave_one_out            s_i - k/(n-1) * maxk(g without i, k). The baseline
+                             is the mean of s that the group would have without
+                             i. For n = k, the group without i has no k-subset,
+                             and the baseline is 0. If all scores are equal to
+                             g, the weight is -k g / (n (n-1)), not 0
+    leave_one_out_minus_one  s_i - k/n * maxk(g without i, k-1), which is k/n
+                             times the mean over I containing i of max_I g minus
+                             the maximum over the other samples of I; >= 0 for
+                             k >= 2. It has the least variance
+    centered                 (s_i - mean s) / (1 - k/n). Subtracting the mean of
                              s scales the expected gradient by 1 - k/n, and the
-                             division restores it. 0 for k = n, where s is flat
+                             division restores it. For k = n the weight is 0
 
-  At k = 1 "none" and "leave_one_out_minus_one" are g_i / n, and "centered" is
-  RLOO's advantage over n.
+  For k = 1, "none" and "leave_one_out_minus_one" are g_i / n, and "centered" is
+  `rl.advantages.leave_one_out` divided by n.
 
-  When a group prefers no sample: s is flat (all s_i are equal) if
-  x_k = ... = x_n. This is always so for k = n. With scores of 0 and 1, of which
-  c are 1, it is so for c = 0 and for n - c < k. For c > 0 and k > 1:
+  s is *flat* (all s_i are equal) if x_k = ... = x_n, and always if k = n. If c
+  scores are 1 and n - c are 0, s is flat for c = 0 and for n - c < k. For c = 0
+  all weights are 0. For c > 0 and k > 1, the weights in a flat group are:
 
                        none  leave_one_out     ..._minus_one           centered
     n - c = k-1, k < n  k/n   -k / (n (n-1))    k/n / C(n-1, k-1) if    0
@@ -179,12 +195,12 @@ def max_at_k_weights(
     n - c < k-1, k < n  k/n   -k / (n (n-1))    0                       0
     k = n, c > 1        1     1                 0                       0
 
-  For c = 0 all weights are 0. In a flat group, "none" and "leave_one_out" give
-  all samples the same weight, which prefers none of them and adds variance;
-  "centered" gives 0. "leave_one_out_minus_one" is 0 only if x_{k-1} = ... =
-  x_n, and whenever it is 0 the other three are flat. Therefore it is the
-  default of `rl.methods.sets.max_at_k`. For k = n it is the gap to the second
-  best score for the single best sample, while "centered" is always 0.
+  The equal weights of "none" and "leave_one_out" prefer no sample and add
+  variance. "leave_one_out_minus_one" is 0 only if x_{k-1} = ... = x_n, and
+  whenever it is 0, the weights of each other baseline are equal. Therefore it
+  is the default of `rl.methods.sets.max_at_k`. For k = n, its weight of the
+  best sample is the gap to the second best score, and that of any other sample
+  is 0.
 
   Args:
     scores: `[..., S]`, real numbers.
@@ -202,20 +218,18 @@ def max_at_k_weights(
   group = _sort(scores.astype(jnp.float32), k, valid)
   n = jnp.maximum(group.n, 1.0)
   if baseline == "leave_one_out_minus_one":
-    below = jnp.concatenate(
-      [jnp.zeros_like(group.x[..., :1]), group.x[..., :-1]], -1
-    )
-    weights = jnp.cumsum(group.weights * (group.x - below), -1)
+    weights = jnp.cumsum(group.weights * (group.x - _previous(group.x)), -1)
   else:
     deviation = _deviations(group)
-    mean = k / n * _value(group)
+    mean = k / n * _value(group)  # mean of s
     if baseline == "none":
       weights = mean + deviation
     elif baseline == "centered":
+      # 1e-9 only keeps the branch that is not taken finite.
       weights = jnp.where(n > k, deviation / jnp.maximum(1 - k / n, 1e-9), 0.0)
     else:
-      # s_i - k/(n-1) n/(n-k) (maxk - s_i), because every k-subset either
-      # contains i or does not: the two parts add up to maxk.
+      # maxk(g without i, k) = n/(n-k) (maxk - s_i), because s_i is the part of
+      # maxk from the k-subsets that contain i.
       others = jnp.maximum(n - 1, 1.0)
       scale = 1 + k * n / (others * jnp.maximum(n - k, 1.0))
       weights = jnp.where(
@@ -224,26 +238,32 @@ def max_at_k_weights(
   return _unsort(group, jnp.where(group.n >= k, weights, 0.0))
 
 
+def _previous(x: Array) -> Array:
+  """Shifts sorted scores by one, x_{j-1}, with x_0 = 0."""
+  return jnp.concatenate([jnp.zeros_like(x[..., :1]), x[..., :-1]], -1)
+
+
 def max_at_k_off_policy_value(
   scores: Array, log_ratios: Array, k: int, valid: Array | None = None
 ) -> Array:
-  """Importance-weighted max@k of samples drawn from another policy.
+  """Estimates max@k of the policy pi from samples of another policy mu.
 
-  J = sum_j x_j rho_j E_{k-1}(rho_1..rho_{j-1}) / C(n, k), sorted ascending,
-  with rho = exp(log_ratios) and E the elementary symmetric polynomials. These
-  are computed as *means* over subsets, p_i(m) = E_i / C(m, i), by the convex
-  combination
+    J = sum_j x_j rho_j e_{k-1}(rho_1..rho_{j-1}) / C(n, k)
+
+  rho_j = pi(y_j) / mu(y_j) is the ratio of the sample with score x_j, and e_i
+  is the elementary symmetric polynomial of degree i. Let p_i(m) be the mean of
+  prod_{j in I} rho_j over the subsets I of i of the first m samples, which is
+  e_i(rho_1..rho_m) / C(m, i). It is computed by the convex combination
 
     p_i(m) = (1 - i/m) p_i(m-1) + (i/m) rho_m p_{i-1}(m-1),
 
-  which overflows only if the ratios do. It takes O(n k) time. The gradient with
-  respect to `log_ratios` are the exact weights (see
-  `max_at_k_off_policy_weights`). For rho = 1 the value is `max_at_k_value`.
+  which overflows only if the ratios do. This takes O(n k) time. The gradient of
+  J with respect to `log_ratios` is `max_at_k_off_policy_weights` (exact). If
+  all rho are 1, the value is `max_at_k_value`.
 
   Args:
     scores: `[..., S]`, real numbers; they are not differentiated.
-    log_ratios: `[..., S]`, log pi(y_i) - log mu(y_i) of samples, with mu the
-      policy that drew them.
+    log_ratios: `[..., S]`, log pi(y_i) - log mu(y_i) of each sample.
     k: size of the subset, 1..S.
     valid: `[..., S]` bool, samples that exist; None means all.
 
@@ -263,8 +283,8 @@ def _sort_ratios(
   """Sorts a group and its ratios by score.
 
   Returns:
-    The group, the ratios in its order `[..., S]`, and p_{k-1}(j - 1) for each
-    j, `[..., S]`, with p as in `max_at_k_off_policy_value`.
+    The sorted group, the ratios in its order `[..., S]`, and p_{k-1}(j - 1) of
+    `max_at_k_off_policy_value` for j = 1..S, `[..., S]`.
   """
   valid = masked.mask_or_ones(scores, valid)
   group = _sort(jax.lax.stop_gradient(scores.astype(jnp.float32)), k, valid)
@@ -273,17 +293,18 @@ def _sort_ratios(
   i = jnp.arange(k, dtype=jnp.float32)
 
   def add_sample(means, sample):
+    # means: p_i(m - 1) for i = 0..k-1, [..., k].
     m, ratio = sample
     share = jnp.minimum(i / m, 1.0)
-    smaller = jnp.concatenate(
-      [jnp.zeros_like(means[..., :1]), means[..., :-1]], -1
-    )
-    grown = (1 - share) * means + share * ratio[..., None] * smaller
-    return grown, means[..., k - 1]
+    new_means = (1 - share) * means
+    new_means += share * ratio[..., None] * _previous(means)
+    return new_means, means[..., k - 1]
 
-  start = jnp.zeros((*scores.shape[:-1], k)).at[..., 0].set(1.0)
+  initial_means = jnp.zeros((*scores.shape[:-1], k)).at[..., 0].set(1.0)
   m = jnp.arange(1, scores.shape[-1] + 1, dtype=jnp.float32)
-  _, means = jax.lax.scan(add_sample, start, (m, jnp.moveaxis(ratios, -1, 0)))
+  _, means = jax.lax.scan(
+    add_sample, initial_means, (m, jnp.moveaxis(ratios, -1, 0))
+  )
   return group, ratios, jnp.moveaxis(means, 0, -1)
 
 
@@ -294,19 +315,21 @@ def max_at_k_off_policy_weights(
   valid: Array | None = None,
   order: str = "exact",
 ) -> Array:
-  """Weights of grad log pi(y_i) for samples drawn from another policy.
+  """Computes weights that estimate the gradient of max@k from other samples.
 
-    exact   d J / d log rho_i = (1/C(n,k)) sum_{I containing i} prod_I rho max_I
-    first   its first-order expansion in rho - 1, as in The Best of N Worlds; the
-            bias is of second order in rho - 1
-    zeroth  its value at rho = 1, which are the on-policy weights; the bias is
-    of
-            first order in rho - 1
+  The samples are from a policy mu, and the gradient is that of the policy pi;
+  J and rho are defined in `max_at_k_off_policy_value`.
+
+    exact   d J / d log rho_i, which is (1 / C(n, k)) times the sum over I
+            containing i of (prod_{j in I} rho_j) * max_I g
+    first   the expansion of "exact" to first order in rho - 1, as in The Best
+            of N Worlds; the bias is of second order in rho - 1
+    zeroth  the value of "exact" at rho = 1, which are the on-policy weights
+            s_i; the bias is of first order in rho - 1
 
   Args:
     scores: `[..., S]`, real numbers.
-    log_ratios: `[..., S]`, log pi(y_i) - log mu(y_i) of samples, with mu the
-      policy that drew them.
+    log_ratios: `[..., S]`, log pi(y_i) - log mu(y_i) of each sample.
     k: size of the subset, 1..S.
     valid: `[..., S]` bool, samples that exist; None means all.
     order: one of `ORDERS`.
@@ -327,7 +350,13 @@ def max_at_k_off_policy_weights(
 
 
 def _expand(exact: Callable, log_ratios: Array, order: str) -> Array:
-  """Expands `exact` around rho = 1, to order "zeroth" or "first" in rho - 1."""
+  """Expands a function of the log-ratios around rho = 1.
+
+  Args:
+    exact: `log_ratios -> weights`.
+    log_ratios: `[..., S]`.
+    order: order of the expansion in rho - 1, "zeroth" or "first".
+  """
   on_policy = jnp.zeros_like(log_ratios)
   if order == "zeroth":
     return exact(on_policy)
@@ -343,39 +372,36 @@ def max_at_k_off_policy_advantages(
   valid: Array | None = None,
   order: str = "exact",
 ) -> Array:
-  """The off-policy weights less their leave-one-out-minus-one baseline.
+  """Subtracts a baseline from the weights of `max_at_k_off_policy_weights`.
 
-    A_i = (rho_i / C(n,k)) sum_{I containing i} prod_{I-i} rho
-          (max_I - max_{I-i})
+    A_i = (rho_i / C(n, k)) * sum over I containing i of
+          (prod_{j in J} rho_j) * (max_I g - max_J g),  J = I without i
 
-  The baseline is independent of y_i. Hence `sum_i A_i grad log pi(y_i)` has the
-  expectation of the exact weights, with far less variance. Because
-  sum_{j<=m} rho_j E_{k-2}(rho_1..rho_{j-1}) = E_{k-1}(rho_1..rho_m) for
-  elementary symmetric polynomials E, A is a cumulative sum over the sorted
-  scores,
+  The subtracted part depends on y_i through rho_i alone. Hence
+  `sum_i A_i grad log pi(y_i)` has the expectation of the exact weights, with
+  less variance. Because the elementary symmetric polynomials satisfy
+  sum_{j<=m} rho_j e_{k-2}(rho_1..rho_{j-1}) = e_{k-1}(rho_1..rho_m), A is a
+  cumulative sum over the sorted scores,
 
-    A_i = rho_i sum_{j <= i} w_j (x_j - x_{j-1}) p_{k-1}(rho_1..rho_{j-1}),
+    A_i = rho_i * sum_{j <= i} w_j (x_j - x_{j-1}) p_{k-1}(j - 1),
 
-  with w as in this module, p as in `max_at_k_off_policy_value`, and x_0 = 0.
-  For rho = 1 it is `max_at_k_weights(..., baseline="leave_one_out_minus_one")`.
-  A_i >= 0 for k >= 2. For k = 1 there is no baseline, and A_i = rho_i g_i / n.
+  with w as in this module, p as in `max_at_k_off_policy_value`, and x_0 = 0. If
+  all rho are 1, A is
+  `max_at_k_weights(..., baseline="leave_one_out_minus_one")`. A_i >= 0 for
+  k >= 2. For k = 1 the baseline is 0, and A_i = rho_i g_i / n.
 
   The arguments, the result, the errors and the orders are the same as in
   `max_at_k_off_policy_weights`.
 
   Source: this project. The baseline is that of Walder & Karkhanis, Pass@K
-    Policy
-  Optimization; the ratios are those of The Best of N Worlds.
+  Policy Optimization; the ratios are those of The Best of N Worlds.
   """
   _check_choice("order", order, ORDERS)
 
   def exact(log_ratios):
     group, ratios, means = _sort_ratios(scores, log_ratios, k, valid)
-    below = jnp.concatenate(
-      [jnp.zeros_like(group.x[..., :1]), group.x[..., :-1]], -1
-    )
-    gained = jnp.cumsum(group.weights * (group.x - below) * means, -1)
-    return _unsort(group, ratios * gained)
+    gaps = group.x - _previous(group.x)
+    return _unsort(group, ratios * jnp.cumsum(group.weights * gaps * means, -1))
 
   if order == "exact":
     return exact(log_ratios)
@@ -385,11 +411,14 @@ def max_at_k_off_policy_advantages(
 def pass_at_k_value(
   correct: Array, k: int, valid: Array | None = None
 ) -> Array:
-  """Unbiased pass@k, 1 - C(n-c, k) / C(n, k), for c right ones of n samples.
+  """Estimates pass@k, the probability that one of k samples is right.
+
+  The estimate 1 - C(n-c, k) / C(n, k), for c right samples among n, is
+  unbiased.
 
   Args:
-    correct: `[..., S]`, bool or 0 and 1. A sample with an unknown verdict must
-      not be valid.
+    correct: `[..., S]`, True or 1 for samples that are right. The caller must
+      leave out samples with an unknown verdict from `valid`.
     k: number of tries, 1..S.
     valid: `[..., S]` bool, samples that exist; None means all.
 
@@ -409,23 +438,25 @@ def pass_at_k_advantages(
   form: str = "analytic",
   key: Array | None = None,
 ) -> Array:
-  """Advantages of Pass@k Training: z-scores of the maxima of k-subsets.
+  """Computes the advantages of Pass@k Training.
 
-    analytic   A_i = (n s_i / k - maxk) / sd with
-               sd^2 = sum_j w_j (x_j - maxk)^2, which is the mean z-score of the
-               k-subsets that contain i. It holds for any real scores; for
-               scores of 0 and 1 it is the closed form of the paper. For k = 1
-               it is the group z-score (ddof 0)
-    bootstrap  n random k-subsets with distinct members; A_i is the sum of the
-               z-scores, over these subsets, of those that contain i
-    full       floor(n/k) disjoint subsets in the order of sampling, z-scored;
-               samples in none of them get 0
+  They are derived from z-scores: the maximum of a k-subset, minus the mean of
+  the maxima of the subsets, divided by their standard deviation (ddof 0).
 
-  All three are 0 if every k-subset has the same maximum (x_k = ... = x_n, see
-  `max_at_k_weights`): for c = 0, for n - c < k, and always for k = n.
-  "analytic" is 0 only then. "full" is also 0 for k > n/2, which leaves a single
-  subset, and if all its subsets have the same maximum. The latter is true of
-  "bootstrap" too.
+    analytic   all k-subsets. A_i = (n s_i / k - maxk) / std is the mean z-score
+               of the subsets that contain i, with
+               std^2 = sum_j w_j (x_j - maxk)^2. It is defined for any real
+               scores; for scores of 0 and 1 it is the closed form of the paper.
+               For k = 1 it is the z-score in the group (ddof 0)
+    bootstrap  n random subsets, each of k distinct samples. A_i is the sum of
+               the z-scores of the subsets that contain i
+    full       floor(n/k) disjoint subsets, in the order of sampling. A_i is the
+               z-score of the subset that contains i, or 0 if none does
+
+  All three are 0 if every k-subset has the same maximum (x_k = ... = x_n, and
+  always for k = n). "analytic" is 0 only then. "bootstrap" and "full" are also
+  0 if the subsets that they choose have the same maximum, as for the single
+  subset of "full" for k > n/2.
 
   Args:
     scores: `[..., S]`, real numbers.
@@ -447,15 +478,18 @@ def pass_at_k_advantages(
   scores = scores.astype(jnp.float32)
   if form == "analytic":
     group = _sort(scores, k, valid)
-    # Scores relative to x_n: subsets that contain the best sample add exactly
-    # 0.
-    below = group.x - jnp.max(group.x, -1, keepdims=True)
-    center = jnp.sum(group.weights * below, -1, keepdims=True)
-    variance = jnp.sum(group.weights * (below - center) ** 2, -1, keepdims=True)
-    gain = jnp.maximum(group.n, 1.0) / k * _deviations(group)
+    # Scores relative to x_n, so that the variance is exactly 0 if all subsets
+    # have the same maximum.
+    relative = group.x - jnp.max(group.x, -1, keepdims=True)
+    mean = jnp.sum(group.weights * relative, -1, keepdims=True)
+    variance = jnp.sum(
+      group.weights * (relative - mean) ** 2, -1, keepdims=True
+    )
+    # n s_i / k - maxk.
+    centered = jnp.maximum(group.n, 1.0) / k * _deviations(group)
     varied = variance > 0
     std = jnp.sqrt(jnp.where(varied, variance, 1.0))
-    return _unsort(group, jnp.where(varied, gain / std, 0.0))
+    return _unsort(group, jnp.where(varied, centered / std, 0.0))
   _check_k(k, scores.shape[-1])
   valid = masked.mask_or_ones(scores, valid)
   if form == "bootstrap":
@@ -464,23 +498,27 @@ def pass_at_k_advantages(
         "form 'bootstrap' draws random subsets and needs a key; pass key="
       )
     members = _random_subsets(key, valid)[..., :k]  # [..., S, k]
-    exists = valid  # as many subsets as valid samples
+    # As many subsets as valid samples. Only their number matters: the subsets
+    # are random.
+    exists = valid
   else:
     members, exists = _disjoint_subsets(valid, k)
   return _subset_advantages(scores, valid, members, exists, k)
 
 
 def _random_subsets(key: Array, valid: Array) -> Array:
-  """S random orders of the samples, the valid ones first, `[..., S, S]`."""
-  size = valid.shape[-1]
-  noise = jax.random.uniform(key, (*valid.shape[:-1], size, size))
+  """Draws S random orders `[..., S, S]` of the samples, valid samples first."""
+  S = valid.shape[-1]
+  noise = jax.random.uniform(key, (*valid.shape[:-1], S, S))
   return jnp.argsort(jnp.where(valid[..., None, :], noise, 2.0), axis=-1)
 
 
 def _disjoint_subsets(valid: Array, k: int) -> tuple[Array, Array]:
-  """S // k subsets of k samples in the order of sampling, `[..., S // k, k]`.
+  """Cuts the valid samples into subsets of k, in the order of sampling.
 
-  Also returns which of them have k valid samples, `[..., S // k]`.
+  Returns:
+    Indices of the samples of each subset, `[..., S // k, k]`, and which subsets
+    consist of valid samples, `[..., S // k]` bool.
   """
   order = jnp.argsort(~valid, axis=-1, stable=True)
   subsets = valid.shape[-1] // k
@@ -492,10 +530,10 @@ def _disjoint_subsets(valid: Array, k: int) -> tuple[Array, Array]:
 def _subset_advantages(
   scores: Array, valid: Array, members: Array, exists: Array, k: int
 ) -> Array:
-  """For each sample, the sum of the z-scores of the subsets that contain it.
+  """Sums, for each sample, the z-scores of the subsets that contain it.
 
   Args:
-    scores, valid: `[..., S]`.
+    scores, valid: `[..., S]`; valid is True for samples that exist.
     members: `[..., G, k]`, indices of the samples of G subsets.
     exists: `[..., G]` bool, subsets that exist.
     k: size of a subset.
@@ -507,8 +545,8 @@ def _subset_advantages(
   std = masked.std(best, exists, keepdims=True)
   divisor = jnp.where(std > 0, std, 1.0)
   z = jnp.where(exists & (std > 0), centered / divisor, 0.0)
-  # Ones are set at the members, and nothing is added up, so that the result is
-  # the same on every device.
+  # Members are marked by writing ones, which is deterministic on every device;
+  # the order of additions in a scatter-add is not.
   contains = jnp.put_along_axis(  # [..., G, S]
     jnp.zeros((*members.shape[:-1], scores.shape[-1])),
     members,

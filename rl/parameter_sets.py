@@ -1,9 +1,10 @@
-"""Parameter sets: parameters that a method reads besides the trained ones.
+"""Parameter sets: parameters that a method reads besides those of the policy.
 
 Examples are a reference policy, a moving average of the policy, and an earlier
-policy. Each starts as a copy of the policy and is updated by its rule at the
-end of every training step. A parameter set with the rule `learned()` is trained
-instead, by the learner of its name (`rl.learners`).
+policy. Each starts as a copy of the policy's parameters and is updated by its
+rule at the end of every training step. A parameter set with the rule
+`learned()` is trained instead, by the learner that has the same name
+(`rl.learners`).
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ class ParameterSet:
   Attributes:
     name: name of the rule with its hyper-parameters.
     update: `(old, params, step) -> new`, called at the end of training step
-      number `step`, with the parameters of the policy.
-    init: `params -> initial value`.
-    trained: whether the learner of its name trains it.
-    lagged: whether `params` of `update` are those from before the step.
+      number `step`, counted from 0. `old` is the value of the parameter set,
+      and `params` are the parameters of the policy.
+    init: function from the parameters of the policy to the initial value.
+    trained: whether the learner with the name of the parameter set trains it.
+    lagged: whether `params` in `update` are the policy's parameters at the
+      start of the training step, and not those at its end.
   """
 
   name: str
@@ -50,25 +53,28 @@ def frozen() -> ParameterSet:
 
 
 def learned() -> ParameterSet:
-  """Starts as a copy of the policy and is trained by the learner of its name."""
+  """Parameters that start as a copy of the policy's, and are trained.
+
+  The learner with the name of the parameter set trains them (`rl.learners`).
+  """
   return ParameterSet("learned()", lambda old, params, step: old, trained=True)
 
 
 def previous() -> ParameterSet:
-  """The parameters at the start of the previous step."""
+  """The policy's parameters at the start of the previous training step."""
   return ParameterSet(
     "previous()", lambda old, params, step: params, lagged=True
   )
 
 
 def ema(decay: float, every: int = 1) -> ParameterSet:
-  """An exponential moving average: old <- decay old + (1 - decay) params.
+  """A moving average: average <- decay * average + (1 - decay) * params.
 
   It is stored in float32 or wider, because bfloat16 would round small changes
   away.
 
   Args:
-    decay: factor of the old value.
+    decay: factor of the average in each update.
     every: number of training steps from one update to the next.
   """
 
@@ -91,7 +97,7 @@ def ema(decay: float, every: int = 1) -> ParameterSet:
 
 
 def sync(every: int) -> ParameterSet:
-  """A copy of the policy, renewed after every `every` training steps."""
+  """A copy of the policy's parameters, renewed after `every` training steps."""
 
   def update(old, params, step):
     is_due = (step + 1) % every == 0

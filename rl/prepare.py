@@ -1,11 +1,20 @@
 """Computes the gradient of a method's loss from a scored rollout.
 
-required             needs that passes must fill in first
-prepare              reward, filters, advantage, signals: once per rollout
-aggregation_weights  weight of each value in the mean: once per minibatch
-loss                 loss of a microbatch; the losses of microbatches add up
-gradient             gradient of a minibatch, accumulated over its microbatches
-check                traces these functions on shapes, before a run
+In the order in which a training step calls these functions:
+
+  required             lists the arrays that forward passes must compute first
+                       (needs, `rl.scoring`)
+  prepare              applies reward, filters and transforms, once per rollout
+  aggregation_weights  computes the weight of each value in the loss, once per
+                       minibatch
+  loss                 computes the loss of a microbatch; the losses of the
+                       microbatches add up to that of the minibatch
+  gradient             computes the gradient of a minibatch, accumulated over
+                       its microbatches
+
+`check` traces these functions on abstract arrays, before a run.
+
+Axes: P prompts, S samples per prompt, T tokens.
 """
 
 from __future__ import annotations
@@ -24,6 +33,8 @@ from rl.minibatches import Plan, split
 from rl.transforms import LevelError
 
 Array = jax.Array
+# [P, S, T]. "policy" are the parameters that are trained, and "old" the same
+# parameters at the start of the training step.
 _ENTROPY = scoring.Need("policy", scoring.entropy)
 _LOG_PROBS = scoring.Need("policy", scoring.log_probs)
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
@@ -31,14 +42,17 @@ _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 @flax.struct.dataclass
 class Batch:
-  """A prepared rollout. Every leaf starts with P and may be sliced there.
+  """A prepared rollout.
+
+  The first axis of every array is P, along which `rl.minibatches.split` cuts
+  it; scalars are repeated for every slice.
 
   Attributes:
     rollout: the rollout, with the reward in its scores and the sample filter
       applied to its masks.
     signals: one per term, at the level that the term takes; zeros `[P]` for a
       term that takes none.
-    masks: one per term, `[P, S, T]` bool, the tokens in its loss.
+    masks: one per term, `[P, S, T]` bool, True for the tokens in its loss.
   """
 
   rollout: types.Rollout
@@ -47,26 +61,28 @@ class Batch:
 
 
 def required(method: Method, updates: int = 1) -> frozenset[scoring.Need]:
-  """The needs that passes must fill in before the first update of a rollout.
+  """Returns the needs to compute before the first update of a rollout.
 
   Args:
     method: the method.
-    updates: number of updates per rollout. If it is 1, the old policy is the
-      current one while the loss is computed, and what only the loss reads of
-      the old policy is left out: `loss` takes it from its own forward pass.
+    updates: number of optimizer updates per rollout. If it is 1, the old policy
+      is the current one while the loss is computed. Needs of the old policy
+      that only the loss reads are then left out, because `loss` takes them from
+      its own forward pass.
   """
-  of_policy = {n for n in method.term_needs if n.source == "policy"}
-  of_old = {n for n in method.term_needs if n.source == "old"}
-  needs = set(method.signal_needs) | (method.term_needs - of_policy - of_old)
+  policy_needs = {n for n in method.term_needs if n.source == "policy"}
+  old_needs = {n for n in method.term_needs if n.source == "old"}
+  needs = set(method.signal_needs)
+  needs |= method.term_needs - policy_needs - old_needs
   if updates > 1 or method.further_updates:
-    needs |= of_old | {_OLD_LOG_PROBS}
-  further = frozenset().union(
+    needs |= old_needs | {_OLD_LOG_PROBS}
+  further_needs = frozenset().union(
     *(further.as_method().term_needs for further in method.further_updates)
   )
-  of_policy |= {n for n in further if n.source == "policy"}
-  needs |= further - of_policy
-  # Probes may read other needs, which may read others again.
-  pending = list(of_policy | needs)
+  policy_needs |= {n for n in further_needs if n.source == "policy"}
+  needs |= further_needs - policy_needs
+  # Also the needs that the probes of these needs read, and so on.
+  pending = list(policy_needs | needs)
   while pending:
     for need in pending.pop().probe.reads:
       if need not in needs:
@@ -78,7 +94,7 @@ def required(method: Method, updates: int = 1) -> frozenset[scoring.Need]:
 def prepare(
   method: Method, rollout: types.Rollout, state: State
 ) -> tuple[Batch, tuple[Array, ...], State]:
-  """Computes what is not differentiated, once per rollout.
+  """Computes signals, masks and term weights, without gradient.
 
   Args:
     method: the method.
@@ -92,7 +108,7 @@ def prepare(
   state = dict(state)
 
   def apply(name: str) -> Array | None:
-    """Applies a transform to the rollout as it is now; None if there is none."""
+    """Applies the transform of this name, or returns None if it is missing."""
     if name not in transforms:
       return None
     value, state[name] = transforms[name].apply(None, rollout, state[name])
@@ -143,7 +159,7 @@ def prepare(
 def _add_prepared(
   rollout: types.Rollout, name: str, value: Array
 ) -> types.Rollout:
-  """Adds a signal to the extras, where later transforms and terms read it."""
+  """Adds a signal to the extras, as "prepared/NAME"."""
   return rollout.replace(
     extras=rollout.extras.update({f"prepared/{name}": value})
   )
@@ -161,23 +177,24 @@ def _restrict(mask: Array, loss_filter: Array | None) -> Array:
 def _to_level(
   signal: Array, level: types.Level, mask: Array, sample_mask: Array
 ) -> Array:
-  """Brings a signal to the level of a term, with 0 where nothing exists.
+  """Brings a signal to the level that a term takes.
 
-  A sample signal is broadcast to the tokens of the sample. Other levels must
-  match, which `Method` has checked.
+  A sample signal is copied to the tokens of the sample. Other signals have that
+  level already, which `Method` has checked. Signals of samples and tokens are
+  set to 0 outside of the masks.
   """
   if level == "token":
-    of_tokens = signal if signal.ndim == 3 else signal[..., None]
-    return jnp.where(mask, of_tokens, 0.0)
+    token_signal = signal if signal.ndim == 3 else signal[..., None]
+    return jnp.where(mask, token_signal, 0.0)
   return jnp.where(sample_mask, signal, 0.0) if level == "sample" else signal
 
 
 def first_signal(method: Method, batch: Batch) -> tuple[Array, Array] | None:
-  """The signal of the first term that reads samples or tokens, and its mask.
+  """Returns the signal of the first term that reads samples or tokens.
 
   Returns:
-    `[P, S]` or `[P, S, T]`, and a mask of the same shape; None if no term reads
-    such a signal.
+    The signal `[P, S]` or `[P, S, T]`, and the mask of what is in the term's
+    loss, of the same shape; None if no term reads such a signal.
   """
   for term, signal, mask in zip(
     method.loss.terms, batch.signals, batch.masks, strict=True
@@ -188,10 +205,12 @@ def first_signal(method: Method, batch: Batch) -> tuple[Array, Array] | None:
 
 
 def aggregation_weights(method: Method, batch: Batch) -> tuple[Array, ...]:
-  """The weight of every value in each term's mean, from the masks of a minibatch.
+  """Computes the weight of every value of each term (`rl.losses.aggregates`).
 
-  The weights of a minibatch are computed before it is cut into microbatches:
-  the number of tokens that a mean divides by is that of the minibatch.
+  Args:
+    method: the method.
+    batch: a minibatch. The weights are computed before it is cut into
+      microbatches: a mean divides by the number of tokens of the minibatch.
 
   Returns:
     One array per term, at the level that the term gives.
@@ -213,28 +232,29 @@ def loss(
   temperature: float = 1.0,
   chunk: int | None = None,
 ) -> tuple[Array, Tally]:
-  """The loss of a microbatch.
+  """Computes the loss of a microbatch.
 
     loss = sum over terms of  term weight * sum(aggregation weight * value)
 
-  The losses of the microbatches of a minibatch add up to the minibatch's.
+  The losses of the microbatches of a minibatch add up to that of the minibatch.
 
   Args:
     method: the method.
     policy: the model.
     params: the parameters that are differentiated.
     batch: a microbatch of a prepared rollout.
-    weights: the same slice of `aggregation_weights`.
-    term_weights: result of `prepare`.
+    weights: the slice of the minibatch's `aggregation_weights` for this
+      microbatch.
+    term_weights: the weight of each term `[]`, from `prepare`.
     temperature, chunk: same as in `rl.scoring.read`.
 
   Returns:
     The scalar loss, and the metrics of the microbatch.
   """
   rollout = batch.rollout
-  # Of the needs of the old policy, those that no pass has filled in. At the
-  # first update of a rollout the old policy is the current one, so that they
-  # are read from the forward pass of the loss, with their gradient stopped.
+  # The needs of the old policy that no pass has computed (`required`): the old
+  # policy is then the current one, so that they are read from the forward pass
+  # of the loss, with their gradient stopped.
   old_needs = {
     need
     for need in method.term_needs
@@ -269,51 +289,61 @@ def loss(
   rollout = rollout.replace(extras=rollout.extras.update(old))
 
   total = jnp.zeros(())
-  parts: dict[str, Array] = {}
+  loss_parts: dict[
+    str, Array
+  ] = {}  # metric of each term -> its part of the loss
   tally = _policy_tally(stopped, rollout)
   for term, signal, mask, weight, term_weight in zip(
     *(method.loss.terms, batch.signals, batch.masks, weights, term_weights),
     strict=True,
   ):
-    # A term that reads the rollout itself sees the tokens in its loss alone.
-    text = rollout
+    # A term that reads no view gets the tokens in its loss as rollout.mask.
+    term_rollout = rollout
     if not term.view:
-      text = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
-    value = term.fn(signal, types.Named(probes), text)
-    value, metrics = value if isinstance(value, tuple) else (value, {})
+      term_rollout = rollout.replace(tokens=rollout.tokens.replace(mask=mask))
+    result = term.fn(signal, types.Named(probes), term_rollout)
+    value, metrics = result if isinstance(result, tuple) else (result, {})
     if value.shape != weight.shape:
       raise LevelError(
-        f"{term}: declared one value per {term.gives} {weight.shape}, returned "
-        f"shape {value.shape}"
+        f"{term} declares one value per {term.gives}, of shape {weight.shape}, "
+        f"but returned shape {value.shape}"
       )
+    # A value with weight 0 may be infinite, and is left out.
     part = term_weight * jnp.sum(jnp.where(weight != 0, value, 0.0) * weight)
     total = total + part
-    key = f"loss/{term.name.partition('(')[0]}"
-    parts[key] = parts.get(key, 0.0) + part
+    metric_name = f"loss/{term.name.partition('(')[0]}"
+    loss_parts[metric_name] = loss_parts.get(metric_name, 0.0) + part
     for name, metric in metrics.items():
       tally = tally.add({name: metric}, _mask_like(metric, mask))
-  tally = tally.add_sums({**parts, "loss/total": total})
+  tally = tally.add_sums({**loss_parts, "loss/total": total})
   return total, jax.lax.stop_gradient(tally)
 
 
 def _key(view: str, probe: str) -> str:
-  """The name under which a term finds a probe of the policy."""
+  """Returns the name under which a term reads a probe of the policy."""
   return f"{view}/{probe}" if view else probe
 
 
 def _mask_like(metric: Array, mask: Array) -> Array:
-  """The mask of tokens, samples or prompts with as many axes as the metric."""
+  """Reduces a mask `[P, S, T]` to the axes of a metric, with `any`."""
   return mask.any(tuple(range(metric.ndim - 3, 0))) if metric.ndim < 3 else mask
 
 
 def _zero_outside(mask: Array, value: Array) -> Array:
-  """Sets what is not scored to 0: an infinity there would make gradients NaN."""
+  """Sets values at tokens outside the mask to 0.
+
+  An infinity at such a token would make gradients NaN.
+  """
   mask = mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim))
   return jnp.where(mask, value, jnp.zeros_like(value))
 
 
 def _policy_tally(probes: Mapping[str, Array], rollout: types.Rollout) -> Tally:
-  """Metrics of entropy, and of how sampler and trainer differ in log-probs."""
+  """Starts a tally with the metrics that do not depend on the method.
+
+  They are the entropy, and the difference in log-probs between the trainer at
+  the start of the step and the sampler, over all scored tokens.
+  """
   current = probes[scoring.log_probs.name]
   old = rollout.extras.arrays.get(str(_OLD_LOG_PROBS), current)
   difference = jnp.abs(old - rollout.behavior_log_probs)
@@ -333,12 +363,12 @@ def gradient(
   term_weights: tuple[Array, ...],
   plan: Plan,
 ) -> tuple[types.PyTree, Tally]:
-  """The gradient of a minibatch's loss, accumulated over its microbatches.
+  """Computes the gradient of a minibatch, accumulated over its microbatches.
 
   Args:
     method, policy, params, term_weights: same as in `loss`.
     batch: a minibatch of a prepared rollout.
-    plan: its microbatches, temperature and chunk are used.
+    plan: the plan, of which microbatches, temperature and chunk are read.
 
   Returns:
     The gradient, shaped like `params`, and the metrics of the microbatches.
@@ -380,7 +410,7 @@ def check(
   parameters: Mapping[str, types.PyTree],
   rollout: types.Rollout,
 ) -> None:
-  """Traces one step of a method on shapes; nothing is compiled or computed.
+  """Traces one step of a method on abstract arrays, without computing anything.
 
   Args:
     method: the method.
@@ -393,7 +423,7 @@ def check(
     KeyError: if a need is not declared, or a parameter set, view, head or
       component is missing.
     LevelError: if a level or a shape is wrong.
-    ValueError: what a transform itself refuses, such as k > S.
+    ValueError: if a transform refuses its arguments, such as k > S.
   """
   missing = [
     name for name, _ in method.parameter_sets if name not in parameters
@@ -417,7 +447,7 @@ def check(
 
 
 def _with_host_needs(method: Method, rollout: types.Rollout) -> types.Rollout:
-  """Adds the shapes of what the host computes between sampling and the step."""
+  """Adds abstract arrays for the needs that are computed on the host."""
   shapes = {"token": rollout.mask.shape, "sample": rollout.mask.shape[:2]}
   arrays = {
     str(need): jax.ShapeDtypeStruct(shapes[need.probe.level], jnp.float32)

@@ -1,9 +1,9 @@
-"""Names of methods, rewards and tasks: messages, checks of settings, imports.
+"""Checks the names and settings of methods, rewards and tasks.
 
 A config names a method, a reward or a task as `NAME(setting=value)`. The
-packages `rl.methods`, `rewards` and `experiments.tasks` look the name up, and
-use these functions to check the settings and to report mistakes in the same
-words.
+packages `rl.methods`, `rewards` and `experiments.tasks` are *registries*: they
+look the name up. They use the functions below to import their modules, to check
+the settings, and to report mistakes in the same words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
-# Types of values that a parameter of the annotated type accepts.
+# Annotated type of a parameter -> types of the values that it accepts.
 _ACCEPTED_TYPES = {
   int: numbers.Integral,
   float: numbers.Real,
@@ -30,9 +30,9 @@ _ACCEPTED_TYPES = {
 
 
 def describe_unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
-  """Returns the message for an unknown name, with the nearest valid choice.
+  """Returns the error message for an unknown name.
 
-  Letter case is ignored when the nearest choice is looked for.
+  It has the most similar of the valid names; similarity ignores letter case.
 
   Args:
     kind: kind of name, such as "method" or "setting of task 'chain'".
@@ -43,17 +43,21 @@ def describe_unknown(kind: str, value: object, allowed: Iterable[str]) -> str:
   lowered = {choice.lower(): choice for choice in allowed}
   name = str(value).lower()
   near = difflib.get_close_matches(name, lowered, n=3, cutoff=0.3)
-  near.sort(key=lambda choice: -_likeness(name, choice))
+  near.sort(key=lambda choice: -_similarity(name, choice))
   guess = f"did you mean {lowered[near[0]]!r}? " if near else ""
   choices = ", ".join(allowed) or "none"
   return f"unknown {kind} {value!r}; {guess}available: {choices}"
 
 
-def _likeness(value: str, choice: str) -> float:
-  """Similarity of two names in [0, 1], plus a bonus for a common beginning."""
+def _similarity(value: str, choice: str) -> float:
+  """Returns the similarity of two names, plus a bonus for equal first letters.
+
+  The similarity is in [0, 1]; the bonus of 0.01 decides between choices that
+  are equally similar.
+  """
   match = difflib.SequenceMatcher(a=value, b=choice)
-  # The bonus decides between equally similar names: the first letter counts.
-  return match.ratio() + 0.01 * match.find_longest_match(0, 1, 0, 1).size
+  has_same_first_letter = match.find_longest_match(0, 1, 0, 1).size  # 0 or 1
+  return match.ratio() + 0.01 * has_same_first_letter
 
 
 def check_settings(
@@ -71,15 +75,16 @@ def check_settings(
     ValueError: if a setting is unknown, not of its annotated type, or missing.
   """
   parameters = named_parameters(factory)
-  takes_any = any(
+  has_kwargs = any(
     parameter.kind is parameter.VAR_KEYWORD
     for parameter in inspect.signature(factory).parameters.values()
   )
+  # The names of the factory's module, which annotations may use.
   names = getattr(inspect.unwrap(factory), "__globals__", {})
   for key, value in settings.items():
     if key in parameters:
       _check_type(f"{owner}: {key}", value, parameters[key], names)
-    elif not takes_any:
+    elif not has_kwargs:
       raise ValueError(describe_unknown(f"{kind} of {owner}", key, parameters))
   for key, parameter in parameters.items():
     if key not in settings and parameter.default is parameter.empty:
@@ -98,24 +103,36 @@ def named_parameters(factory: Callable) -> dict[str, inspect.Parameter]:
 def _check_type(
   where: str, value: Any, parameter: inspect.Parameter, names: Mapping[str, Any]
 ) -> None:
-  """Checks a value against the annotation of a parameter."""
+  """Raises a ValueError if a value does not have the annotated type.
+
+  Args:
+    where: beginning of the message, such as "task 'chain': steps".
+    value: the value of the parameter.
+    parameter: the parameter.
+    names: the names that its annotation may use.
+  """
   annotation = parameter.annotation
   if _has_type(value, _resolve_annotation(annotation, names)):
     return
   expected = inspect.formatannotation(annotation).strip("'")
   is_whole_float = isinstance(value, float) and value.is_integer()
-  nearest = int(value) if is_whole_float else parameter.default
-  guess = "" if nearest is parameter.empty else f"; nearest: {nearest!r}"
-  raise ValueError(f"{where} = {value!r} must be {expected}{guess}")
+  suggestion = int(value) if is_whole_float else parameter.default
+  hint = (
+    "" if suggestion is parameter.empty else f", for example {suggestion!r}"
+  )
+  raise ValueError(f"{where} = {value!r} must be {expected}{hint}")
 
 
 def _resolve_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
-  """Evaluates a string annotation with the names of its module."""
+  """Evaluates a string annotation with the names of its module.
+
+  Returns `Any` if a name of the annotation does not exist at run time.
+  """
   holder = types.SimpleNamespace(__annotations__={"value": annotation})
   try:
     return typing.get_type_hints(holder, dict(names))["value"]
   except (NameError, AttributeError, TypeError):
-    return Any  # the annotation is meant for type checkers only
+    return Any  # the annotation is for type checkers only
 
 
 def _has_type(value: Any, hint: Any) -> bool:
@@ -145,12 +162,12 @@ def _has_type(value: Any, hint: Any) -> bool:
 def import_module(name: str) -> types.ModuleType:
   """Imports a module of a registry.
 
-  A registry imports all of its files, so that one unfinished file stops
-  commands that have nothing to do with it. The message names that file.
+  A registry imports all of its files. An unfinished file therefore stops
+  commands that do not need it, and the message must name this file.
 
   Raises:
-    ImportError: if the module, or a module that it imports, has a mistake. The
-      message has the file, the line and the remedy.
+    ImportError: if the import of the module fails. The message has the file,
+      the line and what to do.
   """
   try:
     return importlib.import_module(name)
@@ -165,11 +182,12 @@ def import_module(name: str) -> types.ModuleType:
 
 
 def _locate(error: Exception) -> tuple[str, int | None, str]:
-  """Returns the file and line that raised an import error, and the reason."""
+  """Returns the file and the line at which an import failed, and the reason."""
   kind = type(error).__name__
   if isinstance(error, SyntaxError) and error.filename:
     return _relative(error.filename), error.lineno, f"{kind}: {error.msg}"
-  # The last frame of this project: an installed package was called wrongly.
+  # The last line of this project's modules that was executed. If the error was
+  # raised inside an installed package, this is the line that called it.
   frames = [
     frame
     for frame in traceback.extract_tb(error.__traceback__)
@@ -182,6 +200,6 @@ def _locate(error: Exception) -> tuple[str, int | None, str]:
 
 
 def _relative(file: str) -> str:
-  """The path of a file, relative to the root of the project if it lies there."""
+  """Returns the path of a file, relative to the project if it is inside."""
   path = pathlib.Path(file)
   return str(path.relative_to(_ROOT) if _ROOT in path.parents else path)

@@ -1,16 +1,19 @@
 """The `Reward` of a method, which replaces the scores of the task.
 
-A reward consists of named terms, each of which is a transform from a source to
-samples, and of a function that combines them into one score:
+A reward has named terms and a function `total`. Each term is a transform that
+takes no signal and gives one number per sample, `[P, S]` for P prompts with S
+samples each. `total` combines the terms, and the components that the task
+provides, into one score per sample:
 
   chain(probe(...), mean_tokens())   a term; it may have needs and a state
-  total({"right": ..., "short": ...}, rollout) -> [P, S], components
+  total({"right": ..., "short": ...}, rollout)
+    -> (scores [P, S], {"right": ..., "short": ...})
 
-`rl.prepare.prepare` applies `Method.reward` first, to all of the batch.
-Afterwards `Rollout.scores` are its total and `Rollout.components` its terms,
-for the filters, the advantage and the metrics. The verdict `Rollout.correct`
-stays that of the task, so that metrics of accuracy do not depend on the reward.
-`rewards.combine` builds a reward from a config.
+`rl.prepare.prepare` applies `Method.reward` first, to the whole batch.
+Afterwards `Rollout.scores` and `Rollout.components` are the results of `total`,
+which the filters, the advantage and the metrics read. The verdict
+`Rollout.correct` stays that of the task, so that metrics of accuracy do not
+depend on the reward. `rewards.combine` builds a reward from a config.
 """
 
 from __future__ import annotations
@@ -28,8 +31,8 @@ from rl.transforms import LevelError, Transform
 Array = jax.Array
 
 
-def _no_weights(step: Array) -> dict[str, Array]:
-  del step
+def _no_weights(training_step: Array) -> dict[str, Array]:
+  del training_step
   return {}
 
 
@@ -38,19 +41,20 @@ class Reward:
   """Named terms, and a function that combines them into one score.
 
   Attributes:
-    terms: `((name, transform), ...)`, transforms from a source to samples. Each
-      becomes a component of the rollout, in this order, so that a later term
-      may read an earlier one. A term cannot have the name of a component of the
-      task.
-    total: `({name: [P, S]}, rollout) -> (scores [P, S], {name: [P, S]})`. It
-      gets all components, and returns the score and the components as they
-      entered the score.
-    weights: `step -> {name: []}`, logged so that the total can be computed
-      again from the components.
-    steps: transform from a source to steps, which replaces the step scores of
-      the task; None keeps those. The terms still read the step scores of the
-      task.
-    name: name in logs.
+    terms: `((name, transform), ...)`, with transforms that take "none" and give
+      "sample". They are applied in this order. The result of each is added to
+      `Rollout.components`, where later terms can read it. A term must not have
+      the name of a component of the task.
+    total: `(components, rollout) -> (scores [P, S], components)`, with
+      components `{name: [P, S]}`. Its argument has the components of the task
+      and all terms. It returns the score, and the components with the values
+      that were summed (which it may have scaled or clipped).
+    weights: `training step -> {name: scalar array}`, the weights of the
+      components, which are logged.
+    steps: transform that takes "none" and gives "step", `[P, S, K]` for K
+      reasoning steps; it replaces `Rollout.step_scores`. None keeps the step
+      scores of the task. The terms read those of the task in any case.
+    name: name in logs and messages.
   """
 
   terms: tuple[tuple[str, Transform], ...]
@@ -67,19 +71,25 @@ class Reward:
       raise ValueError(
         f"{self.name}: the names of terms must be distinct, got {names}"
       )
-    levels = [(f"term {name}", t, "sample") for name, t in self.terms]
+    required_levels = [(f"term {name}", t, "sample") for name, t in self.terms]
     if self.steps is not None:
-      levels.append(("steps", self.steps, "step"))
-    for role, t, level in levels:
-      if (t.takes, t.gives) != ("none", level):
+      required_levels.append(("steps", self.steps, "step"))
+    for role, t, level in required_levels:
+      if t.takes != "none":
+        takes = t.takes if isinstance(t.takes, str) else " or ".join(t.takes)
         raise LevelError(
-          f"{self.name}: {role} = {t} is {t.takes} -> {t.gives}; it must be "
-          f"none -> {level}{transforms.suggest_bridge(t.gives or '', (level,))}"
+          f"{self.name}: {role} = {t} takes a {takes} signal; start it from a "
+          "source, such as scores() or step_scores()"
+        )
+      if t.gives != level:
+        raise LevelError(
+          f"{self.name}: {role} = {t} gives a {t.gives} signal; it must give a "
+          f"{level} signal{transforms.suggest_bridge(t.gives, (level,))}"
         )
 
   @property
   def transforms(self) -> dict[str, Transform]:
-    """Every transform by name; a method's state has the same names."""
+    """All transforms, by the names of their states in `Method.init`."""
     by_name = {f"reward/{name}": transform for name, transform in self.terms}
     if self.steps is not None:
       by_name["reward_steps"] = self.steps
@@ -92,11 +102,14 @@ class Reward:
 
     Args:
       rollout: a rollout whose extras have the needs of the transforms.
-      state: states by the names of `transforms`; it may hold other names too.
+      state: states by the names of `transforms`; other names are ignored.
 
     Returns:
-      The rollout, in which a sample that does not exist scores 0, and the new
-      states of `transforms`.
+      The rollout, with a score of 0 for samples that `sample_mask` leaves out,
+      and the new states of `transforms`.
+
+    Raises:
+      ValueError: if a term has the name of a component of the task.
     """
     new_state = {}
     task_rollout = rollout
@@ -112,8 +125,7 @@ class Reward:
       value = jnp.where(rollout.sample_mask, value, 0.0)
       rollout = rollout.replace(components={**rollout.components, name: value})
     if self.steps is not None:
-      # Step scores are made from the task's scores and components, without the
-      # terms above.
+      # `steps` reads the scores and components of the task, not the terms.
       step_scores, new_state["reward_steps"] = self.steps.apply(
         None, task_rollout, state["reward_steps"]
       )
@@ -125,7 +137,7 @@ class Reward:
     return rollout, new_state
 
   def describe(self) -> list[tuple[str, str]]:
-    """`(text, level)` lines for printing."""
+    """Describes the reward in lines `(text, level)`."""
     lines = [(self.name, "sample")]
     lines += [
       (f"  {name}: {text}", level)

@@ -1,11 +1,16 @@
 """Needs, probes and passes: how quantities of a forward pass are computed.
 
 A `Probe` is a quantity per token, such as the log-prob: a pure function of the
-output of a head of the model. A `Need` is a probe, together with the parameters
-and the text that it is computed for. A *pass* is one forward pass that fills in
-all needs with the same parameters and text (`passes`). Heads are applied to
-chunks of scored positions, which are recomputed in the backward pass, so that
-logits `[P, S, T, V]` of all positions never exist at once.
+output of a head of the model. A `Need` is an array that a transform or term
+asks for: a probe, together with the parameters and the text that it is computed
+for. A *pass* is one forward pass that computes all needs with the same
+parameters and text, and puts them into `Rollout.extras` (`passes`). A *view* is
+another text than the rollout.
+
+Heads are applied to chunks of scored positions, which are recomputed in the
+backward pass, so that logits `[P, S, T, V]` of all positions never exist at
+once. Axes: P prompts, S samples per prompt, T tokens, V vocabulary; N
+positions of any samples.
 
 A need names its parameters by a *source*:
 
@@ -13,11 +18,11 @@ A need names its parameters by a *source*:
   "old"             the parameters at the start of the training step
   "ref", "ema", ... a parameter set of the training state, by name
 
-If there are several learners (`rl.learners`), "policy" and "old" are those of
-the learner whose method has the need. Arrays that come from no pass are needs
-as well: those of the task ("task") and of the sampler ("sampler"), those that are
-computed on the host ("host"), and the prepared signals of a method
-("prepared").
+If there are several learners (`rl.learners`), "policy" and "old" are the
+parameters of the learner whose method has the need. Arrays that no pass
+computes are needs as well, with the source "task" or "sampler" (which provide
+them), "host" (computed with numpy before the training step), or "prepared"
+(`Method.prepared`).
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ import numpy as np
 from rl import minibatches, types
 
 Array = jax.Array
-# Sources whose needs no pass fills in -> end of the error if one is missing.
+# Sources whose needs no pass computes -> end of the error if one is missing.
 EXTERNAL_SOURCES = {
   "task": "the task does not provide it",
   "sampler": "the method's sampler does not provide it",
@@ -46,9 +51,9 @@ EXTERNAL_SOURCES = {
 # with nothing before them but the first token of the prompt (such as BOS).
 PROMPT = "prompt"
 ALONE = "alone"
-# Largest output of a head at a time, in numbers: 256 MiB of float32.
+# Numbers that a head may return at a time, on one device: 256 MiB of float32.
 _MAX_HEAD_OUTPUT = 2**26
-# Smallest chunk, in positions of a prompt, however many prompts there are.
+# Smallest chunk, in positions per prompt, even if it exceeds the limit above.
 _MIN_CHUNK = 16
 
 
@@ -58,10 +63,10 @@ class Probe:
 
   Attributes:
     name: the name with its hyper-parameters; part of the key of its values.
-    fn: `(head output [N, ...], token [N], *reads [N, ...]) -> [N, ...]`, for N
-      positions at a time.
-    head: head of `rl.types.Scored` that it reads; "hidden" stands for the
-      hidden states that heads read, `[N, D]`.
+    fn: `(head output [N, ...], token ids [N], *reads [N, ...]) -> [N, ...]`,
+      for N positions at a time. For the source "host", see `host`.
+    head: head of `rl.types.Scored` whose output `fn` reads; "hidden" stands for
+      the hidden states, the input of the heads, `[N, D]`.
     reads: needs of earlier passes whose values are further arguments of `fn`.
     level: level of the values. It is "token", except for needs on the host.
     logits: whether the head gives logits, which are divided by the temperature.
@@ -85,18 +90,19 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-  """A probe, with the parameters and the text that it is computed for.
+  """An array that a transform or term reads from `Rollout.extras`.
 
-  Its string, such as "old/entropy" or "old@prompt/log_probs", is the key of its
-  values in `Rollout.extras`.
+  Its string, such as "old/entropy" or "old@prompt/log_probs", is its key in the
+  extras. Two needs are equal if source, view and probe are; the functions of
+  their probes are not compared.
 
   Attributes:
-    source: "policy", "old", the name of a parameter set, or one of
-      `EXTERNAL_SOURCES`.
+    source: the parameters: "policy", "old" or the name of a parameter set; or
+      one of `EXTERNAL_SOURCES`.
     probe: the quantity.
     view: the text: a name in `Rollout.views`, "" for the rollout itself,
       "prompt" for the tokens of the prompts, or "alone" for the completions
-      without the prompts.
+      after the first token of their prompts.
   """
 
   source: str
@@ -105,13 +111,13 @@ class Need:
 
   @property
   def sources(self) -> frozenset[str]:
-    """Every source that its value depends on, also through other needs."""
-    of_reads = (need.sources for need in self.probe.reads)
-    return frozenset({self.source}).union(*of_reads)
+    """Every source that the value depends on, also through `Probe.reads`."""
+    read_sources = (need.sources for need in self.probe.reads)
+    return frozenset({self.source}).union(*read_sources)
 
   def __str__(self) -> str:
-    at = f"@{self.view}" if self.view else ""
-    return f"{self.source}{at}/{self.probe}"
+    suffix = f"@{self.view}" if self.view else ""
+    return f"{self.source}{suffix}/{self.probe}"
 
 
 def _log_probs(logits: Array, tokens: Array) -> Array:
@@ -130,19 +136,20 @@ def _value(values: Array, tokens: Array) -> Array:
   return values
 
 
-log_probs = Probe("log_probs", _log_probs)  # log pi(token), in nats
-# Entropy of the next-token distribution, in nats.
+# log pi of the token, in nats.
+log_probs = Probe("log_probs", _log_probs)
+# Entropy of the distribution that predicts the token, in nats.
 entropy = Probe("entropy", _entropy)
-# Value of the state before the token.
+# Output of the value head for the text before the token.
 values = Probe("values", _value, head="value")
 
 
 def provided(source: str, name: str) -> Need:
-  """A need for an array that the task, the sampler or `prepare` provides.
+  """Returns the need for an array that no pass computes.
 
   Args:
-    source: "task", "sampler" for the method's sampler, or "prepared".
-    name: name of the array.
+    source: "task", "sampler" (the method's sampler) or "prepared".
+    name: name of the array; its key in the extras is "SOURCE/NAME".
   """
   return Need(source, Probe(name, _value))
 
@@ -153,14 +160,14 @@ def host(
   level: types.Level = "token",
   reads: Iterable[Need] = (),
 ) -> Need:
-  """A need that is computed with numpy, between sampling and the compiled step.
+  """Returns a need that numpy computes, between sampling and the training step.
 
   Args:
     name: the name with its hyper-parameters.
     fn: `rollout -> array` at `level`. The rollout holds numpy arrays; its
       extras hold the needs in `reads`.
     level: "sample" or "token".
-    reads: needs of passes, which run before `fn`.
+    reads: needs that passes compute before `fn` is called.
   """
   return Need("host", Probe(name, fn, reads=tuple(reads), level=level))
 
@@ -171,7 +178,7 @@ def compute_on_host(
   """Adds the values of every host need to the extras of a rollout.
 
   Args:
-    needs: needs of any source; those of other sources are left out.
+    needs: needs of any source; only those of the source "host" are computed.
     rollout: a rollout whose extras have the `reads` of the host needs.
   """
   host_needs = sorted({n for n in needs if n.source == "host"}, key=str)
@@ -201,16 +208,16 @@ def read(
     params: its parameters.
     tokens: the text.
     probes: probes that are differentiable with respect to `params`.
-    extras: values of the needs that the probes read.
-    temperature: all logits are divided by it, so that the probes are those of
-      the distribution that the samples were drawn from.
-    chunk: number of positions, of the S T of each prompt, that the heads are
-      applied to at a time; None: as many as give `_MAX_HEAD_OUTPUT` numbers on
-      a device. Scored positions come first, and chunks without any are left
-      out: with several chunks, values outside `tokens.mask` are 0. The axis P
-      is not cut, so that prompts that are sharded over devices stay where they
-      are.
-    stopped_probes: further probes, whose gradient is stopped.
+    extras: values of the needs that the probes read (`Probe.reads`).
+    temperature: divisor of all logits. With the temperature of the sampler,
+      probes are those of the distribution that the samples were drawn from.
+    chunk: number of positions per prompt, of its S * T, that the heads are
+      applied to at a time. None chooses the largest number for which no head
+      returns more than `_MAX_HEAD_OUTPUT` numbers on a device. Scored positions
+      come first, and chunks without a scored position are left out: with
+      several chunks, values outside `tokens.mask` are 0. The axis P is not cut,
+      so that prompts that are sharded over devices stay on their device.
+    stopped_probes: further probes, which are not differentiated.
 
   Returns:
     `{name of the probe: [P, S, T, ...]}`.
@@ -258,23 +265,24 @@ def read(
     """Evaluates the probes at the positions that a device holds."""
     P, S, T = mask.shape
     fn = functools.partial(evaluate, heads)
-    size = chunk
-    if size is None:
+    chunk_size = chunk
+    if chunk_size is None:
       hidden = scored.hidden
       vector = jax.ShapeDtypeStruct(hidden.shape[-1:], hidden.dtype)  # [D]
       widths = [
         jax.eval_shape(heads[h], vector).size for h in needed_heads & set(heads)
       ]
       widest = max(widths, default=vector.size)
-      size = max(_MAX_HEAD_OUTPUT // (P * widest), _MIN_CHUNK)
-    if size >= S * T:
+      chunk_size = max(_MAX_HEAD_OUTPUT // (P * widest), _MIN_CHUNK)
+    if chunk_size >= S * T:
       return fn(*inputs)
-    return _map_chunks(fn, inputs, mask, size)
+    return _map_chunks(fn, inputs, mask, chunk_size)
 
   reads = {str(n): extras[n] for p in probes for n in p.reads}
   inputs = (scored.hidden, tokens.completions, reads)
-  # Evaluated on the prompts of all devices together, every chunk would gather
-  # the parameters of the heads again, and add their gradients over devices.
+  # `local` evaluates the chunks of each device on that device. Chunks of all
+  # devices' prompts together would gather the parameters of the heads, and sum
+  # their gradients over devices, once per chunk.
   return scored.local(evaluate_locally)(scored.heads, inputs, tokens.mask)
 
 
@@ -296,18 +304,18 @@ def _map_chunks(
     The result of `fn`, a tree of arrays `[P, S, T, ...]`.
   """
   P, S, T = mask.shape
-  size = S * T
-  chunks = -(-size // chunk)
-  mask = mask.reshape(P, size)  # [P, S T]
+  positions = S * T
+  chunks = -(-positions // chunk)
+  mask = mask.reshape(P, positions)
   # Scored positions first, so that the chunks after them can be left out.
   order = jnp.argsort(~mask, axis=-1)
-  longest = mask.sum(-1).max()
+  max_scored = mask.sum(-1).max()  # scored positions of a prompt
 
   def cut(x):  # [P, S, T, ...] -> [chunks, P, chunk, ...]
-    x = x.reshape(P, size, *x.shape[3:])
+    x = x.reshape(P, positions, *x.shape[3:])
     x = _take(x, order)
     x = jnp.pad(
-      x, [(0, 0), (0, chunks * chunk - size)] + [(0, 0)] * (x.ndim - 2)
+      x, [(0, 0), (0, chunks * chunk - positions)] + [(0, 0)] * (x.ndim - 2)
     )
     return jnp.moveaxis(x.reshape(P, chunks, chunk, *x.shape[2:]), 1, 0)
 
@@ -318,14 +326,15 @@ def _map_chunks(
     x = jnp.where(mask.reshape(mask.shape + (1,) * (x.ndim - 2)), x, 0)
     return x.reshape(P, S, T, *x.shape[2:])
 
-  def zeros(*part):
-    shapes = jax.eval_shape(fn, *part)
+  def zeros(*chunk_inputs):
+    shapes = jax.eval_shape(fn, *chunk_inputs)
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
   # The backward pass computes a chunk again instead of keeping its logits.
   @jax.checkpoint
-  def body(start, part):
-    return start + chunk, jax.lax.cond(start < longest, fn, zeros, *part)
+  def body(start, chunk_inputs):
+    has_scored = start < max_scored
+    return start + chunk, jax.lax.cond(has_scored, fn, zeros, *chunk_inputs)
 
   _, result = jax.lax.scan(body, 0, jax.tree.map(cut, inputs))
   return jax.tree.map(join, result)
@@ -337,7 +346,7 @@ def _take(x: Array, indices: Array) -> Array:
 
 
 def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
-  """The tokens of a view, as described in `Need.view`.
+  """Returns the tokens of a view; see `Need.view`.
 
   Raises:
     KeyError: if the rollout lacks the view.
@@ -357,16 +366,17 @@ def view_tokens(rollout: types.Rollout, view: str) -> types.Tokens:
 
 
 def _prompts(tokens: types.Tokens) -> types.Tokens:
-  """Each prompt as a text of its own, so that its tokens can be scored.
+  """Returns the prompts as completions, so that their tokens can be scored.
 
-  Its first token becomes the prompt, and the others the only completion.
+  The first token of a prompt becomes the prompt, and its other tokens the only
+  completion: `prompts [P, 1]`, `completions [P, 1, L - 1]`.
   """
-  size = tokens.prompts.shape[-1]
-  count = tokens.prompt_mask.sum(-1, keepdims=True)  # [P, 1]
+  L = tokens.prompts.shape[-1]
+  count = tokens.prompt_mask.sum(-1, keepdims=True)  # [P, 1], prompt tokens
   # From padding on the left to padding on the right.
-  indices = jnp.minimum(size - count + jnp.arange(size), size - 1)
+  indices = jnp.minimum(L - count + jnp.arange(L), L - 1)
   aligned = jnp.take_along_axis(tokens.prompts, indices, -1)
-  mask = jnp.arange(size - 1) < count - 1
+  mask = jnp.arange(L - 1) < count - 1
   return types.Tokens(
     prompts=aligned[:, :1],
     prompt_mask=count > 0,
@@ -377,11 +387,11 @@ def _prompts(tokens: types.Tokens) -> types.Tokens:
 
 
 def _alone(tokens: types.Tokens) -> types.Tokens:
-  """The same completions, with only the first token of their prompts before."""
-  size = tokens.prompts.shape[-1]
-  first = size - tokens.prompt_mask.sum(-1, keepdims=True)
-  bos = jnp.take_along_axis(tokens.prompts, jnp.minimum(first, size - 1), -1)
-  return tokens.replace(prompts=bos, prompt_mask=first < size)
+  """Returns the completions after only the first token of their prompts."""
+  L = tokens.prompts.shape[-1]
+  first = L - tokens.prompt_mask.sum(-1, keepdims=True)  # index; L if no token
+  bos = jnp.take_along_axis(tokens.prompts, jnp.minimum(first, L - 1), -1)
+  return tokens.replace(prompts=bos, prompt_mask=first < L)
 
 
 def passes(
@@ -396,24 +406,25 @@ def passes(
   """Runs the passes of all needs and adds their values to the extras.
 
   There is one pass per source and view. A probe that reads the value of another
-  need is computed in a later pass. Nothing is differentiated.
+  need is computed in a later pass, even if source and view are the same.
+  Nothing is differentiated.
 
   Args:
     policy: the model.
     parameters: `{source: params}`.
     needs: needs of any source but "policy".
-    rollout: the text.
+    rollout: the rollout that is scored.
     temperature, chunk: same as in `read`.
-    parts: number of slices of P that are scored one after another, which saves
+    parts: number of slices along P that are scored one after another, to save
       memory.
 
   Returns:
     The rollout with the values in its extras.
 
   Raises:
-    KeyError: if a source has no parameters, a view or an array that the task,
-      the sampler or the host provides is missing, or needs read each other in a
-      circle.
+    KeyError: if a source has no parameters, if a view is missing, if an array
+      that the task, the sampler or the host must provide is missing, or if
+      needs read each other in a circle.
   """
   waiting = {need for need in needs if need.source not in EXTERNAL_SOURCES}
   for need in sorted(set(needs) - waiting, key=str):
@@ -434,26 +445,27 @@ def passes(
         "their probes read to the needs"
       )
     source, view = ready[0].source, ready[0].view
-    of_pass = [n for n in ready if (n.source, n.view) == (source, view)]
+    pass_needs = [n for n in ready if (n.source, n.view) == (source, view)]
     if source not in parameters:
       raise KeyError(
-        f"{[str(n) for n in of_pass]} need the parameters {source!r}; the state "
-        f"has {sorted(parameters)}. Add a parameter set {source!r} to the method"
+        f"{[str(n) for n in pass_needs]} need the parameters {source!r}; the "
+        f"state has {sorted(parameters)}. Add a parameter set {source!r} to "
+        "the method"
       )
-    waiting.difference_update(of_pass)
+    waiting.difference_update(pass_needs)
 
-    def score(part, source=source, of_pass=of_pass):
-      tokens, extras = part
-      probes = [n.probe for n in of_pass]
+    def score(text_slice, source=source, pass_needs=pass_needs):
+      tokens, extras = text_slice
+      probes = [n.probe for n in pass_needs]
       return read(
         policy, parameters[source], tokens, probes, extras, temperature, chunk
       )
 
-    reads = {str(n) for need in of_pass for n in need.probe.reads}
+    reads = {str(n) for need in pass_needs for n in need.probe.reads}
     extras = types.Named({k: rollout.extras[k] for k in reads})
     text = (view_tokens(rollout, view), extras)
     by_probe = minibatches.map_parts(score, text, parts)
-    by_need = {str(n): by_probe[n.probe.name] for n in of_pass}
+    by_need = {str(n): by_probe[n.probe.name] for n in pass_needs}
     rollout = rollout.replace(
       extras=rollout.extras.update(jax.lax.stop_gradient(by_need))
     )

@@ -1,15 +1,18 @@
 """The train step: one pure function from (state, rollout) to (state, metrics).
 
-For the policy, which is mostly the only learner (`rl.learners`):
+Each learner (`rl.learners`; usually the policy is the only one) makes these
+steps in turn:
 
-  passes      score the rollout under old and further parameters, no gradient
-  prepare     rewards, filters, advantages and masks, once, on the whole batch
+  passes           forward passes without gradient, such as log-probs of the old
+                   and the reference policy                 rl.scoring.passes
+  prepare          rewards, filters, advantages and masks, once, on the whole
+                   batch                                    rl.prepare.prepare
   for each epoch, for each minibatch:
-    gradient    of the loss, accumulated over microbatches
-    optimizer   one Optax update, skipped if it is not sound (`rl.update_guard`)
+    gradient       of the loss, over microbatches           rl.prepare.gradient
+    optimizer      one Optax update, unless it is refused   rl.update_guard
+  further updates  of `Method.further_updates`, if any      rl.further_updates
 
-Other learners follow with their own loss, then `Method.further_updates` if the
-method has any, and at the end every parameter set follows its rule.
+At the end every parameter set is updated by its rule (`rl.parameter_sets`).
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ class LearnerState:
 
 @flax.struct.dataclass
 class State:
-  """Everything that training changes, and the parameters that it does not.
+  """State of the training: what a train step changes, and what stays the same.
 
   Attributes:
     step: `[]` int32, number of training steps done; each uses one rollout.
@@ -67,13 +70,12 @@ class State:
     opt_state: state of the policy's optimizer.
     method_state: states of the policy's transforms, by name.
     parameter_sets: `{name: params}`, further parameters that methods read.
-    key: typed PRNG key. It never changes; `step` is folded into it.
+    key: typed PRNG key. It never changes; sampling folds `step` into it.
     learners: `{name: LearnerState}` of the learners besides the policy, whose
       parameters are `parameter_sets[name]`.
-    memory: what the policy's sampler remembers from one rollout to the next.
-    frozen: parameters that are never trained and that all parameter sets share.
-      Joined with `params`, or with a parameter set, they are the model's
-      (`rl.types.join`).
+    memory: state that the policy's sampler carries to its next rollout.
+    frozen: parameters that are never trained. The parameters of the model are
+      these, joined with `params` or with a parameter set (`rl.types.join`).
   """
 
   step: Array
@@ -94,11 +96,12 @@ def init(
   key: Array,
   frozen: types.PyTree | None = None,
 ) -> State:
-  """The state before the first step; parameter sets start from `params`.
+  """Builds the state before the first step.
 
   Args:
     method: method of the policy, or `{name: method}` of every learner.
-    params: trained parameters of the policy.
+    params: trained parameters of the policy, from which the parameter sets
+      start too.
     tx: optimizer of the policy, or `{name: optimizer}` of every learner.
     key: typed PRNG key.
     frozen: the policy's other parameters; None if all are trained.
@@ -110,16 +113,17 @@ def init(
   }
   states = {
     name: LearnerState(
-      txs[name].init(params if name == POLICY else sets[name]), one.init()
+      opt_state=txs[name].init(params if name == POLICY else sets[name]),
+      method_state=learner_method.init(),
     )
-    for name, one in methods.items()
+    for name, learner_method in methods.items()
   }
-  of_policy = states.pop(POLICY)
+  policy_state = states.pop(POLICY)
   return State(
     step=jnp.zeros((), jnp.int32),
     params=params,
-    opt_state=of_policy.opt_state,
-    method_state=of_policy.method_state,
+    opt_state=policy_state.opt_state,
+    method_state=policy_state.method_state,
     parameter_sets=sets,
     key=key,
     learners=states,
@@ -137,8 +141,9 @@ def _make_learner_step(
   """Builds one learner's step: passes, prepare, then epochs x minibatches.
 
   Args:
-    method, tx, plan: those of the learner.
-    changing: sources of parameters that change during the train step.
+    method, tx, plan: the learner's method, optimizer and plan.
+    changing: names of the parameters that change during the train step, as
+      sources of needs (`rl.scoring.Need.source`).
 
   Returns:
     `(policy, params, state, parameter_sets, rollout, usable) ->
@@ -146,7 +151,8 @@ def _make_learner_step(
   """
   _check_updates(method, plan)
   needs = prepare.required(method, plan.updates)
-  # Later learners reuse what was computed from unchanging parameters.
+  # Values that depend only on parameters that do not change in this train step.
+  # Later learners reuse them.
   reusable = [
     str(need) for need in needs if not need.sources & (changing | {"prepared"})
   ]
@@ -166,8 +172,9 @@ def _make_learner_step(
       params: the parameters that the learner trains.
       state: its optimizer state and method state.
       parameter_sets: further parameters, by name.
-      rollout: scored by the task; extras may hold results of earlier passes.
-      usable: `[]` bool; False skips every update.
+      rollout: the rollout with the scores of the task. Its extras may have
+        results of the passes of earlier learners.
+      usable: `[]` bool; if it is False, every update is skipped.
 
     Returns:
       The new parameters and state, the metrics, and the extras that later
@@ -192,7 +199,7 @@ def _make_learner_step(
     )
     reward_metrics = {}
     if method.reward is not None:
-      reward_metrics, rewards_are_finite = _judge_rewards(
+      reward_metrics, rewards_are_finite = _reward_metrics(
         method, rollout, batch.rollout
       )
       usable &= rewards_are_finite
@@ -228,13 +235,19 @@ def _make_learner_step(
     )
 
     # Further updates: only few methods have any.
-    passes = {}
+    num_passes = {}
     for further in method.further_updates:
-      params, opt_state, passes[f"phase/{further.metric}_passes"] = (
-        further_updates.run(
-          *(further, policy, tx, plan, params, opt_state, batch.rollout, usable)
-        )
+      params, opt_state, passes = further_updates.run(
+        further=further,
+        policy=policy,
+        tx=tx,
+        plan=plan,
+        params=params,
+        opt_state=opt_state,
+        rollout=batch.rollout,
+        usable=usable,
       )
+      num_passes[f"phase/{further.metric}_passes"] = passes
 
     method_state = update_guard.select(usable, method_state, state.method_state)
     signal = prepare.first_signal(method, batch)
@@ -244,7 +257,7 @@ def _make_learner_step(
       {
         **reward_metrics,
         **pass_costs,
-        **passes,
+        **num_passes,
         **({} if signal is None else metrics.advantage_metrics(*signal)),
         **tally.merge(),
         "optim/grad_norm": norms.mean(),
@@ -263,14 +276,14 @@ def _check_updates(method: Method, plan: Plan) -> None:
     raise ValueError(
       f"{method.name}: {on_policy[0]} is strictly on-policy, but epochs = "
       f"{plan.epochs} and minibatches = {plan.minibatches} make {plan.updates} "
-      "updates per rollout; use 1 and 1, or a surrogate with a ratio"
+      "updates per rollout; set both to 1, or use a surrogate with a ratio"
     )
 
 
-def _judge_rewards(
+def _reward_metrics(
   method: Method, rollout: types.Rollout, prepared: types.Rollout
 ) -> tuple[Metrics, Array]:
-  """Compares the method's reward with the task's scores.
+  """Computes metrics of the method's reward, and checks that it is finite.
 
   Args:
     method: a method with a reward.
@@ -278,7 +291,8 @@ def _judge_rewards(
     prepared: the rollout with the scores of the reward.
 
   Returns:
-    Metrics, and whether all rewards are finite, `[]` bool.
+    Metrics, and whether the scores of the task and of the reward are all
+    finite, `[]` bool.
   """
   rewarded = rollout.replace(
     scores=prepared.scores,
@@ -311,27 +325,30 @@ def make(
   tx: Optimizers,
   plan: Plan,
 ) -> Callable[[State, Rollouts], tuple[State, Metrics]]:
-  """The pure train step `(state, rollout) -> (state, metrics)`.
+  """Builds the pure train step `(state, rollout) -> (state, metrics)`.
 
-  Jit it yourself, with the state donated and with any shardings; the numbers
-  do not depend on them. It is deterministic: minibatches are the same slices in
-  every epoch. `rl.update_guard` says which updates are skipped.
+  The caller compiles it, with the state donated and with any shardings, which
+  do not change the results beyond rounding. It is deterministic: minibatches
+  are the same slices in every epoch. Some updates are skipped
+  (`rl.update_guard`).
 
-  With a single update per rollout the old policy is the current one, and what
-  only the loss reads of it costs no pass of its own.
+  If there is a single update per rollout, the old policy is the current one
+  during that update. Values of the old policy that only the loss reads are then
+  taken from the forward pass of the loss, and no pass is needed for them.
 
   Args:
     method: method of the policy, or `{name: method}` of every learner, in the
       order in which they learn.
     policy: the model that all learners share, each with its parameters.
     tx: optimizer of the policy, or `{name: optimizer}` of every learner.
-    plan: plan of the policy. Every other learner makes one update per rollout
-      (`Plan.single`).
+    plan: plan of the updates of the policy. Every other learner makes one
+      update per rollout (`Plan.single`).
 
   Returns:
-    The train step. Its rollout is that of the policy, or a mapping in which a
-    learner finds a rollout of its own under its name. Metrics of the learners
-    besides the policy begin with the learner's name: `prm/loss/total`.
+    The train step. Its second argument is a rollout, or a mapping `{learner:
+    rollout}` with one for "policy"; learners without a rollout in the mapping
+    use that of the policy. Metrics of the learners besides the policy begin
+    with the learner's name: `prm/loss/total`.
 
   Raises:
     ValueError: if a method without a ratio would make several updates per
@@ -343,9 +360,12 @@ def make(
   changing = {"old", *methods}
   learner_steps = {
     name: _make_learner_step(
-      one, txs[name], plan if name == POLICY else plan.single, changing
+      learner_method,
+      txs[name],
+      plan if name == POLICY else plan.single,
+      changing,
     )
-    for name, one in methods.items()
+    for name, learner_method in methods.items()
   }
 
   def train_step(state: State, rollouts: Rollouts) -> tuple[State, Metrics]:
@@ -366,17 +386,16 @@ def make(
       **state.learners,
     }
     for name in methods:
-      # A learner besides the policy may have a rollout of its own.
-      own_rollout = rollouts.get(name, rollout)
+      learner_rollout = rollouts.get(name, rollout)
       usable = (
-        score_check.passes & update_guard.check_scores(own_rollout).passes
+        score_check.passes & update_guard.check_scores(learner_rollout).passes
       )
       params[name], states[name], learner_metrics, extras = learner_steps[name](
         model,
         params[name],
         states[name],
         {name: params[name] for name in parameter_sets},
-        own_rollout,
+        learner_rollout,
         usable,
       )
       if name not in rollouts:
@@ -384,12 +403,12 @@ def make(
       prefix = learners.prefix(name)
       logged |= {prefix + key: value for key, value in learner_metrics.items()}
 
-    of_policy = states.pop(POLICY)
+    policy_state = states.pop(POLICY)
     new_state = State(
       step=state.step + 1,
       params=params[POLICY],
-      opt_state=of_policy.opt_state,
-      method_state=of_policy.method_state,
+      opt_state=policy_state.opt_state,
+      method_state=policy_state.method_state,
       parameter_sets={
         name: parameter_set.update(
           params[name],

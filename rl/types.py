@@ -3,14 +3,19 @@
 Axes: P prompts, S samples per prompt (a group), T completion tokens, L prompt
 tokens, K reasoning steps, M reward components, V vocabulary, D hidden width.
 
-A signal (a reward, a return, an advantage) has a *level*, which says what its
-axes are. Levels are declared, because the number of axes does not distinguish a
-signal of steps from a signal of tokens:
+A *signal* is an array of rewards, returns or advantages. Its *level* says what
+it has one value for:
 
-  none    no signal: a source takes none      prompt  [P]
-  scalar  []                                  sample  [P, S]
-  vector  [M, P, S]                           step    [P, S, K]
-                                              token   [P, S, T]
+  scalar  []          the batch
+  prompt  [P]         each prompt
+  sample  [P, S]      each sample
+  vector  [M, P, S]   each sample and reward component
+  step    [P, S, K]   each reasoning step
+  token   [P, S, T]   each completion token
+  none                no signal; a transform without input "takes none"
+
+Levels are declared, because the number of axes does not distinguish a signal of
+steps from a signal of tokens.
 
 Prompts are padded on the left; completions start at t = 0 and are padded on the
 right.
@@ -29,6 +34,7 @@ Array = jax.Array
 PyTree = Any
 Level = Literal["none", "scalar", "prompt", "sample", "vector", "step", "token"]
 LEVELS: tuple[str, ...] = get_args(Level)
+# The axes of a signal, by its level, as they are printed in error messages.
 AXES: Mapping[str, str] = {
   "none": "no signal",
   "scalar": "[]",
@@ -45,16 +51,16 @@ class Tokens:
   """The text that one forward pass reads.
 
   Attributes:
-    prompts: `[P, L]` int32, padded on the left. In a view (`Rollout.views`) in
-      which every sample has a prompt of its own: `[P, S, L]`.
+    prompts: `[P, L]` int32, padded on the left; `[P, S, L]` in a view
+      (`Rollout.views`) in which every sample has another prompt.
     prompt_mask: bool, shaped like `prompts`; False on padding.
     completions: `[P, S, T]` int32, padded on the right.
-    lengths: `[P, S]` int32, number of completion tokens without padding,
-      whoever wrote them. The tokens of a tool are counted, because the policy
-      attends to them, although it is not trained on them.
-    mask: `[P, S, T]` bool, the *scored* tokens: those that the policy chose,
-      and that it is trained on. EOS is scored; padding and the tokens of a tool
-      or user are not.
+    lengths: `[P, S]` int32, number of completion tokens without padding. The
+      tokens of a tool or user are counted, because the policy attends to them,
+      although it is not trained on them.
+    mask: `[P, S, T]` bool, True for the *scored* tokens: those that the policy
+      chose, and that it is trained on. EOS is scored; padding and the tokens of
+      a tool or user are not.
   """
 
   prompts: Array
@@ -66,7 +72,12 @@ class Tokens:
 
 @flax.struct.dataclass
 class Named:
-  """Arrays by name. The error for a missing name says what to declare."""
+  """Arrays by name, such as those that a transform or term has declared.
+
+  The keys are strings, or objects whose string is the name, such as needs and
+  probes (`rl.scoring`). Reading a name that is missing raises a KeyError that
+  says where to declare it.
+  """
 
   arrays: dict[str, Any] = flax.struct.field(default_factory=dict)
 
@@ -75,7 +86,7 @@ class Named:
     if key not in self.arrays:
       raise KeyError(
         f"{key!r} is not available; declare it in `needs` of the transform or "
-        f"term that reads it. available: {sorted(self.arrays)}"
+        f"term that reads it. Available: {sorted(self.arrays)}"
       )
     return self.arrays[key]
 
@@ -83,7 +94,7 @@ class Named:
     return str(key) in self.arrays
 
   def update(self, arrays: Mapping[str, Any]) -> Named:
-    """A copy in which these arrays are added or replaced."""
+    """Returns a copy in which these arrays are added or replaced."""
     return Named({**self.arrays, **arrays})
 
 
@@ -95,29 +106,32 @@ class Rollout:
 
   Attributes:
     tokens: the prompts and the sampled completions.
-    sample_mask: `[P, S]` bool, the samples that exist. Groups may differ in
-      size; every statistic of a group leaves out the samples that do not exist.
+    sample_mask: `[P, S]` bool, True for the samples that exist. Groups may
+      differ in size; every statistic of a group leaves out the samples that do
+      not exist.
     behavior_log_probs: `[P, S, T]` float32, log-probability of each token under
       the distribution that it was sampled from (temperature, top-p, ...).
-    finished: `[P, S]` bool, whether EOS ended the sample, and not the length
-      limit.
-    scores: `[P, S]` float32, the outcome reward.
-    correct: `[P, S]` int8, the verdict: 1 right, 0 wrong, -1 unknown. Filters
-      and metrics of accuracy read the verdict, not the score.
+    finished: `[P, S]` bool, True if EOS ended the sample, False if the length
+      limit did.
+    scores: `[P, S]` float32, the outcome reward of each sample: at first that
+      of the task, then that of `Method.reward` if there is one.
+    correct: `[P, S]` int8, the verdict of the task: 1 right, 0 wrong, -1
+      unknown. Filters and metrics of accuracy read the verdict, not the score.
     prompt_ids: `[P]` int32, the same number for the same prompt in every batch.
     keys: `[P]` PRNG keys, one per prompt, so that random numbers do not depend
       on the sharding.
-    step: `[]` int32, the training step, read by schedules.
-    components: `{name: [P, S]}`, the parts that a reward is composed of.
+    step: `[]` int32, number of the training step, read by schedules.
+    components: `{name: [P, S]}`, named parts of the score.
     step_ids: `[P, S, T]` int32, number of the reasoning step that a token is
-      in; -1 outside of steps.
-    step_scores, step_mask: `[P, S, K]`, process rewards and which steps exist.
+      in; -1 outside of reasoning steps.
+    step_scores: `[P, S, K]` float32, process reward of each reasoning step.
+    step_mask: `[P, S, K]` bool, True for the reasoning steps that exist.
     segments: `[P, S, T]` int32, number of the turn or role of a token; -1
       outside of segments.
     views: `{name: Tokens}`, other texts that a forward pass can read. The task
       makes them, since `rl` has no tokenizer.
-    extras: `{"source/probe": array}`, results of forward passes, and arrays
-      from the task and the sampler ("task/...", "sampler/..."; see `rl.scoring`).
+    extras: `{"source/probe": array}`, results of forward passes, and arrays of
+      the task and the sampler ("task/...", "sampler/..."; see `rl.scoring`).
     memory: state that the sampler carries to its next rollout.
   """
 
@@ -153,12 +167,16 @@ class Rollout:
   def scored_lengths(self) -> Array:
     """`[P, S]`, number of scored tokens of each sample.
 
-    `tokens.lengths` counts all tokens without padding, whoever wrote them.
+    `tokens.lengths` also counts the tokens of a tool or user.
     """
     return self.tokens.mask.sum(-1)
 
   def valid(self, level: str) -> Array:
-    """Mask of the entries that exist, shaped like a signal at `level`."""
+    """Returns the mask of the entries that exist, for a signal at `level`.
+
+    At the level "vector" it is `[P, S]`, and at every other level shaped like
+    the signal.
+    """
     if level == "step":
       return self.step_mask & self.sample_mask[..., None]
     if level == "token":
@@ -180,11 +198,12 @@ class Scored(NamedTuple):
     hidden: `[P, S, T, D]`. Entry t is the final hidden state *from which token
       t of the completion is predicted*; entry 0 is that of the last prompt
       token.
-    heads: `{name: fn}`, with `fn([N, D]) -> [N, ...]` float32. Every policy has
-      the head "logits", which gives `[N, V]`. The head "value" gives `[N]`.
-    local: `fn -> fn`. It returns the same function of the heads and of arrays
-      `[P, S, ...]`, evaluated on each device for the prompts and samples that
-      the device holds.
+    heads: `{name: fn}`, with `fn([N, D]) -> [N, ...]` float32 for N positions.
+      Every policy has the head "logits", which gives `[N, V]`. The head
+      "value", which some policies have, gives `[N]`.
+    local: wraps a function of the heads and of arrays `[P, S, ...]`, so that
+      each device evaluates it for the prompts and samples that it holds. The
+      default is for a single device.
   """
 
   hidden: Array
@@ -196,24 +215,26 @@ class Scored(NamedTuple):
 class Policy:
   """A model, as pure functions of its parameters.
 
-  A *row* is a place in which completions of a prompt are decoded, one after
-  another (`rl.sampling.generation`).
+  A *row* of the cache holds one completion at a time. After it has ended, the
+  row can decode the next completion of the same prompt
+  (`rl.sampling.generation`).
 
   Attributes:
-    score: `(params, Tokens) -> Scored`, a forward pass over a text that exists.
+    score: `(params, Tokens) -> Scored`, a forward pass over a given text.
     prefill: `(params, prompts [P, L], prompt_mask [P, L], rows, capacity)
       -> (logits [P, V], cache)`. It reads each prompt once and returns the
       logits of the first completion token. The cache has space for `capacity`
       completion tokens in each of `rows` rows per prompt.
     decode: `(served, tokens [P, rows], t, cache) -> (logits [P, rows, V],
-      cache)`. It appends completion token number t to each row and returns the
-      logits of token t + 1; t is `[P, rows]`, or one number for all rows. A row
-      that starts again at t = 0 discards its earlier tokens.
+      cache)`. It appends the given completion tokens, number t, to the rows and
+      returns the logits of tokens number t + 1; t is `[P, rows]`, or one number
+      for all rows. A row that starts again at t = 0 discards its earlier
+      tokens.
     serve: `params -> served`, the parameters in the form that `decode` reads.
       It is called once per rollout.
-    resize: `(cache, capacity) -> cache`, with space for `capacity` tokens per
-      row. It may shrink a cache before the first `decode`, and grow it while no
-      row has had more tokens than the old capacity.
+    resize: `(cache, capacity) -> cache`, with space for `capacity` completion
+      tokens per row. A cache may be shrunk before the first `decode`, and grown
+      as long as no row has had more tokens than the old capacity.
   """
 
   score: Callable[[PyTree, Tokens], Scored]
@@ -223,14 +244,19 @@ class Policy:
   resize: Callable[[PyTree, int], PyTree] = lambda cache, capacity: cache
 
   def with_frozen(self, frozen: PyTree) -> Policy:
-    """The same policy, as functions of the parameters that are not frozen."""
+    """Returns the policy as functions of the parameters that are not frozen.
+
+    Args:
+      frozen: the frozen parameters, a nested dict; see `join`.
+    """
     if not frozen:
       return self
 
     def with_all_params(fn: Callable) -> Callable:
       return lambda params, *args: fn(join(params, frozen), *args)
 
-    names = ("score", "prefill", "decode", "serve")  # those that take params
+    # The functions whose first argument is params, or the result of `serve`.
+    names = ("score", "prefill", "decode", "serve")
     functions = {name: with_all_params(getattr(self, name)) for name in names}
     return dataclasses.replace(self, **functions)
 
@@ -239,7 +265,7 @@ def join(params: PyTree, frozen: PyTree) -> PyTree:
   """Merges two nested dicts; a leaf of `params` replaces one of `frozen`."""
   if not (isinstance(params, Mapping) and isinstance(frozen, Mapping)):
     return params
-  both = {
+  merged = {
     name: join(params[name], frozen[name]) for name in params if name in frozen
   }
-  return {**frozen, **params, **both}
+  return {**frozen, **params, **merged}

@@ -1,15 +1,20 @@
 """Decides which updates of a training step are skipped, and records why.
 
-An update is skipped, and parameters, optimizer state and method state stay as
-they are, if
+An update is skipped, which leaves parameters and optimizer state as they are,
+if
 
-  1. a score or a step score of the rollout is not finite (`ScoreCheck`), or
+  1. a score or a step score, of the task or of the method's reward, is not
+     finite (`check_scores`), or
   2. the loss, the gradient or the update is not finite, or
   3. the mean importance ratio exceeds `Plan.max_mean_ratio`, or
-  4. no token of the minibatch is in the loss (`is_sound` decides 2 to 4).
+  4. no token of the minibatch is in the loss.
 
-The metrics say so: `guard/bad_prompt` and `guard/bad_sample` name the first
-sample of case 1, and `optim/skipped` counts the skipped updates of a step.
+`is_sound` checks 2 to 4. Case 1 skips all updates of a learner in the training
+step, and the states of the method's transforms do not change either.
+
+The metrics `guard/bad_prompt` and `guard/bad_sample` identify the first sample
+of case 1 in a rollout `[P, S]` (P prompts, S samples per prompt), and
+`optim/skipped` counts the skipped updates of a training step.
 """
 
 from __future__ import annotations
@@ -30,8 +35,10 @@ class ScoreCheck:
   """The first sample of a rollout whose score or step score is not finite.
 
   Attributes:
-    prompt_id: `[]` int32, identity of its prompt; -1 if all scores are finite.
-    sample: `[]` int32, its number within the group; -1 likewise.
+    prompt_id: `[]` int32, `Rollout.prompt_ids` of its prompt; -1 if all scores
+      are finite.
+    sample: `[]` int32, number of the sample among those of its prompt, from 0;
+      -1 if all scores are finite.
   """
 
   prompt_id: Array
@@ -43,7 +50,7 @@ class ScoreCheck:
     return self.sample < 0
 
   def otherwise(self, other: ScoreCheck) -> ScoreCheck:
-    """This check if it names a sample, and `other` if it does not."""
+    """Returns this check if it has found a sample, otherwise `other`."""
     return select(self.passes, other, self)
 
   def metrics(self) -> dict[str, Array]:
@@ -55,7 +62,10 @@ class ScoreCheck:
 
 
 def check_scores(rollout: types.Rollout) -> ScoreCheck:
-  """Looks for a score or a step score that is not finite."""
+  """Looks for the first sample with a score or step score that is not finite.
+
+  Samples and reasoning steps that do not exist are left out.
+  """
   bad = ~jnp.isfinite(rollout.scores)  # [P, S]
   if rollout.step_scores is not None:
     bad_steps = rollout.step_mask & ~jnp.isfinite(rollout.step_scores)
@@ -75,14 +85,14 @@ def is_sound(
   masks: tuple[Array, ...],
   plan: Plan,
 ) -> Array:
-  """Checks an update for the cases 2 to 4 of the list above.
+  """Checks an update for the cases 2 to 4 of the module docstring.
 
   Args:
-    metrics: metrics of the loss of the minibatch.
-    gradient_norm: `[]` global norm of its gradient.
-    updates: what the optimizer would add to the parameters.
-    masks: one mask per term, the tokens in its loss.
-    plan: gives the largest mean ratio.
+    metrics: merged metrics of the minibatch (`rl.metrics.Tally.merge`).
+    gradient_norm: `[]`, global norm of the gradient of the minibatch.
+    updates: the arrays that the optimizer would add to the parameters.
+    masks: one mask `[P, S, T]` per term, True for the tokens in its loss.
+    plan: the plan, of which `max_mean_ratio` is read.
 
   Returns:
     `[]` bool, True if the update may be made.
@@ -98,5 +108,5 @@ def is_sound(
 def select(
   condition: Array, new: types.PyTree, old: types.PyTree
 ) -> types.PyTree:
-  """The tree `new` if the condition holds, and `old` if it does not."""
+  """Returns the tree `new` if the condition is True, else the tree `old`."""
   return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)

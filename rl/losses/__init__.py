@@ -1,1 +1,1 @@
-"""Loss terms: surrogates, importance ratios, KL terms and aggregation."""
+"""Terms of a loss, and the surrogates, ratios and aggregates that they use."""

@@ -1,10 +1,13 @@
 """Aggregates: how the values of tokens, samples or prompts become one number.
 
-An aggregate turns the mask `[P, S, T]` of the tokens in the loss into one
-*aggregation weight* per value; the loss is the sum of weight times value.
-The weights are computed from all of a minibatch, before it is cut into
-microbatches, so that the gradients of any microbatches, on any devices, add up
-exactly. Samples and prompts without a token in the loss are not counted.
+An aggregate turns a mask `[P, S, T]` (P prompts, S samples per prompt, T
+tokens), which is True for the tokens in the loss, into one *aggregation weight*
+per value. The loss of a term is the sum of weight times value.
+
+A mean over samples or prompts leaves out those without a token in the loss. The
+weights are computed from a whole minibatch, before it is cut into microbatches.
+Therefore the gradients of the microbatches, on any devices, add up to that of
+the minibatch.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ class Aggregate:
 
   Attributes:
     name: the name with its hyper-parameters.
-    level: level of the values that it weighs: token, sample or prompt.
-    fn: `mask [P, S, T] -> weights` at `level`.
+    level: level of the values that the weights multiply: token, sample or
+      prompt.
+    fn: `mask [P, S, T] -> weights`, float32 at `level`.
   """
 
   name: str
@@ -39,22 +43,22 @@ class Aggregate:
 
 
 def at_least_one(n: Array) -> Array:
-  """A count as a float32 divisor: empty means divide by 1 instead of 0."""
+  """Converts a count to a float32 divisor, with 1 in place of 0."""
   return jnp.maximum(n, 1).astype(jnp.float32)
 
 
-def _samples(mask: Array) -> Array:
-  """`[P, S]` bool, samples with a token in the loss."""
+def _samples_in_loss(mask: Array) -> Array:
+  """Returns which samples have a token in the loss, `[P, S]` bool."""
   return mask.any(-1)
 
 
-def _prompts(mask: Array) -> Array:
-  """`[P]` bool, prompts with a token in the loss."""
+def _prompts_in_loss(mask: Array) -> Array:
+  """Returns which prompts have a token in the loss, `[P]` bool."""
   return mask.any((-2, -1))
 
 
 def token_mean() -> Aggregate:
-  """Mean over the tokens of all samples, so that long samples weigh more (DAPO)."""
+  """Mean over the tokens of all samples (DAPO); long samples weigh more."""
   return Aggregate("token_mean", "token", lambda m: m / at_least_one(m.sum()))
 
 
@@ -71,7 +75,7 @@ def seq_mean_token_mean() -> Aggregate:
     lambda m: (
       m
       / at_least_one(m.sum(-1, keepdims=True))
-      / at_least_one(_samples(m).sum())
+      / at_least_one(_samples_in_loss(m).sum())
     ),
   )
 
@@ -81,27 +85,30 @@ def seq_mean_token_sum() -> Aggregate:
   return Aggregate(
     "seq_mean_token_sum",
     "token",
-    lambda m: m / at_least_one(_samples(m).sum()),
+    lambda m: m / at_least_one(_samples_in_loss(m).sum()),
   )
 
 
 def seq_mean_token_sum_norm(horizon: int | None = None) -> Aggregate:
   """Mean over samples of (sum over their tokens / `horizon`) (Dr. GRPO).
 
-  The divisor is a *constant*, unlike the number of tokens of a sample. verl's
-  mode of the same name agrees since February 2026; earlier versions did not
-  divide by the number of samples.
+  `horizon` is a *constant*, unlike the number of tokens of a sample. The mode
+  of the same name in verl computes the same since February 2026; earlier
+  versions did not divide by the number of samples.
 
   Args:
-    horizon: length of the longest completion in tokens. None takes the T of the
-      batch, which is constant if all batches are padded to the same T.
+    horizon: the constant, in tokens; usually the largest length that a
+      completion can have. None takes the padded length T of the batch, which is
+      constant if all batches are padded to the same T.
   """
   name = f"seq_mean_token_sum_norm({'T' if horizon is None else horizon})"
   return Aggregate(
     name,
     "token",
     lambda m: (
-      m / at_least_one(_samples(m).sum()) / float(horizon or m.shape[-1])
+      m
+      / at_least_one(_samples_in_loss(m).sum())
+      / float(horizon or m.shape[-1])
     ),
   )
 
@@ -111,7 +118,7 @@ def prompt_mean_token_sum() -> Aggregate:
   return Aggregate(
     "prompt_mean_token_sum",
     "token",
-    lambda m: m / at_least_one(_prompts(m).sum()),
+    lambda m: m / at_least_one(_prompts_in_loss(m).sum()),
   )
 
 
@@ -120,7 +127,7 @@ def sample_mean() -> Aggregate:
   return Aggregate(
     "sample_mean",
     "sample",
-    lambda m: _samples(m) / at_least_one(_samples(m).sum()),
+    lambda m: _samples_in_loss(m) / at_least_one(_samples_in_loss(m).sum()),
   )
 
 
@@ -129,5 +136,5 @@ def prompt_mean() -> Aggregate:
   return Aggregate(
     "prompt_mean",
     "prompt",
-    lambda m: _prompts(m) / at_least_one(_prompts(m).sum()),
+    lambda m: _prompts_in_loss(m) / at_least_one(_prompts_in_loss(m).sum()),
   )

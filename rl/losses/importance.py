@@ -1,8 +1,10 @@
-"""Importance weights for rollouts whose behavior policy is a few updates old.
+"""Importance weights for rollouts of a behavior policy that is out of date.
 
-An asynchronous sampler has older parameters than the trainer, or computes in
-another precision. `add_importance_weights` multiplies the advantages of a
-method by the truncated ratio of the trainer's policy to the behavior policy.
+The *behavior* policy is the distribution that the sampler drew the tokens from.
+The *old* policy has the trainer's parameters at the start of the training step.
+They differ if the sampler is asynchronous, and so has earlier parameters, or
+computes in another precision. `add_importance_weights` multiplies the
+advantages of a method by the truncated ratio of the old to the behavior policy.
 """
 
 import dataclasses
@@ -15,6 +17,8 @@ from rl.losses.terms import Loss, Term
 from rl.method import Method
 from rl.transforms import Transform, broadcast, chain, transform
 
+# Log-probs of the sampled tokens under the old policy, [P, S, T]: P prompts, S
+# samples per prompt, T tokens.
 _OLD = scoring.Need("old", scoring.log_probs)
 
 
@@ -22,76 +26,81 @@ _OLD = scoring.Need("old", scoring.log_probs)
 def truncated_importance(
   advantages: jax.Array, rollout: types.Rollout, *, cap: float
 ) -> jax.Array:
-  """A_t min(pi_old(y_t) / pi_behavior(y_t), cap).
+  """Multiplies the advantage of each token y_t by a truncated ratio.
 
-  pi_old is the policy at the start of the step. log pi_behavior is what the
-  sampler reported. Put it last in a chain, because it multiplies a finished
-  advantage. The weight is exactly 1 if both policies agree.
+    A_t * min(pi_old(y_t) / pi_behavior(y_t), cap)
+
+  log pi_behavior is the log-prob that the sampler reported. If both policies
+  agree at a token, the weight is 1 (for cap >= 1). In a chain, this transform
+  is the last link, so that no later link normalizes the weights away.
 
   Source: Yao et al. 2025, Your Efficient RL Framework Secretly Brings You
   Off-Policy RL Training.
   """
-  weight = jnp.exp(_log_weights(rollout, cap))
-  return jnp.where(_sampled_tokens(rollout), weight, 1.0) * advantages
+  weight = jnp.exp(_log_weights(rollout, cap))  # [P, S, T]
+  return jnp.where(rollout.valid("token"), weight, 1.0) * advantages
 
 
 @transform(takes="token", needs={_OLD})
 def truncated_geometric_importance(
   advantages: jax.Array, rollout: types.Rollout, *, cap: float
 ) -> jax.Array:
-  """A_t (prod_u w_u)^(1 / T), the product over the T tokens of the sample.
+  """Multiplies the advantages of a sample by a geometric mean of token weights.
 
-  w_u = min(pi_old(y_u) / pi_behavior(y_u), cap) is the weight of a token in
-  `truncated_importance`. All tokens of a sample have the same weight. The mean
-  includes tokens that the loss filter removes, which is applied later.
+    A_t * (prod_u w_u)^(1 / N)
+
+  w_u = min(pi_old(y_u) / pi_behavior(y_u), cap) is the weight of token u in
+  `truncated_importance`, and u runs over the N scored tokens of the sample. The
+  mean includes the tokens that the method's `loss_filter` removes: the filter
+  is applied after the advantage.
   """
-  mean = masked.mean(
-    _log_weights(rollout, cap), _sampled_tokens(rollout), keepdims=True
-  )  # [P, S, 1]; 0 if the sample has no token
-  return jnp.exp(mean) * advantages
+  mean_log_weight = masked.mean(
+    _log_weights(rollout, cap), rollout.valid("token"), keepdims=True
+  )  # [P, S, 1]; 0 if the sample has no scored token
+  return jnp.exp(mean_log_weight) * advantages
 
 
 def _log_weights(rollout: types.Rollout, cap: float) -> jax.Array:
-  """Log of the truncated ratio of each token, `[P, S, T]`."""
+  """Computes the log of the truncated ratio of each token, `[P, S, T]`."""
   log_ratio = rollout.extras[_OLD] - rollout.behavior_log_probs
   return jnp.minimum(log_ratio, jnp.log(cap))
 
 
-def _sampled_tokens(rollout: types.Rollout) -> jax.Array:
-  """Mask of the tokens that the policy sampled, `[P, S, T]`."""
-  return rollout.mask & rollout.sample_mask[..., None]
-
-
-# The keys are values of `rl.losses.terms.Term.token_mean`.
-_WEIGHTS = {
+# By the kind of mean over tokens in a term's objective (`Term.token_mean`).
+_WEIGHT_TRANSFORMS = {
   "arithmetic": truncated_importance,
   "geometric": truncated_geometric_importance,
 }
 
 
 def add_importance_weights(method: Method, cap: float) -> Method:
-  """Weighs the advantages of a method by `truncated_importance(cap)`.
+  """Multiplies the advantages of a method by importance weights.
 
-  A term whose mean over tokens is geometric (GMPO) is weighed by
-  `truncated_geometric_importance(cap)` instead: its factors rho_t become
-  w_t rho_t, and (prod_t w_t rho_t)^(1 / T) is the geometric mean of the weights
-  times that of the ratios. The ratio of GSPO is a geometric mean too, but its
-  objective is the arithmetic mean of s_i A_t over tokens, in which A_t may
-  differ between tokens (GSPO-token), so that w_t stays the weight of its token.
-  verl treats both methods in these ways.
+  The weights are those of `truncated_importance(cap)`, except for a term whose
+  objective is a geometric mean over tokens (`Term.token_mean`, GMPO). There,
+  each ratio rho_t of the mean is multiplied by the weight w_t of its token, and
+
+    (prod_t w_t rho_t)^(1 / N) = (prod_t w_t)^(1 / N) * (prod_t rho_t)^(1 / N)
+
+  over the N tokens of a sample, so that the advantage is multiplied by
+  `truncated_geometric_importance(cap)`. The ratio s_i of GSPO is a geometric
+  mean too, but its objective is the arithmetic mean of s_i A_t over the tokens
+  t, whose advantages A_t may differ (GSPO-token). Therefore each A_t is
+  multiplied by the weight w_t of its own token. verl does the same for both
+  methods.
 
   Args:
-    method: a method with an advantage. Terms with a signal of their own stay as
-      they are.
+    method: a method with an advantage. Terms that read another signal instead
+      of the method's advantage (`Term.signal`) stay as they are.
     cap: largest weight of a token.
 
   Raises:
-    ValueError: if the method has no advantage, the ratio of a term is already
-      to the behavior policy, or the cap is not positive.
-    LevelError: if a term reads advantages of samples, which have no tokens.
+    ValueError: if the method has no advantage, the denominator of a term's
+      ratio is the behavior policy already, or the cap is not positive.
+    LevelError: if a term takes advantages of samples; raised by `Method`.
   """
   if cap <= 0:
-    raise ValueError(f"cap = {cap} must be above 0; a usual value is 2.0")
+    raise ValueError(f"cap = {cap} must be above 0; a usual value is 2.0.")
   if method.advantage is None:
     raise ValueError(
       f"{method.name} has no advantage that importance weights could multiply; "
@@ -100,27 +109,28 @@ def add_importance_weights(method: Method, cap: float) -> Method:
   for term in method.loss.terms:
     if term.denominator == "behavior":
       raise ValueError(
-        f"{method.name}: the ratio of {term} is already to the behavior policy; "
-        "use it without importance weights"
+        f"{method.name}: the denominator of the ratio of {term} is the "
+        "behavior policy already; use the method without importance weights"
       )
 
   def weighted_advantage(token_mean: str) -> Transform:
     to_tokens = () if method.advantage.gives == "token" else (broadcast(),)
-    return chain(method.advantage, *to_tokens, _WEIGHTS[token_mean](cap))
+    weights = _WEIGHT_TRANSFORMS[token_mean](cap)
+    return chain(method.advantage, *to_tokens, weights)
 
   def reads_advantage(term: Term) -> bool:
     return term.signal is None and term.takes != "none"
 
   readers = [term for term in method.loss.terms if reads_advantage(term)]
-  shared = readers[0].token_mean if readers else "arithmetic"
-  # The method has one advantage, so a term with the other mean over tokens gets
-  # a signal of its own.
+  # The method has one advantage, with the weights that its first term needs. A
+  # term that needs the other kind of weights gets a signal in its place.
+  first_mean = readers[0].token_mean if readers else "arithmetic"
   terms = tuple(
     dataclasses.replace(term, signal=weighted_advantage(term.token_mean))
-    if reads_advantage(term) and term.token_mean != shared
+    if reads_advantage(term) and term.token_mean != first_mean
     else term
     for term in method.loss.terms
   )
   return dataclasses.replace(
-    method, advantage=weighted_advantage(shared), loss=Loss(terms)
+    method, advantage=weighted_advantage(first_mean), loss=Loss(terms)
   )

@@ -1,10 +1,16 @@
-"""Importance ratios: log pi / pi_old of each token, or of its sample.
+"""Log importance ratios of tokens or samples (sequences).
 
-Each function is `(log_probs, reference, mask) -> log_ratio`, all `[P, S, T]`.
-The reference are the log-probs of the old or of the behavior policy. The two
-ratios of sequences have the value of the sequence at each of its tokens, and
-the gradient of that token alone: `sg(value) + log_probs - sg(log_probs)`, with
-sg for `jax.lax.stop_gradient`.
+Each function is `(log_probs, reference, mask) -> log_ratio`, with arrays
+`[P, S, T]` for P prompts, S samples per prompt and T tokens:
+
+  log_probs  log pi(y_t) of the sampled tokens, of the policy that is trained
+  reference  log pi_ref(y_t), of the policy in the denominator (old or behavior)
+  mask       True for the tokens in the loss
+
+Below, log rho_t = log pi(y_t) - log pi_ref(y_t). The ratio of a sequence is
+returned at each token of the sequence, where it has the gradient of that
+token's log-prob alone: `sg(value) + log_probs - sg(log_probs)`, with
+`sg = jax.lax.stop_gradient`.
 """
 
 from __future__ import annotations
@@ -18,29 +24,31 @@ Array = jax.Array
 
 
 def token(log_probs: Array, reference: Array, mask: Array) -> Array:
-  """The ratio of one token: log rho_t = log pi(y_t) - log pi_old(y_t)."""
+  """Computes log rho_t, the log-ratio of each token."""
   del mask
   return log_probs - reference
 
 
 def _with_gradient_of(log_probs: Array, value: Array) -> Array:
-  """The value of `value`, with the gradient of `log_probs`."""
+  """Returns `value`, with the gradient of `log_probs` in place of its own."""
   stop = jax.lax.stop_gradient
   return stop(value) + log_probs - stop(log_probs)
 
 
 def sequence_mean(log_probs: Array, reference: Array, mask: Array) -> Array:
-  """mean_t log rho_t, the length-normalised ratio of a sample (GSPO)."""
-  # [P, S, 1]
-  mean = masked.mean(log_probs - reference, mask, keepdims=True)
+  """Computes mean_t log rho_t, the length-normalised ratio of a sample (GSPO).
+
+  The mean is over the tokens in the loss; it is 0 if the sample has none.
+  """
+  mean = masked.mean(log_probs - reference, mask, keepdims=True)  # [P, S, 1]
   return _with_gradient_of(log_probs, mean)
 
 
 def sequence(log_probs: Array, reference: Array, mask: Array) -> Array:
-  """sum_t log rho_t, the log-ratio of the probabilities of a sample.
+  """Computes sum_t log rho_t, the log-ratio of the probabilities of a sample.
 
-  The sum is over the tokens in the loss: a `loss_filter` of tokens leaves the
-  others out.
+  The sum is over the tokens in the loss. Tokens that a `loss_filter` removes
+  are left out.
   """
   difference = jnp.where(mask, log_probs - reference, 0.0)
   return _with_gradient_of(log_probs, difference.sum(-1, keepdims=True))

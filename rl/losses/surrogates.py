@@ -1,9 +1,19 @@
-"""Surrogates: the objective per token that a policy gradient maximises.
+"""Surrogates: objectives per token or sample that a policy gradient maximises.
 
-A surrogate is `(log_ratio, advantages, policy, rollout) -> values [, metrics]`.
-Every surrogate has two properties, which tests check: at log_ratio = 0 its
-gradient is `A grad log pi`, and it is positively homogeneous in A, so that a
-weight of the advantage is a weight of the surrogate.
+A surrogate is `(log_ratio, advantages, policy, rollout) -> values [, metrics]`:
+
+  log_ratio   log rho, `[P, S, T]` (P prompts, S samples per prompt, T tokens),
+              with rho the importance ratio of the policy that is trained to the
+              old or the behavior policy; of tokens or sequences, see
+              `rl.losses.ratios`
+  advantages  A, `[P, S, T]`
+  policy      arrays of the policy's forward pass, with gradient:
+              `policy[scoring.log_probs]` is log pi of the sampled tokens
+  rollout     the rollout, with the tokens in the loss as its mask
+
+Every surrogate has two properties, which tests check. At log_ratio = 0 its
+gradient is `A grad log pi`. It is positively homogeneous in A: multiplying A by
+a positive weight multiplies the surrogate by that weight.
 """
 
 from __future__ import annotations
@@ -19,7 +29,8 @@ import jax.numpy as jnp
 from rl import factories, scoring, types
 
 Array = jax.Array
-# exp(20) = 5e8 is finite in float32 even after products with other factors.
+# exp(20) = 5e8 stays far below the largest float32, 3e38, so that its product
+# with an advantage and other factors is finite.
 _MAX_LOG_RATIO = 20.0
 
 
@@ -32,7 +43,8 @@ class Surrogate:
     fn: `(log_ratio, advantages, policy, rollout) -> values [, metrics]`, with
       values at level `gives`, and metrics as in `rl.losses.terms.Term`.
     gives: level of the values, "token" or "sample".
-    needs: needs that it reads besides the log-probs.
+    needs: needs that it reads besides the log-probs of the policy and of the
+      denominator of the ratio.
     uses_ratio: False if it reads no importance ratio (REINFORCE).
     token_mean: "arithmetic", or "geometric" if the objective of a sample is the
       geometric mean of one factor per token. Importance weights of tokens are
@@ -66,21 +78,22 @@ def surrogate(
   def decorate(fn: Callable) -> Callable[..., Surrogate]:
     def build(hyper: dict) -> Surrogate:
       return Surrogate(
-        factories.label(fn.__name__, hyper),
-        functools.partial(fn, **hyper),
-        gives,
-        factories.resolve_needs(needs, hyper),
-        uses_ratio,
-        token_mean,
+        name=factories.label(fn.__name__, hyper),
+        fn=functools.partial(fn, **hyper),
+        gives=gives,
+        needs=factories.resolve_needs(needs, hyper),
+        uses_ratio=uses_ratio,
+        token_mean=token_mean,
       )
 
+    # (log_ratio, advantages, policy, rollout).
     return factories.factory(fn, 4, build)
 
   return decorate
 
 
 def ratio(log_ratio: Array) -> Array:
-  """rho = exp(log_ratio), with log_ratio clamped to +-20 to stay finite."""
+  """Computes rho = exp(log_ratio), with log_ratio clamped to [-20, 20]."""
   return jnp.exp(jnp.clip(log_ratio, -_MAX_LOG_RATIO, _MAX_LOG_RATIO))
 
 
@@ -91,8 +104,9 @@ def reinforce(
   policy: types.Named,
   rollout: types.Rollout,
 ) -> Array:
-  """A log pi, the score-function estimator. It is right only on-policy.
+  """Computes A * log pi(y_t), whose gradient is the score-function estimator.
 
+  The estimator is unbiased only if the samples are from the current policy.
   Source: Williams 1992.
   """
   del log_ratio, rollout
@@ -110,21 +124,25 @@ def ppo_clip(
   high: float = 0.2,
   cap: float | None = None,
 ) -> tuple[Array, dict[str, Array]]:
-  """min(A rho, A clip(rho, 1 - low, 1 + high)).
+  """Computes min(A * rho, A * clip(rho, 1 - low, 1 + high)) at each token.
 
-  The gradient vanishes where A > 0 and rho > 1 + high, and where A < 0 and
-  rho < 1 - low.
+  The gradient vanishes where A > 0 and rho > 1 + high, where A < 0 and
+  rho < 1 - low, and where rho > cap.
+
+  Logs `policy/clip_frac_low` and `policy/clip_frac_high`, the share of tokens
+  in the first two of these cases.
 
   Source: Schulman et al. 2017; Ye et al. 2020 (dual clip); Prime Intellect
   2025, INTELLECT-2 (two-sided clip).
 
   Args:
-    log_ratio, advantages, policy, rollout: same as in `Surrogate.fn`.
-    low, high: clip range of rho, below and above 1.
+    log_ratio, advantages, policy, rollout: same as in the module docstring.
+    low, high: distance from 1 to the lower and to the upper end of the clip
+      range of rho.
     cap: if it is not None, min(rho, cap) replaces rho, which bounds the loss
       where A < 0. A cap of at least 1 + high is the dual clip: for A < 0 the
-      value is max(value without cap, A cap). INTELLECT-2 has 4, verl 3, and
-      DAPO's recipe 10.
+      value is max(value without cap, A * cap). INTELLECT-2 uses 4, verl 3, and
+      the recipe of DAPO 10.
 
   Raises:
     ValueError: if `low` or `high` is a negative number.
@@ -134,7 +152,7 @@ def ppo_clip(
     # A clip range may be a traced array (`flex_clip`), which has no value yet.
     if isinstance(width, numbers.Real) and not width >= 0:
       raise ValueError(
-        f"ppo_clip: {name} = {width} must be at least 0; usual: 0.2"
+        f"ppo_clip: {name} = {width} must be at least 0; a usual value is 0.2"
       )
   rho = ratio(log_ratio)
   if cap is not None:

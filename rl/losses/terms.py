@@ -2,9 +2,14 @@
 
   loss = policy_gradient(ppo_clip(0.2, 0.28)) + 0.001 * kl("k2")
 
-The sum is minimised. Each term has a term weight, such as 0.001. A term may
-have a signal and a loss filter of its own instead of the method's, and it may
-read another text than the rollout.
+The sum is minimised. The factor of a term, such as 0.001, is its *term weight*.
+A term computes one value per token, sample or prompt, and its *aggregate*
+(`rl.losses.aggregates`) sums these values to a number. Its *signal* is an array
+that multiplies the gradient, usually the method's advantage; a term may read
+another signal and have another loss filter than the method. A term may also
+score another text than the rollout, a *view* (`rl.scoring.Need`).
+
+Axes: P prompts, S samples per prompt, T tokens.
 """
 
 from __future__ import annotations
@@ -21,9 +26,9 @@ from rl.transforms import LevelError, Transform
 
 Array = jax.Array
 KL_ESTIMATORS = ("k1", "k2", "k3", "k3+")
-_SIGNALS = ("none", "prompt", "sample", "token")
+_SIGNAL_LEVELS = ("none", "prompt", "sample", "token")
 # The default aggregate of a term, by the level of its values.
-_MEANS = {
+_DEFAULT_AGGREGATES = {
   "token": aggregates.token_mean,
   "sample": aggregates.sample_mean,
   "prompt": aggregates.prompt_mean,
@@ -36,23 +41,26 @@ class Term:
 
   Attributes:
     name: the name with its hyper-parameters.
-    fn: `(signal, policy, rollout) -> values` at level `gives`, or `(values,
-      metrics)`. `policy` holds the probes that are differentiated. Metrics are
-      `{name: array}`, with arrays `[P, S, T]`, `[P, S]` or `[P]`. Their mean
-      over the tokens, samples or prompts in the loss is logged; of a name that
-      ends in "_max", their maximum.
+    fn: `(signal, policy, rollout) -> values` at level `gives`, or `-> (values,
+      metrics)`. `policy` holds results of the policy's forward pass, with
+      gradient: `policy[scoring.log_probs]` is `[P, S, T]`. Metrics are
+      `{name: array}`, with arrays `[P, S, T]`, `[P, S]` or `[P]`. The mean of
+      the array over the tokens, samples or prompts in the loss is logged, or
+      the maximum if the name ends in "_max".
     takes: level of the signal; "none" if the term reads no signal.
     gives: level of the values: token, sample or prompt.
     aggregate: rule for the aggregation weights of the values.
     weight: the term weight, a number, or a transform that gives a scalar (such
       as a controller of the KL).
-    signal: signal in place of the method's advantage; None: the advantage.
-    loss_filter: filter in place of the method's; None: the method's.
-    view: the text that the term reads (`rl.scoring.Need`); "" is the rollout.
-    needs: needs that it reads.
+    signal: transform whose result replaces the method's advantage; None reads
+      the advantage.
+    loss_filter: transform that replaces the method's loss filter; None keeps
+      the method's.
+    view: the text that the term scores (`rl.scoring.Need`); "" is the rollout.
+    needs: needs that `fn` reads, of the policy and of other sources.
     on_policy: whether the term is right for the first update of a rollout only.
-    denominator: policy in the denominator of its ratio, "old" or "behavior"; "" if
-      it has no ratio.
+    denominator: policy in the denominator of its ratio, "old" or "behavior"; ""
+      if it has no ratio.
     token_mean: "arithmetic" or "geometric"; see
       `rl.losses.surrogates.Surrogate`.
   """
@@ -72,10 +80,10 @@ class Term:
   token_mean: str = "arithmetic"
 
   def __post_init__(self):
-    if self.takes not in _SIGNALS:
+    if self.takes not in _SIGNAL_LEVELS:
       raise LevelError(
         f"{self.name} takes a {self.takes} signal; a term can take one of "
-        f"{_SIGNALS}"
+        f"{_SIGNAL_LEVELS}"
       )
     if self.loss_filter is not None and self.loss_filter.gives not in (
       "sample",
@@ -89,8 +97,8 @@ class Term:
     if self.gives != self.aggregate.level:
       raise LevelError(
         f"{self.name} gives one value per {self.gives}, but the aggregate "
-        f"{self.aggregate} weighs one per {self.aggregate.level}; choose an "
-        f"aggregate of level {self.gives}"
+        f"{self.aggregate} gives one weight per {self.aggregate.level}; choose "
+        f"an aggregate of level {self.gives}"
       )
 
   def __str__(self) -> str:
@@ -114,8 +122,8 @@ class Term:
       )
     elif self.weight != 1.0:
       raise TypeError(
-        f"{self.name} already has the weight {self.weight:g}; a transform cannot "
-        "be multiplied by another weight"
+        f"{self.name} already has the weight {self.weight:g}; a transform "
+        "cannot be multiplied by another weight"
       )
     return dataclasses.replace(self, weight=factor)
 
@@ -125,7 +133,7 @@ class Term:
   def of(
     self, signal: Transform | None = None, loss_filter: Transform | None = None
   ) -> Term:
-    """A copy of the term that reads another signal, or has another loss filter.
+    """Returns the term with another signal or loss filter than the method's.
 
     Args:
       signal: replaces the method's advantage; None changes nothing.
@@ -168,27 +176,31 @@ def term(
   Args:
     takes: level of the signal; "none" if the term reads no signal.
     gives: level of the values: token, sample or prompt.
-    aggregate: rule for the aggregation weights; None: the mean at `gives`.
+    aggregate: rule for the aggregation weights; None means `token_mean`,
+      `sample_mean` or `prompt_mean`, by the level of the values.
     needs: needs that the term reads, a set or `(**hyper) -> set`.
   """
-  aggregate = aggregate or _MEANS[gives]()
+  aggregate = aggregate or _DEFAULT_AGGREGATES[gives]()
 
   def decorate(fn: Callable) -> Callable[..., Term]:
     def build(hyper: dict) -> Term:
       return Term(
-        factories.label(fn.__name__, hyper),
-        lambda signal, policy, rollout: fn(signal, policy, rollout, **hyper),
-        takes,
-        gives,
-        aggregate,
+        name=factories.label(fn.__name__, hyper),
+        fn=lambda signal, policy, rollout: fn(signal, policy, rollout, **hyper),
+        takes=takes,
+        gives=gives,
+        aggregate=aggregate,
         needs=factories.resolve_needs(needs, hyper),
       )
 
+    # (signal, policy, rollout).
     return factories.factory(fn, 3, build)
 
   return decorate
 
 
+# [P, S, T], log-probs of the sampled tokens: under the parameters that are
+# trained, with gradient, and under those at the start of the training step.
 _POLICY_LOG_PROBS = scoring.Need("policy", scoring.log_probs)
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
@@ -199,19 +211,20 @@ def policy_gradient(
   aggregate: aggregates.Aggregate | None = None,
   denominator: str = "old",
 ) -> Term:
-  """The negative surrogate: - aggregate( surrogate(log_ratio, advantages) ).
+  """Builds the term - aggregate(surrogate(log_ratio, advantages)).
 
-  Logs `policy/ratio_mean` and `policy/ratio_max`, which are the ratios of
-  single tokens, also if `ratio` is a ratio of sequences.
+  If the surrogate reads a ratio, the term logs `policy/ratio_mean` and
+  `policy/ratio_max`. They are the ratios of single tokens, even if `ratio` is a
+  ratio of sequences.
 
   Args:
-    surrogate: the objective per token, which is maximised.
+    surrogate: the objective per token or sample, which is maximised.
     ratio: function from log-probs to log-ratios (`rl.losses.ratios`).
-    aggregate: rule for the aggregation weights; None: the mean over the values
-      of the surrogate.
-    denominator: policy in the denominator of the ratio: "old", whose log-probs the
-      trainer computes at the start of the step, or "behavior", whose log-probs
-      the sampler reported.
+    aggregate: rule for the aggregation weights; None means `token_mean`, or
+      `sample_mean` if the surrogate gives one value per sample.
+    denominator: policy in the denominator of the ratio: "old", whose log-probs
+      the trainer computes at the start of the step, or "behavior", whose
+      log-probs the sampler reported.
 
   Raises:
     ValueError: if `denominator` has another value.
@@ -237,16 +250,18 @@ def policy_gradient(
       log_ratio = ratio(policy[scoring.log_probs], reference, rollout.mask)
       rho = surrogates.ratio(policy[scoring.log_probs] - reference)
       metrics = {"policy/ratio_mean": rho, "policy/ratio_max": rho}
-    value = surrogate.fn(log_ratio, advantages, policy, rollout)
-    value, of_surrogate = value if isinstance(value, tuple) else (value, {})
-    return -value, metrics | of_surrogate
+    result = surrogate.fn(log_ratio, advantages, policy, rollout)
+    values, surrogate_metrics = (
+      result if isinstance(result, tuple) else (result, {})
+    )
+    return -values, metrics | surrogate_metrics
 
   return Term(
-    name,
-    fn,
-    "token",
-    surrogate.gives,
-    aggregate or _MEANS[surrogate.gives](),
+    name=name,
+    fn=fn,
+    takes="token",
+    gives=surrogate.gives,
+    aggregate=aggregate or _DEFAULT_AGGREGATES[surrogate.gives](),
     needs=frozenset(needs),
     on_policy=not surrogate.uses_ratio,
     denominator=denominator if surrogate.uses_ratio else "",
@@ -259,27 +274,28 @@ def kl(
   reference: str = "ref",
   aggregate: aggregates.Aggregate | None = None,
 ) -> Term:
-  """A penalty on d = log pi - log pi_ref at the sampled tokens.
+  """Builds a penalty on d = log pi - log pi_ref at the sampled tokens.
 
-  For samples of the current policy, the expected *gradient* of an estimator is
+  pi is the policy that is trained, and pi_ref the reference policy. For tokens
+  sampled from pi, the expected *gradient* of each estimator is
 
-    k1 = d              zero, so use k1 in the reward and not as a loss
-    k2 = d^2 / 2        exactly that of the reverse KL(pi || ref)
-    k3 = e^-d - 1 + d   that of the *forward* KL(ref || pi), although its value
-                        estimates the reverse one
-    k3+                 that of k2; its value is that of k3
+    k1 = d               zero, so use k1 in the reward and not as a loss
+    k2 = d^2 / 2         exactly that of the reverse KL(pi || pi_ref)
+    k3 = e^-d - 1 + d    that of the *forward* KL(pi_ref || pi), although the
+                         value of k3 estimates the reverse KL
+    k3+                  that of k2; the value of k3+ is that of k3
 
-  Logs the value of k3 as `policy/kl`, or as `policy/kl_NAME` for a parameter
-  set other than "ref". It is at least 0 at every token and is not clamped: verl
-  clamps it at 10, which removes the gradient where the policy is furthest from
-  the reference.
+  Logs the mean of k3 as `policy/kl`, or as `policy/kl_NAME` for a parameter set
+  NAME other than "ref". k3 is at least 0 at every token, and this
+  implementation does not clamp it. verl clamps k3 at 10, which removes the
+  gradient where the policy is furthest from the reference.
 
   Source: Schulman 2020, Approximating KL Divergence.
 
   Args:
     estimator: one of `KL_ESTIMATORS`.
-    reference: parameter set of the reference policy.
-    aggregate: rule for the aggregation weights; None: the mean over tokens.
+    reference: name of the parameter set of the reference policy.
+    aggregate: rule for the aggregation weights; None means `token_mean`.
 
   Raises:
     ValueError: if the estimator is unknown.
@@ -300,23 +316,26 @@ def kl(
     return value, {metric: k3}
 
   return Term(
-    f"kl({estimator}, {reference})",
-    fn,
-    "none",
-    "token",
-    aggregate or aggregates.token_mean(),
+    name=f"kl({estimator}, {reference})",
+    fn=fn,
+    takes="none",
+    gives="token",
+    aggregate=aggregate or aggregates.token_mean(),
     needs=frozenset({_POLICY_LOG_PROBS, need}),
   )
 
 
 def entropy(aggregate: aggregates.Aggregate | None = None) -> Term:
-  """Entropy of the next-token distribution; `-0.001 * entropy()` is a bonus."""
+  """Builds a term of the entropy of the next-token distribution, in nats.
+
+  The loss is minimised: `-0.001 * entropy()` rewards entropy.
+  """
   return Term(
-    "entropy",
-    lambda _, policy, rollout: policy[scoring.entropy],
-    "none",
-    "token",
-    aggregate or aggregates.token_mean(),
+    name="entropy",
+    fn=lambda _, policy, rollout: policy[scoring.entropy],
+    takes="none",
+    gives="token",
+    aggregate=aggregate or aggregates.token_mean(),
     needs=frozenset({scoring.Need("policy", scoring.entropy)}),
   )
 
@@ -325,20 +344,21 @@ def nll(
   view: str = "",
   aggregate: aggregates.Aggregate | None = None,
 ) -> Term:
-  """- log pi of the tokens of a text, for supervised learning.
+  """Builds the term - log pi of the tokens of a text, for supervised learning.
 
   Args:
     view: the text (`rl.scoring.Need`); "" is the rollout.
-    aggregate: rule for the aggregation weights; None: the mean over tokens.
+    aggregate: rule for the aggregation weights; None means `token_mean`.
   """
   need = scoring.Need("policy", scoring.log_probs, view)
+  # The probes of a view are under "VIEW/PROBE" (`rl.prepare.loss`).
   key = f"{view}/{scoring.log_probs}" if view else str(scoring.log_probs)
   return Term(
-    f"nll({view or 'completions'})",
-    lambda _, policy, rollout: -policy[key],
-    "none",
-    "token",
-    aggregate or aggregates.token_mean(),
+    name=f"nll({view or 'completions'})",
+    fn=lambda _, policy, rollout: -policy[key],
+    takes="none",
+    gives="token",
+    aggregate=aggregate or aggregates.token_mean(),
     view=view,
     needs=frozenset({need}),
   )

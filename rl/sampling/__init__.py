@@ -1,1 +1,1 @@
-"""Sampling of completions: how they are decoded, how many, and their PRNG keys."""
+"""Samples completions: decoding, number of samples, and PRNG keys."""

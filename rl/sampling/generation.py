@@ -1,15 +1,19 @@
-"""Sampling of completions with a cache of keys and values.
+"""Sampling of completions with a cache of attention keys and values.
 
-Each prompt is read once. Its samples are decoded together, in a number of rows
-per prompt. If there are more samples than rows, a row whose sample has ended
-continues with the next sample (continuous batching), so that the other samples
-do not wait for a long one.
+The model reads each prompt once. Its samples are decoded together, in a fixed
+number of *rows* per prompt, each of which has space for one sample in the
+cache. If there are more samples than rows, a row whose sample has ended
+continues with the next sample of the prompt (continuous batching), so that no
+row is idle while another row decodes a long sample.
 
 The uniform random number behind a token is a function of (seed, step, prompt,
 sample, position) and of nothing else. Hence a sample does not depend on the
 sharding, the other prompts of the batch, the number of samples or rows, or a
-restart. If a prompt occurs twice in a batch, `prompt_keys` gives each
-occurrence a key of its own.
+restart. If a prompt occurs twice in a batch, `prompt_keys` gives the two
+occurrences different keys.
+
+Axes: P prompts, S samples per prompt, T completion tokens, L prompt tokens,
+V vocabulary; N tokens of any samples.
 """
 
 from __future__ import annotations
@@ -25,10 +29,11 @@ import jax.numpy as jnp
 from rl import types
 
 Array = jax.Array
-# With at least this many completion tokens, a cache that grows in steps saves
-# more time than the compilation of its steps costs.
+# Smallest T for which the cache grows from quarter to quarter. For shorter
+# completions, compiling the loop once per capacity costs more time than it
+# saves.
 _MIN_GROWING_LENGTH = 64
-# Number of tokens of the vocabulary in a block of `sample_token`.
+# Number of vocabulary entries in a block of `sample_token`.
 _BLOCK = 128
 
 
@@ -37,24 +42,24 @@ class Sampling:
   """Settings of sampling.
 
   The truncations are applied in the order top-k, top-p, min-p, each to the
-  tokens that the previous one kept. Tokens that are as likely as the last one
-  kept are kept too, so that the result does not depend on the order of the
-  vocabulary.
+  tokens that the previous truncation keeps. Tokens with the same probability as
+  the least likely token that is kept are kept too, so that the result does not
+  depend on the order of the vocabulary.
 
   Attributes:
     samples: S, number of completions per prompt.
     max_tokens: T, largest number of tokens of a completion.
     eos_ids: tokens that end a completion.
-    pad_id: token that is written after the end.
-    temperature: the logits are divided by it; 0 takes the most likely token.
+    pad_id: token that is written after the end of a completion.
+    temperature: divisor of the logits; 0 takes the most likely token.
     top_k: keeps the k most likely tokens; 0 keeps all.
     top_p: keeps the most likely tokens until their probability reaches top_p
       (Holtzman et al. 2020); 1 keeps all.
     min_p: keeps tokens at least min_p times as likely as the most likely one
       (Nguyen et al. 2024); 0 keeps all.
-    rows: number of samples of a prompt that are decoded at once; 0 means all.
-      The samples do not depend on it. Fewer rows are faster if lengths differ
-      much.
+    rows: number of samples of a prompt that are decoded at the same time; 0
+      means all. The samples do not depend on it. Fewer rows are faster if the
+      lengths of the samples differ much.
   """
 
   samples: int
@@ -81,8 +86,8 @@ class Sampling:
     _check("top_p", self.top_p, 0.0, 1.0)
     if self.top_p == 0:
       raise ValueError(
-        f"top_p = {self.top_p} keeps no token; it must be above 0 and at most 1. "
-        "For the most likely token alone, set temperature=0"
+        f"top_p = {self.top_p} keeps no token; it must be above 0 and at most "
+        "1. For the most likely token alone, set temperature=0"
       )
 
 
@@ -92,11 +97,11 @@ class Samples:
 
   Attributes:
     completions: `[P, S, T]` int32, with `pad_id` after the end.
-    lengths: `[P, S]` int32, number of sampled tokens, with EOS.
+    lengths: `[P, S]` int32, number of sampled tokens, including EOS.
     log_probs: `[P, S, T]` float32, log-probs under the distribution that was
-      sampled, after temperature and truncations; 0 on padding.
-    finished: `[P, S]` bool, whether EOS ended the sample, and not the length
-      limit.
+      sampled from, after temperature and truncations; 0 on padding.
+    finished: `[P, S]` bool, False if the length limit ended the sample; True if
+      EOS did, or the sample is not active.
   """
 
   completions: Array
@@ -106,9 +111,10 @@ class Samples:
 
 
 def prompt_keys(key: Array, step: Array | int, prompt_ids: Array) -> Array:
-  """One key per prompt, which does not depend on the other prompts of a batch.
+  """Derives one key per prompt, independent of the other prompts of the batch.
 
-  If a prompt occurs several times in a batch, each occurrence has another key.
+  If a prompt occurs several times in a batch, its occurrences get different
+  keys.
 
   Args:
     key: PRNG key of the seed.
@@ -135,7 +141,7 @@ def generate(
   first: int = 0,
   active: Array | None = None,
 ) -> Samples:
-  """Samples S completions of every prompt, and stops when all have ended.
+  """Samples S completions of every prompt.
 
   Args:
     policy: the model.
@@ -146,8 +152,11 @@ def generate(
     sampling: settings of sampling; static under jit.
     first: number of the first sample. To sample n, and then m more with
       first = n, gives the same samples as n + m at once.
-    active: `[P, S]` bool, samples to draw; the others have length 0. None means
-      all.
+    active: `[P, S]` bool, True for the samples to draw; the others have length
+      0. None means all.
+
+  Returns:
+    The completions, padded to T tokens.
   """
   P, S, T = len(prompts), sampling.samples, sampling.max_tokens
   rows = min(sampling.rows or S, S)
@@ -175,7 +184,7 @@ def generate(
   )
 
   def advance(state: _State) -> _State:
-    """Adds a token to the sample of each row; ended samples leave their row."""
+    """Adds a token to each row's sample; free rows take the next samples."""
     logits, cache = policy.decode(served, state.last, state.t - 1, state.cache)
     has_sample = state.sample < S  # [P, rows]
     numbers = first + state.sample
@@ -190,8 +199,8 @@ def generate(
     )
     is_free = ~has_sample | ends | (state.t + 1 == T)
     # The free rows of a prompt take the next samples of its queue, in order.
-    place = state.next[:, None] + jnp.cumsum(is_free, -1) - 1
-    sample, first_token = queue.take(place)
+    queue_index = state.next[:, None] + jnp.cumsum(is_free, -1) - 1
+    sample, first_token = queue.take(queue_index)
     return _State(
       steps=state.steps + 1,
       samples=samples,
@@ -203,13 +212,22 @@ def generate(
     )
 
   sample, last = queue.take(numbers[:, :rows])
-  t, place = jnp.ones_like(sample), jnp.full(P, rows, jnp.int32)
-  state = _State(jnp.int32(0), samples, cache, sample, t, last, place)
+  state = _State(
+    steps=jnp.int32(0),
+    samples=samples,
+    cache=cache,
+    sample=sample,
+    t=jnp.ones_like(sample),
+    last=last,
+    next=jnp.full(P, rows, jnp.int32),
+  )
   for capacity in cache_capacities(T):
     state = state.replace(cache=policy.resize(state.cache, capacity))
 
     def has_work(state: _State, capacity: int = capacity) -> Array:
-      # With the largest capacity, rows may start again and take more steps.
+      # Each step adds at most one token to a row of the cache, so that
+      # `capacity` steps always fit. At capacity T every sample fits, even if
+      # the loop makes more steps because rows start again.
       fits = (state.steps < capacity) | (capacity == T)
       return fits & (state.sample < S).any()
 
@@ -225,10 +243,10 @@ class _State:
     steps: `[]`, number of calls of `decode`.
     samples: the samples so far.
     cache: cache of the policy.
-    sample: `[P, rows]`, number of the sample in a row; S if no sample is left.
-    t: `[P, rows]`, position of its next token.
-    last: `[P, rows]`, its last token.
-    next: `[P]`, place in the queue of the sample that a row takes next.
+    sample: `[P, rows]`, number of the sample in each row; S if there is none.
+    t: `[P, rows]`, position of the next token of that sample.
+    last: `[P, rows]`, the last token of that sample.
+    next: `[P]`, index in the queue of the next sample that no row has taken.
   """
 
   steps: Array
@@ -254,25 +272,28 @@ class _Queue(NamedTuple):
   count: Array
   first_tokens: Array
 
-  def take(self, place: Array) -> tuple[Array, Array]:
-    """The number and the first token of the samples at `place` `[P, rows]`.
+  def take(self, index: Array) -> tuple[Array, Array]:
+    """Returns the samples at the indices `[P, rows]` of the queue.
 
-    The number is S beyond the end of the queue.
+    Returns:
+      The number of each sample, which is S beyond the end of the queue, and its
+      first token; both `[P, rows]`.
     """
-    samples = self.order.shape[-1]  # S
-    sample = jnp.take_along_axis(self.order, place, -1, mode="clip")
+    S = self.order.shape[-1]
+    sample = jnp.take_along_axis(self.order, index, -1, mode="clip")
     token = jnp.take_along_axis(self.first_tokens, sample, -1)
-    return jnp.where(place < self.count[:, None], sample, samples), token
+    return jnp.where(index < self.count[:, None], sample, S), token
 
 
 def cache_capacities(length: int) -> tuple[int, ...]:
-  """Capacities of the cache, in tokens, in the order in which it grows.
+  """Returns the capacities of the cache, in the order in which it grows.
 
   Args:
     length: T, largest number of tokens of a completion.
 
   Returns:
-    Quarters of T, or T alone if T is small.
+    Completion tokens per row: a quarter, half, three quarters and all of T; T
+    alone if T is small.
   """
   if length < _MIN_GROWING_LENGTH:
     return (length,)
@@ -282,18 +303,26 @@ def cache_capacities(length: int) -> tuple[int, ...]:
 def _sample_tokens(
   logits: Array, keys: Array, samples: Array, t: Array | int, sampling: Sampling
 ) -> tuple[Array, Array]:
-  """Token t of samples number `samples` `[P, N]`, and its log-prob.
+  """Samples the token at position t of some samples of each prompt.
 
-  The logits are `[P, N, V]`.
+  Args:
+    logits: `[P, rows, V]`, of that token.
+    keys: `[P]`.
+    samples: `[P, rows]`, numbers of the samples.
+    t: position, `[P, rows]` or one number.
+    sampling: settings of sampling.
+
+  Returns:
+    The tokens and their log-probs, `[P, rows]`.
   """
   fold = jax.random.fold_in
 
   def uniform(key: Array, sample: Array, t: Array) -> Array:
     return jax.random.uniform(fold(fold(key, sample), t), (), jnp.float32)
 
-  of_all = jax.vmap(jax.vmap(uniform, (None, 0, 0)))
-  uniforms = of_all(keys, samples, jnp.broadcast_to(t, samples.shape))
-  flat = logits.reshape(-1, logits.shape[-1])  # [P N, V]
+  uniform_of_rows = jax.vmap(jax.vmap(uniform, (None, 0, 0)))
+  uniforms = uniform_of_rows(keys, samples, jnp.broadcast_to(t, samples.shape))
+  flat = logits.reshape(-1, logits.shape[-1])  # [P * rows, V]
   tokens, log_probs = sample_token(flat, uniforms.reshape(-1), sampling)
   return tokens.reshape(samples.shape), log_probs.reshape(samples.shape)
 
@@ -304,7 +333,11 @@ def _ends(tokens: Array, sampling: Sampling) -> Array:
 
 
 def _put(array: Array, index: tuple[Array, ...], values: Array) -> Array:
-  """`array[p, *index[p, r]] = values[p, r]`, unless that is out of bounds."""
+  """Writes `array[p, *index[p, r]] = values[p, r]` for all p and r.
+
+  Values whose index is out of bounds are dropped: those of rows without a
+  sample, whose sample number is S.
+  """
 
   def write(array: Array, index: tuple[Array, ...], values: Array) -> Array:
     return array.at[index].set(values, mode="drop")
@@ -315,12 +348,12 @@ def _put(array: Array, index: tuple[Array, ...], values: Array) -> Array:
 def sample_token(
   logits: Array, uniforms: Array, sampling: Sampling
 ) -> tuple[Array, Array]:
-  """Samples one token per row, by inversion of the cumulative distribution F.
+  """Samples N tokens, by inversion of the cumulative distribution function F.
 
   Token i is sampled if the uniform number is in `[F(i - 1), F(i))`. F is summed
-  over blocks of the vocabulary first, and then within one block, so that no
-  array of the size of the vocabulary is written. Because a uniform number has
-  23 random bits, a token with a probability below 1e-7 may never be sampled. A
+  over blocks of the vocabulary first, and then within one block, so that F
+  itself, an array `[N, V]`, is never stored. Because a uniform number has 23
+  random bits, a token with a probability below 1e-7 may never be sampled. A
   token of probability 0 is never sampled, whatever the rounding of F.
 
   Args:
@@ -331,8 +364,8 @@ def sample_token(
   Returns:
     tokens: `[N]` int32.
     log_probs: `[N]` float32, under the truncated and renormalised distribution.
-      At temperature 0 this is all on one token, the first of the most likely
-      ones, and the log-probs are 0.
+      At temperature 0, the token is the first of the most likely tokens, with
+      log-prob 0.
   """
   if sampling.temperature == 0:
     tokens = jnp.argmax(logits, axis=-1).astype(jnp.int32)
@@ -342,26 +375,27 @@ def sample_token(
   padding = blocks * _BLOCK - scaled.shape[-1]
   scaled = jnp.pad(scaled, ((0, 0), (0, padding)), constant_values=-jnp.inf)
   scaled = scaled.reshape(-1, blocks, _BLOCK)  # [N, V] -> [N, blocks, _BLOCK]
-  mass = jnp.exp(scaled).sum(-1)  # [N, blocks]
-  total = mass.sum(-1)
-  block, target = _first_above(mass, uniforms * total)
-  inside = jnp.take_along_axis(scaled, block[:, None, None], axis=1)[:, 0]
-  index, _ = _first_above(jnp.exp(inside), target)
-  chosen = jnp.take_along_axis(inside, index[:, None], axis=-1)[:, 0]
-  return block * _BLOCK + index, chosen - jnp.log(total)
+  block_weights = jnp.exp(scaled).sum(-1)  # [N, blocks]
+  total = block_weights.sum(-1)
+  block, target = _first_above(block_weights, uniforms * total)
+  # The logits of the block of each token, [N, _BLOCK].
+  in_block = jnp.take_along_axis(scaled, block[:, None, None], axis=1)[:, 0]
+  index, _ = _first_above(jnp.exp(in_block), target)
+  token_logits = jnp.take_along_axis(in_block, index[:, None], axis=-1)[:, 0]
+  return block * _BLOCK + index, token_logits - jnp.log(total)
 
 
 def _first_above(weights: Array, target: Array) -> tuple[Array, Array]:
   """Finds the first index at which the cumulative sum exceeds a target.
 
   Args:
-    weights: `[N, n]`, at least 0.
+    weights: `[N, n]`, at least 0. The sum is over n, cumulative.
     target: `[N]`, at least 0.
 
   Returns:
     first: `[N]` int32, index of a positive weight. If rounding leaves all sums
-      at or below the target, it is that of the last positive weight.
-    remainder: `[N]`, the target minus the sum before that index.
+      at or below the target, it is the index of the last positive weight.
+    remainder: `[N]`, the target minus the sum of the weights before `first`.
   """
   index = jnp.arange(weights.shape[-1], dtype=jnp.int32)
   sums = jnp.cumsum(weights, axis=-1)
@@ -370,9 +404,10 @@ def _first_above(weights: Array, target: Array) -> tuple[Array, Array]:
   exceeds = (weights > 0) & (sums > target[:, None])
   # The minimum of indices is several times faster than argmax on a CPU.
   first = jnp.where(exceeds, index, last).min(-1)
-  before = jnp.take_along_axis(sums, jnp.maximum(first - 1, 0)[:, None], -1)
-  below = jnp.where(first > 0, before[:, 0], 0.0)
-  return first, jnp.maximum(target - below, 0.0)
+  previous = jnp.maximum(first - 1, 0)[:, None]
+  sum_before = jnp.take_along_axis(sums, previous, -1)[:, 0]
+  sum_before = jnp.where(first > 0, sum_before, 0.0)
+  return first, jnp.maximum(target - sum_before, 0.0)
 
 
 def truncate(logits: Array, sampling: Sampling) -> Array:
@@ -404,18 +439,19 @@ def truncate(logits: Array, sampling: Sampling) -> Array:
 
 
 def _threshold(weights: Array, measure: Array, amount: Array | float) -> Array:
-  """The largest w for which the tokens of weight >= w add up to at least
-  `amount`.
+  """Finds the largest threshold above which tokens add up to an amount.
 
-  It is found by bisection over the bit patterns of float32, which have the same
-  order as the non-negative numbers that they stand for. Bisection is exact
-  after 30 steps. On a CPU these took the time of sampling two tokens, whereas a
-  sort, and also `jax.lax.top_k`, took that of sampling sixty.
+  This is the largest w for which the sum of `measure` over the tokens with
+  weight >= w is at least `amount`. It is found by bisection over the bit
+  patterns of float32, which have the same order as the non-negative numbers
+  that they represent. Bisection is exact after 30 steps. On a CPU, it takes
+  as long as two calls of `sample_token`; a sort or `jax.lax.top_k` takes as
+  long as sixty.
 
   Args:
     weights: `[N, V]` float32 in `[0, 1]`, with maximum 1.
-    measure: `[N, V]`, what each token adds: 1 to count tokens, or its weight to
-      add up probability.
+    measure: `[N, V]`, the summand of each token: 1 to count tokens, or its
+      weight to sum probability.
     amount: broadcastable to `[N, 1]`, at most the sum of `measure`.
 
   Returns:
@@ -426,13 +462,13 @@ def _threshold(weights: Array, measure: Array, amount: Array | float) -> Array:
     low, high = bounds
     middle = low + (high - low) // 2
     weight = jax.lax.bitcast_convert_type(middle, jnp.float32)
-    above = jnp.where(weights >= weight, measure, 0.0).sum(-1, keepdims=True)
-    enough = above >= amount
-    return jnp.where(enough, middle, low), jnp.where(enough, high, middle)
+    measured = jnp.where(weights >= weight, measure, 0.0).sum(-1, keepdims=True)
+    is_enough = measured >= amount
+    return jnp.where(is_enough, middle, low), jnp.where(is_enough, high, middle)
 
-  one = jax.lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
+  bits_of_one = jax.lax.bitcast_convert_type(jnp.float32(1), jnp.int32)
   low = jnp.zeros((len(weights), 1), jnp.int32)
-  bounds = (low, jnp.full_like(low, one + 1))  # no weight is above 1
+  bounds = (low, jnp.full_like(low, bits_of_one + 1))  # no weight is above 1
   low, _ = jax.lax.fori_loop(0, 30, halve, bounds)
   return jax.lax.bitcast_convert_type(low, jnp.float32)
 
@@ -446,6 +482,11 @@ def _check(
   if is_number and low <= value <= high:
     return
   kind = "an integer" if integer else "a finite number"
-  bounds = f"at least {low}" if high == math.inf else f"in [{low}, {high}]"
-  nearest = f"; nearest: {min(max(value, low), high)}" if is_number else ""
-  raise ValueError(f"{name} = {value!r} must be {kind} {bounds}{nearest}")
+  bounds = f"of at least {low}"
+  if high != math.inf:
+    bounds = f"between {low} and {high}"
+  hint = ""
+  if is_number:
+    nearest = min(max(value, low), high)
+    hint = f"; the nearest valid value is {nearest}"
+  raise ValueError(f"{name} = {value!r} must be {kind} {bounds}{hint}")

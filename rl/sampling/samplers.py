@@ -1,15 +1,17 @@
-"""Samplers: how many completions are sampled, in which passes.
+"""Samplers: how many completions are sampled, and in which sampling passes.
 
 A `Sampler` makes a rollout from a `PromptBatch`, which has functions that
 sample and score completions of P prompts. It may sample in one pass, in several
-passes with a budget for each prompt, or from further parameters. Samplers use
-these functions and `jnp` alone, so that they run in one compiled program if the
-score of the task is jittable, and around several compiled programs if it is
-computed on the host.
+passes with a budget for each prompt, or with other parameters. Samplers use
+these functions and `jnp` alone. Therefore they can be compiled to one program
+if the score of the task is jittable, and can call several compiled programs if
+it is computed on the host.
 
 The samples of a prompt are numbered, and the random numbers of a sample depend
 on its number. Hence a second pass does not repeat the samples of the first, and
-a sampler without a second pass gives the same bits as `once`.
+the first pass gives the same bits as the first samples of `once`.
+
+Axes: P prompts, S samples per prompt, T completion tokens, L prompt tokens.
 """
 
 from __future__ import annotations
@@ -33,20 +35,22 @@ class PromptBatch:
   Attributes:
     policy: the model.
     params: parameters of the method's behavior policy.
-    parameter_sets: further parameters of the training state, by name.
+    parameter_sets: further parameters of the training state, by name
+      (`rl.parameter_sets`).
     samples: S, samples per prompt of the finished rollout.
-    temperature: temperature of sampling.
+    temperature: sampling temperature of the config.
     sample: `(params, count, first=0, active=None, temperature=None) ->
       Rollout`, the completions number `first` to `first + count - 1` of every
       prompt, scored by the task; see `rl.sampling.generation.generate`. A
       temperature of None is that of the config.
     extend: `(params, rollout, prefix_lengths [P, S], count, active=None) ->
       Rollout [P S, count]`, `count` continuations of a prefix of every sample,
-      or of the samples in `active` [P, S]. The task scores a prefix and its
-      continuation as one text. The prompts of the result are the prefixes, and
-      its completions the continuations, which are cut at T tokens with the
-      prefix. Its extra "sampler/drawn" [P S, count] is the number of tokens that
-      were sampled, including those that were cut.
+      or of the samples in the mask `active` [P, S]. The task scores a prefix
+      and its continuation as one text. The prompts of the result are the
+      prefixes, and its completions the continuations. A continuation is cut so
+      that prefix and continuation have at most T tokens. The extra
+      "sampler/drawn" [P S, count] is the number of tokens that were sampled,
+      including those that were cut off.
   """
 
   policy: types.Policy
@@ -60,13 +64,14 @@ class PromptBatch:
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
-  """A named way to sample.
+  """A named function that samples a rollout.
 
   Attributes:
     name: the name with its hyper-parameters.
-    run: `(batch, memory) -> rollout`. `Rollout.memory` of the result is the
-      memory of the next call.
-    init: `() -> memory` of the first call.
+    run: `(batch, memory) -> rollout`. *Memory* is state that the sampler
+      carries from rollout to rollout: `Rollout.memory` of the result is the
+      argument of the next call.
+    init: `() -> memory`, the memory of the first call; `()` if there is none.
     gives: names of the extras and fields that it adds to the rollout.
   """
 
@@ -92,8 +97,9 @@ def once() -> Sampler:
 def greedy() -> Sampler:
   """Also samples one completion per prompt at temperature 0, as a baseline.
 
-  The score of that completion is the extra "sampler/greedy_scores" [P]; it is NaN
-  if the task did not score it. Source: Li et al. 2023, ReMax.
+  The score of the greedy completion is the extra "sampler/greedy_scores" [P];
+  it is NaN if the task did not score it. The greedy completion itself is not
+  part of the rollout. Source: Li et al. 2023, ReMax.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
@@ -116,16 +122,16 @@ def second_pass(
 ) -> Sampler:
   """Samples some completions of every prompt, then more according to a budget.
 
-  Shapes are static: the rollout has S samples of every prompt, and those beyond
-  the budget of a prompt do not exist (`Rollout.sample_mask`). If pilot >= S
-  there is no second pass.
+  Shapes are static: the rollout is `[P, S]`, and the samples beyond the budget
+  of a prompt do not exist (`Rollout.sample_mask` is False). If pilot >= S, all
+  S samples are sampled in one pass, and the budget is not called.
 
   Args:
     pilot: number of samples of every prompt in the first pass.
-    budget: `(pilot rollout, max_further, memory) -> (further samples [P],
-      memory)`, where `max_further` is S - pilot.
-    name: name in logs.
-    init: `() -> memory` of the first call.
+    budget: `(rollout of the first pass, max_further, memory) -> (number of
+      further samples [P], memory)`, where `max_further` is S - pilot.
+    name: name of the sampler, in logs.
+    init: `() -> memory`, the memory of the first call.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
@@ -143,13 +149,17 @@ def second_pass(
 def add_samples(
   batch: PromptBatch, rollout: types.Rollout, count: int, further: Array
 ) -> types.Rollout:
-  """Extends every group by `count` samples, some of which may not exist.
+  """Adds `count` samples to every group, some of which may not exist.
 
   Args:
     batch: the prompts of the rollout.
     rollout: `[P, S]`, the samples 0 to S - 1.
-    count: number of further samples in the shape of the result.
-    further: `[P]`, number of them that are sampled; the others do not exist.
+    count: number of samples to add to the shape of the rollout.
+    further: `[P]`, number of added samples that are sampled for each prompt;
+      the others do not exist.
+
+  Returns:
+    The rollout, `[P, S + count]`.
   """
   active = jnp.arange(count) < further[:, None]  # [P, count]
   first = rollout.sample_mask.shape[1]

@@ -1,9 +1,9 @@
-"""Transforms turn rewards into advantages, as Optax turns gradients into updates.
+"""Transforms turn scores into advantages, as Optax transforms gradients.
 
-`base` holds the class `Transform` and the functions that compose transforms,
-`library` the transforms that chains are made of, and `filters` those that
-choose samples. All their public names are names of this package:
-`transforms.chain`.
+`base` has the class `Transform` and the functions that compose transforms,
+`library` the transforms of scores, rewards and advantages, and `filters` the
+transforms that choose samples. Import their public names from this package, for
+example `from rl.transforms import chain`.
 """
 
 from rl.transforms.base import (

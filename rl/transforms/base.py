@@ -1,20 +1,29 @@
 """The `Transform` class, and functions that compose transforms.
 
-A `Transform` maps a signal at one level (`rl.types`) to a signal at the same or
-another level. It may read the rollout, and it may carry a state from step to
-step, as a transformation of Optax does. Small transforms are chained, added and
-scaled into a method's advantage:
+A *signal* is an array of rewards, returns, advantages or bools; its *level*
+says what it has one value for, such as a sample or a token (`rl.types`). A
+`Transform` maps a signal at one level to a signal at the same or another level.
+It may read the rollout, and it may carry a state from training step to training
+step, as a transformation of Optax does. Transforms are chained, added and
+scaled to make a method's advantage:
 
   chain(scores(), group_normalize(), broadcast())
   chain(step_scores(), min_form_rewards()) + 0.5 * chain(...)
 
-Levels must match exactly. They are checked when a chain is built, so that a
-mistake is an error message at construction and never a shape error in a
-compiled program. The one level change that `rl.prepare` makes by itself is to
-broadcast a finished advantage of samples to their tokens. Every other change is
-written out, because only the author knows whether a signal is a reward, which
-is *placed* on one token, or an advantage, which is *broadcast* to all tokens:
-with the wrong choice, returns would be multiplied by T.
+In a chain, each transform must take exactly the level that the previous one
+gives. This is checked when the chain is built. (A chain that begins with a
+level-agnostic transform is checked when it is bound to a level.) The shape of
+each result is checked when the chain is traced (`check_shape`).
+
+The only level change that `rl.prepare` inserts by itself is to copy the
+advantage of a sample to the tokens of the sample. Every other change is written
+out, because only the author knows whether a signal is a reward, which is
+*placed* on one token, or an advantage, which is *broadcast* to all tokens: the
+sum of a reward that was copied to all T tokens of a sample is T times too
+large.
+
+Axes: P prompts, S samples per prompt, T tokens, K reasoning steps, M reward
+components.
 """
 
 from __future__ import annotations
@@ -33,7 +42,8 @@ from rl.factories import factory, label, resolve_needs
 Array = jax.Array
 State = Any
 
-# (level of a signal, level needed) -> transforms to insert in between.
+# (level of a signal, level that is needed) -> the transforms that lead from the
+# first level to the second, as they are named in error messages.
 _BRIDGES = {
   ("step", "sample"): "sum_steps(), min_steps() or last_step()",
   ("step", "token"): (
@@ -46,29 +56,36 @@ _BRIDGES = {
 
 
 class LevelError(TypeError):
-  """Raised if the levels of two pieces differ; the message says what to insert."""
+  """Raised if a signal does not have the level that its reader takes.
+
+  If a transform leads from one level to the other, the message names it.
+  """
 
 
 @dataclasses.dataclass(frozen=True)
 class Transform:
-  """A pure function from a signal at one level to a signal at a level.
+  """A pure function from a signal to a signal, with the level of each.
 
-  A *level-agnostic* transform accepts several levels and returns a signal at
-  the level of its input. Inside a chain it is bound to one of them.
+  A *source* takes no signal and reads the rollout alone. A *level-agnostic*
+  transform, such as `scale`, accepts several levels and returns a signal at the
+  level of its input; a chain binds it to the level that the previous transform
+  gives.
 
   Attributes:
     name: the name with its hyper-parameters, as printed and logged.
-    takes: level of the input signal; "none" for a source, which has no input; a
-      tuple of levels for a level-agnostic transform.
+    takes: level of the input signal; "none" for a source; a tuple of levels for
+      a level-agnostic transform.
     gives: level of the result; None for a level-agnostic transform.
     init: `() -> state`; the state is `()` for a transform without state.
     apply: `(signal, rollout, state) -> (signal, state)`, a pure function; None
       for a level-agnostic transform.
-    needs: needs that it reads from `rollout.extras`.
+    needs: the arrays (`rl.scoring.Need`) that `apply` reads from
+      `rollout.extras`, where they are put before the transform is applied.
     bind: `level -> Transform`, for a level-agnostic transform; else None.
-    links: `((symbol, Transform), ...)`, the parts of a composition, for
-      printing. The symbol is "" in a chain; in a sum "(" before the first
-      branch and "+" or "&" before the second. Empty if there are no parts.
+    links: `((symbol, Transform), ...)`, the transforms that a composition is
+      made of; empty for any other transform. In a chain, the symbol of every
+      link is "". In a sum or conjunction, the symbol of the left side is "(",
+      and that of the right side "+" or "&".
   """
 
   name: str
@@ -87,10 +104,16 @@ class Transform:
     return _parallel("+", jnp.add, self, other)
 
   def __and__(self, other: Transform) -> Transform:
+    # For filters, whose signals are bools (`rl.transforms.filters`).
     return _parallel("&", jnp.logical_and, self, other)
 
   def __rmul__(self, factor: float) -> Transform:
     return chain(self, scale(factor))
+
+
+def _no_state() -> State:
+  """The initial state of a transform without state."""
+  return ()
 
 
 # Transforms from functions.
@@ -106,20 +129,24 @@ def transform(
   """Decorator that turns a function into a factory of transforms.
 
   The function is `(signal, rollout, *, hyper...) -> signal`, or, with `init`,
-  `(signal, rollout, state, *, hyper...) -> (signal, state)`. The factory's
-  arguments are the keyword-only hyper-parameters: `scale(factor=2.0)`.
+  `(signal, rollout, state, *, hyper...) -> (signal, state)`. The arguments of
+  the factory are the keyword-only hyper-parameters of the function:
+  `scale(factor=2.0)`.
 
-  A level-agnostic function, for which `takes` is a tuple, is called with the
-  mask of the signal's level in place of the rollout.
+  A level-agnostic function, for which `takes` is a tuple, has no state. In
+  place of the rollout, it gets the mask of the entries of the signal that
+  exist, which is shaped like the signal (`Rollout.valid`).
 
   Args:
     takes: level of the signal, "none" for a source, or a tuple of levels.
-    gives: level of the result; None means the level of the signal.
-    init: `(**hyper) -> state`.
+    gives: level of the result; None means the level of the signal. A source
+      must declare it.
+    init: `(**hyper) -> state`, the initial state; None for no state.
     needs: needs that the function reads, a set or `(**hyper) -> set`.
 
   Raises:
-    ValueError: if a level does not exist.
+    ValueError: if a level does not exist, or a source does not declare the
+      level that it gives.
   """
   agnostic = isinstance(takes, tuple)
   for level in (*(takes if agnostic else (takes,)), gives or "none"):
@@ -128,35 +155,64 @@ def transform(
         f"unknown level {level!r}; it must be one of {types.LEVELS}"
       )
 
+  if takes == "none" and gives is None:
+    raise ValueError(
+      "a source (takes='none') must declare its level; pass gives="
+    )
+
   def decorate(fn: Callable) -> Callable[..., Transform]:
     def build(hyper: dict[str, Any]) -> Transform:
       name = label(fn.__name__, hyper)
-      required = resolve_needs(needs, hyper)
+      resolved_needs = resolve_needs(needs, hyper)
       if agnostic:
 
         def bind(level):
           def apply(signal, rollout, state):
             return fn(signal, rollout.valid(level), **hyper), state
 
-          return Transform(name, level, level, tuple, apply, required)
+          return Transform(
+            name=name,
+            takes=level,
+            gives=level,
+            init=_no_state,
+            apply=apply,
+            needs=resolved_needs,
+          )
 
-        return Transform(name, takes, None, tuple, None, required, bind)
+        return Transform(
+          name=name,
+          takes=takes,
+          gives=None,
+          init=_no_state,
+          apply=None,
+          needs=resolved_needs,
+          bind=bind,
+        )
       if init is None:
-        start = tuple
+        init_state = _no_state
 
         def apply(signal, rollout, state):
           return fn(signal, rollout, **hyper), state
       else:
 
-        def start():
+        def init_state():
           return init(**hyper)
 
         def apply(signal, rollout, state):
           return fn(signal, rollout, state, **hyper)
 
-      return Transform(name, takes, gives or takes, start, apply, required)
+      return Transform(
+        name=name,
+        takes=takes,
+        gives=gives or takes,
+        init=init_state,
+        apply=apply,
+        needs=resolved_needs,
+      )
 
-    return factory(fn, 2 if init is None else 3, build)
+    # (signal, rollout) or (signal, rollout, state).
+    num_positional = 2 if init is None else 3
+    return factory(fn, num_positional, build)
 
   return decorate
 
@@ -177,22 +233,25 @@ def lift(
     fn: array function. Its first argument is the signal, unless `takes` is
       "none".
     takes: level of the signal, "none" for a source.
-    gives: level of the result; None means the level of the signal.
+    gives: level of the result; None means the level of the signal. A source
+      must declare it.
     needs: needs that the functions in `context` read.
     **context: `{argument of fn: rollout -> value}`, arguments that are read
       from the rollout. The other arguments of `fn` are hyper-parameters.
   """
-  reads_signal = takes != "none"
-  parameters = list(inspect.signature(fn).parameters.values())[reads_signal:]
+  parameters = list(inspect.signature(fn).parameters.values())
+  if takes != "none":
+    parameters = parameters[1:]  # the first parameter is the signal
 
   def wrapped(signal, rollout, **hyper):
+    positional = () if takes == "none" else (signal,)
     arguments = {name: get(rollout) for name, get in context.items()}
-    # `[signal] * False` is empty: a source has no signal.
-    return fn(*[signal] * reads_signal, **arguments, **hyper)
+    return fn(*positional, **arguments, **hyper)
 
   keyword = inspect.Parameter.KEYWORD_ONLY
   wrapped.__name__, wrapped.__doc__ = fn.__name__, fn.__doc__
-  wrapped.__wrapped__ = fn
+  wrapped.__wrapped__ = fn  # for tools that look for the source of a transform
+  # `factory` reads the hyper-parameters from this signature.
   wrapped.__signature__ = inspect.Signature(
     [
       inspect.Parameter("signal", inspect.Parameter.POSITIONAL_ONLY),
@@ -207,6 +266,7 @@ def lift(
 
 
 def _check_transform(value: Any) -> None:
+  """Raises a TypeError if a value is not a transform."""
   if not isinstance(value, Transform):
     name = getattr(value, "__name__", repr(value))
     hint = f"; it is a factory, call it: {name}()" if callable(value) else ""
@@ -216,10 +276,14 @@ def _check_transform(value: Any) -> None:
 def check_shape(
   transform: Transform, signal: Array, rollout: types.Rollout
 ) -> None:
-  """Raises `LevelError` if a result lacks the axes of its transform's level."""
+  """Checks the shape of a result against the level that its transform gives.
+
+  Raises:
+    LevelError: if the result does not have the axes of that level.
+  """
   p, s = rollout.sample_mask.shape
   shape = jnp.shape(signal)
-  expected = {
+  has_axes = {
     "scalar": len(shape) == 0,
     "prompt": shape == (p,),
     "sample": shape == (p, s),
@@ -227,7 +291,7 @@ def check_shape(
     "step": len(shape) == 3 and shape[:2] == (p, s),
     "token": shape == rollout.mask.shape,
   }
-  if not expected[transform.gives]:
+  if not has_axes[transform.gives]:
     raise LevelError(
       f"{transform} declares a {transform.gives} signal "
       f"{types.AXES[transform.gives]} but returned shape {shape}, where "
@@ -236,29 +300,33 @@ def check_shape(
 
 
 def suggest_bridge(level: str, accepted: Iterable[str]) -> str:
-  """The end of an error message: what to insert after a signal at `level`.
+  """Returns the end of an error message: the transforms that would help.
 
   Args:
-    level: level of the signal.
-    accepted: levels that are accepted in its place.
+    level: level of a signal.
+    accepted: levels that the reader of the signal accepts.
 
   Returns:
-    "; insert ...", or "" if no transform leads from one level to the other.
+    "; insert ...", or "" if no transform leads from `level` to one of them.
   """
   bridges = [_BRIDGES[level, a] for a in accepted if (level, a) in _BRIDGES]
   return f"; insert {' or '.join(bridges)}" if bridges else ""
 
 
 def _bind_to(link: Transform, previous: Transform) -> Transform:
-  """Binds a link of a chain to the level that the previous link gives."""
+  """Checks a link of a chain, and binds it to the level of the previous one.
+
+  Returns:
+    The link, bound to a level if it is level-agnostic.
+  """
   level = previous.gives
   accepted = link.takes if link.bind else (link.takes,)
   if level in accepted:
     return link.bind(level) if link.bind else link
   if accepted == ("none",):
     raise LevelError(
-      f"chain: {link} is a source and cannot follow {previous}; put it first, "
-      "or add it with `+`"
+      f"chain: {link} is a source, which takes no signal, and cannot follow "
+      f"{previous}; put it first, or add two chains with `+`"
     )
   raise LevelError(
     f"chain: {link} takes a {' or '.join(accepted)} signal but {previous} "
@@ -267,36 +335,38 @@ def _bind_to(link: Transform, previous: Transform) -> Transform:
 
 
 def chain(*links: Transform) -> Transform:
-  """Applies transforms one after another.
+  """Applies transforms, the *links*, one after another.
 
   Raises:
     TypeError: if there is no link, or a link is not a Transform.
     LevelError: if a link does not take the level that the previous one gives.
+      If the first link is level-agnostic, it is raised by `bind`.
   """
   if not links:
     raise TypeError("chain() needs at least one transform")
   for link in links:
     _check_transform(link)
   # The links of a chain within a chain become links of the outer chain.
-  flat = tuple(
-    inner
-    for link in links
-    for inner in (
-      [part for _, part in link.links]
-      if link.links and not link.links[0][0]
-      else [link]
-    )
-  )
+  flat: list[Transform] = []
+  for link in links:
+    flat += [inner for _, inner in link.links] if _is_chain(link) else [link]
   name = f"chain({', '.join(map(str, flat))})"
   needs = frozenset().union(*(link.needs for link in flat))
-  printed_links = tuple(("", link) for link in flat)
   if flat[0].bind:
 
     def bind(level):
       return chain(flat[0].bind(level), *flat[1:])
 
-    takes = flat[0].takes
-    return Transform(name, takes, None, tuple, None, needs, bind, printed_links)
+    return Transform(
+      name=name,
+      takes=flat[0].takes,
+      gives=None,
+      init=_no_state,
+      apply=None,
+      needs=needs,
+      bind=bind,
+      links=tuple(("", link) for link in flat),
+    )
   bound = [flat[0]]
   for link in flat[1:]:
     bound.append(_bind_to(link, bound[-1]))
@@ -312,56 +382,84 @@ def chain(*links: Transform) -> Transform:
       new_state.append(new_link_state)
     return signal, tuple(new_state)
 
-  printed_links = tuple(("", link) for link in bound)
   return Transform(
-    *(name, bound[0].takes, bound[-1].gives, init, apply, needs, None),
-    printed_links,
+    name=name,
+    takes=bound[0].takes,
+    gives=bound[-1].gives,
+    init=init,
+    apply=apply,
+    needs=needs,
+    links=tuple(("", link) for link in bound),
   )
 
 
+def _is_chain(transform: Transform) -> bool:
+  """Returns whether a transform is a chain; the links of one have no symbol."""
+  return bool(transform.links) and transform.links[0][0] == ""
+
+
 def _parallel(
-  symbol: str, combine: Callable, a: Transform, b: Transform
+  symbol: str, combine: Callable, left: Transform, right: Transform
 ) -> Transform:
   """Applies two transforms to the same signal and combines their results."""
-  _check_transform(b)
-  name = f"({a} {symbol} {b})"
-  needs = a.needs | b.needs
-  links = (("(", a), (symbol, b))
-  if a.bind or b.bind:
-    levels = [t.takes if t.bind else (t.takes,) for t in (a, b)]
+  _check_transform(right)
+  name = f"({left} {symbol} {right})"
+  needs = left.needs | right.needs
+  links = (("(", left), (symbol, right))
+  if left.bind or right.bind:
+    levels = [t.takes if t.bind else (t.takes,) for t in (left, right)]
     shared = tuple(level for level in levels[0] if level in levels[1])
     if not shared:
       raise LevelError(
-        f"{a} takes {' or '.join(levels[0])}, {b} takes "
+        f"{left} takes {' or '.join(levels[0])}, {right} takes "
         f"{' or '.join(levels[1])}; the two sides of {symbol} must take a "
         "common level"
       )
 
     def bind(level):
-      sides = (t.bind(level) if t.bind else t for t in (a, b))
+      sides = (t.bind(level) if t.bind else t for t in (left, right))
       return _parallel(symbol, combine, *sides)
 
-    return Transform(name, shared, None, tuple, None, needs, bind, links)
-  if (a.takes, a.gives) != (b.takes, b.gives):
+    return Transform(
+      name=name,
+      takes=shared,
+      gives=None,
+      init=_no_state,
+      apply=None,
+      needs=needs,
+      bind=bind,
+      links=links,
+    )
+  if (left.takes, left.gives) != (right.takes, right.gives):
     raise LevelError(
-      f"cannot {symbol}: {a} is {a.takes} -> {a.gives}, {b} is "
-      f"{b.takes} -> {b.gives}; both sides must take and give the same levels"
+      f"the two sides of {symbol} must take and give the same levels, but "
+      f"{left} is {left.takes} -> {left.gives}, and {right} is "
+      f"{right.takes} -> {right.gives}"
     )
 
   def init():
-    return a.init(), b.init()
+    return left.init(), right.init()
 
   def apply(signal, rollout, state):
-    left, left_state = a.apply(signal, rollout, state[0])
-    right, right_state = b.apply(signal, rollout, state[1])
-    return combine(left, right), (left_state, right_state)
+    left_result, left_state = left.apply(signal, rollout, state[0])
+    right_result, right_state = right.apply(signal, rollout, state[1])
+    result = combine(left_result, right_result)
+    return result, (left_state, right_state)
 
-  return Transform(name, a.takes, a.gives, init, apply, needs, None, links)
+  return Transform(
+    name=name,
+    takes=left.takes,
+    gives=left.gives,
+    init=init,
+    apply=apply,
+    needs=needs,
+    links=links,
+  )
 
 
 @transform(takes=("scalar", "prompt", "sample", "vector", "step", "token"))
 def scale(signal: Array, valid: Array, *, factor: float) -> Array:
-  """Multiplies the signal; `2.0 * t` is `chain(t, scale(2.0))`."""
+  """Multiplies the signal by a factor; `2.0 * t` is `chain(t, scale(2.0))`."""
   del valid
   return factor * signal
 
@@ -369,12 +467,16 @@ def scale(signal: Array, valid: Array, *, factor: float) -> Array:
 def among(
   where: Callable[[types.Rollout], Array], inner: Transform
 ) -> Transform:
-  """Applies `inner` to a subset, as if nothing else existed; 0 elsewhere.
+  """Applies `inner` to a subset, as if no other sample or token existed.
+
+  The result is 0 outside of the subset.
 
   Args:
-    where: `rollout -> bool`, `[P, S]` (such as labelled prompts) or `[P, S, T]`
-      (such as the tokens of a role). The function's name is printed.
-    inner: transform whose statistics are those of the subset.
+    where: `rollout -> bool`, the samples `[P, S]` (such as those of labelled
+      prompts) or the tokens `[P, S, T]` (such as those of a role) of the
+      subset. The name of this function is part of the transform's name.
+    inner: transform to apply; its means and other statistics are those of the
+      subset.
   """
   _check_transform(inner)
   name = f"among({where.__name__}, {inner})"
@@ -387,12 +489,13 @@ def among(
     )
 
   def apply(signal, rollout, state):
-    chosen = where(rollout)
-    per_token = chosen if chosen.ndim == 3 else chosen[..., None]
+    in_subset = where(rollout)
+    per_token = in_subset if in_subset.ndim == 3 else in_subset[..., None]
     tokens = rollout.tokens.replace(mask=rollout.tokens.mask & per_token)
-    samples = chosen.any(-1) if chosen.ndim == 3 else chosen
+    # A sample is in a subset of tokens if one of its tokens is.
+    per_sample = in_subset.any(-1) if in_subset.ndim == 3 else in_subset
     subset = rollout.replace(
-      tokens=tokens, sample_mask=rollout.sample_mask & samples
+      tokens=tokens, sample_mask=rollout.sample_mask & per_sample
     )
     result, state = inner.apply(signal, subset, state)
     zeros = jnp.zeros_like(result)
@@ -402,17 +505,29 @@ def among(
 
 
 def each(inner: Transform) -> Transform:
-  """Applies a transform without state to every reward component.
+  """Applies a transform of samples to each component of a vector signal.
+
+  Args:
+    inner: transform from a sample signal to a sample signal, without state. A
+      level-agnostic transform must be bound first: `scale(2.0).bind("sample")`.
+
+  Returns:
+    A transform from `[M, P, S]` to `[M, P, S]`.
 
   Raises:
-    LevelError: if `inner` is not sample -> sample.
+    LevelError: if `inner` takes or gives another level, or is level-agnostic.
     TypeError: if `inner` carries state.
   """
   _check_transform(inner)
+  if inner.bind:
+    raise LevelError(
+      f"each: {inner} is level-agnostic; bind it to samples before, with "
+      ".bind('sample')"
+    )
   if (inner.takes, inner.gives) != ("sample", "sample"):
     raise LevelError(
-      f"each takes a transform sample -> sample, but {inner} is "
-      f"{inner.takes} -> {inner.gives}"
+      "each: the transform must take and give a sample signal, but "
+      f"{inner} is {inner.takes} -> {inner.gives}"
     )
   if jax.tree.leaves(inner.init()):
     raise TypeError(
@@ -421,8 +536,8 @@ def each(inner: Transform) -> Transform:
     )
 
   def apply(signal, rollout, state):
-    run = jax.vmap(lambda component: inner.apply(component, rollout, state)[0])
-    return run(signal), state
+    apply_inner = jax.vmap(lambda r: inner.apply(r, rollout, state)[0])
+    return apply_inner(signal), state  # signal is [M, P, S]
 
   return dataclasses.replace(
     inner,
@@ -435,17 +550,28 @@ def each(inner: Transform) -> Transform:
 
 
 def describe(t: Transform, indent: str = "") -> list[tuple[str, str]]:
-  """`(text, level)` lines for printing, one per link; branches are indented."""
+  """Describes a transform in lines `(text, level of the result)`.
+
+  A chain has one line per link. The sides of a sum are indented; for
+  `chain(scores(), center()) + verdicts()`:
+
+    ( scores()    sample
+      center()    sample
+    + verdicts()  sample
+    )
+  """
   if not t.links:
     level = t.gives or " | ".join(t.takes)
     return [(indent + t.name, level)]
   lines: list[tuple[str, str]] = []
   for symbol, link in t.links:
-    of_link = describe(link, indent + ("  " if symbol else ""))
+    link_lines = describe(link, indent + ("  " if symbol else ""))
     if symbol:
-      text, level = of_link[0]
-      of_link[0] = (f"{indent}{symbol} {text[len(indent) + 2 :]}", level)
-    lines += of_link
-  if t.links[0][0]:  # a sum is closed by a parenthesis
+      # The symbol replaces the two further spaces before the first line.
+      text, level = link_lines[0]
+      further_indent = len(indent) + 2
+      link_lines[0] = (f"{indent}{symbol} {text[further_indent:]}", level)
+    lines += link_lines
+  if not _is_chain(t):
     lines.append((indent + ")", ""))
   return lines

@@ -1,8 +1,11 @@
-"""The transforms that chains are made of: sources, baselines, credit, levels.
+"""The transforms that methods chain: sources, baselines, credit, level changes.
 
-Transforms with the name of a function in `rl.objectives`, `rl.advantages` or
-`rl.credit` are that array function, applied to a rollout with `lift`. The
-equations are in the docstrings there.
+A transform with the same name as a function in `rl.objectives`, `rl.advantages`
+or `rl.credit` applies that array function to a rollout. Its equation is in the
+docstring of the array function.
+
+Axes: P prompts, S samples per prompt (a *group*), T tokens, K reasoning steps,
+M reward components. A mask `valid` is True for entries that exist.
 """
 
 from __future__ import annotations
@@ -17,46 +20,47 @@ from rl.transforms.base import Transform, lift, transform
 Array = jax.Array
 
 
-def _samples(rollout: types.Rollout) -> Array:
+def _sample_mask(rollout: types.Rollout) -> Array:
   return rollout.sample_mask
 
 
-# Sources: the first link of a chain.
+# Sources: transforms without an input signal, the first links of chains.
 
 
 @transform(takes="none", gives="sample")
 def scores(_, rollout: types.Rollout) -> Array:
-  """The score of each sample, `[P, S]`, as in `Rollout.scores`."""
+  """Returns the score of each sample, `Rollout.scores` `[P, S]`."""
   return rollout.scores
 
 
 @transform(takes="none", gives="sample")
 def verdicts(_, rollout: types.Rollout) -> Array:
-  """1 if a sample is right, 0 if it is wrong or unknown, `[P, S]`.
+  """Returns 1 for samples that are right, and 0 for all others, `[P, S]`.
 
-  `filters.known_verdict` tells wrong and unknown apart.
+  Wrong samples and samples with an unknown verdict are both 0; the subset
+  `rl.transforms.filters.known_verdict` distinguishes them.
   """
   return (rollout.correct == 1).astype(jnp.float32)
 
 
 @transform(takes="none", gives="step")
 def step_scores(_, rollout: types.Rollout) -> Array:
-  """The process reward of each step, `[P, S, K]`.
+  """Returns the process reward of each reasoning step, `[P, S, K]`.
 
   Raises:
     ValueError: if the rollout has no step scores.
   """
   if rollout.step_scores is None:
     raise ValueError(
-      "step_scores(): the rollout has no step scores; choose a task that scores "
-      "steps (chain), or add a process reward model"
+      "step_scores(): the rollout has no step scores; choose a task that "
+      "scores steps, such as chain, or add a process reward model"
     )
   return rollout.step_scores
 
 
 @transform(takes="none", gives="vector")
 def components(_, rollout: types.Rollout, *, names: tuple[str, ...]) -> Array:
-  """Named components of the reward, stacked to `[M, P, S]`.
+  """Stacks the components of the score with these names, `[M, P, S]`.
 
   Raises:
     KeyError: if the rollout lacks a component.
@@ -71,79 +75,92 @@ def components(_, rollout: types.Rollout, *, names: tuple[str, ...]) -> Array:
 
 
 def probe(need: scoring.Need, level: types.Level = "token") -> Transform:
-  """The result of a scoring pass, as a signal at `level`."""
+  """Builds a source whose signal is the value of a need.
+
+  Args:
+    need: an array that is put into `rollout.extras` before the transform is
+      applied, such as the log-probs of a parameter set (`rl.scoring.Need`).
+    level: level of that array.
+  """
   return Transform(
-    f"probe({need})",
-    "none",
-    level,
-    tuple,
-    lambda _, rollout, state: (rollout.extras[need], state),
-    frozenset({need}),
+    name=f"probe({need})",
+    takes="none",
+    gives=level,
+    init=tuple,  # no state
+    apply=lambda _, rollout, state: (rollout.extras[need], state),
+    needs=frozenset({need}),
   )
 
 
-def _log_probs(source: str) -> scoring.Need:
+def _log_probs_of(source: str) -> scoring.Need:
   return scoring.Need(source, scoring.log_probs)
 
 
 @transform(
   takes="none",
   gives="token",
-  needs=lambda model, reference: {_log_probs(model), _log_probs(reference)},
+  needs=lambda model, reference: {
+    _log_probs_of(model),
+    _log_probs_of(reference),
+  },
 )
 def log_ratios(
   _, rollout: types.Rollout, *, model: str, reference: str
 ) -> Array:
-  """log pi_model - log pi_reference of each scored token, in nats.
+  """Computes log pi_model - log pi_reference of each scored token, in nats.
 
   If the tokens were sampled from `model`, the expectation at a token is
   KL(model || reference) of the next-token distribution.
 
   Args:
-    model, reference: "old", which is the policy at the start of the step, or
-      the name of a parameter set.
+    model, reference: parameters of the two policies: "old", those at the start
+      of the training step, or the name of a parameter set, such as "ref".
+
+  Returns:
+    `[P, S, T]`; 0 at tokens that are not scored.
   """
   model_log_probs, reference_log_probs = (
-    rollout.extras[_log_probs(source)] for source in (model, reference)
+    rollout.extras[_log_probs_of(source)] for source in (model, reference)
   )
   difference = model_log_probs - reference_log_probs  # [P, S, T]
   return jnp.where(rollout.valid("token"), difference, 0.0)
 
 
-# Baselines and set objectives, over the samples of a group.
+# Baselines and objectives of subsets, over the samples of a group.
 
-center = lift(advantages.center, valid=_samples)
-leave_one_out = lift(advantages.leave_one_out, valid=_samples)
-group_normalize = lift(advantages.group_normalize, valid=_samples)
-max_at_k_weights = lift(objectives.max_at_k_weights, valid=_samples)
+center = lift(advantages.center, valid=_sample_mask)
+leave_one_out = lift(advantages.leave_one_out, valid=_sample_mask)
+group_normalize = lift(advantages.group_normalize, valid=_sample_mask)
+max_at_k_weights = lift(objectives.max_at_k_weights, valid=_sample_mask)
 
 
 @transform(takes="sample")
 def pass_at_k_advantages(
   signal: Array, rollout: types.Rollout, *, k: int, form: str = "analytic"
 ) -> Array:
-  """`objectives.pass_at_k_advantages`.
+  """Applies `rl.objectives.pass_at_k_advantages` to each group.
 
-  The random subsets of "bootstrap" depend on the key of the prompt.
+  The random subsets of the form "bootstrap" depend on the PRNG key of the
+  prompt.
   """
   if form != "bootstrap":
     return objectives.pass_at_k_advantages(signal, k, rollout.sample_mask, form)
 
-  def one(scores, valid, key):
+  def advantages_of_group(scores, valid, key):
     return objectives.pass_at_k_advantages(scores, k, valid, form, key)
 
   keys = random_keys.keys(rollout.keys, "pass_at_k_advantages")
-  return jax.vmap(one)(signal, rollout.sample_mask, keys)
+  return jax.vmap(advantages_of_group)(signal, rollout.sample_mask, keys)
 
 
 def moving_average_value(state: dict[str, Array]) -> Array:
-  """The value of a moving average, without the bias of its start at 0.
+  """Returns the value of a moving average, without the bias of its start at 0.
 
   Args:
-    state: result of `update_moving_average`.
+    state: `{"mean", "weight"}`, see `update_moving_average`.
 
   Returns:
-    mean / weight; 0 before the first value.
+    mean / weight; 0 if no value has been added yet.
   """
   weight = state["weight"]
   return state["mean"] / jnp.where(weight > 0, weight, 1.0)
@@ -154,17 +171,21 @@ def update_moving_average(
 ) -> dict[str, Array]:
   """Adds a value to an exponential moving average.
 
-    mean <- decay mean + (1 - decay) value,  weight <- decay weight + 1 - decay
+    mean   <- decay * mean + (1 - decay) * value
+    weight <- decay * weight + (1 - decay)
 
   Args:
-    state: `{"mean", "weight"}`; at first zeros of the value's shape, and 0.
-    value: the new value.
+    state: `{"mean": array, "weight": []}`. In the initial state, the mean is
+      zeros of the value's shape, and the weight is 0.
+    value: the value to add.
     decay: factor of the earlier values.
-    exists: `[]` bool; if False, the state is returned as it is.
+    exists: `[]` bool; if it is False, the state is returned as it is.
   """
   decay = jnp.where(exists, decay, 1.0)
-  new = {"mean": value, "weight": 1.0}
-  return jax.tree.map(lambda old, x: decay * old + (1 - decay) * x, state, new)
+  added = {"mean": value, "weight": 1.0}
+  return jax.tree.map(
+    lambda old, new: decay * old + (1 - decay) * new, state, added
+  )
 
 
 @transform(
@@ -174,23 +195,29 @@ def update_moving_average(
 def minus_running_mean(
   signal: Array, rollout: types.Rollout, state, *, decay: float = 0.95
 ) -> tuple[Array, dict[str, Array]]:
-  """R - b, with b the moving average of the mean signal of *earlier* batches.
+  """Computes R - b, with b a moving average over *earlier* batches.
 
-  b is corrected for its start at 0 and is 0 before the first batch. Because it
-  leaves out the present batch, it is independent of the samples that it is
-  subtracted from.
+  R is the signal of a sample. b is the moving average of the mean signal of a
+  batch, corrected for its start at 0 (`moving_average_value`); it is 0 before
+  the first batch. Because b leaves out the present batch, it is independent of
+  the samples that it is subtracted from.
   """
   valid = rollout.sample_mask
-  centred = jnp.where(valid, signal - moving_average_value(state), 0.0)
-  mean = masked.mean(signal, valid, axis=(0, 1))
-  return centred, update_moving_average(state, mean, decay, valid.any())
+  centered = jnp.where(valid, signal - moving_average_value(state), 0.0)
+  batch_mean = masked.mean(signal, valid, axis=(0, 1))
+  state = update_moving_average(state, batch_mean, decay, valid.any())
+  return centered, state
 
 
 @transform(takes=("sample", "step", "token"))
 def whiten(
   signal: Array, valid: Array, *, ddof: int = 0, eps: float = 1e-8
 ) -> Array:
-  """Scales to mean 0 and variance 1 over all valid entries of the batch."""
+  """Whitens over all entries of the batch that exist (`rl.masked.whiten`).
+
+  The result has mean 0 and variance 1 up to eps; it is 0 if all entries are
+  equal. The variance of n entries is divided by n - ddof.
+  """
   return masked.whiten(signal, valid, tuple(range(signal.ndim)), ddof, eps)
 
 
@@ -205,10 +232,11 @@ min_form_rewards = lift(
 def returns_to_go(
   signal: Array, valid: Array, *, gamma: float = 1.0, reduce: str = "sum"
 ) -> Array:
-  """`credit.returns_to_go` over the steps or tokens of a sample."""
+  """Applies `rl.credit.returns_to_go` to the steps or tokens of each sample."""
   return credit.returns_to_go(signal, valid, gamma, reduce)
 
 
+# [P, S, T], from the value head with the parameters at the start of the step.
 _OLD_VALUES = scoring.Need("old", scoring.values)
 gae = lift(
   credit.gae,
@@ -230,7 +258,7 @@ def broadcast(signal: Array, rollout: types.Rollout) -> Array:
 
 
 def sample_ends(rollout: types.Rollout) -> Array:
-  """`[P, S, T]` bool, the last scored token of each sample."""
+  """Marks the last scored token of each sample, `[P, S, T]` bool."""
   positions = jnp.arange(rollout.mask.shape[-1])  # [T]
   last = jnp.max(jnp.where(rollout.mask, positions, -1), -1, keepdims=True)
   return positions == last
@@ -243,12 +271,15 @@ def place_last(signal: Array, rollout: types.Rollout) -> Array:
 
 
 def step_ends(rollout: types.Rollout) -> Array:
-  """`[P, S, T]` bool, the last scored token of each step."""
+  """Marks the last scored token of each step, `[P, S, T]` bool."""
   return masked.run_ends(rollout.step_ids, rollout.mask)
 
 
-def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:
-  """The value of each token's step, `[P, S, T]`; 0 outside of steps."""
+def _steps_at_tokens(signal: Array, rollout: types.Rollout) -> Array:
+  """Copies the value of each step to its tokens, `[P, S, T]`; 0 outside steps.
+
+  Tokens of steps beyond K get the value of the last of the K steps.
+  """
   steps = jnp.clip(rollout.step_ids, 0, signal.shape[-1] - 1)
   values = jnp.take_along_axis(signal, steps, -1)  # [P, S, K] -> [P, S, T]
   return jnp.where(rollout.step_ids >= 0, values, 0.0)
@@ -257,20 +288,20 @@ def _at_tokens(signal: Array, rollout: types.Rollout) -> Array:
 @transform(takes="step", gives="token")
 def place_at_step_ends(signal: Array, rollout: types.Rollout) -> Array:
   """Puts the reward of each step on its last scored token."""
-  return jnp.where(step_ends(rollout), _at_tokens(signal, rollout), 0.0)
+  return jnp.where(step_ends(rollout), _steps_at_tokens(signal, rollout), 0.0)
 
 
 @transform(takes="step", gives="token")
 def broadcast_steps(signal: Array, rollout: types.Rollout) -> Array:
   """Copies the advantage of each step to all of its scored tokens."""
-  return jnp.where(rollout.mask, _at_tokens(signal, rollout), 0.0)
+  return jnp.where(rollout.mask, _steps_at_tokens(signal, rollout), 0.0)
 
 
 @transform(takes="step", gives="sample")
 def sum_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """Sum over the steps of a sample; 0 if it has no steps.
+  """Sums over the steps of each sample; 0 if a sample has no steps.
 
-  For the sum over the tokens of each step, see
+  The sum over the *tokens* of each step is
   `rl.methods.process.oprl.sum_tokens_in_steps`.
   """
   return masked.sum(signal, rollout.valid("step"))
@@ -278,16 +309,16 @@ def sum_steps(signal: Array, rollout: types.Rollout) -> Array:
 
 @transform(takes="step", gives="sample")
 def min_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """Smallest value among the steps of a sample; 0 if it has no steps."""
+  """Returns the smallest step of each sample; 0 if a sample has no steps."""
   valid = rollout.valid("step")
   return jnp.where(valid.any(-1), masked.min(signal, valid), 0.0)
 
 
 @transform(takes="step", gives="sample")
 def last_step(signal: Array, rollout: types.Rollout) -> Array:
-  """Value of the last step of a sample; 0 if it has no steps."""
+  """Returns the last step of each sample; 0 if a sample has no steps."""
   valid = rollout.valid("step")
-  # [P, S]; -1 if there is no step
+  # [P, S]; -1 if the sample has no steps.
   index = jnp.max(jnp.where(valid, jnp.arange(valid.shape[-1]), -1), -1)
   last = jnp.take_along_axis(signal, jnp.maximum(index, 0)[..., None], -1)
   return jnp.where(index >= 0, last[..., 0], 0.0)
@@ -295,13 +326,13 @@ def last_step(signal: Array, rollout: types.Rollout) -> Array:
 
 @transform(takes="token", gives="sample")
 def sum_tokens(signal: Array, rollout: types.Rollout) -> Array:
-  """Sum over the scored tokens of a sample."""
+  """Sums over the scored tokens of each sample; 0 if it has none."""
   return masked.sum(signal, rollout.valid("token"))
 
 
 @transform(takes="token", gives="sample")
 def mean_tokens(signal: Array, rollout: types.Rollout) -> Array:
-  """Mean over the scored tokens of a sample; 0 if it has none."""
+  """Averages over the scored tokens of each sample; 0 if it has none."""
   return masked.mean(signal, rollout.valid("token"))
 
 
@@ -309,6 +340,9 @@ def mean_tokens(signal: Array, rollout: types.Rollout) -> Array:
 def weighted_sum(
   signal: Array, rollout: types.Rollout, *, weights: tuple[float, ...]
 ) -> Array:
-  """Sum of the components times their weights: sum_m w_m R_m."""
+  """Computes sum_m w_m R_m, with the weight w_m of component R_m.
+
+  The weights have the order of the components in the signal `[M, P, S]`.
+  """
   del rollout
   return jnp.tensordot(jnp.float32(weights), signal, 1, precision="highest")

@@ -169,7 +169,7 @@ def test_a_corrected_method_prints_its_weights():
 
 @pytest.mark.parametrize("name", ["topr", "eepo", "semi_online_grpo"])
 def test_what_is_weighed_against_the_sampler_is_not_weighed_twice(name):
-  with pytest.raises(ValueError, match="already to the behavior policy"):
+  with pytest.raises(ValueError, match="is the behavior policy already"):
     importance.add_importance_weights(methods.get(name), 2.0)
 
 
