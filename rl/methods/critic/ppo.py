@@ -1,4 +1,7 @@
-"""PPO, proximal policy optimisation with a value head."""
+"""PPO, proximal policy optimisation with a value head.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

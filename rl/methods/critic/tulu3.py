@@ -1,4 +1,7 @@
-"""RLVR of Tulu 3: PPO with a reward of ten for a right answer."""
+"""RLVR of Tulu 3: PPO with a reward of ten for a right answer.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

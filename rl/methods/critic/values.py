@@ -2,6 +2,8 @@
 
 The critic is the policy's "value" head, so one network learns both. V_t is the
 value of the state before token t is sampled, and 0 after the last token.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from rl.losses.terms import term
 from rl.transforms import transform
 
 Array = jax.Array
+# A need, which is an array that a forward pass computes: values [P, S, T] of
+# the old critic, that at the start of the training step.
 OLD_VALUES = scoring.Need("old", scoring.values)
 
 

@@ -1,4 +1,7 @@
-"""VAPO: a critic of undiscounted returns, and GAE adapted to the length."""
+"""VAPO: a critic of undiscounted returns, and GAE adapted to the length.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""CANON: compares the halves of a group that differ in entropy or length."""
+"""CANON: compares the halves of a group that differ in entropy or length.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import chain, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 METRICS = ("entropy", "length")
 

@@ -1,4 +1,7 @@
-"""COPO: advantages within the group, or across prompts if its answers agree."""
+"""COPO: advantages within the group, or across prompts if its answers agree.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import chain, group_normalize, scores, transform
 
+# A need: the extra "task/answer_ids", provided by the task.
 _ANSWERS = scoring.provided("task", "answer_ids")
 
 

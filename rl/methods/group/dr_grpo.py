@@ -1,4 +1,7 @@
-"""Dr. GRPO: no division by the standard deviation or by the sample's length."""
+"""Dr. GRPO: no division by the standard deviation or by the sample's length.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.aggregates import seq_mean_token_sum_norm
 from rl.losses.surrogates import ppo_clip

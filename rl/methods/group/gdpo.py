@@ -1,4 +1,7 @@
-"""GDPO: several rewards, each normalised in its group, then summed."""
+"""GDPO: several rewards, each normalised in its group, then summed.
+
+Axes: P prompts, S samples per prompt (a group), M reward components.
+"""
 
 from __future__ import annotations
 

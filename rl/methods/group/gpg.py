@@ -1,4 +1,7 @@
-"""GPG: REINFORCE, rescaled by the share of groups whose scores differ."""
+"""GPG: REINFORCE, rescaled by the share of groups whose scores differ.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""GRPO, group relative policy optimisation: the z-score within a group."""
+"""GRPO, group relative policy optimisation: the z-score within a group.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip

@@ -1,4 +1,7 @@
-"""Lite PPO: the mean of the group, the standard deviation of the batch."""
+"""Lite PPO: the mean of the group, the standard deviation of the batch.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

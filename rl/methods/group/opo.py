@@ -1,4 +1,7 @@
-"""OPO: the baseline of least variance if gradients grow with length."""
+"""OPO: the baseline of least variance if gradients grow with length.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""QAE: DAPO with a quantile of the group as baseline instead of its mean."""
+"""QAE: DAPO with a quantile of the group as baseline instead of its mean.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import dataclasses
 

@@ -1,4 +1,7 @@
-"""REINFORCE with a running mean of earlier scores as baseline."""
+"""REINFORCE with a running mean of earlier scores as baseline.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses import surrogates
 from rl.losses.aggregates import seq_mean_token_sum

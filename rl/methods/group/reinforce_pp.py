@@ -1,4 +1,7 @@
-"""REINFORCE++: a KL penalty per token, and returns whitened over the batch."""
+"""REINFORCE++: a KL penalty per token, and returns whitened over the batch.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

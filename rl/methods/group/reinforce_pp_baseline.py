@@ -1,4 +1,7 @@
-"""REINFORCE++ with the group's mean as baseline, whitened over the batch."""
+"""REINFORCE++ with the group's mean as baseline, whitened over the batch.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl import registry
 from rl.losses.surrogates import ppo_clip

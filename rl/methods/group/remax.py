@@ -1,4 +1,7 @@
-"""ReMax: REINFORCE with the score of the greedy completion as baseline."""
+"""ReMax: REINFORCE with the score of the greedy completion as baseline.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from rl.method import Method
 from rl.sampling import samplers
 from rl.transforms import chain, scores, transform
 
+# A need: the extra "sampler/greedy_scores", provided by the sampler.
 _GREEDY = scoring.provided("sampler", "greedy_scores")
 
 

@@ -1,4 +1,7 @@
-"""RiskPO: bundles of prompts, valued by the risk of their total score."""
+"""RiskPO: bundles of prompts, valued by the risk of their total score.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

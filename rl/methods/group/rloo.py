@@ -1,4 +1,7 @@
-"""RLOO, REINFORCE leave-one-out: the mean of the others is the baseline."""
+"""RLOO, REINFORCE leave-one-out: the mean of the others is the baseline.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.aggregates import seq_mean_token_sum
 from rl.losses.surrogates import reinforce

@@ -1,4 +1,7 @@
-"""GRPO that rewards a right answer more, the less likely it was."""
+"""GRPO that rewards a right answer more, the less likely it was.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import dataclasses
 
@@ -10,6 +13,8 @@ from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.transforms import chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the old policy (at the start of the training step).
 _OLD = scoring.Need("old", scoring.log_probs)
 
 

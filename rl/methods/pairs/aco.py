@@ -1,4 +1,7 @@
-"""Genius: advantage-calibrated optimisation (ACO), without any label."""
+"""Genius: advantage-calibrated optimisation (ACO), without any label.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp

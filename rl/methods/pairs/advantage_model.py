@@ -1,4 +1,7 @@
-"""An advantage model that learns beside the policy, and selective rehearsal."""
+"""An advantage model that learns beside the policy, and selective rehearsal.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +15,8 @@ from rl.methods.pairs.pairwise import differences, members, pairs
 from rl.parameter_sets import learned
 from rl.transforms import chain, scores, transform
 
+# A need, which is an array that a forward pass computes: values [P, S, T] of
+# the advantage model.
 MODEL = scoring.Need("advantage_model", scoring.values)
 
 

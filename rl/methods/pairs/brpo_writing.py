@@ -1,4 +1,7 @@
-"""Writing-Zero (BRPO): a random member of the group is the reference."""
+"""Writing-Zero (BRPO): a random member of the group is the reference.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""Pairs of a best and a worst sample of a group, and the DPO loss."""
+"""Pairs of a best and a worst sample of a group, and the DPO loss.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Duration-aware updates: actions are weighted by the time they took."""
+"""Duration-aware updates: actions are weighted by the time they took.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K actions.
+"""
 
 import dataclasses
 import math
@@ -11,6 +14,7 @@ from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.transforms import chain, group_normalize, scores, transform
 
+# A need: the extra "task/durations", provided by the task.
 DURATIONS = scoring.provided("task", "durations")
 
 

@@ -1,4 +1,7 @@
-"""GRPO-CARE: a bonus for answers that follow from their reasoning."""
+"""GRPO-CARE: a bonus for answers that follow from their reasoning.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +20,8 @@ from rl.transforms import (
   transform,
 )
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the moving average of the policy.
 EMA = scoring.Need("ema", scoring.log_probs)
 
 

@@ -1,4 +1,8 @@
-"""Multi-objective DPO: a shared trunk with an output head per objective."""
+"""Multi-objective DPO: a shared trunk with an output head per objective.
+
+Axes: P prompts, S samples per prompt (a group), D the hidden width, V tokens in
+the vocabulary.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""P3O, pairwise proximal policy optimisation: differences of two samples."""
+"""P3O, pairwise proximal policy optimisation: differences of two samples.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

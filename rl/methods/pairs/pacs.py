@@ -1,4 +1,7 @@
-"""PACS, implicit actor-critic coupling: predicts the verdict of each sample."""
+"""PACS, implicit actor-critic coupling: predicts the verdict of each sample.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""Functions shared by losses of pairs: sequence ratios, pairs, preferences."""
+"""Functions shared by losses of pairs: sequence ratios, pairs, preferences.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,14 @@ import jax.numpy as jnp
 from rl import masked, scoring, types
 
 Array = jax.Array
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the policy that is being trained.
 POLICY = scoring.Need("policy", scoring.log_probs)
+# A need: log-probs [P, S, T] of the old policy (at the start of the step).
 OLD = scoring.Need("old", scoring.log_probs)
+# A need: log-probs [P, S, T] of the reference policy.
 REF = scoring.Need("ref", scoring.log_probs)
+# A need: the extra "task/preferences", provided by the task.
 PREFERENCES = scoring.provided("task", "preferences")
 
 

@@ -1,4 +1,7 @@
-"""PRDP: regresses differences of log-ratios on differences of rewards."""
+"""PRDP: regresses differences of log-ratios on differences of rewards.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

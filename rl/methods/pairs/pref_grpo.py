@@ -1,4 +1,7 @@
-"""Pref-GRPO: win rates within the group in place of scores."""
+"""Pref-GRPO: win rates within the group in place of scores.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import dataclasses
 

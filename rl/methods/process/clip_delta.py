@@ -1,4 +1,8 @@
-"""Clip and delta: process rewards that do not grow with the number of steps."""
+"""Clip and delta: process rewards that do not grow with the number of steps.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K
+reasoning steps.
+"""
 
 from rl import registry
 from rl.losses.surrogates import ppo_clip

@@ -13,6 +13,8 @@ the soft value of the prefix minus that of the prompt: q is the difference of a
 potential.
 Source: Yuan et al. 2024, Free Process Rewards without Process Labels; Cui et
 al. 2025, Process Reinforcement through Implicit Rewards (PRIME).
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from rl.transforms import Transform, log_ratios, sample_ends, transform
 
 Array = jax.Array
 BASELINES = ("released", "paper")
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the policy that is being trained.
 _POLICY = scoring.Need("policy", scoring.log_probs)
+# A need: log-probs [P, S, T] of the reference policy.
 _REFERENCE = scoring.Need("ref", scoring.log_probs)
 
 

@@ -1,4 +1,7 @@
-"""Verdicts for a share of the prompts, beside step scores for all of them."""
+"""Verdicts for a share of the prompts, beside step scores for all of them.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

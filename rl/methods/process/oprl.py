@@ -1,4 +1,8 @@
-"""Online process rewards for agents: turns rewarded by a preference model."""
+"""Online process rewards for agents: turns rewarded by a preference model.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K steps,
+the turns of an agent.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,8 @@ from rl.transforms import (
 )
 
 Array = jax.Array
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the policy that is being trained.
 _POLICY = scoring.Need("policy", scoring.log_probs)
 
 

@@ -1,4 +1,7 @@
-"""PRIME: an implicit process reward model that learns beside the policy."""
+"""PRIME: an implicit process reward model that learns beside the policy.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl import registry
 from rl.losses.surrogates import ppo_clip

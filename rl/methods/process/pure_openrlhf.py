@@ -1,4 +1,7 @@
-"""PURE as in its OpenRLHF branch: the baseline is subtracted from rewards."""
+"""PURE as in its OpenRLHF branch: the baseline is subtracted from rewards.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl import registry
 from rl.losses.surrogates import ppo_clip

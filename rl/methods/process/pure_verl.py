@@ -1,4 +1,7 @@
-"""PURE as in its verl branch: one return for process and outcome."""
+"""PURE as in its verl branch: one return for process and outcome.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

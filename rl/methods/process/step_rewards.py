@@ -5,6 +5,8 @@ and delta bound what a sample can collect. The two baselines subtract from every
 step what the other samples of the group collect for as many tokens, or per
 step. Masked entries are ignored, whatever they contain, and are 0 in the
 result.
+
+Axes: S samples per prompt (a group), T completion tokens, K reasoning steps.
 """
 
 from __future__ import annotations

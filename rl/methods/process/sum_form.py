@@ -1,4 +1,8 @@
-"""Sum-form credit: the return is the sum of later step scores."""
+"""Sum-form credit: the return is the sum of later step scores.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K
+reasoning steps.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

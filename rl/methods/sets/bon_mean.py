@@ -1,4 +1,7 @@
-"""BoN-mean: z-scored max@k weights, the normalisation of its paper."""
+"""BoN-mean: z-scored max@k weights, the normalisation of its paper.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip

@@ -1,4 +1,7 @@
-"""max@k: the policy gradient of the expected best of k samples."""
+"""max@k: the policy gradient of the expected best of k samples.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.aggregates import prompt_mean_token_sum
 from rl.losses.surrogates import ppo_clip

@@ -1,4 +1,7 @@
-"""Off-policy max@k: unbiased for samples drawn from another policy."""
+"""Off-policy max@k: unbiased for samples drawn from another policy.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""Pass@k Training: the z-scored best of random k-subsets."""
+"""Pass@k Training: the z-scored best of random k-subsets.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

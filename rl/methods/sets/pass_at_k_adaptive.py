@@ -1,4 +1,7 @@
-"""Adaptive Training: pass@k where entropy is low, pass@1 where it is high."""
+"""Adaptive Training: pass@k where entropy is low, pass@1 where it is high.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +12,8 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import chain, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 # Against rounding error: a share of .53 of 100 prompts must be 53.
 _ROUNDING = 1e-3

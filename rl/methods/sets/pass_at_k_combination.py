@@ -1,4 +1,7 @@
-"""Combination Training: pass@k on easy prompts, pass@1 on hard ones."""
+"""Combination Training: pass@k on easy prompts, pass@1 on hard ones.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""Exceeding Pass@k Training: still more weight on hard prompts."""
+"""Exceeding Pass@k Training: still more weight on hard prompts.
+
+Axes: P prompts.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""Rewards the best sample of a group by its lead over the second best."""
+"""Rewards the best sample of a group by its lead over the second best.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

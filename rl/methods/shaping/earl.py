@@ -1,4 +1,7 @@
-"""EARL: policy gradients at the tokens of highest entropy only."""
+"""EARL: policy gradients at the tokens of highest entropy only.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 
@@ -16,6 +19,8 @@ from rl.transforms import (
   transform,
 )
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 _ROUNDING = 1e-6  # nats; equal entropies must reach their quantile
 _SCOPES = {"response": -1, "batch": (0, 1, 2)}  # axes of [P, S, T]

@@ -1,4 +1,8 @@
-"""Entropy-modulated policy gradients, step by step."""
+"""Entropy-modulated policy gradients, step by step.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K
+reasoning steps.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +19,8 @@ from rl.transforms import (
   transform,
 )
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 _BATCH = (0, 1, 2)  # all axes of [P, S, K]
 

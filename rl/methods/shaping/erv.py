@@ -1,4 +1,8 @@
-"""VERL: a bonus where the effective rank of hidden states grows."""
+"""VERL: a bonus where the effective rank of hidden states grows.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, D the
+hidden width.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,8 @@
-"""KTAE: a bonus for tokens that distinguish right samples from wrong ones."""
+"""KTAE: a bonus for tokens that distinguish right samples from wrong ones.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, M classes
+of samples.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""LESS: weights low-entropy segments by which responses share them."""
+"""LESS: weights low-entropy segments by which responses share them.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import numpy as np
@@ -9,6 +12,8 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 
 

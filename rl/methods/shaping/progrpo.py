@@ -1,4 +1,7 @@
-"""ProGRPO: advantages corrected by the confidence in prompt and answer."""
+"""ProGRPO: advantages corrected by the confidence in prompt and answer.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +18,8 @@ from rl.transforms import (
   transform,
 )
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the old policy (at the start of the training step).
 _ANSWER = scoring.Need("old", scoring.log_probs)
 _PROMPT = scoring.Need("old", scoring.log_probs, scoring.PROMPT)
 

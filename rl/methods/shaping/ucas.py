@@ -1,4 +1,8 @@
-"""UCAS: larger advantages for uncertain right and for certain wrong answers."""
+"""UCAS: larger advantages for uncertain right and for certain wrong answers.
+
+Axes: P prompts, S samples per prompt (a group), V tokens in the vocabulary, N
+token positions.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""Chi-squared regularisation: a penalty on the divergence from the base."""
+"""Chi-squared regularisation: a penalty on the divergence from the base.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

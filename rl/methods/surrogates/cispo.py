@@ -1,4 +1,7 @@
-"""CISPO: clips the importance weight, so that no token loses its gradient."""
+"""CISPO: clips the importance weight, so that no token loses its gradient.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.terms import policy_gradient
 from rl.method import Method

@@ -1,4 +1,7 @@
-"""Clip-Cov: no gradient at a few tokens that would lower entropy the most."""
+"""Clip-Cov: no gradient at a few tokens that would lower entropy the most.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,8 @@ from rl.methods.surrogates.selection import lowest, token_covariance
 from rl.sampling import random_keys
 from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the old policy (at the start of the training step).
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 

@@ -1,4 +1,7 @@
-"""DAPO: a wider clip above 1, and only groups of mixed verdicts."""
+"""DAPO: a wider clip above 1, and only groups of mixed verdicts.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

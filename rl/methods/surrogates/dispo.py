@@ -1,4 +1,7 @@
-"""DISPO: separate bounds of the importance weight for right and wrong."""
+"""DISPO: separate bounds of the importance weight for right and wrong.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.terms import policy_gradient
 from rl.method import Method

@@ -1,4 +1,7 @@
-"""FixPO: updates are repaired until the policy is inside a trust region."""
+"""FixPO: updates are repaired until the policy is inside a trust region.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 

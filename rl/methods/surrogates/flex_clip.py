@@ -1,4 +1,7 @@
-"""Flexible entropy control: a clip range by probability and training time."""
+"""Flexible entropy control: a clip range by probability and training time.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +13,10 @@ from rl.method import Method
 from rl.methods.surrogates.selection import ALL_AXES
 from rl.transforms import chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
+# A need: the extra "prepared/phase": the method's own prepared signal "phase".
 _PHASE = scoring.provided("prepared", "phase")
 
 

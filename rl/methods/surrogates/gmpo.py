@@ -1,4 +1,7 @@
-"""GMPO: the geometric mean of a sample's clipped ratios."""
+"""GMPO: the geometric mean of a sample's clipped ratios.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""GSPO: importance ratios and clips of whole sequences."""
+"""GSPO: importance ratios and clips of whole sequences.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses import ratios
 from rl.losses.aggregates import seq_mean_token_mean

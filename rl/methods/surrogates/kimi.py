@@ -1,4 +1,7 @@
-"""The objective of Kimi k1.5: a policy gradient with a quadratic penalty."""
+"""The objective of Kimi k1.5: a policy gradient with a quadratic penalty.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +13,10 @@ from rl.losses.terms import policy_gradient, term
 from rl.method import Method
 from rl.transforms import center, chain, scores
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the policy that is being trained.
 _LOG_PROBS = scoring.Need("policy", scoring.log_probs)
+# A need: log-probs [P, S, T] of the old policy (at the start of the step).
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 

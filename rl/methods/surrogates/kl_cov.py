@@ -1,4 +1,7 @@
-"""KL-Cov: a penalty at the tokens that would lower entropy the most."""
+"""KL-Cov: a penalty at the tokens that would lower entropy the most.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +13,13 @@ from rl.methods.surrogates.selection import lowest, token_covariance
 from rl.methods.surrogates.weights import importance_weighted
 from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the policy that is being trained.
 _POLICY = scoring.Need("policy", scoring.log_probs)
+# A need: log-probs [P, S, T] of the old policy (at the start of the step).
 _OLD = scoring.Need("old", scoring.log_probs)
+# A need: the extra "prepared/advantage": the method's own finished advantage,
+# [P, S, T].
 _ADVANTAGE = scoring.provided("prepared", "advantage")
 _ROUNDING = 1e-5  # nats, by which two passes of one policy may differ
 

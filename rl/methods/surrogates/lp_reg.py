@@ -1,4 +1,7 @@
-"""Lp-Reg: protects unlikely but sensible tokens of wrong samples."""
+"""Lp-Reg: protects unlikely but sensible tokens of wrong samples.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +13,13 @@ from rl.method import Method
 from rl.methods.surrogates.selection import lowest
 from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the policy that is being trained.
 _LOG_PROBS = scoring.Need("policy", scoring.log_probs)
+# A need: log-probs [P, S, T] of the old policy (at the start of the step).
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
+# A need: the extra "prepared/advantage": the method's own finished advantage,
+# [P, S, T].
 _ADVANTAGE = scoring.provided("prepared", "advantage")
 
 

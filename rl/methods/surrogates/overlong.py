@@ -1,4 +1,7 @@
-"""A penalty that grows as a sample nears the largest length."""
+"""A penalty that grows as a sample nears the largest length.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

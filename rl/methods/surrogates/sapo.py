@@ -1,4 +1,7 @@
-"""SAPO: a sigmoid of the importance ratio in place of PPO's clip."""
+"""SAPO: a sigmoid of the importance ratio in place of PPO's clip.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""SimKO: right samples also raise the top k tokens; wrong top tokens fall."""
+"""SimKO: right samples also raise the top k tokens; wrong top tokens fall.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,8 @@ from rl.method import Method
 from rl.methods.surrogates.top_tokens import log_probs_at, top_token_ids
 from rl.transforms import chain, group_normalize, scores
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 
 

@@ -1,4 +1,8 @@
-"""SIREN: keeps the entropy of likely tokens at uncertain positions constant."""
+"""SIREN: keeps the entropy of likely tokens at uncertain positions constant.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, V tokens
+in the vocabulary, N token positions.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +15,8 @@ from rl.method import Method
 from rl.methods.surrogates.selection import ALL_AXES
 from rl.transforms import center, chain, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 # Against rounding error: 4 of 5 equally likely tokens must be a nucleus of mass
 # 0.8, and equal entropies must reach their quantile.

@@ -1,4 +1,7 @@
-"""StableReinforce: bounded log-ratios, and no outlying advantages."""
+"""StableReinforce: bounded log-ratios, and no outlying advantages.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import math
 

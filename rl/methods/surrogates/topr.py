@@ -1,4 +1,7 @@
-"""TOPR: imitates right samples, tapers wrong ones as they become unlikely."""
+"""TOPR: imitates right samples, tapers wrong ones as they become unlikely.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp

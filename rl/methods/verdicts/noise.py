@@ -7,6 +7,8 @@ true reward R. Both corrections are affine in R~; with constant rates they
 cancel under a group's mean and standard deviation, so use them without that
 normalisation.
 Source: RLVR under Imperfect Verifiers.
+
+Axes: P prompts, S samples per prompt (a group).
 """
 
 from __future__ import annotations

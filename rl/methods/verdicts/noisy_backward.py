@@ -1,4 +1,7 @@
-"""Backward correction of the rewards of a verifier that errs."""
+"""Backward correction of the rewards of a verifier that errs.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

@@ -1,4 +1,7 @@
-"""Negative sample reinforcement: learns from wrong samples only."""
+"""Negative sample reinforcement: learns from wrong samples only.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

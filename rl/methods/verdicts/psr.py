@@ -1,4 +1,7 @@
-"""Positive sample reinforcement: learns from right samples only."""
+"""Positive sample reinforcement: learns from right samples only.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

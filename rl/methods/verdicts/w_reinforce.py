@@ -1,4 +1,7 @@
-"""Weighted-REINFORCE: a small weight on right samples, 1 on wrong ones."""
+"""Weighted-REINFORCE: a small weight on right samples, 1 on wrong ones.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
