@@ -13,9 +13,9 @@ from rl.transforms import center, chain, scores
 def dr_grpo(clip: float = 0.2, horizon: int | None = None) -> Method:
   """A_i = R_i - mean R; loss = sum over tokens / (samples x horizon).
 
-  R_i [P, S] is the score of sample i and mean R the mean of its group, the
-  samples of one prompt. The loss is PPO-clip without a KL. A group with one
-  sample has A = 0.
+  R_i [P, S] is the score of sample i and mean R the mean of its group. The loss
+  is PPO-clip without a KL. A group with one sample, or with equal scores, has A
+  = 0.
   Source: Liu et al. 2025, Understanding R1-Zero-like Training.
 
   Args:
