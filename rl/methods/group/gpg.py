@@ -48,9 +48,8 @@ def gpg(count: str = "groups") -> Method:
   R_i [P, S] is the score of sample i, mean R the mean of its group, and alpha
   one number per batch. The loss is -A log pi averaged over the tokens of all
   samples, without ratio, clip or KL; it is right for one update per rollout
-  only. The paper also divides by a normalisation F_norm, which is 1 here as in
-  its experiments. A group with one sample has A = 0 (in verl, A is then its
-  score).
+  only. The paper's normalisation F_norm is 1 here. A group with one sample has
+  A = 0 (in verl, A is then its score).
   Source: Chu et al. 2025, GPG: A Simple and Strong RL Baseline.
 
   Args:

@@ -54,7 +54,7 @@ def aco(beta: float = 0.1, alpha: float = 1.0, most: float = 10.0) -> Method:
 
   w and d are [P, S]; + and - are the samples with the largest and the smallest
   w of a group, sigma is the sigmoid and ref the policy at the start of the run.
-  The further w_- is below w_+, the harder the rejected sample - is pushed down;
+  The further w_- is below w_+, the harder the rejected sample is pushed down;
   with f = 1 this is DPO. A group whose w are all equal has no pair. The loss is
   averaged over the groups with a pair.
   Deviation: the paper searches step by step with a beam of short simulated

@@ -32,7 +32,7 @@ def _centered(values: jax.Array, rollout: types.Rollout) -> jax.Array:
 
 @transform(takes="none", gives="sample", needs={_MODEL_VALUES})
 def modelled_advantages(_, rollout: types.Rollout) -> jax.Array:
-  """Returns a_i = v_i - mean_j v_j, from the values v of the advantage model."""
+  """Returns a_i = v_i - mean_j v_j, with values v of the advantage model."""
   return _centered(rollout.extras[_MODEL_VALUES], rollout)
 
 

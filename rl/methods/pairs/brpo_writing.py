@@ -45,7 +45,7 @@ def against_random_member(
 
 @transform(takes="sample")
 def informative_groups(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """Keeps the samples of groups in which some sample has a signal other than 0."""
+  """Keeps the samples of groups in which a sample has a signal other than 0."""
   has_signal = (signal != 0).any(-1, keepdims=True)
   return jnp.broadcast_to(has_signal, rollout.sample_mask.shape)
 

@@ -124,7 +124,7 @@ def head_contrastive(
 
 
 def pair_of(objective: str) -> Transform:
-  """Returns a transform that gives +1 and -1 to a group's best and worst sample.
+  """Returns a transform: +1 for a group's best sample, -1 for its worst.
 
   Samples are compared by the component that is named like the objective, or by
   the score if the objective is "".

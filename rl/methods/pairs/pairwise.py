@@ -46,7 +46,7 @@ def log_ratios(
 
 
 def pairs(valid: Array) -> Array:
-  """Returns a mask `[P, S, S]` of ordered pairs of two different valid samples."""
+  """Returns a mask `[P, S, S]` of ordered pairs of different valid samples."""
   are_different = ~jnp.eye(valid.shape[-1], dtype=bool)
   return valid[..., :, None] & valid[..., None, :] & are_different
 

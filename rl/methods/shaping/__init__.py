@@ -1,1 +1,1 @@
-"""Methods that shape a group's advantages token by token."""
+"""Methods that change the advantages of a group, most of them token by token."""
