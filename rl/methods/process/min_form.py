@@ -1,4 +1,4 @@
-"""Min-form credit (PURE): the return is the soft minimum of a sample's steps."""
+"""Min-form credit (PURE): the return is a soft minimum of the step scores."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

@@ -28,7 +28,7 @@ def blend_with_pass_at_1(
   k: int,
   blend: Callable[[jax.Array], jax.Array],
 ) -> jax.Array:
-  """Returns b A_pass@k + (1 - b) A_pass@1 with b = blend(group's mean signal)."""
+  """b A_pass@k + (1 - b) A_pass@1, with b = blend(mean score of the group)."""
   valid = rollout.sample_mask
   weight = blend(masked.mean(signal, valid, keepdims=True))  # [P, 1]
   pass_at_k = objectives.pass_at_k_advantages(signal, k, valid)

@@ -1,1 +1,1 @@
-"""Methods that change the advantages of a group, most of them token by token."""
+"""Methods that change a group's advantages, most of them token by token."""

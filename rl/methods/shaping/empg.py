@@ -86,7 +86,7 @@ def empg(
     h_j  mean token entropy of step j, scaled to [0, 1] over the batch
     g_j  exp(-k h_j) divided by its mean over the steps of the batch
     f_j  exp(-k_future h_j)
-    A_j  A g_j + zeta f_{j+1}, minus the mean of this over the steps of the batch
+    A_j  A g_j + zeta f_{j+1}, minus its mean over the steps of the batch
 
   A is the z-score of a sample's score in its group; A_j [P, S, K] is the
   advantage of every token of step j. Entropies are those of the policy at the
