@@ -124,7 +124,7 @@ def add_key_tokens(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
 
 
 def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
-  """GRPO plus a bonus for ids that occur more often in right samples than wrong.
+  """GRPO plus a bonus for ids that right samples contain more often.
 
     A_t  A + 2 sigmoid((F + IG) x / 2) - 1, for the id of token t
     F    exp(-2 p), with p of Fisher's exact test (two-sided); 0 at p = 1

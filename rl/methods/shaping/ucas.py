@@ -1,4 +1,4 @@
-"""UCAS: larger advantages for uncertain right and for confident wrong answers."""
+"""UCAS: larger advantages for uncertain right and confident wrong answers."""
 
 import jax
 import jax.numpy as jnp
