@@ -1,9 +1,10 @@
 """Published methods, one short file each, looked up by name.
 
-A file `NAME.py`, here or in the folder of a family, defines a function
-`NAME(**hyper) -> Method`, or `-> {learner: Method}` if several networks learn
-(`rl.learners`). Adding the file is all it takes. Other files of a folder hold
-what its family shares.
+A file `NAME.py`, in this folder or in the folder of a family, defines a
+function `NAME(**hyper) -> Method`, or `-> {learner: Method}` if several
+networks learn (`rl.learners`). A new method needs no registration: its file is
+imported from here. The other files of a family's folder hold functions that its
+methods share.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from rl.method import Method
 
 
 def _factories() -> dict[str, Callable]:
-  """Returns the factory of every method by name."""
-  # `__path__` is an argument so that tests can add a folder.
+  """Returns the factory of every method, by the name of the method."""
+  # The cache depends on `__path__`, to which tests add a folder of their own.
   return _factories_in(tuple(__path__))
 
 
 @functools.cache
 def _factories_in(folders: tuple[str, ...]) -> dict[str, Callable]:
-  """Returns the functions that are named like the module that defines them."""
+  """Returns the functions that are named like the module that defines them.
+
+  Args:
+    folders: folders that are searched, with their subfolders.
+  """
   factory_of = {}
   for module in pkgutil.walk_packages(folders, f"{__name__}."):
     name = module.name.rpartition(".")[-1]
@@ -54,7 +59,10 @@ def factory(name: str) -> Callable[..., Method | dict[str, Method]]:
 
 
 def family(name: str) -> str:
-  """Returns the folder of a method, such as "group"; "" for a file without one."""
+  """Returns the folder of a method, such as "group".
+
+  Returns "" for a method whose file is in no folder of a family.
+  """
   folders = factory(name).__module__.split(".")[2:-1]
   return folders[0] if folders else ""
 
@@ -64,12 +72,12 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
 
   Args:
     name: one of `names()`.
-    **hyper: hyper-parameters. Defaults are those of the paper.
+    **hyper: hyper-parameters; the others have the defaults of the method.
 
   Raises:
-    ValueError: if the method or a hyper-parameter is unknown, or a value has
-      another type or is refused by the method.
-    ImportError: if a file of methods has a mistake.
+    ValueError: if the method or a hyper-parameter is unknown, a value has
+      another type than the default, or the method refuses it.
+    ImportError: if a file in this folder cannot be imported.
   """
   make = factory(name)
   registry.check_settings("hyper-parameter", name, make, hyper)
@@ -80,6 +88,6 @@ def get(name: str, **hyper: Any) -> Method | dict[str, Method]:
   labels = {learner: f"{label}: {learner}" for learner in method}
   labels[learners.POLICY] = label
   return {
-    learner: dataclasses.replace(one, name=labels[learner])
-    for learner, one in method.items()
+    learner: dataclasses.replace(learner_method, name=labels[learner])
+    for learner, learner_method in method.items()
   }

@@ -1,4 +1,7 @@
-"""PPO, proximal policy optimisation with a value head."""
+"""PPO, proximal policy optimisation with a value head.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -24,30 +27,36 @@ def ppo(
   value_clip: float = 0.2,
   value_coef: float = 0.5,
 ) -> Method:
-  """Whitened generalised advantages of a learned critic, under PPO-clip.
+  """PPO-clip with whitened generalised advantages of a learned critic.
 
-    r_t      (R at the last token, else 0) - beta (log pi_old - log pi_ref)
+    r_t      (R if t is the last token, else 0)
+             - beta (log pi_old - log pi_ref), at the sampled token t
     delta_t  r_t + gamma V_{t+1} - V_t
     A_t      delta_t + gamma lam A_{t+1}
 
-  R [P, S] is the score of a sample, pi_ref the policy at the start of the run
-  and V_t [P, S, T] the critic's value before token t; t runs over the scored
-  tokens. A is whitened over all tokens of the batch. The critic regresses on
-  G = A + V_old, A before whitening, with a clipped squared error. Both losses
-  are averaged over tokens. A truncated sample ends like a finished one: nothing
-  is bootstrapped.
-  Open: lam (1, or 0.95 in TRL), value_clip (0.2, or 0.5 in verl) and value_coef
-  differ between releases.
-  Deviation: the critic is a head of the policy, not a network of its own.
+  R [P, S] is the score of a sample, pi_old the policy at the start of the
+  training step, pi_ref the policy at the start of the run, and V_t [P, S, T]
+  the critic's value before token t, under the parameters at the start of the
+  step. t runs over the scored tokens of a sample; after its last token, V and A
+  are 0, also if the length limit cut the sample (nothing is bootstrapped). A is
+  whitened over the tokens of all samples. The critic regresses on G = A + V
+  with the clipped squared error of `value_loss`, where A is the advantage
+  before whitening. Both losses are averaged over the tokens of all samples.
+  Open: releases differ in lam (1; TRL has 0.95), value_clip (0.2; verl has 0.5)
+  and value_coef; the defaults here are a choice among them.
+  Deviation: in the paper the critic is a network of its own; this
+  implementation reads it from a head of the policy.
   Source: Schulman et al. 2017, Proximal Policy Optimization Algorithms; Ouyang
   et al. 2022, Training language models to follow instructions.
 
   Args:
     gamma: discount per token.
     lam: lambda, decay of the advantage estimator per token.
-    beta: weight of the KL penalty; 0 drops the reference and its forward pass.
+    beta: weight of the KL penalty; 0 drops the reference policy and its forward
+      pass.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    value_clip: distance |V - V_old| beyond which a value has no gradient.
+    value_clip: distance |V - V_old| from the value V_old at the start of the
+      step, beyond which a value that moved towards G has no gradient.
     value_coef: weight of the critic's loss.
   """
   return actor_critic(scores(), gamma, lam, beta, clip, value_clip, value_coef)
@@ -62,15 +71,20 @@ def actor_critic(
   value_clip: float,
   value_coef: float,
 ) -> Method:
-  """Returns `ppo` with a transform to samples, `outcome`, in place of R."""
+  """Returns `ppo` with another reward of samples in place of R.
+
+  Args:
+    outcome: transform that gives R, one number per sample.
+    gamma, lam, beta, clip, value_clip, value_coef: same as in `ppo`.
+  """
   rewards = chain(outcome, place_last())
   if beta:
     rewards += -beta * log_ratios("old", "ref")
-  credit = chain(rewards, gae(gamma, lam))
+  credit = chain(rewards, gae(gamma, lam))  # A of `ppo` before whitening
   targets = chain(credit, plus_old_values())
-  critic = value_loss(value_clip).of(signal=targets)
+  critic_loss = value_loss(value_clip).of(signal=targets)
   return Method(
     advantage=chain(credit, whiten(ddof=1)),
-    loss=policy_gradient(ppo_clip(clip, clip)) + value_coef * critic,
+    loss=policy_gradient(ppo_clip(clip, clip)) + value_coef * critic_loss,
     parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -1,4 +1,7 @@
-"""RLVR of Tulu 3: PPO with a reward of ten for a right answer."""
+"""RLVR of Tulu 3: PPO with a reward of ten for a right answer.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +16,15 @@ from rl.transforms import transform
 def points(
   _, rollout: types.Rollout, *, right: float, unfinished: float
 ) -> jax.Array:
-  """`right` if the verdict is right, else 0; `unfinished` if truncated."""
-  earned = jnp.where(rollout.correct == 1, right, 0.0)
-  return jnp.where(rollout.finished, earned, unfinished)
+  """Returns the reward of a sample by its verdict.
+
+  Args:
+    right: reward of a sample whose verdict is right; another verdict has 0.
+    unfinished: reward of a sample that the length limit cut, whatever its
+      verdict.
+  """
+  by_verdict = jnp.where(rollout.correct == 1, right, 0.0)
+  return jnp.where(rollout.finished, by_verdict, unfinished)
 
 
 def tulu3(
@@ -29,20 +38,23 @@ def tulu3(
 ) -> Method:
   """`ppo` with R = alpha for a right answer and 0 for others, gamma = 1.
 
-  R [P, S] is `no_eos` for a truncated sample, whatever its verdict. Advantages
-  are whitened, so alpha sets the weight of the KL relative to R, and the scale
-  of the critic's targets.
-  Open: lam and value_coef differ between releases. The value head starts from
-  new parameters, theirs from a reward model.
+  R [P, S] is `no_eos` for a sample that the length limit cut, whatever its
+  verdict. Advantages are whitened, so the size of alpha matters in two places:
+  relative to the KL penalty, and in the targets of the critic.
+  Open: releases differ in lam and value_coef; the defaults here are a choice
+  among them.
+  Deviation: the value head starts from new parameters; in the paper it starts
+  from a reward model.
   Source: Lambert et al. 2024, Tulu 3: Pushing Frontiers in Open Language Model
   Post-Training.
 
   Args:
     alpha: reward of a right answer.
-    no_eos: reward of a truncated sample.
+    no_eos: reward of a sample that the length limit cut.
     beta, lam, clip, value_clip: same as in `ppo`.
-    value_coef: weight of (V - G)^2; 0.05 is one half of the 0.1 of released PPO
-      code, whose squared error has a factor of one half.
+    value_coef: weight of the critic's squared error. The released PPO code has
+      0.1 and a factor of one half in the error; `value_loss` has no such
+      factor, so 0.05 is the same.
   """
   return actor_critic(
     points(alpha, no_eos), 1.0, lam, beta, clip, value_clip, value_coef

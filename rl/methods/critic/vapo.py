@@ -1,4 +1,7 @@
-"""VAPO: a critic of undiscounted returns, and GAE adapted to the length."""
+"""VAPO: a critic of undiscounted returns, and GAE adapted to the length.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +27,11 @@ from rl.transforms import (
 def length_adaptive_gae(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float
 ) -> jax.Array:
-  """GAE with lambda = 1 - 1 / (alpha l), clipped to [0, 1], for l tokens."""
+  """GAE with lambda = 1 - 1 / (alpha l) for a sample of l scored tokens.
+
+  lambda is clipped to [0, 1]: samples of up to 1 / alpha tokens have 0. The
+  signal are rewards of tokens.
+  """
   valid = rollout.valid("token")
   lam = 1 - 1 / (alpha * jnp.maximum(valid.sum(-1), 1))  # [P, S]
   values, segments = rollout.extras[OLD_VALUES], rollout.segments
@@ -34,7 +41,7 @@ def length_adaptive_gae(
 
 @transform(takes="none", gives="scalar")
 def is_after(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
-  """0 during the first `steps` training steps, then 1."""
+  """Returns 0 during the first `steps` training steps, then 1."""
   return (rollout.step >= steps).astype(jnp.float32)
 
 
@@ -50,32 +57,38 @@ def vapo(
   """PPO with a critic of undiscounted returns and a lambda by sample length.
 
   The policy's advantage A_t [P, S, T] is GAE with lambda = 1 - 1 / (alpha l)
-  for a sample of l tokens, whitened over the batch; the critic's target is GAE
-  with lambda = 1 plus V_old ("decoupled"). The reward is the score at the last
-  token. The loss is PPO-clip averaged over tokens, without a KL, plus mu times
-  the mean of -log pi over the tokens of right samples. During the first
-  `pretraining` steps only the critic learns.
-  Open: the paper does not state value_clip and value_coef.
-  Deviation: the critic is a head of the policy, so its pretraining changes the
-  layers that both share.
+  for a sample of l scored tokens, at least 0, whitened over the tokens of all
+  samples. The critic's target is the advantage of GAE with lambda = 1, plus
+  V_old, the value at the start of the training step: two lambdas ("decoupled").
+  The reward is the score of the sample, at its last token. The loss is PPO-clip
+  averaged over the tokens of all samples, without a KL, plus mu times the mean
+  of -log pi over the tokens of samples with a right verdict, plus the critic's
+  loss. During the first `pretraining` training steps only the critic's loss has
+  a weight other than 0.
+  Open: the paper does not state value_clip and value_coef; both are those of
+  `ppo`.
+  Deviation: in the paper the critic is a network of its own; in this
+  implementation it is a head of the policy, so that its pretraining also
+  changes the layers below both heads.
   Source: Yue et al. 2025, VAPO: Efficient and Reliable Reinforcement Learning.
 
   Args:
-    alpha: scale of the length in lambda.
-    mu: weight of the imitation of right samples.
+    alpha: factor of the length l in lambda.
+    mu: weight of -log pi of right samples; 0 leaves the term out.
     pretraining: number of steps that train the critic alone.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    value_clip: distance |V - V_old| beyond which a value has no gradient.
+    value_clip: distance |V - V_old| beyond which a value that moved towards its
+      target has no gradient.
     value_coef: weight of the critic's loss.
   """
   rewards = chain(scores(), place_last())
   targets = chain(rewards, gae(), plus_old_values())
-  started = is_after(pretraining)
-  loss = started * policy_gradient(ppo_clip(low, high))
+  policy_learns = is_after(pretraining)  # 0 or 1
+  loss = policy_learns * policy_gradient(ppo_clip(low, high))
   if mu:
-    loss += mu * started * nll().of(loss_filter=only(right_verdict))
-  critic = value_loss(value_clip).of(signal=targets)
+    loss += mu * policy_learns * nll().of(loss_filter=only(right_verdict))
+  critic_loss = value_loss(value_clip).of(signal=targets)
   return Method(
     advantage=chain(rewards, length_adaptive_gae(alpha), whiten(ddof=1)),
-    loss=loss + value_coef * critic,
+    loss=loss + value_coef * critic_loss,
   )

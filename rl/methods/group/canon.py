@@ -1,4 +1,7 @@
-"""CANON: compares the halves of a group that differ in entropy or length."""
+"""CANON: compares the halves of a group that differ in entropy or length.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import chain, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
-METRICS = ("entropy", "length")
+METRICS = ("entropy", "length")  # by which a group is cut into halves
 
 
 @transform(
@@ -28,21 +33,33 @@ def conditional(
   mu: float | None,
   alpha: float,
 ) -> jax.Array:
-  """mu (R_i - mean of the other half) + (1 - mu) (R_i - mean of its own half).
+  """Returns the advantage of `canon`.
 
-  The low half holds the floor(n / 2) of n samples with the lowest metric; of
-  samples with equal values, the first ones are the lower.
+    mu (a_i R_i - mean a_j R_j over the other half)
+    + (1 - mu) (R_i - mean R_j over the half of sample i)
+
+  R_i is the signal, and a_i is `alpha` in the half that is discounted, else 1.
+  The low half has the floor(n / 2) of n samples with the lowest metric; of
+  samples with equal values, those with lower indices come first. The first line
+  is 0 if all a_i R_i of the group are equal.
+
+  Args:
+    signal: `[P, S]` scores.
+    rollout: the rollout.
+    metric, mu, alpha: same as in `canon`.
   """
   valid = rollout.sample_mask  # [P, S]
   n = valid.sum(-1, keepdims=True)  # [P, 1]
-  values = rollout.scored_lengths  # [P, S]
+  metric_values = rollout.scored_lengths  # [P, S]
   if metric == "entropy":
-    values = masked.mean(rollout.extras[_ENTROPY], rollout.valid("token"))
+    metric_values = masked.mean(
+      rollout.extras[_ENTROPY], rollout.valid("token")
+    )
   if mu is None:
-    judged = valid & (rollout.correct >= 0)
-    mu = 1.0 - masked.mean(rollout.correct == 1, judged, (0, 1))
+    has_verdict = valid & (rollout.correct >= 0)
+    mu = 1.0 - masked.mean(rollout.correct == 1, has_verdict, (0, 1))  # []
   # The argsort of an argsort is the rank. Invalid samples rank last.
-  order = jnp.argsort(jnp.where(valid, values, jnp.inf), -1, stable=True)
+  order = jnp.argsort(jnp.where(valid, metric_values, jnp.inf), -1, stable=True)
   low = valid & (jnp.argsort(order, -1) < n // 2)
   high = valid & ~low
   discounted = signal * jnp.where(
@@ -50,7 +67,7 @@ def conditional(
   )
   low_mean = masked.mean(discounted, low, keepdims=True)
   high_mean = masked.mean(discounted, high, keepdims=True)
-  # Equal scores give exactly 0, without the rounding error of the mean.
+  # A group of equal scores has exactly 0, without the rounding error of a mean.
   scores_differ = valid & ~masked.is_constant(discounted, valid, keepdims=True)
   other_mean = jnp.where(low, high_mean, low_mean)
   between = jnp.where(scores_differ, discounted - other_mean, 0.0)
@@ -68,23 +85,25 @@ def canon(
 ) -> Method:
   """A_i = mu (R_i - mean of the other half) + (1 - mu) (R_i - mean of its own).
 
-  R_i [P, S] is the score of sample i. Its group, the samples of one prompt, is
-  split into two halves, the low and the high one, by a metric. mu = 1, the
-  default of the released code, asks which half does better; mu = 0 asks which
-  samples do better within their half; mu = 1/2 is `dr_grpo` if the group has an
-  even size. The loss is PPO-clip, summed over tokens and divided by samples x
+  R_i [P, S] is the score of sample i. Its group is cut into two halves, the low
+  and the high one, by a metric. mu = 1, the default of the released code,
+  compares the halves with each other; mu = 0 compares the samples within each
+  half; mu = 1/2 is the advantage of `dr_grpo` if the group has an even size and
+  alpha = 1. The loss is PPO-clip, summed over tokens and divided by samples x
   horizon.
-  Left out: a schedule of mu by a cosine with restarts.
+  Left out: the released code can also let mu follow a cosine with restarts.
   Source: Chen et al. 2025, Conditional Advantage Estimation (CANON).
 
   Args:
-    metric: "entropy", the mean over a sample's tokens under the old policy, or
-      "length", the number of its scored tokens.
-    mu: weight of the comparison between halves; None takes 1 - the accuracy of
-      the batch, so that training moves from comparisons between halves to those
-      within them.
-    alpha: factor of the scores of the low-entropy half, or of the long half, in
-      the comparison between halves; below 1 it discounts them.
+    metric: "entropy", the mean over a sample's tokens under the policy at the
+      start of the training step, or "length", the number of its scored tokens.
+    mu: weight of the comparison between halves, from 0 to 1; None takes 1 - the
+      share of right samples in the batch, among those with a known verdict, so
+      that training moves from comparisons between halves to comparisons within
+      them.
+    alpha: factor of the scores of the low half (metric "entropy") or of the
+      high half ("length") in the comparison between halves; below 1 it
+      discounts certain or long samples.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     horizon: constant that divides the sum over tokens; None takes T, the padded
       length of the batch.

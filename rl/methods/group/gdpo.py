@@ -1,4 +1,7 @@
-"""GDPO: several rewards, each normalised in its group, then summed."""
+"""GDPO: several rewards, each normalised in its group, then summed.
+
+Axes: P prompts, S samples per prompt (a group), M reward components.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from rl.transforms import chain, components, transform
 
 @transform(takes="none", gives="vector")
 def score_and_components(_, rollout: types.Rollout) -> jax.Array:
-  """The score, then every component of the task sorted by name, `[M, P, S]`."""
+  """Stacks the score and all components of the rollout to `[M, P, S]`.
+
+  The score is first; the components follow in the order of their names.
+  """
   parts = (rollout.components[name] for name in sorted(rollout.components))
   return jnp.stack([rollout.scores, *parts])
 
@@ -26,14 +32,20 @@ def decoupled_normalize(
   *,
   weights: tuple[float, ...] | None = None,
 ) -> jax.Array:
-  """whiten(sum_m w_m z_m), z_m the z-score of component m in its group.
+  """Returns whiten(sum_m w_m z_m) `[P, S]`.
 
-  The sum is whitened over the samples of the batch; it is 0 in groups in which
-  it is constant.
+  z_m is the z-score of reward m in its group. The sum is whitened over all
+  samples of the batch; it is 0 in groups whose samples all have the same sum.
+
+  Args:
+    rewards: `[M, P, S]`.
+    rollout: the rollout.
+    weights: w_m; None takes 1 for all.
   """
   valid = rollout.sample_mask
-  # [M, P, S].
-  z = jax.vmap(lambda r: advantages.group_normalize(r, valid))(rewards)
+  z = jax.vmap(lambda r: advantages.group_normalize(r, valid))(
+    rewards
+  )  # [M, P, S]
   w = jnp.ones(len(rewards)) if weights is None else jnp.asarray(weights)
   total = jnp.tensordot(w, z, 1, precision="highest")
   sums_differ = ~masked.is_constant(total, valid, keepdims=True)
@@ -47,22 +59,23 @@ def gdpo(
 ) -> Method:
   """A = whiten(sum_m w_m z_m): a z-score per reward, their sum whitened.
 
-  z_m [P, S] is the z-score (ddof 1, eps 1e-6) of reward m in its group, the
-  samples of one prompt, and w_m its weight; the sum is whitened (ddof 0) over
-  the batch. TRL has ddof 1 and eps 1e-4 in both. Sums of z-scores distinguish
-  combinations of rewards that have the same sum, and scaling one reward changes
-  nothing. A component that is constant in a group adds 0 there; its weight is
-  not given to the others. The loss is PPO-clip, averaged over tokens, without a
-  KL.
+  z_m [P, S] is the z-score (ddof 1, eps 1e-6) of reward m in its group, and w_m
+  the weight of that reward; the sum is whitened (ddof 0) over the batch. TRL
+  has ddof 1 and eps 1e-4 for both. Two samples whose rewards have the same sum
+  may have different sums of z-scores, and multiplying one reward by a positive
+  constant changes nothing. A reward that is constant in a group adds 0 there;
+  the weights of the other rewards stay as they are. The loss is PPO-clip,
+  averaged over the tokens of all samples, without a KL.
   Source: Liu et al. 2026, GDPO: Group reward-Decoupled Normalization Policy
   Optimization.
 
   Args:
-    names: components of the rollout; None takes the score and all components of
-      the task. If the score is a weighted sum of rewards in the config
-      (`rl.reward`), name those rewards: with None both the sum and each of them
-      would count, whatever their weights.
-    weights: w_m in the order of `names`; None takes 1 for all.
+    names: names of components of the rollout; None takes the score and all
+      components. If the score is itself a weighted sum of rewards in the config
+      (`rl.reward`), name those rewards: with None, the score would count beside
+      each of them.
+    weights: w_m in the order of `names`; None takes 1 for all. If `names` is
+      None, the score is first and the components follow, sorted by name.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """
   use_all = names is None

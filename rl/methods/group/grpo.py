@@ -1,4 +1,7 @@
-"""GRPO, group relative policy optimisation: the z-score within a group."""
+"""GRPO, group relative policy optimisation: the z-score within a group.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
@@ -13,11 +16,13 @@ def grpo(
 ) -> Method:
   """A_i = (R_i - mean R) / (std R + eps) at every token of sample i.
 
-  R_i [P, S] is the score of sample i; means and standard deviations are over
-  its group, the samples of one prompt. The loss is PPO-clip plus beta k3, an
+  R_i [P, S] is the score of sample i; mean and standard deviation are over its
+  group, the samples of one prompt. The loss is PPO-clip plus beta times k3, an
   estimator of the KL to the policy at the start of the run; both are averaged
-  over the tokens of a sample, then over samples.
-  Deviation: a group of equal scores, or with one sample, has A exactly 0.
+  over the tokens of each sample, then over samples.
+  Deviation: in this implementation a group of equal scores, or with one sample,
+  has A exactly 0; the formula of the paper would be 0 up to rounding, or not
+  defined.
   Source: Shao et al. 2024, DeepSeekMath.
 
   Args:

@@ -14,14 +14,15 @@ def one_shot(
   entropy_coef: float = 1e-3,
   ddof: int = 1,
 ) -> Method:
-  """GRPO + beta k3 - c H, the recipe of training on one problem.
+  """GRPO + beta k3 - entropy_coef H, the recipe of training on one problem.
 
-  k3 estimates the KL to the policy at the start of the run, H is the entropy of
-  the next-token distribution and c = `entropy_coef`; all three terms are
-  averaged over the tokens of a sample, then over samples. A is the z-score of a
-  sample's score in its group. Late in such a run all samples are right and A is
-  0; the entropy bonus and the KL still move the policy. The task provides the
-  one problem; each of its copies in a batch is a group.
+  k3 estimates the KL to the policy at the start of the run and H is the entropy
+  of the next-token distribution; all three terms are averaged over the tokens
+  of each sample, then over samples. The advantage is the z-score of a sample's
+  score in its group. Late in such a run all samples of the problem are right
+  and the advantage is 0; the entropy bonus and the KL still move the policy.
+  The task provides the one problem; each of its copies in a batch has a group
+  of its own.
   Source: Wang et al. 2025, Reinforcement Learning for Reasoning in Large
   Language Models with One Training Example.
 
@@ -31,11 +32,11 @@ def one_shot(
     entropy_coef: weight of the entropy bonus.
     ddof: the standard deviation of n samples divides by n - ddof.
   """
-  mean = seq_mean_token_mean()
+  aggregate = seq_mean_token_mean()
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
-    loss=policy_gradient(ppo_clip(clip, clip), aggregate=mean)
-    + beta * kl("k3", aggregate=mean)
-    + -entropy_coef * entropy(mean),
+    loss=policy_gradient(ppo_clip(clip, clip), aggregate=aggregate)
+    + beta * kl("k3", aggregate=aggregate)
+    + -entropy_coef * entropy(aggregate),  # a bonus, so its weight is negative
     parameter_sets=(("ref", frozen()),),
   )

@@ -1,4 +1,7 @@
-"""QAE: DAPO with a quantile of the group as baseline instead of its mean."""
+"""QAE: DAPO with a quantile of the group as baseline instead of its mean.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import dataclasses
 
@@ -20,12 +23,15 @@ def quantile_normalize(
   ddof: int,
   eps: float,
 ) -> jax.Array:
-  """(R_i - quantile of R) / (std R + eps); 0 if all scores are equal."""
+  """Returns (R_i - quantile of R) / (std R + eps), over the group.
+
+  A group of equal scores has 0.
+  """
   valid = rollout.sample_mask
   baseline = masked.quantile(signal, valid, quantile, keepdims=True)
-  spread = masked.std(signal, valid, ddof=ddof, keepdims=True)
-  scores_differ = valid & (spread > 0)
-  return jnp.where(scores_differ, (signal - baseline) / (spread + eps), 0.0)
+  group_std = masked.std(signal, valid, ddof=ddof, keepdims=True)
+  scores_differ = valid & (group_std > 0)
+  return jnp.where(scores_differ, (signal - baseline) / (group_std + eps), 0.0)
 
 
 def qae(
@@ -37,13 +43,13 @@ def qae(
 ) -> Method:
   """A_i = (R_i - Q_K(R)) / (std R + eps), Q_K the K-quantile of the group.
 
-  R_i [P, S] is the score of sample i; std R and Q_K are over its group, the
-  samples of one prompt. If scores are verdicts, the baseline is 0 for a hard
-  prompt (solve rate <= 1 - K), which trains on right samples only, and 1 for an
-  easy one, which trains on wrong ones only. Linear interpolation of quantiles,
-  as in the release, gives values in between near the border of hard and easy.
-  The loss is that of `dapo` without its length penalty, which would move the
-  quantile.
+  R_i [P, S] is the score of sample i; std R and Q_K are over its group. If
+  scores are 0 and 1, the baseline Q_K is 0 for a hard prompt, whose share of
+  right samples is at most 1 - K: only its right samples have A other than 0. It
+  is 1 for an easy prompt: only its wrong samples have A other than 0. Quantiles
+  are interpolated linearly, as in the released code, so that prompts close to
+  that border have a baseline between 0 and 1. The loss is that of `dapo`. Its
+  length penalty is left out, because it would move the quantile.
   Source: Wu et al. 2025, Quantile Advantage Estimation for Entropy-Safe
   Reasoning.
 

@@ -1,4 +1,7 @@
-"""REINFORCE++: a KL penalty per token, and returns whitened over the batch."""
+"""REINFORCE++: a KL penalty per token, and returns whitened over the batch.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -19,16 +22,20 @@ def reinforce_pp(
 ) -> Method:
   """A_t = whiten(G_t), G_t = sum_{u >= t} gamma^(u - t) (r_u - beta k1_u).
 
-  r_u [P, S, T] is the score at the last token of a sample and 0 elsewhere, and
-  k1 = log pi_old - log pi_ref, with pi_ref the policy at the start of the run.
-  Returns are whitened (ddof 0) over all tokens of the batch, so long samples
-  weigh more; no group is needed. The loss is PPO-clip, averaged over tokens. If
-  all scores are equal and gamma is 1, the KL alone is whitened.
-  Deviation: a batch of fewer than two tokens has A = 0.
+  t and u are tokens of one sample. r_u [P, S, T] is the score at the last token
+  of a sample and 0 elsewhere, and k1_u = log pi_old - log pi_ref at token u,
+  with pi_old the policy at the start of the training step and pi_ref that at
+  the start of the run. Returns G are whitened (ddof 0) over the tokens of all
+  samples, so long samples weigh more; groups are not used. The loss is
+  PPO-clip, averaged over the tokens of all samples. If all scores are equal and
+  gamma is 1, only the KL varies, and whitening brings it to variance 1.
+  Deviation: in this implementation a batch of fewer than two tokens has A = 0;
+  its standard deviation would be 0.
   Source: Hu 2025, REINFORCE++; beta: the released scripts.
 
   Args:
-    beta: weight of the KL penalty; 0 drops the reference and its forward pass.
+    beta: weight of the KL penalty; 0 drops the reference policy and its forward
+      pass.
     gamma: discount per token.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """

@@ -1,4 +1,7 @@
-"""REINFORCE++ with the group's mean as baseline, whitened over the batch."""
+"""REINFORCE++ with the group's mean as baseline, whitened over the batch.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl import registry
 from rl.losses.surrogates import ppo_clip
@@ -11,20 +14,22 @@ from rl.transforms import broadcast, center, chain, scores, whiten
 def reinforce_pp_baseline(
   beta: float = 1e-5, whiten_over: str = "token", clip: float = 0.2
 ) -> Method:
-  """A_i = whiten(R_i - mean R), whitened over the batch.
+  """A_i = whiten(R_i - mean R), mean R of the group, whitened over the batch.
 
-  R_i [P, S] is the score of sample i and mean R the mean of its group, the
-  samples of one prompt. Adding a constant to the scores of a group changes
-  nothing. A group of equal scores has 0 before whitening, and after it too if
-  samples are counted; if tokens are counted, the mean that is subtracted need
-  not be 0. The loss is PPO-clip plus beta k2, an estimator of the KL to the
-  policy at the start of the run, averaged over tokens.
+  R_i [P, S] is the score of sample i. Adding a constant to the scores of a
+  group changes nothing. With `whiten_over` "sample", a group of equal scores
+  has A = 0. With "token" it has A = 0 only if the mean of R_i - mean R over all
+  tokens is 0; if samples have different lengths it usually is not, and such a
+  group then has a small advantage. The loss is PPO-clip plus beta times k2, an
+  estimator of the KL to the policy at the start of the run; both are averaged
+  over the tokens of all samples.
   Source: Hu et al. 2025, REINFORCE++; beta: the released scripts.
 
   Args:
     beta: weight of the KL; 0 drops the reference and its forward pass.
-    whiten_over: units that mean and standard deviation (ddof 0) count: "token", so
-      that long samples weigh more, or "sample".
+    whiten_over: what the mean and standard deviation (ddof 0) are over:
+      "token", all tokens, so that long samples weigh more, or "sample", all
+      samples.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
@@ -37,6 +42,7 @@ def reinforce_pp_baseline(
     )
   loss = policy_gradient(ppo_clip(clip, clip))
   return Method(
+    # center() is over each group, whiten() over the batch.
     advantage=chain(scores(), center(), *whitening[whiten_over]),
     loss=loss + beta * kl("k2") if beta else loss,
     parameter_sets=(("ref", frozen()),) if beta else (),

@@ -1,4 +1,7 @@
-"""ReMax: REINFORCE with the score of the greedy completion as baseline."""
+"""ReMax: REINFORCE with the score of the greedy completion as baseline.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,32 @@ from rl.method import Method
 from rl.sampling import samplers
 from rl.transforms import chain, scores, transform
 
+# A need: the extra "sampler/greedy_scores", provided by the sampler.
 _GREEDY = scoring.provided("sampler", "greedy_scores")
 
 
 @transform(takes="sample", needs={_GREEDY})
 def minus_greedy(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """R_i - R(greedy completion of the prompt); 0 if that has no score."""
-  greedy = rollout.extras[_GREEDY][:, None]  # [P, 1]
-  return jnp.where(jnp.isnan(greedy), 0.0, signal - greedy)
+  """Returns R_i - R(greedy completion of the prompt).
+
+  It is 0 if the task did not score the greedy completion.
+  """
+  # [P, 1]; NaN if the task did not score the completion.
+  greedy_scores = rollout.extras[_GREEDY][:, None]
+  return jnp.where(jnp.isnan(greedy_scores), 0.0, signal - greedy_scores)
 
 
 def remax() -> Method:
-  """A_i = R_i - R(greedy); one further, greedy completion per prompt.
+  """A_i = R_i - R(greedy), of one further, greedy completion per prompt.
 
-  R_i [P, S] is the score of sample i. The baseline depends on the prompt alone,
-  so the gradient is unbiased for grad E[R] and S may be 1. A group of equal
-  scores that differ from the greedy one still has a gradient. The loss is
-  -A log pi, summed over the tokens of a sample and averaged over samples;
-  strictly on-policy: one update per rollout.
-  Deviation: the k1 penalty that the paper subtracts from the reward is left
-  out.
+  R_i [P, S] is the score of sample i, and R(greedy) that of the completion at
+  temperature 0. This baseline does not depend on the samples, so that the
+  gradient is an unbiased estimate of grad E[R], and S may be 1. A group of
+  equal scores has a gradient if these differ from the score of the greedy
+  completion. The loss is -A log pi, summed over the tokens of a sample and
+  averaged over samples. It is right for one update per rollout only.
+  Deviation: the paper subtracts a k1 penalty, an estimate of the KL to the
+  starting policy, from the score; this implementation leaves it out.
   Source: Li et al. 2023, ReMax.
   """
   return Method(

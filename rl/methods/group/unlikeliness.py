@@ -1,4 +1,7 @@
-"""GRPO that rewards a right answer more, the less likely it was."""
+"""GRPO that rewards a right answer more, the less likely it was.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import dataclasses
 
@@ -10,6 +13,8 @@ from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.transforms import chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the old policy (at the start of the training step).
 _OLD = scoring.Need("old", scoring.log_probs)
 
 
@@ -17,10 +22,11 @@ _OLD = scoring.Need("old", scoring.log_probs)
 def discount_likely(
   signal: jax.Array, rollout: types.Rollout, *, beta_rank: float
 ) -> jax.Array:
-  """R_i (1 - beta_rank rank_i / n) for right samples, R_i for the others.
+  """Returns R_i (1 - beta_rank * rank_i / n) for right samples, else R_i.
 
-  Samples are ranked by mean_t log pi_old from 0 to n - 1, the most likely one;
-  of equal ones the first has the lower rank.
+  The n samples of a group are ranked by their mean log-prob per token under the
+  old policy: rank 0 is the least likely sample and n - 1 the most likely one.
+  Of equally likely samples the one with the lower index has the lower rank.
   """
   valid = rollout.sample_mask
   # Mean log-probability of a token, [P, S].
@@ -37,18 +43,21 @@ def discount_likely(
 def unlikeliness(
   beta_rank: float = 0.25, clip: float = 0.2, beta: float = 0.1
 ) -> Method:
-  """A = z-score of R_i (1 - beta_rank rank_i / n), ranked by mean log pi_old.
+  """A = z-score of R_i (1 - beta_rank rank_i / n), rank by mean log pi_old.
 
-  R_i [P, S] is the score of sample i and n the size of its group, the samples
-  of one prompt. Rank 0 is the least likely sample of the group. Only right
-  samples change; a group that is all right has a signal, which pushes its most
-  likely samples down. The rest is `grpo` with the paper's larger beta; the
-  paper makes two epochs over a rollout (`plan.epochs`).
-  Left out: skipping groups whose advantages are below a threshold.
+  R_i [P, S] is the score of sample i, n the size of its group, and pi_old the
+  policy at the start of the training step. Rank 0 is the least likely sample of
+  the group. The factor applies to samples with a right verdict; the other
+  samples keep R_i. Hence a group of right samples only has differing rewards,
+  and its most likely samples get negative advantages. The loss is that of
+  `grpo`; the default of beta is the paper's, larger than that of `grpo`. The
+  paper makes two epochs over a rollout (`plan.epochs` of the config).
+  Left out: the paper skips groups whose advantages are below a threshold.
   Source: He et al. 2025, Rewarding the Unlikely.
 
   Args:
-    beta_rank: largest share of the score that the rank takes away.
+    beta_rank: largest share of the score that the rank takes away, almost
+      reached by the most likely sample.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     beta: weight of the KL; 0 drops the reference and its forward pass.
   """

@@ -1,1 +1,1 @@
-"""Losses of pairs and groups of samples, such as DPO on a group."""
+"""Methods with losses of pairs or groups of samples, such as DPO on a group."""

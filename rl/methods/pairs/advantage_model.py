@@ -1,4 +1,4 @@
-"""An advantage model that learns beside the policy, and selective rehearsal."""
+"""A learned advantage model, and rehearsal of the best sample of each group."""
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,17 @@ from rl.methods.pairs.pairwise import differences, members, pairs
 from rl.parameter_sets import learned
 from rl.transforms import chain, scores, transform
 
-MODEL = scoring.Need("advantage_model", scoring.values)
+# A need, which is an array that a forward pass computes: values [P, S, T] of
+# the advantage model.
+_MODEL_VALUES = scoring.Need("advantage_model", scoring.values)
 
 
 def _centered(values: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """v_i - mean v of the group `[P, S]`, v the value before the last token."""
+  """Returns v_i - mean v of the group `[P, S]`; 0 for samples without a token.
+
+  v_i is the entry of `values` `[P, S, T]` at the last scored token of sample i,
+  the value before that token.
+  """
   mask = rollout.valid("token")
   last = jnp.max(jnp.where(mask, jnp.arange(mask.shape[-1]), 0), -1)  # [P, S]
   v = jnp.take_along_axis(values, last[..., None], -1)[..., 0]
@@ -24,15 +30,15 @@ def _centered(values: jax.Array, rollout: types.Rollout) -> jax.Array:
   return jnp.where(members(rollout), v - mean, 0.0)
 
 
-@transform(takes="none", gives="sample", needs={MODEL})
+@transform(takes="none", gives="sample", needs={_MODEL_VALUES})
 def modelled_advantages(_, rollout: types.Rollout) -> jax.Array:
-  """a_i = v_i - mean_j v_j by the advantage model."""
-  return _centered(rollout.extras[MODEL], rollout)
+  """Returns a_i = v_i - mean_j v_j, with values v of the advantage model."""
+  return _centered(rollout.extras[_MODEL_VALUES], rollout)
 
 
 @transform(takes="none", gives="sample")
 def varied_groups(_, rollout: types.Rollout) -> jax.Array:
-  """A filter: the samples of groups with two different scores."""
+  """Keeps the samples of groups that have two different scores."""
   valid = members(rollout)
   is_constant = masked.is_constant(rollout.scores, valid, keepdims=True)
   return jnp.broadcast_to(~is_constant, valid.shape)
@@ -48,13 +54,16 @@ def bounded_ranking(
   *,
   margin: float,
 ) -> jax.Array:
-  """-log sigma(a_c - a_r) - log sigma(m - a_c) - log sigma(m + a_r) of pairs.
+  """Returns the loss of the advantage model, one value per prompt.
 
-  It is the mean over the pairs of a group in which c has a higher score than r;
-  sigma is the sigmoid and m the margin.
+    -log sigma(a_c - a_r) - log sigma(m - a_c) - log sigma(m + a_r)
+
+  averaged over the pairs of samples c and r of a group with R_c > R_r; sigma is
+  the sigmoid, m = `margin`, and a the advantages of the policy's value head.
+  The signal are the scores R. A group without such a pair has 0.
   """
   a = _centered(policy[scoring.values], rollout)
-  losses = jax.nn.softplus(-differences(a))  # [P, S, S], c and r
+  losses = jax.nn.softplus(-differences(a))  # [P, S, S], axes c and r
   losses += jax.nn.softplus(a - margin)[..., :, None]
   losses += jax.nn.softplus(-a - margin)[..., None, :]
   better = pairs(members(rollout)) & (differences(signal) > 0)
@@ -64,28 +73,32 @@ def bounded_ranking(
 def advantage_model(
   margin: float = 2.5, gamma: float = 0.1, clip: float = 0.2
 ) -> dict[str, Method]:
-  """PPO on a learned advantage, while the best samples are rehearsed.
+  """PPO-clip on a learned advantage, with rehearsal of the best samples.
 
     a       v - mean v of the group, v [P, S] read before a sample's last token
     model   mean over groups of the mean over pairs with R_c > R_r of
             -log sigma(a_c - a_r) - log sigma(m - a_c) - log sigma(m + a_r)
-    policy  PPO-clip with a at every token + gamma NLL of each group's best by a
+    policy  PPO-clip with a at every token + gamma * NLL of the sample with the
+            largest a of each group, both averaged over tokens
 
-  R [P, S] are the scores, m = `margin` and sigma is the sigmoid. There are two
-  learners: "advantage_model", the value head of a copy of the policy, makes one
-  update per rollout and then provides the policy's advantages. a has mean 0 in
-  every group, so all prompts and tasks are on one scale; m = inf is
-  Bradley-Terry.
-  Open (official sources were not at hand): gamma. The expected reward is the
-  group's mean under the present policy instead of a weighted mean over several
-  policies; the model learns beside the policy instead of before it; a group
-  takes the place of a cluster of embeddings, and the rollout that of the pool
-  that is rehearsed.
+  R [P, S] are the scores, m = `margin`, sigma is the sigmoid and NLL = -log pi.
+  There are two learners: "advantage_model", the value head of a copy of the
+  policy, makes one update per rollout, and then provides the advantages a of
+  the policy. a has mean 0 in every group, so that all prompts and tasks are on
+  one scale. With m = inf the model's loss is that of Bradley-Terry. Groups of
+  equal scores are in the policy's loss only.
+  Open: official sources were not at hand, and gamma is a guess.
+  Deviation: in the paper the expected reward is a weighted mean over several
+  policies, in this implementation the mean of the group under the current
+  policy. The paper trains the model before the policy; here both are trained in
+  every step. The paper rehearses samples from a pool, one per cluster of
+  embeddings; here the pool is the rollout, and a group takes the place of a
+  cluster.
   Source: Peng et al. 2023, Stabilizing RLHF through Advantage Model and
   Selective Rehearsal.
 
   Args:
-    margin: m, soft bound of |a|.
+    margin: m, a soft bound of |a|.
     gamma: weight of the rehearsal.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
   """

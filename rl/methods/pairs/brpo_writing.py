@@ -1,4 +1,7 @@
-"""Writing-Zero (BRPO): a random member of the group is the reference."""
+"""Writing-Zero (BRPO): a random member of the group is the reference.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +19,11 @@ from rl.transforms import chain, transform
 def against_random_member(
   _, rollout: types.Rollout, *, limit: float
 ) -> jax.Array:
-  """+1 if i beats the reference, else -1; 0 in groups with one-sided results.
+  """Returns +1 for samples that beat a random sample of their group, else -1.
 
-  It is also 0 for the reference, and where the judge did not compare the two.
+  That sample is the reference. It has 0, and so has a sample that the judge did
+  not compare with it. A whole group has 0 if |sum of these values| / n, n its
+  number of samples, exceeds `limit`.
   """
   valid = rollout.sample_mask
   weights = jnp.where(valid, 0.0, -jnp.inf)  # log-weights of the draw
@@ -27,6 +32,7 @@ def against_random_member(
   preferred = jnp.take_along_axis(
     preferences(rollout), reference[..., None], -1
   )
+  # A tie (1/2) counts as a loss.
   sign = jnp.where(preferred[..., 0] == 1, 1.0, -1.0)
   is_compared = valid & (jnp.arange(valid.shape[-1]) != reference)
   is_compared &= jnp.isfinite(preferred[..., 0])
@@ -39,7 +45,7 @@ def against_random_member(
 
 @transform(takes="sample")
 def informative_groups(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """A filter: the samples of groups in which some sample has a signal."""
+  """Keeps the samples of groups in which a sample has a signal other than 0."""
   has_signal = (signal != 0).any(-1, keepdims=True)
   return jnp.broadcast_to(has_signal, rollout.sample_mask.shape)
 
@@ -47,14 +53,19 @@ def informative_groups(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
 def brpo_writing(limit: float = 0.6, clip: float = 0.2) -> Method:
   """A_i = +1 if sample i beats a random sample of its group, else -1.
 
-  A is [P, S]. The reference is drawn with the prompt's key and has A = 0; there
-  is no mean and no standard deviation. To beat it is to be preferred under
-  every order of presentation: a tie or a contradiction is a loss. Groups with
-  |sum A| / n > `limit`, n the size of the group, are left out, and so are
-  groups with one sample. Preferences are the task's ("task/preferences"), or
-  else the order of the scores. The loss is PPO-clip, averaged over tokens,
-  without a KL; it is ours, as the paper's surrogate was not at hand.
-  Deviation: groups are dropped instead of sampled until the batch is full.
+  A is [P, S]. The random sample, the reference, is drawn with the PRNG key of
+  the prompt and has A = 0; no mean is subtracted and nothing is divided by a
+  standard deviation. Sample i beats the reference if it is preferred in every
+  order of presentation: a tie, or two contradicting judgements, count as a
+  loss. Groups with |sum_i A_i| / n > `limit`, n the size of the group, are not
+  trained on, and neither are groups with one sample. Preferences are those of
+  the task ("task/preferences") if it provides them, or else the order of the
+  scores. The loss is PPO-clip, averaged over the tokens of all samples, without
+  a KL.
+  Open: the paper's surrogate was not at hand; PPO-clip is a choice of this
+  implementation.
+  Deviation: the paper samples until the batch is full of groups within the
+  limit; this implementation drops the other groups.
   Source: Jia et al. 2025, Writing-Zero (bootstrapped relative policy
   optimisation).
 

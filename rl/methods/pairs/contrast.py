@@ -1,4 +1,7 @@
-"""Pairs of a best and a worst sample of a group, and the DPO loss."""
+"""Pairs of a best and a worst sample of a group, and the DPO loss.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,18 @@ Array = jax.Array
 
 
 def first_best(scores: Array, valid: Array) -> Array:
-  """`[..., S]` bool, the first valid sample with the highest score, if any."""
+  """Returns a mask `[..., S]` of the first valid sample with the highest score.
+
+  No sample is marked if none is valid.
+  """
   best = jnp.argmax(jnp.where(valid, scores, -jnp.inf), -1, keepdims=True)
   return valid & (jnp.arange(scores.shape[-1]) == best)
 
 
 def best_and_worst(scores: Array, valid: Array) -> tuple[Array, Array]:
-  """The first best and the first worst sample, both `[..., S]` bool.
+  """Returns masks `[..., S]` of the first best and of the first worst sample.
 
-  A group of equal scores has neither.
+  In a group of equal scores no sample is marked.
   """
   scores_differ = ~masked.is_constant(scores, valid, keepdims=True)
   best, worst = (first_best(s, valid) for s in (scores, -scores))
@@ -31,13 +37,13 @@ def best_and_worst(scores: Array, valid: Array) -> tuple[Array, Array]:
 
 @transform(takes="sample")
 def best_of_group(signal: Array, rollout: types.Rollout) -> Array:
-  """A filter: the first best sample of each group."""
+  """Keeps the first sample with the highest signal of each group."""
   return first_best(signal, members(rollout))
 
 
 @transform(takes="sample")
 def contrasted(signal: Array, rollout: types.Rollout) -> Array:
-  """A filter: the samples with a signal other than 0, those of a pair."""
+  """Keeps the samples of pairs, whose signal is not 0."""
   del rollout
   return signal != 0
 
@@ -48,9 +54,10 @@ def contrastive(
 ) -> Array:
   """-log sigma(beta sum_i s_i d_i), d_i = log pi(y_i) - log ref(y_i).
 
-  s [P, S] is the signal, y_i a whole sample and sigma the sigmoid. With s = 1
-  for the chosen sample and -1 for the rejected one this is DPO.
+  The sum is over the samples i of a group, s [P, S] is the signal, y_i a whole
+  sample, sigma the sigmoid and ref the reference policy. With s = 1 for the
+  chosen sample, -1 for the rejected one and 0 for others this is DPO.
   Source: Rafailov et al. 2023, Direct Preference Optimization.
   """
-  total = jnp.sum(signal * log_ratios(policy, rollout, REF), -1)
-  return jax.nn.softplus(-beta * total)
+  total = jnp.sum(signal * log_ratios(policy, rollout, REF), -1)  # [P]
+  return jax.nn.softplus(-beta * total)  # -log sigma(beta total)

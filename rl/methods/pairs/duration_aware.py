@@ -1,4 +1,7 @@
-"""Duration-aware updates: actions are weighted by the time they took."""
+"""Duration-aware updates: actions are weighted by the time they took.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K actions.
+"""
 
 import dataclasses
 import math
@@ -11,6 +14,8 @@ from rl.method import Method
 from rl.methods.group.grpo import grpo
 from rl.transforms import chain, group_normalize, scores, transform
 
+# A need: the extra "task/durations", provided by the task.
+# [P, S, K], in any unit; NaN for an action without a duration.
 DURATIONS = scoring.provided("task", "durations")
 
 
@@ -18,7 +23,16 @@ DURATIONS = scoring.provided("task", "durations")
 def weighted_by_duration(
   signal: jax.Array, rollout: types.Rollout, *, timeout: float
 ) -> jax.Array:
-  """A_i dt_k / mean dt at the tokens of action k of sample i."""
+  """Returns A_i dt_k / mean dt at the tokens of action k of sample i.
+
+  dt_k is the duration of action k, at most `timeout`, and the mean is over all
+  actions of the batch that have one. The weight dt_k / mean dt is 1 for actions
+  without a duration, for tokens outside of actions, and if the task has no
+  durations or the mean is 0. Actions are the steps of the rollout (`step_ids`).
+
+  Raises:
+    ValueError: if the task provides durations without step ids or a step mask.
+  """
   advantages = jnp.where(rollout.mask, signal[..., None], 0.0)
   if DURATIONS not in rollout.extras:
     return advantages
@@ -49,22 +63,27 @@ def duration_aware(
     A_i dt_k / mean dt at the tokens of action k of sample i
 
   A_i is the z-score of sample i's score in its group, dt_k [P, S, K] the
-  duration of action k ("task/durations", in any unit) and the mean over all
-  actions of the batch. Actors that run side by side deliver fast actions more
-  often, at a rate of 1/dt; the weight corrects this. It multiplies the z-score
-  and is in no denominator. An action without a duration (NaN) has weight 1, and
-  so do tokens of no action; if the task has no durations, this is `grpo`.
-  Open: over what the paper takes the mean. Its learner, PPO with a critic, is
-  GRPO here; its rewards are up to the task.
+  duration of action k ("task/durations", in any unit) and the mean is over all
+  actions of the batch. Parallel actors deliver fast actions more often, at a
+  rate of 1/dt; the weight corrects this. It is applied after the z-score, so it
+  changes neither the mean nor the standard deviation of the group, nor the
+  number of tokens that the loss divides by. An action without a duration (NaN)
+  has weight 1, and so have tokens outside of actions; if the task provides no
+  durations, this is `grpo`.
+  Open: the paper does not state what its mean duration is over; all actions of
+  the batch is a guess.
+  Deviation: the paper's learner is PPO with a critic, here it is GRPO; the
+  paper's rewards are left to the task.
   Source: Yang et al. 2025, Reinforcement Learning for Machine Learning
   Engineering Agents.
 
   Args:
-    timeout: largest duration; longer ones count as this.
+    timeout: largest duration; a longer one is replaced by it.
     clip, beta, ddof, eps: same as in `grpo`.
 
   Raises:
-    ValueError: when a step is traced, if the task has durations but no steps.
+    ValueError: when a training step is traced, if the task provides durations
+      but no steps.
   """
   weights = weighted_by_duration(timeout)
   return dataclasses.replace(

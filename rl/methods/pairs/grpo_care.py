@@ -1,4 +1,7 @@
-"""GRPO-CARE: a bonus for answers that follow from their reasoning."""
+"""GRPO-CARE: a bonus for answers that follow from their reasoning.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +20,8 @@ from rl.transforms import (
   transform,
 )
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the moving average of the policy.
 EMA = scoring.Need("ema", scoring.log_probs)
 
 
@@ -29,14 +34,20 @@ def consistency_bonus(
   cap: float,
   margin: float,
 ) -> jax.Array:
-  """R plus a bonus if right, and as likely as right samples on average."""
-  likelihood = jnp.zeros_like(signal)
+  """Returns R_i plus `bonus` for right samples with a consistent answer.
+
+  A right sample has the bonus if p_i >= (mean of p over the right samples of
+  its group) - `margin`, with p as in `grpo_care`.
+  """
+  likelihood = jnp.zeros_like(signal)  # p [P, S]
   if rollout.step_ids is not None:
     steps = jnp.where(rollout.valid("token"), rollout.step_ids, -1)
-    # The tokens of the last step, which is the answer.
-    last = (steps == steps.max(-1, keepdims=True)) & (steps >= 0)
-    mean = jnp.exp(masked.mean(rollout.extras[EMA], last))  # [P, S]
-    likelihood = jnp.where(last.any(-1), jnp.minimum(mean, cap), 0.0)
+    # [P, S, T], the tokens of the last step, which is the answer.
+    in_answer = (steps == steps.max(-1, keepdims=True)) & (steps >= 0)
+    geometric_mean = jnp.exp(masked.mean(rollout.extras[EMA], in_answer))
+    likelihood = jnp.where(
+      in_answer.any(-1), jnp.minimum(geometric_mean, cap), 0.0
+    )
   right = right_verdict(rollout) & rollout.sample_mask
   right_mean = masked.mean(likelihood, right, keepdims=True)
   return signal + bonus * (right & (likelihood >= right_mean - margin))
@@ -51,25 +62,28 @@ def grpo_care(
   clip: float = 0.2,
   eps: float = 1e-4,
 ) -> Method:
-  """GRPO with a bonus for right answers that a slow copy finds likely.
+  """GRPO with a bonus for right answers that a moving average finds likely.
 
     p_i  min(exp(mean log ema(answer token | question, reasoning)), cap)
     R_i  score + `bonus` if i is right and p_i >= mean_right p - `margin`
 
-  A is the z-score of R_i [P, S] in its group; ema is a moving average of the
-  policy. The answer is the last step of `step_ids`; a sample without steps has
-  p = 0, so without any steps every right sample has the bonus. The loss is
-  PPO-clip, averaged over the tokens of a sample, then over samples, without a
-  KL. Accuracy is the verdict: the code's "above .1 and above the group's mean"
-  then means right. Wrong and unknown samples have no bonus.
+  ema is a moving average of the policy's parameters. The answer is the last
+  step of `step_ids`, and the first mean is over its tokens; mean_right p is
+  over the right samples of the group. The advantage is the z-score of R_i [P,
+  S] in the group. A sample without steps has p = 0; hence, if no sample has
+  steps, every right sample has the bonus. The loss is PPO-clip, averaged over
+  the tokens of each sample, then over samples, without a KL.
+  Deviation: the released code gives the bonus to samples with an accuracy above
+  0.1 and above the mean of the group; this implementation gives it to samples
+  with a right verdict, and none to wrong or unknown ones.
   Source: Chen et al. 2025, GRPO-CARE: Consistency-Aware Reinforcement Learning
   for Multimodal Reasoning.
 
   Args:
     bonus: size of the bonus.
     cap: largest p.
-    margin: distance to the mean of right samples that is allowed.
-    decay: decay of the moving average at each of its updates.
+    margin: how far below the mean of the right samples p may be.
+    decay: factor of the old value at each update of the moving average.
     every: training steps between updates of the moving average.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     eps: constant added to the standard deviation.

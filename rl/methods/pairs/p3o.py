@@ -1,4 +1,7 @@
-"""P3O, pairwise proximal policy optimisation: differences of two samples."""
+"""P3O, pairwise proximal policy optimisation: differences of two samples.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +15,14 @@ from rl.methods.pairs.pairwise import OLD, POLICY, REF
 from rl.parameter_sets import frozen
 from rl.transforms import chain, scores, transform
 
-CLIPPING = ("separate", "joint")
+CLIPPING = ("separate", "joint")  # how the ratios of a pair are clipped
 
 
 @transform(takes="sample", needs={OLD, REF})
 def minus_log_ratio(
   signal: jax.Array, rollout: types.Rollout, *, beta: float
 ) -> jax.Array:
-  """R - beta sum_t (log pi_old - log pi_ref)."""
+  """Returns R - beta sum_t (log pi_old - log pi_ref) of each sample."""
   log_ratio = rollout.extras[OLD] - rollout.extras[REF]
   return signal - beta * masked.sum(log_ratio, rollout.valid("token"))
 
@@ -33,15 +36,18 @@ def pairwise_surrogate(
   clip: float,
   clipping: str,
 ) -> jax.Array:
-  """Minus the objective of `p3o`, averaged over the pairs of a group."""
+  """Returns minus the objective of `p3o`, averaged over the pairs of a group.
+
+  The signal are the rewards R `[P, S]`. A group without a pair has 0.
+  """
   log_ratio = pairwise.log_ratios(policy, rollout, OLD)  # [P, S]
   gain = pairwise.differences(signal) / 2  # [P, S, S], A of pairs
   rho = surrogates.ratio(log_ratio)
   if clipping == "separate":
-    bounded = jnp.clip(rho, 1 - clip, 1 + clip)[..., None]
-    # The mean is over ordered pairs: twice the term of the first sample
-    # averages to the sum of both terms of `p3o`.
-    value = 2 * jnp.minimum(gain * rho[..., None], gain * bounded)
+    clipped = jnp.clip(rho, 1 - clip, 1 + clip)[..., None]
+    # The mean below is over ordered pairs (i, j), so each pair is in it twice.
+    # Twice the term of i averages to the sum of the terms of i and j.
+    value = 2 * jnp.minimum(gain * rho[..., None], gain * clipped)
   else:
     rho_pair = jax.lax.stop_gradient(rho[..., :, None] * rho[..., None, :])
     in_range = (rho_pair >= 1 - clip) & (rho_pair <= 1 + clip)
@@ -56,22 +62,28 @@ def p3o(
 ) -> Method:
   """PPO on pairs: a sample's advantage is its lead in reward over the other.
 
-    A         (R_1 - R_2) / 2, R minus beta log(pi_old / pi_ref) of a sample
-    separate  min(A rho_1, A clip rho_1) + min(-A rho_2, -A clip rho_2)
+    A         (r_1 - r_2) / 2, r = R - beta log(pi_old / pi_ref) of a sample
+    separate  min(A rho_1, A clip(rho_1)) + min(-A rho_2, -A clip(rho_2))
     joint     A sg[rho_1 rho_2] (log pi_1 - log pi_2), 0 where the product of
               the ratios is outside [1 - clip, 1 + clip]
 
-  R [P, S] is the score of a sample, rho [P, S] the importance ratio of a whole
-  sample, pi_ref the policy at the start of the run and sg stops the gradient.
-  On-policy this is `rloo` of the two samples; R + f(prompt) changes nothing.
-  Larger groups average over all pairs.
-  Open: beta is ours. "joint" has no gradient outside the range for either
-  sample, as the product does not tell which of them moved.
+  1 and 2 are the samples of a pair of one group. R [P, S] is the score of a
+  sample, rho [P, S] the importance ratio pi / pi_old of a whole sample,
+  clip(rho) is rho clipped to [1 - clip, 1 + clip], pi_old the policy at the
+  start of the training step, pi_ref that at the start of the run, and sg stops
+  the gradient. The objective is averaged over all pairs of a group, then over
+  groups. At pi = pi_old its gradient is that of `rloo` on the two samples;
+  adding a function of the prompt to R changes nothing.
+  Open: the default of beta is a guess. In "joint", a pair whose product of
+  ratios is outside the range has no gradient for either sample, because the
+  product does not tell which of them moved.
   Source: Wu et al. 2023, Pairwise Proximal Policy Optimization.
 
   Args:
-    beta: weight of the KL penalty; 0 drops the reference and its forward pass.
-    clip: clip range [1 - clip, 1 + clip] of the importance ratio.
+    beta: weight of the KL penalty; 0 drops the reference policy and its forward
+      pass.
+    clip: clip range [1 - clip, 1 + clip] of a ratio, or of the product of two
+      ratios.
     clipping: "separate" or "joint".
 
   Raises:

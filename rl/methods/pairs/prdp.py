@@ -1,4 +1,7 @@
-"""PRDP: regresses differences of log-ratios on differences of rewards."""
+"""PRDP: regresses differences of log-ratios on differences of rewards.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +24,13 @@ def reward_difference(
   beta: float,
   clip: float,
 ) -> jax.Array:
-  """Mean over pairs of the larger squared error, without and with the clip."""
-  now, old = policy[scoring.log_probs], rollout.extras[OLD]
-  clipped = types.Named({"log_probs": jnp.clip(now, old - clip, old + clip)})
+  """Returns the loss of `prdp`, averaged over the pairs of a group.
+
+  The signal are the rewards R `[P, S]`. A group without a pair has 0.
+  """
+  new, old = policy[scoring.log_probs], rollout.extras[OLD]
+  clipped = types.Named({"log_probs": jnp.clip(new, old - clip, old + clip)})
+  # beta d_i - R_i of each sample [P, S], without and with the clip.
   errors = [
     beta * pairwise.log_ratios(log_probs, rollout, REF) - signal
     for log_probs in (policy, clipped)
@@ -41,15 +48,19 @@ def prdp(beta: float = 0.1, clip: float = 0.2) -> Method:
     loss   mean over pairs of max(error^2, error^2 with each token's log pi
            clipped to log pi_old +- clip)
 
-  R [P, S] is the score of a sample y, ref the policy at the start of the run.
-  The minimum is pi ~ ref exp(R / beta): the partition function cancels. Pairs
-  of equal rewards, which DPO ignores, pull their log-ratios together.
-  Deviation: tokens take the place of the denoising steps of a diffusion model.
-  Both defaults are ours, for rewards of about [0, 1].
+  1 and 2 are the samples of a pair of one group; the loss is averaged over the
+  pairs of a group, then over groups. R [P, S] is the score of a sample y, ref
+  the policy at the start of the run and pi_old that at the start of the
+  training step. The minimum is pi proportional to ref exp(R / beta), whose
+  normalisation cancels in a pair. Two samples with equal rewards, which DPO
+  cannot use, draw their log-ratios d together.
+  Deviation: the paper is about diffusion models; tokens take the place of its
+  denoising steps.
+  Open: both defaults are guesses, for rewards between about 0 and 1.
   Source: Deng et al. 2024, PRDP: Proximal Reward Difference Prediction.
 
   Args:
-    beta: scale of the log-ratios.
+    beta: factor of the log-ratios.
     clip: largest change of a token's log pi; inf is regression without a clip.
   """
   return Method(

@@ -1,4 +1,7 @@
-"""Pref-GRPO: win rates within the group in place of scores."""
+"""Pref-GRPO: win rates within the group in place of scores.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import dataclasses
 
@@ -13,19 +16,22 @@ from rl.transforms import among, chain, group_normalize, transform
 
 
 def compared_pairs(rollout: types.Rollout) -> jax.Array:
-  """`[P, S, S]` bool, pairs of two samples for which there is a preference."""
+  """Returns a mask `[P, S, S]` of pairs of two samples that were compared."""
   has_preference = jnp.isfinite(pairwise.preferences(rollout))
   return pairwise.pairs(rollout.sample_mask) & has_preference
 
 
 def compared_samples(rollout: types.Rollout) -> jax.Array:
-  """`[P, S]` bool, samples that were compared with another one."""
+  """Returns a mask `[P, S]` of samples that were compared with another one."""
   return compared_pairs(rollout).any(-1)
 
 
 @transform(takes="none", gives="sample")
 def win_rates(_, rollout: types.Rollout) -> jax.Array:
-  """R_i, the mean of pref[i, j] over the samples j that i was compared with."""
+  """Returns R_i, the mean of pref[i, j] over the samples j compared with i.
+
+  A sample that was not compared has 0.
+  """
   return masked.mean(pairwise.preferences(rollout), compared_pairs(rollout))
 
 
@@ -34,14 +40,17 @@ def pref_grpo(
 ) -> Method:
   """GRPO with R_i = 1/(n-1) sum_{j != i} pref[i, j], pref in {0, 1/2, 1}.
 
-  R [P, S] is the share of its group, of size n, that a sample wins against. Win
-  rates have the same spread for any scale of the scores: no small difference is
-  amplified by a small standard deviation, and any monotone transform of the
-  scores leaves R as it is. If all are tied, A = 0; preferences may be cyclic.
-  Preferences are the task's ("task/preferences"), of all pairs or of some, or
-  else the order of the scores. A sample that was not compared is in no
-  statistic and has A = 0. Clip and KL are those of GRPO; the paper's are for
-  flow models.
+  R_i [P, S] is the win rate of sample i: the share of its group, of size n,
+  that it is preferred to. Win rates do not depend on the scale of the scores:
+  any increasing transform of the scores leaves R as it is, and a small
+  difference of scores is not amplified by a small standard deviation. If all
+  pairs of a group are tied, A = 0; preferences may be cyclic. Preferences are
+  those of the task ("task/preferences"), of all pairs or of some, if it
+  provides them, or else the order of the scores. R_i is then the mean over the
+  samples that i was compared with; a sample that was compared with none is in
+  no statistic of its group and has A = 0. The loss is that of `grpo`.
+  Deviation: clip and KL of the paper are for flow models; this implementation
+  has those of `grpo`.
   Source: Wang et al. 2025, Pref-GRPO: Pairwise Preference Reward-based GRPO.
 
   Args:

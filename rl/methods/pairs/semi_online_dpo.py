@@ -1,4 +1,4 @@
-"""Semi-online DPO: pairs sampled by a generator that lags behind."""
+"""Semi-online DPO: pairs are sampled with older parameters of the policy."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,10 @@ from rl.transforms import chain, scores, transform
 
 @transform(takes="sample")
 def best_against_worst(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """+1 on the first best sample, -1 on the first worst, 0 on the others."""
+  """Returns +1 for the first best sample, -1 for the first worst one, else 0.
+
+  A group of equal signals has 0.
+  """
   best, worst = best_and_worst(signal, members(rollout))
   return best.astype(jnp.float32) - worst
 
@@ -29,23 +32,26 @@ def semi_online_dpo(
 ) -> Method:
   """DPO on the best and the worst sample of each group of an older policy.
 
-    loss = -log sigma(beta [d(y_+) - d(y_-)]), d = log pi - log ref
+    loss = -log sigma(beta (d(y_+) - d(y_-))), d = log pi - log ref
 
   y_+ and y_- are the first samples of a group with the highest and the lowest
-  score, and sigma is the sigmoid. A group of equal scores has no pair and is
-  left out. ref is the policy at the start of the run.
+  score, d is a sum over the tokens of a sample, and sigma is the sigmoid. A
+  group of equal scores has no pair and is left out. ref is the policy at the
+  start of the run. The loss is averaged over the groups with a pair.
   Source: Lanchantin et al. 2025, Bridging Offline and Online Reinforcement
   Learning for LLMs.
 
   Args:
-    every: training steps between copies of the policy's parameters to the
-      generator; 1 is online, the paper's largest is 100.
-    beta: scale of the log-ratios.
-    nll_coef: weight of the mean of -log pi over the tokens of y_+.
+    every: number of training steps after which the generator, the parameters
+      that sample, becomes a copy of the policy; 1 is online, the paper's
+      largest is 100.
+    beta: factor of the log-ratios d.
+    nll_coef: weight of the mean of -log pi over the tokens of all y_+.
   """
   pair = chain(scores(), best_against_worst())
   loss = contrastive(beta)
   if nll_coef:
+    # The best sample, if the group has a pair.
     chosen = chain(pair, best_of_group()) & chain(pair, contrasted())
     loss = loss + nll_coef * nll().of(loss_filter=chosen)
   return Method(

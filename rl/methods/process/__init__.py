@@ -1,1 +1,1 @@
-"""Methods that turn rewards of reasoning steps into credit of tokens."""
+"""Methods that turn rewards of reasoning steps into advantages of tokens."""

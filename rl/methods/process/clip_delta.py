@@ -1,4 +1,8 @@
-"""Clip and delta: process rewards that do not grow with the number of steps."""
+"""Clip and delta: process rewards that do not grow with the number of steps.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K
+reasoning steps.
+"""
 
 from rl import registry
 from rl.losses.surrogates import ppo_clip
@@ -30,52 +34,57 @@ def clip_delta(
 ) -> Method:
   """A_t = A_success + alpha (G_t - others' mean return), G of bounded rewards.
 
-  G_t [P, S, T] is the return-to-go of rewards r_k at the last token of step k,
-  with s_k [P, S, K] the score of the step:
+  G_t [P, S, T] is the return-to-go of the rewards r_k. r_k stands at the last
+  token of step k, and s_k [P, S, K] is the score of that step:
 
     clip        r_k = min(s_k - threshold, 0)
-    delta       r_k = s_k - s_{k+1}, with 0 for the score of the last step,
-                which is judged by success alone
+    delta       r_k = s_k - s_{k+1}; the last step has r = 0, and its score
+                counts as 0: it is judged by the outcome of the sample alone
     clip_delta  clip first, then delta
 
-  A_success is the leave-one-out advantage of known verdicts. The others' mean
-  return is the baseline of `min_form`. The loss is PPO-clip, averaged over
-  tokens, without a KL.
-  Open: the paper's threshold and alpha are not known to us.
-  Deviation: baselines of the group take the place of the paper's critic.
+  A_success is the leave-one-out advantage of the verdicts, of samples whose
+  verdict is known. The others' mean return is the baseline of `min_form`, from
+  the other samples of the group. The loss is PPO-clip, averaged over the tokens
+  of all samples, without a KL.
+  Open: the paper's threshold and alpha are not known; the defaults are guesses.
+  Deviation: the paper has a critic; this implementation has baselines of the
+  group.
   Source: Gao et al. 2024, On Designing Effective RL Reward at Training Time for
   LLM Reasoning.
 
   Args:
     form: "clip", "delta" or "clip_delta".
-    threshold: score that a step must reach; None takes the mean score of the
-      batch.
+    threshold: score that a step must reach, in units of the step score; None
+      takes the mean of all step scores of the batch.
     alpha: weight of the process reward.
-    labelled: share of the prompts whose verdicts are used, always the same ones
-      by their ids.
-    horizon: the longest completion in tokens, L; None takes T, the padded
-      length of the batch.
+    labelled: share of the prompts whose verdicts are used; a prompt is selected
+      by its id, so that it is the same in every batch.
+    horizon: the longest completion in tokens; None takes T, the padded length
+      of the batch.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
     ValueError: if `form` is unknown, or `labelled` is not in [0, 1].
   """
-  bounded = {
+  transforms_of_form = {
     "clip": (clip_rewards(threshold),),
     "delta": (delta_rewards(),),
     "clip_delta": (clip_rewards(threshold), delta_rewards()),
   }
-  if form not in bounded:
-    raise ValueError(registry.describe_unknown("form", form, bounded))
-  dense = chain(
+  if form not in transforms_of_form:
+    raise ValueError(
+      registry.describe_unknown("form", form, transforms_of_form)
+    )
+  process = chain(
     step_scores(),
-    *bounded[form],
+    *transforms_of_form[form],
     place_at_step_ends(),
     returns_to_go(),
     minus_others_mean_return(horizon),
   )
-  success = usable_verdicts(labelled, leave_one_out(), broadcast())
+  # A_success of known verdicts.
+  outcome = usable_verdicts(labelled, leave_one_out(), broadcast())
   return Method(
-    advantage=success + alpha * dense,
+    advantage=outcome + alpha * process,
     loss=policy_gradient(ppo_clip(clip, clip)),
   )

@@ -1,18 +1,22 @@
 """Implicit rewards: a language model read as a reward model of every token.
 
-A model phi is trained so that its log-ratio to a reference policy,
+A model phi is trained so that its log-ratio to a reference policy ref,
 
   r(y) = beta sum_t q_t,  q_t = log phi(y_t | y_<t) - log ref(y_t | y_<t),
 
-tells right answers from wrong ones. It then also scores every prefix, without a
-label of any step. If phi is proportional to ref exp(R / beta), then
+is high for right answers y and low for wrong ones. q_t then is a reward of
+token t, which no label of a step was needed for. If phi is proportional to ref
+exp(R / beta), with R the outcome reward and beta a temperature, then
 
-  beta sum_{u <= t} q_u = V(y_<=t) - V(),  V = beta log E_ref[e^{R/beta} | .],
+  beta sum_{u <= t} q_u = V(y_<=t) - V(),
+  V(x) = beta log E_ref[e^{R/beta} | x],
 
-the soft value of the prefix minus that of the prompt: q is the difference of a
-potential.
+the soft value V of the prefix up to token t minus that of the prompt alone.
+Thus q is a difference of a potential.
 Source: Yuan et al. 2024, Free Process Rewards without Process Labels; Cui et
 al. 2025, Process Reinforcement through Implicit Rewards (PRIME).
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
 """
 
 from __future__ import annotations
@@ -25,8 +29,11 @@ from rl.losses.terms import term
 from rl.transforms import Transform, log_ratios, sample_ends, transform
 
 Array = jax.Array
-BASELINES = ("released", "paper")
+BASELINES = ("released", "paper")  # forms of `leave_one_out_tokens`
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the policy that is being trained.
 _POLICY = scoring.Need("policy", scoring.log_probs)
+# A need: log-probs [P, S, T] of the reference policy.
 _REFERENCE = scoring.Need("ref", scoring.log_probs)
 
 
@@ -34,26 +41,28 @@ _REFERENCE = scoring.Need("ref", scoring.log_probs)
 
 
 def implicit_rewards() -> Transform:
-  """q_t = log pi_prm - log pi_ref of each scored token, in nats.
+  """Returns q_t = log pi_prm - log pi_ref of each scored token, in nats.
 
-  The reward in units of the outcome is beta q. The normalisation of PRIME
-  cancels beta, up to its epsilon.
+  "prm" is the parameter set of the process reward model, and "ref" that of the
+  policy at the start of the run. The reward in units of the outcome would be
+  beta q; `divide_by_largest_return` cancels beta, up to its 1e-6.
   """
   return log_ratios("prm", "ref")
 
 
 @transform(takes="token")
 def all_but_last(signal: Array, rollout: types.Rollout) -> Array:
-  """The rewards, with 0 at the last scored token of each sample."""
+  """Returns the rewards, with 0 at the last scored token of each sample."""
   return jnp.where(sample_ends(rollout), 0.0, signal)
 
 
 @transform(takes="token")
 def divide_by_largest_return(signal: Array, rollout: types.Rollout) -> Array:
-  """r_t / (max over the batch's tokens of |sum_{u >= t} r_u| + 1e-6).
+  """Returns r_t / (max over the batch's tokens of |sum_{u >= t} r_u| + 1e-6).
 
-  Returns then lie in [-1, 1] for any scale of r. The maximum is over the whole
-  batch, which a transform sees and a loss of microbatches does not.
+  Returns then lie in [-1, 1] for any scale of the rewards r. It must be a
+  transform, as the maximum is over the whole batch: a term of the loss sees one
+  microbatch only.
   Source: PRIME's released code ("batch_norm").
   """
   valid = rollout.valid("token")
@@ -70,8 +79,10 @@ def leave_one_out_tokens(
     released  n/(n-1) r_it - sum_j m_j / (n-1), which is the paper's plus
               (r_it - m_i) / (n - 1)
 
-  Both have the same sum over a sample. If all tokens of a sample have the same
-  reward, both are `leave_one_out` of that reward.
+  r_it is the reward of token t of sample i, m_j the mean over the tokens of
+  sample j, and n the number of samples of the group that have a token. Both
+  forms have the same sum over the tokens of a sample. If all tokens of each
+  sample have the same reward, both are `leave_one_out` of that reward.
   Source: Cui et al. 2025 (PRIME), its text and its code.
 
   Args:
@@ -88,25 +99,25 @@ def leave_one_out_tokens(
   if form not in BASELINES:
     raise ValueError(registry.describe_unknown("form", form, BASELINES))
   members = mask.any(-1)  # [..., S]
-  others = masked.count(members, keepdims=True) - 1.0
+  num_others = masked.count(members, keepdims=True) - 1.0  # [..., 1]
   means = masked.mean(rewards, mask)  # [..., S]
   total = masked.sum(means, members, keepdims=True)
-  num_others = jnp.maximum(others, 1.0)[..., None]  # [..., 1, 1]
-  centered = rewards - (total - means)[..., None] / num_others
+  divisor = jnp.maximum(num_others, 1.0)[..., None]  # [..., 1, 1]
+  centered = rewards - (total - means)[..., None] / divisor
   if form == "released":
-    centered += (rewards - means[..., None]) / num_others
-  return jnp.where(mask & (others > 0)[..., None], centered, 0.0)
+    centered += (rewards - means[..., None]) / divisor
+  return jnp.where(mask & (num_others > 0)[..., None], centered, 0.0)
 
 
 @transform(takes="token")
 def minus_others_token_mean(
   signal: Array, rollout: types.Rollout, *, form: str = "released"
 ) -> Array:
-  """The function `leave_one_out_tokens` within each group."""
+  """Returns `leave_one_out_tokens` of the rewards of each group."""
   return leave_one_out_tokens(signal, rollout.valid("token"), form)
 
 
-# Training the reward model on outcomes.
+# Loss of the reward model, from outcomes.
 
 
 @term(takes="none", gives="sample", needs={_POLICY, _REFERENCE})
@@ -115,10 +126,11 @@ def implicit_cross_entropy(
 ) -> tuple[Array, dict[str, Array]]:
   """-[y log sigma(r) + (1 - y) log(1 - sigma(r))], r = beta sum_t q_t.
 
-  y [P, S] is the verdict and sigma the sigmoid. Give the term
-  `loss_filter=only(known_verdict)`, as otherwise an unknown verdict counts as
-  wrong. The policy of this term is the reward model; at the reference r = 0 and
-  the loss is log 2. Logged: `pair_accuracy`, see the function of this name.
+  y [P, S] is 1 if the verdict is right, else 0, and sigma is the sigmoid. An
+  unknown verdict would count as wrong: give the term
+  `loss_filter=only(known_verdict)`. The policy of this term is the reward
+  model; as long as it equals the reference, r = 0 and the loss is log 2. Logs
+  `pair_accuracy`, the mean of the function of this name over prompts.
   Source: Yuan et al. 2024; the pair accuracy: PRIME's released code.
   """
   q = policy[scoring.log_probs] - rollout.extras[_REFERENCE]
@@ -130,16 +142,18 @@ def implicit_cross_entropy(
 
 
 def pair_accuracy(scores: Array, right: Array, valid: Array) -> Array:
-  """Share of a group's pairs of a right and a wrong sample in that order.
+  """Returns the share of a group's pairs that the scores order correctly.
+
+  A pair is a right and a wrong sample of the group.
 
   Args:
     scores: `[P, S]`.
-    right: `[P, S]` bool or 0/1.
-    valid: `[P, S]` bool.
+    right: `[P, S]` bool or 0/1, the right samples.
+    valid: `[P, S]` bool, samples that count.
 
   Returns:
-    `[P]` share of pairs in which the right sample has the higher score; ties
-      count 1/2, and a group that lacks right or wrong samples has 1/2.
+    `[P]`, the share of pairs in which the right sample has the higher score;
+    ties count 1/2. A group without right or without wrong samples has 1/2.
   """
   accuracy = jax.vmap(metrics.auc)(scores, right, valid)
   mixed = (valid & (right > 0)).any(-1) & (valid & (right <= 0)).any(-1)

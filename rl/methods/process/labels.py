@@ -1,4 +1,4 @@
-"""Verdicts for a share of the prompts, beside step scores for all of them."""
+"""Verdicts of a share of the prompts, for methods that read step scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rl import types
 from rl.transforms import Transform, among, chain, known_verdict, verdicts
 
 Array = jax.Array
-_HASH_BITS = 24
+_HASH_BITS = 24  # exact in float32 and fine enough for any share
 
 
 def _hash(ids: Array) -> Array:
@@ -24,27 +24,27 @@ def _hash(ids: Array) -> Array:
 
 
 def labelled(fraction: float) -> Callable[[types.Rollout], Array]:
-  """Returns `rollout -> [P, S]` bool, the samples of a share of the prompts.
+  """Returns a function that selects the samples of a share of the prompts.
 
-  A prompt is selected by a hash of its id: always or never, in every batch and
-  at every position. The prompts of a smaller share are among those of a larger
-  one.
+  The function is `rollout -> [P, S] bool`. A prompt is selected by a hash of
+  its id: always or never, in every batch and at every position. The prompts of
+  a smaller share are among those of a larger one.
 
   Args:
     fraction: share of the prompts, approximately; 0 selects none, 1 all.
 
   Raises:
-    ValueError: if it is not in [0, 1].
+    ValueError: if `fraction` is not in [0, 1].
   """
   if not 0 <= fraction <= 1:
     raise ValueError(
-      f"labelled({fraction:g}): the fraction of prompts must be from 0 to 1; "
-      f"nearest: {min(max(fraction, 0.0), 1.0):g}"
+      f"labelled = {fraction:g} must be a share of the prompts from 0 to 1; "
+      f"the nearest valid value is {min(max(fraction, 0.0), 1.0):g}"
     )
-  bound = round(fraction * 2**_HASH_BITS)
+  hash_limit = round(fraction * 2**_HASH_BITS)
 
   def selected(rollout: types.Rollout) -> Array:
-    prompts = _hash(rollout.prompt_ids) < bound
+    prompts = _hash(rollout.prompt_ids) < hash_limit
     return jnp.broadcast_to(prompts[:, None], rollout.sample_mask.shape)
 
   selected.__name__ = f"labelled({fraction:g})"
@@ -52,11 +52,15 @@ def labelled(fraction: float) -> Callable[[types.Rollout], Array]:
 
 
 def usable_verdicts(fraction: float, *transforms: Transform) -> Transform:
-  """`chain(verdicts(), *transforms)` on the verdicts that may be used.
+  """Returns `chain(verdicts(), *transforms)` on the verdicts that may be used.
 
-  These are the known verdicts of the prompts in `labelled(fraction)`. The
-  others are in no statistic and give 0. The rollout keeps all verdicts, for
-  metrics.
+  These are the known verdicts of the prompts in `labelled(fraction)`. All other
+  samples are in no statistic of the transforms and have 0. The rollout keeps
+  all verdicts, for metrics.
+
+  Args:
+    fraction: share of the prompts whose verdicts may be used.
+    *transforms: transforms of the verdicts, such as `leave_one_out()`.
   """
   advantage = among(known_verdict, chain(verdicts(), *transforms))
   return among(labelled(fraction), advantage)

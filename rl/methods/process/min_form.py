@@ -1,4 +1,4 @@
-"""Min-form credit (PURE): the return is the soft minimum of later steps."""
+"""Min-form credit (PURE): the return is a soft minimum of the step scores."""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -25,21 +25,27 @@ def min_form(
 ) -> Method:
   """A_t = G_t - others' mean return, G the return-to-go of soft-min rewards.
 
-  r*_k = s_k softmax_k(-s_k / temperature) stands at the last token of step k,
-  with s_k [P, S, K] the score of the step, so a sample collects the soft
-  minimum of its scores for any number of steps. G and A are [P, S, T]; the
-  others' mean return is the sum of the other samples' G over their tokens,
-  divided by L and their number. The loss is PPO-clip, averaged over tokens.
+    r*_k = s_k softmax_k(-s_k / temperature)
+
+  s_k [P, S, K] is the score of step k, and the softmax is over the steps of its
+  sample. r*_k stands at the last token of step k, so that the rewards of a
+  sample add up to the soft minimum of its scores for any number of steps: G at
+  the first token is that minimum, and later tokens have the sum of the r* that
+  are still to come. G and A are [P, S, T]. The others' mean return is the sum
+  of G over all tokens of the other samples of the group, divided by (their
+  number x `horizon`). The loss is PPO-clip, averaged over the tokens of all
+  samples.
   Source: Cheng et al. 2025, Stop Summation (PURE), the paper's layout.
 
   Args:
     temperature: temperature of the softmax, in units of the score.
-    verifiable: weight of the leave-one-out advantage of known verdicts; 0
-      leaves it out.
-    labelled: share of the prompts whose verdicts are used, always the same ones
-      by their ids. The paper's best run has about a tenth.
-    horizon: the longest completion in tokens, L; None takes T, the padded
-      length of the batch.
+    verifiable: weight of the leave-one-out advantage of the verdicts, of
+      samples whose verdict is known; 0 leaves it out.
+    labelled: share of the prompts whose verdicts are used; a prompt is selected
+      by its id, so that it is the same in every batch. The paper's best run has
+      about a tenth. It has no effect if `verifiable` is 0.
+    horizon: the longest completion in tokens; None takes T, the padded length
+      of the batch.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:

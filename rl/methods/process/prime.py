@@ -1,4 +1,7 @@
-"""PRIME: an implicit process reward model that learns beside the policy."""
+"""PRIME: an implicit process reward model that learns beside the policy.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl import registry
 from rl.losses.surrogates import ppo_clip
@@ -27,7 +30,7 @@ from rl.transforms import (
   whiten,
 )
 
-UPDATES = ("after", "before")
+UPDATES = ("after", "before")  # when the PRM is updated: see `prime`
 
 
 def prime(
@@ -43,39 +46,44 @@ def prime(
   """A = whiten(returns-to-go of process_coef r~ + o~), from outcome labels.
 
     q_t  log pi_prm - log pi_ref of each token, [P, S, T]
-    r    q, but 0 at the last token, / (largest |return-to-go| of it in the
-         batch + 1e-6)
+    r    q with 0 at the last token, divided by (the largest |return-to-go| of
+         such rewards in the batch + 1e-6)
     r~   n/(n-1) r_it - sum_j mean_t r_jt / (n-1), n the size of the group
-    o~   the leave-one-out verdict, at the last token
+    o~   the leave-one-out advantage of the verdict, at the last token
 
-  There are two learners. "prm", the process reward model, starts as the policy
-  and makes one update per rollout, on the cross-entropy between sigma(beta
-  sum_t q_t), the sum over all tokens, and the verdict. The policy is trained
-  with PPO-clip, averaged over tokens, without a KL. Both see only the groups
-  with an accuracy in [low, high] and no truncated sample: the others are in no
-  statistic, and without any such group neither is updated. The reference is the
-  policy at the start of the run. The PRM's learning rate, in the paper twice
-  the policy's (1e-6 and 5e-7), is `config.learners.prm`.
-  Deviations: the baseline of r is that of the code; the paper's is
-  `baseline="paper"`. The reward of the last token is dropped as in verl's
-  recipe; the first release kept it. Both weights are 1: the recipe's 5 and 5
-  are the same after whitening. Groups are dropped instead of sampled until the
-  batch is full. Unknown verdicts are in neither the outcome nor the
-  cross-entropy. A group with one sample has advantage 0.
+  r_it is r at token t of sample i, and the sum is over the samples j of the
+  group. There are two learners. "prm", the process reward model (PRM), starts
+  as a copy of the policy and makes one update per rollout, on the cross-entropy
+  between sigma(beta sum_t q_t) and the verdict, with q of all tokens and sigma
+  the sigmoid. "policy" is trained with PPO-clip, averaged over the tokens of
+  all samples, without a KL. Both read only groups whose share of right samples
+  is in [low, high] and in which the length limit cut no sample; without any
+  such group neither is updated. pi_ref is the policy at the start of the run.
+  The PRM's learning rate is the setting `config.learners.prm`; in the paper it
+  is twice the policy's (1e-6 and 5e-7). Samples with an unknown verdict are in
+  neither o~ nor the cross-entropy. A group with one sample has advantage 0.
+  Deviation: by default r~ is that of the released code; `baseline="paper"` is
+  the paper's. The reward of the last token is dropped as in verl's recipe; the
+  first release kept it. Both weights are 1; the recipe's weights of 5 and 5
+  give the same advantages after whitening. The paper samples until the batch is
+  full of groups within [low, high]; this implementation drops the other groups.
   Source: Cui et al. 2025, Process Reinforcement through Implicit Rewards.
 
   Args:
-    beta: scale of the implicit rewards in the PRM's loss.
+    beta: factor of sum_t q_t in the PRM's loss.
     process_coef: weight of r~.
-    update: "after": rewards are those of the PRM at the start of the step (the
-      released script); "before": the PRM is updated first, then gives rewards.
-    baseline: "released", or "paper" with r_it - mean_{j != i} mean_t r_jt.
-    low, high: bounds of the accuracy of a group.
+    update: "after": the rewards are those of the PRM at the start of the
+      training step, as in the released script; "before": the PRM is updated
+      first, and its new parameters give the rewards.
+    baseline: "released", r~ as above, or "paper", r~ = r_it - mean_{j != i}
+      mean_t r_jt.
+    low, high: smallest and largest share of right samples of a group.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     ddof: the variance of the batch is divided by its number of tokens - ddof.
 
   Raises:
-    ValueError: if `update` is unknown; when a step is traced, if `baseline` is.
+    ValueError: if `update` is unknown; also when a training step is traced, if
+      `baseline` is unknown.
   """
   if update not in UPDATES:
     raise ValueError(registry.describe_unknown("update", update, UPDATES))

@@ -1,4 +1,7 @@
-"""PURE as in its OpenRLHF branch: the baseline is subtracted from rewards."""
+"""PURE as in its OpenRLHF branch: the baseline is subtracted from rewards.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl import registry
 from rl.losses.surrogates import ppo_clip
@@ -23,6 +26,7 @@ from rl.transforms import (
   whiten,
 )
 
+# Transforms that subtract the baseline, by the name of the baseline.
 _BASELINES = {
   "token": minus_others_token_rate,
   "step": minus_others_step_mean,
@@ -39,26 +43,33 @@ def pure_openrlhf(
   """A_t = whiten(return-to-go of r*_k - b_k and of the outcome's advantage).
 
   r*_k is the soft-min reward of step k, at its last token, as in `min_form`.
-  b_k is the mean reward per token of the other samples, times the tokens of
-  step k without its separator, the last one (`baseline` "token"), or their mean
-  reward per step ("step"). At the last token stands `verifiable` times the
-  leave-one-out advantage of the known verdicts (the released code has
-  verdict - 1: the same). A [P, S, T] is 0 at tokens that end a step; these are
-  left out of the whitening, whose variance has ddof 0. The loss is PPO-clip,
-  averaged over tokens.
-  Deviations: the reward has no penalty 0.001 k1 (add `kl` to the loss). The
-  released whitening finds separators by advantage == 0, and counts their
-  distance from the mean in the variance. A group with one sample has advantage
+  The baseline b_k depends on `baseline`:
+
+    token  mean reward per token of the other samples of the group, times the
+           number of tokens of step k without its last one, the separator
+    step   mean over the other samples of their mean reward per step
+
+  The last token of a sample also has `verifiable` times the leave-one-out
+  advantage of the verdict, of samples whose verdict is known. (The released
+  code has verdict - 1 in place of the verdict; the advantage is the same.) A
+  [P, S, T] is 0 at tokens that end a step: these are left out of the whitening,
+  whose variance has ddof 0. The loss is PPO-clip, averaged over the tokens of
+  all samples.
+  Deviation: the released code adds a penalty 0.001 k1 to the reward; this
+  implementation leaves it out (add `kl` to the loss instead). The released code
+  finds separators by advantage == 0, and includes their distance from the mean
+  in the variance. In this implementation a group with one sample has advantage
   0 and is left out of the whitening.
   Source: Cheng et al. 2025, Stop Summation (PURE), released code, main branch.
 
   Args:
-    temperature: temperature of the soft minimum, in units of the score.
+    temperature: temperature of the soft minimum, in units of the step score.
     baseline: "token" or "step".
-    verifiable: weight of the leave-one-out advantage of known verdicts; 0
-      leaves it out.
-    labelled: share of the prompts whose verdicts are used, always the same ones
-      by their ids.
+    verifiable: weight of the leave-one-out advantage of the verdicts; 0 leaves
+      it out.
+    labelled: share of the prompts whose verdicts are used; a prompt is selected
+      by its id, so that it is the same in every batch. It has no effect if
+      `verifiable` is 0.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
@@ -76,6 +87,8 @@ def pure_openrlhf(
   )
   outcome = usable_verdicts(labelled, leave_one_out(), place_last())
   rewards = process + verifiable * outcome if verifiable else process
+  # `among` restricts whitening to tokens within steps, of groups with several
+  # samples.
   return Method(
     advantage=chain(
       rewards, returns_to_go(), among(has_others, among(within_steps, whiten()))

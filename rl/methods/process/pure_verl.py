@@ -1,4 +1,7 @@
-"""PURE as in its verl branch: one return for process and outcome."""
+"""PURE as in its verl branch: one return for process and outcome.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -31,26 +34,33 @@ def pure_verl(
   """A_t = whiten(G_t - sum_{j != i} sum_t G_jt / ((n - 1) L)).
 
   G [P, S, T] is the return-to-go of the soft-min rewards of `min_form`, plus
-  `verifiable` times the known verdict at the last token of the sample; n is the
-  size of the group. Thus the outcome shares the baseline, which divides sums
-  over *real* tokens by the *padded* length L: if the other samples are shorter
-  than L, only a part of their success is subtracted, and equal rewards have a
-  positive advantage before whitening. `min_form` keeps the outcome out of this
-  baseline; without outcome and whitening both are equal. Whitening is over all
-  tokens of the batch. The loss is PPO-clip, averaged over tokens.
-  Deviations: the reward has no penalty 0.001 k3 (add `kl` to the loss); a group
-  with one sample has advantage 0 and is left out of the whitening.
+  `verifiable` times the known verdict at the last token of the sample; i is the
+  sample of token t, j runs over the other samples of its group, n is the size
+  of the group and L is `horizon`. The outcome thus has the baseline of the
+  process rewards, which divides sums over the tokens of samples by the padded
+  length L. If the other samples are shorter than L, only a part of their
+  success is subtracted, so that samples with equal rewards have a positive
+  advantage before whitening. `min_form` does not subtract this baseline from
+  the outcome; without outcome and whitening both methods are equal. Whitening
+  is over the tokens of all samples. The loss is PPO-clip, averaged over the
+  tokens of all samples.
+  Deviation: the released code adds a penalty 0.001 k3 to the reward; this
+  implementation leaves it out (add `kl` to the loss instead). In this
+  implementation a group with one sample has advantage 0 and is left out of the
+  whitening.
   Source: Cheng et al. 2025, Stop Summation (PURE), released code, verl branch.
 
   Args:
-    temperature: temperature of the soft minimum, in units of the score.
+    temperature: temperature of the soft minimum, in units of the step score.
     verifiable: weight of the verdicts; 0 leaves them out.
-    labelled: share of the prompts whose verdicts are used, always the same ones
-      by their ids.
-    horizon: the longest completion in tokens, L; None takes T, the padded
+    labelled: share of the prompts whose verdicts are used; a prompt is selected
+      by its id, so that it is the same in every batch. It has no effect if
+      `verifiable` is 0.
+    horizon: L, the longest completion in tokens; None takes T, the padded
       length of the batch.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the variance is divided by the number of tokens - ddof; 1 as released.
+    ddof: the variance is divided by the number of tokens - ddof; the released
+      code has 1.
 
   Raises:
     ValueError: if `labelled` is not in [0, 1].
@@ -60,7 +70,8 @@ def pure_verl(
     step_scores(), min_form_rewards(temperature), place_at_step_ends(), *returns
   )
   # Returns and baseline are linear, so process and outcome can be added after
-  # them. Until then an unknown verdict is in no baseline.
+  # both. In this order, samples with an unknown verdict are left out of the
+  # baseline of the outcome only.
   outcome = usable_verdicts(labelled, place_last(), *returns)
   advantage = process + verifiable * outcome if verifiable else process
   return Method(

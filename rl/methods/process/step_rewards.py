@@ -1,10 +1,13 @@
 """Rewards computed from step scores, and their baselines, as array functions.
 
-If every step adds some reward, a policy can collect more by adding steps. Clip
-and delta bound what a sample can collect. The two baselines subtract from every
-step what the other samples of the group collect for as many tokens, or per
-step. Masked entries are ignored, whatever they contain, and are 0 in the
-result.
+If every step adds a positive reward, a policy can collect more by adding steps.
+`clip_rewards` and `delta_rewards` bound the sum of the rewards of a sample.
+Both baselines subtract from the reward of a step what the other samples of the
+group collect, per token or per step. Masked entries are ignored, whatever they
+contain, and are 0 in the result.
+
+Axes: S samples per prompt (a group), T completion tokens, K reasoning steps;
+`...` are further axes, such as prompts.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ Array = jax.Array
 def clip_rewards(
   step_scores: Array, step_mask: Array, threshold: float | None = None
 ) -> Array:
-  """r_k = min(s_k - threshold, 0): only scores below the threshold count.
+  """r_k = min(s_k - threshold, 0): only scores below the threshold matter.
 
   The return is at most 0 for any number of steps, and a further step never
   raises it.
@@ -28,10 +31,11 @@ def clip_rewards(
   (clip).
 
   Args:
-    step_scores: `[..., K]` s.
+    step_scores: `[..., K]`, s.
     step_mask: `[..., K]` bool, steps that exist.
-    threshold: eta, in units of the score. The paper's value is not known to us;
-      None takes the mean of all valid scores, so it differs by batch.
+    threshold: eta of the paper, in units of the score. The paper's value is not
+      known; None takes the mean of all valid scores, which differs between
+      batches.
 
   Returns:
     `[..., K]` rewards.
@@ -45,15 +49,16 @@ def clip_rewards(
 def delta_rewards(step_scores: Array, step_mask: Array) -> Array:
   """Differences of neighbours, whose return-to-go is the score of the step.
 
-  r_k = s_k - s_{k+1} for k < K - 1, r_{K-1} = s_{K-1} and r_K = 0: the last
-  step is left to the success reward. Thus G_k = s_k before the last step and 0
-  at it, and the rewards of a sample add up to s_1 for any K > 1; a single step
-  has 0.
+  r_k = s_k - s_{k+1} for k < K - 1, r_{K-1} = s_{K-1} and r_K = 0, where K is
+  the number of steps of the sample: the last step is judged by the success of
+  the sample alone. Thus the return-to-go is G_k = s_k before the last step and
+  0 at it, and the rewards of a sample add up to s_1 for any K > 1. A single
+  step has reward 0.
   Source: Gao et al. 2024, On Designing Effective RL Reward at Training Time
   (delta).
 
   Args:
-    step_scores: `[..., K]` s.
+    step_scores: `[..., K]`, s.
     step_mask: `[..., K]` bool, steps that exist.
 
   Returns:
@@ -61,7 +66,7 @@ def delta_rewards(step_scores: Array, step_mask: Array) -> Array:
   """
   next_step, has_next = masked.following(step_mask)
   has_next = step_mask & has_next
-  # The last step has no score here.
+  # The score of the last step is replaced by 0.
   scores = jnp.where(has_next, step_scores, 0.0)
   next_scores = jnp.take_along_axis(scores, next_step, -1)
   return scores - jnp.where(has_next, next_scores, 0.0)
@@ -70,23 +75,23 @@ def delta_rewards(step_scores: Array, step_mask: Array) -> Array:
 def product(step_scores: Array, step_mask: Array) -> Array:
   """prod_k max(p_k, 0): the probability that every step is right.
 
-  Deviation: a score below 0 is not a probability and counts as 0; otherwise the
-  product of two wrong steps would be positive.
+  Deviation: in this implementation a score below 0, which is not a probability,
+  counts as 0. Otherwise the product of two such steps would be positive.
   Source: Pan et al. 2023, Let's Reinforce Step by Step (product).
 
   Args:
-    step_scores: `[..., K]` p, probabilities that the step is right.
+    step_scores: `[..., K]`, p, probabilities that the step is right.
     step_mask: `[..., K]` bool, steps that exist.
 
   Returns:
-    `[...]`, in [0, 1]; 0 without steps, as in the other aggregations.
+    `[...]`; 0 for a sample without steps, as in the other aggregations.
   """
   factors = jnp.where(step_mask, jnp.maximum(step_scores, 0.0), 1.0)
   return jnp.where(step_mask.any(-1), jnp.prod(factors, -1), 0.0)
 
 
 def _sum_of_others(x: Array, members: Array) -> Array:
-  """Sum over the other members of the group, `[..., S]` -> `[..., S]`."""
+  """For each sample the sum over the other members of its group, `[..., S]`."""
   values = jnp.where(members, x, 0.0)
   return values.sum(-1, keepdims=True) - values
 
@@ -96,8 +101,9 @@ def minus_others_token_rate(
 ) -> Array:
   """r_k - b (n_k - 1), b the mean reward per token of the other samples.
 
-  b = (total reward of the others) / (tokens of the others), and n_k is the
-  number of tokens of step k, whose separator is not counted.
+  b = (total reward of the other samples) / (number of their tokens), and n_k is
+  the number of tokens of step k, of which the last one, the separator, is not
+  counted.
   Source: PURE's released code, token baseline.
 
   Args:
@@ -109,17 +115,18 @@ def minus_others_token_rate(
     `[..., S, T]`, 0 except at step ends, and 0 if no other sample has a token.
   """
   tokens = masked.count(mask)  # [..., S]
-  rate = _sum_of_others(masked.sum(rewards, mask), tokens > 0)
+  others_reward = _sum_of_others(masked.sum(rewards, mask), tokens > 0)
   others_tokens = _sum_of_others(tokens, tokens > 0)
-  rate = rate / jnp.maximum(others_tokens, 1.0)
-  # Tokens up to each position, and up to the last step end before it.
-  so_far = jnp.cumsum(mask, -1)  # [..., S, T]
-  at_end = jnp.where(step_ends, so_far, 0)
+  rate = others_reward / jnp.maximum(others_tokens, 1.0)  # b, [..., S]
+  # Number of tokens up to each position, and up to the last step end before it.
+  tokens_so_far = jnp.cumsum(mask, -1)  # [..., S, T]
+  at_end = jnp.where(step_ends, tokens_so_far, 0)
   at_end = jax.lax.cummax(at_end, axis=at_end.ndim - 1)
-  before = jnp.concatenate(
+  at_previous_end = jnp.concatenate(
     [jnp.zeros_like(at_end[..., :1]), at_end[..., :-1]], -1
   )
-  baseline = rate[..., None] * (so_far - before - 1)
+  # At a step end, the difference of both numbers is n_k.
+  baseline = rate[..., None] * (tokens_so_far - at_previous_end - 1)
   has_others = (others_tokens > 0)[..., None]
   return jnp.where(mask & step_ends & has_others, rewards - baseline, 0.0)
 
@@ -129,7 +136,8 @@ def minus_others_step_mean(
 ) -> Array:
   """r_k - b, b the mean over the other samples of their mean reward per step.
 
-  `oprl.minus_others_pooled_mean` takes all steps of the others as one pool.
+  `oprl.minus_others_pooled_mean` instead gives every step of the other samples
+  the same weight.
   Source: PURE's released code, step baseline.
 
   Args:

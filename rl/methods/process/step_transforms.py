@@ -2,7 +2,7 @@
 
 The module also holds reductions of step scores to one outcome reward, besides
 `min_steps`, `last_step` and `sum_steps` of `transforms`, and the subsets of
-samples and tokens that are whitened, for `among`.
+samples and tokens over which methods whiten, as arguments of `among`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Array = jax.Array
 
 
 def _steps(rollout: types.Rollout) -> Array:
-  """`[P, S, K]` steps that exist."""
+  """Returns a mask `[P, S, K]` of the steps that exist."""
   return rollout.valid("step")
 
 
 def _tokens(rollout: types.Rollout) -> Array:
-  """`[P, S, T]` tokens that exist."""
+  """Returns a mask `[P, S, T]` of the scored tokens of samples that exist."""
   return rollout.valid("token")
 
 
@@ -54,10 +54,13 @@ def minus_others_mean_return(
 ) -> Array:
   """G_it - sum_{j != i} sum_t G_jt / ((n - 1) L): the baseline of PURE.
 
-  A group with one sample has no baseline, and advantage 0.
+  i and j are samples of one group, t is a token, n is the number of samples of
+  the group that have a scored token, and L is `horizon`. A group with one such
+  sample has 0.
 
   Args:
     signal: `[P, S, T]` returns-to-go G.
+    rollout: the rollout.
     horizon: L, the longest completion in tokens, a constant instead of the
       length of a sample; None takes T, the padded length of the batch.
   """
@@ -72,35 +75,35 @@ def minus_others_mean_return(
   return jnp.where(valid & ~is_single, signal - baseline[..., None], 0.0)
 
 
-# One outcome reward of all steps, by Pan et al. 2023, Let's Reinforce Step by
-# Step. Their minimum is `transforms.min_steps`.
+# Reductions of all steps to one outcome reward, of Pan et al. 2023, Let's
+# Reinforce Step by Step. The minimum of that paper is `transforms.min_steps`.
 
 product_steps = lift(step_rewards.product, "step", "sample", step_mask=_steps)
 
 
 @transform(takes="step", gives="sample")
 def mean_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """Mean over the steps of a sample; 0 without steps."""
+  """Returns the mean over the steps of a sample; 0 if it has no steps."""
   return masked.mean(signal, rollout.valid("step"))
 
 
 @transform(takes="step", gives="sample")
 def max_steps(signal: Array, rollout: types.Rollout) -> Array:
-  """Largest score of the steps of a sample; 0 without steps."""
+  """Returns the largest score among the steps of a sample; 0 without steps."""
   valid = rollout.valid("step")
-  best = masked.max(signal, valid)
-  return jnp.where(valid.any(-1), best, 0.0)
+  largest = masked.max(signal, valid)
+  return jnp.where(valid.any(-1), largest, 0.0)
 
 
 # Subsets of samples and tokens.
 
 
 def has_others(rollout: types.Rollout) -> Array:
-  """`[P, S]` samples whose group has another sample to compare with."""
+  """Returns a mask `[P, S]` of samples whose group has at least two samples."""
   valid = rollout.sample_mask
   return valid & (masked.count(valid, keepdims=True) > 1)
 
 
 def within_steps(rollout: types.Rollout) -> Array:
-  """`[P, S, T]` scored tokens that do not end a step."""
+  """Returns a mask `[P, S, T]` of the scored tokens that do not end a step."""
   return rollout.mask & ~step_ends(rollout)

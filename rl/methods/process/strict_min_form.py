@@ -23,13 +23,15 @@ def strict_min_form(
 ) -> Method:
   """A_t = G_t - others' mean return, G_t the minimum over later steps.
 
-  G [P, S, T] at a token of step k is min over k' >= k of the step scores s_k',
-  which includes the present step. Unlike the soft form at temperature 0, whose
-  return is 0 after the worst step, it continues with the next worst. Baseline
-  and loss are those of `min_form`.
-  Deviation: the released code takes its minimum over *tokens* of the padded
-  row, zeros included, so its returns are almost nowhere positive; here, as in
-  the paper, it is over steps.
+  G [P, S, T] at a token of step k is the minimum over k' >= k of the step
+  scores s_k', so the present step is included. The soft form of `min_form`
+  differs even in the limit of temperature 0: its return is 0 after the worst
+  step, while here it is the minimum of the steps that follow. Baseline and loss
+  are those of `min_form`.
+  Deviation: the released code takes the minimum over the tokens of the padded
+  completion, where tokens that end no step have 0, so that its returns are
+  almost nowhere positive. In this implementation, as in the paper, the minimum
+  is over steps.
   Source: Cheng et al. 2025, Stop Summation (PURE), strict min-form.
 
   Args:

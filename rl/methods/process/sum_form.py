@@ -1,4 +1,6 @@
-"""Sum-form credit: the return is the sum of later step scores."""
+"""Sum-form credit: the return is the sum of the scores of the present and later
+steps.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -24,10 +26,10 @@ def sum_form(
 ) -> Method:
   """A_t = G_t - others' mean return, G the return-to-go of the step scores.
 
-  The score s_k [P, S, K] of step k stands at its last token; G and A are
-  [P, S, T]. This is the usual process reward, with its weakness: K steps of a
-  positive score collect K times as much, so a policy learns to add steps. It is
-  the method that `min_form` is compared with. Baseline and loss are those of
+  The score s_k [P, S, K] of step k stands at its last token; G and A are [P, S,
+  T]. This is the usual process reward. It has a weakness: the return of K steps
+  with a positive score grows in proportion to K, so that a policy learns to add
+  steps. `min_form` is compared with this method. Baseline and loss are those of
   `min_form`.
   Source: Cheng et al. 2025, Stop Summation (PURE); Uesato et al. 2022.
 

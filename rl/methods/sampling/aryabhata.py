@@ -1,4 +1,7 @@
-"""Aryabhata: groups that double while their prompt is unsolved."""
+"""Aryabhata: groups that double while their prompt is unsolved.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 

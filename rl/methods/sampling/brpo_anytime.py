@@ -1,4 +1,7 @@
-"""Anytime reasoning (BRPO): rewards for a thought cut off at any budget."""
+"""Anytime reasoning (BRPO): rewards for a thought cut off at any budget.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K budgets.
+"""
 
 from __future__ import annotations
 

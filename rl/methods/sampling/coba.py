@@ -1,4 +1,7 @@
-"""CoBA: a budget of samples, allocated by what each prompt can teach."""
+"""CoBA: a budget of samples, allocated by what each prompt can teach.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

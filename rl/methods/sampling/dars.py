@@ -1,4 +1,7 @@
-"""DARS: more samples for hard prompts, in a second pass."""
+"""DARS: more samples for hard prompts, in a second pass.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

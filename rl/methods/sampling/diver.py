@@ -1,4 +1,7 @@
-"""DIVER: a bonus for right answers that differ from the others of the group."""
+"""DIVER: a bonus for right answers that differ from the others of the group.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""EEPO: half of the samples from a policy that has unlearned the other half."""
+"""EEPO: half of the samples from a policy that has unlearned the other half.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PF-PPO: resamples a group in favour of scores that are reliable."""
+"""PF-PPO: resamples a group in favour of scores that are reliable.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PROF: samples whose process agrees with their outcome, half of them right."""
+"""PROF: samples whose process agrees with their outcome, half of them right.
+
+Axes: P prompts, S samples per prompt (a group), K reasoning steps.
+"""
 
 from __future__ import annotations
 

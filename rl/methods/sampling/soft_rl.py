@@ -1,4 +1,7 @@
-"""Maximum-entropy RL: returns that include the entropy of later tokens."""
+"""Maximum-entropy RL: returns that include the entropy of later tokens.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from rl.methods.process.implicit import minus_others_token_mean
 from rl.transforms import chain, place_last, returns_to_go, scores, transform
 
 Array = jax.Array
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the old policy (at the start of the training step).
 _OLD = scoring.Need("old", scoring.log_probs)
 
 

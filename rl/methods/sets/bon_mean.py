@@ -1,4 +1,7 @@
-"""BoN-mean: z-scored max@k weights, the normalisation of its paper."""
+"""BoN-mean: z-scored max@k weights, the normalisation of its paper.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.surrogates import ppo_clip
@@ -9,15 +12,16 @@ from rl.transforms import chain, group_normalize, max_at_k_weights, scores
 
 
 def bon_mean(k: int = 4, clip: float = 0.2, beta: float = 0.01) -> Method:
-  """A_i = (s_i - mean s) / std s, with s the max@k weights; then as in GRPO.
+  """A_i = (s_i - mean s) / std s, with s the max@k weights.
 
-  s_i [P, S] is the unbiased max@k weight of sample i (`rl.objectives`); mean
-  and std (ddof 0) are over its group, the samples of one prompt. Subtracting
-  the mean scales the expected gradient of max@k by 1 - k/n, n the size of the
-  group, and the division fixes its size in each group. At k = n all weights are
-  equal and nothing is learned, so k must be below n. The loss is PPO-clip plus
-  beta k3, an estimator of the KL to the policy at the start of the run,
-  averaged over the tokens of a sample, then over samples.
+  s_i [P, S] is the unbiased max@k weight of sample i, `max_at_k_weights` of
+  `rl.objectives`; mean and std (ddof 0) are over the n samples of its group.
+  Subtracting the mean multiplies the expected gradient of max@k by 1 - k/n, and
+  the division brings the advantages of every group to the same size. At k = n
+  all weights are equal and nothing is learned, so choose k below n. The loss is
+  that of GRPO: PPO-clip plus beta times k3, an estimator of the KL to the
+  policy at the start of the run, averaged over the tokens of each sample, then
+  over samples.
   Source: The Best of N Worlds (its "BoN-mean" baseline).
 
   Args:

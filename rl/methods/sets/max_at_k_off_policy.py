@@ -1,4 +1,7 @@
-"""Off-policy max@k: unbiased for samples drawn from another policy."""
+"""Off-policy max@k: unbiased for samples drawn from another policy.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -27,18 +30,19 @@ def off_policy_max_at_k(
 ) -> jax.Array:
   """-sum_i sg[A_i] log rho_i, one value per prompt, rho_i of a whole sample.
 
-  A sample has no gradient if log rho_i exceeds `bound` in the direction in
-  which A_i pushes it.
+  The sum is over the samples i of a group; the signal are their scores. A
+  sample has no gradient if A_i > 0 and log rho_i > `bound`, or if A_i <= 0 and
+  log rho_i < -`bound`.
   """
   difference = policy[scoring.log_probs] - rollout.behavior_log_probs
   log_ratios = jnp.where(rollout.mask, difference, 0.0).sum(-1)  # [P, S]
-  # The advantages depend on the ratios; only log rho is differentiated.
-  shift = jax.lax.stop_gradient(log_ratios)
+  # A depends on the ratios, but only the factor log rho is differentiated.
+  stopped = jax.lax.stop_gradient(log_ratios)
   advantages = objectives.max_at_k_off_policy_advantages(
-    signal, jnp.clip(shift, -bound, bound), k, rollout.sample_mask, order
+    signal, jnp.clip(stopped, -bound, bound), k, rollout.sample_mask, order
   )
-  inside = jnp.where(advantages > 0, shift <= bound, shift >= -bound)
-  return -jnp.sum(jnp.where(inside, advantages, 0.0) * log_ratios, -1)
+  has_gradient = jnp.where(advantages > 0, stopped <= bound, stopped >= -bound)
+  return -jnp.sum(jnp.where(has_gradient, advantages, 0.0) * log_ratios, -1)
 
 
 def max_at_k_off_policy(
@@ -46,18 +50,20 @@ def max_at_k_off_policy(
 ) -> Method:
   """Ascends the importance-weighted E[max of k], for several updates a rollout.
 
-  rho_i [P, S] is the importance ratio pi(y_i) / pi_behavior(y_i) of sample i.
-  Its advantage A_i is what the sample adds to the maxima of the k-subsets that
-  contain it, each weighted by the product of its ratios ("exact"), by the
-  expansion of that product to first order in rho - 1 ("first"), or not at all
-  ("zeroth": the on-policy advantages, for comparison). log rho_i is clamped to
-  +-`bound` in A, and a sample that has moved further in the direction of A_i
-  has no gradient. Within the bound the exact gradient is unbiased for any
-  behavior policy; the others are biased. There is no clip of tokens, since the
-  ratios are already in A.
-  Deviations: the baseline is leave-one-out-minus-one instead of the paper's
-  group mean, and whole samples are bounded instead of tokens clipped.
-  Source: The Best of N Worlds (off-policy max@k); the exact form is ours.
+  rho_i [P, S] is the importance ratio pi(y_i) / pi_behavior(y_i) of sample i as
+  a whole. Its advantage A_i is the mean over the k-subsets that contain i,
+  times k/n, of what i adds to the maximum of the subset, weighted by the
+  product of the ratios of the subset ("exact"), by the expansion of that
+  product to first order in rho - 1 ("first"), or by 1 ("zeroth": the on-policy
+  advantages, for comparison). log rho_i is clamped to +-`bound` in A, and a
+  sample that has moved further than this in the direction of A_i has no
+  gradient. Within the bound the gradient of "exact" is unbiased for any
+  behavior policy; "first" and "zeroth" are biased. Tokens are not clipped,
+  since the ratios are already in A.
+  Deviation: the paper's baseline is the group mean, and it clips tokens; this
+  implementation has the baseline leave-one-out-minus-one and bounds whole
+  samples.
+  Source: The Best of N Worlds (off-policy max@k). The exact form is new here.
 
   Args:
     k: size of the set whose best score is maximised.

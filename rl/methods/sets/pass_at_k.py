@@ -1,4 +1,7 @@
-"""Pass@k Training: the z-scored best of random k-subsets."""
+"""Pass@k Training: the z-scored best of random k-subsets.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -11,18 +14,22 @@ def pass_at_k(
 ) -> Method:
   """A_i = mean over the k-subsets that contain i of their z-scored maximum.
 
-  The subsets are of the group of sample i, the n samples of one prompt; A is
-  [P, S]. The loss is PPO-clip, averaged over tokens. If all k-subsets of a
-  group have the same maximum (fewer than k samples are wrong, or none is
-  right), A is exactly 0: the prompt counts as solved, or teaches nothing. At
-  k = n this is so for every group; `max_at_k` still learns there from a single
-  best sample, and for smaller k from groups with k - 1 wrong samples.
+  The subsets are those of the group of sample i, of n samples. The maximum
+  score of a subset is z-scored among the subsets; A is [P, S]. The loss is
+  PPO-clip, averaged over the tokens of all samples. If all k-subsets of a group
+  have the same maximum (with scores of 0 and 1: fewer than k samples are wrong,
+  or none is right), A is exactly 0, so solved prompts and hopeless ones are not
+  trained on. At k = n this holds for every group; there `max_at_k` still learns
+  from a single best sample, and for smaller k from groups with exactly k - 1
+  wrong samples.
   Source: Chen et al. 2025, Pass@k Training.
 
   Args:
     k: size of the subsets.
-    form: "analytic" (exact), "bootstrap" (random subsets) or "full" (disjoint
-      subsets, of which there must be two: k <= n/2).
+    form: "analytic" takes the mean over all subsets exactly. "bootstrap" takes
+      the sum over those of n random subsets that contain the sample; "full"
+      over disjoint subsets, of which there must be two (k <= n/2) for A to
+      differ from 0.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
   """
   return Method(

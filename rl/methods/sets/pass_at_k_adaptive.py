@@ -1,4 +1,7 @@
-"""Adaptive Training: pass@k where entropy is low, pass@1 where it is high."""
+"""Adaptive Training: pass@k where entropy is low, pass@1 where it is high.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +12,11 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import chain, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
-# Against rounding error: a share of .53 of 100 prompts must be 53.
+# Added to a number of prompts against rounding error: a share of 0.53 of 100
+# prompts must be 53 prompts, although the float32 product is below 53.
 _ROUNDING = 1e-3
 
 
@@ -18,26 +24,29 @@ _ROUNDING = 1e-3
 def choose_k_by_entropy(
   signal: jax.Array, rollout: types.Rollout, *, k: int, exploit: float
 ) -> jax.Array:
-  """A_pass@1 for the prompts of highest mean entropy, A_pass@k for the others.
+  """Returns A_pass@1 for the prompts of highest entropy, else A_pass@k.
+
+  The entropy of a prompt is the mean over the tokens of its group. Prompts of
+  equal entropy are treated alike: either all of them get A_pass@1, or none.
 
   Args:
     signal: `[P, S]` scores.
+    rollout: the rollout.
     k: size of the subsets.
     exploit: share of the batch's prompts, rounded down, that get A_pass@1.
-      Prompts of equal entropy are treated alike.
   """
   valid = rollout.sample_mask
   exists = rollout.valid("prompt")
   entropy = masked.mean(
     rollout.extras[_ENTROPY], rollout.valid("token"), axis=(-2, -1)
   )  # [P]
-  # Row p marks the prompts whose entropy is at least that of prompt p.
-  at_least = exists & (entropy >= entropy[:, None])  # [P, P]
-  limit = exploit * masked.count(exists) + _ROUNDING
-  explores = masked.count(at_least) <= limit  # [P]
-  one = objectives.pass_at_k_advantages(signal, 1, valid)
-  many = objectives.pass_at_k_advantages(signal, k, valid)
-  return jnp.where(explores[:, None], one, many)
+  # [P, P]; row p marks the prompts whose entropy is at least that of prompt p.
+  is_at_least = exists & (entropy >= entropy[:, None])
+  max_prompts = exploit * masked.count(exists) + _ROUNDING
+  has_high_entropy = masked.count(is_at_least) <= max_prompts  # [P]
+  pass_at_1 = objectives.pass_at_k_advantages(signal, 1, valid)
+  pass_at_k = objectives.pass_at_k_advantages(signal, k, valid)
+  return jnp.where(has_high_entropy[:, None], pass_at_1, pass_at_k)
 
 
 def pass_at_k_adaptive(
@@ -45,17 +54,19 @@ def pass_at_k_adaptive(
 ) -> Method:
   """A_i = A_pass@1 in the prompts of highest entropy, A_pass@k in the others.
 
-  A_pass@k [P, S] is the analytic advantage of `pass_at_k`. Where the policy
-  explores by itself, pass@1 makes it exploit; where it does not, pass@k makes
-  it explore.
-  Open: the paper leaves open what entropy is averaged over; here it is that of
-  the policy at the start of the step, over all tokens of the group. Prompts of
-  equal entropy are treated alike.
+  A_pass@k [P, S] is the analytic advantage of `pass_at_k`. Where the entropy is
+  high the policy explores anyway, and pass@1 makes it exploit; where it is low,
+  pass@k makes it explore. The loss is PPO-clip, averaged over the tokens of all
+  samples.
+  Open: the paper does not state which tokens the entropy of a prompt is
+  averaged over; in this implementation these are all tokens of its group, and
+  the entropy is that of the policy at the start of the training step.
   Source: Chen et al. 2025, Pass@k Training, section 4.2.3.
 
   Args:
     k: size of the subsets.
-    exploit: share of the prompts, those of highest entropy, that get A_pass@1.
+    exploit: share of the prompts of a batch, those of highest entropy, that get
+      A_pass@1; rounded down, and fewer if prompts have equal entropy.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
 
   Raises:
@@ -63,8 +74,8 @@ def pass_at_k_adaptive(
   """
   if not 0 <= exploit <= 1:
     raise ValueError(
-      f"exploit = {exploit:g} must be a share of the prompts from 0 to 1; "
-      f"nearest: {min(max(exploit, 0.0), 1.0):g}"
+      f"exploit = {exploit:g} must be a share of the prompts from 0 to 1; the "
+      f"nearest valid value is {min(max(exploit, 0.0), 1.0):g}"
     )
   return Method(
     advantage=chain(scores(), choose_k_by_entropy(k, exploit)),

@@ -1,4 +1,7 @@
-"""Combination Training: pass@k on easy prompts, pass@1 on hard ones."""
+"""Combination Training: pass@k on easy prompts, pass@1 on hard ones.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +16,7 @@ from rl.transforms import chain, scores, transform
 
 
 def accuracy(solve_rate: jax.Array) -> jax.Array:
-  """The blend of the paper: the weight of pass@k is the solve rate."""
+  """Returns the weight of pass@k in the paper: the solve rate itself."""
   return solve_rate
 
 
@@ -28,9 +31,10 @@ def blend_with_pass_at_1(
   """b A_pass@k + (1 - b) A_pass@1, with b = blend(mean score of the group)."""
   valid = rollout.sample_mask
   weight = blend(masked.mean(signal, valid, keepdims=True))  # [P, 1]
-  many = objectives.pass_at_k_advantages(signal, k, valid)
-  one = objectives.pass_at_k_advantages(signal, 1, valid)
-  return jnp.where(valid, weight * many + (1 - weight) * one, 0.0)
+  pass_at_k = objectives.pass_at_k_advantages(signal, k, valid)
+  pass_at_1 = objectives.pass_at_k_advantages(signal, 1, valid)
+  blended = weight * pass_at_k + (1 - weight) * pass_at_1
+  return jnp.where(valid, blended, 0.0)
 
 
 def pass_at_k_combination(
@@ -41,15 +45,17 @@ def pass_at_k_combination(
 ) -> Method:
   """A_i = c/n A_pass@k + (1 - c/n) A_pass@1, c of n samples of the group right.
 
-  A_pass@k [P, S] is the analytic advantage of `pass_at_k`; with k = 1 it is
-  that of GRPO (ddof 0). Hard prompts learn at the rate of pass@1. Easy prompts
-  are mostly left alone, as by pass@k: a group with n - c < k keeps (1 - c/n)
-  A_pass@1. Scores must be in [0, 1]; c/n is their mean.
+  A_pass@k [P, S] is the analytic advantage of `pass_at_k`; A_pass@1 is that of
+  GRPO with ddof 0. On hard prompts, where c/n is small, A is almost A_pass@1.
+  On easy prompts it is small: in a group with n - c < k, A_pass@k is 0, and A =
+  (1 - c/n) A_pass@1. Scores must be in [0, 1]; c/n is their mean. The loss is
+  PPO-clip, averaged over the tokens of all samples.
   Source: Chen et al. 2025, Pass@k Training, section 4.2.2.
 
   Args:
     k: size of the subsets.
-    blend: maps c/n [P, 1] to the weight of pass@k, for other mixtures.
+    blend: function from c/n [P, 1] to the weight of A_pass@k; the default
+      returns c/n.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
   """
   return Method(

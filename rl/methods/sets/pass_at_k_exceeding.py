@@ -1,4 +1,7 @@
-"""Exceeding Pass@k Training: still more weight on hard prompts."""
+"""Exceeding Pass@k Training: still more weight on hard prompts.
+
+Axes: P prompts.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +15,14 @@ from rl.transforms import chain, pass_at_k_advantages, scores, transform
 
 @transform(takes="sample")
 def weigh_by_rarity(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """f(c) times the signal, f(c) = 4 / (10 log(c + 1/2)), c right samples."""
+  """Returns f(c) times the signal, f(c) = 4 / (10 log(c + 1/2)).
+
+  c is the sum of the scores of the group, at least 1: the number of right
+  samples if scores are 0 and 1.
+  """
   # [P, 1], the number of right samples if scores are 0 and 1.
-  right = masked.sum(rollout.scores, rollout.sample_mask, keepdims=True)
-  weight = 4 / (10 * jnp.log(jnp.maximum(right, 1.0) + 0.5))
+  num_right = masked.sum(rollout.scores, rollout.sample_mask, keepdims=True)
+  weight = 4 / (10 * jnp.log(jnp.maximum(num_right, 1.0) + 0.5))
   return jnp.where(rollout.sample_mask, signal * weight, 0.0)
 
 
@@ -24,13 +31,15 @@ def pass_at_k_exceeding(
 ) -> Method:
   """A_i = f(c) A_i of `pass_at_k`, with f(c) = 4 / (10 log(c + 1/2)).
 
-  c is the number of right samples in the group: f is .99 for one, .27 for four
-  and .11 for thirty-two. Sum |A|, the weight of a prompt in the loss, is
-  largest if a single sample is right (at the paper's n = 32, for every k); for
-  `pass_at_k` the maximum moves there as k grows. The paper's log is read as the
-  natural one; with log 10, f would be 2.3 times larger with the same maximum.
-  Scores must be in [0, 1]; c is their sum, and at least 1. If scores are 0 and
-  1 this is the paper's rule, and c = 0 has A = 0.
+  c is the number of right samples in the group: f is 0.99 for one, 0.27 for
+  four and 0.11 for 32. The weight of a prompt in the loss, sum_i |A_i|, is
+  largest if a single sample is right (at the paper's n = 32 samples, for every
+  k); under `pass_at_k` this is so only for large k. Scores must be in [0, 1]; c
+  is their sum, and at least 1. If scores are 0 and 1 this is the paper's rule,
+  and c = 0 has A = 0. The loss is PPO-clip, averaged over the tokens of all
+  samples.
+  Open: the paper does not state the base of log; this implementation takes the
+  natural logarithm. With base 10, f would be 2.3 times larger.
   Source: Chen et al. 2025, Pass@k Training, section 4.2.1.
 
   Args:

@@ -1,1 +1,1 @@
-"""Methods that shape a group's advantages token by token."""
+"""Methods that change a group's advantages, most of them token by token."""

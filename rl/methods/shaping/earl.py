@@ -1,4 +1,7 @@
-"""EARL: policy gradients at the tokens of highest entropy only."""
+"""EARL: policy gradients at the tokens of highest entropy only.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 
@@ -16,24 +19,36 @@ from rl.transforms import (
   transform,
 )
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
-_ROUNDING = 1e-6  # nats; equal entropies must reach their quantile
-_SCOPES = {"response": -1, "batch": (0, 1, 2)}  # axes of [P, S, T]
+# In nats, against rounding error: equal entropies must reach their quantile.
+_ROUNDING = 1e-6
+# Axes of [P, S, T] over which the quantile is taken.
+_SCOPES = {"response": -1, "batch": (0, 1, 2)}
 
 
 @transform(takes="sample", gives="token", needs={_ENTROPY})
 def most_uncertain(
   signal: jax.Array, rollout: types.Rollout, *, rho: float, scope: str
 ) -> jax.Array:
-  """Tokens of the filtered samples with H at or above the (1 - rho) quantile.
+  """Keeps the tokens with an entropy at or above the (1 - rho) quantile.
 
-  The signal is a filter of samples, bool [P, S]; H is the entropy under the old
-  policy.
+  Args:
+    signal: `[P, S]` bool, a filter; tokens of other samples are neither kept
+      nor in the quantile.
+    rollout: the rollout.
+    rho, scope: same as in `earl`.
+
+  Returns:
+    `[P, S, T]` bool.
   """
   candidates = rollout.valid("token") & signal[..., None]
   entropy = rollout.extras[_ENTROPY]
-  limit = masked.quantile(entropy, candidates, 1 - rho, _SCOPES[scope], True)
-  return candidates & (entropy >= limit - _ROUNDING)
+  threshold = masked.quantile(
+    entropy, candidates, 1 - rho, _SCOPES[scope], True
+  )
+  return candidates & (entropy >= threshold - _ROUNDING)
 
 
 def earl(
@@ -46,23 +61,27 @@ def earl(
 ) -> Method:
   """DAPO on the share `rho` of tokens with the highest entropy, plus a KL.
 
-  H_t [P, S, T] is the entropy of the old policy at token t, and A the z-score
-  of a sample's score in its group. The finished samples of groups with a right
-  and a wrong verdict are trained on, at the tokens whose H_t is at or above the
-  (1 - rho) quantile: ties stay, and a short response keeps at least one token.
-  The PPO-clip loss is averaged over these tokens. The penalty beta k3, an
-  estimator of the KL to the policy at the start of the run, is averaged over
-  all tokens of these samples. rho = 1 with beta = 0 is DAPO without its length
-  penalty.
-  Open: rho and beta are not stated. The paper's reward (syntax, interface,
-  function) is up to the task.
+  Samples are trained on if they ended by themselves and their group has a right
+  and a wrong verdict. H_t [P, S, T] is the entropy of the next-token
+  distribution at token t, under the policy at the start of the training step,
+  and A the z-score of a sample's score in its group. The policy gradient is
+  taken at the tokens of these samples whose H_t is at or above its (1 - rho)
+  quantile; tokens that tie with the quantile are included, and with scope
+  "response" every response keeps at least one token. The PPO-clip loss is
+  averaged over these tokens. The penalty beta times k3, an estimator of the KL
+  to the policy at the start of the run, is averaged over all tokens of these
+  samples. rho = 1 with beta = 0 is DAPO without its length penalty.
+  Open: the paper does not state rho and beta; the defaults are guesses.
+  Left out: the paper's reward (syntax, interface, function) is left to the
+  task.
   Source: Shi et al. 2025, EARL: Entropy-Aware RL Alignment of LLMs for Reliable
   RTL Code Generation.
 
   Args:
-    rho: share of the tokens.
-    scope: tokens that the quantile is over: those of the "response", or of all
-      these samples, "batch" (the 80/20 rule of Wang et al. 2025).
+    rho: share of the tokens that are trained on.
+    scope: tokens over which the quantile is taken: "response", those of the
+      same response, or "batch", those of all samples that are trained on (the
+      80/20 rule of Wang et al. 2025).
     beta: weight of the KL; 0 drops the reference and its forward pass.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     ddof: the standard deviation of n samples divides by n - ddof.
@@ -72,12 +91,12 @@ def earl(
   """
   if scope not in _SCOPES:
     raise ValueError(registry.describe_unknown("scope", scope, _SCOPES))
-  samples = mixed_verdicts() & finished()
+  sample_filter = mixed_verdicts() & finished()
   loss = policy_gradient(ppo_clip(low, high))
-  penalty = kl("k3").of(loss_filter=samples)
+  penalty = kl("k3").of(loss_filter=sample_filter)
   return Method(
     advantage=chain(scores(), group_normalize(ddof)),
-    loss_filter=chain(samples, most_uncertain(rho, scope)),
+    loss_filter=chain(sample_filter, most_uncertain(rho, scope)),
     loss=loss + beta * penalty if beta else loss,
     parameter_sets=(("ref", frozen()),) if beta else (),
   )

@@ -1,4 +1,4 @@
-"""An entropy bonus on the advantage."""
+"""GRPO with an entropy bonus on the advantage."""
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,8 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 
 
@@ -16,7 +18,7 @@ _ENTROPY = scoring.Need("old", scoring.entropy)
 def add_entropy(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float, kappa: float
 ) -> jax.Array:
-  """A + min(alpha H_t, |A| / kappa)."""
+  """Returns A + min(alpha H_t, |A| / kappa) at each scored token."""
   advantage = signal[..., None]
   bonus = alpha * rollout.extras[_ENTROPY]
   shaped = advantage + jnp.minimum(bonus, jnp.abs(advantage) / kappa)
@@ -31,16 +33,17 @@ def entropy_adv(
     A'_t = A + min(alpha H_t, |A| / kappa)
 
   A is the z-score of a sample's score in its group and H_t [P, S, T] the
-  entropy of the old policy at token t. No gradient flows through H, so the
-  bonus only changes credit: where H is high, right answers are reinforced more
-  and wrong ones less. kappa > 1 never changes the sign of A (a variant of the
-  code has kappa = 1, which can set A of a wrong answer to 0). The loss is
-  PPO-clip, averaged over tokens, without a KL.
+  entropy of the next-token distribution at token t, under the policy at the
+  start of the training step. H is not differentiated. Hence where H is high,
+  right answers are reinforced more and wrong ones are penalised less. With
+  kappa > 1 the sign of A never changes; a variant of the released code has
+  kappa = 1, which can set A of a wrong answer to 0. The loss is PPO-clip,
+  averaged over the tokens of all samples, without a KL.
   Source: Cheng et al. 2025, Reasoning with Exploration: An Entropy Perspective.
 
   Args:
     alpha: weight of the entropy.
-    kappa: divisor of |A| in the largest bonus.
+    kappa: the bonus is at most |A| / kappa.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     ddof: the standard deviation of n samples divides by n - ddof.
   """

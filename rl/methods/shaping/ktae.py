@@ -1,4 +1,8 @@
-"""KTAE: a bonus for tokens that distinguish right samples from wrong ones."""
+"""KTAE: a bonus for tokens that distinguish right samples from wrong ones.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, M classes
+of samples.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,18 +25,18 @@ from rl.transforms import (
 def presence(
   tokens: jax.Array, valid: jax.Array, kinds: jax.Array
 ) -> jax.Array:
-  """For each token of a group, the number of samples that contain its id.
+  """For each token of a group, counts the samples that contain its id.
 
-  It sorts (id, sample) pairs, so no array has the size of the vocabulary.
+  It sorts pairs (id, sample), so that no array has the size of the vocabulary.
 
   Args:
     tokens: `[S, T]` ids.
-    valid: `[S, T]` bool, tokens that count.
-    kinds: `[S, M]` 0/1, the membership of samples in M classes.
+    valid: `[S, T]` bool, tokens that are included.
+    kinds: `[S, M]` 0/1, whether a sample is in each of M classes.
 
   Returns:
-    `[S, T, M]` number of samples of each class; a sample counts once however
-      often it contains the id.
+    `[S, T, M]`, the number of samples of each class that contain the id; a
+    sample counts once however often it contains the id.
   """
   ids = jnp.where(valid, tokens, -1).reshape(-1)
   sample = jnp.repeat(jnp.arange(len(tokens)), tokens.shape[1])
@@ -52,49 +56,61 @@ def presence(
 def key_bonus(
   a: jax.Array, b: jax.Array, right: jax.Array, wrong: jax.Array, max_right: int
 ) -> jax.Array:
-  """The bonus of `ktae` for ids that a right and b wrong samples contain.
+  """Returns the bonus of `ktae` for an id that a right and b wrong samples
+  contain.
 
   Args:
     a, b: number of right and of wrong samples that contain the id.
-    right, wrong: number of right and of wrong samples, broadcastable to a; the
-      bonus is 0 if either is 0.
-    max_right: number that is at least `right`; it bounds the sum of the test.
+    right, wrong: number of all right and of all wrong samples of the group,
+      broadcastable to a; the bonus is 0 if either is 0.
+    max_right: static number, at least `right`; the exact test adds up that many
+      probabilities.
+
+  Returns:
+    An array shaped like `a`.
   """
 
   def log_ways(n, k):  # log of the binomial coefficient, -inf outside
     ways = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
     return jnp.where((k >= 0) & (k <= n), ways, -jnp.inf)
 
-  containing, total = a + b, right + wrong
+  with_id, total = a + b, right + wrong
 
-  def log_chance(x):  # of x right samples with the id, up to a constant
-    return log_ways(right, x) + log_ways(wrong, containing - x)
+  # Log of the probability that x of the samples with the id are right, up to a
+  # constant.
+  def log_probability(x):
+    return log_ways(right, x) + log_ways(wrong, with_id - x)
 
-  observed, x = log_chance(a), jnp.arange(max_right + 1.0)
-  log_chances = jax.vmap(log_chance, out_axes=-1)(x)
-  # The two-sided test adds up the probabilities of all counts that are as rare
-  # as the observed one, up to rounding error.
-  as_rare = log_chances <= observed[..., None] + 1e-4
+  observed = log_probability(a)
+  counts = jnp.arange(max_right + 1.0)  # every possible x
+  log_probabilities = jax.vmap(log_probability, out_axes=-1)(counts)
+  # The two-sided test adds up the probabilities of all counts that are at most
+  # as likely as the observed one, up to rounding error.
+  as_rare = log_probabilities <= observed[..., None] + 1e-4
   # Relative to the largest, so that the exponentials do not overflow.
-  ways = jnp.exp(log_chances - log_chances.max(-1, keepdims=True))
+  ways = jnp.exp(log_probabilities - log_probabilities.max(-1, keepdims=True))
   p = jnp.sum(jnp.where(as_rare, ways, 0.0), -1) / ways.sum(-1)
-  fisher = jnp.where(p < 1 - 1e-5, jnp.exp(-2 * p), 0.0)
+  fisher = jnp.where(p < 1 - 1e-5, jnp.exp(-2 * p), 0.0)  # F of `ktae`
 
   def bits(k, n):  # n times the entropy of a share k / n
     share = k / jnp.maximum(n, 1.0)
     return (entr(share) + entr(1 - share)) / jnp.log(2.0) * n
 
-  remaining = bits(a, containing) + bits(right - a, total - containing)
-  gain = (bits(right, total) - remaining) / jnp.maximum(total, 1.0)
+  remaining = bits(a, with_id) + bits(right - a, total - with_id)
+  gain = (bits(right, total) - remaining) / jnp.maximum(total, 1.0)  # IG
   x = jnp.arcsin(jnp.sqrt(a / jnp.maximum(right, 1.0)))
   x -= jnp.arcsin(jnp.sqrt(b / jnp.maximum(wrong, 1.0)))
+  # 2 sigmoid(y / 2) - 1 = tanh(y / 4)
   bonus = jnp.tanh((fisher + gain) * x / 4)
   return jnp.where((right > 0) & (wrong > 0), bonus, 0.0)
 
 
 @transform(takes="token")
 def add_key_tokens(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
-  """A_t + `key_bonus` of the token's id in its group; no bonus at EOS."""
+  """Returns A_t + `key_bonus` of the token's id in its group.
+
+  There is no bonus at the EOS of a finished sample.
+  """
   valid, valid_samples = rollout.valid("token"), rollout.sample_mask
   verdicts = jnp.stack([rollout.correct == 1, rollout.correct == 0], -1)
   # Classes right and wrong, [P, S, 2]; unknown verdicts are in neither.
@@ -108,19 +124,21 @@ def add_key_tokens(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
 
 
 def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
-  """GRPO plus a bonus for ids that tell right samples of a group from wrong.
+  """GRPO plus a bonus for ids that right samples contain more often.
 
-    A_t  A + 2 sigmoid((F + IG) x / 2) - 1 for the token's id, which a share a
-         of the right and a share b of the wrong samples contain
+    A_t  A + 2 sigmoid((F + IG) x / 2) - 1, for the id of token t
     F    exp(-2 p), with p of Fisher's exact test (two-sided); 0 at p = 1
     IG   information gain about the verdict, in bits
     x    asin sqrt(a) - asin sqrt(b)
 
-  A [P, S] is the z-score of a sample's score in its group. There is no bonus in
-  a group that lacks right or wrong samples, and none at the EOS of a finished
-  sample. Samples with unknown verdict are not counted. The loss is PPO-clip,
-  averaged over tokens, without a KL.
-  Left out: the optional term frequency in x.
+  a is the share of the right samples of the group that contain the id, and b
+  that of the wrong ones; p and IG compare whether a sample contains the id with
+  whether it is right. The bonus is negative for ids that wrong samples contain
+  more often. A [P, S] is the z-score of a sample's score in its group. There is
+  no bonus in a group without right or without wrong samples, and none at the
+  EOS of a finished sample. Samples with an unknown verdict are not counted. The
+  loss is PPO-clip, averaged over the tokens of all samples, without a KL.
+  Left out: in the paper, x has an optional term with the frequency of the id.
   Source: Sun et al. 2025, KTAE: A Model-Free Algorithm to Key-Tokens Advantage
   Estimation in Mathematical Reasoning.
 

@@ -1,4 +1,4 @@
-"""LESS: weights low-entropy segments by which responses share them."""
+"""LESS: weights low-entropy segments by how many responses share them."""
 
 import jax
 import numpy as np
@@ -9,6 +9,8 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 
 
@@ -20,12 +22,12 @@ def segment_weights(
   mu: int,
   share: float,
 ) -> np.ndarray:
-  """The weights of the tokens of one group, by the rule of `less`.
+  """Returns the weights of the tokens of one group, by the rule of `less`.
 
   Args:
     tokens: `[S, T]` ids.
-    entropy: `[S, T]` H.
-    scored: `[S, T]` bool, tokens that count.
+    entropy: `[S, T]`, H.
+    scored: `[S, T]` bool, the scored tokens; other tokens have weight 1.
     correct: `[S]` verdicts; -1 is unknown.
     mu: number of tokens of the shortest segment.
     share: share of a response's tokens that has low entropy.
@@ -34,12 +36,14 @@ def segment_weights(
     `[S, T]` weights.
   """
   weights = np.ones(tokens.shape, np.float32)
+  # By verdict: 1 / n, n the number of samples with this verdict.
   base_weight = {v: 1 / max((correct == v).sum(), 1) for v in (0, 1)}
-  segments = []  # (sample, start, tokens as text) of low-entropy runs
+  segments = []  # (sample, start, tokens as text) of each segment
   for i in np.flatnonzero((correct >= 0) & scored.any(-1)):
     ranked = np.sort(entropy[i][scored[i]])
     threshold = ranked[min(round(share * len(ranked)), len(ranked) - 1)]
     weights[i, scored[i] & (entropy[i] <= threshold)] = base_weight[correct[i]]
+    # Strictly below, so that a response of constant entropy has no segment.
     low = np.pad(scored[i] & (entropy[i] < threshold), 1).astype(np.int8)
     # Starts and ends of runs alternate where the padded mask changes.
     for start, end in np.flatnonzero(np.diff(low)).reshape(-1, 2):
@@ -47,51 +51,67 @@ def segment_weights(
         # As text, so that `in` and `index` find runs of tokens.
         text = "".join(map(chr, tokens[i, start:end]))
         segments.append((i, start, text))
-  # Segments that occur inside a segment of another sample.
+  # Shared pieces: segments that occur inside a segment of another sample.
   pieces = {
     piece
     for i, _, piece in segments
     if any(piece in text for j, _, text in segments if i != j)
   }
-  minimal = [p for p in pieces if not any(q in p for q in pieces - {p})]
-  conflicts = []  # places of pieces that right and wrong samples share
-  for piece in minimal:
-    occurrences = {}
+  # Pieces that contain no other piece.
+  smallest = [
+    piece
+    for piece in pieces
+    if not any(other in piece for other in pieces - {piece})
+  ]
+  conflicts = []  # indices of pieces that right and wrong samples share
+  for piece in smallest:
+    # By sample: the index into `weights` of the piece's first occurrence.
+    index_of = {}
     for i, start, text in segments:
-      if piece in text and i not in occurrences:
+      if piece in text and i not in index_of:
         position = start + text.index(piece)
-        occurrences[i] = (i, slice(position, position + len(piece)))
-    if len({correct[i] for i in occurrences}) == 2:
-      conflicts += occurrences.values()
+        index_of[i] = (i, slice(position, position + len(piece)))
+    if len({correct[i] for i in index_of}) == 2:
+      conflicts += index_of.values()
       continue
-    for i, where in occurrences.items():
-      weight = len(occurrences) * base_weight[correct[i]]
-      weights[where] = np.maximum(weights[where], weight)
-  for where in conflicts:
-    weights[where] = 0.0
+    for i, index in index_of.items():
+      weight = len(index_of) * base_weight[correct[i]]
+      weights[index] = np.maximum(weights[index], weight)
+  for index in conflicts:
+    weights[index] = 0.0
   return weights
 
 
-def _weights(mu: int, share: float) -> scoring.Need:
-  """The weights of all groups, computed by numpy on the host."""
+def _segment_weights_need(mu: int, share: float) -> scoring.Need:
+  """Returns the need for the weights of all groups, computed on the host.
+
+  Needs with the same name are equal, so that the need of a later call with the
+  same arguments finds the same array.
+  """
 
   def fn(rollout: types.Rollout) -> np.ndarray:
     scored = rollout.mask & rollout.sample_mask[..., None]
     correct = np.where(rollout.sample_mask, rollout.correct, -1)
-    groups = (rollout.completions, rollout.extras[_ENTROPY], scored, correct)
-    rows = zip(*groups, strict=True)
-    return np.stack([segment_weights(*row, mu, share) for row in rows])
+    arrays = (rollout.completions, rollout.extras[_ENTROPY], scored, correct)
+    groups = zip(*arrays, strict=True)
+    return np.stack([segment_weights(*group, mu, share) for group in groups])
 
   name = f"segment_weights(mu={mu}, share={share:g})"
   return scoring.host(name, fn, reads=(_ENTROPY,))
 
 
-@transform(takes="token", needs=lambda mu, share: {_weights(mu, share)})
+@transform(
+  takes="token", needs=lambda mu, share: {_segment_weights_need(mu, share)}
+)
 def times_segment_weights(
   signal: jax.Array, rollout: types.Rollout, *, mu: int, share: float
 ) -> jax.Array:
-  """A_t w_t, with w computed on the host between sampling and the step."""
-  return signal * rollout.extras[_weights(mu, share)]
+  """Returns A_t w_t, with the weights w of `segment_weights`.
+
+  They are computed with numpy after sampling, before the compiled training
+  step.
+  """
+  return signal * rollout.extras[_segment_weights_need(mu, share)]
 
 
 def less(
@@ -107,26 +127,30 @@ def less(
   A [P, S], the z-score of a sample's score in its group, is multiplied by a
   weight per token:
 
-    1      tokens of high entropy: H above the response's `share` quantile
-    1 / n  other tokens, n the number of right (wrong) responses in the group
-    m / n  a shared piece in m responses that are all right (all wrong)
+    1      tokens of high entropy: H above the `share` quantile of the response
+    1 / n  other tokens, n the number of responses of the group with the same
+           verdict (right or wrong)
+    m / n  a shared piece in m responses that are all right, or all wrong
     0      a shared piece in right and in wrong responses
 
-  A segment is a run of at least `mu` tokens with H strictly below the quantile.
-  If it occurs inside a segment of another response, it is a shared piece; of
-  nested pieces the smallest counts, at its first occurrence in each response.
-  Weights never exceed 1; responses with unknown verdict have weight 1. The loss
-  is PPO-clip with a dual clip, averaged over tokens.
-  Deviation: where pieces overlap, 0 takes precedence, then the larger weight;
-  in the code the order of discovery decides.
+  H is the entropy of the next-token distribution under the policy at the start
+  of the training step. A segment is a run of at least `mu` tokens with H
+  strictly below the quantile. A segment that occurs inside a segment of another
+  response of the group is a shared piece; a piece that contains another piece
+  is ignored. A piece has its weight at its first occurrence in each response.
+  Weights never exceed 1; responses with an unknown verdict have weight 1. The
+  loss is PPO-clip with a dual clip, averaged over the tokens of all samples.
+  Deviation: where pieces overlap, this implementation takes the weight 0 if one
+  of them has it, and else the larger weight; in the released code the order in
+  which the pieces are found decides.
   Source: Chen et al. 2025, Beyond High-Entropy Exploration: Correctness-Aware
   Low-Entropy Segment-Based Advantage Shaping (LESS).
 
   Args:
-    mu: number of tokens of the shortest segment.
+    mu: smallest number of tokens of a segment.
     share: share of a response's tokens that has low entropy.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    cap: largest ratio, of the dual clip.
+    cap: largest importance ratio where A < 0 (dual clip).
     ddof: the standard deviation of n samples divides by n - ddof.
   """
   advantage = chain(scores(), group_normalize(ddof), broadcast())

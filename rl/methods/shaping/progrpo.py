@@ -1,4 +1,7 @@
-"""ProGRPO: advantages corrected by the confidence in prompt and answer."""
+"""ProGRPO: advantages corrected by the confidence in prompt and answer.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +18,11 @@ from rl.transforms import (
   transform,
 )
 
-_ANSWER = scoring.Need("old", scoring.log_probs)
-_PROMPT = scoring.Need("old", scoring.log_probs, scoring.PROMPT)
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the old policy (at the start of the training step).
+_ANSWER_LOG_PROBS = scoring.Need("old", scoring.log_probs)
+# A need: log-probs of the tokens of the prompts, under the same policy.
+_PROMPT_LOG_PROBS = scoring.Need("old", scoring.log_probs, scoring.PROMPT)
 
 
 def confidence(
@@ -27,37 +33,40 @@ def confidence(
   Args:
     log_probs: `[..., T]`.
     mask: `[..., T]` bool, tokens that exist.
-    share: share of the tokens, rounded down, at least one.
+    share: share of the tokens, rounded down, but at least one token.
 
   Returns:
-    `[...]` in (0, 1]; 1 without tokens.
+    `[...]` from 0 to 1; 1 if there are no tokens.
   """
-  size = mask.sum(-1, keepdims=True)
-  # Against rounding error: 0.2 of 5 tokens must be 1.
-  count = jnp.floor(share * size + 1e-4)
-  count = jnp.minimum(jnp.maximum(count, 1), size)
-  ranked = jnp.sort(jnp.where(mask, log_probs, jnp.inf), -1)
+  num_tokens = mask.sum(-1, keepdims=True)
+  # 1e-4 is against rounding error: a share of 0.2 of 5 tokens must be 1 token.
+  count = jnp.floor(share * num_tokens + 1e-4)
+  count = jnp.minimum(jnp.maximum(count, 1), num_tokens)
+  ascending = jnp.sort(jnp.where(mask, log_probs, jnp.inf), -1)
   is_lowest = jnp.arange(mask.shape[-1]) < count
-  return jnp.exp(masked.mean(ranked, is_lowest))
+  return jnp.exp(masked.mean(ascending, is_lowest))
 
 
-@transform(takes="sample", needs={_ANSWER, _PROMPT})
+@transform(takes="sample", needs={_ANSWER_LOG_PROBS, _PROMPT_LOG_PROBS})
 def add_confidence_gap(
   signal: jax.Array, rollout: types.Rollout, *, alpha: float, share: float
 ) -> jax.Array:
-  """A + alpha (c(prompt) - c(answer)) in groups with a right sample."""
+  """Returns A + alpha (c(prompt) - c(answer)), c as in `progrpo`.
+
+  Groups without a right sample, and those with a single sample, keep A.
+  """
   prompts = scoring.view_tokens(rollout, scoring.PROMPT)
   valid = rollout.sample_mask
   prompt_confidence = confidence(
-    rollout.extras[_PROMPT], prompts.mask, share
+    rollout.extras[_PROMPT_LOG_PROBS], prompts.mask, share
   )  # [P, 1]
   answer_confidence = confidence(
-    rollout.extras[_ANSWER], rollout.valid("token"), share
+    rollout.extras[_ANSWER_LOG_PROBS], rollout.valid("token"), share
   )  # [P, S]
-  solved = (valid & right_verdict(rollout)).any(-1, keepdims=True)
-  solved &= masked.count(valid, keepdims=True) > 1
+  is_corrected = (valid & right_verdict(rollout)).any(-1, keepdims=True)
+  is_corrected &= masked.count(valid, keepdims=True) > 1
   gap = prompt_confidence - answer_confidence
-  return signal + jnp.where(valid & solved, alpha * gap, 0.0)
+  return signal + jnp.where(valid & is_corrected, alpha * gap, 0.0)
 
 
 def progrpo(
@@ -69,21 +78,23 @@ def progrpo(
 ) -> Method:
   """GRPO that favours the less confident of equally rewarded answers.
 
-    A~_i = A_i + alpha (c(q) - c(o_i | q)),  c = exp(mean log pi)
+    A~_i = A_i + alpha (c(q) - c(o_i | q)),  c = exp(mean log pi_old)
 
-  A_i [P, S] is the z-score of sample i's score in its group, q the prompt and
-  o_i the answer. The mean is over the least likely tokens, of the answer or of
-  the prompt from its second token on, under the old policy. Groups without a
-  right sample, and those with one sample, keep A; groups of right samples only
-  are corrected. The mean of the correction within a group is not 0. The loss is
-  PPO-clip, averaged over tokens, without a KL.
-  Open: alpha is not stated; 0.1 to 0.5 is worth a sweep.
+  A_i [P, S] is the z-score of sample i's score in its group, q the prompt, o_i
+  the answer and pi_old the policy at the start of the training step. The mean
+  is over the `share` least likely tokens of the answer, or of the prompt from
+  its second token on. A group keeps A if it has no right sample, or only one
+  sample; any other group is corrected, also one whose samples are all right.
+  The mean of the correction within a group is not 0. The loss is PPO-clip,
+  averaged over the tokens of all samples, without a KL.
+  Open: the paper does not state alpha; 0.3 is a guess, and values from 0.1 to
+  0.5 are worth a comparison.
   Source: Li et al. 2026, Back to Basics: Revisiting Exploration via Generative
   Probabilities (ProGRPO).
 
   Args:
     alpha: weight of the correction.
-    share: share of the tokens, the least likely ones, in c.
+    share: share of the tokens, the least likely ones, that c is computed from.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     ddof: the standard deviation of n samples divides by n - ddof.
   """

@@ -1,4 +1,4 @@
-"""UCAS: larger advantages for uncertain right and for certain wrong answers."""
+"""UCAS: larger advantages for uncertain right and confident wrong answers."""
 
 import jax
 import jax.numpy as jnp
@@ -9,20 +9,24 @@ from rl.losses.terms import policy_gradient
 from rl.method import Method
 from rl.transforms import chain, group_normalize, scores, transform
 
+# How the certainty of a sample is computed from that of its tokens.
 _REDUCE = {"mean": masked.mean, "sum": masked.sum}
 
 
-def _over_uniform(logits, tokens):
-  """KL(uniform || pi) up to a constant, from logits z `[N, V]`."""
+def _certainty(logits, tokens):
+  """KL(uniform || pi) minus a constant, from logits `[N, V]`; `[N]`."""
+  del tokens
   return jax.nn.logsumexp(logits, -1) - logits.mean(-1)
 
 
 def _chosen_logit(logits, tokens):
-  """The logit of the sampled token."""
+  """The logit of the sampled token, from logits `[N, V]`; `[N]`."""
   return jnp.take_along_axis(logits, tokens[:, None], -1)[:, 0]
 
 
-_CERTAINTY = scoring.Need("old", scoring.Probe("certainty", _over_uniform))
+# Needs, which are arrays that a forward pass computes: [P, S, T] of the old
+# policy (at the start of the training step).
+_CERTAINTY = scoring.Need("old", scoring.Probe("certainty", _certainty))
 _LOGIT = scoring.Need("old", scoring.Probe("chosen_logit", _chosen_logit))
 
 
@@ -36,14 +40,19 @@ def shape_by_certainty(
   penalty: float,
   reduce: str,
 ) -> jax.Array:
-  """A w(c) - penalty u_t, at least 0 where A w(c) > 0."""
+  """Returns A w - penalty * u_t, at least 0 where A w > 0; as in `ucas`.
+
+  The signal are the z-scores A `[P, S]` of the scores.
+  """
   valid = rollout.valid("token")
   certainty = _REDUCE[reduce](rollout.extras[_CERTAINTY], valid)
-  c = advantages.group_normalize(certainty, valid.any(-1))  # [P, S]
+  # [P, S]; ddof is 1 here, whatever the ddof of the scores.
+  c = advantages.group_normalize(certainty, valid.any(-1), ddof=1)
   weight = jnp.where(signal > 0, jnp.exp(-right * c), jnp.exp(wrong * c))
   logit = rollout.extras[_LOGIT]
-  low, high = (f(logit, valid, (0, 1, 2)) for f in (masked.min, masked.max))
-  # If all logits are equal, every token counts as half certain.
+  low = masked.min(logit, valid, (0, 1, 2))  # of the batch, []
+  high = masked.max(logit, valid, (0, 1, 2))
+  # If all logits are equal, every token has 1/2.
   u = jnp.where(high > low, (logit - low) / (high - low + 1e-6), 0.5)
   weighted = (signal * weight)[..., None]
   shaped = weighted - penalty * u
@@ -59,29 +68,30 @@ def ucas(
   clip: float = 0.2,
   ddof: int = 1,
 ) -> Method:
-  """GRPO that weights uncertain right answers and certain wrong ones more.
+  """GRPO with more weight on uncertain right answers and confident wrong ones.
 
-    c_i  mean_t [logsumexp z - mean z] with z the logits of token t, which is
-         KL(uniform || pi) up to a constant; as a z-score within the group
-    w_i  exp(-right c_i) where A > 0, exp(wrong c_i) elsewhere
+    c_i  mean_t (logsumexp z - mean z) with z the logits at token t, which is
+         KL(uniform || pi) up to a constant; then its z-score in the group
+    w_i  exp(-right * c_i) where A > 0, exp(wrong * c_i) elsewhere
     u_t  logit of the sampled token, scaled to [0, 1] over the batch
-    A_t  A w_i - penalty u_t, at least 0 where A w_i > 0
+    A_t  A w_i - penalty * u_t, at least 0 where A w_i > 0
 
-  A [P, S] is the z-score of a sample's score in its group; groups of equal
-  scores have A_t = -penalty u_t. Logits are those of the old policy at the
-  sampling temperature. The loss is PPO-clip, averaged over tokens, without a
-  KL.
+  A [P, S] is the z-score of a sample's score in its group; A > 0 stands for a
+  right answer. Both z-scores have eps 1e-6; that of c has ddof 1. A group of
+  equal scores has A = 0, and so A_t = -penalty * u_t. Logits are those of the
+  policy at the start of the training step, divided by the sampling temperature.
+  The loss is PPO-clip, averaged over the tokens of all samples, without a KL.
   Source: Xie et al. 2025, Unlocking Exploration in RLVR: Uncertainty-aware
   Advantage Shaping (UCAS).
 
   Args:
-    right: strength of the weight where A > 0.
-    wrong: strength of the weight elsewhere.
-    penalty: weight of the penalty on certain tokens.
-    reduce: "mean" over the tokens in c, or "sum", as in the released code;
-      length then counts as certainty.
+    right: factor of c in the exponent of w where A > 0.
+    wrong: factor of c in the exponent of w elsewhere.
+    penalty: weight of the penalty on tokens with a high logit.
+    reduce: "mean" over the tokens in c, or "sum", as in the released code, with
+      which longer answers count as more certain.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
-    ddof: the standard deviation of n samples divides by n - ddof.
+    ddof: the standard deviation of n scores divides by n - ddof.
 
   Raises:
     ValueError: if `reduce` is unknown.

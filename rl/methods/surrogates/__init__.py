@@ -1,1 +1,1 @@
-"""Surrogates of the policy gradient: ratios, clips and regularisers."""
+"""Methods that change the ratio, the clip or the regularisers of the loss."""

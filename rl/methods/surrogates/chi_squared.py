@@ -1,4 +1,4 @@
-"""Chi-squared regularisation: a penalty on the divergence from the base."""
+"""Chi-squared regularisation: a penalty on the divergence from the start."""
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +11,21 @@ from rl.method import Method
 from rl.parameter_sets import frozen
 from rl.transforms import chain, leave_one_out, scores, transform
 
+# Needs, which are arrays that a forward pass computes: log-probs [P, S, T] of
+# the policy that is being trained, of the old policy (at the start of the
+# training step) and of the reference policy (at the start of the run).
 _POLICY, _OLD, _REFERENCE = (
   scoring.Need(source, scoring.log_probs) for source in ("policy", "old", "ref")
 )
-_LINEAR_FROM = 10.0  # log ratio from which exp is continued by its tangent
-_MIN_DIVERGENCE = 1e-4  # below it the root has no slope
+# Log-ratio from which exp is continued by its tangent, so that its square stays
+# finite.
+_LINEAR_FROM = 10.0
+# chi^2 below which the root has no slope here; its slope at 0 is infinite.
+_MIN_DIVERGENCE = 1e-4
 
 
 def excess(log_rho: jax.Array) -> jax.Array:
-  """rho - 1, continued by its tangent beyond log rho = 10: no overflow."""
+  """Returns rho - 1, continued by its tangent beyond log rho = 10."""
   exact = jnp.expm1(jnp.minimum(log_rho, _LINEAR_FROM))
   tangent = jnp.exp(_LINEAR_FROM) * (1 + log_rho - _LINEAR_FROM) - 1
   return jnp.where(log_rho > _LINEAR_FROM, tangent, exact)
@@ -36,13 +42,14 @@ def chi_squared_to_reference(
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   """2 (rho - 1 - log rho), whose gradient is that of E_ref[rho^2] - 1.
 
-  rho [P, S] = pi(y) / ref(y) of a whole sample y of the policy. Its gradient is
-  grad E_ref[rho^2] = 2 E_pi[rho grad log pi]. The term -log rho subtracts
-  E_pi[grad log pi] = 0, so that a sample has no gradient at the reference.
-  Logged: `policy/chi_squared`, rho - 1, whose mean is the divergence.
+  rho [P, S] = pi(y) / ref(y) for a whole sample y of the policy. The expected
+  gradient of the term is 2 E_pi[(rho - 1) grad log pi], and grad E_ref[rho^2] =
+  2 E_pi[rho grad log pi] is the same, because E_pi[grad log pi] = 0. With the
+  summand -log rho a sample has no gradient where pi = ref. Logs
+  `policy/chi_squared`, rho - 1, whose mean is the divergence.
   """
-  gap = policy[scoring.log_probs] - rollout.extras[_REFERENCE]
-  log_rho = masked.sum(gap, rollout.mask)  # [P, S]
+  log_ratio = policy[scoring.log_probs] - rollout.extras[_REFERENCE]
+  log_rho = masked.sum(log_ratio, rollout.mask)  # [P, S]
   excess_ratio = excess(log_rho)
   metrics = {"policy/chi_squared": jax.lax.stop_gradient(excess_ratio)}
   return 2 * (excess_ratio - log_rho), metrics
@@ -50,13 +57,14 @@ def chi_squared_to_reference(
 
 @transform(takes="none", gives="scalar", needs={_OLD, _REFERENCE})
 def slope_of_the_root(_, rollout: types.Rollout, *, coef: float) -> jax.Array:
-  """coef / (2 sqrt chi^2) of the policy before the step; 0 below chi^2 = 1e-4.
+  """Returns coef / (2 sqrt chi^2) of the old policy; 0 if chi^2 <= 1e-4.
 
-  chi^2 is the mean over samples of (rho - 1) + (1 / rho - 1). The second part
-  is 0 on average and makes the summand of every sample at least 0.
+  chi^2 is the mean over samples of (rho - 1) + (1 / rho - 1), with rho =
+  pi_old(y) / ref(y). The second part is 0 in expectation; with it every summand
+  is at least 0.
   """
-  gap = rollout.extras[_OLD] - rollout.extras[_REFERENCE]
-  log_rho = masked.sum(gap, rollout.mask)
+  log_ratio = rollout.extras[_OLD] - rollout.extras[_REFERENCE]
+  log_rho = masked.sum(log_ratio, rollout.mask)
   divergences = excess(log_rho) + excess(-log_rho)  # [P, S], >= 0
   divergence = masked.mean(divergences, rollout.valid("token").any(-1), (0, 1))
   has_slope = divergence > _MIN_DIVERGENCE
@@ -68,15 +76,16 @@ def slope_of_the_root(_, rollout: types.Rollout, *, coef: float) -> jax.Array:
 def chi_squared(coef: float = 0.1, clip: float = 0.2) -> Method:
   """Loss: -A log pi under PPO-clip + coef sqrt(max(chi^2, 1e-4)).
 
-  A [P, S] is the leave-one-out advantage of the scores and
-  chi^2 = E_ref[(pi / ref)^2] - 1 over whole samples, with ref the policy at the
-  start of the run. If a proxy reward correlates with the true reward under the
-  base policy, this bounds the loss of true reward. The term is computed as the
-  slope of the root times chi^2, which is exact at the first update of a
-  rollout.
-  Open: the coefficient depends on the task.
-  Deviation: the gradient is that of the divergence; the released code
-  differentiates the estimate at fixed samples.
+  A [P, S] is the leave-one-out advantage of the scores and chi^2 = E_ref[(pi /
+  ref)^2] - 1 over whole samples, with ref the policy at the start of the run.
+  If a proxy reward correlates with the true reward under ref, this bounds how
+  much true reward is lost. The term is computed as (slope of the root at the
+  old policy) x chi^2, whose gradient is exact at the first update of a rollout.
+  PPO-clip is summed over the tokens of a sample and averaged over samples.
+  Open: the coefficient depends on the task; the default is a guess.
+  Deviation: the released code differentiates the estimate of chi^2 at fixed
+  samples; the gradient of this implementation is that of the divergence itself,
+  which also changes the distribution of the samples.
   Source: Laidlaw et al. 2024, Correlated Proxies: A New Definition and Improved
   Mitigation for Reward Hacking.
 

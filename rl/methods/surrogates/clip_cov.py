@@ -1,4 +1,7 @@
-"""Clip-Cov: no gradient at a few tokens that would lower entropy the most."""
+"""Clip-Cov: no gradient at a few tokens that would lower entropy the most.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,8 @@ from rl.methods.surrogates.selection import lowest, token_covariance
 from rl.sampling import random_keys
 from rl.transforms import broadcast, chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: log-probs [P, S, T] of
+# the old policy (at the start of the training step).
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
 
 
@@ -23,15 +28,20 @@ def drop_by_covariance(
   low: float,
   high: float,
 ) -> jax.Array:
-  """0 at a random `fraction` of all tokens, where cov is in (low, high)."""
+  """Returns the signal with 0 at randomly drawn tokens with cov in (low, high).
+
+  cov is that of `token_covariance`. The number of drawn tokens is `fraction`
+  times the number of all tokens, rounded down, at least one; all tokens in
+  (low, high) if there are fewer.
+  """
   mask = rollout.valid("token")
   covariance = token_covariance(signal, rollout.extras[_OLD_LOG_PROBS], mask)
   in_range = mask & (covariance > low) & (covariance < high)
   shape = mask.shape[1:]  # [S, T]
   keys = random_keys.keys(rollout.keys, "clip_cov")
-  draws = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
+  random_numbers = jax.vmap(lambda key: jax.random.uniform(key, shape))(keys)
   count = jnp.maximum(jnp.floor(fraction * mask.sum()), 1.0)
-  return jnp.where(lowest(draws, in_range, count), 0.0, signal)
+  return jnp.where(lowest(random_numbers, in_range, count), 0.0, signal)
 
 
 def clip_cov(
@@ -43,13 +53,17 @@ def clip_cov(
 ) -> Method:
   """GRPO without a KL, with A = 0 at a few tokens of high covariance.
 
-  A_t [P, S, T] is the z-score of a sample's score in its group and cov_t = (A_t
-  - mean A)(log pi_t - mean log pi), with means over all tokens of the batch. Of
-  the tokens with cov in (low, high), `fraction` times the number of all tokens
-  are drawn at random, at least one. They have no gradient and remain in the
-  denominator of the mean over tokens.
-  Deviation: the covariance is that of the policy before the step, so that the
-  tokens are the same for all updates of a rollout.
+    cov_t = (A_t - mean A) (log pi_t - mean log pi)
+
+  A_t [P, S, T] is the z-score of a sample's score in its group, log pi_t the
+  log-prob of token t under the policy at the start of the training step, and
+  means are over the tokens of all samples. Of the tokens with cov in (low,
+  high), as many as `fraction` times the number of all tokens are drawn at
+  random, at least one. Drawn tokens have no gradient, but count in the mean
+  over tokens that is the loss (PPO-clip).
+  Deviation: the covariance is that of the policy before the step. In the
+  released code it is that of the current policy; here the same tokens are drawn
+  for all updates of a rollout.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
 
   Args:

@@ -1,4 +1,7 @@
-"""DAPO: a wider clip above 1, and only groups of mixed verdicts."""
+"""DAPO: a wider clip above 1, and only groups of mixed verdicts.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient
@@ -22,19 +25,21 @@ def dapo(
 ) -> Method:
   """GRPO's z-score, clip-higher, mean over tokens, no KL, two filters.
 
-  A_i [P, S] is the z-score of sample i's score in its group. Only samples that
-  ended by themselves (overlong filtering), in groups with a right and a wrong
-  verdict (dynamic sampling), are trained on. The filters read verdicts, not
-  scores. The score falls by up to 1 over the last `cache` tokens before
-  `max_length` (soft overlong punishment).
-  Deviation: filtered groups are dropped instead of resampled until the batch is
-  full; that loop belongs to the host.
+  A_i [P, S] is the z-score of sample i's score in its group, after a penalty on
+  long samples: the score falls by up to 1 over the last `cache` tokens before
+  `max_length` (soft overlong punishment). Samples are trained on if EOS ended
+  them (overlong filtering) and their group has a right and a wrong verdict
+  (dynamic sampling). The filters read verdicts, which the penalty does not
+  change. The loss is PPO-clip with different ranges below and above 1
+  (clip-higher), averaged over the tokens of all samples that are trained on.
+  Deviation: the paper samples until the batch is full of groups that pass the
+  filter; this implementation drops the other groups.
   Source: Yu et al. 2025, DAPO.
 
   Args:
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
-    max_length, cache: same as in `soft_overlong`; the paper's lengths, which
-      shorter tasks never reach.
+    max_length, cache: same as in `soft_overlong`; the defaults are the lengths
+      of the paper, which samples of shorter tasks never reach.
     ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(

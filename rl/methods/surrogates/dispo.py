@@ -1,4 +1,7 @@
-"""DISPO: separate bounds of the importance weight for right and wrong."""
+"""DISPO: separate bounds of the importance weight for right and wrong.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.terms import policy_gradient
 from rl.method import Method
@@ -14,23 +17,25 @@ def dispo(
   cache: int = 4096,
   ddof: int = 1,
 ) -> Method:
-  """Maximises sg[clip(rho, 1 - low, 1 + high)] A log pi, averaged over tokens.
+  """Maximises sg[clip(rho, 1 - low, 1 + high)] A log pi.
 
   rho [P, S, T] is the importance ratio of a token, sg stops the gradient, and A
   is the z-score of a sample's score in its group. (low, high) is `positive`
-  where A > 0 and `negative` where A < 0. For right samples rho > 1 explores and
-  rho < 1 distils; for wrong ones, a tight upper bound leads to repetition and a
-  tight lower bound to a collapse of the length. With equal bounds this is
-  CISPO. Groups of one verdict are dropped and long samples penalised as in
-  `dapo`.
-  Open: the bounds are quoted second-hand; the lengths are DAPO's.
+  where A > 0 and `negative` elsewhere. According to the paper, right samples
+  with rho > 1 help exploration and those with rho < 1 distillation; for wrong
+  samples a tight upper bound leads to repetition, and a tight lower bound to a
+  collapse of the length. With equal bounds the objective is that of CISPO. It
+  is averaged over the tokens of all samples that are trained on. Groups of one
+  verdict are dropped, and the scores of long samples are lowered as in `dapo`.
+  Open: the default bounds are quoted from another text than the paper; the
+  lengths are those of DAPO.
   Source: Karaman et al. 2026, DISPO: Enhancing Training Efficiency and
   Stability in Reinforcement Learning for Large Language Model Mathematical
   Reasoning.
 
   Args:
     positive: (low, high) where A > 0.
-    negative: (low, high) where A < 0.
+    negative: (low, high) where A <= 0.
     max_length, cache: same as in `soft_overlong`.
     ddof: the standard deviation of n samples divides by n - ddof.
   """
@@ -40,5 +45,7 @@ def dispo(
       scores(), soft_overlong(max_length, cache), group_normalize(ddof)
     ),
     loss_filter=mixed_verdicts(),
-    loss=policy_gradient(weighted_reinforce(*bounds)),
+    loss=policy_gradient(
+      weighted_reinforce(positive=bounds[0], negative=bounds[1])
+    ),
   )

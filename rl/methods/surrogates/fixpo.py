@@ -1,4 +1,7 @@
-"""FixPO: updates are repaired until the policy is inside a trust region."""
+"""FixPO: updates are repaired until the policy is inside a trust region.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,21 @@ Array = jax.Array
 
 
 def divergence(p: Array, q: Array) -> Array:
-  """KL(p || q), `[..., k] -> [...]`, with all other tokens counted as one.
+  """Returns KL(p || q), with all tokens that are not listed counted as one.
 
-  It is exact if the k tokens are the vocabulary, and a lower bound otherwise.
+  It is exact if the k listed tokens are the vocabulary, and a lower bound
+  otherwise.
 
   Args:
-    p, q: `[..., k]` log-probs of the same tokens.
+    p, q: `[..., k]` log-probs of the same k tokens under two policies.
+
+  Returns:
+    `[...]`, in nats.
   """
   listed = jnp.sum(jnp.exp(p) * (p - q), -1)
+  # Probability of all tokens that are not listed. The bounds keep the
+  # logarithms finite against rounding error.
   other_p = 1 - jnp.exp(p).sum(-1)
-  # The bounds keep the logarithms finite against rounding error.
   other_q = jnp.clip(1 - jnp.exp(q).sum(-1), 1e-7, 1.0)
   has_others = other_p > 1e-6
   other_p = jnp.where(has_others, other_p, 1.0)
@@ -42,7 +50,11 @@ def divergence(p: Array, q: Array) -> Array:
 
 
 def old_divergence(k: int) -> Term:
-  """The mean over tokens of KL(pi_old || pi); its maximum is a metric."""
+  """Returns the term KL(pi_old || pi) of each token, averaged over tokens.
+
+  The KL is `divergence` of the `k` most likely tokens of pi_old. Its maximum is
+  logged as `policy/kl_old_max`.
+  """
   ids = top_token_ids("old", k)
   old, new = log_probs_at("old", ids), log_probs_at("policy", ids)
 
@@ -57,12 +69,16 @@ def old_divergence(k: int) -> Term:
 def dual_variable(
   k: int, eps: float, safety: float, rate: float, start: float
 ) -> Transform:
-  """The weight beta >= 0 of the KL: Adam on beta (eps - safety max KL).
+  """Returns the transform that gives beta >= 0, the weight of the KL.
 
-  The KL is that of the parameters before the last step from those after it, on
-  the present rollout; max is over its tokens. beta thus grows while the KL
-  exceeds eps / safety. The arguments are those of `fixpo`, with its beta as
-  `start`.
+  beta is updated once per rollout, by one step of Adam that descends beta (eps
+  - safety * max KL). The KL is that between the parameters before and after the
+  previous training step, on the present rollout; the maximum is over its
+  tokens. beta thus grows while the KL exceeds eps / safety.
+
+  Args:
+    k, eps, safety, rate: same as in `fixpo`.
+    start: first value of beta.
   """
   ids = top_token_ids("before", k)
   before, now = log_probs_at("before", ids), log_probs_at("old", ids)
@@ -81,13 +97,13 @@ def dual_variable(
     kl = divergence(rollout.extras[before], rollout.extras[now])  # [P, S, T]
     valid = rollout.valid("token")
     largest = jnp.maximum(masked.max(kl, valid, (0, 1, 2)), 0.0)
-    step, new_adam = adam.update(eps - safety * largest, state["adam"])
-    beta = jnp.maximum(state["beta"] + step, 0.0)
+    adam_step, new_adam = adam.update(eps - safety * largest, state["adam"])
+    beta = jnp.maximum(state["beta"] + adam_step, 0.0)
     new_state = {"beta": beta, "adam": new_adam}
-    # Before the first step the parameters have not moved.
+    # At the first step the parameters have not moved yet: beta stays.
     is_first = rollout.step == 0
     new_state = jax.tree.map(
-      lambda a, b: jnp.where(is_first, a, b), state, new_state
+      lambda old, new: jnp.where(is_first, old, new), state, new_state
     )
     return new_state["beta"], new_state
 
@@ -105,24 +121,27 @@ def fixpo(
 ) -> Method:
   """Ascends rho A - beta KL(pi_old || pi), then repairs tokens with KL > eps.
 
-  rho [P, S, T] is the importance ratio of a token and A the z-score of a
-  sample's score in its group. After the updates of a rollout its minibatches
-  are visited again, at most `passes` times, until no token has a KL above eps;
-  a minibatch with such a token is updated on, with its mean KL as the loss. The
-  KL is over the `k` most likely tokens, with all others as one.
-  Deviations: group z-scores take the place of the value function; beta changes
-  once per rollout, by the KL of the step before, and does not scale the repairs
-  (Adam would undo it).
+  rho [P, S, T] is the importance ratio of a token, A the z-score of a sample's
+  score in its group, and pi_old the policy at the start of the training step.
+  The objective is averaged over the tokens of all samples. After the updates of
+  a rollout its minibatches are visited again, in at most `passes` passes, until
+  no token has a KL above eps; on a minibatch with such a token the policy is
+  updated with the mean KL as the loss (a repair). The KL is over the `k` most
+  likely tokens, with all other tokens as one. beta is updated as in
+  `dual_variable`.
+  Deviation: the paper has a value function; this implementation has z-scores of
+  the group. beta changes once per rollout, by the KL of the previous step, and
+  does not multiply the loss of the repairs (Adam would cancel the factor).
   Source: Zentner et al. 2023, Guaranteed Trust Region Optimization via
   Two-Phase KL Penalization.
 
   Args:
     eps: largest KL of a token, in nats.
-    safety: factor of the KL in the update of beta; 2 in the released code.
+    safety: factor of the KL in the update of beta; the released code has 2.
     rate: learning rate of beta under Adam.
     beta: first weight of the KL, a dual variable.
-    k: number of tokens of the KL.
-    passes: largest number of passes of repairs.
+    k: number of most likely tokens that the KL lists.
+    passes: largest number of passes of repairs after the updates of a rollout.
     ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(

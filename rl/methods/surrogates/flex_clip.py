@@ -1,4 +1,4 @@
-"""Flexible entropy control: a clip range by probability and training time."""
+"""Flexible entropy control: the clip range depends on probability and time."""
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +10,16 @@ from rl.method import Method
 from rl.methods.surrogates.selection import ALL_AXES
 from rl.transforms import chain, group_normalize, scores, transform
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
+# A need: the extra "prepared/phase": the method's own prepared signal "phase".
 _PHASE = scoring.provided("prepared", "phase")
 
 
 @transform(takes="none", gives="scalar")
 def time_phase(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
-  """lambda = 1 - 2 t / T, from 1 to -1 over T = `steps` training steps."""
+  """Returns lambda = 1 - 2 t / T, from 1 to -1 over T = `steps` steps."""
   return 1.0 - 2.0 * jnp.minimum(rollout.step / steps, 1.0)
 
 
@@ -29,20 +32,25 @@ def time_phase(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
 def entropy_phase(
   _, rollout: types.Rollout, state, *, steps: int
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """lambda: 1 once H <= .2 H_0, and 0 once H > .2 H_0 + .8 H_0 (1 - t / T).
+  """Returns lambda, which is switched to 1 at low entropy and to 0 at high.
 
-  H is the mean entropy of a rollout, H_0 that of the first one and T = `steps`.
-  In between lambda keeps its value.
+    1  if H <= 0.2 H_0
+    0  if H > 0.2 H_0 + 0.8 H_0 (1 - t / T)
+
+  Otherwise lambda keeps its value; it starts at 0. H is the mean entropy over
+  the tokens of a rollout, H_0 that of the first rollout, t the training step
+  and T = `steps`.
   """
   mask = rollout.valid("token")
   h = masked.mean(rollout.extras[_ENTROPY], mask, ALL_AXES)
-  start = jnp.where(state["start"] > 0, state["start"], h)
-  remaining = 1 - jnp.minimum(rollout.step / steps, 1.0)
-  phase = jnp.where(h > start * (0.2 + 0.8 * remaining), 0.0, state["phase"])
-  phase = jnp.where(mask.any() & (h <= 0.2 * start), 1.0, phase)
-  return phase, {"start": start, "phase": phase}
+  h_0 = jnp.where(state["start"] > 0, state["start"], h)
+  remaining = 1 - jnp.minimum(rollout.step / steps, 1.0)  # 1 - t / T
+  phase = jnp.where(h > h_0 * (0.2 + 0.8 * remaining), 0.0, state["phase"])
+  phase = jnp.where(mask.any() & (h <= 0.2 * h_0), 1.0, phase)
+  return phase, {"start": h_0, "phase": phase}
 
 
+# Transforms that give lambda, by the name of the schedule.
 SCHEDULES = {"id": time_phase, "did": time_phase, "od": entropy_phase}
 
 
@@ -58,26 +66,30 @@ def moving_clip(
   clip: float,
   falling: bool,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """PPO-clip whose bounds lie between `clip` and a line in the probability.
+  """PPO-clip with bounds between `clip` and a line in the token's probability.
 
-  The arguments are those of `flex_clip`; if `falling`, the share of the upper
-  line is 1 - lambda instead of lambda.
+  Args:
+    log_ratio, advantages, policy, rollout: same as in `Surrogate.fn`.
+    upper, lower, clip: same as in `flex_clip`.
+    falling: whether the weight of the upper line is 1 - max(lambda, 0), which
+      rises as lambda falls, instead of max(lambda, 0).
   """
   phase = rollout.extras[_PHASE]
   upper_share = jnp.maximum(phase, 0.0)  # [], the weight of the line
   upper_share = 1 - upper_share if falling else upper_share
-  lower_share = jnp.where(phase > 0, 0.0, 1 + phase)
+  lower_share = jnp.where(phase > 0, 0.0, 1 + phase)  # []
   # The clip range is a constant of the objective: no gradient through it.
-  p = jax.lax.stop_gradient(jnp.exp(policy[scoring.log_probs]))
+  probability = jax.lax.stop_gradient(jnp.exp(policy[scoring.log_probs]))
 
-  def between(share, line):
+  def interpolate(share, line):
     slope, intercept = line
-    return share * (slope * p + intercept) + (1 - share) * clip
+    value = slope * probability + intercept  # [P, S, T]
+    return share * value + (1 - share) * clip
 
-  ranges = surrogates.ppo_clip(
-    between(lower_share, lower), between(upper_share, upper)
+  clipped = surrogates.ppo_clip(
+    low=interpolate(lower_share, lower), high=interpolate(upper_share, upper)
   )
-  return ranges.fn(log_ratio, advantages, policy, rollout)
+  return clipped.fn(log_ratio, advantages, policy, rollout)
 
 
 def flex_clip(
@@ -90,31 +102,36 @@ def flex_clip(
 ) -> Method:
   """PPO-clip to [1 - e_low(pi), 1 + e_up(pi)], e between clip and a line.
 
-  pi [P, S, T] is the probability of a token; A is the z-score of a sample's
-  score in its group. A line (a, b) is a pi + b; with a < 0 it gives rare tokens
-  a wider range: rho <= 1 + a pi + b is pi <= (1 + b) / (1 - a pi_old) pi_old.
-  The line `upper` bounds rho above 1, which matters where A > 0 and raises
-  entropy; the line `lower` bounds it below 1, which matters where A < 0 and
-  lowers entropy. With lambda = 1 - 2 t / T at training step t, T = `steps`:
+  pi [P, S, T] is the probability of a token under the current policy, rho its
+  importance ratio to the policy pi_old at the start of the training step, and A
+  the z-score of a sample's score in its group. A line (a, b) has the value a pi
+  + b. With a < 0 it gives rare tokens a wider range: rho <= 1 + a pi + b means
+  pi <= (1 + b) / (1 - a pi_old) pi_old. The line `upper` bounds rho from above,
+  which matters where A > 0 and raises entropy; the line `lower` bounds it from
+  below, which matters where A < 0 and lowers entropy. With lambda = 1 - 2 t / T
+  at training step t, T = `steps`, the schedules are:
 
-    id   first half: e_up = lambda upper + (1 - lambda) clip, e_low = clip;
-         second half: e_up = clip, e_low = (1 + lambda) lower - lambda clip
-    did  the same e_low; e_up = (1 - lambda) upper + lambda clip, then upper
-    od   lambda is 1 from H <= .2 H_0 on, and 0 from H > .2 H_0 + .8 H_0
-         (1 - t / T) on, H the mean entropy of a rollout, H_0 that of the first;
-         then as in id
+    id   first half of the steps: e_up = lambda upper + (1 - lambda) clip and
+         e_low = clip;
+         second half: e_up = clip and e_low = (1 + lambda) lower - lambda clip
+    did  e_low as in id; e_up = (1 - lambda) upper + lambda clip in the first
+         half, and upper in the second
+    od   as in id, but with lambda = 1 after H <= 0.2 H_0, and lambda = 0 after
+         H > 0.2 H_0 + 0.8 H_0 (1 - t / T), H the mean entropy of a rollout and
+         H_0 that of the first one
 
-  With lines of (0, clip) this is PPO-clip. The loss is averaged over tokens,
-  without a KL.
-  Open: both lines, and the first lambda of od (0), are our choice.
+  With lines of (0, clip) this is PPO-clip. The loss is averaged over the tokens
+  of all samples, without a KL.
+  Open: the paper does not state the two lines and the first lambda of od; the
+  lines are guesses, and the first lambda is 0.
   Source: Chen et al. 2026, Flexible Entropy Control in RLVR with
   Gradient-Preserving Perspective.
 
   Args:
     schedule: "id", "did" or "od".
     steps: T, the number of training steps of the schedule.
-    upper, lower: (a, b) of the two lines.
-    clip: clip range where the line has no weight.
+    upper, lower: (a, b) of each line.
+    clip: clip range, below and above 1, where the line has no weight.
     ddof: the standard deviation of n samples divides by n - ddof.
 
   Raises:

@@ -1,4 +1,7 @@
-"""GMPO: the geometric mean of a sample's clipped ratios."""
+"""GMPO: the geometric mean of a sample's clipped ratios.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +24,10 @@ def geometric_mean(
 ) -> jax.Array:
   """A exp(mean_t l_t): l = min(log rho, clip) if A > 0, else max(., -clip).
 
-  A [P, S] is the mean over the tokens of the sample. Weights of tokens belong
-  inside the geometric mean: see `rl.losses.importance.add_importance_weights`.
+  The mean is over the scored tokens of a sample, "." stands for log rho, and A
+  [P, S] is the mean of the advantages over these tokens. Importance weights of
+  tokens would have to be inside the geometric mean: see
+  `rl.losses.importance.add_importance_weights`.
   """
   del policy
   mask = rollout.mask
@@ -38,15 +43,15 @@ def geometric_mean(
 def gmpo(clip: float = 0.4, ddof: int = 1) -> Method:
   """Maximises A_i (prod_t rho_t)^(1 / T_i), with each log rho_t clipped.
 
-  rho_t [P, S, T] is the importance ratio of token t, T_i the number of tokens
-  of sample i and A_i the z-score of its score in its group. log rho_t is
-  bounded above by clip where A > 0, and below by -clip where A < 0; a clipped
-  token has no gradient and still counts in the mean. The loss is the mean over
+  rho_t [P, S, T] is the importance ratio of token t, T_i the number of scored
+  tokens of sample i and A_i the z-score of its score in its group. log rho_t is
+  at most clip where A > 0, and at least -clip elsewhere; a clipped token has no
+  gradient and still counts in the geometric mean. The loss is the mean over
   samples with a token, without a KL.
   Source: Zhao et al. 2025, Geometric-Mean Policy Optimization.
 
   Args:
-    clip: bound of the log-ratio.
+    clip: bound of the log-ratio of a token, in nats.
     ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(

@@ -1,4 +1,7 @@
-"""SAPO: a sigmoid of the importance ratio in place of PPO's clip."""
+"""SAPO: a sigmoid of the importance ratio in place of PPO's clip.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +26,9 @@ def soft_gate(
 ) -> jax.Array:
   """A (4 / tau) sigmoid(tau (rho - 1)), with tau by the sign of A.
 
-  Its slope in rho is A sech^2(tau (rho - 1) / 2): it is A at rho = 1 and falls
-  on both sides without reaching 0.
+  tau is `positive` where A > 0 and `negative` elsewhere. The derivative with
+  respect to rho is A sech^2(tau (rho - 1) / 2): it is A at rho = 1 and falls on
+  both sides without reaching 0.
   """
   del policy, rollout
   tau = jnp.where(advantages > 0, positive, negative)
@@ -38,14 +42,15 @@ def sapo(
   """Maximises A (4 / tau) sigmoid(tau (rho - 1)), with tau by the sign of A.
 
   rho [P, S, T] is the importance ratio of a token and A the z-score of a
-  sample's score in its group. The loss is averaged over the tokens of a sample,
-  then over samples, without a KL.
+  sample's score in its group. The objective is averaged over the tokens of each
+  sample, then over samples, without a KL.
   Source: Gao et al. 2025, Soft Adaptive Policy Optimization.
 
   Args:
-    tau_positive: tau where A > 0; the slope falls faster for a larger tau.
-    tau_negative: tau where A <= 0. It is larger, as the gradient of wrong
-      samples raises all tokens that were not sampled.
+    tau_positive: tau where A > 0. The larger tau, the faster the gradient falls
+      as rho leaves 1.
+    tau_negative: tau where A <= 0. It is larger, because the gradient of a
+      wrong sample raises the probability of all tokens that were not sampled.
     ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(

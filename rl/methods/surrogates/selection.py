@@ -1,4 +1,4 @@
-"""Selects tokens of the whole batch, by rank or by covariance."""
+"""Functions that select tokens of the whole batch, by rank or by covariance."""
 
 from __future__ import annotations
 
@@ -12,26 +12,38 @@ ALL_AXES = (0, 1, 2)  # axes of [P, S, T]
 
 
 def lowest(values: Array, mask: Array, count: Array) -> Array:
-  """The `count` entries with the smallest values, with ties of the last one.
+  """Returns a mask of the `count` smallest values.
 
   Args:
     values: `[P, S, T]`.
-    mask: `[P, S, T]` bool, entries that exist.
-    count: `[]` number of entries; all are selected if fewer exist.
+    mask: `[P, S, T]` bool, True for entries that exist; the others are not
+      selected.
+    count: `[]`, number of entries. If fewer exist, all are selected. Entries
+      that tie with the largest_selected selected one are selected, too.
 
   Returns:
     `[P, S, T]` bool.
   """
   ordered = jnp.sort(jnp.where(mask, values, jnp.inf).ravel())
-  last = ordered[jnp.clip(count.astype(int) - 1, 0, ordered.size - 1)]
-  return mask & (values <= last) & (count >= 1)
+  # The value of the last entry that is selected.
+  largest_selected = ordered[
+    jnp.clip(count.astype(int) - 1, 0, ordered.size - 1)
+  ]
+  return mask & (values <= largest_selected) & (count >= 1)
 
 
 def token_covariance(advantages: Array, log_probs: Array, mask: Array) -> Array:
-  """(A - mean A)(log pi - mean log pi), with means over the batch's tokens.
+  """Returns (A - mean A) (log pi - mean log pi), means over the batch's tokens.
 
-  Its mean is the rate at which a policy gradient step lowers the entropy. All
-  arguments are `[P, S, T]`; the result is 0 where masked.
+  The mean of the result estimates the rate at which a policy gradient step
+  lowers the entropy.
+
+  Args:
+    advantages, log_probs: A and log pi, `[P, S, T]`.
+    mask: `[P, S, T]` bool, True for the tokens that count.
+
+  Returns:
+    `[P, S, T]`; 0 where the mask is False.
   Source: Cui et al. 2025, The Entropy Mechanism of Reinforcement Learning.
   """
 

@@ -1,4 +1,7 @@
-"""SimKO: right samples also raise the top k tokens; wrong top tokens fall."""
+"""SimKO: right samples also raise the top k tokens; wrong top tokens fall.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +14,16 @@ from rl.method import Method
 from rl.methods.surrogates.top_tokens import log_probs_at, top_token_ids
 from rl.transforms import chain, group_normalize, scores
 
+# A need, which is an array that a forward pass computes: entropy [P, S, T] of
+# each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
 
 
 def candidates(k: int) -> tuple[scoring.Need, scoring.Need]:
-  """The old policy's k most likely tokens, and the policy's log-probs."""
+  """Returns two needs: the old policy's k most likely tokens, their log-probs.
+
+  The log-probs are those of the policy that is being trained.
+  """
   ids = top_token_ids("old", k)
   return ids, log_probs_at("policy", ids)
 
@@ -33,20 +41,20 @@ def simko_clip(
   quantile: float,
   clip: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """PPO-clip of the ratios and advantages that `simko` describes."""
+  """PPO-clip of the changed ratios and advantages that `simko` describes."""
   stop = jax.lax.stop_gradient
   entropy = rollout.extras[_ENTROPY]
   threshold = masked.quantile(entropy, rollout.mask, quantile, keepdims=True)
-  uncertain = rollout.mask & (entropy > threshold)
+  is_uncertain = rollout.mask & (entropy > threshold)
   ids, log_probs = candidates(k)
-  mean_top = policy[log_probs.probe].mean(-1)  # [P, S, T, k] -> [P, S, T]
-  mixed = (1 - alpha) * log_ratio + alpha * mean_top
+  mean_log_prob = policy[log_probs.probe].mean(-1)  # [P, S, T, k] -> [P, S, T]
+  mixed = (1 - alpha) * log_ratio + alpha * mean_log_prob
   # The value of log_ratio, with the gradient of `mixed`.
   smoothed = stop(log_ratio) + mixed - stop(mixed)
-  log_ratio = jnp.where(uncertain & (advantages > 0), smoothed, log_ratio)
-  is_favourite = rollout.completions == rollout.extras[ids][..., 0]
-  penalized = uncertain & is_favourite & (advantages < 0)
-  advantages = jnp.where(penalized, press * advantages, advantages)
+  log_ratio = jnp.where(is_uncertain & (advantages > 0), smoothed, log_ratio)
+  is_most_likely = rollout.completions == rollout.extras[ids][..., 0]
+  is_penalized = is_uncertain & is_most_likely & (advantages < 0)
+  advantages = jnp.where(is_penalized, press * advantages, advantages)
   return surrogates.ppo_clip(clip, clip).fn(
     log_ratio, advantages, policy, rollout
   )
@@ -62,25 +70,31 @@ def simko(
 ) -> Method:
   """GRPO without a KL, changed where the entropy exceeds a sample's quantile.
 
-  rho [P, S, T] is the importance ratio of a token and A the z-score of a
-  sample's score in its group. At these uncertain tokens:
+  rho [P, S, T] is the importance ratio of a token to the policy at the start of
+  the training step (the old policy), and A the z-score of a sample's score in
+  its group. A token is uncertain if the old policy's entropy there is above the
+  `quantile` of the entropies of its sample. At uncertain tokens:
 
-    A > 0  rho' = (1 - alpha) rho + alpha/K sum_k sg[rho / rho_k] rho_k over the
-           K most likely tokens of the old policy, sg stopping the gradient: the
-           value is rho, and a share alpha of the gradient goes to these tokens
+    A > 0  rho' = (1 - alpha) rho + alpha/K sum_k sg[rho / rho_k] rho_k replaces
+           rho. The sum is over the K most likely tokens of the old policy, rho_k
+           is the ratio of the k-th of these, and sg stops the gradient: the value
+           is rho, and a share alpha of the gradient goes to these tokens
     A < 0  A is multiplied by `press` if the token is the most likely one
 
-  Right and wrong are told apart by the sign of A. alpha = 0 with press = 1 is
-  `grpo` without a KL.
-  Deviation: tokens are matched by id under both policies; the released code
-  matches the ranks of the current one.
+  A > 0 stands for right samples and A < 0 for wrong ones. alpha = 0 with press
+  = 1 is `grpo` without a KL. The loss is PPO-clip, averaged over the tokens of
+  each sample, then over samples.
+  Deviation: the released code compares the k-th most likely tokens of the
+  current and the old policy, which may be different tokens; in this
+  implementation rho_k is the ratio of one token under both policies.
   Source: Peng et al. 2025, SimKO: Simple Pass@K Policy Optimization.
 
   Args:
-    k: K, the number of tokens.
+    k: K, the number of most likely tokens.
     alpha: share of the gradient that goes to the K tokens.
-    press: factor of A < 0 at the most likely token.
-    quantile: level of the quantile of the entropy within a sample.
+    press: factor of A < 0 at an uncertain token that is the most likely one.
+    quantile: level, from 0 to 1, of the quantile of the entropy within a
+      sample.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     ddof: the standard deviation of n samples divides by n - ddof.
   """

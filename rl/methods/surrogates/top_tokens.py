@@ -1,4 +1,4 @@
-"""Probes of the most likely tokens of one policy, read under another."""
+"""Needs for the most likely tokens of one policy, and their log-probs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from rl import scoring
 
 
 def top_token_ids(source: str, k: int) -> scoring.Need:
-  """A need for the ids `[..., k]` of the k most likely tokens of `source`."""
+  """Returns the need for the ids `[..., k]` of the k most likely tokens.
+
+  `source` names the policy: "old", "policy" or a parameter set. In a vocabulary
+  of fewer than k tokens, k is its size.
+  """
 
   def fn(logits, tokens):
     del tokens
@@ -19,7 +23,9 @@ def top_token_ids(source: str, k: int) -> scoring.Need:
 
 
 def log_probs_at(source: str, ids: scoring.Need) -> scoring.Need:
-  """A need for the log-probs `[..., k]` of the tokens `ids` under `source`."""
+  """Returns the need for log-probs `[..., k]`, under `source`, of the tokens
+  `ids`.
+  """
 
   def fn(logits, tokens, token_ids):
     del tokens

@@ -1,4 +1,7 @@
-"""TOPR: imitates right samples, tapers wrong ones as they become unlikely."""
+"""TOPR: imitates right samples, tapers wrong ones as they become unlikely.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +19,10 @@ from rl.transforms import known_verdict, only, transform
 def signs_minus_baseline(
   _, rollout: types.Rollout, *, baseline: float
 ) -> jax.Array:
-  """1 - c for right samples, -1 - c for wrong ones, 0 for unknown verdicts."""
+  """Returns 1 - c for right samples, -1 - c for wrong ones, 0 for unknown ones.
+
+  c is `baseline`.
+  """
   signs = jnp.where(rollout.correct == 1, 1.0, -1.0)
   return jnp.where(known_verdict(rollout), signs - baseline, 0.0)
 
@@ -29,24 +35,27 @@ def topr(
   """Maximises sg[w] A log pi(y), with w = 1 if A > 0, else min(rho, 1).
 
   y is a whole sample, rho [P, S] = pi(y) / mu(y) with mu the behavior policy,
-  however stale, sg stops the gradient, and A = +-1 - c by the verdict. The
-  weight of a wrong sample falls as it becomes unlikely, so that the objective
-  is bounded; a right one is never discounted. The loss is averaged over
-  samples, without a KL.
+  which may be many updates old, sg stops the gradient, and A = 1 - c for right
+  samples and -1 - c for wrong ones, by the verdict. The weight w of a wrong
+  sample falls as the sample becomes unlikely, so that the objective is bounded;
+  a right sample keeps w = 1. The objective is averaged over samples, without a
+  KL. Samples with an unknown verdict are left out.
   Source: Le Roux et al. 2025, Tapered Off-Policy REINFORCE.
 
   Args:
-    baseline: c < 1. It turns a share p of right samples into an effective share
-      p (1 - c) / (1 + (1 - 2 p) c), which is best at 10 to 20 %.
+    baseline: c, between -1 and 1. A share p of right samples then acts like a
+      share p (1 - c) / (1 + (1 - 2 p) c) with c = 0; according to the paper, 10
+      to 20 % is the best effective share.
     positive, negative: smallest and largest weight w of samples with A > 0 and
       with A < 0. (0, 1) for both is truncated importance sampling, (1, 1) for
-      both is REINFORCE without correction.
+      both is REINFORCE without a correction.
 
   Raises:
-    ValueError: if |baseline| >= 1, where A no longer tells right from wrong.
+    ValueError: if |baseline| >= 1, so that the sign of A would no longer tell
+      right from wrong.
   """
   if abs(baseline) >= 1:
-    raise ValueError(f"baseline = {baseline:g} must be within (-1, 1)")
+    raise ValueError(f"baseline = {baseline:g} must be between -1 and 1")
   return Method(
     advantage=signs_minus_baseline(baseline),
     loss_filter=only(known_verdict),

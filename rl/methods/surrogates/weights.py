@@ -1,4 +1,4 @@
-"""Importance ratios as weights of the objective or of the score function."""
+"""Surrogates that weigh the advantage or grad log pi by the importance ratio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def importance_weighted(
   policy: types.Named,
   rollout: types.Rollout,
 ) -> Array:
-  """rho A, without a clip."""
+  """rho A, without a clip, rho the importance ratio of `policy_gradient`."""
   del policy, rollout
   return surrogates.ratio(log_ratio) * advantages
 
@@ -36,11 +36,12 @@ def weighted_reinforce(
   """sg[clip(rho, bounds)] A log pi, with bounds by the sign of A.
 
   The weight is clipped, where PPO clips the objective: beyond a bound a token
-  has the weight of the bound and keeps its gradient. Logged:
-  `policy/clip_frac_low` and `policy/clip_frac_high`, the shares of such tokens;
-  with bounds (1, 1), of all whose ratio is not 1.
+  has the weight of the bound and keeps its gradient. sg stops the gradient.
+  Logs `policy/clip_frac_low` and `policy/clip_frac_high`, the shares of tokens
+  with A != 0 below and above the bounds.
 
   Args:
+    log_ratio, advantages, policy, rollout: same as in `Surrogate.fn`.
     positive: smallest and largest *weight* where A > 0.
     negative: smallest and largest *weight* where A <= 0.
   """

@@ -1,1 +1,1 @@
-"""Verdicts as advantages without a baseline, and verifiers that err."""
+"""Methods whose advantages are verdicts, and corrections of verifier errors."""

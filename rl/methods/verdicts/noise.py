@@ -1,12 +1,14 @@
 """Corrections of the rewards of a verifier that errs, as array functions.
 
-A verifier accepts a wrong answer with probability `false_positive` and rejects
-a right one with probability `false_negative`. Its reward R~ in {0, 1} has the
-expectation false_positive + (1 - false_positive - false_negative) R, given the
-true reward R. Both corrections are affine in R~; with constant rates they
-cancel under a group's mean and standard deviation, so use them without that
-normalisation.
+A verifier accepts a wrong answer with probability r0 (`false_positive`) and
+rejects a right one with probability r1 (`false_negative`). If R in {0, 1} is
+the true reward, the verifier's reward R~ in {0, 1} has the expectation r0 + (1
+- r0 - r1) R over the verifier's errors. Both corrections are affine in R~. With
+constant rates they therefore cancel in a z-score of the group, so use them
+without one.
 Source: RLVR under Imperfect Verifiers.
+
+Axes: P prompts, S samples per prompt (a group).
 """
 
 from __future__ import annotations
@@ -32,31 +34,31 @@ def check_rates(false_positive: float, false_negative: float) -> None:
   for name, rate in rates.items():
     if not 0 <= rate < 1:
       raise ValueError(
-        f"{name} = {rate:g} must be a probability in [0, 1); nearest: "
-        f"{min(max(rate, 0.0), 0.99):g}"
+        f"{name} = {rate:g} must be a probability of at least 0 and below 1, "
+        "such as 0.1"
       )
   total = false_positive + false_negative
   if total >= 1:
     raise ValueError(
       f"false_positive + false_negative = {false_positive:g} + "
       f"{false_negative:g} = {total:g} must be below 1: with such rates a "
-      "verdict carries no information about the truth, or its opposite; "
-      f"nearest: false_negative < {1 - false_positive:g}"
+      "verdict carries no information about the truth, or its opposite; choose "
+      f"false_negative < {1 - false_positive:g}"
     )
 
 
 def backward_correction(
   observed: Array, false_positive: Array | float, false_negative: Array | float
 ) -> Array:
-  """The reward whose expectation over the verifier's errors is the true one.
+  """Returns a reward whose mean over the verifier's errors is the true reward.
 
-    R^ = (R~ - false_positive) / (1 - false_positive - false_negative)
+    R^ = (R~ - r0) / (1 - r0 - r1)
 
-  R^ leaves [0, 1] and is not clipped there, as clipping would bias it.
+  R^ may be outside [0, 1] and is not clipped, as clipping would bias it.
 
   Args:
     observed: `[..., S]` R~, the verifier's reward.
-    false_positive, false_negative: the rates, as numbers or as arrays that
+    false_positive, false_negative: r0 and r1, as numbers or as arrays that
       broadcast to `observed` (`[P, 1]` for rates by prompt).
 
   Returns:
@@ -66,18 +68,18 @@ def backward_correction(
 
 
 def forward_weights(observed: Array, false_negative: Array | float) -> Array:
-  """Weights of the score function that need only the rate of false negatives.
+  """Returns weights of grad log pi that need only the rate of false negatives.
 
-    w = R~ + false_negative - 1
+    w = R~ + r1 - 1
 
-  w is false_negative for an accepted sample and false_negative - 1 for a
-  rejected one, and E[w | R] = -(1 - false_positive - false_negative) (1 - R).
-  This is zero for right answers, so the expected gradient is parallel to the
-  one with true rewards.
+  w is r1 for an accepted sample and r1 - 1 for a rejected one, and its mean
+  over the verifier's errors is E[w | R] = -(1 - r0 - r1) (1 - R). This is 0 for
+  right answers and the same negative number for all wrong ones, so that the
+  expected gradient is parallel to the one with true rewards.
 
   Args:
     observed: `[..., S]` R~ in {0, 1}.
-    false_negative: P(rejected | right), a number or an array as in
+    false_negative: r1 = P(rejected | right), a number or an array as in
       `backward_correction`.
 
   Returns:
@@ -86,7 +88,7 @@ def forward_weights(observed: Array, false_negative: Array | float) -> Array:
   return observed + false_negative - 1
 
 
-# The same as transforms of scores.
+# The same functions as transforms of scores.
 
 backward = lift(backward_correction)
 forward = lift(forward_weights)

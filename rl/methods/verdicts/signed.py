@@ -12,5 +12,5 @@ Array = jax.Array
 
 @transform(takes="none", gives="sample")
 def signed_verdicts(_, rollout: types.Rollout, *, right: float = 1.0) -> Array:
-  """+`right` for right samples, -1 for wrong ones, 0 for unknown verdicts."""
+  """Returns `right` for right samples, -1 for wrong ones, 0 for unknown."""
   return right * (rollout.correct == 1) - 1.0 * (rollout.correct == 0)
