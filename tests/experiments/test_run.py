@@ -178,7 +178,7 @@ MISTAKES = {
   ),
   "a seed of more than 32 bits": (
     [SMOKE, "--config.seed=99999999999999999999"],
-    ["seed = 99999999999999999999 must be", "nearest: 4294967295"],
+    ["seed = 99999999999999999999 must be", "the nearest valid seed is 4294967295"],
   ),
   "a rollout of too many tokens": (
     [SMOKE, "--config.rollout.max_tokens=100000000"],
