@@ -105,9 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     default=[],
     help="prompt to complete; may be repeated",
   )
-  add(
-    "--talk", action="store_true", help="complete lines of standard input"
-  )
+  add("--talk", action="store_true", help="complete lines of standard input")
   add(
     "--problems",
     type=int,
@@ -187,8 +185,8 @@ def make_problem(task: Task, text: str, number: int = 0) -> Problems:
   ids = task.encode(text) if task.encode else _encode_words(task, text)
   if not 0 < len(ids) <= task.prompt_length:
     raise ValueError(
-      f"the prompt {text[:40]!r} has {len(ids)} tokens; {task.name} allows from "
-      f"1 to {task.prompt_length}"
+      f"the prompt {text[:40]!r} has {len(ids)} tokens, but prompts of "
+      f"{task.name} have 1 to {task.prompt_length}"
     )
   prompts = np.full((1, task.prompt_length), task.pad_id, np.int32)
   mask = np.zeros(prompts.shape, bool)
