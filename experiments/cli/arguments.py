@@ -64,9 +64,7 @@ def check_counts(
   for name in names:
     value = getattr(options, name)
     if value is not None and value < minimum:
-      raise ValueError(
-        f"--{name} {value} must be at least {minimum}"
-      )
+      raise ValueError(f"--{name} {value} must be at least {minimum}")
 
 
 def check_folder(name: str, folder: str) -> None:

@@ -86,11 +86,11 @@ MISTAKES = {
   ),
   "missing name": (
     [f"--config={CONFIGS / 'countdown.py'}"],
-    ["needs a name after a colon", "countdown.py:base", "catalogue configs"],
+    ["must have a name after a colon", "countdown.py:base", "catalogue configs"],
   ),
   "name after a file of one config": (
     [f"{SMOKE}:base"],
-    ["names a file of one config", "leave out the colon"],
+    ["the file defines one config", "leave out the colon"],
   ),
   "k above S": (
     [SMOKE, "--config.method=max_at_k(k=9)"],

@@ -115,7 +115,7 @@ def test_the_smallest_and_the_largest_seed_are_accepted():
   ],
 )
 def test_a_setting_that_stands_twice_is_refused(text, repeated):
-  with pytest.raises(ValueError, match=f"gives {repeated} twice") as error:
+  with pytest.raises(ValueError, match=f"sets {repeated} twice") as error:
     spec.parse(text, "task")
   assert text in str(error.value)
 
