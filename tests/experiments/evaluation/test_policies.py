@@ -183,7 +183,7 @@ def test_learned_positions_must_be_enough(tmp_path, capsys):
   transformers.GPT2LMHeadModel(shape).save_pretrained(tmp_path)
   words = ["--policy", str(tmp_path), "--task", "countdown"]
   assert evaluate.main([*words, "--max_tokens", "16"]) == 2
-  assert "positions, but the policy learned 16" in capsys.readouterr().err
+  assert "learned embeddings of 16" in capsys.readouterr().err
 
 
 def test_the_command_is_there():
