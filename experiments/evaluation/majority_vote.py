@@ -80,7 +80,7 @@ def majority_at_k(
     [[float(math.comb(n, u)) for u in range(S + 1)] for n in range(S + 1)]
   )
   max_k = max(ks)
-  # [P, max_k + 1]: sum of the winner's value over the draws of j voting samples.
+  # [P, max_k + 1]: sum of the winner's value over draws of j voting samples.
   wins = np.zeros((P, max_k + 1))
   for votes in range(1, int(sizes.max(initial=0)) + 1):
     wins += _sum_wins(sizes, values, votes, max_k, choose)
