@@ -1,23 +1,24 @@
-"""Lists what the project has, as read from the code and its docstrings.
+"""Lists methods, rewards, tasks, models, configs and papers of the project.
 
   python -m experiments.catalogue KIND [--grep TEXT] [--markdown]
 
-KIND is one of
+The rows are read from the code and its docstrings. KIND is one of
   methods   every method: its paper, its family, what it needs besides the
-            scores and the log-probabilities of a rollout, and what it does
+            scores and the log-probabilities of a rollout, and its first
+            docstring sentence
   rewards   every reward function: its paper, where it runs, its name in a
-            config, its array arguments, and what it computes
-  tasks     every task: its paper, where it is scored, its settings, and what
-            it is
-  presets   every published decoder: its parameters, shape and memory in
-            bfloat16
-  configs   every config: the text that follows `--config`, and what it is
-  papers    every paper, with each method, reward, task, study or function
-            that realises it, and the command that runs it
+            config, its array arguments, and its first docstring sentence
+  tasks     every task: its paper, where it is scored, its settings, and its
+            first docstring sentence
+  presets   every published decoder: its number of parameters, shape, and memory
+            in bfloat16
+  configs   every config: the text that follows `--config`, and one phrase
+  papers    every paper, with each method, reward, task, claim or function that
+            implements it, and the command that runs it
 
-`--grep TEXT` prints only the rows that contain TEXT, without regard to case.
-`--markdown` prints a Markdown table; the documentation has those of methods and
-rewards.
+`--grep TEXT` prints only the rows that contain TEXT, in upper or lower case.
+`--markdown` prints a Markdown table; those of methods and rewards are in
+`rl/methods/README.md` and `rewards/README.md`.
 """
 
 from __future__ import annotations
@@ -43,24 +44,25 @@ from rl import learners, methods, scoring, transforms
 from rl.method import Method
 
 WIDTH = 160  # columns of the printed table, also if the output is a file
-# The cells of a table's row by column; the first cell is the name.
+# One row of a table: `{column: cell}`; the first cell is the name.
 Row = Mapping[str, str]
-# Passes that every method has or that cost nothing extra: not listed as needs.
+# Forward passes ("parameters/result") that are not listed as needs, because
+# every training step makes them anyway.
 _USUAL_PASSES = {"policy/log_probs", "old/log_probs", "policy/entropy"}
-# `Method.optimizer` of a method that leaves the optimizer as it is.
+# Value of `Method.optimizer` in a method that does not change the optimizer.
 _DEFAULT_OPTIMIZER = {f.name: f.default for f in dataclasses.fields(Method)}[
   "optimizer"
 ]
-# Modules of the packages of rewards that define no reward:
+# Last names of modules in `rewards` that are skipped: they define no reward.
 _NO_REWARDS = {
-  # how rewards read a rollout, and how they are combined;
+  # Tools that make rewards from array functions and combine them.
   *("base", "combine"),
-  # the rules of the embedded tasks;
+  # The rules of the tasks that need no tokenizer.
   *("chain", "closeness", "countdown"),
-  # what makes data for process reward models.
+  # Functions that make training data for process reward models.
   *("continuations", "segmentation", "labels"),
 }
-# Types that rewards return, besides arrays.
+# Return annotations of reward functions that return no plain array.
 _REWARD_TYPES = ("Labels", "Vote", "VeriFree")
 
 
@@ -84,12 +86,15 @@ def _paper(fn: Callable) -> str:
 
 
 def _reward_functions() -> dict[str, Callable]:
-  """Returns array functions, verifiers and rewards by "module.function".
+  """Returns the functions that have a row, by "module.function".
 
-  A reward that applies one of the array functions is left out, since the row of
-  that function names it.
+  They are the array functions (arrays in, reward out), the verifiers, and the
+  registered rewards (which read a rollout). A registered reward whose docstring
+  mentions an array function has no row of its own: the row of that array
+  function names it in the column "in a config".
   """
-  factories = rewards.factories()  # first: it names a file with a mistake
+  # Called first, because its error names the file that cannot be imported.
+  factories = rewards.factories()
   functions: dict[str, Callable] = {}
   for info in pkgutil.walk_packages(rewards.__path__, "rewards."):
     module = info.name.rpartition(".")[-1]
@@ -111,15 +116,19 @@ def _reward_functions() -> dict[str, Callable]:
 
 
 def _reads_a_rollout(fn: Callable) -> bool:
-  """Returns whether a function makes a reward: `transform` signs those."""
+  """Returns whether a function is the factory of a registered reward.
+
+  The decorator of such a function sets its attribute `__signature__`.
+  """
   return hasattr(fn, "__signature__")
 
 
 def _is_reward(fn: Callable) -> bool:
-  """Returns whether a function is a reward, by the types in its signature.
+  """Returns whether a function is a verifier or an array function of a reward.
 
-  A verifier takes items and returns their outcomes; any other reward returns an
-  array.
+  The annotations decide: the first parameter of a verifier is `items`, and it
+  returns `list[Outcome]`; an array function returns an array or one of
+  `_REWARD_TYPES`.
   """
   signature = inspect.signature(fn)
   returned = str(signature.return_annotation)
@@ -140,7 +149,7 @@ def reward_names() -> list[str]:
 
 
 def reward(name: str) -> Row:
-  """Returns the row of a reward function."""
+  """Returns the row of a reward function, by its "module.function"."""
   fn = _reward_functions()[name]
   on_host = fn.__module__.startswith(verifiers.__name__)
   names_in_configs = [
@@ -155,7 +164,7 @@ def reward(name: str) -> Row:
   ]
   return {
     "reward": name,
-    # The first sentence: what follows it is a remark on the paper.
+    # Only the first sentence names papers; the others comment on them.
     "paper": papers.SENTENCE_END.split(_paper(inspect.unwrap(fn)))[0],
     "runs": "host" if on_host else "jittable",
     "in a config": ", ".join(names_in_configs),
@@ -180,11 +189,11 @@ def task(name: str) -> Row:
 
 
 def preset(name: str) -> Row:
-  """Returns the row of a preset."""
+  """Returns the row of a preset: the shape of a published decoder."""
   config = presets.get(name)
-  size = presets.parameter_count(config)
+  num_parameters = presets.parameter_count(config)
   mlp = f"MLP {config.mlp_width}"
-  active = ""
+  active = ""  # only for mixtures of experts
   if config.experts:
     mlp = (
       f"{config.experts_per_token} of {config.experts} experts of "
@@ -196,58 +205,67 @@ def preset(name: str) -> Row:
   return {
     "preset": name,
     "family": config.family,
-    "parameters": f"{size:,}",
+    "parameters": f"{num_parameters:,}",
     "active per token": active,
     "shape": f"{stack}, {heads}, {mlp}",
     "context": str(config.max_positions),
-    "GiB in bf16": f"{2 * size / 2**30:.2f}",  # two bytes a parameter
+    # Two bytes per parameter.
+    "GiB in bf16": f"{2 * num_parameters / 2**30:.2f}",
   }
 
 
 def needs(by_learner: Mapping[str, Method]) -> tuple[str, ...]:
-  """Returns what a method needs besides scores and log-probabilities, in words.
+  """Returns phrases for what a method needs besides scores and log-probs.
 
-  In this order: further learners, parameter sets, the sampler and the policy
-  that samples, further updates, step scores, a change of the optimizer, and
-  what the task, the host or further forward passes provide.
+  First come further learners and parameter sets. Then, for each learner: the
+  sampler and the policy that samples, further updates, step scores, a change of
+  the optimizer, and arrays that the task, the host or further forward passes
+  compute. Phrases that several learners share occur once.
 
   Args:
-    by_learner: the method of each learner.
+    by_learner: the methods of the policy and of further learners, by name.
   """
-  words: list[str] = []
-  provided = {name for one in by_learner.values() for name in one.sampler.gives}
+  phrases: list[str] = []
+  learner_methods = by_learner.values()
+  sampler_outputs = {
+    name for learner in learner_methods for name in learner.sampler.gives
+  }
   if len(by_learner) > 1:
-    words.append(f"learners {', '.join(by_learner)}")
+    phrases.append(f"learners {', '.join(by_learner)}")
   # A trained parameter set is a learner, which is listed above.
   parameter_sets = {
-    name: None  # a dict keeps the order
-    for one in by_learner.values()
-    for name, rule in one.parameter_sets
+    name: None  # a dict, because a set would not keep the order
+    for learner in learner_methods
+    for name, rule in learner.parameter_sets
     if not rule.trained
   }
   if parameter_sets:
     plural = "s" * (len(parameter_sets) > 1)
-    words.append(f"parameter set{plural} {', '.join(parameter_sets)}")
-  for one in by_learner.values():
-    if one.sampler.name != "once()":
-      words.append(f"sampler {one.sampler}")
-    if one.behavior != learners.POLICY:
-      words.append(f"samples by {one.behavior}")
-    words += [
-      f"further updates by {update.metric}" for update in one.further_updates
+    phrases.append(f"parameter set{plural} {', '.join(parameter_sets)}")
+  for learner in learner_methods:
+    if learner.sampler.name != "once()":
+      phrases.append(f"sampler {learner.sampler}")
+    if learner.behavior != learners.POLICY:
+      phrases.append(f"samples by {learner.behavior}")
+    phrases += [
+      f"further updates by {update.metric}"
+      for update in learner.further_updates
     ]
-    reads_steps = any(_reads_steps(t) for t in one.transforms.values())
-    if reads_steps and "step_scores" not in provided:
-      words.append("step scores")
-    if one.optimizer is not _DEFAULT_OPTIMIZER:
-      words.append("a change of the optimizer")
-    declared = sorted(one.signal_needs | one.term_needs, key=str)
-    words += [text for need in declared if (text := _need(need))]
-  return tuple(dict.fromkeys(words))  # without repeats, in order
+    reads_steps = any(_reads_steps(t) for t in learner.transforms.values())
+    if reads_steps and "step_scores" not in sampler_outputs:
+      phrases.append("step scores")
+    if learner.optimizer is not _DEFAULT_OPTIMIZER:
+      phrases.append("a change of the optimizer")
+    all_needs = sorted(learner.signal_needs | learner.term_needs, key=str)
+    phrases += [phrase for need in all_needs if (phrase := _need(need))]
+  return tuple(dict.fromkeys(phrases))  # drops repeated phrases
 
 
 def _need(need: scoring.Need) -> str:
-  """Returns a need in words; "" if it is usual or listed already."""
+  """Returns the phrase for a need, an array that a method asks for.
+
+  Returns "" for a need that every method has, or that another phrase implies.
+  """
   source = need.source
   if need.probe.head == "value" and source not in scoring.EXTERNAL_SOURCES:
     return "value head"
@@ -256,12 +274,13 @@ def _need(need: scoring.Need) -> str:
   if source in scoring.EXTERNAL_SOURCES:
     return f"{source}: {need.probe}"
   if need.probe == scoring.log_probs and not need.view:
-    return ""  # of a parameter set, which is listed
+    return ""  # log-probabilities under a parameter set, which has a phrase
   view = f"@{need.view}" if need.view else ""
   return f"pass {source}{view}/{need.probe.name.partition('(')[0]}"
 
 
 def _reads_steps(t: transforms.Transform) -> bool:
+  """Returns whether a signal of reasoning steps occurs in a transform."""
   return any(level == "step" for _, level in transforms.describe(t))
 
 
@@ -281,7 +300,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def plain_lines(rows: Sequence[Row]) -> str:
-  """Returns each row as one line, with its cells between bars."""
+  """Returns each row as one line, with " | " between its cells."""
   return "".join(" | ".join(row.values()) + "\n" for row in rows)
 
 
@@ -312,7 +331,7 @@ KINDS: Mapping[str, Callable[[], Sequence[Row]]] = {
   "configs": _config_rows,
   "papers": papers.rows,
 }
-# Kinds of long cells, which are printed as lines and not as a table.
+# Kinds whose cells are too long for a table: one line is printed per row.
 _AS_LINES = ("configs", "papers")
 
 
@@ -321,7 +340,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
   Args:
-    argv: arguments of the command line; None takes those of the process.
+    argv: arguments after the name of the command; None reads `sys.argv`.
 
   Returns:
     The exit status: 0, or 2 if a file of a method, reward or task cannot be
@@ -357,7 +376,7 @@ def _parser() -> argparse.ArgumentParser:
     "--grep",
     default="",
     metavar="TEXT",
-    help="print only the rows that contain this text, in any case of letters",
+    help="print only rows that contain this text, in upper or lower case",
   )
   parser.add_argument(
     "--markdown", action="store_true", help="print a Markdown table"

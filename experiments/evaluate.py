@@ -1,18 +1,21 @@
-"""Evaluates a checkpoint of a run, or a Hugging Face folder, on held-out problems.
+"""Evaluates a policy on held-out problems: a checkpoint or a downloaded model.
 
   python -m experiments.evaluate --workdir DIR [--step N] [--problems N]
     [--samples S] [--batch B] [--rows R] [--temperature T] [--seed N]
     [--out FILE.json]
 
-prints the evaluation table of a checkpoint of a run: the latest, or that of
-`--step`. Other settings default to those of the run's config.
+prints the evaluation table of the run's latest checkpoint, or of the checkpoint
+at training step `--step`. Flags that are left out have the values of
+`evaluation` in the run's config.
 
   python -m experiments.evaluate --policy FOLDER --task "gsm8k(chat=False)"
     [--problems N] [--samples S] [--batch B] [--rows R] [--temperature T]
     [--seed N] [--max_tokens T] [--dtype bfloat16] [--out FILE.json]
 
-evaluates a Hugging Face folder on all local devices. A text task uses the
-folder's tokenizer. Nothing is written, except the files of `--out`.
+evaluates the model in a local folder with Hugging Face files, on all local
+devices. A text task uses the tokenizer in that folder. The command writes no
+file without `--out`, which names the JSON file of the estimates; the results of
+the samples go to a .npz file of the same name.
 """
 
 from __future__ import annotations
@@ -38,10 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
   Args:
-    argv: arguments; None takes those of the process.
+    argv: arguments after the name of the command; None reads `sys.argv`.
 
   Returns:
-    The exit status: 0, or 2 for a mistake, which is printed in one line.
+    The exit status: 0, or 2 for a wrong flag or path, which is reported in one
+    line.
   """
   # transformers warns that PyTorch is missing, but tokenizers do not need it.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -50,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   with errors.usage_errors():
     if options.out and options.out.suffix != ".json":
       raise ValueError(
-        f"--out {options.out} must end in .json; nearest: "
+        f"--out {options.out} must end in .json; for example "
         f"{options.out.with_suffix('.json')}"
       )
     _check_options(options)
@@ -63,51 +67,53 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.out:
       arguments.check_writable("--out", options.out)
     if options.workdir:
-      overrides = _select_given(options, policies.DEFAULTS)
-      policy = policies.load_from_run(options.workdir, options.step, overrides)
+      overrides = _flags_present(options, policies.DEFAULTS)
+      loaded = policies.load_from_run(options.workdir, options.step, overrides)
     else:
       names = (*policies.DEFAULTS, "max_tokens", "dtype")
-      overrides = _select_given(options, names)
-      policy = policies.load_from_folder(
+      overrides = _flags_present(options, names)
+      loaded = policies.load_from_folder(
         options.policy, options.task, **overrides
       )
-  settings = dict(policy.settings)
+  settings = dict(loaded.settings)  # "seed", and arguments of `evaluate`
+  key = prng_keys.from_seed(settings.pop("seed"))
   console = rich.console.Console()
   with progress.bar_or_lines(
     console, "evaluation", settings["problems"]
   ) as update:
     evaluation = evaluator.evaluate(
-      policy.task,
-      policy.policy,
-      policy.params,
-      key=prng_keys.from_seed(settings.pop("seed")),
-      step=policy.step,
-      sharding=policy.sharding,
+      loaded.task,
+      loaded.policy,
+      loaded.params,
+      key=key,
+      step=loaded.step,
+      sharding=loaded.sharding,
       update=update,
       **settings,
     )
   console.print(
-    f"{policy.name}: {evaluation.task}, {len(evaluation.ids)} problems",
+    f"{loaded.name}: {evaluation.task}, {len(evaluation.ids)} problems",
     soft_wrap=True,
   )
-  for note in policy.task.notes:
+  for note in loaded.task.notes:
     console.print(note, soft_wrap=True, markup=False)
-  console.print(statistics.table({f"step {policy.step}": evaluation}))
+  console.print(statistics.table({f"step {loaded.step}": evaluation}))
   if options.out:
     statistics.save(evaluation, options.out)
     console.print(f"wrote {options.out}", soft_wrap=True)
   return 0
 
 
-def _select_given(
+def _flags_present(
   options: argparse.Namespace, names: Iterable[str]
 ) -> dict[str, Any]:
-  """Returns the flags of these names that are on the command line."""
+  """Returns `{name: value}` of those flags that are on the command line."""
   values = {name: getattr(options, name) for name in names}
   return {name: value for name, value in values.items() if value is not None}
 
 
 def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
+  """Returns the parser; its help shows `defaults`, those of --policy."""
   parser = argparse.ArgumentParser(
     prog="python -m experiments.evaluate",
     description="Evaluates a checkpoint of a run, or a Hugging Face folder, "
@@ -116,7 +122,9 @@ def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
   add = parser.add_argument
   add("--workdir", help="folder of the run to evaluate")
   add(
-    "--step", type=int, help="step of the checkpoint; default: the latest one"
+    "--step",
+    type=int,
+    help="training step of the checkpoint; default: the latest checkpoint",
   )
   add("--policy", help="Hugging Face folder to evaluate, instead of a run")
   add(
@@ -126,51 +134,54 @@ def _parser(defaults: Mapping[str, Any]) -> argparse.ArgumentParser:
   add(
     "--max_tokens",
     type=int,
-    help="largest number of tokens of a completion, for --policy; default: that "
-    "of the task",
+    help="largest number of tokens of a completion, for --policy; default: the "
+    "task's limit",
   )
   add(
     "--dtype",
-    help="type of the parameters of --policy, such as bfloat16; default: float32",
+    help="type of the parameters of --policy, such as bfloat16; default: "
+    "float32",
   )
   for name, kind, text in (
     ("problems", int, "number of held-out problems"),
-    ("samples", int, "samples of each problem"),
-    ("batch", int, "largest number of problems that are sampled at once"),
-    ("rows", int, "samples of a problem that are decoded at once, 0 for all"),
+    ("samples", int, "number of samples per problem"),
+    ("batch", int, "largest number of problems in a batch"),
+    ("rows", int, "samples per problem decoded in parallel; 0 decodes all"),
     ("temperature", float, "sampling temperature"),
     ("seed", int, "seed of the samples"),
   ):
-    default = f"default: that of the run's config, or {defaults[name]}"
+    default = (
+      f"default: the value in the run's config; for --policy: {defaults[name]}"
+    )
     add(f"--{name}", type=kind, help=f"{text}; {default}")
   add(
     "--out",
     type=epath.Path,
-    help="the .json file to write, with the samples in a .npz beside it",
+    help="JSON file to write; the samples go to a .npz file of the same name",
   )
   return parser
 
 
 def _check_options(options: argparse.Namespace) -> None:
-  """Checks that a run or a folder is named, and no flag belongs to the other."""
+  """Checks that the flags belong to exactly one of --workdir and --policy."""
   for name in ("workdir", "policy"):
     if getattr(options, name) is not None:
       arguments.check_folder(f"--{name}", getattr(options, name))
   if bool(options.workdir) == bool(options.policy):
     raise ValueError(
-      "name either --workdir, a run, or --policy, a Hugging Face folder: one "
-      "and not both"
+      "expected exactly one of --workdir (folder of a run) and --policy "
+      "(Hugging Face folder)"
     )
-  source, flags_of_the_other = "--workdir", ("task", "max_tokens", "dtype")
+  source, refused_flags = "--workdir", ("task", "max_tokens", "dtype")
   if options.policy:
-    source, flags_of_the_other = "--policy", ("step",)
+    source, refused_flags = "--policy", ("step",)
     if not options.task:
       raise ValueError(
         "--policy needs a --task; available: " + ", ".join(tasks.names())
       )
-  for name in flags_of_the_other:
+  for name in refused_flags:
     if getattr(options, name) is not None:
-      raise ValueError(f"--{name} has no meaning with {source}; leave it out")
+      raise ValueError(f"--{name} has no effect with {source}; leave it out")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
   python -m experiments.replay --workdir DIR [--step N]
 
-Reads the rollout and the state that the guard saved
-(`experiments.training.nan_guard`). Counts and names what is not finite in the
-rollout, the scoring passes, the metrics and the gradient, and then names the
-first operation that makes a NaN. Nothing is written.
+reads the rollout and the training state that the NaN guard saved
+(`experiments.training.nan_guard`). It lists the arrays that are not finite: of
+the rollout, of the scoring passes (forward passes over the completions), the
+metrics and the gradients. Then it names the first operation of the training
+step that makes a NaN. It writes no files. In shapes, P is the number of
+prompts, S of samples per prompt, and T of tokens.
 """
 
 from __future__ import annotations
@@ -34,13 +36,15 @@ from rl import learners, prepare, scoring, step, types
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns its exit status."""
+  """Runs the command; returns 0, or 2 for a wrong flag or path."""
   parser = argparse.ArgumentParser(
     prog="python -m experiments.replay", description=__doc__.splitlines()[0]
   )
   parser.add_argument("--workdir", required=True, help="folder of the run")
   parser.add_argument(
-    "--step", type=int, help="step that failed; default: the latest saved one"
+    "--step",
+    type=int,
+    help="training step that failed; default: the latest that was saved",
   )
   options = parser.parse_args(argv)
   with errors.usage_errors():
@@ -62,10 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _latest_failed_step(workdir: epath.Path) -> int:
+  """Returns the latest step whose rollout the NaN guard saved."""
   folders = sorted((workdir / nan_guard.FOLDER).glob("step_*"))
   if not folders:
     raise FileNotFoundError(
-      f"{workdir} has no saved rollout: the NaN guard has not ended that run"
+      f"{workdir} has no saved rollout, because the NaN guard has not ended "
+      "this run"
     )
   return int(folders[-1].name.removeprefix("step_"))
 
@@ -75,20 +81,20 @@ def describe(
   state: step.State,
   rollout_by_learner: Mapping[str, types.Rollout],
 ) -> Iterator[str]:
-  """Yields a line for each thing that is not finite, in the order of a step.
+  """Yields the lines of the report: the rollout first, the operation last.
 
   Args:
     e: the experiment.
-    state: the state before the step, with frozen parameters.
-    rollout_by_learner: the rollout of each learner that has its own, that of
-      the policy among them.
+    state: the state before the failed step, with frozen parameters.
+    rollout_by_learner: the rollout of the policy (key `learners.POLICY`), and
+      those of the other learners that sample one.
   """
   rollout = rollout_by_learner[learners.POLICY]
   yield from _describe_arrays(
     "the rollout", _float_fields(rollout), rollout.sample_mask
   )
   scores = jax.jit(lambda s, r: _score_tokens(e, s, r))(state, rollout)
-  yield from _describe_arrays("the scoring pass", scores, rollout.sample_mask)
+  yield from _describe_arrays("the scoring passes", scores, rollout.sample_mask)
   train_step = step.make(e.methods, e.policy, e.txs, e.plan)
   _, metrics = jax.device_get(jax.jit(train_step)(state, rollout_by_learner))
   for name, value in sorted(metrics.items()):
@@ -98,7 +104,9 @@ def describe(
     yield "the update is made"
   else:
     reason = nan_guard.skip_reason(metrics, e.plan)
-    reason = reason or "a score is not finite, or all groups are alike"
+    reason = reason or (
+      "a score is not finite, or the samples of each prompt have equal scores"
+    )
     yield f"the update is skipped: {reason}"
   names, num_arrays = _non_finite_gradients(e, state, rollout)
   if names:
@@ -110,7 +118,11 @@ def describe(
 
 
 def _float_fields(rollout: types.Rollout) -> dict[str, jax.Array]:
-  """Returns the floating-point fields of a rollout; padding is 0."""
+  """Returns the floating-point arrays of a rollout, `{name: [P, S, ...]}`.
+
+  Entries at tokens that the policy did not write and at steps that do not exist
+  are set to 0: they need not be finite.
+  """
   fields = {
     "scores": rollout.scores,
     "behavior_log_probs": jnp.where(
@@ -128,7 +140,11 @@ def _float_fields(rollout: types.Rollout) -> dict[str, jax.Array]:
 def _score_tokens(
   e: Experiment, state: step.State, rollout: types.Rollout
 ) -> dict[str, jax.Array]:
-  """Returns the results of the scoring passes that have a value per token."""
+  """Returns the results of the scoring passes that are `[P, S, T]`, by name.
+
+  They are the arrays that the method needs, and the log-probabilities under the
+  parameters before the step ("old"). Values at unscored tokens are set to 0.
+  """
   needs = prepare.required(e.method, e.plan.updates)
   needs |= {scoring.Need("old", scoring.log_probs)}
   extras = _with_missing_scores(e, state, rollout, needs).extras.arrays
@@ -145,7 +161,7 @@ def _with_missing_scores(
   rollout: types.Rollout,
   needs: Collection[scoring.Need],
 ) -> types.Rollout:
-  """Adds the results of scoring passes that the rollout does not have."""
+  """Returns the rollout with all `needs`; computes those not in its extras."""
   missing = {need for need in needs if need not in rollout.extras}
   return e.with_scores(state, rollout, missing)
 
@@ -153,12 +169,12 @@ def _with_missing_scores(
 def _describe_arrays(
   where: str, arrays: Mapping[str, jax.Array], mask: jax.Array
 ) -> Iterator[str]:
-  """Yields a line for each array that is not finite in a valid sample.
+  """Yields a line for each array that is not finite in an existing sample.
 
   Args:
-    where: name of the pass, for the line.
-    arrays: arrays `[P, S, ...]`.
-    mask: `[P, S]`, the valid samples.
+    where: where the arrays come from, for the line.
+    arrays: arrays `[P, S, ...]` by name.
+    mask: `[P, S]`, True for samples that exist.
   """
   for name, array in arrays.items():
     is_bad = ~np.isfinite(np.asarray(array))
@@ -174,7 +190,11 @@ def _describe_arrays(
 def _non_finite_gradients(
   e: Experiment, state: step.State, rollout: types.Rollout
 ) -> tuple[list[str], int]:
-  """Returns the parameters whose gradient is not finite, and the number of all."""
+  """Returns the parameters whose gradient is not finite, and a count.
+
+  The count is the number of all parameter arrays. The gradient is that of the
+  whole rollout at the parameters before the step, without minibatches.
+  """
 
   @jax.jit
   def check_gradients(state, rollout):
@@ -187,9 +207,9 @@ def _non_finite_gradients(
       state.params,
       batch,
       scales,
-      e.plan.single,
+      e.plan.single,  # the plan of one update over all samples
     )
-    return jax.tree.map(lambda g: jnp.isfinite(g).all(), gradients)
+    return jax.tree.map(lambda array: jnp.isfinite(array).all(), gradients)
 
   leaves = jax.tree.flatten_with_path(check_gradients(state, rollout))[0]
   names = [
@@ -205,7 +225,11 @@ def _find_operation(
   state: step.State,
   rollout_by_learner: Mapping[str, types.Rollout],
 ) -> Iterator[str]:
-  """Names the first operation of the step whose result is NaN."""
+  """Yields a line about the first operation of the step that makes a NaN.
+
+  `jax.debug_nans` raises an error at that operation. A second line has the
+  place in this project's code from which the operation was called.
+  """
   try:
     with jax.debug_nans(True):
       jax.block_until_ready(jax.jit(train_step)(state, rollout_by_learner))

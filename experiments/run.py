@@ -7,17 +7,19 @@
 In a multihost run (hosts of a TPU slice, nodes of GPUs) every process is
 started with the same arguments, with a workdir that all of them see, and with
 
-  --distributed         which asks the cluster for the other processes: TPU
-                        slices, Slurm, Kubernetes
+  --distributed         on TPU slices, Slurm and Kubernetes: JAX asks the
+                        cluster for the addresses of the other processes
   --coordinator=HOST:PORT --processes=N --process=I    on other clusters
 
---profile writes a profiler trace of three steps. --debug stops at the first
-operation that makes a NaN, with a traceback; it makes every program slower.
---explain prints how each array is split over the devices, and runs nothing.
+--profile writes a profiler trace of three dispatches (calls of the compiled
+training loop). --debug stops at the first operation that makes a NaN, with a
+traceback; every program runs slower with it. --explain prints how each array is
+split over the devices, and runs nothing.
 
-A mistake in config or flags is one line and exit status 2, before anything is
-written. A run that cannot go on (a full disk, a loss that stays NaN) ends with
-one line and status 1; SIGTERM saves the run and ends it with status 143.
+A mistake in the config or in a flag is reported in one line, with exit status
+2, before anything is written. A run that cannot go on (a full disk, a loss that
+stays NaN) reports the reason in one line and ends with status 1. After SIGTERM
+the run saves a checkpoint and ends with status 143.
 """
 
 from __future__ import annotations
@@ -35,8 +37,11 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def _check_packages() -> None:
-  """Refuses other packages of the same names, which are common words."""
-  # Imported late, so that a wrong package is reported in one line.
+  """Checks that `rl`, `models` and `rewards` are the packages of this checkout.
+
+  Their names are common words, so another package may be imported instead.
+  """
+  # Imported in the function, so that an error is reported in one line.
   import models
   import rewards
   import rl
@@ -46,18 +51,21 @@ def _check_packages() -> None:
     if root != _ROOT:
       raise errors.UsageError(
         f"package {package.__name__!r} comes from {root}, not from {_ROOT}; "
-        "run from the checkout, or `pip install -e .` in it"
+        f"start the command in {_ROOT}, or run `pip install -e .` there"
       )
 
 
 def _define_flags(values: flags.FlagValues) -> None:
   flags.DEFINE_string(
-    "workdir", None, "Folder of the run, or a bucket.", flag_values=values
+    "workdir",
+    None,
+    "Folder of the run, local or in a bucket.",
+    flag_values=values,
   )
   flags.DEFINE_boolean(
     "profile",
     False,
-    "Write a profiler trace of three steps.",
+    "Write a profiler trace of three dispatches.",
     flag_values=values,
   )
   flags.DEFINE_boolean(
@@ -94,11 +102,11 @@ def main(argv: Sequence[str]) -> int:
   """Runs the command.
 
   Args:
-    argv: the command's arguments, the program's name first.
+    argv: command line, with the name of the program first.
 
   Returns:
-    The exit status: 0; 143 if SIGTERM ended the run; 2 for a mistake and 1 for
-    a run that cannot go on, each printed in one line.
+    The exit status: 0; 143 if SIGTERM ended the run; 2 for a wrong config or
+    flag and 1 for a run that cannot go on, each reported in one line.
   """
   if {"--help", "-h"} & set(argv):
     print(__doc__)
@@ -110,10 +118,10 @@ def main(argv: Sequence[str]) -> int:
   )
   config, workdir = options.config, options.workdir
   _check_packages()
-  # Imported late: a mistake on the command line is reported before JAX loads.
+  # Imported here, so that a wrong flag is reported before JAX is loaded.
   import jax
 
-  # For the same reason.
+  # Imported here for the same reason.
   from experiments import report
   from experiments.cli import devices
   from experiments.training import loop, multihost, preemption, validate
@@ -130,7 +138,7 @@ def main(argv: Sequence[str]) -> int:
     multihost.check_same("--workdir", str(workdir))
     experiment = validate.check_and_build(config, workdir)
   if options.explain:
-    from experiments.aot.report import explain  # no run needs it
+    from experiments.aot.report import explain  # only --explain needs it
 
     print(explain(experiment))
     return 0

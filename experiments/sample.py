@@ -1,17 +1,20 @@
-"""Samples completions of prompts from a checkpoint of a run, or a Hugging Face folder.
+"""Prints completions of prompts, sampled from a checkpoint or a model folder.
 
   python -m experiments.sample --workdir DIR [--step N]
     [--prompt TEXT [--prompt TEXT ...]] [--talk] [--problems N]
     [--samples S] [--temperature T] [--max_tokens T] [--seed N]
 
-Without --prompt it samples the first held-out problems and scores the
-completions. With --talk it answers each line of standard input. A text task
-puts a prompt into its template; in the other tasks each word of a prompt is a
+samples from the run's latest checkpoint, or from the checkpoint at training
+step `--step`. Without --prompt and --talk the prompts are the first held-out
+problems of the task, and each completion is printed with its score. With --talk
+the command completes each line of standard input. A text task puts a prompt
+into its template; in the other tasks each word of a prompt is the text of one
 token: "2 3 4 = d2 d0".
 
   python -m experiments.sample --policy FOLDER --task "gsm8k(chat=False)" ...
 
-does the same with a Hugging Face folder. Nothing is written.
+does the same with the model in a local folder with Hugging Face files. The
+command writes no files.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ DEFAULT_PROBLEMS, DEFAULT_SAMPLES = 4, 2
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns its exit status."""
+  """Runs the command; returns 0, or 2 for a wrong flag or path."""
   # transformers warns that PyTorch is missing, but tokenizers do not need it.
   os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
@@ -48,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.check_counts(options, "problems", "samples", "max_tokens")
     arguments.check_counts(options, "step", minimum=0)
     arguments.check_seed("--seed", options.seed)
-    policy = _load_policy(options)
-    task = policy.task
+    loaded = _load_policy(options)
+    task = loaded.task
     problems = [
       make_problem(task, text, i) for i, text in enumerate(options.prompt)
     ]
@@ -57,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       problems = list(_held_out_problems(task, options.problems))
     max_tokens = options.max_tokens
     if max_tokens is None:
-      max_tokens = policy.settings["max_tokens"]
+      max_tokens = loaded.settings["max_tokens"]
     sampling = generation.Sampling(
       samples=options.samples,
       max_tokens=max_tokens,
@@ -66,13 +69,15 @@ def main(argv: Sequence[str] | None = None) -> int:
       temperature=options.temperature,
     )
   console = rich.console.Console(highlight=False)
-  console.print(f"{policy.name}, step {policy.step}: {task.name}")
+  console.print(f"{loaded.name}, step {loaded.step}: {task.name}")
   key = prng_keys.from_seed(options.seed)
-  answer = functools.partial(_answer, policy, key, sampling, console)
+  complete = functools.partial(
+    _print_completions, loaded, key, sampling, console
+  )
   for problem in problems:
-    answer(problem)
+    complete(problem)
   if options.talk:
-    _answer_lines(task, answer, console)
+    _complete_lines(task, complete, console)
   return 0
 
 
@@ -85,7 +90,9 @@ def _parser() -> argparse.ArgumentParser:
   add = parser.add_argument
   add("--workdir", help="folder of the run to sample from")
   add(
-    "--step", type=int, help="step of the checkpoint; default: the latest one"
+    "--step",
+    type=int,
+    help="training step of the checkpoint; default: the latest checkpoint",
   )
   add("--policy", help="Hugging Face folder to sample from, instead of a run")
   add(
@@ -98,18 +105,19 @@ def _parser() -> argparse.ArgumentParser:
     default=[],
     help="prompt to complete; may be repeated",
   )
-  add("--talk", action="store_true", help="answer lines of standard input")
+  add("--talk", action="store_true", help="complete lines of standard input")
   add(
     "--problems",
     type=int,
     default=DEFAULT_PROBLEMS,
-    help="number of held-out problems; default: %(default)s",
+    help="number of held-out problems, without --prompt and --talk; default: "
+    "%(default)s",
   )
   add(
     "--samples",
     type=int,
     default=DEFAULT_SAMPLES,
-    help="completions of each prompt; default: %(default)s",
+    help="number of completions per prompt; default: %(default)s",
   )
   add(
     "--temperature",
@@ -121,7 +129,8 @@ def _parser() -> argparse.ArgumentParser:
   add(
     "--max_tokens",
     type=int,
-    help="largest number of tokens of a completion; default: that of the task",
+    help="largest number of tokens of a completion; default: the limit of the "
+    "run's config, or of the task",
   )
   add("--seed", type=int, default=0, help="seed of the samples; default: 0")
   return parser
@@ -134,23 +143,27 @@ def _load_policy(options: argparse.Namespace) -> policies.LoadedPolicy:
       arguments.check_folder(f"--{name}", getattr(options, name))
   if bool(options.workdir) == bool(options.policy):
     raise ValueError(
-      "name either --workdir, a run, or --policy, a Hugging Face folder: one "
-      "and not both"
+      "expected exactly one of --workdir (folder of a run) and --policy "
+      "(Hugging Face folder)"
     )
   if options.workdir:
     if options.task:
-      raise ValueError("--task has no meaning with --workdir; leave it out")
+      raise ValueError("--task has no effect with --workdir; leave it out")
     return policies.load_from_run(options.workdir, options.step, {})
   if options.step is not None:
-    raise ValueError("--step has no meaning with --policy; leave it out")
+    raise ValueError("--step has no effect with --policy; leave it out")
   if not options.task:
-    raise ValueError("--policy needs a --task, whose prompts it completes")
-  needs_no_problems = options.prompt or options.talk
+    raise ValueError(
+      "--policy needs a --task, which provides the template and the problems"
+    )
+  has_prompts = options.prompt or options.talk
   return policies.load_from_folder(
     options.policy,
     options.task,
     max_tokens=options.max_tokens,
-    problems=1 if needs_no_problems else options.problems,
+    # `load_from_folder` checks these settings; with prompts of the user the
+    # test set is not read further.
+    problems=1 if has_prompts else options.problems,
     samples=options.samples,
     batch=jax.device_count(),
     temperature=options.temperature,
@@ -158,22 +171,22 @@ def _load_policy(options: argparse.Namespace) -> policies.LoadedPolicy:
 
 
 def make_problem(task: Task, text: str, number: int = 0) -> Problems:
-  """Makes a problem of a prompt; it has no known answer.
+  """Returns one problem `[1, L]` that has a prompt but no reference answer.
 
   Args:
-    task: task whose template or tokens the prompt uses.
+    task: task whose template or vocabulary encodes the prompt.
     text: the prompt.
     number: id of the problem, from which its random numbers are derived.
 
   Raises:
-    ValueError: the prompt is longer than the task's prompts, or has a word that
-      is no token.
+    ValueError: the prompt has no token or more than L = `task.prompt_length`,
+      or a word of it is not in the task's vocabulary.
   """
   ids = task.encode(text) if task.encode else _encode_words(task, text)
   if not 0 < len(ids) <= task.prompt_length:
     raise ValueError(
-      f"the prompt {text[:40]!r} has {len(ids)} tokens; {task.name} allows 1 to "
-      f"{task.prompt_length}"
+      f"the prompt {text[:40]!r} has {len(ids)} tokens, but prompts of "
+      f"{task.name} have 1 to {task.prompt_length}"
     )
   prompts = np.full((1, task.prompt_length), task.pad_id, np.int32)
   mask = np.zeros(prompts.shape, bool)
@@ -183,7 +196,7 @@ def make_problem(task: Task, text: str, number: int = 0) -> Problems:
 
 
 def _encode_words(task: Task, text: str) -> list[int]:
-  """Returns the ids of words, which are written as the task decodes tokens."""
+  """Returns one token id per word: the id that `task.decode` turns into it."""
   id_by_word = {task.decode([i]): i for i in range(task.vocab_size)}
   id_by_word.pop("", None)
   for word in text.split():
@@ -199,11 +212,13 @@ def _held_out_problems(task: Task, count: int) -> Iterator[Problems]:
     yield jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], problems)
 
 
-def _answer_lines(
-  task: Task, answer: Callable[[Problems], None], console: rich.console.Console
+def _complete_lines(
+  task: Task,
+  complete: Callable[[Problems], None],
+  console: rich.console.Console,
 ) -> None:
-  """Answers the lines of standard input until it ends."""
-  console.print("one prompt per line; Ctrl-D ends")
+  """Calls `complete` for each line of standard input, until the input ends."""
+  console.print("Type one prompt per line; Ctrl-D ends the command.")
   for number, line in enumerate(sys.stdin):
     if not line.strip():
       continue
@@ -212,32 +227,33 @@ def _answer_lines(
     except ValueError as error:
       console.print(str(error), style="red", markup=False)
       continue
-    answer(problem)
+    complete(problem)
 
 
-def _answer(
-  policy: policies.LoadedPolicy,
+def _print_completions(
+  loaded: policies.LoadedPolicy,
   key: jax.Array,
   sampling: generation.Sampling,
   console: rich.console.Console,
   problem: Problems,
 ) -> None:
-  """Prints the completions of one prompt, with scores if it has an answer."""
-  task = policy.task
-  # The prompt axis must be divisible by the devices that split it.
-  copies = sharding.num_prompt_shards(policy.sharding.mesh)
+  """Prints the completions of one problem, with scores if it can be scored."""
+  task = loaded.task
+  # The prompt axis must be divisible by the number of devices that split it, so
+  # the problem is repeated; only the samples of the first copy are printed.
+  copies = sharding.num_prompt_shards(loaded.sharding.mesh)
   problems = jax.tree.map(lambda leaf: np.repeat(leaf, copies, 0), problem)
   samples = jax.device_get(
     evaluator.generate(
-      policy.policy,
-      policy.params,
-      multihost.place(problems, policy.sharding),
+      loaded.policy,
+      loaded.params,
+      multihost.place(problems, loaded.sharding),
       key,
       sampling,
     )
   )
-  scores = None
-  if problem.facts:
+  scores = None  # [S]; NaN for a sample that could not be scored
+  if problem.facts:  # what the task needs to score; {} for a user's prompt
     judged = task.score(
       problem,
       samples.completions[:1],
@@ -252,7 +268,8 @@ def _answer(
   for s in range(sampling.samples):
     length = int(samples.lengths[0, s])
     notes = [] if scores is None else [f"score {scores[s]:.3g}"]
-    notes += [] if samples.finished[0, s] else [f"cut at {length} tokens"]
+    if not samples.finished[0, s]:
+      notes.append(f"cut off at {length} tokens")
     completion = task.decode(samples.completions[0, s, :length])
     console.print(f"  {completion}", markup=False, soft_wrap=True)
     if notes:

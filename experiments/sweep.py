@@ -1,21 +1,22 @@
-"""Runs one config with several values of its keys, or prints the commands.
+"""Prints or runs the commands of a sweep over values of config keys.
 
   python -m experiments.sweep --config FILE --workdir DIR
     [--product KEY=A,B,...]... [--zip KEY=A,B,...]... [--seeds N]
     [--set KEY=VALUE]... [--run] [--jobs N]
 
-KEY is a key of the config, as in --config.KEY=VALUE. Every value of one
---product is combined with every value of the others. The values of all --zip go
-together, the first with the first. Commas within brackets or quotes belong to a
-value:
+KEY is a key of the config, as in --config.KEY=VALUE. The runs have every
+combination of the values of all --product flags. All --zip flags together are
+one more factor of the product: the first value of each --zip, then the second
+of each, and so on. --set gives a key the same value in all runs. Commas within
+brackets or quotes belong to a value:
 
   --product "method=grpo(beta=0.0),max_at_k(k=4)" --product rollout.samples=8,16
 
-makes four runs for each seed, in folders whose names have the values that
-differ. All configs are checked before the first command is printed. Without
---run nothing else happens, and the lines can go to the queue of a cluster. With
---run they run here, --jobs at a time; finished runs are not repeated, and
-failed ones are listed at the end.
+makes four runs for each seed, each in a folder of DIR that is named after the
+values that vary. All configs are checked before the first command is printed.
+Without --run the command only prints one line per run, which can be submitted
+to the queue of a cluster. With --run it starts the runs on this machine, --jobs
+at a time; it does not repeat finished runs, and lists failed ones at the end.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class PlannedRun(NamedTuple):
   """One run of a sweep.
 
   Attributes:
-    name: name of its folder.
-    arguments: arguments of `python -m experiments.run`.
+    name: name of the run's folder.
+    arguments: command-line arguments of `python -m experiments.run`.
   """
 
   name: str
@@ -55,7 +56,7 @@ class PlannedRun(NamedTuple):
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; the exit status is 1 if a run failed."""
+  """Runs the command; returns 0, 1 if a run failed, or 2 for a wrong flag."""
   options = _parser().parse_args(argv)
   with errors.usage_errors():
     arguments.check_counts(options, "seeds", "jobs")
@@ -85,11 +86,17 @@ def _parser() -> argparse.ArgumentParser:
   )
   add = parser.add_argument
   add("--config", required=True, help="config file of all runs")
-  add("--workdir", required=True, help="folder in which each run has a folder")
+  add(
+    "--workdir", required=True, help="folder that holds the folders of the runs"
+  )
   for name, metavar, text in (
-    ("product", "KEY=A,B,...", "values that are combined with all others"),
-    ("zip", "KEY=A,B,...", "values that go together with those of other --zip"),
-    ("set", "KEY=VALUE", "a value that all runs have"),
+    (
+      "product",
+      "KEY=A,B,...",
+      "values to combine with those of all other keys",
+    ),
+    ("zip", "KEY=A,B,...", "values to pair, by position, with other --zip"),
+    ("set", "KEY=VALUE", "value of the key in all runs"),
   ):
     add(
       f"--{name}",
@@ -123,20 +130,23 @@ def plan_runs(
   fixed: Sequence[str] = (),
   seeds: int = 1,
 ) -> list[PlannedRun]:
-  """Returns the runs of a sweep, in the order of the arguments.
+  """Returns the runs of a sweep; the last factor and the seed vary fastest.
 
   Args:
-    config: config file.
-    workdir: folder of the runs' folders.
-    product, zipped: texts "key=a,b" of --product and --zip.
-    fixed: texts "key=value" of --set.
-    seeds: number of seeds, from 0.
+    config: config file of all runs.
+    workdir: folder that holds the folders of the runs.
+    product, zipped: values of the flags --product and --zip, "key=a,b".
+    fixed: values of the flag --set, "key=value".
+    seeds: number of seeds, which are 0 to `seeds` - 1. It must be 1 if "seed"
+      is one of the keys, whose values are the seeds then.
 
   Raises:
-    ValueError: a text has another form, a key occurs twice, the values of
-      `zipped` differ in number, or two runs would have the same folder.
+    ValueError: a flag has another form, a key occurs twice, the keys of
+      `zipped` have different numbers of values, or two runs would have the same
+      folder.
   """
-  # An axis is a list of choices; a choice is a list of (key, value) pairs.
+  # An axis is a factor of the product: a list of choices, each of which is a
+  # tuple of (key, value) pairs.
   axes = [
     [((key, value),) for value in values]
     for key, values in map(_split_values, product)
@@ -145,55 +155,61 @@ def plan_runs(
   lengths = {key: len(values) for key, values in zipped_values}
   if len(set(lengths.values())) > 1:
     raise ValueError(
-      "--zip needs equally many values of each key: "
+      "all --zip flags must have the same number of values: "
       + ", ".join(f"{key} has {count}" for key, count in lengths.items())
     )
   if zipped_values:
-    pairs = [
+    pairs_by_key = [
       [(key, value) for value in values] for key, values in zipped_values
     ]
-    axes.append(list(zip(*pairs, strict=True)))
+    axes.append(list(zip(*pairs_by_key, strict=True)))
   fixed_pairs = [_split_pair(text) for text in fixed]
   keys = [key for key, _ in fixed_pairs]
   keys += [key for axis in axes for key, _ in axis[0]]
   repeated = sorted({key for key in keys if keys.count(key) > 1})
   if repeated:
-    raise ValueError(f"{repeated[0]} is named twice; name it once")
+    raise ValueError(
+      f"the key {repeated[0]} occurs in several flags; use it in one of them"
+    )
   runs = []
   for choices in itertools.product(*axes):
     varied_pairs = [pair for choice in choices for pair in choice]
     for seed in range(seeds):
-      parts = [f"{key.rpartition('.')[2]}_{v}" for key, v in varied_pairs]
-      name = _folder_name(
-        *parts, *([f"seed_{seed}"] if "seed" not in keys else [])
-      )
-      words = [f"--config={config}", f"--workdir={workdir}/{name}"]
-      words += [f"--config.{k}={v}" for k, v in (*fixed_pairs, *varied_pairs)]
+      name_parts = [f"{key.rpartition('.')[2]}_{v}" for key, v in varied_pairs]
+      pairs = [*fixed_pairs, *varied_pairs]
       if "seed" not in keys:
-        words.append(f"--config.seed={seed}")
-      runs.append(PlannedRun(name, tuple(words)))
+        name_parts.append(f"seed_{seed}")
+        pairs.append(("seed", str(seed)))
+      name = _folder_name(*name_parts)
+      run_arguments = [f"--config={config}", f"--workdir={workdir}/{name}"]
+      run_arguments += [f"--config.{key}={value}" for key, value in pairs]
+      runs.append(PlannedRun(name, tuple(run_arguments)))
   names = [run.name for run in runs]
-  shared = sorted({name for name in names if names.count(name) > 1})
-  if shared:
-    raise ValueError(f"several runs would share the folder {shared[0]!r}")
+  duplicates = sorted({name for name in names if names.count(name) > 1})
+  if duplicates:
+    raise ValueError(f"several runs would share the folder {duplicates[0]!r}")
   return runs
 
 
 def _split_pair(text: str) -> tuple[str, str]:
-  """Splits "key=value" into its parts."""
+  """Splits "key=value" into key and value."""
   key, equals, value = text.partition("=")
   if not (equals and re.fullmatch(r"[\w.]+", key)):
     raise ValueError(
-      f"{text!r} is not of the form KEY=VALUE; such as optimizer.b2=0.99"
+      f"{text!r} must be of the form KEY=VALUE, such as optimizer.b2=0.99"
     )
   return key, value
 
 
 def _split_values(text: str) -> tuple[str, list[str]]:
-  """Splits "key=a,b" at the commas that are in no bracket and in no quote."""
-  key, rest = _split_pair(text)
+  """Splits "key=a,b" into key and values.
+
+  Commas within brackets or quotes do not separate values.
+  """
+  key, joined_values = _split_pair(text)
+  # `depth` counts open brackets; `quote` is the open quotation mark, or "".
   values, depth, quote = [""], 0, ""
-  for letter in rest:
+  for letter in joined_values:
     if quote:
       quote = "" if letter == quote else quote
     elif letter in "'\"":
@@ -207,12 +223,12 @@ def _split_values(text: str) -> tuple[str, list[str]]:
       continue
     values[-1] += letter
   if depth or quote:
-    raise ValueError(f"{text!r} ends within a bracket or a quote")
+    raise ValueError(f"{text!r} has an unmatched bracket or quotation mark")
   return key, [value.strip() for value in values]
 
 
 def _folder_name(*parts: str) -> str:
-  """Returns a folder name without characters that a shell interprets."""
+  """Joins parts with "-"; "_" replaces characters that a shell interprets."""
   text = "-".join(parts)
   return re.sub(r"_+", "_", re.sub(r"[^\w.+-]", "_", text)).strip("_") or "run"
 
@@ -223,34 +239,36 @@ def command(run: PlannedRun) -> list[str]:
 
 
 def check_runs(runs: Sequence[PlannedRun]) -> None:
-  """Refuses the first config that `experiments.run` would refuse; writes nothing.
+  """Checks that `experiments.run` would accept every run; writes nothing.
 
   Raises:
-    UsageError: the message of `experiments.run`, after the name of the run.
+    UsageError: a run would be refused. The message has the name of the first
+      such run and the reason, or names two different values of `cpu_devices`.
   """
-  # Imported late: printing the commands needs no JAX.
+  # Imported in the function, so that wrong flags are reported before JAX loads.
   from experiments.cli import devices
   from experiments.training import validate
 
   parsed = []
   for run in runs:
-    with _naming(run):
+    with _prefix_errors(run):
       parsed.append(_parse(run))
   counts = sorted({options.config.cpu_devices for options in parsed})
   if len(counts) > 1:
     raise errors.UsageError(
-      f"cpu_devices is {counts[0]} and {counts[-1]}; a process splits its CPU "
-      "only once, and this process checks all configs: make a sweep for each"
+      f"the runs have cpu_devices = {counts[0]} and {counts[-1]}, but one "
+      "process checks all configs and can set the number of CPU devices only "
+      "once; start a sweep for each value"
     )
   devices.configure(counts[0])  # before JAX looks for devices
   for run, options in zip(runs, parsed, strict=True):
-    with _naming(run):
+    with _prefix_errors(run):
       validate.check_and_build(options.config, options.workdir)
 
 
 @contextlib.contextmanager
-def _naming(run: PlannedRun) -> Iterator[None]:
-  """Puts the name of the run in front of a mistake."""
+def _prefix_errors(run: PlannedRun) -> Iterator[None]:
+  """Re-raises an error as a `UsageError` that begins with the run's name."""
   try:
     yield
   except (errors.UsageError, *errors.REFUSALS) as error:
@@ -269,13 +287,17 @@ def _define_workdir(values: flags.FlagValues) -> None:
 
 
 def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:
-  """Runs the commands, each with a log file; prints those that failed."""
+  """Starts the commands, `jobs` at a time, and returns the exit status.
+
+  The output of each run goes to a log file; the logs of failed runs are listed.
+  """
   console = rich.console.Console(stderr=True, highlight=False)
   failed = []
   with concurrent.futures.ThreadPoolExecutor(jobs) as threads:
-    for done, (run, status) in enumerate(threads.map(_run_one, runs), 1):
+    # `map` yields the results in the order of `runs`.
+    for number, (run, status) in enumerate(threads.map(_run_one, runs), 1):
       result = "done" if status == 0 else f"ended with status {status}"
-      console.print(f"{done} of {len(runs)}: {run.name} {result}")
+      console.print(f"{number} of {len(runs)}: {run.name} {result}")
       if status:
         failed.append(run)
   for run in failed:
@@ -284,6 +306,7 @@ def _run_all(runs: Sequence[PlannedRun], jobs: int) -> int:
 
 
 def _run_one(run: PlannedRun) -> tuple[PlannedRun, int]:
+  """Runs a command and returns (run, exit status)."""
   log_path = _log_path(run)
   log_path.parent.mkdir(parents=True, exist_ok=True)
   with log_path.open("ab") as log:
@@ -298,11 +321,11 @@ def _run_one(run: PlannedRun) -> tuple[PlannedRun, int]:
 
 
 def _log_path(run: PlannedRun) -> pathlib.Path:
-  """Returns the log file beside the run's folder, which may not exist yet."""
+  """Returns the path of the run's log: that of the run's folder, plus .log."""
   folder = next(
-    word.partition("=")[2]
-    for word in run.arguments
-    if word.startswith("--workdir=")
+    argument.partition("=")[2]
+    for argument in run.arguments
+    if argument.startswith("--workdir=")
   )
   return pathlib.Path(f"{folder}.log")
 

@@ -1,1 +1,1 @@
-"""Flags, checks of arguments, and error messages that all commands share."""
+"""Command-line flags, argument checks and error messages of all commands."""

@@ -21,20 +21,20 @@ from etils import epath
 
 from models import storage_paths
 
-# `jax.random.key` keeps 32 bits of a seed: beyond them, two different seeds
-# would name the same random numbers.
+# `jax.random.key` keeps the low 32 bits of a seed, so two seeds that differ
+# only in higher bits would give the same random numbers.
 LARGEST_SEED = 2**32 - 1
 
 
 def check_seed(name: str, seed: Any) -> None:
-  """Checks that a seed is an integer of 32 bits, all that JAX keeps of one.
+  """Checks that a seed is an integer from 0 to `LARGEST_SEED`; not a bool.
 
   Args:
     name: name of the flag or the config key, for the message.
     seed: value to check.
 
   Raises:
-    ValueError: if the seed is not an integer from 0 to 2^32 - 1.
+    ValueError: the seed has another type or is out of range.
   """
   is_integer = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
   if is_integer and 0 <= seed <= LARGEST_SEED:
@@ -44,65 +44,65 @@ def check_seed(name: str, seed: Any) -> None:
     nearest = min(max(seed, 0), LARGEST_SEED)
   raise ValueError(
     f"{name} = {seed!r} must be a whole number from 0 to {LARGEST_SEED} "
-    f"(2^32 - 1); nearest: {nearest}"
+    f"(2^32 - 1); the nearest valid seed is {nearest}"
   )
 
 
 def check_counts(
   options: argparse.Namespace, *names: str, minimum: int = 1
 ) -> None:
-  """Checks that count flags are not below the smallest useful value.
+  """Checks that flags are at least `minimum`; absent flags are not checked.
 
   Args:
-    options: parsed command line. A flag whose value is None is absent.
+    options: parsed command line; an absent flag has the value None.
     *names: names of the flags, without the dashes.
-    minimum: smallest value that is allowed.
+    minimum: smallest allowed value.
 
   Raises:
-    ValueError: if a flag is below `minimum`.
+    ValueError: a flag is below `minimum`.
   """
   for name in names:
     value = getattr(options, name)
     if value is not None and value < minimum:
-      raise ValueError(
-        f"--{name} {value} must be at least {minimum}; nearest: {minimum}"
-      )
+      raise ValueError(f"--{name} {value} must be at least {minimum}")
 
 
 def check_folder(name: str, folder: str) -> None:
-  """Checks that a flag names a folder, which need not exist.
+  """Checks that the path of a folder is not empty; the folder need not exist.
 
   Args:
     name: name of the flag, for the message.
-    folder: text of the flag. An empty text is refused, since `epath` would
-      take it for the current folder.
+    folder: value of the flag. `epath` reads an empty path as the current
+      folder, which is hardly what a user means.
 
   Raises:
-    ValueError: if the text is empty.
+    ValueError: the path is empty or blank.
   """
   if not folder.strip():
     raise ValueError(
-      f"{name} is empty; name a folder, or '.' for the current folder"
+      f"{name} is empty; give a folder, or '.' for the current folder"
     )
 
 
 def check_writable(name: str, path: epath.PathLike) -> None:
-  """Checks that a file can be written, by writing an empty one beside it.
+  """Checks that a file can be written, by writing an empty one in its folder.
 
-  The empty file is removed at once. Missing folders are not created; the
-  nearest existing folder is tried in their place.
+  The empty file is removed at once. If the folder is missing, it is not
+  created; the empty file goes into the nearest ancestor that exists.
 
   Args:
     name: name of the flag, for the message.
-    path: file that will be written later.
+    path: path of the file that the command writes later.
 
   Raises:
-    ValueError: if the path is a folder, or its folder cannot be written to.
+    ValueError: the path is a folder, or its folder cannot be written to.
   """
   path = storage_paths.parse(path)
   try:
     if path.is_dir():
-      raise ValueError(f"{name} {path} is a folder; name a file in it")
+      raise ValueError(
+        f"{name} {path} is a folder; give the path of a file in it"
+      )
     if storage_paths.is_remote(path):
       probe = path.parent / f".{path.name}.writable"
       probe.write_bytes(b"")
@@ -116,6 +116,6 @@ def check_writable(name: str, path: epath.PathLike) -> None:
   except OSError as error:
     reason = error.strerror or error
     raise ValueError(
-      f"{name} {path} cannot be written: {reason}; name a file in a folder "
-      "that can be written to"
+      f"{name} {path} cannot be written: {reason}; choose a folder in which "
+      "you may write"
     ) from None

@@ -1,7 +1,7 @@
-"""Flags of a command that takes a config: `--config FILE --config.KEY=VALUE`.
+"""Parses command lines with `--config FILE --config.KEY=VALUE`.
 
-A mistake in them is a `UsageError` of one line, which names the nearest flag,
-config key or config file.
+A mistake is reported as a `UsageError` of one line. For an unknown flag, config
+key or config file it suggests the nearest existing one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ml_collections import config_flags
 from experiments.cli import arguments, config_keys, config_names, errors
 from rl import registry
 
-# Adds the flags of a command, besides `--config`, to absl's flag values.
+# Defines the flags of a command other than `--config` in the given FlagValues.
 DefineFlags = Callable[[flags.FlagValues], None]
 
 
@@ -37,12 +37,12 @@ def parse(
     The flag values; `.config` is the config with its overrides applied.
 
   Raises:
-    UsageError: if the config file does not exist, a flag or a config key is
-      unknown, a value has the wrong type, a required flag is missing, or an
-      argument is not a flag. Unknown keys in the config file count too.
+    UsageError: the config file does not exist or cannot be loaded; a flag or a
+      config key (of the file or of an override) is unknown; a value has the
+      wrong type; a required flag is missing; or an argument is no flag.
   """
   _check_config_file(argv)
-  # The config as its file makes it: these keys may be overridden.
+  # First reads the config without overrides, whose keys must exist in it.
   without_overrides, _ = _read(argv, define, ("config",), overrides=False)
   with errors.usage_errors():
     config_keys.check(without_overrides.config)
@@ -61,11 +61,18 @@ def _read(
   required: Sequence[str],
   overrides: bool,
 ) -> tuple[flags.FlagValues, list[str]]:
-  """Reads the flags, and applies `--config.KEY=VALUE` if `overrides`.
+  """Reads the flags once, as described in `parse`.
 
-  Returns the flag values and the arguments that are not flags.
+  Args:
+    argv, define, required: same as in `parse`.
+    overrides: whether to apply `--config.KEY=VALUE`. If False, these arguments
+      and unknown flags are ignored.
+
+  Returns:
+    The flag values, and the arguments that are not flags.
   """
-  values = flags.FlagValues()  # new ones: the global ones can be read only once
+  # A new object, because the global `flags.FLAGS` can be parsed only once.
+  values = flags.FlagValues()
   values.set_gnu_getopt()
   config_flags.DEFINE_config_file(
     "config",
@@ -79,14 +86,15 @@ def _read(
     arguments_left = values(list(argv), known_only=not overrides)
   except (flags.Error, TypeError, ValueError) as error:
     raise errors.UsageError(_one_line(error)) from None
-  except (Exception, SystemExit) as error:  # the config file may raise anything
+  except (Exception, SystemExit) as error:
+    # Code in the config file may raise any exception.
     message = errors.describe_with_place(error)
     if isinstance(error, AttributeError) and error.name == "get_config":
       message = "the file defines no function get_config()"
     raise errors.UsageError(f"--config: {message}") from None
   if values["config"].present and values["config"].value is None:
     raise errors.UsageError(
-      "--config: get_config() returned None; end it with `return config`"
+      "--config: get_config() returned None; it must return the config"
     )
   for name in required:
     if values[name].value is None:
@@ -98,21 +106,22 @@ def _read(
 
 
 def _one_line(error: Exception) -> str:
-  """Returns absl's message about a flag as one line."""
+  """Returns the message of an absl error about a flag as one line."""
   lines = str(error).strip().splitlines()
   if "Traceback" not in str(error):
     return lines[0]
-  # absl shows the traceback of an error inside a config file; its last line has
-  # the message. A refusal by `config_names` needs no name of an exception.
+  # For an error inside a config file, absl's message is a traceback whose last
+  # line has the message of that error. "ValueError: " is dropped, because the
+  # ValueErrors of `config_names` are complete sentences.
   line = lines[-1].removeprefix("ValueError: ")
   if "get_config() missing" in line:
     return (
-      "--config names a file of several configs; write a name after a colon, "
-      "FILE.py:NAME"
+      "--config: the file defines several configs; choose one by its name, as "
+      "in FILE.py:NAME"
     )
   if "get_config() takes" in line:
     return (
-      "--config names a file of one config; leave out the colon and the name "
+      "--config: the file defines one config; leave out the colon and the name "
       "after it"
     )
   return line
@@ -136,32 +145,37 @@ def _check_config_file(argv: Sequence[str]) -> None:
 
 
 def _nearest_file(file: str, name: str) -> str:
-  """Returns what most likely was meant by `--config FILE:NAME`; "" if unknown.
+  """Returns the existing config whose path is most similar; "" if none is.
 
-  Looks among the files of the same folder; if the folder does not exist, among
-  all configs of the project.
+  If the folder of `file` exists, its files are compared, and `name` is appended
+  to the result. Otherwise all configs of the project are compared.
+
+  Args:
+    file: the text before the colon of `--config FILE.py:NAME`.
+    name: the colon and the text after it; "" without a colon.
   """
   folder = pathlib.Path(file).parent
   if folder.is_dir():
     files = sorted(map(str, folder.glob("*.py")))
-    near = difflib.get_close_matches(file, files, n=1)
-    return near[0] + name if near else ""
-  near = difflib.get_close_matches(file, config_names.listing(), n=1)
-  return near[0] if near else ""
+    matches = difflib.get_close_matches(file, files, n=1)
+    return matches[0] + name if matches else ""
+  matches = difflib.get_close_matches(file, config_names.listing(), n=1)
+  return matches[0] if matches else ""
 
 
 def _check_overrides(
   argv: Sequence[str], config: ml_collections.ConfigDict
 ) -> None:
-  """Checks that every `--config.KEY` is a key of the config."""
+  """Checks that every KEY of `--config.KEY=VALUE` is a key of the config."""
   for argument in argv[1:]:
+    # absl also accepts --noconfig.KEY, which sets a boolean to False.
     override = re.match(r"--?(?:no)?config\.([^=]+)", argument)
-    where, level = "config", config
+    where, block = "config", config  # descends into "a", "a.b", ...
     for key in override[1].split(".") if override else ():
       # A value that is not a ConfigDict has no keys.
-      keys = level if isinstance(level, ml_collections.ConfigDict) else ()
+      keys = block if isinstance(block, ml_collections.ConfigDict) else ()
       if key not in keys:
         raise errors.UsageError(
           registry.describe_unknown(f"key of {where}", key, keys)
         )
-      where, level = f"{where}.{key}", level[key]
+      where, block = f"{where}.{key}", block[key]

@@ -1,9 +1,9 @@
-"""Refuses config keys that no experiment reads, such as a misspelled one.
+"""Checks that every key of a config is known, to find misspelled keys.
 
-The known keys are those of `defaults.rl()` or `defaults.supervised()`. Configs
-are not locked: a lock would not check a dict that replaces another, and its
-error names neither the place of the key nor the nearest key of a short name
-such as `lr`.
+The known keys are those of `defaults.rl()` or, if `kind` is "supervised", of
+`defaults.supervised()`. The lock of `ConfigDict` is not used, because it does
+not check the keys of a dict that replaces another dict, and its error neither
+says in which block the key stands nor suggests `learning_rate` for `lr`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from rl import registry
 
 
 def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
-  """Checks that every key of a config is a key that is read.
+  """Checks that every key of a config is known.
 
   Args:
-    config: config of an experiment; its `base`, if it has one, is checked too.
-    where: name of the config, for the message.
+    config: config of an experiment. Its `base`, the config of the supervised
+      run that it starts from, is checked too if it is not empty.
+    where: path of the config, for the message.
 
   Raises:
-    ValueError: if a key is unknown. The message names the nearest one.
+    ValueError: a key is unknown. The message suggests the nearest known key.
   """
   supervised = config.get("kind") == "supervised"
   known_keys = (
@@ -42,12 +43,13 @@ def check(config: ml_collections.ConfigDict, where: str = "config") -> None:
 def _check(
   where: str, config: Mapping[str, Any], known_keys: Mapping[str, Any]
 ) -> None:
+  """Checks a dict of the config, and the dicts in it, for unknown keys."""
   for key, value in config.items():
     if key not in known_keys:
       raise ValueError(
         registry.describe_unknown(f"key of {where}", key, known_keys)
       )
-    # A dict that is empty by default takes names of the user (`learners`), or
-    # is checked by `check` (`base`, `mix.terms`).
+    # If the default is an empty dict, its keys are names that the user chooses
+    # (`learners`), or `check` calls `_check` for it (`base`, `mix.terms`).
     if isinstance(value, ml_collections.ConfigDict) and known_keys[key]:
       _check(f"{where}.{key}", value, known_keys[key])

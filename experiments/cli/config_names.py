@@ -1,11 +1,11 @@
-"""Names of configs: what follows `--config`.
+"""Lists and checks the names of configs: the texts that follow `--config`.
 
-A config file holds one config, `get_config()`, or several by name. A file of
-several is used as `--config FILE.py:NAME` and has three functions:
+A config file defines either one config, `get_config()`, or several named ones.
+A file with several is used as `--config FILE.py:NAME` and has three functions:
 
-  names()             the names that it accepts
-  get_config(name)    the config of that name
-  summary(name)       one phrase that says what the config is
+  names()             returns the valid names
+  get_config(name)    returns the config of a name
+  summary(name)       returns one phrase that describes the config
 """
 
 from __future__ import annotations
@@ -18,39 +18,42 @@ from collections.abc import Iterable
 
 FOLDER = "experiments/configs"
 LIST_COMMAND = "python -m experiments.catalogue configs"
-# Modules of the folder that hold no config.
+# Modules of the folder that define no config.
 _NO_CONFIGS = ("defaults",)
 
 
 def check(file: str, name: str, names: Iterable[str]) -> None:
-  """Checks the name of a config.
+  """Checks that a name is one of those that a config file defines.
 
   Args:
-    file: stem of the config file, such as "method".
+    file: name of the config file without the folder and ".py", such as
+      "method".
     name: text after the colon of `--config FILE.py:NAME`; "" if it is missing.
-    names: names that the file accepts.
+    names: names that the file defines.
 
   Raises:
-    ValueError: if the name is missing or unknown; the message has the nearest
-      name and the command that lists all of them.
+    ValueError: the name is missing or unknown. The message has the command that
+      lists all names and, if there is one, a similar name.
   """
   names = list(names)
   path = f"{FOLDER}/{file}.py"
   if not name:
     raise ValueError(
-      f"--config {path} needs a name after a colon, such as {path}:{names[0]}; "
+      f"--config {path} must have a name after a colon, such as "
+      f"{path}:{names[0]}; "
       f"`{LIST_COMMAND}` lists all names"
     )
   if name not in names:
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.3)
-    guess = f"did you mean {path}:{near[0]}? " if near else ""
+    # Names are short, so matches below difflib's default of 0.6 are useful.
+    matches = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.3)
+    guess = f"did you mean {path}:{matches[0]}? " if matches else ""
     raise ValueError(
       f"{path} has no config {name!r}; {guess}`{LIST_COMMAND}` lists all names"
     )
 
 
 def listing() -> dict[str, str]:
-  """Returns one phrase for each config, by the text that follows `--config`."""
+  """Returns `{text after --config: phrase}` for all configs of the project."""
   configs = importlib.import_module("experiments.configs")
   phrases = {}
   for info in pkgutil.iter_modules(configs.__path__):
@@ -67,6 +70,6 @@ def listing() -> dict[str, str]:
 
 
 def first_sentence(documented: object) -> str:
-  """Returns the first paragraph of a docstring as one line, without the dot."""
+  """Returns the docstring's first paragraph as one line, without its period."""
   paragraph = (inspect.getdoc(documented) or "").partition("\n\n")[0]
   return " ".join(paragraph.split()).rstrip(".")

@@ -1,17 +1,18 @@
 """Errors that a command reports in one line, without a traceback.
 
-A `UsageError` is a mistake of the user, found before anything is written; the
-command exits with status 2. A `RunError` ends a run that had begun, such as a
-full disk; the command exits with status 1. Outside of `usage_errors`, every
-other exception is a mistake in this project, and keeps its traceback.
+A `UsageError` is raised for a mistake of the user before anything is written;
+the command exits with status 2. A `RunError` ends a run that has begun, for
+example because the disk is full; the command exits with status 1. In a
+`usage_errors` block all other exceptions become a `UsageError`. Outside of it
+they indicate a bug of this project and are shown with their traceback.
 
 Example:
 
   @errors.one_line_errors
   def main(argv=None) -> int:
     with errors.usage_errors():
-      experiment = validate(argv)  # an exception here is printed in one line
-    run(experiment)  # an exception here keeps its traceback
+      experiment = validate(argv)  # every exception is reported in one line
+    run(experiment)  # only a UsageError or RunError is reported in one line
     return 0
 """
 
@@ -28,11 +29,12 @@ from collections.abc import Callable, Iterator
 from etils import epath
 
 USAGE, FAILURE = 2, 1  # exit statuses
-# Exceptions by which functions refuse a value, a path, or a missing package.
-# Their message is complete.
+# Exceptions that functions of this project raise for a wrong value, a path that
+# cannot be used, or a missing package. Their messages are full sentences, so
+# that the type and the place of the exception need not be shown.
 REFUSALS = (ValueError, OSError, ImportError)
 
-# Errors of the file system that no change of this project could prevent.
+# Error numbers of the file system whose cause is the machine, not this project.
 _DISK_ERRORS = (
   # no space left
   errno.ENOSPC,
@@ -51,20 +53,22 @@ _DISK_ERRORS = (
 
 
 class UsageError(Exception):
-  """A mistake of the user; its message is shown in one line."""
+  """A mistake of the user, for example in a flag, a config or a path."""
 
 
 class RunError(Exception):
-  """A reason why a run cannot go on; its message is shown in one line."""
+  """The reason why a run that has begun cannot go on."""
 
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-  """Re-raises an exception as a `UsageError`, which is printed in one line.
+  """Re-raises exceptions, except `RunError`, as a `UsageError`.
 
   Raises:
-    UsageError: in place of an exception of `REFUSALS`, with its message, and of
-      any other exception, with its type and its place in the code.
+    UsageError: the block raised an exception. The message is that of the
+      exception if its type is one of `REFUSALS`; otherwise it also has the type
+      and the line of code.
+    RunError: the block raised it.
   """
   try:
     yield
@@ -77,11 +81,13 @@ def usage_errors() -> Iterator[None]:
 
 
 def describe_with_place(error: BaseException) -> str:
-  """Returns type, message and place of an exception, for example
-  "TypeError: 'int' object is not callable (my_config.py:12)".
+  """Returns the type, the message and the line of code of an exception.
+
+  An example is "TypeError: 'int' object is not callable (my_config.py:12)". The
+  line is the innermost one outside of installed packages.
   """
   message = f"{type(error).__name__}: {error}"
-  if isinstance(error, SyntaxError):  # its message has the place
+  if isinstance(error, SyntaxError):  # its message already has file and line
     return message
   frames = [
     frame
@@ -97,13 +103,13 @@ def describe_with_place(error: BaseException) -> str:
 def translate_disk_errors(workdir: epath.PathLike) -> Iterator[None]:
   """Re-raises disk errors (full, read-only, permission) as a `RunError`.
 
-  Other exceptions pass unchanged.
+  Other exceptions are raised unchanged.
 
   Args:
     workdir: folder of the run, for the message.
 
   Raises:
-    RunError: if Python, Orbax or TensorStore raise a disk error inside.
+    RunError: Python, Orbax or TensorStore raised a disk error in the block.
   """
   try:
     yield
@@ -111,9 +117,12 @@ def translate_disk_errors(workdir: epath.PathLike) -> Iterator[None]:
     reason, file = _find_disk_error(error)
     if not reason:
       raise
+    # Orbax commits a checkpoint only when it is complete, so a failed write
+    # leaves the earlier checkpoints as they are.
     raise RunError(
       f"{file or workdir}: {reason}. The checkpoints in {workdir} are intact; "
-      "once this is repaired, the same command resumes from the last one"
+      "once the disk can be written to again, the same command resumes the run "
+      "from the latest checkpoint"
     ) from error
 
 
@@ -140,17 +149,20 @@ def one_line_errors(main: Callable[..., int]) -> Callable[..., int]:
 
 
 def _find_disk_error(error: BaseException | None) -> tuple[str, str]:
-  """Returns (reason, file) of a disk error among an exception and its causes.
+  """Searches an exception and its causes for a disk error.
 
-  The reason is the text of the operating system; both are "" if there is none.
+  Returns:
+    (reason, file): the operating system's text for the error, and the path, or
+    "" if it is not known. Both are "" if there is no disk error.
   """
   chain: list[BaseException] = []
   while error is not None and error not in chain:
     chain.append(error)
     for code in _DISK_ERRORS:
       reason = os.strerror(code)
-      # TensorStore raises a ValueError that holds the text alone.
       has_code = isinstance(error, OSError) and error.errno == code
+      # TensorStore raises a ValueError without the error number, whose message
+      # contains the operating system's text.
       if has_code or reason in str(error):
         return reason, str(getattr(error, "filename", None) or "")
     error = error.__cause__ or error.__context__

@@ -1,12 +1,12 @@
-"""Papers that the code realises, read from the `Source:` lines of docstrings.
+"""Lists the papers that `Source:` paragraphs of docstrings name.
 
-A `Source:` line may run over several lines and may name several papers, with
-semicolons between them:
+A `Source:` paragraph may have several lines and may name several papers,
+separated by semicolons:
 
   Source: Kool et al. 2019; Ahmadian et al. 2024, Back to Basics.
 
-`rows` pairs each paper with the method, reward, task, study or function whose
-docstring names it, and with the command that runs it.
+`rows` pairs each paper with each method, reward, task, claim or function that
+implements it, and with the command that runs the latter.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from rl import methods
 NO_COMMAND = "no command"
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGES = ("rl", "rewards", "models", "experiments")
-# From "Source:" or "Sources:" to the end of the paragraph.
+# Matches from "Source:" or "Sources:" to the end of the paragraph.
 _PARAGRAPH = re.compile(r"(?<!\S)Sources?: (.*?)(?=\n\s*\n|\Z)", re.S)
-SENTENCE_END = re.compile(r"(?<! al)\. (?=[A-Z])")  # not after "et al."
-_BETWEEN_PAPERS = re.compile(r";\s+(?![^()]*\))")  # no semicolon in brackets
+# Matches a period before a capital letter, except that of "et al.".
+SENTENCE_END = re.compile(r"(?<! al)\. (?=[A-Z])")
+# Matches a semicolon that is not in parentheses.
+_BETWEEN_PAPERS = re.compile(r";\s+(?![^()]*\))")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 
 class Documented(NamedTuple):
-  """A function, class or module whose docstring names papers.
+  """A docstring of a function, class or module, and the papers that it names.
 
   Attributes:
     module: dotted name of the module.
@@ -57,9 +59,9 @@ def source_text(docstring: str | None) -> str:
 def split(text: str) -> list[str]:
   """Splits the text after `Source:` into papers.
 
-  What follows the first sentence is a remark on the paper and is left out. A
-  part without a year that begins with a small letter is left out too: "this
-  codebase", "the exact form is ours", "the released scripts".
+  Only the first sentence is split; later sentences comment on the papers. Parts
+  without a year that begin with a lower-case letter, such as "this codebase" or
+  "the released scripts", are left out.
   """
   sentence = SENTENCE_END.split(text)[0]
   return [
@@ -70,7 +72,7 @@ def split(text: str) -> list[str]:
 
 
 def documented() -> Iterator[Documented]:
-  """Yields everything in the packages whose docstring names a paper."""
+  """Yields the docstrings in `_PACKAGES` that name at least one paper."""
   kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
   for package in _PACKAGES:
     for path in sorted((_ROOT / package).rglob("*.py")):
@@ -84,14 +86,24 @@ def documented() -> Iterator[Documented]:
 
 
 def rows() -> list[dict[str, str]]:
-  """Returns a row for each pair of a paper and what realises it, sorted."""
-  things = list(documented())
-  # To functions with a `Source:` line that of their module does not apply.
-  with_own_line = {(each.module, each.name) for each in things if each.name}
+  """Returns one row per pair of a paper and an implementation, by paper.
+
+  Returns:
+    Rows with the keys "paper", "kind" ("method", "reward", ...), "name" and
+    "command", sorted by paper without regard to case.
+  """
+  docstrings = list(documented())
+  # (module, function) of docstrings of functions and classes that name papers:
+  # the papers of the module's docstring do not apply to these functions.
+  functions_with_papers = {(d.module, d.name) for d in docstrings if d.name}
   results = []
-  for each in things:
-    for kind, name, command in _realised_by(each, with_own_line):
-      results += [_row(paper, kind, name, command) for paper in each.papers]
+  for docstring in docstrings:
+    for kind, name, command in _implementations(
+      docstring, functions_with_papers
+    ):
+      results += [
+        _row(paper, kind, name, command) for paper in docstring.papers
+      ]
   for name in claims.NAMES:
     command = f"python -m experiments.studies.claims {name}"
     for paper in split(claims.get(name).source):
@@ -104,68 +116,82 @@ def _row(paper: str, kind: str, name: str, command: str) -> dict[str, str]:
   return {"paper": paper, "kind": kind, "name": name, "command": command}
 
 
-def _realised_by(
-  each: Documented, with_own_line: set[tuple[str, str]]
+def _implementations(
+  docstring: Documented, functions_with_papers: set[tuple[str, str]]
 ) -> list[tuple[str, str, str]]:
-  """Returns (kind, name, command) of what a docstring describes."""
-  last = each.module.rpartition(".")[2]
-  name = each.name or last
+  """Returns (kind, name, command) of everything that a docstring describes."""
+  module_name = docstring.module.rpartition(".")[2]
+  name = docstring.name or module_name
   if (
-    name in methods.names() and methods.factory(name).__module__ == each.module
+    name in methods.names()
+    and methods.factory(name).__module__ == docstring.module
   ):
-    return [("method", name, _run("method", name, name))]
-  if each.module.startswith("experiments.tasks."):
-    return [("task", last, _task_command(last))]
-  names = [
+    return [("method", name, _run_command("method", name, name))]
+  if docstring.module.startswith("experiments.tasks."):
+    return [("task", module_name, _task_command(module_name))]
+  reward_names = [
     reward
     for reward in rewards.names()
-    if _describes(each, reward, with_own_line)
+    if _describes_reward(docstring, reward, functions_with_papers)
   ]
-  if names:
-    return [("reward", reward, _reward_command(reward)) for reward in names]
-  if each.module.startswith("rewards.verifiers."):
-    return [("verifier", f"{last}.{each.name}".rstrip("."), NO_COMMAND)]
-  if (
-    not each.name
-    and each.module.startswith("rewards.")
-    and (last in tasks.names())
-  ):
+  if reward_names:
     return [
-      ("task", last, _task_command(last))
-    ]  # the rules of an embedded task
-  kind = "function" if each.name else "module"
-  return [(kind, f"{each.module}.{each.name}".rstrip("."), NO_COMMAND)]
+      ("reward", reward, _reward_command(reward)) for reward in reward_names
+    ]
+  if docstring.module.startswith("rewards.verifiers."):
+    verifier = f"{module_name}.{docstring.name}".rstrip(".")
+    return [("verifier", verifier, NO_COMMAND)]
+  if (
+    not docstring.name
+    and docstring.module.startswith("rewards.")
+    and module_name in tasks.names()
+  ):
+    # A module of `rewards` with the rules of a task that needs no tokenizer.
+    return [("task", module_name, _task_command(module_name))]
+  kind = "function" if docstring.name else "module"
+  qualified_name = f"{docstring.module}.{docstring.name}".rstrip(".")
+  return [(kind, qualified_name, NO_COMMAND)]
 
 
-def _describes(
-  each: Documented, reward: str, with_own_line: set[tuple[str, str]]
+def _describes_reward(
+  docstring: Documented,
+  reward: str,
+  functions_with_papers: set[tuple[str, str]],
 ) -> bool:
-  """Returns whether a docstring is that of a reward.
+  """Returns whether the papers of a docstring are those of a reward.
 
-  It is the docstring of the reward itself, of the array function that the
-  reward applies (which its docstring has in backquotes), or of the reward's
-  module, if neither of these functions has a `Source:` line.
+  This is the case for the docstring of the reward itself and of an array
+  function that the reward's docstring names in backquotes. It is the case for
+  the docstring of the reward's module if none of these functions names papers.
   """
   make = rewards.factories()[reward]
-  if make.__module__ != each.module:
+  if make.__module__ != docstring.module:
     return False
   functions = {reward, *re.findall(r"`(\w+)`", make.__doc__ or "")}
-  if each.name:
-    return each.name in functions
-  return not any((each.module, name) in with_own_line for name in functions)
+  if docstring.name:
+    return docstring.name in functions
+  return not any(
+    (docstring.module, name) in functions_with_papers for name in functions
+  )
 
 
 def _reward_command(reward: str) -> str:
-  """The command of the config of a reward, or of the first that pays it."""
-  configs = [name for name in reward_configs.names() if reward in _paid(name)]
+  """Returns the command that trains with a reward.
+
+  Its config is the one named after the reward if that uses it, else the first
+  config that uses the reward.
+  """
+  configs = [
+    name for name in reward_configs.names() if reward in _rewards_of(name)
+  ]
   if not configs:
     return NO_COMMAND
   name = reward if reward in configs else configs[0]
-  return _run("reward", name, name)
+  return _run_command("reward", name, name)
 
 
-def _paid(name: str) -> set[str]:
-  """Returns the rewards that an entry of `configs/reward.py` names."""
+def _rewards_of(name: str) -> set[str]:
+  """Returns the names of the rewards that a config of `reward.py` uses."""
   entry = reward_configs.ENTRIES[name]
   calls = [entry.get("steps", "")]
   for term in entry.get("terms", {}).values():
@@ -174,15 +200,17 @@ def _paid(name: str) -> set[str]:
 
 
 def _task_command(name: str) -> str:
+  """Returns the command that evaluates (text tasks) or trains on a task."""
   if "tokenizer" in tasks.settings(name):
     return f"python -m experiments.evaluate --policy FOLDER --task {name}"
   path = f"{config_names.FOLDER}/{name}.py"
   for config in config_names.listing():
     if config.partition(":")[0] == path and not config.endswith(":base"):
-      return _run(name, config.partition(":")[2], name)
+      return _run_command(name, config.partition(":")[2], name)
   return NO_COMMAND
 
 
-def _run(file: str, name: str, workdir: str) -> str:
+def _run_command(file: str, name: str, workdir: str) -> str:
+  """Returns the command that runs config `name` of `FILE.py`."""
   config = f"{config_names.FOLDER}/{file}.py" + (f":{name}" if name else "")
   return f"python -m experiments.run --config {config} --workdir runs/{workdir}"

@@ -1,7 +1,7 @@
-"""Names with settings, such as `max_at_k(k=8)`.
+"""Parses and writes names with settings, such as `max_at_k(k=8)`.
 
-Configs name a task, a method or a reward by a call in Python's syntax, so that
-one string describes it on the command line, in a sweep and in a log.
+A config chooses a task, a method, a sampler or a reward by such a text, in the
+syntax of a Python call. The same text is used on the command line and in logs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.cli import arguments
 
-# An example of the value of a config key, by the last part of the key.
+# Examples for error messages, by the last part of the config key.
 EXAMPLES = {
   "method": "max_at_k(k=8, baseline='none')",
   "task": "countdown(count=4)",
@@ -31,35 +31,40 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
   Args:
     text: text to parse.
     key: config key whose value the text is, such as "mix.steps", for the
-      message.
+      message; "" if there is none.
+
+  Returns:
+    (name, settings).
 
   Raises:
-    ValueError: if the text is neither a name nor a call with literal keyword
-      settings, a setting stands twice, or a setting `seed` is not a seed.
+    ValueError: the text is neither a name nor a call with literal keyword
+      arguments, a keyword or a key of a dict occurs twice, or the value of a
+      setting `seed` is not a valid seed.
   """
   example = EXAMPLES.get(key.rpartition(".")[-1], EXAMPLES["method"])
-  problem = ValueError(
-    f"{key and f'{key}: '}cannot read {text!r}: write a name, or a name with "
-    f'settings such as "{example}"'
+  where = key and f"{key}: "
+  syntax_error = ValueError(
+    f"{where}cannot read {text!r}: write a name, or a name with settings such "
+    f'as "{example}"'
   )
   try:
     node = ast.parse(text.strip(), mode="eval").body
   except SyntaxError:
-    raise problem from None
+    raise syntax_error from None
   if isinstance(node, ast.Name):
     return node.id, {}
   is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+  # `arg` is None for `**settings`.
   if not is_call or node.args or any(k.arg is None for k in node.keywords):
-    raise problem
+    raise syntax_error
   try:
     settings = {k.arg: ast.literal_eval(k.value) for k in node.keywords}
   except (ValueError, TypeError):  # TypeError: a dict key is not hashable
-    raise problem from None
-  where = key and f"{key}: "
+    raise syntax_error from None
   repeated = _find_repeated(node)
   if repeated:
     raise ValueError(
-      f"{where}{text!r} gives {repeated} twice; give each setting once"
+      f"{where}{text!r} sets {repeated} twice; set each name once"
     )
   if "seed" in settings:
     arguments.check_seed(f"{where}{node.func.id}: seed", settings["seed"])
@@ -67,21 +72,21 @@ def parse(text: str, key: str = "") -> tuple[str, dict[str, Any]]:
 
 
 def write(name: str, settings: Mapping[str, Any]) -> str:
-  """Returns the text that `parse` reads as this name and these settings."""
+  """Returns the text from which `parse` reads this name and these settings."""
   values = ", ".join(f"{key}={value!r}" for key, value in settings.items())
   return f"{name}({values})" if settings else name
 
 
 def _find_repeated(call: ast.Call) -> str:
-  """Returns a setting, or a key of a dict, that stands twice; "" if none."""
-  # Python's parser accepts a repeated keyword; only its compiler refuses it.
-  groups = [[keyword.arg for keyword in call.keywords]]
-  groups += [
+  """Returns a keyword or a dict key that occurs twice; "" if none does."""
+  # `ast.parse` accepts a repeated keyword; only Python's compiler refuses it.
+  name_lists = [[keyword.arg for keyword in call.keywords]]
+  name_lists += [
     [ast.literal_eval(key) for key in node.keys]
     for node in ast.walk(call)
     if isinstance(node, ast.Dict)
   ]
-  for names in groups:
+  for names in name_lists:
     for name in names:
       if names.count(name) > 1:
         return str(name)

@@ -1,1 +1,1 @@
-"""Evaluation of a policy on held-out problems."""
+"""Evaluates policies on held-out problems, and estimates with intervals."""

@@ -1,8 +1,9 @@
-"""The advantages that a method gives to correct and incorrect samples.
+"""Computes a method's advantages by the number of correct samples in a group.
 
-They depend on how many of a prompt's S samples are correct. The method's own
-`prepare` runs on S + 1 groups, one for each count of correct samples from 0 to
-S, in which the verdict is the score.
+A group is the S samples of one prompt. `rl.prepare` computes the advantages of
+an artificial rollout of P = S + 1 groups, in which group c has c correct
+samples, c = 0 to S. The score of a sample is 1 if it is correct, else 0. All
+samples have the same T tokens and log-probabilities.
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ import numpy as np
 from rl import prepare, types
 from rl.method import Method
 
-_TOKENS = 4  # of every sample; advantages of tokens are averaged over them
-_NOT_COMPUTED = "No advantages over the counts"
+# T, tokens of every sample. Its value hardly matters, because advantages of
+# tokens are averaged over the sample.
+_TOKENS = 4
+_NOT_COMPUTED = "No advantages over the counts"  # start of the error messages
 
 
 @dataclasses.dataclass(frozen=True)
 class AdvantagesByCount:
-  """Mean advantages by the number c of correct samples, 0 to S.
+  """Mean advantages in groups with c correct samples, c = 0 to S.
 
-  Samples that the method keeps out of its loss count as 0.
+  A sample that the method's filters remove counts as advantage 0.
 
   Attributes:
-    right: `[S + 1]`, advantage of the correct samples; NaN at c = 0.
-    wrong: `[S + 1]`, advantage of the incorrect samples; NaN at c = S.
-    note: the method's name, and what else the values depend on.
+    right: `[S + 1]`, mean over the correct samples; NaN at c = 0.
+    wrong: `[S + 1]`, mean over the incorrect samples; NaN at c = S.
+    note: a phrase with the method's name and, if the values depend on the batch
+      or on the method's state, with that condition.
   """
 
   right: np.ndarray
@@ -38,20 +42,21 @@ class AdvantagesByCount:
 
 
 def compute(method: Method, samples: int) -> AdvantagesByCount:
-  """Computes the advantages of correct and incorrect samples at every count.
+  """Computes the mean advantages in groups with 0 to S correct samples.
 
   Args:
-    method: a method whose advantage is a function of the rollout alone.
-    samples: S.
+    method: a method whose advantages depend on nothing but the scores.
+    samples: S, samples per group.
 
   Raises:
-    ValueError: the method reads more than verdicts, or gives samples no
-      advantage.
+    ValueError: the method has a reward of its own, needs arrays that the
+      artificial rollout does not have, or no term of its loss reads a signal of
+      samples or tokens.
   """
   if method.reward is not None:
     raise ValueError(
-      f"{_NOT_COMPUTED}: {method.name} is paid by a mix of rewards, not by "
-      "verdicts."
+      f"{_NOT_COMPUTED}: the score of {method.name} is a mix of rewards, not "
+      "the verdict."
     )
   needs = sorted(map(str, method.signal_needs))
   if needs:
@@ -72,12 +77,13 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
     raise ValueError(
       f"{_NOT_COMPUTED}: {method.name} reads more than verdicts ({reason})."
     ) from None
-  # The first half of the groups again, beside other groups than before: their
-  # advantages change if they depend on the rest of the batch.
+  # Computes the first half of the groups once more, with copies of group 0 in
+  # place of the second half. If this changes their advantages, the advantages
+  # depend on the rest of the batch.
   half = samples // 2
   counts = np.arange(samples + 1)
-  order = np.where(counts <= half, counts, 0)
-  other_batch = jax.tree.map(lambda x: _reorder(x, order), rollout)
+  indices = np.where(counts <= half, counts, 0)
+  other_batch = jax.tree.map(lambda x: _take_groups(x, indices), rollout)
   signal_in_other_batch = np.asarray(signal_fn(other_batch))
   notes = [f"Advantages of {method.name}, where scores are verdicts"]
   if not np.allclose(
@@ -97,7 +103,10 @@ def compute(method: Method, samples: int) -> AdvantagesByCount:
 
 
 def _sample_signal(method: Method, rollout: types.Rollout) -> jax.Array:
-  """Returns the first signal that the loss reads, as `[P, S]`."""
+  """Returns the first signal that the loss reads, `[P, S]`; 0 where filtered.
+
+  A signal of tokens is averaged over the tokens of each sample.
+  """
   batch, _, _ = prepare.prepare(method, rollout, method.init())
   signal, mask = prepare.first_signal(method, batch)
   signal = jnp.where(mask, signal, 0.0)
@@ -105,19 +114,20 @@ def _sample_signal(method: Method, rollout: types.Rollout) -> jax.Array:
 
 
 def _masked_mean(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
-  """Means over samples, `[P, S] -> [P]`; NaN where the mask is empty."""
+  """Returns `[P]` means of the samples where `mask` is True; NaN if none is."""
   count = mask.sum(-1)
   total = np.where(mask, values, 0.0).sum(-1)
   return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _reorder(leaf: jax.Array, order: np.ndarray) -> jax.Array:
-  """Takes groups of every leaf that has a group axis."""
-  return leaf[order] if leaf.ndim and len(leaf) == len(order) else leaf
+def _take_groups(leaf: jax.Array, indices: np.ndarray) -> jax.Array:
+  """Returns `leaf[indices]`, or `leaf` if its first axis is not the groups."""
+  has_group_axis = leaf.ndim and len(leaf) == len(indices)
+  return leaf[indices] if has_group_axis else leaf
 
 
 def _make_groups(samples: int) -> types.Rollout:
-  """Makes a rollout of S + 1 groups; the first c samples of group c are correct."""
+  """Returns a rollout of S + 1 groups; c samples of group c are correct."""
   P, S, T = samples + 1, samples, _TOKENS
   correct = jnp.arange(S) < jnp.arange(P)[:, None]  # [P, S]
   return types.Rollout(

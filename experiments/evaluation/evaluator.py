@@ -1,9 +1,9 @@
 """Evaluates a policy: samples completions of held-out problems and scores them.
 
-The problems are the first ones of the task's test set. The random numbers
-depend only on the problem, the index of the sample and the key. Two policies,
-or one policy on two machines, are therefore compared on the same random
-numbers, whatever the batch size, the number of rows and the sharding.
+The problems are the first N of the task's test set. The random numbers of a
+sample depend only on the id of its problem, its index and the PRNG key, not on
+the batch size, the number of rows or the sharding. Evaluations of two policies
+with the same key therefore use the same random numbers.
 """
 
 from __future__ import annotations
@@ -49,44 +49,51 @@ def evaluate(
 
   Args:
     task: task whose test problems are used.
-    policy: functions of the decoder.
-    params: its parameters, under any sharding.
+    policy: policy to sample from, as functions of its parameters.
+    params: parameters of the policy, under any sharding.
     problems: N, number of test problems.
-    samples: S, samples per problem.
-    batch: largest number of problems that are sampled at once. All batches have
-      the same shape, which `batch_size` chooses; the last one is padded to it.
-      Therefore one compiled program serves all of them, and N need not be
-      divisible by the number of devices.
+    samples: S, number of samples per problem.
+    batch: largest number of problems in a batch. All batches have the size that
+      `batch_size` returns, and the last one is padded to it, so that one
+      compiled program serves all batches, and N need not be divisible by the
+      number of devices.
     key: PRNG key of the sampling.
-    step: finished training steps of the policy, for the record.
-    rows: samples of a problem that are decoded at once; 0 decodes all.
+    step: finished training steps of the policy, stored in the result.
+    rows: number of samples per problem that are decoded in parallel; 0 decodes
+      all of them.
     temperature: sampling temperature.
-    max_tokens: length at which a completion is cut; None takes the task's T.
-    sharding: sharding of the problem axis; None keeps the placement of
-      `params`.
-    between_batches: function called between two batches; it may raise.
-    update: function called after a batch with the number of finished problems.
+    max_tokens: largest number of tokens of a completion; None takes the task's
+      limit.
+    sharding: sharding of the problem axis; None puts the problems on the
+      default device.
+    between_batches: function called after each batch. It may raise an
+      exception, which ends the evaluation.
+    update: function called after each batch with the number of finished
+      problems.
 
   Returns:
-    The evaluation, on the host of every process.
+    The evaluation, as numpy arrays on every process.
   """
   sampling = _sampling(task, samples, rows, temperature, max_tokens)
   test_problems = jax.tree.map(np.asarray, task.test(problems))
   batch = batch_size(problems, batch, sharding)
-  parts = []
+  batch_results = []
   for start in range(0, problems, batch):
-    # The last batch repeats the last problem to have the same shape.
+    # In the last batch, copies of the last problem fill up the shape.
     indices = np.minimum(np.arange(start, start + batch), problems - 1)
     batch_problems = jax.tree.map(lambda x, i=indices: x[i], test_problems)
-    part = _sample_and_score(
+    arrays = _sample_and_score(
       task, policy, params, batch_problems, key, sampling, sharding
     )
-    size = min(batch, problems - start)
-    parts.append({name: value[:size] for name, value in part.items()})
-    update(start + size)
+    num_valid = min(batch, problems - start)  # without the copies
+    batch_results.append(
+      {name: array[:num_valid] for name, array in arrays.items()}
+    )
+    update(start + num_valid)
     between_batches()
   results = {
-    name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+    name: np.concatenate([arrays[name] for arrays in batch_results])
+    for name in batch_results[0]
   }
   return statistics.Evaluation(
     task=task.name,
@@ -100,27 +107,28 @@ def evaluate(
 def batch_size(
   problems: int, batch: int, sharding: jax.sharding.Sharding | None = None
 ) -> int:
-  """Returns the smallest batch size that needs equally many batches.
+  """Returns the smallest batch size with the same number of batches.
 
-  With `batch` 64, four problems are one batch of 4, and 65 problems are two
-  batches of 33, where two batches of 64 would compute 63 padded problems.
+  With `batch` = 64, four problems are one batch of 4, and 65 problems are two
+  batches of 33, whereas two batches of 64 would contain 63 copies as padding.
 
   Args:
     problems: number of problems.
-    batch: largest number of problems that are sampled at once.
-    sharding: sharding of the problem axis, whose size must divide `batch`. It
-      divides the result too.
+    batch: largest number of problems in a batch.
+    sharding: sharding of the problem axis. The number of shards must divide
+      `batch`, and divides the result.
   """
   shards = 1
   if sharding is not None:
     shards = batch // sharding.shard_shape((batch,))[0]
+  # -(-a // b) is a / b, rounded up.
   batches = -(-problems // batch)
-  evenly = -(-problems // batches)
-  return -(-evenly // shards) * shards
+  problems_per_batch = -(-problems // batches)
+  return -(-problems_per_batch // shards) * shards
 
 
 def sampling_settings(e: Experiment) -> generation.Sampling:
-  """Returns how `evaluate_experiment` samples each problem of a batch."""
+  """Returns the sampling settings that `evaluate_experiment` uses."""
   settings = e.config.evaluation
   return _sampling(
     e.task,
@@ -159,7 +167,8 @@ def evaluate_experiment(
 
   Args:
     e: the experiment.
-    params: all parameters of the policy, on the training mesh.
+    params: all parameters of the policy (trained and frozen), on the training
+      mesh.
     step, between_batches, update: same as in `evaluate`.
   """
   settings = e.config.evaluation
@@ -187,28 +196,29 @@ def evaluate_once(
   path: epath.Path,
   between_batches: Callable[[], None],
 ) -> statistics.Evaluation:
-  """Evaluates a training state and writes the result, unless a file has it.
+  """Returns the evaluation of a training state, and writes it to a file.
 
-  A resumed run therefore reads the evaluation that it has made before.
+  If the file has an evaluation of the same step, because the run was resumed,
+  that evaluation is returned.
 
   Args:
     e: the experiment.
     state: the training state.
     path: JSON file of the evaluation.
-    between_batches: function called between two batches; it may raise.
+    between_batches: same as in `evaluate`.
   """
-  done = int(state.step)
-  is_evaluated = path.exists() and statistics.load(path).step == done
+  step = int(state.step)
+  is_evaluated = path.exists() and statistics.load(path).step == step
   # All processes must take the same branch.
   if multihost.broadcast_from_process_0(is_evaluated):
     return statistics.load(path)
   update = progress.print_lines(
     print,
-    f"{path.parent}: evaluation at step {done}",
+    f"{path.parent}: evaluation at step {step}",
     e.config.evaluation.problems,
   )
   params = types.join(state.params, state.frozen)
-  evaluation = evaluate_experiment(e, params, done, between_batches, update)
+  evaluation = evaluate_experiment(e, params, step, between_batches, update)
   statistics.save(evaluation, path)
   return evaluation
 
@@ -222,7 +232,7 @@ def _sample_and_score(
   sampling: generation.Sampling,
   sharding: jax.sharding.Sharding | None,
 ) -> dict[str, np.ndarray]:
-  """Returns the fields of an `Evaluation` that have a problem axis."""
+  """Returns the results of a batch, by the field of `Evaluation`."""
   device_problems = multihost.place(problems, sharding)
   samples = generate(policy, params, device_problems, key, sampling)
   if task.jittable:
@@ -237,6 +247,7 @@ def _sample_and_score(
   results = multihost.fetch(
     {
       "scores": judged.scores,
+      # None if every sample could be scored.
       "scored": () if judged.scored is None else judged.scored,
       "correct": judged.correct,
       "answer_ids": judged.answer_ids,
@@ -258,8 +269,8 @@ def generate(
   key: jax.Array,
   sampling: generation.Sampling,
 ) -> generation.Samples:
-  """Samples completions; their random numbers depend on problem id and key."""
-  keys = generation.prompt_keys(key, 0, problems.ids)
+  """Samples completions of the problems, with random numbers by problem id."""
+  keys = generation.prompt_keys(key, 0, problems.ids)  # one per problem
   return generation.generate(
     policy, params, problems.prompts, problems.prompt_mask, keys, sampling
   )

@@ -1,4 +1,4 @@
-"""Confidence intervals of means: bootstrap over problems, Student over seeds."""
+"""Confidence intervals of means: bootstrap intervals and Student intervals."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ import numpy as np
 from scipy import special
 
 Array = jax.Array
-CONFIDENCE = 0.95
+CONFIDENCE = 0.95  # of `student_interval`
 
 
 def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns Student's 95 % interval of the mean over the first axis."""
+  """Returns the 95 % Student's t interval of the mean over the first axis.
+
+  Args:
+    values: `[n, ...]`, n independent values, such as one per seed.
+
+  Returns:
+    (low, high), each `[...]`; NaN if n is 1.
+  """
   n = len(values)
-  error = np.std(values, axis=0, ddof=1) / np.sqrt(n)
-  half = error * special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)
+  standard_error = np.std(values, axis=0, ddof=1) / np.sqrt(n)
+  half_width = standard_error * special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)
   mean = np.mean(values, axis=0)
-  return mean - half, mean + half
+  return mean - half_width, mean + half_width
 
 
 def bootstrap_interval(
@@ -25,37 +32,43 @@ def bootstrap_interval(
 ) -> tuple[Array, Array]:
   """Returns the percentile bootstrap interval of the mean over problems.
 
-  Problems are drawn with replacement. All C columns share the draws, so that
-  differences between columns stay paired.
+  Each resample draws N of the N problems with replacement. All C columns use
+  the same resamples, so the interval of a column of differences is that of a
+  paired comparison.
 
   Args:
-    values: `[N]` or `[N, C]`, one row per problem. NaN marks a value that a
-      problem does not have; it is left out of that column's mean.
-    key: PRNG key. The same key and N give the same draws.
-    level: coverage, in (0, 1).
-    resamples: number of bootstrap resamples.
+    values: `[N]` or `[N, C]`, C values for each of N problems. NaN marks a
+      value that does not exist; means leave it out.
+    key: PRNG key. The same key and the same N give the same resamples.
+    level: coverage of the interval, between 0 and 1.
+    resamples: number of resamples.
 
   Returns:
-    (low, high), each `[]` or `[C]` float32.
+    (low, high), each `[]` or `[C]` float32. Resamples in which a column has no
+    value are left out; a column without any value has the interval (NaN, NaN).
 
   Raises:
-    ValueError: `level` outside (0, 1).
+    ValueError: `level` is not between 0 and 1.
 
   Source: Efron and Tibshirani 1993, section 13.3.
   """
   if not 0.0 < level < 1.0:
-    raise ValueError(f"level={level} is no coverage; allowed: 0 < level < 1")
+    raise ValueError(f"level = {level} must be greater than 0 and less than 1")
   values = jnp.asarray(values, jnp.float32)
   count = values.shape[0]
   indices = jax.random.randint(key, (resamples, count), 0, count)
-  # How often each problem was drawn, [resamples, N]: sums become products.
-  times = jax.vmap(lambda row: jnp.bincount(row, length=count))(indices)
-  times = times.astype(jnp.float32)
+  # How often each resample contains each problem, [resamples, N]. With these
+  # counts the sums over a resample are one matrix product.
+  draws = jax.vmap(lambda row: jnp.bincount(row, length=count))(indices)
+  draws = draws.astype(jnp.float32)
   has_value = ~jnp.isnan(values)
   total = jnp.matmul(
-    times, jnp.where(has_value, values, 0.0), precision="highest"
+    draws, jnp.where(has_value, values, 0.0), precision="highest"
   )
-  weight = jnp.matmul(times, has_value.astype(jnp.float32), precision="highest")
+  num_values = jnp.matmul(
+    draws, has_value.astype(jnp.float32), precision="highest"
+  )
   tails = jnp.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-  low, high = jnp.nanquantile(total / weight, tails, axis=0)
+  # A resample without any value is 0 / 0 = NaN.
+  low, high = jnp.nanquantile(total / num_values, tails, axis=0)
   return low, high

@@ -1,4 +1,7 @@
-"""The exact expected accuracy of a majority vote among k samples."""
+"""Computes the expected accuracy of a majority vote among k samples, maj@k.
+
+P is the number of problems, S of samples per problem.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ import numpy as np
 
 
 def _check_budgets(ks: Sequence[int], samples: int) -> None:
+  """Checks that every k is from 1 to `samples`."""
   for k in ks:
     if not 1 <= k <= samples:
-      nearest = min(max(k, 1), samples)
       raise ValueError(
-        f"k={k} is impossible with {samples} samples per problem; allowed: "
-        f"1..{samples}, nearest {nearest}"
+        f"k={k} must be between 1 and {samples}, the number of samples per "
+        "problem"
       )
 
 
@@ -26,41 +29,45 @@ def majority_at_k(
 ) -> np.ndarray:
   """Returns the exact expected accuracy of a majority vote among k samples.
 
-  k of a group's n samples are drawn without replacement, each votes for its
-  answer, and the answer with the most votes wins. Tied answers share the win
-  equally. Answer -1 never votes, and a draw without any vote scores 0. The
-  value of an answer is the fraction of its samples that are correct. The result
-  is the mean over all C(n, k) draws, and therefore unbiased for k fresh
-  samples.
+  From the n valid samples of a problem, k are drawn without replacement. Each
+  drawn sample votes for its answer; samples without an answer do not vote. The
+  answer with the most votes wins, and the accuracy of the draw is the fraction
+  of correct samples among all n samples with that answer. If several answers
+  tie, it is the mean of their fractions; if no sample votes, it is 0. The
+  result is the mean over all C(n, k) draws. It is therefore an unbiased
+  estimate of the expected accuracy with k new samples.
 
   For example, the answers [a, a, b], of which a is correct, give 2/3 for k = 1
   and 1 for k = 3.
 
-  With m_c samples of answer c, whose value is r_c, and m_0 samples without an
-  answer, the draws in which v votes win are counted by
+  The draws are counted with polynomials. Let m_c be the number of samples with
+  answer c, r_c the fraction of them that is correct, and m_0 the number of
+  samples without an answer. In the product over the answers c
 
-    prod_c (sum_{u<v} C(m_c, u) x^u + y C(m_c, v) x^v) (1 + x)^m_0
+    (1 + x)^m_0 * prod_c (sum_{u < v} C(m_c, u) x^u + y * C(m_c, v) x^v)
 
-  whose coefficient of x^k y^t is the number of draws with t tied winners. A
-  second polynomial carries the sum of their r_c. All terms are positive, so
-  nothing cancels.
+  the coefficient of x^k y^t is the number of draws of k samples in which t
+  answers tie with v votes each, and no answer has more. A second polynomial has
+  the sum of the r_c of the tied answers over these draws. All terms are
+  positive, so there is no cancellation.
 
-  Runs on the host in float64, because binomial coefficients exceed float32. It
+  Runs in numpy with float64, because binomial coefficients exceed float32. It
   is fast enough for S up to about 1000.
 
   Args:
     answer_ids: `[P, S]` int, equal for equal answers, -1 without an answer.
     correct: `[P, S]`, 1 for a correct sample; any other value counts as wrong.
-    ks: sample budgets, each from 1 to S.
-    valid: `[P, S]` bool, samples that take part; None means all.
+    ks: values of k, each from 1 to S.
+    valid: `[P, S]` bool, True for samples that can be drawn; None means all.
 
   Returns:
-    `[P, len(ks)]` float64; NaN for a group with fewer than k samples.
+    `[P, len(ks)]` float64; NaN for a problem with fewer than k valid samples.
 
   Raises:
-    ValueError: a k is not from 1 to S.
+    ValueError: a k is not between 1 and S.
 
-  Source: Wang et al. 2023, Self-Consistency. The average over subsets is ours.
+  Source: Wang et al. 2023, Self-Consistency. The mean over all draws is an
+  addition of this implementation.
   """
   answer_ids, correct = np.asarray(answer_ids), np.asarray(correct)
   P, S = answer_ids.shape
@@ -72,39 +79,49 @@ def majority_at_k(
   choose = np.array(
     [[float(math.comb(n, u)) for u in range(S + 1)] for n in range(S + 1)]
   )
-  top = max(ks)
-  # Sum of the winner's value over all draws of x voting samples, by x.
-  wins = np.zeros((P, top + 1))
+  max_k = max(ks)
+  # [P, max_k + 1]: sum of the winner's value over draws of j voting samples.
+  wins = np.zeros((P, max_k + 1))
   for votes in range(1, int(sizes.max(initial=0)) + 1):
-    wins += _sum_wins(sizes, values, votes, top, choose)
-  silent = choose[(valid & ~voting).sum(-1)]  # [P, S + 1]
-  draws = choose[valid.sum(-1)]
+    wins += _sum_wins(sizes, values, votes, max_k, choose)
+  # [P, S + 1]: number of ways to draw j samples that do not vote.
+  silent_draws = choose[(valid & ~voting).sum(-1)]
+  draws = choose[valid.sum(-1)]  # [P, S + 1], number of draws of j samples
   columns = []
   for k in ks:
-    total = (wins[:, : k + 1] * silent[:, k::-1]).sum(-1)
-    enough = draws[:, k] > 0
-    columns.append(
-      np.where(enough, total / np.where(enough, draws[:, k], 1.0), np.nan)
-    )
+    # Sums over the number of voting samples in the draw, 0 to k.
+    total = (wins[:, : k + 1] * silent_draws[:, k::-1]).sum(-1)
+    is_possible = draws[:, k] > 0
+    num_draws = np.where(is_possible, draws[:, k], 1.0)
+    columns.append(np.where(is_possible, total / num_draws, np.nan))
   return np.stack(columns, -1)
 
 
 def _group_by_answer(
   answer_ids: np.ndarray, right: np.ndarray, voting: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns size and value of each answer, both `[P, S]`, largest answer first.
+  """Counts the samples of each answer, and the correct ones among them.
 
-  Entries after the last answer are 0.
+  Args:
+    answer_ids: `[P, S]`.
+    right: `[P, S]` bool, True for correct samples.
+    voting: `[P, S]` bool, True for samples that vote.
+
+  Returns:
+    (sizes, values), both `[P, S]`: entry c is the number of voting samples with
+    answer c, and the fraction of them that is correct. Answers are sorted by
+    size, the largest first. Entries after the last answer have size 0.
   """
-  same = answer_ids[:, :, None] == answer_ids[:, None, :]
+  same = answer_ids[:, :, None] == answer_ids[:, None, :]  # [P, S, S]
   same &= voting[:, :, None] & voting[:, None, :]
-  first = voting & ~np.tril(same, -1).any(-1)
-  size = same.sum(-1) * first
-  value = (same & right[:, None, :]).sum(-1) / np.maximum(size, 1)
-  order = np.argsort(-size, axis=-1, kind="stable")
+  # An answer is counted at the first sample that has it.
+  is_first = voting & ~np.tril(same, -1).any(-1)
+  sizes = same.sum(-1) * is_first
+  values = (same & right[:, None, :]).sum(-1) / np.maximum(sizes, 1)
+  order = np.argsort(-sizes, axis=-1, kind="stable")
   return (
-    np.take_along_axis(size, order, -1),
-    np.take_along_axis(value, order, -1),
+    np.take_along_axis(sizes, order, -1),
+    np.take_along_axis(values, order, -1),
   )
 
 
@@ -112,25 +129,43 @@ def _sum_wins(
   sizes: np.ndarray,
   values: np.ndarray,
   votes: int,
-  top: int,
+  max_k: int,
   choose: np.ndarray,
 ) -> np.ndarray:
-  """Sums the winners' values over the draws that `votes` votes win: `[P, top + 1]`."""
+  """Sums the winners' values over the draws in which `votes` votes win.
+
+  Args:
+    sizes, values: results of `_group_by_answer`.
+    votes: number of votes of the winners, v in `majority_at_k`.
+    max_k: largest number of samples of a draw.
+    choose: `[S + 1, S + 1]`, binomial coefficients C(n, u).
+
+  Returns:
+    `[P, max_k + 1]`: entry j is the sum over the draws of j voting samples, in
+    which several tied winners count with the mean of their values.
+  """
   P = sizes.shape[0]
-  ties = int((sizes >= votes).sum(-1).max())
-  ties = min(ties, top // votes)
-  # The two polynomials: [draws, values] x [P, samples drawn, tied winners].
-  state = np.zeros((2, P, top + 1, ties + 1))
-  state[0, :, 0, 0] = 1.0
+  max_ties = int((sizes >= votes).sum(-1).max())
+  max_ties = min(max_ties, max_k // votes)
+  # The two polynomials, [2, P, max_k + 1, max_ties + 1]. Entry [0, p, j, t] is
+  # the number of draws of j samples with t tied winners; [1, p, j, t] is the
+  # sum of the winners' values over these draws.
+  polynomials = np.zeros((2, P, max_k + 1, max_ties + 1))
+  polynomials[0, :, 0, 0] = 1.0
   for rank in range(int((sizes > 0).sum(-1).max())):
-    ways = choose[sizes[:, rank]]
-    largest = int(sizes[:, rank].max())
-    after = np.zeros_like(state)
-    for u in range(min(votes - 1, largest, top) + 1):
-      after[:, :, u:] += ways[:, u, None, None] * state[:, :, : top + 1 - u]
-    if ties and largest >= votes:
-      tied = ways[:, votes, None, None] * state[:, :, : top + 1 - votes, :-1]
-      after[:, :, votes:, 1:] += tied
-      after[1, :, votes:, 1:] += values[:, rank, None, None] * tied[0]
-    state = after
-  return (state[1, :, :, 1:] / np.arange(1, ties + 1)).sum(-1)
+    # Multiplies by the factor of the answer with this rank.
+    ways = choose[sizes[:, rank]]  # [P, S + 1]
+    max_size = int(sizes[:, rank].max())
+    product = np.zeros_like(polynomials)
+    for u in range(min(votes - 1, max_size, max_k) + 1):  # it has u votes
+      product[:, :, u:] += (
+        ways[:, u, None, None] * polynomials[:, :, : max_k + 1 - u]
+      )
+    if max_ties and max_size >= votes:  # it is one of the winners
+      tied = (
+        ways[:, votes, None, None] * polynomials[:, :, : max_k + 1 - votes, :-1]
+      )
+      product[:, :, votes:, 1:] += tied
+      product[1, :, votes:, 1:] += values[:, rank, None, None] * tied[0]
+    polynomials = product
+  return (polynomials[1, :, :, 1:] / np.arange(1, max_ties + 1)).sum(-1)

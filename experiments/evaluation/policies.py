@@ -1,4 +1,4 @@
-"""The policy loader: a checkpoint of a run, or a Hugging Face folder."""
+"""Loads the policy to evaluate: a checkpoint of a run or a model folder."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from rl import types
 from rl.sampling import generation
 
 PyTree = Any
-# Settings of an evaluation where neither a flag nor a run's config gives them.
+# Evaluation settings that neither a flag nor the config of a run sets.
 DEFAULTS = {
-  "problems": 256,
-  "samples": 16,
-  "batch": 64,
-  "rows": 0,
+  "problems": 256,  # number of held-out problems
+  "samples": 16,  # samples per problem
+  "batch": 64,  # largest number of problems in a batch
+  "rows": 0,  # samples per problem decoded in parallel; 0 decodes all
   "temperature": 1.0,
-  "seed": 0,
+  "seed": 0,  # of the samples
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadedPolicy:
-  """A policy with the task and the settings of its evaluation.
+  """A policy, and the task and settings with which it is evaluated.
 
   Attributes:
-    name: workdir or folder, for the table.
-    task, policy, params, step, sharding: same as in `evaluator.evaluate`.
-    settings: its other arguments, and the seed.
+    name: path of the workdir or of the model folder, shown above the table.
+    task, policy, params, step, sharding: arguments of `evaluator.evaluate`.
+    settings: its arguments "problems", "samples", "batch", "rows",
+      "temperature" and "max_tokens"; and "seed", the seed of its `key`.
   """
 
   name: str
@@ -61,13 +62,14 @@ def load_from_run(
 
   Args:
     workdir: folder of the run.
-    step: step of the checkpoint; None takes the latest.
-    overrides: settings of `DEFAULTS` that replace those of the run's config.
+    step: training step of the checkpoint; None takes the latest.
+    overrides: values, by the names in `DEFAULTS`, that replace those of
+      `config.evaluation`.
 
   Raises:
-    FileNotFoundError: the folder has no run, or no such checkpoint.
-    ValueError: the folder has another kind of config, or the task has fewer
-      problems than the evaluation asks for.
+    FileNotFoundError: the folder has no run, or no checkpoint of that step.
+    ValueError: the config in the folder is not that of a run, or an evaluation
+      setting is out of range.
   """
   workdir = storage_paths.parse(workdir)
   config = workdirs.read_config(workdir)
@@ -104,31 +106,35 @@ def load_from_folder(
   dtype: str = "float32",
   **overrides: Any,
 ) -> LoadedPolicy:
-  """Loads a Hugging Face folder onto all local devices; its step is 0.
+  """Loads a local folder with Hugging Face files onto all local devices.
 
   Args:
-    folder: folder of the weights; a text task also uses its tokenizer.
-    task: name of the task, or a call with settings.
-    max_tokens: length at which a completion is cut; None takes the task's T.
+    folder: folder with the weights. A text task also uses its tokenizer.
+    task: name of the task, or the name with settings.
+    max_tokens: largest number of tokens of a completion; None takes the task's
+      limit.
     dtype: type of parameters and activations.
-    **overrides: settings that replace those of `DEFAULTS`.
+    **overrides: values that replace those in `DEFAULTS`.
+
+  Returns:
+    The policy; its `step` is 0.
 
   Raises:
-    ValueError: the folder or the task cannot be loaded, they do not fit each
-      other, or a setting is out of range.
+    ValueError: the folder or the task cannot be loaded, the model does not have
+      all tokens of the task, or a setting is out of range.
   """
   devices.configure()
   model = decoder.choose_fast_forms(hf.load_config(folder, dtype))
-  made_task = _make_task(task, str(folder), model)
+  loaded_task = _make_task(task, str(folder), model)
   if max_tokens is None:
-    max_tokens = made_task.completion_length
+    max_tokens = loaded_task.completion_length
   settings = {**DEFAULTS, **overrides, "max_tokens": max_tokens}
   mesh = sharding.make_mesh()
-  _check_settings(made_task, model, mesh.size, **settings)
+  _check_settings(loaded_task, model, mesh.size, **settings)
   _, params = hf.load(folder, dtype=dtype, mesh=mesh)
   return LoadedPolicy(
     name=str(folder),
-    task=made_task,
+    task=loaded_task,
     policy=policy.bind(model),
     params=params,
     step=0,
@@ -138,18 +144,22 @@ def load_from_folder(
 
 
 def _make_task(text: str, folder: str, model: ModelConfig) -> tasks.Task:
-  """Makes the task; a text task uses the tokenizer of the folder.
+  """Makes the task `text`, a name or a name with settings.
+
+  A text task uses the tokenizer of the folder.
 
   Raises:
-    ValueError: the task is unknown, or has more tokens than the policy.
+    ValueError: the task is unknown, or its vocabulary is larger than the
+      model's.
   """
   task = build.make_task_from_text(text, tokenizer=folder)
   if "tokenizer" in tasks.settings(spec.parse(text)[0]):
     hf.check_tokenizer(model, task.vocab_size, folder)
   elif task.vocab_size > model.vocab_size:
     raise ValueError(
-      f"{task.name} has {task.vocab_size} tokens, but the embedding of "
-      f"{folder} has only {model.vocab_size} rows; use a larger policy"
+      f"the vocabulary of {task.name} has {task.vocab_size} tokens, but that "
+      f"of {folder} has only {model.vocab_size}; choose a model with a larger "
+      "vocabulary"
     )
   return task
 
@@ -167,18 +177,21 @@ def _check_settings(
   max_tokens: int,
   seed: int,
 ) -> None:
-  """Refuses settings that would fail only after the weights are read."""
-  del seed  # every seed is valid
+  """Checks the settings, because reading the weights takes long.
+
+  `shards` is the number of devices that split the problems of a batch.
+  """
+  del seed  # checked by the commands
   if problems < 1:
     raise ValueError(f"--problems {problems} must be at least 1")
-  task.test(problems)
+  task.test(problems)  # raises a ValueError if the test set is smaller
   if batch < 1 or batch % shards:
     nearest = max(shards, round(batch / shards) * shards)
     raise ValueError(
-      f"--batch {batch} is not divisible by the {shards} devices; nearest: "
-      f"{nearest}"
+      f"--batch {batch} is not divisible by the {shards} devices; the nearest "
+      f"multiple is {nearest}"
     )
-  generation.Sampling(
+  generation.Sampling(  # its constructor checks the values
     samples=samples,
     rows=rows,
     max_tokens=max_tokens,
@@ -186,10 +199,12 @@ def _check_settings(
     pad_id=task.pad_id,
     temperature=temperature,
   )
-  positions = task.prompt_length + max_tokens - 1  # the last token is not fed
+  # The last token of a completion is never an input of the model.
+  positions = task.prompt_length + max_tokens - 1
   if model.positions == "learned" and positions > model.max_positions:
     raise ValueError(
       f"prompts of {task.prompt_length} and completions of {max_tokens} tokens "
-      f"need {positions} positions, but the policy learned "
-      f"{model.max_positions}; lower the task's prompt_length or --max_tokens"
+      f"need {positions} positions, but the model has learned embeddings of "
+      f"{model.max_positions} positions; lower the task's prompt_length or "
+      "--max_tokens"
     )

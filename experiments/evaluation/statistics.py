@@ -1,13 +1,19 @@
 """Evaluation statistics: estimates with intervals, their tables and files.
 
-Every number is a mean over problems of an unbiased estimate for each problem,
-with a 95 % bootstrap interval over problems. Two policies are compared on the
-same problems, so the interval of their difference is paired.
+Every estimate is a mean over N problems of an unbiased estimate for each
+problem, which is computed from the problem's S samples, and has a 95 %
+bootstrap interval over problems. The interval of a difference of two policies
+is that of the differences on the same problems (paired).
 
-  accuracy/pass@k   at least one of k samples is correct, for every k up to S
-  accuracy/maj@k    the majority answer of k samples is correct
-  reward/max@k      best score of k samples
-  reward/mean, length/mean, length/truncated_frac
+  accuracy/pass@k        probability that at least one of k samples is correct
+  accuracy/maj@k         probability that the majority answer of k samples is
+                         correct
+  reward/max@k           expected highest score of k samples
+  reward/mean            mean score
+  length/mean            mean number of tokens
+  length/truncated_frac  fraction of samples that EOS did not end
+
+k is every number from 1 to S.
 """
 
 from __future__ import annotations
@@ -31,12 +37,12 @@ from experiments.evaluation import intervals, majority_vote
 from experiments.logging import json_files
 from rl import objectives
 
-# In front of the names of these statistics in `metrics.jsonl`.
+# Prefix of the names of these statistics in `metrics.jsonl`.
 METRIC_PREFIX = "evaluation/"
 
 
 class Estimate(NamedTuple):
-  """A mean over problems with its 95 % interval."""
+  """A mean over problems with the bounds of its 95 % interval."""
 
   mean: float
   low: float
@@ -49,14 +55,16 @@ class Evaluation:
 
   Attributes:
     task: name of the task with its settings.
-    step: finished training steps of the policy; 0 is the base.
+    step: finished training steps of the policy; 0 before training.
     temperature: sampling temperature.
     ids: `[N]` int32, ids of the problems.
     scores: `[N, S]` float32, NaN for a sample that could not be scored.
     correct: `[N, S]` int8, 1 correct, 0 incorrect, -1 unknown.
-    answer_ids: `[N, S]` int32, equal for equal answers; -1 without an answer.
-    lengths: `[N, S]` int32, tokens, EOS included.
-    finished: `[N, S]` bool, whether EOS ended the sample.
+    answer_ids: `[N, S]` int32, equal for equal answers to one problem; -1 for a
+      sample without an answer.
+    lengths: `[N, S]` int32, number of tokens of a sample, EOS included.
+    finished: `[N, S]` bool, whether EOS ended the sample, and not the limit of
+      tokens.
   """
 
   task: str
@@ -76,10 +84,10 @@ class Evaluation:
 
   @functools.cached_property
   def columns(self) -> dict[str, np.ndarray]:
-    """The estimates for each problem, `{name: [N]}`.
+    """The estimate of each statistic for each problem, `{name: [N]}`.
 
-    pass@k of a problem with fewer than k known verdicts is NaN, and so is max@k
-    of a problem with fewer than k scores.
+    pass@k and maj@k of a problem with fewer than k known verdicts are NaN, and
+    so is max@k of a problem with fewer than k scores.
     """
     ks = range(1, self.samples + 1)
     has_verdict = self.correct >= 0
@@ -96,10 +104,8 @@ class Evaluation:
     for k in ks:
       columns[f"accuracy/maj@{k}"] = majority[:, k - 1]
     has_score = ~np.isnan(self.scores)
-    scores, score_count = (
-      np.where(has_score, self.scores, 0.0),
-      has_score.sum(-1),
-    )
+    score_count = has_score.sum(-1)
+    scores = np.where(has_score, self.scores, 0.0)
     for k in ks:
       max_at_k = objectives.max_at_k_value(scores, k, has_score)
       columns[f"reward/max@{k}"] = np.where(score_count >= k, max_at_k, np.nan)
@@ -111,12 +117,12 @@ class Evaluation:
 
   @functools.cached_property
   def estimates(self) -> dict[str, Estimate]:
-    """The mean over problems of every column, with its interval."""
+    """The mean over problems of each statistic, with its interval."""
     return _estimate(self.columns)
 
   @property
   def metrics(self) -> dict[str, float]:
-    """The means by the names that they have in `metrics.jsonl`."""
+    """The means without intervals, by their names in `metrics.jsonl`."""
     return {
       METRIC_PREFIX + name: estimate.mean
       for name, estimate in self.estimates.items()
@@ -124,14 +130,15 @@ class Evaluation:
 
 
 def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
-  """Returns trained minus base, with paired intervals over the same problems.
+  """Returns the differences "trained minus base", with paired intervals.
 
   Args:
     base, trained: evaluations of one task on the same problems. If their
-      numbers of samples differ, only the columns that both have are compared.
+      numbers of samples differ, only the statistics of both are compared.
 
   Returns:
-    `{name: difference with its 95 % interval}`.
+    `{name: difference with its 95 % interval}`. A problem whose estimate is NaN
+    in either evaluation is left out of that difference.
 
   Raises:
     ValueError: the tasks or the problems differ.
@@ -140,7 +147,7 @@ def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
     raise ValueError(
       "cannot compare evaluations of different problems: "
       f"{base.task} on {len(base.ids)} problems and {trained.task} on "
-      f"{len(trained.ids)}; evaluate both on the same ones"
+      f"{len(trained.ids)}; evaluate both policies on the same problems"
     )
   return _estimate(
     {
@@ -152,9 +159,9 @@ def compare(base: Evaluation, trained: Evaluation) -> dict[str, Estimate]:
 
 
 def _estimate(columns: dict[str, np.ndarray]) -> dict[str, Estimate]:
-  """Returns the mean of each column over problems, with its interval."""
-  values = np.stack(list(columns.values()), -1)  # [N, columns]
-  # A fixed key, so that an interval is a function of the data alone.
+  """Returns the mean of each column `[N]`, without NaN, with its interval."""
+  values = np.stack(list(columns.values()), -1)  # [N, C], C columns
+  # The key is fixed, so that equal data give equal intervals.
   low, high = intervals.bootstrap_interval(values, jax.random.key(0))
   is_nan = np.isnan(values)
   count = np.maximum((~is_nan).sum(0), 1)
@@ -166,7 +173,7 @@ def _estimate(columns: dict[str, np.ndarray]) -> dict[str, Estimate]:
 
 
 def budgets(samples: int) -> list[int]:
-  """Returns the values of k that tables show: 1, 2, 4, ... and S itself."""
+  """Returns the values of k in tables: S and the powers of 2 below it."""
   powers = [2**i for i in range(samples.bit_length())]
   return sorted({*powers, samples})
 
@@ -174,14 +181,17 @@ def budgets(samples: int) -> list[int]:
 def table(
   evaluations: dict[str, Evaluation], title: str = ""
 ) -> rich.table.Table:
-  """Makes a table for the terminal, with the difference if there are two.
+  """Returns a table with one column per evaluation, for the terminal.
+
+  Two evaluations get a third column with their difference, second minus first.
 
   Args:
-    evaluations: evaluations by the name of their column, the base first.
+    evaluations: `{column title: evaluation}`, the base policy first.
     title: title above the table, or "".
 
   Returns:
-    The table. A difference whose interval excludes 0 is coloured.
+    The table. A difference whose interval excludes 0 is green if it is
+    positive, and red if it is negative.
   """
   first, *others = evaluations.values()
   rich_table = rich.table.Table(
@@ -199,13 +209,15 @@ def table(
   if differences is not None:
     rich_table.add_column("difference", justify="right", no_wrap=True)
   ks = budgets(min(e.samples for e in evaluations.values()))
-  # Without graded scores, max@k would repeat pass@k.
+  # If every score is the verdict, max@k equals pass@k and is left out.
   is_graded = any(
     ((e.scores != e.correct) & ~np.isnan(e.scores)).any()
     for e in evaluations.values()
   )
-  groups = [
+  # Sections of the table: `{statistic: label of the row}`.
+  sections = [
     {f"accuracy/pass@{k}": f"pass@{k}" for k in ks},
+    # maj@1 and maj@2 equal pass@1 if every sample has an answer.
     {f"accuracy/maj@{k}": f"maj@{k}" for k in ks if k > 2},
     {f"reward/max@{k}": f"max@{k}" for k in ks if is_graded},
     {
@@ -214,8 +226,8 @@ def table(
       "length/truncated_frac": "truncated",
     },
   ]
-  for group in groups:
-    for name, label in group.items():
+  for section in sections:
+    for name, label in section.items():
       digits = 1 if name.startswith("length/mean") else 3
       cells = [_cell(e.estimates[name], digits) for e in evaluations.values()]
       if differences is not None:
@@ -228,6 +240,7 @@ def table(
 def _cell(
   estimate: Estimate, digits: int, signed: bool = False
 ) -> rich.text.Text:
+  """Returns "mean [low, high]"; `signed` adds the sign and its color."""
   mean, low, high = (f"{x:.{digits}f}" for x in estimate)
   if signed:
     mean = f"{estimate.mean:+.{digits}f}"
@@ -240,11 +253,11 @@ def _cell(
 
 
 def save(evaluation: Evaluation, path: epath.PathLike) -> None:
-  """Writes `NAME.json` with the estimates and `NAME.npz` with every sample.
+  """Writes `NAME.json` with the estimates and `NAME.npz` with the samples.
 
   Args:
     evaluation: the evaluation to write.
-    path: path of the JSON file. Only process 0 writes.
+    path: path of the JSON file. Only process 0 writes the files.
   """
   estimates = {
     name: estimate._asdict() for name, estimate in evaluation.estimates.items()
@@ -273,7 +286,7 @@ def load(path: epath.PathLike) -> Evaluation:
 
   Raises:
     FileNotFoundError: one of the two files is missing.
-    ValueError: one of them is damaged; the message names it.
+    ValueError: one of the two files is damaged; the message names it.
   """
   path = epath.Path(path)
   record = load_record(path)
@@ -289,18 +302,22 @@ def load(path: epath.PathLike) -> Evaluation:
     zlib.error,
   ) as error:
     raise ValueError(
-      f"{arrays_path} is damaged ({type(error).__name__}); evaluate again, or "
-      "remove it and its .json"
+      f"{arrays_path} is damaged ({type(error).__name__}); evaluate the policy "
+      "again, or remove this file and the .json file of the same name"
     ) from None
   return Evaluation(**{name: record[name] for name in _SETTINGS}, **arrays)
 
 
 def load_record(path: epath.PathLike) -> dict[str, Any]:
-  """Reads `NAME.json`: settings and estimates without the samples.
+  """Reads `NAME.json` alone.
+
+  Returns:
+    A dict with "task", "step", "temperature", "problems", "samples" and
+    "estimates" (`{name: {"mean", "low", "high"}}`).
 
   Raises:
     FileNotFoundError: the file is missing.
-    ValueError: it is damaged.
+    ValueError: the file is damaged or is no evaluation.
   """
   path = epath.Path(path)
   try:
@@ -308,14 +325,17 @@ def load_record(path: epath.PathLike) -> dict[str, Any]:
     missing = {*_SETTINGS, "estimates", "samples"} - set(record)
   except (TypeError, ValueError) as error:
     raise ValueError(
-      f"{path} is damaged ({error}); evaluate again, or remove it"
+      f"{path} is damaged ({error}); evaluate the policy again, or remove the "
+      "file"
     ) from None
   if missing:
     raise ValueError(
-      f"{path} is no evaluation: it has no {', '.join(sorted(missing))}"
+      f"{path} is no file of an evaluation: it lacks the keys "
+      f"{', '.join(sorted(missing))}"
     )
   return record
 
 
+# Fields of `Evaluation` that are written to the JSON and to the .npz file.
 _SETTINGS = ("task", "step", "temperature")
 _ARRAYS = ("ids", "scores", "correct", "answer_ids", "lengths", "finished")

@@ -1,8 +1,9 @@
-"""The JSON and JSONL files of a run (one JSON object per line), in strict JSON.
+"""Reads and writes the JSON and JSONL files of a run.
 
-A file is written atomically, or grows line by line. JSON has no infinities and
-no NaN; they become the strings "NaN", "Infinity" and "-Infinity", which `float`
-reads.
+A JSONL file has one JSON object (a record) per line. Files are either replaced
+atomically or extended line by line. Strict JSON has no NaN and no infinities;
+they are written as the strings "NaN", "Infinity" and "-Infinity", which
+Python's `float` converts back.
 """
 
 from __future__ import annotations
@@ -18,23 +19,25 @@ from etils import epath
 
 from models import storage_paths
 
-SECONDS_BETWEEN_UPLOADS = 30.0  # of a growing file in a bucket
+# Shortest time between two uploads of one growing file in a bucket.
+SECONDS_BETWEEN_UPLOADS = 30.0
 
 
 def dump(record: Mapping[str, Any]) -> str:
-  """Returns the line of a record, newline included.
+  """Returns a record as one line of JSON, newline included.
 
   Args:
-    record: JSON values, numpy arrays (written as lists) and numpy scalars.
+    record: dict of JSON values, numpy arrays (written as lists) and numpy
+      scalars.
   """
   return json.dumps(to_strict_json(record), allow_nan=False) + "\n"
 
 
 def read(path: epath.PathLike) -> list[dict[str, Any]]:
-  """Reads the lines of a file, one dict each; a missing file has none.
+  """Returns the records of a JSONL file; [] if the file is missing.
 
-  A line that is not complete JSON is left out: a killed run may have cut the
-  last one.
+  Lines that are not valid JSON are skipped, because the last line is incomplete
+  if the run was killed while it was written.
 
   Args:
     path: path of the file.
@@ -52,26 +55,27 @@ def read(path: epath.PathLike) -> list[dict[str, Any]]:
 
 
 def write(path: epath.PathLike, records: Iterable[Mapping[str, Any]]) -> None:
-  """Writes a file atomically.
+  """Writes a JSONL file atomically.
 
   Args:
     path: path of the file; its folder is created if missing.
-    records: one record per line.
+    records: records of the file, one per line.
   """
   replace(path, "".join(dump(record) for record in records))
 
 
 def replace(path: epath.PathLike, content: str | bytes) -> None:
-  """Replaces the content of a file atomically.
+  """Writes a file of any format atomically, in place of an older one.
 
   Args:
     path: path of the file; its folder is created if missing.
-    content: the new content; text is encoded as UTF-8.
+    content: the new content. A text is encoded as UTF-8.
   """
   path = epath.Path(path)
   if isinstance(content, str):
     content = content.encode()
-  if storage_paths.is_remote(path):  # objects appear only when complete
+  if storage_paths.is_remote(path):
+    # A bucket shows an object only when its upload is complete.
     path.write_bytes(content)
     return
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,11 +87,11 @@ def replace(path: epath.PathLike, content: str | bytes) -> None:
 def open_for_adding(
   path: epath.PathLike, records: Iterable[Mapping[str, Any]]
 ) -> LocalFile | BucketFile:
-  """Starts a file anew and returns a writer that adds records.
+  """Replaces a JSONL file and returns a writer that adds records to it.
 
   Args:
     path: path of the file.
-    records: its first lines.
+    records: the first records of the new file.
 
   Returns:
     A writer with `add(record)`; `flush()`, after which all records are in the
@@ -100,7 +104,7 @@ def open_for_adding(
 
 
 class LocalFile:
-  """A growing local file; a record is in it when `add` returns."""
+  """A growing local JSONL file; it has a record as soon as `add` returns."""
 
   def __init__(
     self, path: epath.Path, records: Iterable[Mapping[str, Any]]
@@ -120,10 +124,10 @@ class LocalFile:
 
 
 class BucketFile:
-  """A growing object of a bucket, which must be uploaded as a whole each time.
+  """A growing JSONL file in a bucket, in which nothing can be appended.
 
-  It is uploaded at most every `SECONDS_BETWEEN_UPLOADS`, because buckets refuse
-  an object that changes more than once a second.
+  The whole file is uploaded again, at most every `SECONDS_BETWEEN_UPLOADS`:
+  buckets refuse to write an object more than once a second.
   """
 
   def __init__(
@@ -152,9 +156,10 @@ class BucketFile:
 
 
 def to_strict_json(value: Any) -> Any:
-  """Returns the value in JSON's own types.
+  """Converts a value to types that strict JSON can represent.
 
-  Arrays become lists, and numbers that are not finite become strings.
+  Arrays become lists, numpy scalars become numbers, and numbers that are not
+  finite become strings.
 
   Args:
     value: nested dicts and lists of JSON values, numpy arrays and scalars.

@@ -1,7 +1,9 @@
-"""A profiler trace of a few dispatches: time by operation.
+"""Writes a profiler trace of a few dispatches: the time of each operation.
 
-The trace is in the format of XProf. Open the folder with TensorBoard (its
-profile plugin), or the file `*.trace.json.gz` in it with Perfetto.
+A dispatch is one call of the compiled training loop, which makes one or more
+training steps. The trace is in the format of XProf. Open the folder with
+TensorBoard and its profile plugin, or the file `*.trace.json.gz` in the folder
+with Perfetto.
 """
 
 from __future__ import annotations
@@ -9,20 +11,20 @@ from __future__ import annotations
 import jax
 from etils import epath
 
-FOLDER = "profile"
-DISPATCHES = 3
+FOLDER = "profile"  # in the workdir
+DISPATCHES = 3  # largest number of dispatches in a trace
 
 
 class Trace:
-  """Traces `DISPATCHES` dispatches, from the second on: the first one compiles.
+  """Traces the second dispatch and those after it, up to `DISPATCHES`.
 
-  A shorter run traces what it has from the second dispatch on.
+  The first dispatch is left out because it includes compilation.
 
   Args:
     workdir: folder of the run.
 
   Attributes:
-    num_traced: dispatches in the trace.
+    num_traced: number of dispatches in the trace.
   """
 
   def __init__(self, workdir: epath.Path) -> None:
@@ -32,13 +34,15 @@ class Trace:
     self.num_traced = 0
 
   def start_dispatch(self) -> None:
-    """Starts the trace if it is due; called before every dispatch."""
+    """Starts the trace before the second dispatch; call before each one."""
     if self._num_dispatches == 1:
       jax.profiler.start_trace(str(self._folder))
       self._is_running = True
 
   def end_dispatch(self, results: object) -> None:
-    """Waits for a traced dispatch; called after every dispatch.
+    """Waits for the results of a traced dispatch; call after each dispatch.
+
+    The last traced dispatch ends the trace.
 
     Args:
       results: arrays that the dispatch returned.
@@ -52,7 +56,7 @@ class Trace:
       self.close()
 
   def close(self) -> None:
-    """Ends and writes a trace that is still running."""
+    """Ends the trace and writes it, unless it has ended or never started."""
     if self._is_running:
       jax.profiler.stop_trace()
       self._is_running = False

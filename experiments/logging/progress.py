@@ -1,11 +1,11 @@
-"""Shows the progress of a long evaluation: a bar on a terminal, lines elsewhere.
+"""Shows the progress of an evaluation, as a bar or as lines of text.
 
 Example:
 
   with progress.bar_or_lines(console, "evaluation", total=256) as update:
-    for done in range(64, 257, 64):
-      ...
-      update(done)
+    for num_done in range(64, 257, 64):
+      ...  # evaluate 64 problems
+      update(num_done)
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ import jax
 import rich.console
 import rich.progress
 
-Update = Callable[[int], None]  # called with the number of finished problems
-SECONDS_BETWEEN_LINES = 10.0
+# Function to call with the number of finished problems.
+Update = Callable[[int], None]
+SECONDS_BETWEEN_LINES = 10.0  # shortest time between two lines
 
 
 @contextlib.contextmanager
 def bar_or_lines(
   console: rich.console.Console, label: str, total: int
 ) -> Iterator[Update]:
-  """Shows a bar on a terminal and lines elsewhere, in process 0 only.
+  """Shows a bar if the console is a terminal, else lines; only in process 0.
 
   Args:
     console: console to print to.
@@ -61,10 +62,11 @@ def print_lines(
   total: int,
   seconds: float = SECONDS_BETWEEN_LINES,
 ) -> Update:
-  """Prints a line at the start, and a line with the progress now and then.
+  """Prints a line now, and returns a function that prints lines of progress.
 
-  The time left is estimated from the second call on, because the time up to the
-  first call includes compilation.
+  A line of progress has an estimate of the remaining time from the second
+  update on. The time before the first update is not used for it, because it
+  includes compilation. No line is printed when all problems are finished.
 
   Args:
     print_line: function that prints a line. Only process 0 calls it.
@@ -77,24 +79,25 @@ def print_lines(
   """
   if jax.process_index() != 0:
     return lambda done: None
-  start = last_line = time.monotonic()
-  first: tuple[int, float] | None = None  # finished problems, and the time
+  start = last_line_time = time.monotonic()
+  # Number of finished problems and time of the first update.
+  first_update: tuple[int, float] | None = None
   print_line(f"{label}: {total} problems")
 
   def update(done: int) -> None:
-    nonlocal first, last_line
+    nonlocal first_update, last_line_time
     now = time.monotonic()
-    first = first or (done, now)
-    if done >= total or now - last_line < seconds:
+    first_update = first_update or (done, now)
+    if done >= total or now - last_line_time < seconds:
       return
-    last_line = now
-    first_done, first_time = first
-    left = ""
+    last_line_time = now
+    first_done, first_time = first_update
+    remaining = ""
     if done > first_done:
       seconds_each = (now - first_time) / (done - first_done)
-      left = f", {seconds_each * (total - done):.0f} s left"
+      remaining = f", {seconds_each * (total - done):.0f} s left"
     print_line(
-      f"{label}: {done} of {total} problems, {now - start:.0f} s{left}"
+      f"{label}: {done} of {total} problems, {now - start:.0f} s{remaining}"
     )
 
   return update

@@ -1,4 +1,4 @@
-"""The provenance of a result: date, commit, version of JAX, devices."""
+"""Describes how a result was made: date, commit, version of JAX, devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ def describe() -> str:
 
 
 def commit() -> str:
-  """Returns the short hash of the checkout, with "+" if files were changed."""
+  """Returns the short hash of the checked-out commit.
+
+  "+" is appended if tracked files differ from it. Returns "unknown" without Git
+  or outside of a Git checkout.
+  """
   try:
     process = subprocess.run(
       ["git", "describe", "--always", "--dirty=+", "--exclude=*"],

@@ -3,10 +3,11 @@
   with Logger(workdir, total_steps, resume_step=20) as logger:
     logger.log(step, jax.device_get(metrics))
 
-`step` counts finished training steps: 0 is the base policy. `metrics.jsonl` is
-always written. Each of its lines is a JSON object with "step" and flat metric
-names, whose values are numbers, or lists for arrays. In a bucket the file may
-lag behind until `flush`. Only process 0 writes.
+`step` is the number of finished training steps; 0 is the policy before
+training. `metrics.jsonl` is always written. Each line of it is a JSON object
+with "step" and metric names such as "loss/total", whose values are numbers, or
+lists for arrays. A file in a bucket may lack the latest lines until `flush` is
+called. Only process 0 writes.
 """
 
 from __future__ import annotations
@@ -23,21 +24,26 @@ from experiments.logging import json_files, writers
 
 
 class Logger:
-  """Sends metrics, which are on the host, to every writer of a run.
+  """Sends the metrics of a run to its writers.
+
+  The writers are `metrics.jsonl`, the console, and the chosen sinks.
 
   Args:
     workdir: folder of the run, local or in a bucket.
     total_steps: number of training steps of the run.
-    sinks: names in `writers.SINKS`, besides the file and the terminal.
-    resume_step: finished training steps. Lines of later steps, which come from
-      an interrupted run, are dropped from the files.
-    config: JSON values that describe the run, for the writers that store them.
-    console: console to print to. A terminal gets one live progress line.
-    seconds_between_lines: shortest time between two lines on other consoles.
+    sinks: names in `writers.SINKS` of further writers.
+    resume_step: number of finished training steps of a resumed run, else 0.
+      Later steps, which an interrupted run logged after its last checkpoint,
+      are removed from the files.
+    config: JSON values that describe the run, stored by the sinks.
+    console: console to print to. A terminal shows one line that is updated;
+      another console gets new lines.
+    seconds_between_lines: shortest time between two lines on a console that is
+      no terminal.
 
   Raises:
-    ValueError: unknown name in `sinks`.
-    ImportError: a package of a sink is not installed.
+    ValueError: a name in `sinks` is unknown.
+    ImportError: the package that a sink needs is not installed.
   """
 
   def __init__(
@@ -74,16 +80,16 @@ class Logger:
     self._sinks.append(line)
 
   def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-    """Writes the metrics of one step.
+    """Writes metrics of one step.
 
     Args:
-      step: finished training steps.
-      metrics: `{name: number or array}` on the host. A step may be logged in
-        several parts.
+      step: number of finished training steps.
+      metrics: `{name: number or numpy array}`. Several calls may log different
+        metrics of one step.
 
     Raises:
-      TypeError: a value is on the device (reading it here would stall the next
-        step), or is no number.
+      TypeError: a value is a `jax.Array`, or is not numeric. Arrays on a device
+        are refused because reading them would wait for the current step.
     """
     values = {name: _to_float64(name, value) for name, value in metrics.items()}
     for sink in self._sinks:
@@ -92,10 +98,10 @@ class Logger:
   def write_samples(
     self, step: int, records: Sequence[Mapping[str, Any]]
   ) -> None:
-    """Writes all samples of a step to a file, and a few to every writer.
+    """Writes all samples of a step to a file, and a few of them to the sinks.
 
     Args:
-      step: finished training steps when they were sampled.
+      step: number of finished training steps when the samples were drawn.
       records: same as in `write_rollouts`.
     """
     write_rollouts(self._workdir, step, records)
@@ -111,10 +117,10 @@ class Logger:
       )
 
   def flush(self) -> None:
-    """Waits until all logged metrics are in `metrics.jsonl`.
+    """Writes all metrics that were logged so far to `metrics.jsonl`.
 
-    Called before a checkpoint is saved: a run that resumes from it must find
-    the metrics of the steps before it.
+    The training loop calls it before it saves a checkpoint, so that a run that
+    resumes from the checkpoint has the metrics of all steps up to it.
     """
     if self._file:
       self._file.flush()
@@ -135,13 +141,14 @@ class Logger:
 def read_metrics(
   workdir: epath.PathLike,
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-  """Reads `metrics.jsonl` as one series per metric.
+  """Reads `metrics.jsonl`.
 
   Args:
-    workdir: folder of a run. A run that logged nothing has no series.
+    workdir: folder of a run. The result is {} if the run has logged nothing.
 
   Returns:
-    `{name: (steps [n] int64, values [n] or [n, ...] float64)}`.
+    `{name: (steps [n] int64, values [n, ...] float64)}` for each metric, where
+    n is the number of steps at which it was logged.
   """
   series: dict[str, tuple[list[int], list[Any]]] = {}
   for record in json_files.read(epath.Path(workdir) / writers.METRICS_FILE):
@@ -163,8 +170,9 @@ def write_rollouts(
 
   Args:
     workdir: folder of the run.
-    step: finished training steps when they were sampled.
-    records: one record per sample, as `sample_dump.make_recorder` makes them.
+    step: number of finished training steps when the samples were drawn.
+    records: one record per sample, with the keys that are described in
+      `sample_dump.make_recorder`.
   """
   if jax.process_index() != 0:
     return
@@ -173,13 +181,15 @@ def write_rollouts(
 
 
 def _to_float64(name: str, value: Any) -> writers.Value:
+  """Converts a metric to a float or a float64 array; `name` is for errors."""
   if isinstance(value, jax.Array):
     raise TypeError(
-      f"metric {name!r} is still on the device; fetch it one step late with "
-      "jax.device_get"
+      f"metric {name!r} is an array on a device; call jax.device_get on it "
+      "after the next step has been dispatched"
     )
   array = np.asarray(value)
+  # Kinds: float, signed integer, unsigned integer, bool.
   if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
-    raise TypeError(f"metric {name!r} is no number: {value!r}")
+    raise TypeError(f"metric {name!r} is not a number: {value!r}")
   array = array.astype(np.float64)
   return float(array) if array.ndim == 0 else array

@@ -1,4 +1,7 @@
-"""The sample dump: rollouts as records that a person can read."""
+"""Makes the sample dump: records of the samples with texts and token values.
+
+P is the number of prompts, S of samples per prompt, T of tokens.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,11 @@ from experiments.training.experiment import Experiment
 from experiments.training.rollouts import HostRolloutFn
 from rl import learners, prepare, scoring, step, types
 
-Record = dict[str, Any]
+Record = dict[str, Any]  # one sample; `make_recorder` lists the keys
+# [P, S, T], entropy of the policy at the start of the step, which sampled.
 _ENTROPY = scoring.Need("old", scoring.entropy)
-# Tokenizers decode the bytes of an incomplete letter as this character.
-_INCOMPLETE_LETTER = "\ufffd"
+# Tokenizers decode an incomplete UTF-8 sequence as this character.
+_INCOMPLETE_CHARACTER = "\ufffd"
 
 
 def make_recorder(
@@ -25,31 +29,37 @@ def make_recorder(
 ) -> Callable[[step.State], list[Record]]:
   """Returns a function that records the rollout of a state's next step.
 
-  The rollout is sampled once more. It is the one that the step learns from,
-  because a rollout is a pure function of the state.
+  The function samples that rollout itself. It gets the same samples as the
+  training step, because a rollout is a pure function of the training state.
 
   Args:
     e: the experiment.
-    sample_rollout: rollout function, `state -> (rollout, times)`.
+    sample_rollout: function `state -> (rollout of each learner, times)`.
 
   Returns:
     `state -> records`, one record per sample, with the keys
 
-      "prompt_id", "prompt", "completion": the two texts
-      "score", "terms": the score, and its components as they entered it
-      "correct": 1, 0, or -1 for unknown
+      "prompt_id": id of the problem
+      "prompt", "completion": the texts
+      "score": outcome reward
+      "terms": `{name: component of the score}`
+      "correct": verdict: 1 right, 0 wrong, -1 unknown
       "finished": whether EOS ended the completion
 
-    and, with one value per token,
+    and with lists of one value per token,
 
-      "tokens", "pieces": ids, and their texts, which make up the completion
-      "advantages": null if the loss reads no advantage
-      "log_probs": at the time of sampling; null at tokens that
+      "tokens": ids
+      "pieces": texts of the tokens, which joined are the completion
+      "advantages": first signal that the loss reads; null if it reads none
+      "log_probs": log-probabilities under the distribution that was sampled
+        from; null at tokens that the policy did not write
+      "entropies": entropies of the policy before the step; null at tokens that
         the policy did not write
-      "entropies": of the policy before the step; null at the same tokens
-      "step_ids": index of the reasoning step, -1 outside; null without steps
+      "step_ids": index of the token's reasoning step, -1 outside of steps; null
+        if the task marks no steps
 
-    and "step_scores", one per reasoning step; null without steps.
+    and "step_scores", a list of one value per reasoning step; null if the task
+    marks no steps.
   """
   prepare_rollout = _make_prepare(e)
 
@@ -67,7 +77,14 @@ def _to_records(
   advantages: np.ndarray | None,
   entropies: np.ndarray,
 ) -> list[Record]:
-  """Returns one record per sample; advantages and entropies are `[P, S, T]`."""
+  """Returns one record per existing sample.
+
+  Args:
+    e: the experiment.
+    rollout: the rollout, on the host.
+    advantages: `[P, S, T]`; None if the loss reads no signal.
+    entropies: `[P, S, T]`.
+  """
   tokens = rollout.tokens
   decode = functools.cache(lambda ids: e.task.decode(np.array(ids, np.int32)))
   has_steps = rollout.step_scores is not None
@@ -117,10 +134,11 @@ def _to_records(
 def split_text(
   decode: Callable[[tuple[int, ...]], str], ids: Sequence[int]
 ) -> list[str]:
-  """Splits the text of a completion into the texts of its tokens.
+  """Splits the text of a completion into one text per token.
 
-  The text of a token is what it adds to the tokens before it. If several tokens
-  spell one letter, the last of them has the letter and the others have "".
+  The text of a token is what it adds to the text of the tokens before it. If
+  several tokens are the bytes of one character, the last of them gets the
+  character and the others get "".
 
   Args:
     decode: function from token ids to their text.
@@ -129,25 +147,27 @@ def split_text(
   Returns:
     One text per token. Joined, they are the text of the completion.
   """
-  pieces, start, end_of_last = [], 0, 0
+  pieces = []
+  # ids[start:last_end] are the tokens of the last piece that is not "". They
+  # are decoded together with the next tokens, because a tokenizer may decode a
+  # token differently at the start of a text.
+  start, last_end = 0, 0
   for end in range(1, len(ids) + 1):
-    # Decodes from the last complete letter on, because a tokenizer may write a
-    # token differently at the start of a text.
-    before = decode(tuple(ids[start:end_of_last]))
+    last_piece = decode(tuple(ids[start:last_end]))
     text = decode(tuple(ids[start:end]))
-    is_incomplete = text.endswith(_INCOMPLETE_LETTER) and end < len(ids)
-    if is_incomplete or len(text) <= len(before):
+    is_incomplete = text.endswith(_INCOMPLETE_CHARACTER) and end < len(ids)
+    if is_incomplete or len(text) <= len(last_piece):
       pieces.append("")
     else:
-      pieces.append(text[len(before) :])
-      start, end_of_last = end_of_last, end
+      pieces.append(text[len(last_piece) :])
+      start, last_end = last_end, end
   return pieces
 
 
 def _round(
   values: np.ndarray, mask: Iterable[bool] | None = None, digits: int = 4
 ) -> list[float | None]:
-  """Rounds to significant digits; None where the mask is False."""
+  """Rounds to `digits` significant digits; None where the mask is False."""
   mask = np.ones(len(values), bool) if mask is None else mask
   return [
     float(f"{value:.{digits}g}") if is_valid else None
@@ -158,8 +178,9 @@ def _round(
 def _make_prepare(e: Experiment) -> Callable:
   """Returns `(state, rollout) -> (rollout, advantages, entropies)`, compiled.
 
-  They are computed as in the training step. Advantages are None if the loss
-  reads no signal.
+  The returned rollout has the scores of the method's own reward. Advantages
+  `[P, S, T]` are those of the training step, 0 where its filters remove a
+  sample or token; None if the loss reads no signal. Entropies are `[P, S, T]`.
   """
 
   @functools.partial(jax.jit, out_shardings=e.replicated)
@@ -167,13 +188,14 @@ def _make_prepare(e: Experiment) -> Callable:
     needs = prepare.required(e.method, e.plan.updates) | {_ENTROPY}
     scored = e.with_scores(state, rollout, needs)
     batch, _, _ = prepare.prepare(e.method, scored, state.method_state)
+    # Only arrays that the records need are returned.
     prepared = batch.rollout.replace(extras=rollout.extras)
     entropies = scored.extras[_ENTROPY]
     first_signal = prepare.first_signal(e.method, batch)
     if first_signal is None:
       return prepared, None, entropies
     signal, mask = first_signal
-    if signal.ndim == 2:  # [P, S]: every token has the value of its sample
+    if signal.ndim == 2:  # [P, S] -> [P, S, 1]: all tokens have one value
       signal, mask = signal[..., None], prepared.mask
     return prepared, jnp.where(mask, signal, 0.0), entropies
 

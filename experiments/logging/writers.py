@@ -1,9 +1,9 @@
-"""The writers of a run's metrics: file, TensorBoard, Weights & Biases, terminal.
+"""Writers of metrics: a file, TensorBoard, Weights & Biases, the terminal.
 
-`experiments.logging.run_logger` calls them. A writer has `write(step,
-metrics)`, with numbers or arrays on the host, and `close()`. The writers in
-`SINKS` are chosen by `config.sinks`; they also have `write_samples(step,
-records)`.
+`experiments.logging.run_logger` calls them. A writer has the methods
+`write(step, metrics)` and `close()`. `step` is the number of finished training
+steps. The writers in `SINKS`, which `config.sinks` chooses, also have
+`write_samples(step, records)`, where a record is one sample of the sample dump.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from models import storage_paths
 from rl import registry
 
 METRICS_FILE = "metrics.jsonl"
-# Metrics on a line of the terminal, with their short names there.
+# Metrics that the terminal shows, with the short names that it shows.
 TERMINAL_METRICS = {
   "loss/total": "loss",
   "reward/mean": "reward",
@@ -37,7 +37,7 @@ TERMINAL_METRICS = {
   "perf/tokens_per_s": "tok/s",
 }
 
-# TensorBoard's first page: chart -> metrics that it shows together.
+# Page "Custom Scalars" of TensorBoard: section -> chart -> its metrics.
 LAYOUT = {
   "result": {
     "pass@k of samples": ["Multiline", [r"^accuracy/pass@\d+$"]],
@@ -66,11 +66,13 @@ LAYOUT = {
   },
 }
 _PASS_AT_K = re.compile(r"accuracy/pass@(\d+)$")
-SECONDS_BETWEEN_FLUSHES = 120.0  # of an event file of TensorBoard
-# The samples with the best and with the worst scores that a writer shows.
+# Shortest time between two flushes of TensorBoard's event file.
+SECONDS_BETWEEN_FLUSHES = 120.0
+# Number of samples with the highest scores, and of samples with the lowest
+# scores, that a writer shows.
 SAMPLES_EACH = 3
 
-Value = float | np.ndarray
+Value = float | np.ndarray  # of a metric, on the host
 
 
 class Sink(Protocol):
@@ -82,12 +84,16 @@ class Sink(Protocol):
 
 
 class JsonLines:
-  """Writes `metrics.jsonl`; drops the lines after the checkpoint of a resumed run."""
+  """Writes `metrics.jsonl`.
+
+  Lines of steps after `resume_step`, which an interrupted run logged after its
+  last checkpoint, are removed.
+  """
 
   def __init__(self, workdir: epath.Path, resume_step: int) -> None:
     path = workdir / METRICS_FILE
-    # An evaluation at the step of a checkpoint is logged after the checkpoint,
-    # and the resumed run logs it again.
+    # An evaluation at `resume_step` itself is removed too: it is logged after
+    # the checkpoint is saved, so the resumed run logs it again.
     records = [
       record
       for record in json_files.read(path)
@@ -110,9 +116,10 @@ class JsonLines:
 
 
 class _BucketEventFile:
-  """An event file in a bucket, for which tensorboardX itself needs more packages.
+  """An event file of TensorBoard in a bucket.
 
-  The whole object is uploaded at every flush.
+  It replaces the one of tensorboardX, which needs more packages. Every flush
+  uploads the whole file, because nothing can be appended in a bucket.
   """
 
   def __init__(self, path: str) -> None:
@@ -129,22 +136,24 @@ class _BucketEventFile:
 
 
 class _BucketEventFiles:
-  """The factory that tensorboardX asks for the files of a bucket."""
+  """Factory of event files in buckets, with the interface of tensorboardX."""
 
   open = _BucketEventFile
 
   @staticmethod
   def directory_check(path: str) -> None:
-    """Does nothing: buckets have no folders."""
+    """Does nothing, because a bucket has no folders to create."""
 
 
 def _write_in_calling_thread(event_writer: Any) -> None:
-  """Makes an `EventFileWriter` of tensorboardX write in the thread that logs.
+  """Makes an `EventFileWriter` of tensorboardX write in the calling thread.
 
-  Its own thread dies when the disk is full. The run would then wait for that
-  thread forever instead of ending with the error.
+  By default it writes in a thread of its own, which ends with an exception when
+  the disk is full; the run would then wait forever for that thread, and not end
+  with the error.
   """
-  # Ends the thread after the events that the constructor has queued.
+  # Ends that thread, after it has written the events that the constructor
+  # queued.
   event_writer._worker.stop()
   next_flush = 0.0
 
@@ -159,12 +168,17 @@ def _write_in_calling_thread(event_writer: Any) -> None:
 
 
 class TensorBoard:
-  """Writes `tensorboard/`; purges the steps after that of a resumed run."""
+  """Writes `tensorboard/`.
+
+  TensorBoard then hides the events of steps after `resume_step` that an
+  interrupted run wrote.
+  """
 
   def __init__(
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
-    import tensorboardX  # imports torch if it is installed
+    # Imported here, because it takes seconds if PyTorch is installed.
+    import tensorboardX
     from tensorboardX import record_writer
 
     if storage_paths.is_remote(workdir):
@@ -173,7 +187,8 @@ class TensorBoard:
     self._writer = tensorboardX.SummaryWriter(
       str(workdir / "tensorboard"),
       purge_step=resume_step + 1,
-      # File names end with a second, so two starts within one second need more.
+      # tensorboardX puts the time in seconds into the file's name. The suffix
+      # keeps a resumed run that starts within the same second apart.
       filename_suffix=f".from_{resume_step:06d}",
     )
     _write_in_calling_thread(self._writer.file_writer.event_writer)
@@ -196,14 +211,14 @@ class TensorBoard:
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:
     for name, value in metrics.items():
       if not np.isfinite(value).all():
-        continue
+        continue  # TensorBoard cannot draw it; `metrics.jsonl` has the value
       if np.ndim(value) == 0:
         self._writer.add_scalar(name, value, step)
       else:
         self._add_histogram(name, np.ravel(value), step)
 
   def _add_histogram(self, name: str, counts: np.ndarray, step: int) -> None:
-    """Adds an array as a histogram: entry i is the share of the value i."""
+    """Adds an array as a histogram; entry i is the share of the value i."""
     values = np.arange(len(counts))
     self._writer.add_histogram_raw(
       name,
@@ -222,19 +237,25 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-  """Writes to a W&B run whose id is a hash of the workdir; a resumed run continues it."""
+  """Writes to a run of Weights & Biases (W&B).
+
+  The id of the W&B run is a hash of the workdir's path, so that a resumed run
+  continues the W&B run that it began.
+  """
 
   def __init__(
     self, workdir: epath.Path, resume_step: int, config: dict[str, Any]
   ) -> None:
-    del resume_step  # every point has its step, the axis of all charts
-    identity = str(storage_paths.absolute(workdir))
+    # W&B cannot remove later steps. All points have a value "step", which is
+    # the x axis of all charts, so repeated steps lie on top of each other.
+    del resume_step
+    path = str(storage_paths.absolute(workdir))
     self._run = importlib.import_module("wandb").init(
       project="extremum",
       name=workdir.name,
-      id=hashlib.sha256(identity.encode()).hexdigest()[:16],
+      id=hashlib.sha256(path.encode()).hexdigest()[:16],
       resume="allow",
-      # W&B writes local files; for a run in a bucket it chooses the folder.
+      # W&B writes local files. For a workdir in a bucket it chooses a folder.
       dir=None if storage_paths.is_remote(workdir) else str(workdir),
       config=config,
     )
@@ -263,7 +284,11 @@ class WeightsAndBiases:
 
 
 class ProgressLine:
-  """Shows one live line: bar, step, time left, and the latest metrics."""
+  """Shows one line on a terminal and updates it.
+
+  The line has a progress bar, the step, the elapsed and the remaining time, and
+  the latest value of each metric in `TERMINAL_METRICS`.
+  """
 
   def __init__(
     self, console: rich.console.Console, total_steps: int, resume_step: int
@@ -293,7 +318,11 @@ class ProgressLine:
 
 
 class PlainLines:
-  """Prints a line now and then, for logs that are read later."""
+  """Prints lines with the step, metrics and the remaining time, for log files.
+
+  `seconds` is the shortest time between two lines. The last step always gets a
+  line.
+  """
 
   def __init__(
     self, console: rich.console.Console, total_steps: int, seconds: float
@@ -302,25 +331,27 @@ class PlainLines:
     self._total = total_steps
     self._seconds = seconds
     self._start = time.monotonic()
-    self._last = -math.inf
-    self._first: tuple[int, float] | None = None  # step and time
+    self._last_line_time = -math.inf
+    # Step and time of the first call of `write`.
+    self._first_write: tuple[int, float] | None = None
 
   def write(self, step: int, metrics: Mapping[str, Value]) -> None:
     summary = _summary(metrics)
     now = time.monotonic()
-    if self._first is None:
-      self._first = step, now
-    is_due = now - self._last >= self._seconds or step >= self._total
+    if self._first_write is None:
+      self._first_write = step, now
+    is_due = now - self._last_line_time >= self._seconds or step >= self._total
     if not summary or not is_due:
       return
-    self._last = now
-    first_step, first_time = self._first
-    left = ""
+    self._last_line_time = now
+    first_step, first_time = self._first_write
+    remaining = ""
     if step > first_step and step < self._total:
       seconds_each = (now - first_time) / (step - first_step)
-      left = f", {seconds_each * (self._total - step):.0f} s left"
+      remaining = f", {seconds_each * (self._total - step):.0f} s left"
     self._console.print(
-      f"step {step}/{self._total}  {summary}  {now - self._start:.0f} s{left}",
+      f"step {step}/{self._total}  {summary}  {now - self._start:.0f} "
+      f"s{remaining}",
       soft_wrap=True,
       highlight=False,
     )
@@ -336,8 +367,8 @@ def get(name: str) -> Callable[..., Sink]:
   """Returns the class of a writer in `SINKS`.
 
   Raises:
-    ValueError: there is no writer of that name.
-    ImportError: its package is not installed.
+    ValueError: `SINKS` has no such name.
+    ImportError: the package that the writer needs is not installed.
   """
   if name not in SINKS:
     raise ValueError(registry.describe_unknown("sink", name, sorted(SINKS)))
@@ -354,17 +385,25 @@ def get(name: str) -> Callable[..., Sink]:
 def select_best_and_worst(
   records: Sequence[Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
-  """Returns the samples with the best and the worst scores, one per prompt."""
-  ordered = sorted(records, key=lambda record: -record["score"])
-  # A dict keeps the last sample of each prompt.
-  best = list({r["prompt"]: r for r in reversed(ordered)}.values())[::-1]
-  worst = list({r["prompt"]: r for r in ordered}.values())[::-1]
+  """Returns up to `SAMPLES_EACH` best and as many worst samples by score.
+
+  The best samples are of different prompts, and so are the worst.
+  """
+  descending = sorted(records, key=lambda record: -record["score"])
+  # A dict keeps the last value of a key, hence the best or the worst sample of
+  # each prompt.
+  best = list({r["prompt"]: r for r in reversed(descending)}.values())[::-1]
+  worst = list({r["prompt"]: r for r in descending}.values())[::-1]
   return best[:SAMPLES_EACH] + worst[:SAMPLES_EACH]
 
 
 def _summary(metrics: Mapping[str, Value]) -> str:
-  """Returns the metrics of a line of the terminal, with pass@k of the largest k."""
+  """Returns the text of the metrics that the terminal shows.
+
+  They are those of `TERMINAL_METRICS`, and pass@k for the largest logged k.
+  """
   short_names = dict(TERMINAL_METRICS)
+  # `match` anchors at the start, so held-out "evaluation/..." does not match.
   matches = (_PASS_AT_K.match(name) for name in metrics)
   k = max((int(match[1]) for match in matches if match), default=1)
   if k > 1:

@@ -3,30 +3,31 @@
   python -m experiments.prm --workdir DIR [--base DIR]
     [--labels {checker,monte_carlo,binary_search}] [--steps N] [--seed S]
 
-The command runs these steps:
+A process reward model scores each reasoning step of a sample. The command has
+four phases:
 
-  1. A base policy for chained arithmetic (`experiments/configs/chain.py:base`) is
-     trained in `DIR/base`, unless --base names the workdir of a run.
-  2. The base policy samples completions, and the steps of each are labelled as
-     right or wrong. The labels come from an exact checker, from Monte-Carlo
-     continuations of every prefix, or from a binary search for the first error
-     with such continuations.
+  1. A base policy for chained arithmetic (`experiments/configs/chain.py:base`)
+     is trained in `DIR/base`, unless --base names the workdir of a run.
+  2. The base policy samples completions, and the reasoning steps of each are
+     labelled as right or wrong. The labels come from an exact checker, from
+     Monte-Carlo continuations of every prefix, or from a binary search for the
+     first error with such continuations.
   3. A copy of the base policy with a two-class head is trained on the labels.
-     The problems that are left out of this training set the threshold of scores
-     below which a step counts as an error.
-  4. On held-out problems the command measures how well the model finds the first
-     error of a chain, and the accuracy of the best of n samples according to
-     the model, compared with a majority vote.
+     Some labelled problems are not used for this training; with them the
+     command chooses the threshold below which a score counts as an error.
+  4. On held-out problems the command measures how well the model finds the
+     first error of a sample, and the accuracy of the best of n samples
+     according to the model, compared with a majority vote.
 
 Expected results with the defaults, on chains of five operations: a first-error
 F1 of .85 to .89. The labels themselves have an F1 of .80 to .82, because they
-miss errors that later operations undo. The best of 16 by the worst step is 1.5
-to 5 points more accurate than a majority vote of 16, which is right for .94 to
-.98 of the problems.
+miss errors that later operations undo. The best of 16 samples by the score of
+the worst step is 1.5 to 5 percentage points more accurate than a majority vote
+of 16 samples, which is right for .94 to .98 of the problems.
 
 The command writes `config.json`, `labels.npz`, `checkpoints/` and
-`metrics.json` into the workdir. A step that is finished is not repeated when
-the command is started again.
+`metrics.json` into the workdir. If it is started again, it resumes: finished
+phases, and updates before the latest checkpoint, are not repeated.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ from rewards.process.labels import Labels
 from rl import types
 
 # Files in the workdir.
-METRICS = "metrics.json"
-LABELLED = "labels.npz"
+METRICS_FILE = "metrics.json"
+LABELS_FILE = "labels.npz"
 
 
 def run(e: Prepared) -> dict[str, Any]:
@@ -75,15 +76,15 @@ def run(e: Prepared) -> dict[str, Any]:
   Returns:
     The content of `metrics.json`.
   """
-  results = e.workdir / METRICS
-  if results.exists():
-    return json.loads(results.read_text())
+  metrics_path = e.workdir / METRICS_FILE
+  if metrics_path.exists():
+    return json.loads(metrics_path.read_text())
   e.workdir.mkdir(parents=True, exist_ok=True)
   with workdir_lock.lock_workdir(e.workdir):
-    return _run(e, results)
+    return _run(e, metrics_path)
 
 
-def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
+def _run(e: Prepared, metrics_path: epath.Path) -> dict[str, Any]:
   """Runs or resumes an experiment whose workdir this process has locked."""
   workdirs.write_config(e.workdir, e.config)
   if not e.config.init_from:
@@ -91,10 +92,10 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
   base_params = checkpoint_reader.restore_params(
     e.base_dir / checkpoint_reader.FOLDER
   )
-  clock = time.perf_counter()
-  problems, rollout, labels, prefixes = _sample_and_label(e, base_params)
-  times = {"time/label_s": time.perf_counter() - clock}
-  clock = time.perf_counter()
+  start_time = time.perf_counter()
+  problems, rollout, labels, num_prefixes = _sample_and_label(e, base_params)
+  times = {"time/label_s": time.perf_counter() - start_time}
+  start_time = time.perf_counter()
   with checkpointing.Checkpoints(
     e.workdir / checkpoint_reader.FOLDER,
     keep=1,
@@ -102,15 +103,16 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
   ) as checkpoints:
     state = fit.start(e, base_params)
     state, loss = fit.fit(e, state, rollout, labels, checkpoints)
-  times["time/fit_s"] = time.perf_counter() - clock
-  clock = time.perf_counter()
+  times["time/fit_s"] = time.perf_counter() - start_time
+  start_time = time.perf_counter()
   threshold = measure.calibrate(e, state["params"], rollout, labels)
   estimates = measure.measure(e, base_params, state["params"], threshold)
-  times["time/measure_s"] = time.perf_counter() - clock
+  times["time/measure_s"] = time.perf_counter() - start_time
   label_metrics = {
     "threshold": threshold,
     **measure.label_quality(e, problems, rollout, labels),
-    "labels/prefixes": prefixes,
+    "labels/prefixes": num_prefixes,
+    # Steps that have a label.
     "labels/steps": float((labels.weights > 0).sum()),
     "labels/bad_frac": float(
       ((labels.values == 0) & (labels.weights > 0)).sum()
@@ -120,17 +122,25 @@ def _run(e: Prepared, results: epath.Path) -> dict[str, Any]:
   }
   metrics = {"labels": e.config.labels, **estimates, **label_metrics, **times}
   metrics = json_files.to_strict_json(metrics)
-  json_files.replace(results, json.dumps(metrics, indent=2) + "\n")
+  json_files.replace(metrics_path, json.dumps(metrics, indent=2) + "\n")
   return metrics
 
 
 def _sample_and_label(
   e: Prepared, params: types.PyTree
 ) -> tuple[Problems, types.Rollout, Labels, int]:
-  """Samples the base policy and labels the steps, or reads the labels.
+  """Samples the base policy and labels the reasoning steps of the samples.
 
-  The labels are stored in a file. The samples are not: the same keys draw the
-  same samples again. The last value is the number of continued prefixes.
+  A resumed run reads the labels from `labels.npz`. It samples again, with the
+  same keys and therefore the same samples.
+
+  Args:
+    e: the experiment.
+    params: parameters of the base policy.
+
+  Returns:
+    The problems, their samples, the labels, and the number of prefixes that
+    were continued to make the labels.
   """
   problem_key, sample_key = (
     jax.random.fold_in(prng_keys.from_seed(e.config.seed), i) for i in (1, 2)
@@ -146,7 +156,7 @@ def _sample_and_label(
     sample_key,
     e.config.evaluation.batch,
   )
-  path = e.workdir / LABELLED
+  path = e.workdir / LABELS_FILE
   if path.exists():
     with np.load(io.BytesIO(path.read_bytes())) as saved:
       labels = Labels(saved["values"], saved["weights"])
@@ -161,30 +171,34 @@ def _sample_and_label(
 
 
 def table(metrics: dict[str, Any]) -> rich.table.Table:
-  """Returns the table that is printed at the end of the command."""
-  rows = rich.table.Table("", "mean", "95 % interval")
+  """Returns the table that the command prints: floats and estimates.
+
+  Args:
+    metrics: the content of `metrics.json`.
+  """
+  rich_table = rich.table.Table("", "mean", "95 % interval")
   for name, value in metrics.items():
     if isinstance(value, float):
-      rows.add_row(name, f"{value:.4f}", "")
+      rich_table.add_row(name, f"{value:.4f}", "")
     if not isinstance(value, dict):
       continue
     interval = ""
     if "low" in value:
       interval = f"{float(value['low']):+.4f} .. {float(value['high']):+.4f}"
-    rows.add_row(name, f"{float(value['mean']):.4f}", interval)
-  return rows
+    rich_table.add_row(name, f"{float(value['mean']):.4f}", interval)
+  return rich_table
 
 
 @errors.one_line_errors
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command line.
+  """Runs the command.
 
   Args:
-    argv: arguments of the command. None takes those of the process.
+    argv: arguments after the name of the command; None reads `sys.argv`.
 
   Returns:
-    The exit status: 0, or 2 for a wrong argument, which is explained in one
-    line.
+    The exit status: 0, 2 for a wrong argument, or 1 if no checkpoint can be
+    read. The reason is reported in one line.
   """
   options = _parser().parse_args(argv)
   config = settings.default(options.labels, options.steps, options.seed)
@@ -216,13 +230,13 @@ def _parser() -> argparse.ArgumentParser:
     "--base",
     default="",
     metavar="DIR",
-    help="workdir of a finished run on the task chain, whose policy is sampled "
-    "(default: train one in WORKDIR/base)",
+    help="workdir of a finished run on the task 'chain', whose policy is the "
+    "base policy (default: a base policy is trained in WORKDIR/base)",
   )
   add(
     "--labels",
     default="binary_search",
-    help=f"source of the labels: {', '.join(settings.LABELS)} "
+    help=f"source of the labels: {', '.join(settings.CHECKER_BY_SOURCE)} "
     "(default: %(default)s)",
   )
   add(

@@ -1,4 +1,7 @@
-"""Trains the process reward model on the labels."""
+"""Trains the process reward model on the labels of reasoning steps.
+
+"Updates" are optimizer updates of the model; "steps" are reasoning steps.
+"""
 
 from __future__ import annotations
 
@@ -18,31 +21,37 @@ from rl import types
 
 Array = jax.Array
 State = dict[str, types.PyTree]  # keys "params" and "opt_state"
-DISPATCH = 50  # updates in one call of the compiled program
+DISPATCH = 50  # number of updates in one call of the compiled program
 
 
 def process_model(e: Prepared) -> model.ProcessModel:
-  """Returns the model: the base's decoder with more layers, and a head.
+  """Returns the process reward model, as functions of its parameters.
 
-  The score of a step is `p(right) - p(wrong)` of the two-class head.
+  It is the decoder of the base policy with `config.layers` more layers, and a
+  head with the classes "wrong" and "right". The score of a reasoning step is
+  `p(right) - p(wrong)`, where p is the probability of a class.
   """
-  shape = e.base.model
-  shape = dataclasses.replace(shape, layers=shape.layers + e.config.layers)
+  decoder = e.base.model
+  decoder = dataclasses.replace(
+    decoder, layers=decoder.layers + e.config.layers
+  )
   return model.ProcessModel(
-    policy.bind(shape), heads.linear, heads.two_class_score
+    policy=policy.bind(decoder), head=heads.linear, read=heads.two_class_score
   )
 
 
 def start(e: Prepared, params: types.PyTree) -> State:
-  """Returns the state before the first update.
+  """Returns the state of parameters and optimizer before the first update.
 
-  The decoder has the parameters of the base policy. The layers that are added
-  to it leave its output unchanged at first. The head is initialized at random.
+  The decoder has the parameters of the base policy. The added layers are
+  initialized such that the decoder's output does not change. The head is
+  initialized at random.
 
   Args:
     e: the experiment.
     params: parameters of the base policy.
   """
+  # `fit` lists the numbers that are folded into the seed's key.
   key = jax.random.fold_in(prng_keys.from_seed(e.config.seed), 3)
   layers_key, head_key = jax.random.split(key)
   _, decoder = grow.append_layers(
@@ -64,36 +73,39 @@ def fit(
   labels: Labels,
   checkpoints: checkpointing.Checkpoints,
 ) -> tuple[State, float]:
-  """Trains from the newest checkpoint to the last update and saves checkpoints.
+  """Trains from the latest checkpoint to the last update.
 
   The seed and the number of an update determine its batch, so a resumed run has
   the same result as an uninterrupted one.
 
   Args:
     e: the experiment.
-    state: initial state, as returned by `start`. It is used if there is no
-      checkpoint.
-    rollout: samples of the base policy. Those of the last `calibration`
+    state: state from `start`, used if there is no checkpoint.
+    rollout: samples of the base policy. Those of the last `config.calibration`
       problems are not used.
     labels: labels of the steps of the samples.
-    checkpoints: reads and saves the states.
+    checkpoints: reads and saves checkpoints.
 
   Returns:
-    The final state, and the mean loss of the last `DISPATCH` updates.
+    The final state, and the mean loss of the updates in the last dispatch (up
+    to `DISPATCH` updates).
+
+  Raises:
+    RunError: there are checkpoints, but none can be read.
   """
   tx, scorer = _optimizer(e), process_model(e)
-  # Each use of the seed folds in a number of its own: 1 problems, 2 samples,
-  # 3 parameters, 4 batches, 5 held-out samples.
+  # Each use of the seed folds another number into its key: 1 problems,
+  # 2 samples, 3 parameters, 4 batches, 5 samples of held-out problems.
   key = jax.random.fold_in(prng_keys.from_seed(e.config.seed), 4)
-  steps = rollout.step_mask.shape[-1]
-  problems = e.config.problems - e.config.calibration
+  max_steps = rollout.step_mask.shape[-1]  # K
+  num_problems = e.config.problems - e.config.calibration
   data = jax.tree.map(
-    lambda x: x[:problems], (rollout.tokens, rollout.step_ids, labels)
+    lambda x: x[:num_problems], (rollout.tokens, rollout.step_ids, labels)
   )
 
-  def loss(params, tokens, step_ids, labels):
+  def loss_fn(params, tokens, step_ids, labels):
     reading = model.read_through(scorer.policy, params["decoder"], tokens)
-    features = model.step_features(reading, step_ids, steps)
+    features = model.step_features(reading, step_ids, max_steps)
     outputs = scorer.head(params["head"], features)
     language = losses.language_loss(reading.log_probs, tokens.mask)
     return (
@@ -105,23 +117,25 @@ def fit(
     params, opt_state = carry
     indices = jax.random.choice(
       jax.random.fold_in(key, number),
-      problems,
+      num_problems,
       (e.config.batch,),
       replace=False,
     )
     batch = jax.tree.map(lambda x: x[indices], data)
-    value, grads = jax.value_and_grad(loss)(params, *batch)
+    loss, grads = jax.value_and_grad(loss_fn)(params, *batch)
     changes, opt_state = tx.update(grads, opt_state, params)
-    return (optax.apply_updates(params, changes), opt_state), value
+    return (optax.apply_updates(params, changes), opt_state), loss
 
   @jax.jit
-  def updates(state, numbers, data):
+  def run_updates(state, numbers, data):
+    """Makes the updates with these numbers; returns state and mean loss."""
     carry = state["params"], state["opt_state"]
-    carry, values = jax.lax.scan(
+    (params, opt_state), values = jax.lax.scan(
       lambda c, number: update(c, number, data), carry, numbers
     )
-    return dict(zip(("params", "opt_state"), carry, strict=True)), values.mean()
+    return {"params": params, "opt_state": opt_state}, values.mean()
 
+  # Number of finished updates, and the extra values in their checkpoint.
   done, meta = 0, {}
   try:
     restored = checkpoints.restore_newest(state, print)
@@ -130,14 +144,15 @@ def fit(
   if restored is not None:
     (state, meta), done = restored, checkpoints.latest_step()
   while done < e.config.updates:
-    after = min(done + DISPATCH, e.config.updates)
-    state, mean = updates(state, jnp.arange(done, after), data)
-    done, meta = after, {"loss": float(mean)}
+    end = min(done + DISPATCH, e.config.updates)
+    state, mean_loss = run_updates(state, jnp.arange(done, end), data)
+    done, meta = end, {"loss": float(mean_loss)}
     checkpoints.save(done, state, meta, force=done == e.config.updates)
   return state, meta["loss"]
 
 
 def _optimizer(e: Prepared) -> optax.GradientTransformation:
+  """Returns Adam with gradient clipping, warmup, and cosine decay to a tenth."""
   rate = optax.warmup_cosine_decay_schedule(
     0.0,
     e.config.learning_rate,

@@ -1,4 +1,9 @@
-"""Samples a policy, and labels the steps of the samples."""
+"""Samples a policy, and labels the reasoning steps of the samples.
+
+Axes: P problems, S samples per problem, K reasoning steps. A prefix of a sample
+is its text up to the end of a reasoning step; a continuation is a sampled
+completion of a prefix.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments.prm.settings import LABELS, Prepared
+from experiments.prm.settings import CHECKER_BY_SOURCE, Prepared
 from experiments.tasks.task import Problems, Task
 from experiments.training import rollouts
 from rewards.process import continuations, labels
@@ -19,7 +24,7 @@ Array = jax.Array
 
 
 def sampling_settings(task: Task, samples: int) -> generation.Sampling:
-  """Returns the settings for sampling a task at temperature 1."""
+  """Returns settings to draw `samples` samples per problem at temperature 1."""
   return generation.Sampling(
     samples=samples,
     max_tokens=task.completion_length,
@@ -40,13 +45,13 @@ def sample(
   """Samples completions of every problem and scores them with the task.
 
   Args:
-    task: task whose `score` can be compiled.
-    policy: policy to sample.
+    task: task whose `score` is jittable.
+    policy: policy to sample from.
     params: parameters of the policy.
     problems: P problems.
-    samples: number of samples S per problem.
-    key: random key.
-    batch: number of problems that are sampled at the same time.
+    samples: S, number of samples per problem.
+    key: PRNG key.
+    batch: number of problems that are sampled at a time.
 
   Returns:
     The rollout of all P problems.
@@ -67,18 +72,18 @@ def sample(
     )
 
   keys = generation.prompt_keys(key, 0, problems.ids)
-  parts = []
+  batches = []
   for start in range(0, len(problems.ids), batch):
     rows = slice(start, start + batch)
-    some = jax.tree.map(lambda x, rows=rows: x[rows], problems)
-    parts.append(sample_batch(params, some, keys[rows]))
-  generated, judged = jax.tree.map(lambda *xs: jnp.concatenate(xs), *parts)
-  step = jnp.zeros((), jnp.int32)
+    batch_problems = jax.tree.map(lambda x, rows=rows: x[rows], problems)
+    batches.append(sample_batch(params, batch_problems, keys[rows]))
+  generated, judged = jax.tree.map(lambda *xs: jnp.concatenate(xs), *batches)
+  step = jnp.zeros((), jnp.int32)  # training step; nothing reads it here
   return rollouts.assemble(problems, generated, judged, keys, step)
 
 
 def check(task: Task, problems: Problems, rollout: types.Rollout) -> Array:
-  """Returns the step scores `[P, S, K]` that a task gives to a rollout."""
+  """Returns a task's exact scores of the steps of a rollout, `[P, S, K]`."""
   tokens = rollout.tokens
   return jax.jit(task.score)(
     problems, tokens.completions, tokens.lengths, rollout.finished
@@ -88,7 +93,7 @@ def check(task: Task, problems: Problems, rollout: types.Rollout) -> Array:
 def label(
   e: Prepared, params: types.PyTree, problems: Problems, rollout: types.Rollout
 ) -> tuple[labels.Labels, dict[str, int]]:
-  """Labels the steps of a rollout in the way that `config.labels` names.
+  """Labels the reasoning steps of a rollout by the method `config.labels`.
 
   Args:
     e: the experiment.
@@ -98,14 +103,16 @@ def label(
 
   Returns:
     The labels, and `{"prefixes": number}`, the number of prefixes that were
-    continued.
+    evaluated. It includes whole samples, whose value is their verdict, so that
+    nothing is sampled for them.
   """
   return _LABELLERS[e.config.labels](e, params, problems, rollout)
 
 
 def _checker(e, params, problems, rollout):
+  """Labels each step up to the first error by the exact checker."""
   del params
-  checker = e.checkers[LABELS["checker"]]
+  checker = e.checkers[CHECKER_BY_SOURCE["checker"]]
   all_labels = labels.from_checker(
     check(checker, problems, rollout), rollout.step_mask
   )
@@ -113,6 +120,10 @@ def _checker(e, params, problems, rollout):
 
 
 def _monte_carlo(e, params, problems, rollout):
+  """Labels each step up to the first error by continuations of its prefix.
+
+  A step is right if at least `config.least` continuations succeed.
+  """
   evaluate = _evaluator(e, params, problems, rollout)
   successes = labels.monte_carlo(evaluate, rollout.step_mask)
   all_labels = labels.hard_labels(successes, rollout.step_mask, e.config.least)
@@ -121,6 +132,7 @@ def _monte_carlo(e, params, problems, rollout):
 
 
 def _binary_search(e, params, problems, rollout):
+  """Labels like `_monte_carlo`, but finds the first error by binary search."""
   first, num_prefixes = labels.first_error_by_binary_search(
     _evaluator(e, params, problems, rollout),
     rollout.step_mask,
@@ -140,12 +152,13 @@ _LABELLERS: dict[str, Callable[..., Any]] = {
 
 
 def _evaluator(e, params, problems, rollout) -> continuations.Evaluate:
-  """Returns a function that continues prefixes and judges the results."""
+  """Returns a function that continues prefixes and judges the completions."""
   task = e.base.task
 
-  def judge(prompts, completions, lengths, finished):
-    some = jax.tree.map(lambda x: x[prompts], problems)
-    return task.score(some, completions, lengths, finished).correct == 1
+  def judge(prompt_indices, completions, lengths, finished):
+    prefix_problems = jax.tree.map(lambda x: x[prompt_indices], problems)
+    judged = task.score(prefix_problems, completions, lengths, finished)
+    return judged.correct == 1
 
   return continuations.evaluator(
     e.base.policy,

@@ -1,17 +1,26 @@
-"""Evaluates a process reward model on held-out chains.
+"""Evaluates a process reward model on held-out problems.
 
-  first_error/<checker>/{f1,erroneous,correct}
-                      scores of ProcessBench; the model predicts the first step
-                      whose score is below the threshold as the first error
-  auc/<checker>       probability that a right step scores above a wrong one;
-                      steps after the first error of a sample are left out
-  accuracy/pass@1     accuracy of a sample
-  accuracy/maj@n      accuracy of the majority vote of n samples
-  accuracy/<rule>@n   accuracy of the best of n samples, where a sample is ranked
-                      by the score of its worst step, mean step or last step
-  uplift/<rule>@n     accuracy/<rule>@n minus accuracy/maj@n on the same problems
+  first_error/<checker>/erroneous
+                     fraction of the samples with an error whose first error the
+                     model predicts; it predicts the first step whose score is
+                     below a threshold
+  first_error/<checker>/correct
+                     fraction of the samples without an error for which the
+                     model predicts none
+  first_error/<checker>/f1
+                     harmonic mean of these two (the F1 of ProcessBench)
+  auc/<checker>      probability that a right step scores above a wrong one;
+                     steps after the first error of a sample are left out
+  accuracy/pass@1    mean accuracy of the samples
+  accuracy/maj@n     accuracy of the majority vote of n samples
+  accuracy/<rule>@n  accuracy of the best of n samples; the score of a sample is
+                     that of its worst step, the mean over its steps, or that of
+                     its last step
+  uplift/<rule>@n    accuracy/<rule>@n minus accuracy/maj@n
 
-Means have 95 % bootstrap intervals over problems; differences are paired.
+A checker is an exact definition of an error (`settings.CHECKER_BY_SOURCE`). All
+except the AUC have 95 % bootstrap intervals over problems; those of differences
+are paired. Axes: P problems, S samples per problem, K reasoning steps.
 """
 
 from __future__ import annotations
@@ -24,7 +33,7 @@ import numpy as np
 
 from experiments.evaluation import intervals, majority_vote
 from experiments.prm import fit, label
-from experiments.prm.settings import LABELS, Prepared
+from experiments.prm.settings import CHECKER_BY_SOURCE, Prepared
 from experiments.tasks.task import Problems
 from experiments.training import prng_keys
 from rewards.process import metrics as step_metrics
@@ -34,7 +43,7 @@ from rewards.steps import step_aggregates
 from rl import metrics, types
 
 Array = jax.Array
-# Aggregate the scores of the steps to a score of the sample.
+# Functions that aggregate the scores of steps to the score of a sample.
 RULES = {
   "worst": step_aggregates.worst_step_scores,
   "mean": step_aggregates.mean_step_scores,
@@ -52,14 +61,14 @@ def measure(
 
   Args:
     e: the experiment.
-    base_params: parameters of the base policy, which is sampled.
+    base_params: parameters of the base policy, which draws the samples.
     params: parameters of the process reward model.
-    threshold: threshold from `calibrate`. A step that scores below it counts as
-      an error.
+    threshold: score below which a step counts as an error, from `calibrate`.
 
   Returns:
-    `{name: {"mean", "low", "high"}}`. The entry "first_error/f1" repeats the F1
-    of the checker that defines an error in the same way as the labels do.
+    `{name: {"mean", "low", "high"}}`; the AUC has only "mean". The entry
+    "first_error/f1" repeats the F1 of the checker that defines an error as the
+    source of the labels does.
   """
   config, task = e.config.evaluation, e.base.task
   problems = task.test(config.problems)
@@ -73,12 +82,12 @@ def measure(
     config.batch,
   )
   scored = score(fit.process_model(e), params, rollout, config.batch)
-  key = jax.random.key(0)  # of the bootstrap resampling
+  key = jax.random.key(0)  # for the bootstrap
   estimates = {}
   for name, checker in e.checkers.items():
     truth = label.check(checker, problems, scored)
     estimates.update(_first_errors(name, scored, truth, threshold, key))
-  checker = LABELS[e.config.labels]
+  checker = CHECKER_BY_SOURCE[e.config.labels]
   estimates["first_error/f1"] = estimates[f"first_error/{checker}/f1"]
   judged = jax.jit(task.score)(
     problems, rollout.completions, rollout.scored_lengths, rollout.finished
@@ -90,20 +99,17 @@ def measure(
 def calibrate(
   e: Prepared, params: types.PyTree, rollout: types.Rollout, labels: Labels
 ) -> float:
-  """Chooses the threshold below which a step score counts as an error.
+  """Returns the threshold below which the score of a step counts as an error.
 
-  It is the threshold with the best agreement with the labels of the last
-  `calibration` problems, which are not used for training. It depends on no
-  exact checker (unless that made the labels) and on no held-out problem.
+  It is the threshold with the highest first-error F1 against the labels of the
+  last `config.calibration` problems, on which the model is not trained. It uses
+  neither held-out problems nor, unless it made the labels, an exact checker.
 
   Args:
     e: the experiment.
     params: parameters of the process reward model.
-    rollout: labelled samples of all training problems.
-    labels: labels of their steps.
-
-  Returns:
-    The threshold.
+    rollout: labelled samples of all `config.problems` problems.
+    labels: labels of the steps of the samples.
   """
   rows = slice(e.config.problems - e.config.calibration, None)
   scored = score(
@@ -121,20 +127,21 @@ def calibrate(
 def label_quality(
   e: Prepared, problems: Problems, rollout: types.Rollout, labels: Labels
 ) -> dict[str, float]:
-  """Compares the labels with the exact checker, as if a model predicted them.
+  """Compares the first labelled errors with those of the exact checker.
 
   Args:
     e: the experiment.
     problems: labelled problems.
-    rollout: their samples.
-    labels: labels of the steps.
+    rollout: samples of the problems.
+    labels: labels of the steps of the samples.
 
   Returns:
-    "labels/f1", and "labels/erroneous", the accuracy on samples with an error.
-    The latter determines the F1: a sample without an error gets a label of an
-    error only if its continuations fail by chance.
+    "labels/f1", and "labels/erroneous", the fraction of the samples with an
+    error whose first error is labelled. The F1 mostly depends on the latter:
+    a sample without an error gets a label 0 only if continuations of a right
+    prefix fail by chance.
   """
-  checker = e.checkers[LABELS[e.config.labels]]
+  checker = e.checkers[CHECKER_BY_SOURCE[e.config.labels]]
   truth = label.check(checker, problems, rollout)
   quality = step_metrics.first_error_f1(
     first_labelled_error(labels),
@@ -147,8 +154,10 @@ def label_quality(
 
 
 def first_labelled_error(labels: Labels) -> Array:
-  """Returns the first step with label 0, or -1, `[P, S]` int32."""
-  return step_metrics.first_error(labels.values, labels.weights > 0, 0.5)
+  """Returns `[P, S]` int32, the first step with label 0; -1 if none has it."""
+  return step_metrics.first_error(
+    labels.values, labels.weights > 0, threshold=0.5
+  )
 
 
 def score(
@@ -157,49 +166,58 @@ def score(
   rollout: types.Rollout,
   batch: int,
 ) -> types.Rollout:
-  """Returns the rollout with the step scores of a model.
+  """Returns the rollout with `step_scores` from a process reward model.
 
   Args:
     scorer: process reward model.
-    params: its parameters.
+    params: parameters of the model.
     rollout: rollout to score.
-    batch: number of problems that are scored at the same time.
+    batch: number of problems that are scored at a time.
   """
-  score_part = jax.jit(
-    lambda params, part: model.score_rollout(scorer, params, part).step_scores
+  score_batch = jax.jit(
+    lambda params, problems: (
+      model.score_rollout(scorer, params, problems).step_scores
+    )
   )
-  count = rollout.scores.shape[0]
+  num_problems = rollout.scores.shape[0]
   scores = [
-    score_part(params, _select_problems(rollout, slice(start, start + batch)))
-    for start in range(0, count, batch)
+    score_batch(params, _select_problems(rollout, slice(start, start + batch)))
+    for start in range(0, num_problems, batch)
   ]
   return rollout.replace(step_scores=jnp.concatenate(scores))
 
 
 def _select_problems(rollout: types.Rollout, rows: slice) -> types.Rollout:
-  """Selects problems, the leading axis of every array except `step`."""
+  """Slices the first axis, that of problems, of every array except `step`."""
   step = rollout.step
-  # `step` is a scalar, so a placeholder with an axis is sliced in its place.
-  part = jax.tree.map(lambda x: x[rows], rollout.replace(step=jnp.zeros(1)))
-  return part.replace(step=step)
+  # `step` is a scalar, so an array with an axis takes its place meanwhile.
+  selected = jax.tree.map(lambda x: x[rows], rollout.replace(step=jnp.zeros(1)))
+  return selected.replace(step=step)
 
 
 def _first_errors(
   name: str, scored: types.Rollout, truth: Array, threshold: float, key: Array
 ) -> dict[str, dict[str, float]]:
-  """Compares the model with the step scores `[P, S, K]` of one checker."""
+  """Returns the first-error scores and the AUC of the model for one checker.
+
+  Args:
+    name: name of the checker.
+    scored: rollout with the step scores of the model.
+    truth: `[P, S, K]`, step scores of the checker; below 0 is an error.
+    threshold: score of the model below which a step counts as an error.
+    key: PRNG key of the bootstrap.
+  """
   mask = scored.step_mask
-  first = step_metrics.first_error(truth, mask)  # [P, S]
+  first = step_metrics.first_error(truth, mask)  # [P, S], -1 without an error
   predicted = step_metrics.first_error(scored.step_scores, mask, threshold)
-  pair = predicted, first
-  mean = step_metrics.first_error_f1(*pair)
-  low, high = step_metrics.first_error_interval(*pair, key)
+  mean = step_metrics.first_error_f1(predicted, first)
+  low, high = step_metrics.first_error_interval(predicted, first, key)
   estimates = {
     f"first_error/{name}/{field}": _estimate(*values)
     for field, *values in zip(mean._fields, mean, low, high, strict=True)
   }
-  # The steps after an error have no labels, and whether they are right is not
-  # well defined.
+  # The AUC leaves out the steps after the first error: they have no labels, and
+  # it is not well defined whether they are right.
   up_to_error = (first[..., None] < 0) | (
     jnp.arange(mask.shape[-1]) <= first[..., None]
   )
@@ -210,10 +228,17 @@ def _first_errors(
 def _best_of_n(
   scored: types.Rollout, answers: np.ndarray, ns: tuple[int, ...], key: Array
 ) -> dict[str, dict[str, float]]:
-  """Computes the accuracy of the majority vote and of the best of n samples."""
+  """Computes the accuracies of majority votes and of the best of n samples.
+
+  Args:
+    scored: rollout with the step scores of the model.
+    answers: `[P, S]`, ids of the answers; -1 without an answer.
+    ns: values of n.
+    key: PRNG key of the bootstrap.
+  """
   correct = scored.correct
   votes = majority_vote.majority_at_k(answers, np.asarray(correct), ns)
-  # Each value is `[P]`, so that the bootstrap resamples problems.
+  # `{name: [P]}`, because the bootstrap resamples problems.
   columns = {"accuracy/pass@1": np.asarray((correct == 1).mean(-1))}
   for i, n in enumerate(ns):
     columns[f"accuracy/maj@{n}"] = votes[:, i]
@@ -225,8 +250,10 @@ def _best_of_n(
   values = np.stack(list(columns.values()), -1)
   low, high = intervals.bootstrap_interval(values, key)
   return {
-    name: _estimate(*x)
-    for name, *x in zip(columns, values.mean(0), low, high, strict=True)
+    name: _estimate(*mean_and_bounds)
+    for name, *mean_and_bounds in zip(
+      columns, values.mean(0), low, high, strict=True
+    )
   }
 
 

@@ -1,9 +1,8 @@
-"""A task whose step scores come from a frozen process reward model.
+"""Makes a task whose step scores come from a frozen process reward model.
 
-Any method that reads step scores can then train on those of the model. The
-model is part of the compiled `score` of the task, so this also works in the
-fused loop. The verdict on a sample is still that of the original task, so the
-metrics show the real accuracy of the policy.
+A method that reads step scores can train on such a task. Its `score` is
+jittable, as the fused training loop requires. The verdicts are those of the
+original task, so that metrics of accuracy do not depend on the model.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ Array = jax.Array
 def scored_by(
   task: Task, scorer: model.ProcessModel, params: types.PyTree
 ) -> Task:
-  """Returns a copy of the task in which a model scores the steps.
+  """Returns a copy of the task in which a model scores the reasoning steps.
 
   Args:
-    task: task whose `score` can be compiled and returns `step_ids` and
-      `step_mask`. They define the steps.
+    task: task whose `score` is jittable and returns `step_ids` and `step_mask`,
+      which define the steps.
     scorer: process reward model.
-    params: parameters of the model. They become constants of the compiled
+    params: parameters of the model, which become constants of the compiled
       program.
   """
 
@@ -44,9 +43,10 @@ def scored_by(
       lengths=lengths,
       mask=jnp.arange(completions.shape[-1]) < lengths[..., None],
     )
-    steps = judged.step_mask.shape[-1]
-    # [P, S, K, classes]
-    outputs = model.score_steps(scorer, params, tokens, judged.step_ids, steps)
+    max_steps = judged.step_mask.shape[-1]  # K
+    outputs = model.score_steps(  # [P, S, K, C], C classes
+      scorer, params, tokens, judged.step_ids, max_steps
+    )
     scores = jax.lax.stop_gradient(scorer.read(outputs))
     return judged.replace(step_scores=jnp.where(judged.step_mask, scores, 0.0))
 

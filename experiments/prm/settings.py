@@ -1,4 +1,4 @@
-"""The config of an experiment with a process reward model, and its checks."""
+"""The default config of `experiments.prm`, and the checks of a config."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from experiments.training.experiment import Experiment
 from models import checkpoint_reader, storage_paths
 from rl import registry
 
-# Sources of labels, each with the checker that defines an error in the same
-# way. A true step that does not lead to the answer is an error for the checker
-# "clean". It is none for "filler", nor for labels from continuations, because a
-# continuation can still reach the right answer. A wrong result that a later
-# operation undoes (a multiplication by 0) is an error for both checkers, but
-# labels from continuations miss it.
-LABELS = {
+# `{source of labels: checker}`: the exact checker that defines an error most
+# like the source does. The checkers differ in steps with right arithmetic that
+# do not lead to the answer: errors for "clean", but not for "filler". Labels
+# from continuations do not call them errors either, because a continuation can
+# still reach the right answer. They differ from both checkers in a wrong result
+# that a later operation undoes (a multiplication by 0): both checkers call it
+# an error, but labels from continuations do not.
+CHECKER_BY_SOURCE = {
   "checker": "clean",
   "monte_carlo": "filler",
   "binary_search": "filler",
@@ -39,8 +40,8 @@ def default(
   """Returns the default config.
 
   Args:
-    labels: source of the labels, one of `LABELS`.
-    updates: number of updates of the process reward model.
+    labels: source of the labels, a key of `CHECKER_BY_SOURCE`.
+    updates: number of optimizer updates of the process reward model.
     seed: seed of the base policy, the samples, the labels and the model.
   """
   base = chain.base()
@@ -53,31 +54,33 @@ def default(
       "seed": seed,
       "labels": labels,
       "updates": updates,
-      # Config of the base policy, which is trained in `base/` of the workdir if
-      # `init_from` is empty.
+      # Config of the run that trains the base policy in `base/` of the workdir.
+      # It is used if `init_from` is empty.
       "base": base,
-      "init_from": "",  # workdir of a finished run that is the base policy
-      "problems": 4096,  # training problems whose samples are labelled
-      # Number of these problems that are not trained on and set the threshold.
+      "init_from": "",  # workdir of a finished run that has the base policy
+      "problems": 4096,  # number of problems whose samples are labelled
+      # Number of these problems that choose the threshold and are not used for
+      # training.
       "calibration": 512,
       "samples": 4,  # samples per problem
       "continuations": 8,  # continuations per prefix
-      # Continuations that must succeed for a prefix to count as right. A single
-      # success may be chance.
+      # Number of continuations that must succeed for a prefix to count as
+      # right; a single success may be chance.
       "least": 2,
-      "prefixes": 512,  # prefixes that are continued at the same time
-      # Layers that are added to the decoder of the base policy. They can use
-      # the hidden states from which the base policy predicts the next token.
+      "prefixes": 512,  # prefixes that are continued at a time
+      # Number of layers that are added to the decoder of the base policy. They
+      # read the hidden states from which the base policy predicts tokens.
       "layers": 1,
       "batch": 16,  # problems per update, with all their samples
-      "learning_rate": 2e-3,
-      # Weight of the additional loss for predicting the tokens of the samples.
+      "learning_rate": 2e-3,  # maximum, after the warmup
+      # Weight of a second loss term, the negative log-likelihood of the tokens
+      # of the samples.
       "language_coefficient": 0.5,
       "checkpoint_every": 250,  # updates between two checkpoints
       "evaluation": {
         "problems": 512,  # held-out problems
         "samples": 32,  # samples per problem
-        "batch": 64,  # problems that are sampled at the same time
+        "batch": 64,  # problems that are sampled at a time
         "ns": (2, 4, 8, 16),  # values of n in the best of n samples
       },
     }
@@ -86,15 +89,15 @@ def default(
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-  """A checked experiment.
+  """An experiment whose config has been checked.
 
   Attributes:
     config: config with the keys of `default`.
     workdir: folder for the results.
-    base: experiment of the base policy, which is sampled.
-    base_dir: workdir of the base policy.
-    checkers: `{name: task}`, the task of the base policy with each of the
-      checkers in `LABELS` for its step scores.
+    base: experiment that trains, or has trained, the base policy.
+    base_dir: workdir of the experiment `base`.
+    checkers: `{checker: task}`: the task of the base policy, with step scores
+      from each of the checkers in `CHECKER_BY_SOURCE`.
   """
 
   config: ml_collections.ConfigDict
@@ -107,7 +110,7 @@ class Prepared:
 def prepare(
   config: ml_collections.ConfigDict, workdir: epath.PathLike
 ) -> Prepared:
-  """Checks a config before anything is written.
+  """Checks a config and builds the experiment; writes nothing.
 
   Args:
     config: config with the keys of `default`.
@@ -120,8 +123,10 @@ def prepare(
   """
   workdir = storage_paths.parse(workdir)
   arguments.check_seed("seed", config.seed)
-  if config.labels not in LABELS:
-    raise ValueError(registry.describe_unknown("labels", config.labels, LABELS))
+  if config.labels not in CHECKER_BY_SOURCE:
+    raise ValueError(
+      registry.describe_unknown("labels", config.labels, CHECKER_BY_SOURCE)
+    )
   for name in (
     "updates",
     "problems",
@@ -131,7 +136,7 @@ def prepare(
     "batch",
   ):
     if config[name] < 1:
-      raise ValueError(f"{name} = {config[name]}, but it must be at least 1")
+      raise ValueError(f"{name} = {config[name]} must be at least 1")
   if config.batch > config.problems - config.calibration:
     raise ValueError(
       f"batch = {config.batch} is more than the "
@@ -141,45 +146,52 @@ def prepare(
     )
   if not 1 <= config.least <= config.continuations:
     raise ValueError(
-      f"least = {config.least}, but it must be from 1 to continuations = "
+      f"least = {config.least} must be between 1 and continuations = "
       f"{config.continuations}"
     )
   if max(config.evaluation.ns) > config.evaluation.samples:
     raise ValueError(
-      f"evaluation.ns = {tuple(config.evaluation.ns)} contains a number of "
-      f"samples above evaluation.samples = {config.evaluation.samples}; use "
-      "more samples or smaller values"
+      f"evaluation.ns = {tuple(config.evaluation.ns)} must not contain a value "
+      f"above evaluation.samples = {config.evaluation.samples}; use more "
+      "samples or smaller values"
     )
   workdirs.check_config(workdir, config)
   if config.init_from:
     base_dir = epath.Path(config.init_from)
-    base = _existing(base_dir)
+    base = _build_finished_run(base_dir)
   else:
     base_dir = workdir / initial_state.BASE_FOLDER
     base = validate.check_and_build(config.base, base_dir)
   name, task_settings = spec.parse(base.config.task)
   if name != "chain":
     raise ValueError(
-      f"the base policy was trained on the task {name!r}, whose steps no exact "
-      "rule can check; use a base of 'chain'"
+      f"the base policy was trained on the task {name!r}, for whose steps "
+      "there is no exact checker; use a base policy that was trained on 'chain'"
     )
   checkers = {
-    prm: tasks.get(name, **{**task_settings, "prm": prm})
-    for prm in dict.fromkeys(LABELS.values())
+    # The task's setting `prm` chooses the checker of its step scores.
+    checker: tasks.get(name, **{**task_settings, "prm": checker})
+    for checker in dict.fromkeys(CHECKER_BY_SOURCE.values())
   }
-  # Raises an error if the task has fewer held-out problems.
+  # Raises a ValueError if the task has fewer held-out problems.
   base.task.test(config.evaluation.problems)
   return Prepared(config, workdir, base, base_dir, checkers)
 
 
-def _existing(folder: epath.Path) -> Experiment:
-  """Builds the experiment of a finished run and checks its checkpoint."""
+def _build_finished_run(folder: epath.Path) -> Experiment:
+  """Builds the experiment of a finished run and checks its checkpoint.
+
+  Raises:
+    FileNotFoundError: the folder has no run or no checkpoint.
+    ValueError: the run trained LoRA adapters, or its checkpoint has other
+      parameters.
+  """
   base = build.build(workdirs.read_config(folder))
   if base.model.lora_rank:
     raise ValueError(
-      f"the run in --base {folder} trained LoRA adapters, but a process reward "
-      "model starts from a checkpoint with all parameters; use a run with "
-      "model.lora_rank = 0"
+      f"the run in --base {folder} trained LoRA adapters, but the process "
+      "reward model starts from a checkpoint with all parameters; use a run "
+      "with model.lora_rank = 0"
     )
   checkpoint_reader.check_params(
     folder / checkpoint_reader.FOLDER, base.abstract.params

@@ -78,7 +78,7 @@ def test_a_text_prompt_takes_the_tasks_template(tmp_path):
     ((), "name either --workdir"),
     (("--policy", "x"), "--policy needs a --task"),
     (("--workdir", "nowhere"), "nowhere holds no run"),
-    (("--prompt", "2 3 4 5 6 7 8 9 = d1 d2"), "allows 1 to"),
+    (("--prompt", "2 3 4 5 6 7 8 9 = d1 d2"), "have 1 to"),
     (("--samples", "0"), "samples"),
     (("--max_tokens", "0"), "max_tokens"),
   ],

@@ -72,10 +72,10 @@ def test_a_seed_may_be_an_axis_of_its_own():
 @pytest.mark.parametrize(
   ("named", "says"),
   [
-    ({"product": ["method"]}, "'method' is not of the form KEY=VALUE"),
-    ({"product": ["m=f(1"]}, "ends within a bracket"),
+    ({"product": ["method"]}, "'method' must be of the form KEY=VALUE"),
+    ({"product": ["m=f(1"]}, "has an unmatched bracket"),
     ({"zipped": ["a=1,2", "b=1"]}, "a has 2, b has 1"),
-    ({"product": ["a=1,2"], "fixed": ["a=3"]}, "a is named twice"),
+    ({"product": ["a=1,2"], "fixed": ["a=3"]}, "a occurs in several flags"),
     ({"product": ["a=f(1),f-1-"]}, ""),
     ({"product": ["a=1,1"]}, "share the folder 'a_1-seed_0'"),
   ],

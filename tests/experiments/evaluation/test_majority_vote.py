@@ -68,5 +68,5 @@ def test_majority_of_one_is_pass_at_1_and_of_all_is_the_plurality():
 
 @pytest.mark.parametrize("k", [0, 5])
 def test_impossible_budget_names_itself_and_what_is_possible(k):
-  with pytest.raises(ValueError, match=rf"k={k} .*1\.\.4"):
+  with pytest.raises(ValueError, match=rf"k={k} .*between 1 and 4"):
     majority_at_k(np.zeros((1, 4), int), np.zeros((1, 4)), (k,))

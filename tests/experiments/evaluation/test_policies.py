@@ -128,22 +128,22 @@ def test_bfloat16_and_the_seed_are_taken(folder, data, tmp_path):
 @pytest.mark.parametrize(
   ("words", "message"),
   [
-    ([], "name either --workdir, a run, or --policy"),
-    (["--workdir", "a", "--policy", "b"], "one and not both"),
+    ([], "expected exactly one of --workdir"),
+    (["--workdir", "a", "--policy", "b"], "expected exactly one of --workdir"),
     (["--policy", "{}"], "--policy needs a --task; available: aime"),
     (["--policy", "{}", "--task", "countdwon"], "did you mean 'countdown'"),
     (["--policy", "{}", "--task", "gsm8k(chatt=1)"], "did you mean 'chat'"),
     (["--policy", "{}", "--task", "gsm8k(data_path='no')"], "not a folder"),
     (["--policy", "no", "--task", "countdown"], "'no' is not a folder"),
     (["--policy", "{}", "--task", "countdown", "--step", "1"], "--step has no"),
-    (["--workdir", "a", "--dtype", "bfloat16"], "--dtype has no meaning"),
+    (["--workdir", "a", "--dtype", "bfloat16"], "--dtype has no effect"),
     (
       ["--policy", "{}", "--task", "countdown", "--dtype", "float16"],
       "unknown dtype 'float16'",
     ),
     (
       ["--policy", "{}", "--task", "countdown", "--batch", "12"],
-      "--batch 12 is not divisible by the 8 devices; nearest: ",
+      "--batch 12 is not divisible by the 8 devices; the nearest multiple is ",
     ),
     (["--policy", "{}", "--task", "countdown", "--samples", "0"], "samples"),
     (["--policy", "{}", "--task", "countdown", "--problems", "0"], "at least"),
@@ -183,7 +183,7 @@ def test_learned_positions_must_be_enough(tmp_path, capsys):
   transformers.GPT2LMHeadModel(shape).save_pretrained(tmp_path)
   words = ["--policy", str(tmp_path), "--task", "countdown"]
   assert evaluate.main([*words, "--max_tokens", "16"]) == 2
-  assert "positions, but the policy learned 16" in capsys.readouterr().err
+  assert "learned embeddings of 16" in capsys.readouterr().err
 
 
 def test_the_command_is_there():

@@ -180,9 +180,9 @@ def test_only_process_0_writes(tmp_path, monkeypatch):
 
 def test_device_values_and_words_are_refused_by_name(tmp_path):
   with _logger(tmp_path) as logger:
-    with pytest.raises(TypeError, match=r"'x' is still on the device"):
+    with pytest.raises(TypeError, match=r"'x' is an array on a device"):
       logger.log(0, {"x": jnp.array(1.0)})
-    with pytest.raises(TypeError, match=r"'name' is no number: 'grpo'"):
+    with pytest.raises(TypeError, match=r"'name' is not a number: 'grpo'"):
       logger.log(0, {"name": "grpo"})
   assert _steps(tmp_path) == []
 

@@ -86,7 +86,7 @@ def test_a_task_with_a_frozen_model_scores_steps_in_compiled_code(base):
     model.score_rollout(scorer, trained, by_task.replace(step_ids=None))
 
 
-@pytest.mark.parametrize("kind", settings.LABELS)
+@pytest.mark.parametrize("kind", settings.CHECKER_BY_SOURCE)
 def test_the_command_end_to_end(kind, base, tmp_path):
   metrics = command.run(settings.prepare(small(base, kind), tmp_path))
   saved = json.loads((tmp_path / "metrics.json").read_text())
@@ -207,5 +207,5 @@ def test_a_base_on_a_task_without_checkable_steps_is_refused(tmp_path):
   params = build.build(config).init().params
   with checkpointing.Checkpoints(tmp_path / checkpoint_reader.FOLDER) as saving:
     saving.save(0, {"params": params}, {})
-  with pytest.raises(ValueError, match=r"'countdown'.*use a base of 'chain'"):
+  with pytest.raises(ValueError, match=r"'countdown'.*that was trained on 'chain'"):
     settings.prepare(small(tmp_path, "checker"), tmp_path / "run")
