@@ -76,8 +76,8 @@ def _check_k(k: int, samples: int) -> None:
     raise TypeError(f"k = {k!r} must be a static int")
   if not 1 <= k <= samples:
     raise ValueError(
-      f"k = {k} must be between 1 and {samples}, the number of samples of a group; "
-      f"the nearest valid value is {min(max(k, 1), samples)}"
+      f"k = {k} must be between 1 and {samples}, the number of samples of a "
+      f"group; the nearest valid value is {min(max(k, 1), samples)}"
     )
 
 

@@ -26,7 +26,7 @@ def to_json_numbers(values: Iterable[float]) -> list[float | None]:
 
 
 def steps_per_point(run: Run, num_runs: int) -> int:
-  """Returns how many logged steps a point of the run's longest curve averages."""
+  """Returns the logged steps per point of the longest curve of a run."""
   longest = max((len(steps) for steps, _ in run.series.values()), default=0)
   return math.ceil(longest * num_runs / MAX_POINTS)
 

@@ -180,7 +180,7 @@ def _run(run: Run, name: str, num_runs: int) -> dict[str, Any]:
 
 
 def _evaluations(run: Run) -> list[dict[str, Any]]:
-  """Returns all evaluations of a run that have curves, in the order of steps."""
+  """Returns the evaluations of a run that have curves, in order of steps."""
   evaluations = [
     {
       "name": f"step {record['step']}",

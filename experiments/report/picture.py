@@ -1,4 +1,4 @@
-"""Draws a PNG that compares runs, and the style of all figures of the project."""
+"""Draws a PNG that compares runs; defines the style of the project's figures."""
 
 from __future__ import annotations
 

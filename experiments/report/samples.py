@@ -73,7 +73,7 @@ def pack(
 def _pack_run(
   run: int, folder: epath.Path, max_samples: int, max_bytes: int
 ) -> tuple[list[dict[str, Any]], str]:
-  """Returns the files of one run that are shown, and a note about the others."""
+  """Returns the shown files of one run, and a note about the others."""
   files = []
   paths = sorted(folder.glob("step_*.jsonl"), reverse=True, key=_step)
   for i, path in enumerate(paths):
@@ -85,8 +85,8 @@ def _pack_run(
     max_samples, max_bytes = max_samples - num_shown, max_bytes - size
     if num_shown < num_samples:
       note = (
-        f"of step {_step(path):,}, {num_shown:,} of {num_samples:,} samples are "
-        "shown"
+        f"of step {_step(path):,}, {num_shown:,} of {num_samples:,} samples "
+        "are shown"
       )
       older = len(paths) - i - 1
       if older:
@@ -151,7 +151,7 @@ def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:
 
 
 def _text(record: Record) -> tuple[str, list[int] | None]:
-  """Returns a completion and the lengths of its tokens in JavaScript's units."""
+  """Returns a completion, and its tokens' lengths in JavaScript's units."""
   pieces = record.get("pieces")
   if not pieces:
     return record["completion"], None

@@ -1,4 +1,4 @@
-"""Prefix values: a sampler that estimates the chance of success after each step.
+"""A sampler that estimates the chance of success after each step.
 
 Axes: P prompts, S samples per prompt (a group), T tokens, K reasoning steps.
 """
@@ -26,7 +26,8 @@ def prefix_values(
 
     "sampler/values"  `[P, S, K]`, V_k of each sample: the mean verdict of
       `continuations` completions of the prefix with steps 0 to k. For the last
-      step of a sample it is the sample's verdict. 0 for steps that do not exist.
+      step of a sample it is the sample's verdict. 0 for steps that do not
+      exist.
     "sampler/prompt_values"  `[P]`, the mean verdict of the group's samples.
     "sampler/tokens"  `[]`, number of tokens of the samples and of the
       continuations, which are up to steps * continuations * T per sample.

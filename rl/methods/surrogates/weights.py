@@ -1,4 +1,4 @@
-"""Surrogates that weigh the advantage or grad log pi by the importance ratio."""
+"""Surrogates that weight the advantage or grad log pi by the ratio."""
 
 from __future__ import annotations
 

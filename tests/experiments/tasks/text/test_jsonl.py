@@ -372,7 +372,7 @@ REWARD_MISTAKES = {
   "my_reward:LEVEL": "is 3, which cannot be called",
   "my_broken:f": "importing 'my_broken' raises ModuleNotFoundError: No module",
   "my_syntax:f": "importing 'my_syntax' raises SyntaxError",
-  "my_reward:forgotten": "cannot be called with a list of items alone; .* @each",
+  "my_reward:forgotten": "cannot be called with a list of items .* @each",
   "my_reward:elsewhere": (
     r"rows.jsonl line 1: unknown parameter 'lettres'; did you mean 'letters'"
   ),
