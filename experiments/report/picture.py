@@ -1,4 +1,4 @@
-"""Draws a PNG that compares runs; defines the style of the project's figures."""
+"""Draws a PNG that compares runs; defines the style of all figures."""
 
 from __future__ import annotations
 
