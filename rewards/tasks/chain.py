@@ -13,10 +13,11 @@ punished where it is made and not in later steps. Three process reward models
 measurable ways:
 
   clean   accepts the next operation of the prompt with the right result, and
-          the true answer after the last operation filler  accepts any operation
-          with the right result, also `+ 0 r ;` any number of times, and the
-          true answer local   accepts what filler accepts, and any answer that
-          repeats the running value
+          the true answer after the last operation
+  filler  accepts any operation with the right result, also `+ 0 r ;` any number
+          of times, and the true answer
+  local   accepts what filler accepts, and any answer that repeats the running
+          value
 
 Example, for the prompt `4 + 3 * 2 =`:
   + 3 7 ; * 2 4 ; ANS 4 EOS           +++ by all three
