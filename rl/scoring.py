@@ -448,8 +448,8 @@ def passes(
     pass_needs = [n for n in ready if (n.source, n.view) == (source, view)]
     if source not in parameters:
       raise KeyError(
-        f"{[str(n) for n in pass_needs]} need the parameters {source!r}, but "
-        f"the state has {sorted(parameters)}; add this parameter set"
+        f"{[str(n) for n in pass_needs]} need the parameters {source!r}; the "
+        f"state has {sorted(parameters)}. Add a parameter set {source!r}"
       )
     waiting.difference_update(pass_needs)
 
