@@ -64,12 +64,10 @@ def run(
     carry, is_due = jax.lax.scan(update, carry, minibatches)
     return carry, passes + 1, is_due.any()
 
-  def has_next_pass(loop):
-    _, passes, any_update = loop
-    return any_update & (passes < further.max_passes)
-
+  # The state of the loop: (parameters, optimizer state), number of passes, and
+  # whether the last pass has made an update.
   (params, opt_state), passes, _ = jax.lax.while_loop(
-    has_next_pass,
+    lambda loop: loop[2] & (loop[1] < further.max_passes),
     one_pass,
     ((params, opt_state), jnp.zeros((), jnp.int32), jnp.ones((), bool)),
   )

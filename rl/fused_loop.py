@@ -36,13 +36,11 @@ def iteration(
   return lambda state: train_step(state, rollout_fn(state))
 
 
-def scan(iteration_fn: Iteration, iterations: int) -> Iteration:
-  """Builds a function that runs several iterations and stacks their metrics."""
+def scan(body: Iteration, iterations: int) -> Iteration:
+  """Builds a function that runs `body` several times and stacks its metrics."""
 
   def run(state):
-    return jax.lax.scan(
-      lambda s, _: iteration_fn(s), state, None, length=iterations
-    )
+    return jax.lax.scan(lambda s, _: body(s), state, None, length=iterations)
 
   return run
 

@@ -95,16 +95,14 @@ def parameter_sets(methods: Mapping[str, Method]) -> dict[str, ParameterSet]:
       if str(declared_rule) != str(rule):
         raise ValueError(
           f"{method.name}: the parameter set {name!r} has the rule {rule} here "
-          f"and {declared_rule} for another learner; declare the same rule for "
-          "both"
+          f"and {declared_rule} for another learner; declare the same rule"
         )
   further_learners = [name for name in methods if name != POLICY]
   for name, rule in rules.items():
     if rule.trained and name not in further_learners:
       raise ValueError(
         f"the parameter set {name!r} is learned(), but {name!r} is not among "
-        f"the learners {sorted(methods)}; add its method, or choose another "
-        "rule"
+        f"the learners {sorted(methods)}; add its method or use another rule"
       )
   for name in further_learners:
     if name not in rules or not rules[name].trained:
@@ -154,5 +152,4 @@ def check(
     try:
       prepare.check(learner_method, policy, sources, learner_rollout)
     except (KeyError, ValueError, LevelError) as error:
-      message = f"{learner_method.name}: {error.args[0]}"
-      raise type(error)(message) from error
+      raise type(error)(f"{learner_method.name}: {error.args[0]}") from error

@@ -197,11 +197,7 @@ class Method:
     if self.reward is not None:
       by_name |= self.reward.transforms
     # Leaves out parts that are None, and weights that are numbers.
-    return {
-      name: part
-      for name, part in by_name.items()
-      if isinstance(part, Transform)
-    }
+    return {k: t for k, t in by_name.items() if isinstance(t, Transform)}
 
   @property
   def signal_needs(self) -> frozenset[scoring.Need]:
@@ -262,9 +258,6 @@ class Method:
     if self.sampler.name != "once()" or self.behavior != "policy":
       put("sampled", [(f"{self.sampler} by {self.behavior}", "")])
     for further in self.further_updates:
-      end = (
-        f"until {further.metric} <= {further.limit:g}, "
-        f"at most {further.max_passes} passes"
-      )
-      put("then", [(str(further.loss), end)])
+      end = f"until {further.metric} <= {further.limit:g}, at most "
+      put("then", [(str(further.loss), f"{end}{further.max_passes} passes")])
     return "\n".join(rows)

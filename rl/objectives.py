@@ -76,8 +76,8 @@ def _check_k(k: int, samples: int) -> None:
     raise TypeError(f"k = {k!r} must be a static int")
   if not 1 <= k <= samples:
     raise ValueError(
-      f"k = {k} must be between 1 and {samples}, the number of samples of a "
-      f"group; the nearest valid value is {min(max(k, 1), samples)}"
+      f"k = {k} must be from 1 to the {samples} samples of a group; the "
+      f"nearest valid value is {min(max(k, 1), samples)}"
     )
 
 
@@ -296,15 +296,12 @@ def _sort_ratios(
     # means: p_i(m - 1) for i = 0..k-1, [..., k].
     m, ratio = sample
     share = jnp.minimum(i / m, 1.0)
-    new_means = (1 - share) * means
-    new_means += share * ratio[..., None] * _previous(means)
-    return new_means, means[..., k - 1]
+    added = share * ratio[..., None] * _previous(means)
+    return (1 - share) * means + added, means[..., k - 1]
 
-  initial_means = jnp.zeros((*scores.shape[:-1], k)).at[..., 0].set(1.0)
+  start = jnp.zeros((*scores.shape[:-1], k)).at[..., 0].set(1.0)
   m = jnp.arange(1, scores.shape[-1] + 1, dtype=jnp.float32)
-  _, means = jax.lax.scan(
-    add_sample, initial_means, (m, jnp.moveaxis(ratios, -1, 0))
-  )
+  _, means = jax.lax.scan(add_sample, start, (m, jnp.moveaxis(ratios, -1, 0)))
   return group, ratios, jnp.moveaxis(means, 0, -1)
 
 
@@ -480,11 +477,9 @@ def pass_at_k_advantages(
     group = _sort(scores, k, valid)
     # Scores relative to x_n, so that the variance is exactly 0 if all subsets
     # have the same maximum.
-    relative = group.x - jnp.max(group.x, -1, keepdims=True)
-    mean = jnp.sum(group.weights * relative, -1, keepdims=True)
-    variance = jnp.sum(
-      group.weights * (relative - mean) ** 2, -1, keepdims=True
-    )
+    shifted = group.x - jnp.max(group.x, -1, keepdims=True)
+    mean = jnp.sum(group.weights * shifted, -1, keepdims=True)
+    variance = jnp.sum(group.weights * (shifted - mean) ** 2, -1, keepdims=True)
     # n s_i / k - maxk.
     centered = jnp.maximum(group.n, 1.0) / k * _deviations(group)
     varied = variance > 0

@@ -72,8 +72,8 @@ def required(method: Method, updates: int = 1) -> frozenset[scoring.Need]:
   """
   policy_needs = {n for n in method.term_needs if n.source == "policy"}
   old_needs = {n for n in method.term_needs if n.source == "old"}
-  needs = set(method.signal_needs)
-  needs |= method.term_needs - policy_needs - old_needs
+  needs = method.signal_needs | (method.term_needs - policy_needs - old_needs)
+  needs = set(needs)
   if updates > 1 or method.further_updates:
     needs |= old_needs | {_OLD_LOG_PROBS}
   further_needs = frozenset().union(
@@ -289,9 +289,7 @@ def loss(
   rollout = rollout.replace(extras=rollout.extras.update(old))
 
   total = jnp.zeros(())
-  loss_parts: dict[
-    str, Array
-  ] = {}  # metric of each term -> its part of the loss
+  loss_parts: dict[str, Array] = {}  # by the name of the metric
   tally = _policy_tally(stopped, rollout)
   for term, signal, mask, weight, term_weight in zip(
     *(method.loss.terms, batch.signals, batch.masks, weights, term_weights),

@@ -117,9 +117,8 @@ def _check_type(
   expected = inspect.formatannotation(annotation).strip("'")
   is_whole_float = isinstance(value, float) and value.is_integer()
   suggestion = int(value) if is_whole_float else parameter.default
-  hint = (
-    "" if suggestion is parameter.empty else f", for example {suggestion!r}"
-  )
+  no_hint = suggestion is parameter.empty
+  hint = "" if no_hint else f", for example {suggestion!r}"
   raise ValueError(f"{where} = {value!r} must be {expected}{hint}")
 
 

@@ -75,16 +75,11 @@ class Reward:
     if self.steps is not None:
       required_levels.append(("steps", self.steps, "step"))
     for role, t, level in required_levels:
-      if t.takes != "none":
-        takes = t.takes if isinstance(t.takes, str) else " or ".join(t.takes)
+      if (t.takes, t.gives) != ("none", level):
+        bridge = transforms.suggest_bridge(t.gives or "", (level,))
         raise LevelError(
-          f"{self.name}: {role} = {t} takes a {takes} signal; start it from a "
-          "source, such as scores() or step_scores()"
-        )
-      if t.gives != level:
-        raise LevelError(
-          f"{self.name}: {role} = {t} gives a {t.gives} signal; it must give a "
-          f"{level} signal{transforms.suggest_bridge(t.gives, (level,))}"
+          f"{self.name}: {role} = {t} must take no signal and give a {level} "
+          f"signal, but it is {t.takes} -> {t.gives}{bridge}"
         )
 
   @property

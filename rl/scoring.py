@@ -333,8 +333,8 @@ def _map_chunks(
   # The backward pass computes a chunk again instead of keeping its logits.
   @jax.checkpoint
   def body(start, chunk_inputs):
-    has_scored = start < max_scored
-    return start + chunk, jax.lax.cond(has_scored, fn, zeros, *chunk_inputs)
+    result = jax.lax.cond(start < max_scored, fn, zeros, *chunk_inputs)
+    return start + chunk, result
 
   _, result = jax.lax.scan(body, 0, jax.tree.map(cut, inputs))
   return jax.tree.map(join, result)
@@ -449,8 +449,7 @@ def passes(
     if source not in parameters:
       raise KeyError(
         f"{[str(n) for n in pass_needs]} need the parameters {source!r}; the "
-        f"state has {sorted(parameters)}. Add a parameter set {source!r} to "
-        "the method"
+        f"state has {sorted(parameters)}. Add a parameter set {source!r}"
       )
     waiting.difference_update(pass_needs)
 

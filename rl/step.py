@@ -113,10 +113,9 @@ def init(
   }
   states = {
     name: LearnerState(
-      opt_state=txs[name].init(params if name == POLICY else sets[name]),
-      method_state=learner_method.init(),
+      txs[name].init(params if name == POLICY else sets[name]), m.init()
     )
-    for name, learner_method in methods.items()
+    for name, m in methods.items()
   }
   policy_state = states.pop(POLICY)
   return State(
@@ -237,17 +236,11 @@ def _make_learner_step(
     # Further updates: only few methods have any.
     num_passes = {}
     for further in method.further_updates:
-      params, opt_state, passes = further_updates.run(
-        further=further,
-        policy=policy,
-        tx=tx,
-        plan=plan,
-        params=params,
-        opt_state=opt_state,
-        rollout=batch.rollout,
-        usable=usable,
+      params, opt_state, num_passes[f"phase/{further.metric}_passes"] = (
+        further_updates.run(
+          *(further, policy, tx, plan, params, opt_state, batch.rollout, usable)
+        )
       )
-      num_passes[f"phase/{further.metric}_passes"] = passes
 
     method_state = update_guard.select(usable, method_state, state.method_state)
     signal = prepare.first_signal(method, batch)
@@ -360,12 +353,9 @@ def make(
   changing = {"old", *methods}
   learner_steps = {
     name: _make_learner_step(
-      learner_method,
-      txs[name],
-      plan if name == POLICY else plan.single,
-      changing,
+      m, txs[name], plan if name == POLICY else plan.single, changing
     )
-    for name, learner_method in methods.items()
+    for name, m in methods.items()
   }
 
   def train_step(state: State, rollouts: Rollouts) -> tuple[State, Metrics]:

@@ -47,12 +47,12 @@ def at_least_one(n: Array) -> Array:
   return jnp.maximum(n, 1).astype(jnp.float32)
 
 
-def _samples_in_loss(mask: Array) -> Array:
+def _sample_mask(mask: Array) -> Array:
   """Returns which samples have a token in the loss, `[P, S]` bool."""
   return mask.any(-1)
 
 
-def _prompts_in_loss(mask: Array) -> Array:
+def _prompt_mask(mask: Array) -> Array:
   """Returns which prompts have a token in the loss, `[P]` bool."""
   return mask.any((-2, -1))
 
@@ -75,7 +75,7 @@ def seq_mean_token_mean() -> Aggregate:
     lambda m: (
       m
       / at_least_one(m.sum(-1, keepdims=True))
-      / at_least_one(_samples_in_loss(m).sum())
+      / at_least_one(_sample_mask(m).sum())
     ),
   )
 
@@ -85,7 +85,7 @@ def seq_mean_token_sum() -> Aggregate:
   return Aggregate(
     "seq_mean_token_sum",
     "token",
-    lambda m: m / at_least_one(_samples_in_loss(m).sum()),
+    lambda m: m / at_least_one(_sample_mask(m).sum()),
   )
 
 
@@ -106,9 +106,7 @@ def seq_mean_token_sum_norm(horizon: int | None = None) -> Aggregate:
     name,
     "token",
     lambda m: (
-      m
-      / at_least_one(_samples_in_loss(m).sum())
-      / float(horizon or m.shape[-1])
+      m / at_least_one(_sample_mask(m).sum()) / float(horizon or m.shape[-1])
     ),
   )
 
@@ -118,7 +116,7 @@ def prompt_mean_token_sum() -> Aggregate:
   return Aggregate(
     "prompt_mean_token_sum",
     "token",
-    lambda m: m / at_least_one(_prompts_in_loss(m).sum()),
+    lambda m: m / at_least_one(_prompt_mask(m).sum()),
   )
 
 
@@ -127,7 +125,7 @@ def sample_mean() -> Aggregate:
   return Aggregate(
     "sample_mean",
     "sample",
-    lambda m: _samples_in_loss(m) / at_least_one(_samples_in_loss(m).sum()),
+    lambda m: _sample_mask(m) / at_least_one(_sample_mask(m).sum()),
   )
 
 
@@ -136,5 +134,5 @@ def prompt_mean() -> Aggregate:
   return Aggregate(
     "prompt_mean",
     "prompt",
-    lambda m: _prompts_in_loss(m) / at_least_one(_prompts_in_loss(m).sum()),
+    lambda m: _prompt_mask(m) / at_least_one(_prompt_mask(m).sum()),
   )

@@ -251,10 +251,8 @@ def policy_gradient(
       rho = surrogates.ratio(policy[scoring.log_probs] - reference)
       metrics = {"policy/ratio_mean": rho, "policy/ratio_max": rho}
     result = surrogate.fn(log_ratio, advantages, policy, rollout)
-    values, surrogate_metrics = (
-      result if isinstance(result, tuple) else (result, {})
-    )
-    return -values, metrics | surrogate_metrics
+    values, more = result if isinstance(result, tuple) else (result, {})
+    return -values, metrics | more
 
   return Term(
     name=name,

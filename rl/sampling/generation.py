@@ -212,15 +212,9 @@ def generate(
     )
 
   sample, last = queue.take(numbers[:, :rows])
-  state = _State(
-    steps=jnp.int32(0),
-    samples=samples,
-    cache=cache,
-    sample=sample,
-    t=jnp.ones_like(sample),
-    last=last,
-    next=jnp.full(P, rows, jnp.int32),
-  )
+  steps, t = jnp.int32(0), jnp.ones_like(sample)
+  next_index = jnp.full(P, rows, jnp.int32)
+  state = _State(steps, samples, cache, sample, t, last, next_index)
   for capacity in cache_capacities(T):
     state = state.replace(cache=policy.resize(state.cache, capacity))
 
@@ -389,7 +383,7 @@ def _first_above(weights: Array, target: Array) -> tuple[Array, Array]:
   """Finds the first index at which the cumulative sum exceeds a target.
 
   Args:
-    weights: `[N, n]`, at least 0. The sum is over n, cumulative.
+    weights: `[N, n]`, at least 0; they are summed along the last axis.
     target: `[N]`, at least 0.
 
   Returns:
@@ -482,11 +476,7 @@ def _check(
   if is_number and low <= value <= high:
     return
   kind = "an integer" if integer else "a finite number"
-  bounds = f"of at least {low}"
-  if high != math.inf:
-    bounds = f"between {low} and {high}"
-  hint = ""
-  if is_number:
-    nearest = min(max(value, low), high)
-    hint = f"; the nearest valid value is {nearest}"
+  bounds = f"from {low} to {high}" if high < math.inf else f"of at least {low}"
+  nearest = min(max(value, low), high) if is_number else None
+  hint = f"; the nearest valid value is {nearest}" if is_number else ""
   raise ValueError(f"{name} = {value!r} must be {kind} {bounds}{hint}")

@@ -116,6 +116,11 @@ def _no_state() -> State:
   return ()
 
 
+def _level_agnostic(name, takes, needs, bind, links=()) -> Transform:
+  """Builds a level-agnostic transform; see the attributes of `Transform`."""
+  return Transform(name, takes, None, _no_state, None, needs, bind, links)
+
+
 # Transforms from functions.
 
 
@@ -156,9 +161,7 @@ def transform(
       )
 
   if takes == "none" and gives is None:
-    raise ValueError(
-      "a source (takes='none') must declare its level; pass gives="
-    )
+    raise ValueError("a source must declare the level of its result: gives=")
 
   def decorate(fn: Callable) -> Callable[..., Transform]:
     def build(hyper: dict[str, Any]) -> Transform:
@@ -170,24 +173,9 @@ def transform(
           def apply(signal, rollout, state):
             return fn(signal, rollout.valid(level), **hyper), state
 
-          return Transform(
-            name=name,
-            takes=level,
-            gives=level,
-            init=_no_state,
-            apply=apply,
-            needs=resolved_needs,
-          )
+          return Transform(name, level, level, _no_state, apply, resolved_needs)
 
-        return Transform(
-          name=name,
-          takes=takes,
-          gives=None,
-          init=_no_state,
-          apply=None,
-          needs=resolved_needs,
-          bind=bind,
-        )
+        return _level_agnostic(name, takes, resolved_needs, bind)
       if init is None:
         init_state = _no_state
 
@@ -201,14 +189,8 @@ def transform(
         def apply(signal, rollout, state):
           return fn(signal, rollout, state, **hyper)
 
-      return Transform(
-        name=name,
-        takes=takes,
-        gives=gives or takes,
-        init=init_state,
-        apply=apply,
-        needs=resolved_needs,
-      )
+      level = gives or takes
+      return Transform(name, takes, level, init_state, apply, resolved_needs)
 
     # (signal, rollout) or (signal, rollout, state).
     num_positional = 2 if init is None else 3
@@ -357,16 +339,8 @@ def chain(*links: Transform) -> Transform:
     def bind(level):
       return chain(flat[0].bind(level), *flat[1:])
 
-    return Transform(
-      name=name,
-      takes=flat[0].takes,
-      gives=None,
-      init=_no_state,
-      apply=None,
-      needs=needs,
-      bind=bind,
-      links=tuple(("", link) for link in flat),
-    )
+    links = tuple(("", link) for link in flat)
+    return _level_agnostic(name, flat[0].takes, needs, bind, links)
   bound = [flat[0]]
   for link in flat[1:]:
     bound.append(_bind_to(link, bound[-1]))
@@ -382,14 +356,10 @@ def chain(*links: Transform) -> Transform:
       new_state.append(new_link_state)
     return signal, tuple(new_state)
 
+  takes, gives = bound[0].takes, bound[-1].gives
+  links = tuple(("", link) for link in bound)
   return Transform(
-    name=name,
-    takes=bound[0].takes,
-    gives=bound[-1].gives,
-    init=init,
-    apply=apply,
-    needs=needs,
-    links=tuple(("", link) for link in bound),
+    name, takes, gives, init, apply, needs, bind=None, links=links
   )
 
 
@@ -420,16 +390,7 @@ def _parallel(
       sides = (t.bind(level) if t.bind else t for t in (left, right))
       return _parallel(symbol, combine, *sides)
 
-    return Transform(
-      name=name,
-      takes=shared,
-      gives=None,
-      init=_no_state,
-      apply=None,
-      needs=needs,
-      bind=bind,
-      links=links,
-    )
+    return _level_agnostic(name, shared, needs, bind, links)
   if (left.takes, left.gives) != (right.takes, right.gives):
     raise LevelError(
       f"the two sides of {symbol} must take and give the same levels, but "
@@ -446,14 +407,9 @@ def _parallel(
     result = combine(left_result, right_result)
     return result, (left_state, right_state)
 
+  takes, gives = left.takes, left.gives
   return Transform(
-    name=name,
-    takes=left.takes,
-    gives=left.gives,
-    init=init,
-    apply=apply,
-    needs=needs,
-    links=links,
+    name, takes, gives, init, apply, needs, bind=None, links=links
   )
 
 
@@ -519,15 +475,11 @@ def each(inner: Transform) -> Transform:
     TypeError: if `inner` carries state.
   """
   _check_transform(inner)
-  if inner.bind:
-    raise LevelError(
-      f"each: {inner} is level-agnostic; bind it to samples before, with "
-      ".bind('sample')"
-    )
   if (inner.takes, inner.gives) != ("sample", "sample"):
+    bind = "; bind it with .bind('sample')" if inner.bind else ""
     raise LevelError(
-      "each: the transform must take and give a sample signal, but "
-      f"{inner} is {inner.takes} -> {inner.gives}"
+      f"each: the transform must take and give a sample signal, but {inner} is "
+      f"{inner.takes} -> {inner.gives}{bind}"
     )
   if jax.tree.leaves(inner.init()):
     raise TypeError(

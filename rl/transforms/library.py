@@ -92,17 +92,14 @@ def probe(need: scoring.Need, level: types.Level = "token") -> Transform:
   )
 
 
-def _log_probs_of(source: str) -> scoring.Need:
+def _log_probs(source: str) -> scoring.Need:
   return scoring.Need(source, scoring.log_probs)
 
 
 @transform(
   takes="none",
   gives="token",
-  needs=lambda model, reference: {
-    _log_probs_of(model),
-    _log_probs_of(reference),
-  },
+  needs=lambda model, reference: {_log_probs(model), _log_probs(reference)},
 )
 def log_ratios(
   _, rollout: types.Rollout, *, model: str, reference: str
@@ -120,7 +117,7 @@ def log_ratios(
     `[P, S, T]`; 0 at tokens that are not scored.
   """
   model_log_probs, reference_log_probs = (
-    rollout.extras[_log_probs_of(source)] for source in (model, reference)
+    rollout.extras[_log_probs(source)] for source in (model, reference)
   )
   difference = model_log_probs - reference_log_probs  # [P, S, T]
   return jnp.where(rollout.valid("token"), difference, 0.0)
@@ -182,10 +179,8 @@ def update_moving_average(
     exists: `[]` bool; if it is False, the state is returned as it is.
   """
   decay = jnp.where(exists, decay, 1.0)
-  added = {"mean": value, "weight": 1.0}
-  return jax.tree.map(
-    lambda old, new: decay * old + (1 - decay) * new, state, added
-  )
+  new = {"mean": value, "weight": 1.0}
+  return jax.tree.map(lambda old, x: decay * old + (1 - decay) * x, state, new)
 
 
 @transform(

@@ -94,11 +94,11 @@ MISTAKES = {
   ),
   "k above S": (
     [SMOKE, "--config.method=max_at_k(k=9)"],
-    ["max_at_k(k=9)", "k = 9", "between 1 and 8, the number of samples"],
+    ["max_at_k(k=9)", "k = 9", "from 1 to the 8 samples"],
   ),
   "k above S of an override": (
     [SMOKE, "--config.rollout.samples", "2"],
-    ["k = 4", "between 1 and 2, the number of samples"],
+    ["k = 4", "from 1 to the 2 samples"],
   ),
   "vocabulary": (
     [SMOKE, "--config.model.vocab_size=24"],

@@ -203,7 +203,7 @@ def test_impossible_settings_are_refused():
     credit.returns_to_go(x, m, reduce="max")
   with pytest.raises(ValueError, match=r"gamma = 0\.9 must be 1"):
     credit.returns_to_go(x, m, 0.9, "min")
-  with pytest.raises(ValueError, match="gamma = 7 must be from"):
+  with pytest.raises(ValueError, match="gamma = 7 must be between"):
     credit.returns_to_go(x, m, 7)
   with pytest.raises(ValueError, match=r"quantile = -1\.5 must be"):
     masked.quantile(x, m, -1.5)

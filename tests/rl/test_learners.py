@@ -438,7 +438,7 @@ def test_learners_and_parameter_sets_must_fit():
     (make(policy, tx), "set 'prm' is learned().*'prm' is not among"),
     (make({"policy": rloo, "prm": prm}, TXS), "declares as learned"),
     (make({"prm": prm}, {"prm": tx}), "lack 'policy'"),
-    (make(AFTER, tx), r"learners \['policy', 'prm'\], the optimizers of"),
+    (make(AFTER, tx), r"learners \['policy', 'prm'\], and optimizers for"),
     (make({**AFTER, "prm": other}, TXS), "rule sync.*frozen"),
     (make(old, tx), "cannot be named 'old'.*'old_copy'"),
   ):

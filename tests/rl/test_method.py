@@ -37,12 +37,12 @@ def test_an_unknown_method_or_setting_names_the_nearest():
 @pytest.mark.parametrize(
   ("name", "hyper", "message"),
   [
-    ("max_at_k", {"clip": "a"}, "max_at_k: clip = 'a' must be float; .* 0.2$"),
+    ("max_at_k", {"clip": "a"}, "max_at_k: clip = 'a' must be float, .* 0.2$"),
     ("max_at_k", {"k": 4.0}, "k = 4.0 must be int, for example 4$"),
     ("max_at_k", {"k": True}, "k = True must be int"),
     ("topr", {"positive": 1}, r"positive = 1 must be tuple\[float, float\], "),
     ("gdpo", {"names": ("a", 3)}, r"names = .* must be tuple\[str, ...\] \|"),
-    ("top_minus_second", {"scaled": 1}, "scaled = 1 must be bool; .* False$"),
+    ("top_minus_second", {"scaled": 1}, "scaled = 1 must be bool, .* False$"),
   ],
 )
 def test_a_hyper_parameter_of_another_type_is_refused(name, hyper, message):

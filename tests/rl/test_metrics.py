@@ -55,7 +55,7 @@ def test_no_group_large_enough_has_no_value():
 
 @pytest.mark.parametrize("k", [0, 5])
 def test_impossible_budget_names_itself_and_what_is_possible(k):
-  with pytest.raises(ValueError, match=f"k = {k} .*1 and 4"):
+  with pytest.raises(ValueError, match=f"k = {k} .*1 to the 4"):
     metrics.pass_at_k_curve(jnp.zeros((1, 4)), (k,))
 
 

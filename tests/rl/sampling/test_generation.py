@@ -256,12 +256,18 @@ def test_decoding_stops_when_all_rows_have_ended():
 @pytest.mark.parametrize(
   ("change", "message"),
   [
-    ({"samples": 0}, "samples = 0 must be an integer .* 1; .* value is 1"),
+    (
+      {"samples": 0},
+      "samples = 0 must be an integer of at least 1; .* value is 1",
+    ),
     ({"max_tokens": 2.5}, "max_tokens = 2.5 must be an integer"),
     ({"temperature": -1.0}, "temperature = -1.0 .* at least 0"),
     ({"temperature": float("nan")}, "temperature = nan must be a finite"),
-    ({"top_k": -1}, "top_k = -1 must be an integer .* 0; .* value is 0"),
-    ({"top_p": 1.5}, r"top_p = 1.5 .* between 0.0 and 1.0; .* value is 1.0"),
+    (
+      {"top_k": -1},
+      "top_k = -1 must be an integer of at least 0; .* value is 0",
+    ),
+    ({"top_p": 1.5}, r"top_p = 1.5 .* from 0.0 to 1.0; .* value is 1.0"),
     ({"top_p": 0.0}, "top_p = 0.0 keeps no token"),
     ({"min_p": -0.1}, "min_p = -0.1 must be"),
     ({"eos_ids": (1, -2)}, "eos_ids = -2 must be an integer of at least 0"),

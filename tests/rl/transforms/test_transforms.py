@@ -227,7 +227,7 @@ def mistakes():
   yield (
     "an aggregate of another level",
     lambda: dataclasses.replace(token, aggregate=prompt_mean()),
-    ["one value per token", "one per prompt"],
+    ["one value per token", "one weight per prompt"],
   )
   yield (
     "a term weight of the wrong level",
