@@ -58,7 +58,7 @@ def distance_to_old(
 
 
 def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
-  """Loss -A rho + beta |log rho|, the penalty at tokens of large covariance only.
+  """Loss -A rho + beta |log rho|, the latter at tokens of large covariance.
 
     cov_t = (A_t - mean A) (log pi_old_t - mean log pi_old)
 

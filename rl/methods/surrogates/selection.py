@@ -19,7 +19,7 @@ def lowest(values: Array, mask: Array, count: Array) -> Array:
     mask: `[P, S, T]` bool, True for entries that exist; the others are not
       selected.
     count: `[]`, number of entries. If fewer exist, all are selected. Entries
-      that tie with the largest_selected selected one are selected, too.
+      that tie with the last selected one are selected, too.
 
   Returns:
     `[P, S, T]` bool.
