@@ -67,8 +67,8 @@ def vapo(
   a weight other than 0.
   Open: the paper does not state value_clip and value_coef; both are those of
   `ppo`.
-  Deviation: in the paper the critic is a network of its own; in this
-  implementation it is a head of the policy, so that its pretraining also
+  Deviation: the paper's critic is a network of its own; this implementation
+  reads its values from a head of the policy, so that its pretraining also
   changes the layers below both heads.
   Source: Yue et al. 2025, VAPO: Efficient and Reliable Reinforcement Learning.
 

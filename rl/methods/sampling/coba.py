@@ -97,8 +97,8 @@ def coba(
   of all samples, without a KL. If pilot >= S there is one pass.
   Open: tau, slope, decay and the bounds of alpha are not known from the paper;
   the defaults reproduce its examples (alpha from 2.5 to 7.3).
-  Deviation: in the paper a prompt has at least 2 samples; in this
-  implementation it has at least the pilot, 4 by default, because the pilot
+  Deviation: the paper gives every prompt at least 2 samples; this
+  implementation gives it at least the pilot, 4 by default, because the pilot
   estimates the pass rate.
   Source: CoBA-RL: Capability-Oriented Budget Allocation, 2025.
 

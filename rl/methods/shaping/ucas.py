@@ -42,7 +42,7 @@ def shape_by_certainty(
 ) -> jax.Array:
   """Returns A w - penalty * u_t, at least 0 where A w > 0; as in `ucas`.
 
-  The signal are the z-scores A `[P, S]` of the scores.
+  The signal holds the z-scores A `[P, S]`.
   """
   valid = rollout.valid("token")
   certainty = _REDUCE[reduce](rollout.extras[_CERTAINTY], valid)

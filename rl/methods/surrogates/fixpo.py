@@ -50,7 +50,7 @@ def divergence(p: Array, q: Array) -> Array:
 
 
 def old_divergence(k: int) -> Term:
-  """Returns the term KL(pi_old || pi) of each token, averaged over tokens.
+  """Returns the term KL(pi_old || pi) of each token, averaged over all tokens.
 
   The KL is `divergence` of the `k` most likely tokens of pi_old. Its maximum is
   logged as `policy/kl_old_max`.
