@@ -30,7 +30,7 @@ def length_adaptive_gae(
   """GAE with lambda = 1 - 1 / (alpha l) for a sample of l scored tokens.
 
   lambda is clipped to [0, 1]: samples of up to 1 / alpha tokens have 0. The
-  signal are rewards of tokens.
+  signal holds the rewards of tokens.
   """
   valid = rollout.valid("token")
   lam = 1 - 1 / (alpha * jnp.maximum(valid.sum(-1), 1))  # [P, S]
