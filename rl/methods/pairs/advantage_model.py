@@ -1,4 +1,7 @@
-"""A learned advantage model, and rehearsal of the best sample of each group."""
+"""A learned advantage model, and rehearsal of the best sample of each group.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,7 @@
-"""BroRL: hundreds of samples per prompt, and a reference that is renewed."""
+"""BroRL: hundreds of samples per prompt, and a reference that is renewed.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import kl, policy_gradient

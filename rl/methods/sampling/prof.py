@@ -110,7 +110,7 @@ def consistent_samples(
 ) -> Array:
   """Keeps the samples of a group whose process and outcome agree most.
 
-  The signal holds the step scores `[P, S, K]`. The arguments are those of `prof`.
+  The signal holds the step scores `[P, S, K]`. Arguments: see `prof`.
   """
   members = rollout.sample_mask & known_verdict(rollout)  # [P, S]
   is_right = members & (rollout.correct == 1)

@@ -1,4 +1,8 @@
-"""UCAS: larger advantages for uncertain right and confident wrong answers."""
+"""UCAS: larger advantages for uncertain right and confident wrong answers.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, V tokens
+in the vocabulary, N token positions.
+"""
 
 import jax
 import jax.numpy as jnp

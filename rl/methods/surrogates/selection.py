@@ -1,4 +1,7 @@
-"""Functions that select tokens of the whole batch, by rank or by covariance."""
+"""Functions that select tokens of the whole batch, by rank or by covariance.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 
