@@ -18,8 +18,8 @@ from rl.transforms import broadcast, chain, group_normalize, scores, transform
 _LOG_PROBS = scoring.Need("policy", scoring.log_probs)
 # A need: log-probs [P, S, T] of the old policy (at the start of the step).
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
-# A need: the extra "prepared/advantage" [P, S, T], the finished advantage of the
-# method itself.
+# A need: the extra "prepared/advantage" [P, S, T], the finished advantage of
+# the method itself.
 _ADVANTAGE = scoring.provided("prepared", "advantage")
 
 

@@ -219,7 +219,7 @@ def test_constant_rates_cancel_under_a_groups_normalisation():
       (-0.1, 0.2),
       "false_positive = -0.1 must be a probability",
     ),
-    ("noisy_forward", (1.0,), "false_negative = 1 must be .* below 1"),
+    ("noisy_forward", (1.0,), r"false_negative = 1 must be .* below 1"),
   ],
 )
 def test_a_verifier_that_tells_nothing_is_refused(name, rates, error):
