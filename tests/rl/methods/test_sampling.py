@@ -458,7 +458,7 @@ def test_the_whole_ticket_is_grpo_bit_for_bit():
 
 
 def test_a_share_that_is_none_is_refused():
-  with pytest.raises(ValueError, match="keep = 1.5 must be a share"):
+  with pytest.raises(ValueError, match=r"keep = 1.5 must be a share"):
     methods.get("ticket_mask", keep=1.5)
 
 
