@@ -44,8 +44,8 @@ def ppo(
   before whitening. Both losses are averaged over the tokens of all samples.
   Open: releases differ in lam (1; TRL has 0.95), value_clip (0.2; verl has 0.5)
   and value_coef; the defaults here are a choice among them.
-  Deviation: in the paper the critic is a network of its own; this
-  implementation reads it from a head of the policy.
+  Deviation: the paper's critic is a network of its own; this implementation
+  reads its values from a head of the policy.
   Source: Schulman et al. 2017, Proximal Policy Optimization Algorithms; Ouyang
   et al. 2022, Training language models to follow instructions.
 

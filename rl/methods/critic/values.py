@@ -1,8 +1,9 @@
 """Targets and loss of the critic, shared by the methods that learn one.
 
 The critic is the head "value" of the policy's network. Its value V_t is an
-estimate of the return from token t on, made before token t is sampled. V_old is
-the value under the parameters at the start of the training step.
+estimate of the return from token t on, made before token t is sampled, and 0
+after the last token. V_old is the value under the parameters at the start of
+the training step.
 
 Axes: P prompts, S samples per prompt (a group), T completion tokens.
 """

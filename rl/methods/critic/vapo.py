@@ -30,7 +30,7 @@ def length_adaptive_gae(
   """GAE with lambda = 1 - 1 / (alpha l) for a sample of l scored tokens.
 
   lambda is clipped to [0, 1]: samples of up to 1 / alpha tokens have 0. The
-  signal are rewards of tokens.
+  signal holds the rewards of tokens.
   """
   valid = rollout.valid("token")
   lam = 1 - 1 / (alpha * jnp.maximum(valid.sum(-1), 1))  # [P, S]
@@ -67,8 +67,8 @@ def vapo(
   a weight other than 0.
   Open: the paper does not state value_clip and value_coef; both are those of
   `ppo`.
-  Deviation: in the paper the critic is a network of its own; in this
-  implementation it is a head of the policy, so that its pretraining also
+  Deviation: the paper's critic is a network of its own; this implementation
+  reads its values from a head of the policy, so that its pretraining also
   changes the layers below both heads.
   Source: Yue et al. 2025, VAPO: Efficient and Reliable Reinforcement Learning.
 

@@ -20,9 +20,9 @@ def grpo(
   group, the samples of one prompt. The loss is PPO-clip plus beta times k3, an
   estimator of the KL to the policy at the start of the run; both are averaged
   over the tokens of each sample, then over samples.
-  Deviation: in this implementation a group of equal scores, or with one sample,
-  has A exactly 0; the formula of the paper would be 0 up to rounding, or not
-  defined.
+  Deviation: the paper's formula is not exactly 0 for equal scores, because of
+  rounding, and not defined for one sample. In this implementation a group of
+  equal scores, or with one sample, has A exactly 0.
   Source: Shao et al. 2024, DeepSeekMath.
 
   Args:

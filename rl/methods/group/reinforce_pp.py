@@ -29,8 +29,8 @@ def reinforce_pp(
   samples, so long samples weigh more; groups are not used. The loss is
   PPO-clip, averaged over the tokens of all samples. If all scores are equal and
   gamma is 1, only the KL varies, and whitening brings it to variance 1.
-  Deviation: in this implementation a batch of fewer than two tokens has A = 0;
-  its standard deviation would be 0.
+  Deviation: the paper does not treat a batch of fewer than two tokens; this
+  implementation gives it A = 0.
   Source: Hu 2025, REINFORCE++; beta: the released scripts.
 
   Args:

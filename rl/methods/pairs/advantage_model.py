@@ -1,4 +1,7 @@
-"""A learned advantage model, and rehearsal of the best sample of each group."""
+"""A learned advantage model, and rehearsal of the best sample of each group.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +63,7 @@ def bounded_ranking(
 
   averaged over the pairs of samples c and r of a group with R_c > R_r; sigma is
   the sigmoid, m = `margin`, and a the advantages of the policy's value head.
-  The signal are the scores R. A group without such a pair has 0.
+  The signal holds the scores R. A group without such a pair has 0.
   """
   a = _centered(policy[scoring.values], rollout)
   losses = jax.nn.softplus(-differences(a))  # [P, S, S], axes c and r
@@ -88,8 +91,8 @@ def advantage_model(
   one scale. With m = inf the model's loss is that of Bradley-Terry. Groups of
   equal scores are in the policy's loss only.
   Open: official sources were not at hand, and gamma is a guess.
-  Deviation: in the paper the expected reward is a weighted mean over several
-  policies, in this implementation the mean of the group under the current
+  Deviation: the paper's expected reward is a weighted mean over several
+  policies; this implementation takes the mean of the group under the current
   policy. The paper trains the model before the policy; here both are trained in
   every step. The paper rehearses samples from a pool, one per cluster of
   embeddings; here the pool is the rollout, and a group takes the place of a

@@ -38,7 +38,7 @@ def pairwise_surrogate(
 ) -> jax.Array:
   """Returns minus the objective of `p3o`, averaged over the pairs of a group.
 
-  The signal are the rewards R `[P, S]`. A group without a pair has 0.
+  The signal holds the rewards R `[P, S]`. A group without a pair has 0.
   """
   log_ratio = pairwise.log_ratios(policy, rollout, OLD)  # [P, S]
   gain = pairwise.differences(signal) / 2  # [P, S, S], A of pairs

@@ -26,7 +26,7 @@ def reward_difference(
 ) -> jax.Array:
   """Returns the loss of `prdp`, averaged over the pairs of a group.
 
-  The signal are the rewards R `[P, S]`. A group without a pair has 0.
+  The signal holds the rewards R `[P, S]`. A group without a pair has 0.
   """
   new, old = policy[scoring.log_probs], rollout.extras[OLD]
   clipped = types.Named({"log_probs": jnp.clip(new, old - clip, old + clip)})

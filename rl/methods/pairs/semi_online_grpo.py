@@ -1,4 +1,7 @@
-"""Semi-online GRPO: samples come from older parameters of the policy."""
+"""Semi-online GRPO: samples come from older parameters of the policy.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from rl.losses.aggregates import seq_mean_token_mean
 from rl.losses.terms import kl, policy_gradient

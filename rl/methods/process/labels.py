@@ -1,4 +1,7 @@
-"""Verdicts of a share of the prompts, for methods that read step scores."""
+"""Verdicts of a share of the prompts, for methods that read step scores.
+
+Axes: P prompts, S samples per prompt (a group).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Min-form credit (PURE): the return is a soft minimum of the step scores."""
+"""Min-form credit (PURE): the return is a soft minimum of the step scores.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K
+reasoning steps.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

@@ -62,11 +62,12 @@ def prime(
   The PRM's learning rate is the setting `config.learners.prm`; in the paper it
   is twice the policy's (1e-6 and 5e-7). Samples with an unknown verdict are in
   neither o~ nor the cross-entropy. A group with one sample has advantage 0.
-  Deviation: by default r~ is that of the released code; `baseline="paper"` is
-  the paper's. The reward of the last token is dropped as in verl's recipe; the
-  first release kept it. Both weights are 1; the recipe's weights of 5 and 5
-  give the same advantages after whitening. The paper samples until the batch is
-  full of groups within [low, high]; this implementation drops the other groups.
+  Deviation: the paper's r~ is `baseline="paper"`; the default here is that of
+  the released code. The reward of the last token is dropped as in verl's
+  recipe; the first release kept it. Both weights are 1; the recipe's weights of
+  5 and 5 give the same advantages after whitening. The paper samples until the
+  batch is full of groups within [low, high]; this implementation drops the
+  other groups.
   Source: Cui et al. 2025, Process Reinforcement through Implicit Rewards.
 
   Args:

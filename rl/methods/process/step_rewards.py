@@ -75,8 +75,9 @@ def delta_rewards(step_scores: Array, step_mask: Array) -> Array:
 def product(step_scores: Array, step_mask: Array) -> Array:
   """prod_k max(p_k, 0): the probability that every step is right.
 
-  Deviation: in this implementation a score below 0, which is not a probability,
-  counts as 0. Otherwise the product of two such steps would be positive.
+  Deviation: the paper multiplies probabilities; this implementation counts a
+  score below 0, which is no probability, as 0. Otherwise the product of two
+  such scores would be positive.
   Source: Pan et al. 2023, Let's Reinforce Step by Step (product).
 
   Args:

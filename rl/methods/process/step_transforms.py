@@ -3,6 +3,9 @@
 The module also holds reductions of step scores to one outcome reward, besides
 `min_steps`, `last_step` and `sum_steps` of `transforms`, and the subsets of
 samples and tokens over which methods whiten, as arguments of `among`.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K
+reasoning steps.
 """
 
 from __future__ import annotations

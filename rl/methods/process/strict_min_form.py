@@ -1,4 +1,7 @@
-"""Strict min-form credit (PURE): the return is the minimum of later steps."""
+"""Strict min-form credit (PURE): the return is the minimum of later steps.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from rl.losses.surrogates import ppo_clip
 from rl.losses.terms import policy_gradient

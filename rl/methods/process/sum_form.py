@@ -1,5 +1,8 @@
 """Sum-form credit: the return is the sum of the scores of the present and later
 steps.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, K
+reasoning steps.
 """
 
 from rl.losses.surrogates import ppo_clip

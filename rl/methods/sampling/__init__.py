@@ -1,1 +1,1 @@
-"""Methods that choose how many samples to draw, from where, or which to use."""
+"""Methods that choose how many samples are drawn, how, and which are used."""

@@ -19,14 +19,15 @@ from rl.transforms import chain, group_normalize, scores
 
 
 def doubling(pilot: int = 8, threshold: float = 0.25) -> Sampler:
-  """Draws `pilot` samples and doubles groups while their mean score is low.
+  """Returns a sampler that doubles groups while their mean score is low.
 
-  A group doubles while its mean score is below `threshold`, up to the S samples
-  of the rollout; if pilot >= S there is one pass.
+  It draws `pilot` samples of every prompt. A group then doubles as long as its
+  mean score is below `threshold`, up to the S samples of the rollout. If pilot
+  >= S there is one pass.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
-    size = min(pilot, batch.samples)  # samples per prompt so far
+    size = min(pilot, batch.samples)  # largest number of samples so far
     if size == batch.samples:
       return once().run(batch, memory)
     rollout = batch.sample(batch.params, size)
@@ -44,7 +45,7 @@ def doubling(pilot: int = 8, threshold: float = 0.25) -> Sampler:
 
 
 def prompt_mean_seq_mean_token_mean() -> Aggregate:
-  """Mean over prompts of GRPO's mean over samples of the mean over tokens."""
+  """Mean over prompts of the mean over samples of the mean over tokens."""
 
   def weights(mask):  # [P, S, T] -> [P, S, T]
     samples = mask.any(-1)
@@ -60,19 +61,19 @@ def aryabhata(pilot: int = 8, threshold: float = 0.25, ddof: int = 1) -> Method:
 
     loss = -1/G sum_i 1/|y_i| sum_t A_i log pi(y_it), averaged over prompts
 
-  G is the size of the group, |y_i| the number of tokens of sample i and A_i
-  [P, S] the z-score of its score in the group. There is no ratio, no clip and
-  no KL. Each prompt is divided by its own G, which is `pilot` times 1, 2, 4,
-  ..., at most the S samples of the rollout. With a fixed G the gradient is that
-  of GRPO at the first update.
-  Open: the paper does not state the rule by which a group grows; here it
-  doubles while its mean score is below `threshold`.
-  Left out: the increase of the temperature from .6 to 1, and the window of
-  difficulty.
+  G is the number of samples of the group, |y_i| the number of tokens of sample
+  i and A_i [P, S] the z-score of its score in the group. There is no ratio, no
+  clip and no KL. Each prompt is divided by its own G, which is `pilot` times 1,
+  2, 4, ..., at most the S samples of the rollout. If all groups have the same
+  G, the gradient is that of GRPO without a KL at the first update of a rollout.
+  Open: the paper does not state by which rule a group grows; in this
+  implementation it doubles while its mean score is below `threshold`.
+  Left out: the paper also raises the temperature from 0.6 to 1, and selects
+  prompts by a window of difficulty.
   Source: Aryabhata: An exam-focused language model for JEE Math, 2025.
 
   Args:
-    pilot: samples of every prompt in the first pass.
+    pilot: number of samples of every prompt in the first pass.
     threshold: mean score from which a prompt counts as solved.
     ddof: the standard deviation of n samples divides by n - ddof.
   """

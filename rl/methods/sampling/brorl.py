@@ -1,4 +1,4 @@
-"""BroRL: hundreds of samples per prompt, and a reference that is reset.
+"""BroRL: hundreds of samples per prompt, and a reference that is renewed.
 
 Axes: P prompts, S samples per prompt (a group).
 """
@@ -20,18 +20,22 @@ def brorl(
   """ProRL's recipe, meant for about 512 samples of each of a few prompts.
 
   A [P, S] is the z-score of a sample's score in its group. The loss is PPO-clip
-  on groups of mixed verdicts, plus beta k2, an estimator of the KL to a
-  reference policy; both are averaged over tokens. What makes it BroRL is
-  `config.rollout.samples`: as the number N of samples grows, the influence of
-  the unsampled tokens of the softmax on the sign of an update vanishes.
-  Open: beta and the period are not stated in what we have of the recipe.
+  on the samples of groups with a right and a wrong verdict, plus beta times k2,
+  an estimator of the KL to the reference policy; both are averaged over the
+  tokens of these samples. The reference policy is a copy of the policy that is
+  renewed after every `every` training steps. What makes this method BroRL is
+  the setting `config.rollout.samples`: as the number of samples grows, tokens
+  that were not sampled lose their influence on whether an update raises or
+  lowers the expected score.
+  Open: beta and the period `every` are not stated in the description of the
+  recipe that was at hand; the defaults are guesses.
   Source: Hu et al. 2025, BroRL: Scaling Reinforcement Learning via Broadened
   Exploration.
 
   Args:
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     beta: weight of the KL.
-    every: training steps between resets of the reference to the policy.
+    every: number of training steps after which the reference policy is renewed.
     ddof: the standard deviation of n samples divides by n - ddof.
   """
   return Method(

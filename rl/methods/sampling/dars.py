@@ -20,7 +20,7 @@ SCHEDULES = ("equal_treatment", "hardness_weighted")
 
 
 def accuracy(rollout: types.Rollout) -> Array:
-  """`[P]` share of the known verdicts that are right."""
+  """Returns the share `[P]` of right samples among known verdicts."""
   judged = rollout.sample_mask & (rollout.correct >= 0)
   return masked.mean(rollout.correct == 1, judged)
 
@@ -28,32 +28,33 @@ def accuracy(rollout: types.Rollout) -> Array:
 def further_samples(
   solved: Array, pilot: int, schedule: str, standardized: bool
 ) -> Array:
-  """`[P]` further samples after which the group's total |A| is at its target.
+  """Returns `[P]`, further samples after which the total |A| is at its target.
 
-  The mean |A| is S(a) = 2 a (1 - a) for a pass rate a, or 2 sqrt(a (1 - a)) for
-  standardised advantages, with maximum 1/2 or 1. "Peak" is that maximum times
-  `pilot`.
+  With a pass rate a, the mean of |A| over the samples of a prompt is m = 2 a (1
+  - a), or m = 2 sqrt(a (1 - a)) for standardised advantages; its maximum is 1/2
+  or 1. `peak` is that maximum times `pilot`, the total |A| of the pilot of a
+  prompt that is solved half the time.
 
-    equal treatment    ceil((peak - pilot S) / S)
-    hardness weighted  ceil((2 (1 - a) peak - pilot S) / S)
+    equal_treatment    ceil((peak - pilot m) / m)
+    hardness_weighted  ceil((2 (1 - a) peak - pilot m) / m)
 
-  A prompt without a right sample counts as half a right one; a prompt solved at
-  least half the time gets none.
+  A prompt without a right sample has half a right sample in a. A prompt that is
+  solved at least half the time gets no further samples.
 
   Args:
-    solved: `[P]` pass rates a in the pilot.
-    pilot: samples per prompt of the pilot.
+    solved: `[P]` pass rates in the pilot.
+    pilot: number of samples per prompt in the pilot.
     schedule: one of `SCHEDULES`.
     standardized: whether advantages are divided by the standard deviation.
   """
   a = jnp.maximum(solved, 0.5 / pilot)
-  mean_size = 2 * a * (1 - a)
+  mean_abs = 2 * a * (1 - a)
   peak = 0.5 * pilot
   if standardized:
-    mean_size, peak = 2 * jnp.sqrt(a * (1 - a)), 1.0 * pilot
+    mean_abs, peak = 2 * jnp.sqrt(a * (1 - a)), 1.0 * pilot
   target = peak * (2 * (1 - a) if schedule == SCHEDULES[1] else 1.0)
-  # Against rounding error: an exact integer must not be rounded up.
-  further = jnp.ceil((target - pilot * mean_size) / mean_size - 1e-4)
+  # 1e-4 is against rounding error: an integer must not be rounded up.
+  further = jnp.ceil((target - pilot * mean_abs) / mean_abs - 1e-4)
   return jnp.where(solved < 0.5, further, 0).astype(jnp.int32)
 
 
@@ -68,18 +69,21 @@ def dars(
 
   A = R - mean R over the group of both passes (z-score if `standardized`), with
   R [P, S] the score of a sample. Groups of right samples only, or of wrong ones
-  only, are dropped. The loss is PPO-clip, averaged over tokens, without a KL.
-  If pilot >= S there is one pass; a prompt without a known verdict gets no
-  second pass. The paper's breadth variant is up to the config: larger batches,
-  two epochs.
+  only, are left out of the loss. The loss is PPO-clip, averaged over the tokens
+  of the samples in it, without a KL. If pilot >= S there is one pass; a prompt
+  without a known verdict gets no further samples.
+  Left out: the paper's breadth variant, which needs no code: larger batches and
+  two epochs in the config.
   Source: Yang et al. 2025, Depth-Breadth Synergy in RLVR (DARS).
 
   Args:
     schedule: "equal_treatment" or "hardness_weighted", see `further_samples`.
-    pilot: samples of every prompt in the first pass.
-    total: largest number of samples of a prompt, at most S; None takes 32 for
-      equal treatment and 64 for hardness-weighted.
-    standardized: divides A by the group's standard deviation (ddof 0).
+    pilot: number of samples of every prompt in the first pass.
+    total: largest number of samples of a prompt in both passes, at most S; if
+      it is below `pilot`, no prompt gets further samples. None takes 32 for
+      "equal_treatment" and 64 for "hardness_weighted".
+    standardized: whether A is divided by the standard deviation of the group
+      (ddof 0).
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
@@ -94,8 +98,9 @@ def dars(
   def budget(rollout, max_further, memory):
     solved = accuracy(rollout)
     further = further_samples(solved, pilot, schedule, standardized)
-    judged = (rollout.sample_mask & (rollout.correct >= 0)).any(-1)
-    further = jnp.where(judged, further, 0)
+    has_verdict = (rollout.sample_mask & (rollout.correct >= 0)).any(-1)
+    further = jnp.where(has_verdict, further, 0)
+    # This sampler has no memory; it is returned as it is.
     return jnp.minimum(further, min(total - pilot, max_further)), memory
 
   baseline = group_normalize(ddof=0) if standardized else center()

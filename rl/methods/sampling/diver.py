@@ -20,54 +20,70 @@ from rl.transforms import chain, group_normalize, scores, transform
 
 Array = jax.Array
 WEIGHTS = (0.02, 0.1, 0.15, 0.25, 0.38)  # weights of 1- to 5-grams
-# Largest bonus.
+# Largest bonus, by the kind of diversity.
 CAPS = {"bleu": 0.09, "steps": 0.42}
 
 
 def _ngrams(tokens: list[int], n: int) -> collections.Counter:
-  """Counts of the n-grams of a sequence."""
+  """Returns the n-grams of a sequence with their counts."""
   spans = (tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
   return collections.Counter(spans)
 
 
-def bleu(one: list[int], other: list[int]) -> float:
-  """BLEU of one token sequence against another, in [0, 1], without smoothing.
+def bleu(sequence: list[int], reference: list[int]) -> float:
+  """Returns the BLEU of one token sequence against another, without smoothing.
 
-  It is exp(sum_n w_n log p_n) times the brevity penalty, with p_n the clipped
-  precision of n-grams. If the sequence is too short for all n, the weights of
-  the n-grams that it has are scaled up to the sum of all weights.
+  It is exp(sum_n w_n log p_n) times the brevity penalty, with w = `WEIGHTS` and
+  p_n the clipped precision of n-grams, from n = 1 to 5. If the sequence is too
+  short for all n, the weights of the n-grams that it has are scaled up to the
+  sum of all weights. The result is in [0, 1]; it is 0 if a precision is 0, or a
+  sequence is empty.
+
+  Args:
+    sequence: token ids that are compared.
+    reference: token ids of the other sequence.
   """
-  logs, total = 0.0, 0.0
+  log_precision, total_weight = 0.0, 0.0
   for n, weight in enumerate(WEIGHTS, 1):
-    ngrams = _ngrams(one, n)
+    ngrams = _ngrams(sequence, n)
     if not ngrams:
       break
-    shared = sum((ngrams & _ngrams(other, n)).values())
+    shared = sum((ngrams & _ngrams(reference, n)).values())
     if not shared:
       return 0.0
-    logs += weight * math.log(shared / ngrams.total())
-    total += weight
-  if not total:
+    log_precision += weight * math.log(shared / ngrams.total())
+    total_weight += weight
+  if not total_weight:
     return 0.0
-  brevity = min(0.0, 1 - len(other) / len(one))
-  return math.exp(logs * sum(WEIGHTS) / total + brevity)
+  log_brevity = min(0.0, 1 - len(reference) / len(sequence))
+  return math.exp(log_precision * sum(WEIGHTS) / total_weight + log_brevity)
 
 
 def bleu_diversity(samples: list[list[int]]) -> list[float]:
-  """1 - the mean symmetric BLEU to the other samples; 0 for a single sample."""
+  """Returns 1 - the mean symmetric BLEU of each sample to the other samples.
+
+  The symmetric BLEU of two samples is the mean of both directions. A single
+  sample has 0.
+  """
   n = len(samples)
   if n < 2:
     return [0.0] * n
   similarity = np.zeros((n, n))
   for i in range(n):
     for j in range(i):
-      both = bleu(samples[i], samples[j]) + bleu(samples[j], samples[i])
-      similarity[i, j] = similarity[j, i] = both / 2
+      total = bleu(samples[i], samples[j]) + bleu(samples[j], samples[i])
+      similarity[i, j] = similarity[j, i] = total / 2
   return list(1 - similarity.sum(1) / (n - 1))
 
 
 def step_diversity(samples: list[set]) -> list[float]:
-  """Share of a sample's steps that no other sample has; 0 without steps."""
+  """Returns the share of each sample's steps that no other sample has.
+
+  A sample without steps has 0.
+
+  Args:
+    samples: the distinct steps of each sample.
+  """
   counts = collections.Counter(step for steps in samples for step in steps)
   return [
     sum(counts[step] == 1 for step in steps) / len(steps) if steps else 0.0
@@ -76,12 +92,27 @@ def step_diversity(samples: list[set]) -> list[float]:
 
 
 def _steps(tokens: np.ndarray, ids: np.ndarray) -> set:
-  """The distinct steps of a sample, as tuples of tokens."""
+  """Returns the distinct steps of a sample, each a tuple of tokens.
+
+  Args:
+    tokens: scored tokens of the sample.
+    ids: step of each token; -1 outside of steps.
+  """
   return {tuple(tokens[ids == k].tolist()) for k in set(ids.tolist()) if k >= 0}
 
 
 def diversity(rollout: types.Rollout, kind: str) -> np.ndarray:
-  """`[P, S]` diversity of valid samples, 0 elsewhere; runs on the host."""
+  """Returns the diversity `[P, S]` of samples; runs on the host.
+
+  Samples that do not exist have 0.
+
+  Args:
+    rollout: a rollout of numpy arrays.
+    kind: "bleu" or "steps".
+
+  Raises:
+    ValueError: if the kind is "steps" and the rollout has no steps.
+  """
   tokens, mask = rollout.completions, rollout.valid("token")
   result = np.zeros(mask.shape[:2], np.float32)
   for p, is_valid in enumerate(rollout.sample_mask):
@@ -92,7 +123,7 @@ def diversity(rollout: types.Rollout, kind: str) -> np.ndarray:
     elif rollout.step_ids is None:
       raise ValueError(
         "diver(kind='steps'): the rollout has no steps; choose a task that "
-        "cuts its completions into steps (chain)"
+        "cuts its completions into steps, such as chain"
       )
     else:
       ids = [rollout.step_ids[p, i][mask[p, i]] for i in samples]
@@ -106,7 +137,10 @@ def diversity(rollout: types.Rollout, kind: str) -> np.ndarray:
 def plus_diversity(
   signal: Array, rollout: types.Rollout, *, kind: str, steps: int
 ) -> Array:
-  """R + min(diversity, cap) for right samples, in the first `steps` steps."""
+  """Returns R + min(diversity, cap) for right samples during the first steps.
+
+  `steps` counts training steps; after these, and for other samples, it is R.
+  """
   bonus = jnp.minimum(rollout.extras[diversity_need(kind)], CAPS[kind])
   has_bonus = (rollout.correct == 1) & (rollout.step < steps)
   return jnp.where(
@@ -115,7 +149,10 @@ def plus_diversity(
 
 
 def diversity_need(kind: str) -> scoring.Need:
-  """The diversity of samples, computed on the host."""
+  """Returns the need for the diversity of samples, computed on the host.
+
+  Two needs of one kind have the same name and are equal.
+  """
   return scoring.host(
     f"diversity({kind})", lambda rollout: diversity(rollout, kind), "sample"
   )
@@ -130,23 +167,26 @@ def diver(
 ) -> Method:
   """GRPO on R + min(d, cap) for right samples, d the distance to the group.
 
-  R [P, S] are the scores; d [P, S] is computed on the host:
+  R [P, S] are the scores; d [P, S] is computed with numpy on the host:
 
-    bleu   d_i = 1 - mean_j (symmetric BLEU of 1- to 5-grams of tokens), cap .09
-    steps  d_i = share of the reasoning steps of i that no other sample has (the
-           paper's equations), cap .42
+    bleu   d_i = 1 - the mean over the other samples j of the group of the
+           symmetric BLEU of i and j (1- to 5-grams of tokens); cap 0.09
+    steps  d_i = share of the reasoning steps of i that no other sample of the
+           group has (in the paper, of the equations); cap 0.42
 
-  The loss is PPO-clip, averaged over tokens, without a KL.
-  Deviation: n-grams are of tokens and of whole samples, not of the first 1000
-  characters.
-  Left out: the mix of both kinds, the scaling of the second by the accuracy of
-  the group, its cosine decay, and the paper's potential-based form.
+  Right samples are those with a right verdict. The loss is PPO-clip, averaged
+  over the tokens of all samples, without a KL.
+  Deviation: the paper's n-grams are those of the first 1000 characters; in this
+  implementation they are of tokens, of whole samples.
+  Left out: the paper's mix of both kinds, in which the second is multiplied by
+  the accuracy of the group; a cosine decay of the bonus; the potential-based
+  form.
   Source: DIVER: Diversity-Incentivized Exploration for Versatile Reasoning,
   2025.
 
   Args:
-    kind: "bleu" or "steps".
-    steps: number of training steps with a bonus.
+    kind: kind of the diversity d, "bleu" or "steps".
+    steps: number of training steps, from the start of the run, with a bonus.
     low, high: clip range [1 - low, 1 + high] of the importance ratio.
     ddof: the standard deviation of n samples divides by n - ddof.
 

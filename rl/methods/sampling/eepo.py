@@ -19,18 +19,19 @@ from rl.sampling.samplers import PromptBatch, Sampler, join, once
 from rl.transforms import chain, group_normalize, scores
 
 Array = jax.Array
-_MAX_PROBABILITY = 1 - 1e-4  # keeps log(1 - p) finite
+_MAX_PROBABILITY = 1 - 1e-4  # a bound of p that keeps log(1 - p) finite
 
 
 def unlearning_loss(log_probs: Array, mask: Array) -> Array:
-  """mean_t -log(1 - p_t), averaged over samples; d/d log p = p / (1 - p).
+  """Returns the mean over samples of mean_t -log(1 - p_t).
 
-  Its descent lowers the probability p_t of the sampled tokens, most where the
-  policy is certain.
+  p_t is the probability of token t. The derivative of its summand in log p is p
+  / (1 - p): a step of gradient descent lowers the probabilities of the sampled
+  tokens, most where the policy is certain.
 
   Args:
-    log_probs: `[P, S, T]`.
-    mask: `[P, S, T]` bool, tokens that count.
+    log_probs: `[P, S, T]`, log p.
+    mask: `[P, S, T]` bool, True for the scored tokens.
   """
   p = jnp.minimum(jnp.exp(log_probs), _MAX_PROBABILITY)
   losses = masked.mean(-jnp.log1p(-p), mask)  # [P, S]
@@ -38,13 +39,16 @@ def unlearning_loss(log_probs: Array, mask: Array) -> Array:
 
 
 def forget(rate: float, threshold: float, window: int) -> Sampler:
-  """Draws the second half after one step of `unlearning_loss` on the first.
+  """Returns a sampler that unlearns one half of a group, then draws the other.
 
-  The step is made only while the mean entropy of the last `window` steps is
-  below `threshold` (nats). The changed parameters are used for this rollout
-  alone. The memory of the sampler holds the entropies. The gradient is over the
-  whole first half at once and takes that much memory, whatever the
-  microbatches.
+  It draws the first half of every group, makes one step of gradient descent on
+  its `unlearning_loss`, and draws the second half with the changed parameters,
+  which are used for this rollout only. The step is made if the mean entropy of
+  the first halves of the last `window` training steps, this one included, is
+  below `threshold` (nats); otherwise both halves have the same parameters. The
+  memory of the sampler holds these entropies. The gradient is over the whole
+  first half at once and takes as much memory as that needs: the microbatches of
+  the plan do not apply. With one sample per prompt there is one pass.
   """
 
   def run(batch: PromptBatch, memory: Any) -> types.Rollout:
@@ -69,14 +73,14 @@ def forget(rate: float, threshold: float, window: int) -> Sampler:
       entropy = masked.mean(values["entropy"], mask, (0, 1, 2))
       return unlearning_loss(values["log_probs"], mask), entropy
 
-    # Over the whole first half at once: microbatches of the plan do not apply.
     gradient, entropy = jax.grad(loss, has_aux=True)(batch.params)
     recent = jnp.append(memory["entropies"][1:], entropy)
     count = jnp.minimum(memory["seen"] + 1, window)
+    # Entries before the first step are 0, so the sum is over `count` entropies.
     mean = jnp.nansum(recent) / count
-    step = jnp.where(mean < threshold, rate, 0.0)
+    step_size = jnp.where(mean < threshold, rate, 0.0)
     unlearned = jax.tree.map(
-      lambda p, g: (p - step * g).astype(p.dtype), batch.params, gradient
+      lambda p, g: (p - step_size * g).astype(p.dtype), batch.params, gradient
     )
     second = batch.sample(unlearned, batch.samples - half, first=half)
     rollout = join(first, second)
@@ -101,19 +105,20 @@ def eepo(
 ) -> Method:
   """GRPO with half of each group drawn after unlearning the other half.
 
-  The second half is drawn with theta' = theta - rate grad of `unlearning_loss`
-  on the first half, one step of SGD that lasts for this rollout. A [P, S] is
-  the z-score of a sample's score in its group, over both halves. The loss is
-  PPO-clip with ratios to the parameters that drew each half (the behavior
-  log-probs), averaged over the tokens of a sample, then over samples. rate = 0
-  is GRPO.
+  The second half is drawn with theta' = theta - rate * grad of
+  `unlearning_loss` on the first half: one step of gradient descent, whose
+  result is used for this rollout only (see `forget`). A [P, S] is the z-score
+  of a sample's score in its group, over both halves. The loss is PPO-clip with
+  ratios to the parameters that drew each half (the log-probs that the sampler
+  reported), averaged over the tokens of each sample, then over samples. rate =
+  0 is GRPO without a KL, with ratios to the sampler's log-probs.
   Source: EEPO: Exploration-Enhanced Policy Optimization via Sample-Then-Forget,
   2025.
 
   Args:
     rate: learning rate of the unlearning step.
-    threshold: mean entropy in nats below which the step is made.
-    window: number of training steps of that mean.
+    threshold: mean entropy in nats below which the unlearning step is made.
+    window: number of training steps over which that entropy is averaged.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
     ddof: the standard deviation of n samples divides by n - ddof.
   """

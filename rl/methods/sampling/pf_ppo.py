@@ -17,30 +17,39 @@ from rl.sampling import random_keys
 from rl.transforms import chain, scores, transform
 
 Array = jax.Array
-_MIN_WEIGHT = 1e-8  # a group with zero weights can still be drawn from
+# Added to all weights, so that a group whose weights are all 0 can be drawn
+# from.
+_MIN_WEIGHT = 1e-8
+
+
+# Rules: functions from the scores and the mask of a group to weights [..., S].
 
 
 def best(scores: Array, valid: Array) -> Array:
-  """1 for the best sample, the first of equal ones, and 0 for the others."""
+  """Returns 1 for the first sample with the highest score, 0 for the others."""
   return first_best(scores, valid).astype(jnp.float32)
 
 
 def best_random(scores: Array, valid: Array) -> Array:
-  """0.4 for the best sample, 0.1 for each of the others."""
+  """Returns 0.4 for the best sample, 0.1 for each of the others."""
   return jnp.where(best(scores, valid) > 0, 0.4, 0.1) * valid
 
 
 def best_worst(scores: Array, valid: Array) -> Array:
-  """1 for the best and for the worst sample, the first of equal ones each."""
+  """Returns 1 for the best and the worst sample, 0 for the others.
+
+  Of equal scores the first sample is taken; the worst is never the best sample.
+  """
   worst = best(-scores, valid & ~(best(scores, valid) > 0))
   return best(scores, valid) + worst
 
 
 def power(scores: Array, valid: Array) -> Array:
-  """|score|^2."""
+  """Returns the squared score."""
   return jnp.where(valid, scores, 0.0) ** 2
 
 
+# `best` is a part of other rules, but no rule of its own: see `pf_ppo`.
 RULES = {
   "best_random": best_random,
   "best_worst": best_worst,
@@ -49,10 +58,11 @@ RULES = {
 
 
 def copies(rollout: types.Rollout, rule: str) -> Array:
-  """`[P, S]` how often each sample is drawn, n draws for n samples.
+  """Returns how often each sample is drawn, `[P, S]`.
 
-  Draws are with replacement, by the weights of the rule and with the prompt's
-  key.
+  From a group of n samples n are drawn with replacement, with probabilities
+  proportional to the weights of the rule + 1e-8, and with the PRNG key of the
+  prompt.
   """
   valid = rollout.sample_mask
   weights = RULES[rule](rollout.scores, valid) + _MIN_WEIGHT
@@ -72,20 +82,23 @@ def copies(rollout: types.Rollout, rule: str) -> Array:
 
 @transform(takes="sample")
 def drawn_z_score(signal: Array, rollout: types.Rollout, *, rule: str) -> Array:
-  """n_i (R_i - mean R) / std R (ddof 0), with n_i copies of sample i drawn.
+  """Returns n_i (R_i - mean R) / std R, with n_i copies of sample i drawn.
 
-  Mean and std are over the copies.
+  Mean and standard deviation (ddof 0) are over the drawn copies. If all drawn
+  scores are equal, all samples of the group have 0.
   """
-  n = jnp.where(rollout.sample_mask, copies(rollout, rule), 0.0)
-  total = jnp.maximum(n.sum(-1, keepdims=True), 1.0)
-  is_drawn = n > 0
+  num_copies = jnp.where(rollout.sample_mask, copies(rollout, rule), 0.0)
+  total = jnp.maximum(num_copies.sum(-1, keepdims=True), 1.0)
+  is_drawn = num_copies > 0
   drawn_scores = jnp.where(is_drawn, signal, 0.0)
-  mean = (n * drawn_scores).sum(-1, keepdims=True) / total
+  mean = (num_copies * drawn_scores).sum(-1, keepdims=True) / total
   gap = jnp.where(is_drawn, drawn_scores - mean, 0.0)
-  spread = jnp.sqrt((n * gap**2).sum(-1, keepdims=True) / total)
+  std = jnp.sqrt((num_copies * gap**2).sum(-1, keepdims=True) / total)
   is_constant = masked.is_constant(signal, is_drawn, keepdims=True)
   return jnp.where(
-    is_drawn & ~is_constant, n * gap / jnp.where(is_constant, 1.0, spread), 0.0
+    is_drawn & ~is_constant,
+    num_copies * gap / jnp.where(is_constant, 1.0, std),
+    0.0,
   )
 
 
@@ -93,21 +106,22 @@ def pf_ppo(rule: str = "best_worst", clip: float = 0.2) -> Method:
   """Resamples every group in favour of scores that a reward model gets right.
 
   R [P, S] are the scores. From a group of n samples n are drawn with
-  replacement, with probabilities proportional to the weights of the
-  rule + 1e-8. A is the z-score in the drawn group (ddof 0), and a sample counts
-  as often as it was drawn. "best_worst" leaves the best and the worst sample,
-  with A near +1 and -1. "power" needs graded scores: of 0 and 1 it draws the
-  right samples only, which have A = 0. The loss is PPO-clip without a KL. Its
-  mean is over the tokens of the whole group, where the paper's is over those
-  drawn: the update is larger if long samples are drawn from short ones.
-  Deviation: the value head of PPO is replaced by the baseline of the drawn
-  group. The paper's rule "best" would leave one sample and no signal, so it is
-  left out.
+  replacement, with probabilities proportional to the weights of the rule +
+  1e-8. A is the z-score of R in the drawn group (ddof 0), times the number of
+  copies of the sample that were drawn. "best_worst" draws the best and the
+  worst sample almost always, with z-scores near +1 and -1. "power" needs graded
+  scores: of scores 0 and 1 it draws the right samples only, which then have A =
+  0. The loss is PPO-clip without a KL. It is averaged over the tokens of all
+  samples; the paper averages over those of the drawn ones, so that here the
+  update is larger if long samples are drawn from groups with short ones.
+  Deviation: the paper has the value head of PPO; this implementation has the
+  baseline of the drawn group. The paper's rule "best" would leave one sample,
+  with A = 0, and is left out.
   Source: Shen and Zhang 2024, Policy Filtration in RLHF to Fine-Tune LLM for
   Code Generation (PF-PPO); rules of the released code.
 
   Args:
-    rule: "best_random", "best_worst" or "power", see the functions.
+    rule: "best_random", "best_worst" or "power", the functions of this file.
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:

@@ -23,20 +23,23 @@ from rl.transforms import (
 )
 
 Array = jax.Array
-WRONG = ("consistent", "random")
-_ROUNDING = 1e-4  # against rounding error: a third of 9 must be 3
+WRONG = ("consistent", "random")  # which wrong samples `prof` keeps
+# In samples, against rounding error: a share of 1/3 of 9 samples must be 3.
+_ROUNDING = 1e-4
 
 
 def balanced_counts(right: Array, wrong: Array, total: Array) -> Array:
-  """Number k+ of right samples, such that k+ (total - k+) is largest.
+  """Returns the number k+ of right samples to select.
+
+  It makes k+ (total - k+) as large as possible.
 
   Args:
     right, wrong: `[...]` int, number of right and of wrong samples.
     total: `[...]` int, number of samples to select, at most right + wrong.
 
   Returns:
-    `[...]` k+, with max(total - wrong, 0) <= k+ <= min(right, total); of two
-      equally good numbers the larger.
+    `[...]`, k+ with max(total - wrong, 0) <= k+ <= min(right, total); of two
+    equally good numbers the larger.
   """
   return jnp.clip((total + 1) // 2, total - wrong, jnp.minimum(right, total))
 
@@ -48,13 +51,18 @@ def consistency(
   penalty: float = 0.0,
   most_steps: int = 30,
 ) -> Array:
-  """(mean_k s_k - penalty 1[K <= 1 or K >= most_steps]) times +1 or -1.
+  """Returns how well the step scores of a sample agree with its outcome.
+
+    (mean_k s_k - penalty * 1[K <= 1 or K >= most_steps]), times -1 if wrong
+
+  K is here the number of steps of the sample, and 1[...] is 1 if the condition
+  holds, else 0.
 
   Args:
     values: `[..., K]` step scores s.
     step_mask: `[..., K]` bool, steps that exist; the mean is 0 without steps.
-    right: `[...]` bool; the sign is +1 for a right sample, else -1.
-    penalty: penalty on samples with one step or very many steps.
+    right: `[...]` bool, whether the sample is right.
+    penalty: penalty on samples with at most one step or very many steps.
     most_steps: number of steps from which a sample has very many.
 
   Returns:
@@ -69,22 +77,24 @@ def consistency(
 def first_ranked(
   ranking: Array, ties: Array, members: Array, count: Array
 ) -> Array:
-  """`[..., S]` bool, the `count` members with the highest rank.
+  """Returns a mask `[..., S]` of the `count` members with the highest ranking.
 
   Args:
     ranking: `[..., S]`, higher is better.
-    ties: `[..., S]`; of equal ranking, the member with the larger value is
-      first.
-    members: `[..., S]` bool.
+    ties: `[..., S]`; of members with equal ranking, the one with the larger
+      value is first.
+    members: `[..., S]` bool, samples that may be selected.
     count: `[...]` int.
   """
 
-  def above(x: Array) -> tuple[Array, Array]:  # two [..., S, S]
-    mine, other = x[..., :, None], x[..., None, :]
-    return other > mine, other == mine
+  # [..., S, S] each; entry [i, j] compares x_j with x_i.
+  def compare(x: Array) -> tuple[Array, Array]:
+    x_i, x_j = x[..., :, None], x[..., None, :]
+    return x_j > x_i, x_j == x_i
 
-  better, equal = above(ranking)
-  ahead = (better | (equal & above(ties)[0])) & members[..., None, :]
+  better, equal = compare(ranking)
+  wins_tie, _ = compare(ties)
+  ahead = (better | (equal & wins_tie)) & members[..., None, :]
   return members & (ahead.sum(-1) < count[..., None])
 
 
@@ -98,10 +108,14 @@ def consistent_samples(
   most_steps: int,
   wrong: str,
 ) -> Array:
-  """A filter: the samples of a group whose process and outcome agree most."""
+  """Keeps the samples of a group whose process and outcome agree most.
+
+  The signal holds the step scores `[P, S, K]`. Arguments: see `prof`.
+  """
   members = rollout.sample_mask & known_verdict(rollout)  # [P, S]
   is_right = members & (rollout.correct == 1)
   is_wrong = members & ~is_right
+  # High for right samples with high step scores, and for wrong ones with low.
   ranking = consistency(
     signal, rollout.valid("step"), is_right, penalty, most_steps
   )
@@ -111,10 +125,10 @@ def consistent_samples(
   ties = jax.vmap(lambda key: jax.random.uniform(key, is_right.shape[1:]))(keys)
   n = members.sum(-1)  # [P]
   total = jnp.ceil(share * n - _ROUNDING).astype(jnp.int32)
-  k = balanced_counts(is_right.sum(-1), is_wrong.sum(-1), total)
-  return first_ranked(ranking, ties, is_right, k) | first_ranked(
-    ranking, ties, is_wrong, total - k
-  )
+  num_right = balanced_counts(is_right.sum(-1), is_wrong.sum(-1), total)
+  selected_right = first_ranked(ranking, ties, is_right, num_right)
+  selected_wrong = first_ranked(ranking, ties, is_wrong, total - num_right)
+  return selected_right | selected_wrong
 
 
 def prof(
@@ -126,26 +140,30 @@ def prof(
 ) -> Method:
   """GRPO on the samples whose process reward agrees with their outcome.
 
-    c_i   (mean_k s_ik - penalty 1[K_i <= 1 or K_i >= most_steps]) times +1 for
-          right and -1 for wrong samples, s_ik [P, S, K] the score of step k
-    kept  m = share times n, rounded up: k+ right and m - k+ wrong samples with
-          the highest c, with k+ as near to m / 2 as possible
+    c_i   (mean_k s_ik - penalty * 1[K_i <= 1 or K_i >= most_steps]) times +1
+          for right and -1 for wrong samples
+    kept  m = share * n, rounded up: k+ right and m - k+ wrong samples with the
+          highest c, with k+ as near to m / 2 as possible
 
-  n is the number of samples of the group with a known verdict; unknown ones are
-  left out. Thus right samples with high step scores remain, and wrong ones with
-  low step scores. Ties are broken at random, with the prompt's key. The process
-  reward only selects; it is in no advantage. A is the z-score of a sample's
-  score among the kept samples of its group (share = 1: among all). The loss is
-  PPO-clip, averaged over tokens, without a KL.
-  Open: `share`, the penalty (0 is none) and `most_steps` are not known to us.
+  s_ik [P, S, K] is the score of step k of sample i, K_i the number of steps of
+  sample i, and n the number of samples of the group with a known verdict;
+  samples with an unknown verdict are left out. Thus right samples with high
+  step scores are kept, and wrong ones with low step scores. Ties are broken at
+  random, with the PRNG key of the prompt. The process reward only selects
+  samples and is in no advantage. A is the z-score of a sample's score among the
+  kept samples of its group. The loss is PPO-clip, averaged over the tokens of
+  the kept samples, without a KL. share = 1 keeps all.
+  Open: `share`, the penalty (0 is none) and `most_steps` are not known from the
+  paper; the defaults are guesses.
   Source: Ye et al. 2025, Beyond Correctness: Harmonizing Process and Outcome
   Rewards through RL Training (PROF), and its code's README.
 
   Args:
     share: share of a group's samples that is kept.
-    penalty: penalty on samples with one step or very many steps.
+    penalty: penalty on samples with at most one step or very many steps.
     most_steps: number of steps from which a sample has very many.
-    wrong: "consistent", as above, or "random" wrong samples (POS).
+    wrong: which wrong samples are kept: "consistent", those with the highest c,
+      or "random" ones (POS in the paper).
     clip: clip range [1 - clip, 1 + clip] of the importance ratio.
 
   Raises:
@@ -153,8 +171,8 @@ def prof(
   """
   if not 0 < share <= 1:
     raise ValueError(
-      f"share = {share:g} of the samples must be in (0, 1]; nearest: "
-      f"{min(max(share, 0.1), 1.0):g}"
+      f"share = {share:g} of the samples must be above 0 and at most 1, such "
+      "as 0.5"
     )
   if wrong not in WRONG:
     raise ValueError(registry.describe_unknown("wrong", wrong, WRONG))

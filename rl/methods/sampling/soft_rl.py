@@ -39,15 +39,19 @@ def plus_surprise(
   target: float,
   rate: float,
 ) -> tuple[Array, dict[str, Array]]:
-  """r_t - alpha log pi_old(y_t); alpha rises while entropy is below `target`.
+  """Returns r_t - alpha log pi_old(y_t); alpha rises if entropy is low.
 
-  Adam descends J(alpha) = -alpha mean(log pi + target) in log alpha, with the
-  mean over scored tokens. With rate 0 alpha is constant.
+  Adam descends J(alpha) = -alpha mean(log pi_old + target) in log alpha, with
+  the mean over all scored tokens of the batch: alpha rises while the entropy,
+  estimated by -mean log pi_old, is below `target`. With rate 0, alpha is
+  constant; with alpha 0 it stays 0.
   """
   valid, log_probs = rollout.valid("token"), rollout.extras[_OLD]
   alpha = jnp.exp(state["log_alpha"]) if alpha > 0 else 0.0
-  gap = masked.mean(log_probs + target, valid, (0, 1, 2))
-  step, adam = optax.adam(rate).update(-alpha * gap, state["adam"])
+  entropy_shortfall = masked.mean(log_probs + target, valid, (0, 1, 2))
+  step, adam = optax.adam(rate).update(
+    -alpha * entropy_shortfall, state["adam"]
+  )
   new_state = {"log_alpha": state["log_alpha"] + step, "adam": adam}
   soft_rewards = jnp.where(valid, rewards - alpha * log_probs, 0.0)
   return soft_rewards, new_state
@@ -63,14 +67,18 @@ def soft_rl(
 
     G_t = sum_{u >= t} (r_u - alpha log pi_old(y_u))
 
-  r [P, S, T] is the score at the last token of a sample. A_t is G_t minus the
-  mean over the other samples of their mean G per token. The entropy of *later*
-  tokens is thus credited to earlier ones, which an entropy bonus in the loss
-  does not do. For one token the fixed point is pi ~ exp(r / alpha). alpha is
-  tuned to a target entropy; the target and the first alpha depend on the task.
-  alpha = 0 is RL without an entropy term. The loss is PPO-clip, averaged over
-  tokens.
-  Deviation: there are no critics, no replay and no reparameterisation.
+  r [P, S, T] is the score at the last token of a sample and 0 elsewhere, u runs
+  over the tokens of the sample, and pi_old is the policy at the start of the
+  training step. A_t is G_t minus the mean over the other samples of the group
+  of their mean G per token. The surprise -log pi_old of a token is an estimate
+  of the entropy; it is credited to the token and to all earlier ones, whereas
+  an entropy bonus in the loss affects each token alone. For completions of one
+  token the fixed point is pi proportional to exp(r / alpha). alpha is tuned to
+  a target entropy; suitable values of the target and of the first alpha depend
+  on the task. alpha = 0 is RL without an entropy term. The loss is PPO-clip,
+  averaged over the tokens of all samples.
+  Deviation: the paper's critics, replay buffer and reparameterised gradient are
+  left out.
   Source: Haarnoja et al. 2018, Soft Actor-Critic.
 
   Args:

@@ -1,4 +1,4 @@
-"""GRPO that trains a hundredth of the parameters, selected at random."""
+"""GRPO that trains a small random part of the parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,11 @@ Array = jax.Array
 
 
 def random_mask(tree: types.PyTree, keep: float, seed: int) -> types.PyTree:
-  """A bool for every entry of every leaf, True with probability `keep`.
+  """Returns a bool for every entry of every leaf, True with probability `keep`.
 
   It is a function of the seed, the index of the leaf in the tree and its shape,
-  so nothing is stored. The masks of two seeds have the expected Jaccard index
-  keep / (2 - keep).
+  so that masks need not be stored. The masks of two seeds have the expected
+  Jaccard index (entries in both / entries in either) keep / (2 - keep).
   """
   leaves, structure = jax.tree.flatten(tree)
   keys = jax.random.split(jax.random.key(seed), len(leaves))
@@ -28,12 +28,17 @@ def random_mask(tree: types.PyTree, keep: float, seed: int) -> types.PyTree:
 
 
 def masked_updates(keep: float, seed: int) -> optax.GradientTransformation:
-  """Zeroes the updates outside the mask; keep = 1 changes nothing."""
+  """Returns a transformation that sets updates outside of the mask to 0.
+
+  With keep = 1 it changes nothing.
+  """
 
   def zero(updates):
     mask = random_mask(updates, keep, seed)
     return jax.tree.map(
-      lambda m, u: jnp.where(m, u, jnp.zeros_like(u)), mask, updates
+      lambda is_trained, x: jnp.where(is_trained, x, jnp.zeros_like(x)),
+      mask,
+      updates,
     )
 
   return optax.stateless(lambda updates, params: zero(updates))
@@ -42,12 +47,13 @@ def masked_updates(keep: float, seed: int) -> optax.GradientTransformation:
 def ticket_mask(
   keep: float = 0.01, seed: int = 0, clip: float = 0.2, beta: float = 0.0
 ) -> Method:
-  """GRPO in a random hundredth of the parameters.
+  """GRPO that trains the share `keep` of the parameters, a random one.
 
-  A uniform mask per tensor, fixed by the seed, multiplies the gradient before
-  the optimizer (and before its clip of the global norm) and the update after it
-  (weight decay included). All other parameters keep their bits, and their Adam
-  moments are 0. Very small shares may need a larger learning rate.
+  A uniform random mask of every parameter array, fixed by the seed, multiplies
+  the gradient before the optimizer (and before its clip of the global norm) and
+  the update after it (weight decay included). All other parameters keep their
+  exact values, and their Adam moments are 0. A very small share may need a
+  larger learning rate.
   Source: The Multiple Ticket Hypothesis, 2025.
 
   Args:
@@ -60,8 +66,8 @@ def ticket_mask(
   """
   if not 0 < keep <= 1:
     raise ValueError(
-      f"keep = {keep:g} must be a share of the parameters in (0, 1]; nearest: "
-      f"{min(max(keep, 0.01), 1.0):g}"
+      f"keep = {keep:g} must be a share of the parameters, above 0 and at most "
+      "1, such as 0.01"
     )
 
   def with_mask(

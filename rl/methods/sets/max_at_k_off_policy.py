@@ -30,7 +30,7 @@ def off_policy_max_at_k(
 ) -> jax.Array:
   """-sum_i sg[A_i] log rho_i, one value per prompt, rho_i of a whole sample.
 
-  The sum is over the samples i of a group; the signal are their scores. A
+  The sum is over the samples i of a group; the signal holds their scores. A
   sample has no gradient if A_i > 0 and log rho_i > `bound`, or if A_i <= 0 and
   log rho_i < -`bound`.
   """

@@ -1,4 +1,7 @@
-"""GRPO with an entropy bonus on the advantage."""
+"""GRPO with an entropy bonus on the advantage.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp

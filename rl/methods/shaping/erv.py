@@ -167,11 +167,11 @@ def erv(
   policy at the start of the training step. The moving averages are over
   rollouts, of the mean over samples. The loss is PPO-clip, averaged over the
   tokens of all samples, without a KL.
-  Deviation: in the released code the moving averages start at 0, include the
-  current rollout, and are of states of at most 512 tokens, whose singular
-  values are approximate. In this implementation they are corrected for their
-  start and include earlier rollouts only; all tokens are read, and singular
-  values are exact.
+  Deviation: the moving averages of the released code start at 0 and include the
+  current rollout; those of this implementation are corrected for their start
+  and include earlier rollouts only. The released code reads at most 512 tokens
+  and approximates singular values; this implementation reads all tokens, and
+  its singular values are exact.
   Source: Huang et al. 2025, Beyond the Exploration-Exploitation Trade-off: A
   Hidden State Approach for LLM Reasoning (VERL).
 

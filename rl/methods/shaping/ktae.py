@@ -138,7 +138,7 @@ def ktae(clip: float = 0.2, ddof: int = 1) -> Method:
   no bonus in a group without right or without wrong samples, and none at the
   EOS of a finished sample. Samples with an unknown verdict are not counted. The
   loss is PPO-clip, averaged over the tokens of all samples, without a KL.
-  Left out: in the paper, x has an optional term with the frequency of the id.
+  Left out: the paper has an optional term in x, the frequency of the id.
   Source: Sun et al. 2025, KTAE: A Model-Free Algorithm to Key-Tokens Advantage
   Estimation in Mathematical Reasoning.
 

@@ -1,4 +1,7 @@
-"""LESS: weights low-entropy segments by how many responses share them."""
+"""LESS: weights low-entropy segments by how many responses share them.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import numpy as np

@@ -1,4 +1,8 @@
-"""UCAS: larger advantages for uncertain right and confident wrong answers."""
+"""UCAS: larger advantages for uncertain right and confident wrong answers.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens, V tokens
+in the vocabulary, N token positions.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +46,7 @@ def shape_by_certainty(
 ) -> jax.Array:
   """Returns A w - penalty * u_t, at least 0 where A w > 0; as in `ucas`.
 
-  The signal are the z-scores A `[P, S]` of the scores.
+  The signal holds the z-scores A `[P, S]`.
   """
   valid = rollout.valid("token")
   certainty = _REDUCE[reduce](rollout.extras[_CERTAINTY], valid)

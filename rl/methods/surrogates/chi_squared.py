@@ -1,4 +1,7 @@
-"""Chi-squared regularisation: a penalty on the divergence from the start."""
+"""Chi-squared regularisation: a penalty on the divergence from the start.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp

@@ -50,7 +50,7 @@ def divergence(p: Array, q: Array) -> Array:
 
 
 def old_divergence(k: int) -> Term:
-  """Returns the term KL(pi_old || pi) of each token, averaged over tokens.
+  """Returns the term KL(pi_old || pi) of each token, averaged over all tokens.
 
   The KL is `divergence` of the `k` most likely tokens of pi_old. Its maximum is
   logged as `policy/kl_old_max`.
@@ -80,8 +80,10 @@ def dual_variable(
     k, eps, safety, rate: same as in `fixpo`.
     start: first value of beta.
   """
+  # "before" are the parameters before the previous training step, "old" those
+  # at the start of this one.
   ids = top_token_ids("before", k)
-  before, now = log_probs_at("before", ids), log_probs_at("old", ids)
+  previous, current = log_probs_at("before", ids), log_probs_at("old", ids)
   adam = optax.adam(rate)
 
   @transform(
@@ -91,10 +93,10 @@ def dual_variable(
       "beta": jnp.float32(start),
       "adam": adam.init(jnp.float32(start)),
     },
-    needs={ids, before, now},
+    needs={ids, previous, current},
   )
   def trust_region_price(_, rollout, state):
-    kl = divergence(rollout.extras[before], rollout.extras[now])  # [P, S, T]
+    kl = divergence(rollout.extras[previous], rollout.extras[current])
     valid = rollout.valid("token")
     largest = jnp.maximum(masked.max(kl, valid, (0, 1, 2)), 0.0)
     adam_step, new_adam = adam.update(eps - safety * largest, state["adam"])

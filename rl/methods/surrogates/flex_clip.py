@@ -1,4 +1,7 @@
-"""Flexible entropy control: the clip range depends on probability and time."""
+"""Flexible entropy control: the clip range depends on probability and time.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +16,16 @@ from rl.transforms import chain, group_normalize, scores, transform
 # A need, which is an array that a forward pass computes: entropy [P, S, T] of
 # each token under the old policy (at the start of the training step).
 _ENTROPY = scoring.Need("old", scoring.entropy)
-# A need: the extra "prepared/phase": the method's own prepared signal "phase".
+# A need: the extra "prepared/phase" [], which `Method.prepared` below computes.
 _PHASE = scoring.provided("prepared", "phase")
 
 
 @transform(takes="none", gives="scalar")
 def time_phase(_, rollout: types.Rollout, *, steps: int) -> jax.Array:
-  """Returns lambda = 1 - 2 t / T, from 1 to -1 over T = `steps` steps."""
+  """Returns lambda = 1 - 2 t / `steps`, from 1 to -1, at training step t.
+
+  It stays -1 after `steps` training steps.
+  """
   return 1.0 - 2.0 * jnp.minimum(rollout.step / steps, 1.0)
 
 
@@ -35,16 +41,15 @@ def entropy_phase(
   """Returns lambda, which is switched to 1 at low entropy and to 0 at high.
 
     1  if H <= 0.2 H_0
-    0  if H > 0.2 H_0 + 0.8 H_0 (1 - t / T)
+    0  if H > 0.2 H_0 + 0.8 H_0 (1 - t / steps)
 
   Otherwise lambda keeps its value; it starts at 0. H is the mean entropy over
-  the tokens of a rollout, H_0 that of the first rollout, t the training step
-  and T = `steps`.
+  the tokens of a rollout, H_0 that of the first rollout, t the training step.
   """
   mask = rollout.valid("token")
   h = masked.mean(rollout.extras[_ENTROPY], mask, ALL_AXES)
   h_0 = jnp.where(state["start"] > 0, state["start"], h)
-  remaining = 1 - jnp.minimum(rollout.step / steps, 1.0)  # 1 - t / T
+  remaining = 1 - jnp.minimum(rollout.step / steps, 1.0)  # 1 - t / steps
   phase = jnp.where(h > h_0 * (0.2 + 0.8 * remaining), 0.0, state["phase"])
   phase = jnp.where(mask.any() & (h <= 0.2 * h_0), 1.0, phase)
   return phase, {"start": h_0, "phase": phase}
@@ -108,8 +113,8 @@ def flex_clip(
   + b. With a < 0 it gives rare tokens a wider range: rho <= 1 + a pi + b means
   pi <= (1 + b) / (1 - a pi_old) pi_old. The line `upper` bounds rho from above,
   which matters where A > 0 and raises entropy; the line `lower` bounds it from
-  below, which matters where A < 0 and lowers entropy. With lambda = 1 - 2 t / T
-  at training step t, T = `steps`, the schedules are:
+  below, which matters where A < 0 and lowers entropy. With
+  lambda = 1 - 2 t / `steps` at training step t, the schedules are:
 
     id   first half of the steps: e_up = lambda upper + (1 - lambda) clip and
          e_low = clip;
@@ -117,8 +122,8 @@ def flex_clip(
     did  e_low as in id; e_up = (1 - lambda) upper + lambda clip in the first
          half, and upper in the second
     od   as in id, but with lambda = 1 after H <= 0.2 H_0, and lambda = 0 after
-         H > 0.2 H_0 + 0.8 H_0 (1 - t / T), H the mean entropy of a rollout and
-         H_0 that of the first one
+         H > 0.2 H_0 + 0.8 H_0 (1 - t / steps), H the mean entropy of a rollout
+         and H_0 that of the first one
 
   With lines of (0, clip) this is PPO-clip. The loss is averaged over the tokens
   of all samples, without a KL.
@@ -129,7 +134,7 @@ def flex_clip(
 
   Args:
     schedule: "id", "did" or "od".
-    steps: T, the number of training steps of the schedule.
+    steps: number of training steps of the schedule.
     upper, lower: (a, b) of each line.
     clip: clip range, below and above 1, where the line has no weight.
     ddof: the standard deviation of n samples divides by n - ddof.

@@ -55,8 +55,8 @@ def kimi(tau: float = 0.1) -> Method:
   y is a whole sample, pi_old the policy at the start of the training step and
   A_i = R_i - mean R, with R_i [P, S] the score of sample i and mean R the mean
   of its group. For one sample the minimum is at log pi(y) - log pi_old(y) = A /
-  tau: the penalty takes the place of a clip, and it also bounds the effect of
-  stale samples. With a learned value in place of mean R this is DRO.
+  tau: the penalty takes the place of a clip, and samples may be
+  stale. With a learned value in place of mean R this is DRO.
   Open: the paper does not state tau; 0.1 is a guess.
   Source: Kimi Team 2025, Kimi k1.5; Richemond et al. 2024, Offline Regularised
   Reinforcement Learning (DRO).

@@ -18,8 +18,8 @@ from rl.transforms import broadcast, chain, group_normalize, scores, transform
 _POLICY = scoring.Need("policy", scoring.log_probs)
 # A need: log-probs [P, S, T] of the old policy (at the start of the step).
 _OLD = scoring.Need("old", scoring.log_probs)
-# A need: the extra "prepared/advantage": the method's own finished advantage,
-# [P, S, T].
+# A need: the extra "prepared/advantage" [P, S, T], the finished advantage of
+# the method itself.
 _ADVANTAGE = scoring.provided("prepared", "advantage")
 # In nats; by rounding, two forward passes of one policy may differ this much.
 _ROUNDING = 1e-5
@@ -58,7 +58,7 @@ def distance_to_old(
 
 
 def kl_cov(fraction: float = 2e-4, beta: float = 1.0, ddof: int = 1) -> Method:
-  """Loss -A rho + beta |log rho|; the penalty is at tokens of large covariance.
+  """Loss -A rho + beta |log rho|, the latter at tokens of large covariance.
 
     cov_t = (A_t - mean A) (log pi_old_t - mean log pi_old)
 

@@ -18,15 +18,15 @@ from rl.transforms import broadcast, chain, group_normalize, scores, transform
 _LOG_PROBS = scoring.Need("policy", scoring.log_probs)
 # A need: log-probs [P, S, T] of the old policy (at the start of the step).
 _OLD_LOG_PROBS = scoring.Need("old", scoring.log_probs)
-# A need: the extra "prepared/advantage": the method's own finished advantage,
-# [P, S, T].
+# A need: the extra "prepared/advantage" [P, S, T], the finished advantage of
+# the method itself.
 _ADVANTAGE = scoring.provided("prepared", "advantage")
 
 
 def proxy(kappa: float) -> scoring.Need:
   """Returns the need for the log-probs of the old policy without its tail.
 
-  The tail of a next-token distribution are the tokens whose probability is
+  The tail of a next-token distribution holds the tokens whose probability is
   below kappa times the largest one. Without it, the distribution is
   renormalised; tokens in the tail have -inf.
   """

@@ -1,4 +1,7 @@
-"""Functions that select tokens of the whole batch, by rank or by covariance."""
+"""Functions that select tokens of the whole batch, by rank or by covariance.
+
+Axes: P prompts, S samples per prompt (a group), T completion tokens.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def lowest(values: Array, mask: Array, count: Array) -> Array:
     mask: `[P, S, T]` bool, True for entries that exist; the others are not
       selected.
     count: `[]`, number of entries. If fewer exist, all are selected. Entries
-      that tie with the largest_selected selected one are selected, too.
+      that tie with the last selected one are selected, too.
 
   Returns:
     `[P, S, T]` bool.

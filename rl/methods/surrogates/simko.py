@@ -77,9 +77,8 @@ def simko(
 
     A > 0  rho' = (1 - alpha) rho + alpha/K sum_k sg[rho / rho_k] rho_k replaces
            rho. The sum is over the K most likely tokens of the old policy,
-           rho_k is the ratio of the k-th of these, and sg stops the
-           gradient: the value is rho, and a share alpha of the gradient goes
-           to these tokens
+           rho_k is the ratio of the k-th of these, and sg stops the gradient:
+           the value is rho, and a share alpha of the gradient goes to them
     A < 0  A is multiplied by `press` if the token is the most likely one
 
   A > 0 stands for right samples and A < 0 for wrong ones. alpha = 0 with press

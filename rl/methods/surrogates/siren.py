@@ -26,7 +26,7 @@ _ROUNDING = 1e-6
 def top_p_entropy(p: float) -> scoring.Probe:
   """Returns a probe: the entropy of the renormalised nucleus of mass p.
 
-  The nucleus are the fewest tokens, the most likely ones, whose probabilities
+  The nucleus holds the fewest tokens, the most likely ones, whose probabilities
   add up to at least p.
   """
 

@@ -30,14 +30,14 @@ def judge_reward(signal: jax.Array, rollout: types.Rollout) -> jax.Array:
 
 @transform(takes="sample")
 def without_outliers(
-  signal: jax.Array, rollout: types.Rollout, *, max_size: float
+  signal: jax.Array, rollout: types.Rollout, *, limit: float
 ) -> jax.Array:
-  """Returns A, but 0 where |A| > `max_size` or A is NaN.
+  """Returns A, but 0 where |A| > `limit` or A is NaN.
 
   A sample with 0 has no gradient; its tokens still count in the mean of the
   loss.
   """
-  in_range = rollout.sample_mask & (jnp.abs(signal) <= max_size)
+  in_range = rollout.sample_mask & (jnp.abs(signal) <= limit)
   return jnp.where(in_range, signal, 0.0)
 
 

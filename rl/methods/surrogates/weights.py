@@ -1,4 +1,4 @@
-"""Surrogates that weight the advantage or grad log pi by the ratio."""
+"""Surrogates that multiply A or A log pi by the importance ratio."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_topr_on_policy_is_reinforce_and_unknown_verdicts_rest():
   g = gradient(m, rollout, params)
   close(g, gradient(dataclasses.replace(m, loss=base_term), rollout, params))
   assert not g[0, 2].any()
-  with pytest.raises(ValueError, match=r"baseline = 1 must be within"):
+  with pytest.raises(ValueError, match="baseline = 1 must be between -1 and 1"):
     methods.get("topr", baseline=1.0)
 
 

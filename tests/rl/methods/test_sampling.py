@@ -458,7 +458,7 @@ def test_the_whole_ticket_is_grpo_bit_for_bit():
 
 
 def test_a_share_that_is_none_is_refused():
-  with pytest.raises(ValueError, match="nearest: 1"):
+  with pytest.raises(ValueError, match=r"keep = 1.5 must be a share"):
     methods.get("ticket_mask", keep=1.5)
 
 
@@ -595,7 +595,10 @@ def test_prof_leaves_out_what_nobody_judged_and_keeps_one_of_one():
 
 @pytest.mark.parametrize(
   ("hyper", "message"),
-  [({"share": 0.0}, "nearest: 0.1"), ({"wrong": "randm"}, "'random'")],
+  [
+    ({"share": 0.0}, "share = 0 of the samples must be"),
+    ({"wrong": "randm"}, "'random'"),
+  ],
 )
 def test_settings_of_prof_are_checked(hyper, message):
   with pytest.raises(ValueError, match=message):
