@@ -169,7 +169,7 @@ def _counts(predicted: Array, truth: Array, valid: Array) -> Array:
 
 
 def _f1(counts: Array) -> FirstError:
-  """Returns the shares and F1 of counts `[..., 4]`, the columns of `_counts`."""
+  """Returns the shares and F1 of sums `[..., 4]` of the columns of `_counts`."""
   erroneous = counts[..., 1] / counts[..., 0]
   correct = counts[..., 3] / counts[..., 2]
   total = erroneous + correct

@@ -1,4 +1,4 @@
-"""Calibrated scores: reasoning phrases raise the low scores of a reward model."""
+"""Calibrated scores: reasoning phrases raise a reward model's low scores."""
 
 from __future__ import annotations
 

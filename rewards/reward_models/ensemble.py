@@ -85,7 +85,7 @@ def worst(scores: Array) -> Array:
 
 
 def less_spread(scores: Array, weight: float = 1.0) -> Array:
-  """Returns mean - weight * std (ddof 0) of the members, `[E, ...] -> [...]`."""
+  """Returns mean - weight * std (ddof 0), `[E, ...] -> [...]`."""
   varied = _over_members(jnp.maximum, scores) != worst(scores)
   variance = jnp.where(varied, _variance(scores), 1.0)
   return mean(scores) - weight * jnp.where(varied, jnp.sqrt(variance), 0.0)

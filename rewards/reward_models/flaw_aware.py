@@ -34,7 +34,7 @@ def flaw_aware_scores(
     correct: `[...]` verdicts; 1 is right, all others count as wrong.
     flawed: `[...]` bool, or a probability in [0, 1]; not read for answers that
       are not right. NaN, for a judge that failed, counts as 0.
-    weight: cost of a flaw, 0 to 2; with 2 a flawed answer scores as a wrong one.
+    weight: cost of a flaw, 0 to 2; with 2 a flawed right answer scores -1 too.
 
   Returns:
     `[...]` float32 in [-1, 1].

@@ -1,4 +1,4 @@
-"""Trusted thoughts: a judge's scores, weighted by agreement with the outcomes."""
+"""Trusted thoughts: a judge's scores, weighted by their fit to the outcomes."""
 
 from __future__ import annotations
 
