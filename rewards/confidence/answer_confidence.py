@@ -1,4 +1,4 @@
-"""Answer confidence: the probability that the policy gives its final answer."""
+"""Answer confidence: the mean probability of the final answer's tokens."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def init(key: Array, size: int, width: int = 64, outputs: int = 32) -> Novelty:
 
 
 def _init_layers(key: Array, sizes: tuple[int, ...]) -> Params:
-  """Returns orthogonal kernels of gain sqrt(2), as released, and zero biases."""
+  """Returns orthogonal kernels of gain sqrt(2), as in the released code."""
   kernel = jax.nn.initializers.orthogonal(2**0.5)
   keys = jax.random.split(key, len(sizes) - 1)
   return [
@@ -113,7 +113,7 @@ def _init_layers(key: Array, sizes: tuple[int, ...]) -> Params:
 
 
 def _network(layers: Params, x: Array) -> Array:
-  """Returns the outputs of a network with ReLU, `[..., D] -> [..., outputs]`."""
+  """Returns the outputs of a ReLU network, `[..., D] -> [..., outputs]`."""
   for layer in layers[:-1]:
     x = jax.nn.relu(x @ layer["kernel"] + layer["bias"])
   return x @ layers[-1]["kernel"] + layers[-1]["bias"]

@@ -1,4 +1,4 @@
-"""RLPR: the probability of the reference answer, minus that without a thought."""
+"""RLPR: how much a thought raises the probability of the reference answer."""
 
 from __future__ import annotations
 

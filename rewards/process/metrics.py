@@ -22,9 +22,9 @@ class FirstError(NamedTuple):
   A share is NaN if there is no such sample; f1 is NaN if a share is.
 
   Attributes:
-    erroneous: of the samples with an error, the share for which the right step
-      is predicted.
-    correct: of the samples without an error, the share for which no error is
+    erroneous: share of the samples with an error for which its step is
+      predicted.
+    correct: share of the samples without an error for which no error is
       predicted.
     f1: harmonic mean of the two shares; 0 if both are 0.
   """
@@ -169,7 +169,7 @@ def _counts(predicted: Array, truth: Array, valid: Array) -> Array:
 
 
 def _f1(counts: Array) -> FirstError:
-  """Returns the shares and F1 of sums `[..., 4]` of the columns of `_counts`."""
+  """Returns the shares and F1 of counts `[..., 4]`, columns as in `_counts`."""
   erroneous = counts[..., 1] / counts[..., 0]
   correct = counts[..., 3] / counts[..., 2]
   total = erroneous + correct

@@ -143,7 +143,7 @@ def read(
   nth = positions - previous_end  # 1 for the first token of a step
 
   def earlier(distance: int) -> Array:
-    """Returns, at each position, the token that many positions earlier."""
+    """Returns, at position t, the token at position t - `distance`."""
     # Wraps around only where `nth` is too small for a match.
     return jnp.roll(tokens, distance, -1)
 
