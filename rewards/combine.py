@@ -27,7 +27,7 @@ Usage:
   rewards = {"right": get("verdict"), "short": get("length_charge")}
   method = dataclasses.replace(method, reward=mix(rewards, terms))
 
-Source: Extremum; the z-scores are those of Liu et al. 2026, GDPO: Group
+Source: this codebase; the z-scores are those of Liu et al. 2026, GDPO: Group
 reward-Decoupled Normalization Policy Optimization, without its whitening.
 """
 

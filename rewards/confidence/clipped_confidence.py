@@ -28,6 +28,7 @@ def clipped_confidence_scores(
   of a group are right, their scores still differ by the confidence.
 
   Source: ConfClip: Confidence-Weighted and Clipped Reward.
+
   Open: implemented from the abstract; the geometric mean and the bounds are
   guesses.
 

@@ -13,6 +13,7 @@ Usage, with `order` [P, S, J], the option at each position the second time, and
       choices, second, correct, shuffled))
 
 Source: Answer-Consistent Reinforcement Learning (ACRE).
+
 Open: written from reviews of the paper; its three coefficients are unknown, and
 the defaults are guesses.
 """

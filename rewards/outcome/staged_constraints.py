@@ -20,6 +20,7 @@ Usage, with bool arrays of the satisfied constraints and their masks:
 
 Source: Planner-R1: Reward Shaping Enables Efficient Agentic RL with Smaller
 LLMs.
+
 Open: the weights of the terms are unknown; equal weights are a guess.
 """
 

@@ -14,6 +14,7 @@ set of the method and 4 continuations:
   scores = transfer.transferred(correct, continued.correct.reshape(P, S, 4))
 
 Source: Robust Reasoning via Transfer Reward (RLTR), 2025.
+
 Open: implemented from the abstract; the sum and its weight are guesses.
 """
 

@@ -25,6 +25,7 @@ def concise_scores(
   and d a number that depends on the prompt.
 
   Source: Efficient Reasoning via Reward Model (CRF).
+
   Open: the schedule of s and the form of d are unknown. The group's accuracy is
   a possible d, because easy prompts need fewer words.
 

@@ -10,6 +10,7 @@ knowledge). Coherence is the score of an outcome reward model. Add the sum to
 the verdict, or use it to choose preference pairs.
 
 Source: Dimension-level Reward Model (DRM).
+
 Open: implemented from the abstract; equal weights and the z-scores are guesses.
 """
 

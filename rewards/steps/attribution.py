@@ -55,6 +55,7 @@ def attributed(
   Source: Wang et al. 2025 (SPA-RL); the released code has beta = 0.5.
   Deviation: the released data script overwrites c_k; this implementation keeps
   it.
+
   Open: alpha is unknown; 1 is a guess.
 
   Args:

@@ -30,6 +30,7 @@ def significant_step_gains(
   rewards is not the total gain.
 
   Source: Promoting Efficient Reasoning with Verifiable Stepwise Reward (VSRM).
+
   Open: written from memory of the paper; the constants are guesses.
 
   Args:

@@ -29,8 +29,8 @@ Usage, for a group of S completions of each of P prompts:
                      operators[:, None], operands[:, None])
   step_scores = chain.step_scores(steps, chain.PRMS["clean"])
 
-Source: Extremum; the task shows the effect that sums of step rewards favor long
-completions and minima short ones, of Cheng et al. 2025, "Stop Summation:
+Source: this codebase; the task shows the effect that sums of step rewards favor
+long completions and minima short ones, of Cheng et al. 2025, "Stop Summation:
 Min-Form Credit Assignment Is All Process Reward Model Needs for Reasoning".
 """
 

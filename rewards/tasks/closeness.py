@@ -10,8 +10,8 @@ Usage:
     completions, lengths, numbers[:, None])
   scores = closeness.closeness(values, legal, target[:, None], scale=3.0)
 
-Source: Extremum; in the television game, too, the player who comes closest to
-the target wins the round.
+Source: this codebase; in the television game, too, the player who comes closest
+to the target wins the round.
 """
 
 from __future__ import annotations

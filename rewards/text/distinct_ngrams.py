@@ -30,7 +30,7 @@ def distinct_ngram_shares(tokens: Array, lengths: Array, n: int = 3) -> Array:
     ValueError: `n` is below 1.
   """
   if n < 1:
-    raise ValueError(f"n = {n} tokens of an n-gram must be at least 1")
+    raise ValueError(f"n = {n} must be at least 1")
   windows = tokens.shape[-1] - n + 1
   if windows < 1:
     return jnp.ones(tokens.shape[:-1])

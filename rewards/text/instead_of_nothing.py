@@ -19,6 +19,7 @@ def instead_of_nothing_scores(
 
   Source: Lv et al. 2025, The Climb Carves Wisdom Deeper Than the Summit: On the
   Noisy Rewards in Learning to Reason, its variant with a verifier.
+
   Open: the weight of the paper is unknown; 0.1 is that of `calibrated_scores`.
   With a weight below 1 right answers score most.
 

@@ -53,6 +53,7 @@ def closed_relevance(
   score to the range of `open_relevance`.
 
   Source: Kim & Seo 2024 (R^3).
+
   Open: the constants of the linear map are unknown; by default it is r.
 
   Args:
