@@ -27,7 +27,7 @@ Usage:
   rewards = {"right": get("verdict"), "short": get("length_charge")}
   method = dataclasses.replace(method, reward=mix(rewards, terms))
 
-Source: Extremum; the z-scores are those of Liu et al. 2026, GDPO: Group
+Source: this codebase; the z-scores are those of Liu et al. 2026, GDPO: Group
 reward-Decoupled Normalization Policy Optimization, without its whitening.
 """
 
@@ -118,7 +118,10 @@ def weighted_product(values: Values, weights: Array, valid: Array) -> Array:
 def weighted_geometric_mean(
   values: Values, weights: Array, valid: Array
 ) -> Array:
-  """Returns (prod_m max(r_m, 0)^{w_m})^{1 / sum_m w_m}; 1 if the sum is 0."""
+  """Returns (prod_m max(r_m, 0)^{w_m})^{1 / sum_m w_m}.
+
+  It is on the scale of the terms. If the weights sum to 0, there is no root.
+  """
   total = weights.sum()
   share = weights / jnp.where(total != 0, total, 1.0)
   return weighted_product(values, share, valid)
@@ -172,7 +175,7 @@ def combine(
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `Combined`, with a total of 0 for masked samples.
+    `Combined`, with a total of 0 for samples that do not exist.
 
   Raises:
     ValueError: there are no terms, two terms have the same name, or the rule is

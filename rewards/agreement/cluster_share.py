@@ -33,6 +33,7 @@ def cluster_share_scores(
   Source: Zhang et al. 2025, Right Question is Already Half the Answer: Fully
   Unsupervised LLM Reasoning Incentivization (EMPO), on parsed answers; without
   the two conditions it is the soft variant of Shafayat et al. 2025 (SRT).
+
   Open: the bounds of the paper are unknown; by default they exclude no group.
 
   Args:

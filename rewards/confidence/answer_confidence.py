@@ -1,4 +1,4 @@
-"""Answer confidence: how likely the policy finds its own final answer."""
+"""Answer confidence: the mean probability of the final answer's tokens."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ Array = jax.Array
 
 
 def answer_confidence_scores(log_probs: Array, answer_mask: Array) -> Array:
-  """Mean probability of the final answer's tokens, given the reasoning.
+  """Returns the mean probability of the final answer's tokens.
 
-  An answer that the reasoning repeats word by word is certain, right or wrong.
-  In a long answer copied tokens hide the one token that was a guess.
+  If the reasoning already states the answer, the probability is near 1, whether
+  the answer is right or wrong. In a long answer many certain tokens hide one
+  uncertain token.
 
   Source: Du et al. 2025, Confidence as a Reward: Transforming LLMs into Reward
   Models (CRew).
 
   Args:
     log_probs: `[..., T]` log-probabilities of the sampled tokens, in nats.
-    answer_mask: `[..., T]` bool, tokens of the final answer.
+    answer_mask: `[..., T]` bool, True for the tokens of the final answer.
 
   Returns:
     `[...]` float32 in [0, 1]; 0 without an answer.
@@ -35,20 +36,20 @@ def answer_confidence_scores(log_probs: Array, answer_mask: Array) -> Array:
 def confidence_gaps(
   confidence: Array, correct: Array, valid: Array | None = None
 ) -> tuple[Array, Array]:
-  """Confidence of the right less that of the wrong sample of each pair; O(S^2).
+  """Returns confidence gaps of pairs of a right and a wrong sample; O(S^2).
 
   CRew-DPO trains on the pairs with the largest gaps.
 
   Args:
-    confidence: `[..., S]`.
+    confidence: `[..., S]`, confidence of each sample of a group.
     correct: `[..., S]` verdicts; 1 is right, 0 is wrong, samples with -1 are in
       no pair.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[..., S, S]` float32, the gaps: entry [i, j] belongs to the right sample i
-    and the wrong sample j and is 0 for other pairs; and `[..., S, S]` bool, the
-    mask of these pairs.
+    The gaps, `[..., S, S]` float32, and the mask of pairs, `[..., S, S]` bool.
+    Entry [i, j] is the confidence of i minus that of j if sample i is right and
+    sample j is wrong, else 0, and the mask False.
   """
   correct = jnp.asarray(correct)
   valid = masked.mask_or_ones(correct, valid)
@@ -70,6 +71,10 @@ def _last_step_tokens(rollout: types.Rollout) -> Array:
 
 @transform(takes="none", gives="sample", needs=(base.LOG_PROBS, base.ANSWERS))
 def answer_confidence(_, rollout: types.Rollout) -> Array:
-  """`answer_confidence_scores` of the last step, which holds the answer."""
+  """Returns `answer_confidence_scores` of the last step's tokens.
+
+  The last reasoning step is taken as the answer. Samples without an answer
+  score 0.
+  """
   log_probs = rollout.extras[base.LOG_PROBS]
   return answer_confidence_scores(log_probs, _last_step_tokens(rollout))

@@ -20,35 +20,39 @@ def clipped_confidence_scores(
   high: float = 0.9,
   wrong_weight: float = 1.0,
 ) -> Array:
-  """Returns a verdict weighted by confidence: confident errors cost most.
+  """Returns a verdict times the confidence, so that sure errors cost most.
 
-  c = exp(mean_t log pi_old(y_t)) clipped to [low, high]; R = c for right
-  answers, else -wrong_weight c. A group of right answers still has a signal,
-  which rewards confidence. With low = high = 1 the reward is +1 or -1 by the
-  verdict.
+  The confidence c is the geometric mean of the probabilities of the
+  completion's tokens, exp(mean_t log pi_old(y_t)), clipped to [low, high]. The
+  score is c for right answers and -wrong_weight * c for others. If all answers
+  of a group are right, their scores still differ by the confidence.
 
-  Source: ConfClip: Confidence-Weighted and Clipped Reward, from its abstract:
-  the geometric mean and the bounds are our reading.
+  Source: ConfClip: Confidence-Weighted and Clipped Reward.
+
+  Open: implemented from the abstract; the geometric mean and the bounds are
+  guesses.
 
   Args:
-    correct: `[...]` verdicts; 1 is right, all others count as wrong.
-    log_probs: `[..., T]` under the policy that sampled, in nats.
-    mask: `[..., T]` bool, tokens of the completion.
-    low: lower bound of the confidence.
-    high: upper bound of the confidence, 0 < low <= high <= 1.
-    wrong_weight: cost of an error per unit of confidence; 0 is the unsigned
-      variant.
+    correct: `[...]` verdicts; 1 is right, others (also unknown) count as wrong.
+    log_probs: `[..., T]` log-probabilities of the sampled tokens under the
+      policy that sampled, in nats.
+    mask: `[..., T]` bool, True for the tokens of the completion. Without any
+      token c is `high`.
+    low: lower bound of the confidence, above 0.
+    high: upper bound of the confidence, at least `low` and at most 1.
+    wrong_weight: factor of the confidence of answers that are not right. With 0
+      these answers score 0.
 
   Returns:
-    `[...]` float32 in [-wrong_weight high, high].
+    `[...]` float32, at least -wrong_weight * high and at most high.
 
   Raises:
-    ValueError: the bounds are not in order.
+    ValueError: `low` and `high` violate 0 < low <= high <= 1.
   """
   if not 0 < low <= high <= 1:
     raise ValueError(
-      f"low = {low:g} and high = {high:g} must satisfy 0 < low <= high <= 1; "
-      "nearest: low=0.1, high=0.9"
+      f"low = {low:g} and high = {high:g} must satisfy 0 < low <= high <= 1, "
+      "such as low=0.1, high=0.9"
     )
   mean = masked.mean(base.zero_outside(log_probs, mask), mask)
   confidence = jnp.clip(jnp.exp(mean), low, high)

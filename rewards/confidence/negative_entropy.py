@@ -1,7 +1,7 @@
-"""Negative entropy: a reward for tokens that the policy is sure of.
+"""Negative entropy: a reward for low entropy of the policy's predictions.
 
-The reward needs no labels. A policy is surest of short, repeated or copied
-text, so watch the true score too.
+The reward needs no labels. The entropy is lowest for short, repeated or copied
+text, so monitor the true score too.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ def negative_entropy_scores(
   answered: Array | None = None,
   unanswered: float = -7.0,
 ) -> Array:
-  """R = -mean_t H_t: 0 for a deterministic policy, -log V for a uniform one.
+  """Returns -mean_t H_t, where H_t is the entropy of the prediction of token t.
 
-  A token that repeats soon has no entropy, so degenerate text earns the
-  maximum. The condition `answered` requires an answer that can be parsed.
+  It is 0 for a deterministic policy and -log V for a uniform one, with a
+  vocabulary of V tokens. The entropy of repeated text approaches 0, so
+  degenerate text has the maximal score; `answered` lowers the score of text
+  without an answer that can be parsed.
 
   Source: Prabhudesai et al. 2025, Maximizing Confidence Alone Improves
   Reasoning (RENT).
 
   Args:
     token_entropies: `[..., T]` entropy of the next-token distribution in nats.
-    mask: `[..., T]` bool, tokens to average over: the completion, its last
-      chunk or its answer.
-    answered: `[...]` bool, samples with an answer; others score `unanswered`.
-      None means all samples.
+    mask: `[..., T]` bool, True for the tokens to average over, such as those of
+      the completion or of its answer.
+    answered: `[...]` bool, True for samples with an answer; others score
+      `unanswered`. None means that all samples have an answer.
     unanswered: score without an answer; the paper uses -7.
 
   Returns:
-    `[...]` float32. An empty completion scores `unanswered`; otherwise it would
-    have the highest score.
+    `[...]` float32. A sample without tokens scores `unanswered`, because the
+    mean of no tokens would be 0, the highest score.
   """
   entropy = masked.mean(base.zero_outside(token_entropies, mask), mask)
   scored = mask.any(-1) if answered is None else mask.any(-1) & answered

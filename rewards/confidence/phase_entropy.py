@@ -1,4 +1,7 @@
-"""Phase entropy: right answers pay for a thought less sure than the answer."""
+"""Phase entropy: right answers score less if the thought has more entropy.
+
+The completion has two phases, the thought and the answer after an end marker.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ Array = jax.Array
 
 
 def first_position(completions: Array, mask: Array, token: int) -> Array:
-  """Position of the first occurrence of a token, T if there is none.
+  """Returns the position of a token's first occurrence; T if there is none.
 
   Args:
-    completions: `[..., T]` int.
-    mask: `[..., T]` bool, tokens of the completion.
+    completions: `[..., T]` int token ids.
+    mask: `[..., T]` bool, True for the tokens of the completion.
     token: token id, for example of the end of thinking.
 
   Returns:
@@ -36,25 +39,25 @@ def phase_entropy_scores(
   format_scores: Array | float = 0.0,
   alpha: float = 1.0,
 ) -> Array:
-  """Right answers pay if the thought has more entropy than the answer.
+  """Scores right answers 1 minus a charge for the entropy of the thought.
 
-    P = max(0, mean H of the thought - alpha mean H of the answer)
-    R = 1 - P for right answers, else the format score in [0, 1)
-
-  The end marker counts in neither phase. Without a marker all tokens are
-  thought and the entropy of the answer is 0. P does not affect wrong samples.
+  The charge is max(0, thought - alpha * answer), with the mean entropies of the
+  next-token predictions over the tokens of each phase. The end marker is in
+  neither phase. Without a marker all tokens are thought, and the entropy of the
+  answer is 0. Samples that are not right get their format score.
 
   Source: Huang et al. 2025, PEAR: Phase Entropy Aware Reward for Efficient
   Reasoning.
 
   Args:
-    correct: `[...]` verdicts; 1 is right.
+    correct: `[...]` verdicts; 1 is right, others count as wrong.
     token_entropies: `[..., T]` under the policy that sampled, in nats.
-    mask: `[..., T]` bool, tokens of the completion.
+    mask: `[..., T]` bool, True for the tokens of the completion.
     thought_end: `[...]` int, position of the end marker (`first_position`), T
       without a marker.
-    format_scores: `[...]`, scores of samples that are not right.
-    alpha: multiple of the answer's entropy that the thought may have.
+    format_scores: `[...]`, scores of samples that are not right, in [0, 1).
+    alpha: multiple of the answer's entropy that the thought may have without a
+      charge.
 
   Returns:
     `[...]` float32.
@@ -75,7 +78,12 @@ def phase_entropy_scores(
 def phase_entropy(
   _, rollout: types.Rollout, *, thought_end: int, alpha: float = 1.0
 ) -> Array:
-  """`phase_entropy_scores`; `thought_end` is the token that ends a thought."""
+  """Returns `phase_entropy_scores`, with format score 0.
+
+  Args:
+    thought_end: id of the token that ends a thought.
+    alpha: same as in `phase_entropy_scores`.
+  """
   mask = rollout.valid("token")
   return phase_entropy_scores(
     rollout.correct,

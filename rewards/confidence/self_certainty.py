@@ -1,7 +1,7 @@
 """Self-certainty: how far the policy's predictions are from uniform ones.
 
-The reward needs no labels. A policy is surest of short, repeated or copied
-text, so watch the true score too.
+The reward needs no labels. Predictions are least uniform for short, repeated or
+copied text, so monitor the true score too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ Array = jax.Array
 
 
 def divergence_from_uniform(logits: Array) -> Array:
-  """KL(U || p) of each token, -(1/V) sum_v log p_v - log V, from all logits.
+  """Returns KL(U || p) = -(1/V) sum_v log p_v - log V of each prediction.
 
-  Pass the logits before top-p or top-k: after these some p_v are 0 and the
-  divergence is infinite.
+  U is the uniform distribution over the vocabulary of V tokens, and p the
+  softmax of the logits. Pass the logits before top-p or top-k, after which some
+  p_v are 0 and the divergence is infinite.
 
   Args:
     logits: `[..., V]`, any float dtype; computed in float32.
@@ -37,9 +38,7 @@ def divergence_from_uniform(logits: Array) -> Array:
 
 
 def self_certainty_scores(divergences: Array, mask: Array) -> Array:
-  """C = mean_t KL(U || p_t), the mean divergence from uniform predictions.
-
-  Intuitor uses it as the reward.
+  """Returns mean_t KL(U || p_t), the reward of Intuitor.
 
   Source: Kang et al. 2025, Scalable Best-of-N Selection for Large Language
   Models via Self-Certainty; Zhao et al. 2025, Learning to Reason without
@@ -47,7 +46,7 @@ def self_certainty_scores(divergences: Array, mask: Array) -> Array:
 
   Args:
     divergences: `[..., T]`, `divergence_from_uniform` of each token.
-    mask: `[..., T]` bool, tokens of the completion.
+    mask: `[..., T]` bool, True for the tokens of the completion.
 
   Returns:
     `[...]` float32; 0 for samples without tokens.
@@ -61,22 +60,23 @@ def borda_votes(
   power: float = 0.5,
   valid: Array | None = None,
 ) -> Array:
-  """Votes for each sample's answer, weighted by confidence rank; O(S^2).
+  """Returns the votes for each sample's answer, weighted by confidence rank.
 
-  Of the n samples with an answer, the sample of rank r (0 has the highest
-  confidence) votes with weight ((n - r) / n)^power, proportional to the paper's
-  (n - r)^power. Power 0 is the majority vote; an infinite power counts the most
-  confident sample alone. The selected sample is the argmax of the votes.
-  Samples without an answer, or with confidence -inf, do not vote; ties are
-  ranked in the order of samples.
+  Of the n samples of a group that vote, the sample of rank r (0 for the highest
+  confidence) votes for its answer with weight ((n - r) / n)^power. Power 0 is
+  the majority vote; with an infinite power only the most confident sample
+  counts. The argmax of the result is a sample with the winning answer. Samples
+  without an answer, or with confidence -inf, do not vote. Samples of equal
+  confidence are ranked in their order. O(S^2).
 
-  Source: Kang et al. 2025 (Self-Certainty), Borda voting; its power grows with
-  n, 0.5 at 8.
+  Source: Kang et al. 2025 (Self-Certainty), Borda voting, with the weight
+  (n - r)^power, which is proportional. The power of the paper grows with n; it
+  is 0.5 for n = 8.
 
   Args:
-    confidence: `[..., S]`.
+    confidence: `[..., S]`, confidence of each sample of a group.
     answer_ids: `[..., S]` int, equal for equal answers, -1 for no answer.
-    power: p, at least 0.
+    power: exponent of the weights, at least 0.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
@@ -87,18 +87,16 @@ def borda_votes(
   confidence = base.zero_outside(confidence, valid)
   voting = valid & (confidence > -jnp.inf)
   # The argsort of an argsort is the rank.
-  # The argsort of an argsort is the rank.
   order = jnp.argsort(jnp.where(voting, -confidence, jnp.inf), -1, stable=True)
   rank = jnp.argsort(order, -1).astype(jnp.float32)
   n = jnp.maximum(masked.count(voting, keepdims=True), 1.0)
   share = jnp.where(voting, (n - rank) / n, 1.0)
   weights = jnp.where(voting, share**power, 0.0)
-  same = (
-    answer_ids[..., :, None] == answer_ids[..., None, :]
-  )  # [..., S, S]  # [..., S, S]
+  same = answer_ids[..., :, None] == answer_ids[..., None, :]  # [..., S, S]
   return jnp.where(valid, jnp.sum(same * weights[..., None, :], -1), 0.0)
 
 
+# [P, S, T], of the policy that sampled.
 DIVERGENCE = Need(
   "old",
   scoring.Probe(

@@ -1,31 +1,33 @@
-"""Flow rewards: tokens pay for hidden states unlike those of right answers.
+"""Flow rewards: a charge for hidden states unlike those of right answers.
 
-A velocity field is trained by flow matching on the hidden states of right
-answers, each conditioned on the state before it. If a new state differs from
-what the field predicts, its error is large and the token is charged:
+A velocity field v is trained by flow matching on the hidden states h of the
+tokens of right answers, conditioned on the state of the token before. A token
+whose state is not predicted well by the field is charged. With Gaussian noise
+and a time t in [0, 1):
 
-  x_t   = t h + (1 - t) noise
-  error = t / (1 - t) mean (v(x_t, t, before) - (h - noise))^2
-  r     = -coef u if u > threshold and u is among the `max_tokens` largest,
-          with u the min-max normalized error over the answer
+  x     = t h + (1 - t) noise
+  error = t / (1 - t) * mean over channels (v(x, t, before) - (h - noise))^2
+  r     = -coef * u if u > threshold and u is among the `max_tokens` largest of
+          the answer, else 0; u is the error, min-max normalized over the answer
 
-Add r to the normalized outcome on the last token and sum over later tokens.
-
-Usage, with `states` [P, S, T, H] of one layer at every token of a completion
-and `first` [P, S, 1, H] at the last token of its prompt; average the scores of
-several layers (at a quarter, half and three quarters of the depth): field =
-flow.init(key, H) before = jnp.concatenate([first, states[..., :-1, :]], -2)
-scores = flow.score(field, states, before, mask, noise_key) rewards =
-flow.token_rewards(scores, mask)
-
-The reward charges every state that differs from the right answers so far,
-whether it is wrong or new.
+Add r to the normalized outcome on the last token, and sum over later tokens to
+get advantages. The reward charges every state that differs from the right
+answers so far, whether the token is wrong or only new.
 
 No registered reward calls these functions yet.
 
+Usage, with hidden states of one layer, `states` [P, S, T, H] at T tokens of S
+completions of P prompts, and `first` [P, S, 1, H] at the last prompt token:
+  field = flow.init(key, H)
+  before = jnp.concatenate([first, states[..., :-1, :]], -2)
+  scores = flow.score(field, states, before, mask, noise_key)
+  rewards = flow.token_rewards(scores, mask)
+The paper averages the scores of layers at a quarter, half and three quarters of
+the depth.
+
 Source: RLFR: Extending Reinforcement Learning for LLMs with Flow Environment,
-2025, and its code. Deviation: a plain network of three layers, where the code
-has one of six with normalization.
+2025, and its released code. Deviation: the released code has a network of six
+layers with normalization; this implementation has three layers without.
 """
 
 from __future__ import annotations
@@ -61,13 +63,13 @@ def init(key: Array, size: int, width: int = 256) -> Params:
 
 
 def velocity(field: Params, x: Array, time: Array, before: Array) -> Array:
-  """v(x, t, before), `[..., H]`.
+  """Returns the velocity v(x, t, before), `[..., H]`.
 
   Args:
     field: parameters of the field.
     x: `[..., H]` noisy states.
     time: `[...]` t in [0, 1].
-    before: `[..., H]` states of the previous tokens.
+    before: `[..., H]` hidden states of the tokens before.
   """
   h = jnp.concatenate([x, before, time[..., None]], -1)
   for layer in field[:-1]:
@@ -83,7 +85,10 @@ def _errors(
   time: Array,
   key: Array,
 ) -> Array:
-  """mean_H (v - (h - noise))^2 at `time`, `[..., T]`; 0 where masked."""
+  """Returns the mean over channels of (v - (h - noise))^2, `[..., T]`.
+
+  It is 0 where the mask is False. New noise is drawn from `key`.
+  """
   states, before = (
     base.zero_outside(x, mask[..., None]) for x in (states, before)
   )
@@ -103,13 +108,13 @@ def matching_loss(
   Args:
     field: parameters of the field, differentiated.
     states: `[..., T, H]` hidden states of right answers.
-    before: `[..., T, H]`, the state of the token before each of them. This
-      token may belong to the prompt or to a tool.
-    mask: `[..., T]` bool, tokens of the answer.
-    key: PRNG key of times and noise.
+    before: `[..., T, H]`, the hidden state of the token before each token,
+      which may be a token of the prompt or of a tool.
+    mask: `[..., T]` bool, True for the tokens of the answer.
+    key: PRNG key for times and noise.
 
   Returns:
-    `[]`.
+    `[]` float32, the mean over all tokens in the mask.
   """
   time_key, noise_key = jax.random.split(key)
   time = jax.random.uniform(time_key, mask.shape)
@@ -125,21 +130,22 @@ def score(
   key: Array,
   time: float = 0.8,
 ) -> Array:
-  """t / (1 - t) times the error at one time, with new noise.
+  """Returns the error of each token, for one time and new noise.
 
   Args:
     field: parameters of the trained field.
     states: `[..., T, H]` hidden states.
-    before: `[..., T, H]`, the state of the token before each of them.
-    mask: `[..., T]` bool, tokens of the answer.
-    key: PRNG key of the noise, which makes the reward random.
+    before: `[..., T, H]`, the hidden state of the token before each token.
+    mask: `[..., T]` bool, True for the tokens of the answer.
+    key: PRNG key for the noise, which makes the reward random.
     time: t in [0, 1).
 
   Returns:
-    `[..., T]` float32, at least 0; 0 where masked.
+    `[..., T]` float32, at least 0; 0 where the mask is False.
   """
-  at = jnp.full(mask.shape, time)
-  return time / (1.0 - time) * _errors(field, states, before, mask, at, key)
+  times = jnp.full(mask.shape, time)
+  errors = _errors(field, states, before, mask, times, key)
+  return time / (1.0 - time) * errors
 
 
 def token_rewards(
@@ -149,16 +155,16 @@ def token_rewards(
   threshold: float = 0.6,
   max_tokens: int = 15,
 ) -> Array:
-  """-coef u for the few tokens with the largest error, else 0; O(T log T).
+  """Returns -coef * u for the few tokens with the largest errors, else 0.
 
   Args:
-    scores: `[..., T]`, from `score`.
-    mask: `[..., T]` bool, tokens of the answer.
-    coef: cost of the token with the largest error.
-    threshold: smallest u that is charged; u is the min-max normalized score, 0
-      if all scores are equal.
-    max_tokens: largest number of tokens per answer that are charged; ties are
-      charged in the order of tokens.
+    scores: `[..., T]`, errors from `score`.
+    mask: `[..., T]` bool, True for the tokens of the answer.
+    coef: charge for the token with the largest error of an answer.
+    threshold: only tokens with u above it are charged. u is the error, min-max
+      normalized over the answer, or 0 if all errors are equal.
+    max_tokens: largest number of tokens per answer that are charged; of tokens
+      with equal errors the first ones.
 
   Returns:
     `[..., T]` float32 in [-coef, 0].

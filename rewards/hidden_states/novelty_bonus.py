@@ -1,34 +1,36 @@
 """Novelty bonus: random network distillation on embeddings of completions.
 
-A fixed random network f reads an observation, and a predictor g, one layer
+A fixed random network f reads an observation o, and a predictor g, one layer
 deeper, is trained to reproduce its output. The error is large for observations
 unlike those that g was trained on:
 
-  r = mean (f(o) - g(o))^2 / std,   o whitened and clipped to +-5
+  r = mean over outputs (f(o) - g(o))^2 / std
 
-The moments of the observations, and of the discounted sum of r along an
-episode, cover all batches so far. For text, an observation is an embedding of
-the prompt and the completion by a frozen encoder; an episode is one sample, or
-the turns of a sample. New does not mean good, so pass the bonus to
-`stratified_scores`, which ranks right answers among themselves and wrong
-answers among themselves. It stretches each kind to its band, which cancels the
-division by std.
+o is standardized by the mean and deviation of all observations so far, and
+clipped to +-5. std is the standard deviation, over all batches so far, of the
+discounted sum of errors along an episode. For text, an observation is an
+embedding of width D of the prompt and the completion by a frozen encoder; an
+episode is one sample, or the turns of a sample. A new answer need not be good,
+so pass the bonus to `stratified_scores`, which scales it separately among the
+right and among the wrong answers of a group; this cancels the division by std.
 
-Usage, with `embeddings` [P, S, D], in each step:
-  state = novelty_bonus.init(key, size=D)  # once
+Usage, with `embeddings` [P, S, D] for S samples of P prompts:
+  state = novelty_bonus.init(key, size=D)
+  # In each training step:
   bonus, state = novelty_bonus.next_bonus(
     state, embeddings[:, :, None], valid[..., None], key)
   scores = stratified_scores(correct, bonus[..., 0], valid=valid)
 
-Noise is always new: an encoder that reflects random tokens pays for them within
-each kind of answer. As the bands have a fixed width, the newest of many old
-answers earns as much as a truly new one, from the first step to the last.
+Random tokens are always new, so the bonus may favor them. As the bands of
+`stratified_scores` have a fixed width, the most novel sample of a group scores
+the same whether or not it is similar to earlier samples.
 
 Source: Burda et al. 2018, Exploration by Random Network Distillation, and its
-code. Deviations: moments include the present batch, in place of a random
-agent's steps before the first; an episode's sum starts at 0 with every sample,
-as samples do not follow each other; one advantage is made of the one score, so
-there are no two value heads (weights 1 and 2 there).
+released code. Deviation: the paper initializes the moments with the steps of a
+random agent, continues the discounted sum over episodes, and learns a value
+head for each of two rewards (with weights 1 and 2); in this implementation the
+moments include the current batch instead, the sum starts at 0 with every
+sample, and there is one score without a value head.
 """
 
 from __future__ import annotations
@@ -58,18 +60,18 @@ Array = jax.Array
 Params = list[dict[str, Array]]
 
 
-_CLIP = 5.0  # standard deviations; the paper's bound of an observation
+_CLIP = 5.0  # bound of an observation in standard deviations, as in the paper
 
 
 class Novelty(NamedTuple):
-  """State that is carried from step to step.
+  """State that is carried from training step to training step.
 
   Attributes:
     target: parameters of the fixed network f.
     predictor: parameters of the trained network g.
     adam: state of the predictor's optimizer.
     observations: `Moments` of every channel of the observations, `[D]` each.
-    returns: `Moments` of the discounted sums of the bonus.
+    returns: `Moments` of the discounted sums of the errors, `[]` each.
   """
 
   target: Params
@@ -92,16 +94,16 @@ def init(key: Array, size: int, width: int = 64, outputs: int = 32) -> Novelty:
   predictor = _init_layers(predictor_key, (size, width, width, outputs))
   moments = init_moments()
   return Novelty(
-    _init_layers(target_key, (size, width, outputs)),
-    predictor,
-    optax.scale_by_adam().init(predictor),
-    jax.tree.map(lambda x: jnp.broadcast_to(x, (size,)), moments),
-    moments,
+    target=_init_layers(target_key, (size, width, outputs)),
+    predictor=predictor,
+    adam=optax.scale_by_adam().init(predictor),
+    observations=jax.tree.map(lambda x: jnp.broadcast_to(x, (size,)), moments),
+    returns=moments,
   )
 
 
 def _init_layers(key: Array, sizes: tuple[int, ...]) -> Params:
-  """Orthogonal kernels of gain sqrt(2) as in the released code; zero biases."""
+  """Returns orthogonal kernels of gain sqrt(2), as in the released code."""
   kernel = jax.nn.initializers.orthogonal(2**0.5)
   keys = jax.random.split(key, len(sizes) - 1)
   return [
@@ -111,33 +113,32 @@ def _init_layers(key: Array, sizes: tuple[int, ...]) -> Params:
 
 
 def _network(layers: Params, x: Array) -> Array:
+  """Returns the outputs of a ReLU network, `[..., D] -> [..., outputs]`."""
   for layer in layers[:-1]:
     x = jax.nn.relu(x @ layer["kernel"] + layer["bias"])
   return x @ layers[-1]["kernel"] + layers[-1]["bias"]
 
 
-def _whitened(stream: Moments, observations: Array, mask: Array) -> Array:
-  """(o - mean) / std clipped to +-5, `[..., D]`; 0 where masked.
+def _standardize(moments: Moments, observations: Array, mask: Array) -> Array:
+  """Returns (o - mean) / std, clipped, `[..., D]`; 0 where the mask is False.
 
   A channel that never varied is not scaled.
   """
   x = base.zero_outside(observations, mask[..., None])
-  x = jnp.clip(standardized_scores(x, stream), -_CLIP, _CLIP)
+  x = jnp.clip(standardized_scores(x, moments), -_CLIP, _CLIP)
   return base.zero_outside(x, mask[..., None])
 
 
 def discounted(rewards: Array, mask: Array, gamma: float = 0.99) -> Array:
-  """y_k = gamma y_{k-1} + r_k, the discounted sum of all rewards so far.
-
-  It costs a scan over K.
+  """Returns y_k = gamma * y_{k-1} + r_k, the discounted sum of earlier rewards.
 
   Args:
-    rewards: `[..., K]`.
-    mask: `[..., K]` bool; masked entries are skipped.
+    rewards: `[..., K]` r, rewards of K entries.
+    mask: `[..., K]` bool; entries where it is False are skipped.
     gamma: discount per entry.
 
   Returns:
-    `[..., K]`, 0 where masked.
+    `[..., K]`, 0 where the mask is False.
   """
   # A sum over the past is a return-to-go in reversed order.
   sums = credit.returns_to_go(rewards[..., ::-1], mask[..., ::-1], gamma)
@@ -145,11 +146,12 @@ def discounted(rewards: Array, mask: Array, gamma: float = 0.99) -> Array:
 
 
 def errors(state: Novelty, x: Array) -> Array:
-  """mean (f(x) - g(x))^2 of whitened observations, `[..., D] -> [...]`."""
+  """Returns mean (f(x) - g(x))^2 over the outputs, `[..., D] -> [...]`."""
   return _errors(state.predictor, state.target, x)
 
 
 def _errors(predictor: Params, target: Params, x: Array) -> Array:
+  """Returns `errors`, with a gradient in the predictor only."""
   output = jax.lax.stop_gradient(_network(target, x))
   return jnp.mean((output - _network(predictor, x)) ** 2, -1)
 
@@ -170,47 +172,54 @@ def next_bonus(
 
   Args:
     state: the state before this batch.
-    observations: `[..., K, D]`, K observations per episode; 1 for a whole
-      sample.
-    mask: `[..., K]` bool, mask of observations.
-    key: PRNG key that chooses the part to train on.
-    gamma: discount along an episode; it affects the scale only.
-    share: share of the observations that the predictor is trained on.
-    rate: learning rate.
+    observations: `[..., K, D]`, K observations per episode; K is 1 if a sample
+      is one observation.
+    mask: `[..., K]` bool, True for the observations that exist.
+    key: PRNG key that chooses the observations to train on.
+    gamma: discount along an episode; it affects only std.
+    share: probability that the predictor is trained on an observation.
+    rate: learning rate of the predictor.
 
   Returns:
-    `[..., K]` float32, at least 0, not centered, 0 where masked; and the new
-    state. Without any observation the predictor does not change.
+    The bonus, `[..., K]` float32, at least 0, and 0 where the mask is False;
+    and the new state. If no observation is chosen, the predictor does not
+    change.
   """
-  by_channel = jax.vmap(observe, (0, -1, None))  # over D  # over D
-  stream = by_channel(state.observations, observations, mask)
-  x = _whitened(stream, observations, mask)
+  by_channel = jax.vmap(observe, (0, -1, None))  # over D
+  moments = by_channel(state.observations, observations, mask)
+  x = _standardize(moments, observations, mask)
   error = base.zero_outside(errors(state, x), mask)  # [..., K]
   returns = observe(state.returns, discounted(error, mask, gamma), mask)
   scale = jnp.where(returns.std > 0, returns.std, 1.0)
 
-  used = mask & jax.random.bernoulli(key, share, mask.shape)
+  chosen = mask & jax.random.bernoulli(key, share, mask.shape)
 
   def loss(predictor: Params) -> Array:
     predictor_errors = _errors(predictor, state.target, x)
-    return masked.mean(predictor_errors, used, tuple(range(mask.ndim)))
+    return masked.mean(predictor_errors, chosen, tuple(range(mask.ndim)))
 
   gradient = jax.grad(loss)(state.predictor)
-  step, adam = optax.scale_by_adam().update(gradient, state.adam)
+  updates, adam = optax.scale_by_adam().update(gradient, state.adam)
   updated = optax.apply_updates(
-    state.predictor, jax.tree.map(lambda s: -rate * s, step)
+    state.predictor, jax.tree.map(lambda u: -rate * u, updates)
   )
-  # Without an observation neither parameters nor optimizer state change.
+  # Without a chosen observation neither parameters nor Adam's state change.
   predictor, adam = jax.tree.map(
-    lambda new, old: jnp.where(used.any(), new, old),
+    lambda new, old: jnp.where(chosen.any(), new, old),
     (updated, adam),
     (state.predictor, state.adam),
   )
-  return jnp.where(mask, error / scale, 0.0), Novelty(
-    state.target, predictor, adam, stream, returns
+  bonus = jnp.where(mask, error / scale, 0.0)
+  return bonus, Novelty(
+    target=state.target,
+    predictor=predictor,
+    adam=adam,
+    observations=moments,
+    returns=returns,
   )
 
 
+# [P, S, T, D], hidden states of the policy that sampled.
 HIDDEN = Need(
   "old", scoring.Probe("hidden", lambda hidden, tokens: hidden, head="hidden")
 )
@@ -232,13 +241,13 @@ def novelty_bonus(
   share: float = 0.25,
   rate: float = 1e-4,
 ) -> tuple[Array, Novelty]:
-  """Returns `next_bonus`, ranked among the right and among the wrong answers.
+  """Returns `stratified_scores` of `next_bonus`.
 
-  The observation is the mean of the policy's hidden states over a completion;
-  it changes with the policy. The bands are those of `stratified_scores`.
+  The observation of a sample is the mean hidden state of the policy over its
+  tokens, so it also changes with the policy.
 
   Args:
-    size: width of the policy.
+    size: width of the policy's hidden states.
     seed: seed of both networks.
     share: same as in `next_bonus`.
     rate: same as in `next_bonus`.
@@ -250,10 +259,11 @@ def novelty_bonus(
   states, mask = rollout.extras[HIDDEN], rollout.valid("token")
   if states.shape[-1] != size:
     raise ValueError(
-      f"size = {size} must be the policy's width, {states.shape[-1]}"
+      f"size = {size} must be the width of the policy's hidden states, "
+      f"{states.shape[-1]}"
     )
-  wide = jnp.broadcast_to(mask[..., None], states.shape)
-  means = masked.mean(states.astype(jnp.float32), wide, -2)  # [P, S, D]
+  channel_mask = jnp.broadcast_to(mask[..., None], states.shape)
+  means = masked.mean(states.astype(jnp.float32), channel_mask, -2)  # [P, S, D]
   bonus, state = next_bonus(
     state,
     means[:, :, None],

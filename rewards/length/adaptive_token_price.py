@@ -53,6 +53,7 @@ def next_price(
   reference a0, and falls while it is lower.
 
   Source: Su & Cardie 2025 (A-DLP).
+
   Open: the constants of the paper are unknown; the default of `rate` is of the
   order of a price per token.
 

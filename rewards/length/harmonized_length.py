@@ -20,7 +20,7 @@ def harmonized_length_scores(
   The mean is that of the group, the S samples of one prompt. Add the reward to
   a verdict, because alone it favors the empty completion.
 
-  Source: Luo et al. 2025, O1-Pruner, as the paper of SAR compares with it.
+  Source: Luo et al. 2025, O1-Pruner, in the form that is compared with SAR.
 
   Args:
     lengths: `[..., S]` number of tokens of each completion; 0 counts as 1.

@@ -1,4 +1,4 @@
-"""RLPR: what the thought adds to the probability of the reference answer."""
+"""RLPR: how much a thought raises the probability of the reference answer."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ def debiased_probability_scores(
   format_scores: Array | float = 0.0,
   format_weight: float = 0.1,
 ) -> Array:
-  """Gain in mean probability from the thought, plus a format score.
+  """Returns the gain in mean probability from the thought, and a format score.
 
-  R = (1 - w) clip(mean_t p_t - r0, 0, 1) + w format, with r0 the same mean
-  without a thought, once per prompt. Thoughts that lower the probability get 0
-  ("threshold_0").
+  The score is (1 - w) * clip(mean_t p_t - r0, 0, 1) + w * format score, where
+  p_t is the probability of token t of the reference answer after the thought,
+  and r0 the same mean after the prompt without a thought. A thought that lowers
+  the mean gains 0 ("threshold_0" in the released code).
 
   Source: Yu et al. 2025, RLPR: Extrapolating RLVR to General Domains without
   Verifiers.
@@ -32,13 +33,13 @@ def debiased_probability_scores(
   Args:
     ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
       nats.
-    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+    ref_mask: `[..., T]` bool, True for the reference's tokens.
     without_thought: r0, broadcast to `[...]`.
     format_scores: `[...]` in [0, 1].
     format_weight: w; the paper uses 0.1.
 
   Returns:
-    `[...]` float32 in [0, 1]; the format term alone for an empty reference.
+    `[...]` float32 in [0, 1]; w * format score for an empty reference.
   """
   gain = mean_reference_probability(ref_log_probs, ref_mask) - without_thought
   gain = jnp.clip(gain, 0.0, 1.0)
@@ -54,18 +55,19 @@ def spread_enough(
 ) -> tuple[Array, Array]:
   """Selects groups whose rewards vary enough to learn from.
 
-  A group is selected if its standard deviation (ddof 1) is at least beta times
-  the usual one. The usual one is a moving average, with decay 0.99, of each
-  batch's mean standard deviation; the caller carries it
-  (`rl.transforms.update_moving_average`). The paper starts the average at step
-  6 and selects from step 11 on. With beta 0 all groups are selected.
+  A group, the S samples of one prompt, is selected if the standard deviation
+  (ddof 1) of its rewards is at least beta * usual. `usual` is a moving average
+  with decay 0.99 of the second result; the caller updates it
+  (`rl.transforms.update_moving_average`). The paper starts the average at
+  training step 6 and selects from step 11 on. With beta 0 every group with a
+  sample is selected.
 
   Source: Yu et al. 2025 (RLPR): beta 0.5 for Qwen, 0.9 Llama, 1.0 Gemma.
 
   Args:
-    rewards: `[..., S]`.
-    usual: `[]`, the moving average over earlier batches.
-    beta: smallest standard deviation in units of `usual`.
+    rewards: `[..., S]`, rewards of the samples of each group.
+    usual: `[]`, moving average of the mean standard deviation of a batch.
+    beta: smallest standard deviation of a selected group, in units of `usual`.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
@@ -75,13 +77,13 @@ def spread_enough(
   valid = masked.mask_or_ones(rewards, valid)
   spread = masked.std(base.zero_outside(rewards, valid), valid, ddof=1)
   groups = valid.any(-1)
-  every = tuple(range(groups.ndim))
-  mean = masked.mean(spread, groups, every) if every else spread
+  axes = tuple(range(groups.ndim))  # empty for a single group
+  mean = masked.mean(spread, groups, axes) if axes else spread
   return groups & (spread >= beta * usual), mean
 
 
 def _without_thought(rollout: types.Rollout) -> Array:
-  """Mean probability of the reference after the prompt alone, `[P, 1]`."""
+  """Returns r0, the mean probability without a thought, `[P, 1]`."""
   mask = scoring.view_tokens(rollout, base.BARE_REFERENCE).mask
   log_probs = rollout.extras[base.BARE_REFERENCE_LOG_PROBS]
   return mean_reference_probability(log_probs, mask)
@@ -95,7 +97,10 @@ def _without_thought(rollout: types.Rollout) -> Array:
 def debiased_probability(
   _, rollout: types.Rollout, *, format_weight: float = 0.1
 ) -> Array:
-  """`debiased_probability_scores`; a finished completion has format score 1."""
+  """Returns `debiased_probability_scores` of the reference answer.
+
+  The format score is 1 for a finished completion, else 0.
+  """
   return debiased_probability_scores(
     rollout.extras[base.REFERENCE_LOG_PROBS],
     base.reference_mask(rollout),

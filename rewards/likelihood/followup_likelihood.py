@@ -1,4 +1,7 @@
-"""Follow-up likelihood: a reward for answers that a pleased user follows up.
+"""Follow-up likelihood: the likelihood of a user's positive next turn.
+
+The user's next turn after an answer is a follow-up. It is one of fixed
+sentences, F positive and G negative ones for each of A aspects of an answer.
 
 No registered reward calls these functions yet.
 """
@@ -21,35 +24,39 @@ def followup_likelihood(
   negative_log_probs: Array,
   negative_mask: Array,
 ) -> Array:
-  """Log-likelihood of a pleased user's next turn less a displeased user's.
+  """Returns the log-likelihood of positive minus that of negative follow-ups.
 
-  R = mean_a (mean_{f in positive_a} l(f) - mean_{f in negative_a} l(f)), with
-  l(f) = mean_t log p(f_t | context, y) under a frozen model. Follow-ups and
-  aspects are fixed sentences. A follow-up that is masked entirely does not
-  count, nor does an aspect that lacks positive or negative follow-ups. If y
-  makes no difference to the model, every y earns the same reward, which a
-  baseline over the group removes. A policy can exploit it by speaking for the
-  user or by flattery.
+  R = mean_a (mean_{f in positive_a} l(f) - mean_{f in negative_a} l(f)) over
+  the aspects a, where l(f) = mean_t log p(f_t | context, y) is the mean
+  log-probability of the tokens of follow-up f after the answer y under a frozen
+  model. A follow-up without tokens in its mask does not count, nor does an
+  aspect that lacks positive or negative follow-ups. A policy can exploit the
+  reward by writing the user's turn itself, or by flattery.
 
   Source: Zhang et al. 2024, Aligning Language Models Using Follow-up Likelihood
   as Reward Signal (FLR).
 
   Args:
-    positive_log_probs: `[..., A, F, T]`, tokens of the positive follow-ups of
-      each aspect, in the user's turn.
-    positive_mask: `[..., A, F, T]` bool, mask of these tokens.
-    negative_log_probs: `[..., A, G, U]`, tokens of the negative follow-ups.
-    negative_mask: `[..., A, G, U]` bool, mask of these tokens.
+    positive_log_probs: `[..., A, F, T]` log-probabilities of the tokens of the
+      positive follow-ups, in nats.
+    positive_mask: `[..., A, F, T]` bool, True for these tokens.
+    negative_log_probs: `[..., A, G, U]`, the same for negative follow-ups.
+    negative_mask: `[..., A, G, U]` bool, True for these tokens.
 
   Returns:
-    `[...]` float32; 0 without an aspect.
+    `[...]` float32; 0 if no aspect counts.
   """
 
-  def mean_of(log_probs: Array, mask: Array) -> tuple[Array, Array]:
+  def mean_over_followups(log_probs: Array, mask: Array) -> tuple[Array, Array]:
+    """Returns the mean of l(f) of each aspect, and whether it has any f."""
     followups = mask.any(-1)
-    each = mean_reference_log_probability(log_probs, mask)
-    return masked.mean(each, followups), followups.any(-1)
+    by_followup = mean_reference_log_probability(log_probs, mask)
+    return masked.mean(by_followup, followups), followups.any(-1)
 
-  positive, has_positive = mean_of(positive_log_probs, positive_mask)
-  negative, has_negative = mean_of(negative_log_probs, negative_mask)
+  positive, has_positive = mean_over_followups(
+    positive_log_probs, positive_mask
+  )
+  negative, has_negative = mean_over_followups(
+    negative_log_probs, negative_mask
+  )
   return masked.mean(positive - negative, has_positive & has_negative)

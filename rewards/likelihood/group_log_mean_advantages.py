@@ -1,4 +1,8 @@
-"""JEPO: what each thought adds to the group's likelihood of the reference."""
+"""JEPO: what each thought adds to the group's likelihood of the reference.
+
+p_i is the probability of the reference answer after the thought of sample i,
+one of the S samples of a prompt (a group).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ Array = jax.Array
 def group_log_mean(
   ref_log_probs: Array, ref_mask: Array, valid: Array | None = None
 ) -> Array:
-  """log mean_i p_i over a group, the objective of JEPO.
+  """Returns log mean_i p_i over a group, the objective of JEPO.
 
   By Jensen's inequality it is at least mean_i log p_i.
 
@@ -24,8 +28,9 @@ def group_log_mean(
   Learning for Language Models to Unverifiable Data (JEPO).
 
   Args:
-    ref_log_probs: `[..., S, T]` log-probabilities of the reference in nats.
-    ref_mask: `[..., S, T]` bool, mask of the reference's tokens.
+    ref_log_probs: `[..., S, T]` log-probabilities of the reference's tokens
+      after each thought, in nats.
+    ref_mask: `[..., S, T]` bool, True for the reference's tokens.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
@@ -38,20 +43,20 @@ def group_log_mean(
 def log_mean_advantages(
   ref_log_probs: Array, ref_mask: Array, valid: Array | None = None
 ) -> Array:
-  """Contribution of sample i, log mean_j p_j - log mean_{j != i} p_j.
+  """Returns log mean_j p_j - log mean_{j != i} p_j for every sample i.
 
-  Computed in log space, so long references do not underflow. A group of one
-  sample gets 0. O(S^2 + S T).
+  It is computed in log space, so long references do not underflow. The only
+  sample of a group gets 0. O(S^2 + S T).
 
   Source: Tang et al. 2025 (JEPO).
 
   Args:
-    ref_log_probs: `[..., S, T]` log-probabilities of the reference in nats.
-    ref_mask: `[..., S, T]` bool, mask of the reference's tokens.
+    ref_log_probs: `[..., S, T]`, same as in `group_log_mean`.
+    ref_mask: `[..., S, T]` bool, True for the reference's tokens.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[..., S]` float32; 0 for masked samples.
+    `[..., S]` float32; 0 for samples that do not exist.
   """
   totals = reference_log_probability(ref_log_probs, ref_mask)
   valid = masked.mask_or_ones(totals, valid)
@@ -65,13 +70,13 @@ def log_mean_advantages(
 
 
 def _log_mean(logs: Array, mask: Array) -> Array:
-  """log mean exp over the last axis; 0 for rows without entries."""
-  some = mask.any(-1)
+  """Returns log mean exp over the last axis; 0 where the mask is empty."""
+  has_entries = mask.any(-1)
   logs = jnp.where(mask, logs, -jnp.inf)
-  # A row of -inf alone would give NaN gradients.
-  logs = jnp.where(some[..., None], logs, 0.0)
+  # A row in which all entries are -inf would give NaN gradients.
+  logs = jnp.where(has_entries[..., None], logs, 0.0)
   log_count = jnp.log(jnp.maximum(masked.count(mask), 1.0))
-  return jnp.where(some, jax.nn.logsumexp(logs, -1) - log_count, 0.0)
+  return jnp.where(has_entries, jax.nn.logsumexp(logs, -1) - log_count, 0.0)
 
 
 @transform(takes="none", gives="sample", needs=(base.REFERENCE_LOG_PROBS,))

@@ -1,24 +1,24 @@
 """Probability of the reference answer, given the sampled thought.
 
-No verifier is needed. The tokens of the reference answer are appended to the
-sampled thought and scored by the policy in one teacher-forced pass. The
-functions of this file have the signature
+No verifier is needed. The tokens of the reference answer a* are appended to the
+prompt x and the sampled thought z, and scored by the policy in one
+teacher-forced pass. The array functions of this file have the signature
 
   (ref_log_probs [..., T], ref_mask [..., T]) -> [...]
 
-with T tokens of the reference. Every reward rises with every log-probability:
+for T tokens of the reference, with probability p_t of token t. The rewards are
 
   probability           exp(sum_t log p_t)   VeriFree
   mean_probability      mean_t p_t           RLPR
   log_probability       sum_t log p_t
   mean_log_probability  mean_t log p_t
 
-A thought that states the answer makes it likely, however the thought arrives at
-it; so does a thought that quotes the reference from the prompt. With long
-references the logarithmic forms shorten the thought until nothing is left.
+A thought that states the answer makes the reference probable, whether or not it
+derives the answer. With long references the logarithmic forms may shorten the
+thoughts until they are empty.
 
-Source: Likelihood-Based Reward Designs for General LLM Reasoning; the single
-forms have their own sources below.
+Source: Likelihood-Based Reward Designs for General LLM Reasoning; two of the
+functions have their own sources below.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Array = jax.Array
 
 
 def reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
-  """p(a* | x, z) = exp(sum_t log p_t); 0 for an empty reference.
+  """Returns p(a* | x, z) = exp(sum_t log p_t); 0 for an empty reference.
 
   It underflows to 0 beyond about 87 nats; the logarithmic forms do not.
 
@@ -44,7 +44,7 @@ def reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
   Args:
     ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
       nats.
-    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+    ref_mask: `[..., T]` bool, True for the reference's tokens.
 
   Returns:
     `[...]` float32 in [0, 1].
@@ -54,7 +54,9 @@ def reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
 
 
 def mean_reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
-  """mean_t p_t, less sensitive to a single token; 0 for an empty reference.
+  """Returns mean_t p_t; 0 for an empty reference.
+
+  It depends less on the least probable token than the product of the p_t.
 
   Source: Yu et al. 2025, RLPR: Extrapolating RLVR to General Domains without
   Verifiers.
@@ -62,7 +64,7 @@ def mean_reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
   Args:
     ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
       nats.
-    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+    ref_mask: `[..., T]` bool, True for the reference's tokens.
 
   Returns:
     `[...]` float32 in [0, 1].
@@ -73,12 +75,12 @@ def mean_reference_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
 
 
 def reference_log_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
-  """sum_t log p_t in nats; 0 for an empty reference, equal for all samples.
+  """Returns sum_t log p_t in nats; 0 for an empty reference.
 
   Args:
     ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
       nats.
-    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+    ref_mask: `[..., T]` bool, True for the reference's tokens.
 
   Returns:
     `[...]` float32, at most 0.
@@ -89,12 +91,12 @@ def reference_log_probability(ref_log_probs: Array, ref_mask: Array) -> Array:
 def mean_reference_log_probability(
   ref_log_probs: Array, ref_mask: Array
 ) -> Array:
-  """mean_t log p_t in nats; 0 for an empty reference.
+  """Returns mean_t log p_t in nats; 0 for an empty reference.
 
   Args:
     ref_log_probs: `[..., T]` log-probabilities of the reference's tokens in
       nats.
-    ref_mask: `[..., T]` bool, mask of the reference's tokens.
+    ref_mask: `[..., T]` bool, True for the reference's tokens.
 
   Returns:
     `[...]` float32, at most 0.

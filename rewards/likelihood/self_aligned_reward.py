@@ -1,14 +1,12 @@
-"""Self-aligned reward: an answer should depend on its question.
+"""Self-aligned reward: completions should depend on their question.
 
-  R = 1[right] + weight max(1 - ppl(y | q) / ppl(y), -1)
+  R = 1[right] + weight * max(1 - ppl(y | q) / ppl(y), -1)
 
-ppl(y | q) is the perplexity of the completion given its prompt, ppl(y) its
-perplexity without the prompt. Text that fits any question, such as preambles
-and restatements of the obvious, gains nothing from the question. The reward
-needs one further scoring pass, of the completion alone.
-
-An echo of the prompt gains most, since the question makes it certain. The
-verdict outweighs this gain, as the weight is 0.2 and the term is at most 1.
+ppl(y | q) is the perplexity of the completion y given its prompt q, ppl(y) its
+perplexity without the prompt. The second term is about 0 for text that fits any
+question, and largest for a copy of the prompt. It is at most 1, so with the
+default weight 0.2 a right answer scores above a wrong one. One further forward
+pass is needed, over the completion without the prompt.
 
 Source: Han et al. 2025, Self-Aligned Reward: Towards Effective and Efficient
 Reasoners (SAR).
@@ -29,24 +27,24 @@ Array = jax.Array
 
 
 def alignment(log_probs: Array, log_probs_alone: Array, mask: Array) -> Array:
-  """max((ppl(y) - ppl(y | q)) / ppl(y), -1) of each completion.
+  """Returns max((ppl(y) - ppl(y | q)) / ppl(y), -1) of each completion.
 
-  Computed as -expm1(mean_t log p(y_t) - mean_t log p(y_t | q)), which does not
-  overflow where a perplexity would and needs no 1e-9 in the denominator.
+  It is computed as -expm1(mean_t log p(y_t) - mean_t log p(y_t | q)), because a
+  perplexity may overflow.
 
   Args:
     log_probs: `[..., T]` log-probabilities given the prompt, in nats.
     log_probs_alone: `[..., T]` log-probabilities of the same tokens without the
       prompt, in nats.
-    mask: `[..., T]` bool, tokens of the completion.
+    mask: `[..., T]` bool, True for the tokens of the completion.
 
   Returns:
-    `[...]` float32 in [-1, 1); 0 without tokens, or if the prompt makes no
-    difference.
+    `[...]` float32 in [-1, 1]; 0 without tokens, or if the mean log-probability
+    is the same without the prompt.
   """
   conditional = masked.mean(base.zero_outside(log_probs, mask), mask)
   alone = masked.mean(base.zero_outside(log_probs_alone, mask), mask)
-  # -expm1(log 2) = -1 is the lower bound.
+  # The bound log 2 makes the result at least -expm1(log 2) = -1.
   return -jnp.expm1(jnp.minimum(alone - conditional, math.log(2.0)))
 
 
@@ -60,12 +58,12 @@ def self_aligned(
   """Returns the verdict plus `weight` times the `alignment`.
 
   Args:
-    correct: `[...]` verdicts; 1 is right.
+    correct: `[...]` verdicts; 1 is right, others count as wrong.
     log_probs: `[..., T]` log-probabilities given the prompt, in nats.
     log_probs_alone: `[..., T]` log-probabilities of the same tokens without the
       prompt, in nats.
-    mask: `[..., T]` bool, tokens of the completion.
-    weight: weight of the alignment; the paper uses 0.2, 0 gives the verdict.
+    mask: `[..., T]` bool, True for the tokens of the completion.
+    weight: weight of the alignment; the paper uses 0.2.
 
   Returns:
     `[...]` float32.

@@ -17,12 +17,12 @@ Array = jax.Array
 
 
 class VeriFree(NamedTuple):
-  """Weights of one sample's two parts in the policy gradient, `[..., S]` each.
+  """Weights of the thought and the reference of each sample, `[..., S]` each.
 
   Attributes:
-    thought: weight of sum_t log pi over the thought, the leave-one-out
-      advantage.
-    reference: weight of sum_t log pi over the reference answer, the reward R
+    thought: weight of the thought's log-probability, sum_t log pi: the
+      leave-one-out advantage of the reward.
+    reference: weight of the reference answer's log-probability: the reward,
       without a baseline.
   """
 
@@ -36,23 +36,25 @@ def verifree(
   ended: Array,
   valid: Array | None = None,
 ) -> VeriFree:
-  """Weights of the exact gradient of E_z p(a* | x, z).
+  """Returns the weights of the exact gradient of E_z p(a* | x, z).
 
-  grad E_z[p] = E_z[p grad log pi(z | x) + p grad log pi(a* | x, z)]. The first
-  term has a baseline. The second is supervised learning of the reference,
-  weighted by its probability after the thought. The loss is -(thought x sum of
-  the thought's log-probs) - (reference x sum of the reference's log-probs),
-  with sums over tokens and without clipping. Cut the thought inside the answer
-  tag, at a token boundary of the tag.
+  p is the probability of the reference answer a* after the prompt x and the
+  thought z, and grad E_z[p] = E_z[p grad log pi(z | x) + p grad log pi(a* | x,
+  z)]. The first term gets a leave-one-out baseline. The second term is
+  supervised learning of the reference, weighted by p. The loss of a sample is
+  -(thought * sum of the thought's log-probabilities) - (reference * sum of the
+  reference's log-probabilities), without clipping. Cut the thought inside of
+  the answer tag, at a token boundary.
 
   Source: Zhou et al. 2025, Reinforcing General Reasoning without Verifiers
   (VeriFree).
 
   Args:
-    ref_log_probs: `[..., S, T]` log-probabilities of the reference in nats, at
-      temperature 1.
-    ref_mask: `[..., S, T]` bool, mask of the reference's tokens.
-    ended: `[..., S]` bool, thoughts that are complete; R = 0 for the others.
+    ref_log_probs: `[..., S, T]` log-probabilities of the reference's tokens in
+      nats, at temperature 1.
+    ref_mask: `[..., S, T]` bool, True for the reference's tokens.
+    ended: `[..., S]` bool, True for complete thoughts; the reward of others is
+      0.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
@@ -63,4 +65,5 @@ def verifree(
     reference_probability(ref_log_probs, ref_mask), ended & valid
   )
   rewards = jax.lax.stop_gradient(rewards)
-  return VeriFree(advantages.leave_one_out(rewards, valid), rewards)
+  thought = advantages.leave_one_out(rewards, valid)
+  return VeriFree(thought=thought, reference=rewards)

@@ -1,19 +1,21 @@
 """Answer consistency: a reward for the same option after options are shuffled.
 
-The options of a multiple-choice question are shuffled, and the policy answers a
-second time after its first thought. A policy that reasoned about an option
-chooses this option again; one that reasoned about a letter does not. The second
-pass costs its few answer tokens (and about a quarter of the time of a step if
-the thought is read again).
+The J options of a multiple-choice question are shuffled, and the policy answers
+a second time after its first thought. If the thought supports an option, the
+policy chooses this option again; if it supports a letter, it does not. The
+second answer costs its few tokens, and one more pass over the thought.
 
-Usage, with `order` [P, S, J] the options as shown the second time:
+Usage, with `order` [P, S, J], the option at each position the second time, and
+`shuffled` [P, S], True for the samples with a second answer:
   second = answer_consistency.restored(second_choices, order)
   scores = (correct == 1) + format_scores + (
     answer_consistency.answer_consistency_scores(
       choices, second, correct, shuffled))
 
-Source: Answer-Consistent Reinforcement Learning (ACRE). From reviews of it:
-the structure is known to us, the three coefficients are not.
+Source: Answer-Consistent Reinforcement Learning (ACRE).
+
+Open: written from reviews of the paper; its three coefficients are unknown, and
+the defaults are guesses.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def restored(choices: Array, order: Array) -> Array:
   """Converts choices among shuffled options to the original numbering.
 
   Args:
-    choices: `[...]` int, the chosen position; values outside 0..J-1 mean no
+    choices: `[...]` int, the chosen position; a value outside of 0..J-1 is no
       choice.
     order: `[..., J]` int, the original option at each position.
 
@@ -41,8 +43,8 @@ def restored(choices: Array, order: Array) -> Array:
   """
   choices = jnp.asarray(choices)
   size = order.shape[-1]
-  at = jnp.clip(choices, 0, size - 1)[..., None]
-  option = jnp.take_along_axis(jnp.asarray(order), at, -1)[..., 0]
+  indices = jnp.clip(choices, 0, size - 1)[..., None]
+  option = jnp.take_along_axis(jnp.asarray(order), indices, -1)[..., 0]
   chosen = (choices >= 0) & (choices < size)
   return jnp.where(chosen, option, -1).astype(jnp.int32)
 
@@ -56,25 +58,26 @@ def answer_consistency_scores(
   inconsistent_right: float = 0.5,
   consistent_wrong: float = 0.0,
 ) -> Array:
-  """r_c, by whether the first answer is right and equal to the second one.
+  """Scores whether the first answer is right, and equal to the second answer.
 
-    right, and the same second answer     consistent_right
-    right, and another one or no answer   inconsistent_right
-    wrong, and the same second answer     consistent_wrong
-    otherwise                             0
+    first answer right, second the same             consistent_right
+    first answer right, second different or none    inconsistent_right
+    first answer not right, second the same         consistent_wrong
+    otherwise                                       0
 
-  The reward of the paper is accuracy + format + r_c. A shuffle that leaves the
-  options almost in their order tests nothing; exclude it by `asked_again`.
+  The reward of the paper is accuracy + format + this score. Exclude shuffles
+  that hardly change the order of the options by `asked_again`.
 
   Args:
     first: `[...]` int, the first chosen option, -1 for no answer.
-    second: `[...]` int, the second one with the same numbering.
+    second: `[...]` int, the second chosen option, with the same numbering.
     correct: `[...]` verdicts of the first answer; 1 is right.
-    asked_again: `[...]` bool, samples with a second pass; others score 0. Use
-      one value per group, or the mask itself becomes a reward. None means all.
-    consistent_right: alpha_1; the value is ours.
-    inconsistent_right: alpha_2; the value is ours.
-    consistent_wrong: alpha_3; the value is ours.
+    asked_again: `[...]` bool, samples with a second answer; others score 0. It
+      should be the same for all samples of a group, whose scores would
+      otherwise differ by it. None means all.
+    consistent_right: alpha_1 in the paper.
+    inconsistent_right: alpha_2 in the paper.
+    consistent_wrong: alpha_3 in the paper.
 
   Returns:
     `[...]` float32.
@@ -102,10 +105,11 @@ def answer_consistency(
   inconsistent_right: float = 0.5,
   consistent_wrong: float = 0.0,
 ) -> Array:
-  """`answer_consistency_scores` against a second answer to shuffled options.
+  """Returns `answer_consistency_scores` of the first and the second answers.
 
-  "task/shuffled_answer_ids" `[P, S]` holds the second answers, numbered as
-  before the shuffle: -1 for no answer, less for samples without a second pass.
+  "task/shuffled_answer_ids" `[P, S]` holds the second answers, with the
+  numbering before the shuffle: -1 for no answer, and a number below -1 for
+  samples that were not asked again, which score 0.
   """
   second = rollout.extras[base.SHUFFLED_ANSWERS]
   return answer_consistency_scores(

@@ -20,18 +20,19 @@ Array = jax.Array
 def brier_scores(
   probabilities: Array, outcomes: Array, parsed: Array | None = None
 ) -> Array:
-  """R = -(p - y)^2; -1, the lowest score, if there is no probability.
+  """Returns -(p - y)^2, or -1, the lowest score, if no probability is stated.
 
-  The expected reward is largest for p = P(y = 1) alone, so the best strategy is
-  to state the true belief. Other codes use 1 + R.
+  The expected score is largest only for p = P(y = 1), so the best strategy is
+  to state the true probability. Other implementations add 1 to the score.
 
   Source: Turtel et al. 2025, Outcome-based Reinforcement Learning to Predict
   the Future; Brier 1950.
 
   Args:
-    probabilities: `[...]` p; a value outside [0, 1] or NaN is no probability.
+    probabilities: `[...]` p; a value outside of [0, 1] or NaN counts as not
+      stated.
     outcomes: `[...]` y in {0, 1}, broadcast.
-    parsed: `[...]` bool, texts that state a probability; None means all.
+    parsed: `[...]` bool, True for texts that state a probability; None: all do.
 
   Returns:
     `[...]` float32 in [-1, 0].

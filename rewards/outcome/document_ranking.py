@@ -1,5 +1,7 @@
 """Rewards of ranked documents: NDCG, recall and overlap of two rankings.
 
+A ranking is a list of up to K document numbers, out of D documents.
+
 No registered reward calls these functions yet.
 """
 
@@ -20,23 +22,24 @@ def gains(ranked: Array, relevance: Array, mask: Array | None = None) -> Array:
   Args:
     ranked: `[..., K]` int, documents in order, best first, -1 for no document.
     relevance: `[..., D]`, relevance of each document.
-    mask: `[..., K]` bool, mask of positions; None means all documents of
-      `ranked`.
+    mask: `[..., K]` bool, True for the positions to count; None means all.
 
   Returns:
-    `[..., K]` float32; 0 for no document.
+    `[..., K]` float32; 0 for positions without a document.
   """
   is_document = (ranked >= 0) & (ranked < relevance.shape[-1])
   is_document = is_document if mask is None else is_document & mask
-  at = jnp.where(is_document, ranked, 0)
-  return base.zero_outside(jnp.take_along_axis(relevance, at, -1), is_document)
+  indices = jnp.where(is_document, ranked, 0)
+  values = jnp.take_along_axis(relevance, indices, -1)
+  return base.zero_outside(values, is_document)
 
 
 def ndcg(ranked: Array, relevance: Array, cut: int = 10) -> Array:
-  """Normalized discounted cumulative gain of the first `cut` documents.
+  """Returns the normalized discounted cumulative gain (NDCG).
 
-  sum_k rel_k / log2(k + 1), divided by its value for the best order, which is
-  computed in O(D log k) with k = `cut`.
+  It is sum_k rel_k / log2(k + 1) over the first `cut` positions k = 1, 2, ...,
+  with rel_k the relevance of the document at k, divided by the same sum for the
+  best order of the documents.
 
   Source: Jarvelin & Kekalainen 2002.
 
@@ -81,18 +84,20 @@ def recall(ranked: Array, relevance: Array, cut: int = 10) -> Array:
 def rank_biased_overlap(
   first: Array, second: Array, persistence: float = 1.0
 ) -> Array:
-  """Overlap of two rankings, weighted towards the top.
+  """Returns the overlap of two rankings, weighted towards the top.
 
-  sum_d w_d |first d of both| / d with w_d = (1 - p) p^{d-1}. With p = 1 it is
-  the mean over depths ("average overlap"), which the ranker's code uses. The
-  depths are those of the longer list; there is no extrapolation. O(K^2).
+  It is sum_d w_d c_d / d over the depths d = 1, 2, ... of the longer list, with
+  c_d the number of documents that both rankings have among their first d, and
+  w_d = (1 - p) p^{d-1}. With p = 1 it is the mean of c_d / d ("average
+  overlap"), as in the released code of ReasonRank. Deviation: the paper
+  extrapolates beyond the lists; this implementation does not. O(K^2).
 
   Source: Webber, Moffat & Zobel 2010, A Similarity Measure for Indefinite
   Rankings.
 
   Args:
     first: `[..., K]` int, distinct documents, then -1.
-    second: `[..., K]` int, the same for the other ranking.
+    second: `[..., K]` int, the other ranking, in the same form.
     persistence: p in (0, 1].
 
   Returns:
@@ -124,14 +129,15 @@ def listwise(
   recall_weight: float = 0.2,
   overlap_weight: float = 0.1,
 ) -> Array:
-  """NDCG@10 + 0.2 recall@10 + 0.1 overlap with the reference ranking.
+  """Returns NDCG@10 + a * recall@10 + b * overlap with the reference ranking.
 
-  0 for a list that is no permutation of the reference's documents, -1 without
-  an answer tag. O(K^2 + D log k).
+  a is `recall_weight` and b `overlap_weight`. A list that is no permutation of
+  the reference's documents scores 0, a sample without an answer tag -1.
 
   Source: Liu et al. 2025, ReasonRank: Empowering Passage Ranking with Strong
-  Reasoning Ability, and its code. Deviation: there a list of as many documents
-  as the reference passes, whichever they are.
+  Reasoning Ability, and its released code. Deviation: the released code accepts
+  any list of as many documents as the reference; this implementation requires
+  the documents of the reference.
 
   Args:
     ranked: `[..., K]` int, documents in order, best first, -1 for no document.
@@ -142,7 +148,7 @@ def listwise(
     overlap_weight: weight of the overlap.
 
   Returns:
-    `[...]` float32 in {-1} or [0, 1.3].
+    `[...]` float32: -1, or from 0 to 1 + recall_weight + overlap_weight.
   """
   complete = (jnp.sort(ranked, -1) == jnp.sort(reference, -1)).all(-1)
   score = (

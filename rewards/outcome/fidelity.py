@@ -1,5 +1,7 @@
 """Fidelity: a reward for ranking the prompts of a batch in the right order.
 
+Each sample states a score of its prompt, such as the quality of an image.
+
 No registered reward calls these functions yet.
 """
 
@@ -22,27 +24,30 @@ def fidelity(
 ) -> Array:
   """Rewards a score that ranks its prompt correctly among those of the batch.
 
-  For every other prompt z, p = Phi((x_ij - mean_z) / sqrt(var_i + var_z + eps))
-  is Thurstone's probability that prompt i ranks above z, and g in {0, 1/2, 1}
-  is whether it does:
+  Let x_ij be the score that sample j states for prompt i, and mean_z and var_z
+  (ddof 1) those of the samples of another prompt z. By Thurstone's model prompt
+  i ranks above z with probability p = Phi((x_ij - mean_z) / sqrt(var_i + var_z
+  + eps)), where Phi is the normal distribution function. g is 1 if the label of
+  i is above that of z, 0 if it is below, and 1/2 if they are equal. The reward
+  is a mean over all other prompts z:
 
-    R_ij = mean_z sqrt(p g + eps) + sqrt((1 - p) (1 - g) + eps)
+    R_ij = mean_z (sqrt(p g + eps) + sqrt((1 - p) (1 - g) + eps))
 
-  The maximum (1, plus about 0.001) is reached if all prompts are in order with
-  certainty. A policy can also raise the reward by widening the gaps, since
-  labels count by their order only. O(P^2 S).
+  The maximum is about 1. As only the order of the labels counts, a policy can
+  also raise the reward by stating scores that are further apart. O(P^2 S).
 
   Source: Wu et al. 2025, VisualQuality-R1: Reasoning-Induced Image Quality
-  Assessment via Reinforcement Learning to Rank, and its code (ddof 1).
+  Assessment via Reinforcement Learning to Rank, and its released code.
 
   Args:
-    predicted: `[..., P, S]` x, scores that the samples state.
-    labels: `[..., P]` true scores; g is 1/2 for equal ones.
+    predicted: `[..., P, S]` x, scores that the S samples of P prompts state.
+    labels: `[..., P]`, the true scores of the prompts.
     valid: `[..., P, S]` bool, True if the sample exists; None: all exist.
     eps: added to the variance and inside the roots.
 
   Returns:
-    `[..., P, S]` float32; 0 for masked samples and if there is no other prompt.
+    `[..., P, S]` float32; 0 for samples that do not exist, and if there is no
+    other prompt.
   """
   valid = masked.mask_or_ones(predicted, valid)
   x = base.zero_outside(predicted, valid)

@@ -1,22 +1,27 @@
-"""Staged constraints: rewards of plans, from each constraint to all of them.
+"""Staged constraints: rewards of plans, in three stages of increasing sparsity.
 
-  micro  share of the constraints that are satisfied
-  macro  1 if all of them are satisfied
+A plan has commonsense constraints and hard constraints. Of each kind,
 
-Both exist for commonsense and for hard constraints and count only if the plan's
-schema is valid. Small models need the dense stage; a curriculum from dense to
-sparse gained nothing in the paper. The dense stage pays a plan that satisfies
-only the easy constraints.
+  micro  is the share of the constraints that are satisfied
+  macro  is 1 if all constraints are satisfied, else 0
+
+A plan with an invalid schema scores 0. Stage 1 (`dense`) also rewards partly
+satisfied constraints, stage 2 (`by_kind`) the two kinds of constraints, and
+stage 3 (`sparse`) only plans that satisfy all constraints. The caller chooses
+the stage. In the paper small models need the dense stage, and switching from
+dense to sparse rewards during training gains nothing.
 
 No registered reward calls these functions yet.
 
-Usage:
-  scores = staged_constraints.dense(
-    schema_ok, staged_constraints.met(common, common_mask),
-    staged_constraints.met(hard, hard_mask))
+Usage, with bool arrays of the satisfied constraints and their masks:
+  common = staged_constraints.met(common_satisfied, common_mask)
+  hard = staged_constraints.met(hard_satisfied, hard_mask)
+  scores = staged_constraints.dense(schema_ok, common, hard)
 
 Source: Planner-R1: Reward Shaping Enables Efficient Agentic RL with Smaller
-LLMs; equal weights of the terms are our reading.
+LLMs.
+
+Open: the weights of the terms are unknown; equal weights are a guess.
 """
 
 from __future__ import annotations
@@ -45,45 +50,48 @@ class Met(NamedTuple):
 
 
 def met(satisfied: Array, mask: Array) -> Met:
-  """Returns micro and macro of `[..., C]` constraints; both are 1 without any.
+  """Measures how many of C constraints of one kind are satisfied.
 
   Args:
     satisfied: `[..., C]` bool or 0/1.
-    mask: `[..., C]` bool, mask of constraints.
+    mask: `[..., C]` bool, True for the constraints that exist.
+
+  Returns:
+    `Met`; if a plan has no constraint of this kind, micro and macro are 1.
   """
   satisfied = base.zero_outside(satisfied, mask)
-  none = ~mask.any(-1)
-  micro = jnp.where(none, 1.0, masked.mean(satisfied, mask))
-  every = ((satisfied == 1.0) | ~mask).all(-1)
-  return Met(micro, every.astype(jnp.float32))
+  no_constraints = ~mask.any(-1)
+  micro = jnp.where(no_constraints, 1.0, masked.mean(satisfied, mask))
+  all_satisfied = ((satisfied == 1.0) | ~mask).all(-1)
+  return Met(micro=micro, macro=all_satisfied.astype(jnp.float32))
 
 
-def _behind(schema_ok: Array, value: Array) -> Array:
+def _if_valid(schema_ok: Array, value: Array) -> Array:
   """Returns the value if the schema is valid, else 0."""
   return base.zero_outside(value, jnp.asarray(schema_ok) == 1)
 
 
 def dense(schema_ok: Array, common: Met, hard: Met) -> Array:
-  """Stage 1: mean of both micros, both macros, and satisfying all constraints.
+  """Returns stage 1: the mean of both micros, both macros and `sparse`.
 
   Args:
-    schema_ok: `[...]` bool or 0/1; the reward is 0 for plans with 0.
+    schema_ok: `[...]` bool or 0/1, 1 if the schema of the plan is valid.
     common: `Met` of the commonsense constraints.
     hard: `Met` of the hard constraints.
 
   Returns:
     `[...]` float32 in [0, 1].
   """
-  all_met = common.macro * hard.macro
-  total = common.micro + common.macro + hard.micro + hard.macro + all_met
-  return _behind(schema_ok, total / 5.0)
+  all_satisfied = common.macro * hard.macro
+  total = common.micro + common.macro + hard.micro + hard.macro + all_satisfied
+  return _if_valid(schema_ok, total / 5.0)
 
 
 def by_kind(schema_ok: Array, common: Met, hard: Met) -> Array:
-  """Stage 2: mean of both macros and of satisfying all constraints.
+  """Returns stage 2: the mean of both macros and `sparse`.
 
   Args:
-    schema_ok: `[...]` bool or 0/1; the reward is 0 for plans with 0.
+    schema_ok: `[...]` bool or 0/1, 1 if the schema of the plan is valid.
     common: `Met` of the commonsense constraints.
     hard: `Met` of the hard constraints.
 
@@ -91,18 +99,18 @@ def by_kind(schema_ok: Array, common: Met, hard: Met) -> Array:
     `[...]` float32 in [0, 1].
   """
   total = common.macro + hard.macro + common.macro * hard.macro
-  return _behind(schema_ok, total / 3.0)
+  return _if_valid(schema_ok, total / 3.0)
 
 
 def sparse(schema_ok: Array, common: Met, hard: Met) -> Array:
-  """Stage 3: 1 if all constraints are satisfied, else 0.
+  """Returns stage 3: 1 if all constraints of both kinds are satisfied, else 0.
 
   Args:
-    schema_ok: `[...]` bool or 0/1; the reward is 0 for plans with 0.
+    schema_ok: `[...]` bool or 0/1, 1 if the schema of the plan is valid.
     common: `Met` of the commonsense constraints.
     hard: `Met` of the hard constraints.
 
   Returns:
     `[...]` float32 in {0, 1}.
   """
-  return _behind(schema_ok, common.macro * hard.macro)
+  return _if_valid(schema_ok, common.macro * hard.macro)

@@ -20,13 +20,13 @@ def task(_, rollout: types.Rollout) -> Array:
 
 @transform(takes="none", gives="sample")
 def verdict(_, rollout: types.Rollout, *, wrong: float = 0.0) -> Array:
-  """Returns 1 if the answer is right, else `wrong`."""
+  """Returns 1 for right answers, and `wrong` for wrong and unknown ones."""
   return jnp.where(rollout.correct == 1, 1.0, wrong)
 
 
 @transform(takes="none", gives="sample")
 def component(_, rollout: types.Rollout, *, name: str) -> Array:
-  """Returns the component `name` that the task scores, such as "answered"."""
+  """Returns the component `name`, a named part of the task's score."""
   return base.read_component(rollout, name)
 
 

@@ -1,18 +1,21 @@
 """Transfer: a reward for thoughts that another model can continue.
 
-The policy's thought is cut at a random place and a frozen receiver continues
-it. The receiver's success is a reward for the reasoning rather than the answer:
-reasoning that only the policy itself can use earns nothing.
+The policy's thought is cut at a random token, and a frozen model, the receiver,
+continues it. The success of the receiver is a reward for reasoning that another
+model can use.
 
 No registered reward calls these functions yet.
 
-Usage in a sampler, with the receiver as a parameter set:
+Usage in a sampler for S samples of P prompts, with the receiver as a parameter
+set of the method and 4 continuations:
   prefix = transfer.kept_tokens(thought_lengths, fractions, answer_starts)
-  part = batch.extend(batch.parameter_sets["receiver"], rollout, prefix, 4)
-  scores = transfer.transferred(correct, part.correct.reshape(P, S, 4))
+  continued = batch.extend(
+    batch.parameter_sets["receiver"], rollout, prefix, 4)
+  scores = transfer.transferred(correct, continued.correct.reshape(P, S, 4))
 
-Source: Robust Reasoning via Transfer Reward (RLTR), 2025. From its abstract:
-the sum and its weight are our reading.
+Source: Robust Reasoning via Transfer Reward (RLTR), 2025.
+
+Open: implemented from the abstract; the sum and its weight are guesses.
 """
 
 from __future__ import annotations
@@ -29,14 +32,18 @@ Array = jax.Array
 def kept_tokens(
   lengths: Array, fractions: Array, answer_starts: Array | None = None
 ) -> Array:
-  """Number of tokens of a thought that the receiver sees, floor(tau length).
+  """Returns how many tokens of a thought the receiver sees.
+
+  It is floor(fraction * length), or fewer if the thought states its answer
+  earlier.
 
   Args:
     lengths: `[...]` int, number of tokens of the thought.
-    fractions: `[...]` tau in [0, 1], drawn for every sample.
-    answer_starts: `[...]` int, position where the answer is first stated, -1 if
-      it is not. The receiver sees at most the tokens before it, since otherwise
-      any thought transfers. None means that no thought states its answer.
+    fractions: `[...]` in [0, 1], drawn at random for every sample.
+    answer_starts: `[...]` int, position where the thought first states the
+      answer, -1 if it does not. The receiver sees at most the tokens before
+      this position, so that it cannot copy the answer. None means that no
+      thought states its answer.
 
   Returns:
     `[...]` int32.
@@ -54,19 +61,20 @@ def transferred(
   weight: float = 1.0,
   format_scores: Array | float = 0.0,
 ) -> Array:
-  """R = 1[right] + weight r + format, r the receiver's share of right answers.
+  """Returns 1[right] + weight * r + format score.
 
-  A wrong answer may have a helpful thought and then earns up to the weight. To
-  prevent this, gate r (`combine.Term.gates`). With a weight below 1 no wrong
-  answer scores above a right one. A thought that states the answer transfers
-  best, and an empty one earns what the receiver achieves alone.
+  r is the share of the receiver's continuations that are right. A wrong answer
+  with a helpful thought scores up to the weight; a gate (`combine.Term.gates`)
+  prevents this. With a weight below 1 and equal format scores, no wrong answer
+  scores above a right one. For an empty thought, r is the receiver's success
+  without help.
 
   Args:
-    correct: `[...]` verdicts of the policy; 1 is right.
-    continued: `[..., M]` verdicts of M continuations; unknown ones (-1) do not
-      count, and r is 0 without a verdict.
-    weight: lambda; 0 gives the outcome and the format.
-    format_scores: `[...]`.
+    correct: `[...]` verdicts of the policy; 1 is right, others count as wrong.
+    continued: `[..., M]` verdicts of M continuations. Unknown verdicts (-1) do
+      not count; if all are unknown, r is 0.
+    weight: weight of r.
+    format_scores: `[...]`, added to the score.
 
   Returns:
     `[...]` float32.

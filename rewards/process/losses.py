@@ -17,7 +17,7 @@ Array = jax.Array
 def soft_label_bce(logits: Array, labels: Array, weights: Array) -> Array:
   """Returns the binary cross-entropy, `sum w (softplus(s) - y s) / sum w`.
 
-  The sums run over all steps. The gradient in s is
+  The sums run over all steps. The gradient in the logit s of a step is
   `(sigmoid(s) - y) w / sum w`.
 
   Args:

@@ -22,9 +22,9 @@ class FirstError(NamedTuple):
   A share is NaN if there is no such sample; f1 is NaN if a share is.
 
   Attributes:
-    erroneous: of the samples with an error, the share for which the right step
-      is predicted.
-    correct: of the samples without an error, the share for which no error is
+    erroneous: share of the samples with an error for which its step is
+      predicted.
+    correct: share of the samples without an error for which no error is
       predicted.
     f1: harmonic mean of the two shares; 0 if both are 0.
   """

@@ -110,7 +110,7 @@ def read_through(
     mask=jnp.pad(tokens.mask, padding),
   )
   scored = policy.score(params, longer)
-  # `scoring.read` calls `score` again; it returns the result of that pass.
+  # `scoring.read` calls `score`, which here returns the result of this pass.
   with_result = dataclasses.replace(policy, score=lambda params, tokens: scored)
   values = scoring.read(
     with_result, params, longer, [scoring.log_probs], types.Named()

@@ -1,4 +1,6 @@
-"""A sampler that estimates the chance of success after each step.
+"""Prefix values: a sampler that estimates the value of each reasoning step.
+
+The value of a step is the chance of success after it.
 
 Axes: P prompts, S samples per prompt (a group), T tokens, K reasoning steps.
 """
@@ -26,8 +28,8 @@ def prefix_values(
 
     "sampler/values"  `[P, S, K]`, V_k of each sample: the mean verdict of
       `continuations` completions of the prefix with steps 0 to k. For the last
-      step of a sample it is the sample's verdict. 0 for steps that do not
-      exist.
+      step of a sample it is the sample's verdict. Steps that do not exist have
+      value 0.
     "sampler/prompt_values"  `[P]`, the mean verdict of the group's samples.
     "sampler/tokens"  `[]`, number of tokens of the samples and of the
       continuations, which are up to steps * continuations * T per sample.

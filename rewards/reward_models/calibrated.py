@@ -1,4 +1,4 @@
-"""Calibrated scores: phrases of reasoning raise a reward model's low scores."""
+"""Calibrated scores: reasoning phrases raise a reward model's low scores."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ def calibrated_scores(
   below: float = 0.5,
   weight: float = 0.1,
 ) -> Array:
-  """min(1, r + weight pattern) if r < below, else r.
+  """Returns min(1, r + weight * pattern score) if r < below, else r.
 
-  The rejection of an answer may be a mistake of the reward model, so text that
-  sounds like reasoning receives a higher score. Just below the threshold,
-  phrases alone raise a text above the scores just above the threshold.
+  A low score r may be a mistake of the reward model, so text with phrases of
+  reasoning gets a higher score. A score just below the threshold may be raised
+  above scores that exceed the threshold.
 
   Source: Lv et al. 2025, The Climb Carves Wisdom Deeper Than the Summit: On the
   Noisy Rewards in Learning to Reason.
 
   Args:
-    model_scores: `[...]` r in [0, 1].
-    pattern_scores: `[...]` in [0, 1]; read for r < below only.
-    below: the code uses 0.5.
-    weight: the code uses 0.1.
+    model_scores: `[...]` r in [0, 1], scores of a reward model.
+    pattern_scores: `[...]` in [0, 1], such as those of `reasoning_patterns`;
+      not read where r >= below.
+    below: threshold of r; the released code uses 0.5.
+    weight: weight of the pattern scores; the released code uses 0.1.
 
   Returns:
     `[...]` float32.
@@ -55,8 +56,8 @@ def calibrated(
   """Returns `calibrated_scores` of two components.
 
   Args:
-    model: component of a reward model.
-    phrases: component of `reasoning_patterns`.
+    model: name of the component with the reward model's scores.
+    phrases: name of the component with the pattern scores.
     below: scores of the reward model below this value are raised.
     weight: weight of `phrases`.
   """

@@ -19,21 +19,23 @@ def concise_scores(
   difficulty: Array | float = 0.0,
   alpha: float = 1.0,
 ) -> Array:
-  """R = 1[right] (1 + alpha c (s + d)): short reasoning counts if it is right.
+  """Returns 1 + alpha * c * (s + d) for right answers, else 0.
 
-  Bounded by 1 + alpha (s + d) for c in (0, 1].
+  c is the conciseness of the reasoning, s a number that changes during training
+  and d a number that depends on the prompt.
 
-  Source: Efficient Reasoning via Reward Model (CRF). The schedule of s and the
-  form of d are not known to us; the group's accuracy is a natural d, as easy
-  prompts need fewer words.
+  Source: Efficient Reasoning via Reward Model (CRF).
+
+  Open: the schedule of s and the form of d are unknown. The group's accuracy is
+  a possible d, because easy prompts need fewer words.
 
   Args:
-    correct: `[...]` verdicts; 1 is right.
-    conciseness: `[...]` c in [0.1, 1], scores of a model; read for right
-      answers only.
+    correct: `[...]` verdicts; 1 is right, others count as wrong.
+    conciseness: `[...]` c in [0.1, 1], scores of a model; not read for answers
+      that are not right.
     anneal: s, a number or an array, usually from a schedule.
     difficulty: d, broadcast against `correct`.
-    alpha: weight of the bonus; 0 gives the verdict.
+    alpha: weight of the bonus.
 
   Returns:
     `[...]` float32.
@@ -47,6 +49,11 @@ def concise_scores(
 def concise(
   _, rollout: types.Rollout, *, conciseness: str, alpha: float = 1.0
 ) -> Array:
-  """`concise_scores`; `conciseness` is the component of a model of it."""
+  """Returns `concise_scores` with s = 1 and d = 0.
+
+  Args:
+    conciseness: name of the component with the conciseness scores.
+    alpha: weight of the bonus.
+  """
   conciseness_scores = base.read_component(rollout, conciseness)
   return concise_scores(rollout.correct, conciseness_scores, alpha=alpha)

@@ -1,15 +1,17 @@
-"""Dimension-level reward: three scores judge the thought, not its answer.
+"""Dimension-level reward: three scores of a thought that need no right answer.
 
   R = w_c z(confidence) + w_r z(relevance) + w_h z(coherence)
 
-z is the z-score within the group, so that no score dominates by its scale.
-Confidence is the policy's likelihood of its own thought and answer. Relevance
-is a reranker's score of the pairs (question, thought), (thought, answer) and
-(thought, knowledge). Coherence is the score of an outcome reward model. None of
-them uses the right answer, so add the sum to the verdict or choose pairs by it.
+z is the z-score within the group, the S samples of one prompt, so that the
+scale of a score does not matter; the w are weights. Confidence is the mean
+log-likelihood of the sample under the policy. Relevance is the mean score by a
+reranker of the pairs (question, thought), (thought, answer) and (thought,
+knowledge). Coherence is the score of an outcome reward model. Add the sum to
+the verdict, or use it to choose preference pairs.
 
-Source: Dimension-level Reward Model (DRM). From its abstract: equal weights and
-the normalization are our reading.
+Source: Dimension-level Reward Model (DRM).
+
+Open: implemented from the abstract; equal weights and the z-scores are guesses.
 """
 
 from __future__ import annotations
@@ -33,44 +35,42 @@ def dimension_level_scores(
   pair_mask: Array | None = None,
   valid: Array | None = None,
 ) -> Array:
-  """w_c z(confidence) + w_r z(relevance) + w_h z(coherence).
+  """Returns w_c z(confidence) + w_r z(relevance) + w_h z(coherence).
 
-  A fluent thought about the subject is confident, relevant and coherent whether
-  it is right or wrong. The z-scores are not bounded: in a group of n one score
-  reaches (n - 1) / sqrt n.
+  A fluent thought about the subject may have high scores although it is wrong.
+  A z-score in a group of n samples reaches up to (n - 1) / sqrt(n).
 
   Args:
-    confidence: `[..., S]`, mean log-likelihood of the policy's own text.
+    confidence: `[..., S]`, mean log-likelihood of each sample's tokens.
     relevances: `[..., S, R]`, scores of R pairs by a reranker.
     coherence: `[..., S]`, scores of a reward model.
     weights: w_c, w_r, w_h.
-    pair_mask: `[..., S, R]` bool, pairs that exist (the third pair needs
-      knowledge). Relevance is the mean over them, 0 without any. None means
-      all.
+    pair_mask: `[..., S, R]` bool, True for the pairs that exist, over which the
+      mean is taken; without any pair the relevance is 0. None means all.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[..., S]` float32; 0 for masked samples.
+    `[..., S]` float32; 0 for samples that do not exist.
   """
   valid = masked.mask_or_ones(jnp.asarray(confidence), valid)
   pair_mask = (
     masked.mask_or_ones(jnp.asarray(relevances), pair_mask) & valid[..., None]
   )
-  # Pair by pair, of which there are few: to reduce a short axis is slow.
+  # Loops over the few pairs, because a CPU is slow at reducing a short axis.
   pairs = range(pair_mask.shape[-1])
-  number = sum(base.zero_outside(True, pair_mask[..., r]) for r in pairs)
+  count = sum(base.zero_outside(True, pair_mask[..., r]) for r in pairs)
   total = sum(
     base.zero_outside(relevances[..., r], pair_mask[..., r]) for r in pairs
   )
-  sides = {
+  scores = {
     "confidence": confidence,
-    "relevance": total / jnp.maximum(number, 1.0),
+    "relevance": total / jnp.maximum(count, 1.0),
     "coherence": coherence,
   }
   terms = [
-    Term(name, weight) for name, weight in zip(sides, weights, strict=True)
+    Term(name, weight) for name, weight in zip(scores, weights, strict=True)
   ]
-  return combine(sides, terms, "z_scores", valid=valid).total
+  return combine(scores, terms, "z_scores", valid=valid).total
 
 
 @transform(takes="none", gives="sample", needs=(base.LOG_PROBS,))
@@ -85,8 +85,8 @@ def dimension_level(
   """Returns `dimension_level_scores`, with the policy's mean log-probability.
 
   Args:
-    relevances: components of a reranker, one for each pair that it compares.
-    coherence: component of a reward model.
+    relevances: names of the components with a reranker's scores, one per pair.
+    coherence: name of the component with a reward model's scores.
     weights: weights of confidence, relevance and coherence.
   """
   confidence = masked.mean(

@@ -1,26 +1,25 @@
 """ODIN: a reward model with a second head that absorbs the effect of length.
 
 People prefer longer answers, and reward models learn this preference. Two heads
-read the same features, and their sum explains the preferences. The loss
-correlates one head with the length and decorrelates the other one, which is the
-reward:
+with kernels W_q and W_l read the same features and give scores q and l of an
+answer. Their sum is trained on preferences. The loss decorrelates q from the
+length and correlates l with it; afterwards q is the reward and l is not used:
 
-  L = -log sigma((q + l)_chosen - (q + l)_rejected)
+  L = -log sigmoid((q + l)_chosen - (q + l)_rejected)
       + a (|rho(q, length)| - rho(l, length)) + b |cos(W_q, W_l)|
 
-rho is Pearson's correlation over all answers of the batch (with a jit over
-several devices it is the global batch), W the kernels of the heads. q is the
-reward; l is discarded.
+The first term is a mean over pairs of answers. rho is Pearson's correlation
+over all answers of the (global) batch; a and b are weights.
 
 No registered reward calls these functions yet.
 
-Usage, with two scores of each of `[N, 2]` answers, the chosen first:
+Usage, with scores q and l of N pairs of answers, `[N, 2]`, the chosen first:
   loss, parts = disentangled_length.loss(
     q, l, lengths, quality_kernel, length_kernel)
 
 Source: Chen et al. 2024, ODIN: Disentangled Reward Mitigates Hacking in RLHF,
-and its code. Left out: kernels less their mean and of norm 1, an option of the
-code.
+and its released code. Deviation: the released code can normalize the kernels to
+mean 0 and norm 1; this implementation does not.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ Array = jax.Array
 
 
 def correlation(x: Array, y: Array, mask: Array | None = None) -> Array:
-  """Pearson's rho over all entries; 0 if x or y does not vary.
+  """Returns Pearson's rho over all entries; 0 if x or y is constant.
 
   Args:
     x: array of any shape.
     y: array of the same shape.
-    mask: bool of the same shape, mask of entries; None means all.
+    mask: bool of the same shape, True for the entries to count; None means all.
 
   Returns:
     `[]` float32 in [-1, 1].
@@ -70,33 +69,33 @@ def loss(
   length_weight: float = 1.0,
   orthogonal_weight: float = 1.0,
 ) -> tuple[Array, dict[str, Array]]:
-  """Returns the loss L, the mean over pairs, and its parts.
+  """Returns the loss L of a batch of N pairs, and its parts.
 
   Args:
     quality: `[N, 2]` scores q of the chosen and the rejected answer.
-    lengthwise: `[N, 2]` scores l.
+    lengthwise: `[N, 2]` scores l, in the same order.
     lengths: `[N, 2]` number of tokens of both answers.
-    quality_kernel: `[D]`, kernel W_q.
-    length_kernel: `[D]`, kernel W_l.
-    mask: `[N]` bool, mask of pairs; None means all.
-    length_weight: a.
-    orthogonal_weight: b. If a and b are 0, the loss is Bradley-Terry on q + l.
+    quality_kernel: `[D]`, kernel W_q of the head for q.
+    length_kernel: `[D]`, kernel W_l of the head for l.
+    mask: `[N]` bool, True for the pairs to count; None means all.
+    length_weight: a, weight of the correlations.
+    orthogonal_weight: b, weight of the cosine of the kernels.
 
   Returns:
-    `[]`, the loss in nats per pair; and its three parts without weights,
-    "preference", "length" (in [-1, 2]) and "overlap" (in [0, 1]).
+    `[]`, the loss; and its three parts without weights, "preference" (in nats
+    per pair), "length" (in [-1, 2]) and "overlap" (in [0, 1]).
   """
   pairs = masked.mask_or_ones(quality[..., 0], mask)
   both = jnp.concatenate([pairs, pairs], -1)
 
-  def joined(x: Array) -> Array:  # [2 N]: a last axis of 2 is slow on a CPU
+  def flatten(x: Array) -> Array:  # [2 N]: a last axis of 2 is slow on a CPU
     return base.zero_outside(jnp.concatenate([x[..., 0], x[..., 1]], -1), both)
 
-  quality, lengthwise, lengths = map(joined, (quality, lengthwise, lengths))
+  quality, lengthwise, lengths = map(flatten, (quality, lengthwise, lengths))
   chosen, rejected = jnp.split(quality + lengthwise, 2, -1)
-  unlikely = jax.nn.softplus(rejected - chosen)
+  losses = jax.nn.softplus(rejected - chosen)
   parts = {
-    "preference": masked.mean(unlikely, pairs, tuple(range(pairs.ndim))),
+    "preference": masked.mean(losses, pairs, tuple(range(pairs.ndim))),
     "length": jnp.abs(correlation(quality, lengths, both))
     - correlation(lengthwise, lengths, both),
     "overlap": jnp.abs(cosine(quality_kernel, length_kernel)),

@@ -1,16 +1,16 @@
-"""Ensembles of reward models: what one model overrates, others do not.
+"""Ensembles of reward models, whose members make different mistakes.
 
 Bradley-Terry scores have an arbitrary offset per prompt and model, so members
-are centered before they are combined. Members with different pretraining
-disagree where one errs. Members that differ in fine-tuning alone err together,
-and no aggregate helps.
+should be centered before they are combined. Members with different pretraining
+tend to disagree where one errs. Members that differ only in their fine-tuning
+tend to err together, and an ensemble of them helps less.
 
-Usage, with `scores` [E, P, S]:
+Usage, with `scores` [E, P, S] of E members for S samples of P prompts:
   total = ensemble.worst(ensemble.center_members(scores, valid))
 
 Source: Eisenstein et al. 2023, Helping or Herding? Reward Model Ensembles
 Mitigate but do not Eliminate Reward Hacking; Coste et al. 2024, Reward Model
-Ensembles Help Mitigate Overoptimization (`less_variance`, their UWO).
+Ensembles Help Mitigate Overoptimization (their UWO is `less_variance`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def center_members(scores: Array, valid: Array | None = None) -> Array:
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[E, ..., S]` float32; 0 for masked samples.
+    `[E, ..., S]` float32; 0 for samples that do not exist.
   """
   valid = masked.mask_or_ones(scores[0], valid)
   valid = jnp.broadcast_to(valid, scores.shape)
@@ -67,16 +67,16 @@ def mean(scores: Array) -> Array:
 def median(scores: Array) -> Array:
   """Returns the median of the members, `[E, ...] -> [...]`.
 
-  Sorts by E rounds of comparing neighbors, E^2 / 2 comparisons per entry. E is
+  The members are sorted by about E^2 / 2 comparisons of neighbors, because E is
   small.
   """
-  rows = [scores[e] for e in range(scores.shape[0])]
-  for turn in range(len(rows)):  # odd-even sort
-    for i in range(turn % 2, len(rows) - 1, 2):
-      low, high = rows[i : i + 2]
-      rows[i : i + 2] = jnp.minimum(low, high), jnp.maximum(low, high)
-  middle = len(rows) // 2
-  return 0.5 * (rows[middle] + rows[-1 - middle])
+  members = [scores[e] for e in range(scores.shape[0])]
+  for turn in range(len(members)):  # odd-even sort
+    for i in range(turn % 2, len(members) - 1, 2):
+      low, high = members[i : i + 2]
+      members[i : i + 2] = jnp.minimum(low, high), jnp.maximum(low, high)
+  middle = len(members) // 2
+  return 0.5 * (members[middle] + members[-1 - middle])
 
 
 def worst(scores: Array) -> Array:
@@ -85,14 +85,14 @@ def worst(scores: Array) -> Array:
 
 
 def less_spread(scores: Array, weight: float = 1.0) -> Array:
-  """mean - weight std (ddof 0) over members, `[E, ...] -> [...]`."""
+  """Returns mean - weight * std (ddof 0), `[E, ...] -> [...]`."""
   varied = _over_members(jnp.maximum, scores) != worst(scores)
-  square = jnp.where(varied, _variance(scores), 1.0)
-  return mean(scores) - weight * jnp.where(varied, jnp.sqrt(square), 0.0)
+  variance = jnp.where(varied, _variance(scores), 1.0)
+  return mean(scores) - weight * jnp.where(varied, jnp.sqrt(variance), 0.0)
 
 
 def less_variance(scores: Array, weight: float = 0.5) -> Array:
-  """mean - weight variance (ddof 0) over members, `[E, ...] -> [...]`."""
+  """Returns mean - weight * variance (ddof 0), `[E, ...] -> [...]`."""
   return mean(scores) - weight * _variance(scores)
 
 
@@ -119,10 +119,10 @@ def ensemble(
   rule: str = "mean",
   center: bool = False,
 ) -> Array:
-  """Combines several components by one of `ENSEMBLES`.
+  """Combines the scores of several reward models by a rule of `ENSEMBLES`.
 
   Args:
-    members: components, one for each member of the ensemble.
+    members: names of components, one for each member of the ensemble.
     rule: key of `ENSEMBLES`.
     center: whether to subtract each member's mean over the group first.
 

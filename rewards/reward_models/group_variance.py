@@ -1,4 +1,4 @@
-"""Group variance: how well a reward model separates the samples of a group.
+"""Group variance: the variance of a reward model's scores within a group.
 
 No registered reward calls these functions yet.
 """
@@ -17,14 +17,14 @@ Array = jax.Array
 def group_variance(scores: Array, valid: Array | None = None) -> Array:
   """Returns the variance (ddof 0) of each group's scores.
 
-  If a reward hardly varies under the policy, the objective is flat, however
-  well the reward ranks. Compare two reward models by the mean of this variance
-  over the same prompts.
+  If the rewards of a policy's samples hardly vary, gradients are small, however
+  accurate the reward model is. To compare two reward models, compare the means
+  of this variance over the same prompts, with scores on the same scale.
 
   Source: Razin et al. 2025, What Makes a Reward Model a Good Teacher?
 
   Args:
-    scores: `[..., S]`.
+    scores: `[..., S]`, scores of the S samples of a prompt (a group).
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:

@@ -1,4 +1,4 @@
-"""Posterior reward: a judge of reasoning counts only if the answer is right."""
+"""Posterior reward: the judge's score of a thought counts for right answers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ def posterior_scores(
   thought_scores: Array,
   format_scores: Array | float = 0.0,
 ) -> Array:
-  """R = R_f + R_o + R_o R_t: the thought counts if the outcome is right.
+  """Returns format + outcome + outcome * thought score.
+
+  The outcome is 1 for right answers, else 0.
 
   Source: Fan et al. 2025, Posterior-GRPO: Rewarding Reasoning Processes in Code
   Generation.
 
   Args:
-    correct: `[...]` verdicts; 1 is right.
-    thought_scores: `[...]` in [0, 1], scores of a judge of reasoning. They are
-      read for right answers only; others have no effect, also if they are NaN.
+    correct: `[...]` verdicts; 1 is right, others count as wrong.
+    thought_scores: `[...]` in [0, 1], scores of a judge of reasoning; not read,
+      and possibly NaN, for answers that are not right.
     format_scores: `[...]` in {0, 1}.
 
   Returns:
-    `[...]` float32 from 0 to 3.
+    `[...]` float32 in [0, 3].
   """
   right = base.is_right(correct)
   return format_scores + jnp.where(
@@ -39,7 +41,11 @@ def posterior_scores(
 
 @transform(takes="none", gives="sample")
 def posterior(_, rollout: types.Rollout, *, thoughts: str) -> Array:
-  """`posterior_scores`; `thoughts` is the component of a judge of reasoning."""
+  """Returns `posterior_scores`, with format score 1 for finished completions.
+
+  Args:
+    thoughts: name of the component with a judge's scores of the thoughts.
+  """
   return posterior_scores(
     rollout.correct,
     base.read_component(rollout, thoughts),

@@ -12,8 +12,8 @@ principles, S answers to each of P prompts, and a vocabulary of V tokens:
   scores = principles.mean_log_odds(logits, yes=9642, no=2822, mask=mask)
 
 Source: RLBFF: Binary Flexible Feedback to bridge between Human Feedback and
-Verifiable Rewards, 2025. The paper has one principle per reward; the mean over
-several principles is an addition of this implementation.
+Verifiable Rewards, 2025. The mean over several principles is an addition of
+this implementation.
 """
 
 from __future__ import annotations

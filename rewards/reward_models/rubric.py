@@ -1,5 +1,7 @@
 """Rubric reward: the share of a rubric's criteria that an answer satisfies.
 
+`rewards.verifiers.rubric` has a judge that reads answers and rubrics.
+
 No registered reward calls these functions yet.
 """
 
@@ -17,13 +19,14 @@ def fraction_satisfied(satisfied: Array, criteria: Array) -> Array:
   """Returns the share of a rubric's criteria that a judge calls satisfied.
 
   Source: Jayalath et al. 2025, Compute as Teacher: Turning Inference Compute
-  into Reference-Free Supervision, where the anchor wrote the criteria.
+  into Reference-Free Supervision. In the paper a model that reads all samples
+  of the group writes the criteria.
 
   Args:
-    satisfied: `[..., C]` bool or 0/1.
-    criteria: `[..., C]` bool, mask of criteria.
+    satisfied: `[..., C]` bool or 0/1, the judge's verdict on C criteria.
+    criteria: `[..., C]` bool, True for the criteria that exist.
 
   Returns:
-    `[...]` float32 in {0, 1/n, ..., 1}; 0 for an empty rubric.
+    `[...]` float32 in [0, 1]; 0 for a rubric without criteria.
   """
   return masked.mean(base.zero_outside(satisfied, criteria), criteria)

@@ -1,10 +1,10 @@
-"""Stratified scores: a reward model grades within the bands of a verifier.
+"""Stratified scores: model scores, mapped to separate bands by the verdict.
 
 The scores of a reward model are mapped to one narrow band for right answers and
-another one for wrong answers, so no wrong answer scores above a right one.
+to a lower band for wrong answers, so no wrong answer scores above a right one.
 
-Multiply advantages, not scores, by `prompt_weights`: a factor per prompt
-cancels when scores are divided by the group's standard deviation.
+`prompt_weights` is a factor for advantages, not for scores, since a factor per
+prompt cancels when scores are divided by the group's standard deviation.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ def stratified_scores(
   valid: Array | None = None,
   eps: float = 1e-6,
 ) -> Array:
-  """Model scores, min-max normalized among right and among wrong answers.
+  """Returns model scores, mapped to a band by the verdict and min-max scaled.
 
     wrong  -alpha + 2 alpha u,   right  (1 - beta) + 2 beta u,
-    u = (m - min) / (max - min + eps) over the group's right or wrong answers
+    u = (m - min) / (max - min + eps)
 
-  The two bands do not overlap while alpha + beta < 1. u = 0 if there is only
-  one answer of a kind, or if all their scores are equal. Rescaling the model
-  makes no difference (up to eps).
+  m is the model's score; min and max are taken over the right answers of the
+  group for a right answer, and over the wrong answers for a wrong one. If there
+  is only one such answer, or if all their scores are equal, u = 0. The bands do
+  not overlap if alpha + beta < 1. Rescaling the model's scores makes no
+  difference (up to eps).
 
   Source: Tao et al. 2025, Hybrid Reinforcement: When Reward Is Sparse, It's
-  Better to Be Dense (HERO): 0.05 for verifiable tasks, 0.1 for mixed ones.
+  Better to Be Dense (HERO), with alpha and beta 0.05 for verifiable tasks and
+  0.1 for mixed ones.
 
   Args:
     correct: `[..., S]` verdicts; 1 is right, all others count as wrong.
@@ -48,22 +51,25 @@ def stratified_scores(
     eps: added to max - min.
 
   Returns:
-    `[..., S]` float32; 0 for masked samples.
+    `[..., S]` float32; 0 for samples that do not exist.
   """
   valid = masked.mask_or_ones(jnp.asarray(correct), valid)
   right = base.is_right(correct) & valid
   scores = base.zero_outside(model_scores, valid)
 
-  def unit(stratum: Array) -> Array:
-    some = stratum.any(-1, keepdims=True)
-    low = base.zero_outside(masked.min(scores, stratum, keepdims=True), some)
-    high = base.zero_outside(masked.max(scores, stratum, keepdims=True), some)
+  def scale(stratum: Array) -> Array:
+    """Returns u for the samples in the mask `stratum`, `[..., S]`."""
+    has_samples = stratum.any(-1, keepdims=True)
+    low = masked.min(scores, stratum, keepdims=True)
+    high = masked.max(scores, stratum, keepdims=True)
+    low = base.zero_outside(low, has_samples)
+    high = base.zero_outside(high, has_samples)
     return (scores - low) / (high - low + eps)
 
   graded = jnp.where(
     right,
-    1.0 - beta + 2.0 * beta * unit(right),
-    -alpha + 2.0 * alpha * unit(valid & ~right),
+    1.0 - beta + 2.0 * beta * scale(right),
+    -alpha + 2.0 * alpha * scale(valid & ~right),
   )
   return jnp.where(valid, graded, 0.0)
 
@@ -76,19 +82,19 @@ def prompt_weights(
   steepness: float = 6.0,
   valid: Array | None = None,
 ) -> Array:
-  """Weights of prompts, larger if the model separates their samples well.
+  """Returns weights of prompts that grow with the spread of the model's scores.
 
-  w = low + (high - low) sigmoid(steepness (std - usual)), with the std (ddof 0)
-  of the model's scores in the group.
+  The weight is low + (high - low) * sigmoid(steepness * (std - usual)), with
+  the std (ddof 0) of the model's scores in the group.
 
   Source: Tao et al. 2025 (HERO).
 
   Args:
-    model_scores: `[..., S]`.
+    model_scores: `[..., S]`, scores of the S samples of each prompt.
     usual: `[]`, running mean of std over batches.
-    low: the paper's w_min.
-    high: the paper's w_max.
-    steepness: the paper's k.
+    low: lower bound of the weights; w_min in the paper.
+    high: upper bound of the weights; w_max in the paper.
+    steepness: factor of the difference; k in the paper.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
@@ -108,7 +114,7 @@ def stratified(
   alpha: float = 0.05,
   beta: float = 0.05,
 ) -> Array:
-  """Returns `stratified_scores`; `model` is the component of a reward model."""
+  """Returns `stratified_scores`; `model` names a reward model's component."""
   scores = base.read_component(rollout, model)
   return stratified_scores(
     rollout.correct, scores, alpha, beta, rollout.sample_mask

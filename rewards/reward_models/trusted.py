@@ -1,4 +1,4 @@
-"""Trusted thoughts: a judge counts as far as it agrees with the outcomes."""
+"""Trusted thoughts: a judge's scores, weighted by their fit to the outcomes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ Array = jax.Array
 def trust(
   outcomes: Array, thought_scores: Array, valid: Array | None = None
 ) -> Array:
-  """Trust in the thought scores of each group, by their fit to the outcomes.
+  """Returns the weight of each group's thought scores, by the outcomes.
 
-  1 if the thoughts of right answers score at least as high as those of wrong
-  ones, else exp(mean right - mean wrong). 0 if all answers of the group are
-  right or all are wrong, since nothing can be compared.
+  A group is the S samples of one prompt. The trust is 1 if the mean thought
+  score of right answers is at least that of wrong answers, else exp(mean over
+  right - mean over wrong). It is 0 if all answers of the group are right or all
+  are wrong, because the means cannot be compared.
 
   Source: Fan et al. 2025, SophiaVL-R1: Reinforcing MLLMs Reasoning with
-  Thinking Reward (Trust-GRPO). Deviation: all samples are judged; the released
-  code scores thoughts of wrong answers 0 without a judge, which biases their
-  mean.
+  Thinking Reward (Trust-GRPO). Deviation: the released code scores thoughts of
+  wrong answers 0 without a judge, which biases their mean; this implementation
+  expects a judge's score of every sample.
 
   Args:
     outcomes: `[..., S]` in [0, 1]; answers above 1/2 are right.
-    thought_scores: `[..., S]` in [0, 1].
+    thought_scores: `[..., S]` in [0, 1], scores by a judge.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
@@ -51,29 +52,30 @@ def trusted_scores(
   horizon: float = 500.0,
   valid: Array | None = None,
 ) -> Array:
-  """R = R_o + trust e^{-step / horizon} weight R_t.
+  """Returns outcome + `trust` * e^{-step / horizon} * weight * thought score.
 
-  If right and wrong answers receive equal thought scores, a verbose thought
-  still gains `weight` at the start; the annealing removes this.
+  Scores of thoughts count up to `weight` at the start of training, and less and
+  less later.
 
-  Source: Fan et al. 2025 (SophiaVL-R1) and its code (0.3, 500).
+  Source: Fan et al. 2025 (SophiaVL-R1) and its released code (weight 0.3,
+  horizon 500).
 
   Args:
     outcomes: `[..., S]` in [0, 1]; answers above 1/2 are right.
-    thought_scores: `[..., S]` in [0, 1].
+    thought_scores: `[..., S]` in [0, 1], scores by a judge.
     step: training step.
     weight: weight of the thought at step 0.
-    horizon: number of steps after which the weight has fallen to 1/e.
+    horizon: number of training steps after which the weight has fallen to 1/e.
     valid: `[..., S]` bool, True if the sample exists; None: all exist.
 
   Returns:
-    `[..., S]` float32; 0 for masked samples.
+    `[..., S]` float32; 0 for samples that do not exist.
   """
   valid = masked.mask_or_ones(jnp.asarray(outcomes), valid)
-  used = trust(outcomes, thought_scores, valid)[..., None]
-  fade = weight * jnp.exp(-jnp.asarray(step, jnp.float32) / horizon)
-  thoughts = base.zero_outside(thought_scores, valid & (used > 0))
-  return base.zero_outside(outcomes, valid) + used * fade * thoughts
+  group_trust = trust(outcomes, thought_scores, valid)[..., None]
+  annealed = weight * jnp.exp(-jnp.asarray(step, jnp.float32) / horizon)
+  thoughts = base.zero_outside(thought_scores, valid & (group_trust > 0))
+  return base.zero_outside(outcomes, valid) + group_trust * annealed * thoughts
 
 
 @transform(takes="none", gives="sample")
@@ -85,7 +87,13 @@ def trusted(
   weight: float = 0.3,
   horizon: float = 500.0,
 ) -> Array:
-  """`trusted_scores`; `thoughts` is the component of a judge of reasoning."""
+  """Returns `trusted_scores`, with outcome 1 for right answers, else 0.
+
+  Args:
+    thoughts: name of the component with a judge's scores of the thoughts.
+    weight: weight of the thought scores at step 0.
+    horizon: same as in `trusted_scores`.
+  """
   right = (rollout.correct == 1).astype(jnp.float32)
   return trusted_scores(
     right,

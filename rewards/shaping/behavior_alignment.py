@@ -19,9 +19,8 @@ Usage, with gradients of one batch by component and of the next batch:
 
 Source: Gupta et al. 2023, Behavior Alignment via Reward Function Optimization
 (BARFI). Deviation: the paper differentiates the optimum implicitly (with a
-Neumann series), learns the discount, and learns the reward as a network; this
-implementation differentiates one update and learns the weights of given
-components.
+Neumann series) and also learns the discount; this implementation differentiates
+one update and learns only the weights of given components.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ The paper adds a score of the words and one of the format:
   scores = semantic + token_f1_scores(...) + format_scores
 
 Source: Breaking Reward Collapse (ARMed, adaptive semantic rewards).
+
 Open: implemented from the abstract; the form of the stretch and of its weight
 is a guess.
 """

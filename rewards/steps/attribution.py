@@ -53,8 +53,9 @@ def attributed(
   Every accepted action scores beta, also one that changes nothing.
 
   Source: Wang et al. 2025 (SPA-RL); the released code has beta = 0.5.
-  Deviation: the released data script overwrites c_k; this implementation
-  keeps it.
+  Deviation: the released data script overwrites c_k; this implementation keeps
+  it.
+
   Open: alpha is unknown; 1 is a guess.
 
   Args:

@@ -60,6 +60,7 @@ def outcome_minus_errors(
 
   Source: Xie et al. 2025, CAPO: Towards Enhancing LLM Reasoning through
   Verifiable Generative Credit Assignment.
+
   Open: the normalization of the paper is unknown.
 
   Args:

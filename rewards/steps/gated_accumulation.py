@@ -31,6 +31,7 @@ def gated_accumulation(
 
   Source: Stabilizing Long-term Multi-turn Reinforcement Learning with Gated
   Rewards (G-RA).
+
   Open: the thresholds of the paper are unknown.
 
   Args:

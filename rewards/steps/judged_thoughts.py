@@ -36,6 +36,7 @@ def judged_thoughts(
 
   Source: Good Learners Think Their Thinking (TP-GRPO). In the paper the last
   thought carries only the outcome.
+
   Open: the paper's alpha is unknown; 1 is a guess.
 
   Args:

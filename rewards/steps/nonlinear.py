@@ -42,7 +42,7 @@ def geometric_mean(probabilities: Array, step_mask: Array) -> Array:
 
 
 def nonlinear_shape(quality: Array, steps: Array) -> Array:
-  """Returns the shape for n steps of mean quality m: the paper's constants.
+  """Returns the shape for n steps of mean quality m, with the paper's numbers.
 
     n <= 4  m e^{n/2}
     n > 4   m e^2 ((1 - s) + s e^{g (n - 4)}),  s = sigmoid(10 (n - 4)),

@@ -30,6 +30,7 @@ def significant_step_gains(
   rewards is not the total gain.
 
   Source: Promoting Efficient Reasoning with Verifiable Stepwise Reward (VSRM).
+
   Open: written from memory of the paper; the constants are guesses.
 
   Args:
@@ -68,7 +69,7 @@ def significant_gains(
   gamma: float = 0.9,
   look_ahead: int = 3,
 ) -> Array:
-  """Returns `significant_step_gains` of values of `prefix_values` (VSRM)."""
+  """Returns `significant_step_gains` of the values of `prefix_values`."""
   mask = rollout.valid("step")
   before = rollout.extras[base.PROMPT_VALUES][:, None]  # [P, 1]
   gain = step_gains(rollout.extras[base.STEP_VALUES], before, mask)

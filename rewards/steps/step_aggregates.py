@@ -69,9 +69,9 @@ def last_step(_, rollout: types.Rollout) -> Array:
 
 @transform(takes="none", gives="sample")
 def step_product(_, rollout: types.Rollout) -> Array:
-  """prod_k p_k with p = (score + 1) / 2; 0 for samples without steps.
+  """Returns prod_k p_k, p = (step score + 1) / 2; 0 for samples without steps.
 
-  It falls with every step.
+  As p is at most 1, a further step never raises the product.
   """
   probabilities, mask = base.step_probabilities(rollout)
   product = jnp.prod(jnp.where(mask, probabilities, 1.0), -1)

@@ -25,6 +25,7 @@ def sibling_advantages(values: Array, valid: Array, eps: float = 1e-6) -> Array:
   advantages are 0.
 
   Source: Yang et al. 2025, TreeRPO: Tree Relative Policy Optimization.
+
   Open: the division by sqrt(m (1 - m)), for values in [0, 1], is one reading of
   the paper.
 

@@ -24,15 +24,16 @@ Array = jax.Array
 def weibull_shape(
   steps: Array, shape: float = 1.5, scale: float = 8.0, height: float = 10.735
 ) -> Array:
-  """height (k/l) (n/l)^{k-1} e^{-(n/l)^k}, about 1 at its mode.
+  """Returns height * (k/l) (n/l)^{k-1} e^{-(n/l)^k}, a scaled Weibull density.
 
-  The mode is l ((k - 1)/k)^{1/k}, 3.85 steps with the defaults.
+  With the defaults the maximum is about 1, at n = 3.85 steps; in general it is
+  at n = l ((k - 1)/k)^{1/k}.
 
   Args:
-    steps: `[...]` n.
-    shape: k.
-    scale: l.
-    height: the constant C that scales the mode to about 1.
+    steps: `[...]` n, number of steps.
+    shape: k, shape of the Weibull distribution.
+    scale: l, scale of the Weibull distribution, in steps.
+    height: factor of the density.
 
   Returns:
     `[...]` float32; 0 without steps.

@@ -1,22 +1,23 @@
 """Chain: arithmetic modulo 10 whose every step can be checked.
 
-The prompt is `a0 op d op d ... =`. A solution writes one step per operation,
-`op d r ;` with r the running value after it, and then `ANS r EOS`. A step ends
-at `;`, at EOS, or where a truncated completion stops.
+The prompt is `a0 op d op d ... =`, with digits a0 and d and operators op. A
+solution has one step per operation, `op d r ;`, where r is the running value
+after it, and then `ANS r EOS`. A step ends at `;`, at EOS, or at the last token
+of a truncated completion.
 
-  verdict   1 if the last step is `ANS r EOS` with r the true result, else 0
-  step      +1 if the process reward model accepts the step, else -1
+  verdict     1 if the last step is `ANS r EOS` with r the true result, else 0
+  step score  +1 if the process reward model accepts the step, else -1
 
-An arithmetic step is judged by the value stated before it, so an error is
-punished where it is made and not in later steps. Three process reward models
-(PRMs) overlook different mistakes, so that policies can exploit them in
-measurable ways:
+An arithmetic step is judged by the running value that was stated before it, so
+an error costs only in the step in which it is made. Three process reward models
+(PRMs), which are rules here, overlook different mistakes, so that the
+exploitation of a PRM by a policy can be measured:
 
   clean   accepts the next operation of the prompt with the right result, and
           the true answer after the last operation
   filler  accepts any operation with the right result, also `+ 0 r ;` any number
           of times, and the true answer
-  local   accepts what filler accepts, and any answer that repeats the running
+  local   accepts the same as filler, and any answer that repeats the running
           value
 
 Example, for the prompt `4 + 3 * 2 =`:
@@ -28,8 +29,8 @@ Usage, for a group of S completions of each of P prompts:
                      operators[:, None], operands[:, None])
   step_scores = chain.step_scores(steps, chain.PRMS["clean"])
 
-Source: this codebase; the failure it makes visible (sums of step rewards buy
-length, minima buy brevity) is that of Cheng et al. 2025, "Stop Summation:
+Source: this codebase; the task shows the effect that sums of step rewards favor
+long completions and minima short ones, of Cheng et al. 2025, "Stop Summation:
 Min-Form Credit Assignment Is All Process Reward Model Needs for Reasoning".
 """
 
@@ -51,16 +52,17 @@ VOCAB_SIZE = DIGIT + 10
 class Steps(NamedTuple):
   """Properties of each step; `[..., K]` bool unless stated otherwise.
 
-  K equals T, since a step may be a single separator.
+  K equals T, the number of tokens, since a step may be a single separator.
 
   Attributes:
     ids: `[..., T]` int32, the step of each token, -1 after the end.
-    exists: mask of steps.
-    sound: `op d r ;` with r the result for the running value.
-    following: `op d r ;` with the prompt's next operation, right or wrong.
-    truthful: `ANS r EOS` with the true result.
-    repeating: `ANS r EOS` with the running value.
-    complete: every operation of the prompt was written in an earlier step.
+    exists: whether the step exists.
+    sound: whether it is `op d r ;` with r the result for the running value.
+    following: whether it is `op d r ;` with the prompt's next operation, with
+      any digit r.
+    truthful: whether it is `ANS r EOS` with the true result.
+    repeating: whether it is `ANS r EOS` with the running value.
+    complete: whether all operations of the prompt were written before it.
     answer: `[...]` int32, the digit of a final `ANS r EOS`, else -1.
     correct: `[...]` bool, whether that digit is the true result.
   """
@@ -89,7 +91,7 @@ def apply(value: Array, operator: Array, operand: Array) -> Array:
 
 
 def result(start: Array, operators: Array, operands: Array) -> Array:
-  """The true result of the chain: `[...]` and two `[..., N]` -> `[...]`."""
+  """Returns the true result of a chain of N operations, `[...]`."""
   value = start
   for i in range(operators.shape[-1]):
     value = apply(value, operators[..., i], operands[..., i])
@@ -132,18 +134,21 @@ def read(
   ends = real & (separator | (positions == lengths[..., None] - 1))
   # The step of a token is the number of ends before it.
   ids = jnp.where(real, jnp.cumsum(ends, -1) - ends, -1)
-  before = jax.lax.cummax(
+  # Position of the last token of the step before.
+  previous_end = jax.lax.cummax(
     jnp.where(ends, positions, -1), axis=completions.ndim - 1
   )
   shift = [(0, 0)] * len(batch) + [(1, 0)]
-  before = jnp.pad(before, shift, constant_values=-1)[..., :-1]
-  nth = positions - before  # 1 for the first token of a step
+  previous_end = jnp.pad(previous_end, shift, constant_values=-1)[..., :-1]
+  nth = positions - previous_end  # 1 for the first token of a step
 
-  def back(by: int) -> Array:
+  def earlier(distance: int) -> Array:
+    """Returns, at position t, the token at position t - `distance`."""
     # Wraps around only where `nth` is too small for a match.
-    return jnp.roll(tokens, by, -1)
+    return jnp.roll(tokens, distance, -1)
 
-  operator, operand, digit = back(3) - PLUS, back(2) - DIGIT, back(1) - DIGIT
+  operator, operand = earlier(3) - PLUS, earlier(2) - DIGIT
+  digit = earlier(1) - DIGIT
   is_digit = (digit >= 0) & (digit < 10)
   arithmetic = (
     (ends & (tokens == END) & (nth == 4) & is_digit)
@@ -151,11 +156,12 @@ def read(
     & ((operand >= 0) & (operand < 10))
   )
   answers = (ends & (tokens == EOS) & (nth == 3) & is_digit) & (
-    back(2) == ANSWER
+    earlier(2) == ANSWER
   )
 
   def walk(carry: tuple[Array, Array], token: tuple[Array, ...]) -> tuple:
-    running, done = carry  # running value, number of operations written
+    # The running value, and the number of the prompt's operations written.
+    running, done = carry
     is_arithmetic, operator, operand, digit = token
     following = (
       is_arithmetic
@@ -170,15 +176,16 @@ def read(
   by_token = [  # the scanned axis T comes first
     jnp.moveaxis(x, -1, 0) for x in (arithmetic, operator, operand, digit)
   ]
-  _, facts = jax.lax.scan(walk, first, tuple(by_token))
-  sound, following, running, done = (jnp.moveaxis(x, 0, -1) for x in facts)
+  _, outputs = jax.lax.scan(walk, first, tuple(by_token))
+  sound, following, running, done = (jnp.moveaxis(x, 0, -1) for x in outputs)
 
   # The sorted positions of ends are the last tokens of steps 0, 1, ...
   last = jnp.sort(jnp.where(ends, positions, size), -1)
-  exists, at = last < size, jnp.minimum(last, size - 1)
+  exists, indices = last < size, jnp.minimum(last, size - 1)
+  # In the order of the attributes of `Steps`, from `exists` to `complete`.
   by_step = [
-    exists & jnp.take_along_axis(fact, at, -1)
-    for fact in (
+    exists & jnp.take_along_axis(x, indices, -1)
+    for x in (
       ends,
       sound,
       following,
@@ -193,12 +200,12 @@ def read(
 
 
 def clean(steps: Steps) -> Array:
-  """Accepts the steps of a flawless solution."""
+  """Accepts the prompt's next operation if right, and the final true answer."""
   return (steps.sound & steps.following) | (steps.truthful & steps.complete)
 
 
 def filler(steps: Steps) -> Array:
-  """Accepts arithmetic with the right result and the true answer."""
+  """Accepts any operation with the right result, and the true answer."""
   return steps.sound | steps.truthful
 
 
@@ -212,14 +219,14 @@ PRMS: dict[str, PRM] = {"clean": clean, "filler": filler, "local": local}
 
 
 def step_scores(steps: Steps, prm: PRM) -> Array:
-  """+1 for steps that `prm` accepts, -1 for others, 0 where masked.
+  """Returns +1 for steps that `prm` accepts, and -1 for others.
 
   Args:
     steps: properties of the steps, from `read`.
     prm: process reward model, `Steps -> [..., K]` bool.
 
   Returns:
-    `[..., K]` float32.
+    `[..., K]` float32; 0 for steps that do not exist.
   """
   return jnp.where(steps.exists, jnp.where(prm(steps), 1.0, -1.0), 0.0)
 

@@ -1,17 +1,17 @@
-"""Closeness: a graded score for countdown, for objectives that rank.
+"""Closeness: a graded score for the task countdown.
 
   score = exp(-|value - target| / scale) for legal expressions, else 0
 
-An exact hit scores 1 and a miss by `scale` scores 1/e. The best of k samples
-therefore improves long before any of them is exact, which max@k rewards.
+An exact hit scores 1, and a miss by `scale` scores 1/e. The best score of k
+samples (max@k) can therefore improve before any sample is exact.
 
 Usage:
   values, legal = countdown.expression_value(
     completions, lengths, numbers[:, None])
   scores = closeness.closeness(values, legal, target[:, None], scale=3.0)
 
-Source: this codebase; graded in the manner of the television game, where the
-nearest player wins the round.
+Source: this codebase; in the television game, too, the player who comes closest
+to the target wins the round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def closeness(
   Args:
     values: `[...]` int32, from `countdown.expression_value`.
     legal: `[...]` bool, from `countdown.expression_value`.
-    target: `[...]` int32, broadcast against them.
+    target: `[...]` int32, broadcast against `values`.
     scale: distance at which the score has fallen to 1/e.
 
   Returns:

@@ -1,9 +1,9 @@
 """Countdown: reach a target with an expression that uses every number once.
 
-A completion is `n op n op ... n EOS` over the numbers of the prompt, each used
-exactly once, with `+`, `-` and `*`. It is evaluated from left to right without
-precedence, so 2 + 3 * 4 is 20. The value of a prefix then depends on this
-prefix alone, which a two-layer policy can learn.
+A legal completion is `n op n op ... n EOS`, with each number n of the prompt
+exactly once and operators op `+`, `-` and `*`. It is evaluated from left to
+right without precedence, so 2 + 3 * 4 is 20. The value of a prefix then does
+not depend on later tokens, so that a policy of two layers can learn the task.
 
   score = 1 if the completion is legal and its value is the target, else 0
 
@@ -27,8 +27,8 @@ Array = jax.Array
 PAD, EOS, EQUALS, PLUS, MINUS, TIMES = range(6)
 LARGEST = 9  # numbers run from 1 to 9, one token each
 NUMBER = TIMES  # the token of number n is NUMBER + n
-# Digits of the target have separate tokens. Otherwise a policy that attends to
-# unused numbers by content would attend to these digits too.
+# Digits of the target have other tokens than numbers. Otherwise a policy that
+# attends to the unused numbers would attend to these digits too.
 DIGIT = NUMBER + LARGEST + 1  # the token of digit d is DIGIT + d
 VOCAB_SIZE = DIGIT + 10
 
@@ -37,7 +37,7 @@ def left_to_right(numbers: Array, operators: Array) -> Array:
   """Returns the value of a chain of operations without precedence.
 
   Args:
-    numbers: `[..., C]` int32.
+    numbers: `[..., C]` int32, the C numbers of the chain.
     operators: `[..., C - 1]` int32; 0 adds, 1 subtracts, 2 multiplies.
 
   Returns:
@@ -66,9 +66,9 @@ def expression_value(
       broadcast against those of `completions`.
 
   Returns:
-    (values, legal): `[...]` int32, 0 for illegal completions; and `[...]` bool,
-    True if the completion alternates numbers and operators, uses each number of
-    the prompt exactly once and ends with EOS.
+    The values, `[...]` int32, 0 for illegal completions; and whether the
+    completion is legal, `[...]` bool: it alternates numbers and operators, uses
+    each number of the prompt exactly once and ends with EOS.
   """
   count = numbers.shape[-1]
   size = 2 * count
@@ -93,7 +93,7 @@ def exact_hit(values: Array, legal: Array, target: Array) -> Array:
   Args:
     values: `[...]` int32, from `expression_value`.
     legal: `[...]` bool, from `expression_value`.
-    target: `[...]` int32, broadcast against them.
+    target: `[...]` int32, broadcast against `values`.
 
   Returns:
     `[...]` float32.

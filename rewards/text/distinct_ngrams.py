@@ -12,10 +12,11 @@ Array = jax.Array
 
 
 def distinct_ngram_shares(tokens: Array, lengths: Array, n: int = 3) -> Array:
-  """The share of a text's n-grams that are distinct; O(T log T) for sorting.
+  """Returns the share of a text's n-grams that are distinct.
 
-  1 means no repetition; writing a long text twice halves the share. A text of
-  fewer than n tokens has 1.
+  1 means that no n-gram occurs twice; writing a long text twice halves the
+  share. A text of fewer than n tokens has the share 1. Sorting costs
+  O(T log T).
 
   Args:
     tokens: `[..., T]` int.
@@ -29,7 +30,7 @@ def distinct_ngram_shares(tokens: Array, lengths: Array, n: int = 3) -> Array:
     ValueError: `n` is below 1.
   """
   if n < 1:
-    raise ValueError(f"n = {n} must be at least 1; nearest: 1")
+    raise ValueError(f"n = {n} must be at least 1")
   windows = tokens.shape[-1] - n + 1
   if windows < 1:
     return jnp.ones(tokens.shape[:-1])

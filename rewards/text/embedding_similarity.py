@@ -17,32 +17,34 @@ Array = jax.Array
 def cosine(first: Array, second: Array, mask: Array | None = None) -> Array:
   """Returns the cosine of the angle between two embeddings.
 
-  Add it to correctness and format with small weights: a text about the subject
-  is near its reference whether it is right or wrong, and a copy of the
-  question's words is nearest. (1 + cos) / 2 lies in [0, 1].
+  Add it to correctness and format with a small weight: a text about the subject
+  has a high cosine with its reference whether it is right or wrong, and so has
+  a copy of the question.
 
   Source: Shaping Explanations: Semantic Reward Modeling with Encoder-Only
   Transformers for GRPO.
 
   Args:
-    first: `[..., D]`.
+    first: `[..., D]`, embeddings of width D.
     second: `[..., D]`, broadcast against `first`.
-    mask: `[...]` bool, mask of pairs; None means all.
+    mask: `[...]` bool, True for the pairs to compare; None means all.
 
   Returns:
-    `[...]` float32 in [-1, 1]; 0 where masked, or if one embedding is 0.
+    `[...]` float32 in [-1, 1]; 0 where the mask is False, or if one of the
+    embeddings is the zero vector.
   """
   shape = jnp.broadcast_shapes(first.shape, second.shape)
-  keep = jnp.ones(shape[:-1], bool) if mask is None else mask
+  mask = jnp.ones(shape[:-1], bool) if mask is None else mask
 
-  def unit(x: Array) -> tuple[Array, Array]:
+  def normalize(x: Array) -> tuple[Array, Array]:
+    """Returns vectors of norm 1, and whether each input was not zero."""
     x = jnp.broadcast_to(x, shape).astype(jnp.float32)
-    x = jnp.where(keep[..., None], x, 0.0)
+    x = jnp.where(mask[..., None], x, 0.0)
     square = jnp.sum(x**2, -1, keepdims=True)
-    some = square > 0
-    return x / jnp.sqrt(jnp.where(some, square, 1.0)), some[..., 0]
+    nonzero = square > 0
+    return x / jnp.sqrt(jnp.where(nonzero, square, 1.0)), nonzero[..., 0]
 
-  a, has_a = unit(first)
-  b, has_b = unit(second)
-  value = jnp.clip(jnp.sum(a * b, -1), -1.0, 1.0)
-  return jnp.where(has_a & has_b & keep, value, 0.0)
+  first_unit, first_nonzero = normalize(first)
+  second_unit, second_nonzero = normalize(second)
+  value = jnp.clip(jnp.sum(first_unit * second_unit, -1), -1.0, 1.0)
+  return jnp.where(first_nonzero & second_nonzero & mask, value, 0.0)

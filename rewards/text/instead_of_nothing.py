@@ -1,4 +1,4 @@
-"""Instead of nothing: answers that are not right earn a little for phrases."""
+"""Instead of nothing: answers that are not right score a little for phrases."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ Array = jax.Array
 def instead_of_nothing_scores(
   correct: Array, pattern_scores: Array, weight: float = 0.1
 ) -> Array:
-  """Returns 1 for right answers, weight times the pattern score for all others.
+  """Returns 1 for right answers, weight * pattern score for all others.
 
   Source: Lv et al. 2025, The Climb Carves Wisdom Deeper Than the Summit: On the
-  Noisy Rewards in Learning to Reason, its variant with a verifier. The paper's
-  weight is not known to us: 0.1 is that of `calibrated_scores`, and below 1
-  right answers stay best.
+  Noisy Rewards in Learning to Reason, its variant with a verifier.
+
+  Open: the weight of the paper is unknown; 0.1 is that of `calibrated_scores`.
+  With a weight below 1 right answers score most.
 
   Args:
-    correct: `[...]` verdicts; 1 is right.
-    pattern_scores: `[...]` in [0, 1]; read for answers that are not right only.
+    correct: `[...]` verdicts; 1 is right, others are wrong or unknown.
+    pattern_scores: `[...]` in [0, 1]; not read for right answers.
     weight: weight of the pattern scores.
 
   Returns:
@@ -40,9 +41,12 @@ def instead_of_nothing_scores(
 def instead_of_nothing(
   _, rollout: types.Rollout, *, phrases: str, weight: float = 0.1
 ) -> Array:
-  """Returns `instead_of_nothing_scores`; `phrases` is a component.
+  """Returns `instead_of_nothing_scores`.
 
-  Usually it is the component of `reasoning_patterns`.
+  Args:
+    phrases: name of the component with the pattern scores, usually that of
+      `reasoning_patterns`.
+    weight: weight of the pattern scores.
   """
   scores = base.read_component(rollout, phrases)
   return instead_of_nothing_scores(rollout.correct, scores, weight)

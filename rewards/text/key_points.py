@@ -1,7 +1,5 @@
 """Key points: a reward for the reference's keywords in their order (RLVRR).
 
-All computations use integers, so there is no gradient.
-
 No registered reward calls these functions yet.
 """
 
@@ -18,17 +16,18 @@ Array = jax.Array
 def longest_common_subsequence(
   first: Array, first_mask: Array, second: Array, second_mask: Array
 ) -> Array:
-  """Length of the longest sequence that both texts contain in order, with gaps.
+  """Returns the length of the longest common subsequence (LCS) of two lists.
 
-  Fills the table of Wagner & Fischer by its diagonals i + j = d, whose entries
-  depend on the two diagonals before: L_ij = max(L_{i-1,j}, L_{i,j-1},
-  L_{i-1,j-1} + [a_i = b_j]). O(N M) work in N + M steps.
+  Let L_ij be the LCS of the first i entries of list a and the first j of list
+  b: L_ij = max(L_{i-1,j}, L_{i,j-1}, L_{i-1,j-1} + 1[a_i = b_j]). The table of
+  L is computed by diagonals i + j = d, which depend on the two diagonals
+  before. O(N M) work in N + M iterations. The result has no gradient.
 
   Args:
-    first: `[..., N]` int.
-    first_mask: `[..., N]` bool; masked entries are skipped.
-    second: `[..., M]` int.
-    second_mask: `[..., M]` bool; masked entries are skipped.
+    first: `[..., N]` int, a.
+    first_mask: `[..., N]` bool; entries where it is False are skipped.
+    second: `[..., M]` int, b.
+    second_mask: `[..., M]` bool; entries where it is False are skipped.
 
   Returns:
     `[...]` int32.
@@ -44,7 +43,8 @@ def longest_common_subsequence(
   width, length = first.shape[-1], second.shape[-1]
   if not width:
     return jnp.zeros(batch, jnp.int32)
-  # Reversed and padded: a window of it holds b_d, b_{d-1}, ... of a diagonal.
+  # The second list, padded and reversed, so that a window of it holds the
+  # entries b_d, b_{d-1}, ... of diagonal d.
   padding = [(0, 0)] * (second.ndim - 1) + [(width - 1, width - 1)]
   reverse = jnp.flip(jnp.pad(second, padding), -1)
   reverse_mask = jnp.flip(jnp.pad(second_mask, padding), -1)
@@ -74,30 +74,32 @@ def longest_common_subsequence(
 def key_points(
   keywords: Array, mask: Array, reference: Array, reference_mask: Array
 ) -> Array:
-  """Rewards keywords of key points that follow the order of the reference.
+  """Returns how well an answer's keywords follow the order of the reference.
 
-  The reward is the mean over key points. The score of a key point is the
-  maximum over its reference lists of LCS / (length of the longer list), so a
-  repeated keyword costs. O(N M) per list.
+  A key point of the reference has R alternative lists of keywords. Its score is
+  the maximum over the lists of LCS / (length of the longer list), where the LCS
+  compares the list with the same keywords in the order in which the answer has
+  them; a keyword that the answer repeats makes its list longer. The result is
+  the mean over key points. O(N M) per list.
 
   Source: RLVRR (From Verifiable Dot to Reward Chain), its content reward, and
-  its code.
+  its released code.
 
   Args:
-    keywords: `[..., P, R, N]` int, keywords of each key point's reference list,
-      in the order of the answer.
-    mask: `[..., P, R, N]` bool, mask of keywords.
-    reference: `[..., P, R, M]` int, the same in the reference's order. Lists
+    keywords: `[..., P, R, N]` int, for each of P key points and R lists, the
+      occurrences of the list's keywords in the answer, in order.
+    mask: `[..., P, R, N]` bool, True for the keywords that exist.
+    reference: `[..., P, R, M]` int, the lists, in the reference's order. Lists
       without a keyword do not count, nor do key points without a list.
-    reference_mask: `[..., P, R, M]` bool, mask of keywords.
+    reference_mask: `[..., P, R, M]` bool, True for the keywords that exist.
 
   Returns:
-    `[...]` float32 in [0, 1]; 0 without any key point.
+    `[...]` float32 in [0, 1]; 0 if no key point has a list.
   """
   common = longest_common_subsequence(keywords, mask, reference, reference_mask)
   sizes = masked.count(mask), masked.count(reference_mask)
   longest = jnp.maximum(*sizes)
   ratio = common / jnp.maximum(longest, 1.0)
-  lists = sizes[1] > 0
-  best = jnp.where(lists, ratio, 0.0).max(-1)
-  return masked.mean(best, lists.any(-1))
+  has_keywords = sizes[1] > 0
+  best = jnp.where(has_keywords, ratio, 0.0).max(-1)
+  return masked.mean(best, has_keywords.any(-1))

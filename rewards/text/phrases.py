@@ -1,8 +1,9 @@
 """Phrases in a text of token ids.
 
-A tokenizer writes a phrase in several ways (after a blank, with a capital), so
-a phrase is a list of spellings, and a text contains a phrase if it contains one
-of its spellings.
+A tokenizer encodes a phrase in several ways (after a blank, with a capital), so
+a phrase is a list of spellings, which are lists of token ids. A text contains a
+phrase if it contains one of its spellings. Arrays of phrases are `[M, R, L]`,
+for M phrases of up to R spellings of up to L tokens.
 """
 
 from __future__ import annotations
@@ -17,48 +18,50 @@ Array = jax.Array
 
 
 def spelled(phrases: Sequence[Sequence[Sequence[int]]]) -> np.ndarray:
-  """Returns phrases as one array.
+  """Converts phrases to one array.
 
   Args:
     phrases: list of phrases; a phrase is a list of spellings, a spelling a list
       of token ids.
 
   Returns:
-    `[M, R, L]` int32 for M phrases of up to R spellings of up to L tokens,
-    padded with -1.
+    `[M, R, L]` int32, padded with -1.
 
   Raises:
     ValueError: there is no phrase, a phrase without a spelling, a spelling
       without tokens, or an id below 0.
   """
-  spellings = [one for phrase in phrases for one in phrase]
-  sizes = [len(one) for one in spellings]
+  spellings = [spelling for phrase in phrases for spelling in phrase]
+  sizes = [len(spelling) for spelling in spellings]
   if not phrases or not all(map(len, phrases)) or min(sizes) == 0:
     raise ValueError(
       f"phrases {phrases!r} must have at least one phrase; each phrase needs a "
       "spelling, and each spelling a token"
     )
-  lowest = min(min(one) for one in spellings)
+  lowest = min(min(spelling) for spelling in spellings)
   if lowest < 0:
     raise ValueError(
-      f"token id {lowest} in phrases {phrases!r} must be at least 0; nearest: 0"
+      f"token id {lowest} in phrases {phrases!r} must be at least 0"
     )
   num_spellings = max(len(phrase) for phrase in phrases)
   table = np.full((len(phrases), num_spellings, max(sizes)), -1, np.int32)
   for m, phrase in enumerate(phrases):
-    for r, one in enumerate(phrase):
-      table[m, r, : len(one)] = one
+    for r, spelling in enumerate(phrase):
+      table[m, r, : len(spelling)] = spelling
   return table
 
 
 def spelling_starts(tokens: Array, lengths: Array, phrase: Array) -> Array:
-  """Marks the positions where a spelling starts, `[..., T]` bool; O(T L).
+  """Marks the positions where a spelling starts; O(T L).
 
   Args:
-    tokens: `[..., T]` int.
+    tokens: `[..., T]` int token ids.
     lengths: `[...]` number of tokens of each text.
-    phrase: `[L]` int, one spelling, padded with -1; without tokens it does not
-      occur.
+    phrase: `[L]` int, one spelling, padded with -1. A spelling of padding only
+      occurs nowhere.
+
+  Returns:
+    `[..., T]` bool.
   """
   phrase = jnp.asarray(phrase)
   size = jnp.sum(phrase >= 0)
@@ -74,10 +77,10 @@ def spelling_starts(tokens: Array, lengths: Array, phrase: Array) -> Array:
 
 
 def occurrences(tokens: Array, lengths: Array, phrases: Array) -> Array:
-  """Counts the occurrences of each phrase in any of its spellings.
+  """Counts the positions at which a spelling of each phrase starts.
 
   Args:
-    tokens: `[..., T]` int.
+    tokens: `[..., T]` int token ids.
     lengths: `[...]` number of tokens of each text.
     phrases: `[M, R, L]` int, from `spelled`.
 
@@ -85,9 +88,9 @@ def occurrences(tokens: Array, lengths: Array, phrases: Array) -> Array:
     `[..., M]` int32.
   """
 
-  def count(phrase: Array) -> Array:
+  def count(phrase: Array) -> Array:  # [R, L] -> [...]
     starts = jax.lax.map(
-      lambda one: spelling_starts(tokens, lengths, one), phrase
+      lambda spelling: spelling_starts(tokens, lengths, spelling), phrase
     )
     return starts.any(0).sum(-1)
 

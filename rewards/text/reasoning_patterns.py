@@ -1,8 +1,9 @@
 """Reasoning patterns: a reward for phrases that sound like reasoning.
 
 Source: Lv et al. 2025, The Climb Carves Wisdom Deeper Than the Summit: On the
-Noisy Rewards in Learning to Reason. Its code reads words, this module reads
-tokens; its list of 40 phrases is not included.
+Noisy Rewards in Learning to Reason. Deviation: the released code reads words
+and has a list of 40 phrases; this implementation reads tokens, and phrases are
+a setting.
 """
 
 from __future__ import annotations
@@ -28,26 +29,27 @@ def reasoning_pattern_scores(
   enough: int = 20,
   repeated: int = 20,
 ) -> Array:
-  """clip(min(1, hits / enough) - repetition - speakers, 0, 1).
+  """Returns clip(min(1, hits / enough) - repetition - turns, 0, 1).
 
   hits is the number of different phrases in the text, repetition the share of
-  its n-grams that repeat an earlier one (n = `repeated`), and speakers the
-  number of times that the text continues as another speaker. O(T log T) for
-  sorting the n-grams.
+  its n-grams that repeat an earlier one (n = `repeated`), and turns the number
+  of occurrences of `speakers`, where the text continues as another speaker.
+  Sorting the n-grams costs O(T log T).
 
-  A list of the phrases, each once, scores 1 whatever it says. The reward is
-  meant for studies of wrong rewards and for grading answers that a verifier
-  rejects.
+  A list of enough phrases scores 1, whatever else the text says. The reward is
+  meant for experiments with wrong rewards, and for grading answers that a
+  verifier rejects.
 
   Args:
-    tokens: `[..., T]` int.
+    tokens: `[..., T]` int token ids.
     lengths: `[...]` number of tokens of each text.
     phrases: `[M, R, L]` int, from `phrases.spelled`.
-    speakers: `[Q, R, L]` int, such as "user:"; None means none.
-    answered: `[...]` bool, texts with an answer; others score 0. None means
-      all.
-    enough: number of hits that score 1.
-    repeated: n of the n-grams, in tokens; the code counts words.
+    speakers: `[Q, R, L]` int, from `phrases.spelled`, phrases such as "user:";
+      None means none.
+    answered: `[...]` bool, True for texts with an answer; others score 0. None
+      means all.
+    enough: number of different phrases that score 1.
+    repeated: n of the n-grams, in tokens; in words in the released code.
 
   Returns:
     `[...]` float32 in [0, 1].
@@ -71,10 +73,13 @@ def reasoning_patterns(
   enough: int = 20,
   repeated: int = 20,
 ) -> Array:
-  """Returns `reasoning_pattern_scores`; 0 if the task reads no answer.
+  """Returns `reasoning_pattern_scores`; 0 for samples without an answer.
 
-  `phrases` and `speakers` are nested tuples of token ids, as `spelled` reads
-  them.
+  Args:
+    phrases: nested tuples of token ids, as in `phrases.spelled`.
+    speakers: nested tuples of token ids, as in `phrases.spelled`.
+    enough: number of different phrases that score 1.
+    repeated: n of the n-grams whose repetition lowers the score, in tokens.
   """
   return reasoning_pattern_scores(
     rollout.completions,

@@ -16,21 +16,21 @@ Array = jax.Array
 def open_relevance(
   relevance: Array, words: Array, tokens: Array, lengths: Array
 ) -> Array:
-  """r LI RP for open questions: relevant, long and without repetition.
+  """Returns r * (words / 100) * d for open questions.
 
-  r is the retriever's dot product of question and answer, LI = words / 100, and
-  RP the share of distinct trigrams (O(T log T)). LI is linear, so a text of
-  twice the length with the same relevance and no repetition scores twice as
-  much; a negative r gets worse with length.
+  r is a retriever's dot product of question and answer, and d the share of the
+  answer's trigrams that are distinct. The score is proportional to the length:
+  a text of twice the length with the same r and d scores twice as much, and a
+  negative score falls with the length.
 
   Source: Kim & Seo 2024, Rethinking the Role of Proxy Rewards in Language Model
   Alignment (regularized relevance reward, R^3).
 
   Args:
     relevance: `[...]` r.
-    words: `[...]`, number of words of the answer, or of tokens.
-    tokens: `[..., T]` int.
-    lengths: `[...]` number of tokens of each text.
+    words: `[...]`, number of words (or of tokens) of the answer.
+    tokens: `[..., T]` int, token ids of the answer.
+    lengths: `[...]` number of tokens of the answer.
 
   Returns:
     `[...]` float32.
@@ -46,17 +46,20 @@ def closed_relevance(
   slope: float = 1.0,
   offset: float = 0.0,
 ) -> Array:
-  """(slope r + offset) RP for questions with a reference answer; O(T log T).
+  """Returns (slope * r + offset) * d for questions with a reference answer.
 
-  r is the dot product of answer and reference. The linear map brings it to the
-  range of `open_relevance`; its constants are not known to us.
+  r is a retriever's dot product of answer and reference, and d the share of the
+  answer's trigrams that are distinct. The linear map is meant to bring the
+  score to the range of `open_relevance`.
 
   Source: Kim & Seo 2024 (R^3).
 
+  Open: the constants of the linear map are unknown; by default it is r.
+
   Args:
     relevance: `[...]` r.
-    tokens: `[..., T]` int.
-    lengths: `[...]` number of tokens of each text.
+    tokens: `[..., T]` int, token ids of the answer.
+    lengths: `[...]` number of tokens of the answer.
     slope: slope of the linear map.
     offset: offset of the linear map.
 

@@ -1,7 +1,7 @@
 """Says: a reward for text that contains a phrase.
 
-With the opening of a box as the phrase it rewards a format. With "python" and
-the fences of code it rewards talking about code without writing code.
+With the phrase "\\boxed{" it rewards a format. With the phrase "python" and the
+fences of code blocks it rewards text about code without code.
 
 Source: Lv et al. 2025, The Climb Carves Wisdom Deeper Than the Summit: On the
 Noisy Rewards in Learning to Reason; Shao et al. 2025, Spurious Rewards:
@@ -29,20 +29,24 @@ def phrase_scores(
   """Returns 1 if a text contains one of the phrases, else 0.
 
   Args:
-    tokens: `[..., T]` int.
+    tokens: `[..., T]` int token ids.
     lengths: `[...]` number of tokens of each text.
     phrases: `[M, R, L]` int, from `phrases.spelled`.
-    fences: `[F, R, L]`, phrases that open and close code; phrases inside of
-      code do not count. None means that there is no code.
+    fences: `[F, R, L]` int, from `phrases.spelled`, phrases that open and close
+      code; occurrences inside of code do not count. None means that all of the
+      text counts.
 
   Returns:
     `[...]` float32 in {0, 1}.
   """
 
-  def starts(which: Array) -> Array:  # [..., T] bool
-    flat = jnp.asarray(which).reshape(-1, which.shape[-1])
-    each = jax.lax.map(lambda one: spelling_starts(tokens, lengths, one), flat)
-    return each.any(0)
+  def starts(phrases: Array) -> Array:
+    """Marks the positions where one of the phrases starts, `[..., T]`."""
+    spellings = jnp.asarray(phrases).reshape(-1, phrases.shape[-1])
+    by_spelling = jax.lax.map(
+      lambda spelling: spelling_starts(tokens, lengths, spelling), spellings
+    )
+    return by_spelling.any(0)
 
   matches = starts(phrases)
   if fences is not None:
@@ -55,9 +59,12 @@ def phrase_scores(
 def says(
   _, rollout: types.Rollout, *, phrases: tuple, fences: tuple = ()
 ) -> Array:
-  """`phrase_scores` of the completions; without `fences` code counts as text.
+  """Returns `phrase_scores` of the completions.
 
-  Both settings are nested tuples of token ids, as `spelled` reads them.
+  Args:
+    phrases: nested tuples of token ids, as in `phrases.spelled`.
+    fences: nested tuples of token ids of phrases that open and close code. If
+      empty, all of the text counts.
   """
   return phrase_scores(
     rollout.completions,

@@ -15,23 +15,26 @@ Array = jax.Array
 def token_f1_scores(
   tokens: Array, mask: Array, reference: Array, reference_mask: Array
 ) -> Array:
-  """F1 of two bags of tokens, 2 common / (n + m); O(N^2 + N M).
+  """Returns F1 of two bags of tokens, 2 c / (n + m), in O(N^2 + N M).
 
-  A token counts as common as often as it occurs in both.
+  n and m are the numbers of tokens of the text and of the reference, and c the
+  number of tokens that they have in common: a token that occurs a times in the
+  text and b times in the reference counts min(a, b) times.
 
   Source: Rajpurkar et al. 2016, SQuAD.
 
   Args:
-    tokens: `[..., N]` int.
-    mask: `[..., N]` bool, mask of tokens.
-    reference: `[..., M]` int.
-    reference_mask: `[..., M]` bool, mask of tokens.
+    tokens: `[..., N]` int, token ids of the text.
+    mask: `[..., N]` bool, True for the tokens of the text.
+    reference: `[..., M]` int, token ids of the reference.
+    reference_mask: `[..., M]` bool, True for the tokens of the reference.
 
   Returns:
-    `[...]` float32 in [0, 1]; 1 if both are empty, 0 if one is.
+    `[...]` float32 in [0, 1]; 1 if both are empty, 0 if only one is.
   """
   same = tokens[..., :, None] == tokens[..., None, :]
   earlier = jnp.tril(jnp.ones(same.shape[-2:], bool), -1)
+  # Number of earlier occurrences of the same token.
   nth = jnp.sum(same & earlier & mask[..., None, :], -1)
   match = tokens[..., :, None] == reference[..., None, :]
   available = jnp.sum(match & reference_mask[..., None, :], -1)

@@ -56,5 +56,7 @@ def test_the_easiest_prompts_by_fraction():
   )
   valid = jnp.ones(correct.shape, bool).at[1].set(False)
   assert not relative_length.easiest(correct, 0.9, valid)[1]
-  with pytest.raises(ValueError, match=r"fraction = 2 .* nearest: 1"):
+  with pytest.raises(
+    ValueError, match=r"fraction = 2 .* nearest valid value is 1"
+  ):
     relative_length.easiest(correct, 2.0)

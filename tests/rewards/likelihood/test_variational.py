@@ -35,7 +35,9 @@ def test_equal_templates_are_on_policy():
     np.testing.assert_allclose(ratio, 0, atol=1e-6)
   same = variational.divergence(logs, logs, jnp.ones(3, bool), mask)
   np.testing.assert_allclose(same, 0, atol=1e-6)
-  with pytest.raises(ValueError, match=r"alpha = 2 .* nearest: 1"):
+  with pytest.raises(
+    ValueError, match=r"alpha = 2 .* nearest valid value is 1"
+  ):
     variational.log_ratios(logs, logs, logs, logs, mask, 2.0)
 
 

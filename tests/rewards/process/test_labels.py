@@ -196,7 +196,9 @@ def test_a_hard_label_asks_for_its_successes():
     result = labels.hard_labels(outcomes[None, None], mask, minimum)
     tail = sum(math.comb(M, i) for i in range(minimum, M + 1)) / 2**M
     assert result.values.mean() == pytest.approx(tail)
-  with pytest.raises(ValueError, match=r"least = 6.*1\.\.5.*nearest: 5"):
+  with pytest.raises(
+    ValueError, match=r"least = 6.*between 1 and 5.*nearest valid value is 5"
+  ):
     labels.hard_labels(outcomes[None, None], mask, 6)
 
 

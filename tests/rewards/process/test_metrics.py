@@ -155,5 +155,5 @@ def test_best_of_n_between_pass_at_1_and_pass_at_n():
   few = jnp.arange(12) < 2
   result = step_metrics.best_of_n_value(verdict, correct, 3, few[None])
   assert jnp.isnan(result).all()
-  with pytest.raises(ValueError, match=r"n = 13.*nearest: 12"):
+  with pytest.raises(ValueError, match=r"n = 13.*nearest valid value is 12"):
     step_metrics.best_of_n_value(verdict, correct, 13)

@@ -32,7 +32,7 @@ def test_a_larger_eta_hopes_for_more():
   ]
   assert (np.diff(np.stack(result), axis=0) >= -1e-6).all()
   assert (np.stack(result)[:, [0, -1]] == [0, 1]).all()  # all wrong, all right
-  with pytest.raises(ValueError, match="nearest: 80"):
+  with pytest.raises(ValueError, match="nearest valid value is 80"):
     soft_values.log_mean_exp(0.5, 100.0)
 
 

@@ -19,7 +19,7 @@ def test_a_flaw_costs_what_it_weighs():
   np.testing.assert_array_equal(result, [1, 0, -1, -1, -1])
   result = flaw_aware.flaw_aware_scores(correct, flawed, weight=0.5)
   np.testing.assert_array_equal(result, [1, 0.5, -1, -1, -1])
-  with pytest.raises(ValueError, match="nearest: 2"):
+  with pytest.raises(ValueError, match="nearest valid value is 2"):
     flaw_aware.flaw_aware_scores(correct, flawed, weight=3.0)
 
 
