@@ -99,8 +99,8 @@ def _pack_run(
     max_samples, max_bytes = max_samples - num_shown, max_bytes - size
     if num_shown < num_samples:
       note = (
-        f"of step {_step(path):,}, {num_shown:,} of {num_samples:,} samples are "
-        "shown"
+        f"of step {_step(path):,}, {num_shown:,} of {num_samples:,} samples "
+        "are shown"
       )
       older = len(paths) - i - 1
       if older:
