@@ -80,7 +80,7 @@ def check_folder(name: str, folder: str) -> None:
   """
   if not folder.strip():
     raise ValueError(
-      f"{name} is empty; give a folder, or '.' for the current folder"
+      f"{name} is empty; name a folder, or '.' for the current folder"
     )
 
 

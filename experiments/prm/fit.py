@@ -152,7 +152,7 @@ def fit(
 
 
 def _optimizer(e: Prepared) -> optax.GradientTransformation:
-  """Returns Adam with gradient clipping, warmup, and decay to a tenth."""
+  """Returns Adam with clipped gradients, warmup and cosine decay to a tenth."""
   rate = optax.warmup_cosine_decay_schedule(
     0.0,
     e.config.learning_rate,

@@ -1,15 +1,16 @@
-"""The report of a run, made from the files of its workdir alone.
+"""Reports the results of runs, from the files in their workdirs alone.
 
   python -m experiments.report DIR... [--out FILE.html | --out FILE.png]
 
-prints a table for every run (base, trained policy, their difference) and, for
-several runs, the trained policies side by side. It writes `report.html` into
-each DIR: one page that needs no network, with pass@k, training curves, how many
-samples of a prompt are correct and what advantages they get, reward terms, step
-scores, and a browser for the rollouts. `--out` compares the runs on such a
-page, or in a picture of pass@k. Reads `config.json`, `method.txt`,
+prints a table for every run: the evaluation of the base policy (before
+training), of the trained policy, and their difference. For several runs it also
+prints tables with one column per trained policy. It writes `report.html` into
+each DIR, one page that needs no network: pass@k, training curves, the number of
+correct samples per prompt and the advantages that they get, reward terms, step
+scores, and a browser of the samples. `--out` writes such a page with all runs,
+or a picture of their pass@k. The command reads `config.json`, `method.txt`,
 `advantages.json`, `metrics.jsonl`, the evaluations (with their `.npz`) and
-`rollouts/`. Files that a run does not have yet are left out.
+`rollouts/`. What a missing file would show is left out.
 """
 
 from experiments.report.command import PAGE_FILE, main, write_page

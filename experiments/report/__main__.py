@@ -1,4 +1,4 @@
-"""`python -m experiments.report`."""
+"""Runs the command `python -m experiments.report`."""
 
 import sys
 

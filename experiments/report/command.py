@@ -1,4 +1,4 @@
-"""The command `python -m experiments.report`."""
+"""Implements the command `python -m experiments.report`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from experiments.logging import json_files
 from experiments.report import data, page, runs, samples, tables
 from experiments.report.runs import Run
 
-PAGE_FILE = "report.html"
-_SUFFIXES = (".html", ".png")
+PAGE_FILE = "report.html"  # in the workdir
+_SUFFIXES = (".html", ".png")  # of --out
 
 
 def write_page(runs_to_show: Sequence[Run], path: epath.PathLike) -> epath.Path:
-  """Writes the page of one run, or of several runs beside each other.
+  """Writes a page that shows one run or compares several.
 
   Args:
     runs_to_show: the runs.
-    path: path of the page.
+    path: path of the HTML file to write.
 
   Returns:
-    The path.
+    The same path.
   """
   packed = samples.pack([run.workdir for run in runs_to_show])
   page_data = data.collect(runs_to_show, packed)
@@ -34,7 +34,10 @@ def write_page(runs_to_show: Sequence[Run], path: epath.PathLike) -> epath.Path:
 
 
 def print_table(run: Run, console: rich.console.Console) -> None:
-  """Prints the table of a run, or its last step if nothing was evaluated."""
+  """Prints the evaluation table of a run.
+
+  Without an evaluation it prints the last logged step.
+  """
   table = tables.evaluation_table(run)
   if table is not None:
     console.print(table)
@@ -50,20 +53,22 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command.
 
   Args:
-    argv: arguments; None takes those of the process.
+    argv: arguments after the name of the command; None reads `sys.argv`.
 
   Returns:
-    The exit status: 0, or 2 for a mistake, which is printed in one line.
+    The exit status: 0, or 2 for a wrong argument, which is reported in one
+    line.
   """
   parser = argparse.ArgumentParser(
     prog="python -m experiments.report",
-    description="Tables and report.html of finished or running runs.",
+    description="Prints tables of finished or running runs, and writes a page "
+    "report.html for each.",
   )
   parser.add_argument(
     "workdirs", nargs="+", metavar="DIR", help="workdir of a run"
   )
   parser.add_argument(
-    "--out", help="the .html or .png file to write, which compares the runs"
+    "--out", help="HTML or PNG file to write, with a comparison of the runs"
   )
   options = parser.parse_args(argv)
   console = rich.console.Console()
@@ -86,7 +91,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.out.endswith(".html"):
       path = write_page(all_runs, options.out)
     else:
-      from experiments.report import picture  # imports matplotlib
+      # Imported here, because only this case needs matplotlib.
+      from experiments.report import picture
 
       with errors.usage_errors():
         figure = picture.comparison(all_runs)

@@ -1,4 +1,8 @@
-"""Collects what the page of a report shows, as JSON values."""
+"""Collects the data of a report's page, as JSON values.
+
+"Base" is the evaluation of the policy before training; S is the number of
+samples per problem or prompt.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,9 @@ from experiments.report.runs import Run, names
 from experiments.report.samples import Packed
 from experiments.training import workdirs
 
+# Prefixes of the metrics in the section of reward terms.
 _TERM_METRICS = ("score/", "reward/weight/")
+# `{quantity of a chart: its statistics without k}`.
 _QUANTITIES = {
   "pass": "accuracy/pass@",
   "maj": "accuracy/maj@",
@@ -26,17 +32,18 @@ _QUANTITIES = {
 
 
 def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
-  """Collects all that a page shows, except the samples.
+  """Collects the data of a page, except the texts of the samples.
 
   Args:
     runs: one run, or several to compare.
-    packed: their samples.
+    packed: the samples of the runs.
 
   Returns:
-    The data that `page.page` takes.
+    The first argument of `page.page`.
 
   Raises:
-    ValueError: base and trained policy were evaluated on different problems.
+    ValueError: the base and the trained policy of a run were evaluated on
+      different problems.
   """
   run_names = names(runs)
   run_data = [
@@ -52,7 +59,7 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
     "steps": packed.has_steps,
     "rollouts": bool(packed.text),
   }
-  # The config of a supervised run names no method.
+  # `{method: description}`. The config of a supervised run has no method.
   methods = {
     run.config["method"]: _describe_method(run)
     for run in runs
@@ -62,8 +69,8 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
     shown_tables = [tables.evaluation_table(runs[0])]
   else:
     shown_tables = tables.comparison_tables(runs)
-  averaged = max(curves.steps_per_point(run, len(runs)) for run in runs)
-  note = f"A point is the mean of {averaged} logged steps."
+  steps_per_point = max(curves.steps_per_point(run, len(runs)) for run in runs)
+  note = f"Each point is the mean of up to {steps_per_point} logged steps."
   return {
     "title": _title(run_names),
     "facts": _facts(runs),
@@ -75,7 +82,7 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
     "sections": [name for name, is_shown in has_section.items() if is_shown],
     "notes": {
       "rollouts": packed.note,
-      "training": note if averaged > 1 else "",
+      "training": note if steps_per_point > 1 else "",
     },
     "config": _config(runs),
     "runs": run_data,
@@ -83,6 +90,7 @@ def collect(runs: Sequence[Run], packed: Packed) -> dict[str, Any]:
 
 
 def _title(run_names: Sequence[str]) -> str:
+  """Returns "a", "a and b", "a, b and c", or the number of more runs."""
   *others, last = run_names
   if len(others) > 2:
     return f"{len(run_names)} runs"
@@ -90,10 +98,14 @@ def _title(run_names: Sequence[str]) -> str:
 
 
 def _facts(runs: Sequence[Run]) -> list[str]:
-  """Returns task, method and sizes, for the line below the title."""
+  """Returns the texts of the line below the title.
+
+  They are the tasks, the method and the number of steps of a single run, and
+  the sizes of the evaluations.
+  """
   tasks = [e.task for run in runs for e in run.evaluations.values()]
   tasks = tasks or [run.config["task"] for run in runs if "task" in run.config]
-  facts = list(dict.fromkeys(tasks))
+  facts = list(dict.fromkeys(tasks))  # without repeats
   if len(runs) == 1:
     (run,) = runs
     if "method" in run.config:
@@ -112,9 +124,13 @@ def _facts(runs: Sequence[Run]) -> list[str]:
 
 
 def _headline(run: Run) -> list[dict[str, Any]]:
-  """Returns pass@k of base and trained policy for a few k.
+  """Returns pass@k of the base and the trained policy, for up to three k.
 
-  Without verdicts it is max@k instead.
+  If no verdict is known, it is max@k. Without both evaluations it is [].
+
+  Returns:
+    Dicts with "label", "values" (texts of base and trained), and "difference":
+    its text, and 1 or -1 if its interval is above or below 0, else 0.
   """
   if set(run.evaluations) != {"base", "trained"}:
     return []
@@ -142,28 +158,40 @@ def _headline(run: Run) -> list[dict[str, Any]]:
 
 
 def _config(runs: Sequence[Run]) -> dict[str, Any]:
-  """Returns the settings of one run, or those in which several runs differ."""
-  flat = [flax.traverse_util.flatten_dict(run.config, sep=".") for run in runs]
-  keys = dict.fromkeys(key for one in flat for key in one)
+  """Returns the table of the settings of one run.
+
+  For several runs it has one column each and only the settings that differ.
+  """
+  flat_configs = [
+    flax.traverse_util.flatten_dict(run.config, sep=".") for run in runs
+  ]
+  keys = dict.fromkeys(key for config in flat_configs for key in config)
   rows = [
-    (key, [json.dumps(one[key]) if key in one else "" for one in flat])
+    (
+      key,
+      [
+        json.dumps(config[key]) if key in config else ""
+        for config in flat_configs
+      ],
+    )
     for key in keys
   ]
   if len(runs) == 1:
-    note = "The settings in config.json."
     return {
       "columns": ["value"],
       "rows": rows,
       "folded": True,
-      "note": note,
+      "note": "The settings in config.json.",
     }
-  differ = [(key, values) for key, values in rows if len(set(values)) > 1]
+  differing_rows = [
+    (key, values) for key, values in rows if len(set(values)) > 1
+  ]
   return {
     "columns": names(runs),
-    "rows": differ,
+    "rows": differing_rows,
     "folded": False,
     "note": "The settings in which the runs differ; "
-    f"{len(rows) - len(differ)} others are the same.",
+    f"{len(rows) - len(differing_rows)} others are the same.",
   }
 
 
@@ -180,7 +208,11 @@ def _run(run: Run, name: str, num_runs: int) -> dict[str, Any]:
 
 
 def _evaluations(run: Run) -> list[dict[str, Any]]:
-  """Returns the evaluations of a run that have curves, in order of steps."""
+  """Returns the evaluations of a run that have curves, by step.
+
+  The evaluation of the trained policy ("final") comes after one during training
+  at the same step.
+  """
   evaluations = [
     {
       "name": f"step {record['step']}",
@@ -201,27 +233,27 @@ def _evaluations(run: Run) -> list[dict[str, Any]]:
         "curves": _curves(evaluation.estimates, evaluation.samples),
       }
     )
-  evaluations = [one for one in evaluations if one["curves"]]
-  return sorted(evaluations, key=lambda one: (one["step"], one["final"]))
+  with_curves = [e for e in evaluations if e["curves"]]
+  return sorted(with_curves, key=lambda e: (e["step"], e["final"]))
 
 
 def _to_estimates(
   record: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Estimate]:
-  """Converts the estimates of a JSON file, in which NaN is a string."""
+  """Converts estimates from a JSON file, in which NaN is the string "NaN"."""
   return {
-    name: Estimate(**{part: float(value) for part, value in one.items()})
-    for name, one in record.items()
+    name: Estimate(**{field: float(value) for field, value in values.items()})
+    for name, values in record.items()
   }
 
 
 def _curves(
   estimates: Mapping[str, Estimate], samples: int
 ) -> dict[str, dict[str, list[float | None]]]:
-  """Returns means and bounds of every quantity for k = 1 to S.
+  """Returns `{quantity: {"mean", "low", "high"}}` with lists over k = 1 to S.
 
-  Without verdicts there is no pass@k. If the score is the verdict, max@k equals
-  pass@k and is left out.
+  pass@k and maj@k are left out if no verdict is known. max@k is left out if it
+  equals pass@k, because the scores are the verdicts.
   """
   ks = range(1, samples + 1)
   by_quantity = {
@@ -235,21 +267,24 @@ def _curves(
     del by_quantity["max"]
   return {
     quantity: {
-      part: curves.to_json_numbers(curve[:, i])
-      for i, part in enumerate(Estimate._fields)
+      field: curves.to_json_numbers(curve[:, i])
+      for i, field in enumerate(Estimate._fields)
     }
     for quantity, curve in by_quantity.items()
   }
 
 
 def _describe_method(run: Run) -> str:
+  """Returns the content of `method.txt`, or a sentence that it is missing."""
   return run.method.strip() or f"This run has no {workdirs.METHOD_FILE}."
 
 
 def _advantages(run: Run, counts: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the advantages by the number of correct samples.
+  """Returns the mean advantages by the number of correct samples.
 
-  Or under "missing" the reason why the page does not show them.
+  Returns:
+    "right", "wrong" and "note", as in `AdvantagesByCount`; or "missing", a
+    sentence that says why the page does not show them.
   """
   advantages = run.advantages
   if "missing" in advantages:

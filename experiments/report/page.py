@@ -1,9 +1,9 @@
-"""Writes the HTML page of a report.
+"""Makes the HTML page of a report.
 
-Headline and tables are HTML. Charts and the rollout browser are drawn by the
-scripts in `web/` from the data in the page. The scripts insert completions as
-text, never as HTML, and the page's content security policy forbids all
-requests.
+This module makes the HTML of the headline and the tables. The scripts in `web/`
+draw the charts and the browser of samples, from data that the page contains.
+They insert completions as text, never as HTML, and the page's content security
+policy forbids all network requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _SECURITY_POLICY = (
   '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
   "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">"
 )
-_SIGNS = {1: "up", 0: "", -1: "down"}
+# CSS class of a difference, by its sign if its interval excludes 0.
+_SIGN_CLASSES = {1: "up", 0: "", -1: "down"}
+# Files of `web/` in the order in which the page has them, as one module.
 SCRIPTS = (
   "dom.js",
   "scales.js",
@@ -38,13 +40,13 @@ SCRIPTS = (
 
 
 class Section(NamedTuple):
-  """A part of the page that a script fills.
+  """A section of the page that a script fills.
 
   Attributes:
-    id: id of its element.
-    link: text of its link in the bar at the top.
-    heading: its heading.
-    lead: sentences that say how to read it.
+    id: id of the HTML element; the script finds the section by it.
+    link: text of the link in the navigation bar.
+    heading: heading of the section.
+    lead: sentences below the heading that explain the charts.
   """
 
   id: str
@@ -101,7 +103,8 @@ def page(data: Mapping[str, Any], samples: str = "") -> str:
 
   Args:
     data: result of `experiments.report.data.collect`.
-    samples: text of `experiments.report.samples.pack`; "" without rollouts.
+    samples: `Packed.text` from `experiments.report.samples.pack`; "" without
+      samples.
   """
   sections = [s for s in SECTIONS if s.id in data["sections"]]
   contents = {"pass": "".join(map(_table, data["tables"]))}
@@ -117,10 +120,11 @@ def page(data: Mapping[str, Any], samples: str = "") -> str:
 
 
 def _scripts(runs: Sequence[Mapping[str, Any]], samples: str) -> str:
+  """Returns the <script> elements: the data, the samples and the code."""
   content = json.dumps(
     json_files.to_strict_json({"runs": runs}), separators=(",", ":")
   )
-  # "<" could begin a tag that ends the script.
+  # A "<" in a text could begin "</script>", which would end the element.
   content = content.replace("<", "\\u003c")
   blocks = [f'<script type="application/json" id="data">{content}</script>']
   if samples:
@@ -131,6 +135,7 @@ def _scripts(runs: Sequence[Mapping[str, Any]], samples: str) -> str:
 
 
 def _head(data: Mapping[str, Any]) -> str:
+  """Returns the first section: title, facts, headline and methods."""
   facts = " · ".join(map(html.escape, data["facts"]))
   figures = "".join(map(_figure, data["headline"]))
   methods = "".join(
@@ -149,22 +154,22 @@ def _head(data: Mapping[str, Any]) -> str:
 
 
 def _figure(figure: Mapping[str, Any]) -> str:
-  """Returns one large number, from the base to the trained policy."""
+  """Returns one entry of the headline, "base -> trained" and the difference."""
   text, sign = figure["difference"]
   arrow = " <i>→</i> ".join(map(_numbers, figure["values"]))
   return (
     f"<div><dt>{html.escape(figure['label'])}</dt><dd>{arrow}"
-    f"<small class='{_SIGNS[sign]}'>{_numbers(text)}</small></dd></div>"
+    f"<small class='{_SIGN_CLASSES[sign]}'>{_numbers(text)}</small></dd></div>"
   )
 
 
 def _numbers(text: str) -> str:
-  """Escapes a text of numbers and replaces hyphens by minus signs."""
+  """Returns the HTML of numbers, with minus signs in place of hyphens."""
   return html.escape(text).replace("-", "\u2212")
 
 
 def _table(table: Mapping[str, Any]) -> str:
-  """Returns the HTML of a table of `tables.to_json`."""
+  """Returns the HTML of a table from `tables.to_json`."""
   head = "".join(
     f"<th scope='col' class='number'>{html.escape(name)}</th>"
     for name in table["columns"]
@@ -172,7 +177,7 @@ def _table(table: Mapping[str, Any]) -> str:
   rows = ""
   for row in table["rows"]:
     cells = "".join(
-      f"<td class='number'><b class='{_SIGNS[cell['sign']]}'>"
+      f"<td class='number'><b class='{_SIGN_CLASSES[cell['sign']]}'>"
       f"{_numbers(cell['mean'])}</b> <span>{_numbers(cell['interval'])}"
       "</span></td>"
       for cell in row["cells"]
@@ -187,6 +192,7 @@ def _table(table: Mapping[str, Any]) -> str:
 
 
 def _section(section: Section, note: str, content: str) -> str:
+  """Returns the HTML of a section; its script fills the "slot" element."""
   note_html = f"<p class='note'>{html.escape(note)}</p>" if note else ""
   return (
     f"<section id='{section.id}'><h2>{html.escape(section.heading)}</h2>"
@@ -196,7 +202,7 @@ def _section(section: Section, note: str, content: str) -> str:
 
 
 def _config(config: Mapping[str, Any]) -> str:
-  """Returns the table of settings, folded for a single run."""
+  """Returns the section with the table of settings, folded for a single run."""
   head = "".join(
     f"<th scope='col'>{html.escape(name)}</th>" for name in config["columns"]
   )

@@ -1,4 +1,4 @@
-"""Draws a PNG that compares runs; defines the style of all figures."""
+"""Draws a figure that compares runs, and defines the style of all figures."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from experiments.evaluation import statistics
 from experiments.logging import json_files
 from experiments.report.runs import Run, names
 
-# Color of the base, then of each trained policy: Okabe and Ito's palette, which
-# readers with any color vision can tell apart.
+# Color of the base policy (gray), then of the trained policies: the palette of
+# Okabe and Ito, which color-blind readers can distinguish.
 COLORS = ("#6e7781", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
-INK, GRID = "#24292f", "#d8dee4"
+INK, GRID = "#24292f", "#d8dee4"  # colors of texts and of grid lines
 
 
 def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
-  """Draws pass@k of the first run's base and of every trained policy.
+  """Draws pass@k of the base policy and of the trained policy of every run.
+
+  The base policy is that of the first run, before training.
 
   Args:
-    runs: runs on one task. Those without an evaluation of the trained policy
+    runs: runs on one task. The trained policies of runs without that evaluation
       are left out.
 
   Returns:
-    The figure, which belongs to no window and no global state.
+    The figure. It is not registered with pyplot.
 
   Raises:
-    ValueError: no run was evaluated.
+    ValueError: there is no such evaluation.
   """
   evaluations = {
     name: run.evaluations["trained"]
@@ -43,7 +45,7 @@ def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
   if "base" in runs[0].evaluations:
     evaluations = {"base": runs[0].evaluations["base"], **evaluations}
   if not evaluations:
-    raise ValueError("nothing to compare: none of the runs was evaluated")
+    raise ValueError("none of the runs has been evaluated")
   figure = matplotlib.figure.Figure(figsize=(6.4, 4.4), layout="constrained")
   _draw_pass_at_k(figure.subplots(), evaluations)
   return figure
@@ -52,6 +54,7 @@ def comparison(runs: Sequence[Run]) -> matplotlib.figure.Figure:
 def _draw_pass_at_k(
   axes: matplotlib.axes.Axes, evaluations: Mapping[str, statistics.Evaluation]
 ) -> None:
+  """Draws a curve over k and its 95 % band for each `{name: evaluation}`."""
   max_samples = max(e.samples for e in evaluations.values())
   colors = itertools.chain(COLORS[:1], itertools.cycle(COLORS[1:]))
   for (name, evaluation), color in zip(
@@ -66,8 +69,9 @@ def _draw_pass_at_k(
     )
     label = f"{name} (step {evaluation.step})"
     axes.plot(ks, curve[:, 0], color=color, linewidth=2, label=label)
-    dots = np.array(statistics.budgets(evaluation.samples))
-    axes.plot(dots, curve[dots - 1, 0], "o", color=color, markersize=4)
+    # Dots at the values of k that the tables show.
+    ks = np.array(statistics.budgets(evaluation.samples))
+    axes.plot(ks, curve[ks - 1, 0], "o", color=color, markersize=4)
   axes.set_xscale("log", base=2)
   axes.set_xticks(statistics.budgets(max_samples))
   axes.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
@@ -86,7 +90,7 @@ def _draw_pass_at_k(
 
 
 def dress(axes: matplotlib.axes.Axes) -> None:
-  """Styles axes: a light grid, no ticks, two spines."""
+  """Sets the style of axes: a light grid, no tick marks, two spines."""
   axes.grid(color=GRID, linewidth=0.7)
   axes.set_axisbelow(True)
   axes.tick_params(colors=INK, labelsize=9, length=0)
@@ -98,14 +102,17 @@ def dress(axes: matplotlib.axes.Axes) -> None:
 def write_figure(
   figure: matplotlib.figure.Figure, path: epath.PathLike
 ) -> epath.Path:
-  """Writes a figure as a PNG and returns its path; creates its folder."""
+  """Writes a figure as a PNG file and returns its path.
+
+  The folder is created if it is missing.
+  """
   path = epath.Path(path)
   json_files.replace(path, png(figure))
   return path
 
 
 def png(figure: matplotlib.figure.Figure) -> bytes:
-  """Returns the PNG of a figure."""
+  """Returns the bytes of a figure's PNG file."""
   picture = io.BytesIO()
   figure.savefig(picture, format="png", dpi=150, facecolor="white")
   return picture.getvalue()

@@ -1,4 +1,4 @@
-"""Reads the files of a run."""
+"""Reads the files of a run's workdir."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from experiments.logging import run_logger
 from experiments.training import workdirs
 from models import storage_paths
 
+# Files of the evaluations before and after training, by the policy's name.
 EVALUATIONS = {
   "base": workdirs.BASE_EVALUATION_FILE,
   "trained": workdirs.EVALUATION_FILE,
@@ -23,19 +24,20 @@ EVALUATIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """The content of one workdir.
+  """The content of one workdir, which may lack any of its files.
 
   Attributes:
     workdir: folder of the run.
-    config: its config; {} if it is not written yet.
-    method: the description of its method, from `method.txt`; "" without one.
-    advantages: the content of `advantages.json`; {} without one.
+    config: content of `config.json`; {} without the file.
+    method: content of `method.txt`, a description of the method; "" without
+      the file.
+    advantages: content of `advantages.json`; {} without the file.
     series: `{metric: (steps, values)}`, as `run_logger.read_metrics` returns
       it.
-    evaluations: evaluations of the "base" and the "trained" policy, if they
-      exist.
-    intermediate: records of the evaluations during training, without samples,
-      in the order of their steps.
+    evaluations: `{"base": evaluation before training, "trained": evaluation
+      after training}`, as far as they exist.
+    intermediate: contents of the JSON files of evaluations during training, by
+      step (`statistics.load_record`).
   """
 
   workdir: epath.Path
@@ -53,7 +55,7 @@ class Run:
 
   @property
   def last_step(self) -> int:
-    """The last logged step; 0 without any."""
+    """The last logged step; 0 if the run has logged nothing."""
     return int(max((steps[-1] for steps, _ in self.series.values()), default=0))
 
   @property
@@ -64,7 +66,10 @@ class Run:
 
 
 def names(runs: Sequence[Run]) -> list[str]:
-  """Returns a distinct name for each run: its folder, or else its path."""
+  """Returns the names of the runs' folders.
+
+  A run that shares this name with another run gets its path instead.
+  """
   folders = [run.name for run in runs]
   return [
     run.name if folders.count(run.name) == 1 else str(run.workdir)
@@ -79,7 +84,8 @@ def read(workdir: epath.PathLike) -> Run:
     workdir: folder of the run.
 
   Raises:
-    ValueError: the folder has no file of a run, or a file is damaged.
+    ValueError: the folder has no config, metrics or evaluation, or a file is
+      damaged.
   """
   workdir = storage_paths.parse(workdir)
   method_path = workdir / workdirs.METHOD_FILE
@@ -103,12 +109,14 @@ def read(workdir: epath.PathLike) -> Run:
     expected = ", ".join(
       (workdirs.CONFIG_FILE, "metrics.jsonl", *EVALUATIONS.values())
     )
-    raise ValueError(f"{workdir} holds no run: it has none of {expected}")
+    raise ValueError(
+      f"{workdir} holds no run: it has none of the files {expected}"
+    )
   return run
 
 
 def _read_object(path: epath.Path) -> dict[str, Any]:
-  """Reads a JSON object; {} if the file is missing."""
+  """Reads a file with a JSON object; returns {} if the file is missing."""
   if not path.exists():
     return {}
   try:
@@ -116,5 +124,8 @@ def _read_object(path: epath.Path) -> dict[str, Any]:
   except ValueError as error:
     raise ValueError(f"{path} is damaged: {error}") from None
   if not isinstance(values, dict):
-    raise ValueError(f"{path} is damaged: it holds a {type(values).__name__}")
+    raise ValueError(
+      f"{path} is damaged: it must contain a JSON object, not a "
+      f"{type(values).__name__}"
+    )
   return values

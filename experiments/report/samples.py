@@ -1,7 +1,8 @@
-"""Packs the sample dumps of runs into a page, the newest ones first.
+"""Packs the samples of runs into a text that the page of a report contains.
 
-The packed text is base64 of deflated JSON: a list of files, each with one list
-per column. A script of the page unpacks it.
+The samples are those of the files `rollouts/step_*.jsonl`. The text is JSON,
+compressed with zlib and encoded as base64. The JSON is a list with one object
+per file (`_columns`). The script `web/samples.js` unpacks it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from etils import epath
 
 from experiments.logging import json_files
 
+# Limits per page.
 MAX_SAMPLES = 10_000
-MAX_BYTES = 4_500_000  # deflated; base64 makes it a third larger
-Record = Mapping[str, Any]
+MAX_BYTES = 4_500_000  # compressed, before base64, which adds a third
+Record = Mapping[str, Any]  # one sample, as `sample_dump.make_recorder` says
 Group = list[Record]  # the samples of one prompt
-# Columns with one value per token, and how their values are rounded.
+# Columns with one value per token, and the functions that round the values.
 _TOKEN_COLUMNS: Mapping[str, Callable[[float], float]] = {
   "advantages": lambda x: float(f"{x:.3g}"),
+  # Probabilities near 1 get one more digit.
   "log_probs": lambda x: round(x, 3 if x > -0.1 else 2),
   "entropies": lambda x: round(x, 2),
   "step_ids": int,
@@ -31,12 +34,13 @@ _TOKEN_COLUMNS: Mapping[str, Callable[[float], float]] = {
 
 
 class Packed(NamedTuple):
-  """Packed samples.
+  """The samples of a page.
 
   Attributes:
-    text: base64 text; "" without samples.
-    note: sentences about samples that were left out; "" if none were.
-    has_steps: whether any sample has step scores.
+    text: the samples, compressed and encoded as base64; "" without samples.
+    note: sentences about samples that exceed the limits and were left out; ""
+      if there are none.
+    has_steps: whether any packed sample has step scores.
   """
 
   text: str
@@ -49,12 +53,12 @@ def pack(
   max_samples: int = MAX_SAMPLES,
   max_bytes: int = MAX_BYTES,
 ) -> Packed:
-  """Packs the samples of runs, those of the last steps first.
+  """Packs the samples of runs; within a run, the latest steps come first.
 
   Args:
-    workdirs: folders of the runs, which share the limits evenly.
-    max_samples: largest number of samples.
-    max_bytes: largest size of the deflated JSON.
+    workdirs: folders of the runs. Each may use an equal part of the limits.
+    max_samples: largest number of samples of the page.
+    max_bytes: largest size of the compressed JSON in bytes.
   """
   files, notes = [], []
   limits = max_samples // len(workdirs), max_bytes // len(workdirs)
@@ -65,7 +69,7 @@ def pack(
       notes.append(f"{epath.Path(workdir).name}: {note}")
   if not files:
     return Packed("", "", False)
-  text = base64.b64encode(_deflate(files)).decode()
+  text = base64.b64encode(_compress(files)).decode()
   has_steps = any(any(file["step_scores"] or ()) for file in files)
   return Packed(text, " ".join(notes), has_steps)
 
@@ -73,7 +77,17 @@ def pack(
 def _pack_run(
   run: int, folder: epath.Path, max_samples: int, max_bytes: int
 ) -> tuple[list[dict[str, Any]], str]:
-  """Returns the shown files of one run, and a note about the others."""
+  """Packs the samples of one run up to its limits.
+
+  Args:
+    run: index of the run on the page.
+    folder: folder of the sample dumps.
+    max_samples, max_bytes: limits of this run.
+
+  Returns:
+    The columns of each file that is shown, and a sentence about the samples
+    that are not shown, or "".
+  """
   files = []
   paths = sorted(folder.glob("step_*.jsonl"), reverse=True, key=_step)
   for i, path in enumerate(paths):
@@ -96,11 +110,12 @@ def _pack_run(
 
 
 def _step(path: epath.Path) -> int:
+  """Returns the step in the name of a sample dump, `step_000020.jsonl`."""
   return int(path.stem.removeprefix("step_"))
 
 
 def _group_by_prompt(records: Iterable[Record]) -> list[Group]:
-  """Groups the samples of a prompt, which follow each other in a file."""
+  """Groups records by prompt; those of one prompt are neighbours in a file."""
   by_prompt = itertools.groupby(
     records, lambda r: (r.get("prompt_id"), r["prompt"])
   )
@@ -110,22 +125,34 @@ def _group_by_prompt(records: Iterable[Record]) -> list[Group]:
 def _pack_file(
   run: int, step: int, groups: list[Group], max_samples: int, max_bytes: int
 ) -> tuple[dict[str, Any], int]:
-  """Returns the first groups that fit into the limits, and their bytes."""
+  """Packs as many groups of a file as the limits allow.
+
+  Returns:
+    The columns of these groups, and their compressed size in bytes.
+  """
   ends = itertools.accumulate(map(len, groups))
   num_groups = sum(end <= max_samples for end in ends)
   while True:
     file = _columns(run, step, groups[:num_groups])
-    size = len(_deflate(file))
+    size = len(_compress(file))
     if size <= max_bytes or not num_groups:
       return file, size
-    # Size is about proportional to the groups; always tries fewer than before.
+    # The size is about proportional to the number of groups. The `min` makes
+    # sure that the number decreases, so that the loop ends.
     num_groups = min(int(num_groups * max_bytes / size), num_groups - 1)
 
 
 def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:
-  """Returns the columns of a file."""
+  """Returns the columns of a file, which `web/samples.js` reads.
+
+  "prompts" has [id, text] of each prompt. All other lists have one entry per
+  sample: "group" is the index of its prompt, "cuts" has the lengths of the
+  texts of its tokens, and "terms" are the components of its score. A column is
+  None if no sample has a value.
+  """
   records = [record for group in groups for record in group]
-  texts = [_text(record) for record in records]
+  texts = [_text_and_cuts(record) for record in records]
+  # The names of all components, in order.
   terms = dict.fromkeys(name for r in records for name in r.get("terms") or ())
   return {
     "run": run,
@@ -150,8 +177,12 @@ def _columns(run: int, step: int, groups: Sequence[Group]) -> dict[str, Any]:
   }
 
 
-def _text(record: Record) -> tuple[str, list[int] | None]:
-  """Returns a completion, and its tokens' lengths in JavaScript's units."""
+def _text_and_cuts(record: Record) -> tuple[str, list[int] | None]:
+  """Returns the text of a completion, and the length of each token's text.
+
+  The lengths are in UTF-16 units, as in JavaScript; None if the record does not
+  have the texts of the tokens.
+  """
   pieces = record.get("pieces")
   if not pieces:
     return record["completion"], None
@@ -159,16 +190,17 @@ def _text(record: Record) -> tuple[str, list[int] | None]:
 
 
 def _javascript_length(text: str) -> int:
-  """Returns the number of UTF-16 units."""
+  """Returns the length of a text in JavaScript, its number of UTF-16 units."""
   return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _or_none(values: list[Any]) -> list[Any] | None:
+  """Returns the values, or None if all of them are None."""
   return None if all(value is None for value in values) else values
 
 
 def _number(value: Any) -> float | None:
-  """Rounds a number of a file; None if it is missing or not finite."""
+  """Rounds to 5 significant digits; None for a missing or infinite number."""
   x = float("nan") if value is None else float(value)
   return float(f"{x:.5g}") if abs(x) < float("inf") else None
 
@@ -178,13 +210,18 @@ def _numbers(values: Any) -> list[float | None] | None:
 
 
 def _token_values(values: Any, round_fn: Callable[[float], float]) -> Any:
-  """Rounds the values of tokens; a single number if all are equal."""
+  """Rounds the values of a sample's tokens.
+
+  Returns a list with one value per token, a single value if all are equal, or
+  None if there are no values.
+  """
   if values is None:
     return None
   numbers = [None if x is None else round_fn(x) for x in _numbers(values)]
   return numbers[0] if len(set(numbers)) == 1 else numbers
 
 
-def _deflate(value: Any) -> bytes:
+def _compress(value: Any) -> bytes:
+  """Returns JSON in the zlib format, which JavaScript calls "deflate"."""
   text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
   return zlib.compress(text.encode(errors="replace"))

@@ -1,6 +1,7 @@
-"""The frame of all HTML pages of the project: reports, claims, bake-offs.
+"""Makes the HTML pages of the project from a common template.
 
-A page is a single file that contains its styles and scripts.
+The pages are reports and the results of the studies "claims" and "bakeoff". A
+page is a single file that contains its styles and scripts.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ def page(
   head: str = "",
   scripts: str = "",
 ) -> str:
-  """Returns a complete page.
+  """Returns the HTML of a page.
 
   Args:
-    title: title of the window.
+    title: title of the page, as plain text.
     body: HTML of the main part.
-    nav: `(id, text)` of the sections that the bar at the top links to.
-    head: HTML to add to the head.
-    scripts: HTML after the body.
+    nav: (id, text) of each section that the navigation bar links to.
+    head: HTML to add to the <head> element.
+    scripts: HTML of the <script> elements after the main part.
   """
   links = "".join(
     f'<a href="#{id}">{html.escape(text)}</a>' for id, text in nav

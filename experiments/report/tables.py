@@ -1,4 +1,4 @@
-"""The tables of a report, for a terminal and for a page."""
+"""Makes the tables of a report, for a terminal and for a page."""
 
 from __future__ import annotations
 
@@ -13,14 +13,20 @@ from experiments.report.runs import Run, names
 
 
 def evaluation_table(run: Run) -> rich.table.Table | None:
-  """Returns base, trained policy and difference; None without evaluations."""
+  """Returns the table of a run: base, trained policy, and their difference.
+
+  A missing evaluation has no column. Returns None if both are missing.
+  """
   if not run.evaluations:
     return None
   return statistics.table(run.evaluations, title=run.title)
 
 
 def comparison_tables(runs: Sequence[Run]) -> list[rich.table.Table]:
-  """Returns the trained policies of several runs, one table per task.
+  """Returns tables with one column per trained policy.
+
+  There is one table for each task and number of problems that several runs were
+  evaluated on.
 
   Args:
     runs: the runs. Those without an evaluation of the trained policy are left
@@ -47,9 +53,10 @@ def to_json(table: rich.table.Table) -> dict[str, Any]:
       means with intervals.
 
   Returns:
-    "title", "columns" and "rows". Each row has "label", "cells" and "end"
-    (whether a section ends there). Each cell has "mean", "interval" and "sign",
-    which is 1 or -1 for a difference whose interval excludes 0.
+    A dict with "title", "columns" (titles of all but the first column) and
+    "rows". Each row has "label", "cells" and "end" (whether it is the last of a
+    section). Each cell has the texts "mean" and "interval", and "sign": 1 or -1
+    for a difference whose interval is above or below 0, else 0.
   """
   labels, *columns = ([*column.cells] for column in table.columns)
   return {
@@ -67,6 +74,7 @@ def to_json(table: rich.table.Table) -> dict[str, Any]:
 
 
 def _cell_to_json(text: rich.text.Text) -> dict[str, Any]:
+  """Converts a cell, "mean [low, high]", whose color gives the sign."""
   mean, _, interval = text.plain.partition(" ")
   styles = " ".join(str(span.style) for span in text.spans)
   sign = ("green" in styles) - ("red" in styles)

@@ -86,7 +86,11 @@ MISTAKES = {
   ),
   "missing name": (
     [f"--config={CONFIGS / 'countdown.py'}"],
-    ["must have a name after", "countdown.py:base", "catalogue configs"],
+    [
+      "must have a name after a colon",
+      "countdown.py:base",
+      "catalogue configs",
+    ],
   ),
   "name after a file of one config": (
     [f"{SMOKE}:base"],
@@ -178,7 +182,10 @@ MISTAKES = {
   ),
   "a seed of more than 32 bits": (
     [SMOKE, "--config.seed=99999999999999999999"],
-    ["seed = 99999999999999999999 must be", "valid seed is 4294967295"],
+    [
+      "seed = 99999999999999999999 must be",
+      "the nearest valid seed is 4294967295",
+    ],
   ),
   "a rollout of too many tokens": (
     [SMOKE, "--config.rollout.max_tokens=100000000"],

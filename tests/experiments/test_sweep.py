@@ -118,7 +118,7 @@ def test_one_process_splits_its_processors_once(file, tmp_path, capsys):
   axes = ["--product", "cpu_devices=1,2"]
   args = ["--config", str(file), "--workdir", str(tmp_path / "all"), *axes]
   assert sweep.main(args) == errors.USAGE
-  assert "cpu_devices is 1 and 2" in capsys.readouterr().err
+  assert "cpu_devices = 1 and 2" in capsys.readouterr().err
 
 
 def test_logs_are_not_written_into_a_bucket(file, capsys):

@@ -1,6 +1,8 @@
-// The rollout browser: a list of as many rows as are seen, and one sample.
+// The browser of samples: a list with filters, and a view of one sample. Only
+// the rows of the list that are visible exist as elements.
 
-const ROW = 52; // pixels, as the style says
+const ROW = 52; // height of a row in pixels, as in page.css
+// Menu text and sort key of each order; the largest key comes first.
 const SORTS = {
   newest: ["newest step", (s) => -s.order],
   score: ["score", (s) => s.score ?? -Infinity],
@@ -8,11 +10,11 @@ const SORTS = {
   length: ["length", (s) => s.length],
 };
 
-/** Builds the browser into a slot; `show(sample)` opens a sample. */
+/** Adds the browser to `slot`; returns `show(sample)`, which opens a sample. */
 function rolloutBrowser(samples, runs, slot) {
   const wanted = { text: "", verdict: null, cut: false, step: "", run: "" };
   let [sort, upward, shown, picked] = ["newest", false, samples, null];
-  let drawn = null; // the place of the first row that exists
+  let drawn = null; // index of the first row that exists as an element
   const orders = new Map();
 
   const inner = html("div");
@@ -36,7 +38,7 @@ function rolloutBrowser(samples, runs, slot) {
     "aria-keyshortcuts": "/",
   });
 
-  /** All samples in the order of the sort; its ties keep groups together. */
+  /** Returns all samples, sorted; equal ones stay in the order of the files. */
   function ordered() {
     const key = `${sort} ${upward}`;
     if (!orders.has(key)) {
@@ -74,7 +76,7 @@ function rolloutBrowser(samples, runs, slot) {
 
   const firstInSight = () => Math.max(0, Math.floor(list.scrollTop / ROW) - 4);
 
-  /** Only the rows in sight exist. */
+  /** Creates the rows that are visible, and a few above and below. */
   function rows() {
     const first = (drawn = firstInSight());
     const fit = Math.ceil((list.clientHeight || 560) / ROW) + 8;
@@ -114,7 +116,7 @@ function rolloutBrowser(samples, runs, slot) {
     return element;
   }
 
-  /** What of a sample its row shows: where the search hit, or the beginning. */
+  /** Returns the text of a row: around the first match, or the beginning. */
   function snippet({ text, group }) {
     const hit = wanted.text ? text.toLowerCase().indexOf(wanted.text) : 0;
     if (hit < 0) return oneLine(group.prompt);
@@ -130,7 +132,7 @@ function rolloutBrowser(samples, runs, slot) {
     );
   }
 
-  /** Opens a sample and brings its row into sight. */
+  /** Opens a sample and scrolls the list to its row. */
   function show(sample) {
     if (!shown.includes(sample)) clear();
     pick(sample);
@@ -204,8 +206,8 @@ function rolloutBrowser(samples, runs, slot) {
       list.focus();
     }
   });
-  // Rows that are drawn already stay the same elements: whoever reads one
-  // aloud, or presses on it, keeps hold of it.
+  // Rows are replaced only if other rows become visible, so that a screen
+  // reader or a click does not lose the row that it is on.
   list.addEventListener("scroll", () => {
     if (firstInSight() !== drawn) rows();
   });
@@ -234,7 +236,7 @@ function rolloutBrowser(samples, runs, slot) {
   return show;
 }
 
-/** A text whose hits are marked. */
+/** Returns the parts of a text; matches of the search are <mark> elements. */
 function marked(text, wanted) {
   if (!wanted) return [text];
   const low = text.toLowerCase();

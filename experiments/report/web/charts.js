@@ -1,11 +1,11 @@
-// Charts as SVG: thin axes, few ticks, labels where the lines end.
+// Charts as SVG, with labels at the ends of the lines.
 //
-// A chart is a <figure> drawn anew whenever its width changes; colours are
-// custom properties, so a change of theme draws nothing.
+// A chart is a <figure> that is drawn again when its width changes. Colours are
+// CSS custom properties, so that a change of theme needs no drawing.
 
 let charts = 0;
 
-/** What several charts point at together. */
+/** A cursor of several charts: `move(x)` moves the cursors of all of them. */
 function sharedCursor() {
   const followers = [];
   return {
@@ -15,10 +15,10 @@ function sharedCursor() {
 }
 
 /**
- * The frame of every chart: a caption, an SVG as wide as there is room.
+ * Makes a <figure> with a caption and an SVG that fills the available width.
  *
- * `spec`: title, note, about (a sentence for those who cannot see it),
- * height; `render(width, height)` draws into what this returns.
+ * `spec`: title, note, about (a description for screen readers), height.
+ * `render(width, height)` is called to draw into the `picture` of the result.
  */
 function frame(spec, render) {
   const id = `chart-${++charts}`;
@@ -59,7 +59,7 @@ function frame(spec, render) {
   return chart;
 }
 
-/** Axes: horizontal grid and its numbers, the ticks below, a base line. */
+/** Draws the grid with its numbers, the base line and the ticks of x. */
 function axes(chart, box, y, yTicks, x, xTicks, xLabel) {
   const texts = chart.spec.yText ?? tickTexts;
   texts(yTicks).forEach((text, i) => {
@@ -100,11 +100,13 @@ function axes(chart, box, y, yTicks, x, xTicks, xLabel) {
 const textWidth = (text) => 6.5 * text.length;
 
 /**
- * Lines with bands.
+ * Makes a line chart.
  *
- * `spec.lines`: name, color, x, y; low and high (a band), raw (drawn faint),
- * dots, dash, width. `spec.x`: name ("step"), log2, values, label;
- * `spec.cursor`: shared, or its own.
+ * Each of `spec.lines` has: name, label (a shorter name), color, x, y, low and
+ * high (bounds of a band), raw (values that are drawn faintly), dots (indices
+ * of points with a dot), width. `spec.x` has: name (for the value below the
+ * cursor, such as "step"), log2 (a logarithmic axis), values (ticks), label.
+ * `spec.cursor` is a shared cursor; without it the chart has its own.
  */
 function lineChart(spec) {
   const cursor = spec.cursor ?? sharedCursor();
@@ -166,7 +168,7 @@ function lineChart(spec) {
     }
   }
 
-  /** Shows the values at an x, or those at the end. */
+  /** Shows the values at x = `where`; null shows the last values. */
   function point(where) {
     at = where;
     chart.picture.querySelector(".pointer")?.remove();
@@ -224,7 +226,7 @@ function lineChart(spec) {
   return chart;
 }
 
-/** The mouse and the arrow keys move a cursor. */
+/** Makes the mouse and the arrow keys move the cursor of a chart. */
 function pointing(chart, cursor, xs, seen) {
   const picture = chart.picture;
   picture.addEventListener("pointermove", (event) => {
@@ -248,7 +250,7 @@ function pointing(chart, cursor, xs, seen) {
   });
 }
 
-/** Where an arrow key leads among `count` places; null for other keys. */
+/** Returns the index after an arrow key, Home or End; null for other keys. */
 function stepped(key, i, count, stride = 1) {
   const to = {
     ArrowLeft: i - stride,

@@ -1,9 +1,11 @@
-// How many of a prompt's samples are right, and what that is worth.
+// The section "Groups": the share of prompts by their number of right samples,
+// and the advantages that right and wrong samples get in such a group.
 
+// Limits of the heat map.
 const MOST_COLUMNS = 96;
 const MOST_CELLS = 8000;
 
-/** The mean of rows in at most `most` runs of neighbours. */
+/** Averages neighbouring rows, so that at most `most` of them remain. */
 function binned(steps, rows, most) {
   const size = Math.ceil(steps.length / most);
   const found = [];
@@ -67,7 +69,7 @@ function solveCounts(run, slot, named) {
   );
 }
 
-/** Bars of one step, with what a sample's advantage is at each count. */
+/** Makes the chart of one step: bars of the shares, lines of the advantages. */
 function countsOf(advantage, samples, most, first) {
   let bin = first;
   const chart = frame(

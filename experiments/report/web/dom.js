@@ -1,4 +1,4 @@
-// Elements, numbers and words that every part of the page uses.
+// Functions for elements, numbers and texts, which all scripts of the page use.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,24 +13,24 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** An HTML element; texts among its children stay texts. */
+/** Makes an HTML element; strings among its children are never read as HTML. */
 function html(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element. */
+/** Makes an SVG element. */
 function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** The custom property by which styles colour an element. */
+/** Returns a style that sets --c, the custom property for colours. */
 function colored(color) {
   return `--c: var(--${color})`;
 }
 
 const known = (x) => x !== null && x !== undefined && Number.isFinite(x);
 
-/** A number as one reads it, with about three digits. */
+/** Returns a number as a text of about three significant digits. */
 function number(x) {
   if (!known(x)) return "–";
   const size = Math.abs(x);
@@ -42,17 +42,17 @@ function number(x) {
   return (x < 0 ? "−" : "") + text.replace("e-", "e−").replace("e+", "e");
 }
 
-/** The same with its sign. */
+/** Returns the text of `number` with a plus sign if the number is positive. */
 function signed(x) {
   return (x > 0 ? "+" : "") + number(x);
 }
 
-/** A share as a percentage. */
+/** Returns a share between 0 and 1 as a percentage. */
 function percent(x) {
   return known(x) ? `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)} %` : "–";
 }
 
-/** "1 sample", "2 samples". */
+/** Returns a number with a noun: "1 sample", "2 samples". */
 function counted(n, noun) {
   return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
@@ -61,7 +61,7 @@ function clamp(x, low, high) {
   return Math.min(Math.max(x, low), high);
 }
 
-/** Buttons of which one is pressed: `[[value, text], ...]`. */
+/** Makes buttons of which one is pressed; options: `[[value, text], ...]`. */
 function choices(label, options, picked, onPick) {
   const group = html("span", { class: "choices", role: "group" });
   group.setAttribute("aria-label", label);
@@ -79,7 +79,7 @@ function choices(label, options, picked, onPick) {
   return group;
 }
 
-/** A drop-down list: `[[value, text], ...]`. */
+/** Makes a drop-down list; options: `[[value, text], ...]`. */
 function dropDown(label, options, picked, onPick) {
   const select = html("select");
   for (const [value, text] of options) {
@@ -89,7 +89,7 @@ function dropDown(label, options, picked, onPick) {
   return html("label", {}, label, select);
 }
 
-/** Says to a screen reader what the keyboard has come to. */
+/** Makes screen readers read a text aloud. */
 function announce(text) {
   document.getElementById("announced").textContent = text;
 }

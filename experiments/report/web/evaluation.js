@@ -1,5 +1,6 @@
-// What held-out problems say: pass@k against k, and along training.
+// The section "Held-out problems": pass@k over k, and over training steps.
 
+// Key, name and note of each quantity.
 const QUANTITIES = [
   ["pass", "pass@k", "a right one among k samples"],
   ["maj", "maj@k", "the majority of k samples is right"],
@@ -9,16 +10,16 @@ const COLORS = ["c1", "c2", "c3", "c4", "c5", "c7", "c6"];
 
 const colorOf = (run) => COLORS[run % COLORS.length];
 
-const MOST_BETWEEN = 6; // of the evaluations during training
+const MOST_BETWEEN = 6; // largest number of curves of evaluations in training
 
-/** Evenly spaced elements, the first and the last among them. */
+/** Returns up to `most` evenly spaced elements, with the first and the last. */
 function spaced(all, most) {
   if (all.length <= most) return all;
   const stride = (all.length - 1) / (most - 1);
   return Array.from({ length: most }, (_, i) => all[Math.round(i * stride)]);
 }
 
-/** The evaluations to draw: of one run, or the last of each of several. */
+/** Returns the evaluations to draw: those of one run, or each run's last. */
 function drawn(runs) {
   if (runs.length === 1) {
     const isEnd = (one) => one.step === 0 || one.final;
@@ -46,7 +47,7 @@ function powers(most) {
   return found;
 }
 
-/** The chart of pass@k; `controls` takes what else it may show. */
+/** Makes the chart over k; adds buttons for other quantities to `controls`. */
 function passAtK(runs, controls) {
   const shown = drawn(runs);
   const there = QUANTITIES.filter(([key]) =>
@@ -89,7 +90,7 @@ function passAtK(runs, controls) {
   return chart.figure;
 }
 
-/** Where each line begins and ends, in words. */
+/** Returns sentences with the first and the last value of each line. */
 function aboutEnds(lines, what) {
   const texts = lines.map(({ name, x, y }) => {
     const [first, last] = [y[0], y.at(-1)].map(number);
@@ -98,7 +99,7 @@ function aboutEnds(lines, what) {
   return `${texts.join("; ")}.`;
 }
 
-/** pass@k of a run's evaluations along its steps, where there are some. */
+/** Makes the chart of pass@k over steps; none for fewer than 3 evaluations. */
 function alongSteps(run) {
   const all = run.evaluations.filter((one) => one.curves.pass);
   if (all.length < 3) return [];

@@ -1,12 +1,15 @@
-// Heat maps: a cell is coloured by opacity, so that both themes show it.
+// Heat maps. The opacity of a cell shows its value, on any background.
 
 /**
- * A heat map that the mouse and the arrow keys walk over.
+ * Makes a heat map with a cursor that the mouse and the arrow keys move.
  *
- * `spec`: columns, rows (counts); cell(column, row) -> [color, opacity];
- * says(column, row) -> text; xTicks, yTicks: `[[index, text], ...]`; xLabel,
- * yLabel; upward: row 0 is at the bottom; marks: `[[column, row], ...]`;
- * tags: a colour per row, left of it; onPick(column, row).
+ * `spec`: columns and rows, their numbers; cell(column, row) -> [color,
+ * opacity], or null for no cell; says(column, row) -> text of a cell; hint, the
+ * text without a cell; xTicks and yTicks, `[[index, text], ...]`; xLabel;
+ * upward, whether row 0 is at the bottom; marks, the cells with a dot,
+ * `[[column, row], ...]`; tags, a colour per row, drawn left of it; widest, the
+ * largest width of a cell; onPass(column, row), called when the cursor moves to
+ * a cell; onPick(column, row), called on a click or Enter.
  */
 function heatMap(spec) {
   let [cell, box, size] = [null, null, null];

@@ -8,7 +8,7 @@ function evaluations(slot) {
   const figures = [passAtK(data.runs, controls)];
   if (data.runs.length === 1) figures.push(...alongSteps(data.runs[0]));
   slot.classList.add("pair");
-  slot.prepend(...figures); // what stands there are the tables
+  slot.prepend(...figures); // before the tables, which the slot contains
   if (controls.childElementCount) slot.before(controls);
 }
 
@@ -17,7 +17,7 @@ function counts(slot) {
   for (const run of there) solveCounts(run, slot, data.runs.length > 1);
 }
 
-/** The link of the section in sight. */
+/** Marks the navigation link of the first section that is visible. */
 function spyOnSections() {
   const links = new Map();
   for (const link of document.querySelectorAll(".top nav a")) {

@@ -1,6 +1,7 @@
-// One sample: its text with coloured tokens, its terms, its group.
+// The view of one sample: its score and the terms of it, its text with coloured
+// tokens, and the other samples of its group.
 
-/** Two colours about zero, or one where nothing is below it. */
+/** A scale with a colour for each sign; with one if no value is negative. */
 function diverging([low, high]) {
   const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
   return {
@@ -9,9 +10,11 @@ function diverging([low, high]) {
   };
 }
 
-// Of a colouring: what is kept of it, its name, and what it makes of the lowest
-// and the highest value of a group: value -> [colour, strength], and the ends
-// of its legend.
+// Values by which tokens can be coloured. key: the field of a sample; name: the
+// text of its button; of: a function of the field's value; scale: a function
+// from the lowest and the highest value in the group to { paint, ends }, where
+// paint(value) is [colour, strength] and ends are the values at the ends of the
+// legend.
 const COLORINGS = [
   { key: "advantages", name: "advantage", scale: diverging },
   {
@@ -30,9 +33,9 @@ const COLORINGS = [
   },
   { key: "stepScores", name: "step score", scale: diverging },
 ];
-let coloring = "advantages"; // is kept from sample to sample
+let coloring = "advantages"; // the chosen key, also for the next sample
 
-/** The values of a colouring, token by token; null where nothing was kept. */
+/** Returns the values of a colouring per token; null if the file has none. */
 function tokenValues(sample, { key, of }) {
   if (!sample.cuts || sample[key] === null) return null;
   const value = (t) => {
@@ -46,7 +49,7 @@ function tokenValues(sample, { key, of }) {
   });
 }
 
-/** The parts of the pane that shows a sample. */
+/** Returns the elements of the view of a sample. */
 function sampleView(sample, runs, show, wanted) {
   const { group } = sample;
   const [color, verdict] = VERDICTS[sample.correct];
@@ -95,7 +98,7 @@ function siblings(sample, show) {
     );
     button.setAttribute("aria-current", other === sample);
     button.addEventListener("click", () => {
-      show(other); // which makes this list anew
+      show(other); // this replaces the list of siblings
       document.querySelector(".siblings [aria-current=true]").focus();
     });
     return button;

@@ -1,6 +1,6 @@
-// The samples of rollout files, unpacked: one object each, and their groups.
+// Unpacks the samples that report/samples.py packed, into one object each.
 
-/** The JSON value of a compressed block of the page; null without one. */
+/** Returns the JSON value of a compressed element; null without the element. */
 async function unpacked(id) {
   const block = document.getElementById(id);
   if (!block) return null;
@@ -11,7 +11,7 @@ async function unpacked(id) {
   return new Response(inflated).json();
 }
 
-/** Mean and standard deviation. */
+/** Returns the mean and the standard deviation (divisor n). */
 function moments(values) {
   const mean = values.reduce((sum, v) => sum + v, 0) / values.length;
   const square = values.reduce((sum, v) => sum + (v - mean) ** 2, 0);
@@ -19,9 +19,10 @@ function moments(values) {
 }
 
 /**
- * The samples of all files, in the order of the page: newest first.
+ * Returns the samples of all files; those of the latest steps come first.
  *
- * A value that is the same at all tokens comes as one number.
+ * In advantages, logProbs, entropies and stepIds, one number stands for the
+ * same value at all tokens.
  */
 function samplesOf(files) {
   const samples = [];
@@ -58,7 +59,10 @@ function samplesOf(files) {
   return samples;
 }
 
-/** How much a group disagrees: in its scores, or else in its verdicts. */
+/**
+ * Sets `disagreement` of a group, the standard deviation of its scores or, if
+ * that is 0, of its verdicts; and `solved`, a text such as "2/8 right".
+ */
 function judge(group) {
   const scores = group.members.map((one) => one.score).filter(known);
   const all = group.members.map((one) => one.correct);
@@ -77,16 +81,16 @@ const VERDICTS = {
   "-1": ["unknown", "no verdict"],
 };
 
-/** The value at a token. */
+/** Returns the value at token t. */
 const at = (values, t) => (Array.isArray(values) ? values[t] : values);
 
-/** The texts of the tokens of a sample. */
+/** Returns the texts of the tokens of a sample. */
 function pieces(sample) {
   let from = 0;
   return sample.cuts.map((size) => sample.text.slice(from, (from += size)));
 }
 
-/** The beginning of a text, on one line. */
+/** Returns the beginning of a text as one line. */
 function oneLine(text) {
   return text.slice(0, 400).replace(/\s+/g, " ").slice(0, 160);
 }

@@ -1,6 +1,6 @@
-// From numbers to places: scales, ticks, paths.
+// Scales (functions from values to pixels), ticks and SVG paths.
 
-/** Round values in [low, high], as close as `most` of them may stand. */
+/** Returns at most `most` round, evenly spaced values in [low, high]. */
 function ticks(low, high, most) {
   const power = 10 ** Math.floor(Math.log10((high - low) / most));
   for (const multiple of [1, 2, 5, 10, 20]) {
@@ -13,7 +13,7 @@ function ticks(low, high, most) {
   return [low, high];
 }
 
-/** Ticks as texts, with as many digits as tell them apart. */
+/** Returns the texts of ticks, with as many digits as distinguish them. */
 function tickTexts(values) {
   const largest = Math.max(...values.map(Math.abs));
   const step = values.length > 1 ? values[1] - values[0] : largest || 1;
@@ -30,7 +30,7 @@ function tickTexts(values) {
   });
 }
 
-/** Lowest and highest of arrays of numbers, nothing but numbers counting. */
+/** Returns the lowest and the highest number in arrays; [0, 1] if none is. */
 function extent(arrays) {
   let [low, high] = [Infinity, -Infinity];
   for (const values of arrays) {
@@ -41,7 +41,7 @@ function extent(arrays) {
   return low <= high ? [low, high] : [0, 1];
 }
 
-/** An interval to show it on: from 0 where that is near, never empty. */
+/** Returns the interval of an axis: from 0 if 0 is near, and never empty. */
 function domain([low, high]) {
   const size = Math.max(Math.abs(low), Math.abs(high));
   if (high - low <= 1e-5 * size || size === 0) {
@@ -61,13 +61,13 @@ function logarithmic([low, high], range) {
   return (v) => scale(Math.log2(v));
 }
 
-/** The path of a line; it is broken where a value is not known. */
+/** Returns the path of a line, with a gap at each missing value. */
 function path(xs, ys) {
   let [d, open] = ["", false];
   for (let i = 0; i < xs.length; i++) {
     if (known(ys[i])) {
       d += `${open ? "L" : "M"}${xs[i].toFixed(1)},${ys[i].toFixed(1)}`;
-      if (!open && !known(ys[i + 1])) d += "h0.01"; // a point alone
+      if (!open && !known(ys[i + 1])) d += "h0.01"; // a single point
     }
     open = known(ys[i]);
   }
@@ -83,7 +83,7 @@ function bandPath(xs, lows, highs) {
   return `M${[...there, ...back].join("L")}Z`;
 }
 
-/** Moves labels apart so that none hides another; keeps their order. */
+/** Moves labels apart to a distance of `least` pixels; keeps their order. */
 function apart(places, least, low, high) {
   const order = places.map((_, i) => i).sort((a, b) => places[a] - places[b]);
   const found = [...places];
@@ -102,7 +102,7 @@ function apart(places, least, low, high) {
   return found;
 }
 
-/** Ticks that have `least` pixels to themselves; the last one stays. */
+/** Drops ticks closer than `least` pixels to the next; keeps the last tick. */
 function thinned(values, scale, least) {
   const kept = [];
   for (const v of values.toReversed()) {
@@ -112,7 +112,7 @@ function thinned(values, scale, least) {
   return kept.reverse();
 }
 
-/** The index of the value next to x in an ascending array. */
+/** Returns the index of the value nearest to x in an ascending array. */
 function nearest(values, x) {
   let [low, high] = [0, values.length - 1];
   while (high - low > 1) {

@@ -1,8 +1,9 @@
-// Step scores: samples by steps, the worst step of each marked.
+// The section "Step scores": a heat map of samples and reasoning steps in which
+// the worst step of each sample is marked, and the mean scores by step.
 
 const MOST_ROWS = 80;
 
-/** The index of the least of an array; -1 where all are the same. */
+/** Returns the index of the lowest value; -1 if all values are equal. */
 function least(values) {
   const [low, high] = extent([values]);
   return low < high ? values.indexOf(low) : -1;
@@ -82,7 +83,7 @@ function stepMap(all, show) {
   return chart.figure;
 }
 
-/** What right and wrong samples score on average, step by step. */
+/** Makes the chart of the mean score of right and of wrong samples by step. */
 function meanScores(all) {
   const longest = Math.max(...all.map((one) => one.stepScores.length));
   const lines = [1, 0, -1].flatMap((verdict) => {

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, or as was chosen here before.
+// The theme: that of the system, unless the reader has chosen one before.
 {
   const root = document.documentElement;
   const KEY = "extremum-theme";
@@ -6,7 +6,7 @@
   try {
     kept = localStorage.getItem(KEY);
   } catch {
-    // A page that was opened as a file may have no storage.
+    // A page that is opened as a local file may not be allowed to use storage.
   }
   if (kept) root.style.colorScheme = kept;
   document.addEventListener("click", (event) => {
@@ -17,7 +17,7 @@
     try {
       localStorage.setItem(KEY, root.style.colorScheme);
     } catch {
-      // Then it holds for this visit.
+      // Without storage, the choice is lost when the page is closed.
     }
   });
 }

@@ -1,6 +1,8 @@
-// Training curves: raw and smoothed, one cursor for all of them.
+// The sections "Training" and "Terms": curves of raw and of smoothed values,
+// with one cursor for all charts.
 
-// Groups of charts: [heading, [[metric, title, note], ...]]; `*` is any text.
+// Groups of charts: [heading, [[metric, title, note], ...]]. A `*` in the name
+// of a metric matches any text, which replaces the `*` in the title.
 const CURVES = [
   [
     "What is earned",
@@ -68,9 +70,9 @@ const TERMS = [
   ["score/*/mean", "*", "mean of the term"],
   ["reward/weight/*", "*", "weight of the term"],
 ];
-const NOWHERE = /^(guard|evaluation)\//;
+const NOWHERE = /^(guard|evaluation)\//; // metrics without a chart
 
-/** What `*` stands for in a name; null if the pattern is another. */
+/** Returns the text that `*` matches in a name; null if the name differs. */
 function matched(pattern, name) {
   const [head, tail] = pattern.split("*");
   if (tail === undefined) return pattern === name ? "" : null;
@@ -79,7 +81,7 @@ function matched(pattern, name) {
   return fits ? name.slice(head.length, name.length - tail.length) : null;
 }
 
-/** Exponential moving average, without its bias towards the first values. */
+/** Returns exponential moving averages, corrected for the start at 0. */
 function smoothed(values, weight) {
   let [sum, total] = [0, 0];
   return values.map((v) => {
@@ -101,7 +103,7 @@ function aboutCurve(line) {
   );
 }
 
-/** All curves of all runs: the sections of training and of reward terms. */
+/** Adds the charts of all runs to the sections "Training" and "Terms". */
 function trainingCurves(runs, slots) {
   const cursor = sharedCursor();
   const drawnAlready = new Set();

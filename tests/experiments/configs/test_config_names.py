@@ -42,7 +42,9 @@ def test_a_method_without_an_entry_has_the_defaults():
 @pytest.mark.parametrize("module", [chain, countdown, method])
 def test_a_missing_name_is_refused_with_an_example(module):
   name = module.names()[0]
-  with pytest.raises(ValueError, match=f"must have a name .*such .*:{name};"):
+  with pytest.raises(
+    ValueError, match=f"must have a name .*such as .*:{name};"
+  ):
     module.get_config()
   with pytest.raises(ValueError, match="has no config 'nothing'"):
     module.get_config("nothing")

@@ -169,7 +169,7 @@ def test_tokens_beyond_the_embedding_are_refused(folder, tmp_path, capsys):
   small_chat.write(tmp_path)
   words = ["--policy", str(tmp_path), "--task"]
   assert evaluate.main([*words, "countdown"]) == 2
-  assert "only 12 rows" in capsys.readouterr().err
+  assert "has only 12;" in capsys.readouterr().err
   data = small_gsm8k.write(tmp_path / "data")
   text = f"gsm8k(data_path={str(data)!r}, cache={str(tmp_path / 'c')!r})"
   assert evaluate.main([*words, text]) == 2

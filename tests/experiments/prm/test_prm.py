@@ -207,5 +207,7 @@ def test_a_base_on_a_task_without_checkable_steps_is_refused(tmp_path):
   params = build.build(config).init().params
   with checkpointing.Checkpoints(tmp_path / checkpoint_reader.FOLDER) as saving:
     saving.save(0, {"params": params}, {})
-  with pytest.raises(ValueError, match=r"'countdown'.*was trained on 'chain'"):
+  with pytest.raises(
+    ValueError, match=r"'countdown'.*that was trained on 'chain'"
+  ):
     settings.prepare(small(tmp_path, "checker"), tmp_path / "run")
