@@ -5,8 +5,8 @@ last fenced block, else the whole text. `Item.meta` holds the tests, in exactly
 one of three forms:
 
   "test", "entry_point"
-      Source of `check(candidate)`, as in HumanEval, and the name of the function
-      to check. If the extracted code does not define that name, the code is
+      Source of `check(candidate)`, as in HumanEval, and the name of the
+      function to check. If the extracted code does not define that name, the code is
       appended to `meta["prompt"]`, or to the item's prompt without such a key.
       The text of the prompt before the definition of that name runs before the
       program and before the test, so that a test can use the prompt's helpers.
@@ -26,7 +26,7 @@ The verdict is 1 if the tests end without an exception and all their assertions
 ran and held; `sandbox.inside.assertions` defines which of them need not run.
 A program that runs out of time or memory has verdict 0. A program that ran out
 of time also has the part "timeout" = 1 in its outcome, which is only counted.
-Two programs have the same answer id only if their text is equal.
+Two programs have the same answer id if their stripped texts are equal.
 
 Programs run in a sandbox; `rewards.verifiers.sandbox` lists what it prevents. A
 program that returns a constant can pass some of the tests, for which the score
@@ -82,7 +82,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
   blocks = []
   fences = list(_FENCE.finditer(text))
   ends = [fence.start() for fence in fences[1:]] + [len(text)]
-  for fence, end in list(zip(fences, ends, strict=True))[::2]:
+  for fence, end in list(zip(fences, ends, strict=False))[::2]:
     line_end = text.find("\n", fence.end())
     if line_end < 0:  # a fence on the last line starts no block
       break

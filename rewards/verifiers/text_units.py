@@ -70,7 +70,12 @@ def occurrences(phrase: str, text: str) -> int:
 
 
 def compare(count: int, relation: str, number: int) -> bool:
-  """Returns True if `count` is in a relation (a key of `RELATIONS`) to `number`.
+  """Returns True if `count` is in a relation to `number`.
+
+  Args:
+    count: the left side, such as a number of words.
+    relation: a key of `RELATIONS`, such as "at least".
+    number: the right side.
 
   Raises:
     ValueError: the relation is unknown.
