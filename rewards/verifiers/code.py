@@ -6,8 +6,9 @@ one of three forms:
 
   "test", "entry_point"
       Source of `check(candidate)`, as in HumanEval, and the name of the
-      function to check. If the extracted code does not define that name, the code is
-      appended to `meta["prompt"]`, or to the item's prompt without such a key.
+      function to check. If the extracted code does not define that name, the
+      code is appended to `meta["prompt"]`, or to the item's prompt if `meta` has
+      no such key.
       The text of the prompt before the definition of that name runs before the
       program and before the test, so that a test can use the prompt's helpers.
   "tests", "setup"

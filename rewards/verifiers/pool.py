@@ -4,8 +4,8 @@ Text of a policy can make a verifier hang, use up memory or crash. Nothing
 inside one process prevents this reliably: sympy swallows the exception of an
 alarm, and a thread cannot be killed. Here several workers, each a fresh
 interpreter in its own session, judge items one by one and report each outcome.
-If an outcome is late, its worker is killed together with all processes that it started, and a
-new worker takes over:
+If an outcome is late, its worker is killed together with all processes that it
+started, and a new worker takes over:
 
   time-out or CPU limit      the item is unscored (see `wrong_if_slow`)
   death (signal, memory)     the item is tried once more, then unscored

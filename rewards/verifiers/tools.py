@@ -17,8 +17,8 @@ parameters does not count.
              0 without an assigned call of the same name
 
 Here r runs over the calls of the reference, |r| is the number of parameters of
-r, J is the Jaccard index of multisets, J(names) compares the names of all calls,
-and match(r) compares r with the call of the completion that is assigned to it.
+r, J is the Jaccard index of multisets, J(names) compares the names of all
+calls, and match(r) compares r with the call of the completion that is assigned to it.
 If the reference has no calls, correctness is 0, as in the authors' code.
 
 Deviation: the authors' code assigns calls one after another, each to the best
@@ -96,8 +96,8 @@ def parse(text: str) -> list[Call] | None:
 def format_score(completion: str, reference: str) -> float:
   """Returns 1 if the completion has the reference's tags in order, else 0.
 
-  The tags are `<think>`, `<tool_call>` and `<response>` with their closing tags,
-  and only white space may be outside of them. If the reference has no tags, the
+  The tags are `<think>`, `<tool_call>`, `<response>` and their closing tags, and
+  only white space may be outside of them. If the reference has no tags, the
   completion must have none either; it must then contain a call if the reference
   does, and no call (nor a malformed one) if the reference does not.
   """
@@ -171,8 +171,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
 
   Returns:
     One outcome per item. The verdict is 1 if both texts have the same multiset
-    of calls, which may be empty. The score is R scaled to [0, 1]: `(R + 3) / 7`, or the format alone if the
-    reference has no calls. The answer is the calls as JSON, the parts are the
+    of calls, which may be empty. The score is R scaled to [0, 1],
+    `(R + 3) / 7`, or the format alone if the reference has no calls. The answer is the calls as JSON, the parts are the
     two terms of R. The verdict is -1 if the reference cannot be parsed.
   """
   return [_outcome(str(i.completion), str(i.reference)) for i in items]
@@ -213,7 +213,7 @@ def completeness_reward(
 
 
 def jaccard(a: Iterable[str], b: Iterable[str]) -> float:
-  """Returns |a intersection b| / |a union b| of multisets; 1 if both are empty."""
+  """Returns the Jaccard index of two multisets; 1 if both are empty."""
   left, right = collections.Counter(a), collections.Counter(b)
   union = (left | right).total()
   return (left & right).total() / union if union else 1.0
@@ -245,7 +245,7 @@ def _match(call: Call, truth: Call) -> float:
 
 
 def _untagged(text: str) -> str:
-  """Returns the text after its thoughts, or the content of its only code fence."""
+  """Returns the text after its thoughts, or its only code fence's content."""
   text = after_thoughts(text).strip()
   fences = _FENCE.findall(text)
   return fences[0].strip() if len(fences) == 1 else text
