@@ -1,31 +1,37 @@
 """Judges programs by their tests: HumanEval, MBPP and input/output pairs.
 
 The program is the last block of a completion that is fenced as Python, else its
-last fenced block, else the whole text. `meta` holds the tests:
+last fenced block, else the whole text. `Item.meta` holds the tests, in exactly
+one of three forms:
 
-  "test", "entry_point"  source of `check(candidate)`, as in HumanEval. Code
-                         that does not define the entry point continues
-                         `meta["prompt"]`, or else the item's prompt. The part
-                         of the prompt before the entry point is available to
-                         both the program and the test, so that a test can use
-                         the helpers of the prompt "tests", "setup"       a list
-                         of assertions, as in MBPP, and code to run before them.
-                         If they call a function that has the name of a Python
-                         builtin (`sum`), "entry_point" must name it "cases"
-                         a list of pairs (standard input, standard output).
-                         Blanks at the ends of lines and empty lines at the end
-                         do not count; an exit status other than 0 is wrong
+  "test", "entry_point"
+      Source of `check(candidate)`, as in HumanEval, and the name of the
+      function to check. If the extracted code does not define that name, the
+      code is appended to `meta["prompt"]`, or to the item's prompt if `meta` has
+      no such key.
+      The text of the prompt before the definition of that name runs before the
+      program and before the test, so that a test can use the prompt's helpers.
+  "tests", "setup"
+      A list of assertions, as in MBPP, and code to run before them. If they
+      call a function that has the name of a Python builtin (`sum`),
+      "entry_point" must name it.
+  "cases"
+      A list of pairs (standard input, standard output). Blanks at the ends of
+      lines and empty lines at the end do not count. A program whose exit status
+      is not 0 fails the case.
 
-The score is the fraction of tests that pass. An assertion in a loop is one
-test, `assert True` is none, and an assertion that does not run does not pass.
+The score is the fraction of tests that pass. An assertion in a loop counts as
+one test, `assert True` does not count as a test, and an assertion that does not
+run does not pass.
 The verdict is 1 if the tests end without an exception and all their assertions
 ran and held; `sandbox.inside.assertions` defines which of them need not run.
-Running out of time or memory is wrong. A program that ran out of time also has
-the part "timeout" for counting. Answer ids compare programs character by
-character, so two programs that do the same differ.
+A program that runs out of time or memory has verdict 0. A program that ran out
+of time also has the part "timeout" = 1 in its outcome, which is only counted.
+Two programs have the same answer id if their stripped texts are equal.
 
 Programs run in a sandbox; `rewards.verifiers.sandbox` lists what it prevents. A
-fraction pays for tests that any constant passes; use the verdict to avoid this.
+program that returns a constant can pass some of the tests, for which the score
+pays; train on the verdict to avoid this.
 
 Usage:
   item = Item("Double x.", "def f(x): return 2 * x", "",
@@ -34,8 +40,9 @@ Usage:
 
 Sources: Chen et al. 2021, "Evaluating Large Language Models Trained on Code"
 (HumanEval, `check`); Austin et al. 2021, "Program Synthesis with Large Language
-Models" (MBPP). Both run tests and program in one process; here a function is
-called from another, so values are plain ones.
+Models" (MBPP). The authors of both run tests and program in one process.
+Deviation: here the tests run in one process and call the function in another,
+so arguments and results must be values of plain types.
 """
 
 from __future__ import annotations
@@ -57,11 +64,11 @@ _FORMS = ("test", "tests", "cases")
 
 
 def extract(completion: str) -> str:
-  """The code of a text: its last Python block, last block, or all of it.
+  """Returns the code of a text: its last Python block, last block, or all.
 
-  A block that is not closed reaches to the end. Code without a fence keeps its
-  leading blanks, since it may continue an indented line. Code inside of
-  thoughts does not count.
+  A block that is not closed reaches to the end of the text. Text without a
+  fence keeps its leading blanks, since it may continue an indented line. Text
+  inside of thoughts is removed first.
   """
   completion = after_thoughts(completion)
   blocks = _blocks(completion)
@@ -72,7 +79,7 @@ def extract(completion: str) -> str:
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
-  """Language and code of each fenced block, in time linear in the text."""
+  """Returns (language, code) of each fenced block, in linear time."""
   blocks = []
   fences = list(_FENCE.finditer(text))
   ends = [fence.start() for fence in fences[1:]] + [len(text)]
@@ -80,8 +87,8 @@ def _blocks(text: str) -> list[tuple[str, str]]:
     line_end = text.find("\n", fence.end())
     if line_end < 0:  # a fence on the last line starts no block
       break
-    head = text[fence.end() : line_end].lstrip(" \t")
-    blocks.append((_LANGUAGE.match(head)[0], text[line_end + 1 : end]))
+    info = text[fence.end() : line_end].lstrip(" \t")
+    blocks.append((_LANGUAGE.match(info)[0], text[line_end + 1 : end]))
   return blocks
 
 
@@ -102,8 +109,9 @@ def verify(
       all protections of the sandbox.
 
   Returns:
-    Outcomes in order. The verdict is -1 if the tests are missing or cannot be
-    run, or if the sandbox failed.
+    One outcome per item, in their order. The answer is the extracted code. The
+    verdict is -1 if the tests are missing or cannot be run, or if the sandbox
+    failed; else it is 0 for a completion without code.
 
   Raises:
     RuntimeError: protections are missing and `allow_unprotected` is False.
@@ -124,6 +132,7 @@ def verify(
 def _judge(
   item: Item, limits: sandbox.Limits, allow_unprotected: bool
 ) -> Outcome:
+  """Runs the tests of one item."""
   code = extract(str(item.completion))
   answer = code.strip()
   identity = answer_id(answer) if answer else -1
@@ -132,7 +141,7 @@ def _judge(
   except (TypeError, ValueError) as error:
     return unscored(f"no tests: {error}", answer, identity)
   if not answer:
-    return Outcome(0.0, 0, answer, identity)
+    return Outcome(score=0.0, verdict=0, answer=answer, answer_id=identity)
   report = sandbox.run(job, limits, allow_unprotected=allow_unprotected)
   if report.verdict < 0:
     return unscored(report.reason, answer, identity)
@@ -142,7 +151,7 @@ def _judge(
 
 
 def _job(item: Item, code: str) -> dict[str, Any]:
-  """The job for the sandbox.
+  """Builds the job for `sandbox.run` from the tests of an item.
 
   Raises:
     TypeError: a field of `meta` has the wrong type.
@@ -173,21 +182,22 @@ def _job(item: Item, code: str) -> dict[str, Any]:
     raise ValueError("no entry point")
   prompt = str(meta.get("prompt", item.prompt))
   name = re.escape(entry_point)
-  define = re.compile(
+  definition = re.compile(
     rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{name}\b|^{name}[ \t]*=", re.M
   )
-  begins = define.search(prompt)
-  before = prompt[: begins.start()] if begins else ""
-  defined = define.search(code)
+  in_prompt = definition.search(prompt)
+  helpers = prompt[: in_prompt.start()] if in_prompt else ""
+  is_defined = definition.search(code) is not None
   return {
-    "prelude": before if defined else "",
-    "program": code if defined else prompt + code,
+    "prelude": helpers if is_defined else "",
+    "program": code if is_defined else prompt + code,
     "test": str(meta["test"]),
-    "setup": before,
+    "setup": helpers,
     "entry_point": entry_point,
   }
 
 
 def _processors() -> int:
-  count = getattr(os, "sched_getaffinity", None)
-  return len(count(0)) if count else os.cpu_count() or 1
+  """Returns the number of processors that this process may use."""
+  get_affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+  return len(get_affinity(0)) if get_affinity else os.cpu_count() or 1

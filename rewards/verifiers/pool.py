@@ -2,15 +2,15 @@
 
 Text of a policy can make a verifier hang, use up memory or crash. Nothing
 inside one process prevents this reliably: sympy swallows the exception of an
-alarm, and a thread cannot be killed. Here N workers, each a fresh interpreter
-in its own session, judge items one by one and report each verdict. If a verdict
-is late, its worker is killed together with all processes that it started, and a
-new worker takes over:
+alarm, and a thread cannot be killed. Here several workers, each a fresh
+interpreter in its own session, judge items one by one and report each outcome.
+If an outcome is late, its worker is killed together with all processes that it
+started, and a new worker takes over:
 
-  time-out or CPU limit      the item is unscored
+  time-out or CPU limit      the item is unscored (see `wrong_if_slow`)
   death (signal, memory)     the item is tried once more, then unscored
   an exception               the item is unscored
-  it cannot be pickled       the item is unscored
+  item cannot be pickled     the item is unscored
 
 An unscored item has verdict -1 with the reason; it is logged and counted, and
 is never silently 0. After a time-out it also has the part "timeout". With
@@ -58,7 +58,7 @@ _START = (
   "import sys; sys.path[:] = {path}; from rewards.verifiers import pool; "
 )
 _READY = "ready"
-_STARTS = 4  # failed starts in a row after which a pool gives up
+_MAX_FAILED_STARTS = 4  # failed starts in a row after which a pool gives up
 _LOG = logging.getLogger(__name__)
 
 
@@ -150,6 +150,7 @@ class Pool:
       self._ready()
       outcomes: dict[int, Outcome] = {}
       deaths = collections.Counter()
+      # At least four batches per worker, so that all end at about one time.
       share = -(-len(items) // (4 * len(self._workers)))
       size = max(1, min(self._batch, share))
       waiting = collections.deque(
@@ -172,7 +173,10 @@ class Pool:
     self.close()
 
   def close(self) -> None:
-    """Kills the workers and waits for their end. Further calls do nothing."""
+    """Kills the workers and waits for their end.
+
+    Afterwards `close` does nothing, and calling the pool raises RuntimeError.
+    """
     self._closed = True
     _end(self._workers)
 
@@ -191,7 +195,10 @@ class Pool:
 
   @contextlib.contextmanager
   def _end_on_interrupt(self) -> Iterator[None]:
-    """An interrupt leaves half-read pipes: the next call starts anew."""
+    """Kills the workers if the block raises, which may leave half-read pipes.
+
+    The next call of the pool starts new workers.
+    """
     try:
       yield
     except BaseException:
@@ -270,10 +277,11 @@ class Pool:
     computed = worker.computed()
     pending, status = worker.pending, worker.kill()
     self._failed_starts += not worker.ready
-    if self._failed_starts == _STARTS:
+    if self._failed_starts == _MAX_FAILED_STARTS:
       fate = "too late" if late else f"dead ({status})"
       raise RuntimeError(
-        f"workers of {self.name} do not start; the last of {_STARTS} is {fate}"
+        f"workers of {self.name} do not start; the last of "
+        f"{_MAX_FAILED_STARTS} is {fate}"
       )
     if pending:
       i = pending.popleft()
@@ -283,7 +291,13 @@ class Pool:
       self.statistics["timeouts"] += late
       is_slow = is_out_of_processor_time or computed >= 0.5 * self._timeout
       if late and is_slow and self._wrong_if_slow:
-        outcomes[i] = Outcome(0.0, 0, "", -1, {"timeout": 1.0})
+        outcomes[i] = Outcome(
+          score=0.0,
+          verdict=0,
+          answer="",
+          answer_id=-1,
+          parts={"timeout": 1.0},
+        )
       elif late:
         outcomes[i] = dataclasses.replace(
           unscored(f"no verdict within {self._timeout:g} s"),
@@ -433,7 +447,7 @@ def _work(channel: int, lifeline: int) -> None:
 
 
 def _allowed(kind: int, requested: int) -> int:
-  """The requested limit, or the hard limit of this process if it is smaller."""
+  """Returns the smaller of the request and this process's hard limit."""
   import resource  # POSIX only; Windows can still import this module
 
   hard = resource.getrlimit(kind)[1]

@@ -1,4 +1,4 @@
-"""Runs queries on sqlite: do they return what the reference returns?
+"""Runs SQL queries on sqlite and compares their rows with the reference's.
 
 `Item.meta` holds the data: "database", the path of a sqlite file, or "schema",
 a script that builds a database in memory. The reference is a query. The query
@@ -8,19 +8,22 @@ combines named parts, each in [0, 1]:
 
   execution  1 for the same rows as the reference: the same multiset, and the
              same order if the reference has an ORDER BY outside of parentheses
-  judge      score of a judge, which is asked only if the execution differs;
-             else 1
-  syntax     1 if the query runs without an error
-  schema     Jaccard index of the tables and columns read
-  ngram      Jaccard index of the bigrams of SQL tokens
-  format     1 if the query is in one `<answer>` or one code fence
+  judge      1 if `execution` is 1, else the score of a judge, a function that
+             is called only then; there is no such part without a judge
+  syntax     1 if the query runs without an error and within the limits
+  schema     Jaccard index of the tables and columns that the query and the
+             reference read; 0 if the query does not run
+  ngram      Jaccard index of the bigrams of SQL tokens of both queries
+  format     1 if the completion has one `<answer>`, or no `<answer>` and one
+             code fence
 
   score = sum of weight * part / sum of weights,   verdict = execution
 
-The weights recollected from the paper are 3 for execution, 2 for the judge, 1
-for each other. With them a wrong query can reach 6 of 9 points, and a right one
-in other words 7 less its loss in `schema` and `ngram`: 5. Here execution weighs
-7, more than all others together, and other weights are refused.
+Deviation: the paper's weights, as recalled, are 3 for execution, 2 for the
+judge and 1 for each other part. With them a wrong query can get 6 of 9 points,
+as many as a right query in another format that shares no name or bigram with
+the reference. Here execution weighs 7, and `verify` requires that it weighs
+more than all other parts together.
 
 A connection is read-only, and its authorizer refuses everything but reading.
 The rows, bytes, virtual machine steps and processor seconds of a query are
@@ -78,7 +81,7 @@ WEIGHTS = {
 }
 Judge = Callable[[Item], float | None]
 
-_EVERY = 100  # virtual machine steps between two checks of the limits
+_STEPS_PER_CHECK = 100  # virtual machine steps between two checks of the limits
 _READING = (
   sqlite3.SQLITE_SELECT,
   sqlite3.SQLITE_READ,
@@ -148,9 +151,10 @@ class Result:
 
 
 def extract(completion: str) -> tuple[str, bool]:
-  """The completion's query, and whether it is in one answer or one fence.
+  """Returns the completion's query and whether its format is right.
 
-  Text inside of thoughts does not count.
+  The format is right with one `<answer>`, or with no `<answer>` and one code
+  fence. Text inside of thoughts does not count.
   """
   completion = after_thoughts(completion)
   body, tag, _ = completion.rpartition("</answer>")
@@ -170,12 +174,13 @@ def run(
   """Runs one reading statement on the database of an item.
 
   Args:
-    query: SQL; anything but one statement that reads is an error.
+    query: SQL; anything but one statement that reads gives a result with an
+      error.
     meta: "database" or "schema", see the module.
     limits: limits of the query; None means `Limits()`.
 
   Returns:
-    The result.
+    The rows, or the reason why there are none.
 
   Raises:
     ValueError: `meta` has neither key, or the database cannot be opened or
@@ -192,8 +197,8 @@ def run(
   connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.value)
   connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, _MAX_COLUMNS)
   read: set[Any] = set()
-  left = [limits.steps // _EVERY]
-  spent = time.thread_time() + limits.processor
+  checks_left = [limits.steps // _STEPS_PER_CHECK]
+  processor_deadline = time.thread_time() + limits.processor
   deadline = time.monotonic() + limits.clock
 
   def authorize(action, first, second, database, source):
@@ -205,10 +210,12 @@ def run(
       return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
-  def tick():
-    left[0] -= 1
+  def is_over():
+    checks_left[0] -= 1
     return (
-      left[0] < 0 or time.thread_time() > spent or time.monotonic() > deadline
+      checks_left[0] < 0
+      or time.thread_time() > processor_deadline
+      or time.monotonic() > deadline
     )
 
   formatter = sqlite3.connect(":memory:", cached_statements=0)
@@ -224,7 +231,7 @@ def run(
     for name in ("printf", "format"):
       connection.create_function(name, -1, printf, deterministic=True)
     connection.set_authorizer(authorize)
-    connection.set_progress_handler(tick, _EVERY)
+    connection.set_progress_handler(is_over, _STEPS_PER_CHECK)
     rows: list[tuple[Any, ...]] = []
     size = 0
     cursor = connection.execute(query)
@@ -236,11 +243,14 @@ def run(
       size += sum(len(v) if isinstance(v, str | bytes) else 8 for v in row)
       if len(rows) > limits.rows or size > limits.size:
         return Result(None, frozenset(read), error="too many rows")
-    if time.thread_time() > spent:  # in a call that is not interrupted
+    # sqlite does not interrupt a single function call.
+    if time.thread_time() > processor_deadline:
       return Result(None, frozenset(read), error="too slow")
     return Result(rows, frozenset(read), columns)
   except (sqlite3.Error, sqlite3.Warning, ValueError, MemoryError) as error:
-    hung = time.monotonic() > deadline and time.thread_time() <= spent
+    hung = (
+      time.monotonic() > deadline and time.thread_time() <= processor_deadline
+    )
     problem = str(error) or "no memory"
     return Result(None, frozenset(read), error=problem, hung=hung)
   finally:
@@ -251,12 +261,13 @@ def run(
 def parts(
   item: Item, judge: Judge | None = None, limits: Limits | None = None
 ) -> dict[str, float]:
-  """The named parts of one item's score.
+  """Computes the named parts of one item's score.
 
   Args:
-    item: see the module.
-    judge: function that scores in [0, 1] a completion whose execution differs,
-      None if it cannot. Without a judge there is no such part.
+    item: completion, reference and database; see the module.
+    judge: function that is called with an item whose rows differ from the
+      reference's, and returns a score, which is clipped to [0, 1], or None if
+      it cannot judge. Without a judge there is no part "judge".
     limits: limits of each query.
 
   Returns:
@@ -303,8 +314,8 @@ def verify(
   Args:
     items: completions; references are queries.
     weights: `{part: weight}`; the weight of other parts is 0.
-    judge: same as in `parts`.
-    limits: same as in `parts`.
+    judge: function that scores wrong queries, same as in `parts`.
+    limits: limits of each query; None means `Limits()`.
 
   Returns:
     Outcomes in order. The answer is the query, the parts are those of `parts`.
@@ -318,20 +329,22 @@ def verify(
     if name not in WEIGHTS:
       raise ValueError(registry.describe_unknown("part", name, WEIGHTS))
     if weight < 0:
-      raise ValueError(f"the weight of {name} is {weight}; allowed: 0 or more")
+      raise ValueError(
+        f"The weight of {name} is {weight}; it must be 0 or more."
+      )
   used = {n: w for n, w in weights.items() if judge or n != "judge"}
   execution = used.get("execution", 0.0)
   others = sum(used.values()) - execution
   if execution <= others:
     raise ValueError(
-      f"execution weighs {execution}; allowed: more than {others}, the others' "
-      "sum, or a wrong query could beat a right one"
+      f"The weight of execution is {execution}; it must be more than {others}, "
+      "the sum of the other weights, or a wrong query could beat a right one."
     )
   return [_outcome(item, used, judge, limits) for item in items]
 
 
 def jaccard(a: Collection[Any], b: Collection[Any]) -> float:
-  """Size of the intersection over size of the union; 1 for two empty sets."""
+  """Returns |a intersection b| / |a union b| of sets; 1 if both are empty."""
   union = len(set(a) | set(b))
   return len(set(a) & set(b)) / union if union else 1.0
 
@@ -356,7 +369,7 @@ def _outcome(
 def _connect(
   meta: Mapping[str, Any],
 ) -> tuple[sqlite3.Connection, set[str], list[str]]:
-  """A read-only connection, its tables and views, and the SQL of the views."""
+  """Returns a read-only connection, names in its schema, and SQL of views."""
   try:
     if "database" in meta:
       path = pathlib.Path(str(meta["database"])).resolve().as_uri()
@@ -494,11 +507,12 @@ def _references(
 
 
 def _same(result: Result, truth: Result, ordered: bool) -> bool:
+  """Returns True if the rows are equal, with their order if `ordered`."""
   if result.columns != truth.columns:
     return False
   left, right = (
-    [tuple(map(_rounded, row)) for row in one.rows or ()]
-    for one in (result, truth)
+    [tuple(map(_rounded, row)) for row in table.rows or ()]
+    for table in (result, truth)
   )
   if ordered:
     return left == right
@@ -506,6 +520,7 @@ def _same(result: Result, truth: Result, ordered: bool) -> bool:
 
 
 def _rounded(value: Any) -> Any:
+  """Rounds a float to ten digits, but not in its integer part."""
   if not isinstance(value, float) or not math.isfinite(value):
     return value
   if 1e10 <= abs(value) < 2**53:  # ten digits would cut off the integer part
@@ -514,6 +529,7 @@ def _rounded(value: Any) -> Any:
 
 
 def _text(stored: bytes) -> str:
+  """Decodes a text of sqlite, also one that is not valid UTF-8."""
   return stored.decode("utf-8", "surrogateescape")
 
 

@@ -1,11 +1,11 @@
 """Parses LaTeX formulas to exact sympy expressions, and compares them.
 
 math-verify's grammar (latex2sympy2_extended) parses a formula to a tree without
-computing anything. The tree is then computed from its leaves up. Each power,
-factorial and binomial coefficient is refused first if its value would not fit
-into some thousands of bits, so `9^{9^{9^9}}` costs nothing. Commands outside of
-a list (sums, integrals, limits) are refused. Decimals are fractions; nothing is
-rounded.
+computing anything, except for binomials and powers of e. The tree is then
+computed from its leaves up. Each power, factorial and binomial coefficient is
+checked against the limits below before it is computed, so `9^{9^{9^9}}` is
+refused at no cost. Commands that `_COMMANDS` does not list (sums, integrals,
+limits) are refused. Decimals become fractions; nothing is rounded.
 
 Two expressions are equal if sympy proves that their difference is zero. Their
 values at fixed points to 30 digits are compared first; if these differ, no
@@ -51,8 +51,8 @@ _FUNCTIONS = (
   sympy.exp, sympy.Abs, sympy.floor, sympy.ceiling, sympy.Add, sympy.Mul,
 )  # fmt: skip
 # Limits of a formula.
-_LONGEST = 300  # characters
-_DEEPEST = 8  # nested brackets
+_MAX_CHARACTERS = 300
+_MAX_DEPTH = 8  # nested brackets
 _BITS = 20_000  # bits of a number
 _ROOT_BITS = 512  # bits of a number under a root, which sympy tries to factor
 _TOWER = 2  # nested exponents with symbols
@@ -81,11 +81,11 @@ def read(latex: str) -> sympy.Expr:
   # The grammar computes binomials at once, so only small ones are allowed.
   binomials = _SMALL_BINOMIAL.sub("", latex)
   if (
-    len(latex) > _LONGEST
+    len(latex) > _MAX_CHARACTERS
     or not _ALLOWED.fullmatch(latex)
     or not names <= _COMMANDS
     or "binom" in binomials
-    or _depth(latex) > _DEEPEST
+    or _depth(latex) > _MAX_DEPTH
     or latex.count("|") > _BARS
     or _SIDE_BY_SIDE.search(_LOG_BASE.sub("", latex))
   ):
@@ -115,7 +115,10 @@ def read(latex: str) -> sympy.Expr:
 
 @functools.lru_cache(maxsize=4096)
 def same(first: sympy.Expr, second: sympy.Expr) -> bool:
-  """Returns True if two expressions are proved to be equal."""
+  """Returns True if two expressions are proved to be equal.
+
+  False means that they differ or that sympy finds no proof.
+  """
   if first == second:
     return True
   if first.is_Rational and second.is_Rational:
@@ -135,7 +138,10 @@ def same(first: sympy.Expr, second: sympy.Expr) -> bool:
 
 
 def proportional(first: sympy.Expr, second: sympy.Expr) -> sympy.Expr | None:
-  """The nonzero constant c with `first = c second`; None if there is none."""
+  """Returns the nonzero constant c with `first = c * second`, else None.
+
+  Also returns None if an expression is 0 or has no value at a point.
+  """
   if first == 0 or second == 0:
     return None
   ratios = [
@@ -150,9 +156,11 @@ def proportional(first: sympy.Expr, second: sympy.Expr) -> sympy.Expr | None:
 
 @functools.lru_cache(maxsize=4096)
 def values(expression: sympy.Expr) -> tuple[sympy.Expr | None, ...]:
-  """The values at three fixed points to 30 digits; None if there is no value.
+  """Returns the values at three fixed points, to 30 digits.
 
-  Parts below 1e-30 of a larger part count as 0.
+  A point gives each symbol a number that depends on its name. An entry is None
+  if the expression has no value at that point. A constant has the same value
+  three times. A real or imaginary part that is rounding error counts as 0.
   """
   symbols = sorted(expression.free_symbols, key=str)
   results: list[sympy.Expr | None] = []
@@ -167,9 +175,9 @@ def values(expression: sympy.Expr) -> tuple[sympy.Expr | None, ...]:
 
 
 def key(expression: sympy.Expr) -> str:
-  """A text that equal expressions share: the values to 15 digits.
+  """Returns a text that equal expressions share: their values to 15 digits.
 
-  Without three values it is the expression as sympy prints it.
+  If a value is missing, the text is the expression as sympy prints it.
   """
   numbers = values(expression)
   if None in numbers:
@@ -183,20 +191,23 @@ def key(expression: sympy.Expr) -> str:
 
 
 def _place(symbol: sympy.Symbol, point: int) -> sympy.Rational:
-  """A number between -3 and 3 with three decimals, from the symbol's name."""
+  """Returns a number in (-3, 3) with three decimals, from the symbol's name."""
   digest = hashlib.blake2b(f"{point} {symbol}".encode(), digest_size=4).digest()
   return sympy.Rational(int.from_bytes(digest, "big") % 5999 - 2999, 1000)
 
 
 def _parts(value: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+  """Returns the real and the imaginary part."""
   return value.as_real_imag()
 
 
 def _near(a: sympy.Expr, b: sympy.Expr) -> bool:
+  """Returns True if values with 30 digits agree to about 20 digits."""
   return bool(abs(a - b) <= sympy.Float("1e-20") * (abs(a) + abs(b)))
 
 
 def _depth(text: str) -> int:
+  """Returns the depth of nested brackets."""
   depth = deepest = 0
   for character in text:
     depth += (character in "({[") - (character in ")}]")
@@ -205,7 +216,7 @@ def _depth(text: str) -> int:
 
 
 def _calculate(node: sympy.Basic, real: bool) -> sympy.Expr:
-  """The value of a tree; its parts are computed first and checked."""
+  """Computes a tree from its leaves up and checks each intermediate value."""
   if node.is_Float:
     return sympy.Rational(str(node))
   if node.is_Number or node.is_NumberSymbol or node.is_Symbol:
@@ -227,6 +238,7 @@ def _calculate(node: sympy.Basic, real: bool) -> sympy.Expr:
 
 
 def _power(base: sympy.Expr, exponent: sympy.Expr, real: bool) -> sympy.Expr:
+  """Computes a power; raises Refused before if it would be too large."""
   if base.is_Rational and exponent.is_Rational:
     bits = max(abs(base.p), base.q).bit_length() - 1
     if abs(exponent) * bits > _BITS or (exponent.q > 1 and bits > _ROOT_BITS):
@@ -246,7 +258,7 @@ def _power(base: sympy.Expr, exponent: sympy.Expr, real: bool) -> sympy.Expr:
 
 
 def _tower(exponent: sympy.Expr) -> int:
-  """Number of nested exponents with symbols."""
+  """Returns the number of nested exponents that contain symbols."""
   if not exponent.free_symbols:
     return 0
   powers = exponent.atoms(sympy.Pow, sympy.exp)
@@ -254,6 +266,7 @@ def _tower(exponent: sympy.Expr) -> int:
 
 
 def _checked(value: sympy.Expr) -> sympy.Expr:
+  """Returns the value; raises Refused if it contains a large number."""
   for number in value.atoms(sympy.Rational):
     if max(abs(number.p), number.q).bit_length() > _BITS:
       raise Refused("a large number")

@@ -1,9 +1,10 @@
-"""Words, sentences, paragraphs and lines of a text: units of constraints.
+"""Splits texts into words, sentences, paragraphs and lines, and counts them.
 
-All functions are linear in the text. A word is a run of letters and digits,
+The constraints of IFEval and IFBench are stated in these units. The splitting
+functions take time linear in the text. A word is a run of letters and digits,
 with apostrophes and hyphens inside it (`don't`, `well-known`). A sentence ends
-at `.`, `!`, `?` or `...` before a space, but not after common abbreviations and
-not inside a number, and at an empty line.
+at an empty line, and at `.`, `!`, `?`, an ellipsis or an ideographic full stop
+before white space, unless the mark ends a common abbreviation or an initial.
 
 Usage:
   words("Don't stop.") == ["Don't", "stop"]
@@ -19,7 +20,8 @@ from rl import registry
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _END = re.compile(r"(?<=[.!?\u2026\u3002])[\"'\u201d\u2019)\]*]*(?=\s)|\n\s*\n")
-_ABBREVIATION = re.compile(  # also initials, except for "so am I."
+# Also matches initials such as `J.`, except `I.`, which often ends a sentence.
+_ABBREVIATION = re.compile(
   r"(?:^|[\s(\"'])"
   r"(?:(?i:mr|mrs|ms|dr|prof|st|vs|etc|e\.g|i\.e|jr|sr)|[A-HJ-Z])\.$"
 )
@@ -33,15 +35,16 @@ RELATIONS = {
 
 
 def words(text: str) -> list[str]:
-  """The words of a text, without punctuation."""
+  """Returns the words of a text, without punctuation."""
   return _WORD.findall(text)
 
 
 def sentences(text: str) -> list[str]:
-  """The sentences of a text, stripped, without those that have no word."""
+  """Returns the stripped sentences of a text that contain a word."""
   results, start = [], 0
   for end in _END.finditer(text):
     piece = text[start : end.end()]
+    # 8 characters hold the longest abbreviation with its neighbors.
     if text[end.start()] != "\n" and _ABBREVIATION.search(piece[-8:]):
       continue
     results.append(piece.strip())
@@ -51,23 +54,28 @@ def sentences(text: str) -> list[str]:
 
 
 def paragraphs(text: str) -> list[str]:
-  """The parts of a text between empty lines, stripped, without empty ones."""
+  """Returns the stripped, nonempty parts of a text between blank lines."""
   return [p.strip() for p in re.split(r"\n[^\S\n]*\n", text) if p.strip()]
 
 
 def lines(text: str) -> list[str]:
-  """The lines of a text that are not blank, with their indentation."""
+  """Returns the lines of a text that are not blank, with indentation."""
   return [line for line in text.splitlines() if line.strip()]
 
 
 def occurrences(phrase: str, text: str) -> int:
-  """Number of occurrences of a phrase as whole words, in any case."""
+  """Returns how often a phrase occurs as whole words, ignoring case."""
   pattern = rf"(?<!\w){re.escape(phrase)}(?!\w)"
   return len(re.findall(pattern, text, re.I))
 
 
 def compare(count: int, relation: str, number: int) -> bool:
-  """Returns True if `count` is in a relation, such as "at least", to `number`.
+  """Returns True if `count` is in a relation to `number`.
+
+  Args:
+    count: the left side, such as a number of words.
+    relation: a key of `RELATIONS`, such as "at least".
+    number: the right side.
 
   Raises:
     ValueError: the relation is unknown.

@@ -1,24 +1,30 @@
-"""Tool calls as JSON: how close are they to the reference's calls?
+"""Scores tool calls in JSON by their similarity to the reference's calls.
 
-Calls are inside of `<tool_call>...</tool_call>`, with one or several JSON
-objects in each block. In a text without this tag they are the whole text or its
-only code fence: an object, several, or a list. A call has a "name" and
-"parameters" (or "arguments", an object or its JSON text; OpenAI's `{"function":
-{...}}` is parsed as well). A text with anything else has no calls: all of it is
-malformed, as in the source. `1` and `1.0` are one value, `1` and `true` are
-two, and the order of parameters does not count.
+Calls are inside of `<tool_call>...</tool_call>` blocks, with JSON objects in
+each block; text outside of the blocks is ignored. In a text without this tag,
+the calls are the whole text after its thoughts, or its only code fence: one
+object, several, or a list. If it does not begin like JSON, it has no calls. A
+call has a "name" and "parameters" (or "arguments", an object or its JSON text;
+OpenAI's `{"function": {...}}` is parsed as well). If one call cannot be parsed,
+all calls of the text count as malformed, as in the authors' code. `1` and `1.0`
+are the same value, `1` and `true` are different values, and the order of
+parameters does not count.
 
   R = format + correctness,   format in {0, 1},   correctness in [-3, 3]
 
-  correctness = 6 (J(names) + sum_r match(r)) / (1 + sum_r (1 + |r|)) - 3
-  match(r) = J(parameter names) + number of equal values, for the call of the
-             same name that is assigned to the reference's call r
+  correctness = 6 * (J(names) + sum_r match(r)) / (1 + sum_r (1 + |r|)) - 3
+  match(r) = J(parameter names) + number of parameters with equal values,
+             0 without an assigned call of the same name
 
-with J the Jaccard index of multisets. The source assigns calls one after
-another, each to the best remaining call; here the assignment is optimal, so
-that the order of calls does not count. The two differ only for several calls of
-one tool, where this one is higher. If the reference has no calls, correctness
-is 0, as in the source.
+Here r runs over the calls of the reference, |r| is the number of parameters of
+r, J is the Jaccard index of multisets, J(names) compares the names of all
+calls, and match(r) compares r with the call of the completion that is assigned to it.
+If the reference has no calls, correctness is 0, as in the authors' code.
+
+Deviation: the authors' code assigns calls one after another, each to the best
+remaining call; this implementation maximizes the sum of the matches, so that
+the order of calls does not count. The scores differ only for several calls of
+one tool, where this implementation's score is the same or higher.
 
 Usage:
   calls = '<tool_call>\\n{"name": "get", "parameters": {"a": 1}}\\n</tool_call>'
@@ -43,7 +49,7 @@ from rewards.verifiers import Item, Outcome, answer_id, unscored
 from rewards.verifiers.numbers import after_thoughts
 
 BOUND = 3.0  # correctness lies in [-BOUND, BOUND]
-MAX_CALLS = 256  # a text with more calls is malformed
+MAX_CALLS = 256  # per text, which bounds the assignment; more are malformed
 _TAG = re.compile(r"</?(?:think|tool_call|response)>")
 _FENCE = re.compile(r"```[a-z]*\s(.*?)```", re.S)
 _BETWEEN = re.compile(r"[\s,]*")
@@ -52,7 +58,7 @@ _JSON = re.compile(r"\{|\[\s*[{\]]")
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-  """One call.
+  """One call of a tool.
 
   Attributes:
     name: name of the tool.
@@ -63,24 +69,24 @@ class Call:
   parameters: Mapping[str, str]
 
   def key(self) -> str:
-    """A text that equal calls share."""
+    """Returns a text that is the same for equal calls."""
     return json.dumps([self.name, sorted(self.parameters.items())])
 
 
 def parse(text: str) -> list[Call] | None:
-  """The calls of a text.
+  """Parses the calls of a text.
 
   Args:
     text: a completion or a reference.
 
   Returns:
-    The calls in order; `[]` for a text without calls, None if they are
+    The calls in order; `[]` for a text without calls, None if a call or tag is
     malformed.
   """
   if "<tool_call>" in text or "</tool_call>" in text:
-    before, *blocks = text.split("<tool_call>")
+    preamble, *blocks = text.split("<tool_call>")
     closed = [block.split("</tool_call>") for block in blocks]
-    if "</tool_call>" in before or any(len(block) != 2 for block in closed):
+    if "</tool_call>" in preamble or any(len(block) != 2 for block in closed):
       return None
     return _calls("\n".join(block[0] for block in closed))
   text = _untagged(text)
@@ -88,11 +94,12 @@ def parse(text: str) -> list[Call] | None:
 
 
 def format_score(completion: str, reference: str) -> float:
-  """1 if the completion has the reference's tags in their order, else 0.
+  """Returns 1 if the completion has the reference's tags in order, else 0.
 
-  The tags are `<think>`, `<tool_call>` and `<response>`, and there must be no
-  text outside of them. If the reference has no tags, the score is 1 for a
-  completion whose calls can be parsed.
+  The tags are `<think>`, `<tool_call>`, `<response>` and their closing tags, and
+  only white space may be outside of them. If the reference has no tags, the
+  completion must have none either; it must then contain a call if the reference
+  does, and no call (nor a malformed one) if the reference does not.
   """
   tags = _TAG.findall(reference)
   if _TAG.findall(completion) != tags:
@@ -100,8 +107,8 @@ def format_score(completion: str, reference: str) -> float:
   if not tags:
     calls = parse(completion)
     return float(bool(calls) if parse(reference) else calls == [])
-  # The tags are equal, so the blocks are too. A block reaches from an opening
-  # tag to the next tag that closes it. Other text must be blank.
+  # Both texts have the same tags in the same order. A block reaches from an
+  # opening tag to the next tag that closes it; tags inside of it are ignored.
   outside = True
   closing = ""
   for i, piece in enumerate(_TAG.split(completion)):
@@ -122,11 +129,11 @@ def format_score(completion: str, reference: str) -> float:
 def correctness(
   calls: Sequence[Call] | None, reference: Sequence[Call]
 ) -> float:
-  """The similarity of the calls to the reference's calls, from -3 to 3.
+  """Returns the similarity to the reference's calls, from -3 to 3.
 
   Args:
-    calls: calls from `parse`; None, for malformed calls, scores -3.
-    reference: the true calls; without any the score is 0.
+    calls: calls from `parse`. None (malformed) and `[]` score -3.
+    reference: the true calls. `[]` scores 0, whatever `calls` is.
   """
   if not reference:
     return 0.0
@@ -136,12 +143,12 @@ def correctness(
   matches = np.array([[_match(c, r) for c in calls] for r in reference])
   rows, columns = scipy.optimize.linear_sum_assignment(matches, maximize=True)
   score += float(matches[rows, columns].sum())
-  best = 1 + sum(1 + len(call.parameters) for call in reference)
-  return 2 * BOUND * score / best - BOUND
+  max_score = 1 + sum(1 + len(call.parameters) for call in reference)
+  return 2 * BOUND * score / max_score - BOUND
 
 
 def toolrl_reward(completion: str, reference: str) -> dict[str, float]:
-  """The two terms of the reward by name; their sum is R, in [-3, 4].
+  """Returns the two terms of the reward by name; their sum is in [-3, 4].
 
   Raises:
     ValueError: the reference's calls cannot be parsed.
@@ -159,13 +166,13 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   """Compares each completion's calls with its reference's.
 
   Args:
-    items: completions; references are texts with calls, or without any if no
-      tool is to be called.
+    items: completions, with references that are texts with the true calls. A
+      reference without calls means that no tool is to be called.
 
   Returns:
-    Outcomes in order. The verdict is 1 if the calls are the same multiset. The
-    score is R scaled to [0, 1]: `(R + 3) / 7`, or the format alone if the
-    reference has no calls. The answer is the calls as JSON, the parts are the
+    One outcome per item. The verdict is 1 if both texts have the same multiset
+    of calls, which may be empty. The score is R scaled to [0, 1],
+    `(R + 3) / 7`, or the format alone if the reference has no calls. The answer is the calls as JSON, the parts are the
     two terms of R. The verdict is -1 if the reference cannot be parsed.
   """
   return [_outcome(str(i.completion), str(i.reference)) for i in items]
@@ -177,16 +184,20 @@ def completeness_reward(
   failed: int = 0,
   penalty: float = 0.1,
 ) -> float:
-  """The judged completeness of a sequence of calls, less a charge for faults.
+  """Returns judged completeness minus a penalty per fault of the calls.
 
-      R = mean(judgements) - penalty * (malformed + repeated + failed)
+      reward = mean(judgements) - penalty * (malformed + repeated + failed)
+
+  Here malformed is 1 if the calls cannot be parsed, else 0, and repeated is the
+  number of calls that equal an earlier call.
 
   Args:
     judgements: judgements of one sequence of calls, each by a judge that sees
-      the task and the calls but no reference answer; without any the mean is 0.
+      the task and the calls but no reference answer. The mean of none is 0.
     calls: calls from `parse`; None means malformed.
     failed: number of calls that returned an error.
-    penalty: charge of each fault; the value is our reading, not the paper's.
+    penalty: amount subtracted per fault. Open: the paper's abstract does not
+      state it; 0.1 is a guess.
 
   Returns:
     The reward, at most 1 and without a lower bound.
@@ -202,10 +213,7 @@ def completeness_reward(
 
 
 def jaccard(a: Iterable[str], b: Iterable[str]) -> float:
-  """Size of the intersection over size of the union of two multisets.
-
-  It is 1 for two empty ones.
-  """
+  """Returns the Jaccard index of two multisets; 1 if both are empty."""
   left, right = collections.Counter(a), collections.Counter(b)
   union = (left | right).total()
   return (left & right).total() / union if union else 1.0
@@ -216,13 +224,13 @@ def _outcome(completion: str, reference: str) -> Outcome:
   if truth is None:
     return unscored("the reference's calls cannot be read")
   calls = parse(completion)
-  form = format_score(completion, reference)
-  parts = {"format": form, "correctness": correctness(calls, truth)}
-  score = form
+  format_term = format_score(completion, reference)
+  parts = {"format": format_term, "correctness": correctness(calls, truth)}
+  score = format_term
   if truth:
     score = (sum(parts.values()) + BOUND) / (1 + 2 * BOUND)
   if calls is None:
-    return Outcome(score, 0, "", -1, parts)
+    return Outcome(score=score, verdict=0, answer="", answer_id=-1, parts=parts)
   keys = sorted(call.key() for call in calls)
   same = keys == sorted(call.key() for call in truth)
   answer = "[" + ", ".join(keys) + "]"
@@ -237,14 +245,14 @@ def _match(call: Call, truth: Call) -> float:
 
 
 def _untagged(text: str) -> str:
-  """The text after its thoughts, or the content of its only code fence."""
+  """Returns the text after its thoughts, or its only code fence's content."""
   text = after_thoughts(text).strip()
   fences = _FENCE.findall(text)
   return fences[0].strip() if len(fences) == 1 else text
 
 
 def _calls(text: str) -> list[Call] | None:
-  """All JSON values of a text as calls; None if it has other text."""
+  """Parses a text of JSON values as calls; None if it has other text."""
   decoder = json.JSONDecoder(**_STRICT)
   calls: list[Call] = []
   position = _BETWEEN.match(text).end()
@@ -262,7 +270,7 @@ def _calls(text: str) -> list[Call] | None:
 
 
 def _call(value: Any) -> Call:
-  """One call; raises ValueError, KeyError or TypeError for other values."""
+  """Builds a call; raises ValueError, KeyError or TypeError if it is none."""
   value = value.get("function", value) if isinstance(value, dict) else value
   if not isinstance(value["name"], str):
     raise TypeError(value["name"])
@@ -277,7 +285,7 @@ def _call(value: Any) -> Call:
 
 
 def _canonical(value: Any) -> Any:
-  """A JSON value with sorted keys, and integral floats as integers."""
+  """Returns a JSON value with sorted keys and integral floats as integers."""
   if isinstance(value, dict):
     return {key: _canonical(value[key]) for key in sorted(value)}
   if isinstance(value, list):
@@ -293,7 +301,7 @@ def _refuse(constant: str) -> None:
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   if len(dict(pairs)) < len(pairs):
-    raise ValueError("a key twice")
+    raise ValueError("A JSON object has the same key twice.")
   return dict(pairs)
 
 

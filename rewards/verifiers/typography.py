@@ -3,8 +3,9 @@
 Commands that only affect the layout are removed (spaces, `\\left`, `$`,
 `\\displaystyle`). Different spellings become one: `\\dfrac12`, `½` and
 `\\frac{1}{2}`; `\\le`, `\\leq` and `≤`; `\\{` and `\\lbrace`. Relations, set
-operations and brackets become single characters. Words in `\\text{}` are put in
-`⟦⟧`, but `or` and `and` become `∨` and `∧` everywhere.
+operations and brackets become single characters. A word in `\\text{}`
+becomes `⟦word⟧`, except for names of functions (`\\sin`) and for single letters
+that are variables. The words `or` and `and` become `∨` and `∧` everywhere.
 
 Usage:
   normalize_latex("\\\\left( -\\\\infty, \\\\dfrac12 \\\\right]")
@@ -57,8 +58,8 @@ _COMMANDS = {
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 # TeX's negative space also removes the space after it.
 _SPACES = re.compile(r"(?<!\\)\\!\s*|(?<!\\)\\[,;:]|(?<!\\)\\ |~|\\[()\[\]]")
-_SIZED = re.compile(r"\\[dtc]frac(?![A-Za-z])")
-_SET = re.compile(r"\\(?:mathbb|Bbb|mathbf)\s*\{?\s*R\s*\}?")
+_SIZED_FRACTION = re.compile(r"\\[dtc]frac(?![A-Za-z])")
+_REALS = re.compile(r"\\(?:mathbb|Bbb|mathbf)\s*\{?\s*R\s*\}?")
 _TEXT = re.compile(
   r"\\(?:text|textbf|textit|textrm|mbox|mathrm|mathbf|operatorname|rm)"
   r"\s*\{([^{}]*)\}"
@@ -69,20 +70,20 @@ _NAMED = re.compile(  # names of points and vectors; the bar of z is not z
 )
 _EXPONENTIAL = re.compile(r"\\exp\s*(?:\(([^()]*)\)|\{([^{}]*)\})")
 _FUNCTION = re.compile(r"(sin|cos|tan|ln|log|arcsin|arccos|arctan)")
-_JOINT = re.compile(r"(?<![A-Za-z\\])(or|and)(?![A-Za-z])")
+_CONJUNCTION = re.compile(r"(?<![A-Za-z\\])(or|and)(?![A-Za-z])")
 _DEGREE = re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))")
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|(\d+|[A-Za-z]))")
-_LONE = re.compile(r"([\^_])\{\s*([A-Za-z0-9])\s*\}")
+_SINGLE_SCRIPT = re.compile(r"([\^_])\{\s*([A-Za-z0-9])\s*\}")
 _BARE_ROOT = re.compile(r"\\sqrt\s*([A-Za-z0-9])")
-_BARE_TOP = re.compile(r"\\frac\s*([A-Za-z0-9])")
-_BARE_BOTTOM = re.compile(r"(\\frac\{[^{}]*\})\s*([A-Za-z0-9])")
-_LONGEST = 1000  # characters; longer answers are not changed
+_BARE_NUMERATOR = re.compile(r"\\frac\s*([A-Za-z0-9])")
+_BARE_DENOMINATOR = re.compile(r"(\\frac\{[^{}]*\})\s*([A-Za-z0-9])")
+_MAX_CHARACTERS = 1000  # longer answers are not changed
 
 
 def normalize_latex(answer: str) -> str:
-  """An answer in one spelling; empty if only typography is left."""
-  if len(answer) > _LONGEST:
+  """Returns an answer in one spelling; "" if it has only layout commands."""
+  if len(answer) > _MAX_CHARACTERS:
     return answer
   text = _RAISED.sub(
     lambda match: f"^{{{match[0].translate(_SUPERSCRIPTS)}}}", answer
@@ -92,24 +93,26 @@ def normalize_latex(answer: str) -> str:
   text = text.replace("\\{", "⦃").replace("\\}", "⦄").replace("\\|", "|")
   text = text.replace("\\\\", "\0")  # protects the line ends of a matrix
   text = _SPACES.sub("", text.replace("\\ ", " "))
-  text = _SET.sub(REALS, _SIZED.sub(r"\\frac", text))
+  text = _REALS.sub(REALS, _SIZED_FRACTION.sub(r"\\frac", text))
   text = _TEXT.sub(_word, _DEGREE.sub("°", text))
   text = _NAMED.sub(lambda match: match[1] or "", text)
   text = _EXPONENTIAL.sub(lambda match: f"e^{{{match[1] or match[2]}}}", text)
   text = _COMMAND.sub(lambda match: _COMMANDS.get(match[1], match[0]), text)
-  text = _JOINT.sub(lambda match: OR if match[1] == "or" else AND, text)
+  text = _CONJUNCTION.sub(lambda match: OR if match[1] == "or" else AND, text)
   text = re.sub(rf",\s*([{AND}{OR}])", r"\1", text)  # 3, 5, and 7
   text = _ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}", text)
-  text = _BARE_ROOT.sub(r"\\sqrt{\1}", _BARE_TOP.sub(r"\\frac{\1}", text))
-  text = _BARE_BOTTOM.sub(r"\1{\2}", text).replace("\0", "\\\\")
-  text = _LONE.sub(r"\1\2", text)
+  text = _BARE_ROOT.sub(r"\\sqrt{\1}", _BARE_NUMERATOR.sub(r"\\frac{\1}", text))
+  text = _BARE_DENOMINATOR.sub(r"\1{\2}", text).replace("\0", "\\\\")
+  text = _SINGLE_SCRIPT.sub(r"\1\2", text)
   return text.strip().rstrip(" \\").removesuffix(".").strip(" *")
 
 
 def _word(match: re.Match[str]) -> str:
+  """Returns the replacement of one `\\text{word}`."""
   word = " ".join(match[1].split()).strip(".")
   if word in ("or", "and", ""):
     return f" {word} "
+  # Units such as m and g, and capital letters, stay words.
   if len(word) == 1 and word not in "mgshlL" and not word.isupper():
     return f" {word} "  # a variable
   return f"\\{word} " if _FUNCTION.fullmatch(word) else f" ⟦{word}⟧ "

@@ -1,7 +1,8 @@
-"""Units of measure: equal quantities, and words that are no unit.
+"""Parses the words after a number: units of measure and words such as million.
 
-A word that changes the value is no unit: `7 or so`, `7 halves`, `7 squared`. A
-word that is a number multiplies: 4 million is 4,000,000.
+A word that may change the value is not accepted as a unit: `7 or so`, `7
+halves`, `7 squared`. Leading words that are numbers multiply the value: 4
+million is 4,000,000. `size` converts units of one kind to each other.
 
 Usage:
   size("cm^2") == ("length^2", Fraction(1, 10000))
@@ -22,7 +23,8 @@ _SCALES = {
   "trillion": 10**12,
   "quadrillion": 10**15,
 }
-_NONE = re.compile(
+# Words that make a text no unit, since they may change the value before them.
+_NOT_UNITS = re.compile(
   r"or|and|not|no|nor|maybe|perhaps|but|either|to|plus|minus|times|over|mod"
   r"|factorial|negative|positive|is|are|because|approximately|about|almost|less"
   r"|more|if|when|where|unless|with|without|by|base|half|halves|quarters?"
@@ -32,12 +34,14 @@ _NONE = re.compile(
   r"|roots?|scores?|doz|remainder|above|below|zero|one|two|three|four|five|six"
   r"|seven|eight|nine|tens?|eleven|twelve|twenty"
 )
+# Units that `variables` would take for products of variables.
 _ABBREVIATED = ("a", "mph", "kph", "mpg", "rpm", "lbs", "yrs", "pts", "ppm")
-_LAST = ("square", "cube", "cubic")  # powers, unless a unit follows
-_FIRST = ("squared", "cubed")  # powers, unless a unit comes before
+_NOT_LAST = ("square", "cube", "cubic")  # a unit must follow: `square feet`
+_NOT_FIRST = ("squared", "cubed")  # a unit must precede: `feet squared`
 _WORD = re.compile(r"[a-z.'/^-]+")
-_MOST = 4  # largest number of words of a unit
+_MAX_WORDS = 4  # words of a unit; longer texts are sentences, not units
 
+# {kind: {spellings of a unit: its size in the unit of that kind with size 1}}
 _MEASURES = {
   "length": {
     "mm millimeter millimetre": "1/1000",
@@ -67,7 +71,11 @@ _SIZES = {
 
 
 def size(unit: str) -> tuple[str, Fraction] | None:
-  """Kind and size of a unit such as `cm^2`; None for units without a table."""
+  """Returns the kind and size of a unit such as `cm^2`, or None if unknown.
+
+  The kind includes the power ("length^2"). The size is in the unit of that kind
+  that has size 1: meters, grams, seconds or liters, to the same power.
+  """
   name, _, power = unit.partition("^")
   if name.startswith("square "):
     name, power = name.removeprefix("square "), "2"
@@ -81,23 +89,27 @@ def size(unit: str) -> tuple[str, Fraction] | None:
 
 
 def parse(text: str) -> tuple[int, str] | None:
-  """The meaning of the words after a number.
+  """Parses the words after a number.
 
   Args:
     text: words such as `square feet` or `million dollars`.
 
   Returns:
-    A factor and the unit, `(1000000, "dollars")`; None if they are no unit.
+    The factor of leading number words (1 without such words) and the unit, ""
+    if no further word follows: `(1000000, "dollars")`. None if the words may
+    change the value or do not look like a unit.
   """
   words = text.lower().split()
   factor = 1
   while words and words[0].removesuffix("s") in _SCALES:
     factor *= _SCALES[words.pop(0).removesuffix("s")]
-  if len(words) > _MOST or not all(map(_WORD.fullmatch, words)):
+  if len(words) > _MAX_WORDS or not all(map(_WORD.fullmatch, words)):
     return None
-  if any(map(_NONE.fullmatch, words)) or words[:1] in [[w] for w in _FIRST]:
+  if any(map(_NOT_UNITS.fullmatch, words)) or words[:1] in [
+    [w] for w in _NOT_FIRST
+  ]:
     return None
-  if words and words[-1] in _LAST:
+  if words and words[-1] in _NOT_LAST:
     return None
   return factor, " ".join(words)
 
@@ -105,8 +117,8 @@ def parse(text: str) -> tuple[int, str] | None:
 def variables(text: str) -> bool:
   """Returns True if a word may be a product of variables: `x`, `abc`.
 
-  It may if its letters are in the order of the alphabet, or if it has three
-  letters and no vowel, unless it is the name of a unit.
+  Such a word consists of consecutive letters of the alphabet (`abc`), or of
+  three characters without a vowel, and is not the name of a unit.
   """
   return any(
     size(word) is None

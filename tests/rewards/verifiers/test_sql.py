@@ -394,11 +394,11 @@ def test_the_weights_sum_by_hand_and_execution_outweighs_the_rest():
 
 def test_weights_that_could_be_gamed_are_refused():
   recollected = {**dict.fromkeys(sql.WEIGHTS, 1.0), "execution": 3.0}
-  with pytest.raises(ValueError, match=r"execution weighs 3.0; allowed: more"):
+  with pytest.raises(ValueError, match=r"execution is 3.0; it must be more"):
     sql.verify([], weights=recollected)
   with pytest.raises(ValueError, match="did you mean 'execution'"):
     sql.verify([], weights={"exection": 1.0})
-  with pytest.raises(ValueError, match="allowed: 0 or more"):
+  with pytest.raises(ValueError, match="must be 0 or more"):
     sql.verify([], weights={"execution": 1.0, "ngram": -1.0})
 
 
