@@ -1,20 +1,23 @@
 """Judges programs by their tests: HumanEval, MBPP and input/output pairs.
 
 The program is the last block of a completion that is fenced as Python, else its
-last fenced block, else the whole text. `meta` holds the tests:
+last fenced block, else the whole text. `meta` holds the tests, in exactly one
+of three forms:
 
-  "test", "entry_point"  source of `check(candidate)`, as in HumanEval. Code
-                         that does not define the entry point continues
-                         `meta["prompt"]`, or else the item's prompt. The part
-                         of the prompt before the entry point is available to
-                         both the program and the test, so that a test can use
-                         the helpers of the prompt "tests", "setup"       a list
-                         of assertions, as in MBPP, and code to run before them.
-                         If they call a function that has the name of a Python
-                         builtin (`sum`), "entry_point" must name it "cases"
-                         a list of pairs (standard input, standard output).
+  "test", "entry_point"  Source of `check(candidate)`, as in HumanEval, and the
+                         name of the function to check. Code that does not
+                         define the entry point continues `meta["prompt"]`, or
+                         else the item's prompt. The part of the prompt before
+                         the entry point is available to both the program and
+                         the test, so that a test can use the helpers of the
+                         prompt.
+  "tests", "setup"       A list of assertions, as in MBPP, and code to run
+                         before them. If the assertions call a function that has
+                         the name of a Python builtin (`sum`), "entry_point"
+                         must name it.
+  "cases"                A list of pairs (standard input, standard output).
                          Blanks at the ends of lines and empty lines at the end
-                         do not count; an exit status other than 0 is wrong
+                         do not count. An exit status other than 0 is wrong.
 
 The score is the fraction of tests that pass. An assertion in a loop is one
 test, `assert True` is none, and an assertion that does not run does not pass.
