@@ -1,16 +1,20 @@
-"""Verifiers: compare the answer of a text with the reference answer.
+"""Verifiers: judge the completion of a prompt, as text, and give a verdict.
 
-They run on the host, on text, and share one interface:
+Most compare the answer of the completion with a reference answer; others run
+its code, check constraints, or ask a judge. They run on the host, not on the
+accelerator, and share one interface:
 
   verify(items: Sequence[Item]) -> list[Outcome]
 
 with one outcome per item, in order. A verifier never raises because of the
-content of an item. A completion that it cannot parse is wrong; with a reference
-that it cannot parse the verdict is unknown (`maths` and `numbers` then accept
-only the same text). If a verifier has an attribute `note`, it is a line for the
-notes of its tasks. `pool.Pool` runs a verifier in processes that can be killed.
+content of an item. A completion that it cannot parse is wrong. If it cannot
+parse the reference, the verdict is unknown, except that `maths` and `numbers`
+then accept the same text only. A verifier may have an attribute `note`: a line
+that the tasks that use it add to their notes. `pool.Pool` runs a verifier in
+processes that can be killed.
 
-`each` turns a function of one item into a verifier:
+`each` turns a function of one item into a verifier. The function receives the
+reference as `answer`:
 
   @each
   def contains(completion, answer):
@@ -28,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-_BY_NAME = (
+_BY_NAME = (  # kinds of parameters that can be passed by name
   inspect.Parameter.POSITIONAL_OR_KEYWORD,
   inspect.Parameter.KEYWORD_ONLY,
 )
@@ -41,8 +45,9 @@ class Item:
   Attributes:
     prompt: the prompt.
     completion: text of the policy, without special tokens.
-    reference: the reference answer.
-    meta: further inputs of the verifier (tests, constraints, a row).
+    reference: the reference answer; "" if the verifier needs none.
+    meta: further inputs, under the names that the verifier reads, such as
+      "tests" or "constraints".
   """
 
   prompt: str
@@ -58,10 +63,11 @@ class Outcome:
   Attributes:
     score: graded score in [0, 1]; 0 if the verdict is unknown.
     verdict: 1 is right, 0 is wrong, -1 is unknown (fits int8).
-    answer: the parsed answer, empty if there is none.
-    answer_id: equal answers have equal ids, -1 means no answer.
-    parts: named terms of the score, for logs; empty if there is only one.
-    reason: one line on why the verdict is unknown, else empty.
+    answer: the answer as found in the completion; "" if there is none.
+    answer_id: a number by which answers are compared, as in a majority vote;
+      -1 if there is no answer. See the function `answer_id`.
+    parts: named numbers for the logs, such as the terms of the score.
+    reason: one line on why the verdict is unknown; "" if it is known.
   """
 
   score: float
@@ -73,21 +79,28 @@ class Outcome:
 
 
 def unscored(reason: str, answer: str = "", identity: int = -1) -> Outcome:
-  """The outcome of an item without a verdict: score 0, verdict -1."""
+  """Returns the outcome of an item whose verdict is unknown, with score 0.
+
+  Args:
+    reason: one line on why the verdict is unknown.
+    answer: the answer as found in the completion.
+    identity: the `answer_id` of the outcome; -1 if there is no answer.
+  """
   return Outcome(0.0, -1, answer, identity, reason=reason)
 
 
 def answer_id(value: Fraction | str) -> int:
-  """A 31-bit number for an answer, the same in every call and process.
+  """Returns a 31-bit hash of an answer, the same in every call and process.
 
-  Samples of one prompt that are judged in several calls can thus vote together.
-  Two different answers share an id with probability 2^-31.
+  Completions of one prompt that are judged in several calls can thus take part
+  in one majority vote. Two different answers have the same id with probability
+  2^-31.
 
   Args:
-    value: the answer; equal values have equal ids.
+    value: the answer. Equal values of one type have equal ids.
 
   Returns:
-    An int32 that is never negative.
+    An integer from 0 to 2^31 - 1.
   """
   if isinstance(value, Fraction):
     # Python limits the number of digits in base 10, not in base 16.
@@ -101,7 +114,7 @@ class Each:
   """A verifier that calls a function for one item at a time; see `each`.
 
   Attributes:
-    required: names of the parameters without a default.
+    required: names of the function's parameters that have no default.
   """
 
   def __init__(self, function: Callable[..., float]):
@@ -115,15 +128,16 @@ class Each:
     for p in parameters:
       if p.kind not in (*_BY_NAME, p.VAR_KEYWORD):
         raise ValueError(
-          f"each({getattr(function, '__name__', function)}): {p.name!r} cannot "
-          "be given by name; use a signature such as f(completion, answer)"
+          f"each({getattr(function, '__name__', function)}): the parameter "
+          f"{p.name!r} cannot be passed by name; use a signature such as "
+          "f(completion, answer)."
         )
 
   def __call__(self, items: Sequence[Item]) -> list[Outcome]:
     return [self._judge(item) for item in items]
 
   def __reduce__(self) -> str | tuple:
-    """Pickles by name if this object replaced its function in the module."""
+    """Pickles by name if `each` was used as a decorator, else by function."""
     module = sys.modules.get(self.__module__)
     name = getattr(self, "__qualname__", "")
     if getattr(module, name, None) is self:
@@ -131,7 +145,7 @@ class Each:
     return Each, (self._function,)
 
   def _judge(self, item: Item) -> Outcome:
-    arguments = {
+    arguments = {  # keys of `meta` do not replace the three of the item
       **item.meta,
       "prompt": item.prompt,
       "completion": item.completion,
@@ -145,13 +159,15 @@ class Each:
       value = self._function(**arguments)
     except Exception as error:
       return unscored(f"{type(error).__name__}: {error}"[:200])
-    try:
+    try:  # NaN stands for anything but a number
       score = float("nan" if isinstance(value, str) else value)
     except (TypeError, ValueError, OverflowError):
       score = float("nan")
     if not 0 <= score <= 1:
-      shown = f"{value!r}"[:100]
-      return unscored(f"it returned {shown}, not a number from 0 to 1")
+      value_text = f"{value!r}"[:100]
+      return unscored(
+        f"the verifier returned {value_text}, not a number from 0 to 1"
+      )
     answer = str(item.completion).strip()
     identity = answer_id(answer) if answer else -1
     return Outcome(score, int(score == 1), answer, identity)
@@ -162,10 +178,11 @@ def each(function: Callable[..., float]) -> Each:
 
   The function receives by name the arguments that it has parameters for:
   `prompt`, `completion`, `answer` (the reference) and the keys of `Item.meta`;
-  with `**meta` it receives all of them. If it raises, or returns anything but a
-  number in [0, 1], the item is unscored, with the reason, and left out of
-  training. So return 0 for a completion that cannot be parsed. The verdict is 1
-  if the score is 1; the answer for majority votes is the whole completion.
+  with a parameter `**meta` it receives all of them. If it raises, or returns
+  anything but a number in [0, 1], the verdict is unknown, and training leaves
+  the completion out. So return 0 for a completion that cannot be parsed. Else
+  the verdict is 1 if the score is 1, and 0 if it is lower. The answer for
+  majority votes is the whole completion.
 
   Args:
     function: `(completion, answer, ...) -> score in [0, 1]`.

@@ -2,17 +2,19 @@
 
 The text after the last `</think>` is searched in this order:
 
-  1. the last complete `\\boxed{...}` or `\\fbox{...}`; for nested boxes the
-     innermost. An empty box means that there is no answer; no other number of
-     the text is used.
-  2. without any box, the rest of the line after the last `####`, `Answer:` or
-     `answer is`, up to the end of its sentence;
-  3. a text of one short line, without box or mark, is the answer.
+  1. The last complete box, `\\boxed{...}` or `\\fbox{...}`; of nested boxes the
+     innermost. An empty or incomplete box means that there is no answer; no
+     other number of the text is used.
+  2. If the text has no box: the rest of the line after the last mark (`####`,
+     `Answer:` or `answer is`), up to the end of its sentence.
+  3. If the text has neither: the whole text, if it is one line of at most 200
+     characters and not the prompt. Else there is no answer.
 
 A box or mark counts as copied from the prompt, and is skipped, if the text
-around it is: if the stretch that both have in common contains 20 further
-characters, or the whole prompt. This also skips an answer that repeats an
-example of the prompt word for word.
+around it is copied too: the longest stretch around it that is the same in the
+completion and in the prompt has 20 or more characters besides the box or mark,
+or is the whole prompt. Blanks are not counted. This also skips an answer that
+repeats an example of the prompt word for word.
 
 Usage:
   final_answer("So $\\\\boxed{4.0}$.") == "4.0"
@@ -35,43 +37,47 @@ _MARK = re.compile(
   r"####|(?i:\banswers?\b(?:\s{1,3}is(?:\s?:)?|\s{0,3}(?:\*\*)?\s?[:=]))"
 )
 _SENTENCE_END = re.compile(r"(?<=[^\s.])\.(?=\s|$)|\n")
-_COMMON = 20  # characters of a copied stretch, without spaces
-_LINE = 200  # largest number of characters of a text that is an answer
-_BOXES = 100  # number of boxes and marks to search, from the end
+_MIN_COPIED = 20  # copied characters around a box or mark, without blanks
+_MAX_LINE = 200  # characters of a text that is an answer without box or mark
+_MAX_MARKS = 100  # boxes, and marks, that are searched from the end of the text
 
 
 def final_answer(completion: str, prompt: str = "") -> str:
-  """The final answer, stripped; empty if there is none.
+  """Returns the final answer, stripped; "" if there is none.
 
   Args:
     completion: text of the policy.
-    prompt: the prompt; text copied from it holds no answer.
+    prompt: the prompt; boxes and marks copied from it are skipped.
   """
   completion = numbers.after_thoughts(completion)
-  boxes = sorted(_boxes(completion))[-_BOXES:]
-  for start, end, begin, stop in reversed(boxes):
-    if not _echoed(completion, start, end, prompt):
-      return completion[begin:stop].strip()
-  unechoed = [
-    mark
-    for mark in list(_ANY_BOX.finditer(completion))[-_BOXES:]
-    if not _echoed(completion, mark.start(), mark.end(), prompt)
+  boxes = sorted(_boxes(completion))[-_MAX_MARKS:]
+  for start, end, content_start, content_end in reversed(boxes):
+    if not _is_copied(completion, start, end, prompt):
+      return completion[content_start:content_end].strip()
+  incomplete_boxes = [
+    box
+    for box in list(_ANY_BOX.finditer(completion))[-_MAX_MARKS:]
+    if not _is_copied(completion, box.start(), box.end(), prompt)
   ]
-  if unechoed:  # the boxes are incomplete
+  if incomplete_boxes:
     return ""
-  for mark in reversed(list(_MARK.finditer(completion))[-_BOXES:]):
-    if not _echoed(completion, mark.start(), mark.end(), prompt):
+  for mark in reversed(list(_MARK.finditer(completion))[-_MAX_MARKS:]):
+    if not _is_copied(completion, mark.start(), mark.end(), prompt):
       rest = completion[mark.end() :].lstrip(" \t*:")
       return _SENTENCE_END.split(rest, maxsplit=1)[0].strip(" \t*")
   line = completion.strip()
-  is_answer = "\n" not in line and len(line) <= _LINE and line != prompt.strip()
-  if not is_answer or _ANY_BOX.search(line):
+  is_short_line = "\n" not in line and len(line) <= _MAX_LINE
+  if not is_short_line or line == prompt.strip() or _ANY_BOX.search(line):
     return ""
   return line
 
 
 def _boxes(text: str) -> Iterator[tuple[int, int, int, int]]:
-  """Yields start and end of each complete box, and of its content."""
+  """Yields start and end of each complete box, and of its content.
+
+  A box without braces, such as `\\boxed 5`, is complete.
+  """
+  # (start of the box or brace, start of its content, whether it is a box)
   opened: list[tuple[int, int, bool]] = []
   for match in _BRACES.finditer(text):
     if match["bare"]:
@@ -79,23 +85,27 @@ def _boxes(text: str) -> Iterator[tuple[int, int, int, int]]:
     elif match["box"] or match["brace"] == "{":
       opened.append((*match.span(), bool(match["box"])))
     elif match["brace"] and opened:
-      start, begin, is_box = opened.pop()
+      start, content_start, is_box = opened.pop()
       if is_box:
-        yield start, match.end(), begin, match.start()
+        yield start, match.end(), content_start, match.start()
 
 
-def _echoed(text: str, start: int, end: int, prompt: str) -> bool:
-  """Returns True if `text[start:end]` is part of a copy of the prompt."""
-  piece, spare = text[start:end], len("".join(prompt.split()))
-  needed = min(_COMMON, spare - len("".join(piece.split())))
-  at = prompt.find(piece)
-  while at >= 0:
-    common = 0
-    i, j = start - 1, at - 1
+def _is_copied(text: str, start: int, end: int, prompt: str) -> bool:
+  """Returns True if `text[start:end]` is part of a copy of the prompt.
+
+  It is compared with each occurrence of the same string in the prompt; from
+  there, equal characters are counted to the left and to the right.
+  """
+  string, prompt_length = text[start:end], len("".join(prompt.split()))
+  needed = min(_MIN_COPIED, prompt_length - len("".join(string.split())))
+  position = prompt.find(string)  # in the prompt
+  while position >= 0:
+    common = 0  # equal characters around the string, without blanks
+    i, j = start - 1, position - 1  # in the text, in the prompt
     while i >= 0 and j >= 0 and text[i] == prompt[j] and common < needed:
       common += not text[i].isspace()
       i, j = i - 1, j - 1
-    i, j = end, at + len(piece)
+    i, j = end, position + len(string)
     while (
       i < len(text)
       and j < len(prompt)
@@ -106,5 +116,5 @@ def _echoed(text: str, start: int, end: int, prompt: str) -> bool:
       i, j = i + 1, j + 1
     if common >= needed:
       return True
-    at = prompt.find(piece, at + 1)
+    position = prompt.find(string, position + 1)
   return False

@@ -1,24 +1,23 @@
 """Judges programs by their tests: HumanEval, MBPP and input/output pairs.
 
 The program is the last block of a completion that is fenced as Python, else its
-last fenced block, else the whole text. `Item.meta` holds the tests, in exactly
-one of three forms:
+last fenced block, else the whole text. `meta` holds the tests, in exactly one
+of three forms:
 
-  "test", "entry_point"
-      Source of `check(candidate)`, as in HumanEval, and the name of the
-      function to check. If the extracted code does not define that name, the
-      code is appended to `meta["prompt"]`, or to the item's prompt if `meta` has
-      no such key.
-      The text of the prompt before the definition of that name runs before the
-      program and before the test, so that a test can use the prompt's helpers.
-  "tests", "setup"
-      A list of assertions, as in MBPP, and code to run before them. If they
-      call a function that has the name of a Python builtin (`sum`),
-      "entry_point" must name it.
-  "cases"
-      A list of pairs (standard input, standard output). Blanks at the ends of
-      lines and empty lines at the end do not count. A program whose exit status
-      is not 0 fails the case.
+  "test", "entry_point"  Source of `check(candidate)`, as in HumanEval, and the
+                         name of the function to check. Code that does not
+                         define the entry point continues `meta["prompt"]`, or
+                         else the item's prompt. The part of the prompt before
+                         the entry point is available to both the program and
+                         the test, so that a test can use the helpers of the
+                         prompt.
+  "tests", "setup"       A list of assertions, as in MBPP, and code to run
+                         before them. If the assertions call a function that has
+                         the name of a Python builtin (`sum`), "entry_point"
+                         must name it.
+  "cases"                A list of pairs (standard input, standard output).
+                         Blanks at the ends of lines and empty lines at the end
+                         do not count. An exit status other than 0 is wrong.
 
 The score is the fraction of tests that pass. An assertion in a loop counts as
 one test, `assert True` does not count as a test, and an assertion that does not

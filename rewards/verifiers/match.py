@@ -6,11 +6,12 @@ without these, the whole text. Text inside of thoughts does not count.
 `Item.meta["answers"]` may hold further references; matching one of them is
 enough. Different names of the same thing are wrong: `NYC` and `New York City`.
 
-  exact       the same string without outer spaces normalized  the same after
-  SQuAD's normalization: lower case, without punctuation, without `a`, `an`,
-  `the`, with single spaces pattern     the reference is a regular expression
-  that matches the whole answer choice      the same letter, and one letter
-  only: `A or B` is no answer
+  exact       the same string, without outer spaces
+  normalized  the same string after SQuAD's normalization: lower case, without
+              punctuation, without `a`, `an`, `the`, with single spaces
+  pattern     the reference is a regular expression that matches the whole
+              answer
+  choice      the same letter, and one letter only: `A or B` is no answer
 
 Patterns come from the data, not from the policy, but they have no time-out
 here. Answers of more than 1000 characters match no pattern, and patterns with

@@ -1,17 +1,24 @@
-"""Rubrics: a judge checks a prompt's criteria, or grades with them in mind.
+"""Scores completions by a rubric, a list of weighted criteria, with a judge.
 
-`Item.meta["rubric"]` is a list of `{"text": ..., "weight": ...}`, or with a
-"category" in place of the weight: essential 1, important 0.7, optional 0.3,
-pitfall 0.9. A pitfall is phrased positively ("does not invent a source"), so an
-answer that avoids it satisfies the criterion.
+A rubric belongs to a prompt: `Item.meta["rubric"]` is a list of criteria
+`{"text": ..., "weight": ...}`. A "category" may replace the weight: essential
+1, important 0.7, optional 0.3, pitfall 0.9. A pitfall is phrased positively
+("does not invent a source"), so an answer that avoids it satisfies the
+criterion. A criterion with a negative weight describes a fault instead: an
+answer that satisfies it loses points. The score R of a completion is
 
-  explicit   R = clip(sum_j w_j c_j / sum_{w_j > 0} w_j, 0, 1),  c_j in {0, 1}
-  implicit   R = (grade - 1) / 9, one grade from 1 to 10 for all of it
+  explicit   R = clip(sum_j w_j c_j / sum_{w_j > 0} w_j, 0, 1)
+             with w_j the weight of criterion j; c_j is 1 if the judge says
+             that the completion satisfies it, else 0
+  implicit   R = (grade - 1) / 9
+             with one grade from 1 to 10, which the judge gives to the
+             completion after it has read all criteria
 
-The judge is one of `rewards.verifiers.judge`, with its guard against answers
-that say nothing. The explicit score takes one request for all criteria; a
-criterion that is missing in the reply counts as not satisfied. If the judge
-allows it, a list of keywords satisfies a criterion such as "mentions X".
+A judge is a function as in `rewards.verifiers.judge`. A completion for which
+`judge.says_nothing` is true scores 0 without a request. `explicit` sends one
+request with all criteria; a criterion that is missing in the reply counts as
+not satisfied. A lenient judge may accept a list of keywords for a criterion
+such as "mentions X"; nothing here prevents that.
 
 Usage:
   rubric = [{"text": "names the capital", "category": "essential"}]
@@ -19,15 +26,15 @@ Usage:
 
 Sources: Gunjal et al. 2025, "Rubrics as Rewards: Reinforcement Learning Beyond
 Verifiable Domains"; Zhang et al. 2025, "Chasing the Tail: Effective
-Rubric-based Reward Modeling for Large Language Model Post-Training" (missing is
-no, and `refine`).
+Rubric-based Reward Modeling for Large Language Model Post-Training" (`refine`,
+and the rule that a missing criterion counts as not satisfied).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rewards.verifiers import Item, Outcome, answer_id, judge, unscored
@@ -35,7 +42,8 @@ from rewards.verifiers.numbers import after_thoughts
 from rl import registry
 
 WEIGHTS = {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": 0.9}
-LOW, HIGH = 1.0, 10.0
+LOW, HIGH = 1.0, 10.0  # the scale of an implicit grade
+# System messages for `explicit`, `implicit` and `refine`.
 TICKING = (
   "You check an answer to a question against numbered criteria. The "
   "user's message is a JSON object with the question, the answer and the "
@@ -65,19 +73,20 @@ _YES = {"yes": True, "true": True, "no": False, "false": False}
 def explicit_score(
   satisfied: Sequence[bool], weights: Sequence[float]
 ) -> float:
-  """The weighted share of satisfied criteria; see the module.
+  """Returns the explicit score R of the module docstring.
 
   Args:
     satisfied: one bool per criterion.
-    weights: one weight per criterion; a negative one takes points away.
+    weights: one weight per criterion. A satisfied criterion with a negative
+      weight lowers the score.
 
   Returns:
-    A number in [0, 1]; 0 without a positive weight.
+    A number in [0, 1]; 0 if no weight is positive.
   """
-  total = sum(weight for weight in weights if weight > 0)
+  max_points = sum(weight for weight in weights if weight > 0)
   pairs = zip(satisfied, weights, strict=True)
-  met = sum(weight for is_met, weight in pairs if is_met)
-  return min(max(met / total, 0.0), 1.0) if total else 0.0
+  points = sum(weight for is_satisfied, weight in pairs if is_satisfied)
+  return min(max(points / max_points, 0.0), 1.0) if max_points else 0.0
 
 
 def implicit_score(grade: float) -> float:
@@ -91,30 +100,33 @@ def explicit(
   threshold: float = 1.0,
   workers: int = 8,
 ) -> list[Outcome]:
-  """Lets a judge check the criteria of each item.
+  """Lets a judge decide for each criterion whether a completion satisfies it.
 
   Args:
     items: completions with a rubric in `meta`.
     complete: the judge.
-    threshold: smallest score with verdict 1; by default all criteria.
+    threshold: smallest score with verdict 1. The default 1 requires every
+      criterion of positive weight, and none of negative weight.
     workers: number of requests at a time.
 
   Returns:
-    Outcomes in order. The verdict is -1 without a valid rubric or reply.
+    Outcomes in order. A completion that says nothing has score and verdict 0.
+    Else the verdict is -1 if the rubric is invalid, if the judge raises, or if
+    its reply is no JSON object or has none of the criteria.
   """
 
-  def score(item: Item, answer: str) -> float | None:
+  def score_item(item: Item, answer: str) -> float | None:
     rubric = _criteria(item.meta.get("rubric"))
     texts = {str(i): text for i, (text, _) in enumerate(rubric, 1)}
     fields = {"question": str(item.prompt), "answer": answer}
     reply = judge.ask(complete, TICKING, {**fields, "criteria": texts})
-    checks = judge.read_object(after_thoughts(reply))
-    if not checks or not texts.keys() & checks.keys():
+    decisions = judge.read_object(after_thoughts(reply))
+    if not decisions or not texts.keys() & decisions.keys():
       return None
-    ticks = [_is_yes(checks.get(number)) for number in texts]
-    return explicit_score(ticks, [weight for _, weight in rubric])
+    satisfied = [_is_yes(decisions.get(number)) for number in texts]
+    return explicit_score(satisfied, [weight for _, weight in rubric])
 
-  return _judged(items, score, threshold, workers)
+  return _judge_items(items, score_item, threshold, workers)
 
 
 def implicit(
@@ -123,19 +135,21 @@ def implicit(
   threshold: float = 0.5,
   workers: int = 8,
 ) -> list[Outcome]:
-  """Lets a judge grade each item as a whole.
+  """Lets a judge give each completion one grade, with the rubric in view.
 
   Args:
     items: completions with a rubric in `meta`.
     complete: the judge.
-    threshold: smallest score with verdict 1.
+    threshold: smallest score (not grade) with verdict 1.
     workers: number of requests at a time.
 
   Returns:
-    Outcomes in order. The verdict is -1 without a valid rubric or reply.
+    Outcomes in order. A completion that says nothing has score and verdict 0.
+    Else the verdict is -1 if the rubric is invalid, if the judge raises, or if
+    its reply has no grade from 1 to 10.
   """
 
-  def score(item: Item, answer: str) -> float | None:
+  def score_item(item: Item, answer: str) -> float | None:
     rubric = _criteria(item.meta.get("rubric"))
     criteria = [{"text": text, "weight": weight} for text, weight in rubric]
     fields = {"question": str(item.prompt), "answer": answer}
@@ -143,7 +157,7 @@ def implicit(
     grade = judge.read_score(reply, LOW, HIGH)
     return None if grade is None else implicit_score(grade)
 
-  return _judged(items, score, threshold, workers)
+  return _judge_items(items, score_item, threshold, workers)
 
 
 def refine(
@@ -153,16 +167,17 @@ def refine(
   scores: Sequence[float],
   complete: judge.Complete,
 ) -> list[dict[str, Any]]:
-  """One round of refinement: a rubric that separates the two best completions.
+  """Asks a model for a rubric that separates the two best completions.
 
-  The method scores 16 completions of a prompt and refines once, or four times
-  with new completions.
+  The model is told that the two score alike; their scores are not compared
+  here. The paper (Zhang et al.) scores 16 completions of a prompt and refines
+  its rubric once, or four times with new completions each time.
 
   Args:
     prompt: the prompt.
     rubric: the present rubric.
     completions: completions of the prompt, two at least.
-    scores: scores of the completions.
+    scores: one score per completion, under the present rubric.
     complete: the model that improves the rubric.
 
   Returns:
@@ -172,12 +187,14 @@ def refine(
     ValueError: there are fewer than two completions, or the reply is no rubric.
   """
   if len(completions) < 2:
-    raise ValueError(f"{len(completions)} completions; allowed: 2 or more")
-  order = sorted(range(len(scores)), key=lambda i: -scores[i])
+    raise ValueError(
+      f"refine needs 2 or more completions, got {len(completions)}."
+    )
+  best_first = sorted(range(len(scores)), key=lambda i: -scores[i])
   fields = {
     "question": prompt,
     "rubric": [dict(criterion) for criterion in rubric],
-    "answers": [completions[i] for i in order[:2]],
+    "answers": [completions[i] for i in best_first[:2]],
   }
   reply = judge.ask(complete, REFINING, fields)
   reply_fields = judge.read_object(after_thoughts(reply)) or {}
@@ -185,32 +202,44 @@ def refine(
   return [{"text": text, "weight": weight} for text, weight in criteria]
 
 
-def _judged(items, score, threshold, workers) -> list[Outcome]:
-  def one(item: Item) -> Outcome:
+def _judge_items(
+  items: Sequence[Item],
+  score_item: Callable[[Item, str], float | None],
+  threshold: float,
+  workers: int,
+) -> list[Outcome]:
+  """Applies `score_item` in threads; None or an exception is no verdict."""
+
+  def judge_item(item: Item) -> Outcome:
     answer = str(item.completion)
     if judge.says_nothing(answer):
-      return Outcome(0.0, 0, "", -1)
-    value = score(item, answer)
-    if value is None:
-      return unscored("judge: not in the form asked for", answer)
-    verdict = int(value >= threshold - 1e-9)
-    return Outcome(value, verdict, answer, answer_id(answer))
+      return Outcome(score=0.0, verdict=0, answer="", answer_id=-1)
+    score = score_item(item, answer)
+    if score is None:
+      return unscored(
+        "judge: the reply does not have the form that was asked for", answer
+      )
+    # The score is a quotient of sums; 1e-9 is far above its rounding error.
+    verdict = int(score >= threshold - 1e-9)
+    return Outcome(score, verdict, answer, answer_id(answer))
 
-  return judge.each(one, items, workers)
+  return judge.each(judge_item, items, workers)
 
 
 def _criteria(rubric: Any) -> list[tuple[str, float]]:
-  """The texts and weights of a rubric.
+  """Returns the text and weight of each criterion of a rubric.
 
   Raises:
     ValueError: the rubric has no criteria, or one that is invalid.
   """
   if not isinstance(rubric, list | tuple) or not rubric:
-    raise ValueError("no rubric")
+    raise ValueError(
+      f"The rubric must be a list of criteria, not {rubric!r}."[:200]
+    )
   criteria = []
   for criterion in rubric:
     if not isinstance(criterion, Mapping) or not criterion.get("text"):
-      raise ValueError(f"a criterion without a text: {criterion!r}")
+      raise ValueError(f"A criterion of the rubric has no text: {criterion!r}.")
     weight = criterion.get("weight")
     if weight is None:
       category = str(criterion.get("category", "")).lower()
@@ -220,12 +249,15 @@ def _criteria(rubric: Any) -> list[tuple[str, float]]:
         )
       weight = WEIGHTS[category]
     if not isinstance(weight, int | float) or not math.isfinite(weight):
-      raise ValueError(f"weight {json.dumps(weight)}; allowed: a number")
+      raise ValueError(
+        f"The weight of a criterion must be a number, not {json.dumps(weight)}."
+      )
     criteria.append((str(criterion["text"]), float(weight)))
   return criteria
 
 
 def _is_yes(value: Any) -> bool:
+  """Returns True for true, "true" and "yes" of a judge's reply."""
   return value is True or (
     isinstance(value, str) and _YES.get(value.strip().lower(), False)
   )

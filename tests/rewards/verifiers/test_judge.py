@@ -548,7 +548,7 @@ def test_refining_shows_the_two_best():
     {"text": "names Paris", "weight": 1.0},
   ]
   assert explicit(ticked(True, False), result).score == pytest.approx(2 / 3)
-  with pytest.raises(ValueError, match="no rubric"):
+  with pytest.raises(ValueError, match="must be a list of criteria"):
     rubric.refine("?", RUBRIC, ["a", "b"], [0, 1], saying("no"))
   with pytest.raises(ValueError, match="2 or more"):
     rubric.refine("?", RUBRIC, ["a"], [0], complete)

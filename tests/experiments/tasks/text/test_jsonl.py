@@ -309,8 +309,8 @@ def test_invalid_returns_are_unscored_and_the_reason_is_logged(
   assert judged.scores.tolist() == [[0] * 6 + [1, 0.5]]
   (line,) = caplog.messages
   assert line == (
-    "my_reward.returns: 6 of 8 items unscored; item 0: it returned None, not a "
-    "number from 0 to 1"
+    "my_reward.returns: 6 of 8 items unscored; item 0: the verifier returned "
+    "None, not a number from 0 to 1"
   )
 
 
@@ -355,9 +355,9 @@ def test_each_never_raises_over_what_an_item_says():
   assert verdicts(lacks, "x", colour="red")[0].verdict == 1
   for value in (np.float32(1), np.bool_(True), 1, 1.0):
     assert each(lambda value=value: value)([Item("", "a", "")])[0].verdict == 1
-  with pytest.raises(ValueError, match=r"'x' cannot be given by name"):
+  with pytest.raises(ValueError, match=r"'x' cannot be passed by name"):
     each(lambda x, /: 1)
-  with pytest.raises(ValueError, match="'args' cannot be given by name"):
+  with pytest.raises(ValueError, match="'args' cannot be passed by name"):
     each(lambda *args: 1)
 
 
