@@ -25,9 +25,9 @@ import sympy
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
 
 _GREEK = (
-  "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa "
-  "lambda mu nu xi pi rho sigma tau phi varphi chi psi omega Gamma Delta Theta "
-  "Lambda Xi Pi Sigma Phi Psi Omega"
+  "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota "
+  "kappa lambda mu nu xi pi rho sigma tau phi varphi chi psi omega Gamma Delta "
+  "Theta Lambda Xi Pi Sigma Phi Psi Omega"
 )
 _COMMANDS = frozenset(
   "frac sqrt cdot times div sin cos tan cot sec csc arcsin arccos arctan sinh "

@@ -18,7 +18,8 @@ parameters does not count.
 
 Here r runs over the calls of the reference, |r| is the number of parameters of
 r, J is the Jaccard index of multisets, J(names) compares the names of all
-calls, and match(r) compares r with the call of the completion that is assigned to it.
+calls, and match(r) compares r with the call of the completion that is assigned
+to it.
 If the reference has no calls, correctness is 0, as in the authors' code.
 
 Deviation: the authors' code assigns calls one after another, each to the best
@@ -96,7 +97,7 @@ def parse(text: str) -> list[Call] | None:
 def format_score(completion: str, reference: str) -> float:
   """Returns 1 if the completion has the reference's tags in order, else 0.
 
-  The tags are `<think>`, `<tool_call>`, `<response>` and their closing tags, and
+  The tags are `<think>`, `<tool_call>`, `<response>` and their closing tags;
   only white space may be outside of them. If the reference has no tags, the
   completion must have none either; it must then contain a call if the reference
   does, and no call (nor a malformed one) if the reference does not.
@@ -172,8 +173,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
   Returns:
     One outcome per item. The verdict is 1 if both texts have the same multiset
     of calls, which may be empty. The score is R scaled to [0, 1],
-    `(R + 3) / 7`, or the format alone if the reference has no calls. The answer is the calls as JSON, the parts are the
-    two terms of R. The verdict is -1 if the reference cannot be parsed.
+    `(R + 3) / 7`, or the format alone if the reference has no calls. The
+    answer is the calls as JSON, the parts are the two terms of R. The verdict is -1 if the reference cannot be parsed.
   """
   return [_outcome(str(i.completion), str(i.reference)) for i in items]
 

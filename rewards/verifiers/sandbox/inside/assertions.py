@@ -1,4 +1,4 @@
-"""Decides whether the assertions of a test ran and held, in plain Python's order.
+"""Decides whether the assertions of a test ran and held, in Python's order.
 
 A test that returns without an exception has not always tested something: its
 loop may have been empty, or it may have returned early. This module rewrites
@@ -18,8 +18,8 @@ function of the test that contains checks.
                         runs must hold in full; so a lone `if` must be entered.
                         A branch that ends in return, continue, break or raise
                         has the rest of its block as the alternative
-  except                the checks of a handler must hold if it was entered. Then
-                        the rest of the `try` need not run, if the handler has
+  except                the checks of a handler must hold if it was entered.
+                        Then the rest of the `try` need not run, if the handler has
                         checks or could not have caught a failed assertion. With
                         checks and a return, continue, break or raise at its end
                         it also replaces what follows the `try`
@@ -292,7 +292,7 @@ class Test:
       self._record(number, False)
 
   def holds(self, index: int = 0) -> bool:
-    """Returns whether all checks hold of a test that has ended without an exception.
+    """Returns whether all checks hold, after a test without an exception.
 
     Args:
       index: the tree, or 0 with an `entry`.

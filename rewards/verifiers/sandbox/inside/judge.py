@@ -85,7 +85,7 @@ class RemoteIterator(Remote):
 
 
 class _Stopped(RuntimeError):
-  """The program raised StopIteration, which must not end the test's own loop."""
+  """Raised for the program's StopIteration, so that the test's loop goes on."""
 
 
 class Peer:
@@ -287,7 +287,7 @@ def _compiled(tree: ast.Module) -> Any:
 
 
 def _exception(names: list[str], text: str) -> Exception:
-  """The nearest class that Python has; never one that ends a loop or process."""
+  """Returns the nearest builtin class; never one that ends a loop or process."""
   if names[:1] == ["StopIteration"]:
     return _Stopped(text)
   for name in names:
