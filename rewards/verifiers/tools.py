@@ -174,7 +174,8 @@ def verify(items: Sequence[Item]) -> list[Outcome]:
     One outcome per item. The verdict is 1 if both texts have the same multiset
     of calls, which may be empty. The score is R scaled to [0, 1],
     `(R + 3) / 7`, or the format alone if the reference has no calls. The
-    answer is the calls as JSON, the parts are the two terms of R. The verdict is -1 if the reference cannot be parsed.
+    answer is the calls as JSON, the parts are the two terms of R. The
+    verdict is -1 if the reference cannot be parsed.
   """
   return [_outcome(str(i.completion), str(i.reference)) for i in items]
 

@@ -287,7 +287,7 @@ def _compiled(tree: ast.Module) -> Any:
 
 
 def _exception(names: list[str], text: str) -> Exception:
-  """Returns the nearest builtin class; never one that ends a loop or process."""
+  """Returns the nearest builtin class, never one that ends a loop."""
   if names[:1] == ["StopIteration"]:
     return _Stopped(text)
   for name in names:
