@@ -21,8 +21,10 @@ def score_and_components(_, rollout: types.Rollout) -> jax.Array:
 
   The score is first; the components follow in the order of their names.
   """
-  parts = (rollout.components[name] for name in sorted(rollout.components))
-  return jnp.stack([rollout.scores, *parts])
+  components_by_name = (
+    rollout.components[name] for name in sorted(rollout.components)
+  )
+  return jnp.stack([rollout.scores, *components_by_name])
 
 
 @transform(takes="vector", gives="sample")

@@ -89,8 +89,10 @@ def key_bonus(
   as_rare = log_probabilities <= observed[..., None] + 1e-4
   # Relative to the largest, so that the exponentials do not overflow.
   ways = jnp.exp(log_probabilities - log_probabilities.max(-1, keepdims=True))
-  p = jnp.sum(jnp.where(as_rare, ways, 0.0), -1) / ways.sum(-1)
-  fisher = jnp.where(p < 1 - 1e-5, jnp.exp(-2 * p), 0.0)  # F of `ktae`
+  p_value = jnp.sum(jnp.where(as_rare, ways, 0.0), -1) / ways.sum(-1)
+  fisher = jnp.where(
+    p_value < 1 - 1e-5, jnp.exp(-2 * p_value), 0.0
+  )  # F of `ktae`
 
   def bits(k, n):  # n times the entropy of a share k / n
     share = k / jnp.maximum(n, 1.0)
