@@ -238,7 +238,7 @@ def test_novelty_learns_and_never_beats_a_right_answer(judged):
   same = jax.tree.map(np.array_equal, after.predictor, state.predictor)
   assert not any(jax.tree.leaves(same))
   assert after.observations.count[0] == real.sum()
-  with pytest.raises(ValueError, match="size = 15 .* hidden states, 16"):
+  with pytest.raises(ValueError, match=r"size = 15 .* hidden states, 16"):
     value_of(judged, "novelty_bonus", size=15)
 
 

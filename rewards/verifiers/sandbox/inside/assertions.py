@@ -21,8 +21,8 @@ function of the test that contains checks.
   except                the checks of a handler must hold if it was entered.
                         Then the rest of the `try` need not run, if the handler
                         has checks or could not have caught a failed assertion.
-                        With checks and a return, continue, break or raise at its end
-                        it also replaces what follows the `try`
+                        With checks and a return, continue, break or raise at
+                        its end it also replaces what follows the `try`
   function, method      its checks must hold if it was called or is passed on as
                         a value; a function that nothing refers to does not
                         count
