@@ -150,11 +150,15 @@ def _resolve_sizes(sizes: dict[str, int], num_devices: int) -> dict[str, int]:
   product = math.prod(fixed)
   if num_devices % product or (not free and product != num_devices):
     divisors = [n for n in range(1, num_devices + 1) if num_devices % n == 0]
+    nearest = min(divisors, key=lambda n: abs(n - product))
     raise ValueError(
       f"mesh {text} does not fit {num_devices} devices: the sizes other than "
       f"-1 multiply to {product}, but their product must be "
-      + (f"in {divisors}" if free else f"exactly {num_devices}")
-      + f"; for example set data=-1 and the product of the others in {divisors}"
+      + (
+        f"in {divisors} (nearest: {nearest})"
+        if free
+        else f"exactly {num_devices}; data=-1 uses all remaining devices"
+      )
     )
   return {
     name: num_devices // product if size == -1 else size

@@ -27,7 +27,7 @@ def parse(path: epath.PathLike) -> epath.Path:
   """
   if not os.fspath(path).strip():
     raise ValueError(
-      "the path is empty; it must name a folder, or be '.' for the current one"
+      "the path is empty; name a folder, or '.' for the current folder"
     )
   scheme, separator, _ = os.fspath(path).partition("://")
   if separator and scheme not in SCHEMES:

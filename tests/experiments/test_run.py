@@ -138,7 +138,7 @@ MISTAKES = {
   ),
   "mesh": (
     [SMOKE, "--config.mesh.tensor=3"],
-    ["tensor=3", "8 devices", "nearest"],
+    ["tensor=3", "8 devices", "nearest: 2"],
   ),
   "held-out problems": (
     [SMOKE, "--config.evaluation.problems=4096"],
@@ -150,7 +150,7 @@ MISTAKES = {
   ),
   "evaluation samples": (
     [SMOKE, "--config.evaluation.samples=0"],
-    ["evaluation", "samples = 0", "nearest: 1"],
+    ["evaluation", "samples = 0", "the nearest valid value is 1"],
   ),
   "sink": (
     [SMOKE, "--config.sinks=('tensorbord',)"],

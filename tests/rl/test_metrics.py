@@ -93,7 +93,9 @@ def test_bootstrap_of_columns_is_paired_and_leaves_absent_values_out():
 
 
 def test_bootstrap_level_must_be_a_coverage():
-  with pytest.raises(ValueError, match=r"level=95.*0 < level < 1"):
+  with pytest.raises(
+    ValueError, match=r"level = 95 must be greater than 0 and less than 1"
+  ):
     intervals.bootstrap_interval(jnp.zeros(3), jax.random.key(0), 95)
 
 

@@ -282,7 +282,7 @@ CASES = {
     ),
     peers.trl_rloo(peers.verl_leave_one_out(SCORES), 0.2),
     loss=False,
-    says=(ratios, "have the value of the sequence at each of its tokens"),
+    says=(ratios, "sequence is returned at each token of the sequence"),
   ),
   "reinforce_pp, verl": Case(
     methods.get("reinforce_pp", beta=0.05, gamma=0.9),
@@ -421,7 +421,7 @@ CASES = {
     with_loss_filter("grpo", transforms.finished(), eps=1e-4, beta=0.0),
     peers.trl_clip(TRL_GROUP, "grpo", mask=FINISHED),
     factor=P * S / (P * S - 1),
-    says=(aggregates, "without a token in the loss are not counted"),
+    says=(aggregates, "leaves out those without a token in the loss"),
   ),
   "gmpo with a row cut, verl": Case(
     with_loss_filter("gmpo", transforms.finished()),
@@ -596,7 +596,7 @@ def test_denominators_are_those_of_the_whole_minibatch():
   ]
   bnpo = peers.total(*((0.5, half) for half in halves))
   assert abs(bnpo(NOW, NOW) / full_batch(NOW, NOW) - 1) > 0.01
-  says = "The weights are computed from all of a minibatch, before it is cut"
+  says = "The weights are computed from a whole minibatch, before it is cut"
   assert says in words(aggregates)
 
 
@@ -618,7 +618,10 @@ def test_trl_pays_its_critic_one_state_behind_the_last_token(lam):
   gap = np.take_along_axis(theirs - here, last, -1)[..., 0]
   want = np.where(has_padding, -(1 - lam) * (SCORES - value), 0.0)
   np.testing.assert_allclose(gap, want, atol=1e-12)
-  assert "after the last one, V and A are 0" in words(credit.gae)
+  assert (
+    "If there is none, or it is in another segment, V_{t+1} and A_{t+1} are 0"
+    in words(credit.gae)
+  )
   assert "and 0 after the last token" in words(values)
 
 

@@ -187,7 +187,9 @@ def test_a_cache_is_resized_before_rows_start_again(unroll, capacities):
   keys = [jax.tree.leaves(cache.completions)[0] for cache in caches]
   assert [leaf.shape[-1] for leaf in keys] == capacities
   if unroll:
-    with pytest.raises(ValueError, match=f"made for at most {T}"):
+    with pytest.raises(
+      ValueError, match=f"at most {T}, for which the cache was made"
+    ):
       bound.resize(caches[0], T + 1)
 
 
